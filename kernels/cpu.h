@@ -1,0 +1,29 @@
+/* Which instruction sets this machine lets us use. */
+#ifndef PF_KERNELS_CPU_H
+#define PF_KERNELS_CPU_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* In ascending order: a machine that has one has those above it in this list, so "at least" is a comparison. */
+typedef enum {
+    PF_ISA_SCALAR,     /* C alone: the definitions */
+    PF_ISA_AVX2,       /* AVX2, FMA, F16C */
+    PF_ISA_AVX512,     /* AVX-512 F, BW, DQ, VL */
+    PF_ISA_AVX512BF16, /* and AVX512_BF16 */
+    PF_N_ISAS
+} pf_isa;
+
+/* "scalar", "avx2", "avx512", "avx512bf16": a static string, the word that --isa takes. */
+const char *pf_isa_name(pf_isa isa);
+
+/* The highest that the processor has (CPUID) and the system saves on a context switch (XCR0). Asks the processor
+ * each time, which under a hypervisor costs some tens of microseconds: ask once. */
+pf_isa pf_cpu_best_isa(void);
+
+/* A word of pf_isa_name, or "auto" for the best there is.
+ * PF_INVALID: no such word; the sentence lists them.  PF_UNSUPPORTED: this machine lacks it. */
+PF_MUST_USE pf_status pf_isa_parse(const char *text, pf_isa *out, pf_error *error);
+
+#endif

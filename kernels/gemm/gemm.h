@@ -1,0 +1,106 @@
+/*
+ * The product that a model is made of: rows of activations times packed weights.
+ *
+ *   C[m, n] = sum_k A[m, k] * W[n, k]          A, C f32; W packed once as f32 or bf16; sums in f32
+ *
+ * Weights lie in panels of 32 output columns (two ZMM registers), each contiguous over all of K: one stream a thread.
+ *
+ *   f32    [ceil(N/32)][K]        [ n0 n1 ... n31 ]                           128 bytes a K value
+ *   bf16   [ceil(N/32)][ceil(K/2)][ n0: k k+1 | n1: k k+1 | ... | n31 ]       128 bytes a K pair
+ *
+ * Columns that fill the last panel and the odd half of the last pair are zero. Several tensors of equal K (q, k and v;
+ * gate and up) may be stacked into one matrix: their rows follow each other, at any boundary.
+ *
+ * Activations are repacked before a product, in row tiles as high as the kernel's register tile (its tile_rows), so
+ * that a K step of a tile is contiguous. M rows make the fewest tiles, as equal as can be (16 = 8 + 8).
+ *
+ * Order of summation, the definition (gemm_ref.c). Every output is ONE chain over K, whatever M, the tile, the panel
+ * range and the number of threads: that is what row invariance rests on.
+ *   f32 class    c = 0; for each k in order:          c = fma(a[k], w[k], c)
+ *   bf16 class   c = 0; for each pair k, k+1 in order: c = fma(a[k], w[k], fma(a[k+1], w[k+1], c))
+ *                a rounded to bf16 (to nearest, ties to even) when packed; the odd one of a pair is added first,
+ *                as VDPBF16PS does
+ * The f32 class gives the same bits on every instruction set, but for which NaN. The bf16 class too, as long as no
+ * number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and flushes denormal results to
+ * zero, the other implementations keep them. That moves an output by less than K * 2^-126 * max(1, |a|, |w|).
+ * A NaN or an infinity reaches only the outputs of its row of A or its row of W.
+ *
+ * Threads: packing and products share nothing that is written, so members of a team take disjoint tiles or panels;
+ * between packing and multiplying somebody must wait (pf_team_barrier), unless each packs for itself.
+ */
+#ifndef PF_KERNELS_GEMM_H
+#define PF_KERNELS_GEMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "kernels/types.h"
+
+enum { PF_GEMM_PANEL = 32 }; /* columns */
+
+/* A packed matrix. The memory is the caller's. */
+typedef struct {
+    pf_type type; /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    int32_t n;    /* columns of the product: rows of W */
+    int32_t k;
+    int32_t n_panels;   /* ceil(n / 32) */
+    size_t panel_bytes; /* 128 * k, or 128 * ceil(k / 2) */
+    void *panels;       /* [n_panels, panel_bytes], 64-byte aligned */
+} pf_gemm_weights;
+
+/* Fill everything but `panels` (NULL), and *bytes with what the panels take.
+ * PF_INVALID: n or k is not positive, or the type is not one that is packed.  PF_LIMIT: the size overflows. */
+PF_MUST_USE pf_status pf_gemm_plan_weights(pf_type type, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes);
+
+/* A tensor to be packed, as it lies in a file. */
+typedef struct {
+    const void *data; /* [n_rows, k], rows `stride` elements apart; any alignment */
+    pf_type type;     /* f32, f16 or bf16 */
+    int32_t n_rows;
+    size_t stride; /* elements */
+} pf_gemm_source;
+
+/* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32
+ * all types go exactly; to bf16 f32 and f16 are rounded to nearest, ties to even. Called by each member for the
+ * panels that it will multiply, so that it touches their memory first. */
+void pf_gemm_pack_weights(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
+                          int32_t panel_begin, int32_t panel_end);
+
+/* Bytes of packed activations for m rows of k values, whatever the kernel. 64-byte aligned memory. */
+size_t pf_gemm_input_bytes(int32_t m, int32_t k);
+
+/* Bytes of one member's scratch for a product of m rows: partial sums [m, 32] between K blocks. 64-byte aligned. */
+size_t pf_gemm_scratch_bytes(int32_t m);
+
+/* What becomes of the result: c = r, or c = c + r (one rounding more; the residual). */
+typedef enum { PF_GEMM_STORE, PF_GEMM_ADD } pf_gemm_mode;
+
+/* Pack row tiles [tile_begin, tile_end) of a [m, k] (f32, rows lda elements apart, any alignment) into `input`. */
+typedef void pf_gemm_pack_fn(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                             int32_t tile_end);
+
+/* Columns of panels [panel_begin, panel_end) of c [m, w->n] (f32, rows ldc elements apart, any alignment) for all m
+ * rows of `input`, packed by the same kernel with the same m and k = w->k. c overlaps neither input nor weights. Columns
+ * that are not of these panels are neither read nor written. `scratch`: this member's own. */
+typedef void pf_gemm_multiply_fn(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                                 int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch);
+
+/* The two belong together: the tile's height is part of the layout. */
+typedef struct {
+    int32_t tile_rows; /* rows of the highest tile */
+    pf_gemm_pack_fn *pack;
+    pf_gemm_multiply_fn *multiply;
+} pf_gemm;
+
+/* How many tiles m rows make, and the first row of tile t (t = number of tiles: m). */
+static inline int32_t pf_gemm_tiles(int32_t tile_rows, int32_t m)
+{
+    return (m + tile_rows - 1) / tile_rows;
+}
+static inline int32_t pf_gemm_tile_row(int32_t n_tiles, int32_t m, int32_t t)
+{
+    return (int32_t)((int64_t)m * t / n_tiles);
+}
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * The kernels of one instruction set, and how they are chosen.
+ *
+ * One table (registry.c) has a row for every kernel there is. Selecting fills each operation from its scalar
+ * definition and then overrides upward, row by row, as far as the instruction set allows; so an operation without a
+ * fast file still runs. The idea is dav1d's, the one row that dispatches, tests and measures is XNNPACK's.
+ *
+ * All operations: no allocation, no waiting, no state; every member of a team calls them on its own share. What each
+ * promises is in its contract, and every row is tested against the scalar one.
+ */
+#ifndef PF_KERNELS_KERNELS_H
+#define PF_KERNELS_KERNELS_H
+
+#include "base/status.h"
+#include "kernels/act/swiglu.h"
+#include "kernels/attn/attn.h"
+#include "kernels/cpu.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/norm/rmsnorm.h"
+#include "kernels/rope/rope.h"
+#include "kernels/sample/vocab.h"
+#include "kernels/types.h"
+
+typedef enum {
+    PF_OP_GEMM,
+    PF_OP_RMSNORM,
+    PF_OP_ROPE,
+    PF_OP_SWIGLU,
+    PF_OP_ATTN,
+    PF_OP_ATTN_STORE,
+    PF_OP_ARGMAX,
+    PF_OP_SOFTMAX,
+    PF_N_OPS
+} pf_op;
+
+/* "gemm", "rmsnorm", ...: a static string. */
+const char *pf_op_name(pf_op op);
+
+/* A row of the registry. */
+typedef struct {
+    pf_op op;
+    pf_type type;           /* of the weights (gemm) or of the cache (attn, attn_store); else f32 */
+    pf_isa isa;             /* needed */
+    const char *name;       /* of the function: "pf_gemm_bf16_avx512bf16" */
+    const char *tile;       /* what is held in registers: "14x32"; "" where it says nothing */
+    const char *packing;    /* layout of what was packed: "panels of 32, K pairs"; "" for plain rows */
+    const char *arithmetic; /* the class: kernels of one class give the same bits */
+    union {
+        pf_gemm gemm;
+        pf_rmsnorm_fn *rmsnorm;
+        pf_rope_fn *rope;
+        pf_swiglu_fn *swiglu;
+        pf_attn_fn *attn;
+        pf_attn_store_fn *attn_store;
+        pf_argmax_fn *argmax;
+        pf_softmax_fn *softmax;
+    } fn;
+} pf_kernel;
+
+/* What was chosen. Tables by type are filled for PF_TYPE_F32 and PF_TYPE_BF16. */
+typedef struct {
+    pf_isa isa;
+    pf_gemm gemm[PF_N_TYPES]; /* by the weights' type */
+    pf_rmsnorm_fn *rmsnorm;
+    pf_rope_fn *rope;
+    pf_swiglu_fn *swiglu;
+    pf_attn_fn *attn[PF_N_TYPES]; /* by the cache's type */
+    pf_attn_store_fn *attn_store[PF_N_TYPES];
+    pf_argmax_fn *argmax;
+    pf_softmax_fn *softmax;
+    const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them; NULL where there is none */
+} pf_kernels;
+
+/* PF_UNSUPPORTED: this machine lacks the instruction set; the sentence names both. */
+PF_MUST_USE pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *error);
+
+/* The whole table, for tests, benchmarks and `pilotfish info`. */
+const pf_kernel *pf_kernels_all(int32_t *n_kernels);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * JSON documents from disk, read field by field with errors that name the file and the field.
+ * A thin layer over jansson; a caller that walks arrays uses jansson itself.
+ */
+#ifndef PF_BASE_JSON_H
+#define PF_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A parsed document and the name to use for it in errors. */
+typedef struct {
+    json_t *root;     /* owned */
+    char name[256];   /* the file's path, or what stands for it */
+} pf_json;
+
+/* Parse a file of at most max_bytes whose top is an object. Duplicate keys are refused. Strings may hold \u0000.
+ * PF_UNAVAILABLE, PF_LIMIT (size), PF_FORMAT (names line and column). The caller ends it with pf_json_close. */
+PF_MUST_USE pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error);
+PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t bytes, pf_json *out, pf_error *error);
+void pf_json_close(pf_json *doc);   /* zeroed is fine */
+
+/* Read one field of `object` (a node of doc) into *out, checking type and range.
+ * Absent or null: *out keeps its value when `required` is false, else PF_FORMAT. */
+PF_MUST_USE pf_status pf_json_get_int(const pf_json *doc, const json_t *object, const char *field, bool required,
+                                      int64_t min, int64_t max, int64_t *out, pf_error *error);
+PF_MUST_USE pf_status pf_json_get_double(const pf_json *doc, const json_t *object, const char *field, bool required,
+                                         double min, double max, double *out, pf_error *error);
+PF_MUST_USE pf_status pf_json_get_bool(const pf_json *doc, const json_t *object, const char *field, bool required,
+                                       bool *out, pf_error *error);
+/* Borrowed from the document. */
+PF_MUST_USE pf_status pf_json_get_string(const pf_json *doc, const json_t *object, const char *field, bool required,
+                                         const char **out, pf_error *error);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * A team of threads that run one function together, step after step.
+ *
+ * The caller is member 0; the others wait between steps, spinning for a moment with yields (a decode step
+ * lasts tens of microseconds, waking a sleeper costs as much) and then sleeping. Waiting is ours, not OpenMP's,
+ * because a worker and a verifier share the same cores as two processes: a member that waits must leave its core
+ * to whoever has work, and libgomp's policy is one environment variable for the whole process.
+ *
+ * Threads: one caller at a time runs a team. Members are pinned when cores are given.
+ */
+#ifndef PF_BASE_TEAM_H
+#define PF_BASE_TEAM_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct pf_team pf_team;
+
+/* What a member knows inside a step. */
+typedef struct {
+    pf_team *team;
+    int32_t id;          /* 0 .. n_threads-1; 0 is the caller */
+    int32_t n_threads;
+} pf_member;
+
+typedef void pf_team_fn(pf_member member, void *arg);
+
+/* n_threads in 1 .. 1024. cores: [n_cores] logical CPU numbers to pin members to, round robin, or NULL.
+ * PF_INVALID, PF_NOMEM (threads cannot be started), PF_UNAVAILABLE (a core that does not exist or is not ours).
+ * The caller owns it and ends it with pf_team_destroy. */
+PF_MUST_USE pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_cores, pf_team **out,
+                                     pf_error *error);
+void pf_team_destroy(pf_team *team);   /* NULL is fine */
+
+int32_t pf_team_size(const pf_team *team);
+
+/* Run fn(member, arg) on every member and return when all have returned. Nothing is allocated. */
+void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
+
+/* Inside a step: wait until every member is here. What was written before is visible after. */
+void pf_team_barrier(pf_member member);
+
+/* The part of 0 .. total-1 that is this member's: contiguous, in order of id, sizes equal within one. */
+static inline void pf_team_share(pf_member member, int32_t total, int32_t *begin, int32_t *end)
+{
+    *begin = (int32_t)((int64_t)total * member.id / member.n_threads);
+    *end = (int32_t)((int64_t)total * (member.id + 1) / member.n_threads);
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* What of the machine is ours: the logical CPUs that this process may run on, its caches and its memory. */
+#ifndef PF_BASE_TOPOLOGY_H
+#define PF_BASE_TOPOLOGY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct {
+    int32_t n_cores;        /* physical cores that this process may use (affinity and cgroup quota respected) */
+    int32_t n_cpus;         /* logical CPUs likewise */
+    size_t l1d_bytes, l2_bytes, l3_bytes;   /* of one core; L3 as shared; 0 unknown */
+    size_t memory_bytes;    /* physical, or the cgroup's limit where lower */
+    int32_t n_numa_nodes;
+} pf_topology;
+
+/* PF_INTERNAL: hwloc could not look. */
+PF_MUST_USE pf_status pf_topology_read(pf_topology *out, pf_error *error);
+
+/* "0,2-5" -> {0,2,3,4,5}. At most `capacity` entries; PF_INVALID names the part that is wrong. */
+PF_MUST_USE pf_status pf_topology_parse_cores(const char *list, int32_t *cores, int32_t capacity, int32_t *n_cores,
+                                              pf_error *error);
+
+#endif

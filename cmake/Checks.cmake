@@ -1,0 +1,1 @@
+# The checks of the tree itself that are quick enough to be tests.

@@ -1,0 +1,96 @@
+/*
+ * The keys and values of many token sequences, in pages, with exact rollback.
+ *
+ *   sequence 7, length 37, pages of 16 positions
+ *
+ *      page table        page pool (one allocation, made at creation)
+ *      +----+            +--------------------------------------------+
+ *      |  4 |----------->| page 4: positions  0..15   refs 2          |  shared with sequence 9,
+ *      |  0 |----------->| page 0: positions 16..31   refs 2          |  which was forked from 7
+ *      |  9 |----------->| page 9: positions 32..36   refs 1  | free  |
+ *      +----+            +--------------------------------------------+
+ *
+ *   inside a page, for each layer:  keys    [n_kv_heads, page_tokens, head_dim]
+ *                                   values  [n_kv_heads, page_tokens, head_dim]     elements of `type`
+ *
+ * One invariant: positions below a sequence's length never change until pf_kv_truncate or pf_kv_release. Fork
+ * shares pages, and copies the last, partly filled one when either side extends into it, so a fork costs a page
+ * table and at most one page.
+ *
+ * Rollback is exact: after pf_kv_truncate(seq, n) a forward pass gives the bits that it would have given had the
+ * sequence never gone past n. In debug builds freed slots are filled with NaN, so that a reader who strays shows.
+ *
+ * Memory is fixed at creation: the pool, the page tables, the free list. Nothing is allocated later.
+ * Threads: one thread at a time mutates a cache; any number may read views, and write the slots that an extend
+ * has just made, between mutations.
+ */
+#ifndef PF_KVCACHE_KVCACHE_H
+#define PF_KVCACHE_KVCACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "kernels/types.h"
+
+typedef struct pf_kv pf_kv;
+
+typedef struct {
+    pf_type type;            /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    int32_t n_layers;
+    int32_t n_kv_heads;
+    int32_t head_dim;        /* elements */
+    int32_t page_tokens;     /* positions in a page; a power of two, 16 to 1024 */
+    int32_t max_sequences;   /* alive at once */
+    int32_t max_tokens;      /* the longest sequence: sizes the page tables */
+    size_t budget_bytes;     /* for the page pool; rounded down to whole pages */
+} pf_kv_config;
+
+/* Handle of a sequence: a slot and a generation, so that one that was released is recognised. Never negative. */
+typedef int64_t pf_kv_seq;
+
+/* Where one layer's keys and values of a sequence lie. Borrowed: valid until the next mutation of the cache.
+ * The key of head h at position t is key_pages[t / page_tokens] + (h * page_tokens + t % page_tokens) * head_dim. */
+typedef struct {
+    void *const *key_pages;     /* [n_pages] */
+    void *const *value_pages;   /* [n_pages] */
+    int32_t length;             /* positions, those of the last extend included */
+} pf_kv_view;
+
+/* Bytes that one page takes, all layers, keys and values. 0: the configuration is not valid. */
+size_t pf_kv_page_bytes(const pf_kv_config *config);
+
+/* Make a cache. The caller owns it and ends it with pf_kv_destroy.
+ * PF_INVALID: a field is out of range, or the budget holds no page (the sentence says which).
+ * PF_NOMEM: budget not to be had. */
+PF_MUST_USE pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error);
+void pf_kv_destroy(pf_kv *kv);   /* NULL is fine */
+
+/* Start an empty sequence, or one that shares the first `length` positions of another.
+ * PF_LIMIT: max_sequences are alive; nothing has changed.
+ * PF_INVALID (fork): no such parent, or length is negative or exceeds the parent's. */
+PF_MUST_USE pf_status pf_kv_acquire(pf_kv *kv, pf_kv_seq *out);
+PF_MUST_USE pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf_kv_seq *out);
+
+/* Room for `n_tokens` more positions, whose keys and values the caller then writes, layer by layer.
+ * All or nothing. PF_LIMIT: the pool has too few pages, or max_tokens would be exceeded; the sequence is as before.
+ * PF_INVALID: no such sequence, or n_tokens is negative. */
+PF_MUST_USE pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens);
+
+/* Forget the positions from `length` on. Costs the pages that become free.
+ * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's. */
+PF_MUST_USE pf_status pf_kv_truncate(pf_kv *kv, pf_kv_seq seq, int32_t length);
+
+/* End a sequence. A handle that is not alive is ignored. */
+void pf_kv_release(pf_kv *kv, pf_kv_seq seq);
+
+/* Positions of a live sequence; -1 when the handle is not alive. */
+int32_t pf_kv_length(const pf_kv *kv, pf_kv_seq seq);
+
+/* The view of one layer; `seq` must be alive and 0 <= layer < n_layers (asserted). */
+pf_kv_view pf_kv_layer(const pf_kv *kv, pf_kv_seq seq, int32_t layer);
+
+const pf_kv_config *pf_kv_get_config(const pf_kv *kv);
+size_t pf_kv_free_pages(const pf_kv *kv);
+
+#endif

@@ -1,0 +1,570 @@
+/*
+ * Acceptance: exact cases first, then the distribution.
+ *
+ * The world of the statistics is small enough to know exactly: a vocabulary of eight, a target and a draft that look
+ * one token back. A trial runs rounds of two draft tokens until three are committed, and a million trials are held
+ * against the 512 products of the target's probabilities: the first token, corrections, bonus tokens and what
+ * follows a refusal are all in there. Rules that are wrong in ways that have been believed right go through the same
+ * trial, and the same test must tell.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/chi_square.h"
+#include "verify/accept.h"
+
+/* ---- exact cases --------------------------------------------------------------------------------------------- */
+
+static void exact_keeps_the_longest_prefix_that_the_target_agrees_with(void **state)
+{
+    (void)state;
+    const int32_t best[] = { 5, 6, 7, 8 };
+    const struct {
+        int32_t draft[3];
+        int32_t n_accepted, next;
+    } cases[] = {
+        { { 5, 6, 7 }, 3, 8 }, /* all kept: the bonus */
+        { { 5, 6, 0 }, 2, 7 },
+        { { 5, 0, 7 }, 1, 6 },
+        { { 0, 6, 7 }, 0, 5 }, /* later agreement does not count */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pf_acceptance a = pf_accept_exact(cases[i].draft, 3, best);
+        assert_int_equal(a.n_accepted, cases[i].n_accepted);
+        assert_int_equal(a.next, cases[i].next);
+    }
+}
+
+static void an_empty_draft_is_plain_decoding(void **state)
+{
+    (void)state;
+    const pf_acceptance exact = pf_accept_exact(NULL, 0, (const int32_t[]){ 42 });
+    assert_int_equal(exact.n_accepted, 0);
+    assert_int_equal(exact.next, 42);
+
+    const float p[] = { .25f, .0f, .75f };
+    const float u[] = { .24f }, v[] = { .26f };
+    assert_int_equal(pf_accept_rejection(NULL, 0, 3, NULL, p, u).next, 0);
+    assert_int_equal(pf_accept_rejection(NULL, 0, 3, NULL, p, v).next, 2);
+    assert_int_equal(pf_accept_tokens(NULL, 0, 3, p, v).next, 2);
+    assert_int_equal(pf_accept_tokens(NULL, 0, 3, p, v).n_accepted, 0);
+}
+
+static void equal_distributions_accept_everything(void **state)
+{
+    (void)state;
+    const float row[] = { .1f, .2f, .3f, .4f, .1f, .2f, .3f, .4f };
+    const int32_t draft[] = { 2 };
+    for (int i = 0; i < 100; i++) {
+        const float u[] = { (float)i / 100.0f, .5f };
+        assert_int_equal(pf_accept_rejection(draft, 1, 4, row, row, u).n_accepted, 1);
+    }
+}
+
+static void disjoint_supports_refuse_and_draw_from_the_target(void **state)
+{
+    (void)state;
+    const float q[] = { 1.f, 0.f, 0.f };
+    const float p[] = { 0.f, .5f, .5f, 1.f, 0.f, 0.f };
+    const int32_t draft[] = { 0 };
+    assert_int_equal(pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ 0.f, 0.0f }).next, 1);
+    assert_int_equal(pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ 0.f, .99f }).next, 2);
+}
+
+static void the_residual_is_renormalised(void **state)
+{
+    (void)state;
+    const float q[] = { .5f, .25f, .25f };
+    const float p[] = { .25f, .375f, .375f, 1.f, 0.f, 0.f }; /* residual 0, 1/8, 1/8 */
+    const int32_t draft[] = { 0 };
+    assert_int_equal(pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ .49f, .9f }).n_accepted, 1);
+    const pf_acceptance low = pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ .5f, .49f });
+    const pf_acceptance high = pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ .5f, .5f });
+    assert_int_equal(low.n_accepted, 0);
+    assert_int_equal(low.next, 1);
+    assert_int_equal(high.next, 2);
+}
+
+static void distributions_that_differ_by_rounding_alone_still_yield_a_token(void **state)
+{
+    (void)state;
+    const float q[] = { .5f, .5f };
+    const float p[] = { .49999997f, .5f, .5f, .5f }; /* below q at the drafted token, above it nowhere */
+    const int32_t draft[] = { 0 };
+    const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ .99999994f, .7f });
+    assert_int_equal(a.n_accepted, 0);
+    assert_int_equal(a.next, 1);
+}
+
+static void a_token_that_its_own_distribution_excludes_is_refused(void **state)
+{
+    (void)state;
+    const float p[] = { .5f, .5f, 1.f, 0.f };
+    const int32_t draft[] = { 0 };
+    const float bad[] = { 0.f, -1.f, NAN };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const float q[] = { bad[i], 0.f };
+        const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ 0.f, .9f });
+        assert_int_equal(a.n_accepted, 0);
+        assert_int_equal(a.next, 1);
+    }
+}
+
+static void a_token_without_a_distribution_is_kept_with_the_targets_probability_and_never_drawn_again(void **state)
+{
+    (void)state;
+    const float p[] = { .25f, .5f, .25f, 0.f, 0.f, 1.f };
+    const int32_t draft[] = { 1 };
+    for (int i = 0; i < 64; i++) {
+        for (int j = 0; j < 64; j++) {
+            const float u[] = { (float)i / 64.0f, (float)j / 64.0f };
+            const pf_acceptance a = pf_accept_tokens(draft, 1, 3, p, u);
+            assert_int_equal(a.n_accepted, i < 32);
+            assert_int_equal(a.next, i < 32 ? 2 : j < 32 ? 0 : 2);
+        }
+    }
+}
+
+static void a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform(void **state)
+{
+    (void)state;
+    const float p[] = { 0.f, 1.f, .5f, .5f };
+    const float us[] = { 0.f, .5f, 1.f - 0x1p-24f };
+    for (size_t i = 0; i < sizeof us / sizeof *us; i++) {
+        const float u[] = { us[i], us[i] };
+        assert_int_equal(pf_accept_tokens((const int32_t[]){ 1 }, 1, 2, p, u).n_accepted, 1);
+        const pf_acceptance a = pf_accept_tokens((const int32_t[]){ 0 }, 1, 2, p, u);
+        assert_int_equal(a.n_accepted, 0);
+        assert_int_equal(a.next, 1);
+    }
+}
+
+/* ---- the distribution ---------------------------------------------------------------------------------------- */
+
+enum { V = 8, N_DRAFT = 2, N_COMMITTED = 3, N_CELLS = V * V * V, TRIALS = 1000000 };
+
+/* splitmix64, Steele, Lea and Flood, OOPSLA 2014. */
+static uint64_t next_bits(uint64_t *rng)
+{
+    uint64_t z = (*rng += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static double uniform53(uint64_t *rng)
+{
+    return (double)(next_bits(rng) >> 11) * 0x1p-53;
+}
+static float uniform24(uint64_t *rng)
+{
+    return (float)(next_bits(rng) >> 40) * 0x1p-24f;
+}
+
+/* Row t: the distribution of the token that follows t. Sequences begin behind token 0. */
+typedef struct {
+    float p[V][V];
+    float q[V][V];
+} world;
+
+static void normalise(float *row)
+{
+    double sum = 0.0;
+    for (int32_t x = 0; x < V; x++) sum += (double)row[x];
+    for (int32_t x = 0; x < V; x++) row[x] = (float)((double)row[x] / sum);
+}
+
+/* row with all but its n largest entries gone (ties to the lowest id), as a drafter truncates before it draws. */
+static void keep_top(float *row, int32_t n)
+{
+    float kept[V] = { 0 };
+    for (int32_t k = 0; k < n; k++) {
+        int32_t best = 0;
+        for (int32_t x = 1; x < V; x++)
+            if (row[x] - kept[x] > row[best] - kept[best]) best = x;
+        kept[best] = row[best];
+    }
+    memcpy(row, kept, sizeof kept);
+    normalise(row);
+}
+
+/* A target with gaps (top-6 of 8) and a draft that resembles it: tempered by `power` and cut to `top`. */
+static world make_world(uint64_t seed, double power, int32_t top)
+{
+    world w;
+    for (int32_t t = 0; t < V; t++) {
+        for (int32_t x = 0; x < V; x++) {
+            const double shared = 3.0 * uniform53(&seed);
+            w.p[t][x] = (float)exp(shared + 1.5 * uniform53(&seed));
+            w.q[t][x] = (float)exp(power * (shared + 1.5 * uniform53(&seed)));
+        }
+        keep_top(w.p[t], 6);
+        keep_top(w.q[t], top);
+    }
+    return w;
+}
+
+static int32_t draw(const float *row, uint64_t *rng)
+{
+    const double u = uniform53(rng);
+    double sum = 0.0;
+    int32_t last = 0;
+    for (int32_t x = 0; x < V && sum <= u; x++) {
+        if (row[x] > 0.0f) {
+            sum += (double)row[x];
+            last = x;
+        }
+    }
+    return last;
+}
+
+typedef pf_acceptance accept_fn(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
+                                const float *uniform);
+
+/* How a round goes: what the drafter declares of the row that it drew from, when it stops, how the verifier judges. */
+typedef struct {
+    int32_t (*choose)(const float *q, uint64_t *rng);
+    void (*declare)(float *q);                       /* NULL: q as it was drawn from */
+    bool (*withhold)(int32_t drawn, const float *q); /* NULL: never */
+    accept_fn *accept;
+} rule;
+
+/* One round behind `last`; returns how many tokens it commits to out. */
+static int32_t run_round(const world *w, const rule *r, int32_t last, uint64_t *rng, int32_t *out)
+{
+    float q[N_DRAFT * V], p[(N_DRAFT + 1) * V], u[N_DRAFT + 1];
+    int32_t n = 0;
+    memcpy(p, w->p[last], sizeof w->p[0]);
+    for (; n < N_DRAFT; n++) {
+        const float *row = w->q[last];
+        const int32_t x = r->choose(row, rng);
+        if (r->withhold && r->withhold(x, row)) break;
+        memcpy(q + n * V, row, V * sizeof *q);
+        if (r->declare) r->declare(q + n * V);
+        memcpy(p + (n + 1) * V, w->p[x], sizeof w->p[0]);
+        out[n] = last = x;
+    }
+    for (int32_t i = 0; i <= n; i++) u[i] = uniform24(rng);
+    const pf_acceptance a = r->accept(out, n, q, p, u);
+    out[a.n_accepted] = a.next;
+    return a.n_accepted + 1;
+}
+
+/* The smaller tail probability of two tests over the same trials: the joint of three tokens, and the first alone
+ * (fewer degrees of freedom, so a fault there shows sooner). */
+static double test_rule(const world *w, const rule *r, uint64_t seed)
+{
+    static int64_t joint[N_CELLS], first[V];
+    static double joint_p[N_CELLS], first_p[V];
+    memset(joint, 0, sizeof joint);
+    memset(first, 0, sizeof first);
+    for (int i = 0; i < TRIALS; i++) {
+        int32_t tokens[N_COMMITTED + N_DRAFT + 1];
+        int32_t n = 0;
+        while (n < N_COMMITTED) n += run_round(w, r, n ? tokens[n - 1] : 0, &seed, tokens + n);
+        joint[(tokens[0] * V + tokens[1]) * V + tokens[2]]++;
+        first[tokens[0]]++;
+    }
+    for (int32_t a = 0; a < V; a++) {
+        first_p[a] = (double)w->p[0][a];
+        for (int32_t b = 0; b < V; b++)
+            for (int32_t c = 0; c < V; c++)
+                joint_p[(a * V + b) * V + c] = (double)w->p[0][a] * (double)w->p[a][b] * (double)w->p[b][c];
+    }
+    return fmin(pf_chi_square_test(joint, joint_p, N_CELLS, TRIALS), pf_chi_square_test(first, first_p, V, TRIALS));
+}
+
+static pf_acceptance right_rejection(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
+                                     const float *uniform)
+{
+    return pf_accept_rejection(draft, n_draft, V, q, p, uniform);
+}
+
+static pf_acceptance right_tokens(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
+                                  const float *uniform)
+{
+    (void)q;
+    return pf_accept_tokens(draft, n_draft, V, p, uniform);
+}
+
+static int32_t choose_most_probable(const float *q, uint64_t *rng)
+{
+    (void)rng;
+    int32_t best = 0;
+    for (int32_t x = 1; x < V; x++)
+        if (q[x] > q[best]) best = x;
+    return best;
+}
+
+static void assert_lossless(const world *w, const rule *r)
+{
+    const double tail = test_rule(w, r, 7);
+    if (tail < PF_CHI_FALSE_ALARM)
+        fail_msg("tail probability %.2g, expected at least %.0g: the rule is lossy", tail, PF_CHI_FALSE_ALARM);
+}
+
+static void assert_caught(const world *w, const rule *r)
+{
+    const double tail = test_rule(w, r, 7);
+    if (tail >= PF_CHI_FALSE_ALARM)
+        fail_msg("tail probability %.2g: this test could not tell a lossy rule from the right one", tail);
+}
+
+static void rejection_commits_with_the_targets_distribution(void **state)
+{
+    (void)state;
+    const rule r = { .choose = draw, .accept = right_rejection };
+    const world plain = make_world(1, 1.0, V);
+    assert_lossless(&plain, &r);
+}
+
+static void rejection_is_exact_for_a_draft_that_was_tempered_and_truncated_before_the_draw(void **state)
+{
+    (void)state;
+    const rule r = { .choose = draw, .accept = right_rejection };
+    const world sharp = make_world(2, 2.0, 3), flat = make_world(3, 0.4, 5);
+    assert_lossless(&sharp, &r);
+    assert_lossless(&flat, &r);
+}
+
+static void tokens_alone_are_exact_whether_chosen_or_drawn(void **state)
+{
+    (void)state;
+    const world w = make_world(4, 1.0, V);
+    assert_lossless(&w, &(rule){ .choose = choose_most_probable, .accept = right_tokens });
+    assert_lossless(&w, &(rule){ .choose = draw, .accept = right_tokens });
+}
+
+/* ---- rules that are wrong ------------------------------------------------------------------------------------ */
+
+static void round_to_6_bits(float *q)
+{
+    for (int32_t x = 0; x < V; x++) q[x] = roundf(q[x] * 64.0f) / 64.0f;
+}
+
+static void rounding_q_to_6_bits_after_the_draw_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw, .declare = round_to_6_bits, .accept = right_rejection });
+}
+
+static void declare_top_5(float *q)
+{
+    keep_top(q, 5);
+}
+
+static void drawing_from_all_of_q_and_declaring_its_head_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw, .declare = declare_top_5, .accept = right_rejection });
+}
+
+static bool is_unlikely(int32_t drawn, const float *q)
+{
+    return q[drawn] < 0.05f;
+}
+
+static void withholding_a_drawn_token_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw, .withhold = is_unlikely, .accept = right_rejection });
+}
+
+static bool row_is_flat(int32_t drawn, const float *q)
+{
+    (void)drawn;
+    return q[choose_most_probable(q, NULL)] < 0.3f;
+}
+
+static void stopping_by_the_row_and_not_by_the_drawn_token_is_lossless(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_lossless(&w, &(rule){ .choose = draw, .withhold = row_is_flat, .accept = right_rejection });
+}
+
+/* The right loop, with the correction left to `correct`. */
+typedef int32_t correct_fn(const float *q, const float *p, float u_accept, float u_next);
+
+static pf_acceptance accept_with(correct_fn *correct, const int32_t *draft, int32_t n_draft, const float *q,
+                                 const float *p, const float *uniform)
+{
+    for (int32_t i = 0; i < n_draft; i++) {
+        const float *pi = p + i * V, *qi = q + i * V;
+        if (uniform[i] * qi[draft[i]] >= pi[draft[i]])
+            return (pf_acceptance){ i, correct(qi, pi, uniform[i], uniform[n_draft]) };
+    }
+    return (pf_acceptance){ n_draft, pf_accept_draw(p + n_draft * V, V, uniform[n_draft]) };
+}
+
+/* max(0, p - q) as it is: what its sum lacks of 1 falls to the last token of the row. */
+static int32_t correct_without_renormalising(const float *q, const float *p, float u_accept, float u_next)
+{
+    (void)u_accept;
+    double sum = 0.0;
+    int32_t x = 0;
+    for (; x < V - 1; x++)
+        if ((sum += fmax(0.0, (double)p[x] - (double)q[x])) > (double)u_next) break;
+    return x;
+}
+
+static int32_t correct_from_p(const float *q, const float *p, float u_accept, float u_next)
+{
+    (void)q;
+    (void)u_accept;
+    return pf_accept_draw(p, V, u_next);
+}
+
+static int32_t correct_from_residual(const float *q, const float *p, float u)
+{
+    float r[V];
+    for (int32_t x = 0; x < V; x++) r[x] = fmaxf(0.0f, p[x] - q[x]);
+    return pf_accept_draw(r, V, u);
+}
+
+static int32_t correct_with_the_uniform_of_acceptance(const float *q, const float *p, float u_accept, float u_next)
+{
+    (void)u_next;
+    return correct_from_residual(q, p, u_accept);
+}
+
+static int32_t correct_rightly(const float *q, const float *p, float u_accept, float u_next)
+{
+    (void)u_accept;
+    return correct_from_residual(q, p, u_next);
+}
+
+static pf_acceptance accept_unnormalised(const int32_t *draft, int32_t n, const float *q, const float *p,
+                                         const float *u)
+{
+    return accept_with(correct_without_renormalising, draft, n, q, p, u);
+}
+
+static pf_acceptance accept_correcting_from_p(const int32_t *draft, int32_t n, const float *q, const float *p,
+                                              const float *u)
+{
+    return accept_with(correct_from_p, draft, n, q, p, u);
+}
+
+static pf_acceptance accept_reusing_a_uniform(const int32_t *draft, int32_t n, const float *q, const float *p,
+                                              const float *u)
+{
+    return accept_with(correct_with_the_uniform_of_acceptance, draft, n, q, p, u);
+}
+
+static pf_acceptance accept_rightly(const int32_t *draft, int32_t n, const float *q, const float *p, const float *u)
+{
+    return accept_with(correct_rightly, draft, n, q, p, u);
+}
+
+static pf_acceptance accept_the_argmax(const int32_t *draft, int32_t n, const float *q, const float *p, const float *u)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (draft[i] != choose_most_probable(p + i * V, NULL))
+            return (pf_acceptance){ i, correct_from_residual(q + i * V, p + i * V, u[n]) };
+    return (pf_acceptance){ n, pf_accept_draw(p + n * V, V, u[n]) };
+}
+
+/* The bonus from the row before its own: the first token is right, and only the joint of several shows it. */
+static pf_acceptance accept_with_a_stale_bonus(const int32_t *draft, int32_t n, const float *q, const float *p,
+                                               const float *u)
+{
+    pf_acceptance a = accept_rightly(draft, n, q, p, u);
+    if (n > 0 && a.n_accepted == n) a.next = pf_accept_draw(p + (n - 1) * V, V, u[n]);
+    return a;
+}
+
+static void the_loop_that_the_wrong_rules_share_is_right_by_itself(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_lossless(&w, &(rule){ .choose = draw, .accept = accept_rightly });
+}
+
+static void wrong_corrections_are_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_unnormalised });
+    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_correcting_from_p });
+    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_with_a_stale_bonus });
+}
+
+static void one_uniform_for_acceptance_and_correction_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_reusing_a_uniform });
+}
+
+static void accepting_the_argmax_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_the_argmax });
+}
+
+/* One-hot acceptance is exact for any choice that is declared as one; a drawn token judged by its q, chosen otherwise,
+ * is not: the drafter proposes its most probable token and declares the row. */
+static void declaring_a_row_for_a_token_that_was_not_drawn_from_it_is_caught(void **state)
+{
+    (void)state;
+    const world w = make_world(1, 1.0, V);
+    assert_caught(&w, &(rule){ .choose = choose_most_probable, .accept = right_rejection });
+}
+
+static void the_tail_probability_is_the_tables(void **state)
+{
+    (void)state;
+    /* Abramowitz and Stegun, table 26.8: the points that 0.05 and 0.0001 exceed. */
+    const struct {
+        double chi, degrees, tail;
+    } rows[] = {
+        { 3.84146, 1, .05 }, { 14.0671, 7, .05 }, { 29.8775, 7, .0001 }, { 124.342, 100, .05 }, { 161.319, 100, .0001 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double tail = pf_chi_square_tail(rows[i].chi, rows[i].degrees);
+        if (fabs(tail / rows[i].tail - 1.0) > 1e-4)
+            fail_msg("chi %.3f, %g degrees: %.6g, expected %.6g", rows[i].chi, rows[i].degrees, tail, rows[i].tail);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_keeps_the_longest_prefix_that_the_target_agrees_with),
+        cmocka_unit_test(an_empty_draft_is_plain_decoding),
+        cmocka_unit_test(equal_distributions_accept_everything),
+        cmocka_unit_test(disjoint_supports_refuse_and_draw_from_the_target),
+        cmocka_unit_test(the_residual_is_renormalised),
+        cmocka_unit_test(distributions_that_differ_by_rounding_alone_still_yield_a_token),
+        cmocka_unit_test(a_token_that_its_own_distribution_excludes_is_refused),
+        cmocka_unit_test(a_token_without_a_distribution_is_kept_with_the_targets_probability_and_never_drawn_again),
+        cmocka_unit_test(a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform),
+        cmocka_unit_test(the_tail_probability_is_the_tables),
+        cmocka_unit_test(rejection_commits_with_the_targets_distribution),
+        cmocka_unit_test(rejection_is_exact_for_a_draft_that_was_tempered_and_truncated_before_the_draw),
+        cmocka_unit_test(tokens_alone_are_exact_whether_chosen_or_drawn),
+        cmocka_unit_test(the_loop_that_the_wrong_rules_share_is_right_by_itself),
+        cmocka_unit_test(stopping_by_the_row_and_not_by_the_drawn_token_is_lossless),
+        cmocka_unit_test(rounding_q_to_6_bits_after_the_draw_is_caught),
+        cmocka_unit_test(drawing_from_all_of_q_and_declaring_its_head_is_caught),
+        cmocka_unit_test(withholding_a_drawn_token_is_caught),
+        cmocka_unit_test(wrong_corrections_are_caught),
+        cmocka_unit_test(one_uniform_for_acceptance_and_correction_is_caught),
+        cmocka_unit_test(accepting_the_argmax_is_caught),
+        cmocka_unit_test(declaring_a_row_for_a_token_that_was_not_drawn_from_it_is_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

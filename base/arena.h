@@ -20,9 +20,9 @@
 enum { PF_ARENA_ALIGN = 64 };
 
 typedef struct {
-    unsigned char *base;   /* NULL while measuring */
-    size_t size;           /* bytes */
-    size_t used;           /* bytes; above size when something did not fit */
+    unsigned char *base; /* NULL while measuring */
+    size_t size;         /* bytes */
+    size_t used;         /* bytes; above size when something did not fit */
 } pf_arena;
 
 /* An arena that has no memory and only counts: pf_arena_take returns NULL and `used` grows. */
@@ -31,7 +31,7 @@ pf_arena pf_arena_measure(void);
 /* Reserve `size_bytes`, zeroed, on huge pages where they can be had. The caller ends it with pf_arena_destroy.
  * PF_NOMEM: not to be had. */
 PF_MUST_USE pf_status pf_arena_create(size_t size_bytes, pf_arena *out);
-void pf_arena_destroy(pf_arena *arena);   /* zeroed or NULL is fine */
+void pf_arena_destroy(pf_arena *arena); /* zeroed or NULL is fine */
 
 /* The next `count` items of `item_bytes`, aligned to 64 bytes. NULL when measuring, or when the product
  * overflows or does not fit: `used` is then above `size` for good, and one check at the end of a layout serves. */

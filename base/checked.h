@@ -23,6 +23,9 @@ static inline bool pf_size_mul(size_t a, size_t b, size_t *out)
 }
 
 /* The smallest multiple of `to` (a power of two) that is at least n; n must leave room for it. */
-static inline size_t pf_round_up(size_t n, size_t to) { return (n + to - 1) & ~(to - 1); }
+static inline size_t pf_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) & ~(to - 1);
+}
 
 #endif

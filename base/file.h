@@ -10,14 +10,14 @@
 /* A file mapped read-only. Bytes past the mapping are never touched; a file that shrinks while it is mapped
  * raises SIGBUS as with any mapping, so weights are packed (copied) before a model is used. */
 typedef struct {
-    const uint8_t *data;   /* NULL when the file is empty */
-    size_t size;           /* bytes */
+    const uint8_t *data; /* NULL when the file is empty */
+    size_t size;         /* bytes */
 } pf_file_map;
 
 /* PF_UNAVAILABLE: cannot be opened (the sentence names the path and why). PF_NOMEM: cannot be mapped.
  * PF_INVALID: not a regular file. The caller ends it with pf_file_unmap. */
 PF_MUST_USE pf_status pf_file_open_map(const char *path, pf_file_map *out, pf_error *error);
-void pf_file_unmap(pf_file_map *map);   /* zeroed is fine */
+void pf_file_unmap(pf_file_map *map); /* zeroed is fine */
 
 /* The whole file, NUL-terminated behind its last byte; the caller frees *out with free().
  * PF_LIMIT: larger than max_bytes. Otherwise as pf_file_open_map. */

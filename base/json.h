@@ -13,15 +13,15 @@
 
 /* A parsed document and the name to use for it in errors. */
 typedef struct {
-    json_t *root;     /* owned */
-    char name[256];   /* the file's path, or what stands for it */
+    json_t *root;   /* owned */
+    char name[256]; /* the file's path, or what stands for it */
 } pf_json;
 
 /* Parse a file of at most max_bytes whose top is an object. Duplicate keys are refused. Strings may hold \u0000.
  * PF_UNAVAILABLE, PF_LIMIT (size), PF_FORMAT (names line and column). The caller ends it with pf_json_close. */
 PF_MUST_USE pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t bytes, pf_json *out, pf_error *error);
-void pf_json_close(pf_json *doc);   /* zeroed is fine */
+void pf_json_close(pf_json *doc); /* zeroed is fine */
 
 /* Read one field of `object` (a node of doc) into *out, checking type and range.
  * Absent or null: *out keeps its value when `required` is false, else PF_FORMAT. */

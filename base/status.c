@@ -7,24 +7,15 @@
 const char *pf_status_name(pf_status status)
 {
     switch (status) {
-    case PF_OK:
-        return "ok";
-    case PF_INVALID:
-        return "invalid";
-    case PF_FORMAT:
-        return "format";
-    case PF_NOMEM:
-        return "nomem";
-    case PF_LIMIT:
-        return "limit";
-    case PF_UNSUPPORTED:
-        return "unsupported";
-    case PF_UNAVAILABLE:
-        return "unavailable";
-    case PF_CANCELLED:
-        return "cancelled";
-    case PF_INTERNAL:
-        return "internal";
+    case PF_OK: return "ok";
+    case PF_INVALID: return "invalid";
+    case PF_FORMAT: return "format";
+    case PF_NOMEM: return "nomem";
+    case PF_LIMIT: return "limit";
+    case PF_UNSUPPORTED: return "unsupported";
+    case PF_UNAVAILABLE: return "unavailable";
+    case PF_CANCELLED: return "cancelled";
+    case PF_INTERNAL: return "internal";
     }
     return "unknown";
 }

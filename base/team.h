@@ -6,7 +6,8 @@
  * because a worker and a verifier share the same cores as two processes: a member that waits must leave its core
  * to whoever has work, and libgomp's policy is one environment variable for the whole process.
  *
- * Threads: one caller at a time runs a team. Members are pinned when cores are given.
+ * Threads: one caller at a time runs a team. Members are pinned when cores are given: member 0, the calling thread,
+ * from its first pf_team_run until pf_team_destroy. A thread that it starts in between inherits its one core.
  */
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H
@@ -20,7 +21,7 @@ typedef struct pf_team pf_team;
 /* What a member knows inside a step. */
 typedef struct {
     pf_team *team;
-    int32_t id;          /* 0 .. n_threads-1; 0 is the caller */
+    int32_t id; /* 0 .. n_threads-1; 0 is the caller */
     int32_t n_threads;
 } pf_member;
 
@@ -31,7 +32,7 @@ typedef void pf_team_fn(pf_member member, void *arg);
  * The caller owns it and ends it with pf_team_destroy. */
 PF_MUST_USE pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_cores, pf_team **out,
                                      pf_error *error);
-void pf_team_destroy(pf_team *team);   /* NULL is fine */
+void pf_team_destroy(pf_team *team); /* NULL is fine */
 
 int32_t pf_team_size(const pf_team *team);
 

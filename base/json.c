@@ -1,0 +1,131 @@
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+/* The name as errors show it: of a path that is too long the end, which says more than the beginning. */
+static void set_name(pf_json *doc, const char *name)
+{
+    const size_t n = strlen(name);
+    if (n < sizeof doc->name)
+        memcpy(doc->name, name, n + 1);
+    else
+        snprintf(doc->name, sizeof doc->name, "...%s", name + n - (sizeof doc->name - 4));
+}
+
+pf_status pf_json_parse(const char *name, const char *text, size_t bytes, pf_json *out, pf_error *error)
+{
+    pf_json doc = { 0 };
+    json_error_t why;
+    set_name(&doc, name);
+    doc.root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!doc.root) {
+        if (json_error_code(&why) == json_error_out_of_memory)
+            return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
+        return pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", doc.name, why.line, why.column, why.text);
+    }
+    if (!json_is_object(doc.root)) {
+        json_decref(doc.root);
+        return pf_fail(error, PF_FORMAT, "%s: expected a JSON object at the top", doc.name);
+    }
+    *out = doc;
+    return PF_OK;
+}
+
+pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error)
+{
+    char *text;
+    size_t bytes;
+    PF_TRY(pf_file_read(path, max_bytes, &text, &bytes, error));
+    const pf_status status = pf_json_parse(path, text, bytes, out, error);
+    free(text);
+    return status;
+}
+
+void pf_json_close(pf_json *doc)
+{
+    json_decref(doc->root); /* NULL is fine */
+    doc->root = NULL;
+}
+
+/* The field's value; NULL when it is absent or null. */
+static const json_t *field_of(const json_t *object, const char *field)
+{
+    const json_t *value = json_object_get(object, field);
+    return value && !json_is_null(value) ? value : NULL;
+}
+
+static pf_status absent(const pf_json *doc, const char *field, bool required, const char *expected, pf_error *error)
+{
+    if (!required) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: %s is absent, expected %s", doc->name, field, expected);
+}
+
+/* The sentence for a value of the wrong type or range, which shows as much of the value as helps. */
+static pf_status refuse(const pf_json *doc, const char *field, const json_t *value, const char *expected,
+                        pf_error *error)
+{
+    enum { SHOWN = 60 };
+    char *text = json_is_object(value) || json_is_array(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    const char *shown = text                    ? text
+                        : json_is_object(value) ? "an object"
+                        : json_is_array(value)  ? "an array"
+                                                : "not printable";
+    const pf_status status = pf_fail(error, PF_FORMAT, "%s: %s is %.*s%s, expected %s", doc->name, field, SHOWN, shown,
+                                     strlen(shown) > SHOWN ? "..." : "", expected);
+    free(text);
+    return status;
+}
+
+pf_status pf_json_get_int(const pf_json *doc, const json_t *object, const char *field, bool required, int64_t min,
+                          int64_t max, int64_t *out, pf_error *error)
+{
+    char expected[96];
+    snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)min, (long long)max);
+    const json_t *value = field_of(object, field);
+    if (!value) return absent(doc, field, required, expected, error);
+    if (!json_is_integer(value)) return refuse(doc, field, value, expected, error);
+    const int64_t n = json_integer_value(value);
+    if (n < min || n > max) return refuse(doc, field, value, expected, error);
+    *out = n;
+    return PF_OK;
+}
+
+pf_status pf_json_get_double(const pf_json *doc, const json_t *object, const char *field, bool required, double min,
+                             double max, double *out, pf_error *error)
+{
+    char expected[96];
+    snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
+    const json_t *value = field_of(object, field);
+    if (!value) return absent(doc, field, required, expected, error);
+    const double x = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    if (!(x >= min && x <= max)) return refuse(doc, field, value, expected, error);
+    *out = x;
+    return PF_OK;
+}
+
+pf_status pf_json_get_bool(const pf_json *doc, const json_t *object, const char *field, bool required, bool *out,
+                           pf_error *error)
+{
+    const json_t *value = field_of(object, field);
+    if (!value) return absent(doc, field, required, "true or false", error);
+    if (!json_is_boolean(value)) return refuse(doc, field, value, "true or false", error);
+    *out = json_is_true(value);
+    return PF_OK;
+}
+
+pf_status pf_json_get_string(const pf_json *doc, const json_t *object, const char *field, bool required,
+                             const char **out, pf_error *error)
+{
+    const char *expected = "a string without NUL"; /* which *out, a plain C string, would end at */
+    const json_t *value = field_of(object, field);
+    if (!value) return absent(doc, field, required, expected, error);
+    if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+        return refuse(doc, field, value, expected, error);
+    *out = json_string_value(value);
+    return PF_OK;
+}

@@ -1,0 +1,309 @@
+/*
+ * Two gates on two cache lines. A gate is one 32-bit word whose upper half is a phase; waiting is waiting for the
+ * phase to change.
+ *
+ *     start     word = phase << 16                  the caller opens it: a step begins
+ *     barrier   word = phase << 16 | n_arrived      the last member to arrive opens it, and so does the end of a
+ *                                                   step, at which only the caller waits
+ *
+ * What keeps it right: a phase cannot advance twice while a member waits for it (the second time needs that
+ * member's own arrival, or its end of the step), so 16 bits of phase that wrap are enough. What a member wrote
+ * before it arrived is visible to all behind the gate: arrivals are read-modify-writes of one word (a release
+ * sequence), and the last of them acquires what all have released.
+ *
+ * Waiting has three stages: PAUSE, while the others are surely about to come; sched_yield, while waking from sleep
+ * would cost more than the wait; a futex. A waker looks for sleepers after it opened the gate, a sleeper counts
+ * itself before it looks at the word, both sequentially consistent: one of the two sees the other.
+ */
+#include "base/team.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cgroup.h"
+#include "base/checked.h"
+#include "base/clock.h"
+
+enum {
+    MAX_THREADS = 1024,
+    LINE_BYTES = 64,
+    PHASE = 1 << 16,       /* one step of a gate's phase */
+    PAUSES = 200,          /* about 5 us where PAUSE takes 40 cycles or more, 1 us where it takes less */
+    YIELD_NS = 300 * 1000, /* the gap between two decode steps (sampling, a verdict) is shorter */
+};
+
+typedef struct {
+    atomic_uint word;
+    atomic_uint n_sleepers;
+} gate;
+
+typedef struct {
+    pf_team *team;
+    int32_t id;
+    pthread_t thread;
+} worker;
+
+struct pf_team {
+    alignas(LINE_BYTES) gate start;
+    pf_team_fn *fn; /* of the step; on the line of `start`, which a member reads anyway. NULL: end */
+    void *arg;
+    alignas(LINE_BYTES) gate barrier;
+    alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run */
+    int32_t n_pauses;
+    int32_t n_started; /* threads to join */
+    bool pinned;
+    bool caller_pinned; /* `caller` has been pinned to `cores[0]` and had `caller_mask` before */
+    pthread_t caller;
+    cpu_set_t caller_mask;
+    int32_t first_core;
+    worker workers[]; /* [n_threads]; 0, the caller, is unused */
+};
+
+static void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool is_closed(gate *g, unsigned phase)
+{
+    return (atomic_load_explicit(&g->word, memory_order_acquire) & ~(PHASE - 1u)) == phase;
+}
+
+static void sleep_while_closed(gate *g, unsigned phase)
+{
+    atomic_fetch_add(&g->n_sleepers, 1);
+    for (;;) {
+        const unsigned word = atomic_load(&g->word);
+        if ((word & ~(PHASE - 1u)) != phase) break;
+        syscall(SYS_futex, &g->word, FUTEX_WAIT_PRIVATE, word, NULL, NULL, 0);
+    }
+    atomic_fetch_sub(&g->n_sleepers, 1);
+}
+
+/* Wait until the gate's phase is no longer `phase`. */
+static void wait_at(gate *g, unsigned phase, int32_t n_pauses)
+{
+    for (int32_t i = 0; i < n_pauses; i++) {
+        if (!is_closed(g, phase)) return;
+        cpu_pause();
+    }
+    const uint64_t until = pf_now_ns() + YIELD_NS;
+    do {
+        if (!is_closed(g, phase)) return;
+        sched_yield();
+    } while (pf_now_ns() < until);
+    sleep_while_closed(g, phase);
+}
+
+static void open_gate(gate *g, unsigned next_phase)
+{
+    atomic_store(&g->word, next_phase);
+    if (atomic_load(&g->n_sleepers) != 0) syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+}
+
+/* Be counted at the barrier; *phase is that which it had. True: this was the last member, the gate is open. */
+static bool arrive(pf_team *team, unsigned *phase)
+{
+    const unsigned before = atomic_fetch_add_explicit(&team->barrier.word, 1, memory_order_acq_rel);
+    *phase = before & ~(PHASE - 1u);
+    if ((before & (PHASE - 1u)) + 1u < (unsigned)team->n_threads) return false;
+    open_gate(&team->barrier, *phase + PHASE);
+    return true;
+}
+
+void pf_team_barrier(pf_member member)
+{
+    unsigned phase;
+    if (member.n_threads > 1 && !arrive(member.team, &phase))
+        wait_at(&member.team->barrier, phase, member.team->n_pauses);
+}
+
+static void *worker_main(void *arg)
+{
+    const worker *self = arg;
+    pf_team *team = self->team;
+    const pf_member member = { .team = team, .id = self->id, .n_threads = team->n_threads };
+    for (unsigned phase = 0, end;; phase += PHASE) {
+        wait_at(&team->start, phase, team->n_pauses);
+        if (!team->fn) return NULL;
+        team->fn(member, team->arg);
+        (void)arrive(team, &end);
+    }
+}
+
+static void open_start(pf_team *team, pf_team_fn *fn, void *arg)
+{
+    team->fn = fn;
+    team->arg = arg;
+    open_gate(&team->start, atomic_load_explicit(&team->start.word, memory_order_relaxed) + PHASE);
+}
+
+static cpu_set_t only(int32_t cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    return set;
+}
+
+static void unpin_caller(pf_team *team)
+{
+    if (!team->caller_pinned || !pthread_equal(team->caller, pthread_self())) return;
+    (void)pthread_setaffinity_np(team->caller, sizeof team->caller_mask, &team->caller_mask);
+}
+
+/* Pin the thread that runs the team, which is member 0, once. */
+static void pin_caller(pf_team *team)
+{
+    const pthread_t self = pthread_self();
+    if (team->caller_pinned && pthread_equal(team->caller, self)) return;
+    const cpu_set_t one = only(team->first_core);
+    team->caller = self;
+    team->caller_pinned = pthread_getaffinity_np(self, sizeof team->caller_mask, &team->caller_mask) == 0 &&
+                          pthread_setaffinity_np(self, sizeof one, &one) == 0;
+}
+
+void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
+{
+    const pf_member member = { .team = team, .id = 0, .n_threads = team->n_threads };
+    if (team->pinned) pin_caller(team);
+    if (team->n_threads == 1) {
+        fn(member, arg);
+        return;
+    }
+    open_start(team, fn, arg);
+    fn(member, arg);
+    pf_team_barrier(member);
+}
+
+int32_t pf_team_size(const pf_team *team)
+{
+    return team->n_threads;
+}
+
+/* ---- making and ending ---- */
+
+void pf_team_destroy(pf_team *team)
+{
+    if (!team) return;
+    open_start(team, NULL, NULL);
+    for (int32_t id = 1; id <= team->n_started; id++) pthread_join(team->workers[id].thread, NULL);
+    unpin_caller(team);
+    free(team);
+}
+
+/* The CPUs that some thread of this process may run on: the one that asks may have been pinned, by another team. */
+static pf_status process_cpus(cpu_set_t *out, pf_error *error)
+{
+    cpu_set_t one, all;
+    CPU_ZERO(&all);
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *task; tasks && (task = readdir(tasks));) {
+        const int tid = atoi(task->d_name);
+        if (tid > 0 && sched_getaffinity(tid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
+    }
+    if (tasks) closedir(tasks);
+    if (CPU_COUNT(&all) == 0 && sched_getaffinity(0, sizeof all, &all) != 0)
+        return pf_fail(error, PF_UNAVAILABLE, "the CPUs of this process cannot be read: %s", strerror(errno));
+    *out = all;
+    return PF_OK;
+}
+
+/* Spinning is for members that each have a core of their own. */
+static int32_t pauses_for(int32_t n_threads, const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores)
+{
+    cpu_set_t distinct;
+    CPU_ZERO(&distinct);
+    for (int32_t i = 0; i < n_cores; i++) CPU_SET((size_t)cores[i], &distinct);
+    int32_t cpus = n_cores > 0 ? CPU_COUNT(&distinct) : CPU_COUNT(allowed);
+    const int32_t quota = pf_cgroup_read("").cpus;
+    if (quota < cpus) cpus = quota;
+    return n_threads <= cpus ? PAUSES : 0;
+}
+
+static pf_status check_cores(const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores, pf_error *error)
+{
+    for (int32_t i = 0; i < n_cores; i++) {
+        if (cores[i] < 0) return pf_fail(error, PF_INVALID, "core %d: expected 0 or more", cores[i]);
+        if (cores[i] >= CPU_SETSIZE || !CPU_ISSET((size_t)cores[i], allowed))
+            return pf_fail(error, PF_UNAVAILABLE,
+                           "core %d: does not exist or is not among the %d that this process may use", cores[i],
+                           CPU_COUNT(allowed));
+    }
+    return PF_OK;
+}
+
+static int start_worker(pf_team *team, int32_t id, const int32_t *cores, int32_t n_cores)
+{
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    if (rc != 0) return rc;
+    if (n_cores > 0) {
+        const cpu_set_t one = only(cores[id % n_cores]);
+        rc = pthread_attr_setaffinity_np(&attr, sizeof one, &one);
+    }
+    team->workers[id] = (worker){ .team = team, .id = id };
+    if (rc == 0) rc = pthread_create(&team->workers[id].thread, &attr, worker_main, &team->workers[id]);
+    pthread_attr_destroy(&attr);
+    return rc;
+}
+
+static pf_status start_workers(pf_team *team, const int32_t *cores, int32_t n_cores, pf_error *error)
+{
+    static const int own_faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT };
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own_faults / sizeof *own_faults; i++) sigdelset(&blocked, own_faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before); /* members inherit it: other signals are the caller's business */
+    int rc = 0;
+    for (int32_t id = 1; id < team->n_threads && rc == 0; id++) {
+        rc = start_worker(team, id, cores, n_cores);
+        if (rc == 0) team->n_started = id;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) return PF_OK;
+    return pf_fail(error, PF_NOMEM, "thread %d of a team of %d cannot be started: %s", team->n_started + 2,
+                   team->n_threads, strerror(rc));
+}
+
+pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_cores, pf_team **out, pf_error *error)
+{
+    if (n_threads < 1 || n_threads > MAX_THREADS)
+        return pf_fail(error, PF_INVALID, "a team of %d threads: expected 1 to %d", n_threads, MAX_THREADS);
+    if (!cores) n_cores = 0;
+    if (n_cores < 0) return pf_fail(error, PF_INVALID, "a list of %d cores: expected 0 or more", n_cores);
+    cpu_set_t allowed;
+    PF_TRY(process_cpus(&allowed, error));
+    PF_TRY(check_cores(&allowed, cores, n_cores, error));
+
+    const size_t bytes = sizeof(pf_team) + (size_t)n_threads * sizeof(worker);
+    pf_team *team = aligned_alloc(LINE_BYTES, pf_round_up(bytes, LINE_BYTES));
+    if (!team) return pf_fail(error, PF_NOMEM, "a team of %d threads: no memory for %zu bytes", n_threads, bytes);
+    memset(team, 0, bytes);
+    team->n_threads = n_threads;
+    team->n_pauses = pauses_for(n_threads, &allowed, cores, n_cores);
+    team->pinned = n_cores > 0;
+    team->first_core = n_cores > 0 ? cores[0] : 0;
+    const pf_status status = start_workers(team, cores, n_cores, error);
+    if (status != PF_OK) {
+        pf_team_destroy(team);
+        return status;
+    }
+    *out = team;
+    return PF_OK;
+}

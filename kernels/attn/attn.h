@@ -22,9 +22,10 @@
  *                out[d] = acc[d] / sum
  *                exp is that of kernels/exp.h
  * So a row's bits are a function of its own q and of the keys and values at 0 .. p; the same on every instruction set.
- * Slots past p are not used, whatever lies there. NaN, or a score of plus infinity, or scores that are all minus
- * infinity: that row and head of out are NaN, others untouched. Denormals are kept.
- * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein, arXiv:1805.02867.
+ * Slots past p are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus infinity up to
+ * the end of a block: that row and head of out are NaN, others untouched. Denormals are kept.
+ * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,
+ * arXiv:1805.02867, section 3.
  */
 #ifndef PF_KERNELS_ATTN_H
 #define PF_KERNELS_ATTN_H
@@ -77,7 +78,12 @@ typedef void pf_attn_fn(const pf_attn_args *args, int32_t item_begin, int32_t it
  * denormals kept. */
 typedef void pf_attn_store_fn(const pf_attn_store_args *args, int32_t item_begin, int32_t item_end);
 
-/* Bytes of one member's scratch, whatever the rows, the context and the implementation. */
-size_t pf_attn_scratch_bytes(int32_t group, int32_t head_dim);
+static inline int32_t pf_attn_items(int32_t n_kv_heads, int32_t n_rows)
+{
+    return n_kv_heads * n_rows;
+}
+
+/* Bytes of one member's scratch, whatever the rows, the heads, the context and the implementation. */
+size_t pf_attn_scratch_bytes(int32_t head_dim);
 
 #endif

@@ -81,8 +81,8 @@ typedef void pf_gemm_pack_fn(void *input, const float *a, size_t lda, int32_t m,
                              int32_t tile_end);
 
 /* Columns of panels [panel_begin, panel_end) of c [m, w->n] (f32, rows ldc elements apart, any alignment) for all m
- * rows of `input`, packed by the same kernel with the same m and k = w->k. c overlaps neither input nor weights. Columns
- * that are not of these panels are neither read nor written. `scratch`: this member's own. */
+ * rows of `input`, packed by the same kernel with the same m and k = w->k. c overlaps neither input nor weights.
+ * Columns that are not of these panels are neither read nor written. `scratch`: this member's own. */
 typedef void pf_gemm_multiply_fn(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                  int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch);
 

@@ -28,8 +28,8 @@ typedef struct {
 
 /*   x          [n_rows, n_heads, head_dim]  f32, in place; rows `stride` elements apart, heads head_dim apart
  *   positions  [n_rows]                     each within the table
- * Products and sums are rounded apart (no fma), as PyTorch does it: the same bits on every instruction set. Denormals are
- * kept; a NaN or infinity reaches its own pair only.
+ * Products and sums are rounded apart (no fma), as PyTorch does it: the same bits on every instruction set. Denormals
+ * are kept; a NaN or infinity reaches its own pair only.
  * A member may take some rows, or some heads by moving x. */
 typedef void pf_rope_fn(float *x, size_t stride, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                         const int32_t *positions, const pf_rope_table *table);

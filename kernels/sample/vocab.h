@@ -14,8 +14,8 @@ typedef int32_t pf_argmax_fn(const float *logits, int32_t n);
  * Returns top. exp is that of kernels/exp.h; the sum is kept in double: element i goes to partial sum i mod 16, the 16
  * are added 8 apart, then 4, 2, 1; then each is multiplied by the float nearest to 1 / sum. Same bits on every
  * instruction set.
- * A NaN logit counts as minus infinity: probability 0. Where the top is plus infinity, the infinite ones share equally. Where no
- * logit is above minus infinity all are 0 and minus infinity is returned. */
+ * A NaN logit counts as minus infinity: probability 0. Where the top is plus infinity, the infinite ones share equally.
+ * Where no logit is above minus infinity all are 0 and minus infinity is returned. */
 typedef float pf_softmax_fn(float *probabilities, const float *logits, int32_t n, float temperature);
 
 #endif

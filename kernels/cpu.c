@@ -1,0 +1,78 @@
+/* The instruction sets that are both in the processor and switched on by the system. Off x86-64: scalar alone. */
+#include "kernels/cpu.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static const char *const isa_names[PF_N_ISAS] = {
+    [PF_ISA_SCALAR] = "scalar",
+    [PF_ISA_AVX2] = "avx2",
+    [PF_ISA_AVX512] = "avx512",
+    [PF_ISA_AVX512BF16] = "avx512bf16",
+};
+
+const char *pf_isa_name(pf_isa isa)
+{
+    return isa_names[isa];
+}
+
+#ifdef __x86_64__
+#include <cpuid.h>
+
+/* What a set needs: bits of CPUID, and of XCR0, the register state that the system saves.
+ * Source: Intel SDM volume 1, sections 14.3 and 15.2 to 15.4. */
+enum {
+    XCR0_YMM = 0x06, /* XMM, upper halves of YMM */
+    XCR0_ZMM = 0xE6, /* and opmask, upper halves of ZMM0-15, ZMM16-31 */
+};
+
+static uint64_t read_xcr0(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool all_set(uint64_t bits, uint64_t wanted)
+{
+    return (bits & wanted) == wanted;
+}
+
+pf_isa pf_cpu_best_isa(void)
+{
+    unsigned a, b, c, d, b7, c7, d7;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !all_set(c, bit_OSXSAVE)) return PF_ISA_SCALAR;
+    const uint64_t xcr0 = read_xcr0();
+    if (!all_set(c, bit_AVX | bit_FMA | bit_F16C) || !all_set(xcr0, XCR0_YMM)) return PF_ISA_SCALAR;
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) || !all_set(b7, bit_AVX2)) return PF_ISA_SCALAR;
+    if (!all_set(b7, bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL)) return PF_ISA_AVX2;
+    if (!all_set(xcr0, XCR0_ZMM)) return PF_ISA_AVX2;
+    const unsigned avx512_bf16 = 1u << 5; /* leaf 7, subleaf 1, EAX; subleaves that do not exist read as 0 */
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all_set(a, avx512_bf16)) return PF_ISA_AVX512;
+    return PF_ISA_AVX512BF16;
+}
+#else
+pf_isa pf_cpu_best_isa(void)
+{
+    return PF_ISA_SCALAR;
+}
+#endif
+
+pf_status pf_isa_parse(const char *text, pf_isa *out, pf_error *error)
+{
+    const pf_isa best = pf_cpu_best_isa();
+    if (strcmp(text, "auto") == 0) {
+        *out = best;
+        return PF_OK;
+    }
+    for (pf_isa isa = PF_ISA_SCALAR; isa < PF_N_ISAS; isa++) {
+        if (strcmp(text, isa_names[isa]) != 0) continue;
+        if (isa > best)
+            return pf_fail(error, PF_UNSUPPORTED, "isa %s: this machine lacks it, its best is %s", text,
+                           isa_names[best]);
+        *out = isa;
+        return PF_OK;
+    }
+    return pf_fail(error, PF_INVALID, "isa \"%s\" is not known, expected auto, scalar, avx2, avx512 or avx512bf16",
+                   text);
+}

@@ -1,0 +1,22 @@
+/* Every implementation there is, declared once for the registry and the files that define them. Internal. */
+#ifndef PF_KERNELS_IMPLEMENTATIONS_H
+#define PF_KERNELS_IMPLEMENTATIONS_H
+
+#include "kernels/kernels.h"
+
+/* The definitions. */
+pf_gemm_pack_fn pf_gemm_pack_f32_ref;
+pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
+pf_gemm_multiply_fn pf_gemm_f32_ref;
+pf_gemm_multiply_fn pf_gemm_bf16_ref;
+pf_rmsnorm_fn pf_rmsnorm_f32_ref;
+pf_rope_fn pf_rope_f32_ref;
+pf_swiglu_fn pf_swiglu_f32_ref;
+pf_attn_fn pf_attn_f32_ref;
+pf_attn_fn pf_attn_bf16_ref;
+pf_attn_store_fn pf_attn_store_f32_ref;
+pf_attn_store_fn pf_attn_store_bf16_ref;
+pf_argmax_fn pf_argmax_f32_ref;
+pf_softmax_fn pf_softmax_f32_ref;
+
+#endif

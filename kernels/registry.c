@@ -1,0 +1,91 @@
+/* The table of all kernels, and the choice among them. */
+#include "kernels/implementations.h"
+
+/* Classes of arithmetic: kernels of one class give the same bits on the same input. */
+#define ONE_CHAIN_F32  "f32, one fma chain over k"
+#define ONE_CHAIN_BF16 "bf16 pairs, one f32 fma chain over k, denormals kept"
+#define SIXTEEN_SUMS   "f32, 16 partial sums"
+#define ELEMENTWISE    "f32, element by element"
+#define COPY           "rounding to the cache's type"
+
+#define PANELS_F32  "panels of 32 columns, k by k"
+#define PANELS_BF16 "panels of 32 columns, k pair by k pair"
+
+static const pf_kernel table[] = {
+#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                                      \
+    {                                                                                                    \
+        .op = PF_OP_GEMM, .type = TYPE, .isa = ISA, .name = #MULTIPLY, .tile = TILE, .packing = PACKING, \
+        .arithmetic = CLASS, .fn.gemm = {                                                                \
+            .tile_rows = ROWS,                                                                           \
+            .pack = PACK,                                                                                \
+            .multiply = MULTIPLY                                                                         \
+        }                                                                                                \
+    }
+#define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
+    {                                                                                                          \
+        .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
+        .fn.MEMBER = FUNCTION                                                                                  \
+    }
+    /* clang-format off */
+    GEMM(PF_TYPE_F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref,  pf_gemm_f32_ref),
+    GEMM(PF_TYPE_BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, pf_gemm_bf16_ref),
+
+    KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
+    KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),
+    KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_swiglu_f32_ref),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_attn_f32_ref),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_SCALAR, SIXTEEN_SUMS, pf_attn_bf16_ref),
+    KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_SCALAR, COPY,         pf_attn_store_f32_ref),
+    KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_SCALAR, COPY,         pf_attn_store_bf16_ref),
+    KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
+    KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
+    /* clang-format on */
+};
+
+enum { N_KERNELS = sizeof table / sizeof *table };
+
+const pf_kernel *pf_kernels_all(int32_t *n_kernels)
+{
+    *n_kernels = N_KERNELS;
+    return table;
+}
+
+const char *pf_op_name(pf_op op)
+{
+    static const char *const names[PF_N_OPS] = {
+        [PF_OP_GEMM] = "gemm",     [PF_OP_RMSNORM] = "rmsnorm", [PF_OP_ROPE] = "rope",
+        [PF_OP_SWIGLU] = "swiglu", [PF_OP_ATTN] = "attn",       [PF_OP_ATTN_STORE] = "attn_store",
+        [PF_OP_ARGMAX] = "argmax", [PF_OP_SOFTMAX] = "softmax",
+    };
+    return names[op];
+}
+
+static void take(pf_kernels *out, const pf_kernel *kernel)
+{
+    out->chosen[kernel->op][kernel->type] = kernel;
+    switch (kernel->op) {
+    case PF_OP_GEMM: out->gemm[kernel->type] = kernel->fn.gemm; break;
+    case PF_OP_RMSNORM: out->rmsnorm = kernel->fn.rmsnorm; break;
+    case PF_OP_ROPE: out->rope = kernel->fn.rope; break;
+    case PF_OP_SWIGLU: out->swiglu = kernel->fn.swiglu; break;
+    case PF_OP_ATTN: out->attn[kernel->type] = kernel->fn.attn; break;
+    case PF_OP_ATTN_STORE: out->attn_store[kernel->type] = kernel->fn.attn_store; break;
+    case PF_OP_ARGMAX: out->argmax = kernel->fn.argmax; break;
+    case PF_OP_SOFTMAX: out->softmax = kernel->fn.softmax; break;
+    case PF_N_OPS: break;
+    }
+}
+
+pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *error)
+{
+    const pf_isa best = pf_cpu_best_isa();
+    if (isa > best)
+        return pf_fail(error, PF_UNSUPPORTED, "kernels for %s: this machine's best is %s", pf_isa_name(isa),
+                       pf_isa_name(best));
+    pf_kernels chosen = { .isa = isa };
+    for (pf_isa level = PF_ISA_SCALAR; level <= isa; level++)
+        for (int32_t i = 0; i < N_KERNELS; i++)
+            if (table[i].isa == level) take(&chosen, &table[i]);
+    *out = chosen;
+    return PF_OK;
+}

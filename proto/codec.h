@@ -1,0 +1,41 @@
+/*
+ * Batches and model info to and from the bytes of pilotfish.proto.
+ *
+ * Decoding trusts nothing: counts, lengths, ids, probabilities and enums are checked against the limits of
+ * proto/messages.h before anything is handed on, and memory is bounded by a budget that protobuf-c draws from.
+ * A batch that decodes is well-formed; whether it fits a stream's state is proto/stream.h's business.
+ *
+ * Threads: a codec serves one thread at a time.
+ */
+#ifndef PF_PROTO_CODEC_H
+#define PF_PROTO_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/messages.h"
+
+typedef struct pf_codec pf_codec;
+
+/* max_message_bytes: the largest encoded batch, either way (at most PF_MAX_MESSAGE_BYTES). n_vocab: ids at or above
+ * it are refused; 0: any that is not negative. The caller ends it with pf_codec_destroy. PF_INVALID, PF_NOMEM. */
+PF_MUST_USE pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out);
+void pf_codec_destroy(pf_codec *codec); /* NULL is fine */
+
+/* Bytes that `batch` takes on the wire, and the encoding itself into out [capacity].
+ * PF_LIMIT: more than capacity or than a limit of messages.h. */
+size_t pf_codec_batch_bytes(const pf_batch *batch);
+PF_MUST_USE pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *batch, uint8_t *out, size_t capacity,
+                                            size_t *n_bytes);
+
+/* *out and what it points to belong to the codec until the next decode.
+ * PF_FORMAT: not a Batch, or a field outside what proto/pilotfish.proto documents (the sentence names it).
+ * PF_LIMIT: a limit of messages.h or the memory budget is passed. */
+PF_MUST_USE pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                                            pf_error *error);
+
+PF_MUST_USE pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t capacity, size_t *n_bytes);
+PF_MUST_USE pf_status pf_codec_decode_info(const uint8_t *bytes, size_t n_bytes, pf_model_info *out, pf_error *error);
+
+#endif

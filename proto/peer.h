@@ -1,0 +1,62 @@
+/*
+ * Whoever answers batches: a model drafter or a reference verifier in this process, or either across the wire.
+ *
+ * One caller submits a batch and later collects what has come of it. A near peer computes in collect; a far one
+ * has been computing since submit. An answer may come late, twice or never: the caller fences by (incarnation,
+ * sequence, round) and goes on without (DESIGN: speculation never blocks the target).
+ *
+ * Threads: one caller at a time.
+ */
+#ifndef PF_PROTO_PEER_H
+#define PF_PROTO_PEER_H
+
+#include "base/status.h"
+#include "proto/messages.h"
+
+typedef struct pf_peer pf_peer;
+
+typedef struct {
+    /* Take a batch. What it points to is borrowed for the call only. Several may be submitted before a collect; each
+     * has at most one answer, and one that asks for nothing (an open alone, a close) may have none.
+     * PF_UNAVAILABLE: the peer is not there now; it may come back.  PF_LIMIT: the batch does not fit. */
+    pf_status (*submit)(pf_peer *peer, const pf_batch *batch);
+
+    /* The next answer, waiting until deadline_ns (pf_now_ns time; 0: do not wait). *out is borrowed until the next
+     * call on this peer. PF_CANCELLED: nothing came in time, or nothing is to come.  PF_UNAVAILABLE: the peer is gone,
+     * and all it knew with it: reopen sequences when it is back. What goes wrong with one sequence comes as a refusal
+     * in the answer; another status here is a fault of the whole peer. */
+    pf_status (*collect)(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
+
+    /* What the peer says of itself. PF_UNAVAILABLE: never reached. */
+    pf_status (*info)(pf_peer *peer, pf_model_info *out, pf_error *error);
+
+    void (*destroy)(pf_peer *peer);
+} pf_peer_ops;
+
+/* The head of every implementation. */
+struct pf_peer {
+    const pf_peer_ops *ops;
+};
+
+static inline PF_MUST_USE pf_status pf_peer_submit(pf_peer *peer, const pf_batch *batch)
+{
+    return peer->ops->submit(peer, batch);
+}
+
+static inline PF_MUST_USE pf_status pf_peer_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out,
+                                                    pf_error *error)
+{
+    return peer->ops->collect(peer, deadline_ns, out, error);
+}
+
+static inline PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    return peer->ops->info(peer, out, error);
+}
+
+static inline void pf_peer_destroy(pf_peer *peer)
+{
+    if (peer) peer->ops->destroy(peer);
+}
+
+#endif

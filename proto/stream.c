@@ -1,0 +1,376 @@
+#include "proto/stream.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/idmap.h"
+
+/* ---- the owner's side ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    uint32_t incarnation; /* 0: never opened */
+    uint64_t round;       /* whose verdict comes next */
+    int32_t committed;
+    int32_t n_proposed; /* Verifier: tokens of the round's proposal */
+    bool due;           /* must be opened (again) first */
+    bool asked;         /* Drafter: the round's proposal has been asked for, and has not come */
+} owned;
+
+struct pf_stream_owner {
+    pf_idmap *ids;
+    int32_t max;
+    bool *alive;  /* [max] */
+    owned *slots; /* [max] */
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+pf_status pf_stream_owner_create(int32_t max_sequences, pf_stream_owner **out)
+{
+    pf_idmap *ids;
+    PF_TRY(pf_idmap_create(max_sequences, &ids));
+    const size_t n = (size_t)max_sequences;
+    pf_stream_owner *owner = calloc(1, sizeof *owner);
+    owned *slots = calloc(n, sizeof *slots);
+    bool *alive = calloc(n, sizeof *alive);
+    if (!owner || !slots || !alive) {
+        pf_idmap_destroy(ids);
+        free(owner);
+        free(slots);
+        free(alive);
+        return PF_NOMEM;
+    }
+    *owner = (pf_stream_owner){ .ids = ids, .max = max_sequences, .alive = alive, .slots = slots };
+    *out = owner;
+    return PF_OK;
+}
+
+void pf_stream_owner_destroy(pf_stream_owner *owner)
+{
+    if (!owner) return;
+    pf_idmap_destroy(owner->ids);
+    free(owner->alive);
+    free(owner->slots);
+    free(owner);
+}
+
+static owned *find_owned(const pf_stream_owner *owner, uint64_t sequence)
+{
+    const int32_t slot = pf_idmap_find(owner->ids, 0, sequence);
+    return slot < 0 ? NULL : &owner->slots[slot];
+}
+
+pf_status pf_stream_owner_begin(pf_stream_owner *owner, uint64_t sequence, int32_t committed)
+{
+    if (committed < 0 || find_owned(owner, sequence)) return PF_INVALID;
+    const int32_t slot = pf_idmap_insert(owner->ids, 0, sequence);
+    if (slot < 0) return PF_LIMIT;
+    owner->slots[slot] = (owned){ .committed = committed, .due = true };
+    owner->alive[slot] = true;
+    return PF_OK;
+}
+
+void pf_stream_owner_end(pf_stream_owner *owner, uint64_t sequence)
+{
+    const int32_t slot = pf_idmap_remove(owner->ids, 0, sequence);
+    if (slot >= 0) owner->alive[slot] = false;
+}
+
+bool pf_stream_owner_due(const pf_stream_owner *owner, uint64_t sequence)
+{
+    const owned *s = find_owned(owner, sequence);
+    return s && s->due;
+}
+
+pf_status pf_stream_owner_open(pf_stream_owner *owner, uint64_t sequence, pf_open *open, int32_t *n_committed)
+{
+    owned *s = find_owned(owner, sequence);
+    if (!s) return PF_INVALID;
+    s->incarnation++;
+    s->due = false;
+    s->asked = false;
+    s->n_proposed = 0;
+    open->sequence = sequence;
+    open->incarnation = s->incarnation;
+    open->next_round = s->round;
+    *n_committed = s->committed;
+    return PF_OK;
+}
+
+/* The round is decided: n_tokens more. */
+static void decide(owned *s, int32_t n_tokens)
+{
+    s->committed += n_tokens;
+    s->round++;
+    s->n_proposed = 0;
+}
+
+pf_status pf_stream_owner_commit(pf_stream_owner *owner, uint64_t sequence, int32_t n_tokens, pf_verdict *verdict)
+{
+    owned *s = find_owned(owner, sequence);
+    if (!s || n_tokens < 0 || n_tokens > PF_MAX_VERDICT_TOKENS || s->committed > INT32_MAX - n_tokens)
+        return PF_INVALID;
+    verdict->sequence = sequence;
+    verdict->incarnation = s->incarnation;
+    verdict->round = s->round;
+    verdict->base = s->committed;
+    decide(s, n_tokens);
+    s->asked = true;
+    return PF_OK;
+}
+
+pf_fence pf_stream_owner_on_proposal(pf_stream_owner *owner, const pf_proposal *proposal)
+{
+    owned *s = find_owned(owner, proposal->sequence);
+    if (!s || proposal->incarnation < s->incarnation) return PF_FENCE_STALE;
+    if (proposal->incarnation > s->incarnation || proposal->round > s->round) return PF_FENCE_NONSENSE;
+    if (proposal->round < s->round || !s->asked || s->due) return PF_FENCE_STALE;
+    if (proposal->base != s->committed) return PF_FENCE_NONSENSE;
+    s->asked = false;
+    return PF_FENCE_CURRENT;
+}
+
+pf_status pf_stream_owner_propose(pf_stream_owner *owner, uint64_t sequence, int32_t n_tokens, pf_proposal *proposal)
+{
+    owned *s = find_owned(owner, sequence);
+    if (!s || s->due || n_tokens < 0 || n_tokens > PF_MAX_DRAFT_TOKENS) return PF_INVALID;
+    s->n_proposed = n_tokens;
+    proposal->sequence = sequence;
+    proposal->incarnation = s->incarnation;
+    proposal->round = s->round;
+    proposal->base = s->committed;
+    return PF_OK;
+}
+
+pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *verdict)
+{
+    owned *s = find_owned(owner, verdict->sequence);
+    if (!s || verdict->incarnation < s->incarnation) return PF_FENCE_STALE;
+    if (verdict->incarnation > s->incarnation || verdict->round > s->round) return PF_FENCE_NONSENSE;
+    if (verdict->round < s->round || s->due) return PF_FENCE_STALE;
+
+    const int32_t n = verdict->n_tokens;
+    const bool fits = verdict->base == s->committed && n >= 0 && n <= s->n_proposed + 1 && verdict->n_accepted >= 0 &&
+                      verdict->n_accepted <= n && verdict->n_accepted <= s->n_proposed &&
+                      (n > 0 || verdict->finish != PF_FINISH_NONE) && s->committed <= INT32_MAX - n;
+    if (!fits) return PF_FENCE_NONSENSE;
+    decide(s, n);
+    return PF_FENCE_CURRENT;
+}
+
+pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_prefix_request *request)
+{
+    owned *s = find_owned(owner, request->sequence);
+    if (!s || request->incarnation < s->incarnation || s->due) return PF_FENCE_STALE;
+    if (request->incarnation > s->incarnation) return PF_FENCE_NONSENSE;
+    s->due = true;
+    return PF_FENCE_CURRENT;
+}
+
+void pf_stream_owner_lost(pf_stream_owner *owner)
+{
+    for (int32_t i = 0; i < owner->max; i++)
+        if (owner->alive[i]) owner->slots[i].due = true;
+}
+
+pf_status pf_stream_owner_give_up(pf_stream_owner *owner, uint64_t sequence)
+{
+    owned *s = find_owned(owner, sequence);
+    if (!s) return PF_INVALID;
+    s->due = true;
+    return PF_OK;
+}
+
+/* ---- the answering side ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t sequence;
+    uint32_t incarnation;
+    uint64_t round; /* whose verdict comes next */
+    int32_t committed;
+    bool judging; /* Verifier: the round's proposal has come */
+} followed;
+
+struct pf_stream_answerer {
+    pf_idmap *ids;
+    followed *slots; /* [max] */
+};
+
+pf_status pf_stream_answerer_create(int32_t max_sequences, pf_stream_answerer **out)
+{
+    pf_idmap *ids;
+    PF_TRY(pf_idmap_create(max_sequences, &ids));
+    pf_stream_answerer *answerer = calloc(1, sizeof *answerer);
+    followed *slots = calloc((size_t)max_sequences, sizeof *slots);
+    if (!answerer || !slots) {
+        pf_idmap_destroy(ids);
+        free(answerer);
+        free(slots);
+        return PF_NOMEM;
+    }
+    *answerer = (pf_stream_answerer){ .ids = ids, .slots = slots };
+    *out = answerer;
+    return PF_OK;
+}
+
+void pf_stream_answerer_destroy(pf_stream_answerer *answerer)
+{
+    if (!answerer) return;
+    pf_idmap_destroy(answerer->ids);
+    free(answerer->slots);
+    free(answerer);
+}
+
+pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot, bool *known)
+{
+    *slot = pf_idmap_find(answerer->ids, 0, open->sequence);
+    *known = *slot >= 0;
+    if (*known && open->incarnation <= answerer->slots[*slot].incarnation) return PF_FENCE_STALE;
+    if (!*known) {
+        *slot = pf_idmap_insert(answerer->ids, 0, open->sequence);
+        if (*slot < 0) return PF_FENCE_FULL;
+    }
+    answerer->slots[*slot] = (followed){
+        .sequence = open->sequence,
+        .incarnation = open->incarnation,
+        .round = open->next_round,
+        .committed = open->n_tokens,
+    };
+    return PF_FENCE_CURRENT;
+}
+
+pf_fence pf_stream_answerer_on_close(pf_stream_answerer *answerer, const pf_close *close, int32_t *slot)
+{
+    *slot = pf_idmap_remove(answerer->ids, 0, close->sequence);
+    return *slot < 0 ? PF_FENCE_STALE : PF_FENCE_CURRENT;
+}
+
+/* What a verdict and a proposal have in common. */
+typedef struct {
+    uint64_t sequence;
+    uint32_t incarnation;
+    uint64_t round;
+    int32_t base;
+} fences;
+
+static pf_fence judge(pf_stream_answerer *answerer, fences f, int32_t *slot, pf_prefix_request *request)
+{
+    *slot = pf_idmap_find(answerer->ids, 0, f.sequence);
+    const followed *s = *slot < 0 ? NULL : &answerer->slots[*slot];
+    if (s && f.incarnation < s->incarnation) return PF_FENCE_STALE;
+    if (s && f.incarnation == s->incarnation) {
+        if (f.round < s->round) return PF_FENCE_STALE;
+        if (f.round == s->round && f.base == s->committed) return PF_FENCE_CURRENT;
+    }
+    *request = (pf_prefix_request){
+        .sequence = f.sequence,
+        .incarnation = f.incarnation,
+        .known = s && f.incarnation == s->incarnation ? s->committed : 0,
+    };
+    return PF_FENCE_MISSING;
+}
+
+/* The round is decided: n_tokens more. */
+static void follow(followed *s, int32_t n_tokens)
+{
+    s->committed += n_tokens;
+    s->round++;
+    s->judging = false;
+}
+
+pf_fence pf_stream_answerer_on_verdict(pf_stream_answerer *answerer, const pf_verdict *verdict, int32_t *slot,
+                                       pf_prefix_request *request)
+{
+    const fences f = { verdict->sequence, verdict->incarnation, verdict->round, verdict->base };
+    const pf_fence fence = judge(answerer, f, slot, request);
+    if (fence != PF_FENCE_CURRENT) return fence;
+    const int32_t n = verdict->n_tokens;
+    if (n < 0 || n > PF_MAX_VERDICT_TOKENS || verdict->base > INT32_MAX - n) return PF_FENCE_STALE;
+    follow(&answerer->slots[*slot], n);
+    return PF_FENCE_CURRENT;
+}
+
+void pf_stream_answerer_propose(const pf_stream_answerer *answerer, int32_t slot, pf_proposal *proposal)
+{
+    const followed *s = &answerer->slots[slot];
+    proposal->sequence = s->sequence;
+    proposal->incarnation = s->incarnation;
+    proposal->round = s->round;
+    proposal->base = s->committed;
+}
+
+pf_fence pf_stream_answerer_on_proposal(pf_stream_answerer *answerer, const pf_proposal *proposal, int32_t *slot,
+                                        pf_prefix_request *request)
+{
+    const fences f = { proposal->sequence, proposal->incarnation, proposal->round, proposal->base };
+    const pf_fence fence = judge(answerer, f, slot, request);
+    if (fence != PF_FENCE_CURRENT) return fence;
+    if (answerer->slots[*slot].judging) return PF_FENCE_STALE;
+    answerer->slots[*slot].judging = true;
+    return PF_FENCE_CURRENT;
+}
+
+void pf_stream_answerer_commit(pf_stream_answerer *answerer, int32_t slot, int32_t n_tokens, pf_verdict *verdict)
+{
+    followed *s = &answerer->slots[slot];
+    assert(n_tokens >= 0 && n_tokens <= PF_MAX_VERDICT_TOKENS && s->committed <= INT32_MAX - n_tokens);
+    verdict->sequence = s->sequence;
+    verdict->incarnation = s->incarnation;
+    verdict->round = s->round;
+    verdict->base = s->committed;
+    follow(s, n_tokens);
+}
+
+int32_t pf_stream_answerer_committed(const pf_stream_answerer *answerer, int32_t slot)
+{
+    return answerer->slots[slot].committed;
+}
+
+/* ---- patience -------------------------------------------------------------------------------------------------- */
+
+void pf_patience_init(pf_patience *patience)
+{
+    memset(patience, 0, sizeof *patience);
+    patience->waiting = true;
+}
+
+uint64_t pf_patience_limit_ns(const pf_patience *patience)
+{
+    const uint64_t worth = patience->verify_ns * PF_PATIENCE_VERIFY_FACTOR;
+    return worth > PF_PATIENCE_FLOOR_NS ? worth : PF_PATIENCE_FLOOR_NS;
+}
+
+void pf_patience_verified(pf_patience *patience, uint64_t verify_ns)
+{
+    /* An hour is more than any verification: larger numbers are a clock's mistake, and would overflow the sum. */
+    verify_ns = least(verify_ns, (uint64_t)3600 * 1000 * 1000 * 1000);
+    patience->verify_ns = patience->verify_ns ? (patience->verify_ns * 7 + verify_ns) / 8 : verify_ns;
+}
+
+uint64_t pf_patience_asked(pf_patience *patience, uint64_t round, uint64_t now_ns)
+{
+    patience->asked_round[round % PF_PATIENCE_ROUNDS] = round;
+    patience->asked_ns[round % PF_PATIENCE_ROUNDS] = now_ns;
+    if (patience->waiting) return pf_patience_limit_ns(patience);
+    if (now_ns < patience->probe_ns) return 0;
+    patience->probe_ns = now_ns + PF_PATIENCE_PROBE_NS;
+    return pf_patience_limit_ns(patience);
+}
+
+void pf_patience_answered(pf_patience *patience, uint64_t round, uint64_t now_ns)
+{
+    const uint64_t asked_ns = patience->asked_ns[round % PF_PATIENCE_ROUNDS];
+    if (patience->asked_round[round % PF_PATIENCE_ROUNDS] != round || asked_ns == 0) return;
+    if (now_ns - asked_ns <= pf_patience_limit_ns(patience)) patience->waiting = true;
+}
+
+void pf_patience_timed_out(pf_patience *patience, uint64_t now_ns)
+{
+    if (patience->waiting) patience->probe_ns = now_ns + PF_PATIENCE_PROBE_NS;
+    patience->waiting = false;
+}

@@ -1,0 +1,170 @@
+/*
+ * The state machine of a stream: which message is current, which is stale, and what heals a gap.
+ *
+ * Pure: no I/O, no clock, no allocation after creation, so a simulator can drive it through loss, duplication,
+ * reordering and restarts (tests/unit/stream_test.c does). Both services of pilotfish.proto are one machine seen
+ * from two sides:
+ *
+ *      owner      opens and closes sequences, numbers incarnations          engine (Drafter), worker (Verifier)
+ *      answerer   follows, and asks for the prefix when it has lost it      worker (Drafter), target (Verifier)
+ *
+ * Either side keeps three numbers for a sequence, and a message is current only if it agrees with all of them:
+ *
+ *      incarnation   how often it has been opened
+ *      round         the round whose verdict comes next
+ *      committed     tokens decided so far: the base of that verdict, and of the proposal that it answers
+ *
+ *          open(r, n tokens)         verdict(r, base n, m tokens)          verdict(r + 1, base n + m, ...)
+ *      round   r ------------------------> r + 1 -------------------------------> r + 2
+ *      committed n ----------------------> n + m
+ *
+ * One invariant: both sides' committed length of a round is the same number of the same tokens, or the message is
+ * not current. Nothing is ever resent: an answerer that misses something asks, an owner that hears nothing reopens.
+ *
+ * Threads: one at a time.
+ */
+#ifndef PF_PROTO_STREAM_H
+#define PF_PROTO_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/messages.h"
+
+/* What to do with a message. */
+typedef enum {
+    PF_FENCE_CURRENT = 0, /* act on it */
+    PF_FENCE_STALE,       /* drop it: late, a duplicate, or of a sequence that is gone */
+    PF_FENCE_MISSING,     /* answerer: it is ahead of what is known here; send the prefix request and drop it */
+    PF_FENCE_FULL,        /* answerer: no slot for another sequence; refuse it with PF_LIMIT */
+    PF_FENCE_NONSENSE,    /* owner: no honest peer says this; drop it, and distrust the peer */
+} pf_fence;
+
+/* ---- the owner's side ------------------------------------------------------------------------------------------ */
+
+typedef struct pf_stream_owner pf_stream_owner;
+
+/* Room for max_sequences alive at once. End with pf_stream_owner_destroy. PF_INVALID: not positive.  PF_NOMEM. */
+PF_MUST_USE pf_status pf_stream_owner_create(int32_t max_sequences, pf_stream_owner **out);
+void pf_stream_owner_destroy(pf_stream_owner *owner); /* NULL is fine */
+
+/* Begin a sequence with a prompt of `committed` tokens: round 0. It is due for opening.
+ * PF_INVALID: the id is in use, or committed is negative.  PF_LIMIT: max_sequences are alive. */
+PF_MUST_USE pf_status pf_stream_owner_begin(pf_stream_owner *owner, uint64_t sequence, int32_t committed);
+
+/* The sequence is over; the caller sends the close. Unknown: nothing happens. */
+void pf_stream_owner_end(pf_stream_owner *owner, uint64_t sequence);
+
+/* Whether the peer must be (re)opened before anything else is said about the sequence. */
+bool pf_stream_owner_due(const pf_stream_owner *owner, uint64_t sequence);
+
+/* Put the fences of an open into *open: sequence, the next incarnation, next_round. It is then due no longer. The
+ * caller adds tokens[0 .. *n_committed), all that is committed before next_round, and the rest. *n_committed is the
+ * base of the verdict that follows: the owner's own for a Drafter (when reopening, in the same batch: open first,
+ * then pf_stream_owner_commit), the answer for a Verifier.
+ * PF_INVALID: unknown sequence. */
+PF_MUST_USE pf_status pf_stream_owner_open(pf_stream_owner *owner, uint64_t sequence, pf_open *open,
+                                           int32_t *n_committed);
+
+/* Drafter: the owner has decided n_tokens more. Fills in sequence, incarnation, round and base of the verdict to
+ * send (if the sequence is due, an open goes before it: call pf_stream_owner_open first), and expects the proposal
+ * of the next round. PF_INVALID: unknown sequence, or n_tokens outside 0 .. PF_MAX_VERDICT_TOKENS. */
+PF_MUST_USE pf_status pf_stream_owner_commit(pf_stream_owner *owner, uint64_t sequence, int32_t n_tokens,
+                                             pf_verdict *verdict);
+
+/* Drafter: a proposal has come in. CURRENT once a round, then STALE until the next commit. */
+pf_fence pf_stream_owner_on_proposal(pf_stream_owner *owner, const pf_proposal *proposal);
+
+/* Verifier: fill in sequence, incarnation, round and base of the proposal to send; its verdict may then accept up to
+ * n_tokens. PF_INVALID: unknown sequence, not yet opened, or n_tokens outside 0 .. PF_MAX_DRAFT_TOKENS. */
+PF_MUST_USE pf_status pf_stream_owner_propose(pf_stream_owner *owner, uint64_t sequence, int32_t n_tokens,
+                                              pf_proposal *proposal);
+
+/* Verifier: a verdict has come in. CURRENT: its tokens are committed. NONSENSE also where it accepts more than was
+ * proposed or commits nothing without finishing. */
+pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *verdict);
+
+/* The peer has lost the sequence. CURRENT: it is due for opening from now on. */
+pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_prefix_request *request);
+
+/* The peer is gone, and whatever it knew (a broken stream): every sequence is due. */
+void pf_stream_owner_lost(pf_stream_owner *owner);
+
+/* The same for one sequence: an answer that had to come has not. PF_INVALID: unknown. */
+PF_MUST_USE pf_status pf_stream_owner_give_up(pf_stream_owner *owner, uint64_t sequence);
+
+/* ---- the answering side ---------------------------------------------------------------------------------------- */
+
+typedef struct pf_stream_answerer pf_stream_answerer;
+
+PF_MUST_USE pf_status pf_stream_answerer_create(int32_t max_sequences, pf_stream_answerer **out);
+void pf_stream_answerer_destroy(pf_stream_answerer *answerer); /* NULL is fine */
+
+/* In all of these *slot is a number in 0 .. max_sequences - 1 that is the sequence's own from its open to its close:
+ * the caller's index for what it keeps. Set where the sequence is known after the call, else -1. */
+
+/* CURRENT: opened; *known tells whether it was open before with a lower incarnation (the caller may keep the tokens
+ * that the old and the new prefix share). STALE: a duplicate, or a lower incarnation. FULL. */
+pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot, bool *known);
+
+/* CURRENT: the slot is free again (its number is still told); STALE: unknown, nothing to do. */
+pf_fence pf_stream_answerer_on_close(pf_stream_answerer *answerer, const pf_close *close, int32_t *slot);
+
+/* Drafter: what the owner has decided. CURRENT: its tokens are committed here too. MISSING: *request is filled in. */
+pf_fence pf_stream_answerer_on_verdict(pf_stream_answerer *answerer, const pf_verdict *verdict, int32_t *slot,
+                                       pf_prefix_request *request);
+
+/* Drafter: sequence, incarnation, round and base of the proposal that comes next for a slot in use. */
+void pf_stream_answerer_propose(const pf_stream_answerer *answerer, int32_t slot, pf_proposal *proposal);
+
+/* Verifier: a proposal to judge. CURRENT once a round. MISSING: *request is filled in. */
+pf_fence pf_stream_answerer_on_proposal(pf_stream_answerer *answerer, const pf_proposal *proposal, int32_t *slot,
+                                        pf_prefix_request *request);
+
+/* Verifier: n_tokens (at most PF_MAX_VERDICT_TOKENS) more are decided for a slot in use, after an open or a current
+ * proposal. Fills in sequence, incarnation, round and base of the verdict, and moves on to the next round. */
+void pf_stream_answerer_commit(pf_stream_answerer *answerer, int32_t slot, int32_t n_tokens, pf_verdict *verdict);
+
+/* Committed length of a slot in use. */
+int32_t pf_stream_answerer_committed(const pf_stream_answerer *answerer, int32_t slot);
+
+/* ---- patience: how long an engine waits for a proposal ---------------------------------------------------------- */
+
+enum {
+    /* A drafter that keeps up answers in single milliseconds, but two processes on two busy cores lose whole time
+     * slices to each other: below this a wait says more about the scheduler than about the drafter. */
+    PF_PATIENCE_FLOOR_NS = 20 * 1000 * 1000,
+    /* A wait of this many verifications is the most that any acceptance rate could repay at common draft lengths. */
+    PF_PATIENCE_VERIFY_FACTOR = 4,
+    /* A peer that is not waited for is tried again this often: a floor's wait in a second costs 2 %. */
+    PF_PATIENCE_PROBE_NS = 1000 * 1000 * 1000,
+    PF_PATIENCE_ROUNDS = 64, /* rounds back that an answer's latency can still be told */
+};
+
+/* For one sequence, or one engine that runs one at a time. Times are pf_now_ns or any other steady clock's. */
+typedef struct {
+    uint64_t verify_ns; /* smoothed; 0: none yet */
+    uint64_t probe_ns;  /* when to try again, while it is not waited for */
+    bool waiting;       /* the peer answers in time, as far as known */
+    uint64_t asked_round[PF_PATIENCE_ROUNDS], asked_ns[PF_PATIENCE_ROUNDS];
+} pf_patience;
+
+void pf_patience_init(pf_patience *patience);
+
+/* The longest that an answer is worth: max(floor, factor * recent verification). */
+uint64_t pf_patience_limit_ns(const pf_patience *patience);
+
+void pf_patience_verified(pf_patience *patience, uint64_t verify_ns); /* one verification took that long */
+
+/* The request for `round`'s proposal (the verdict of the round before) leaves now; how long to wait for it: the
+ * limit, or 0 while the peer is too slow: take what has come, decode on plainly. */
+uint64_t pf_patience_asked(pf_patience *patience, uint64_t round, uint64_t now_ns);
+
+/* The proposal of `round` has come, in time or stale: below the limit, the peer is waited for again. */
+void pf_patience_answered(pf_patience *patience, uint64_t round, uint64_t now_ns);
+
+/* The wait has passed without an answer: the peer is not waited for until it shows that it is back. */
+void pf_patience_timed_out(pf_patience *patience, uint64_t now_ns);
+
+#endif

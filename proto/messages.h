@@ -35,6 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/sampling_parameters.h"
 #include "base/status.h"
 
 enum {
@@ -58,15 +59,6 @@ typedef enum {
     PF_METHOD_BLOCK = 3,     /* Sun et al. arXiv:2403.10444 */
     PF_METHOD_COUPLED = 4,   /* shared Gumbel noise, arXiv:2408.07978; the only method that sends the seed */
 } pf_method;
-
-/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. */
-typedef struct {
-    float temperature; /* 0: greedy, and nothing below matters */
-    int32_t top_k;     /* 0: off */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
-    uint64_t seed;
-} pf_sampling;
 
 typedef enum { PF_FINISH_NONE = 0, PF_FINISH_LENGTH = 1, PF_FINISH_STOP = 2, PF_FINISH_EOS = 3 } pf_finish;
 

@@ -1,0 +1,16 @@
+/* How a request wants its tokens chosen: what the model applies (model/sampling.h) and the wire carries (proto/). */
+#ifndef PF_BASE_SAMPLING_PARAMETERS_H
+#define PF_BASE_SAMPLING_PARAMETERS_H
+
+#include <stdint.h>
+
+/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. */
+typedef struct {
+    float temperature; /* 0: greedy, and nothing below matters */
+    int32_t top_k;     /* 0: off */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    uint64_t seed;
+} pf_sampling;
+
+#endif

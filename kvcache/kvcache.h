@@ -36,14 +36,14 @@
 typedef struct pf_kv pf_kv;
 
 typedef struct {
-    pf_type type;            /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    pf_type type; /* PF_TYPE_F32 or PF_TYPE_BF16 */
     int32_t n_layers;
     int32_t n_kv_heads;
-    int32_t head_dim;        /* elements */
-    int32_t page_tokens;     /* positions in a page; a power of two, 16 to 1024 */
-    int32_t max_sequences;   /* alive at once */
-    int32_t max_tokens;      /* the longest sequence: sizes the page tables */
-    size_t budget_bytes;     /* for the page pool; rounded down to whole pages */
+    int32_t head_dim;      /* elements */
+    int32_t page_tokens;   /* positions in a page; a power of two, 16 to 1024 */
+    int32_t max_sequences; /* alive at once */
+    int32_t max_tokens;    /* the longest sequence: sizes the page tables */
+    size_t budget_bytes;   /* for the page pool; rounded down to whole pages */
 } pf_kv_config;
 
 /* Handle of a sequence: a slot and a generation, so that one that was released is recognised. Never negative. */
@@ -52,9 +52,9 @@ typedef int64_t pf_kv_seq;
 /* Where one layer's keys and values of a sequence lie. Borrowed: valid until the next mutation of the cache.
  * The key of head h at position t is key_pages[t / page_tokens] + (h * page_tokens + t % page_tokens) * head_dim. */
 typedef struct {
-    void *const *key_pages;     /* [n_pages] */
-    void *const *value_pages;   /* [n_pages] */
-    int32_t length;             /* positions, those of the last extend included */
+    void *const *key_pages;   /* [n_pages] */
+    void *const *value_pages; /* [n_pages] */
+    int32_t length;           /* positions, those of the last extend included */
 } pf_kv_view;
 
 /* Bytes that one page takes, all layers, keys and values. 0: the configuration is not valid. */
@@ -64,7 +64,7 @@ size_t pf_kv_page_bytes(const pf_kv_config *config);
  * PF_INVALID: a field is out of range, or the budget holds no page (the sentence says which).
  * PF_NOMEM: budget not to be had. */
 PF_MUST_USE pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error);
-void pf_kv_destroy(pf_kv *kv);   /* NULL is fine */
+void pf_kv_destroy(pf_kv *kv); /* NULL is fine */
 
 /* Start an empty sequence, or one that shares the first `length` positions of another.
  * PF_LIMIT: max_sequences are alive; nothing has changed.

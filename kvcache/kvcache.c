@@ -1,0 +1,372 @@
+/*
+ * One arena holds everything:
+ *
+ *    pf_kv | page refs [n_pages] | free list [n_pages] | slots [max_sequences] | page numbers [max_sequences, max_pages]
+ *          | page addresses [max_sequences, n_layers, 2, max_pages] | pool [n_pages, page_bytes]
+ *
+ * A sequence's pages are kept twice: as numbers, to count references and to free, and as addresses of each layer's
+ * keys and values, so that a view costs nothing and a kernel does no arithmetic on page numbers.
+ *
+ * Kept true between calls: refs[p] is the number of sequences that have page p; the free list is the pages whose
+ * refs are 0; a sequence of length n has ceil(n / page_tokens) pages; a page with refs > 1 is not written.
+ */
+#include "kvcache/kvcache.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/checked.h"
+
+#if !defined(NDEBUG) || defined(PF_POISON)
+enum { POISON = true };
+#else
+enum { POISON = false };
+#endif
+
+enum { MAX_SEQUENCES = 1 << 20, NAN_BYTE = 0xFF /* all bits set is a NaN, in binary32 and in bf16 */ };
+
+typedef struct {
+    int32_t generation; /* 1 .. INT32_MAX; that of the handle which is alive, or will be next */
+    int32_t length;     /* positions; -1: not alive */
+    int32_t next_free;  /* slot, while not alive; -1: the last */
+} slot;
+
+struct pf_kv {
+    pf_kv_config config;
+    pf_arena arena;
+    size_t row_bytes;   /* head_dim elements */
+    size_t block_bytes; /* the keys, or the values, of one layer in one page */
+    size_t page_bytes;
+    int32_t n_pages, n_free, max_pages; /* max_pages: of one sequence */
+    int32_t free_slot;                  /* head of the list; -1: none */
+    int32_t *refs;                      /* [n_pages] */
+    int32_t *free_pages;                /* [n_pages], the first n_free of which are valid; taken from the end */
+    slot *slots;                        /* [max_sequences] */
+    int32_t *pages;                     /* [max_sequences, max_pages] */
+    void **addresses;                   /* [max_sequences, n_layers, 2, max_pages]; 2: keys, values */
+    unsigned char *pool;                /* [n_pages, n_layers, 2, block_bytes] */
+};
+
+/* ---- shapes ---- */
+
+static int32_t pages_for(int64_t n_tokens, int32_t page_tokens)
+{
+    return (int32_t)((n_tokens + page_tokens - 1) / page_tokens);
+}
+
+/* The field that is out of range, or NULL. */
+static const char *wrong_field(const pf_kv_config *c)
+{
+    if (c->type != PF_TYPE_F32 && c->type != PF_TYPE_BF16) return "type (expected f32 or bf16)";
+    if (c->n_layers < 1) return "n_layers (expected at least 1)";
+    if (c->n_kv_heads < 1) return "n_kv_heads (expected at least 1)";
+    if (c->head_dim < 1) return "head_dim (expected at least 1)";
+    if (c->page_tokens < 16 || c->page_tokens > 1024 || (c->page_tokens & (c->page_tokens - 1)) != 0)
+        return "page_tokens (expected a power of two from 16 to 1024)";
+    if (c->max_sequences < 1 || c->max_sequences > MAX_SEQUENCES) return "max_sequences (expected 1 to 1048576)";
+    if (c->max_tokens < 1) return "max_tokens (expected at least 1)";
+    return NULL;
+}
+
+/* The sizes that follow from a valid configuration. False: they overflow. */
+static bool shape(const pf_kv_config *c, pf_kv *out)
+{
+    size_t rows, blocks;
+    out->row_bytes = (size_t)c->head_dim * pf_type_bytes(c->type);
+    if (!pf_size_mul((size_t)c->n_kv_heads, (size_t)c->page_tokens, &rows)) return false;
+    if (!pf_size_mul(rows, out->row_bytes, &out->block_bytes) || out->block_bytes > SIZE_MAX / 2) return false;
+    out->block_bytes = pf_round_up(out->block_bytes, PF_ARENA_ALIGN);
+    return pf_size_mul((size_t)c->n_layers, 2, &blocks) && pf_size_mul(blocks, out->block_bytes, &out->page_bytes);
+}
+
+size_t pf_kv_page_bytes(const pf_kv_config *config)
+{
+    pf_kv sizes;
+    return !wrong_field(config) && shape(config, &sizes) ? sizes.page_bytes : 0;
+}
+
+static void **address_table(const pf_kv *kv, int32_t slot_id, int32_t layer, int32_t values)
+{
+    const size_t table = ((size_t)slot_id * (size_t)kv->config.n_layers + (size_t)layer) * 2 + (size_t)values;
+    return kv->addresses + table * (size_t)kv->max_pages;
+}
+
+static int32_t *page_table(const pf_kv *kv, int32_t slot_id)
+{
+    return kv->pages + (size_t)slot_id * (size_t)kv->max_pages;
+}
+
+static unsigned char *block(const pf_kv *kv, int32_t page, int32_t layer, int32_t values)
+{
+    return kv->pool + (size_t)page * kv->page_bytes + ((size_t)layer * 2 + (size_t)values) * kv->block_bytes;
+}
+
+static int32_t pages_of(const pf_kv *kv, int32_t length)
+{
+    return pages_for(length, kv->config.page_tokens);
+}
+
+/* ---- handles ---- */
+
+/* The slot of a live handle; -1: not alive. */
+static int32_t find(const pf_kv *kv, pf_kv_seq seq)
+{
+    const int64_t id = seq & UINT32_MAX;
+    if (seq < 0 || id >= kv->config.max_sequences) return -1;
+    const slot *s = &kv->slots[id];
+    return s->length >= 0 && s->generation == seq >> 32 ? (int32_t)id : -1;
+}
+
+static pf_kv_seq handle_of(const pf_kv *kv, int32_t slot_id)
+{
+    return (pf_kv_seq)kv->slots[slot_id].generation << 32 | slot_id;
+}
+
+/* ---- pages ---- */
+
+static int32_t take_page(pf_kv *kv)
+{
+    assert(kv->n_free > 0);
+    const int32_t page = kv->free_pages[--kv->n_free];
+    assert(kv->refs[page] == 0);
+    kv->refs[page] = 1;
+    if (POISON) memset(block(kv, page, 0, 0), NAN_BYTE, kv->page_bytes);
+    return page;
+}
+
+static void drop_page(pf_kv *kv, int32_t page)
+{
+    assert(kv->refs[page] > 0);
+    if (--kv->refs[page] > 0) return;
+    if (POISON) memset(block(kv, page, 0, 0), NAN_BYTE, kv->page_bytes);
+    kv->free_pages[kv->n_free++] = page;
+}
+
+static void set_page(pf_kv *kv, int32_t slot_id, int32_t index, int32_t page)
+{
+    page_table(kv, slot_id)[index] = page;
+    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
+        for (int32_t values = 0; values < 2; values++)
+            address_table(kv, slot_id, layer, values)[index] = block(kv, page, layer, values);
+}
+
+/* Fill positions `begin` and later of a page with NaN. */
+static void poison_tail(pf_kv *kv, int32_t page, int32_t begin)
+{
+    const size_t head_bytes = (size_t)kv->config.page_tokens * kv->row_bytes, skip = (size_t)begin * kv->row_bytes;
+    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
+        for (int32_t values = 0; values < 2; values++)
+            for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
+                memset(block(kv, page, layer, values) + (size_t)h * head_bytes + skip, NAN_BYTE, head_bytes - skip);
+}
+
+/* Copy positions 0 .. n_tokens-1 of a page. */
+static void copy_head(pf_kv *kv, int32_t to, int32_t from, int32_t n_tokens)
+{
+    const size_t head_bytes = (size_t)kv->config.page_tokens * kv->row_bytes;
+    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
+        for (int32_t values = 0; values < 2; values++)
+            for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
+                memcpy(block(kv, to, layer, values) + (size_t)h * head_bytes,
+                       block(kv, from, layer, values) + (size_t)h * head_bytes, (size_t)n_tokens * kv->row_bytes);
+}
+
+/* ---- sequences ---- */
+
+static pf_status acquire_slot(pf_kv *kv, int32_t *out)
+{
+    if (kv->free_slot < 0) return PF_LIMIT;
+    *out = kv->free_slot;
+    kv->free_slot = kv->slots[*out].next_free;
+    kv->slots[*out].length = 0;
+    return PF_OK;
+}
+
+pf_status pf_kv_acquire(pf_kv *kv, pf_kv_seq *out)
+{
+    int32_t id;
+    PF_TRY(acquire_slot(kv, &id));
+    *out = handle_of(kv, id);
+    return PF_OK;
+}
+
+pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf_kv_seq *out)
+{
+    int32_t child;
+    const int32_t from = find(kv, parent);
+    if (from < 0 || length < 0 || length > kv->slots[from].length) return PF_INVALID;
+    PF_TRY(acquire_slot(kv, &child));
+
+    const size_t n = (size_t)pages_of(kv, length);
+    memcpy(page_table(kv, child), page_table(kv, from), n * sizeof(int32_t));
+    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
+        for (int32_t values = 0; values < 2; values++)
+            memcpy(address_table(kv, child, layer, values), address_table(kv, from, layer, values), n * sizeof(void *));
+    for (size_t i = 0; i < n; i++) kv->refs[page_table(kv, child)[i]]++;
+    kv->slots[child].length = length;
+    *out = handle_of(kv, child);
+    return PF_OK;
+}
+
+/* Give the sequence its own copy of a last page that it shares. One page must be free. */
+static void own_last_page(pf_kv *kv, int32_t id)
+{
+    const int32_t length = kv->slots[id].length, index = length / kv->config.page_tokens;
+    const int32_t shared = page_table(kv, id)[index], own = take_page(kv);
+    copy_head(kv, own, shared, length % kv->config.page_tokens);
+    drop_page(kv, shared);
+    set_page(kv, id, index, own);
+}
+
+pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens)
+{
+    const int32_t id = find(kv, seq);
+    if (id < 0 || n_tokens < 0) return PF_INVALID;
+    if (n_tokens == 0) return PF_OK;
+    slot *s = &kv->slots[id];
+    if (n_tokens > kv->config.max_tokens - s->length) return PF_LIMIT;
+
+    const int32_t have = pages_of(kv, s->length), want = pages_of(kv, s->length + n_tokens);
+    const bool copy = s->length % kv->config.page_tokens != 0 && kv->refs[page_table(kv, id)[have - 1]] > 1;
+    if (want - have + copy > kv->n_free) return PF_LIMIT;
+
+    if (copy) own_last_page(kv, id);
+    for (int32_t i = have; i < want; i++) set_page(kv, id, i, take_page(kv));
+    s->length += n_tokens;
+    return PF_OK;
+}
+
+static void shorten(pf_kv *kv, int32_t id, int32_t length)
+{
+    slot *s = &kv->slots[id];
+    const int32_t have = pages_of(kv, s->length), keep = pages_of(kv, length);
+    for (int32_t i = have; i-- > keep;) drop_page(kv, page_table(kv, id)[i]);
+    const int32_t used = length % kv->config.page_tokens;
+    if (POISON && used != 0 && kv->refs[page_table(kv, id)[keep - 1]] == 1)
+        poison_tail(kv, page_table(kv, id)[keep - 1], used);
+    s->length = length;
+}
+
+pf_status pf_kv_truncate(pf_kv *kv, pf_kv_seq seq, int32_t length)
+{
+    const int32_t id = find(kv, seq);
+    if (id < 0 || length < 0 || length > kv->slots[id].length) return PF_INVALID;
+    shorten(kv, id, length);
+    return PF_OK;
+}
+
+void pf_kv_release(pf_kv *kv, pf_kv_seq seq)
+{
+    const int32_t id = find(kv, seq);
+    if (id < 0) return;
+    shorten(kv, id, 0);
+    slot *s = &kv->slots[id];
+    s->length = -1;
+    s->generation = s->generation == INT32_MAX ? 1 : s->generation + 1;
+    s->next_free = kv->free_slot;
+    kv->free_slot = id;
+}
+
+/* ---- looking ---- */
+
+int32_t pf_kv_length(const pf_kv *kv, pf_kv_seq seq)
+{
+    const int32_t id = find(kv, seq);
+    return id < 0 ? -1 : kv->slots[id].length;
+}
+
+pf_kv_view pf_kv_layer(const pf_kv *kv, pf_kv_seq seq, int32_t layer)
+{
+    const int32_t id = find(kv, seq);
+    assert(id >= 0 && layer >= 0 && layer < kv->config.n_layers);
+    return (pf_kv_view){ .key_pages = address_table(kv, id, layer, 0),
+                         .value_pages = address_table(kv, id, layer, 1),
+                         .length = kv->slots[id].length };
+}
+
+const pf_kv_config *pf_kv_get_config(const pf_kv *kv)
+{
+    return &kv->config;
+}
+
+size_t pf_kv_free_pages(const pf_kv *kv)
+{
+    return (size_t)kv->n_free;
+}
+
+/* ---- making and ending ---- */
+
+/* The layout, once with an arena that only measures and once with one that gives. NULL: measured, or did not fit. */
+static pf_kv *lay_out(pf_arena *arena, const pf_kv *sizes)
+{
+    const pf_kv_config *c = &sizes->config;
+    const size_t n_pages = (size_t)sizes->n_pages, n_seqs = (size_t)c->max_sequences;
+    const size_t max_pages = (size_t)sizes->max_pages;
+    size_t n_tables;
+    if (!pf_size_mul(n_seqs, (size_t)c->n_layers * 2, &n_tables) || !pf_size_mul(n_tables, max_pages, &n_tables))
+        n_tables = SIZE_MAX; /* pf_arena_take sees that it does not fit */
+
+    pf_kv *kv = pf_arena_take(arena, 1, sizeof *kv);
+    int32_t *refs = pf_arena_take(arena, n_pages, sizeof *refs);
+    int32_t *free_pages = pf_arena_take(arena, n_pages, sizeof *free_pages);
+    slot *slots = pf_arena_take(arena, n_seqs, sizeof *slots);
+    int32_t *pages = pf_arena_take(arena, n_seqs * max_pages, sizeof *pages);
+    void **addresses = pf_arena_take(arena, n_tables, sizeof *addresses);
+    unsigned char *pool = pf_arena_take(arena, n_pages, sizes->page_bytes);
+    if (!pool) return NULL;
+    *kv = *sizes;
+    kv->refs = refs;
+    kv->free_pages = free_pages;
+    kv->slots = slots;
+    kv->pages = pages;
+    kv->addresses = addresses;
+    kv->pool = pool;
+    return kv;
+}
+
+/* All pages and slots free, the lowest taken first. */
+static void start_empty(pf_kv *kv)
+{
+    for (int32_t i = 0; i < kv->n_pages; i++) kv->free_pages[i] = kv->n_pages - 1 - i;
+    kv->n_free = kv->n_pages;
+    for (int32_t i = 0; i < kv->config.max_sequences; i++)
+        kv->slots[i] = (slot){ .generation = 1, .length = -1, .next_free = i + 1 };
+    kv->slots[kv->config.max_sequences - 1].next_free = -1;
+    kv->free_slot = 0;
+}
+
+pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error)
+{
+    pf_kv sizes = { .config = *config };
+    const char *wrong = wrong_field(config);
+    if (wrong) return pf_fail(error, PF_INVALID, "KV cache: bad %s", wrong);
+    if (!shape(config, &sizes)) return pf_fail(error, PF_INVALID, "KV cache: the size of a page overflows");
+    const size_t n_pages = config->budget_bytes / sizes.page_bytes;
+    if (n_pages < 1 || n_pages > INT32_MAX)
+        return pf_fail(error, PF_INVALID, "KV cache: budget_bytes is %zu, expected 1 to %d pages of %zu bytes",
+                       config->budget_bytes, INT32_MAX, sizes.page_bytes);
+    sizes.n_pages = (int32_t)n_pages;
+    sizes.max_pages = pages_for(config->max_tokens, config->page_tokens);
+
+    pf_arena arena = pf_arena_measure();
+    (void)lay_out(&arena, &sizes);
+    const size_t bytes = arena.used;
+    if (pf_arena_create(bytes, &arena) != PF_OK)
+        return pf_fail(error, PF_NOMEM, "KV cache: no memory for %zu bytes (%d pages of %zu)", bytes, sizes.n_pages,
+                       sizes.page_bytes);
+    pf_kv *kv = lay_out(&arena, &sizes);
+    assert(kv && "the two passes lay out alike");
+    kv->arena = arena;
+    start_empty(kv);
+    *out = kv;
+    return PF_OK;
+}
+
+void pf_kv_destroy(pf_kv *kv)
+{
+    if (!kv) return;
+    pf_arena arena = kv->arena; /* kv lies in it */
+    pf_arena_destroy(&arena);
+}

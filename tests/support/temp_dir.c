@@ -1,0 +1,47 @@
+#include "tests/support/temp_dir.h"
+
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "tests/support/test.h"
+
+void pf_temp_dir_make(pf_temp_dir *out)
+{
+    const char *where = getenv("TMPDIR");
+    snprintf(out->path, sizeof out->path, "%s/pilotfish-test-XXXXXX", where ? where : "/tmp");
+    assert_non_null(mkdtemp(out->path));
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info, (void)kind, (void)at;
+    return remove(path);
+}
+
+void pf_temp_dir_remove(pf_temp_dir *dir)
+{
+    assert_int_equal(nftw(dir->path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+const char *pf_temp_path(const pf_temp_dir *dir, const char *name, char *buffer)
+{
+    const int n = snprintf(buffer, PF_TEMP_PATH_BYTES, "%s/%s", dir->path, name);
+    assert_in_range(n, 1, PF_TEMP_PATH_BYTES - 1);
+    return buffer;
+}
+
+void pf_temp_write(const pf_temp_dir *dir, const char *name, const void *data, size_t bytes)
+{
+    char path[PF_TEMP_PATH_BYTES];
+    pf_temp_path(dir, name, path);
+    for (char *slash = path + strlen(dir->path) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0755); /* may be there */
+        *slash = '/';
+    }
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}

@@ -1,0 +1,44 @@
+/*
+ * Counter-based randomness: a number is a function of (seed, domain, position, index) and of nothing else.
+ *
+ * What is drawn at a position therefore does not depend on how many tokens were verified at once, on rollbacks, or on
+ * which process draws. Domains keep the uses independent: the drafter's draws, the target's draws and the uniforms of
+ * acceptance never share a number.
+ *
+ *      key      = seed                                        64 bits
+ *      counter  = (index / 4, position, domain, refinement)   4 x 32 bits
+ *      block    = Philox4x32-10(counter, key)                 4 words: indices 4i, 4i + 1, 4i + 2, 4i + 3
+ *
+ * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, sections 3.3 and 5.
+ * Threads: pure functions.
+ */
+#ifndef PF_MODEL_NOISE_H
+#define PF_MODEL_NOISE_H
+
+#include <stdint.h>
+
+typedef enum {
+    PF_NOISE_TARGET = 1, /* Gumbel noise of plain sampling; shared with the drafter under `coupled` */
+    PF_NOISE_DRAFT = 2,  /* the drafter's own draws */
+    PF_NOISE_ACCEPT = 3, /* the verifier's uniforms, never known to a drafter */
+} pf_noise_domain;
+
+/* The bijection itself: ten rounds on a counter of four words under a key of two. */
+void pf_noise_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* Uniform in [0, 1), a multiple of 2^-24. position: the index in the sequence of the token being chosen. index: a
+ * token id, or the number of the use at that position. */
+float pf_noise_uniform(uint64_t seed, pf_noise_domain domain, int32_t position, int32_t index);
+
+/* Standard exponential noise of the same counter: -log(1 - v), v in (0, 1), positive and finite. v is the word's
+ * 32 bits, and below 2^-16 the 32 of a second block besides: a token of probability 1e-12 keeps its share. */
+double pf_noise_exponential(uint64_t seed, pf_noise_domain domain, int32_t position, int32_t index);
+
+/* Standard Gumbel noise of the same counter: -log of the exponential. Finite. */
+float pf_noise_gumbel(uint64_t seed, pf_noise_domain domain, int32_t position, int32_t index);
+
+/* The index in 0 .. n-1 with the smallest exponential(index) / p[index] among p > 0, ties to the lowest: the same as
+ * the largest log p + gumbel. -1: no p is above 0. */
+int32_t pf_noise_race(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position);
+
+#endif

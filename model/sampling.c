@@ -1,0 +1,233 @@
+/*
+ * The filters run on the probabilities before any is cut, as weights: top-k, top-p and min-p each set some to 0, and one
+ * division at the end makes a distribution again. Sums of weights are in double: 150,000 floats lose more than a rare
+ * token's share.
+ */
+#include "model/sampling.h"
+
+#include <math.h>
+#include <string.h>
+
+/* An entry of the selection heap. */
+typedef struct {
+    float value;
+    int32_t id;
+} entry;
+
+pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error)
+{
+    if (!(sampling->temperature >= 0.0f) || !isfinite(sampling->temperature))
+        return pf_fail(error, PF_INVALID, "temperature is %g, expected a finite number, 0 or more",
+                       (double)sampling->temperature);
+    if (sampling->top_k < 0)
+        return pf_fail(error, PF_INVALID, "top_k is %d, expected 0 (off) or more", sampling->top_k);
+    if (!(sampling->top_p > 0.0f && sampling->top_p <= 1.0f))
+        return pf_fail(error, PF_INVALID, "top_p is %g, expected above 0 and at most 1 (off)", (double)sampling->top_p);
+    if (!(sampling->min_p >= 0.0f && sampling->min_p <= 1.0f))
+        return pf_fail(error, PF_INVALID, "min_p is %g, expected 0 (off) to 1", (double)sampling->min_p);
+    return PF_OK;
+}
+
+size_t pf_sampling_scratch_bytes(int32_t n_vocab)
+{
+    return (size_t)n_vocab * sizeof(entry);
+}
+
+/* ---- selection ------------------------------------------------------------------------------------------------- */
+
+/* Whether a ranks behind b: smaller, or equal with the higher id. */
+static bool ranks_behind(entry a, entry b)
+{
+    return a.value < b.value || (a.value == b.value && a.id > b.id);
+}
+
+/* Restore the heap (the last in rank on top) below node i. */
+static void sift_down(entry *heap, int32_t n, int32_t i)
+{
+    const entry moving = heap[i];
+    for (int32_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && ranks_behind(heap[child + 1], heap[child])) child++;
+        if (!ranks_behind(heap[child], moving)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = moving;
+}
+
+/* The `wanted` largest of values [n] that are above 0, as a heap with the last in rank on top. Returns their number. */
+static int32_t select_largest(const float *values, int32_t n, int32_t wanted, entry *heap)
+{
+    int32_t n_heap = 0, i = 0;
+    for (; i < n && n_heap < wanted; i++)
+        if (values[i] > 0.0f) heap[n_heap++] = (entry){ values[i], i };
+    for (int32_t node = n_heap / 2; node-- > 0;) sift_down(heap, n_heap, node);
+    for (; i < n; i++) {
+        if (!(values[i] > heap[0].value)) continue; /* equal: the lower id is in already */
+        heap[0] = (entry){ values[i], i };
+        sift_down(heap, n_heap, 0);
+    }
+    return n_heap;
+}
+
+/* ---- filters --------------------------------------------------------------------------------------------------- */
+
+static void keep_at_least(float *weights, int32_t n, float threshold)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (weights[i] < threshold) weights[i] = 0.0f;
+}
+
+static void keep_top_k(float *weights, int32_t n, int32_t k, void *scratch)
+{
+    entry *heap = scratch;
+    if (select_largest(weights, n, k, heap) == k) keep_at_least(weights, n, heap[0].value);
+}
+
+static double sum_of(const float *values, int32_t n)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++) sum += (double)values[i];
+    return sum;
+}
+
+/* Split values [n] into those above the pivot, in front, and the others. Sums the front. Returns its size. */
+static int32_t split_above(float *values, int32_t n, float pivot, double *front_sum)
+{
+    int32_t n_front = 0;
+    *front_sum = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        const float value = values[i];
+        if (!(value > pivot)) continue;
+        values[i] = values[n_front];
+        values[n_front++] = value;
+        *front_sum += (double)value;
+    }
+    return n_front;
+}
+
+static float median_of_three(float a, float b, float c)
+{
+    return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+}
+
+/* The smallest set of largest weights whose mass reaches top_p: a selection by mass, as quickselect is by rank.
+ * Where equal weights straddle the boundary the lowest ids stay; transformers leaves that to an unstable sort. */
+static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
+{
+    float *left = scratch;
+    int32_t n_left = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (weights[i] > 0.0f) left[n_left++] = weights[i];
+
+    /* Invariant: the boundary weight is among left[0 .. n_left), and all that is larger than those weighs `above`. */
+    const double target = (double)top_p * sum_of(weights, n);
+    double above = 0.0;
+    float boundary = 0.0f;
+    while (n_left > 0) {
+        boundary = median_of_three(left[0], left[n_left / 2], left[n_left - 1]);
+        double front_sum;
+        const int32_t n_front = split_above(left, n_left, boundary, &front_sum);
+        if (n_front > 0 && above + front_sum >= target) {
+            n_left = n_front;
+            continue;
+        }
+        int32_t n_equal = 0, n_back = 0;
+        for (int32_t i = n_front; i < n_left; i++) {
+            if (left[i] == boundary)
+                n_equal++;
+            else
+                left[n_back++] = left[i];
+        }
+        above += front_sum;
+        const double missing = target - above;
+        if (n_back == 0 || missing <= (double)boundary * n_equal) break;
+        above += (double)boundary * n_equal;
+        n_left = n_back;
+    }
+
+    /* `above` is what is larger than the boundary: of those equal to it, as many as are needed, at least one. */
+    int32_t needed = 0;
+    double mass = above;
+    for (int32_t i = 0; i < n; i++) {
+        if (weights[i] > boundary) continue;
+        if (weights[i] == boundary && (needed == 0 || mass < target)) {
+            mass += (double)boundary;
+            needed++;
+            continue;
+        }
+        weights[i] = 0.0f;
+    }
+}
+
+/* ---- the distribution ------------------------------------------------------------------------------------------ */
+
+/* Colder than any difference of two logits can tell; its reciprocal is still a number. */
+static const float COLDEST = 1e-30f;
+
+static pf_status one_hot_at_the_best(const pf_kernels *kernels, const float *logits, int32_t n, float *probabilities)
+{
+    const int32_t best = kernels->argmax(logits, n);
+    if (best < 0 || logits[best] == -INFINITY) return PF_INTERNAL;
+    memset(probabilities, 0, (size_t)n * sizeof *probabilities);
+    probabilities[best] = 1.0f;
+    return PF_OK;
+}
+
+pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels *kernels, const float *logits,
+                                   int32_t n_vocab, float *probabilities, void *scratch)
+{
+    if (sampling->temperature == 0.0f) return one_hot_at_the_best(kernels, logits, n_vocab, probabilities);
+
+    const float top = kernels->softmax(probabilities, logits, n_vocab, fmaxf(sampling->temperature, COLDEST));
+    if (top == -INFINITY) return PF_INTERNAL;
+
+    const bool cut_k = sampling->top_k > 0 && sampling->top_k < n_vocab;
+    const bool cut_p = sampling->top_p<1.0f, cut_min = sampling->min_p> 0.0f;
+    if (!cut_k && !cut_p && !cut_min) return PF_OK;
+
+    if (cut_k) keep_top_k(probabilities, n_vocab, sampling->top_k, scratch);
+    if (cut_p) keep_top_p(probabilities, n_vocab, sampling->top_p, scratch);
+    if (cut_min) {
+        const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */
+        keep_at_least(probabilities, n_vocab, sampling->min_p * best);
+    }
+    const double sum = sum_of(probabilities, n_vocab);
+    for (int32_t i = 0; i < n_vocab; i++) probabilities[i] = (float)((double)probabilities[i] / sum);
+    return PF_OK;
+}
+
+/* ---- draws ----------------------------------------------------------------------------------------------------- */
+
+int32_t pf_sampling_draw_gumbel(const float *probabilities, int32_t n_vocab, uint64_t seed, pf_noise_domain domain,
+                                int32_t position)
+{
+    return pf_noise_race(probabilities, n_vocab, seed, domain, position);
+}
+
+int32_t pf_sampling_truncate(const float *probabilities, int32_t n_vocab, int32_t max_entries, int32_t *ids,
+                             float *values, void *scratch)
+{
+    entry *heap = scratch;
+    const int32_t n = select_largest(probabilities, n_vocab, max_entries < n_vocab ? max_entries : n_vocab, heap);
+    double sum = 0.0;
+    for (int32_t left = n; left > 0; left--) { /* the last in rank leaves the heap first */
+        ids[left - 1] = heap[0].id;
+        values[left - 1] = heap[0].value;
+        sum += (double)heap[0].value;
+        heap[0] = heap[left - 1];
+        sift_down(heap, left - 1, 0);
+    }
+    for (int32_t i = 0; i < n; i++) values[i] = (float)((double)values[i] / sum);
+    return n;
+}
+
+int32_t pf_sampling_draw_entry(const float *values, int32_t n, float uniform)
+{
+    double sum = 0.0;
+    int32_t last = 0;
+    for (int32_t i = 0; i < n && sum <= (double)uniform; i++) {
+        if (!(values[i] > 0.0f)) continue;
+        sum += (double)values[i];
+        last = i;
+    }
+    return last;
+}

@@ -1,0 +1,398 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "model/sampling.h"
+
+enum { MAX_VOCAB = 256 };
+
+static const pf_sampling plain = { .temperature = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f };
+
+static const pf_kernels *kernels(void)
+{
+    static pf_kernels selected;
+    assert_int_equal(pf_kernels_select(PF_ISA_SCALAR, &selected, NULL), PF_OK);
+    return &selected;
+}
+
+static void distribution(const pf_sampling *sampling, const float *logits, int32_t n, float *probabilities)
+{
+    _Alignas(64) unsigned char scratch[MAX_VOCAB * 16];
+    assert_true(pf_sampling_scratch_bytes(n) <= sizeof scratch);
+    assert_int_equal(pf_sampling_distribution(sampling, kernels(), logits, n, probabilities, scratch), PF_OK);
+}
+
+/* ---- noise ----------------------------------------------------------------------------------------------------- */
+
+static void philox_gives_the_known_answers_of_random123(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t counter[4], key[2], expected[4];
+    } cases[] = {
+        { { 0, 0, 0, 0 }, { 0, 0 }, { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
+        { { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff },
+          { 0xffffffff, 0xffffffff },
+          { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
+        { { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 },
+          { 0xa4093822, 0x299f31d0 },
+          { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t out[4];
+        pf_noise_philox(cases[i].counter, cases[i].key, out);
+        assert_memory_equal(out, cases[i].expected, sizeof out);
+    }
+}
+
+static void noise_is_a_function_of_seed_domain_position_and_index_alone(void **state)
+{
+    (void)state;
+    const float first = pf_noise_uniform(7, PF_NOISE_TARGET, 100, 9);
+    assert_true(pf_noise_uniform(7, PF_NOISE_TARGET, 100, 9) == first);
+    assert_true(pf_noise_uniform(8, PF_NOISE_TARGET, 100, 9) != first);
+    assert_true(pf_noise_uniform((uint64_t)1 << 40 | 7, PF_NOISE_TARGET, 100, 9) != first);
+    assert_true(pf_noise_uniform(7, PF_NOISE_DRAFT, 100, 9) != first);
+    assert_true(pf_noise_uniform(7, PF_NOISE_ACCEPT, 100, 9) != first);
+    assert_true(pf_noise_uniform(7, PF_NOISE_TARGET, 101, 9) != first);
+    for (int32_t index = 0; index < 64; index++)
+        if (index != 9) assert_true(pf_noise_uniform(7, PF_NOISE_TARGET, 100, index) != first);
+}
+
+static void uniforms_are_multiples_of_2_to_the_minus_24_in_zero_to_one(void **state)
+{
+    (void)state;
+    double sum = 0.0;
+    for (int32_t i = 0; i < 100000; i++) {
+        const float u = pf_noise_uniform(1, PF_NOISE_ACCEPT, i, 0);
+        assert_true(u >= 0.0f && u < 1.0f);
+        assert_true(u * 0x1p24f == floorf(u * 0x1p24f));
+        sum += (double)u;
+    }
+    assert_true(fabs(sum / 100000 - 0.5) < 0.004); /* four sigma */
+}
+
+static void gumbel_noise_has_the_standard_mean_and_variance(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    double sum = 0.0, squares = 0.0;
+    for (int32_t i = 0; i < N; i++) {
+        const double g = (double)pf_noise_gumbel(3, PF_NOISE_TARGET, i / 1000, i % 1000);
+        assert_true(isfinite(g));
+        sum += g;
+        squares += g * g;
+    }
+    const double mean = sum / N, variance = squares / N - mean * mean;
+    assert_true(fabs(mean - 0.5772157) < 0.012);
+    assert_true(fabs(variance - 1.6449341) < 0.03);
+}
+
+/* A draw wins by a small exponential: where the first 32 bits are nearly 0, more bits must tell two apart. */
+static void the_small_end_of_the_noise_is_finer_than_one_word(void **state)
+{
+    (void)state;
+    int32_t seen = 0;
+    for (int32_t i = 0; i < 1000000; i++) {
+        const double e = pf_noise_exponential(5, PF_NOISE_TARGET, 0, i);
+        assert_true(e > 0.0 && isfinite(e));
+        if (e >= 0x1p-17) continue;
+        const double in_words = -expm1(-e) * 0x1p32;
+        const double distance = fabs(in_words - floor(in_words) - 0.5);
+        seen += distance > 0.01;
+    }
+    assert_true(seen > 0); /* about 7 are below 2^-17, and hardly any of them in the middle of a word's step */
+}
+
+/* ---- draws ----------------------------------------------------------------------------------------------------- */
+
+enum { V = 16, TRIALS = 1000000 };
+
+/* Weights over four orders of magnitude, two of them 0. */
+static void make_probabilities(float p[V])
+{
+    double sum = 0.0;
+    for (int i = 0; i < V; i++) {
+        p[i] = i % 7 == 3 ? 0.0f : (float)exp(-0.6 * i);
+        sum += (double)p[i];
+    }
+    for (int i = 0; i < V; i++) p[i] = (float)((double)p[i] / sum);
+}
+
+static double chi_square(const int32_t *counts, const float *p, int n)
+{
+    double chi = 0.0;
+    for (int i = 0; i < n; i++) {
+        const double expected = (double)p[i] * TRIALS;
+        if (expected > 0.0) chi += ((double)counts[i] - expected) * ((double)counts[i] - expected) / expected;
+    }
+    return chi;
+}
+
+static const double REJECT = 39.3; /* chi-square, 13 degrees of freedom, p = 0.0002 */
+
+static void gumbel_draws_have_the_distribution_they_are_given(void **state)
+{
+    (void)state;
+    float p[V];
+    make_probabilities(p);
+    int32_t counts[V] = { 0 };
+    for (int32_t t = 0; t < TRIALS; t++) counts[pf_sampling_draw_gumbel(p, V, 11, PF_NOISE_TARGET, t)]++;
+
+    for (int i = 0; i < V; i++)
+        if (p[i] == 0.0f) assert_int_equal(counts[i], 0);
+    const double chi = chi_square(counts, p, V);
+    if (chi > REJECT) fail_msg("chi-square %.1f, expected at most %.1f", chi, REJECT);
+
+    /* The negative control: against the same weights rounded to 6 bits, the same test must object. */
+    float rounded[V];
+    double sum = 0.0;
+    for (int i = 0; i < V; i++) {
+        int exponent;
+        const float mantissa = frexpf(p[i], &exponent);
+        rounded[i] = ldexpf(roundf(mantissa * 64.0f) / 64.0f, exponent);
+        sum += (double)rounded[i];
+    }
+    for (int i = 0; i < V; i++) rounded[i] = (float)((double)rounded[i] / sum);
+    const double wrong = chi_square(counts, rounded, V);
+    if (wrong < REJECT)
+        fail_msg("chi-square %.1f: this test could not tell a rounded distribution from the right one", wrong);
+}
+
+static void a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise(void **state)
+{
+    (void)state;
+    float p[MAX_VOCAB];
+    for (int i = 0; i < MAX_VOCAB; i++) p[i] = i % 5 == 0 ? 0.0f : (float)(i % 17 + 1) / 2048.0f;
+    for (int32_t position = 0; position < 2000; position++) {
+        int32_t best = -1;
+        double best_score = -INFINITY;
+        for (int32_t i = 0; i < MAX_VOCAB; i++) {
+            if (!(p[i] > 0.0f)) continue;
+            const double score = log((double)p[i]) - log(pf_noise_exponential(2, PF_NOISE_DRAFT, position, i));
+            if (score > best_score) {
+                best_score = score;
+                best = i;
+            }
+        }
+        assert_int_equal(pf_sampling_draw_gumbel(p, MAX_VOCAB, 2, PF_NOISE_DRAFT, position), best);
+    }
+}
+
+static void truncation_keeps_the_most_probable_in_order_and_sums_to_one(void **state)
+{
+    (void)state;
+    const float p[] = { 0.05f, 0.3f, 0.05f, 0.1f, 0.3f, 0.2f };
+    int32_t ids[6];
+    float values[6];
+    unsigned char scratch[256];
+    assert_true(pf_sampling_scratch_bytes(6) <= sizeof scratch);
+    assert_int_equal(pf_sampling_truncate(p, 6, 5, ids, values, scratch), 5);
+    const int32_t expected[] = { 1, 4, 5, 3, 0 }; /* ties to the lowest id, at the boundary too */
+    assert_memory_equal(ids, expected, sizeof expected);
+    double sum = 0.0;
+    for (int i = 0; i < 5; i++) {
+        assert_true(fabs((double)values[i] - (double)p[ids[i]] / 0.95) < 1e-6);
+        sum += (double)values[i];
+    }
+    assert_true(fabs(sum - 1.0) < 1e-6);
+
+    const float one_hot[] = { 0.0f, 0.0f, 1.0f, 0.0f };
+    assert_int_equal(pf_sampling_truncate(one_hot, 4, 4, ids, values, scratch), 1); /* zeros are no entries */
+    assert_int_equal(ids[0], 2);
+}
+
+static void an_entry_is_drawn_in_proportion_to_its_value(void **state)
+{
+    (void)state;
+    const float values[] = { 0.5f, 0.25f, 0.0f, 0.25f };
+    assert_int_equal(pf_sampling_draw_entry(values, 4, 0.0f), 0);
+    assert_int_equal(pf_sampling_draw_entry(values, 4, 0.499999f), 0);
+    assert_int_equal(pf_sampling_draw_entry(values, 4, 0.5f), 1);
+    assert_int_equal(pf_sampling_draw_entry(values, 4, 0.75f), 3);
+    assert_int_equal(pf_sampling_draw_entry(values, 4, 0.9999999f), 3);
+    const float short_of_one[] = { 0.5f, 0.4999f };
+    assert_int_equal(pf_sampling_draw_entry(short_of_one, 2, 0.9999999f), 1);
+}
+
+/* ---- the distribution ------------------------------------------------------------------------------------------ */
+
+static double number(const json_t *object, const char *field)
+{
+    return json_number_value(json_object_get(object, field));
+}
+
+static int32_t kept_among_equals(const float *logits, const float *probabilities, int32_t n, int32_t token)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++) kept += logits[i] == logits[token] && probabilities[i] > 0.0f;
+    return kept;
+}
+
+static void filters_give_what_transformers_warpers_give(void **state)
+{
+    (void)state;
+    pf_json doc = { 0 };
+    pf_error error;
+    if (pf_json_open("tests/golden/sampling/warpers.json", 1 << 20, &doc, &error) != PF_OK) fail_msg("%s", error.text);
+    const json_t *cases = json_object_get(doc.root, "cases");
+    assert_true(json_array_size(cases) >= 60);
+
+    for (size_t c = 0; c < json_array_size(cases); c++) {
+        const json_t *item = json_array_get(cases, c);
+        const pf_sampling sampling = {
+            .temperature = (float)number(item, "temperature"),
+            .top_k = (int32_t)number(item, "top_k"),
+            .top_p = (float)number(item, "top_p"),
+            .min_p = (float)number(item, "min_p"),
+        };
+        assert_int_equal(pf_sampling_check(&sampling, NULL), PF_OK);
+        const json_t *logits_json = json_object_get(item, "logits");
+        const json_t *expected = json_object_get(item, "probabilities");
+        const int32_t n = (int32_t)json_array_size(logits_json);
+        assert_in_range(n, 2, MAX_VOCAB);
+        float logits[MAX_VOCAB], probabilities[MAX_VOCAB], wanted[MAX_VOCAB];
+        for (int32_t i = 0; i < n; i++) {
+            logits[i] = (float)json_number_value(json_array_get(logits_json, (size_t)i));
+            wanted[i] = (float)json_number_value(json_array_get(expected, (size_t)i));
+        }
+        distribution(&sampling, logits, n, probabilities);
+        for (int32_t i = 0; i < n; i++) {
+            const bool differs =
+                probabilities[i] > 0.0f && wanted[i] > 0.0f && fabsf(probabilities[i] - wanted[i]) > 1e-6f;
+            /* Which of equal logits are in is not transformers' to say; how many, and with what share, is. */
+            if (differs || kept_among_equals(logits, probabilities, n, i) != kept_among_equals(logits, wanted, n, i))
+                fail_msg("case %zu (%s, T %g, k %d, p %g, min %g), token %d: %.9g, expected %.9g", c,
+                         json_string_value(json_object_get(item, "name")), (double)sampling.temperature, sampling.top_k,
+                         (double)sampling.top_p, (double)sampling.min_p, i, (double)probabilities[i],
+                         (double)wanted[i]);
+        }
+    }
+    pf_json_close(&doc);
+}
+
+static void temperature_zero_is_one_hot_at_the_lowest_of_the_best(void **state)
+{
+    (void)state;
+    const float logits[] = { -1.0f, 3.0f, NAN, 3.0f, -INFINITY };
+    const pf_sampling greedy = { .temperature = 0.0f, .top_k = 3, .top_p = 0.5f };
+    float p[5];
+    distribution(&greedy, logits, 5, p);
+    const float expected[] = { 0.0f, 1.0f, 0.0f, 0.0f, 0.0f };
+    assert_memory_equal(p, expected, sizeof p);
+}
+
+static void nan_and_minus_infinity_are_never_kept(void **state)
+{
+    (void)state;
+    const float logits[] = { NAN, 1.0f, -INFINITY, 1.0f, -NAN };
+    const float expected[] = { 0.0f, 0.5f, 0.0f, 0.5f, 0.0f };
+    float p[5];
+    distribution(&plain, logits, 5, p);
+    for (int i = 0; i < 5; i++) assert_true(p[i] == expected[i]);
+
+    const float hopeless[] = { NAN, -INFINITY };
+    const pf_sampling greedy = { .temperature = 0.0f, .top_p = 1.0f };
+    unsigned char scratch[64];
+    assert_int_equal(pf_sampling_distribution(&plain, kernels(), hopeless, 2, p, scratch), PF_INTERNAL);
+    assert_int_equal(pf_sampling_distribution(&greedy, kernels(), hopeless, 2, p, scratch), PF_INTERNAL);
+}
+
+static void extreme_temperatures_give_a_distribution(void **state)
+{
+    (void)state;
+    const float logits[] = { 1e38f, -3e38f, 3e38f, 0.0f };
+    const float temperatures[] = { 1e-45f, 1e-20f, 1.0f, 3e38f };
+    for (size_t t = 0; t < 4; t++) {
+        pf_sampling sampling = plain;
+        sampling.temperature = temperatures[t];
+        float p[4];
+        distribution(&sampling, logits, 4, p);
+        double sum = 0.0;
+        for (int i = 0; i < 4; i++) {
+            assert_true(p[i] >= 0.0f && p[i] <= 1.0f);
+            sum += (double)p[i];
+        }
+        assert_true(fabs(sum - 1.0) < 1e-6);
+        assert_true(p[2] >= p[0] && p[2] >= p[3]);
+    }
+}
+
+/* The nucleus of any weights against its definition: sort, add up, stop. */
+static void the_nucleus_is_the_shortest_prefix_of_the_sorted_weights(void **state)
+{
+    (void)state;
+    srand(4);
+    for (int trial = 0; trial < 2000; trial++) {
+        const int32_t n = 1 + rand() % 40;
+        float logits[40], p[40], full[40];
+        for (int32_t i = 0; i < n; i++)
+            logits[i] = (float)(rand() % (trial % 2 ? 5 : 1000)) * 0.01f; /* every other trial full of ties */
+        pf_sampling sampling = plain;
+        sampling.top_p = (float)(1 + rand() % 99) / 100.0f;
+        distribution(&plain, logits, n, full);
+        distribution(&sampling, logits, n, p);
+        for (int32_t i = 0; i < n; i++) {
+            double ahead = 0.0; /* mass of what ranks before token i; equal weights: the lower id first */
+            for (int32_t j = 0; j < n; j++)
+                if (full[j] > full[i] || (full[j] == full[i] && j < i)) ahead += (double)full[j];
+            if (fabs(ahead - (double)sampling.top_p) < 1e-6) continue; /* rounding may decide either way */
+            assert_int_equal(p[i] > 0.0f, ahead < (double)sampling.top_p);
+        }
+    }
+}
+
+static void parameters_out_of_range_are_named(void **state)
+{
+    (void)state;
+    struct {
+        pf_sampling sampling;
+        const char *name;
+    } cases[] = {
+        { { .temperature = -1.0f, .top_p = 1.0f }, "temperature" },
+        { { .temperature = NAN, .top_p = 1.0f }, "temperature" },
+        { { .temperature = INFINITY, .top_p = 1.0f }, "temperature" },
+        { { .top_k = -1, .top_p = 1.0f }, "top_k" },
+        { { .top_p = 0.0f }, "top_p" },
+        { { .top_p = 1.01f }, "top_p" },
+        { { .top_p = NAN }, "top_p" },
+        { { .top_p = 1.0f, .min_p = -0.1f }, "min_p" },
+        { { .top_p = 1.0f, .min_p = 1.5f }, "min_p" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pf_error error;
+        assert_int_equal(pf_sampling_check(&cases[i].sampling, &error), PF_INVALID);
+        assert_non_null(strstr(error.text, cases[i].name));
+    }
+    assert_int_equal(pf_sampling_check(&plain, NULL), PF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(philox_gives_the_known_answers_of_random123),
+        cmocka_unit_test(noise_is_a_function_of_seed_domain_position_and_index_alone),
+        cmocka_unit_test(uniforms_are_multiples_of_2_to_the_minus_24_in_zero_to_one),
+        cmocka_unit_test(gumbel_noise_has_the_standard_mean_and_variance),
+        cmocka_unit_test(the_small_end_of_the_noise_is_finer_than_one_word),
+        cmocka_unit_test(gumbel_draws_have_the_distribution_they_are_given),
+        cmocka_unit_test(a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise),
+        cmocka_unit_test(truncation_keeps_the_most_probable_in_order_and_sums_to_one),
+        cmocka_unit_test(an_entry_is_drawn_in_proportion_to_its_value),
+        cmocka_unit_test(filters_give_what_transformers_warpers_give),
+        cmocka_unit_test(temperature_zero_is_one_hot_at_the_lowest_of_the_best),
+        cmocka_unit_test(nan_and_minus_infinity_are_never_kept),
+        cmocka_unit_test(extreme_temperatures_give_a_distribution),
+        cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
+        cmocka_unit_test(parameters_out_of_range_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

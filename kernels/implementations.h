@@ -19,4 +19,19 @@ pf_attn_store_fn pf_attn_store_bf16_ref;
 pf_argmax_fn pf_argmax_f32_ref;
 pf_softmax_fn pf_softmax_f32_ref;
 
+#ifdef PF_KERNELS_X86
+pf_gemm_pack_fn pf_gemm_pack_f32_avx2;
+pf_gemm_pack_fn pf_gemm_pack_bf16_avx2;
+pf_gemm_multiply_fn pf_gemm_f32_avx2;
+pf_gemm_multiply_fn pf_gemm_bf16_avx2;
+
+pf_gemm_pack_fn pf_gemm_pack_f32_avx512;
+pf_gemm_pack_fn pf_gemm_pack_bf16_avx512;
+pf_gemm_multiply_fn pf_gemm_f32_avx512;
+pf_gemm_multiply_fn pf_gemm_bf16_avx512;
+
+pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
+pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
+#endif
+
 #endif

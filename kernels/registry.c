@@ -4,6 +4,7 @@
 /* Classes of arithmetic: kernels of one class give the same bits on the same input. */
 #define ONE_CHAIN_F32  "f32, one fma chain over k"
 #define ONE_CHAIN_BF16 "bf16 pairs, one f32 fma chain over k, denormals kept"
+#define VDPBF16        "bf16 pairs, one f32 fma chain over k, denormals flushed"
 #define SIXTEEN_SUMS   "f32, 16 partial sums"
 #define ELEMENTWISE    "f32, element by element"
 #define COPY           "rounding to the cache's type"
@@ -39,6 +40,14 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_SCALAR, COPY,         pf_attn_store_bf16_ref),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
+#ifdef PF_KERNELS_X86
+    GEMM(PF_TYPE_F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_avx2,    pf_gemm_f32_avx2),
+    GEMM(PF_TYPE_BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_avx2,   pf_gemm_bf16_avx2),
+    GEMM(PF_TYPE_F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
+    GEMM(PF_TYPE_BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
+    GEMM(PF_TYPE_BF16, PF_ISA_AVX512BF16, "14x32", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
+         pf_gemm_bf16_avx512bf16),
+#endif
     /* clang-format on */
 };
 

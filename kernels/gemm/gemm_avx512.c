@@ -1,0 +1,138 @@
+/*
+ * Products with AVX-512 F: f32 in tiles of 1 to 14 rows by 32 columns; bf16, for machines without VDPBF16PS, in tiles of
+ * up to 12, each weight pair taken apart once for all rows of a tile.
+ */
+#include "kernels/gemm/gemm_nest.h"
+
+enum { F32_ROWS = 14, BF16_ROWS = 12 };
+
+#define START(m)                                                                                          \
+    if (m < height) {                                                                                     \
+        sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
+        sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
+    }
+#define FINISH(m)                                                          \
+    if (m < height) {                                                      \
+        float *c = t->c + m * t->ldc;                                      \
+        if (t->add) {                                                      \
+            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
+            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
+        }                                                                  \
+        _mm512_storeu_ps(c, sum[m][0]);                                    \
+        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
+    }
+
+PF_INLINE void tile_f32(const int height, const pf_gemm_tile *t)
+{
+    __m512 sum[F32_ROWS][2];
+    const uint8_t *w = t->w;
+    const float *a = t->a;
+    uintptr_t prefetch = t->prefetch;
+    const size_t stride = t->prefetch_stride, ahead = t->a_ahead;
+
+    PF_ROWS_14(START)
+    for (size_t step = t->steps; step; step--) {
+        const __m512 w0 = _mm512_load_ps(w), w1 = _mm512_load_ps(w + 64);
+        PF_PREFETCH(prefetch);
+        PF_PREFETCH(prefetch + 64);
+        prefetch += stride;
+        if (height > 3) PF_PREFETCH((uintptr_t)a + ahead);
+#define ROW(m)                                         \
+    if (m < height) {                                  \
+        const __m512 b = _mm512_set1_ps(a[m]);         \
+        sum[m][0] = _mm512_fmadd_ps(b, w0, sum[m][0]); \
+        sum[m][1] = _mm512_fmadd_ps(b, w1, sum[m][1]); \
+    }
+        PF_ROWS_14(ROW)
+#undef ROW
+        w += PF_GEMM_STEP_BYTES;
+        a += height;
+    }
+    PF_ROWS_14(FINISH)
+}
+
+/* The two halves of bf16 pairs, as f32. */
+PF_INLINE __m512 even_half(__m512i pairs)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+}
+PF_INLINE __m512 odd_half(__m512i pairs)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xFFFF0000u)));
+}
+
+PF_INLINE void tile_bf16(const int height, const pf_gemm_tile *t)
+{
+    __m512 sum[BF16_ROWS][2];
+    const uint8_t *w = t->w;
+    const float *a = t->a;
+    uintptr_t prefetch = t->prefetch;
+    const size_t stride = t->prefetch_stride, ahead = t->a_ahead;
+
+    PF_ROWS_12(START)
+    for (size_t step = t->steps; step; step--) {
+        const __m512i p0 = _mm512_load_si512(w), p1 = _mm512_load_si512(w + 64);
+        const __m512 even0 = even_half(p0), odd0 = odd_half(p0), even1 = even_half(p1), odd1 = odd_half(p1);
+        PF_PREFETCH(prefetch);
+        PF_PREFETCH(prefetch + 64);
+        prefetch += stride;
+        if (height > 3) PF_PREFETCH((uintptr_t)a + ahead);
+#define ROW(m)                                               \
+    if (m < height) {                                        \
+        const __m512 even = _mm512_set1_ps(a[m]);            \
+        const __m512 odd = _mm512_set1_ps(a[height + m]);    \
+        sum[m][0] = _mm512_fmadd_ps(odd, odd0, sum[m][0]);   \
+        sum[m][1] = _mm512_fmadd_ps(odd, odd1, sum[m][1]);   \
+        sum[m][0] = _mm512_fmadd_ps(even, even0, sum[m][0]); \
+        sum[m][1] = _mm512_fmadd_ps(even, even1, sum[m][1]); \
+    }
+        PF_ROWS_12(ROW)
+#undef ROW
+        w += PF_GEMM_STEP_BYTES;
+        a += 2 * height;
+    }
+    PF_ROWS_12(FINISH)
+}
+
+#define DEFINE_F32(m)                          \
+    static void f32_##m(const pf_gemm_tile *t) \
+    {                                          \
+        tile_f32(m + 1, t);                    \
+    }
+#define DEFINE_BF16(m)                          \
+    static void bf16_##m(const pf_gemm_tile *t) \
+    {                                           \
+        tile_bf16(m + 1, t);                    \
+    }
+PF_ROWS_14(DEFINE_F32)
+PF_ROWS_12(DEFINE_BF16)
+#define NAME_F32(m)  f32_##m,
+#define NAME_BF16(m) bf16_##m,
+static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { NULL, PF_ROWS_14(NAME_F32) };
+static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, PF_ROWS_12(NAME_BF16) };
+
+void pf_gemm_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
+                        float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const pf_gemm_family family = { .tile_rows = F32_ROWS, .step_words = 1, .tiles = f32_tiles };
+    pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
+void pf_gemm_bf16_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
+                         float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const pf_gemm_family family = { .tile_rows = BF16_ROWS, .step_words = 2, .tiles = bf16_tiles };
+    pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
+void pf_gemm_pack_f32_avx512(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                             int32_t tile_end)
+{
+    pf_gemm_pack(pf_gemm_words_f32, 1, (size_t)k, F32_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}
+
+void pf_gemm_pack_bf16_avx512(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                              int32_t tile_end)
+{
+    pf_gemm_pack(pf_gemm_words_bf16, 1, ((size_t)k + 1) / 2 * 2, BF16_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}

@@ -1,0 +1,91 @@
+/*
+ * bf16 product with VDPBF16PS: tiles of 1 to 14 rows by 32 columns, 28 sums and two weight vectors in registers.
+ * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says.
+ */
+#include "kernels/gemm/gemm_nest.h"
+
+enum { TILE_ROWS = 14 };
+
+/* One instruction each, registers left to the compiler: a broadcast of its own beats {1to16} from two vectors on. */
+PF_INLINE __m512i broadcast(const uint32_t *word)
+{
+    __m512i v;
+    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
+    return v;
+}
+
+PF_INLINE __m512 dot_pairs(__m512 sum, __m512i w, __m512i a)
+{
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(a));
+    return sum;
+}
+
+PF_INLINE void tile(const int height, const pf_gemm_tile *t)
+{
+    __m512 sum[TILE_ROWS][2];
+    const uint8_t *w = t->w;
+    const uint32_t *a = (const uint32_t *)(const void *)t->a;
+    uintptr_t prefetch = t->prefetch;
+    const size_t stride = t->prefetch_stride, ahead = t->a_ahead;
+
+#define START(m)                                                                                          \
+    if (m < height) {                                                                                     \
+        sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
+        sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
+    }
+    PF_ROWS_14(START)
+#undef START
+
+    for (size_t step = t->steps; step; step--) {
+        const __m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+        PF_PREFETCH(prefetch);
+        PF_PREFETCH(prefetch + 64);
+        prefetch += stride;
+        if (height > 3) PF_PREFETCH((uintptr_t)a + ahead);
+#define ROW(m)                                   \
+    if (m < height) {                            \
+        const __m512i b = broadcast(a + m);      \
+        sum[m][0] = dot_pairs(sum[m][0], w0, b); \
+        sum[m][1] = dot_pairs(sum[m][1], w1, b); \
+    }
+        PF_ROWS_14(ROW)
+#undef ROW
+        w += PF_GEMM_STEP_BYTES;
+        a += height;
+    }
+
+#define FINISH(m)                                                          \
+    if (m < height) {                                                      \
+        float *c = t->c + m * t->ldc;                                      \
+        if (t->add) {                                                      \
+            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
+            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
+        }                                                                  \
+        _mm512_storeu_ps(c, sum[m][0]);                                    \
+        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
+    }
+    PF_ROWS_14(FINISH)
+#undef FINISH
+}
+
+#define DEFINE(m)                               \
+    static void tile_##m(const pf_gemm_tile *t) \
+    {                                           \
+        tile(m + 1, t);                         \
+    }
+PF_ROWS_14(DEFINE)
+#define NAME(m) tile_##m,
+static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
+
+void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                             int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const pf_gemm_family family = { .tile_rows = TILE_ROWS, .step_words = 1, .tiles = tiles };
+    pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
+void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                                  int32_t tile_end)
+{
+    pf_gemm_pack(pf_gemm_words_pairs, 2, ((size_t)k + 1) / 2, TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}

@@ -1,0 +1,175 @@
+/*
+ * The loop nest around the register tiles, and the packing of activations; compiled into each fast file with that file's
+ * instruction set. Internal.
+ *
+ *   for each panel of 32 columns
+ *     for each block of K
+ *       for each row tile
+ *         for each step of K: two to four weight vectors, and for each row one broadcast and its products
+ *
+ * One row tile: no K block; a panel is read once, straight through, prefetched W_AHEAD before its use, over the
+ * panel's end into the next. More tiles: the block stays in L1 and L2 while they pass over it, and each fetches its
+ * share of the next block, evenly, so that memory works all the time. Partial sums wait in the scratch and are loaded,
+ * not added: an output stays one chain.
+ *
+ * Measured on Zen 5, two cores (docs/performance.md): prefetch into L1 beats L2 by 5 to 12 points at 8 to 12 rows, a
+ * distance of 2 KiB costs a third there, 16 and 32 KiB gain nothing; panels outermost beat K blocks outermost by 4 to
+ * 10 points at 512 rows.
+ */
+#ifndef PF_KERNELS_GEMM_NEST_H
+#define PF_KERNELS_GEMM_NEST_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+
+#include "kernels/implementations.h"
+
+#define PF_INLINE static inline __attribute__((always_inline))
+
+enum {
+    PF_GEMM_STEP_BYTES = 128,   /* of a panel: 32 f32 values or 32 bf16 pairs */
+    PF_GEMM_BLOCK_STEPS = 1024, /* of K that several row tiles pass over */
+    PF_GEMM_W_AHEAD = 8192,     /* bytes */
+    PF_GEMM_A_AHEAD = 4096,     /* bytes: activations that come from L3 */
+    PF_GEMM_A_AHEAD_ROWS = 64,  /* rows from which they do */
+};
+
+/* What one register tile is to do. Its height is the function's. */
+typedef struct {
+    const uint8_t *w;    /* steps * 128 bytes */
+    const float *a;      /* words [steps, height], or [steps, 2, height] */
+    const float *before; /* [height, 32] sums so far, 64-byte aligned; NULL: zeros */
+    float *c;            /* [height, 32], rows ldc elements apart */
+    size_t ldc;
+    size_t steps;
+    uintptr_t prefetch; /* where, and how much further with each step */
+    size_t prefetch_stride;
+    size_t a_ahead; /* bytes */
+    bool add;       /* to what is in c */
+} pf_gemm_tile;
+
+typedef void pf_gemm_tile_fn(const pf_gemm_tile *tile);
+
+/* What the nest must know of a family of tiles. */
+typedef struct {
+    int32_t tile_rows;
+    int32_t step_words;            /* words of a row a step */
+    pf_gemm_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+} pf_gemm_family;
+
+#define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
+
+/* The last panel when n is no multiple of 32: from the scratch into the columns that exist. */
+PF_INLINE void pf_gemm_copy_columns(float *c, size_t ldc, const float *sums, int32_t n_rows, int32_t n_columns,
+                                    pf_gemm_mode mode)
+{
+    for (int32_t row = 0; row < n_rows; row++, c += ldc, sums += PF_GEMM_PANEL)
+        for (int32_t j = 0; j < n_columns; j++) c[j] = mode == PF_GEMM_ADD ? c[j] + sums[j] : sums[j];
+}
+
+PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *w, const void *input, int32_t m,
+                            int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
+                            float *scratch)
+{
+    const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
+    const size_t steps = w->panel_bytes / PF_GEMM_STEP_BYTES, words = (size_t)family.step_words;
+    const size_t block = n_tiles == 1 || steps < PF_GEMM_BLOCK_STEPS ? steps : PF_GEMM_BLOCK_STEPS;
+
+    for (int32_t p = panel_begin; p < panel_end; p++) {
+        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
+        const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
+        const bool whole = n_columns >= PF_GEMM_PANEL;
+        for (size_t step = 0; step < steps; step += block) {
+            const size_t n_steps = steps - step < block ? steps - step : block;
+            const bool last = step + n_steps == steps;
+            const uint8_t *begin = panel + step * PF_GEMM_STEP_BYTES;
+            const size_t bytes = n_steps * PF_GEMM_STEP_BYTES;
+            for (int32_t t = 0; t < n_tiles; t++) {
+                const int32_t row = pf_gemm_tile_row(n_tiles, m, t);
+                const int32_t height = pf_gemm_tile_row(n_tiles, m, t + 1) - row;
+                float *sums = scratch + (size_t)row * PF_GEMM_PANEL;
+                pf_gemm_tile tile = {
+                    .w = begin,
+                    .a = (const float *)input + ((size_t)row * steps + step * (size_t)height) * words,
+                    .before = step ? sums : NULL,
+                    .c = sums,
+                    .ldc = PF_GEMM_PANEL,
+                    .steps = n_steps,
+                    .prefetch = (uintptr_t)begin + PF_GEMM_W_AHEAD,
+                    .prefetch_stride = PF_GEMM_STEP_BYTES,
+                    .a_ahead = m > PF_GEMM_A_AHEAD_ROWS ? PF_GEMM_A_AHEAD : 0,
+                };
+                if (last && whole) {
+                    tile.c = c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL;
+                    tile.ldc = ldc;
+                    tile.add = mode == PF_GEMM_ADD;
+                }
+                if (n_tiles > 1) {
+                    tile.prefetch = (uintptr_t)begin + bytes + bytes * (size_t)t / (size_t)n_tiles;
+                    tile.prefetch_stride = (PF_GEMM_STEP_BYTES + (size_t)n_tiles - 1) / (size_t)n_tiles;
+                }
+                family.tiles[height](&tile);
+            }
+        }
+        if (!whole) pf_gemm_copy_columns(c + (size_t)p * PF_GEMM_PANEL, ldc, scratch, m, n_columns, mode);
+    }
+}
+
+/* Words of K values k0 .. k0 + n_words - 1 of one row. The three forms that activations take: */
+typedef void pf_gemm_words_fn(uint32_t *words, const float *row, size_t n_values, size_t n_words);
+
+/* f32 as it is. */
+PF_INLINE void pf_gemm_words_f32(uint32_t *words, const float *row, size_t n_values, size_t n_words)
+{
+    (void)n_values;
+    memcpy(words, row, n_words * sizeof *words);
+}
+
+/* bf16, held as f32; one zero where the last pair lacks its half. */
+PF_INLINE void pf_gemm_words_bf16(uint32_t *words, const float *row, size_t n_values, size_t n_words)
+{
+    for (size_t i = 0; i < n_values; i++) words[i] = (uint32_t)pf_bf16_from_f32(row[i]) << 16;
+    if (n_values < n_words) words[n_values] = 0;
+}
+
+/* Pairs of bf16. */
+PF_INLINE void pf_gemm_words_pairs(uint32_t *words, const float *row, size_t n_values, size_t n_words)
+{
+    const size_t whole = n_values / 2;
+    for (size_t i = 0; i < whole; i++)
+        words[i] = pf_bf16_from_f32(row[2 * i]) | (uint32_t)pf_bf16_from_f32(row[2 * i + 1]) << 16;
+    if (whole < n_words) words[whole] = pf_bf16_from_f32(row[2 * whole]);
+}
+
+/* Row tiles [tile_begin, tile_end) in the layout [tile][word][row of the tile]. */
+PF_INLINE void pf_gemm_pack(pf_gemm_words_fn *convert, size_t values_per_word, size_t row_words, int32_t tile_rows,
+                            void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                            int32_t tile_end)
+{
+    enum { STRETCH = 256 }; /* words converted before they are spread */
+    uint32_t words[STRETCH];
+    const int32_t n_tiles = pf_gemm_tiles(tile_rows, m);
+    for (int32_t t = tile_begin; t < tile_end; t++) {
+        const int32_t first = pf_gemm_tile_row(n_tiles, m, t);
+        const size_t height = (size_t)(pf_gemm_tile_row(n_tiles, m, t + 1) - first);
+        for (size_t r = 0; r < height; r++) {
+            const float *row = a + ((size_t)first + r) * lda;
+            uint32_t *out = (uint32_t *)input + (size_t)first * row_words + r;
+            for (size_t word = 0; word < row_words; word += STRETCH) {
+                const size_t n_words = row_words - word < STRETCH ? row_words - word : STRETCH;
+                const size_t value = word * values_per_word, left = (size_t)k - value;
+                const size_t n_values = left < n_words * values_per_word ? left : n_words * values_per_word;
+                convert(words, row + value, n_values, n_words);
+                for (size_t i = 0; i < n_words; i++, out += height) *out = words[i];
+            }
+        }
+    }
+}
+
+/* Straight-line code for each row of a tile: with loops clang 14 keeps the sums in memory, at a third of the speed. */
+#define PF_ROWS_2(DO)  DO(0) DO(1)
+#define PF_ROWS_3(DO)  PF_ROWS_2(DO) DO(2)
+#define PF_ROWS_12(DO) PF_ROWS_3(DO) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define PF_ROWS_14(DO) PF_ROWS_12(DO) DO(12) DO(13)
+
+#endif

@@ -1,0 +1,107 @@
+/* What the tests of kernels share: every kernel that this machine can run, numbers to feed it, equality of bits. */
+#ifndef PF_TESTS_KERNEL_TEST_H
+#define PF_TESTS_KERNEL_TEST_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/kernels.h"
+#include "tests/support/guard.h"
+
+/* Run check(kernel, definition) for each kernel of an operation, the definition itself included. */
+typedef void check_fn(const pf_kernel *kernel, const pf_kernel *definition);
+
+static inline const pf_kernel *definition_of(const pf_kernel *kernel)
+{
+    int32_t n;
+    const pf_kernel *all = pf_kernels_all(&n);
+    for (int32_t i = 0; i < n; i++)
+        if (all[i].op == kernel->op && all[i].type == kernel->type && all[i].isa == PF_ISA_SCALAR) return &all[i];
+    fail_msg("%s has no scalar definition", kernel->name);
+    return NULL;
+}
+
+static inline void for_each_kernel(pf_op op, check_fn *check)
+{
+    int32_t n, n_checked = 0;
+    const pf_kernel *all = pf_kernels_all(&n);
+    const pf_isa best = pf_cpu_best_isa();
+    for (int32_t i = 0; i < n; i++) {
+        if (all[i].op != op || all[i].isa > best) continue;
+        check(&all[i], definition_of(&all[i]));
+        n_checked++;
+    }
+    assert_true(n_checked > 0);
+}
+
+/* splitmix64: the same numbers in every run. */
+typedef struct {
+    uint64_t state;
+} test_rng;
+
+static inline uint32_t test_bits(test_rng *rng)
+{
+    uint64_t z = (rng->state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (uint32_t)((z ^ (z >> 31)) >> 32);
+}
+
+/* Uniform in [-1, 1). */
+static inline float test_float(test_rng *rng)
+{
+    return (float)(int32_t)test_bits(rng) * 0x1p-31f;
+}
+
+/* Below n. */
+static inline int32_t test_below(test_rng *rng, int32_t n)
+{
+    return (int32_t)(test_bits(rng) % (uint32_t)n);
+}
+
+static inline void test_fill(test_rng *rng, float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = test_float(rng);
+}
+
+/* Any bits there are, and the values at which things break, in about equal parts. */
+static inline float test_extreme(test_rng *rng)
+{
+    static const float special[] = { 0.0f,       -0.0f,           INFINITY,         -INFINITY,
+                                     NAN,        0x1p-149f,       -0x1p-149f,       0x1p-126f,
+                                     -0x1p-130f, 0x1.fffffep127f, -0x1.fffffep127f, 1.0f,
+                                     -1.0f,      88.7f,           -103.9f,          1e-20f };
+    const int32_t n = (int32_t)(sizeof special / sizeof *special);
+    const uint32_t bits = test_bits(rng);
+    if (bits & 1) return special[test_below(rng, n)];
+    const uint32_t any = test_bits(rng);
+    float f;
+    memcpy(&f, &any, sizeof f);
+    return f;
+}
+
+static inline uint32_t bits_of(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* The same bits; one NaN is as good as another. */
+static inline bool same_float(float a, float b)
+{
+    return bits_of(a) == bits_of(b) || (isnan(a) && isnan(b));
+}
+
+/* Fails at the first element that differs, saying where. */
+static inline void assert_same_floats(const char *what, const float *got, const float *expected, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!same_float(got[i], expected[i]))
+            fail_msg("%s: element %zu is %a (%08x), expected %a (%08x)", what, i, (double)got[i], bits_of(got[i]),
+                     (double)expected[i], bits_of(expected[i]));
+}
+
+#endif

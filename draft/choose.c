@@ -1,0 +1,55 @@
+#include "draft/choose.h"
+
+pf_chooser pf_chooser_create(const pf_model *model, int32_t n_vocab, pf_arena *arena)
+{
+    return (pf_chooser){
+        .kernels = pf_model_kernels(model),
+        .n_vocab = n_vocab,
+        .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
+        .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
+    };
+}
+
+static bool samples(const pf_wish *wish)
+{
+    return wish->method != PF_METHOD_GREEDY && wish->sampling.temperature > 0.0f;
+}
+
+bool pf_wish_declares(const pf_wish *wish)
+{
+    return samples(wish) && wish->method != PF_METHOD_COUPLED && wish->max_declared > 0;
+}
+
+static pf_status choose_best(const pf_chooser *chooser, const float *logits, int32_t *token)
+{
+    const int32_t best = chooser->kernels->argmax(logits, chooser->n_vocab);
+    if (best < 0) return PF_UNSUPPORTED;
+    *token = best;
+    return PF_OK;
+}
+
+static pf_status fill_p(const pf_chooser *chooser, const pf_wish *wish, const float *logits)
+{
+    const pf_status status = pf_sampling_distribution(&wish->sampling, chooser->kernels, logits, chooser->n_vocab,
+                                                      chooser->p, chooser->scratch);
+    return status == PF_OK ? PF_OK : PF_UNSUPPORTED;
+}
+
+pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits, int32_t position,
+                          uint64_t round, int32_t *token, int32_t *ids, float *probabilities, int32_t *n_declared)
+{
+    if (samples(wish) && wish->method == PF_METHOD_COUPLED) {
+        PF_TRY(fill_p(chooser, wish, logits));
+        *token = pf_sampling_draw_gumbel(chooser->p, chooser->n_vocab, wish->sampling.seed, PF_NOISE_TARGET, position);
+        return PF_OK;
+    }
+    if (!pf_wish_declares(wish)) return choose_best(chooser, logits, token);
+
+    PF_TRY(fill_p(chooser, wish, logits));
+    const int32_t n =
+        pf_sampling_truncate(chooser->p, chooser->n_vocab, wish->max_declared, ids, probabilities, chooser->scratch);
+    const float uniform = pf_noise_uniform(wish->draft_seed, PF_NOISE_DRAFT, position, (int32_t)(round & INT32_MAX));
+    *token = ids[pf_sampling_draw_entry(probabilities, n, uniform)];
+    *n_declared = n;
+    return PF_OK;
+}

@@ -1,0 +1,53 @@
+/*
+ * Choosing one draft token from the draft's logits, and declaring what it was chosen from. Internal to draft/.
+ *
+ *      greedy, or temperature 0       the argmax: no softmax, nothing declared
+ *      coupled                        the Gumbel-max draw with the target's noise of the position: nothing declared
+ *      rejection                      a draw from q = the request's filters, then the max_declared largest,
+ *                                     renormalised: q is declared as it is (DESIGN, invariant 3)
+ *      rejection, max_declared 0      the argmax: judged as one-hot, exact because no uniform has been looked at
+ *
+ * What is chosen is proposed: there is no look at a token that could then be held back (invariant 4).
+ */
+#ifndef PF_DRAFT_CHOOSE_H
+#define PF_DRAFT_CHOOSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "model/model.h"
+#include "model/sampling.h"
+#include "proto/messages.h"
+
+typedef struct {
+    const pf_kernels *kernels;
+    int32_t n_vocab; /* ids that may be proposed: those that exist, without the embedding's padding */
+    float *p;        /* [n_vocab] */
+    void *scratch;
+} pf_chooser;
+
+/* Memory from the arena (or its measure; see base/arena.h). */
+pf_chooser pf_chooser_create(const pf_model *model, int32_t n_vocab, pf_arena *arena);
+
+/* How a sequence wants its tokens. */
+typedef struct {
+    pf_sampling sampling; /* seed: the target's noise, for coupled */
+    pf_method method;
+    int32_t max_declared;
+    uint64_t draft_seed; /* the drafter's own, of this sequence alone: two that shared it would draw alike */
+} pf_wish;
+
+/* Whether tokens come with the distribution that they were drawn from. */
+bool pf_wish_declares(const pf_wish *wish);
+
+/* The token for `position` from logits [at least n_vocab], and, where the wish declares, its distribution into ids and
+ * probabilities [max_declared], *n_declared entries. `round` sets the draws of one round apart from those of another
+ * at the same position: a token that was refused says nothing about the next.
+ * PF_UNSUPPORTED: the logits hold no number above minus infinity. */
+PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits,
+                                      int32_t position, uint64_t round, int32_t *token, int32_t *ids,
+                                      float *probabilities, int32_t *n_declared);
+
+#endif

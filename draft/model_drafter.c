@@ -1,0 +1,504 @@
+/*
+ * A submit fences and moves the committed prefix; a collect feeds and drafts. What a sequence holds:
+ *
+ *      tokens   | 0 .. n_committed                | n_drafted of the latest proposal |
+ *      KV       | 0 .. pf_kv_length ..........................|                          never the last drafted one
+ *
+ * The tokens behind the committed ones stay until a verdict has been compared with them: what it confirms, the KV
+ * keeps. At least the last committed token is always fed again, because its row gives the first draft token.
+ */
+#include "draft/model_drafter.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "draft/choose.h"
+#include "kvcache/kvcache.h"
+#include "proto/stream.h"
+
+typedef struct {
+    bool alive;  /* open here; the stream knows it under this slot */
+    bool cold;   /* just opened: to be prefilled by the next collect */
+    bool wanted; /* a verdict has come: the next collect proposes */
+    bool full;   /* committed more than the context holds: nothing to propose until it is closed */
+    uint64_t sequence;
+    uint32_t incarnation;
+    pf_kv_seq kv;
+    pf_wish wish;
+    int32_t max_draft;
+    int32_t max_tokens; /* of the request; INT32_MAX when unknown */
+    int32_t *tokens;    /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
+    int32_t n_committed;
+    int32_t n_drafted;
+    int32_t n_planned;     /* tokens of the proposal in the making */
+    uint64_t round;        /* of that proposal */
+    pf_declared *declared; /* [max_draft], into the two below */
+    int32_t *ids;          /* [max_draft, PF_MAX_DECLARED] */
+    float *probabilities;  /* [max_draft, PF_MAX_DECLARED] */
+} sequence_state;
+
+typedef struct {
+    pf_peer peer;
+    pf_context *context;
+    pf_kv *kv;
+    pf_model_drafter_config config;
+    pf_arena arena;
+    pf_stream_answerer *stream;
+    pf_chooser chooser;
+    sequence_state *sequences; /* [max_sequences] by the stream's slot */
+    uint64_t n_opened;
+    pf_span *spans;            /* [max_sequences] of a part of the batch */
+    sequence_state **drafting; /* [max_sequences] whose they are */
+    pf_batch answer;           /* grows from submit to collect */
+    char (*refusal_texts)[PF_MAX_REFUSAL_BYTES + 1];
+    bool answered; /* it has been handed out; the next call starts another */
+} drafter;
+
+/* ---- answers ------------------------------------------------------------------------------------------------- */
+
+static void begin_answer(drafter *d)
+{
+    if (!d->answered) return;
+    d->answered = false;
+    d->answer.n_proposals = d->answer.n_prefix_requests = d->answer.n_refusals = 0;
+    d->answer.timing = (pf_timing){ 0 };
+}
+
+/* A batch of complaints that is full drops the rest: whoever asked hears nothing, and asks again. */
+static void answer_refusal(drafter *d, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
+{
+    if (d->answer.n_refusals == PF_MAX_BATCH_SEQUENCES) return;
+    const int32_t i = d->answer.n_refusals++;
+    snprintf(d->refusal_texts[i], sizeof d->refusal_texts[i], "%s", text);
+    d->answer.refusals[i] = (pf_refusal){ sequence, incarnation, status, d->refusal_texts[i] };
+}
+
+static void answer_prefix_request(drafter *d, pf_prefix_request request)
+{
+    if (d->answer.n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
+        d->answer.prefix_requests[d->answer.n_prefix_requests++] = request;
+}
+
+static void end_sequence(drafter *d, sequence_state *s)
+{
+    pf_kv_release(d->kv, s->kv);
+    s->alive = s->cold = s->wanted = false;
+}
+
+/* Refuse a sequence and forget it: to the stream it is as if its owner had closed it. */
+static void refuse(drafter *d, sequence_state *s, pf_status status, const char *text)
+{
+    answer_refusal(d, s->sequence, s->incarnation, status, text);
+    int32_t slot;
+    (void)pf_stream_answerer_on_close(d->stream, &(pf_close){ s->sequence }, &slot);
+    end_sequence(d, s);
+}
+
+/* ---- submit: fence and follow ---------------------------------------------------------------------------------- */
+
+/* Draws that have nothing in common for numbers that have (the finaliser of splitmix64). */
+static uint64_t derive_seed(uint64_t seed, uint64_t number)
+{
+    uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static int32_t longest_sequence(const drafter *d)
+{
+    return pf_context_get_config(d->context)->max_tokens;
+}
+
+/* The index of the first token that the embedding has no row for; n when there is none. */
+static int32_t find_unknown(const drafter *d, const int32_t *tokens, int32_t n)
+{
+    const int32_t n_vocab = pf_context_n_vocab(d->context);
+    int32_t i = 0;
+    while (i < n && tokens[i] >= 0 && tokens[i] < n_vocab) i++;
+    return i;
+}
+
+static pf_status check_open(const drafter *d, const pf_open *open, pf_error *error)
+{
+    PF_TRY(pf_sampling_check(&open->sampling, error));
+    if (open->method != PF_METHOD_GREEDY && open->method != PF_METHOD_REJECTION && open->method != PF_METHOD_COUPLED)
+        return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
+                       (int)open->method);
+    if (open->max_draft < 1 || open->max_draft > PF_MAX_DRAFT_TOKENS)
+        return pf_fail(error, PF_INVALID, "max_draft is %d, expected 1 to %d", open->max_draft, PF_MAX_DRAFT_TOKENS);
+    if (open->max_declared < 0 || open->max_declared > PF_MAX_DECLARED)
+        return pf_fail(error, PF_INVALID, "max_declared is %d, expected 0 to %d", open->max_declared, PF_MAX_DECLARED);
+    if (open->n_tokens < 0 || open->n_tokens > longest_sequence(d))
+        return pf_fail(error, PF_LIMIT, "the prompt has %d tokens, the draft's context holds %d", open->n_tokens,
+                       longest_sequence(d));
+    const int32_t unknown = find_unknown(d, open->tokens, open->n_tokens);
+    if (unknown < open->n_tokens)
+        return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, the draft's vocabulary has %d", unknown,
+                       open->tokens[unknown], pf_context_n_vocab(d->context));
+    return PF_OK;
+}
+
+static int32_t min_of(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Positions of the KV that tokens [n] at `base` leave as they are. */
+static int32_t count_confirmed(const drafter *d, const sequence_state *s, int32_t base, const int32_t *tokens,
+                               int32_t n)
+{
+    const int32_t held = pf_kv_length(d->kv, s->kv);
+    int32_t at = min_of(base, held);
+    while (at < held && at - base < n && s->tokens[at] == tokens[at - base]) at++;
+    return at;
+}
+
+static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
+{
+    s->alive = s->cold = true;
+    s->wanted = s->full = false;
+    s->wish = (pf_wish){ .sampling = open->sampling,
+                         .method = open->method,
+                         .max_declared = open->max_declared,
+                         .draft_seed = derive_seed(d->config.seed, d->n_opened++) };
+    s->max_draft = min_of(open->max_draft, d->config.max_draft);
+    s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
+    if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
+    s->n_committed = open->n_tokens;
+    s->n_drafted = 0;
+}
+
+static void take_open(drafter *d, const pf_open *open)
+{
+    int32_t slot;
+    bool known = false;
+    switch (pf_stream_answerer_on_open(d->stream, open, &slot, &known)) {
+    case PF_FENCE_CURRENT: break;
+    case PF_FENCE_FULL:
+        answer_refusal(d, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
+        return;
+    default: return;
+    }
+    sequence_state *s = &d->sequences[slot];
+    if (!s->alive) s->kv = -1;
+    s->sequence = open->sequence;
+    s->incarnation = open->incarnation;
+
+    pf_error error;
+    pf_status status = check_open(d, open, &error);
+    if (status == PF_OK) {
+        status = s->alive ? pf_kv_truncate(d->kv, s->kv, count_confirmed(d, s, 0, open->tokens, open->n_tokens))
+                          : pf_kv_acquire(d->kv, &s->kv);
+        if (status != PF_OK) status = pf_fail(&error, PF_LIMIT, "no room for another sequence in the KV cache");
+    }
+    if (status == PF_OK)
+        start_sequence(d, s, open);
+    else
+        refuse(d, s, status, error.text);
+}
+
+/* The committed prefix grows by tokens [n]: keep of the KV what they confirm, but never the last one's row. */
+static pf_status follow(drafter *d, sequence_state *s, const int32_t *tokens, int32_t n)
+{
+    const int32_t committed = s->n_committed + n;
+    int32_t keep = 0;
+    if (committed > longest_sequence(d))
+        s->full = true;
+    else
+        keep = min_of(count_confirmed(d, s, s->n_committed, tokens, n), committed > 0 ? committed - 1 : 0);
+    PF_TRY(pf_kv_truncate(d->kv, s->kv, min_of(keep, pf_kv_length(d->kv, s->kv))));
+    if (!s->full && n > 0) memcpy(s->tokens + s->n_committed, tokens, (size_t)n * sizeof *tokens);
+    if (!s->full) s->n_committed = committed;
+    s->n_drafted = 0;
+    return PF_OK;
+}
+
+static void take_verdict(drafter *d, const pf_verdict *verdict)
+{
+    int32_t slot;
+    pf_prefix_request request;
+    switch (pf_stream_answerer_on_verdict(d->stream, verdict, &slot, &request)) {
+    case PF_FENCE_CURRENT: break;
+    case PF_FENCE_MISSING: answer_prefix_request(d, request); return;
+    default: return;
+    }
+    sequence_state *s = &d->sequences[slot];
+    if (find_unknown(d, verdict->tokens, verdict->n_tokens) < verdict->n_tokens) {
+        refuse(d, s, PF_INVALID, "a committed token is not in the draft's vocabulary");
+        return;
+    }
+    if (!s->full && follow(d, s, verdict->tokens, verdict->n_tokens) != PF_OK) {
+        refuse(d, s, PF_LIMIT, "the KV cache lost the sequence");
+        return;
+    }
+    s->wanted = verdict->finish == PF_FINISH_NONE;
+}
+
+static pf_status submit(pf_peer *peer, const pf_batch *batch)
+{
+    drafter *d = (drafter *)peer;
+    begin_answer(d);
+    for (int32_t i = 0; i < batch->n_closes; i++) {
+        int32_t slot;
+        if (pf_stream_answerer_on_close(d->stream, &batch->closes[i], &slot) == PF_FENCE_CURRENT)
+            end_sequence(d, &d->sequences[slot]);
+    }
+    for (int32_t i = 0; i < batch->n_opens; i++) take_open(d, &batch->opens[i]);
+    for (int32_t i = 0; i < batch->n_verdicts; i++) take_verdict(d, &batch->verdicts[i]);
+    return PF_OK;
+}
+
+/* ---- collect: feed and draft ----------------------------------------------------------------------------------- */
+
+/* Sleep while there is time to be woken in, then watch the clock. */
+static void wait_until(uint64_t time_ns)
+{
+    const uint64_t wake_ns = 200 * 1000;
+    uint64_t now = pf_now_ns();
+    if (now + wake_ns < time_ns) {
+        const uint64_t sleep_ns = time_ns - now - wake_ns;
+        const struct timespec duration = { (time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u) };
+        nanosleep(&duration, NULL);
+    }
+    do {
+        now = pf_now_ns();
+    } while (now < time_ns);
+}
+
+/* A pass, and the time that a larger draft's would have taken. */
+static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
+{
+    const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
+    const pf_status status = pf_context_forward(d->context, spans, n);
+    if (d->config.simulate_token_ns > 0) wait_until(start + d->config.simulate_token_ns);
+    return status;
+}
+
+/* Feed committed tokens until at most `rows` of them are left. */
+static pf_status prefill(drafter *d, sequence_state *s, int32_t rows)
+{
+    const int32_t held = pf_kv_length(d->kv, s->kv), excess = s->n_committed - held - rows;
+    if (excess <= 0) return PF_OK;
+    const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
+    const pf_status status = pf_context_prefill(d->context, s->kv, s->tokens + held, excess, false, NULL);
+    if (d->config.simulate_token_ns > 0) wait_until(start + d->config.simulate_token_ns);
+    return status;
+}
+
+/* The length of the next proposal, from what is committed and what there is room for: no look at any draft token. */
+static int32_t plan(const drafter *d, const sequence_state *s)
+{
+    if (s->full || s->n_committed == 0) return 0;
+    const int32_t to_commit = s->max_tokens - s->n_committed;
+    if (to_commit <= 0) return 0;
+    /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
+    const int32_t room = longest_sequence(d) - s->n_committed + 1;
+    return min_of(min_of(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
+}
+
+/* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */
+static void draw_token(drafter *d, sequence_state *s, int32_t row)
+{
+    const int32_t i = s->n_drafted;
+    int32_t *ids = s->ids + (ptrdiff_t)i * PF_MAX_DECLARED;
+    float *probabilities = s->probabilities + (ptrdiff_t)i * PF_MAX_DECLARED;
+    int32_t n_declared = 0;
+    const pf_status status =
+        pf_choose_token(&d->chooser, &s->wish, pf_context_logits(d->context, row), s->n_committed + i, s->round,
+                        &s->tokens[s->n_committed + i], ids, probabilities, &n_declared);
+    if (status != PF_OK) {
+        s->n_planned = i;
+        return;
+    }
+    s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
+    s->n_drafted++;
+}
+
+/* Run n spans, and draw a token for each. What one of them lacks it lacks alone: after a failure each runs by itself,
+ * and one that fails then is done drafting. */
+static void run_spans(drafter *d, int32_t n)
+{
+    if (n == 0) return;
+    if (forward(d, d->spans, n) == PF_OK) {
+        for (int32_t i = 0; i < n; i++) draw_token(d, d->drafting[i], i);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (n > 1 && forward(d, &d->spans[i], 1) == PF_OK)
+            draw_token(d, d->drafting[i], 0);
+        else
+            d->drafting[i]->n_planned = d->drafting[i]->n_drafted;
+    }
+}
+
+/* One more token for every sequence that has not all it planned, in as few passes as the context's rows allow.
+ * Returns whether there was any. */
+static bool draft_step(drafter *d)
+{
+    const pf_context_config *limits = pf_context_get_config(d->context);
+    int32_t n = 0, n_rows = 0;
+    bool any = false;
+    for (int32_t slot = 0; slot < d->config.max_sequences; slot++) {
+        sequence_state *s = &d->sequences[slot];
+        if (!s->wanted || s->n_drafted >= s->n_planned) continue;
+        any = true;
+        const int32_t held = pf_kv_length(d->kv, s->kv), rows = s->n_committed + s->n_drafted - held;
+        if (n_rows + rows > limits->max_rows || n == limits->max_logit_rows) {
+            run_spans(d, n);
+            n = n_rows = 0;
+        }
+        d->spans[n] = (pf_span){ .sequence = s->kv, .tokens = s->tokens + held, .n_tokens = rows, .n_logits = 1 };
+        d->drafting[n++] = s;
+        n_rows += rows;
+    }
+    run_spans(d, n);
+    return any;
+}
+
+static void begin_proposal(drafter *d, int32_t slot)
+{
+    sequence_state *s = &d->sequences[slot];
+    pf_proposal proposal = { 0 };
+    pf_stream_answerer_propose(d->stream, slot, &proposal);
+    s->round = proposal.round;
+    s->cold = false;
+    s->n_planned = plan(d, s);
+    if (s->n_planned > 0 && prefill(d, s, pf_context_get_config(d->context)->max_rows) != PF_OK) s->n_planned = 0;
+}
+
+static void end_proposal(drafter *d, int32_t slot)
+{
+    sequence_state *s = &d->sequences[slot];
+    pf_proposal proposal = { 0 };
+    pf_stream_answerer_propose(d->stream, slot, &proposal);
+    proposal.tokens = s->tokens + s->n_committed;
+    proposal.n_tokens = s->n_drafted;
+    proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
+    d->answer.proposals[d->answer.n_proposals++] = proposal;
+    s->wanted = false;
+}
+
+/* Prompts that came without a verdict: fed now, while the target is busy with them too. A pool that is full shows
+ * again when the proposal is asked for. */
+static void warm_up(drafter *d)
+{
+    for (int32_t slot = 0; slot < d->config.max_sequences; slot++) {
+        sequence_state *s = &d->sequences[slot];
+        if (s->cold) (void)(prefill(d, s, 0) == PF_OK);
+        s->cold = false;
+    }
+}
+
+static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)deadline_ns; /* a near peer computes: there is nobody to wait for */
+    drafter *d = (drafter *)peer;
+    begin_answer(d);
+    const uint64_t start = pf_now_ns();
+    for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
+        if (d->sequences[slot].wanted) begin_proposal(d, slot);
+    while (draft_step(d)) {}
+    for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
+        if (d->sequences[slot].wanted) end_proposal(d, slot);
+    warm_up(d);
+    d->answer.timing.compute_ns = pf_now_ns() - start;
+
+    if (d->answer.n_proposals + d->answer.n_prefix_requests + d->answer.n_refusals == 0)
+        return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
+    d->answered = true;
+    *out = &d->answer;
+    return PF_OK;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------- */
+
+static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    (void)error;
+    *out = ((drafter *)peer)->config.info;
+    return PF_OK;
+}
+
+static void destroy(pf_peer *peer)
+{
+    drafter *d = (drafter *)peer;
+    for (int32_t i = 0; d->sequences && i < d->config.max_sequences; i++)
+        if (d->sequences[i].alive) end_sequence(d, &d->sequences[i]);
+    pf_stream_answerer_destroy(d->stream);
+    pf_arena_destroy(&d->arena);
+    free(d);
+}
+
+static const pf_peer_ops ops = { .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy };
+
+static void lay_out_sequence(const drafter *d, sequence_state *s, pf_arena *arena)
+{
+    const size_t n_draft = (size_t)d->config.max_draft;
+    sequence_state laid = {
+        .tokens = pf_arena_take(arena, (size_t)longest_sequence(d) + PF_MAX_DRAFT_TOKENS, sizeof *s->tokens),
+        .declared = pf_arena_take(arena, n_draft, sizeof *s->declared),
+        .ids = pf_arena_take(arena, n_draft * PF_MAX_DECLARED, sizeof *s->ids),
+        .probabilities = pf_arena_take(arena, n_draft * PF_MAX_DECLARED, sizeof *s->probabilities),
+    };
+    if (s) *s = laid;
+}
+
+/* Run twice: on a measure, where every pointer is NULL, and on the arena made to that measure. */
+static void lay_out(drafter *d, pf_arena *arena)
+{
+    const size_t n = (size_t)d->config.max_sequences;
+    int32_t n_vocab = pf_context_n_vocab(d->context);
+    if (d->config.info.vocab_size > 0) n_vocab = min_of(n_vocab, d->config.info.vocab_size);
+    d->chooser = pf_chooser_create(pf_context_model(d->context), n_vocab, arena);
+    d->sequences = pf_arena_take(arena, n, sizeof *d->sequences);
+    d->spans = pf_arena_take(arena, n, sizeof *d->spans);
+    d->drafting = pf_arena_take(arena, n, sizeof(sequence_state *));
+    d->answer.proposals = pf_arena_take(arena, n, sizeof *d->answer.proposals);
+    d->answer.prefix_requests = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *d->answer.prefix_requests);
+    d->answer.refusals = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *d->answer.refusals);
+    d->refusal_texts = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *d->refusal_texts);
+    for (size_t i = 0; i < n; i++) lay_out_sequence(d, d->sequences ? &d->sequences[i] : NULL, arena);
+}
+
+static pf_status check_config(pf_context *context, const pf_model_drafter_config *config, pf_error *error)
+{
+    const int32_t max_sequences = min_of(pf_context_get_config(context)->max_sequences, PF_MAX_BATCH_SEQUENCES);
+    if (config->max_sequences < 1 || config->max_sequences > max_sequences)
+        return pf_fail(error, PF_INVALID, "the drafter's max_sequences is %d, expected 1 to %d", config->max_sequences,
+                       max_sequences);
+    if (config->max_draft < 1 || config->max_draft > PF_MAX_DRAFT_TOKENS)
+        return pf_fail(error, PF_INVALID, "the drafter's max_draft is %d, expected 1 to %d", config->max_draft,
+                       PF_MAX_DRAFT_TOKENS);
+    if (pf_context_get_config(context)->max_logit_rows < 1)
+        return pf_fail(error, PF_INVALID, "the draft's context has no row for logits, expected at least 1");
+    return PF_OK;
+}
+
+pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_config *config, pf_peer **out,
+                                  pf_error *error)
+{
+    PF_TRY(check_config(context, config, error));
+    drafter *d = calloc(1, sizeof *d);
+    if (!d) return pf_fail(error, PF_NOMEM, "no memory for the drafter");
+    *d = (drafter){ .peer = { &ops }, .context = context, .kv = pf_context_kv(context), .config = *config };
+
+    pf_arena measure = pf_arena_measure();
+    lay_out(d, &measure);
+    pf_status status = pf_arena_create(measure.used, &d->arena);
+    if (status == PF_OK) {
+        lay_out(d, &d->arena);
+        status = pf_stream_answerer_create(config->max_sequences, &d->stream);
+    }
+    if (status != PF_OK) {
+        destroy(&d->peer);
+        return pf_fail(error, status, "no memory for the drafter's %d sequences", config->max_sequences);
+    }
+    *out = &d->peer;
+    return PF_OK;
+}

@@ -1,0 +1,49 @@
+/*
+ * The model drafter: a small model on this CPU that follows committed prefixes and proposes what comes next.
+ *
+ * For each sequence it keeps a KV cache that runs ahead of what is committed. A verdict either confirms what it
+ * holds or does not: the common prefix is kept, the rest rolled back (pf_kv_truncate), the missing tokens are fed
+ * together with the last committed one, and k tokens are drafted, one pass each, batched over sequences.
+ *
+ *     proposed   d0 d1 d2 d3            KV holds prefix d0 d1 d2     (d3 has been drawn, not fed)
+ *     verdict    d0 d1 c                truncate to prefix d0 d1; feed c -> draft from there
+ *     verdict    d0 d1 d2 d3 b          nothing to truncate; feed d3 b
+ *
+ * What is declared is what was sampled (invariant 3): at temperature above 0 with the method `rejection`, q is the
+ * request's own temperature and filters applied to the draft's logits, truncated to max_declared entries and
+ * renormalised, and the token is drawn from exactly that. With max_declared 0 the argmax is proposed (one-hot).
+ * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): a proposal's length is settled
+ * before its first token is drawn.
+ *
+ * Its own draws come from config.seed, from which every opened sequence gets a seed of its own: with one for all,
+ * samples of one prompt would be drafted alike, each exactly distributed but not independent of the others.
+ *
+ * Length: min(max_draft, what the sequence may still commit less one, but at least 1, what the draft's context has
+ * room for). A draft whose context is full proposes nothing: an empty proposal, at once. So it does when the KV pool is
+ * full, and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean
+ * nothing here, is refused.
+ *
+ * Unknown, stale and reordered verdicts are told apart by proto/stream.h; a prefix request asks for what is missing.
+ * Threads: those of pf_peer (one caller). Memory: made at creation; a round allocates nothing.
+ */
+#ifndef PF_DRAFT_MODEL_DRAFTER_H
+#define PF_DRAFT_MODEL_DRAFTER_H
+
+#include "base/status.h"
+#include "model/context.h"
+#include "proto/peer.h"
+
+typedef struct {
+    int32_t max_sequences;      /* at most the context's, and PF_MAX_BATCH_SEQUENCES */
+    int32_t max_draft;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
+    uint64_t seed;              /* of the drafter's own draws, apart from any request's */
+    uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
+    pf_model_info info;         /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
+} pf_model_drafter_config;
+
+/* context is borrowed, used by nobody else, and must outlive the drafter. End it with pf_peer_destroy.
+ * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
+PF_MUST_USE pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_config *config, pf_peer **out,
+                                              pf_error *error);
+
+#endif

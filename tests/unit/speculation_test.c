@@ -1,0 +1,468 @@
+/*
+ * Drafter and verifier together, over tiny random models: whatever the drafter does, the text is the target's.
+ *
+ * The references are computed by the definition (tests/support/tiny_side.h): one token a pass and nothing kept from
+ * the loop under test; and for sampling that is not bit-identical, exact enumeration in double.
+ */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "draft/model_drafter.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/chi_square.h"
+#include "tests/support/duet.h"
+#include "tests/support/tiny_side.h"
+#include "verify/cpu_verifier.h"
+
+enum { N_NEW = 24, N_PROMPTS = 3, N_PROMPT = 7 };
+
+static const pf_tiny_model TARGET = { .seed = 11 };
+static const pf_tiny_model STRANGER = { .seed = 12, .layers = 1 }; /* another model of the same vocabulary */
+
+static const int32_t PROMPTS[N_PROMPTS][N_PROMPT] = {
+    { 1, 2, 3, 4, 5, 6, 7 },
+    { 100, 3, 100, 3, 100, 3, 99 },
+    { 1, 1, 1, 1, 1, 1, 1 },
+};
+
+static const pf_sampling GREEDY = { .temperature = 0.0f, .top_p = 1.0f };
+
+/* Two models with a role each. */
+typedef struct {
+    pf_tiny_side target, draft;
+    pf_peer *verifier, *drafter;
+} pair;
+
+static pair open_pair(const pf_tiny_model *target, const pf_tiny_model *draft, int32_t n_threads, int32_t n_sequences)
+{
+    /* One sequence more than the peers may open: the reference decodes in the same context. */
+    const pf_context_config config = { .max_sequences = n_sequences + 1 };
+    pair p = { .target = pf_tiny_side_open(target, n_threads, &config),
+               .draft = pf_tiny_side_open(draft, n_threads, &config) };
+    pf_error error = { 0 };
+    const pf_cpu_verifier_config v = { .max_sequences = n_sequences, .max_draft = 8 };
+    const pf_model_drafter_config d = { .max_sequences = n_sequences, .max_draft = 8, .seed = 99 };
+    assert_ok(pf_cpu_verifier_create(p.target.context, &v, &p.verifier, &error), error);
+    assert_ok(pf_model_drafter_create(p.draft.context, &d, &p.drafter, &error), error);
+    return p;
+}
+
+static void close_pair(pair *p)
+{
+    pf_peer_destroy(p->verifier);
+    pf_peer_destroy(p->drafter);
+    pf_tiny_side_close(&p->target);
+    pf_tiny_side_close(&p->draft);
+}
+
+static pf_duet_request request_of(int32_t prompt, pf_method method, pf_sampling sampling, int32_t draft_len)
+{
+    return (pf_duet_request){ .sequence = (uint64_t)prompt,
+                              .prompt = PROMPTS[prompt],
+                              .n_prompt = N_PROMPT,
+                              .n_new = N_NEW,
+                              .sampling = sampling,
+                              .method = method,
+                              .draft_len = draft_len,
+                              .max_declared = 128 };
+}
+
+static void assert_text(const pf_duet_text *text, const int32_t *expected, int32_t n)
+{
+    assert_int_equal(text->n_tokens, n);
+    for (int32_t i = 0; i < n; i++)
+        if (text->tokens[i] != expected[i])
+            fail_msg("token %d is %d, plain decoding gives %d", i, text->tokens[i], expected[i]);
+}
+
+/* Every prompt, at draft lengths 1 to 8, against plain decoding by the definition. */
+static void assert_same_text(pair *p, pf_method method, pf_sampling sampling, pf_duet_tamper *tamper, void *user)
+{
+    for (int32_t prompt = 0; prompt < N_PROMPTS; prompt++) {
+        int32_t expected[N_NEW];
+        pf_tiny_side_decode(&p->target, &sampling, PROMPTS[prompt], N_PROMPT, N_NEW, expected);
+        for (int32_t draft_len = 1; draft_len <= 8; draft_len++) {
+            const pf_duet_request request = request_of(prompt, method, sampling, draft_len);
+            pf_duet_text text;
+            pf_duet_run(p->verifier, p->drafter, &request, 1, tamper, user, &text);
+            assert_text(&text, expected, N_NEW);
+            assert_int_equal(text.finish, PF_FINISH_LENGTH);
+        }
+    }
+}
+
+/* ---- bit-identical ------------------------------------------------------------------------------------------- */
+
+static void greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    for (int32_t n_threads = 1; n_threads <= 2; n_threads++) {
+        pair twins = open_pair(&TARGET, &TARGET, n_threads, 1), strangers = open_pair(&TARGET, &STRANGER, n_threads, 1);
+        assert_same_text(&twins, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
+        assert_same_text(&strangers, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
+        close_pair(&twins);
+        close_pair(&strangers);
+    }
+}
+
+static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
+{
+    (void)state;
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1), strangers = open_pair(&TARGET, &STRANGER, 1, 1);
+    const pf_sampling samplings[] = {
+        { .temperature = 1.0f, .top_p = 1.0f, .seed = 0 },
+        { .temperature = 2.5f, .top_p = 1.0f, .seed = 1 },
+        { .temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .min_p = 0.01f, .seed = 0xFFFFFFFFFFFFFFFFu },
+    };
+    for (size_t i = 0; i < PF_COUNT(samplings); i++) {
+        assert_same_text(&twins, PF_METHOD_COUPLED, samplings[i], NULL, NULL);
+        assert_same_text(&strangers, PF_METHOD_COUPLED, samplings[i], NULL, NULL);
+    }
+    close_pair(&twins);
+    close_pair(&strangers);
+}
+
+static void plain_decoding_is_one_text_under_every_method(void **state)
+{
+    (void)state;
+    pair p = open_pair(&TARGET, &STRANGER, 1, 1);
+    const pf_sampling sampling = { .temperature = 1.5f, .top_p = 1.0f, .seed = 5 };
+    const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_COUPLED };
+    int32_t expected[N_NEW];
+    pf_tiny_side_decode(&p.target, &sampling, PROMPTS[0], N_PROMPT, N_NEW, expected);
+    for (size_t i = 0; i < PF_COUNT(methods); i++) {
+        const pf_duet_request request = request_of(0, methods[i], sampling, 4);
+        pf_duet_text text;
+        pf_duet_run(p.verifier, NULL, &request, 1, NULL, NULL, &text);
+        assert_text(&text, expected, N_NEW);
+    }
+    close_pair(&p);
+}
+
+/* A draft that is the target itself is refused nothing, under any method: the loop loses no token that it could keep. */
+static void a_draft_that_is_the_target_has_every_token_accepted(void **state)
+{
+    (void)state;
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1);
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = 3 };
+    const struct {
+        pf_method method;
+        pf_sampling sampling;
+    } cases[] = { { PF_METHOD_GREEDY, GREEDY }, { PF_METHOD_COUPLED, warm }, { PF_METHOD_REJECTION, warm } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        const pf_duet_request request = request_of(0, cases[i].method, cases[i].sampling, 4);
+        pf_duet_text text;
+        pf_duet_run(twins.verifier, twins.drafter, &request, 1, NULL, NULL, &text);
+        assert_int_equal(text.n_tokens, N_NEW);
+        assert_int_equal(text.accepted, text.drafted);
+        assert_int_equal(text.rounds, 5); /* 1 + 5 + 5 + 5 + 5 of 24, and the last round drafts 2 of 3 */
+    }
+    close_pair(&twins);
+}
+
+/* ---- liars --------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    uint32_t state;
+    int32_t kind;
+    int32_t tokens[PF_MAX_DRAFT_TOKENS];
+    int32_t parents[PF_MAX_DRAFT_TOKENS];
+    int32_t n_kinds;
+} liar;
+
+static uint32_t next_random(liar *l)
+{
+    l->state = l->state * 1664525u + 1013904223u;
+    return l->state >> 8;
+}
+
+/* In turn: a random token, an id past the vocabulary, a negative one, the most extreme ones, more tokens than were
+ * asked for, nothing at all, parents that make no chain. */
+static void lie(void *user, pf_proposal *proposal)
+{
+    liar *l = user;
+    memcpy(l->tokens, proposal->tokens, (size_t)proposal->n_tokens * sizeof *l->tokens);
+    proposal->tokens = l->tokens;
+    const uint32_t at = proposal->n_tokens > 0 ? next_random(l) % (uint32_t)proposal->n_tokens : 0;
+    switch (l->kind++ % 8) {
+    case 0: l->tokens[at] = (int32_t)(next_random(l) % 128); break;
+    case 1: l->tokens[at] = 128; break;
+    case 2: l->tokens[at] = -1; break;
+    case 3: l->tokens[at] = INT32_MAX; break;
+    case 4: l->tokens[at] = INT32_MIN; break;
+    case 5:
+        for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) l->tokens[i] = (int32_t)(next_random(l) % 128);
+        proposal->n_tokens = PF_MAX_DRAFT_TOKENS;
+        break;
+    case 6: proposal->n_tokens = 0; break;
+    default:
+        for (int32_t i = 0; i < proposal->n_tokens; i++) l->parents[i] = (int32_t)(next_random(l) % 70) - 3;
+        proposal->parents = l->parents;
+    }
+}
+
+static void a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text(void **state)
+{
+    (void)state;
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1);
+    liar l = { .state = 1 };
+    assert_same_text(&twins, PF_METHOD_GREEDY, GREEDY, lie, &l);
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = 3 };
+    assert_same_text(&twins, PF_METHOD_COUPLED, warm, lie, &l);
+    close_pair(&twins);
+}
+
+/* Declared nonsense: not a number, negative, the same id twice, ids out of range, no entry, too many. */
+static void declare_nonsense(void *user, pf_proposal *proposal)
+{
+    static int32_t ids[PF_MAX_DECLARED + 1];
+    static float probabilities[PF_MAX_DECLARED + 1];
+    static pf_declared declared[PF_MAX_DRAFT_TOKENS];
+    static const float values[] = { NAN, -1.0f, INFINITY, 0.0f, 1e30f };
+    static const int32_t bad_ids[] = { 128, -1, INT32_MIN, INT32_MAX };
+    liar *l = user;
+    for (int32_t i = 0; i <= PF_MAX_DECLARED; i++) {
+        ids[i] = (int32_t)(next_random(l) % 128);
+        probabilities[i] = values[next_random(l) % PF_COUNT(values)];
+    }
+    int32_t n = (int32_t)(next_random(l) % 128);
+    switch (l->kind++ % 4) {
+    case 0: ids[0] = bad_ids[next_random(l) % PF_COUNT(bad_ids)]; break;
+    case 1: n = PF_MAX_DECLARED + 1; break;
+    case 2: n = -1; break;
+    default: break;
+    }
+    for (int32_t i = 0; i < proposal->n_tokens; i++) declared[i] = (pf_declared){ ids, probabilities, n };
+    proposal->declared = declared;
+}
+
+static void declared_nonsense_ends_in_tokens_of_the_vocabulary(void **state)
+{
+    (void)state;
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1);
+    liar l = { .state = 2 };
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = seed };
+        const pf_duet_request request = request_of(0, PF_METHOD_REJECTION, warm, 4);
+        pf_duet_text text;
+        pf_duet_run(twins.verifier, twins.drafter, &request, 1, declare_nonsense, &l, &text);
+        assert_int_equal(text.n_tokens, N_NEW);
+        for (int32_t i = 0; i < text.n_tokens; i++) assert_in_range(text.tokens[i], 0, 127);
+    }
+    close_pair(&twins);
+}
+
+/* ---- the distribution ---------------------------------------------------------------------------------------- */
+
+/* A vocabulary small enough to enumerate two tokens of it; rows are shared by many sequences, so trials are cheap. */
+enum { V = 12, AT_ONCE = 32, BATCHES = 1500, TRIALS = AT_ONCE * BATCHES };
+static const pf_tiny_model SMALL_TARGET = {
+    .seed = 21, .vocab = V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
+};
+static const pf_tiny_model SMALL_DRAFT = {
+    .seed = 22, .vocab = V, .hidden = 16, .layers = 1, .heads = 1, .intermediate = 16
+};
+static const pf_sampling SMALL_SAMPLING = { .temperature = 3.0f, .top_p = 0.95f };
+static const int32_t SMALL_PROMPT[] = { 3, 1, 4 };
+
+/* Tokens 1 and 2 behind the prompt and its first new token, which comes from the prefill and is counted with them:
+ * the joint of all three. */
+static void enumerate(const pf_tiny_side *target, double *expected)
+{
+    int32_t prefix[] = { SMALL_PROMPT[0], SMALL_PROMPT[1], SMALL_PROMPT[2], 0, 0 };
+    float first[V], second[V], third[V];
+    pf_tiny_side_distribution(target, &SMALL_SAMPLING, prefix, 3, first);
+    for (int32_t a = 0; a < V; a++) {
+        prefix[3] = a;
+        pf_tiny_side_distribution(target, &SMALL_SAMPLING, prefix, 4, second);
+        for (int32_t b = 0; b < V; b++) {
+            prefix[4] = b;
+            pf_tiny_side_distribution(target, &SMALL_SAMPLING, prefix, 5, third);
+            for (int32_t c = 0; c < V; c++)
+                expected[(a * V + b) * V + c] = (double)first[a] * (double)second[b] * (double)third[c];
+        }
+    }
+}
+
+static double test_three_tokens(int32_t max_declared, pf_duet_tamper *tamper, int32_t *n_refused)
+{
+    pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
+    static double expected[V * V * V];
+    static int64_t counts[V * V * V];
+    static pf_duet_text texts[AT_ONCE];
+    pf_duet_request requests[AT_ONCE];
+    memset(counts, 0, sizeof counts);
+    enumerate(&p.target, expected);
+    *n_refused = 0;
+    for (uint64_t batch = 0; batch < BATCHES; batch++) {
+        for (uint64_t i = 0; i < AT_ONCE; i++) {
+            requests[i] = (pf_duet_request){ .sequence = i,
+                                             .prompt = SMALL_PROMPT,
+                                             .n_prompt = 3,
+                                             .n_new = 4, /* so that two are drafted, and judged to the bonus */
+                                             .sampling = SMALL_SAMPLING,
+                                             .method = PF_METHOD_REJECTION,
+                                             .draft_len = 2,
+                                             .max_declared = max_declared };
+            requests[i].sampling.seed = batch * AT_ONCE + i;
+        }
+        pf_duet_run(p.verifier, p.drafter, requests, AT_ONCE, tamper, NULL, texts);
+        for (int32_t i = 0; i < AT_ONCE; i++) {
+            const int32_t *t = texts[i].tokens;
+            counts[(t[0] * V + t[1]) * V + t[2]]++;
+            *n_refused += texts[i].drafted - texts[i].accepted;
+        }
+    }
+    close_pair(&p);
+    return pf_chi_square_test(counts, expected, V * V * V, TRIALS);
+}
+
+static void assert_lossless(int32_t max_declared)
+{
+    int32_t n_refused;
+    const double tail = test_three_tokens(max_declared, NULL, &n_refused);
+    if (tail < PF_CHI_FALSE_ALARM)
+        fail_msg("tail probability %.2g, expected at least %.0g: the loop is lossy", tail, PF_CHI_FALSE_ALARM);
+    if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
+}
+
+static void rejection_over_models_has_the_targets_distribution(void **state)
+{
+    (void)state;
+    assert_lossless(V);
+}
+
+static void rejection_is_exact_with_a_truncated_draft_distribution(void **state)
+{
+    (void)state;
+    assert_lossless(4);
+}
+
+static void rejection_is_exact_with_bare_tokens(void **state)
+{
+    (void)state;
+    assert_lossless(0);
+}
+
+/* What a careless wire would do: probabilities rounded to 4 bits after the draw. */
+static void round_declared(void *user, pf_proposal *proposal)
+{
+    (void)user;
+    static pf_declared declared[AT_ONCE][2];
+    static float probabilities[AT_ONCE][2][V];
+    const uint64_t at = proposal->sequence;
+    for (int32_t i = 0; i < proposal->n_tokens; i++) {
+        const pf_declared *from = &proposal->declared[i];
+        for (int32_t j = 0; j < from->n; j++) probabilities[at][i][j] = roundf(from->probabilities[j] * 16.0f) / 16.0f;
+        declared[at][i] = (pf_declared){ from->ids, probabilities[at][i], from->n };
+    }
+    proposal->declared = declared[at];
+}
+
+/* A length policy that looks at the drawn token: stop before one that the draft itself holds unlikely. */
+static void withhold_unlikely(void *user, pf_proposal *proposal)
+{
+    (void)user;
+    for (int32_t i = 0; i < proposal->n_tokens; i++) {
+        const pf_declared *from = &proposal->declared[i];
+        for (int32_t j = 0; j < from->n; j++)
+            if (from->ids[j] == proposal->tokens[i] && from->probabilities[j] < 0.1f) {
+                proposal->n_tokens = i;
+                return;
+            }
+    }
+}
+
+static void drop_declared(void *user, pf_proposal *proposal)
+{
+    (void)user;
+    proposal->declared = NULL;
+}
+
+static void a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught(void **state)
+{
+    (void)state;
+    pf_duet_tamper *const wrong[] = { round_declared, withhold_unlikely };
+    for (size_t i = 0; i < PF_COUNT(wrong); i++) {
+        int32_t n_refused;
+        const double tail = test_three_tokens(V, wrong[i], &n_refused);
+        if (tail >= PF_CHI_FALSE_ALARM)
+            fail_msg("tail probability %.2g: this test could not tell lossy rule %zu from the right one", tail, i);
+    }
+}
+
+/* The verifier's half does not rely on the drafter's: tokens drawn from q and judged as bare ones are still exact. */
+static void drawn_tokens_judged_as_bare_ones_are_exact(void **state)
+{
+    (void)state;
+    int32_t n_refused;
+    const double tail = test_three_tokens(V, drop_declared, &n_refused);
+    if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
+}
+
+/* ---- many sequences, and memory -------------------------------------------------------------------------------- */
+
+static void many_sequences_at_once_give_what_each_gives_alone(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    pair crowd = open_pair(&TARGET, &STRANGER, 2, N), single = open_pair(&TARGET, &STRANGER, 1, 1);
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = 8 };
+    pf_duet_request requests[N];
+    for (int32_t i = 0; i < N; i++) {
+        requests[i] =
+            request_of(i % N_PROMPTS, i < 3 ? PF_METHOD_GREEDY : PF_METHOD_COUPLED, i < 3 ? GREEDY : warm, 1 + i);
+        requests[i].sequence = 1000 + (uint64_t)i;
+        requests[i].n_new = N_NEW - 2 * i; /* they end one after another */
+        requests[i].n_prompt = N_PROMPT - i;
+    }
+    pf_duet_text together[N];
+    pf_duet_run(crowd.verifier, crowd.drafter, requests, N, NULL, NULL, together);
+    for (int32_t i = 0; i < N; i++) {
+        pf_duet_text alone;
+        pf_duet_run(single.verifier, single.drafter, &requests[i], 1, NULL, NULL, &alone);
+        assert_text(&together[i], alone.tokens, alone.n_tokens);
+        assert_int_equal(together[i].accepted, alone.accepted);
+        assert_int_equal(together[i].rounds, alone.rounds);
+    }
+    close_pair(&crowd);
+    close_pair(&single);
+}
+
+static void no_round_allocates(void **state)
+{
+    (void)state;
+    pair p = open_pair(&TARGET, &STRANGER, 2, N_PROMPTS);
+    const pf_sampling warm = { .temperature = 1.0f, .top_k = 50, .top_p = 0.9f, .min_p = 0.01f, .seed = 8 };
+    pf_duet_request requests[N_PROMPTS];
+    pf_duet_text texts[N_PROMPTS];
+    for (int32_t i = 0; i < N_PROMPTS; i++)
+        requests[i] = request_of(i, (pf_method[]){ PF_METHOD_GREEDY, PF_METHOD_REJECTION, PF_METHOD_COUPLED }[i],
+                                 i ? warm : GREEDY, 4);
+    assert_true(pf_alloc_count() > 0); /* the counter counts */
+    pf_alloc_count_reset();
+    pf_duet_run(p.verifier, p.drafter, requests, N_PROMPTS, NULL, NULL, texts);
+    assert_int_equal(pf_alloc_count(), 0);
+    close_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_threads),
+        cmocka_unit_test(coupled_text_is_the_plain_text_of_the_same_seed),
+        cmocka_unit_test(plain_decoding_is_one_text_under_every_method),
+        cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),
+        cmocka_unit_test(a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text),
+        cmocka_unit_test(declared_nonsense_ends_in_tokens_of_the_vocabulary),
+        cmocka_unit_test(rejection_over_models_has_the_targets_distribution),
+        cmocka_unit_test(rejection_is_exact_with_a_truncated_draft_distribution),
+        cmocka_unit_test(rejection_is_exact_with_bare_tokens),
+        cmocka_unit_test(a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught),
+        cmocka_unit_test(drawn_tokens_judged_as_bare_ones_are_exact),
+        cmocka_unit_test(many_sequences_at_once_give_what_each_gives_alone),
+        cmocka_unit_test(no_round_allocates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,521 @@
+/*
+ * A submit fences and copies; a collect computes. Between the two a sequence holds at most one piece of work, the rows
+ *
+ *      tokens   | 0 .. kv length | .. n_committed | n_draft proposed |
+ *                                 <------------ a span ------------->    logits of the last n_draft + 1 rows
+ *
+ * so an open and a proposal differ only in how many rows come before the last committed one. Accepted tokens are in
+ * place already; `next` is written behind them, and verdicts point into the same array.
+ */
+#include "verify/cpu_verifier.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "kvcache/kvcache.h"
+#include "proto/stream.h"
+#include "verify/judge.h"
+
+typedef struct {
+    bool alive;    /* open here; the stream knows it under this slot */
+    bool pending;  /* has work for the next collect */
+    bool finished; /* waits for its close */
+    uint64_t sequence;
+    uint32_t incarnation;
+    pf_kv_seq kv;
+    pf_sampling sampling; /* seed resolved */
+    pf_method method;
+    int32_t max_tokens; /* of the request; INT32_MAX when unknown */
+    int32_t n_stop;
+    int32_t *stop;   /* [PF_MAX_STOP_TOKENS] */
+    int32_t *tokens; /* [context's max_tokens + PF_MAX_DRAFT_TOKENS + 1] */
+    int32_t n_committed;
+    int32_t n_draft;
+    bool has_declared;
+    pf_declared *declared; /* [max_draft], into the two below */
+    int32_t *ids;          /* [max_draft, PF_MAX_DECLARED] */
+    float *probabilities;  /* [max_draft, PF_MAX_DECLARED] */
+} sequence_state;
+
+typedef struct {
+    pf_peer peer;
+    pf_context *context;
+    pf_kv *kv;
+    pf_cpu_verifier_config config;
+    pf_arena arena;
+    pf_stream_answerer *stream;
+    pf_judge judge;
+    sequence_state *sequences; /* [max_sequences] by the stream's slot */
+    uint64_t n_opened;
+    pf_span *spans;      /* [max_sequences] of a part of the batch */
+    int32_t *span_slots; /* [max_sequences] */
+    pf_batch answer;     /* grows from submit to collect */
+    char (*refusal_texts)[PF_MAX_REFUSAL_BYTES + 1];
+    bool answered; /* it has been handed out; the next call starts another */
+} verifier;
+
+/* ---- answers ------------------------------------------------------------------------------------------------- */
+
+static void begin_answer(verifier *v)
+{
+    if (!v->answered) return;
+    v->answered = false;
+    v->answer.n_verdicts = v->answer.n_prefix_requests = v->answer.n_refusals = 0;
+    v->answer.timing = (pf_timing){ 0 };
+}
+
+/* A batch of complaints that is full drops the rest: whoever asked hears nothing, and asks again. */
+static void answer_refusal(verifier *v, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
+{
+    if (v->answer.n_refusals == PF_MAX_BATCH_SEQUENCES) return;
+    const int32_t i = v->answer.n_refusals++;
+    snprintf(v->refusal_texts[i], sizeof v->refusal_texts[i], "%s", text);
+    v->answer.refusals[i] = (pf_refusal){ sequence, incarnation, status, v->refusal_texts[i] };
+}
+
+static void answer_prefix_request(verifier *v, pf_prefix_request request)
+{
+    if (v->answer.n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
+        v->answer.prefix_requests[v->answer.n_prefix_requests++] = request;
+}
+
+static void end_sequence(verifier *v, sequence_state *s)
+{
+    pf_kv_release(v->kv, s->kv);
+    s->alive = s->pending = false;
+}
+
+/* Refuse a sequence and forget it: to the stream it is as if its owner had closed it. */
+static void refuse(verifier *v, sequence_state *s, pf_status status, const char *text)
+{
+    answer_refusal(v, s->sequence, s->incarnation, status, text);
+    int32_t slot;
+    (void)pf_stream_answerer_on_close(v->stream, &(pf_close){ s->sequence }, &slot);
+    end_sequence(v, s);
+}
+
+/* ---- submit: fence and copy ---------------------------------------------------------------------------------- */
+
+/* Draws that have nothing in common for seeds or numbers that have (the finaliser of splitmix64). */
+static uint64_t derive_seed(uint64_t seed, uint64_t number)
+{
+    uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static int32_t longest_sequence(const verifier *v)
+{
+    return pf_context_get_config(v->context)->max_tokens;
+}
+
+static bool in_vocabulary(const verifier *v, int32_t token)
+{
+    return token >= 0 && token < pf_context_n_vocab(v->context);
+}
+
+/* What makes an open impossible to serve, as a status and a sentence. */
+static pf_status check_open(const verifier *v, const pf_open *open, pf_error *error)
+{
+    PF_TRY(pf_sampling_check(&open->sampling, error));
+    if (open->method != PF_METHOD_GREEDY && open->method != PF_METHOD_REJECTION && open->method != PF_METHOD_COUPLED)
+        return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
+                       (int)open->method);
+    if (open->n_tokens < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
+    if (open->n_tokens > longest_sequence(v))
+        return pf_fail(error, PF_LIMIT, "the prompt has %d tokens, the context holds %d", open->n_tokens,
+                       longest_sequence(v));
+    for (int32_t i = 0; i < open->n_tokens; i++)
+        if (!in_vocabulary(v, open->tokens[i]))
+            return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, the vocabulary has %d", i, open->tokens[i],
+                           pf_context_n_vocab(v->context));
+    if (open->n_stop_tokens < 0 || open->n_stop_tokens > PF_MAX_STOP_TOKENS)
+        return pf_fail(error, PF_INVALID, "%d stop tokens, expected 0 to %d", open->n_stop_tokens, PF_MAX_STOP_TOKENS);
+    return PF_OK;
+}
+
+/* Keep of the KV what the sequence's old tokens and the open's share, all but the last: its row is to be computed. */
+static pf_status keep_shared_prefix(verifier *v, sequence_state *s, const pf_open *open)
+{
+    int32_t shared = 0;
+    const int32_t limit = open->n_tokens - 1, held = pf_kv_length(v->kv, s->kv);
+    while (shared < limit && shared < held && s->tokens[shared] == open->tokens[shared]) shared++;
+    return pf_kv_truncate(v->kv, s->kv, shared);
+}
+
+static void start_sequence(verifier *v, sequence_state *s, const pf_open *open)
+{
+    s->alive = s->pending = true;
+    s->finished = false;
+    s->sampling = open->sampling;
+    s->method = open->method;
+    if (v->config.seed != 0 && open->sampling.seed == 0 && open->method != PF_METHOD_COUPLED)
+        s->sampling.seed = derive_seed(v->config.seed, v->n_opened);
+    v->n_opened++;
+    s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
+    s->n_stop = open->n_stop_tokens;
+    if (s->n_stop > 0) memcpy(s->stop, open->stop_tokens, (size_t)s->n_stop * sizeof *s->stop);
+    memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
+    s->n_committed = open->n_tokens;
+    s->n_draft = 0;
+    s->has_declared = false;
+}
+
+static void take_open(verifier *v, const pf_open *open)
+{
+    int32_t slot;
+    bool known = false;
+    switch (pf_stream_answerer_on_open(v->stream, open, &slot, &known)) {
+    case PF_FENCE_CURRENT: break;
+    case PF_FENCE_FULL:
+        answer_refusal(v, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
+        return;
+    default: return;
+    }
+    sequence_state *s = &v->sequences[slot];
+    if (!s->alive) s->kv = -1;
+    s->sequence = open->sequence;
+    s->incarnation = open->incarnation;
+
+    pf_error error;
+    pf_status status = check_open(v, open, &error);
+    if (status == PF_OK) {
+        status = s->alive ? keep_shared_prefix(v, s, open) : pf_kv_acquire(v->kv, &s->kv);
+        if (status != PF_OK) status = pf_fail(&error, PF_LIMIT, "no room for another sequence in the KV cache");
+    }
+    if (status == PF_OK)
+        start_sequence(v, s, open);
+    else
+        refuse(v, s, status, error.text);
+}
+
+static bool declared_is_usable(const verifier *v, const pf_declared *declared)
+{
+    if (declared->n < 1 || declared->n > PF_MAX_DECLARED) return false;
+    for (int32_t i = 0; i < declared->n; i++)
+        if (!in_vocabulary(v, declared->ids[i])) return false;
+    return true;
+}
+
+/* The leading tokens that can be judged: a count that depends on the peer's honesty and on what there is room for,
+ * never on what the tokens are worth. */
+static int32_t count_usable(const verifier *v, const sequence_state *s, const pf_proposal *proposal)
+{
+    int32_t n = proposal->n_tokens;
+    if (n > v->config.max_draft) n = v->config.max_draft;
+    if (n > longest_sequence(v) - s->n_committed) n = longest_sequence(v) - s->n_committed;
+    if (n > s->max_tokens - s->n_committed) n = s->max_tokens - s->n_committed;
+    for (int32_t i = 0; i < n; i++) {
+        if (!in_vocabulary(v, proposal->tokens[i])) return i;
+        if (proposal->parents && proposal->parents[i] != i - 1) return i;
+        if (proposal->declared && !declared_is_usable(v, &proposal->declared[i])) return i;
+    }
+    return n > 0 ? n : 0;
+}
+
+static void copy_declared(sequence_state *s, int32_t i, const pf_declared *from)
+{
+    int32_t *ids = s->ids + (ptrdiff_t)i * PF_MAX_DECLARED;
+    float *probabilities = s->probabilities + (ptrdiff_t)i * PF_MAX_DECLARED;
+    memcpy(ids, from->ids, (size_t)from->n * sizeof *ids);
+    memcpy(probabilities, from->probabilities, (size_t)from->n * sizeof *probabilities);
+    s->declared[i] = (pf_declared){ ids, probabilities, from->n };
+}
+
+static void take_proposal(verifier *v, const pf_proposal *proposal)
+{
+    int32_t slot;
+    pf_prefix_request request;
+    switch (pf_stream_answerer_on_proposal(v->stream, proposal, &slot, &request)) {
+    case PF_FENCE_CURRENT: break;
+    case PF_FENCE_MISSING: answer_prefix_request(v, request); return;
+    default: return;
+    }
+    sequence_state *s = &v->sequences[slot];
+    if (s->finished || s->pending) return;
+
+    s->pending = true;
+    s->n_draft = count_usable(v, s, proposal);
+    s->has_declared = proposal->declared != NULL;
+    if (s->n_draft > 0) memcpy(s->tokens + s->n_committed, proposal->tokens, (size_t)s->n_draft * sizeof *s->tokens);
+    for (int32_t i = 0; s->has_declared && i < s->n_draft; i++) copy_declared(s, i, &proposal->declared[i]);
+}
+
+static pf_status submit(pf_peer *peer, const pf_batch *batch)
+{
+    verifier *v = (verifier *)peer;
+    begin_answer(v);
+    for (int32_t i = 0; i < batch->n_closes; i++) {
+        int32_t slot;
+        if (pf_stream_answerer_on_close(v->stream, &batch->closes[i], &slot) == PF_FENCE_CURRENT)
+            end_sequence(v, &v->sequences[slot]);
+    }
+    for (int32_t i = 0; i < batch->n_opens; i++) take_open(v, &batch->opens[i]);
+    for (int32_t i = 0; i < batch->n_proposals; i++) take_proposal(v, &batch->proposals[i]);
+    return PF_OK;
+}
+
+/* ---- collect: compute ---------------------------------------------------------------------------------------- */
+
+static bool is_stop(const sequence_state *s, int32_t token)
+{
+    for (int32_t i = 0; i < s->n_stop; i++)
+        if (s->stop[i] == token) return true;
+    return false;
+}
+
+/* Of `n` new tokens behind the committed ones, how many are kept, and whether that is the end. */
+static int32_t cut(const sequence_state *s, int32_t n, pf_finish *finish)
+{
+    const int32_t room = s->max_tokens - s->n_committed;
+    if (n > room) n = room > 0 ? room : 0;
+    *finish = n >= room ? PF_FINISH_LENGTH : PF_FINISH_NONE;
+    for (int32_t i = 0; i < n; i++) {
+        if (is_stop(s, s->tokens[s->n_committed + i])) {
+            *finish = PF_FINISH_EOS;
+            return i + 1;
+        }
+    }
+    return n;
+}
+
+/* The first n_accepted proposed tokens and `next` are what the round gives; say so, and move on. */
+static void commit(verifier *v, int32_t slot, pf_acceptance acceptance)
+{
+    sequence_state *s = &v->sequences[slot];
+    s->tokens[s->n_committed + acceptance.n_accepted] = acceptance.next;
+
+    pf_verdict verdict = { 0 };
+    const int32_t n = cut(s, acceptance.n_accepted + 1, &verdict.finish);
+    pf_stream_answerer_commit(v->stream, slot, n, &verdict);
+    verdict.tokens = s->tokens + s->n_committed;
+    verdict.n_tokens = n;
+    verdict.n_accepted = acceptance.n_accepted < n ? acceptance.n_accepted : n;
+    v->answer.verdicts[v->answer.n_verdicts++] = verdict;
+
+    s->n_committed += n;
+    s->n_draft = 0;
+    s->pending = false;
+    s->finished = verdict.finish != PF_FINISH_NONE;
+}
+
+static void judge_span(verifier *v, int32_t slot, int32_t first_row)
+{
+    sequence_state *s = &v->sequences[slot];
+    const pf_chain chain = { s->tokens + s->n_committed, s->has_declared ? s->declared : NULL, s->n_draft };
+    pf_acceptance acceptance;
+    pf_status status =
+        pf_judge_chain(&v->judge, &s->sampling, s->method, &chain, first_row, s->n_committed, &acceptance);
+    if (status != PF_OK) {
+        refuse(v, s, PF_UNSUPPORTED, "the model's logits hold no number to choose by");
+        return;
+    }
+    commit(v, slot, acceptance);
+    status = pf_kv_truncate(v->kv, s->kv, s->n_committed - 1);
+    if (status != PF_OK) refuse(v, s, PF_UNSUPPORTED, "the KV cache lost the sequence");
+}
+
+static void refuse_forward(verifier *v, int32_t slot)
+{
+    refuse(v, &v->sequences[slot], PF_LIMIT, "the KV cache has no page left for the sequence");
+}
+
+/* Run the first n spans, and judge each. What one of them lacks it lacks alone: after a failure each runs by itself. */
+static void run_spans(verifier *v, int32_t n)
+{
+    if (n == 0) return;
+    if (pf_context_forward(v->context, v->spans, n) == PF_OK) {
+        for (int32_t i = 0, row = 0; i < n; row += v->spans[i].n_logits, i++) judge_span(v, v->span_slots[i], row);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (pf_context_forward(v->context, &v->spans[i], 1) == PF_OK)
+            judge_span(v, v->span_slots[i], 0);
+        else
+            refuse_forward(v, v->span_slots[i]);
+    }
+}
+
+/* Whether the sequence has rows to run; if not, it has been answered. Long prompts are cut down to one pass here. */
+static bool prepare(verifier *v, int32_t slot, pf_span *out)
+{
+    sequence_state *s = &v->sequences[slot];
+    if (s->n_committed >= s->max_tokens) { /* asked for a token too many: nothing, and the end */
+        pf_verdict verdict = { .tokens = s->tokens + s->n_committed, .finish = PF_FINISH_LENGTH };
+        pf_stream_answerer_commit(v->stream, slot, 0, &verdict);
+        v->answer.verdicts[v->answer.n_verdicts++] = verdict;
+        s->pending = false;
+        s->finished = true;
+        return false;
+    }
+    if (s->n_committed > longest_sequence(v)) {
+        refuse(v, s, PF_LIMIT, "the context is full");
+        return false;
+    }
+    const int32_t max_rows = pf_context_get_config(v->context)->max_rows;
+    int32_t held = pf_kv_length(v->kv, s->kv);
+    const int32_t excess = s->n_committed + s->n_draft - held - max_rows;
+    if (excess > 0) {
+        if (pf_context_prefill(v->context, s->kv, s->tokens + held, excess, false, NULL) != PF_OK) {
+            refuse_forward(v, slot);
+            return false;
+        }
+        held += excess;
+    }
+    *out = (pf_span){ .sequence = s->kv,
+                      .tokens = s->tokens + held,
+                      .n_tokens = s->n_committed + s->n_draft - held,
+                      .n_logits = s->n_draft + 1 };
+    return true;
+}
+
+/* All pending work, in as few passes as the context's rows allow. Returns whether there was any. */
+static bool run_pending(verifier *v)
+{
+    const pf_context_config *limits = pf_context_get_config(v->context);
+    int32_t n = 0, n_rows = 0, n_logits = 0;
+    bool any = false;
+    for (int32_t slot = 0; slot < v->config.max_sequences; slot++) {
+        if (!v->sequences[slot].pending) continue;
+        any = true;
+        pf_span span;
+        if (!prepare(v, slot, &span)) continue;
+        if (n_rows + span.n_tokens > limits->max_rows || n_logits + span.n_logits > limits->max_logit_rows) {
+            run_spans(v, n);
+            n = n_rows = n_logits = 0;
+        }
+        v->spans[n] = span;
+        v->span_slots[n++] = slot;
+        n_rows += span.n_tokens;
+        n_logits += span.n_logits;
+    }
+    run_spans(v, n);
+    return any;
+}
+
+/* Sleep while there is time to be woken in, then watch the clock. */
+static void wait_until(uint64_t time_ns)
+{
+    const uint64_t wake_ns = 200 * 1000;
+    uint64_t now = pf_now_ns();
+    if (now + wake_ns < time_ns) {
+        const uint64_t sleep_ns = time_ns - now - wake_ns;
+        const struct timespec duration = { (time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u) };
+        nanosleep(&duration, NULL);
+    }
+    do {
+        now = pf_now_ns();
+    } while (now < time_ns);
+}
+
+static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)deadline_ns; /* a near peer computes: there is nobody to wait for */
+    verifier *v = (verifier *)peer;
+    begin_answer(v);
+    const uint64_t start = pf_now_ns();
+    if (run_pending(v)) {
+        if (v->config.simulate_step_ns > 0) wait_until(start + v->config.simulate_step_ns);
+        v->answer.timing.compute_ns = pf_now_ns() - start;
+    }
+    if (v->answer.n_verdicts + v->answer.n_prefix_requests + v->answer.n_refusals == 0)
+        return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
+    v->answered = true;
+    *out = &v->answer;
+    return PF_OK;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------- */
+
+static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    (void)error;
+    *out = ((verifier *)peer)->config.info;
+    return PF_OK;
+}
+
+static void destroy(pf_peer *peer)
+{
+    verifier *v = (verifier *)peer;
+    for (int32_t i = 0; v->sequences && i < v->config.max_sequences; i++)
+        if (v->sequences[i].alive) end_sequence(v, &v->sequences[i]);
+    pf_stream_answerer_destroy(v->stream);
+    pf_arena_destroy(&v->arena);
+    free(v);
+}
+
+static const pf_peer_ops ops = { .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy };
+
+static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *arena)
+{
+    const size_t n_draft = (size_t)v->config.max_draft;
+    sequence_state laid = {
+        .stop = pf_arena_take(arena, PF_MAX_STOP_TOKENS, sizeof *s->stop),
+        .tokens = pf_arena_take(arena, (size_t)longest_sequence(v) + PF_MAX_DRAFT_TOKENS + 1, sizeof *s->tokens),
+        .declared = pf_arena_take(arena, n_draft, sizeof *s->declared),
+        .ids = pf_arena_take(arena, n_draft * PF_MAX_DECLARED, sizeof *s->ids),
+        .probabilities = pf_arena_take(arena, n_draft * PF_MAX_DECLARED, sizeof *s->probabilities),
+    };
+    if (s) *s = laid;
+}
+
+/* Run twice: on a measure, where every pointer is NULL, and on the arena made to that measure. */
+static void lay_out(verifier *v, pf_arena *arena)
+{
+    const size_t n = (size_t)v->config.max_sequences;
+    v->judge = pf_judge_create(v->context, arena);
+    v->sequences = pf_arena_take(arena, n, sizeof *v->sequences);
+    v->spans = pf_arena_take(arena, n, sizeof *v->spans);
+    v->span_slots = pf_arena_take(arena, n, sizeof *v->span_slots);
+    v->answer.verdicts = pf_arena_take(arena, n, sizeof *v->answer.verdicts);
+    v->answer.prefix_requests = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *v->answer.prefix_requests);
+    v->answer.refusals = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *v->answer.refusals);
+    v->refusal_texts = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *v->refusal_texts);
+    for (size_t i = 0; i < n; i++) lay_out_sequence(v, v->sequences ? &v->sequences[i] : NULL, arena);
+}
+
+static pf_status check_config(pf_context *context, const pf_cpu_verifier_config *config, pf_error *error)
+{
+    const pf_context_config *limits = pf_context_get_config(context);
+    int32_t max_sequences = limits->max_sequences;
+    if (max_sequences > PF_MAX_BATCH_SEQUENCES) max_sequences = PF_MAX_BATCH_SEQUENCES;
+    if (config->max_sequences < 1 || config->max_sequences > max_sequences)
+        return pf_fail(error, PF_INVALID, "the verifier's max_sequences is %d, expected 1 to %d", config->max_sequences,
+                       max_sequences);
+    if (config->max_draft < 1 || config->max_draft > PF_MAX_DRAFT_TOKENS)
+        return pf_fail(error, PF_INVALID, "the verifier's max_draft is %d, expected 1 to %d", config->max_draft,
+                       PF_MAX_DRAFT_TOKENS);
+    if (limits->max_logit_rows < config->max_draft + 1)
+        return pf_fail(error, PF_INVALID, "the context has logits for %d rows, a proposal of %d tokens needs %d",
+                       limits->max_logit_rows, config->max_draft, config->max_draft + 1);
+    return PF_OK;
+}
+
+pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_config *config, pf_peer **out,
+                                 pf_error *error)
+{
+    PF_TRY(check_config(context, config, error));
+    verifier *v = calloc(1, sizeof *v);
+    if (!v) return pf_fail(error, PF_NOMEM, "no memory for the verifier");
+    *v = (verifier){ .peer = { &ops }, .context = context, .kv = pf_context_kv(context), .config = *config };
+
+    pf_arena measure = pf_arena_measure();
+    lay_out(v, &measure);
+    pf_status status = pf_arena_create(measure.used, &v->arena);
+    if (status == PF_OK) {
+        lay_out(v, &v->arena);
+        status = pf_stream_answerer_create(config->max_sequences, &v->stream);
+    }
+    if (status != PF_OK) {
+        destroy(&v->peer);
+        return pf_fail(error, status, "no memory for the verifier's %d sequences", config->max_sequences);
+    }
+    *out = &v->peer;
+    return PF_OK;
+}

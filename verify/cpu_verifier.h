@@ -1,0 +1,53 @@
+/*
+ * The reference verifier: a target model on this CPU that takes proposals and answers with verdicts.
+ *
+ * One batch of proposals is one forward pass: for each sequence the last committed token and its draft tokens,
+ * n_draft + 1 rows, all sequences together. Acceptance decides; the KV cache is truncated to what was committed,
+ * less the last token, whose keys the next pass computes.
+ *
+ *     committed  ... t8 t9          KV holds ... t8 (positions 0..8)
+ *     proposal          d0 d1 d2    pass: rows t9 d0 d1 d2, logits of each
+ *     verdict           d0 d1 c     KV truncated to ... t8 t9 d0 d1; c is the last committed token
+ *
+ * Plain decoding is the same call with an empty proposal: one row, one token. Plain and speculative texts are
+ * therefore one code path, and equal for greedy and coupled (DESIGN, invariant 1).
+ *
+ * An open answers with the verdict of its round: the first token, from the prefill (or, reopened, the next one, as
+ * after an empty proposal). EOS and max_tokens finish a sequence: what comes behind them in a round is cut off before
+ * it is committed, and is not counted as accepted.
+ *
+ * What a peer can do wrong harms its own sequence alone. A proposal is judged up to its first token that cannot be:
+ * one out of the vocabulary, past max_draft, past what the context still holds, or off the first path of a tree.
+ * An open that cannot be served, and a sequence that runs out of context or of KV pages, is refused by name.
+ *
+ * Randomness. What is drawn at a position depends on the seed, the position and the prefix alone. A sequence's seed is
+ * the one in its open, in this process for every method: plain decoding, coupled and rejection all draw from it, so
+ * that a request with a seed can be repeated. On the wire the seed is 0 unless the method is coupled (a drafter that
+ * knew the uniforms of acceptance could choose its tokens by them); a verifier with a seed of its own then draws one
+ * for each such open.
+ *
+ * Threads: those of pf_peer (one caller). Memory: made at creation; a round allocates nothing.
+ */
+#ifndef PF_VERIFY_CPU_VERIFIER_H
+#define PF_VERIFY_CPU_VERIFIER_H
+
+#include "base/status.h"
+#include "model/context.h"
+#include "proto/peer.h"
+
+typedef struct {
+    int32_t max_sequences;     /* at most the context's, and PF_MAX_BATCH_SEQUENCES */
+    int32_t max_draft;         /* 1 .. PF_MAX_DRAFT_TOKENS; the context must have max_logit_rows for max_draft + 1, and
+                                   where it has none for max_sequences times that, batches are run in parts */
+    uint64_t seed;             /* a secret of a served verifier, for opens that bring no seed (0, not coupled);
+                                   0: theirs is taken as it is, 0 being a seed as any other */
+    uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
+    pf_model_info info;        /* what pf_peer_info answers */
+} pf_cpu_verifier_config;
+
+/* context is borrowed, used by nobody else, and must outlive the verifier. End it with pf_peer_destroy.
+ * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
+PF_MUST_USE pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_config *config, pf_peer **out,
+                                             pf_error *error);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * Judging one sequence's rows: from the target's logits and a proposal to what is committed. Internal to verify/.
+ *
+ * Rows are looked at in order and no further than the first refusal, so the softmax of a row, where one is needed at
+ * all, is only made when the row decides something:
+ *
+ *      greedy, or temperature 0      the argmax of the row
+ *      coupled, or nothing proposed  the Gumbel-max draw with the target's noise of the row's position
+ *      rejection                     p of the row against the declared q, or against the one-hot of a bare token,
+ *                                    with the uniforms PF_NOISE_ACCEPT (position, 0: keep, 1: correction or bonus)
+ *
+ * The position of a row is the index in the sequence of the token that it decides. What is drawn there depends on the
+ * seed, the position and the prefix alone: not on the rounds that led there.
+ */
+#ifndef PF_VERIFY_JUDGE_H
+#define PF_VERIFY_JUDGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "model/context.h"
+#include "model/sampling.h"
+#include "proto/messages.h"
+#include "verify/accept.h"
+
+typedef struct {
+    pf_context *context; /* borrowed: its last pass has the rows */
+    float *p;            /* [n_vocab] the row in hand */
+    float *q;            /* [n_vocab] zero between calls */
+    void *scratch;
+} pf_judge;
+
+/* Memory from the arena (or its measure; see base/arena.h). */
+pf_judge pf_judge_create(pf_context *context, pf_arena *arena);
+
+/* A proposal as it lies in memory. */
+typedef struct {
+    const int32_t *tokens;       /* [n] within the vocabulary */
+    const pf_declared *declared; /* [n], ids within the vocabulary; or NULL: tokens only */
+    int32_t n;
+} pf_chain;
+
+/* Judge the chain whose logits are rows first_row .. first_row + n of the last pass; row first_row decides `position`.
+ * sampling->seed is the verifier's for this sequence; for coupled, the one that the drafter knows too.
+ * PF_UNSUPPORTED: a row holds no number above minus infinity. */
+PF_MUST_USE pf_status pf_judge_chain(pf_judge *judge, const pf_sampling *sampling, pf_method method,
+                                     const pf_chain *chain, int32_t first_row, int32_t position, pf_acceptance *out);
+
+#endif

@@ -5,6 +5,11 @@
  * proto/messages.h before anything is handed on, and memory is bounded by a budget that protobuf-c draws from.
  * A batch that decodes is well-formed; whether it fits a stream's state is proto/stream.h's business.
  *
+ *     bytes --protobuf-c--> its structs in one arena --checks--> pf_batch in the same arena, tokens not copied
+ *
+ * Nothing is allocated after creation: both directions draw from arenas that are reset for every batch. Their pages
+ * are touched only as far as a message needs them.
+ *
  * Threads: a codec serves one thread at a time.
  */
 #ifndef PF_PROTO_CODEC_H
@@ -18,24 +23,38 @@
 
 typedef struct pf_codec pf_codec;
 
-/* max_message_bytes: the largest encoded batch, either way (at most PF_MAX_MESSAGE_BYTES). n_vocab: ids at or above
+/* max_message_bytes: the largest encoded batch, either way (1 .. PF_MAX_MESSAGE_BYTES). n_vocab: ids at or above
  * it are refused; 0: any that is not negative. The caller ends it with pf_codec_destroy. PF_INVALID, PF_NOMEM. */
 PF_MUST_USE pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out);
 void pf_codec_destroy(pf_codec *codec); /* NULL is fine */
 
-/* Bytes that `batch` takes on the wire, and the encoding itself into out [capacity].
- * PF_LIMIT: more than capacity or than a limit of messages.h. */
-size_t pf_codec_batch_bytes(const pf_batch *batch);
+/* Bytes that `batch` takes on the wire; 0 also for one that pf_codec_encode_batch would refuse. */
+size_t pf_codec_batch_bytes(pf_codec *codec, const pf_batch *batch);
+
+/* The encoding of `batch` into out [capacity]. PF_LIMIT: more than capacity, than the codec's largest message, or
+ * than a limit of messages.h. */
 PF_MUST_USE pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *batch, uint8_t *out, size_t capacity,
                                             size_t *n_bytes);
 
-/* *out and what it points to belong to the codec until the next decode.
+/* *out and what it points to belong to the codec until the next decode. Control characters in a refusal's text are
+ * replaced by '?'.
  * PF_FORMAT: not a Batch, or a field outside what proto/pilotfish.proto documents (the sentence names it).
- * PF_LIMIT: a limit of messages.h or the memory budget is passed. */
+ * PF_LIMIT: a limit of messages.h or the memory budget is passed.
+ * PF_UNSUPPORTED: a parameter that this version does not speak (the sentence names it). */
 PF_MUST_USE pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             pf_error *error);
 
+enum { PF_MAX_INFO_BYTES = 1024 }; /* an encoded pf_model_info, or a request for one */
+
+/* PF_LIMIT: more than capacity (PF_MAX_INFO_BYTES always do). */
 PF_MUST_USE pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t capacity, size_t *n_bytes);
+
+/* PF_FORMAT, PF_LIMIT: as for a batch.  PF_UNSUPPORTED: another version of the protocol. */
 PF_MUST_USE pf_status pf_codec_decode_info(const uint8_t *bytes, size_t n_bytes, pf_model_info *out, pf_error *error);
+
+/* The request for it: it says which version the caller speaks. */
+PF_MUST_USE pf_status pf_codec_encode_info_request(uint8_t *out, size_t capacity, size_t *n_bytes);
+PF_MUST_USE pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, uint32_t *protocol_version,
+                                                   pf_error *error);
 
 #endif

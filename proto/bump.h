@@ -1,0 +1,51 @@
+/* Memory for one message: protobuf-c draws from it while unpacking, and nothing is freed before the next reset. */
+#ifndef PF_PROTO_BUMP_H
+#define PF_PROTO_BUMP_H
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+typedef struct {
+    uint8_t *bytes; /* aligned for any object */
+    size_t size, used;
+    bool refused; /* something did not fit since the last reset */
+} pf_bump;
+
+static inline void pf_bump_reset(pf_bump *bump)
+{
+    bump->used = 0;
+    bump->refused = false;
+}
+
+static inline void *pf_bump_take(pf_bump *bump, size_t n_bytes)
+{
+    const size_t room = bump->size - bump->used;
+    if (n_bytes > room || (n_bytes + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t) > room) {
+        bump->refused = true;
+        return NULL;
+    }
+    void *taken = bump->bytes + bump->used;
+    bump->used += (n_bytes + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t);
+    return taken;
+}
+
+static inline void *pf_bump_alloc_(void *bump, size_t n_bytes)
+{
+    return pf_bump_take(bump, n_bytes);
+}
+static inline void pf_bump_free_(void *bump, void *pointer)
+{
+    (void)bump;
+    (void)pointer;
+}
+
+static inline ProtobufCAllocator pf_bump_allocator(pf_bump *bump)
+{
+    return (ProtobufCAllocator){ .alloc = pf_bump_alloc_, .free = pf_bump_free_, .allocator_data = bump };
+}
+
+#endif

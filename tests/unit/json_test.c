@@ -1,0 +1,195 @@
+#include "tests/support/test.h"
+
+#include "base/json.h"
+#include "tests/support/temp_dir.h"
+
+static pf_json parse(const char *text)
+{
+    pf_json doc;
+    pf_error error;
+    assert_ok(pf_json_parse("config.json", text, strlen(text), &doc, &error), error);
+    return doc;
+}
+
+static void fields_of_each_type_are_read(void **state)
+{
+    (void)state;
+    pf_json doc = parse("{\"n\": -3, \"x\": 1e-5, \"i\": 7, \"yes\": true, \"s\": \"\\u00e9\"}");
+    int64_t n;
+    double x;
+    bool yes;
+    const char *s;
+    pf_error error;
+    assert_ok(pf_json_get_int(&doc, doc.root, "n", true, -5, 5, &n, &error), error);
+    assert_int_equal(n, -3);
+    assert_ok(pf_json_get_double(&doc, doc.root, "x", true, 0.0, 1.0, &x, &error), error);
+    assert_true(x == 1e-5);
+    assert_ok(pf_json_get_double(&doc, doc.root, "i", true, 0.0, 10.0, &x, &error), error); /* as an integer */
+    assert_true(x == 7.0);
+    assert_ok(pf_json_get_bool(&doc, doc.root, "yes", true, &yes, &error), error);
+    assert_true(yes);
+    assert_ok(pf_json_get_string(&doc, doc.root, "s", true, &s, &error), error);
+    assert_string_equal(s, "\xC3\xA9");
+    pf_json_close(&doc);
+}
+
+static void an_absent_or_null_field_keeps_the_default_unless_it_is_required(void **state)
+{
+    (void)state;
+    pf_json doc = parse("{\"null\": null}");
+    const char *fields[] = { "null", "absent" };
+    for (size_t i = 0; i < PF_COUNT(fields); i++) {
+        int64_t n = 4;
+        double x = 0.5;
+        bool b = true;
+        const char *s = "kept";
+        pf_error error;
+        assert_ok(pf_json_get_int(&doc, doc.root, fields[i], false, 10, 20, &n, &error), error);
+        assert_ok(pf_json_get_double(&doc, doc.root, fields[i], false, 1.0, 2.0, &x, &error), error);
+        assert_ok(pf_json_get_bool(&doc, doc.root, fields[i], false, &b, &error), error);
+        assert_ok(pf_json_get_string(&doc, doc.root, fields[i], false, &s, &error), error);
+        assert_status(pf_json_get_int(&doc, doc.root, fields[i], true, 1, 9, &n, &error), PF_FORMAT);
+        assert_says(error, "config.json: ");
+        assert_says(error, " is absent, expected an integer from 1 to 9");
+        assert_status(pf_json_get_double(&doc, doc.root, fields[i], true, 1.0, 2.0, &x, &error), PF_FORMAT);
+        assert_status(pf_json_get_bool(&doc, doc.root, fields[i], true, &b, &error), PF_FORMAT);
+        assert_status(pf_json_get_string(&doc, doc.root, fields[i], true, &s, &error), PF_FORMAT);
+        assert_true(n == 4 && x == 0.5 && b && strcmp(s, "kept") == 0);
+    }
+    pf_json_close(&doc);
+}
+
+static void a_value_of_the_wrong_type_or_range_is_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *shown;
+    } cases[] = {
+        { "10", "n is 10, expected an integer from 1 to 9" },
+        { "0", "n is 0, expected" },
+        { "1.0", "n is 1.0, expected" }, /* an integer that is written as a real is a mistake of its writer */
+        { "\"4\"", "n is \"4\", expected" },
+        { "true", "n is true, expected" },
+        { "[1]", "n is an array, expected" },
+        { "{}", "n is an object, expected" },
+        { "9223372036854775807", "n is 9223372036854775807, expected" },
+        { "\"0123456789012345678901234567890123456789012345678901234567890123456789\"", "678..., expected" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"n\": %s}", cases[i].value);
+        pf_json doc = parse(text);
+        int64_t n = 4;
+        pf_error error;
+        assert_status(pf_json_get_int(&doc, doc.root, "n", false, 1, 9, &n, &error), PF_FORMAT);
+        assert_says(error, cases[i].shown);
+        assert_int_equal(n, 4);
+        pf_json_close(&doc);
+    }
+}
+
+static void numbers_flags_and_strings_are_not_taken_for_one_another(void **state)
+{
+    (void)state;
+    pf_json doc = parse("{\"x\": 2.5, \"s\": \"true\", \"one\": 1, \"nul\": \"a\\u0000b\"}");
+    double x = 0.0;
+    bool b = false;
+    const char *s = NULL;
+    pf_error error;
+    assert_status(pf_json_get_double(&doc, doc.root, "x", true, 0.0, 2.0, &x, &error), PF_FORMAT);
+    assert_says(error, "x is 2.5, expected a number from 0 to 2");
+    assert_status(pf_json_get_double(&doc, doc.root, "s", true, 0.0, 2.0, &x, &error), PF_FORMAT);
+    assert_status(pf_json_get_bool(&doc, doc.root, "s", true, &b, &error), PF_FORMAT);
+    assert_status(pf_json_get_bool(&doc, doc.root, "one", true, &b, &error), PF_FORMAT);
+    assert_status(pf_json_get_string(&doc, doc.root, "one", true, &s, &error), PF_FORMAT);
+    assert_status(pf_json_get_string(&doc, doc.root, "nul", true, &s, &error), PF_FORMAT);
+    assert_says(error, "a string without NUL");
+    assert_true(x == 0.0 && !b && !s);
+    pf_json_close(&doc);
+}
+
+static void a_text_that_is_not_one_object_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "", "{", "[]", "3", "{} {}", "{\"a\": 1, \"a\": 2}", "{\"a\": \"\xFF\"}", "{\"n\": 99999999999999999999}"
+    };
+    for (size_t i = 0; i < PF_COUNT(texts); i++) {
+        pf_json doc = { .name = "untouched" };
+        pf_error error;
+        assert_status(pf_json_parse("x.json", texts[i], strlen(texts[i]), &doc, &error), PF_FORMAT);
+        assert_says(error, "x.json: ");
+        assert_string_equal(doc.name, "untouched");
+        pf_json_close(&doc);
+    }
+}
+
+static void nesting_without_end_is_refused_without_a_crash(void **state)
+{
+    (void)state;
+    static char text[100000];
+    memset(text, '[', sizeof text);
+    memcpy(text, "{\"a\":", 5);
+    pf_json doc;
+    pf_error error;
+    assert_status(pf_json_parse("deep", text, sizeof text, &doc, &error), PF_FORMAT);
+}
+
+static void an_error_of_syntax_names_line_and_column(void **state)
+{
+    (void)state;
+    pf_json doc;
+    pf_error error;
+    const char *text = "{\n  \"a\": 1,\n  \"b\": x\n}";
+    assert_status(pf_json_parse("config.json", text, strlen(text), &doc, &error), PF_FORMAT);
+    assert_says(error, "config.json: line 3, column 8: ");
+}
+
+static void a_document_is_read_from_disk_under_its_path(void **state)
+{
+    (void)state;
+    pf_temp_dir dir;
+    char path[PF_TEMP_PATH_BYTES];
+    pf_json doc;
+    pf_error error;
+    pf_temp_dir_make(&dir);
+    pf_temp_write(&dir, "a.json", "{\"n\": 3}", 8);
+    assert_ok(pf_json_open(pf_temp_path(&dir, "a.json", path), 8, &doc, &error), error);
+    assert_string_equal(doc.name, path);
+    pf_json_close(&doc);
+    pf_json_close(&doc);
+    assert_status(pf_json_open(path, 7, &doc, &error), PF_LIMIT);
+    assert_status(pf_json_open(pf_temp_path(&dir, "b.json", path), 7, &doc, &error), PF_UNAVAILABLE);
+    pf_temp_dir_remove(&dir);
+}
+
+static void of_a_name_that_is_too_long_the_end_is_kept(void **state)
+{
+    (void)state;
+    char name[600];
+    memset(name, 'd', sizeof name);
+    strcpy(name + sizeof name - 13, "/config.json");
+    pf_json doc;
+    pf_error error;
+    assert_ok(pf_json_parse(name, "{}", 2, &doc, &error), error);
+    assert_int_equal(strlen(doc.name), sizeof doc.name - 1);
+    assert_memory_equal(doc.name, "...ddd", 6);
+    assert_string_equal(doc.name + sizeof doc.name - 13, "/config.json");
+    pf_json_close(&doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_of_each_type_are_read),
+        cmocka_unit_test(an_absent_or_null_field_keeps_the_default_unless_it_is_required),
+        cmocka_unit_test(a_value_of_the_wrong_type_or_range_is_shown),
+        cmocka_unit_test(numbers_flags_and_strings_are_not_taken_for_one_another),
+        cmocka_unit_test(a_text_that_is_not_one_object_is_refused),
+        cmocka_unit_test(nesting_without_end_is_refused_without_a_crash),
+        cmocka_unit_test(an_error_of_syntax_names_line_and_column),
+        cmocka_unit_test(a_document_is_read_from_disk_under_its_path),
+        cmocka_unit_test(of_a_name_that_is_too_long_the_end_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

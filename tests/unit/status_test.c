@@ -1,0 +1,87 @@
+#include "tests/support/test.h"
+
+static pf_status refuse(pf_error *error)
+{
+    return pf_fail(error, PF_FORMAT, "%s: %s is %d, expected 1 to %d", "a.json", "n_layers", 0, 9);
+}
+
+static pf_status pass_on(pf_error *error, int *reached)
+{
+    PF_TRY(PF_OK);
+    *reached += 1;
+    PF_TRY(refuse(error));
+    *reached += 1;
+    return PF_OK;
+}
+
+static void every_status_has_its_own_name(void **state)
+{
+    (void)state;
+    for (int a = PF_OK; a <= PF_INTERNAL; a++) {
+        assert_string_not_equal(pf_status_name((pf_status)a), "unknown");
+        for (int b = PF_OK; b < a; b++)
+            assert_string_not_equal(pf_status_name((pf_status)a), pf_status_name((pf_status)b));
+    }
+    assert_string_equal(pf_status_name((pf_status)999), "unknown");
+}
+
+static void a_failure_carries_its_status_and_its_sentence(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    assert_int_equal(refuse(&error), PF_FORMAT);
+    assert_int_equal(error.status, PF_FORMAT);
+    assert_string_equal(error.text, "a.json: n_layers is 0, expected 1 to 9");
+}
+
+static void a_caller_that_wants_no_sentence_still_gets_the_status(void **state)
+{
+    (void)state;
+    assert_int_equal(refuse(NULL), PF_FORMAT);
+}
+
+static void try_returns_at_the_first_failure(void **state)
+{
+    (void)state;
+    int reached = 0;
+    pf_error error;
+    assert_int_equal(pass_on(&error, &reached), PF_FORMAT);
+    assert_int_equal(reached, 1);
+}
+
+static void a_long_sentence_is_cut_between_characters(void **state)
+{
+    (void)state;
+    char text[1024];
+    for (int shift = 0; shift < 4; shift++) { /* a four-byte character at every place relative to the end */
+        memset(text, 'x', sizeof text);
+        for (size_t i = (size_t)shift; i + 4 < sizeof text; i += 4) memcpy(text + i, "\xF0\x9F\x90\x9F", 4);
+        text[sizeof text - 1] = '\0';
+        pf_error error;
+        assert_int_equal(pf_fail(&error, PF_INVALID, "%s", text), PF_INVALID);
+        const size_t n = strlen(error.text);
+        assert_in_range(n, sizeof error.text - 4, sizeof error.text - 1);
+        assert_int_equal((n - (size_t)shift) % 4, 0);
+    }
+}
+
+static void a_sentence_is_one_line_whatever_a_path_holds(void **state)
+{
+    (void)state;
+    pf_error error;
+    assert_int_equal(pf_fail(&error, PF_INVALID, "%s", "a\nb\r\x1B[31m\x7F"), PF_INVALID);
+    assert_string_equal(error.text, "a b  [31m ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_its_own_name),
+        cmocka_unit_test(a_failure_carries_its_status_and_its_sentence),
+        cmocka_unit_test(a_caller_that_wants_no_sentence_still_gets_the_status),
+        cmocka_unit_test(try_returns_at_the_first_failure),
+        cmocka_unit_test(a_long_sentence_is_cut_between_characters),
+        cmocka_unit_test(a_sentence_is_one_line_whatever_a_path_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,247 @@
+#include "tests/support/test.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include "base/team.h"
+#include "tests/support/alloc_count.h"
+
+enum { MOST = 9 };
+
+/* Plain memory, written by members: ThreadSanitizer sees whether the team orders the accesses. */
+typedef struct {
+    int runs[MOST];
+    int seen[MOST];
+    int n_steps, input;
+    int cpu[MOST];
+} board;
+
+static pf_team *make(int32_t n_threads)
+{
+    pf_team *team;
+    pf_error error;
+    assert_ok(pf_team_create(n_threads, NULL, 0, &team, &error), error);
+    assert_int_equal(pf_team_size(team), n_threads);
+    return team;
+}
+
+static void count_run(pf_member member, void *arg)
+{
+    board *b = arg;
+    b->runs[member.id]++;
+    b->seen[member.id] = b->input;
+}
+
+static void every_member_runs_each_step_once_and_sees_what_the_caller_wrote(void **state)
+{
+    (void)state;
+    for (int32_t n = 1; n <= MOST; n++) {
+        pf_team *team = make(n);
+        board b = { 0 };
+        for (int step = 1; step <= 200; step++) {
+            b.input = step;
+            pf_team_run(team, count_run, &b);
+            for (int32_t id = 0; id < MOST; id++) {
+                assert_int_equal(b.runs[id], id < n ? step : 0);
+                assert_int_equal(b.seen[id], id < n ? step : 0);
+            }
+        }
+        pf_team_destroy(team);
+    }
+}
+
+/* A ring: each writes its place, and after a barrier reads its neighbour's. */
+static void pass_round(pf_member member, void *arg)
+{
+    board *b = arg;
+    for (int step = 1; step <= b->n_steps; step++) {
+        b->seen[member.id] = step;
+        pf_team_barrier(member);
+        if (b->seen[(member.id + 1) % member.n_threads] != step) b->runs[member.id]++; /* a mistake */
+        pf_team_barrier(member);
+    }
+}
+
+static void a_barrier_lets_nobody_through_before_all_are_there(void **state)
+{
+    (void)state;
+    for (int32_t n = 1; n <= MOST; n += 2) { /* the last with more members than cores on most machines */
+        pf_team *team = make(n);
+        board b = { .n_steps = 300 };
+        for (int run = 0; run < 3; run++) pf_team_run(team, pass_round, &b);
+        for (int32_t id = 0; id < n; id++) assert_int_equal(b.runs[id], 0);
+        pf_team_destroy(team);
+    }
+}
+
+static void phases_may_wrap(void **state)
+{
+    (void)state;
+    pf_team *team = make(2);
+    board b = { .n_steps = 35000 }; /* 70,000 barriers, above 2^16 */
+    pf_team_run(team, pass_round, &b);
+    assert_int_equal(b.runs[0] + b.runs[1], 0);
+    for (int i = 0; i < 70000; i++) pf_team_run(team, count_run, &b);
+    assert_int_equal(b.runs[0], 70000);
+    assert_int_equal(b.runs[1], 70000);
+    pf_team_destroy(team);
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+}
+
+static void be_late(pf_member member, void *arg)
+{
+    if (member.id == 1) nap();
+    count_run(member, arg);
+    pf_team_barrier(member);
+    if (member.id == 0) nap();
+    pf_team_barrier(member);
+}
+
+static void members_that_fell_asleep_are_woken(void **state)
+{
+    (void)state;
+    pf_team *team = make(3);
+    board b = { 0 };
+    for (int step = 1; step <= 10; step++) {
+        nap(); /* longer than members spin and yield */
+        pf_team_run(team, be_late, &b);
+        for (int32_t id = 0; id < 3; id++) assert_int_equal(b.runs[id], step);
+    }
+    pf_team_destroy(team);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    pf_team *team = make(3);
+    board b = { .n_steps = 10 };
+    pf_alloc_count_reset();
+    for (int i = 0; i < 50; i++) pf_team_run(team, pass_round, &b);
+    assert_int_equal(pf_alloc_count(), 0);
+    pf_team_destroy(team);
+}
+
+static void shares_cover_everything_in_order_and_evenly(void **state)
+{
+    (void)state;
+    const int32_t totals[] = { 0, 1, 5, 7, 8, 1000, INT32_MAX };
+    for (size_t i = 0; i < PF_COUNT(totals); i++) {
+        for (int32_t n = 1; n <= MOST; n++) {
+            int32_t at = 0, least = INT32_MAX, most = 0;
+            for (int32_t id = 0; id < n; id++) {
+                int32_t begin, end;
+                pf_team_share((pf_member){ .id = id, .n_threads = n }, totals[i], &begin, &end);
+                assert_int_equal(begin, at);
+                assert_true(end >= begin);
+                if (end - begin < least) least = end - begin;
+                if (end - begin > most) most = end - begin;
+                at = end;
+            }
+            assert_int_equal(at, totals[i]);
+            assert_true(most - least <= 1);
+        }
+    }
+}
+
+static int32_t first_allowed_cpu(cpu_set_t *allowed)
+{
+    assert_int_equal(sched_getaffinity(0, sizeof *allowed, allowed), 0);
+    size_t cpu = 0;
+    while (!CPU_ISSET(cpu, allowed)) cpu++;
+    return (int32_t)cpu;
+}
+
+static void note_cpus(pf_member member, void *arg)
+{
+    cpu_set_t set;
+    board *b = arg;
+    if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) != 1) b->runs[member.id]++;
+    b->cpu[member.id] = sched_getcpu();
+    pf_team_barrier(member);
+}
+
+static void members_are_pinned_and_the_caller_is_given_back_its_cpus(void **state)
+{
+    (void)state;
+    cpu_set_t before, after;
+    const int32_t core = first_allowed_cpu(&before);
+    pf_team *team;
+    pf_error error;
+    board b = { 0 };
+    assert_ok(pf_team_create(1, &core, 1, &team, &error), error);
+    pf_team_run(team, note_cpus, &b);
+    assert_int_equal(b.runs[0], 0);
+    assert_int_equal(b.cpu[0], core);
+
+    pf_team *second; /* the pinned caller may still make a team elsewhere; here, on the same core */
+    assert_ok(pf_team_create(3, &core, 1, &second, &error), error);
+    pf_team_run(second, note_cpus, &b);
+    for (int32_t id = 0; id < 3; id++) {
+        assert_int_equal(b.runs[id], 0);
+        assert_int_equal(b.cpu[id], core);
+    }
+    pf_team_destroy(second);
+    pf_team_destroy(team);
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+}
+
+static void a_team_that_cannot_be_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    cpu_set_t allowed;
+    int32_t cores[] = { first_allowed_cpu(&allowed), -1 };
+    pf_team *team = NULL;
+    pf_error error;
+    assert_status(pf_team_create(0, NULL, 0, &team, &error), PF_INVALID);
+    assert_says(error, "0 threads: expected 1 to 1024");
+    assert_status(pf_team_create(1025, NULL, 0, &team, &error), PF_INVALID);
+    assert_status(pf_team_create(1, cores, 2, &team, &error), PF_INVALID);
+    cores[1] = CPU_SETSIZE - 1;
+    if (CPU_ISSET((size_t)cores[1], &allowed)) skip();
+    assert_status(pf_team_create(2, cores, 2, &team, &error), PF_UNAVAILABLE);
+    assert_says(error, "core 1023");
+    cores[1] = INT32_MAX;
+    assert_status(pf_team_create(2, cores, 2, &team, &error), PF_UNAVAILABLE);
+    assert_null(team);
+}
+
+static void memory_or_a_thread_refused_ends_what_was_started(void **state)
+{
+    (void)state;
+    pf_team *team = NULL;
+    pf_error error;
+    int64_t n = 0;
+    for (;; n++) {
+        pf_alloc_refuse_after(n);
+        const pf_status status = pf_team_create(4, NULL, 0, &team, &error);
+        pf_alloc_refuse_after(-1);
+        if (status == PF_OK) break;
+        assert_int_equal(status, PF_NOMEM);
+        assert_null(team);
+    }
+    assert_int_equal(n, 4); /* the team, and three threads */
+    pf_team_destroy(team);  /* that has run nothing */
+    pf_team_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_member_runs_each_step_once_and_sees_what_the_caller_wrote),
+        cmocka_unit_test(a_barrier_lets_nobody_through_before_all_are_there),
+        cmocka_unit_test(phases_may_wrap),
+        cmocka_unit_test(members_that_fell_asleep_are_woken),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
+        cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
+        cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

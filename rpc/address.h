@@ -1,0 +1,31 @@
+/*
+ * Addresses: "host:port" or "unix:/path", and what is wrong with one.
+ */
+#ifndef PF_RPC_ADDRESS_H
+#define PF_RPC_ADDRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { PF_MAX_ADDRESS_BYTES = 272 }; /* "unix:" or a host name of 255, port and NUL */
+
+typedef struct {
+    char text[PF_MAX_ADDRESS_BYTES]; /* as given, and as gRPC takes it */
+    char host[256];                  /* brackets of an IPv6 address kept; empty for a unix socket */
+    int32_t port;                    /* 0 .. 65535 */
+    const char *path;                /* into text, or NULL */
+} pf_address;
+
+/* PF_INVALID: the sentence says which form was expected. */
+PF_MUST_USE pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error);
+
+/* Make way for listening on a unix socket: the socket file of a process that is gone is removed.
+ * PF_UNAVAILABLE: somebody listens there, the directory is missing, or the file is not a socket. */
+PF_MUST_USE pf_status pf_address_claim_unix(const pf_address *address, pf_error *error);
+
+/* Why listening on `address` fails: binds once, plainly, and reports what the system says. Always fails. */
+PF_MUST_USE pf_status pf_address_explain(const pf_address *address, pf_error *error);
+
+#endif

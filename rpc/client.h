@@ -1,0 +1,50 @@
+/*
+ * The gRPC client: a far drafter or a far verifier as a pf_peer.
+ *
+ *     submit:   encode, send (the call returns before the bytes are gone)
+ *     collect:  spin with yields for a moment, then sleep, until an answer or the deadline
+ *
+ * One thread of its own keeps the completion queue polled, reads ahead (bounded), and mends what breaks: it asks
+ * GetModelInfo until somebody answers, checks that it is the same vocabulary, and opens a new stream. In the meantime
+ * submit and collect say PF_UNAVAILABLE at once; nothing ever blocks longer than its deadline.
+ *
+ * After PF_UNAVAILABLE the peer knows nothing: sequences have to be opened again.
+ */
+#ifndef PF_RPC_CLIENT_H
+#define PF_RPC_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/peer.h"
+
+typedef struct {
+    uint64_t connect_timeout_ns;                   /* of the first contact; 0: 2 s */
+    size_t max_message_bytes;                      /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
+    uint64_t spin_ns;                              /* how long collect looks before it sleeps; 0: 200 us */
+    bool keep_trying;                              /* nobody there at first: a peer all the same, that goes on trying */
+    void (*log)(void *user, const char *sentence); /* broken and mended streams, from its own thread, or NULL */
+    void *log_user;
+} pf_rpc_client_config;
+
+/* config NULL: the defaults. The caller ends *out with pf_peer_destroy. No fork in this process afterwards.
+ * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there (the sentence names the address); with
+ * keep_trying *out is then set all the same, and the caller's to end.  PF_UNSUPPORTED: another version of the
+ * protocol, or the service is not served there.  PF_FORMAT: the answer is nonsense.  PF_NOMEM. */
+PF_MUST_USE pf_status pf_rpc_drafter_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
+                                             pf_error *error);
+PF_MUST_USE pf_status pf_rpc_verifier_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
+                                              pf_error *error);
+
+typedef struct {
+    uint64_t n_streams;          /* opened so far: more than 1 is a mended connection */
+    uint64_t n_sent, n_received; /* batches */
+    uint64_t n_dropped;          /* batches that submit could not send: the peer was gone, or does not read */
+} pf_rpc_client_stats;
+
+/* peer: one that this file made. Any thread. */
+void pf_rpc_client_get_stats(pf_peer *peer, pf_rpc_client_stats *out);
+
+#endif

@@ -1,0 +1,72 @@
+#include "rpc/grpc_util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+void pf_grpc_begin(void)
+{
+    setenv("GRPC_VERBOSITY", "NONE", 0); /* libraries never print; whoever sets it wants to see */
+    grpc_init();
+}
+
+gpr_timespec pf_grpc_deadline(uint64_t deadline_ns)
+{
+    const uint64_t now = pf_now_ns();
+    const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    if (left > INT64_MAX) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos((int64_t)left, GPR_TIMESPAN));
+}
+
+grpc_arg pf_grpc_int_arg(const char *key, int value)
+{
+    union {
+        const char *in;
+        char *out;
+    } name = { .in = key }; /* gRPC copies it */
+    return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value };
+}
+
+bool pf_grpc_slice_is(grpc_slice slice, const char *text)
+{
+    const size_t n = strlen(text);
+    return GRPC_SLICE_LENGTH(slice) == n && memcmp(GRPC_SLICE_START_PTR(slice), text, n) == 0;
+}
+
+/* A byte buffer takes its own reference. */
+static grpc_byte_buffer *wrap(grpc_slice slice)
+{
+    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_slice_unref(slice);
+    return buffer;
+}
+
+grpc_byte_buffer *pf_grpc_encode(pf_codec *codec, const pf_batch *batch)
+{
+    const size_t n = pf_codec_batch_bytes(codec, batch);
+    grpc_slice slice = grpc_slice_malloc(n);
+    size_t written = 0;
+    if (pf_codec_encode_batch(codec, batch, GRPC_SLICE_START_PTR(slice), n, &written) != PF_OK) {
+        grpc_slice_unref(slice);
+        return NULL;
+    }
+    return wrap(slice);
+}
+
+grpc_byte_buffer *pf_grpc_copy(const uint8_t *bytes, size_t n_bytes)
+{
+    return wrap(grpc_slice_from_copied_buffer((const char *)bytes, n_bytes));
+}
+
+pf_status pf_grpc_bytes(grpc_byte_buffer *buffer, grpc_slice *hold, pf_error *error)
+{
+    if (buffer->type != GRPC_BB_RAW || buffer->data.raw.compression != GRPC_COMPRESS_NONE)
+        return pf_fail(error, PF_FORMAT, "a compressed message, expected a plain one");
+    grpc_byte_buffer_reader reader;
+    if (!grpc_byte_buffer_reader_init(&reader, buffer))
+        return pf_fail(error, PF_FORMAT, "a message that cannot be read");
+    *hold = grpc_byte_buffer_reader_readall(&reader);
+    grpc_byte_buffer_reader_destroy(&reader);
+    return PF_OK;
+}

@@ -1,0 +1,50 @@
+/* What client and server share of gRPC: one place for versions, limits that both must agree on, and slices. */
+#ifndef PF_RPC_GRPC_UTIL_H
+#define PF_RPC_GRPC_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+#include "base/status.h"
+#include "proto/codec.h"
+
+enum {
+    PF_RPC_DEFAULT_MESSAGE_BYTES = 4 << 20,
+    PF_RPC_DEFAULT_SPIN_NS = 200 * 1000,
+
+    /* Keepalive is agreed by both sides: a server answers pings more frequent than it allows with GOAWAY
+     * too_many_pings. It finds a host that vanished; a process that dies is seen by its closed socket. */
+    PF_RPC_KEEPALIVE_MS = 5000,
+    PF_RPC_KEEPALIVE_TIMEOUT_MS = 5000,
+    PF_RPC_KEEPALIVE_FLOOR_MS = 1000,
+};
+
+#define PF_RPC_DRAFTER  "/pilotfish.v1.Drafter/"
+#define PF_RPC_VERIFIER "/pilotfish.v1.Verifier/"
+
+/* grpc_init, silently: gRPC's own log lines go nowhere unless GRPC_VERBOSITY asks for them. Paired with
+ * grpc_shutdown_blocking. */
+void pf_grpc_begin(void);
+
+gpr_timespec pf_grpc_deadline(uint64_t deadline_ns); /* from pf_now_ns time */
+grpc_arg pf_grpc_int_arg(const char *key, int value);
+bool pf_grpc_slice_is(grpc_slice slice, const char *text);
+
+/* Encode straight into a slice of the right size. NULL: PF_LIMIT of pf_codec_encode_batch. */
+grpc_byte_buffer *pf_grpc_encode(pf_codec *codec, const pf_batch *batch);
+grpc_byte_buffer *pf_grpc_copy(const uint8_t *bytes, size_t n_bytes);
+
+/* The bytes of a message, for as long as *hold is kept (end with grpc_slice_unref). PF_FORMAT: compressed, which we
+ * never asked for (a compressed message can be a bomb). */
+PF_MUST_USE pf_status pf_grpc_bytes(grpc_byte_buffer *buffer, grpc_slice *hold, pf_error *error);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * The gRPC server: lets strangers talk to a peer of this process.
+ *
+ *     sockets <--> completion queue thread --bytes--> bounded queues --> computing thread --> pf_peer
+ *                  (accepts, reads, answers          (one a stream;      (pf_server_run's caller:
+ *                   health and info; never            full: reading       decodes, submits, collects,
+ *                   computes)                          stops)             encodes, sends)
+ *
+ * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence, a peer that
+ * reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
+ * internal ones. The end of a stream closes its sequences at the peer.
+ *
+ * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. gRPC itself
+ * allocates for each message.
+ */
+#ifndef PF_RPC_SERVER_H
+#define PF_RPC_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/peer.h"
+
+typedef struct pf_server pf_server;
+
+typedef struct {
+    const char *address;      /* "host:port" (port 0: any) or "unix:/path" (mode 0600) */
+    pf_peer *drafter;         /* served as pilotfish.v1.Drafter, or NULL; borrowed, used by pf_server_run's thread */
+    pf_peer *verifier;        /* served as pilotfish.v1.Verifier, or NULL */
+    size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
+    int32_t max_streams;      /* 0: 256 */
+    int32_t max_sequences;    /* open at once over all streams of a service; 0: what the peer says of itself */
+    uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 200 us */
+    uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: 1 s */
+    void (*log)(void *user, const char *sentence); /* what happens meanwhile, from either thread, or NULL */
+    void *log_user;
+} pf_server_config;
+
+/* Listen. Connections are accepted and health says NOT_SERVING until pf_server_run. Raises the process's soft limit
+ * of open files to its hard one. The caller ends it with pf_server_destroy. No fork in this process afterwards.
+ * PF_INVALID: not an address, or no peer.  PF_UNAVAILABLE: cannot listen there (the sentence names the address and
+ * why: in use, no such directory, ...).  PF_NOMEM. */
+PF_MUST_USE pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_error *error);
+void pf_server_destroy(pf_server *server); /* NULL is fine; not while pf_server_run is under way */
+
+/* Where it listens, the port filled in. Belongs to the server. */
+const char *pf_server_address(const pf_server *server);
+
+/* Serve, computing on the calling thread, until pf_server_stop or *stop (looked at every 50 ms; may be NULL); then
+ * finish: health NOT_SERVING, no new calls, the grace period while sequences are open, the rest cancelled. Once.
+ * PF_OK, or the status of a peer that failed as a whole. */
+PF_MUST_USE pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *error);
+
+/* From any thread, also before pf_server_run, and from a signal handler. */
+void pf_server_stop(pf_server *server);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * Far peers: a worker that drafts, or a target that verifies, at an address.
+ *
+ * The channel mends itself: a peer that was restarted is taken up again within a second of its return.
+ */
+#ifndef PF_ENGINE_CONNECT_H
+#define PF_ENGINE_CONNECT_H
+
+#include "engine/pilotfish.h"
+
+/* Connect and ask who is there. The caller ends *out with pf_peer_destroy.
+ * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there within about two seconds. For a drafter *out is
+ * then made all the same, goes on trying, and is the caller's: generation is plain until somebody answers. */
+PF_MUST_USE pf_status pf_connect_drafter(const char *address, pf_peer **out, pf_error *error);
+PF_MUST_USE pf_status pf_connect_verifier(const char *address, pf_peer **out, pf_error *error);
+
+#endif

@@ -1,0 +1,234 @@
+/* A loaded model with its tokenizer, its threads and its context, and the roles that it can play. */
+#include "engine/pilotfish.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/topology.h"
+#include "draft/model_drafter.h"
+#include "engine/roles.h"
+#include "model/context.h"
+#include "verify/cpu_verifier.h"
+
+enum {
+    DEFAULT_MAX_DRAFT = 16,
+    /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
+     * barriers; docs/performance.md has the measurement. Bytes of one decode step. */
+    ONE_THREAD_BYTES = 4 << 20,
+};
+
+struct pf_engine {
+    pf_model *model;
+    pf_tokenizer *tokenizer; /* NULL: the directory has none */
+    pf_team *team;
+    pf_context *context;
+    pf_model_info info;
+    bool has_role;
+};
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static pf_status open_tokenizer(const char *directory, pf_tokenizer **out, pf_error *error)
+{
+    pf_error why = { 0 };
+    pf_tokenizer *tokenizer = NULL;
+    const pf_status status = pf_tokenizer_open(directory, &tokenizer, &why);
+    if (status == PF_OK) {
+        *out = tokenizer;
+        return PF_OK;
+    }
+    if (status == PF_UNAVAILABLE) return PF_OK; /* token ids alone will do */
+    return pf_fail(error, status, "%s", why.text);
+}
+
+static pf_status default_threads(int32_t *out, pf_error *error)
+{
+    pf_topology topology;
+    PF_TRY(pf_topology_read(&topology, error));
+    *out = topology.n_cores > 0 ? topology.n_cores : 1;
+    return PF_OK;
+}
+
+static pf_status make_context(pf_engine *engine, const pf_engine_options *options, pf_error *error)
+{
+    const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
+    const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : DEFAULT_MAX_DRAFT);
+    const int32_t wanted_logits = max_sequences * rows_per_sequence;
+    const pf_context_config config = {
+        .max_tokens = options->max_context,
+        .max_sequences = max_sequences,
+        .max_rows = PF_DEFAULT_MAX_ROWS,
+        .max_logit_rows = wanted_logits < PF_DEFAULT_MAX_ROWS ? wanted_logits : PF_DEFAULT_MAX_ROWS,
+        .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
+    };
+    return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
+}
+
+/* The last component of a path, without the slashes behind it. */
+static void model_name(const char *path, char *out, size_t capacity)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') begin--;
+    snprintf(out, capacity, "%.*s", (int)(end - begin), path + begin);
+}
+
+static void describe(pf_engine *engine, const char *path, const pf_engine_options *options)
+{
+    const pf_context_config *context = pf_context_get_config(engine->context);
+    pf_model_info *info = &engine->info;
+    *info = (pf_model_info){
+        .protocol_version = PF_PROTOCOL_VERSION,
+        .vocab_size = pf_context_n_vocab(engine->context),
+        .max_context = context->max_tokens,
+        .max_sequences = context->max_sequences,
+        .max_draft = options->max_draft > 0 ? options->max_draft : DEFAULT_MAX_DRAFT,
+        .max_declared = PF_MAX_DECLARED,
+        .methods = 1u << PF_METHOD_GREEDY | 1u << PF_METHOD_REJECTION | 1u << PF_METHOD_COUPLED,
+    };
+    model_name(path, info->model_id, sizeof info->model_id);
+    if (engine->tokenizer) {
+        info->vocab_size = pf_tokenizer_vocab_size(engine->tokenizer);
+        pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_fingerprint);
+    }
+}
+
+static pf_status start_team(pf_engine *engine, const pf_engine_options *options, int32_t n_threads, pf_error *error)
+{
+    pf_team_destroy(engine->team);
+    engine->team = NULL;
+    return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
+}
+
+static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
+{
+    int32_t n_threads = options->n_threads;
+    if (n_threads == 0) PF_TRY(default_threads(&n_threads, error));
+    PF_TRY(start_team(engine, options, n_threads, error));
+
+    const pf_model_options load = {
+        .dtype = options->dtype,
+        .isa = options->isa,
+        .team = engine->team,
+        .progress = options->progress,
+        .progress_user = options->progress_user,
+    };
+    PF_TRY(pf_model_load(path, &load, &engine->model, error));
+    PF_TRY(open_tokenizer(path, &engine->tokenizer, error));
+    if (engine->tokenizer && pf_tokenizer_vocab_size(engine->tokenizer) > pf_model_config(engine->model)->vocab_size)
+        return pf_fail(error, PF_FORMAT, "%s: tokenizer.json has ids up to %d, but config.json says vocab_size %d",
+                       path, pf_tokenizer_vocab_size(engine->tokenizer) - 1,
+                       pf_model_config(engine->model)->vocab_size);
+
+    const bool chosen_for_us = options->n_threads == 0 && options->n_cores == 0;
+    if (chosen_for_us && n_threads > 1 && pf_model_step_bytes(engine->model) < ONE_THREAD_BYTES)
+        PF_TRY(start_team(engine, options, 1, error));
+    PF_TRY(make_context(engine, options, error));
+    describe(engine, path, options);
+    return PF_OK;
+}
+
+pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out, pf_error *error)
+{
+    if (options->n_threads < 0 || options->max_context < 0 || options->max_sequences < 0 || options->max_draft < 0 ||
+        options->max_draft > PF_MAX_DRAFT_TOKENS || options->max_sequences > PF_MAX_BATCH_SEQUENCES)
+        return pf_fail(error, PF_INVALID, "%s: an option of the engine is out of range", model);
+    pf_engine *engine = calloc(1, sizeof *engine);
+    if (!engine) return pf_fail(error, PF_NOMEM, "%s: no memory for the engine", model);
+
+    const pf_status status = open_parts(engine, model, options, error);
+    if (status != PF_OK) {
+        pf_engine_close(engine);
+        return status;
+    }
+    *out = engine;
+    return PF_OK;
+}
+
+void pf_engine_close(pf_engine *engine)
+{
+    if (!engine) return;
+    pf_context_destroy(engine->context);
+    pf_tokenizer_close(engine->tokenizer);
+    pf_model_release(engine->model);
+    pf_team_destroy(engine->team);
+    free(engine);
+}
+
+/* ---- what is inside --------------------------------------------------------------------------------------------- */
+
+const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine)
+{
+    return engine->tokenizer;
+}
+
+const pf_model *pf_engine_model(const pf_engine *engine)
+{
+    return engine->model;
+}
+
+pf_context *pf_engine_context(pf_engine *engine)
+{
+    return engine->context;
+}
+
+pf_team *pf_engine_team(pf_engine *engine)
+{
+    return engine->team;
+}
+
+void pf_engine_info(const pf_engine *engine, pf_model_info *out)
+{
+    *out = engine->info;
+}
+
+/* ---- roles ------------------------------------------------------------------------------------------------------ */
+
+static pf_status take_role(pf_engine *engine, pf_error *error)
+{
+    if (engine->has_role)
+        return pf_fail(error, PF_INVALID, "%s: an engine plays one role, and this one has it already",
+                       engine->info.model_id);
+    engine->has_role = true;
+    return PF_OK;
+}
+
+pf_status pf_engine_make_verifier(pf_engine *engine, uint64_t simulate_ns, uint64_t secret_seed, pf_peer **out,
+                                  pf_error *error)
+{
+    PF_TRY(take_role(engine, error));
+    const pf_cpu_verifier_config config = {
+        .max_sequences = engine->info.max_sequences,
+        .max_draft = engine->info.max_draft,
+        .simulate_step_ns = simulate_ns,
+        .seed = secret_seed,
+        .info = engine->info,
+    };
+    return pf_cpu_verifier_create(engine->context, &config, out, error);
+}
+
+pf_status pf_engine_make_drafter(pf_engine *engine, uint64_t simulate_ns, uint64_t secret_seed, pf_peer **out,
+                                 pf_error *error)
+{
+    PF_TRY(take_role(engine, error));
+    const pf_model_drafter_config config = {
+        .max_sequences = engine->info.max_sequences,
+        .max_draft = engine->info.max_draft,
+        .seed = secret_seed,
+        .simulate_token_ns = simulate_ns,
+        .info = engine->info,
+    };
+    return pf_model_drafter_create(engine->context, &config, out, error);
+}
+
+pf_status pf_engine_verifier(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error)
+{
+    return pf_engine_make_verifier(engine, simulate_ns, 0, out, error);
+}
+
+pf_status pf_engine_drafter(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error)
+{
+    return pf_engine_make_drafter(engine, simulate_ns, 0, out, error);
+}

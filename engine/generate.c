@@ -1,0 +1,560 @@
+/*
+ * The generation loop: a verifier disposes, a drafter proposes, and neither is known to be near or far.
+ *
+ *      open ---> verdict 0 ---> [ proposal ---> verdict ] ... ---> close
+ *
+ * Keeps true: the committed tokens are the verifier's alone; a drafter that is late, gone or wrong costs at most the
+ * patience that proto/stream.h grants it, and the round is decoded plainly. Nothing is allocated between the first
+ * token and the last.
+ * Does not do: several requests at once (one session, one sequence).
+ */
+#include "engine/pilotfish.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "model/sampling.h"
+#include "proto/stream.h"
+
+static const uint64_t CANCEL_POLL_NS = 50000000;      /* how soon a far verifier's wait notices Ctrl-C */
+static const uint64_t VERDICT_LIMIT_NS = 60000000000; /* a verifier that is silent for longer is called gone */
+static const uint64_t RETURN_LIMIT_NS = 5000000000;   /* how long a verifier that vanished may take to come back */
+static const uint64_t RETURN_POLL_NS = 20000000;
+
+struct pf_session {
+    pf_session_options options;
+    int32_t n_vocab;    /* ids of both peers */
+    int32_t *committed; /* [max_context] prompt, then verdicts */
+    int32_t n_committed;
+    uint64_t last_sequence;       /* ids are never used twice on a stream */
+    pf_stream_owner *to_verifier; /* fences of either link */
+    pf_stream_owner *to_drafter;
+    pf_patience patience;  /* with a far drafter */
+    bool drafter_was_lost; /* a warning has been given */
+};
+
+/* One request while it runs. */
+typedef struct {
+    pf_session *session;
+    const pf_request *request;
+    pf_method method;
+    pf_result *result;
+    pf_error *error;
+    uint64_t sequence;
+    int32_t max_tokens; /* committed length at which the request ends */
+    int32_t last_base;  /* committed length before the last verdict */
+    int32_t last_accepted;
+    uint64_t asked_ns;    /* when the last batch left */
+    bool drafter_refused; /* it will not serve this sequence */
+} run;
+
+/* ---- session ---------------------------------------------------------------------------------------------------- */
+
+static void warn(const pf_session *session, const char *sentence)
+{
+    if (session->options.warn) session->options.warn(session->options.warn_user, sentence);
+}
+
+static bool is_zero(const uint8_t fingerprint[32])
+{
+    static const uint8_t zero[32];
+    return memcmp(fingerprint, zero, sizeof zero) == 0;
+}
+
+static pf_status check_vocabularies(const pf_model_info *drafter, const pf_model_info *verifier, pf_error *error)
+{
+    const bool both_named = !is_zero(drafter->vocab_fingerprint) && !is_zero(verifier->vocab_fingerprint);
+    const bool same = both_named ? memcmp(drafter->vocab_fingerprint, verifier->vocab_fingerprint, 32) == 0
+                                 : drafter->vocab_size == verifier->vocab_size;
+    if (same) return PF_OK;
+    const uint8_t *d = drafter->vocab_fingerprint, *v = verifier->vocab_fingerprint;
+    return pf_fail(
+        error, PF_INVALID,
+        "drafter %s and verifier %s do not share a vocabulary: %d tokens, fingerprint %02x%02x%02x%02x, against "
+        "%d tokens, fingerprint %02x%02x%02x%02x; both must be one",
+        drafter->model_id, verifier->model_id, drafter->vocab_size, d[0], d[1], d[2], d[3], verifier->vocab_size, v[0],
+        v[1], v[2], v[3]);
+}
+
+static pf_status meet_peers(pf_session *session, pf_error *error)
+{
+    pf_model_info verifier, drafter;
+    PF_TRY(pf_peer_info(session->options.verifier, &verifier, error));
+    session->n_vocab = verifier.vocab_size;
+    if (!session->options.drafter) return PF_OK;
+
+    pf_error why = { 0 };
+    const pf_status status = pf_peer_info(session->options.drafter, &drafter, &why);
+    if (status == PF_OK) return check_vocabularies(&drafter, &verifier, error);
+    if (!session->options.drafter_is_far) return pf_fail(error, status, "%s", why.text);
+    warn(session, why.text);
+    session->drafter_was_lost = true;
+    return PF_OK;
+}
+
+static pf_status make_session_memory(pf_session *session, pf_error *error)
+{
+    session->committed = calloc((size_t)session->options.max_context, sizeof *session->committed);
+    if (!session->committed || pf_stream_owner_create(1, &session->to_verifier) != PF_OK ||
+        pf_stream_owner_create(1, &session->to_drafter) != PF_OK)
+        return pf_fail(error, PF_NOMEM, "no memory for a session of %d tokens", session->options.max_context);
+    return PF_OK;
+}
+
+pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error)
+{
+    if (!options->verifier || options->max_context < 1 || options->max_context > PF_MAX_PROMPT_TOKENS)
+        return pf_fail(error, PF_INVALID, "a session needs a verifier, and a context of 1 to %d tokens, not %d",
+                       PF_MAX_PROMPT_TOKENS, options->max_context);
+    pf_session *session = calloc(1, sizeof *session);
+    if (!session) return pf_fail(error, PF_NOMEM, "no memory for a session");
+    session->options = *options;
+    pf_patience_init(&session->patience);
+    pf_status status = make_session_memory(session, error);
+    if (status == PF_OK) status = meet_peers(session, error);
+    if (status != PF_OK) {
+        pf_session_destroy(session);
+        return status;
+    }
+    *out = session;
+    return PF_OK;
+}
+
+void pf_session_destroy(pf_session *session)
+{
+    if (!session) return;
+    pf_stream_owner_destroy(session->to_drafter);
+    pf_stream_owner_destroy(session->to_verifier);
+    free(session->committed);
+    free(session);
+}
+
+/* ---- what both peers are told ----------------------------------------------------------------------------------- */
+
+/* The open of this sequence at one of the links. A far peer gets the seed only where the method shares the noise
+ * (DESIGN, invariant 7). */
+static pf_status make_open(const run *r, pf_stream_owner *link, bool far, pf_open *open)
+{
+    const pf_request *q = r->request;
+    *open = (pf_open){
+        .tokens = r->session->committed,
+        .sampling = q->sampling,
+        .method = r->method,
+        .max_draft = q->draft_len > 0 ? q->draft_len : 1,
+        .max_declared = r->method == PF_METHOD_REJECTION ? PF_MAX_DECLARED : 0,
+        .max_tokens = r->max_tokens,
+        .stop_tokens = q->stop_tokens,
+        .n_stop_tokens = q->n_stop_tokens,
+    };
+    if (far && r->method != PF_METHOD_COUPLED) open->sampling.seed = 0;
+    return pf_stream_owner_open(link, r->sequence, open, &open->n_tokens);
+}
+
+static bool is_cancelled(const run *r)
+{
+    return r->request->cancel && *r->request->cancel;
+}
+
+static pf_status submit(run *r, pf_peer *peer, const pf_batch *batch)
+{
+    r->asked_ns = pf_now_ns();
+    return pf_peer_submit(peer, batch);
+}
+
+/* What the wire and the waking of threads took: the time away less what the peer computed. */
+static void count_rpc(run *r, const pf_batch *answer)
+{
+    pf_speculation *s = &r->result->speculation;
+    const uint64_t away_ns = pf_now_ns() - r->asked_ns;
+    const uint64_t peer_ns = answer->timing.compute_ns < away_ns ? answer->timing.compute_ns : away_ns;
+    s->rpc_us[s->n_rpc++ % PF_RPC_SAMPLES] = (uint32_t)((away_ns - peer_ns) / 1000);
+}
+
+/* ---- the verifier ----------------------------------------------------------------------------------------------- */
+
+static void nap(uint64_t ns)
+{
+    const struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+    nanosleep(&t, NULL);
+}
+
+/* Open, or open again with all that is committed. */
+static pf_status open_verifier(run *r)
+{
+    const pf_session_options *o = &r->session->options;
+    pf_open open;
+    PF_TRY(make_open(r, r->session->to_verifier, o->verifier_is_far, &open));
+    const pf_batch batch = { .opens = &open, .n_opens = 1 };
+    return submit(r, o->verifier, &batch);
+}
+
+/* A far verifier that vanished gets a moment to come back; what was committed is sent again. */
+static pf_status reopen_verifier(run *r)
+{
+    const uint64_t limit = pf_now_ns() + RETURN_LIMIT_NS;
+    do {
+        if (is_cancelled(r)) return PF_CANCELLED;
+        if (open_verifier(r) == PF_OK) return PF_OK;
+        pf_stream_owner_lost(r->session->to_verifier);
+        nap(RETURN_POLL_NS);
+    } while (pf_now_ns() < limit);
+    return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %d s",
+                   (int)(RETURN_LIMIT_NS / 1000000000u));
+}
+
+/* The fences have passed; do the tokens fit what was proposed? */
+static bool tokens_fit(const run *r, const pf_verdict *v, const pf_proposal *proposal)
+{
+    if (v->n_accepted > v->n_tokens || v->n_tokens > r->session->options.max_context - r->session->n_committed)
+        return false;
+    for (int32_t i = 0; i < v->n_accepted; i++)
+        if (v->tokens[i] != proposal->tokens[i]) return false;
+    for (int32_t i = 0; i < v->n_tokens; i++)
+        if (v->tokens[i] < 0 || v->tokens[i] >= r->session->n_vocab) return false;
+    return true;
+}
+
+/* Look for this round's verdict in an answer. PF_CANCELLED: it is not there. */
+static pf_status find_verdict(run *r, const pf_batch *answer, const pf_proposal *proposal, const pf_verdict **out)
+{
+    pf_stream_owner *link = r->session->to_verifier;
+    for (int32_t i = 0; i < answer->n_refusals; i++)
+        if (answer->refusals[i].sequence == r->sequence)
+            return pf_fail(r->error, answer->refusals[i].status, "%s", answer->refusals[i].text);
+    for (int32_t i = 0; i < answer->n_prefix_requests; i++)
+        (void)pf_stream_owner_on_prefix_request(link, &answer->prefix_requests[i]);
+    for (int32_t i = 0; i < answer->n_verdicts; i++) {
+        const pf_verdict *v = &answer->verdicts[i];
+        const pf_fence fence = pf_stream_owner_on_verdict(link, v);
+        if (fence == PF_FENCE_CURRENT && tokens_fit(r, v, proposal)) {
+            *out = v;
+            return PF_OK;
+        }
+        if (fence == PF_FENCE_CURRENT || fence == PF_FENCE_NONSENSE)
+            return pf_fail(
+                r->error, PF_FORMAT,
+                "the verifier answered a proposal of %d tokens at %d with %d tokens at %d, %d of them accepted",
+                proposal ? proposal->n_tokens : 0, r->session->n_committed, v->n_tokens, v->base, v->n_accepted);
+    }
+    return PF_CANCELLED;
+}
+
+/* Wait for the verdict of this round, through restarts of a far verifier: after one, the round has no proposal. */
+static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_verdict **out)
+{
+    pf_session *s = r->session;
+    uint64_t limit = pf_now_ns() + VERDICT_LIMIT_NS;
+    while (pf_now_ns() < limit) {
+        if (is_cancelled(r)) return PF_CANCELLED;
+        if (pf_stream_owner_due(s->to_verifier, r->sequence)) {
+            *proposal = NULL;
+            PF_TRY(reopen_verifier(r));
+            limit = pf_now_ns() + VERDICT_LIMIT_NS;
+        }
+        const pf_batch *answer;
+        pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);
+        if (status == PF_OK) {
+            status = find_verdict(r, answer, *proposal, out);
+            if (status == PF_OK) {
+                r->result->speculation.verify_ns += answer->timing.compute_ns;
+                if (s->options.verifier_is_far) count_rpc(r, answer);
+                return PF_OK;
+            }
+        } else if (status == PF_UNAVAILABLE && s->options.verifier_is_far) {
+            pf_stream_owner_lost(s->to_verifier);
+            continue;
+        }
+        if (status != PF_CANCELLED) return status;
+    }
+    return pf_fail(r->error, PF_UNAVAILABLE, "the verifier has not answered for %d s",
+                   (int)(VERDICT_LIMIT_NS / 1000000000u));
+}
+
+/* One round: *proposal (NULL: none) to the verifier, and its verdict. *proposal is NULL after it where it was lost. */
+static pf_status decide(run *r, const pf_proposal **proposal, const pf_verdict **verdict)
+{
+    pf_session *s = r->session;
+    pf_proposal sent = *proposal ? **proposal : (pf_proposal){ 0 };
+    PF_TRY(pf_stream_owner_propose(s->to_verifier, r->sequence, sent.n_tokens, &sent));
+    const pf_batch batch = { .proposals = &sent, .n_proposals = 1 };
+    const pf_status status = submit(r, s->options.verifier, &batch);
+    if (status == PF_UNAVAILABLE && s->options.verifier_is_far)
+        pf_stream_owner_lost(s->to_verifier);
+    else if (status != PF_OK)
+        return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));
+    const uint64_t begin_ns = r->asked_ns;
+    PF_TRY(await_verdict(r, proposal, verdict));
+    pf_patience_verified(&s->patience, pf_now_ns() - begin_ns);
+    return PF_OK;
+}
+
+/* ---- the drafter ------------------------------------------------------------------------------------------------ */
+
+static void drafter_lost(run *r)
+{
+    pf_session *s = r->session;
+    pf_stream_owner_lost(s->to_drafter);
+    if (!s->drafter_was_lost) warn(s, "the draft worker is gone; decoding goes on without it");
+    s->drafter_was_lost = true;
+}
+
+/* Let a far drafter read the prompt while the verifier does. */
+static void announce(run *r)
+{
+    pf_session *s = r->session;
+    if (!s->options.drafter || !s->options.drafter_is_far) return;
+    pf_open open;
+    if (make_open(r, s->to_drafter, true, &open) != PF_OK) return;
+    const pf_batch batch = { .opens = &open, .n_opens = 1 };
+    if (submit(r, s->options.drafter, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
+}
+
+/* Tell the drafter what the last verdict committed; one that does not know the sequence gets all that came before. */
+static pf_status tell_drafter(run *r, uint64_t *round)
+{
+    pf_session *s = r->session;
+    pf_open open;
+    pf_verdict verdict = {
+        .tokens = s->committed + r->last_base,
+        .n_tokens = s->n_committed - r->last_base,
+        .n_accepted = r->last_accepted,
+    };
+    pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1 };
+    if (pf_stream_owner_due(s->to_drafter, r->sequence)) {
+        PF_TRY(make_open(r, s->to_drafter, s->options.drafter_is_far, &open));
+        batch.opens = &open;
+        batch.n_opens = 1;
+    }
+    PF_TRY(pf_stream_owner_commit(s->to_drafter, r->sequence, verdict.n_tokens, &verdict));
+    *round = verdict.round + 1;
+    return submit(r, s->options.drafter, &batch);
+}
+
+/* The proposal for the coming round in an answer, or NULL. */
+static const pf_proposal *find_proposal(run *r, const pf_batch *answer)
+{
+    pf_session *s = r->session;
+    for (int32_t i = 0; i < answer->n_refusals; i++) {
+        if (answer->refusals[i].sequence != r->sequence) continue;
+        warn(s, answer->refusals[i].text);
+        r->drafter_refused = true;
+    }
+    for (int32_t i = 0; i < answer->n_prefix_requests; i++)
+        (void)pf_stream_owner_on_prefix_request(s->to_drafter, &answer->prefix_requests[i]);
+    const pf_proposal *current = NULL;
+    for (int32_t i = 0; i < answer->n_proposals; i++) {
+        const pf_proposal *p = &answer->proposals[i];
+        if (p->sequence != r->sequence) continue;
+        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p->round, pf_now_ns());
+        if (pf_stream_owner_on_proposal(s->to_drafter, p) == PF_FENCE_CURRENT && p->n_tokens <= r->request->draft_len)
+            current = p;
+    }
+    return current;
+}
+
+/* A far drafter is back, or has been late: what it says shows that it lives. */
+static void drafter_heard(run *r)
+{
+    if (r->session->drafter_was_lost) warn(r->session, "the draft worker is back");
+    r->session->drafter_was_lost = false;
+}
+
+/* Ask for the coming round's proposal. *out is NULL where none came in time: the round is then decoded plainly. */
+static pf_status ask_drafter(run *r, const pf_proposal **out)
+{
+    pf_session *s = r->session;
+    const bool far = s->options.drafter_is_far;
+    *out = NULL;
+    if (!s->options.drafter || r->drafter_refused) return PF_OK;
+    uint64_t round = 0;
+    const pf_status told = tell_drafter(r, &round);
+    if (told != PF_OK && !far) return pf_fail(r->error, told, "the drafter took no verdict: %s", pf_status_name(told));
+    if (told != PF_OK) {
+        drafter_lost(r);
+        return PF_OK;
+    }
+    const uint64_t wait_ns = far ? pf_patience_asked(&s->patience, round, r->asked_ns) : 0;
+    const uint64_t deadline = wait_ns ? r->asked_ns + wait_ns : 0;
+    for (;;) {
+        const pf_batch *answer;
+        const pf_status status = pf_peer_collect(s->options.drafter, deadline, &answer, r->error);
+        if (status == PF_CANCELLED) {
+            if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());
+            return PF_OK;
+        }
+        if (status == PF_UNAVAILABLE && far) {
+            drafter_lost(r);
+            return PF_OK;
+        }
+        PF_TRY(status);
+        if (far) drafter_heard(r);
+        const pf_proposal *proposal = find_proposal(r, answer);
+        if (proposal) {
+            r->result->speculation.draft_ns += answer->timing.compute_ns;
+            if (far) count_rpc(r, answer);
+            if (proposal->n_tokens > 0) *out = proposal;
+            return PF_OK;
+        }
+        if (r->drafter_refused || pf_stream_owner_due(s->to_drafter, r->sequence)) return PF_OK;
+    }
+}
+
+/* ---- the loop --------------------------------------------------------------------------------------------------- */
+
+static void count_round(pf_speculation *s, const pf_proposal *proposal, int32_t n_kept)
+{
+    if (!proposal) {
+        s->fallback_rounds++;
+        return;
+    }
+    s->rounds++;
+    s->drafted += proposal->n_tokens;
+    s->accepted += n_kept;
+    for (int32_t i = 0; i < proposal->n_tokens; i++) {
+        s->reached[i]++;
+        if (i < n_kept) s->accepted_to[i]++;
+    }
+}
+
+static bool is_stop_token(const pf_request *request, int32_t token)
+{
+    for (int32_t i = 0; i < request->n_stop_tokens; i++)
+        if (request->stop_tokens[i] == token) return true;
+    return false;
+}
+
+/* Take a verdict's tokens one by one, as far as the request goes. Returns how many were kept; *finish says why no more
+ * are wanted, PF_FINISH_NONE that they are. */
+static int32_t commit(run *r, const pf_verdict *v, pf_finish *finish)
+{
+    pf_session *s = r->session;
+    pf_result *out = r->result;
+    *finish = PF_FINISH_NONE;
+    r->last_base = s->n_committed;
+    r->last_accepted = v->n_accepted;
+    int32_t n = 0;
+    while (n < v->n_tokens && *finish == PF_FINISH_NONE) {
+        const int32_t token = v->tokens[n];
+        s->committed[s->n_committed++] = token;
+        out->tokens[out->n_tokens++] = token;
+        const bool wants_more =
+            !r->request->on_token || r->request->on_token(r->request->user, token, n < v->n_accepted);
+        n++;
+        if (is_stop_token(r->request, token))
+            *finish = PF_FINISH_EOS;
+        else if (!wants_more)
+            *finish = PF_FINISH_STOP;
+        else if (s->n_committed >= r->max_tokens)
+            *finish = PF_FINISH_LENGTH;
+    }
+    if (*finish == PF_FINISH_NONE) *finish = v->finish;
+    return n;
+}
+
+static pf_status first_token(run *r, pf_finish *finish)
+{
+    pf_session *s = r->session;
+    const uint64_t begin_ns = pf_now_ns();
+    announce(r);
+    const pf_status status = open_verifier(r);
+    if (status != PF_OK) return pf_fail(r->error, status, "the verifier cannot be reached");
+    const pf_proposal *none = NULL;
+    const pf_verdict *verdict;
+    PF_TRY(await_verdict(r, &none, &verdict));
+    r->result->prefill_ns = pf_now_ns() - begin_ns;
+    r->result->speculation = (pf_speculation){ 0 };
+    s->patience.verify_ns = 0; /* a prefill is no measure of a round */
+    (void)commit(r, verdict, finish);
+    r->result->first_token_ns = pf_now_ns() - begin_ns;
+    return PF_OK;
+}
+
+static pf_status generate(run *r)
+{
+    pf_finish finish;
+    PF_TRY(first_token(r, &finish));
+    const uint64_t begin_ns = pf_now_ns();
+    pf_status status = PF_OK;
+    while (finish == PF_FINISH_NONE && status == PF_OK) {
+        const pf_proposal *proposal;
+        const pf_verdict *verdict;
+        status = ask_drafter(r, &proposal);
+        if (status == PF_OK) status = decide(r, &proposal, &verdict);
+        if (status == PF_OK) {
+            const int32_t n_accepted = verdict->n_accepted, n_kept = commit(r, verdict, &finish);
+            count_round(&r->result->speculation, proposal, n_accepted < n_kept ? n_accepted : n_kept);
+        }
+        r->result->decode_ns = pf_now_ns() - begin_ns;
+    }
+    if (status == PF_OK) r->result->finish = finish;
+    return status;
+}
+
+static void close_everywhere(run *r)
+{
+    pf_session *s = r->session;
+    pf_close close = { .sequence = r->sequence };
+    const pf_batch batch = { .closes = &close, .n_closes = 1 };
+    pf_stream_owner_end(s->to_verifier, r->sequence);
+    (void)!pf_peer_submit(s->options.verifier, &batch);
+    if (!s->options.drafter) return;
+    pf_stream_owner_end(s->to_drafter, r->sequence);
+    (void)!pf_peer_submit(s->options.drafter, &batch);
+}
+
+static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)
+{
+    if (q->n_prompt < 1) return pf_fail(error, PF_INVALID, "the prompt is empty; at least one token is needed");
+    if (q->n_prompt >= s->options.max_context)
+        return pf_fail(error, PF_INVALID, "the prompt has %d tokens; the context of %d leaves room for at most %d",
+                       q->n_prompt, s->options.max_context, s->options.max_context - 1);
+    for (int32_t i = 0; i < q->n_prompt; i++)
+        if (q->prompt[i] < 0 || q->prompt[i] >= s->n_vocab)
+            return pf_fail(error, PF_INVALID, "token %d of the prompt is %d; ids are 0 to %d", i, q->prompt[i],
+                           s->n_vocab - 1);
+    if (q->max_new_tokens < 1 || result->capacity < q->max_new_tokens)
+        return pf_fail(error, PF_INVALID, "%d new tokens with room for %d; at least 1, and room for all, is needed",
+                       q->max_new_tokens, result->capacity);
+    if (s->options.drafter && (q->draft_len < 1 || q->draft_len > PF_MAX_DRAFT_TOKENS))
+        return pf_fail(error, PF_INVALID, "a draft length of %d; 1 to %d is possible", q->draft_len,
+                       PF_MAX_DRAFT_TOKENS);
+    if (q->n_stop_tokens < 0 || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
+        return pf_fail(error, PF_INVALID, "%d stop tokens; at most %d are possible", q->n_stop_tokens,
+                       PF_MAX_STOP_TOKENS);
+    return pf_sampling_check(&q->sampling, error);
+}
+
+static pf_method resolve_method(const pf_request *q)
+{
+    if (q->sampling.temperature == 0.0f) return PF_METHOD_GREEDY;
+    return q->method ? q->method : PF_METHOD_REJECTION;
+}
+
+pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error)
+{
+    result->n_tokens = 0;
+    result->finish = PF_FINISH_NONE;
+    result->prefill_ns = result->first_token_ns = result->decode_ns = 0;
+    result->speculation = (pf_speculation){ 0 };
+    PF_TRY(check_request(session, request, result, error));
+
+    const int32_t room = session->options.max_context - request->n_prompt;
+    run r = {
+        .session = session,
+        .request = request,
+        .method = resolve_method(request),
+        .result = result,
+        .error = error,
+        .sequence = ++session->last_sequence,
+        .max_tokens = request->n_prompt + (request->max_new_tokens < room ? request->max_new_tokens : room),
+    };
+    memcpy(session->committed, request->prompt, (size_t)request->n_prompt * sizeof *request->prompt);
+    session->n_committed = request->n_prompt;
+    PF_TRY(pf_stream_owner_begin(session->to_verifier, r.sequence, request->n_prompt));
+    PF_TRY(pf_stream_owner_begin(session->to_drafter, r.sequence, request->n_prompt));
+    const pf_status status = generate(&r);
+    close_everywhere(&r);
+    return status;
+}

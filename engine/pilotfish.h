@@ -1,0 +1,130 @@
+/*
+ * libpilotfish: load models, open a session, generate, with any drafter and any verifier, near or far.
+ *
+ *      pf_engine    a loaded model with its tokenizer and threads              (made once)
+ *      pf_session   what disposes (verifier) and what proposes (drafter)       (made once, used for many requests)
+ *      pf_generate  one request: prompt in, tokens out as they are committed, figures at the end
+ *
+ * The text does not depend on the drafter: with greedy and coupled methods it is bit for bit what plain decoding
+ * gives, with rejection it has the same distribution. A drafter that is slow, gone or lying costs speed alone.
+ *
+ * Libraries never print and never exit: warnings go to the callback of the session.
+ */
+#ifndef PF_ENGINE_PILOTFISH_H
+#define PF_ENGINE_PILOTFISH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/model.h"
+#include "model/tokenizer.h"
+#include "proto/messages.h"
+#include "proto/peer.h"
+
+/* ---- engine: a model ready to run ---------------------------------------------------------------------------- */
+
+typedef struct pf_engine pf_engine;
+
+typedef struct {
+    pf_dtype dtype;
+    pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
+    pf_isa isa;
+    int32_t n_threads;    /* 0: the cores there are; for a model small enough that one is faster, one */
+    const int32_t *cores; /* [n_cores] to pin to, or NULL */
+    int32_t n_cores;
+    int32_t max_context;   /* tokens; 0: the model's, at most PF_DEFAULT_CONTEXT */
+    int32_t max_sequences; /* alive at once; 0: 1 */
+    int32_t max_draft;     /* rows of verification less one; 0: 16 */
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
+    void *progress_user;
+} pf_engine_options;
+
+/* Errors as pf_model_load, pf_tokenizer_open and pf_context_create. A model without a tokenizer.json loads, and
+ * pf_engine_tokenizer is NULL. The caller ends it with pf_engine_close, after every peer made of it. */
+PF_MUST_USE pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out,
+                                     pf_error *error);
+void pf_engine_close(pf_engine *engine); /* NULL is fine */
+
+const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine);
+const pf_model *pf_engine_model(const pf_engine *engine);
+struct pf_context *pf_engine_context(pf_engine *engine);
+pf_team *pf_engine_team(pf_engine *engine);
+
+/* What the engine says of itself on the wire. */
+void pf_engine_info(const pf_engine *engine, pf_model_info *out);
+
+/* ---- peers: roles that an engine can play, here or across the wire --------------------------------------------- */
+
+/* The engine's model as the one that disposes, or as the one that proposes; one role an engine. End with
+ * pf_peer_destroy, before the engine. simulate_ns: see --simulate-step-ms and --simulate-token-ms. */
+PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error);
+PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error);
+
+/* ---- session and generation ------------------------------------------------------------------------------------ */
+
+typedef struct pf_session pf_session;
+
+typedef struct {
+    pf_peer *verifier;                              /* borrowed */
+    pf_peer *drafter;                               /* borrowed; NULL: plain decoding */
+    bool drafter_is_far;                            /* it may be slow or gone: wait with patience, go on without */
+    bool verifier_is_far;                           /* its own uniforms judge; it gets the seed under `coupled` alone */
+    int32_t max_context;                            /* tokens of a sequence */
+    void (*warn)(void *user, const char *sentence); /* or NULL */
+    void *warn_user;
+} pf_session_options;
+
+/* Checks that both speak one vocabulary (PF_INVALID: the sentence shows both sizes and fingerprints). A far drafter
+ * that cannot be reached is a warning. Memory for one request at a time is made here. */
+PF_MUST_USE pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error);
+void pf_session_destroy(pf_session *session); /* NULL is fine */
+
+typedef struct {
+    const int32_t *prompt; /* [n_prompt] at least one token */
+    int32_t n_prompt;
+    int32_t max_new_tokens;
+    pf_sampling sampling;
+    pf_method method;           /* 0: greedy at temperature 0, else rejection */
+    int32_t draft_len;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
+    const int32_t *stop_tokens; /* [n_stop_tokens] EOS ids; empty under --ignore-eos */
+    int32_t n_stop_tokens;
+
+    /* Called for each committed token, in order, on the caller's thread. `drafted`: it was proposed and accepted.
+     * Return false to stop (a stop text was met): the token is kept, nothing after it. NULL: none. */
+    bool (*on_token)(void *user, int32_t token, bool drafted);
+    void *user;
+    const volatile bool *cancel; /* looked at every round, or NULL; then PF_CANCELLED with what was made so far */
+} pf_request;
+
+enum { PF_RPC_SAMPLES = 4096 };
+
+/* The figures of one request, or, added up, of many. Shares and rates are the reader's to form: 0/0 is null. */
+typedef struct {
+    int64_t rounds;                           /* target passes that verified a proposal */
+    int64_t fallback_rounds;                  /* passes after prefill without one */
+    int64_t drafted, accepted;                /* accepted: and kept */
+    int64_t reached[PF_MAX_DRAFT_TOKENS];     /* proposals that had a token at position i */
+    int64_t accepted_to[PF_MAX_DRAFT_TOKENS]; /* of those, tokens 0 .. i all accepted */
+    uint64_t draft_ns, verify_ns;             /* compute, as each side measured it */
+    uint32_t rpc_us[PF_RPC_SAMPLES];          /* a ring: answer's arrival less submit less the peer's compute */
+    int64_t n_rpc;                            /* samples ever taken */
+    int64_t ahead_hits, ahead_misses;
+} pf_speculation;
+
+typedef struct {
+    int32_t *tokens;  /* [capacity] the caller's buffer: new tokens, a closing EOS included */
+    int32_t capacity; /* at least max_new_tokens */
+    int32_t n_tokens;
+    pf_finish finish; /* PF_FINISH_NONE when cancelled or failed */
+    uint64_t prefill_ns, first_token_ns, decode_ns;
+    pf_speculation speculation;
+} pf_result;
+
+/* Run one request. `result` is filled in also on failure, with what was committed before.
+ * PF_INVALID: prompt empty, ids out of range, or longer than the context.  PF_CANCELLED.  PF_UNAVAILABLE: the
+ * verifier is gone. No allocation by our code between the first and the last token. */
+PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
+
+#endif

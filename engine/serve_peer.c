@@ -1,0 +1,47 @@
+/* An engine as a server: its role, behind a listening socket, until told to stop. */
+#include "engine/serve_peer.h"
+
+#include <sys/random.h>
+
+#include "engine/roles.h"
+#include "rpc/server.h"
+
+static pf_status draw_secret(uint64_t *out, pf_error *error)
+{
+    uint64_t secret = 0;
+    while (secret == 0) /* 0 stands for none */
+        if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret)
+            return pf_fail(error, PF_INTERNAL, "the system gives no random bytes");
+    *out = secret;
+    return PF_OK;
+}
+
+static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
+{
+    uint64_t secret;
+    PF_TRY(draw_secret(&secret, error));
+    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, options->simulate_ns, secret, out, error)
+                                            : pf_engine_make_verifier(engine, options->simulate_ns, secret, out, error);
+}
+
+pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error)
+{
+    pf_peer *peer;
+    PF_TRY(make_role(engine, options, &peer, error));
+    const pf_server_config config = {
+        .address = options->address,
+        .drafter = options->role == PF_ROLE_DRAFTER ? peer : NULL,
+        .verifier = options->role == PF_ROLE_VERIFIER ? peer : NULL,
+        .log = options->log,
+        .log_user = options->user,
+    };
+    pf_server *server = NULL;
+    pf_status status = pf_server_create(&config, &server, error);
+    if (status == PF_OK) {
+        if (options->ready) options->ready(options->user, pf_server_address(server));
+        status = pf_server_run(server, options->stop, error);
+    }
+    pf_server_destroy(server);
+    pf_peer_destroy(peer);
+    return status;
+}

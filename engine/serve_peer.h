@@ -1,0 +1,30 @@
+/*
+ * An engine as a server: the Drafter service of a worker, or the Verifier service of a target, until told to stop.
+ */
+#ifndef PF_ENGINE_SERVE_PEER_H
+#define PF_ENGINE_SERVE_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/pilotfish.h"
+
+typedef enum { PF_ROLE_DRAFTER, PF_ROLE_VERIFIER } pf_role;
+
+typedef struct {
+    pf_role role;
+    const char *address;                            /* "host:port" (port 0: any) or "unix:/path" */
+    uint64_t simulate_ns;                           /* as in pf_engine_drafter and pf_engine_verifier */
+    void (*ready)(void *user, const char *address); /* once connections are accepted: the address, port filled in */
+    void (*log)(void *user, const char *line);      /* what happens meanwhile, or NULL */
+    void *user;
+    const volatile bool *stop; /* looked at a few times a second; set it to end */
+} pf_serve_options;
+
+/* Serve until *stop, then finish gracefully: health says NOT_SERVING, open streams get a moment, the rest is
+ * cancelled. Takes the engine's one role.
+ * PF_UNAVAILABLE: the address is in use or cannot be listened on (the sentence names it).  PF_INVALID: not an
+ * address.  PF_NOMEM. */
+PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);
+
+#endif

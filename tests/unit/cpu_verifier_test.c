@@ -1,0 +1,624 @@
+/*
+ * The verifier by itself, with proposals that the test makes up: what a verdict says, where rounds are cut, who is
+ * refused, which messages are dropped. That texts are lossless with a drafter at work is speculation_test's business.
+ */
+#include "tests/support/test.h"
+
+#include "base/clock.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/tiny_side.h"
+#include "verify/cpu_verifier.h"
+
+enum { N_PROMPT = 5, N_TEXT = 40, V = 128 };
+
+static const pf_tiny_model MODEL = { .seed = 31 };
+static const int32_t PROMPT[N_PROMPT] = { 9, 8, 7, 6, 5 };
+static const pf_sampling GREEDY = { .temperature = 0.0f, .top_p = 1.0f };
+
+typedef struct {
+    pf_tiny_side side;
+    pf_peer *verifier;
+    int32_t text[N_TEXT]; /* what plain greedy decoding gives behind PROMPT */
+} bench;
+
+static bench open_bench(pf_context_config context, pf_cpu_verifier_config config)
+{
+    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
+    pf_error error = { 0 };
+    pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
+    assert_ok(pf_cpu_verifier_create(b.side.context, &config, &b.verifier, &error), error);
+    return b;
+}
+
+static bench open_plain_bench(void)
+{
+    return open_bench((pf_context_config){ .max_sequences = 4 },
+                      (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+}
+
+static void close_bench(bench *b)
+{
+    pf_peer_destroy(b->verifier);
+    pf_tiny_side_close(&b->side);
+}
+
+static pf_open open_of(uint64_t sequence)
+{
+    return (pf_open){ .sequence = sequence,
+                      .incarnation = 1,
+                      .tokens = PROMPT,
+                      .n_tokens = N_PROMPT,
+                      .sampling = GREEDY,
+                      .method = PF_METHOD_GREEDY,
+                      .max_draft = 8 };
+}
+
+/* Round r of a sequence that has committed `base` tokens. */
+static pf_proposal proposal_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+{
+    return (pf_proposal){
+        .sequence = sequence, .incarnation = 1, .round = round, .base = base, .tokens = tokens, .n_tokens = n
+    };
+}
+
+/* The answer, or NULL when there is none. */
+static const pf_batch *ask(bench *b, pf_batch batch)
+{
+    pf_error error = { 0 };
+    const pf_batch *answer;
+    assert_ok(pf_peer_submit(b->verifier, &batch), error);
+    const pf_status status = pf_peer_collect(b->verifier, 0, &answer, &error);
+    if (status == PF_CANCELLED) return NULL;
+    assert_ok(status, error);
+    return answer;
+}
+
+static const pf_verdict *ask_verdict(bench *b, pf_batch batch)
+{
+    const pf_batch *answer = ask(b, batch);
+    assert_non_null(answer);
+    assert_int_equal(answer->n_verdicts, 1);
+    assert_int_equal(answer->n_refusals, 0);
+    assert_int_equal(answer->n_prefix_requests, 0);
+    return &answer->verdicts[0];
+}
+
+static const pf_verdict *ask_open(bench *b, pf_open open)
+{
+    return ask_verdict(b, (pf_batch){ .opens = &open, .n_opens = 1 });
+}
+
+static const pf_verdict *propose(bench *b, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+{
+    pf_proposal proposal = proposal_of(1, round, base, tokens, n);
+    return ask_verdict(b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+}
+
+static const pf_refusal *ask_refusal(bench *b, pf_open open)
+{
+    const pf_batch *answer = ask(b, (pf_batch){ .opens = &open, .n_opens = 1 });
+    assert_non_null(answer);
+    assert_int_equal(answer->n_verdicts, 0);
+    assert_int_equal(answer->n_refusals, 1);
+    assert_int_equal(answer->refusals[0].sequence, open.sequence);
+    assert_int_equal(answer->refusals[0].incarnation, open.incarnation);
+    return &answer->refusals[0];
+}
+
+static void assert_verdict(const pf_verdict *v, uint64_t round, int32_t base, const int32_t *tokens, int32_t n_tokens,
+                           int32_t n_accepted, pf_finish finish)
+{
+    assert_int_equal(v->round, round);
+    assert_int_equal(v->base, base);
+    assert_int_equal(v->n_tokens, n_tokens);
+    assert_int_equal(v->n_accepted, n_accepted);
+    assert_int_equal(v->finish, finish);
+    for (int32_t i = 0; i < n_tokens; i++) assert_int_equal(v->tokens[i], tokens[i]);
+}
+
+/* ---- verdicts ------------------------------------------------------------------------------------------------ */
+
+static void an_open_answers_with_the_first_token(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    assert_verdict(ask_open(&b, open_of(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    ask_open(&b, open_of(1));
+    int32_t at = 1;
+    uint64_t round = 1;
+    for (int32_t n_right = 4; n_right >= 0; n_right--, round++) {
+        int32_t draft[4];
+        memcpy(draft, b.text + at, sizeof draft);
+        if (n_right < 4) draft[n_right] = (draft[n_right] + 1) % V;
+        const pf_verdict *v = propose(&b, round, N_PROMPT + at, draft, 4);
+        assert_verdict(v, round, N_PROMPT + at, b.text + at, n_right + 1, n_right, PF_FINISH_NONE);
+        at += n_right + 1;
+    }
+    assert_verdict(propose(&b, round, N_PROMPT + at, NULL, 0), round, N_PROMPT + at, b.text + at, 1, 0, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void a_sequence_reopened_with_what_was_committed_goes_on_in_its_round(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        bench b = open_plain_bench();
+        if (known) {
+            ask_open(&b, open_of(1));
+            propose(&b, 1, N_PROMPT + 1, b.text + 1, 8);
+        }
+        int32_t committed[N_PROMPT + 6];
+        memcpy(committed, PROMPT, sizeof PROMPT);
+        memcpy(committed + N_PROMPT, b.text, 6 * sizeof *b.text);
+        pf_open again = open_of(1);
+        again.incarnation = 2;
+        again.next_round = 17;
+        again.tokens = committed;
+        again.n_tokens = N_PROMPT + 6;
+        const pf_verdict *v = ask_open(&b, again);
+        assert_int_equal(v->incarnation, 2);
+        assert_verdict(v, 17, N_PROMPT + 6, b.text + 6, 1, 0, PF_FINISH_NONE);
+        close_bench(&b);
+    }
+}
+
+static void a_sequence_reopened_with_another_prompt_starts_afresh(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const int32_t other[] = { 9, 8, 1, 2, 3 };
+    int32_t expected;
+    pf_tiny_side_decode(&b.side, &GREEDY, other, 5, 1, &expected);
+    ask_open(&b, open_of(1));
+    propose(&b, 1, N_PROMPT + 1, b.text + 1, 8);
+    pf_open again = open_of(1);
+    again.incarnation = 2;
+    again.tokens = other;
+    assert_verdict(ask_open(&b, again), 0, 5, &expected, 1, 0, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void eos_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    for (int32_t at = 0; at <= 4; at++) { /* the EOS is the first token, an accepted one, or the bonus */
+        int32_t first = at;
+        for (int32_t i = 0; i < at; i++)
+            if (b.text[i] == b.text[at]) first = i;
+        pf_open open = open_of(1);
+        open.stop_tokens = &b.text[at];
+        open.n_stop_tokens = 1;
+        const pf_verdict *v = ask_open(&b, open);
+        if (first == 0) {
+            assert_verdict(v, 0, N_PROMPT, b.text, 1, 0, PF_FINISH_EOS);
+        } else {
+            v = propose(&b, 1, N_PROMPT + 1, b.text + 1, 3);
+            assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, first, first < 3 ? first : 3, PF_FINISH_EOS);
+        }
+        pf_close close = { 1 };
+        assert_null(ask(&b, (pf_batch){ .closes = &close, .n_closes = 1 }));
+    }
+    close_bench(&b);
+}
+
+static void max_tokens_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    for (int32_t n_new = 0; n_new <= 6; n_new++) {
+        pf_open open = open_of(1);
+        open.max_tokens = N_PROMPT + n_new;
+        const pf_verdict *v = ask_open(&b, open);
+        if (n_new < 2) {
+            assert_verdict(v, 0, N_PROMPT, b.text, n_new, 0, PF_FINISH_LENGTH);
+        } else {
+            const int32_t left = n_new - 1, n = left < 5 ? left : 5;
+            v = propose(&b, 1, N_PROMPT + 1, b.text + 1, 4);
+            assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, n, n < 4 ? n : 4,
+                           left <= 5 ? PF_FINISH_LENGTH : PF_FINISH_NONE);
+        }
+        pf_close close = { 1 };
+        assert_null(ask(&b, (pf_batch){ .closes = &close, .n_closes = 1 }));
+    }
+    close_bench(&b);
+}
+
+static void a_finished_sequence_hears_no_more(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = open_of(1);
+    open.max_tokens = N_PROMPT + 1;
+    assert_int_equal(ask_open(&b, open)->finish, PF_FINISH_LENGTH);
+    pf_proposal more = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
+    assert_null(ask(&b, (pf_batch){ .proposals = &more, .n_proposals = 1 }));
+    close_bench(&b);
+}
+
+static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
+{
+    (void)state;
+    int32_t prompt[61], expected[3];
+    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    for (int32_t n = 58; n <= 61; n++) {
+        bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                             (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
+        bench wide = open_plain_bench();
+        pf_tiny_side_decode(&wide.side, &GREEDY, prompt, n, 3, expected);
+        pf_open open = open_of(1);
+        open.tokens = prompt;
+        open.n_tokens = n;
+        assert_verdict(ask_open(&b, open), 0, n, expected, 1, 0, PF_FINISH_NONE);
+        assert_verdict(propose(&b, 1, n + 1, expected + 1, 1), 1, n + 1, expected + 1, 2, 1, PF_FINISH_NONE);
+        close_bench(&b);
+        close_bench(&wide);
+    }
+}
+
+static void a_batch_with_more_rows_than_a_pass_is_run_in_parts(void **state)
+{
+    (void)state;
+    bench b = open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 12, .max_logit_rows = 7 },
+                         (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 4 });
+    pf_open opens[] = { open_of(1), open_of(2), open_of(3), open_of(4) };
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 4 });
+    assert_int_equal(answer->n_verdicts, 4);
+    for (int32_t i = 0; i < 4; i++) assert_int_equal(answer->verdicts[i].tokens[0], b.text[0]);
+    pf_proposal proposals[4];
+    for (int32_t i = 0; i < 4; i++) proposals[i] = proposal_of((uint64_t)i + 1, 1, N_PROMPT + 1, b.text + 1, i + 1);
+    answer = ask(&b, (pf_batch){ .proposals = proposals, .n_proposals = 4 });
+    assert_int_equal(answer->n_verdicts, 4);
+    for (int32_t i = 0; i < 4; i++) {
+        const int32_t n = (int32_t)answer->verdicts[i].sequence;
+        assert_verdict(&answer->verdicts[i], 1, N_PROMPT + 1, b.text + 1, n + 1, n, PF_FINISH_NONE);
+    }
+    close_bench(&b);
+}
+
+static void batches_submitted_one_after_another_are_answered_together(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open first = open_of(1), second = open_of(2);
+    pf_error error = { 0 };
+    assert_ok(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &first, .n_opens = 1 }), error);
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = &second, .n_opens = 1 });
+    assert_int_equal(answer->n_verdicts, 2);
+    assert_null(ask(&b, (pf_batch){ 0 }));
+    close_bench(&b);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------------ */
+
+static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const int32_t past[] = { 1, 2, V }, negative[] = { -1 };
+    static const int32_t many_stops[PF_MAX_STOP_TOKENS + 1];
+    static int32_t long_prompt[129];
+    pf_open open = open_of(1);
+    open.tokens = past;
+    open.n_tokens = 3;
+    const pf_refusal *r = ask_refusal(&b, open);
+    assert_int_equal(r->status, PF_INVALID);
+    assert_non_null(strstr(r->text, "token 2"));
+    open.tokens = negative;
+    open.n_tokens = 1;
+    assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
+    open.n_tokens = 0;
+    assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
+    open = open_of(1);
+    open.sampling.temperature = -1.0f;
+    assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
+    open = open_of(1);
+    open.method = PF_METHOD_BLOCK;
+    assert_int_equal(ask_refusal(&b, open)->status, PF_UNSUPPORTED);
+    open = open_of(1);
+    open.stop_tokens = many_stops;
+    open.n_stop_tokens = PF_MAX_STOP_TOKENS + 1;
+    assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
+    open = open_of(1);
+    open.tokens = long_prompt;
+    open.n_tokens = 129;
+    r = ask_refusal(&b, open);
+    assert_int_equal(r->status, PF_LIMIT);
+    assert_non_null(strstr(r->text, "129"));
+    /* A refused sequence leaves nothing behind: the same id opens anew. */
+    assert_verdict(ask_open(&b, open_of(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void one_sequence_too_many_is_refused_until_another_closes(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    for (uint64_t i = 1; i <= 4; i++) ask_open(&b, open_of(i));
+    assert_int_equal(ask_refusal(&b, open_of(5))->status, PF_LIMIT);
+    pf_close close = { 2 };
+    pf_open open = open_of(5);
+    const pf_verdict *v = ask_verdict(&b, (pf_batch){ .closes = &close, .n_closes = 1, .opens = &open, .n_opens = 1 });
+    assert_int_equal(v->sequence, 5);
+    close_bench(&b);
+}
+
+static void a_sequence_that_fills_the_context_is_refused_there_and_no_other(void **state)
+{
+    (void)state;
+    bench b = open_bench((pf_context_config){ .max_sequences = 3, .max_tokens = 64 },
+                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+    int32_t prompt[60], expected[5];
+    for (int32_t i = 0; i < 60; i++) prompt[i] = (i * 29) % V;
+    pf_tiny_side_decode(&b.side, &GREEDY, prompt, 60, 5, expected);
+    pf_open opens[] = { open_of(1), open_of(2) };
+    opens[0].tokens = prompt;
+    opens[0].n_tokens = 60;
+    assert_int_equal(ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 })->n_verdicts, 2);
+    /* Eight are proposed; the context of 64 has room for three behind the 61 committed, and the bonus needs none. */
+    int32_t draft[8] = { 0 };
+    memcpy(draft, expected + 1, 4 * sizeof *draft);
+    assert_verdict(propose(&b, 1, 61, draft, 8), 1, 61, expected + 1, 4, 3, PF_FINISH_NONE);
+    pf_proposal proposals[] = { proposal_of(1, 2, 65, NULL, 0), proposal_of(2, 1, N_PROMPT + 1, b.text + 1, 2) };
+    const pf_batch *answer = ask(&b, (pf_batch){ .proposals = proposals, .n_proposals = 2 });
+    assert_int_equal(answer->n_refusals, 1);
+    assert_int_equal(answer->refusals[0].sequence, 1);
+    assert_int_equal(answer->refusals[0].status, PF_LIMIT);
+    assert_int_equal(answer->n_verdicts, 1);
+    assert_verdict(&answer->verdicts[0], 1, N_PROMPT + 1, b.text + 1, 3, 2, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
+{
+    (void)state;
+    /* Pages of at least 16 tokens; find a budget that holds two short sequences and not a long one besides. */
+    bench sizing = open_plain_bench();
+    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
+    const int32_t page_tokens = pf_kv_get_config(pf_context_kv(sizing.side.context))->page_tokens;
+    close_bench(&sizing);
+
+    int32_t prompt[60];
+    for (int32_t i = 0; i < 60; i++) prompt[i] = (i * 29) % V;
+    const size_t pages = (size_t)((45 + page_tokens - 1) / page_tokens) + 1; /* text, or a short one and a part */
+    bench b = open_bench((pf_context_config){ .max_sequences = 4, .kv_budget_bytes = pages * page_bytes },
+                         (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+    pf_open opens[] = { open_of(1), open_of(2), open_of(3) };
+    opens[1].tokens = prompt;
+    opens[1].n_tokens = (int32_t)pages * page_tokens - 1;
+    if (opens[1].n_tokens > 60) opens[1].n_tokens = 60;
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 3 });
+    assert_int_equal(answer->n_refusals, 1);
+    assert_int_equal(answer->refusals[0].sequence, 2);
+    assert_int_equal(answer->refusals[0].status, PF_LIMIT);
+    assert_int_equal(answer->n_verdicts, 2);
+    assert_int_equal(answer->verdicts[0].tokens[0], b.text[0]);
+    assert_int_equal(answer->verdicts[1].tokens[0], b.text[0]);
+    assert_verdict(propose(&b, 1, N_PROMPT + 1, b.text + 1, 4), 1, N_PROMPT + 1, b.text + 1, 5, 4, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+/* ---- fences -------------------------------------------------------------------------------------------------- */
+
+static void stale_and_repeated_proposals_get_no_answer(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    ask_open(&b, open_of(1));
+    pf_proposal first = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
+    pf_proposal twice[] = { first, first };
+    assert_verdict(ask_verdict(&b, (pf_batch){ .proposals = twice, .n_proposals = 2 }), 1, N_PROMPT + 1, b.text + 1, 3,
+                   2, PF_FINISH_NONE);
+    assert_null(ask(&b, (pf_batch){ .proposals = &first, .n_proposals = 1 }));
+    pf_open again = open_of(1);
+    assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
+    assert_verdict(propose(&b, 2, N_PROMPT + 4, b.text + 4, 1), 2, N_PROMPT + 4, b.text + 4, 2, 1, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void a_proposal_from_before_a_reopening_gets_no_answer(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    ask_open(&b, open_of(1));
+    pf_open again = open_of(1);
+    again.incarnation = 2;
+    ask_open(&b, again);
+    pf_proposal old = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
+    assert_null(ask(&b, (pf_batch){ .proposals = &old, .n_proposals = 1 }));
+    close_bench(&b);
+}
+
+static void a_proposal_for_what_is_not_known_asks_for_the_prefix(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    ask_open(&b, open_of(1));
+    pf_proposal strange[] = {
+        proposal_of(77, 3, 50, b.text, 2),              /* no such sequence */
+        proposal_of(1, 5, N_PROMPT + 1, b.text + 1, 2), /* a round ahead */
+        proposal_of(1, 1, N_PROMPT + 3, b.text + 1, 2), /* another base */
+    };
+    const pf_batch *answer = ask(&b, (pf_batch){ .proposals = strange, .n_proposals = 3 });
+    assert_int_equal(answer->n_verdicts, 0);
+    assert_int_equal(answer->n_prefix_requests, 3);
+    assert_int_equal(answer->prefix_requests[0].sequence, 77);
+    assert_int_equal(answer->prefix_requests[0].known, 0);
+    assert_int_equal(answer->prefix_requests[1].known, N_PROMPT + 1);
+    /* and the sequence itself is as it was */
+    assert_verdict(propose(&b, 1, N_PROMPT + 1, b.text + 1, 1), 1, N_PROMPT + 1, b.text + 1, 2, 1, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+static void a_closed_sequence_is_unknown_and_closing_it_again_is_nothing(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    ask_open(&b, open_of(1));
+    pf_close closes[] = { { 1 }, { 1 }, { 99 } };
+    pf_proposal late = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
+    const pf_batch *answer =
+        ask(&b, (pf_batch){ .closes = closes, .n_closes = 3, .proposals = &late, .n_proposals = 1 });
+    assert_int_equal(answer->n_verdicts, 0);
+    assert_int_equal(answer->n_prefix_requests, 1);
+    close_bench(&b);
+}
+
+static void more_strange_sequences_than_an_answer_holds_are_dropped(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    static pf_proposal strange[PF_MAX_BATCH_SEQUENCES];
+    for (uint64_t i = 0; i < PF_MAX_BATCH_SEQUENCES; i++) strange[i] = proposal_of(1000 + i, 1, 9, NULL, 0);
+    pf_batch batch = { .proposals = strange, .n_proposals = PF_MAX_BATCH_SEQUENCES };
+    pf_error error = { 0 };
+    assert_ok(pf_peer_submit(b.verifier, &batch), error);
+    assert_int_equal(ask(&b, batch)->n_prefix_requests, PF_MAX_BATCH_SEQUENCES);
+    close_bench(&b);
+}
+
+/* ---- seeds, time, life --------------------------------------------------------------------------------------- */
+
+static void first_tokens(bench *b, pf_method method, uint64_t seed, int32_t *out)
+{
+    pf_open open = open_of(1);
+    open.method = method;
+    open.sampling = (pf_sampling){ .temperature = 3.0f, .top_p = 1.0f, .seed = seed };
+    out[0] = ask_open(b, open)->tokens[0];
+    for (int32_t i = 1; i < 8; i++) out[i] = propose(b, (uint64_t)i, N_PROMPT + i, NULL, 0)->tokens[0];
+    pf_close close = { 1 };
+    assert_null(ask(b, (pf_batch){ .closes = &close, .n_closes = 1 }));
+}
+
+static void a_seed_in_the_open_is_the_seed_and_a_served_verifier_draws_its_own_for_those_without(void **state)
+{
+    (void)state;
+    int32_t a[8], again[8], plain[8];
+    const pf_context_config context = { .max_sequences = 2 };
+    const pf_sampling unseeded = { .temperature = 3.0f, .top_p = 1.0f, .seed = 0 };
+
+    bench near = open_bench(context, (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
+    pf_tiny_side_decode(&near.side, &unseeded, PROMPT, N_PROMPT, 8, plain);
+    first_tokens(&near, PF_METHOD_REJECTION, 0, a);
+    assert_memory_equal(a, plain, sizeof a);
+    close_bench(&near);
+
+    bench served = open_bench(context, (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8, .seed = 5 });
+    first_tokens(&served, PF_METHOD_REJECTION, 0, a);
+    first_tokens(&served, PF_METHOD_REJECTION, 0, again);
+    assert_memory_not_equal(a, plain, sizeof a);
+    assert_memory_not_equal(a, again, sizeof a);
+    first_tokens(&served, PF_METHOD_COUPLED, 0, a);
+    assert_memory_equal(a, plain, sizeof a);
+    first_tokens(&served, PF_METHOD_REJECTION, 7, a);
+    first_tokens(&served, PF_METHOD_REJECTION, 7, again);
+    assert_memory_equal(a, again, sizeof a);
+    close_bench(&served);
+}
+
+static void a_simulated_step_takes_its_time_once_a_batch_and_says_so(void **state)
+{
+    (void)state;
+    const uint64_t step_ns = 5 * 1000 * 1000;
+    bench b = open_bench((pf_context_config){ .max_sequences = 3 },
+                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8, .simulate_step_ns = step_ns });
+    pf_open opens[] = { open_of(1), open_of(2) };
+    const uint64_t start = pf_now_ns();
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 });
+    const uint64_t took = pf_now_ns() - start;
+    assert_true(took >= step_ns);
+    assert_true(answer->timing.compute_ns >= step_ns && answer->timing.compute_ns <= took);
+    /* Nothing to verify takes no time. */
+    pf_proposal unknown = proposal_of(77, 1, 9, NULL, 0);
+    assert_int_equal(ask(&b, (pf_batch){ .proposals = &unknown, .n_proposals = 1 })->timing.compute_ns, 0);
+    close_bench(&b);
+}
+
+static void a_configuration_out_of_range_is_named(void **state)
+{
+    (void)state;
+    const pf_context_config context = { .max_sequences = 2, .max_logit_rows = 4 };
+    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
+    const struct {
+        pf_cpu_verifier_config config;
+        const char *says;
+    } cases[] = {
+        { { .max_sequences = 0, .max_draft = 1 }, "max_sequences is 0" },
+        { { .max_sequences = 3, .max_draft = 1 }, "max_sequences is 3" },
+        { { .max_sequences = 1, .max_draft = 0 }, "max_draft is 0" },
+        { { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 }, "max_draft is 65" },
+        { { .max_sequences = 1, .max_draft = 4 }, "logits for 4 rows" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_error error = { 0 };
+        pf_peer *peer = NULL;
+        assert_status(pf_cpu_verifier_create(side.context, &cases[i].config, &peer, &error), PF_INVALID);
+        assert_says(error, cases[i].says);
+        assert_null(peer);
+    }
+    pf_tiny_side_close(&side);
+}
+
+static void creation_survives_every_refused_allocation(void **state)
+{
+    (void)state;
+    const pf_context_config context = { .max_sequences = 2 };
+    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
+    const pf_cpu_verifier_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
+    int64_t n = 0;
+    for (;; n++) {
+        pf_error error = { 0 };
+        pf_peer *peer = NULL;
+        pf_alloc_refuse_after(n);
+        const pf_status status = pf_cpu_verifier_create(side.context, &config, &peer, &error);
+        pf_alloc_refuse_after(-1);
+        if (status == PF_OK) {
+            pf_model_info info = { 0 };
+            assert_ok(pf_peer_info(peer, &info, &error), error);
+            assert_string_equal(info.model_id, "tiny");
+            pf_peer_destroy(peer);
+            break;
+        }
+        assert_int_equal(status, PF_NOMEM);
+        assert_null(peer);
+    }
+    assert_true(n >= 2);
+    pf_tiny_side_close(&side);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_open_answers_with_the_first_token),
+        cmocka_unit_test(a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there),
+        cmocka_unit_test(a_sequence_reopened_with_what_was_committed_goes_on_in_its_round),
+        cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),
+        cmocka_unit_test(eos_ends_a_sequence_and_cuts_what_is_behind_it),
+        cmocka_unit_test(max_tokens_ends_a_sequence_and_cuts_what_is_behind_it),
+        cmocka_unit_test(a_finished_sequence_hears_no_more),
+        cmocka_unit_test(a_prompt_longer_than_a_pass_gives_the_same_text),
+        cmocka_unit_test(a_batch_with_more_rows_than_a_pass_is_run_in_parts),
+        cmocka_unit_test(batches_submitted_one_after_another_are_answered_together),
+        cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
+        cmocka_unit_test(one_sequence_too_many_is_refused_until_another_closes),
+        cmocka_unit_test(a_sequence_that_fills_the_context_is_refused_there_and_no_other),
+        cmocka_unit_test(a_full_kv_pool_refuses_who_needs_a_page_and_no_other),
+        cmocka_unit_test(stale_and_repeated_proposals_get_no_answer),
+        cmocka_unit_test(a_proposal_from_before_a_reopening_gets_no_answer),
+        cmocka_unit_test(a_proposal_for_what_is_not_known_asks_for_the_prefix),
+        cmocka_unit_test(a_closed_sequence_is_unknown_and_closing_it_again_is_nothing),
+        cmocka_unit_test(more_strange_sequences_than_an_answer_holds_are_dropped),
+        cmocka_unit_test(a_seed_in_the_open_is_the_seed_and_a_served_verifier_draws_its_own_for_those_without),
+        cmocka_unit_test(a_simulated_step_takes_its_time_once_a_batch_and_says_so),
+        cmocka_unit_test(a_configuration_out_of_range_is_named),
+        cmocka_unit_test(creation_survives_every_refused_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,666 @@
+/*
+ * The drafter by itself, with verdicts that the test makes up: what it proposes, what it declares, and that whatever
+ * it went through before leaves no trace.
+ */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "draft/model_drafter.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/chi_square.h"
+#include "tests/support/tiny_side.h"
+
+enum { N_PROMPT = 5, V = 128, MAX_TOKENS = 128 };
+
+static const pf_tiny_model MODEL = { .seed = 41 };
+static const int32_t PROMPT[N_PROMPT] = { 9, 8, 7, 6, 5 };
+static const pf_sampling GREEDY = { .temperature = 0.0f, .top_p = 1.0f };
+
+typedef struct {
+    pf_tiny_side side;
+    pf_peer *drafter;
+} bench;
+
+static bench open_bench(pf_context_config context, pf_model_drafter_config config)
+{
+    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
+    pf_error error = { 0 };
+    assert_ok(pf_model_drafter_create(b.side.context, &config, &b.drafter, &error), error);
+    return b;
+}
+
+static bench open_plain_bench(void)
+{
+    return open_bench((pf_context_config){ .max_sequences = 5 },
+                      (pf_model_drafter_config){ .max_sequences = 4, .max_draft = 8, .seed = 1 });
+}
+
+static void close_bench(bench *b)
+{
+    pf_peer_destroy(b->drafter);
+    pf_tiny_side_close(&b->side);
+}
+
+static pf_open open_of(uint64_t sequence)
+{
+    return (pf_open){ .sequence = sequence,
+                      .incarnation = 1,
+                      .tokens = PROMPT,
+                      .n_tokens = N_PROMPT,
+                      .sampling = GREEDY,
+                      .method = PF_METHOD_GREEDY,
+                      .max_draft = 4 };
+}
+
+static pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+{
+    return (pf_verdict){
+        .sequence = sequence, .incarnation = 1, .round = round, .base = base, .tokens = tokens, .n_tokens = n
+    };
+}
+
+/* The answer, or NULL when there is none. */
+static const pf_batch *ask(bench *b, pf_batch batch)
+{
+    pf_error error = { 0 };
+    const pf_batch *answer;
+    assert_ok(pf_peer_submit(b->drafter, &batch), error);
+    const pf_status status = pf_peer_collect(b->drafter, 0, &answer, &error);
+    if (status == PF_CANCELLED) return NULL;
+    assert_ok(status, error);
+    return answer;
+}
+
+static const pf_proposal *ask_proposal(bench *b, pf_batch batch)
+{
+    const pf_batch *answer = ask(b, batch);
+    assert_non_null(answer);
+    assert_int_equal(answer->n_proposals, 1);
+    assert_int_equal(answer->n_refusals, 0);
+    assert_int_equal(answer->n_prefix_requests, 0);
+    return &answer->proposals[0];
+}
+
+/* Open a sequence and give it the verdict of its first round. */
+static const pf_proposal *begin(bench *b, pf_open open, int32_t token)
+{
+    pf_verdict verdict = verdict_of(open.sequence, open.next_round, open.n_tokens, &token, 1);
+    verdict.incarnation = open.incarnation;
+    return ask_proposal(b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 });
+}
+
+static const pf_proposal *commit(bench *b, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+{
+    pf_verdict verdict = verdict_of(1, round, base, tokens, n);
+    return ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+}
+
+static void end(bench *b, uint64_t sequence)
+{
+    pf_close close = { sequence };
+    assert_null(ask(b, (pf_batch){ .closes = &close, .n_closes = 1 }));
+}
+
+static void assert_proposal(const pf_proposal *p, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+{
+    assert_int_equal(p->round, round);
+    assert_int_equal(p->base, base);
+    assert_int_equal(p->n_tokens, n);
+    for (int32_t i = 0; i < n; i++) assert_int_equal(p->tokens[i], tokens[i]);
+}
+
+/* ---- what is proposed ---------------------------------------------------------------------------------------- */
+
+static void a_greedy_proposal_is_what_the_draft_would_write_itself(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t text[N_PROMPT + 1 + 4];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 4, text + N_PROMPT + 1);
+    const pf_proposal *p = begin(&b, open_of(1), 77);
+    assert_proposal(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
+    assert_null(p->declared);
+    assert_null(p->parents);
+    close_bench(&b);
+}
+
+static void a_coupled_proposal_is_drawn_with_the_targets_noise(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const pf_sampling warm = { .temperature = 2.0f, .top_k = 40, .top_p = 0.95f, .seed = 6 };
+    int32_t text[N_PROMPT + 1 + 4];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    pf_tiny_side_decode(&b.side, &warm, text, N_PROMPT + 1, 4, text + N_PROMPT + 1);
+    pf_open open = open_of(1);
+    open.sampling = warm;
+    open.method = PF_METHOD_COUPLED;
+    open.max_declared = 8;
+    const pf_proposal *p = begin(&b, open, 77);
+    assert_proposal(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
+    assert_null(p->declared);
+    close_bench(&b);
+}
+
+static void without_declared_distributions_the_most_probable_token_is_proposed(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t greedy[4];
+    memcpy(greedy, begin(&b, open_of(1), 77)->tokens, sizeof greedy);
+    pf_open open = open_of(2);
+    open.sampling = (pf_sampling){ .temperature = 2.0f, .top_p = 1.0f };
+    open.method = PF_METHOD_REJECTION;
+    const pf_proposal *p = begin(&b, open, 77);
+    assert_proposal(p, 1, N_PROMPT + 1, greedy, 4);
+    assert_null(p->declared);
+    close_bench(&b);
+}
+
+static pf_open sampled_open(uint64_t sequence, int32_t max_declared)
+{
+    pf_open open = open_of(sequence);
+    open.sampling = (pf_sampling){ .temperature = 2.0f, .top_p = 1.0f };
+    open.method = PF_METHOD_REJECTION;
+    open.max_declared = max_declared;
+    return open;
+}
+
+static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    for (int32_t max_declared = 1; max_declared <= PF_MAX_DECLARED; max_declared *= 4) {
+        const pf_proposal *p = begin(&b, sampled_open(1, max_declared), 77);
+        assert_int_equal(p->n_tokens, 4);
+        for (int32_t i = 0; i < 4; i++) {
+            const pf_declared *q = &p->declared[i];
+            double sum = 0.0;
+            bool holds = false;
+            assert_int_equal(q->n, max_declared < V ? max_declared : V);
+            for (int32_t j = 0; j < q->n; j++) {
+                sum += (double)q->probabilities[j];
+                holds = holds || q->ids[j] == p->tokens[i];
+                assert_true(q->probabilities[j] > 0.0f);
+                assert_true(j == 0 || q->probabilities[j] <= q->probabilities[j - 1]);
+            }
+            assert_true(holds);
+            assert_true(fabs(sum - 1.0) < 1e-5);
+        }
+        end(&b, 1);
+    }
+    close_bench(&b);
+}
+
+static void tokens_are_drawn_from_what_is_declared_independently_in_every_opened_sequence(void **state)
+{
+    (void)state;
+    enum { N = 6, TRIALS = 20000 };
+    bench b = open_plain_bench();
+    int64_t counts[N * N] = { 0 };
+    int32_t ids[N];
+    double q[N];
+    int32_t last = -1;
+    for (int32_t trial = 0; trial < TRIALS; trial++) {
+        const pf_proposal *p = begin(&b, sampled_open(1, N), 77);
+        const pf_declared *first = &p->declared[0];
+        int32_t drawn = -1;
+        for (int32_t j = 0; j < N; j++) {
+            if (trial == 0) {
+                ids[j] = first->ids[j];
+                q[j] = (double)first->probabilities[j];
+            }
+            assert_int_equal(first->ids[j], ids[j]);
+            assert_true((double)first->probabilities[j] == q[j]);
+            if (ids[j] == p->tokens[0]) drawn = j;
+        }
+        assert_true(drawn >= 0);
+        if (trial % 2 == 1) counts[last * N + drawn]++; /* pairs: one after another, the same prompt */
+        last = drawn;
+        end(&b, 1);
+    }
+    double expected[N * N];
+    for (int32_t i = 0; i < N; i++)
+        for (int32_t j = 0; j < N; j++) expected[i * N + j] = q[i] * q[j];
+    const double tail = pf_chi_square_test(counts, expected, PF_COUNT(expected), TRIALS / 2);
+    if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: not drawn from what is declared", tail);
+    close_bench(&b);
+}
+
+static void ids_past_those_that_exist_are_never_proposed(void **state)
+{
+    (void)state;
+    enum { EXISTING = 20 };
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 1 },
+                   (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info = { .vocab_size = EXISTING } });
+    pf_open opens[] = { open_of(1), sampled_open(1, 64), sampled_open(1, 0) };
+    for (size_t i = 0; i < PF_COUNT(opens); i++) {
+        const pf_proposal *p = begin(&b, opens[i], 77);
+        assert_int_equal(p->n_tokens, 4);
+        for (int32_t j = 0; j < p->n_tokens; j++) {
+            assert_in_range(p->tokens[j], 0, EXISTING - 1);
+            if (p->declared) assert_int_equal(p->declared[j].n, EXISTING);
+        }
+        end(&b, 1);
+    }
+    close_bench(&b);
+}
+
+static void a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const struct {
+        int32_t max_draft, max_tokens, expected;
+    } cases[] = {
+        { 4, 0, 4 },
+        { 64, 0, 8 }, /* the drafter's own limit */
+        { 4, N_PROMPT + 1 + 9, 4 },
+        { 4, N_PROMPT + 1 + 4, 3 }, /* the target adds one of its own */
+        { 4, N_PROMPT + 1 + 2, 1 },
+        { 4, N_PROMPT + 1 + 1, 1 }, /* at least one */
+        { 4, N_PROMPT + 1, 0 },     /* nothing is left */
+        { 4, 2, 0 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_open open = open_of(1);
+        open.max_draft = cases[i].max_draft;
+        open.max_tokens = cases[i].max_tokens;
+        assert_int_equal(begin(&b, open, 77)->n_tokens, cases[i].expected);
+        end(&b, 1);
+    }
+    close_bench(&b);
+}
+
+/* ---- rollback ------------------------------------------------------------------------------------------------ */
+
+static uint32_t next_random(uint32_t *rng)
+{
+    return (*rng = *rng * 1664525u + 1013904223u) >> 8;
+}
+
+/* Verdicts that accept some, none or all, and then commit the token that was proposed next or another; now and then
+ * several without a proposal between them. After each, a drafter that has just been opened with the same prefix
+ * proposes the same bits. */
+static void assert_leaves_no_trace(pf_open open, uint32_t seed)
+{
+    bench b = open_plain_bench();
+    int32_t text[MAX_TOKENS], n = N_PROMPT + 1;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin(&b, open, 77);
+    for (uint64_t round = 1; n < 90; round++) {
+        const int32_t base = n, n_kept = (int32_t)(next_random(&seed) % (uint32_t)(p->n_tokens + 1));
+        memcpy(text + n, p->tokens, (size_t)n_kept * sizeof *text);
+        n += n_kept;
+        text[n] =
+            n_kept < p->n_tokens && next_random(&seed) % 4 == 0 ? p->tokens[n_kept] : (int32_t)(next_random(&seed) % V);
+        n++;
+        pf_verdict verdicts[2] = { verdict_of(1, round, base, text + base, n - base) };
+        int32_t n_verdicts = 1;
+        if (next_random(&seed) % 4 == 0) { /* the target went on alone */
+            round++;
+            text[n] = (int32_t)(next_random(&seed) % V);
+            verdicts[n_verdicts++] = verdict_of(1, round, n, text + n, 1);
+            n++;
+        }
+        p = ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = n_verdicts });
+
+        pf_open fresh = open;
+        fresh.sequence = 2;
+        fresh.tokens = text;
+        fresh.n_tokens = n - 1;
+        int32_t proposed[PF_MAX_DRAFT_TOKENS], ids[PF_MAX_DECLARED];
+        float q[PF_MAX_DECLARED];
+        const int32_t n_proposed = p->n_tokens, n_declared = p->declared ? p->declared[0].n : 0;
+        memcpy(proposed, p->tokens, (size_t)n_proposed * sizeof *proposed);
+        if (n_declared > 0) {
+            memcpy(ids, p->declared[0].ids, (size_t)n_declared * sizeof *ids);
+            memcpy(q, p->declared[0].probabilities, (size_t)n_declared * sizeof *q);
+        }
+        const pf_proposal *other = begin(&b, fresh, text[n - 1]);
+        assert_int_equal(other->base, n);
+        if (n_declared > 0) { /* draws are each sequence's own; what they are drawn from is not */
+            assert_int_equal(other->declared[0].n, n_declared);
+            assert_memory_equal(other->declared[0].ids, ids, (size_t)n_declared * sizeof *ids);
+            assert_memory_equal(other->declared[0].probabilities, q, (size_t)n_declared * sizeof *q);
+        } else {
+            assert_int_equal(other->n_tokens, n_proposed);
+            assert_memory_equal(other->tokens, proposed, (size_t)n_proposed * sizeof *proposed);
+        }
+        end(&b, 2);
+        /* The other's proposal overwrote what p borrows; what matters of it has been copied. */
+        static pf_proposal held;
+        static int32_t held_tokens[PF_MAX_DRAFT_TOKENS];
+        memcpy(held_tokens, proposed, sizeof held_tokens);
+        held = (pf_proposal){ .n_tokens = n_proposed, .tokens = held_tokens };
+        p = &held;
+    }
+    close_bench(&b);
+}
+
+static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **state)
+{
+    (void)state;
+    pf_open coupled = open_of(1);
+    coupled.method = PF_METHOD_COUPLED;
+    coupled.sampling = (pf_sampling){ .temperature = 1.0f, .top_p = 1.0f, .seed = 4 };
+    for (uint32_t seed = 1; seed <= 4; seed++) {
+        assert_leaves_no_trace(open_of(1), seed);
+        assert_leaves_no_trace(coupled, seed);
+        assert_leaves_no_trace(sampled_open(1, 64), seed);
+    }
+}
+
+/* ---- limits -------------------------------------------------------------------------------------------------- */
+
+static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **state)
+{
+    (void)state;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_tokens = 32 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8 });
+    static int32_t text[64];
+    pf_open open = open_of(1);
+    open.tokens = text;
+    open.n_tokens = 28;
+    assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 29 committed: 3 more are fed, a 4th is drawn */
+    assert_int_equal(commit(&b, 1, 29, text, 3)->n_tokens, 1);
+    assert_int_equal(commit(&b, 2, 32, text, 1)->n_tokens, 0);
+    assert_int_equal(commit(&b, 3, 33, text, 8)->n_tokens, 0);
+    assert_proposal(commit(&b, 4, 41, text, 1), 5, 42, NULL, 0);
+    end(&b, 1);
+    assert_int_equal(begin(&b, open_of(1), 77)->n_tokens, 4);
+    close_bench(&b);
+}
+
+static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(void **state)
+{
+    (void)state;
+    bench sizing = open_plain_bench();
+    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
+    close_bench(&sizing);
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = page_bytes },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    const int32_t token = 77;
+    int32_t text[N_PROMPT + 1 + 5];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = token;
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 5, text + N_PROMPT + 1);
+    const int32_t *drafted = text + N_PROMPT + 1;
+    assert_proposal(begin(&b, open_of(1), token), 1, N_PROMPT + 1, drafted, 4);
+    assert_proposal(begin(&b, open_of(2), token), 1, N_PROMPT + 1, NULL, 0);
+    end(&b, 1);
+    pf_verdict next = verdict_of(2, 1, N_PROMPT + 1, drafted, 1);
+    const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &next, .n_verdicts = 1 });
+    assert_proposal(p, 2, N_PROMPT + 2, drafted + 1, 4);
+    close_bench(&b);
+}
+
+static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    static int32_t long_prompt[MAX_TOKENS + 1];
+    const int32_t past[] = { 1, V };
+    pf_open opens[] = { open_of(1), open_of(2), open_of(3), open_of(4), open_of(5), open_of(6) };
+    opens[0].tokens = past;
+    opens[0].n_tokens = 2;
+    opens[1].method = PF_METHOD_BLOCK;
+    opens[2].sampling.top_p = 0.0f;
+    opens[3].max_draft = 0;
+    opens[4].max_declared = PF_MAX_DECLARED + 1;
+    opens[5].tokens = long_prompt;
+    opens[5].n_tokens = MAX_TOKENS + 1;
+    const pf_status expected[] = { PF_INVALID, PF_UNSUPPORTED, PF_INVALID, PF_INVALID, PF_INVALID, PF_LIMIT };
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 6 });
+    assert_int_equal(answer->n_refusals, 6);
+    for (int32_t i = 0; i < 6; i++) {
+        assert_int_equal(answer->refusals[i].sequence, i + 1);
+        assert_int_equal(answer->refusals[i].status, expected[i]);
+        assert_true(strlen(answer->refusals[i].text) > 10);
+    }
+    assert_int_equal(begin(&b, open_of(1), 77)->n_tokens, 4);
+    close_bench(&b);
+}
+
+static void one_sequence_too_many_is_refused_and_the_others_are_served(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const int32_t token = 77;
+    pf_open opens[5];
+    pf_verdict verdicts[4];
+    for (uint64_t i = 0; i < 5; i++) opens[i] = open_of(i + 1);
+    for (uint64_t i = 0; i < 4; i++) verdicts[i] = verdict_of(i + 1, 0, N_PROMPT, &token, 1);
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 5, .verdicts = verdicts, .n_verdicts = 4 });
+    assert_int_equal(answer->n_refusals, 1);
+    assert_int_equal(answer->refusals[0].sequence, 5);
+    assert_int_equal(answer->refusals[0].status, PF_LIMIT);
+    assert_int_equal(answer->n_proposals, 4);
+    for (int32_t i = 1; i < 4; i++)
+        assert_memory_equal(answer->proposals[i].tokens, answer->proposals[0].tokens, 4 * sizeof(int32_t));
+    close_bench(&b);
+}
+
+static void a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const int32_t strange[] = { 3, V };
+    begin(&b, open_of(1), 77);
+    pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, strange, 2);
+    const pf_batch *answer = ask(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    assert_int_equal(answer->n_proposals, 0);
+    assert_int_equal(answer->n_refusals, 1);
+    assert_int_equal(answer->refusals[0].status, PF_INVALID);
+    close_bench(&b);
+}
+
+/* ---- fences -------------------------------------------------------------------------------------------------- */
+
+static void an_open_alone_asks_for_nothing_and_is_prefilled(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    static const int32_t text[100] = { 1 };
+    const pf_kv *kv = pf_context_kv(b.side.context);
+    const size_t before = pf_kv_free_pages(kv);
+    pf_open open = open_of(1);
+    open.tokens = text;
+    open.n_tokens = 100;
+    assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1 }));
+    assert_true(pf_kv_free_pages(kv) < before);
+    const int32_t token = 77;
+    pf_verdict verdict = verdict_of(1, 0, 100, &token, 1);
+    int32_t early[4];
+    memcpy(early, ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->tokens, sizeof early);
+    pf_open other = open;
+    other.sequence = 2;
+    assert_proposal(begin(&b, other, 77), 1, 101, early, 4);
+    close_bench(&b);
+}
+
+static void stale_and_repeated_verdicts_change_nothing(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t text[N_PROMPT + 1 + 7];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 7, text + N_PROMPT + 1);
+    const int32_t *drafted = text + N_PROMPT + 1;
+    assert_proposal(begin(&b, open_of(1), 77), 1, N_PROMPT + 1, drafted, 4);
+    const int32_t token = 3, other = 4;
+    pf_verdict old[] = { verdict_of(1, 0, N_PROMPT, &other, 1), verdict_of(1, 0, N_PROMPT, &token, 1) };
+    assert_null(ask(&b, (pf_batch){ .verdicts = old, .n_verdicts = 2 }));
+    assert_proposal(commit(&b, 1, N_PROMPT + 1, drafted, 3), 2, N_PROMPT + 4, drafted + 3, 4);
+    pf_open again = open_of(1);
+    assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
+    close_bench(&b);
+}
+
+static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a_reopening_heals(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t text[N_PROMPT + 20];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    for (int32_t i = N_PROMPT; i < N_PROMPT + 20; i++) text[i] = i;
+    begin(&b, open_of(1), text[N_PROMPT]);
+    pf_verdict ahead[] = { verdict_of(1, 2, N_PROMPT + 3, text, 1), verdict_of(5, 1, 9, text, 1) };
+    const pf_batch *answer = ask(&b, (pf_batch){ .verdicts = ahead, .n_verdicts = 2 });
+    assert_int_equal(answer->n_proposals, 0);
+    assert_int_equal(answer->n_prefix_requests, 2);
+    assert_int_equal(answer->prefix_requests[0].known, N_PROMPT + 1);
+    assert_int_equal(answer->prefix_requests[1].known, 0);
+
+    pf_open again = open_of(1);
+    again.incarnation = 2;
+    again.next_round = 2;
+    again.tokens = text;
+    again.n_tokens = N_PROMPT + 3;
+    int32_t healed[4];
+    const pf_proposal *p = begin(&b, again, text[N_PROMPT + 3]);
+    assert_int_equal(p->incarnation, 2);
+    assert_int_equal(p->round, 3);
+    memcpy(healed, p->tokens, sizeof healed);
+    pf_open fresh = open_of(2);
+    fresh.tokens = text;
+    fresh.n_tokens = N_PROMPT + 3;
+    assert_proposal(begin(&b, fresh, text[N_PROMPT + 3]), 1, N_PROMPT + 4, healed, 4);
+
+    pf_verdict before = verdict_of(1, 3, N_PROMPT + 4, text, 1); /* of the first incarnation */
+    assert_null(ask(&b, (pf_batch){ .verdicts = &before, .n_verdicts = 1 }));
+    close_bench(&b);
+}
+
+static void several_verdicts_give_one_proposal_for_the_last_of_them(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const int32_t text[] = { 1, 2, 3, 4 };
+    begin(&b, open_of(1), 77);
+    pf_verdict verdicts[] = { verdict_of(1, 1, N_PROMPT + 1, text, 2), verdict_of(1, 2, N_PROMPT + 3, text + 2, 1),
+                              verdict_of(1, 3, N_PROMPT + 4, text + 3, 1) };
+    const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = 3 });
+    assert_int_equal(p->round, 4);
+    assert_int_equal(p->base, N_PROMPT + 5);
+    close_bench(&b);
+}
+
+static void a_finished_sequence_gets_no_proposal(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const int32_t token = 2;
+    begin(&b, open_of(1), 77);
+    pf_verdict last = verdict_of(1, 1, N_PROMPT + 1, &token, 1);
+    last.finish = PF_FINISH_EOS;
+    assert_null(ask(&b, (pf_batch){ .verdicts = &last, .n_verdicts = 1 }));
+    close_bench(&b);
+}
+
+/* ---- time, life ---------------------------------------------------------------------------------------------- */
+
+static void a_simulated_pass_takes_its_time(void **state)
+{
+    (void)state;
+    const uint64_t pass_ns = 2 * 1000 * 1000;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .simulate_token_ns = pass_ns });
+    const int32_t token = 77;
+    pf_open open = open_of(1);
+    pf_verdict verdict = verdict_of(1, 0, N_PROMPT, &token, 1);
+    const uint64_t start = pf_now_ns();
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 });
+    const uint64_t took = pf_now_ns() - start;
+    assert_int_equal(answer->proposals[0].n_tokens, 4);
+    assert_true(took >= 4 * pass_ns);
+    assert_true(answer->timing.compute_ns >= 4 * pass_ns && answer->timing.compute_ns <= took);
+    close_bench(&b);
+}
+
+static void a_configuration_out_of_range_is_named(void **state)
+{
+    (void)state;
+    const pf_context_config context = { .max_sequences = 2 };
+    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
+    const struct {
+        pf_model_drafter_config config;
+        const char *says;
+    } cases[] = {
+        { { .max_sequences = 0, .max_draft = 1 }, "max_sequences is 0" },
+        { { .max_sequences = 3, .max_draft = 1 }, "max_sequences is 3" },
+        { { .max_sequences = 1, .max_draft = 0 }, "max_draft is 0" },
+        { { .max_sequences = 1, .max_draft = PF_MAX_DRAFT_TOKENS + 1 }, "max_draft is 65" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_error error = { 0 };
+        pf_peer *peer = NULL;
+        assert_status(pf_model_drafter_create(side.context, &cases[i].config, &peer, &error), PF_INVALID);
+        assert_says(error, cases[i].says);
+        assert_null(peer);
+    }
+    pf_tiny_side_close(&side);
+}
+
+static void creation_survives_every_refused_allocation(void **state)
+{
+    (void)state;
+    const pf_context_config context = { .max_sequences = 2 };
+    pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
+    const pf_model_drafter_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
+    int64_t n = 0;
+    for (;; n++) {
+        pf_error error = { 0 };
+        pf_peer *peer = NULL;
+        pf_alloc_refuse_after(n);
+        const pf_status status = pf_model_drafter_create(side.context, &config, &peer, &error);
+        pf_alloc_refuse_after(-1);
+        if (status == PF_OK) {
+            pf_model_info info = { 0 };
+            assert_ok(pf_peer_info(peer, &info, &error), error);
+            assert_string_equal(info.model_id, "tiny");
+            pf_peer_destroy(peer);
+            break;
+        }
+        assert_int_equal(status, PF_NOMEM);
+        assert_null(peer);
+    }
+    assert_true(n >= 2);
+    pf_tiny_side_close(&side);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_greedy_proposal_is_what_the_draft_would_write_itself),
+        cmocka_unit_test(a_coupled_proposal_is_drawn_with_the_targets_noise),
+        cmocka_unit_test(without_declared_distributions_the_most_probable_token_is_proposed),
+        cmocka_unit_test(what_is_declared_is_the_truncated_distribution_and_holds_the_token),
+        cmocka_unit_test(tokens_are_drawn_from_what_is_declared_independently_in_every_opened_sequence),
+        cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
+        cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
+        cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
+        cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
+        cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
+        cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
+        cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),
+        cmocka_unit_test(a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there),
+        cmocka_unit_test(an_open_alone_asks_for_nothing_and_is_prefilled),
+        cmocka_unit_test(stale_and_repeated_verdicts_change_nothing),
+        cmocka_unit_test(a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a_reopening_heals),
+        cmocka_unit_test(several_verdicts_give_one_proposal_for_the_last_of_them),
+        cmocka_unit_test(a_finished_sequence_gets_no_proposal),
+        cmocka_unit_test(a_simulated_pass_takes_its_time),
+        cmocka_unit_test(a_configuration_out_of_range_is_named),
+        cmocka_unit_test(creation_survives_every_refused_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -26,12 +26,12 @@
 typedef struct pf_context pf_context;
 
 typedef struct {
-    int32_t max_tokens;       /* longest sequence; 0: the model's context, at most PF_DEFAULT_CONTEXT */
-    int32_t max_sequences;    /* alive at once in the KV cache */
-    int32_t max_rows;         /* rows of one pass, all spans together; longer prompts are cut into such chunks */
-    int32_t max_logit_rows;   /* rows of one pass whose logits are wanted, at most max_rows */
-    size_t kv_budget_bytes;   /* 0: room for max_sequences sequences of max_tokens */
-    pf_type kv_type;          /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    int32_t max_tokens;     /* longest sequence; 0: the model's context, at most PF_DEFAULT_CONTEXT */
+    int32_t max_sequences;  /* alive at once in the KV cache */
+    int32_t max_rows;       /* rows of one pass, all spans together; longer prompts are cut into such chunks */
+    int32_t max_logit_rows; /* rows of one pass whose logits are wanted, at most max_rows */
+    size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
+    pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
 } pf_context_config;
 
 enum { PF_DEFAULT_CONTEXT = 8192, PF_DEFAULT_MAX_ROWS = 256 };
@@ -47,14 +47,14 @@ size_t pf_context_bytes(const pf_model *model, int32_t n_threads, const pf_conte
  * machine's memory; PF_NOMEM. The caller ends it with pf_context_destroy. */
 PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config,
                                         pf_context **out, pf_error *error);
-void pf_context_destroy(pf_context *context);   /* NULL is fine */
+void pf_context_destroy(pf_context *context); /* NULL is fine */
 
 /* New tokens of one sequence, behind what its KV holds. */
 typedef struct {
     pf_kv_seq sequence;
-    const int32_t *tokens;   /* [n_tokens] */
-    int32_t n_tokens;        /* at least 1 */
-    int32_t n_logits;        /* of the last n_logits rows, 0 .. n_tokens */
+    const int32_t *tokens; /* [n_tokens] */
+    int32_t n_tokens;      /* at least 1 */
+    int32_t n_logits;      /* of the last n_logits rows, 0 .. n_tokens */
 } pf_span;
 
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
@@ -72,9 +72,9 @@ PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence
  * may overwrite them. */
 float *pf_context_logits(pf_context *context, int32_t i);
 
-int32_t pf_context_n_vocab(const pf_context *context);   /* rows of the embedding */
-pf_kv *pf_context_kv(pf_context *context);               /* acquire, fork, truncate and release sequences here */
+int32_t pf_context_n_vocab(const pf_context *context); /* rows of the embedding */
+pf_kv *pf_context_kv(pf_context *context);             /* acquire, fork, truncate and release sequences here */
 const pf_model *pf_context_model(const pf_context *context);
-const pf_context_config *pf_context_get_config(const pf_context *context);   /* resolved */
+const pf_context_config *pf_context_get_config(const pf_context *context); /* resolved */
 
 #endif

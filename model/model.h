@@ -19,10 +19,10 @@ typedef struct pf_model pf_model;
 
 /* How weights are held and multiplied. */
 typedef enum {
-    PF_DTYPE_AUTO,   /* BF16 for BF16 and F16 files, F32 for F32 files */
-    PF_DTYPE_F32,    /* F32 weights, activations, sums and KV */
-    PF_DTYPE_F16,    /* accepted for files in F16: their values, held as F32 */
-    PF_DTYPE_BF16,   /* BF16 weights, activations rounded to BF16 at each product, F32 sums, KV in BF16 */
+    PF_DTYPE_AUTO, /* BF16 for BF16 and F16 files, F32 for F32 files */
+    PF_DTYPE_F32,  /* F32 weights, activations, sums and KV */
+    PF_DTYPE_F16,  /* accepted for files in F16: their values, held as F32 */
+    PF_DTYPE_BF16, /* BF16 weights, activations rounded to BF16 at each product, F32 sums, KV in BF16 */
 } pf_dtype;
 
 /* "auto", "f32", ...; PF_INVALID lists what there is. */
@@ -31,9 +31,9 @@ const char *pf_dtype_name(pf_dtype dtype);
 
 typedef struct {
     pf_dtype dtype;
-    pf_isa isa;              /* from pf_cpu_best_isa() or forced */
-    pf_team *team;           /* packs the weights, each member what it will read; borrowed during load only */
-    void (*progress)(void *user, size_t done_bytes, size_t total_bytes);   /* or NULL; called on the caller's thread */
+    pf_isa isa;    /* from pf_cpu_best_isa() or forced */
+    pf_team *team; /* packs the weights, each member what it will read; borrowed during load only */
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */
     void *progress_user;
 } pf_model_options;
 
@@ -42,28 +42,29 @@ typedef struct {
  * tensor, what was found and what was expected. The caller ends it with pf_model_release. */
 PF_MUST_USE pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out,
                                     pf_error *error);
-void pf_model_release(pf_model *model);   /* NULL is fine */
+void pf_model_release(pf_model *model); /* NULL is fine */
 
 const pf_config *pf_model_config(const pf_model *model);
 const pf_kernels *pf_model_kernels(const pf_model *model);
-pf_dtype pf_model_dtype(const pf_model *model);       /* resolved: never AUTO */
+pf_dtype pf_model_dtype(const pf_model *model); /* resolved: never AUTO */
 
 /* Bytes that one decode step reads: packed weights and the head, not the embedding table unless it is the head. */
 size_t pf_model_step_bytes(const pf_model *model);
-size_t pf_model_packed_bytes(const pf_model *model);   /* all that the model holds in memory */
+size_t pf_model_packed_bytes(const pf_model *model); /* all that the model holds in memory */
 int64_t pf_model_parameter_count(const pf_model *model);
 
 /* What `pf_model_visit_tensors` tells of each packed matrix or vector. */
 typedef struct {
-    const char *name;      /* as in the file; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
-    const char *format;    /* "bf16 panels of 32", ... */
-    const char *kernel;    /* the implementation that reads it */
-    const char *reason;    /* why that one: one sentence */
+    const char *name;   /* as in the file; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
+    const char *format; /* "bf16 panels of 32", ... */
+    const char *kernel; /* the implementation that reads it */
+    const char *reason; /* why that one: one sentence */
     int64_t rows, columns;
     size_t bytes;
 } pf_model_tensor;
 
-void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user);
+void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor),
+                            void *user);
 
 /* A bare read of all that a decode step reads, by the team, each member its own share: the limit that a decode step
  * is measured against. Returns a checksum, so that the reads are not removed. */

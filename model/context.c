@@ -1,0 +1,352 @@
+/*
+ * The buffers of a pass, laid out by one walk that first measures and then takes, and the checks before a pass: what
+ * forward.c runs cannot fail.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/topology.h"
+#include "model/pass.h"
+
+enum {
+    PAGE_TOKENS = 16, /* a fork copies at most one page: small pages make it cheap */
+    LINE_FLOATS = 64 / sizeof(float),
+    MAX_ROWS = 1 << 16,
+    MAX_SEQUENCES = 1 << 16,
+};
+
+/* ---- configuration ------------------------------------------------------------------------------------------------- */
+
+pf_type pf_context_default_kv_type(const pf_model *model)
+{
+    return model->weight_type;
+}
+
+static pf_kv_config kv_config(const pf_model *model, const pf_context_config *config)
+{
+    return (pf_kv_config){ .type = config->kv_type,
+                           .n_layers = model->config.n_layers,
+                           .n_kv_heads = model->config.n_kv_heads,
+                           .head_dim = model->config.head_dim,
+                           .page_tokens = PAGE_TOKENS,
+                           .max_sequences = config->max_sequences,
+                           .max_tokens = config->max_tokens,
+                           .budget_bytes = config->kv_budget_bytes };
+}
+
+/* Fill in what is left open, and check the rest. */
+static pf_status resolve(const pf_model *model, const pf_context_config *asked, pf_context_config *out, pf_error *error)
+{
+    pf_context_config c = *asked;
+    const int32_t positions = model->config.max_position;
+    if (c.max_tokens == 0) c.max_tokens = positions < PF_DEFAULT_CONTEXT ? positions : PF_DEFAULT_CONTEXT;
+    if (c.max_tokens < 1 || c.max_tokens > model->config.max_context)
+        return pf_fail(error, PF_INVALID, "context is %d tokens, expected 1 to %d, as far as the model's positions go",
+                       c.max_tokens, model->config.max_context);
+    if (c.max_sequences < 1 || c.max_sequences > MAX_SEQUENCES)
+        return pf_fail(error, PF_INVALID, "max_sequences is %d, expected 1 to %d", c.max_sequences, MAX_SEQUENCES);
+    if (c.max_rows < 1 || c.max_rows > MAX_ROWS)
+        return pf_fail(error, PF_INVALID, "max_rows is %d, expected 1 to %d", c.max_rows, MAX_ROWS);
+    if (c.max_logit_rows < 1 || c.max_logit_rows > c.max_rows)
+        return pf_fail(error, PF_INVALID, "max_logit_rows is %d, expected 1 to max_rows (%d)", c.max_logit_rows,
+                       c.max_rows);
+    if (c.kv_type != PF_TYPE_F32 && c.kv_type != PF_TYPE_BF16)
+        return pf_fail(error, PF_INVALID, "the KV type is %d, expected f32 or bf16", (int)c.kv_type);
+
+    if (c.kv_budget_bytes == 0) { /* every sequence at full length, and a page each for what a fork copies */
+        const pf_kv_config kv = kv_config(model, &c);
+        const size_t pages = ((size_t)c.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
+        if (!pf_size_mul(pages, pf_kv_page_bytes(&kv), &c.kv_budget_bytes) ||
+            !pf_size_mul(c.kv_budget_bytes, (size_t)c.max_sequences, &c.kv_budget_bytes))
+            return pf_fail(error, PF_LIMIT, "the KV cache of %d sequences of %d tokens is larger than can be addressed",
+                           c.max_sequences, c.max_tokens);
+    }
+    *out = c;
+    return PF_OK;
+}
+
+/* ---- layout -------------------------------------------------------------------------------------------------------- */
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
+{
+    const size_t stride = pf_round_up((size_t)n_columns, LINE_FLOATS);
+    return (pf_rows){ pf_arena_take(arena, (size_t)n_rows, stride * sizeof(float)), stride };
+}
+
+static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
+{
+    const pf_config *m = &model->config;
+    const int32_t tile_rows = model->kernels.gemm[model->weight_type].tile_rows;
+    size_t input_bytes = pf_gemm_input_bytes(tile_rows, m->hidden_size);
+    input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, model->q_dim));
+    input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, m->intermediate_size));
+    member->normed = take_rows(arena, tile_rows, m->hidden_size);
+    member->input = pf_arena_take(arena, input_bytes, 1);
+    member->gemm = pf_arena_take(arena, pf_gemm_scratch_bytes(c->config.max_rows), 1);
+    member->attention = pf_arena_take(arena, pf_attn_scratch_bytes(m->head_dim), 1);
+}
+
+/* Give every buffer its place: the same walk measures (an arena without memory) and takes. */
+static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_arena *arena)
+{
+    const pf_config *m = &model->config;
+    const int32_t max_rows = c->config.max_rows;
+    const size_t n_angles = (size_t)m->rotary_dim / 2 * sizeof(float);
+    c->rope = (pf_rope_table){ .cos = pf_arena_take(arena, (size_t)c->config.max_tokens, n_angles),
+                               .sin = pf_arena_take(arena, (size_t)c->config.max_tokens, n_angles),
+                               .rot_dim = m->rotary_dim };
+    c->x = take_rows(arena, max_rows, m->hidden_size);
+    c->normed = take_rows(arena, max_rows, m->hidden_size);
+    c->qkv = take_rows(arena, max_rows, model->q_dim + 2 * model->kv_dim);
+    c->attended = take_rows(arena, max_rows, model->q_dim);
+    c->gate = take_rows(arena, max_rows, m->intermediate_size);
+    c->up = take_rows(arena, max_rows, m->intermediate_size);
+    c->logits = take_rows(arena, c->config.max_logit_rows, m->vocab_size);
+
+    size_t input_bytes = pf_gemm_input_bytes(max_rows, m->hidden_size);
+    input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, model->q_dim));
+    input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, m->intermediate_size));
+    c->input = pf_arena_take(arena, input_bytes, 1);
+
+    c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
+    c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);
+    c->positions = pf_arena_take(arena, (size_t)max_rows, sizeof *c->positions);
+    c->logit_rows = pf_arena_take(arena, (size_t)c->config.max_logit_rows, sizeof *c->logit_rows);
+
+    c->members = pf_arena_take(arena, (size_t)n_threads, sizeof *c->members);
+    for (int32_t i = 0; i < n_threads; i++) {
+        pf_member_scratch measured;
+        lay_out_member(c, model, c->members ? &c->members[i] : &measured, arena);
+    }
+}
+
+static size_t arena_bytes(const pf_model *model, int32_t n_threads, const pf_context_config *config)
+{
+    pf_context measured = { .config = *config };
+    pf_arena arena = pf_arena_measure();
+    lay_out(&measured, model, n_threads, &arena);
+    return arena.used;
+}
+
+size_t pf_context_bytes(const pf_model *model, int32_t n_threads, const pf_context_config *config)
+{
+    pf_context_config resolved;
+    size_t bytes;
+    if (n_threads < 1 || resolve(model, config, &resolved, NULL) != PF_OK) return 0;
+    if (!pf_size_add(arena_bytes(model, n_threads, &resolved), resolved.kv_budget_bytes, &bytes)) return 0;
+    return bytes;
+}
+
+/* ---- creation ------------------------------------------------------------------------------------------------------ */
+
+/* cos and sin of every position's angles, in float32 as transformers forms them: position * inv_freq is rounded, then
+ * its cosine, then the product with the attention scale. */
+static void fill_rope_table(pf_context *c)
+{
+    const int32_t n = c->model->config.rotary_dim / 2;
+    float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
+    pf_rope_frequencies(&c->model->config, c->config.max_tokens, inv_freq, &scale);
+    float *cosines = (float *)(uintptr_t)c->rope.cos, *sines = (float *)(uintptr_t)c->rope.sin;
+    for (int32_t p = 0; p < c->config.max_tokens; p++) {
+        for (int32_t i = 0; i < n; i++) {
+            const float angle = (float)p * inv_freq[i];
+            *cosines++ = (float)cos((double)angle) * scale;
+            *sines++ = (float)sin((double)angle) * scale;
+        }
+    }
+}
+
+static pf_status create(pf_context *c, pf_error *error)
+{
+    const int32_t n_threads = pf_team_size(c->team);
+    const size_t bytes = arena_bytes(c->model, n_threads, &c->config);
+    size_t total;
+    pf_topology machine;
+    PF_TRY(pf_topology_read(&machine, error));
+    if (!pf_size_add(bytes, c->config.kv_budget_bytes, &total) ||
+        (machine.memory_bytes > 0 && total > machine.memory_bytes))
+        return pf_fail(error, PF_LIMIT,
+                       "%d sequences of %d tokens in passes of %d rows take %zu MiB of KV cache and %zu MiB of "
+                       "buffers, and this machine has %zu MiB",
+                       c->config.max_sequences, c->config.max_tokens, c->config.max_rows,
+                       c->config.kv_budget_bytes >> 20, bytes >> 20, machine.memory_bytes >> 20);
+
+    const pf_kv_config kv = kv_config(c->model, &c->config);
+    PF_TRY(pf_kv_create(&kv, &c->kv, error));
+    const pf_status status = pf_arena_create(bytes, &c->arena);
+    if (status != PF_OK) return pf_fail(error, status, "no memory for %zu MiB of buffers", bytes >> 20);
+    lay_out(c, c->model, n_threads, &c->arena);
+    if (c->arena.used > c->arena.size) return pf_fail(error, PF_INTERNAL, "the buffers do not fit what was measured");
+    c->attention_scale = (float)(1.0 / sqrt((double)c->model->config.head_dim));
+    fill_rope_table(c);
+    return PF_OK;
+}
+
+pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config, pf_context **out,
+                            pf_error *error)
+{
+    pf_context_config resolved;
+    PF_TRY(resolve(model, config, &resolved, error));
+    pf_context *c = calloc(1, sizeof *c);
+    if (c == NULL) return pf_fail(error, PF_NOMEM, "no memory for a context");
+    *c = (pf_context){ .model = model, .team = team, .config = resolved };
+    const pf_status status = create(c, error);
+    if (status != PF_OK) {
+        pf_context_destroy(c);
+        return status;
+    }
+    *out = c;
+    return PF_OK;
+}
+
+void pf_context_destroy(pf_context *context)
+{
+    if (context == NULL) return;
+    pf_kv_destroy(context->kv);
+    pf_arena_destroy(&context->arena);
+    free(context);
+}
+
+/* ---- a pass -------------------------------------------------------------------------------------------------------- */
+
+/* Everything about the spans that can be known before the cache is touched. */
+static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    if (n_spans < 0 || n_spans > c->config.max_sequences) return PF_INVALID;
+    int32_t rows_left = c->config.max_rows, logit_rows_left = c->config.max_logit_rows;
+    for (int32_t s = 0; s < n_spans; s++) {
+        const pf_span *span = &spans[s];
+        if (span->n_tokens < 1 || span->n_tokens > rows_left) return PF_INVALID;
+        if (span->n_logits < 0 || span->n_logits > span->n_tokens || span->n_logits > logit_rows_left)
+            return PF_INVALID;
+        rows_left -= span->n_tokens;
+        logit_rows_left -= span->n_logits;
+        if (pf_kv_length(c->kv, span->sequence) < 0) return PF_INVALID;
+        for (int32_t other = 0; other < s; other++)
+            if (spans[other].sequence == span->sequence) return PF_INVALID;
+        for (int32_t i = 0; i < span->n_tokens; i++)
+            if (span->tokens[i] < 0 || span->tokens[i] >= c->model->config.vocab_size) return PF_INVALID;
+    }
+    return PF_OK;
+}
+
+/* Extend every sequence, or none. */
+static pf_status extend_all(pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    for (int32_t s = 0; s < n_spans; s++) {
+        const pf_status status = pf_kv_extend(c->kv, spans[s].sequence, spans[s].n_tokens);
+        if (status == PF_OK) continue;
+        while (s-- > 0) {
+            const int32_t before = pf_kv_length(c->kv, spans[s].sequence) - spans[s].n_tokens;
+            const pf_status undone = pf_kv_truncate(c->kv, spans[s].sequence, before);
+            assert(undone == PF_OK);
+            (void)undone;
+        }
+        return status;
+    }
+    return PF_OK;
+}
+
+/* Whether some member's share of attention ends inside a key head's rows, so that two members store keys that one of
+ * them reads. A span of one row has no inside. */
+static bool shares_split_heads(const pf_context *c)
+{
+    const int32_t n_threads = pf_team_size(c->team), n_kv_heads = c->model->config.n_kv_heads;
+    int32_t s = 0;
+    for (int32_t id = 1; id < n_threads; id++) {
+        int32_t begin, end;
+        pf_team_share((pf_member){ c->team, id, n_threads }, n_kv_heads * c->n_rows, &begin, &end);
+        while (begin >= n_kv_heads * (c->spans[s].first_row + c->spans[s].n_rows)) s++;
+        if ((begin - n_kv_heads * c->spans[s].first_row) % c->spans[s].n_rows != 0) return true;
+    }
+    return false;
+}
+
+/* Write down what the pass is about: rows, positions, which logits are wanted. The cache has been extended. */
+static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    c->n_spans = n_spans;
+    c->n_rows = 0;
+    c->n_logit_rows = 0;
+    for (int32_t s = 0; s < n_spans; s++) {
+        const int32_t n = spans[s].n_tokens;
+        const int32_t position = pf_kv_length(c->kv, spans[s].sequence) - n;
+        c->spans[s] = (pf_pass_span){ spans[s].sequence, c->n_rows, n, position };
+        memcpy(c->tokens + c->n_rows, spans[s].tokens, (size_t)n * sizeof *c->tokens);
+        for (int32_t i = 0; i < n; i++) c->positions[c->n_rows + i] = position + i;
+        for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
+        c->n_rows += n;
+    }
+    c->split_heads = shares_split_heads(c);
+}
+
+pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
+{
+    PF_TRY(check_spans(context, spans, n_spans));
+    if (n_spans == 0) return PF_OK;
+    PF_TRY(extend_all(context, spans, n_spans));
+    plan_pass(context, spans, n_spans);
+    pf_model_embed(context->model, context->tokens, context->n_rows, context->x.data, context->x.stride);
+    pf_team_run(context->team, pf_context_run_pass, context);
+    return PF_OK;
+}
+
+static bool wants_to_stop(const volatile bool *stop)
+{
+    return stop != NULL && *stop;
+}
+
+pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int32_t *tokens, int32_t n_tokens,
+                             bool want_logits, const volatile bool *stop)
+{
+    const int32_t before = pf_kv_length(context->kv, sequence), max_rows = context->config.max_rows;
+    if (before < 0 || n_tokens < 1) return PF_INVALID;
+    if (n_tokens > context->config.max_tokens - before) return PF_LIMIT;
+    pf_status status = PF_OK;
+    for (int32_t done = 0, n; done < n_tokens && status == PF_OK; done += n) {
+        n = n_tokens - done < max_rows ? n_tokens - done : max_rows;
+        const bool is_last = done + n == n_tokens;
+        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0 };
+        status = wants_to_stop(stop) ? PF_CANCELLED : pf_context_forward(context, &span, 1);
+    }
+    if (status != PF_OK) {
+        const pf_status undone = pf_kv_truncate(context->kv, sequence, before);
+        assert(undone == PF_OK);
+        (void)undone;
+    }
+    return status;
+}
+
+float *pf_context_logits(pf_context *context, int32_t i)
+{
+    assert(i >= 0 && i < context->n_logit_rows);
+    return context->logits.data + (size_t)i * context->logits.stride;
+}
+
+int32_t pf_context_n_vocab(const pf_context *context)
+{
+    return context->model->config.vocab_size;
+}
+
+pf_kv *pf_context_kv(pf_context *context)
+{
+    return context->kv;
+}
+
+const pf_model *pf_context_model(const pf_context *context)
+{
+    return context->model;
+}
+
+const pf_context_config *pf_context_get_config(const pf_context *context)
+{
+    return &context->config;
+}

@@ -1,0 +1,232 @@
+/*
+ * The forward pass: from the embedded rows of a pass to logits. One path for prefill, decode and verification.
+ *
+ * Every member of the team runs it and computes its share: of the panels of a product, of the heads of attention.
+ * Between two phases that read what others wrote stands a barrier; nothing else waits.
+ *
+ * Work that goes row by row, norms and the packing of a product's left side, is done in one of two ways. Rows of a single
+ * tile, a decode step or the verification of a draft, are prepared by every member for itself: repeating it is cheaper
+ * than waiting for it. More rows are prepared tile by tile, each by one member, and then all wait. The bits are the same,
+ * since every kernel computes a row from that row alone.
+ */
+#include <assert.h>
+
+#include "model/pass.h"
+
+/* A member at work on the pass at hand. */
+typedef struct {
+    pf_context *c;
+    const pf_kernels *kernels;
+    const pf_gemm *gemm;
+    pf_member member;
+    const pf_member_scratch *mine;
+} worker;
+
+/* Rows to be multiplied: how they are cut into tiles and who prepares them. */
+typedef struct {
+    int32_t n_rows;
+    bool shared;                  /* more than one tile: each is prepared by one member */
+    int32_t tile_begin, tile_end; /* this member's */
+    int32_t row_begin, row_end;   /* the rows of those tiles */
+} left_side;
+
+static left_side plan_left_side(const worker *w, int32_t n_rows)
+{
+    const int32_t n_tiles = pf_gemm_tiles(w->gemm->tile_rows, n_rows);
+    left_side a = { .n_rows = n_rows, .shared = n_tiles > 1, .tile_begin = 0, .tile_end = n_tiles };
+    if (a.shared) pf_team_share(w->member, n_tiles, &a.tile_begin, &a.tile_end);
+    a.row_begin = pf_gemm_tile_row(n_tiles, n_rows, a.tile_begin);
+    a.row_end = pf_gemm_tile_row(n_tiles, n_rows, a.tile_end);
+    return a;
+}
+
+/* Pack `rows` as the left side of a product over k. */
+static const void *pack(const worker *w, const left_side *a, pf_rows rows, int32_t k)
+{
+    void *input = a->shared ? w->c->input : w->mine->input;
+    if (a->tile_begin < a->tile_end)
+        w->gemm->pack(input, rows.data, rows.stride, a->n_rows, k, a->tile_begin, a->tile_end);
+    if (a->shared) pf_team_barrier(w->member);
+    return input;
+}
+
+/* Where norms of these rows go: a place of one's own, or everybody's. */
+static pf_rows normed_rows(const worker *w, const left_side *a)
+{
+    return a->shared ? w->c->normed : w->mine->normed;
+}
+
+/* Norm the rows of x and pack them. */
+static const void *norm_and_pack(const worker *w, const left_side *a, const float *weight)
+{
+    const pf_config *config = &w->c->model->config;
+    const pf_rows x = w->c->x, normed = normed_rows(w, a);
+    const size_t first = (size_t)a->row_begin * x.stride;
+    if (a->row_begin < a->row_end)
+        w->kernels->rmsnorm(normed.data + first, NULL, x.data + first, NULL, weight, a->row_end - a->row_begin,
+                            config->hidden_size, x.stride, config->rms_eps);
+    return pack(w, a, normed, config->hidden_size);
+}
+
+/* The same of those rows alone whose logits are wanted. */
+static const void *norm_and_pack_logit_rows(const worker *w, const left_side *a, const float *weight)
+{
+    const pf_config *config = &w->c->model->config;
+    const pf_rows x = w->c->x, normed = normed_rows(w, a);
+    for (int32_t i = a->row_begin; i < a->row_end; i++)
+        w->kernels->rmsnorm(normed.data + (size_t)i * x.stride, NULL, x.data + (size_t)w->c->logit_rows[i] * x.stride,
+                            NULL, weight, 1, config->hidden_size, x.stride, config->rms_eps);
+    return pack(w, a, normed, config->hidden_size);
+}
+
+/* This member's columns of out = input * W^T + bias, or of out += that. Returns the columns. */
+typedef struct {
+    int32_t begin, end;
+} column_range;
+
+static column_range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
+                             pf_gemm_mode mode)
+{
+    int32_t begin, end;
+    pf_team_share(w->member, linear->weights.n_panels, &begin, &end);
+    if (begin < end)
+        w->gemm->multiply(&linear->weights, input, n_rows, begin, end, out.data, out.stride, mode, w->mine->gemm);
+
+    const int32_t n = linear->weights.n;
+    const column_range columns = { begin * PF_GEMM_PANEL, end * PF_GEMM_PANEL < n ? end * PF_GEMM_PANEL : n };
+    if (linear->bias != NULL)
+        for (int32_t i = 0; i < n_rows; i++)
+            for (int32_t j = columns.begin; j < columns.end; j++)
+                out.data[(size_t)i * out.stride + (size_t)j] += linear->bias[j];
+    return columns;
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------- */
+
+/* This member's items of one span: its share of the pass's items, which are the spans' one after the other. */
+static column_range span_items(const worker *w, const pf_pass_span *span)
+{
+    const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
+    int32_t begin, end;
+    pf_team_share(w->member, n_kv_heads * w->c->n_rows, &begin, &end);
+    const int32_t first = n_kv_heads * span->first_row, n = n_kv_heads * span->n_rows;
+    begin = begin > first ? begin - first : 0;
+    end = end - first < n ? end - first : n;
+    return (column_range){ begin, end };
+}
+
+static pf_attn_pages pages_of(const worker *w, const pf_pass_span *span, int32_t layer)
+{
+    const pf_kv_view view = pf_kv_layer(w->c->kv, span->sequence, layer);
+    return (pf_attn_pages){ .key_pages = view.key_pages,
+                            .value_pages = view.value_pages,
+                            .page_tokens = pf_kv_get_config(w->c->kv)->page_tokens,
+                            .n_kv_heads = w->c->model->config.n_kv_heads,
+                            .head_dim = w->c->model->config.head_dim };
+}
+
+/* Turn the queries and keys of some items by their positions, and store the keys with their values. */
+static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t layer, column_range items)
+{
+    const pf_context *c = w->c;
+    const pf_config *config = &c->model->config;
+    const int32_t group = config->n_heads / config->n_kv_heads, head_dim = config->head_dim;
+    float *rows = c->qkv.data + (size_t)span->first_row * c->qkv.stride;
+    const int32_t *positions = c->positions + span->first_row;
+
+    for (int32_t item = items.begin; item < items.end;) { /* one key head after the other */
+        const int32_t head = item / span->n_rows, row = item % span->n_rows;
+        const int32_t left = span->n_rows - row, n = left < items.end - item ? left : items.end - item;
+        float *q = rows + (size_t)row * c->qkv.stride + (size_t)head * (size_t)group * (size_t)head_dim;
+        float *k = rows + (size_t)row * c->qkv.stride + (size_t)c->model->q_dim + (size_t)head * (size_t)head_dim;
+        w->kernels->rope(q, c->qkv.stride, n, group, head_dim, positions + row, &c->rope);
+        w->kernels->rope(k, c->qkv.stride, n, 1, head_dim, positions + row, &c->rope);
+        item += n;
+    }
+
+    const pf_attn_store_args args = { .pages = pages_of(w, span, layer),
+                                      .k = rows + c->model->q_dim,
+                                      .v = rows + c->model->q_dim + c->model->kv_dim,
+                                      .stride = c->qkv.stride,
+                                      .n_rows = span->n_rows,
+                                      .position = span->position };
+    w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
+}
+
+static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer, column_range items)
+{
+    const pf_context *c = w->c;
+    const pf_attn_args args = { .pages = pages_of(w, span, layer),
+                                .q = c->qkv.data + (size_t)span->first_row * c->qkv.stride,
+                                .q_stride = c->qkv.stride,
+                                .out = c->attended.data + (size_t)span->first_row * c->attended.stride,
+                                .out_stride = c->attended.stride,
+                                .n_rows = span->n_rows,
+                                .n_heads = c->model->config.n_heads,
+                                .position = span->position,
+                                .scale = c->attention_scale };
+    w->kernels->attn[c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
+}
+
+/* Append the new keys and values to the cache, and attend to all there are. */
+static void attend(const worker *w, int32_t layer)
+{
+    const pf_context *c = w->c;
+    for (int32_t s = 0; s < c->n_spans; s++) {
+        const column_range items = span_items(w, &c->spans[s]);
+        if (items.begin < items.end) rope_and_store(w, &c->spans[s], layer, items);
+    }
+    if (c->split_heads) pf_team_barrier(w->member);
+    for (int32_t s = 0; s < c->n_spans; s++) {
+        const column_range items = span_items(w, &c->spans[s]);
+        if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
+    }
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+void pf_context_run_pass(pf_member member, void *context)
+{
+    pf_context *c = context;
+    const pf_model *m = c->model;
+    const worker w = { .c = c,
+                       .kernels = &m->kernels,
+                       .gemm = &m->kernels.gemm[m->weight_type],
+                       .member = member,
+                       .mine = &c->members[member.id] };
+    const int32_t n_rows = c->n_rows;
+    const left_side all = plan_left_side(&w, n_rows);
+    const void *input;
+
+    for (int32_t l = 0; l < m->config.n_layers; l++) {
+        const pf_layer *layer = &m->layers[l];
+
+        input = norm_and_pack(&w, &all, layer->attention_norm);
+        multiply(&w, &layer->qkv, input, n_rows, c->qkv, PF_GEMM_STORE);
+        pf_team_barrier(member);
+
+        attend(&w, l);
+        pf_team_barrier(member);
+
+        input = pack(&w, &all, c->attended, m->q_dim);
+        multiply(&w, &layer->o, input, n_rows, c->x, PF_GEMM_ADD);
+        pf_team_barrier(member);
+
+        input = norm_and_pack(&w, &all, layer->mlp_norm);
+        multiply(&w, &layer->gate, input, n_rows, c->gate, PF_GEMM_STORE);
+        const column_range mine = multiply(&w, &layer->up, input, n_rows, c->up, PF_GEMM_STORE);
+        if (mine.begin < mine.end)
+            w.kernels->swiglu(c->gate.data + mine.begin, c->gate.stride, c->gate.data + mine.begin,
+                              c->up.data + mine.begin, c->gate.stride, n_rows, mine.end - mine.begin);
+        pf_team_barrier(member);
+
+        input = pack(&w, &all, c->gate, m->config.intermediate_size);
+        multiply(&w, &layer->down, input, n_rows, c->x, PF_GEMM_ADD);
+        pf_team_barrier(member);
+    }
+
+    if (c->n_logit_rows == 0) return;
+    const left_side wanted = plan_left_side(&w, c->n_logit_rows);
+    input = norm_and_pack_logit_rows(&w, &wanted, m->final_norm);
+    multiply(&w, &m->head, input, c->n_logit_rows, c->logits, PF_GEMM_STORE);
+}

@@ -1,0 +1,69 @@
+/*
+ * What is inside a pf_context: the buffers of a pass, and what the pass at hand is about. Seen by model/ alone.
+ *
+ *   one arena:   cos | sin | x | qkv | attended | gate | up | logits | shared input | scratch of member 0 | 1 | ...
+ *
+ * Rows of a buffer are a whole number of cache lines apart, so members that write neighbouring panels share none.
+ */
+#ifndef PF_MODEL_PASS_H
+#define PF_MODEL_PASS_H
+
+#include "base/arena.h"
+#include "model/context.h"
+#include "model/weights.h"
+
+/* A matrix of activations: row i is at data + i * stride. */
+typedef struct {
+    float *data;
+    size_t stride; /* elements */
+} pf_rows;
+
+/* What one member has for itself: it is written and read by that member alone. */
+typedef struct {
+    pf_rows normed;  /* [tile_rows, hidden] */
+    void *input;     /* a packed left side of one tile, of any product */
+    void *gemm;      /* scratch of a product */
+    void *attention; /* scratch of attention */
+} pf_member_scratch;
+
+/* A span of the pass at hand. */
+typedef struct {
+    pf_kv_seq sequence;
+    int32_t first_row;
+    int32_t n_rows;
+    int32_t position; /* of its first row: the sequence's length before the pass */
+} pf_pass_span;
+
+struct pf_context {
+    const pf_model *model;
+    pf_team *team;
+    pf_context_config config; /* resolved */
+    pf_kv *kv;
+    pf_arena arena;
+    float attention_scale; /* 1 / sqrt(head_dim) */
+
+    pf_rope_table rope;         /* [max_tokens, rotary_dim / 2] */
+    pf_rows x;                  /* [max_rows, hidden] the residual stream */
+    pf_rows normed;             /* [max_rows, hidden] when rows are more than one tile */
+    pf_rows qkv;                /* [max_rows, q_dim + 2 * kv_dim] */
+    pf_rows attended;           /* [max_rows, q_dim] */
+    pf_rows gate, up;           /* [max_rows, intermediate] */
+    pf_rows logits;             /* [max_logit_rows, vocab] */
+    void *input;                /* a packed left side, when rows are more than one tile */
+    pf_member_scratch *members; /* [n_threads] */
+
+    /* The pass at hand. */
+    pf_pass_span *spans; /* [max_sequences] */
+    int32_t n_spans;
+    int32_t n_rows;
+    int32_t *tokens;     /* [max_rows] */
+    int32_t *positions;  /* [max_rows] */
+    int32_t *logit_rows; /* [max_logit_rows] the rows whose logits are wanted */
+    int32_t n_logit_rows;
+    bool split_heads; /* members share a key head of some span: they must wait between store and attend */
+};
+
+/* One member's part of the pass at hand: from x, the embedded tokens, to logits. */
+void pf_context_run_pass(pf_member member, void *context);
+
+#endif

@@ -1,0 +1,427 @@
+/*
+ * Row invariance, the promise that everything above rests on: a token's logits are a function of the tokens before it.
+ * Each test computes the logits of one text plainly, one token a pass on one thread, and then in another way, and
+ * compares bits.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/context.h"
+#include "tests/support/tiny_model.h"
+
+enum { N_TEXT = 75, MAX_ROWS = 80, MAX_TOKENS = 160, MAX_SEQUENCES = 6 };
+
+/* A model on a team, ready to run. */
+typedef struct {
+    pf_team *team;
+    pf_model *model;
+    pf_context *context;
+    pf_kv *kv;
+    int32_t n_vocab;
+} rig;
+
+static char directory[PF_TINY_PATH];
+
+/* The shape has odd sizes everywhere: nothing is a multiple of a tile, a panel or a register. */
+static const pf_tiny_model ODD = {
+    .hidden = 72, .layers = 2, .heads = 6, .kv_heads = 3, .head_dim = 20, .intermediate = 100, .vocab = 97, .seed = 5
+};
+static const pf_tiny_model MQA = { .hidden = 64,
+                                   .layers = 2,
+                                   .heads = 4,
+                                   .kv_heads = 1,
+                                   .head_dim = 16,
+                                   .intermediate = 96,
+                                   .vocab = 130,
+                                   .tied = true,
+                                   .attention_bias = true,
+                                   .mlp_bias = true,
+                                   .seed = 6 };
+
+static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
+{
+    pf_error error = { 0 };
+    *r = (rig){ 0 };
+    if (pf_team_create(n_threads, NULL, 0, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
+    const pf_model_options options = { .dtype = dtype, .isa = isa, .team = r->team };
+    if (pf_model_load(directory, &options, &r->model, &error) != PF_OK) fail_msg("%s", error.text);
+    const pf_context_config config = { .max_tokens = MAX_TOKENS,
+                                       .max_sequences = MAX_SEQUENCES,
+                                       .max_rows = MAX_ROWS,
+                                       .max_logit_rows = MAX_ROWS,
+                                       .kv_type = pf_context_default_kv_type(r->model) };
+    if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
+    r->kv = pf_context_kv(r->context);
+    r->n_vocab = pf_context_n_vocab(r->context);
+}
+
+static void tear_down(rig *r)
+{
+    pf_context_destroy(r->context);
+    pf_model_release(r->model);
+    pf_team_destroy(r->team);
+}
+
+static int32_t text_token(const rig *r, int32_t text, int32_t i)
+{
+    return (i * 31 + text * 17 + i * i % 11) % r->n_vocab;
+}
+
+static void make_text(const rig *r, int32_t text, int32_t tokens[N_TEXT])
+{
+    for (int32_t i = 0; i < N_TEXT; i++) tokens[i] = text_token(r, text, i);
+}
+
+static pf_kv_seq acquire(const rig *r)
+{
+    pf_kv_seq seq;
+    assert_int_equal(pf_kv_acquire(r->kv, &seq), PF_OK);
+    return seq;
+}
+
+/* Feed tokens [begin, end) in one pass, and copy the logits of all its rows to out [end - begin, n_vocab]. */
+static void feed(rig *r, pf_kv_seq seq, const int32_t *tokens, int32_t begin, int32_t end, float *out)
+{
+    const pf_span span = { seq, tokens + begin, end - begin, end - begin };
+    assert_int_equal(pf_context_forward(r->context, &span, 1), PF_OK);
+    for (int32_t i = 0; i < end - begin; i++)
+        memcpy(out + (size_t)i * (size_t)r->n_vocab, pf_context_logits(r->context, i),
+               (size_t)r->n_vocab * sizeof *out);
+}
+
+static float *new_logits(const rig *r)
+{
+    float *logits = malloc((size_t)N_TEXT * (size_t)r->n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    return logits;
+}
+
+static void assert_same_logits(const rig *r, const float *a, const float *b, int32_t begin, int32_t end,
+                               const char *how)
+{
+    for (int32_t i = begin; i < end; i++)
+        for (int32_t v = 0; v < r->n_vocab; v++) {
+            const size_t at = (size_t)i * (size_t)r->n_vocab + (size_t)v;
+            if (memcmp(&a[at], &b[at], sizeof *a) != 0)
+                fail_msg("%s, %s, %s: position %d, token %d: %.9g and %.9g", how,
+                         pf_isa_name(pf_model_kernels(r->model)->isa), pf_dtype_name(pf_model_dtype(r->model)), i, v,
+                         (double)a[at], (double)b[at]);
+        }
+}
+
+/* One token a pass. */
+static float *plain_logits(rig *r, int32_t text)
+{
+    int32_t tokens[N_TEXT];
+    make_text(r, text, tokens);
+    float *logits = new_logits(r);
+    const pf_kv_seq seq = acquire(r);
+    for (int32_t i = 0; i < N_TEXT; i++) feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
+    pf_kv_release(r->kv, seq);
+    return logits;
+}
+
+/* Run a claim for both shapes, every instruction set of this machine and both arithmetics; `plain` is one thread's. */
+static void for_all_arithmetics(int32_t n_threads, void (*claim)(rig *r, const float *plain))
+{
+    const pf_tiny_model shapes[] = { ODD, MQA };
+    const pf_isa best = pf_cpu_best_isa();
+    for (size_t s = 0; s < 2; s++) {
+        pf_tiny_model_create(&shapes[s], directory);
+        for (int isa = 0; isa <= (int)best; isa++) {
+            const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16 };
+            for (size_t d = 0; d < 2; d++) {
+                rig one, r;
+                set_up(&one, (pf_isa)isa, dtypes[d], 1);
+                float *plain = plain_logits(&one, 0);
+                tear_down(&one);
+                set_up(&r, (pf_isa)isa, dtypes[d], n_threads);
+                claim(&r, plain);
+                tear_down(&r);
+                free(plain);
+            }
+        }
+        pf_tiny_model_remove(directory);
+    }
+}
+
+/* ---- row invariance -------------------------------------------------------------------------------------------- */
+
+static void compare_chunked(rig *r, const float *plain)
+{
+    int32_t tokens[N_TEXT];
+    make_text(r, 0, tokens);
+    const int32_t sizes[] = { N_TEXT, 1, 2, 7, 14, 15, 33 };
+    float *logits = new_logits(r);
+    for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++) {
+        const pf_kv_seq seq = acquire(r);
+        for (int32_t at = 0; at < N_TEXT; at += sizes[c]) {
+            const int32_t end = at + sizes[c] < N_TEXT ? at + sizes[c] : N_TEXT;
+            feed(r, seq, tokens, at, end, logits + (size_t)at * (size_t)r->n_vocab);
+        }
+        char how[64];
+        snprintf(how, sizeof how, "chunks of %d on %d threads", sizes[c], pf_team_size(r->team));
+        assert_same_logits(r, logits, plain, 0, N_TEXT, how);
+        pf_kv_release(r->kv, seq);
+    }
+    free(logits);
+}
+
+static void logits_do_not_depend_on_how_the_prompt_is_cut(void **state)
+{
+    (void)state;
+    for_all_arithmetics(1, compare_chunked);
+}
+
+static void logits_do_not_depend_on_the_number_of_threads(void **state)
+{
+    (void)state;
+    for_all_arithmetics(2, compare_chunked);
+    for_all_arithmetics(3, compare_chunked);
+}
+
+/* Four sequences side by side, in spans of changing sizes, the text in question somewhere among them. */
+static void compare_in_company(rig *r, const float *plain)
+{
+    enum { N = 4 };
+    int32_t tokens[N][N_TEXT], at[N] = { 0 };
+    pf_kv_seq seqs[N];
+    for (int32_t s = 0; s < N; s++) {
+        make_text(r, s, tokens[s]);
+        seqs[s] = acquire(r);
+    }
+    float *logits = new_logits(r);
+    for (int32_t round = 0; at[0] < N_TEXT; round++) {
+        pf_span spans[N];
+        int32_t n_spans = 0, first_logit = 0, mine = -1;
+        for (int32_t i = 0; i < N; i++) {
+            const int32_t s = (i + round) % N, left = N_TEXT - at[s], want = 1 + (round * 5 + s * 3) % 9;
+            const int32_t n = want < left ? want : left;
+            if (n == 0) continue;
+            if (s == 0) mine = first_logit;
+            const int32_t n_logits = s == 0 ? n : n / 2;
+            first_logit += n_logits;
+            spans[n_spans++] = (pf_span){ seqs[s], tokens[s] + at[s], n, n_logits };
+        }
+        assert_int_equal(pf_context_forward(r->context, spans, n_spans), PF_OK);
+        for (int32_t i = 0; i < n_spans; i++)
+            for (int32_t s = 0; s < N; s++) {
+                if (spans[i].sequence != seqs[s]) continue;
+                for (int32_t t = 0; s == 0 && t < spans[i].n_tokens; t++)
+                    memcpy(logits + (size_t)(at[0] + t) * (size_t)r->n_vocab, pf_context_logits(r->context, mine + t),
+                           (size_t)r->n_vocab * sizeof *logits);
+                at[s] += spans[i].n_tokens;
+            }
+    }
+    assert_same_logits(r, logits, plain, 0, N_TEXT, "in company");
+    for (int32_t s = 0; s < N; s++) pf_kv_release(r->kv, seqs[s]);
+    free(logits);
+}
+
+static void logits_do_not_depend_on_other_sequences_in_the_pass(void **state)
+{
+    (void)state;
+    for_all_arithmetics(1, compare_in_company);
+    for_all_arithmetics(2, compare_in_company);
+}
+
+/* Go astray at several points, roll back, go on; then the same through forks. */
+static void compare_after_detours(rig *r, const float *plain)
+{
+    int32_t tokens[N_TEXT], other[N_TEXT];
+    make_text(r, 0, tokens);
+    make_text(r, 3, other);
+    float *logits = new_logits(r), *scrap = new_logits(r);
+    pf_kv_seq seq = acquire(r);
+    for (int32_t at = 0; at < N_TEXT; at += 5) {
+        feed(r, seq, tokens, at, at + 5, logits + (size_t)at * (size_t)r->n_vocab);
+        feed(r, seq, other, 0, 1 + at % 23, scrap);
+        assert_int_equal(pf_kv_truncate(r->kv, seq, at + 5), PF_OK);
+    }
+    assert_same_logits(r, logits, plain, 0, N_TEXT, "after rollbacks");
+
+    for (int32_t at = 0; at < N_TEXT; at += 15) { /* a fork at every cut; the parent strays, the child goes on */
+        pf_kv_seq child;
+        assert_int_equal(pf_kv_fork(r->kv, seq, at, &child), PF_OK);
+        assert_int_equal(pf_kv_truncate(r->kv, seq, at), PF_OK);
+        feed(r, seq, other, 0, 9, scrap);
+        feed(r, child, tokens, at, at + 15, logits + (size_t)at * (size_t)r->n_vocab);
+        pf_kv_release(r->kv, seq);
+        seq = child;
+    }
+    assert_same_logits(r, logits, plain, 0, N_TEXT, "through forks");
+    pf_kv_release(r->kv, seq);
+    free(scrap);
+    free(logits);
+}
+
+static void logits_after_rollback_and_fork_are_those_of_a_straight_run(void **state)
+{
+    (void)state;
+    for_all_arithmetics(1, compare_after_detours);
+    for_all_arithmetics(2, compare_after_detours);
+}
+
+/* The negative control of all the above: another token somewhere before changes the logits, another one after does not. */
+static void logits_depend_on_every_token_before_and_on_none_after(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&ODD, directory);
+    rig r;
+    set_up(&r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
+    float *plain = plain_logits(&r, 0), *logits = new_logits(&r);
+    const size_t row_bytes = (size_t)r.n_vocab * sizeof *plain;
+    for (int32_t changed = 0; changed < N_TEXT; changed += 12) {
+        int32_t tokens[N_TEXT];
+        make_text(&r, 0, tokens);
+        tokens[changed] = (tokens[changed] + 1) % r.n_vocab;
+        const pf_kv_seq seq = acquire(&r);
+        feed(&r, seq, tokens, 0, N_TEXT, logits);
+        pf_kv_release(r.kv, seq);
+        for (int32_t i = 0; i < N_TEXT; i++) {
+            const size_t at = (size_t)i * (size_t)r.n_vocab;
+            assert_int_equal(memcmp(logits + at, plain + at, row_bytes) != 0, i >= changed);
+        }
+    }
+    free(logits);
+    free(plain);
+    tear_down(&r);
+    pf_tiny_model_remove(directory);
+}
+
+static void prefill_in_chunks_gives_the_last_rows_logits(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&ODD, directory);
+    rig r;
+    set_up(&r, pf_cpu_best_isa(), PF_DTYPE_BF16, 2);
+    int32_t tokens[2 * N_TEXT];
+    make_text(&r, 0, tokens);
+    make_text(&r, 1, tokens + N_TEXT);
+    const pf_kv_seq a = acquire(&r), b = acquire(&r);
+    float *logits = new_logits(&r);
+    feed(&r, a, tokens, 0, N_TEXT, logits);
+    feed(&r, a, tokens, N_TEXT, 2 * N_TEXT, logits);
+    assert_int_equal(pf_context_prefill(r.context, b, tokens, 2 * N_TEXT, true, NULL), PF_OK); /* 150 rows, 80 a pass */
+    assert_int_equal(pf_kv_length(r.kv, b), 2 * N_TEXT);
+    assert_memory_equal(pf_context_logits(r.context, 0), logits + (size_t)(N_TEXT - 1) * (size_t)r.n_vocab,
+                        (size_t)r.n_vocab * sizeof *logits);
+    free(logits);
+    tear_down(&r);
+    pf_tiny_model_remove(directory);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------------------------- */
+
+static void a_refused_pass_leaves_everything_as_before(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&ODD, directory);
+    rig r;
+    set_up(&r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
+    float *plain = plain_logits(&r, 0), *logits = new_logits(&r);
+    int32_t tokens[N_TEXT], many[MAX_ROWS + 1] = { 0 };
+    make_text(&r, 0, tokens);
+    const pf_kv_seq a = acquire(&r), b = acquire(&r), gone = acquire(&r);
+    pf_kv_release(r.kv, gone);
+    feed(&r, a, tokens, 0, 40, logits);
+    const size_t free_pages = pf_kv_free_pages(r.kv);
+
+    const int32_t negative = -1, beyond = r.n_vocab;
+    const pf_span refused[][2] = {
+        { { b, tokens, 3, 1 }, { a, &beyond, 1, 1 } }, /* a token outside the vocabulary */
+        { { b, tokens, 3, 1 }, { a, &negative, 1, 1 } },
+        { { b, tokens, 3, 1 }, { gone, tokens, 1, 1 } },   /* a sequence that is not alive */
+        { { b, tokens, 3, 1 }, { b, tokens, 1, 1 } },      /* one sequence twice */
+        { { b, many, MAX_ROWS, 1 }, { a, tokens, 1, 1 } }, /* too many rows */
+        { { b, tokens, 3, 1 }, { a, tokens, 0, 0 } },      /* no token */
+        { { b, tokens, 3, 1 }, { a, tokens, 1, 2 } },      /* more logits than rows */
+        { { b, tokens, 3, 1 }, { a, tokens, 1, -1 } },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        if (pf_context_forward(r.context, refused[i], 2) != PF_INVALID) fail_msg("case %zu was not refused", i);
+        assert_int_equal(pf_kv_length(r.kv, a), 40);
+        assert_int_equal(pf_kv_length(r.kv, b), 0);
+        assert_int_equal(pf_kv_free_pages(r.kv), free_pages);
+    }
+
+    /* A sequence at its end: the other one, which did have room, is rolled back too. */
+    assert_int_equal(pf_context_prefill(r.context, b, many, MAX_ROWS, false, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(r.context, b, many, MAX_ROWS, false, NULL), PF_OK);
+    assert_int_equal(pf_kv_length(r.kv, b), MAX_TOKENS);
+    const pf_span full[] = { { a, tokens + 40, 20, 1 }, { b, tokens, 1, 1 } };
+    assert_int_equal(pf_context_forward(r.context, full, 2), PF_LIMIT);
+    assert_int_equal(pf_kv_length(r.kv, a), 40);
+    assert_int_equal(pf_kv_length(r.kv, b), MAX_TOKENS);
+
+    /* A prefill that is told to stop, or does not fit. */
+    const volatile bool stop = true;
+    assert_int_equal(pf_context_prefill(r.context, a, tokens, 20, true, &stop), PF_CANCELLED);
+    assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS, true, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS, true, NULL), PF_LIMIT);
+    assert_int_equal(pf_kv_length(r.kv, a), 40 + MAX_ROWS);
+    assert_int_equal(pf_kv_truncate(r.kv, a, 40), PF_OK);
+
+    feed(&r, a, tokens, 40, N_TEXT, logits + (size_t)40 * (size_t)r.n_vocab);
+    assert_same_logits(&r, logits, plain, 0, N_TEXT, "after refusals");
+    free(logits);
+    free(plain);
+    tear_down(&r);
+    pf_tiny_model_remove(directory);
+}
+
+static void a_context_out_of_range_is_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&ODD, directory);
+    rig r;
+    set_up(&r, PF_ISA_SCALAR, PF_DTYPE_F32, 1);
+    const pf_context_config good = { .max_sequences = 1, .max_rows = 8, .max_logit_rows = 8, .kv_type = PF_TYPE_F32 };
+    struct {
+        pf_context_config config;
+        pf_status status;
+        const char *says;
+    } cases[] = { { good, PF_INVALID, "513" },      { good, PF_INVALID, "max_sequences" },
+                  { good, PF_INVALID, "max_rows" }, { good, PF_INVALID, "logit_rows" },
+                  { good, PF_INVALID, "KV type" },  { good, PF_LIMIT, "MiB" } };
+    cases[0].config.max_tokens = 513;
+    cases[1].config.max_sequences = 0;
+    cases[2].config.max_rows = 0;
+    cases[3].config.max_logit_rows = 9;
+    cases[4].config.kv_type = PF_TYPE_F16;
+    cases[5].config.kv_budget_bytes = SIZE_MAX / 2;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pf_context *context = NULL;
+        pf_error error = { 0 };
+        assert_int_equal(pf_context_create(r.model, r.team, &cases[i].config, &context, &error), cases[i].status);
+        assert_null(context);
+        if (strstr(error.text, cases[i].says) == NULL) fail_msg("\"%s\" does not say %s", error.text, cases[i].says);
+    }
+    assert_int_equal(pf_context_bytes(r.model, 1, &cases[0].config), 0);
+    assert_true(pf_context_bytes(r.model, 2, &good) > pf_context_bytes(r.model, 1, &good));
+    tear_down(&r);
+    pf_tiny_model_remove(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
+        cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
+        cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),
+        cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),
+        cmocka_unit_test(logits_depend_on_every_token_before_and_on_none_after),
+        cmocka_unit_test(prefill_in_chunks_gives_the_last_rows_logits),
+        cmocka_unit_test(a_refused_pass_leaves_everything_as_before),
+        cmocka_unit_test(a_context_out_of_range_is_refused_with_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

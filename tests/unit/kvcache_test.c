@@ -322,6 +322,21 @@ static void slots_that_hold_no_position_are_nan(void **state)
     pf_kv_destroy(kv);
 }
 
+static void a_reader_that_kept_a_view_of_a_freed_page_finds_nan(void **state)
+{
+    (void)state;
+    pf_kv *kv = make(8);
+    int32_t stamp = 0;
+    model a = start(kv);
+    grow(kv, &a, 32, &stamp);
+    const float *stale = page_address(kv, &a, 1);
+    assert_status(pf_kv_truncate(kv, a.handle, 16), PF_OK);
+    for (int32_t i = 0; i < PAGE * DIM; i++) assert_true(isnan(stale[i]));
+    a.length = 16;
+    compare(kv, &a);
+    pf_kv_destroy(kv);
+}
+
 static void an_extend_that_does_not_fit_changes_nothing(void **state)
 {
     (void)state;
@@ -557,6 +572,7 @@ int main(void)
         cmocka_unit_test(the_parent_may_end_before_its_forks),
         cmocka_unit_test(truncate_frees_whole_pages_and_a_sequence_can_grow_again),
         cmocka_unit_test(slots_that_hold_no_position_are_nan),
+        cmocka_unit_test(a_reader_that_kept_a_view_of_a_freed_page_finds_nan),
         cmocka_unit_test(an_extend_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_sequence_ends_at_max_tokens),
         cmocka_unit_test(one_sequence_too_many_is_refused_until_one_ends),

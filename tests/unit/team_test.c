@@ -1,7 +1,7 @@
 #include "tests/support/test.h"
 
 #include <sched.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/team.h"
@@ -88,6 +88,25 @@ static void phases_may_wrap(void **state)
     pf_team_destroy(team);
 }
 
+static void add_one(pf_member member, void *arg)
+{
+    pf_team_barrier(member);
+    atomic_fetch_add((atomic_int *)arg, 1);
+    pf_team_barrier(member);
+}
+
+static void hundreds_of_members_are_counted_right(void **state)
+{
+    (void)state;
+    pf_team *team = make(300);
+    atomic_int n = 0;
+    for (int step = 1; step <= 3; step++) {
+        pf_team_run(team, add_one, &n);
+        assert_int_equal(atomic_load(&n), 300 * step);
+    }
+    pf_team_destroy(team);
+}
+
 static void nap(void)
 {
     nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
@@ -118,7 +137,9 @@ static void members_that_fell_asleep_are_woken(void **state)
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
+    pf_alloc_count_reset();
     pf_team *team = make(3);
+    assert_int_equal(pf_alloc_count(), 3); /* the team and two threads: the counter counts */
     board b = { .n_steps = 10 };
     pf_alloc_count_reset();
     for (int i = 0; i < 50; i++) pf_team_run(team, pass_round, &b);
@@ -178,7 +199,7 @@ static void members_are_pinned_and_the_caller_is_given_back_its_cpus(void **stat
     assert_int_equal(b.runs[0], 0);
     assert_int_equal(b.cpu[0], core);
 
-    pf_team *second; /* the pinned caller may still make a team elsewhere; here, on the same core */
+    pf_team *second;
     assert_ok(pf_team_create(3, &core, 1, &second, &error), error);
     pf_team_run(second, note_cpus, &b);
     for (int32_t id = 0; id < 3; id++) {
@@ -189,6 +210,25 @@ static void members_are_pinned_and_the_caller_is_given_back_its_cpus(void **stat
     pf_team_destroy(team);
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
     assert_true(CPU_EQUAL(&before, &after));
+}
+
+static void a_caller_that_one_team_pinned_may_make_another_elsewhere(void **state)
+{
+    (void)state;
+    cpu_set_t allowed;
+    int32_t cores[2] = { first_allowed_cpu(&allowed), 0 };
+    if (CPU_COUNT(&allowed) < 2) skip();
+    cores[1] = cores[0] + 1;
+    while (!CPU_ISSET((size_t)cores[1], &allowed)) cores[1]++;
+    pf_team *both, *second;
+    pf_error error;
+    board b = { 0 };
+    assert_ok(pf_team_create(2, cores, 2, &both, &error), error);
+    pf_team_run(both, note_cpus, &b);
+    assert_int_equal(b.cpu[1], cores[1]);
+    assert_ok(pf_team_create(2, &cores[1], 1, &second, &error), error);
+    pf_team_destroy(second);
+    pf_team_destroy(both);
 }
 
 static void a_team_that_cannot_be_is_refused_in_a_sentence(void **state)
@@ -236,10 +276,12 @@ int main(void)
         cmocka_unit_test(every_member_runs_each_step_once_and_sees_what_the_caller_wrote),
         cmocka_unit_test(a_barrier_lets_nobody_through_before_all_are_there),
         cmocka_unit_test(phases_may_wrap),
+        cmocka_unit_test(hundreds_of_members_are_counted_right),
         cmocka_unit_test(members_that_fell_asleep_are_woken),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
+        cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),
     };

@@ -58,6 +58,13 @@ pf_isa pf_cpu_best_isa(void)
 }
 #endif
 
+pf_status pf_isa_check(pf_isa isa, pf_isa best, pf_error *error)
+{
+    if (isa <= best) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED, "isa %s: this machine lacks it, its best is %s", isa_names[isa],
+                   isa_names[best]);
+}
+
 pf_status pf_isa_parse(const char *text, pf_isa *out, pf_error *error)
 {
     const pf_isa best = pf_cpu_best_isa();
@@ -67,9 +74,7 @@ pf_status pf_isa_parse(const char *text, pf_isa *out, pf_error *error)
     }
     for (pf_isa isa = PF_ISA_SCALAR; isa < PF_N_ISAS; isa++) {
         if (strcmp(text, isa_names[isa]) != 0) continue;
-        if (isa > best)
-            return pf_fail(error, PF_UNSUPPORTED, "isa %s: this machine lacks it, its best is %s", text,
-                           isa_names[best]);
+        PF_TRY(pf_isa_check(isa, best, error));
         *out = isa;
         return PF_OK;
     }

@@ -22,6 +22,9 @@ const char *pf_isa_name(pf_isa isa);
  * each time, which under a hypervisor costs some tens of microseconds: ask once. */
 pf_isa pf_cpu_best_isa(void);
 
+/* PF_UNSUPPORTED when `isa` is more than `best` gives; the sentence names both. */
+PF_MUST_USE pf_status pf_isa_check(pf_isa isa, pf_isa best, pf_error *error);
+
 /* A word of pf_isa_name, or "auto" for the best there is.
  * PF_INVALID: no such word; the sentence lists them.  PF_UNSUPPORTED: this machine lacks it. */
 PF_MUST_USE pf_status pf_isa_parse(const char *text, pf_isa *out, pf_error *error);

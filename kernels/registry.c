@@ -47,6 +47,22 @@ static const pf_kernel table[] = {
     GEMM(PF_TYPE_BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
     GEMM(PF_TYPE_BF16, PF_ISA_AVX512BF16, "14x32", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
+
+    KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),
+    KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_rope_f32_avx2),
+    KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_swiglu_f32_avx2),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_attn_f32_avx2),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_attn_bf16_avx2),
+    KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
+    KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
+
+    KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_rmsnorm_f32_avx512),
+    KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_rope_f32_avx512),
+    KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_swiglu_f32_avx512),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_attn_f32_avx512),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512, SIXTEEN_SUMS, pf_attn_bf16_avx512),
+    KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_argmax_f32_avx512),
+    KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_softmax_f32_avx512),
 #endif
     /* clang-format on */
 };
@@ -87,10 +103,7 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
 
 pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *error)
 {
-    const pf_isa best = pf_cpu_best_isa();
-    if (isa > best)
-        return pf_fail(error, PF_UNSUPPORTED, "kernels for %s: this machine's best is %s", pf_isa_name(isa),
-                       pf_isa_name(best));
+    PF_TRY(pf_isa_check(isa, pf_cpu_best_isa(), error));
     pf_kernels chosen = { .isa = isa };
     for (pf_isa level = PF_ISA_SCALAR; level <= isa; level++)
         for (int32_t i = 0; i < N_KERNELS; i++)

@@ -1,0 +1,13 @@
+#include "kernels/v16_avx2.h"
+
+#include "kernels/attn/attn_v16.h"
+
+void pf_attn_f32_avx2(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
+{
+    attn_items(args, PF_TYPE_F32, item_begin, item_end, scratch);
+}
+
+void pf_attn_bf16_avx2(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
+{
+    attn_items(args, PF_TYPE_BF16, item_begin, item_end, scratch);
+}

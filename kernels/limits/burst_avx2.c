@@ -1,0 +1,19 @@
+/* AVX2: eight fused multiply-adds an instruction. */
+#include <immintrin.h>
+
+#include "kernels/limits/burst_rows.h"
+
+float pf_burst_f32_avx2(int64_t n_rounds)
+{
+    __m256 sum[PF_BURST_SUMS_AVX2], a = _mm256_setzero_ps();
+    for (int i = 0; i < PF_BURST_SUMS_AVX2; i++) sum[i] = _mm256_setzero_ps();
+    for (int64_t round = 0; round < n_rounds; round++) {
+        __asm__ volatile("" : "+x"(a)); /* may be another value each round, for all that the compiler knows */
+#pragma GCC unroll 12
+        for (int i = 0; i < PF_BURST_SUMS_AVX2; i++) sum[i] = _mm256_fmadd_ps(a, a, sum[i]);
+    }
+    for (int i = 1; i < PF_BURST_SUMS_AVX2; i++) sum[0] = _mm256_add_ps(sum[0], sum[i]);
+    float out[8];
+    _mm256_storeu_ps(out, sum[0]);
+    return out[0] + out[1] + out[2] + out[3] + out[4] + out[5] + out[6] + out[7];
+}

@@ -1,0 +1,183 @@
+/*
+ * Sixteen floats in two YMM registers: v16_avx512.h with AVX2, FMA and F16C, the same names and the same bits.
+ * Internal; for files compiled for AVX2.
+ */
+#ifndef PF_KERNELS_V16_H
+#define PF_KERNELS_V16_H
+
+#include <immintrin.h>
+
+#include "kernels/exp.h"
+#include "kernels/implementations.h"
+#include "kernels/unroll.h"
+
+#define PF_V16 static inline __attribute__((always_inline))
+
+enum { PF_V16_TILE = 2 }; /* a tile of 2 by 2 sums fits the registers */
+
+typedef struct {
+    __m256 low, high; /* elements 0 .. 7, 8 .. 15 */
+} pf_v16;
+typedef pf_v16 pf_v16_mask; /* all bits of a lane, or none */
+
+/* All ones in the first n of 8 lanes; n may be below 0 or above 8. */
+PF_V16 __m256i pf_v8_first(int32_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+PF_V16 pf_v16 pf_v16_set(float f)
+{
+    return (pf_v16){ _mm256_set1_ps(f), _mm256_set1_ps(f) };
+}
+PF_V16 pf_v16 pf_v16_load(const float *p)
+{
+    return (pf_v16){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) };
+}
+PF_V16 pf_v16 pf_v16_load_first(const float *p, int32_t n)
+{
+    return (pf_v16){ _mm256_maskload_ps(p, pf_v8_first(n)),
+                     n > 8 ? _mm256_maskload_ps(p + 8, pf_v8_first(n - 8)) : _mm256_setzero_ps() };
+}
+PF_V16 void pf_v16_store(float *p, pf_v16 v)
+{
+    _mm256_storeu_ps(p, v.low);
+    _mm256_storeu_ps(p + 8, v.high);
+}
+PF_V16 void pf_v16_store_first(float *p, pf_v16 v, int32_t n)
+{
+    _mm256_maskstore_ps(p, pf_v8_first(n), v.low);
+    if (n > 8) _mm256_maskstore_ps(p + 8, pf_v8_first(n - 8), v.high);
+}
+
+PF_V16 __m256 pf_v8_from_bf16(__m128i h)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+PF_V16 pf_v16 pf_v16_load_bf16(const uint16_t *p)
+{
+    return (pf_v16){ pf_v8_from_bf16(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                     pf_v8_from_bf16(_mm_loadu_si128((const __m128i *)(const void *)(p + 8))) };
+}
+PF_V16 pf_v16 pf_v16_load_first_bf16(const uint16_t *p, int32_t n)
+{
+    uint16_t copy[16] = { 0 }; /* AVX2 has no masked load of halves */
+    for (int32_t i = 0; i < n; i++) copy[i] = p[i];
+    return pf_v16_load_bf16(copy);
+}
+
+#define PF_V16_BOTH(NAME, INTRINSIC)                                           \
+    PF_V16 pf_v16 NAME(pf_v16 a, pf_v16 b)                                     \
+    {                                                                          \
+        return (pf_v16){ INTRINSIC(a.low, b.low), INTRINSIC(a.high, b.high) }; \
+    }
+PF_V16_BOTH(pf_v16_add, _mm256_add_ps)
+PF_V16_BOTH(pf_v16_sub, _mm256_sub_ps)
+PF_V16_BOTH(pf_v16_mul, _mm256_mul_ps)
+PF_V16_BOTH(pf_v16_div, _mm256_div_ps)
+PF_V16_BOTH(pf_v16_max, _mm256_max_ps) /* a > b ? a : b */
+PF_V16_BOTH(pf_v16_min, _mm256_min_ps) /* a < b ? a : b */
+PF_V16_BOTH(pf_v16_xor, _mm256_xor_ps)
+
+PF_V16 pf_v16 pf_v16_fma(pf_v16 a, pf_v16 b, pf_v16 c)
+{
+    return (pf_v16){ _mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high) };
+}
+PF_V16 pf_v16 pf_v16_negate(pf_v16 a)
+{
+    return pf_v16_xor(a, pf_v16_set(-0.0f));
+}
+
+PF_V16 pf_v16_mask pf_v16_above(pf_v16 a, pf_v16 b)
+{
+    return (pf_v16){ _mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ) };
+}
+PF_V16 pf_v16_mask pf_v16_equal(pf_v16 a, pf_v16 b)
+{
+    return (pf_v16){ _mm256_cmp_ps(a.low, b.low, _CMP_EQ_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_EQ_OQ) };
+}
+PF_V16 pf_v16 pf_v16_where(pf_v16_mask mask, pf_v16 yes, pf_v16 no)
+{
+    return (pf_v16){ _mm256_blendv_ps(no.low, yes.low, mask.low), _mm256_blendv_ps(no.high, yes.high, mask.high) };
+}
+PF_V16 uint32_t pf_v16_bits(pf_v16_mask mask)
+{
+    return (uint32_t)_mm256_movemask_ps(mask.low) | (uint32_t)_mm256_movemask_ps(mask.high) << 8;
+}
+
+PF_V16 float pf_v16_tree_sum(pf_v16 v)
+{
+    const __m256 eight = _mm256_add_ps(v.low, v.high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+/* Lane i: the tree sum of v[i], for eight. */
+PF_V16 __m256 pf_v8_tree_sums(const pf_v16 v[8])
+{
+    __m256 b[4], c[2];
+    for (int i = 0; i < 4; i++) { /* b[i]: quarters of v[i], v[i + 4] */
+        const __m256 first = _mm256_add_ps(v[i].low, v[i].high), second = _mm256_add_ps(v[i + 4].low, v[i + 4].high);
+        b[i] = _mm256_add_ps(_mm256_permute2f128_ps(first, second, 0x20), _mm256_permute2f128_ps(first, second, 0x31));
+    }
+    for (int i = 0; i < 2; i++) /* c[i]: in each half two lanes of b[i], two of b[i + 2] */
+        c[i] = _mm256_add_ps(_mm256_shuffle_ps(b[i], b[i + 2], 0x44), _mm256_shuffle_ps(b[i], b[i + 2], 0xEE));
+    const __m256 sums = _mm256_add_ps(_mm256_shuffle_ps(c[0], c[1], 0x88), _mm256_shuffle_ps(c[0], c[1], 0xDD));
+    return _mm256_permute_ps(sums, 0xD8); /* +0 +2 +1 +3 in order */
+}
+PF_V16 pf_v16 pf_v16_tree_sums(const pf_v16 v[16])
+{
+    return (pf_v16){ pf_v8_tree_sums(v), pf_v8_tree_sums(v + 8) };
+}
+
+typedef struct {
+    __m256d part[4]; /* four lanes each */
+} pf_v16d;
+
+PF_V16 pf_v16d pf_v16d_zero(void)
+{
+    const __m256d zero = _mm256_setzero_pd();
+    return (pf_v16d){ { zero, zero, zero, zero } };
+}
+PF_V16 pf_v16d pf_v16d_add(pf_v16d sum, pf_v16 v)
+{
+    return (pf_v16d){ { _mm256_add_pd(sum.part[0], _mm256_cvtps_pd(_mm256_castps256_ps128(v.low))),
+                        _mm256_add_pd(sum.part[1], _mm256_cvtps_pd(_mm256_extractf128_ps(v.low, 1))),
+                        _mm256_add_pd(sum.part[2], _mm256_cvtps_pd(_mm256_castps256_ps128(v.high))),
+                        _mm256_add_pd(sum.part[3], _mm256_cvtps_pd(_mm256_extractf128_ps(v.high, 1))) } };
+}
+PF_V16 void pf_v16d_store(double *p, pf_v16d sum)
+{
+    for (int i = 0; i < 4; i++) _mm256_storeu_pd(p + 4 * i, sum.part[i]);
+}
+
+/* 2^n for whole n within -126 .. 127, in the bits of an integer. */
+PF_V16 __m256 pf_v8_exp2_int(__m256i n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+PF_V16 __m256 pf_v8_scale(__m256 p, __m256 shifted)
+{
+    const __m256i whole = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(0x4B400000));
+    const __m256i half = _mm256_srai_epi32(whole, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(p, pf_v8_exp2_int(half)), pf_v8_exp2_int(_mm256_sub_epi32(whole, half)));
+}
+PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
+{
+    x = pf_v16_max(pf_v16_set(PF_EXP_LOW), pf_v16_min(pf_v16_set(PF_EXP_HIGH), x));
+    const pf_v16 shift = pf_v16_set(PF_EXP_SHIFT);
+    const pf_v16 shifted = pf_v16_fma(x, pf_v16_set(PF_EXP_LOG2E), shift);
+    const pf_v16 n = pf_v16_sub(shifted, shift);
+    pf_v16 r = pf_v16_fma(n, pf_v16_set(-PF_EXP_LN2_TOP), x);
+    r = pf_v16_fma(n, pf_v16_set(-PF_EXP_LN2_BOTTOM), r);
+    pf_v16 p = pf_v16_fma(pf_v16_set(PF_EXP_C7), r, pf_v16_set(PF_EXP_C6));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C5));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C4));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C3));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C2));
+    p = pf_v16_add(pf_v16_fma(p, pf_v16_mul(r, r), r), pf_v16_set(1.0f));
+    return (pf_v16){ pf_v8_scale(p.low, shifted.low), pf_v8_scale(p.high, shifted.high) };
+}
+
+#endif

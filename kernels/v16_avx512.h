@@ -1,0 +1,182 @@
+/*
+ * Sixteen floats in one ZMM register: the vector that elementwise kernels and reductions are written in (X_v16.h), with
+ * AVX-512. The same names stand for two YMM registers in v16_avx2.h. Internal; for files compiled for AVX-512.
+ *
+ * "first" takes n in 0 .. 16: elements from n on are not read or written, and read as zero.
+ */
+#ifndef PF_KERNELS_V16_H
+#define PF_KERNELS_V16_H
+
+#include <immintrin.h>
+
+#include "kernels/exp.h"
+#include "kernels/implementations.h"
+#include "kernels/unroll.h"
+
+#define PF_V16 static inline __attribute__((always_inline))
+
+enum { PF_V16_TILE = 4 }; /* a tile of 4 by 4 sums fits the registers */
+
+typedef __m512 pf_v16;
+typedef __mmask16 pf_v16_mask;
+
+PF_V16 __mmask16 pf_v16_first(int32_t n)
+{
+    return n >= 16 ? 0xFFFFu : (__mmask16)((1u << n) - 1u);
+}
+
+PF_V16 pf_v16 pf_v16_set(float f)
+{
+    return _mm512_set1_ps(f);
+}
+PF_V16 pf_v16 pf_v16_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+PF_V16 pf_v16 pf_v16_load_first(const float *p, int32_t n)
+{
+    return _mm512_maskz_loadu_ps(pf_v16_first(n), p);
+}
+PF_V16 void pf_v16_store(float *p, pf_v16 v)
+{
+    _mm512_storeu_ps(p, v);
+}
+PF_V16 void pf_v16_store_first(float *p, pf_v16 v, int32_t n)
+{
+    _mm512_mask_storeu_ps(p, pf_v16_first(n), v);
+}
+
+/* bf16 to f32, exactly. */
+PF_V16 pf_v16 pf_v16_load_bf16(const uint16_t *p)
+{
+    const __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+PF_V16 pf_v16 pf_v16_load_first_bf16(const uint16_t *p, int32_t n)
+{
+    const __m256i h = _mm256_maskz_loadu_epi16(pf_v16_first(n), p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+PF_V16 pf_v16 pf_v16_add(pf_v16 a, pf_v16 b)
+{
+    return _mm512_add_ps(a, b);
+}
+PF_V16 pf_v16 pf_v16_sub(pf_v16 a, pf_v16 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+PF_V16 pf_v16 pf_v16_mul(pf_v16 a, pf_v16 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+PF_V16 pf_v16 pf_v16_div(pf_v16 a, pf_v16 b)
+{
+    return _mm512_div_ps(a, b);
+}
+PF_V16 pf_v16 pf_v16_fma(pf_v16 a, pf_v16 b, pf_v16 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+PF_V16 pf_v16 pf_v16_negate(pf_v16 a)
+{
+    return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f));
+}
+PF_V16 pf_v16 pf_v16_max(pf_v16 a, pf_v16 b)
+{
+    return _mm512_max_ps(a, b);
+} /* a > b ? a : b */
+PF_V16 pf_v16 pf_v16_min(pf_v16 a, pf_v16 b)
+{
+    return _mm512_min_ps(a, b);
+} /* a < b ? a : b */
+
+/* Lane by lane a > b, a == b; false where one is NaN. */
+PF_V16 pf_v16_mask pf_v16_above(pf_v16 a, pf_v16 b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+PF_V16 pf_v16_mask pf_v16_equal(pf_v16 a, pf_v16 b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+PF_V16 pf_v16 pf_v16_where(pf_v16_mask mask, pf_v16 yes, pf_v16 no)
+{
+    return _mm512_mask_blend_ps(mask, no, yes);
+}
+PF_V16 uint32_t pf_v16_bits(pf_v16_mask mask)
+{
+    return mask;
+}
+
+/* Sum 8 apart, then 4, 2, 1: pf_tree_sum. */
+PF_V16 float pf_v16_tree_sum(pf_v16 v)
+{
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+/* Lane i: the tree sum of v[i]. Four levels that halve the vectors; a pair's lanes stay together. */
+PF_V16 pf_v16 pf_v16_tree_sums(const pf_v16 v[16])
+{
+    __m512 a[8], b[4], c[2];
+    for (int i = 0; i < 8; i++) { /* a[i]: v[i] in the lower 8 lanes, v[i + 8] in the upper */
+        const __m512 low = _mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                     high = _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE);
+        a[i] = _mm512_add_ps(low, high);
+    }
+    for (int i = 0; i < 4; i++) { /* b[i]: quarters of v[i], v[i + 8], v[i + 4], v[i + 12] */
+        const __m512 even = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x88),
+                     odd = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xDD);
+        b[i] = _mm512_add_ps(even, odd);
+    }
+    for (int i = 0; i < 2; i++) { /* c[i]: in each quarter two lanes of b[i], two of b[i + 2] */
+        const __m512 low = _mm512_shuffle_ps(b[i], b[i + 2], 0x44), high = _mm512_shuffle_ps(b[i], b[i + 2], 0xEE);
+        c[i] = _mm512_add_ps(low, high);
+    }
+    const __m512 even = _mm512_shuffle_ps(c[0], c[1], 0x88), odd = _mm512_shuffle_ps(c[0], c[1], 0xDD);
+    /* quarters: v0 v8 v4 v12; inside a quarter: +0 +2 +1 +3 */
+    const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+    return _mm512_permutexvar_ps(order, _mm512_add_ps(even, odd));
+}
+
+/* Lane i of two sums gains v's lane i, in double: lanes 0 .. 7, 8 .. 15. */
+typedef struct {
+    __m512d low, high;
+} pf_v16d;
+
+PF_V16 pf_v16d pf_v16d_zero(void)
+{
+    return (pf_v16d){ _mm512_setzero_pd(), _mm512_setzero_pd() };
+}
+PF_V16 pf_v16d pf_v16d_add(pf_v16d sum, pf_v16 v)
+{
+    return (pf_v16d){ _mm512_add_pd(sum.low, _mm512_cvtps_pd(_mm512_castps512_ps256(v))),
+                      _mm512_add_pd(sum.high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))) };
+}
+PF_V16 void pf_v16d_store(double *p, pf_v16d sum)
+{
+    _mm512_storeu_pd(p, sum.low);
+    _mm512_storeu_pd(p + 8, sum.high);
+}
+
+/* pf_exp, lane by lane. VSCALEFPS multiplies by 2^n with one rounding, as the definition's two products do. */
+PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
+{
+    x = pf_v16_max(pf_v16_set(PF_EXP_LOW), pf_v16_min(pf_v16_set(PF_EXP_HIGH), x));
+    const pf_v16 shift = pf_v16_set(PF_EXP_SHIFT);
+    const pf_v16 n = pf_v16_sub(pf_v16_fma(x, pf_v16_set(PF_EXP_LOG2E), shift), shift);
+    pf_v16 r = pf_v16_fma(n, pf_v16_set(-PF_EXP_LN2_TOP), x);
+    r = pf_v16_fma(n, pf_v16_set(-PF_EXP_LN2_BOTTOM), r);
+    pf_v16 p = pf_v16_fma(pf_v16_set(PF_EXP_C7), r, pf_v16_set(PF_EXP_C6));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C5));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C4));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C3));
+    p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C2));
+    p = pf_v16_add(pf_v16_fma(p, pf_v16_mul(r, r), r), pf_v16_set(1.0f));
+    return _mm512_scalef_ps(p, n);
+}
+
+#endif

@@ -1,0 +1,387 @@
+#include "tests/kernels/kernel_test.h"
+
+/* A sequence's cache of one layer, pages in shuffled order, slots past its length poisoned with NaN; queries in rows
+ * that are apart by more than their length. */
+typedef struct {
+    pf_type type;
+    int32_t n_heads, n_kv_heads, head_dim, page_tokens, length;
+    int32_t n_pages;
+    size_t page_bytes;
+    pf_guard pool;
+    void *key_pages[64], *value_pages[64];
+} cache;
+
+static cache cache_make(pf_type type, int32_t n_heads, int32_t n_kv_heads, int32_t head_dim, int32_t page_tokens,
+                        int32_t length)
+{
+    cache c = { .type = type,
+                .n_heads = n_heads,
+                .n_kv_heads = n_kv_heads,
+                .head_dim = head_dim,
+                .page_tokens = page_tokens,
+                .length = length };
+    c.n_pages = (length + page_tokens - 1) / page_tokens;
+    assert_true(c.n_pages <= 64);
+    c.page_bytes = (size_t)n_kv_heads * (size_t)page_tokens * (size_t)head_dim * pf_type_bytes(type);
+    c.pool = pf_guard_alloc(2 * (size_t)c.n_pages * c.page_bytes, pf_type_bytes(type));
+    memset(c.pool.data, 0xFF, c.pool.bytes); /* NaN in both types */
+    for (int32_t i = 0; i < c.n_pages; i++) {
+        char *keys = (char *)c.pool.data + (size_t)(c.n_pages - 1 - i) * c.page_bytes;
+        c.key_pages[i] = keys;
+        c.value_pages[i] = keys + (size_t)c.n_pages * c.page_bytes;
+    }
+    return c;
+}
+
+static pf_attn_pages pages_of(const cache *c)
+{
+    return (pf_attn_pages){ .key_pages = c->key_pages,
+                            .value_pages = c->value_pages,
+                            .page_tokens = c->page_tokens,
+                            .n_kv_heads = c->n_kv_heads,
+                            .head_dim = c->head_dim };
+}
+
+/* Keys and values of the whole sequence: a function of position, head and element alone. */
+static void cache_fill(cache *c, const pf_kernel *store, uint64_t seed)
+{
+    const size_t width = (size_t)c->n_kv_heads * (size_t)c->head_dim, stride = width + 1;
+    pf_guard k = pf_guard_alloc(((size_t)c->length * stride - 1) * sizeof(float), 4);
+    pf_guard v = pf_guard_alloc(((size_t)c->length * stride - 1) * sizeof(float), 4);
+    test_rng rng = { seed };
+    for (int32_t t = 0; t < c->length; t++)
+        for (size_t i = 0; i < width; i++) {
+            ((float *)k.data)[(size_t)t * stride + i] = 2.0f * test_float(&rng);
+            ((float *)v.data)[(size_t)t * stride + i] = test_float(&rng);
+        }
+    const pf_attn_store_args args = {
+        .pages = pages_of(c), .k = k.data, .v = v.data, .stride = stride, .n_rows = c->length, .position = 0
+    };
+    store->fn.attn_store(&args, 0, pf_attn_items(c->n_kv_heads, c->length));
+    pf_guard_free(&k);
+    pf_guard_free(&v);
+}
+
+static const pf_kernel *definition_for(pf_op op, pf_type type)
+{
+    const pf_kernel like = { .op = op, .type = type, .name = "a kernel of this type" };
+    return definition_of(&like);
+}
+
+static cache cache_random(const pf_kernel *kernel, int32_t n_heads, int32_t n_kv_heads, int32_t head_dim,
+                          int32_t page_tokens, int32_t length)
+{
+    cache c = cache_make(kernel->type, n_heads, n_kv_heads, head_dim, page_tokens, length);
+    cache_fill(&c, definition_for(PF_OP_ATTN_STORE, kernel->type), 77);
+    return c;
+}
+
+/* Queries of the last n_rows positions, and what comes of them. */
+typedef struct {
+    pf_guard q, out, scratch;
+    size_t stride;
+    int32_t n_rows;
+} rows;
+
+static rows rows_make(const cache *c, int32_t n_rows)
+{
+    rows r = { .n_rows = n_rows, .stride = (size_t)(c->n_heads * c->head_dim) + 3 };
+    const size_t floats = (size_t)n_rows * r.stride - 3;
+    r.q = pf_guard_alloc(floats * sizeof(float), 4);
+    r.out = pf_guard_alloc(floats * sizeof(float), 4);
+    r.scratch = pf_guard_alloc(pf_attn_scratch_bytes(c->head_dim), 64);
+    for (int32_t row = 0; row < n_rows; row++) {
+        test_rng rng = { (uint64_t)(c->length - n_rows + row) }; /* a function of the position */
+        test_fill(&rng, (float *)r.q.data + (size_t)row * r.stride, (size_t)(c->n_heads * c->head_dim));
+    }
+    return r;
+}
+
+static void rows_free(rows *r)
+{
+    pf_guard_free(&r->q);
+    pf_guard_free(&r->out);
+    pf_guard_free(&r->scratch);
+}
+
+static pf_attn_args args_of(const cache *c, const rows *r)
+{
+    return (pf_attn_args){ .pages = pages_of(c),
+                           .q = r->q.data,
+                           .q_stride = r->stride,
+                           .out = r->out.data,
+                           .out_stride = r->stride,
+                           .n_rows = r->n_rows,
+                           .n_heads = c->n_heads,
+                           .position = c->length - r->n_rows,
+                           .scale = 1.0f / sqrtf((float)c->head_dim) };
+}
+
+/* Attend with all items. The caller frees the copy of out. */
+static float *attend(const pf_kernel *kernel, const cache *c, rows *r)
+{
+    const pf_attn_args args = args_of(c, r);
+    memset(r->out.data, 0, r->out.bytes);
+    memset(r->scratch.data, 0xFF, r->scratch.bytes);
+    kernel->fn.attn(&args, 0, pf_attn_items(c->n_kv_heads, r->n_rows), r->scratch.data);
+    float *copy = malloc(r->out.bytes);
+    assert_non_null(copy);
+    memcpy(copy, r->out.data, r->out.bytes);
+    return copy;
+}
+
+/* --- the definition, against float64 --- */
+
+static double held(const cache *c, void *const *pages, int32_t head, int32_t t, int32_t d)
+{
+    const size_t at = (size_t)(head * c->page_tokens + t % c->page_tokens) * (size_t)c->head_dim + (size_t)d;
+    const void *page = pages[t / c->page_tokens];
+    return (double)(c->type == PF_TYPE_F32 ? ((const float *)page)[at] : pf_bf16_to_f32(((const uint16_t *)page)[at]));
+}
+
+static void check_definition(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    if (kernel != definition) return;
+    enum { LENGTH = 150, ROWS = 3 };
+    cache c = cache_random(kernel, 6, 2, 20, 16, LENGTH);
+    rows r = rows_make(&c, ROWS);
+    float *out = attend(kernel, &c, &r);
+    for (int32_t row = 0; row < ROWS; row++)
+        for (int32_t head = 0; head < c.n_heads; head++) {
+            const float *q = (float *)r.q.data + (size_t)row * r.stride + head * c.head_dim;
+            double weight[LENGTH], sum = 0.0;
+            const int32_t n_keys = LENGTH - ROWS + row + 1;
+            for (int32_t t = 0; t < n_keys; t++) {
+                double dot = 0.0;
+                for (int32_t d = 0; d < c.head_dim; d++) dot += (double)q[d] * held(&c, c.key_pages, head / 3, t, d);
+                weight[t] = exp(dot / sqrt((double)c.head_dim));
+                sum += weight[t];
+            }
+            for (int32_t d = 0; d < c.head_dim; d++) {
+                double expected = 0.0;
+                for (int32_t t = 0; t < n_keys; t++)
+                    expected += weight[t] / sum * held(&c, c.value_pages, head / 3, t, d);
+                const double got = (double)out[(size_t)row * r.stride + (size_t)(head * c.head_dim + d)];
+                if (fabs(got - expected) > 1e-6)
+                    fail_msg("row %d head %d element %d is %g, expected %g", row, head, d, got, expected);
+            }
+        }
+    free(out);
+    rows_free(&r);
+    pf_guard_free(&c.pool);
+}
+
+static void the_definition_is_causal_attention(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_definition);
+}
+
+/* --- every kernel, against the definition --- */
+
+static void check_shapes(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    static const int32_t heads[][2] = { { 1, 1 }, { 6, 2 }, { 3, 3 }, { 20, 1 } };
+    static const int32_t dims[] = { 1, 15, 16, 20, 33, 64, 80, 96 };
+    static const int32_t lengths[][2] = { { 1, 1 }, { 16, 16 }, { 17, 3 }, { 64, 1 }, { 65, 40 }, { 200, 23 } };
+    for (size_t d = 0; d < 8; d++)
+        for (size_t l = 0; l < 6; l++) {
+            const size_t h = (d + l) % 4;
+            const int32_t page_tokens = 16 << ((d + 2 * l) % 4);
+            cache c = cache_random(kernel, heads[h][0], heads[h][1], dims[d], page_tokens, lengths[l][0]);
+            rows r = rows_make(&c, lengths[l][1]);
+            float *expected = attend(definition, &c, &r);
+            float *got = attend(kernel, &c, &r);
+            char what[160];
+            snprintf(what, sizeof what, "%s, heads %d of %d, head_dim %d, pages of %d, %d rows of %d", kernel->name,
+                     heads[h][0], heads[h][1], dims[d], page_tokens, lengths[l][1], lengths[l][0]);
+            assert_same_floats(what, got, expected, r.out.bytes / sizeof(float));
+            for (size_t i = 0; i < r.out.bytes / sizeof(float); i++) assert_true(isfinite(got[i]));
+            free(got);
+            free(expected);
+            rows_free(&r);
+            pf_guard_free(&c.pool);
+        }
+}
+
+static void all_heads_sizes_and_lengths_equal_the_definition_and_freed_slots_are_not_seen(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_shapes);
+}
+
+/* --- row invariance --- */
+
+static void check_rows(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    enum { LENGTH = 230, ROWS = 90, HEADS = 6, KV_HEADS = 2, DIM = 48 };
+    cache c = cache_random(kernel, HEADS, KV_HEADS, DIM, 32, LENGTH);
+    rows r = rows_make(&c, ROWS);
+    float *whole = attend(kernel, &c, &r);
+
+    /* in ranges of items, as members take them */
+    pf_attn_args args = args_of(&c, &r);
+    const int32_t n_items = pf_attn_items(KV_HEADS, ROWS);
+    memset(r.out.data, 0, r.out.bytes);
+    for (int32_t item = 0; item < n_items; item += 37)
+        kernel->fn.attn(&args, item, item + 37 < n_items ? item + 37 : n_items, r.scratch.data);
+    assert_same_floats("ranges of items", r.out.data, whole, r.out.bytes / sizeof(float));
+
+    /* a row a call, as decoding does, over pages of another size */
+    cache other = cache_random(kernel, HEADS, KV_HEADS, DIM, 128, LENGTH);
+    memset(r.out.data, 0, r.out.bytes);
+    for (int32_t row = 0; row < ROWS; row++) {
+        pf_attn_args one = args_of(&other, &r);
+        one.n_rows = 1;
+        one.position += row;
+        one.q += (size_t)row * r.stride;
+        one.out += (size_t)row * r.stride;
+        kernel->fn.attn(&one, 0, KV_HEADS, r.scratch.data);
+    }
+    assert_same_floats("row by row", r.out.data, whole, r.out.bytes / sizeof(float));
+
+    free(whole);
+    rows_free(&r);
+    pf_guard_free(&c.pool);
+    pf_guard_free(&other.pool);
+}
+
+static void a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_rows);
+}
+
+/* --- extremes --- */
+
+static void put(cache *c, void *const *pages, int32_t head, int32_t t, int32_t d, float f)
+{
+    const size_t at = (size_t)(head * c->page_tokens + t % c->page_tokens) * (size_t)c->head_dim + (size_t)d;
+    void *page = pages[t / c->page_tokens];
+    if (c->type == PF_TYPE_F32)
+        ((float *)page)[at] = f;
+    else
+        ((uint16_t *)page)[at] = pf_bf16_from_f32(f);
+}
+
+static void check_confined(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    enum { LENGTH = 100, ROWS = 30, AT = 80 };
+    static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f };
+    for (size_t b = 0; b < 4; b++) {
+        cache c = cache_random(kernel, 4, 2, 24, 16, LENGTH);
+        rows r = rows_make(&c, ROWS);
+        float *clean = attend(kernel, &c, &r);
+        put(&c, c.key_pages, 1, AT, 5, bad[b]);
+        put(&c, c.value_pages, 1, AT, 7, bad[b]);
+        float *expected = attend(definition, &c, &r);
+        float *got = attend(kernel, &c, &r);
+        assert_same_floats(kernel->name, got, expected, r.out.bytes / sizeof(float));
+        for (int32_t row = 0; row < ROWS; row++)
+            for (int32_t i = 0; i < 4 * 24; i++) {
+                const size_t at = (size_t)row * r.stride + (size_t)i;
+                if (LENGTH - ROWS + row < AT || i < 2 * 24)
+                    assert_true(same_float(got[at], clean[at]));
+                else if (isnan(bad[b]))
+                    assert_true(isnan(got[at]));
+            }
+        free(clean);
+        free(expected);
+        free(got);
+        rows_free(&r);
+        pf_guard_free(&c.pool);
+    }
+}
+
+static void a_bad_key_is_seen_by_its_own_heads_from_its_position_on(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_confined);
+}
+
+static void check_extremes(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    test_rng rng = { 23 };
+    for (int32_t round = 0; round < 20; round++) {
+        cache c = cache_random(kernel, 4, 2, 18, 16, 75);
+        rows r = rows_make(&c, 7);
+        for (int32_t i = 0; i < 30; i++) {
+            put(&c, c.key_pages, i % 2, test_below(&rng, 75), test_below(&rng, 18), test_extreme(&rng));
+            put(&c, c.value_pages, i % 2, test_below(&rng, 75), test_below(&rng, 18), test_extreme(&rng));
+        }
+        for (size_t i = 0; i < 3; i++)
+            ((float *)r.q.data)[(size_t)test_below(&rng, (int32_t)(r.q.bytes / sizeof(float)))] = test_extreme(&rng);
+        float *expected = attend(definition, &c, &r);
+        float *got = attend(kernel, &c, &r);
+        assert_same_floats(kernel->name, got, expected, r.out.bytes / sizeof(float));
+        free(expected);
+        free(got);
+        rows_free(&r);
+        pf_guard_free(&c.pool);
+    }
+}
+
+static void extreme_keys_values_and_queries_give_what_the_definition_gives(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_extremes);
+}
+
+/* --- the store --- */
+
+static void check_store(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    enum { HEADS = 3, DIM = 21, ROWS = 37, POSITION = 11, STRIDE = HEADS * DIM + 2 };
+    cache c = cache_make(kernel->type, HEADS, HEADS, DIM, 16, POSITION + ROWS);
+    pf_guard k = pf_guard_alloc((ROWS * STRIDE - 2) * sizeof(float), 4);
+    pf_guard v = pf_guard_alloc((ROWS * STRIDE - 2) * sizeof(float), 4);
+    test_rng rng = { 29 };
+    for (size_t i = 0; i < ROWS * STRIDE - 2; i++) {
+        ((float *)k.data)[i] = test_extreme(&rng);
+        ((float *)v.data)[i] = test_extreme(&rng);
+    }
+    const pf_attn_store_args args = {
+        .pages = pages_of(&c), .k = k.data, .v = v.data, .stride = STRIDE, .n_rows = ROWS, .position = POSITION
+    };
+    kernel->fn.attn_store(&args, 50, HEADS * ROWS);
+    kernel->fn.attn_store(&args, 0, 50);
+    for (int32_t head = 0; head < HEADS; head++)
+        for (int32_t t = 0; t < c.n_pages * 16; t++)
+            for (int32_t d = 0; d < DIM; d++) {
+                const size_t from = (size_t)((t - POSITION) * STRIDE + head * DIM + d);
+                const bool stored = t >= POSITION && t < POSITION + ROWS;
+                for (int side = 0; side < 2; side++) {
+                    float expected = NAN; /* what was there before */
+                    if (stored) expected = ((float *)(side ? v.data : k.data))[from];
+                    if (stored && kernel->type == PF_TYPE_BF16) expected = pf_bf16_to_f32(pf_bf16_from_f32(expected));
+                    const float got = (float)held(&c, side ? c.value_pages : c.key_pages, head, t, d);
+                    if (!same_float(got, expected))
+                        fail_msg("head %d position %d element %d: %a, expected %a", head, t, d, (double)got,
+                                 (double)expected);
+                }
+            }
+    pf_guard_free(&k);
+    pf_guard_free(&v);
+    pf_guard_free(&c.pool);
+}
+
+static void a_store_fills_its_own_positions_and_no_others(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN_STORE, check_store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_definition_is_causal_attention),
+        cmocka_unit_test(all_heads_sizes_and_lengths_equal_the_definition_and_freed_slots_are_not_seen),
+        cmocka_unit_test(a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages),
+        cmocka_unit_test(a_bad_key_is_seen_by_its_own_heads_from_its_position_on),
+        cmocka_unit_test(extreme_keys_values_and_queries_give_what_the_definition_gives),
+        cmocka_unit_test(a_store_fills_its_own_positions_and_no_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

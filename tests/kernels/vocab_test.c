@@ -1,0 +1,120 @@
+#include "tests/kernels/kernel_test.h"
+
+/* --- argmax --- */
+
+static void check_argmax(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    test_rng rng = { 43 };
+    for (int32_t n = 1; n <= 400; n += n < 100 ? 1 : 37)
+        for (int form = 0; form < 4; form++) {
+            pf_guard x = pf_guard_alloc((size_t)n * sizeof(float), 4);
+            float *logits = x.data;
+            for (int32_t i = 0; i < n; i++)
+                logits[i] = form == 0   ? test_float(&rng)
+                            : form == 1 ? test_extreme(&rng)
+                            : form == 2 ? (float)test_below(&rng, 3) /* ties */
+                                        : (test_below(&rng, 3) ? NAN : -INFINITY);
+            assert_int_equal(kernel->fn.argmax(logits, n), definition->fn.argmax(logits, n));
+            pf_guard_free(&x);
+        }
+    assert_int_equal(kernel->fn.argmax((float[]){ 1, 3, 2, 3 }, 4), 1);
+    assert_int_equal(kernel->fn.argmax((float[]){ NAN, -INFINITY, NAN }, 3), 1);
+    assert_int_equal(kernel->fn.argmax((float[]){ NAN, NAN }, 2), -1);
+    assert_int_equal(kernel->fn.argmax((float[]){ -0.0f, 0.0f }, 2), 0);
+    float many[100];
+    for (int at = 0; at < 100; at++) {
+        for (int i = 0; i < 100; i++) many[i] = i < at ? -1.0f : i == at ? 5.0f : NAN;
+        assert_int_equal(kernel->fn.argmax(many, 100), at);
+    }
+}
+
+static void argmax_is_the_lowest_of_the_largest_and_never_nan(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ARGMAX, check_argmax);
+}
+
+/* --- softmax --- */
+
+static void check_formula(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    enum { N = 5000 };
+    static float logits[N], p[N];
+    test_rng rng = { 47 };
+    for (int32_t i = 0; i < N; i++) logits[i] = 15.0f * test_float(&rng);
+    kernel->fn.softmax(p, logits, N, 0.7f);
+    double sum = 0.0, total = 0.0;
+    for (int32_t i = 0; i < N; i++) sum += exp((double)logits[i] / 0.7);
+    for (int32_t i = 0; i < N; i++) {
+        const double expected = exp((double)logits[i] / 0.7) / sum;
+        assert_true(fabs((double)p[i] - expected) <= 5e-6 * expected);
+        total += (double)p[i];
+    }
+    assert_true(fabs(total - 1.0) < 1e-6);
+}
+
+static void softmax_is_the_formula_and_sums_to_one(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_SOFTMAX, check_formula);
+}
+
+static void check_tails(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    test_rng rng = { 53 };
+    for (int32_t n = 1; n <= 400; n += n < 100 ? 1 : 37)
+        for (int form = 0; form < 3; form++) {
+            const size_t bytes = (size_t)n * sizeof(float);
+            pf_guard x = pf_guard_alloc(bytes, 4), got = pf_guard_alloc(bytes, 4), expected = pf_guard_alloc(bytes, 4);
+            float *logits = x.data;
+            for (int32_t i = 0; i < n; i++)
+                logits[i] = form == 0 ? 10.0f * test_float(&rng) : form == 1 ? test_extreme(&rng) : -INFINITY;
+            const float temperature = form == 0 ? 0.8f : 1.3f;
+            const float top = kernel->fn.softmax(got.data, logits, n, temperature);
+            assert_true(same_float(top, definition->fn.softmax(expected.data, logits, n, temperature)));
+            assert_same_floats(kernel->name, got.data, expected.data, (size_t)n);
+            kernel->fn.softmax(logits, logits, n, temperature);
+            assert_same_floats("in place", logits, expected.data, (size_t)n);
+            pf_guard_free(&x);
+            pf_guard_free(&got);
+            pf_guard_free(&expected);
+        }
+}
+
+static void all_sizes_equal_the_definition_bit_for_bit(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_SOFTMAX, check_tails);
+}
+
+static void check_ends(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    float p[4];
+    assert_true(kernel->fn.softmax(p, (float[]){ NAN, 1, -INFINITY, 1 }, 4, 1.0f) == 1.0f);
+    assert_same_floats("NaN and minus infinity weigh nothing", p, (float[]){ 0, 0.5f, 0, 0.5f }, 4);
+    assert_true(kernel->fn.softmax(p, (float[]){ INFINITY, 1, NAN, INFINITY }, 4, 1.0f) == INFINITY);
+    assert_same_floats("infinities share", p, (float[]){ 0.5f, 0, 0, 0.5f }, 4);
+    assert_true(kernel->fn.softmax(p, (float[]){ NAN, -INFINITY, NAN, NAN }, 4, 1.0f) == -INFINITY);
+    assert_same_floats("nothing left", p, (float[]){ 0, 0, 0, 0 }, 4);
+    kernel->fn.softmax(p, (float[]){ 0, 1, 2, 1.999f }, 4, 1e-30f);
+    assert_same_floats("cold", p, (float[]){ 0, 0, 1, 0 }, 4);
+}
+
+static void the_ends_are_as_the_contract_says(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_SOFTMAX, check_ends);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(argmax_is_the_lowest_of_the_largest_and_never_nan),
+        cmocka_unit_test(softmax_is_the_formula_and_sums_to_one),
+        cmocka_unit_test(all_sizes_equal_the_definition_bit_for_bit),
+        cmocka_unit_test(the_ends_are_as_the_contract_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* Acceptance and speed-up over prompts. */
+#include "bench/acceptance.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/statistics.h"
+
+/* ---- figures ---------------------------------------------------------------------------------------------------- */
+
+void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
+{
+    total->rounds += one->rounds;
+    total->fallback_rounds += one->fallback_rounds;
+    total->drafted += one->drafted;
+    total->accepted += one->accepted;
+    total->draft_ns += one->draft_ns;
+    total->verify_ns += one->verify_ns;
+    total->ahead_hits += one->ahead_hits;
+    total->ahead_misses += one->ahead_misses;
+    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) {
+        total->reached[i] += one->reached[i];
+        total->accepted_to[i] += one->accepted_to[i];
+    }
+    const int64_t n = one->n_rpc < PF_RPC_SAMPLES ? one->n_rpc : PF_RPC_SAMPLES;
+    for (int64_t i = 0; i < n; i++) total->rpc_us[total->n_rpc++ % PF_RPC_SAMPLES] = one->rpc_us[i];
+}
+
+static double rate(int64_t n_tokens, uint64_t ns)
+{
+    return ns > 0 && n_tokens > 0 ? (double)n_tokens / ((double)ns * 1e-9) : NAN;
+}
+
+double pf_acceptance_plain_rate(const pf_acceptance_figures *figures)
+{
+    return rate(figures->plain_tokens, figures->plain_ns);
+}
+
+double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures)
+{
+    return rate(figures->speculative_tokens, figures->speculative_ns);
+}
+
+double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures)
+{
+    const pf_speculation *s = &figures->speculation;
+    if (s->rounds == 0 || figures->plain_tokens == 0) return NAN;
+    const double plain_ns = (double)figures->plain_ns / (double)figures->plain_tokens;
+    const double length = 1.0 + (double)s->accepted / (double)s->rounds;
+    const double verify_ns = (double)s->verify_ns / (double)(s->rounds + s->fallback_rounds);
+    const double draft_ns = (double)s->draft_ns / (double)s->rounds;
+    const double trip_ns = s->n_rpc > 0 ? 1000.0 * pf_rpc_percentile(s, 0.5) : 0.0;
+    return plain_ns * length / (verify_ns + draft_ns + trip_ns);
+}
+
+/* ---- one request, both ways ------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const pf_acceptance_bench *bench;
+    const pf_acceptance_setting *setting;
+    pf_acceptance_run *out;
+    pf_error *error;
+    pf_result plain, speculative; /* with room for max_new_tokens each */
+    pf_tokens conversation;
+} runner;
+
+static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_result *result)
+{
+    const pf_acceptance_bench *b = r->bench;
+    pf_request request = {
+        .prompt = r->conversation.ids,
+        .n_prompt = r->conversation.n,
+        .max_new_tokens = b->max_new_tokens,
+        .sampling = b->sampling,
+        .method = r->setting->method,
+        .draft_len = r->setting->draft_len,
+        .stop_tokens = b->stop_tokens,
+        .n_stop_tokens = b->n_stop_tokens,
+        .cancel = b->cancel,
+    };
+    request.sampling.temperature = r->setting->temperature;
+    request.sampling.seed = seed;
+    return pf_generate(session, &request, result, r->error);
+}
+
+static pf_acceptance_figures *figures_of(pf_acceptance_run *out, const char *category)
+{
+    if (!*category) return NULL;
+    for (int32_t i = 0; i < out->n_categories; i++)
+        if (strcmp(out->categories[i].category, category) == 0) return &out->categories[i];
+    if (out->n_categories == PF_MAX_CATEGORIES) return NULL;
+    out->categories[out->n_categories] = (pf_acceptance_figures){ .category = category };
+    return &out->categories[out->n_categories++];
+}
+
+static void count(pf_acceptance_figures *f, const pf_result *plain, const pf_result *speculative)
+{
+    f->n_requests++;
+    f->n_identical += plain->n_tokens == speculative->n_tokens &&
+                      memcmp(plain->tokens, speculative->tokens, (size_t)plain->n_tokens * sizeof(int32_t)) == 0;
+    f->plain_tokens += plain->n_tokens > 0 ? plain->n_tokens - 1 : 0;
+    f->speculative_tokens += speculative->n_tokens > 0 ? speculative->n_tokens - 1 : 0;
+    f->plain_ns += plain->decode_ns;
+    f->speculative_ns += speculative->decode_ns;
+    pf_speculation_add(&f->speculation, &speculative->speculation);
+}
+
+static pf_status compare(runner *r, size_t number, const char *category)
+{
+    const uint64_t seed = r->bench->sampling.seed + (uint64_t)number;
+    const bool plain_first = number % 2 == 0;
+    if (plain_first) PF_TRY(generate(r, r->bench->plain, seed, &r->plain));
+    PF_TRY(generate(r, r->bench->speculative, seed, &r->speculative));
+    if (!plain_first) PF_TRY(generate(r, r->bench->plain, seed, &r->plain));
+    count(&r->out->total, &r->plain, &r->speculative);
+    pf_acceptance_figures *figures = figures_of(r->out, category);
+    if (figures) count(figures, &r->plain, &r->speculative);
+    return PF_OK;
+}
+
+/* ---- prompts ---------------------------------------------------------------------------------------------------- */
+
+static pf_status add_text(runner *r, const char *text, bool first)
+{
+    if (!first) PF_TRY(pf_tokenizer_encode(r->bench->tokenizer, "\n\n", 2, false, &r->conversation));
+    return pf_tokenizer_encode(r->bench->tokenizer, text, strlen(text), first, &r->conversation);
+}
+
+static pf_status add_answer(runner *r)
+{
+    for (int32_t i = 0; i < r->plain.n_tokens; i++) PF_TRY(pf_tokens_push(&r->conversation, r->plain.tokens[i]));
+    return PF_OK;
+}
+
+static pf_status run_prompt(runner *r, size_t number, const pf_prompt *prompt)
+{
+    r->conversation.n = 0;
+    for (size_t turn = 0; turn < prompt->n_turns; turn++) {
+        if (turn > 0) PF_TRY(add_answer(r));
+        PF_TRY(add_text(r, prompt->turns[turn], turn == 0));
+        if (r->conversation.n < 1 || r->conversation.n >= r->bench->max_context) {
+            r->out->total.n_skipped += (int64_t)(prompt->n_turns - turn);
+            return PF_OK;
+        }
+        PF_TRY(compare(r, number, prompt->category));
+    }
+    return PF_OK;
+}
+
+static pf_status run_prompts(runner *r)
+{
+    const pf_prompts *prompts = r->bench->prompts;
+    for (size_t i = 0; i < prompts->n; i++) {
+        if (r->bench->cancel && *r->bench->cancel) return PF_CANCELLED;
+        PF_TRY(run_prompt(r, i, &prompts->items[i]));
+        if (r->bench->progress) r->bench->progress(r->bench->progress_user, i + 1, prompts->n);
+    }
+    return PF_OK;
+}
+
+pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_acceptance_setting *setting,
+                              pf_acceptance_run *out, pf_error *error)
+{
+    *out = (pf_acceptance_run){ .total = { .category = "" } };
+    runner *r = calloc(1, sizeof *r);
+    int32_t *tokens = calloc(2 * (size_t)bench->max_new_tokens, sizeof *tokens);
+    pf_status status = PF_NOMEM;
+    if (r && tokens) {
+        *r = (runner){ .bench = bench, .setting = setting, .out = out, .error = error };
+        r->plain.tokens = tokens;
+        r->speculative.tokens = tokens + bench->max_new_tokens;
+        r->plain.capacity = r->speculative.capacity = bench->max_new_tokens;
+        status = run_prompts(r);
+        pf_tokens_clear(&r->conversation);
+    }
+    if (status == PF_NOMEM) status = pf_fail(error, PF_NOMEM, "no memory for the measurement");
+    free(tokens);
+    free(r);
+    return status;
+}

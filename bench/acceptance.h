@@ -1,0 +1,79 @@
+/*
+ * How often a target accepts what a drafter proposes, and what that gains, over many prompts.
+ *
+ *      for each prompt:   plain | speculative | (next prompt) speculative | plain | ...
+ *
+ * Both kinds of decoding run the same request on the same verifier within seconds of each other, in alternating
+ * order, so the speed-up is a ratio of neighbours. A prompt of several turns is a conversation: each turn follows the
+ * text before it and the answer that plain decoding gave.
+ *
+ * What theory gives for the figures of a run:
+ *
+ *      predicted_speedup = s * E / (v + d + r)
+ *          s   a plain step: decode time a token, without the drafter
+ *          E   mean accepted length: 1 + accepted / rounds
+ *          v   a verification of a proposal, as the verifier measured it
+ *          d   drafting a proposal (k passes), as the drafter measured it
+ *          r   the median round trip to whichever of the two is far; 0 when both are here
+ *
+ * A speed-up well below it means time lost outside of both models.
+ */
+#ifndef PF_BENCH_ACCEPTANCE_H
+#define PF_BENCH_ACCEPTANCE_H
+
+#include "bench/prompts.h"
+#include "engine/pilotfish.h"
+
+enum { PF_MAX_CATEGORIES = 64 }; /* others are counted in the total alone */
+
+/* What stays the same over a grid. Everything is borrowed. */
+typedef struct {
+    pf_session *speculative, *plain; /* on one verifier */
+    const pf_tokenizer *tokenizer;
+    const pf_prompts *prompts;
+    pf_sampling sampling; /* the temperature is the setting's; prompt i has seed + i */
+    int32_t max_new_tokens;
+    int32_t max_context; /* of the sessions: a longer prompt is skipped, and counted */
+    const int32_t *stop_tokens;
+    int32_t n_stop_tokens;
+    const volatile bool *cancel;                             /* or NULL */
+    void (*progress)(void *user, size_t done, size_t total); /* prompts; or NULL */
+    void *progress_user;
+} pf_acceptance_bench;
+
+/* One point of a grid. */
+typedef struct {
+    pf_method method; /* 0: by temperature */
+    float temperature;
+    int32_t draft_len; /* as in pf_request */
+} pf_acceptance_setting;
+
+typedef struct {
+    const char *category; /* borrowed from the prompts; "" for the total */
+    int64_t n_requests, n_skipped;
+    int64_t n_identical;                      /* requests whose two texts are one, token by token */
+    int64_t plain_tokens, speculative_tokens; /* decoded: without each request's first, which the prefill gives */
+    uint64_t plain_ns, speculative_ns;        /* decoding */
+    pf_speculation speculation;
+} pf_acceptance_figures;
+
+typedef struct {
+    pf_acceptance_figures total;
+    pf_acceptance_figures categories[PF_MAX_CATEGORIES];
+    int32_t n_categories;
+} pf_acceptance_run;
+
+/* *out is filled in also when it fails or is cancelled, with what was measured before.
+ * PF_CANCELLED, PF_NOMEM, or as pf_generate. */
+PF_MUST_USE pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_acceptance_setting *setting,
+                                          pf_acceptance_run *out, pf_error *error);
+
+/* Tokens a second and their ratio; the formula above. NaN where nothing was measured. */
+double pf_acceptance_plain_rate(const pf_acceptance_figures *figures);
+double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures);
+double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures);
+
+/* Add one request's figures to others'. */
+void pf_speculation_add(pf_speculation *total, const pf_speculation *one);
+
+#endif

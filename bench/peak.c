@@ -1,0 +1,42 @@
+/* The multipliers' peak. */
+#include "bench/peak.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+
+static const uint64_t BURST_NS = 2000000;
+enum { ROUNDS = 1 << 12 };
+
+typedef struct {
+    pf_burst burst;
+    _Atomic int64_t n_calls; /* of all members */
+    _Atomic uint32_t sink;
+} job;
+
+/* Every member bursts until the time is over, so none waits for a slower one. */
+static void run_member(pf_member member, void *arg)
+{
+    (void)member;
+    job *j = arg;
+    const uint64_t end_ns = pf_now_ns() + BURST_NS;
+    int64_t n = 0;
+    float sum = 0.0f;
+    do {
+        sum += j->burst.run(ROUNDS);
+        n++;
+    } while (pf_now_ns() < end_ns);
+    atomic_fetch_add(&j->n_calls, n);
+    atomic_fetch_add(&j->sink, (uint32_t)sum);
+}
+
+double pf_peak_measure(pf_burst_kind kind, pf_team *team)
+{
+    job j = { .burst = pf_burst_select(kind) };
+    if (!j.burst.run) return NAN;
+    const uint64_t begin_ns = pf_now_ns();
+    pf_team_run(team, run_member, &j);
+    const double ns = (double)(pf_now_ns() - begin_ns);
+    return (double)atomic_load(&j.n_calls) * ROUNDS * j.burst.operations / ns;
+}

@@ -1,0 +1,130 @@
+/* Prompts to measure with. */
+#include "bench/prompts.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { MAX_FILE_BYTES = 256 << 20, MAX_TURNS = 64 };
+
+static void clear_prompt(pf_prompt *prompt)
+{
+    for (size_t i = 0; i < prompt->n_turns; i++) free(prompt->turns[i]);
+    free(prompt->turns);
+    free(prompt->category);
+    *prompt = (pf_prompt){ 0 };
+}
+
+void pf_prompts_clear(pf_prompts *prompts)
+{
+    for (size_t i = 0; i < prompts->n; i++) clear_prompt(&prompts->items[i]);
+    free(prompts->items);
+    *prompts = (pf_prompts){ 0 };
+}
+
+/* ---- one line --------------------------------------------------------------------------------------------------- */
+
+static pf_status no_memory(const char *path, size_t line, pf_error *error)
+{
+    return pf_fail(error, PF_NOMEM, "%s, line %zu: no memory for the prompt", path, line);
+}
+
+static pf_status take_turns(const json_t *turns, const char *path, size_t line, pf_prompt *out, pf_error *error)
+{
+    const size_t n = json_array_size(turns);
+    if (n < 1 || n > MAX_TURNS)
+        return pf_fail(error, PF_FORMAT, "%s, line %zu: \"turns\" must be a list of 1 to %d texts", path, line,
+                       MAX_TURNS);
+    out->turns = calloc(n, sizeof *out->turns);
+    if (!out->turns) return no_memory(path, line, error);
+    for (size_t i = 0; i < n; i++) {
+        const char *turn = json_string_value(json_array_get(turns, i));
+        if (!turn) return pf_fail(error, PF_FORMAT, "%s, line %zu: turn %zu is not a text", path, line, i + 1);
+        out->turns[i] = strdup(turn);
+        if (!out->turns[i]) return no_memory(path, line, error);
+        out->n_turns = i + 1;
+    }
+    return PF_OK;
+}
+
+static pf_status parse_object(const char *text, size_t n_bytes, const char *path, size_t line, pf_prompt *out,
+                              pf_error *error)
+{
+    json_error_t why;
+    json_t *object = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
+    if (!object) return pf_fail(error, PF_FORMAT, "%s, line %zu: %s", path, line, why.text);
+    const char *category = json_string_value(json_object_get(object, "category"));
+    out->category = strdup(category ? category : "");
+    const pf_status status = out->category ? take_turns(json_object_get(object, "turns"), path, line, out, error)
+                                           : no_memory(path, line, error);
+    json_decref(object);
+    return status;
+}
+
+static pf_status take_line(const char *text, size_t n_bytes, const char *path, size_t line, pf_prompt *out,
+                           pf_error *error)
+{
+    out->category = strdup("");
+    out->turns = calloc(1, sizeof *out->turns);
+    char *turn = strndup(text, n_bytes);
+    if (!out->category || !out->turns || !turn) {
+        free(turn);
+        return no_memory(path, line, error);
+    }
+    out->turns[0] = turn;
+    out->n_turns = 1;
+    return PF_OK;
+}
+
+/* ---- the file --------------------------------------------------------------------------------------------------- */
+
+static pf_status append(pf_prompts *prompts, const pf_prompt *prompt)
+{
+    pf_prompt *items = realloc(prompts->items, (prompts->n + 1) * sizeof *items);
+    if (!items) return PF_NOMEM;
+    prompts->items = items;
+    prompts->items[prompts->n++] = *prompt;
+    return PF_OK;
+}
+
+static pf_status read_lines(const char *text, const char *path, size_t limit, pf_prompts *out, pf_error *error)
+{
+    const bool is_jsonl = text[strspn(text, " \t\r\n")] == '{';
+    size_t line = 0;
+    for (const char *at = text; *at && out->n < limit;) {
+        const size_t n_line = strcspn(at, "\n");
+        size_t n_bytes = n_line;
+        while (n_bytes > 0 && (at[n_bytes - 1] == '\r' || at[n_bytes - 1] == ' ')) n_bytes--;
+        line++;
+        if (n_bytes > 0) {
+            pf_prompt prompt = { 0 };
+            pf_status status = (is_jsonl ? parse_object : take_line)(at, n_bytes, path, line, &prompt, error);
+            if (status == PF_OK && append(out, &prompt) != PF_OK) status = no_memory(path, line, error);
+            if (status != PF_OK) {
+                clear_prompt(&prompt);
+                return status;
+            }
+        }
+        at += n_line + (at[n_line] == '\n');
+    }
+    return out->n > 0 ? PF_OK : pf_fail(error, PF_INVALID, "%s: there is no prompt in it", path);
+}
+
+pf_status pf_prompts_read(const char *path, size_t limit, pf_prompts *out, pf_error *error)
+{
+    char *text;
+    size_t n_bytes;
+    PF_TRY(pf_file_read(path, MAX_FILE_BYTES, &text, &n_bytes, error));
+    pf_prompts prompts = { 0 };
+    const pf_status status = strlen(text) == n_bytes
+                                 ? read_lines(text, path, limit, &prompts, error)
+                                 : pf_fail(error, PF_FORMAT, "%s: byte %zu is NUL, expected text", path, strlen(text));
+    free(text);
+    if (status != PF_OK)
+        pf_prompts_clear(&prompts);
+    else
+        *out = prompts;
+    return status;
+}

@@ -1,0 +1,30 @@
+/*
+ * Prompts to measure with: Spec-Bench's question.jsonl ({"category": ..., "turns": [...]}, one object a line), or a
+ * text file of one prompt a line.
+ */
+#ifndef PF_BENCH_PROMPTS_H
+#define PF_BENCH_PROMPTS_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct {
+    char *category; /* "" when the file names none */
+    char **turns;   /* [n_turns] NUL-terminated UTF-8 */
+    size_t n_turns; /* at least 1 */
+} pf_prompt;
+
+typedef struct {
+    pf_prompt *items;
+    size_t n;
+} pf_prompts;
+
+/* Read at most `limit` prompts; empty lines are passed over. A file whose first line begins with { is JSONL.
+ * PF_UNAVAILABLE, PF_LIMIT (more than 256 MiB).  PF_FORMAT: names the line.  PF_INVALID: there is no prompt in it.
+ * End *out with pf_prompts_clear. */
+PF_MUST_USE pf_status pf_prompts_read(const char *path, size_t limit, pf_prompts *out, pf_error *error);
+void pf_prompts_clear(pf_prompts *prompts); /* zeroed is fine */
+
+#endif

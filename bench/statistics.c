@@ -1,0 +1,29 @@
+/* Medians and percentiles. */
+#include "bench/statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double pf_percentile(double *values, size_t n, double share)
+{
+    if (n == 0) return NAN;
+    qsort(values, n, sizeof *values, compare);
+    const double at = share * (double)(n - 1);
+    const size_t below = (size_t)at;
+    const size_t above = below + 1 < n ? below + 1 : below;
+    return values[below] + (at - (double)below) * (values[above] - values[below]);
+}
+
+double pf_rpc_percentile(const pf_speculation *speculation, double share)
+{
+    const size_t n = (size_t)(speculation->n_rpc < PF_RPC_SAMPLES ? speculation->n_rpc : PF_RPC_SAMPLES);
+    double values[PF_RPC_SAMPLES];
+    for (size_t i = 0; i < n; i++) values[i] = speculation->rpc_us[i];
+    return pf_percentile(values, n, share);
+}

@@ -1,0 +1,15 @@
+/* Medians and percentiles of what was measured. */
+#ifndef PF_BENCH_STATISTICS_H
+#define PF_BENCH_STATISTICS_H
+
+#include <stddef.h>
+
+#include "engine/pilotfish.h"
+
+/* The value at `share` (0 .. 1) of values [n], between its neighbours by proportion; sorts them. n = 0: NaN. */
+double pf_percentile(double *values, size_t n, double share);
+
+/* The same over the round trips that a request's ring still holds, in microseconds; NaN when there were none. */
+double pf_rpc_percentile(const pf_speculation *speculation, double share);
+
+#endif

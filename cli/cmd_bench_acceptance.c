@@ -1,0 +1,262 @@
+/* pilotfish bench acceptance: how much of what a drafter proposes is accepted, and what that gains. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/acceptance.h"
+#include "cli/commands.h"
+#include "cli/figures.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "cli/setup.h"
+
+enum { DEFAULT_NEW_TOKENS = 64, DEFAULT_DRAFT_LEN = 4, DEFAULT_SEED = 1 };
+
+/* ---- the bundled prompts ---------------------------------------------------------------------------------------- */
+
+/* models/prompts.txt: beside the binary's build or install, in the current directory, or where it is installed. */
+static pf_status find_prompts(char out[PF_MAX_PATH], pf_error *error)
+{
+    static const char *const places[] = { "models/prompts.txt", "../models/prompts.txt",
+                                          "../share/pilotfish/models/prompts.txt" };
+    char binary[PF_MAX_PATH];
+    const ssize_t n = readlink("/proc/self/exe", binary, sizeof binary - 1);
+    binary[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(binary, '/');
+    if (slash) *slash = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int length = snprintf(out, PF_MAX_PATH, "%s/%s", slash ? binary : ".", places[i]);
+        if (length < PF_MAX_PATH && access(out, R_OK) == 0) return PF_OK;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(out, PF_MAX_PATH, "%s", i ? PF_DATA_DIR "/models/prompts.txt" : places[0]);
+        if (access(out, R_OK) == 0) return PF_OK;
+    }
+    return pf_fail(error, PF_UNAVAILABLE,
+                   "the bundled models/prompts.txt is neither beside the binary (%.200s) nor here: give --prompts FILE",
+                   binary);
+}
+
+/* ---- reporting -------------------------------------------------------------------------------------------------- */
+
+static json_t *speedup(const pf_acceptance_figures *f)
+{
+    return pf_json_ratio(pf_acceptance_speculative_rate(f), pf_acceptance_plain_rate(f));
+}
+
+static json_t *categories_json(const pf_acceptance_run *run)
+{
+    json_t *object = json_object();
+    for (int32_t i = 0; i < run->n_categories; i++) {
+        const pf_acceptance_figures *f = &run->categories[i];
+        const pf_speculation *s = &f->speculation;
+        json_object_set_new(
+            object, f->category,
+            json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "requests", (json_int_t)f->n_requests, "plain_tokens_per_s",
+                      pf_json_number(pf_acceptance_plain_rate(f)), "speculative_tokens_per_s",
+                      pf_json_number(pf_acceptance_speculative_rate(f)), "speedup", speedup(f), "acceptance_rate",
+                      pf_json_ratio((double)s->accepted, (double)s->drafted), "mean_accepted_length",
+                      s->rounds ? pf_json_number(1.0 + (double)s->accepted / (double)s->rounds) : json_null()));
+    }
+    return object;
+}
+
+static const char *method_of(const pf_acceptance_setting *setting)
+{
+    if (setting->temperature == 0.0f) return "greedy";
+    return setting->method ? pf_method_name(setting->method) : "rejection";
+}
+
+static json_t *run_json(const pf_options *o, const pf_acceptance_setting *setting, const pf_acceptance_run *run)
+{
+    const pf_acceptance_figures *f = &run->total;
+    json_t *length = setting->draft_len == PF_DRAFT_LEN_AUTO ? json_string("auto") : json_integer(setting->draft_len);
+    json_t *object = json_pack("{s:s, s:f, s:o, s:i, s:f, s:f, s:I, s:i}", "method", method_of(setting), "temperature",
+                               (double)setting->temperature, "draft_len", length, "top_k", o->sampling.top_k, "top_p",
+                               (double)o->sampling.top_p, "min_p", (double)o->sampling.min_p, "seed",
+                               (json_int_t)o->sampling.seed, "new_tokens", o->n_new);
+    if (!object) return NULL;
+    json_object_set_new(object, "requests", json_integer((json_int_t)f->n_requests));
+    json_object_set_new(object, "skipped", json_integer((json_int_t)f->n_skipped));
+    json_object_set_new(object, "identical", json_integer((json_int_t)f->n_identical));
+    json_object_set_new(object, "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)));
+    json_object_set_new(object, "speculative_tokens_per_s", pf_json_number(pf_acceptance_speculative_rate(f)));
+    json_object_set_new(object, "speedup", speedup(f));
+    json_object_set_new(object, "predicted_speedup", pf_json_number(pf_acceptance_predicted_speedup(f)));
+    json_object_set_new(object, "speculation", pf_json_speculation(&f->speculation));
+    json_object_set_new(object, "by_category", categories_json(run));
+    return object;
+}
+
+static void print_head(pf_out *out)
+{
+    pf_out_print(out, "%-10s %5s %6s  %7s %7s  %9s %9s  %8s %9s  %s\n", "method", "temp", "length", "accept", "mean",
+                 "plain/s", "spec/s", "speed-up", "predicted", "same text");
+}
+
+static void print_run(pf_out *out, const pf_acceptance_setting *setting, const pf_acceptance_run *run)
+{
+    const pf_acceptance_figures *f = &run->total;
+    const pf_speculation *s = &f->speculation;
+    char length[16];
+    snprintf(length, sizeof length, "%d", setting->draft_len);
+    const double plain = pf_acceptance_plain_rate(f), speculative = pf_acceptance_speculative_rate(f);
+    pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld\n", method_of(setting),
+                 (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
+                 s->drafted ? (double)s->accepted / (double)s->drafted : NAN,
+                 s->rounds ? 1.0 + (double)s->accepted / (double)s->rounds : NAN, plain, speculative,
+                 speculative / plain, pf_acceptance_predicted_speedup(f), (long long)f->n_identical,
+                 (long long)f->n_requests);
+    pf_out_flush(out);
+}
+
+/* ---- the grid --------------------------------------------------------------------------------------------------- */
+
+/* Runs that have been measured; the JSON of those that were finished before an interruption is whole. */
+typedef struct {
+    const pf_options *options;
+    const pf_acceptance_bench *bench;
+    json_t *runs;
+    pf_out *out;
+    pf_error *error;
+} grid;
+
+static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
+{
+    pf_acceptance_run *run = calloc(1, sizeof *run);
+    if (!run) return pf_fail(g->error, PF_NOMEM, "no memory for the figures");
+    pf_progress_begin(g->bench->progress_user, "measuring");
+    const pf_status status = pf_bench_acceptance(g->bench, setting, run, g->error);
+    pf_progress_end(g->bench->progress_user);
+    if (status == PF_OK) {
+        json_array_append_new(g->runs, run_json(g->options, setting, run));
+        if (!g->options->json) print_run(g->out, setting, run);
+    }
+    free(run);
+    return status;
+}
+
+static pf_status run_grid(grid *g)
+{
+    const pf_options *o = g->options;
+    if (!o->json) print_head(g->out);
+    for (int32_t t = 0; t < o->n_temperatures; t++)
+        for (int32_t m = 0; m < o->n_methods; m++) {
+            const bool impossible = o->methods[m] == PF_METHOD_GREEDY && o->temperatures[t] > 0.0f;
+            const bool same = m > 0 && o->temperatures[t] == 0.0f; /* at 0 every method is greedy: once is enough */
+            for (int32_t k = 0; k < o->n_draft_lens && !impossible && !same; k++) {
+                const pf_acceptance_setting setting = { o->methods[m], o->temperatures[t], o->draft_lens[k] };
+                PF_TRY(run_point(g, &setting));
+            }
+        }
+    return PF_OK;
+}
+
+/* What was not given, as a list of one. */
+static void complete(pf_options *o)
+{
+    if (o->n_draft_lens == 0) o->draft_lens[o->n_draft_lens++] = DEFAULT_DRAFT_LEN;
+    if (o->n_methods == 0) o->methods[o->n_methods++] = (pf_method)0;
+    if (o->n_temperatures == 0) o->temperatures[o->n_temperatures++] = 0.0f;
+    if (!o->seed_given) o->sampling.seed = DEFAULT_SEED;
+    if (!o->n_new_given) o->n_new = DEFAULT_NEW_TOKENS;
+    o->draft_len = 1;
+    for (int32_t i = 0; i < o->n_draft_lens; i++)
+        if (o->draft_lens[i] > o->draft_len) o->draft_len = o->draft_lens[i]; /* what the engines make room for */
+}
+
+static pf_status read_prompts(const pf_options *options, pf_prompts *out, pf_error *error)
+{
+    char path[PF_MAX_PATH];
+    if (!options->prompts_file) PF_TRY(find_prompts(path, error));
+    return pf_prompts_read(options->prompts_file ? options->prompts_file : path, (size_t)options->limit, out, error);
+}
+
+static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
+{
+    PF_TRY(read_prompts(g->options, prompts, g->error));
+    PF_TRY(pf_setup_open(g->options, true, setup, g->error));
+    if (!setup->tokenizer)
+        return pf_fail(g->error, PF_INVALID,
+                       "prompts need a tokenizer, and the target's directory has no tokenizer.json");
+    pf_progress progress;
+    pf_acceptance_bench bench = {
+        .speculative = setup->session,
+        .plain = setup->plain,
+        .tokenizer = setup->tokenizer,
+        .prompts = prompts,
+        .sampling = g->options->sampling,
+        .max_new_tokens = g->options->n_new,
+        .max_context = setup->verifier_info.max_context,
+        .cancel = pf_interrupt_flag(),
+        .progress = pf_progress_update,
+        .progress_user = &progress,
+    };
+    pf_setup_stop_tokens(setup, g->options, &bench.stop_tokens, &bench.n_stop_tokens);
+    g->bench = &bench;
+    return run_grid(g);
+}
+
+static int check(const pf_options *o)
+{
+    const pf_command *self = &pf_command_bench_acceptance;
+    if (!o->model) return pf_options_misuse(self, "a target is needed: -m TARGET");
+    if ((o->draft != NULL) == (o->draft_worker != NULL))
+        return pf_options_misuse(self, "give one of -d DRAFT and --draft-worker ADDR");
+    bool any = o->n_methods == 0;
+    for (int32_t m = 0; m < o->n_methods; m++)
+        for (int32_t t = 0; t < o->n_temperatures || t == 0; t++)
+            any = any || o->methods[m] != PF_METHOD_GREEDY || o->n_temperatures == 0 || o->temperatures[t] == 0.0f;
+    return any ? PF_EXIT_DONE : pf_options_misuse(self, "--method greedy is for --temperature 0");
+}
+
+static int run(const pf_options *given, pf_out *out)
+{
+    const int usage = check(given);
+    if (usage != PF_EXIT_DONE) return usage;
+    pf_options options = *given;
+    complete(&options);
+    pf_error error = { 0 };
+    pf_setup setup = { 0 };
+    pf_prompts prompts = { 0 };
+    grid g = { .options = &options, .runs = json_array(), .out = out, .error = &error };
+    const pf_status status = measure(&g, &setup, &prompts);
+    pf_setup_close(&setup);
+    pf_prompts_clear(&prompts);
+
+    const bool interrupted = *pf_interrupt_flag();
+    int code = interrupted ? PF_EXIT_INTERRUPTED : status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(&error);
+    if (options.json && (interrupted || status == PF_OK)) {
+        const int written = pf_out_json(out, json_pack("{s:O}", "runs", g.runs));
+        if (written != PF_EXIT_DONE) code = written;
+    }
+    json_decref(g.runs);
+    return code;
+}
+
+static const pf_option_group *const groups[] = { &pf_options_model,
+                                                 &pf_options_acceptance,
+                                                 &pf_options_running,
+                                                 &pf_options_context,
+                                                 &pf_options_draft_running,
+                                                 &pf_options_json,
+                                                 NULL };
+
+const pf_command pf_command_bench_acceptance = {
+    .name = "bench acceptance",
+    .summary = "acceptance and speed-up of a drafter over prompts",
+    .synopsis = "-m TARGET (-d DRAFT | --draft-worker ADDR) [--prompts FILE] [options]",
+    .description =
+        "Plain and speculative decoding in turns, prompt by prompt. Lists of --draft-len, --method and\n"
+        "--temperature make a grid, one run for each combination. The speed-up that theory gives is\n"
+        "  predicted = s * E / (v + d + r)\n"
+        "with s a plain step, E the mean accepted length, v a verification, d the drafting of one proposal,\n"
+        "r the median round trip, all measured in the same run.\n",
+    .examples =
+        "  pilotfish bench acceptance -m models/target -d models/draft --draft-len 2,4,8\n"
+        "  pilotfish bench acceptance -m models/target --draft-worker unix:/tmp/worker.sock --limit 20 --json\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,108 @@
+/* pilotfish bench throughput: prefill, decode and verification beside the machine's limits. */
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/throughput.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "cli/setup.h"
+
+static json_t *document(const pf_throughput *t)
+{
+    json_t *verify = json_object();
+    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) {
+        char rows[16];
+        snprintf(rows, sizeof rows, "%d", pf_verify_rows[i]);
+        json_object_set_new(verify, rows, pf_json_number(t->verify_ms[i]));
+    }
+    json_t *limits = json_pack("{s:o, s:o, s:o, s:o, s:i}", "read_gbps", pf_json_number(t->read_gbps), "bf16_gflops",
+                               pf_json_number(t->bf16_gflops), "int8_gops", pf_json_number(t->int8_gops), "f32_gflops",
+                               pf_json_number(t->f32_gflops), "threads", t->n_threads);
+    json_t *decode = json_pack("{s:o, s:o, s:o, s:o}", "tokens_per_s", pf_json_ratio(1000.0, t->step_ms), "step_ms",
+                               pf_json_number(t->step_ms), "read_ms", pf_json_number(t->read_ms), "bandwidth_fraction",
+                               pf_json_number(t->bandwidth_fraction));
+    json_t *prefill =
+        json_pack("{s:i, s:o, s:o, s:o, s:o}", "tokens", t->prefill_tokens, "ms", pf_json_number(t->prefill_ms),
+                  "tokens_per_s", pf_json_ratio(1000.0 * t->prefill_tokens, t->prefill_ms), "gflops",
+                  pf_json_number(t->prefill_gflops), "peak_fraction", pf_json_number(t->peak_fraction));
+    return json_pack("{s:o, s:I, s:I, s:o, s:o, s:o}", "limits", limits, "weight_bytes", (json_int_t)t->weight_bytes,
+                     "kv_bytes", (json_int_t)t->kv_bytes, "decode", decode, "prefill", prefill, "verify", verify);
+}
+
+static void print_peak(pf_out *out, const char *name, double gops)
+{
+    if (!isnan(gops)) pf_out_print(out, ", %s %.0f Gop/s", name, gops);
+}
+
+static void print(pf_out *out, const pf_throughput *t)
+{
+    pf_out_print(out, "limits   read %.1f GB/s", t->read_gbps);
+    print_peak(out, "f32", t->f32_gflops);
+    print_peak(out, "bf16", t->bf16_gflops);
+    print_peak(out, "int8", t->int8_gops);
+    pf_out_print(out, " (%d thread%s)\n", t->n_threads, t->n_threads == 1 ? "" : "s");
+    pf_out_print(
+        out, "decode   %.1f tokens/s, %.3f ms a step; a bare read of its %.1f MB takes %.3f ms: %.2f of the limit\n",
+        1000.0 / t->step_ms, t->step_ms, (double)t->weight_bytes * 1e-6, t->read_ms, t->bandwidth_fraction);
+    pf_out_print(out, "prefill  %d tokens in %.2f ms, %.0f tokens/s, %.1f Gop/s: %.2f of the limit\n",
+                 t->prefill_tokens, t->prefill_ms, 1000.0 * t->prefill_tokens / t->prefill_ms, t->prefill_gflops,
+                 t->peak_fraction);
+    pf_out_print(out, "verify  ");
+    for (int i = 0; i < PF_N_VERIFY_ROWS; i++)
+        pf_out_print(out, " %d row%s %.3f ms (%.2f)%s", pf_verify_rows[i], i ? "s" : "", t->verify_ms[i],
+                     t->verify_ms[i] / t->verify_ms[0], i + 1 < PF_N_VERIFY_ROWS ? "," : "\n");
+}
+
+static pf_status measure(const pf_options *options, pf_throughput *out, pf_error *error)
+{
+    pf_progress progress;
+    const pf_throughput_options measured = {
+        .prompt_len = options->bench_prompt_len,
+        .gen_len = options->bench_gen_len,
+        .context = options->bench_context,
+        .kv_type = options->kv_type,
+        .cancel = pf_interrupt_flag(),
+        .progress = pf_progress_update,
+        .progress_user = &progress,
+    };
+    pf_options opened = *options;
+    opened.context = pf_throughput_context(&measured);
+    pf_engine *engine;
+    PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, &engine, error));
+    pf_progress_begin(&progress, "measuring");
+    const pf_status status = pf_bench_throughput(engine, &measured, out, error);
+    pf_progress_end(&progress);
+    pf_engine_close(engine);
+    return status;
+}
+
+static int run(const pf_options *options, pf_out *out)
+{
+    if (!options->model) return pf_options_misuse(&pf_command_bench_throughput, "a model is needed: -m MODEL");
+    pf_error error = { 0 };
+    pf_throughput figures;
+    const pf_status status = measure(options, &figures, &error);
+    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
+    if (status != PF_OK) return pf_out_fail_error(&error);
+    if (options->json) return pf_out_json(out, document(&figures));
+    print(out, &figures);
+    return PF_EXIT_DONE;
+}
+
+static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_throughput, &pf_options_running,
+                                                 &pf_options_json, NULL };
+
+const pf_command pf_command_bench_throughput = {
+    .name = "bench throughput",
+    .summary = "prefill, decode and verification beside the machine's limits",
+    .synopsis = "-m MODEL [--prompt-len 512] [--gen-len 64] [--context 128] [options]",
+    .description =
+        "Each figure is a median, measured in turns with its limit: decode steps with bare reads of the same\n"
+        "weights, prefills with bursts of multiplies. A fraction above 1.05 means that the limit was measured\n"
+        "badly, and fails.\n",
+    .examples = "  pilotfish bench throughput -m models/target\n"
+                "  pilotfish bench throughput -m models/target --threads 1 --json\n",
+    .groups = groups,
+    .run = run,
+};

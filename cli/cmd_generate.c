@@ -1,0 +1,323 @@
+/*
+ * pilotfish generate: a prompt in, its continuation out as it is made.
+ *
+ * Keeps true: what is shown is a prefix of the text at any moment, cut at a character's end, and never a part of a
+ * stop text; with --json nothing is written before a document is whole.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/figures.h"
+#include "cli/interrupt.h"
+#include "cli/setup.h"
+#include "cli/text_stream.h"
+
+static const char *const COLOR_DRAFTED = "\033[32m"; /* green: proposed by the draft, accepted by the target */
+static const char *const COLOR_OWN = "\033[33m";     /* yellow: the target's own */
+static const char *const COLOR_NONE = "\033[0m";
+
+/* What goes on while one continuation is made. */
+typedef struct {
+    const pf_options *options;
+    pf_out *out;
+    pf_text_stream text; /* without a tokenizer: not used */
+    bool has_text;
+    bool shows; /* not with --json */
+    bool colors;
+    size_t n_shown; /* bytes of text */
+    int32_t n_tokens;
+    pf_status status; /* of the text */
+} continuation;
+
+/* ---- showing ---------------------------------------------------------------------------------------------------- */
+
+/* A character has the colour of its first byte. */
+static void show_colored(continuation *c, size_t end)
+{
+    size_t i = c->n_shown;
+    while (i < end) {
+        const bool drafted = c->text.drafted[i];
+        size_t j = i;
+        while (j < end && c->text.drafted[j] == drafted) {
+            bool valid;
+            j += pf_utf8_length(c->text.bytes + j, end - j, &valid);
+        }
+        const char *color = drafted ? COLOR_DRAFTED : COLOR_OWN;
+        pf_out_write(c->out, color, strlen(color));
+        pf_out_write(c->out, c->text.bytes + i, j - i);
+        pf_out_write(c->out, COLOR_NONE, strlen(COLOR_NONE));
+        i = j;
+    }
+}
+
+static void show_text(continuation *c, size_t end)
+{
+    if (end <= c->n_shown) return;
+    if (c->colors)
+        show_colored(c, end);
+    else
+        pf_out_write(c->out, c->text.bytes + c->n_shown, end - c->n_shown);
+    c->n_shown = end;
+    pf_out_flush(c->out);
+}
+
+static void show_id(continuation *c, int32_t token, bool drafted)
+{
+    const char *color = !c->colors ? "" : drafted ? COLOR_DRAFTED : COLOR_OWN;
+    pf_out_print(c->out, "%s%s%d%s", c->n_tokens > 1 ? "," : "", color, token, c->colors ? COLOR_NONE : "");
+    pf_out_flush(c->out);
+}
+
+static bool on_token(void *user, int32_t token, bool drafted)
+{
+    continuation *c = user;
+    c->n_tokens++;
+    if (!c->has_text) {
+        if (c->shows) show_id(c, token, drafted);
+        return !c->out->error;
+    }
+    const pf_status status = pf_text_stream_push(&c->text, token, drafted);
+    if (status == PF_NOMEM) c->status = status; /* an id beyond the tokenizer has no text, and that is no failure */
+    if (c->shows) show_text(c, pf_text_stream_ready(&c->text));
+    return !c->text.stopped && !c->out->error && c->status == PF_OK;
+}
+
+/* What was held back, and a line end unless there is one. */
+static void show_end(continuation *c)
+{
+    if (!c->shows) return;
+    if (c->has_text) show_text(c, c->text.n);
+    const bool ended = c->has_text && c->text.n > 0 && c->text.bytes[c->text.n - 1] == '\n';
+    if (!ended) pf_out_write(c->out, "\n", 1);
+    pf_out_flush(c->out);
+}
+
+static bool wants_color(const pf_options *options)
+{
+    if (options->json || options->color == PF_COLOR_NEVER || !(options->draft || options->draft_worker)) return false;
+    if (options->color == PF_COLOR_ALWAYS) return true;
+    const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) && !(terminal && strcmp(terminal, "dumb") == 0);
+}
+
+static void print_legend(const continuation *c)
+{
+    if (c->colors)
+        fprintf(stderr, "%sdrafted and accepted%s, %sthe target's own%s\n", COLOR_DRAFTED, COLOR_NONE, COLOR_OWN,
+                COLOR_NONE);
+}
+
+/* ---- figures ---------------------------------------------------------------------------------------------------- */
+
+static double tokens_per_second(const pf_result *result)
+{
+    const int32_t n = result->n_tokens > 0 ? result->n_tokens - 1 : 0; /* the first is the prefill's */
+    return (double)n / ((double)result->decode_ns * 1e-9);
+}
+
+static void print_figures(const pf_setup *setup, const pf_result *result, int32_t n_prompt, uint64_t seed)
+{
+    fprintf(stderr, "prompt %d tokens in %.1f ms, then %d tokens in %.1f ms", n_prompt,
+            (double)result->prefill_ns * 1e-6, result->n_tokens > 0 ? result->n_tokens - 1 : 0,
+            (double)result->decode_ns * 1e-6);
+    if (result->n_tokens > 1) fprintf(stderr, " (%.1f tokens/s)", tokens_per_second(result));
+    fprintf(stderr, ", seed %" PRIu64 "\n", seed);
+    if (setup->drafter) pf_figures_print_speculation(&result->speculation);
+}
+
+static const char *finish_reason(pf_finish finish, const continuation *c)
+{
+    if (c->text.stopped) return "stop";
+    switch (finish) {
+    case PF_FINISH_LENGTH: return "length";
+    case PF_FINISH_STOP: return "stop";
+    case PF_FINISH_EOS: return "eos";
+    case PF_FINISH_NONE: break;
+    }
+    return "interrupted";
+}
+
+static json_t *document(const pf_setup *setup, const pf_tokens *prompt, const pf_result *result, uint64_t seed,
+                        const continuation *c)
+{
+    json_t *root = json_pack("{s:o, s:o}", "prompt_tokens", pf_json_ids(prompt->ids, prompt->n), "tokens",
+                             pf_json_ids(result->tokens, result->n_tokens));
+    if (!root) return NULL;
+    if (c->has_text)
+        pf_json_set_text(root, c->text.bytes, c->text.n);
+    else
+        json_object_set_new(root, "text", json_null());
+    json_object_set_new(root, "seed", json_integer((json_int_t)seed));
+    json_object_set_new(root, "finish_reason", json_string(finish_reason(result->finish, c)));
+    const bool any_decoded = result->n_tokens > 1 && result->decode_ns > 0;
+    json_object_set_new(root, "timing",
+                        json_pack("{s:f, s:f, s:o, s:f}", "prefill_ms", (double)result->prefill_ns * 1e-6, "decode_ms",
+                                  (double)result->decode_ns * 1e-6, "tokens_per_s",
+                                  any_decoded ? pf_json_number(tokens_per_second(result)) : json_null(), "ttft_ms",
+                                  (double)result->first_token_ns * 1e-6));
+    if (setup->drafter) json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
+    return root;
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------- */
+
+static pf_request make_request(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
+                               continuation *c)
+{
+    pf_request request = {
+        .prompt = prompt->ids,
+        .n_prompt = prompt->n,
+        .max_new_tokens = options->n_new,
+        .sampling = options->sampling,
+        .method = options->method,
+        .draft_len = options->draft_len,
+        .on_token = on_token,
+        .user = c,
+        .cancel = pf_interrupt_flag(),
+    };
+    request.sampling.seed = seed;
+    pf_setup_stop_tokens(setup, options, &request.stop_tokens, &request.n_stop_tokens);
+    return request;
+}
+
+/* One continuation. An exit status. */
+static int run_one(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
+                   pf_result *result, pf_out *out)
+{
+    continuation c = {
+        .options = options,
+        .out = out,
+        .has_text = setup->tokenizer != NULL,
+        .shows = !options->json,
+        .colors = wants_color(options),
+    };
+    if (c.has_text && pf_text_stream_begin(&c.text, setup->tokenizer, &options->stops, options->n_new) != PF_OK)
+        return pf_out_fail("no memory for the text of %d tokens", options->n_new);
+    print_legend(&c);
+
+    pf_error error = { 0 };
+    const pf_request request = make_request(options, setup, prompt, seed, &c);
+    pf_status status = pf_generate(setup->session, &request, result, &error);
+    if (c.status != PF_OK) status = pf_fail(&error, c.status, "no memory for the text");
+    const bool interrupted = status == PF_CANCELLED;
+
+    int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
+    if (status == PF_OK || interrupted) {
+        show_end(&c);
+        const int written = options->json ? pf_out_json(out, document(setup, prompt, result, seed, &c)) : PF_EXIT_DONE;
+        if (written != PF_EXIT_DONE) code = written;
+        if (!options->json) print_figures(setup, result, prompt->n, seed);
+    } else {
+        if (result->n_tokens > 0) show_end(&c);
+        code = pf_out_fail_error(&error);
+    }
+    pf_text_stream_end(&c.text);
+    return code;
+}
+
+static pf_status draw_seed(uint64_t *out, pf_error *error)
+{
+    if (getrandom(out, sizeof *out, 0) != (ssize_t)sizeof *out)
+        return pf_fail(error, PF_UNAVAILABLE, "no seed could be drawn: %s; give one as --seed", strerror(errno));
+    *out >>= 11; /* 53 bits: a JSON number that every reader keeps exactly */
+    return PF_OK;
+}
+
+static int run_all(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
+                   pf_out *out)
+{
+    int code = PF_EXIT_DONE;
+    pf_result *result = calloc(1, sizeof *result);
+    int32_t *tokens = calloc((size_t)options->n_new, sizeof *tokens);
+    if (!result || !tokens) code = pf_out_fail("no memory for %d tokens", options->n_new);
+    for (int32_t i = 0; i < options->n_samples && code == PF_EXIT_DONE && !out->error; i++) {
+        result->tokens = tokens;
+        result->capacity = options->n_new;
+        code = run_one(options, setup, prompt, seed + (uint64_t)i, result, out);
+    }
+    free(tokens);
+    free(result);
+    return code;
+}
+
+static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *prompt, uint64_t *seed, pf_error *error)
+{
+    PF_TRY(pf_setup_open(options, false, setup, error));
+    PF_TRY(pf_setup_read_prompt(options, setup->tokenizer, prompt, error));
+    if (options->stops.n > 0 && !setup->tokenizer)
+        return pf_fail(error, PF_INVALID, "--stop needs text, and the model's directory has no tokenizer.json");
+    *seed = options->sampling.seed;
+    return options->seed_given ? PF_OK : draw_seed(seed, error);
+}
+
+static int check(const pf_options *o)
+{
+    const pf_command *self = &pf_command_generate;
+    const int n_prompts = (o->prompt != NULL) + (o->prompt_file != NULL) + o->tokens_given;
+    if (n_prompts != 1)
+        return pf_options_misuse(self, "%s prompt: give one of -p TEXT, -f FILE and --tokens IDS",
+                                 n_prompts ? "more than one" : "there is no");
+    if (o->verifier) {
+        if (o->model) return pf_options_misuse(self, "--verifier has the target: give -d DRAFT, and no -m");
+        if (!o->draft) return pf_options_misuse(self, "--verifier needs a draft here: -d DRAFT");
+        if (o->draft_worker) return pf_options_misuse(self, "--verifier and --draft-worker do not go together");
+    } else if (!o->model) {
+        return pf_options_misuse(self, "a model is needed: -m MODEL, or --verifier ADDR with -d DRAFT");
+    }
+    if (o->draft && o->draft_worker) return pf_options_misuse(self, "two drafters: give one of -d and --draft-worker");
+    if (o->simulate_token_ns > 0 && !o->draft) return pf_options_misuse(self, "--simulate-token-ms needs -d DRAFT");
+    if (o->method == PF_METHOD_GREEDY && o->sampling.temperature > 0.0f)
+        return pf_options_misuse(self, "--method greedy is for --temperature 0, not %g",
+                                 (double)o->sampling.temperature);
+    if (o->sampling.seed > (uint64_t)INT64_MAX - (uint64_t)o->n_samples)
+        return pf_options_misuse(self, "--seed is too large for %d samples", o->n_samples);
+    return PF_EXIT_DONE;
+}
+
+static int run(const pf_options *options, pf_out *out)
+{
+    const int usage = check(options);
+    if (usage != PF_EXIT_DONE) return usage;
+    pf_setup setup = { 0 };
+    pf_tokens prompt = { 0 };
+    pf_error error = { 0 };
+    uint64_t seed = 0;
+    const pf_status status = prepare(options, &setup, &prompt, &seed, &error);
+    int code;
+    if (*pf_interrupt_flag())
+        code = PF_EXIT_INTERRUPTED;
+    else if (status != PF_OK)
+        code = pf_out_fail_error(&error);
+    else
+        code = run_all(options, &setup, &prompt, seed, out);
+    pf_tokens_clear(&prompt);
+    pf_setup_close(&setup);
+    return code;
+}
+
+static const pf_option_group *const groups[] = {
+    &pf_options_model,   &pf_options_prompt,  &pf_options_generating,    &pf_options_sampling, &pf_options_speculation,
+    &pf_options_running, &pf_options_context, &pf_options_draft_running, &pf_options_color,    NULL
+};
+
+const pf_command pf_command_generate = {
+    .name = "generate",
+    .summary = "continue a text, with or without a drafter",
+    .synopsis = "-m MODEL (-p TEXT | -f FILE | --tokens IDS) [options]",
+    .description = "Writes the continuation to standard output as it is made, and its figures to standard error. With\n"
+                   "a drafter the text is the one that plain decoding gives (greedy, coupled) or has its distribution\n"
+                   "(rejection); a worker that is slow or gone costs speed alone.\n",
+    .examples = "  pilotfish generate -m models/target -p 'The list type' -n 64\n"
+                "  pilotfish generate -m models/target -d models/draft -p 'The list type' --draft-len 4\n"
+                "  pilotfish generate -m models/target --draft-worker unix:/tmp/worker.sock -p 'The list type'\n"
+                "  pilotfish generate --verifier gpu-host:7000 -d models/draft -p 'The list type' --json\n",
+    .groups = groups,
+    .run = run,
+};

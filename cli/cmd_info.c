@@ -1,0 +1,210 @@
+/* pilotfish info: what this machine has, which kernels are used for what, and why. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/topology.h"
+#include "cli/commands.h"
+#include "cli/setup.h"
+
+/* ---- the machine ------------------------------------------------------------------------------------------------ */
+
+/* "model name" of /proc/cpuinfo, or "unknown". */
+static void processor_name(char *out, size_t capacity)
+{
+    snprintf(out, capacity, "unknown");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    if (!file) return;
+    char line[512];
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "model name", 10) != 0) continue;
+        const char *colon = strchr(line, ':');
+        if (colon) snprintf(out, capacity, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    fclose(file);
+}
+
+static json_t *usable_isas(void)
+{
+    json_t *array = json_array();
+    for (int isa = 0; isa <= (int)pf_cpu_best_isa(); isa++)
+        json_array_append_new(array, json_string(pf_isa_name((pf_isa)isa)));
+    return array;
+}
+
+static json_t *cpu_json(const pf_topology *t)
+{
+    char name[256];
+    processor_name(name, sizeof name);
+    return json_pack("{s:s, s:s, s:o, s:i, s:i, s:i, s:{s:I, s:I, s:I}, s:I}", "name", name, "isa",
+                     pf_isa_name(pf_cpu_best_isa()), "isas", usable_isas(), "cores", t->n_cores, "cpus", t->n_cpus,
+                     "numa_nodes", t->n_numa_nodes, "caches", "l1d_bytes", (json_int_t)t->l1d_bytes, "l2_bytes",
+                     (json_int_t)t->l2_bytes, "l3_bytes", (json_int_t)t->l3_bytes, "memory_bytes",
+                     (json_int_t)t->memory_bytes);
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------------------------- */
+
+/* Every implementation there is; `usable` by this machine and --isa, `chosen` for its operation and type. */
+static json_t *kernels_json(const pf_kernels *chosen)
+{
+    json_t *array = json_array();
+    int32_t n;
+    const pf_kernel *all = pf_kernels_all(&n);
+    for (int32_t i = 0; i < n; i++) {
+        const pf_kernel *k = &all[i];
+        json_array_append_new(array,
+                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "op", pf_op_name(k->op),
+                                        "type", pf_type_name(k->type), "isa", pf_isa_name(k->isa), "name", k->name,
+                                        "tile", k->tile, "packing", k->packing, "arithmetic", k->arithmetic, "usable",
+                                        k->isa <= chosen->isa, "chosen", chosen->chosen[k->op][k->type] == k));
+    }
+    return array;
+}
+
+/* ---- a model ---------------------------------------------------------------------------------------------------- */
+
+static void add_tensor(void *user, const pf_model_tensor *t)
+{
+    json_array_append_new(user, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "name", t->name, "format", t->format,
+                                          "kernel", t->kernel, "reason", t->reason, "rows", (json_int_t)t->rows,
+                                          "columns", (json_int_t)t->columns, "bytes", (json_int_t)t->bytes));
+}
+
+static json_t *model_json(const char *name, const pf_engine *engine)
+{
+    const pf_model *model = pf_engine_model(engine);
+    const pf_config *c = pf_model_config(model);
+    pf_model_info info;
+    pf_engine_info(engine, &info);
+    char fingerprint[2 * sizeof info.vocab_fingerprint + 1];
+    for (size_t i = 0; i < sizeof info.vocab_fingerprint; i++)
+        snprintf(fingerprint + 2 * i, 3, "%02x", info.vocab_fingerprint[i]);
+    json_t *tensors = json_array();
+    pf_model_visit_tensors(model, add_tensor, tensors);
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:s*, s:I, s:I, s:o}", "name",
+        name, "architecture", pf_architecture_name(c->architecture), "dtype", pf_dtype_name(pf_model_dtype(model)),
+        "parameters", (json_int_t)pf_model_parameter_count(model), "vocab_size", c->vocab_size, "hidden_size",
+        c->hidden_size, "intermediate_size", c->intermediate_size, "layers", c->n_layers, "heads", c->n_heads,
+        "kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "context", info.max_context, "tied_embeddings",
+        c->tied_embeddings, "rope", pf_rope_type_name(c->rope.type), "tokens", info.vocab_size, "vocab_fingerprint",
+        pf_engine_tokenizer(engine) ? fingerprint : NULL, "weight_bytes", (json_int_t)pf_model_step_bytes(model),
+        "packed_bytes", (json_int_t)pf_model_packed_bytes(model), "tensors", tensors);
+}
+
+/* ---- for people ------------------------------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *object, const char *field)
+{
+    const char *text = json_string_value(json_object_get(object, field));
+    return text ? text : "";
+}
+
+static json_int_t number_of(const json_t *object, const char *field)
+{
+    return json_integer_value(json_object_get(object, field));
+}
+
+static void print_cpu(pf_out *out, const json_t *cpu)
+{
+    const json_t *caches = json_object_get(cpu, "caches");
+    pf_out_print(out, "processor  %s\n", text_of(cpu, "name"));
+    pf_out_print(out, "isa        %s (usable:", text_of(cpu, "isa"));
+    size_t i;
+    json_t *isa;
+    json_array_foreach(json_object_get(cpu, "isas"), i, isa) pf_out_print(out, " %s", json_string_value(isa));
+    pf_out_print(out, ")\n");
+    pf_out_print(out, "cores      %lld, logical %lld, NUMA nodes %lld\n", number_of(cpu, "cores"),
+                 number_of(cpu, "cpus"), number_of(cpu, "numa_nodes"));
+    pf_out_print(out, "caches     L1d %lld KiB, L2 %lld KiB, L3 %.1f MiB; memory %.1f GiB\n",
+                 number_of(caches, "l1d_bytes") >> 10, number_of(caches, "l2_bytes") >> 10,
+                 (double)number_of(caches, "l3_bytes") / 1048576.0,
+                 (double)number_of(cpu, "memory_bytes") / 1073741824.0);
+}
+
+static void print_kernels(pf_out *out, const json_t *kernels)
+{
+    pf_out_print(out, "\nkernels\n");
+    size_t i;
+    json_t *k;
+    json_array_foreach(kernels, i, k)
+    {
+        if (!json_is_true(json_object_get(k, "chosen"))) continue;
+        pf_out_print(out, "  %-10s %-5s %-28s %-8s %s\n", text_of(k, "op"), text_of(k, "type"), text_of(k, "name"),
+                     text_of(k, "tile"), text_of(k, "arithmetic"));
+    }
+}
+
+static void print_model(pf_out *out, const json_t *m)
+{
+    pf_out_print(out, "\nmodel      %s: %s, %s, %.2f million parameters\n", text_of(m, "name"),
+                 text_of(m, "architecture"), text_of(m, "dtype"), (double)number_of(m, "parameters") * 1e-6);
+    pf_out_print(out,
+                 "shape      %lld layers, hidden %lld, mlp %lld, %lld heads of %lld on %lld, vocabulary %lld, context "
+                 "%lld, rope %s\n",
+                 number_of(m, "layers"), number_of(m, "hidden_size"), number_of(m, "intermediate_size"),
+                 number_of(m, "heads"), number_of(m, "head_dim"), number_of(m, "kv_heads"), number_of(m, "vocab_size"),
+                 number_of(m, "context"), text_of(m, "rope"));
+    pf_out_print(out, "memory     %.2f MB packed, of which a decode step reads %.2f MB\n\n",
+                 (double)number_of(m, "packed_bytes") * 1e-6, (double)number_of(m, "weight_bytes") * 1e-6);
+    size_t i;
+    json_t *t;
+    json_array_foreach(json_object_get(m, "tensors"), i, t)
+        pf_out_print(out, "  %s [%lld, %lld] %lld bytes\n    %s, read by %s: %s\n", text_of(t, "name"),
+                     number_of(t, "rows"), number_of(t, "columns"), number_of(t, "bytes"), text_of(t, "format"),
+                     text_of(t, "kernel"), text_of(t, "reason"));
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------- */
+
+static pf_status collect(const pf_options *options, json_t *root, pf_error *error)
+{
+    pf_topology topology;
+    pf_kernels kernels;
+    PF_TRY(pf_topology_read(&topology, error));
+    PF_TRY(pf_kernels_select(options->isa, &kernels, error));
+    json_object_set_new(root, "version", json_string(PF_VERSION));
+    json_object_set_new(root, "cpu", cpu_json(&topology));
+    json_object_set_new(root, "kernels", kernels_json(&kernels));
+    json_object_set_new(root, "model", json_null());
+    if (!options->model) return PF_OK;
+    pf_engine *engine;
+    PF_TRY(pf_setup_open_engine(options, options->model, false, 1, &engine, error));
+    json_object_set_new(root, "model", model_json(options->model, engine));
+    pf_engine_close(engine);
+    return PF_OK;
+}
+
+static int run(const pf_options *options, pf_out *out)
+{
+    pf_error error = { 0 };
+    json_t *root = json_object();
+    const pf_status status = collect(options, root, &error);
+    if (status != PF_OK) {
+        json_decref(root);
+        return status == PF_CANCELLED ? PF_EXIT_INTERRUPTED : pf_out_fail_error(&error);
+    }
+    if (options->json) return pf_out_json(out, root);
+    print_cpu(out, json_object_get(root, "cpu"));
+    print_kernels(out, json_object_get(root, "kernels"));
+    if (options->model) print_model(out, json_object_get(root, "model"));
+    json_decref(root);
+    return PF_EXIT_DONE;
+}
+
+static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_running, &pf_options_context,
+                                                 &pf_options_json, NULL };
+
+const pf_command pf_command_info = {
+    .name = "info",
+    .summary = "the processor, the kernels, and for a model each tensor's format",
+    .synopsis = "[-m MODEL] [--isa NAME] [--json]",
+    .description =
+        "Shows what this process may use of the machine, which implementation each operation gets, and with a\n"
+        "model how each of its tensors is held, what reads it, and why.\n",
+    .examples = "  pilotfish info\n"
+                "  pilotfish info -m models/target --isa avx2\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,128 @@
+/*
+ * pilotfish logits: the raw numbers after the last token, or after each.
+ *
+ * Keeps true: the rows are written as they are computed, each whole, and the JSON is closed whatever happens, so that
+ * a context of any length needs memory for one pass alone.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/setup.h"
+#include "model/context.h"
+
+/* %.9g gives every float back exactly. JSON has no word for an infinity: 1e999 is one to every reader of doubles. */
+static void write_number(pf_out *out, float value, bool json)
+{
+    char text[32];
+    if (isnan(value))
+        snprintf(text, sizeof text, "%s", json ? "null" : "nan");
+    else if (isinf(value) && json)
+        snprintf(text, sizeof text, "%s", value > 0.0f ? "1e999" : "-1e999");
+    else
+        snprintf(text, sizeof text, "%.9g", (double)value);
+    pf_out_print(out, "%s", text);
+}
+
+static void write_row(pf_out *out, const float *row, int32_t n, bool json)
+{
+    if (json) pf_out_write(out, "[", 1);
+    for (int32_t i = 0; i < n && !out->error; i++) {
+        if (i > 0) pf_out_write(out, json ? "," : " ", 1);
+        write_number(out, row[i], json);
+    }
+    pf_out_write(out, json ? "]" : "\n", 1);
+}
+
+/* After the last token. */
+static pf_status last_row(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_out *out)
+{
+    PF_TRY(pf_context_prefill(context, sequence, options->tokens.ids, options->tokens.n, true, pf_interrupt_flag()));
+    write_row(out, pf_context_logits(context, 0), pf_context_n_vocab(context), options->json);
+    return PF_OK;
+}
+
+/* After each, as many rows a pass as the context can hold logits of. */
+static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_out *out)
+{
+    const int32_t step = pf_context_get_config(context)->max_logit_rows, n = options->tokens.n;
+    for (int32_t begin = 0; begin < n && !out->error; begin += step) {
+        if (*pf_interrupt_flag()) return PF_CANCELLED;
+        const int32_t n_rows = n - begin < step ? n - begin : step;
+        const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows };
+        PF_TRY(pf_context_forward(context, &span, 1));
+        for (int32_t i = 0; i < n_rows; i++) {
+            if (options->json && begin + i > 0) pf_out_write(out, ",", 1);
+            write_row(out, pf_context_logits(context, i), pf_context_n_vocab(context), options->json);
+        }
+    }
+    return PF_OK;
+}
+
+static pf_status check_tokens(const pf_context *context, const pf_tokens *tokens, pf_error *error)
+{
+    const int32_t max_tokens = pf_context_get_config(context)->max_tokens, n_vocab = pf_context_n_vocab(context);
+    if (tokens->n < 1) return pf_fail(error, PF_INVALID, "--tokens is empty; at least one token is needed");
+    if (tokens->n > max_tokens)
+        return pf_fail(error, PF_INVALID, "--tokens has %d entries; the context has room for %d", tokens->n,
+                       max_tokens);
+    for (int32_t i = 0; i < tokens->n; i++)
+        if (tokens->ids[i] >= n_vocab)
+            return pf_fail(error, PF_INVALID, "entry %d of --tokens is %d; ids are 0 to %d", i + 1, tokens->ids[i],
+                           n_vocab - 1);
+    return PF_OK;
+}
+
+/* Everything between the braces; afterwards, what could not be computed is missing, and the braces are closed. */
+static pf_status write_logits(pf_context *context, const pf_options *options, pf_out *out, pf_error *error)
+{
+    pf_kv_seq sequence;
+    PF_TRY(check_tokens(context, &options->tokens, error));
+    if (pf_kv_acquire(pf_context_kv(context), &sequence) != PF_OK)
+        return pf_fail(error, PF_LIMIT, "the KV cache has no room for a sequence");
+
+    if (options->json) pf_out_print(out, options->all ? "{\"logits\":[" : "{\"logits\":");
+    const pf_status status = (options->all ? all_rows : last_row)(context, sequence, options, out);
+    if (options->json && status != PF_OK && !options->all) pf_out_print(out, "null");
+    if (options->json) pf_out_print(out, options->all ? "]}\n" : "}\n");
+    pf_kv_release(pf_context_kv(context), sequence);
+    if (status != PF_OK && status != PF_CANCELLED)
+        return pf_fail(error, status, "the forward pass over %d tokens failed: %s", options->tokens.n,
+                       pf_status_name(status));
+    return status;
+}
+
+static int run(const pf_options *options, pf_out *out)
+{
+    if (!options->model) return pf_options_misuse(&pf_command_logits, "a model is needed: -m MODEL");
+    if (!options->tokens_given) return pf_options_misuse(&pf_command_logits, "ids are needed: --tokens IDS");
+    pf_error error = { 0 };
+    pf_engine *engine = NULL;
+    pf_status status = pf_setup_open_engine(options, options->model, false, 1, &engine, &error);
+    if (status == PF_OK) status = write_logits(pf_engine_context(engine), options, out, &error);
+    pf_engine_close(engine);
+    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(&error);
+}
+
+static const pf_option_group *const groups[] = { &pf_options_model,
+                                                 &pf_options_ids,
+                                                 &pf_options_logits,
+                                                 &pf_options_running,
+                                                 &pf_options_context,
+                                                 &pf_options_json,
+                                                 NULL };
+
+const pf_command pf_command_logits = {
+    .name = "logits",
+    .summary = "the raw logits after given tokens",
+    .synopsis = "-m MODEL --tokens IDS [--all] [--json]",
+    .description =
+        "Prints the logits of every id in the model's vocabulary (as config.json counts it) after the last\n"
+        "token, or with --all after each. Nine digits: every float comes back exactly. NaN is null in JSON.\n",
+    .examples = "  pilotfish logits -m models/target --tokens 1,312,77 --dtype f32 --json\n"
+                "  pilotfish logits -m models/target --tokens 1,312,77 --all | wc -l\n",
+    .groups = groups,
+    .run = run,
+};

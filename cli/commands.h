@@ -1,0 +1,18 @@
+/* The subcommands, each in its own file. */
+#ifndef PF_CLI_COMMANDS_H
+#define PF_CLI_COMMANDS_H
+
+#include "cli/options.h"
+
+extern const pf_command pf_command_generate;         /* cmd_generate.c */
+extern const pf_command pf_command_worker;           /* cmd_worker.c */
+extern const pf_command pf_command_verifier;         /* cmd_verifier.c */
+extern const pf_command pf_command_logits;           /* cmd_logits.c */
+extern const pf_command pf_command_tokenize;         /* cmd_tokenize.c */
+extern const pf_command pf_command_detokenize;       /* cmd_detokenize.c */
+extern const pf_command pf_command_info;             /* cmd_info.c */
+extern const pf_command pf_command_bench_throughput; /* cmd_bench_throughput.c */
+extern const pf_command pf_command_bench_rpc;        /* cmd_bench_rpc.c */
+extern const pf_command pf_command_bench_acceptance; /* cmd_bench_acceptance.c */
+
+#endif

@@ -1,0 +1,55 @@
+/* The figures of generation. */
+#include "cli/figures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/statistics.h"
+#include "cli/output.h"
+
+static json_t *per_position(const pf_speculation *s)
+{
+    json_t *array = json_array();
+    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS && s->reached[i] > 0; i++)
+        json_array_append_new(array, pf_json_ratio((double)s->accepted_to[i], (double)s->reached[i]));
+    return array;
+}
+
+json_t *pf_json_speculation(const pf_speculation *s)
+{
+    json_t *mean = s->rounds > 0 ? json_real(1.0 + (double)s->accepted / (double)s->rounds) : json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:{s:o, s:o}, s:I, s:I}", "rounds",
+                     (json_int_t)s->rounds, "fallback_rounds", (json_int_t)s->fallback_rounds, "drafted",
+                     (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "acceptance_rate",
+                     pf_json_ratio((double)s->accepted, (double)s->drafted), "mean_accepted_length", mean,
+                     "per_position", per_position(s), "draft_ms", (double)s->draft_ns * 1e-6, "verify_ms",
+                     (double)s->verify_ns * 1e-6, "rpc_us", "p50", pf_json_number(pf_rpc_percentile(s, 0.50)), "p99",
+                     pf_json_number(pf_rpc_percentile(s, 0.99)), "ahead_hits", (json_int_t)s->ahead_hits,
+                     "ahead_misses", (json_int_t)s->ahead_misses);
+}
+
+void pf_figures_print_speculation(const pf_speculation *s)
+{
+    fprintf(stderr, "speculation: %lld rounds, %lld without a proposal, ", (long long)s->rounds,
+            (long long)s->fallback_rounds);
+    if (s->rounds > 0 && s->drafted > 0)
+        fprintf(stderr, "acceptance rate %.3f, mean accepted length %.2f, ", (double)s->accepted / (double)s->drafted,
+                1.0 + (double)s->accepted / (double)s->rounds);
+    fprintf(stderr, "draft %.1f ms, verify %.1f ms", (double)s->draft_ns * 1e-6, (double)s->verify_ns * 1e-6);
+    if (s->n_rpc > 0)
+        fprintf(stderr, ", round trip %.0f us at the median, %.0f us at p99", pf_rpc_percentile(s, 0.50),
+                pf_rpc_percentile(s, 0.99));
+    fputc('\n', stderr);
+}
+
+const char *pf_method_name(pf_method method)
+{
+    switch (method) {
+    case PF_METHOD_GREEDY: return "greedy";
+    case PF_METHOD_REJECTION: return "rejection";
+    case PF_METHOD_BLOCK: return "block";
+    case PF_METHOD_COUPLED: return "coupled";
+    }
+    return "auto";
+}

@@ -1,0 +1,20 @@
+/*
+ * Ctrl-C and SIGTERM as a flag that every loop looks at. A second signal of the same kind ends the process at once.
+ *
+ * The flag is the one mutable global of the tree: a signal handler is given no other place to write to.
+ */
+#ifndef PF_CLI_INTERRUPT_H
+#define PF_CLI_INTERRUPT_H
+
+#include <stdbool.h>
+
+/* From here on SIGINT and SIGTERM set the flag, system calls that wait return, and SIGPIPE is an error of the write
+ * that met it. Call once, before any thread is started. */
+void pf_interrupt_install(void);
+
+const volatile bool *pf_interrupt_flag(void);
+
+/* The signal that set the flag; 0: none has. */
+int pf_interrupt_signal(void);
+
+#endif

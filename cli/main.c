@@ -1,0 +1,97 @@
+/*
+ * pilotfish: the one binary. This file finds the subcommand; what it does is in cmd_NAME.c.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+
+static const pf_command *const commands[] = {
+    &pf_command_generate,  &pf_command_worker,           &pf_command_verifier, &pf_command_logits,
+    &pf_command_tokenize,  &pf_command_detokenize,       &pf_command_info,     &pf_command_bench_throughput,
+    &pf_command_bench_rpc, &pf_command_bench_acceptance,
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static int print_usage(pf_out *out)
+{
+    pf_out_print(out, "pilotfish " PF_VERSION ": speculative decoding with the draft model on the CPU\n\n"
+                      "Usage: pilotfish COMMAND [options]\n\nCommands:\n");
+    for (size_t i = 0; i < N_COMMANDS; i++) pf_out_print(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
+    pf_out_print(out, "\nEach has its own help: pilotfish COMMAND --help. The manual: man pilotfish.\n");
+    return PF_EXIT_DONE;
+}
+
+/* The command whose name begins argv[1 ..]; *n_words is how many words its name has. */
+static const pf_command *find_command(int argc, char **argv, int *n_words)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        char name[64];
+        const char *space = strchr(commands[i]->name, ' ');
+        *n_words = space ? 2 : 1;
+        if (argc <= *n_words) continue;
+        snprintf(name, sizeof name, "%.24s%s%.24s", argv[1], space ? " " : "", space ? argv[2] : "");
+        if (strcmp(name, commands[i]->name) == 0) return commands[i];
+    }
+    return NULL;
+}
+
+static int unknown_command(int argc, char **argv)
+{
+    const bool is_bench = strcmp(argv[1], "bench") == 0;
+    char known[256] = "";
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const char *name = commands[i]->name;
+        const bool in_bench = strncmp(name, "bench ", 6) == 0;
+        if (in_bench != is_bench) continue;
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "",
+                 in_bench ? name + 6 : name);
+    }
+    if (is_bench && argc < 3)
+        fprintf(stderr, "pilotfish: bench needs to be told what: one of %s; see pilotfish --help\n", known);
+    else
+        fprintf(stderr, "pilotfish: there is no %s\"%.40s\", expected one of %s%s; see pilotfish --help\n",
+                is_bench ? "bench " : "command ", argv[is_bench ? 2 : 1], known, is_bench ? "" : ", bench");
+    return PF_EXIT_USAGE;
+}
+
+/* An instruction set that is a word and not here is a failure, not misuse. */
+static int run_command(const pf_command *command, pf_options *options, pf_out *out)
+{
+    pf_error error = { 0 };
+    if (pf_isa_parse(options->isa_word, &options->isa, &error) != PF_OK) return pf_out_fail_error(&error);
+    return command->run(options, out);
+}
+
+static int run(int argc, char **argv, pf_out *out)
+{
+    if (argc < 2) {
+        fputs("pilotfish: a command is needed; see pilotfish --help\n", stderr);
+        return PF_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        pf_out_print(out, "pilotfish " PF_VERSION "\n");
+        return PF_EXIT_DONE;
+    }
+    const bool wants_help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+    const bool bench_help = strcmp(argv[1], "bench") == 0 && argc == 3 && strcmp(argv[2], "--help") == 0;
+    if (wants_help || bench_help) return print_usage(out);
+
+    int n_words;
+    const pf_command *command = find_command(argc, argv, &n_words);
+    if (!command) return unknown_command(argc, argv);
+    pf_options options;
+    bool help;
+    int code = pf_options_parse(command, argc - n_words, argv + n_words, &options, &help, out);
+    if (code == PF_EXIT_DONE && !help) code = run_command(command, &options, out);
+    pf_options_clear(&options);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    pf_out out = { .n = 0 };
+    pf_interrupt_install();
+    return pf_out_finish(&out, run(argc, argv, &out));
+}

@@ -1,0 +1,552 @@
+/* The tables of options, and the one parser that reads them. */
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/topology.h"
+
+typedef enum {
+    KIND_FLAG,    /* bool */
+    KIND_STRING,  /* const char * */
+    KIND_STRINGS, /* pf_strings */
+    KIND_INT,     /* int32_t, min .. max */
+    KIND_FLOAT,   /* float, min .. max */
+    KIND_MS,      /* uint64_t nanoseconds from milliseconds, min .. max */
+    KIND_SEED,    /* sampling.seed and seed_given */
+    KIND_IDS,     /* pf_tokens tokens, tokens_given */
+    KIND_CORES,   /* cores, n_cores */
+    KIND_CHOICE,  /* an enumeration, as int */
+    KIND_LENGTH,  /* int32_t: "auto" or 1 .. max */
+    KIND_LENGTHS, /* draft_lens, n_draft_lens */
+    KIND_METHODS, /* methods, n_methods */
+    KIND_FLOATS,  /* temperatures, n_temperatures */
+} option_kind;
+
+typedef struct {
+    const char *word;
+    int value;
+} choice;
+
+struct pf_option_row {
+    const char *name;
+    char letter;          /* 0: none */
+    const char *argument; /* NULL: a flag */
+    const char *help;     /* at most 60 columns a line */
+    option_kind kind;
+    size_t offset;
+    double min, max;
+    bool above_min;        /* min itself is refused */
+    const choice *choices; /* ends with a NULL word */
+};
+
+static const choice dtype_choices[] = {
+    { "auto", PF_DTYPE_AUTO }, { "f32", PF_DTYPE_F32 }, { "f16", PF_DTYPE_F16 }, { "bf16", PF_DTYPE_BF16 }, { NULL, 0 }
+};
+static const choice kv_choices[] = {
+    { "auto", PF_N_TYPES }, { "f32", PF_TYPE_F32 }, { "bf16", PF_TYPE_BF16 }, { NULL, 0 }
+};
+static const choice method_choices[] = {
+    { "greedy", PF_METHOD_GREEDY }, { "rejection", PF_METHOD_REJECTION }, { "coupled", PF_METHOD_COUPLED }, { NULL, 0 }
+};
+static const choice isa_choices[] = { { "auto", 0 },   { "scalar", 0 },     { "avx2", 0 },
+                                      { "avx512", 0 }, { "avx512bf16", 0 }, { NULL, 0 } };
+static const choice color_choices[] = {
+    { "auto", PF_COLOR_AUTO }, { "always", PF_COLOR_ALWAYS }, { "never", PF_COLOR_NEVER }, { NULL, 0 }
+};
+
+/* ---- the tables ------------------------------------------------------------------------------------------------- */
+
+#define AT(field) offsetof(pf_options, field)
+#define ROW(the_letter, the_name, the_argument, the_help, the_kind, ...)                                      \
+    {                                                                                                         \
+        .name = the_name, .letter = the_letter, .argument = the_argument, .help = the_help, .kind = the_kind, \
+        __VA_ARGS__                                                                                           \
+    }
+#define GROUP(variable, heading, table) \
+    const pf_option_group variable = { heading, table, sizeof(table) / sizeof *(table) }
+
+static const struct pf_option_row model_rows[] = {
+    ROW('m', "model", "MODEL", "a Hugging Face directory, or org/name from its local cache", KIND_STRING,
+        .offset = AT(model)),
+};
+GROUP(pf_options_model, "Model", model_rows);
+
+static const struct pf_option_row prompt_rows[] = {
+    ROW('p', "prompt", "TEXT", "the text to go on from", KIND_STRING, .offset = AT(prompt)),
+    ROW('f', "file", "FILE", "the same from a file (- is standard input)", KIND_STRING, .offset = AT(prompt_file)),
+    ROW(0, "tokens", "IDS", "the same as token ids: 12,7,99 (nothing is added)", KIND_IDS, .offset = 0),
+};
+GROUP(pf_options_prompt, "Prompt", prompt_rows);
+
+static const struct pf_option_row id_rows[] = {
+    ROW(0, "tokens", "IDS", "token ids, separated by commas", KIND_IDS, .offset = 0),
+};
+GROUP(pf_options_ids, "Input", id_rows);
+
+static const struct pf_option_row text_rows[] = {
+    ROW('p', "prompt", "TEXT", "the text; without it, standard input to its end", KIND_STRING, .offset = AT(prompt)),
+    ROW(0, "no-special", NULL, "leave out what the tokenizer adds (BOS and the like)", KIND_FLAG,
+        .offset = AT(no_special)),
+};
+GROUP(pf_options_text, "Input", text_rows);
+
+static const struct pf_option_row generating_rows[] = {
+    ROW('n', "new-tokens", "N", "new tokens (128)", KIND_INT, .offset = AT(n_new), .min = 1, .max = 1 << 20),
+    ROW(0, "stop", "TEXT", "end before this text; may be repeated", KIND_STRINGS, .offset = AT(stops)),
+    ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
+    ROW(0, "num-samples", "R", "R continuations, seeds S to S+R-1 (1)", KIND_INT, .offset = AT(n_samples), .min = 1,
+        .max = 1 << 20),
+};
+GROUP(pf_options_generating, "Generation", generating_rows);
+
+static const struct pf_option_row sampling_rows[] = {
+    ROW(0, "temperature", "T", "0 is greedy (0)", KIND_FLOAT, .offset = AT(sampling.temperature), .max = 1000),
+    ROW(0, "top-k", "K", "keep the K most probable tokens; 0 off (0)", KIND_INT, .offset = AT(sampling.top_k),
+        .max = INT_MAX),
+    ROW(0, "top-p", "P", "keep the smallest set of this probability; 1 off (1)", KIND_FLOAT,
+        .offset = AT(sampling.top_p), .max = 1, .above_min = true),
+    ROW(0, "min-p", "P", "drop below this share of the most probable; 0 off (0)", KIND_FLOAT,
+        .offset = AT(sampling.min_p), .max = 1),
+    ROW(0, "seed", "S", "of all randomness; drawn and reported when absent", KIND_SEED, .offset = 0),
+};
+GROUP(pf_options_sampling, "Sampling", sampling_rows);
+
+static const struct pf_option_row speculation_rows[] = {
+    ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
+    ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_STRING,
+        .offset = AT(draft_worker)),
+    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_STRING, .offset = AT(verifier)),
+    ROW(0, "draft-len", "K|auto", "tokens of a proposal, 1 to 64 (auto: from what is measured)", KIND_LENGTH,
+        .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "method", "M", "greedy (at temperature 0), rejection (default above), coupled", KIND_CHOICE,
+        .offset = AT(method), .choices = method_choices),
+};
+GROUP(pf_options_speculation, "Speculation", speculation_rows);
+
+static const struct pf_option_row running_rows[] = {
+    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16 (auto)", KIND_CHOICE, .offset = AT(dtype),
+        .choices = dtype_choices),
+    ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE, .offset = AT(kv_type),
+        .choices = kv_choices),
+    ROW(0, "threads", "N", "threads (the cores there are; one for a tiny model)", KIND_INT, .offset = AT(n_threads),
+        .min = 1, .max = 1024),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
+    ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16 (auto)", KIND_CHOICE, .offset = AT(isa_word),
+        .choices = isa_choices),
+};
+GROUP(pf_options_running, "Running", running_rows);
+
+static const struct pf_option_row context_rows[] = {
+    ROW(0, "context", "N", "tokens that a sequence may have (the model's, at most 8192)", KIND_INT,
+        .offset = AT(context), .min = 1, .max = PF_MAX_POSITIONS),
+};
+GROUP(pf_options_context, "Context", context_rows);
+
+static const struct pf_option_row draft_running_rows[] = {
+    ROW(0, "draft-dtype", "T", "the draft's weights: auto, f32, f16, bf16 (auto)", KIND_CHOICE,
+        .offset = AT(draft_dtype), .choices = dtype_choices),
+    ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
+        .offset = AT(simulate_token_ns), .max = 60000),
+};
+GROUP(pf_options_draft_running, "Draft", draft_running_rows);
+
+static const struct pf_option_row worker_rows[] = {
+    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_STRING, .offset = AT(listen)),
+    ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
+        .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "simulate-token-ms", "X", "a pass takes at least X ms, as a larger draft's would", KIND_MS,
+        .offset = AT(simulate_token_ns), .max = 60000),
+};
+GROUP(pf_options_listen_worker, "Service", worker_rows);
+
+static const struct pf_option_row verifier_rows[] = {
+    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_STRING, .offset = AT(listen)),
+    ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
+        .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "simulate-step-ms", "X", "a verification takes at least X ms, as a larger target's would", KIND_MS,
+        .offset = AT(simulate_step_ns), .max = 60000),
+};
+GROUP(pf_options_listen_verifier, "Service", verifier_rows);
+
+static const struct pf_option_row logits_rows[] = {
+    ROW(0, "all", NULL, "after each token, one row a line, not only after the last", KIND_FLAG, .offset = AT(all)),
+};
+GROUP(pf_options_logits, "Logits", logits_rows);
+
+static const struct pf_option_row throughput_rows[] = {
+    ROW(0, "prompt-len", "N", "tokens of the prefill (512)", KIND_INT, .offset = AT(bench_prompt_len), .min = 1,
+        .max = 1 << 20),
+    ROW(0, "gen-len", "N", "decode steps of a run (64)", KIND_INT, .offset = AT(bench_gen_len), .min = 2,
+        .max = 1 << 20),
+    ROW(0, "context", "N", "tokens before the first decode step (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
+        .max = 1 << 20),
+};
+GROUP(pf_options_throughput, "Measurement", throughput_rows);
+
+static const struct pf_option_row rpc_rows[] = {
+    ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_STRING, .offset = AT(worker)),
+    ROW(0, "loopback", NULL, "to a server in this process, over a unix socket", KIND_FLAG, .offset = AT(loopback)),
+    ROW(0, "rounds", "N", "round trips (2000)", KIND_INT, .offset = AT(bench_rounds), .min = 10, .max = 1 << 24),
+};
+GROUP(pf_options_rpc, "Measurement", rpc_rows);
+
+static const struct pf_option_row acceptance_rows[] = {
+    ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
+    ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_STRING, .offset = AT(draft_worker)),
+    ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line (the bundled set)", KIND_STRING,
+        .offset = AT(prompts_file)),
+    ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),
+    ROW('n', "new-tokens", "N", "new tokens a prompt (64)", KIND_INT, .offset = AT(n_new), .min = 2, .max = 1 << 20),
+    ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (4)", KIND_LENGTHS, .min = 1,
+        .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "method", "LIST", "greedy, rejection, coupled (greedy at 0, else rejection)", KIND_METHODS,
+        .choices = method_choices),
+    ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOATS, .max = 1000),
+    ROW(0, "top-k", "K", "as in generate", KIND_INT, .offset = AT(sampling.top_k), .max = INT_MAX),
+    ROW(0, "top-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.top_p), .max = 1, .above_min = true),
+    ROW(0, "min-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.min_p), .max = 1),
+    ROW(0, "seed", "S", "of all randomness (1)", KIND_SEED, .offset = 0),
+    ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
+};
+GROUP(pf_options_acceptance, "Measurement", acceptance_rows);
+
+static const struct pf_option_row json_rows[] = {
+    ROW(0, "json", NULL, "one JSON document on standard output", KIND_FLAG, .offset = AT(json)),
+};
+GROUP(pf_options_json, "Output", json_rows);
+
+static const struct pf_option_row color_rows[] = {
+    ROW(0, "json", NULL, "one JSON document (with --num-samples: one a line)", KIND_FLAG, .offset = AT(json)),
+    ROW(0, "color", "WHEN", "auto, always, never: accepted draft tokens in colour (auto)", KIND_CHOICE,
+        .offset = AT(color), .choices = color_choices),
+};
+GROUP(pf_options_color, "Output", color_rows);
+
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+/* What is wrong with a value, for the sentence; empty while nothing is. */
+typedef struct {
+    char text[256];
+} complaint;
+
+static bool complain(complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool complain(complaint *c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(c->text, sizeof c->text, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool parse_double(const struct pf_option_row *row, const char *word, double *out, complaint *c)
+{
+    char *end;
+    const bool begins_well = isdigit((unsigned char)word[0]) || ((word[0] == '.' || word[0] == '-') && word[1]);
+    const double value = begins_well ? strtod(word, &end) : 0.0;
+    const bool in_range = row->above_min ? value > row->min : value >= row->min;
+    if (!begins_well || *end || !isfinite(value) || !in_range || value > row->max)
+        return complain(c, "--%s is \"%.40s\", expected a number %s %g %s %g", row->name, word,
+                        row->above_min ? "above" : "from", row->min, row->above_min ? "and at most" : "to", row->max);
+    *out = value;
+    return true;
+}
+
+static bool parse_digits(const char *word, uint64_t max, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (!*word) return false;
+    for (; *word; word++) {
+        if (!isdigit((unsigned char)*word)) return false;
+        const uint64_t digit = (uint64_t)(*word - '0');
+        if (value > (max - digit) / 10 || digit > max) return false;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return true;
+}
+
+static bool parse_int(const struct pf_option_row *row, const char *word, int32_t *out, complaint *c)
+{
+    uint64_t value;
+    if (!parse_digits(word, (uint64_t)row->max, &value) || value < (uint64_t)row->min)
+        return complain(c, "--%s is \"%.40s\", expected a whole number from %.0f to %.0f", row->name, word, row->min,
+                        row->max);
+    *out = (int32_t)value;
+    return true;
+}
+
+static bool parse_length(const struct pf_option_row *row, const char *word, int32_t *out, complaint *c)
+{
+    if (strcmp(word, "auto") == 0) {
+        *out = PF_DRAFT_LEN_AUTO;
+        return true;
+    }
+    if (!parse_int(row, word, out, c))
+        return complain(c, "--%s is \"%.40s\", expected auto or a whole number from %.0f to %.0f", row->name, word,
+                        row->min, row->max);
+    return true;
+}
+
+static bool parse_choice(const struct pf_option_row *row, const char *word, int *out, complaint *c)
+{
+    char known[160] = "";
+    for (const choice *at = row->choices; at->word; at++) {
+        if (strcmp(at->word, word) == 0) {
+            *out = at->value;
+            return true;
+        }
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "", at->word);
+    }
+    return complain(c, "--%s is \"%.40s\", expected one of %s", row->name, word, known);
+}
+
+static bool parse_ids(const char *list, pf_tokens *out, complaint *c)
+{
+    const char *at = list;
+    while (*at) {
+        const size_t length = strcspn(at, ",");
+        char word[16];
+        uint64_t id;
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), at);
+        if (length >= sizeof word || !parse_digits(word, INT32_MAX, &id))
+            return complain(c, "--tokens has \"%.*s\" as entry %d, expected a token id from 0 to %d",
+                            (int)(length < 40 ? length : 40), at, out->n + 1, INT32_MAX);
+        if (pf_tokens_push(out, (int32_t)id) != PF_OK) return complain(c, "--tokens: no memory for %d ids", out->n);
+        at += length;
+        if (*at == ',' && !*++at) return complain(c, "--tokens ends with a comma, expected a token id behind it");
+    }
+    return true;
+}
+
+/* The next entry of a list, or false at its end. */
+static bool next_entry(const char **at, char *word, size_t capacity)
+{
+    if (!**at) return false;
+    const size_t length = strcspn(*at, ",");
+    snprintf(word, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), *at);
+    *at += length;
+    if (**at == ',') ++*at;
+    return true;
+}
+
+static bool parse_list(const struct pf_option_row *row, const char *list, pf_options *out, complaint *c)
+{
+    char word[64];
+    int32_t n = 0;
+    for (const char *at = list; next_entry(&at, word, sizeof word); n++) {
+        if (n == PF_MAX_LIST) return complain(c, "--%s has more than %d entries", row->name, PF_MAX_LIST);
+        if (row->kind == KIND_LENGTHS) {
+            if (!parse_length(row, word, &out->draft_lens[n], c)) return false;
+        } else if (row->kind == KIND_METHODS) {
+            int value;
+            if (!parse_choice(row, word, &value, c)) return false;
+            out->methods[n] = (pf_method)value;
+        } else {
+            double value;
+            if (!parse_double(row, word, &value, c)) return false;
+            out->temperatures[n] = (float)value;
+        }
+    }
+    if (n == 0) return complain(c, "--%s is empty, expected a list", row->name);
+    *(row->kind == KIND_LENGTHS   ? &out->n_draft_lens
+      : row->kind == KIND_METHODS ? &out->n_methods
+                                  : &out->n_temperatures) = n;
+    return true;
+}
+
+static bool parse_choice_into(const struct pf_option_row *row, const char *word, void *field, complaint *c)
+{
+    int value = 0;
+    if (!parse_choice(row, word, &value, c)) return false;
+    if (row->choices == dtype_choices) *(pf_dtype *)field = (pf_dtype)value;
+    if (row->choices == kv_choices) *(pf_type *)field = (pf_type)value;
+    if (row->choices == method_choices) *(pf_method *)field = (pf_method)value;
+    if (row->choices == color_choices) *(pf_color *)field = (pf_color)value;
+    if (row->choices == isa_choices) *(const char **)field = word;
+    return true;
+}
+
+static bool parse_value(const struct pf_option_row *row, const char *word, pf_options *out, complaint *c)
+{
+    void *field = (char *)out + row->offset;
+    double number;
+    switch (row->kind) {
+    case KIND_FLAG: *(bool *)field = true; return true;
+    case KIND_STRING: *(const char **)field = word; return true;
+    case KIND_STRINGS: {
+        pf_strings *list = field;
+        if (!*word) return complain(c, "--%s is empty, expected a text", row->name);
+        if (list->n == PF_MAX_STOPS) return complain(c, "--%s was given more than %d times", row->name, PF_MAX_STOPS);
+        list->items[list->n++] = word;
+        return true;
+    }
+    case KIND_INT:
+        if (field == &out->n_new) out->n_new_given = true;
+        return parse_int(row, word, field, c);
+    case KIND_FLOAT:
+        if (!parse_double(row, word, &number, c)) return false;
+        *(float *)field = (float)number;
+        return true;
+    case KIND_MS:
+        if (!parse_double(row, word, &number, c)) return false;
+        *(uint64_t *)field = (uint64_t)(number * 1e6);
+        return true;
+    case KIND_SEED:
+        if (!parse_digits(word, INT64_MAX, &out->sampling.seed))
+            return complain(c, "--seed is \"%.40s\", expected a whole number from 0 to %lld", word,
+                            (long long)INT64_MAX);
+        out->seed_given = true;
+        return true;
+    case KIND_IDS:
+        out->tokens_given = true;
+        out->tokens.n = 0;
+        return parse_ids(word, &out->tokens, c);
+    case KIND_CORES: {
+        pf_error error = { 0 };
+        if (pf_topology_parse_cores(word, out->cores, PF_MAX_CORES, &out->n_cores, &error) != PF_OK)
+            return complain(c, "--cores: %.200s", error.text);
+        return true;
+    }
+    case KIND_CHOICE: return parse_choice_into(row, word, field, c);
+    case KIND_LENGTH: return parse_length(row, word, field, c);
+    case KIND_LENGTHS:
+    case KIND_METHODS:
+    case KIND_FLOATS: return parse_list(row, word, out, c);
+    }
+    return complain(c, "--%s is not understood", row->name);
+}
+
+/* ---- help ------------------------------------------------------------------------------------------------------- */
+
+static void print_row(pf_out *out, const struct pf_option_row *row)
+{
+    char left[48];
+    snprintf(left, sizeof left, "%c%c%s --%s%s%s", row->letter ? '-' : ' ', row->letter ? row->letter : ' ',
+             row->letter ? "," : " ", row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+    pf_out_print(out, "  %-26s %s\n", left, row->help);
+}
+
+static void print_help(pf_out *out, const pf_command *command)
+{
+    pf_out_print(out, "Usage: pilotfish %s %s\n\n%s", command->name, command->synopsis, command->description);
+    for (const pf_option_group *const *group = command->groups; *group; group++) {
+        pf_out_print(out, "\n%s:\n", (*group)->title);
+        for (size_t i = 0; i < (*group)->n_rows; i++) print_row(out, &(*group)->rows[i]);
+    }
+    pf_out_print(out, "\nExamples:\n%s", command->examples);
+}
+
+/* ---- parsing ---------------------------------------------------------------------------------------------------- */
+
+int pf_options_misuse(const pf_command *command, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "pilotfish %s: %s; see pilotfish %s --help\n", command->name, text, command->name);
+    return PF_EXIT_USAGE;
+}
+
+enum { MAX_ROWS = 64, FIRST_LONG = 256, HELP_LONG = 512 };
+
+/* The rows of a command in the form that getopt_long wants. `rows[i]` has the value FIRST_LONG + i. */
+typedef struct {
+    const struct pf_option_row *rows[MAX_ROWS];
+    struct option longs[MAX_ROWS + 2];
+    char letters[2 * MAX_ROWS + 4];
+    int n;
+} getopt_tables;
+
+static void build_tables(const pf_command *command, getopt_tables *t)
+{
+    *t = (getopt_tables){ .letters = ":h" };
+    size_t n_letters = 2;
+    for (const pf_option_group *const *group = command->groups; *group; group++)
+        for (size_t i = 0; i < (*group)->n_rows && t->n < MAX_ROWS; i++) {
+            const struct pf_option_row *row = &(*group)->rows[i];
+            t->rows[t->n] = row;
+            t->longs[t->n] =
+                (struct option){ row->name, row->argument ? required_argument : no_argument, NULL, FIRST_LONG + t->n };
+            if (row->letter) t->letters[n_letters++] = row->letter;
+            if (row->letter && row->argument) t->letters[n_letters++] = ':';
+            t->n++;
+        }
+    t->longs[t->n] = (struct option){ "help", no_argument, NULL, HELP_LONG };
+}
+
+static const struct pf_option_row *find_row(const getopt_tables *t, int value)
+{
+    if (value >= FIRST_LONG && value < FIRST_LONG + t->n) return t->rows[value - FIRST_LONG];
+    for (int i = 0; i < t->n; i++)
+        if (t->rows[i]->letter == value) return t->rows[i];
+    return NULL;
+}
+
+static void set_defaults(pf_options *out)
+{
+    *out = (pf_options){
+        .n_new = 128,
+        .sampling = { .top_p = 1.0f },
+        .n_samples = 1,
+        .draft_len = PF_DRAFT_LEN_AUTO,
+        .kv_type = PF_N_TYPES,
+        .isa_word = "auto",
+        .bench_prompt_len = 512,
+        .bench_gen_len = 64,
+        .bench_context = 128,
+        .bench_rounds = 2000,
+        .limit = INT_MAX,
+    };
+}
+
+static int explain(const pf_command *command, int value, char **argv)
+{
+    const char *word = argv[optind - 1];
+    if (value == ':') return pf_options_misuse(command, "%s needs a value", word);
+    if (optopt > 0 && optopt < FIRST_LONG) return pf_options_misuse(command, "there is no option -%c", optopt);
+    if (optopt) return pf_options_misuse(command, "%.60s takes no value", word);
+    return pf_options_misuse(command, "there is no option %.60s here, or it is short for several", word);
+}
+
+int pf_options_parse(const pf_command *command, int argc, char **argv, pf_options *out, bool *help, pf_out *help_out)
+{
+    set_defaults(out);
+    *help = false;
+    getopt_tables tables;
+    build_tables(command, &tables);
+    opterr = 0;
+    optind = 1;
+    for (;;) {
+        const int value = getopt_long(argc, argv, tables.letters, tables.longs, NULL);
+        if (value == -1) break;
+        if (value == HELP_LONG || value == 'h') {
+            *help = true;
+            print_help(help_out, command);
+            return PF_EXIT_DONE;
+        }
+        const struct pf_option_row *row = value == '?' || value == ':' ? NULL : find_row(&tables, value);
+        if (!row) return explain(command, value, argv);
+        complaint c = { "" };
+        if (!parse_value(row, optarg, out, &c)) return pf_options_misuse(command, "%s", c.text);
+    }
+    if (optind < argc)
+        return pf_options_misuse(command, "\"%.60s\" is not an option, and nothing else is expected", argv[optind]);
+    return PF_EXIT_DONE;
+}
+
+void pf_options_clear(pf_options *options)
+{
+    pf_tokens_clear(&options->tokens);
+}

@@ -1,0 +1,128 @@
+/*
+ * The command line, parsed and range-checked: what every subcommand takes, as one plain struct.
+ *
+ * An option is a row of a table: its name, where its value goes, the range that is allowed, its line of --help. Rows
+ * come in groups, and a subcommand lists the groups that it takes, so an option means the same wherever it is taken
+ * and the help cannot disagree with the parser.
+ *
+ * A word that is not understood is one sentence on stderr and exit status 2; a value that is understood and cannot be
+ * served (no such file, an instruction set that this machine lacks) is found later and is exit status 1.
+ */
+#ifndef PF_CLI_OPTIONS_H
+#define PF_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/output.h"
+#include "engine/pilotfish.h"
+
+/* Exit statuses. */
+enum { PF_EXIT_DONE = 0, PF_EXIT_FAILED = 1, PF_EXIT_USAGE = 2, PF_EXIT_INTERRUPTED = 130 };
+
+enum {
+    PF_MAX_STOPS = 16,   /* --stop, repeated */
+    PF_MAX_CORES = 1024, /* --cores; no more than a team has members */
+    PF_MAX_LIST = 16,    /* entries of a list that makes a grid */
+    PF_DRAFT_LEN_AUTO = 0,
+};
+
+typedef enum { PF_COLOR_AUTO, PF_COLOR_ALWAYS, PF_COLOR_NEVER } pf_color;
+
+typedef struct {
+    const char *items[PF_MAX_STOPS];
+    int32_t n;
+} pf_strings;
+
+/* Strings point into argv. What was not given keeps the default that pf_options_default writes. */
+typedef struct {
+    /* models and peers */
+    const char *model, *draft, *draft_worker, *verifier, *worker;
+    const char *listen;
+    bool loopback;
+
+    /* the prompt: at most one of the three */
+    const char *prompt, *prompt_file;
+    pf_tokens tokens;
+    bool tokens_given;
+
+    /* generating */
+    int32_t n_new;
+    bool n_new_given;
+    pf_sampling sampling;
+    bool seed_given;
+    pf_strings stops;
+    bool ignore_eos;
+    int32_t n_samples;
+
+    /* speculation */
+    int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes */
+    pf_method method;  /* 0: by temperature */
+    uint64_t simulate_token_ns, simulate_step_ns;
+
+    /* running */
+    pf_dtype dtype, draft_dtype;
+    pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
+    pf_isa isa;
+    const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */
+    int32_t n_threads;    /* 0: the engine chooses */
+    int32_t cores[PF_MAX_CORES], n_cores;
+    int32_t context;       /* 0: the model's */
+    int32_t max_sequences; /* of a server; 0: one */
+
+    /* what comes out */
+    bool json, all, no_special;
+    pf_color color;
+
+    /* benchmarks */
+    int32_t bench_prompt_len, bench_gen_len, bench_context, bench_rounds, limit;
+    const char *prompts_file;
+    int32_t draft_lens[PF_MAX_LIST], n_draft_lens;
+    pf_method methods[PF_MAX_LIST];
+    int32_t n_methods;
+    float temperatures[PF_MAX_LIST];
+    int32_t n_temperatures;
+} pf_options;
+
+typedef struct {
+    const char *title;
+    const struct pf_option_row *rows;
+    size_t n_rows;
+} pf_option_group;
+
+/* A subcommand. `groups` ends with NULL. */
+typedef struct pf_command {
+    const char *name;        /* "generate", "bench throughput" */
+    const char *summary;     /* one line */
+    const char *synopsis;    /* what follows the name */
+    const char *description; /* paragraphs, lines broken by hand, a line end at the end */
+    const char *examples;    /* one command a line */
+    const pf_option_group *const *groups;
+    int (*run)(const pf_options *options, pf_out *out); /* the exit status */
+} pf_command;
+
+extern const pf_option_group pf_options_model;         /* -m */
+extern const pf_option_group pf_options_prompt;        /* -p, -f, --tokens */
+extern const pf_option_group pf_options_ids;           /* --tokens */
+extern const pf_option_group pf_options_text;          /* -p, --no-special */
+extern const pf_option_group pf_options_generating;    /* -n, --stop, ... */
+extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k, ... */
+extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */
+extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */
+extern const pf_option_group pf_options_context;       /* --context */
+extern const pf_option_group pf_options_draft_running; /* --draft-dtype, --simulate-token-ms */
+extern const pf_option_group pf_options_listen_worker, pf_options_listen_verifier;
+extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_rpc, pf_options_acceptance;
+extern const pf_option_group pf_options_json, pf_options_color;
+
+/* Parse argv[1 ..] by the command's groups into *out. Returns PF_EXIT_DONE; or prints help (--help) and returns
+ * PF_EXIT_DONE with *help set; or prints a sentence and returns PF_EXIT_USAGE. The caller ends *out with
+ * pf_options_clear whatever is returned. */
+int pf_options_parse(const pf_command *command, int argc, char **argv, pf_options *out, bool *help, pf_out *help_out);
+void pf_options_clear(pf_options *options);
+
+/* "pilotfish generate: SENTENCE; see pilotfish generate --help" on stderr; returns PF_EXIT_USAGE. */
+int pf_options_misuse(const pf_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

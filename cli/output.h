@@ -1,0 +1,54 @@
+/*
+ * What reaches the caller: bytes on standard output, checked; sentences on standard error; JSON in one piece.
+ *
+ * A write that fails (a full disk, a closed pipe) is remembered, later writes are dropped, and pf_out_finish makes
+ * it one sentence and exit status 1.
+ */
+#ifndef PF_CLI_OUTPUT_H
+#define PF_CLI_OUTPUT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* Standard output with a buffer of its own. Zero it before first use. */
+typedef struct {
+    char buffer[1 << 14];
+    size_t n;
+    int error; /* errno of the first write that failed; 0 while all is well */
+} pf_out;
+
+/* Each returns false once a write has failed. */
+bool pf_out_write(pf_out *out, const void *bytes, size_t n_bytes);
+bool pf_out_print(pf_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool pf_out_flush(pf_out *out);
+
+/* Flush, and turn a failed write into a sentence: `status` itself, or PF_EXIT_FAILED when something was lost. */
+int pf_out_finish(pf_out *out, int status);
+
+/* "pilotfish: SENTENCE" on stderr; returns PF_EXIT_FAILED. */
+int pf_out_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int pf_out_fail_error(const pf_error *error);
+
+/* The document on one line; takes the reference. Its text is made whole before the first byte is written. A NULL
+ * document means that memory was short. Returns an exit status. */
+int pf_out_json(pf_out *out, json_t *document);
+
+/* object.text = the bytes as UTF-8, what is not UTF-8 replaced by U+FFFD; then object.text_base64 has the bytes. */
+void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes);
+
+/* A number, or null where it is not finite: how a rate of 0/0 appears. */
+json_t *pf_json_number(double value);
+json_t *pf_json_ratio(double numerator, double denominator);
+json_t *pf_json_ids(const int32_t *ids, int32_t n_ids);
+
+/* Length of the longest prefix of the bytes that ends at a character's end: where a terminal may be left. Bytes that
+ * can be no part of a character count as characters. */
+size_t pf_utf8_complete(const char *bytes, size_t n_bytes);
+
+/* Length in bytes of the character that begins here, 1 .. 4; 1 for a byte that begins none. *valid says which. */
+size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);
+
+#endif

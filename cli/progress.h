@@ -1,0 +1,23 @@
+/* A bar on standard error for what takes long: only on a terminal, and only once half a second has passed. */
+#ifndef PF_CLI_PROGRESS_H
+#define PF_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *label;
+    uint64_t begun_ns, drawn_ns;
+    bool is_terminal, is_drawn;
+} pf_progress;
+
+void pf_progress_begin(pf_progress *progress, const char *label);
+
+/* Draw, at most ten times a second. In the form that pf_engine_options.progress wants. */
+void pf_progress_update(void *progress, size_t done, size_t total);
+
+/* Wipe the bar. */
+void pf_progress_end(pf_progress *progress);
+
+#endif

@@ -1,0 +1,49 @@
+/* An engine that serves. */
+#include "cli/serving.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "cli/interrupt.h"
+#include "cli/setup.h"
+
+enum { DEFAULT_SEQUENCES = 8 };
+
+static void on_ready(void *user, const char *address)
+{
+    pf_out *out = user;
+    pf_out_print(out, "ready %s\n", address);
+    pf_out_flush(out); /* a reader that is gone is no reason to stop serving */
+}
+
+static void on_log(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "pilotfish: %s\n", line);
+}
+
+int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out)
+{
+    if (!options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");
+    if (!options->listen) return pf_options_misuse(command, "an address is needed: --listen host:port or unix:/path");
+
+    pf_error error = { 0 };
+    pf_engine *engine = NULL;
+    const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
+    pf_status status = pf_setup_open_engine(options, options->model, false, n_sequences, &engine, &error);
+    if (status == PF_OK) {
+        const pf_serve_options serve = {
+            .role = role,
+            .address = options->listen,
+            .simulate_ns = role == PF_ROLE_DRAFTER ? options->simulate_token_ns : options->simulate_step_ns,
+            .ready = on_ready,
+            .log = on_log,
+            .user = out,
+            .stop = pf_interrupt_flag(),
+        };
+        status = pf_engine_serve(engine, &serve, &error);
+    }
+    pf_engine_close(engine);
+    if (*pf_interrupt_flag()) return pf_interrupt_signal() == SIGTERM ? PF_EXIT_DONE : PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(&error);
+}

@@ -1,0 +1,13 @@
+/* What `worker` and `verifier` share: an engine that serves one role until it is told to stop. */
+#ifndef PF_CLI_SERVING_H
+#define PF_CLI_SERVING_H
+
+#include "cli/options.h"
+#include "engine/serve_peer.h"
+
+/* Load -m, listen at --listen, print "ready ADDR" on standard output once connections are accepted, serve until
+ * SIGINT or SIGTERM. The exit status: PF_EXIT_INTERRUPTED after Ctrl-C, PF_EXIT_DONE after SIGTERM, which is how a
+ * service manager says that the work is done. */
+int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out);
+
+#endif

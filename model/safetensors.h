@@ -1,0 +1,49 @@
+/*
+ * safetensors files: named tensors, memory-mapped, one file or shards with an index.
+ *
+ *   file:  u64 header length | header: JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}} | data
+ *   shard index (model.safetensors.index.json):  {"weight_map": {"name": "file"}}
+ *
+ * Every number from the header is checked against the file: the header's length, each range inside the data, ranges
+ * that equal the shape's product times the element's size and do not overlap, names that occur once.
+ * Source: the format's description in huggingface/safetensors, README.
+ */
+#ifndef PF_MODEL_SAFETENSORS_H
+#define PF_MODEL_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "kernels/types.h"
+
+enum { PF_MAX_DIMENSIONS = 8 };
+
+typedef struct pf_safetensors pf_safetensors;
+
+/* A tensor of an open set; data is borrowed until close and need not be aligned. */
+typedef struct {
+    const char *name;
+    pf_type type;
+    int32_t n_dimensions;
+    int64_t shape[PF_MAX_DIMENSIONS];   /* outermost first */
+    const uint8_t *data;
+    size_t data_bytes;
+} pf_tensor;
+
+/* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names (plain file names only).
+ * PF_UNAVAILABLE: neither is there, or a shard is missing.  PF_FORMAT: names file, tensor, value and expectation.
+ * PF_UNSUPPORTED: an element type other than F32, F16, BF16 is met when the tensor is asked for, not before.
+ * The caller ends it with pf_safetensors_close. */
+PF_MUST_USE pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_error *error);
+void pf_safetensors_close(pf_safetensors *set);   /* NULL is fine */
+
+int32_t pf_safetensors_count(const pf_safetensors *set);
+
+/* The tensor called `name`. PF_UNAVAILABLE: there is none (the sentence names it).  PF_UNSUPPORTED: its type. */
+PF_MUST_USE pf_status pf_safetensors_find(const pf_safetensors *set, const char *name, pf_tensor *out, pf_error *error);
+
+/* The i-th name, 0 <= i < count, in the order of the files. */
+const char *pf_safetensors_name(const pf_safetensors *set, int32_t i);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * The tokens of a piece are a doubly linked list in an array; the merges that could be made wait in a binary heap,
+ * ordered by rank and then by position. A candidate whose tokens have changed since is recognised when it is taken out.
+ */
+#include "model/bpe.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+
+struct pf_bpe_symbol {
+    int32_t id;         /* -1: merged into its left neighbour */
+    int32_t prev, next; /* -1: none */
+};
+
+struct pf_bpe_candidate {
+    int32_t rank, position, merged;
+};
+
+/* --- merges --- */
+
+static size_t slot_of(const pf_bpe *bpe, int32_t left, int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 32;
+    return (size_t)h & (bpe->n_slots - 1);
+}
+
+pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
+{
+    size_t n_slots = 1;
+    while (n_slots < n_merges * 2 + 2) n_slots *= 2;
+    bpe->merges = calloc(n_slots, sizeof *bpe->merges);
+    if (!bpe->merges) return PF_NOMEM;
+    bpe->n_slots = n_slots;
+    for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
+    return PF_OK;
+}
+
+void pf_bpe_clear(pf_bpe *bpe)
+{
+    free(bpe->merges);
+    bpe->merges = NULL;
+    bpe->n_slots = 0;
+}
+
+static pf_merge *find_slot(const pf_bpe *bpe, int32_t left, int32_t right)
+{
+    size_t i = slot_of(bpe, left, right);
+    while (bpe->merges[i].left >= 0 && (bpe->merges[i].left != left || bpe->merges[i].right != right))
+        i = (i + 1) & (bpe->n_slots - 1);
+    return &bpe->merges[i];
+}
+
+void pf_bpe_set_merge(pf_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t merged)
+{
+    *find_slot(bpe, left, right) = (pf_merge){ .left = left, .right = right, .rank = rank, .merged = merged };
+}
+
+/* NULL: the pair does not merge. */
+static const pf_merge *find_merge(const pf_bpe *bpe, int32_t left, int32_t right)
+{
+    if (bpe->n_slots == 0) return NULL;
+    const pf_merge *slot = find_slot(bpe, left, right);
+    return slot->left < 0 ? NULL : slot;
+}
+
+/* --- the heap --- */
+
+static bool before(pf_bpe_candidate a, pf_bpe_candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.position < b.position;
+}
+
+static void heap_push(pf_bpe_candidate *heap, size_t *n, pf_bpe_candidate item)
+{
+    size_t i = (*n)++;
+    for (; i > 0 && before(item, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = item;
+}
+
+static pf_bpe_candidate heap_pop(pf_bpe_candidate *heap, size_t *n)
+{
+    const pf_bpe_candidate top = heap[0], last = heap[--*n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= *n) break;
+        if (child + 1 < *n && before(heap[child + 1], heap[child])) child++;
+        if (!before(heap[child], last)) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = last;
+    return top;
+}
+
+/* --- a piece --- */
+
+void pf_bpe_scratch_clear(pf_bpe_scratch *scratch)
+{
+    free(scratch->symbols);
+    free(scratch->heap);
+    *scratch = (pf_bpe_scratch){ 0 };
+}
+
+/* A merge takes a candidate out and puts at most two in: with n - 1 to begin with and n - 1 merges, 2n is enough. */
+static pf_status reserve(pf_bpe_scratch *scratch, size_t n)
+{
+    if (n <= scratch->capacity) return PF_OK;
+    size_t capacity = scratch->capacity * 2 > n ? scratch->capacity * 2 : n, symbols, heap;
+    if (capacity < 64) capacity = 64;
+    if (!pf_size_mul(capacity, sizeof *scratch->symbols, &symbols) ||
+        !pf_size_mul(capacity, 2 * sizeof *scratch->heap, &heap))
+        return PF_NOMEM;
+    pf_bpe_scratch_clear(scratch);
+    scratch->symbols = malloc(symbols);
+    scratch->heap = malloc(heap);
+    if (!scratch->symbols || !scratch->heap) {
+        pf_bpe_scratch_clear(scratch);
+        return PF_NOMEM;
+    }
+    scratch->capacity = capacity;
+    return PF_OK;
+}
+
+/* Note the merge of the symbol at `left` with its right neighbour, where there is one. */
+static void consider(const pf_bpe *bpe, pf_bpe_scratch *scratch, size_t *n_heap, int32_t left)
+{
+    const pf_bpe_symbol *s = scratch->symbols;
+    if (left < 0 || s[left].next < 0) return;
+    const pf_merge *merge = find_merge(bpe, s[left].id, s[s[left].next].id);
+    if (merge)
+        heap_push(scratch->heap, n_heap,
+                  (pf_bpe_candidate){ .rank = merge->rank, .position = left, .merged = merge->merged });
+}
+
+static void merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n)
+{
+    pf_bpe_symbol *s = scratch->symbols;
+    size_t n_heap = 0;
+    for (int32_t i = 0; i + 1 < n; i++) consider(bpe, scratch, &n_heap, i);
+
+    while (n_heap > 0) {
+        const pf_bpe_candidate top = heap_pop(scratch->heap, &n_heap);
+        const int32_t left = top.position, right = s[left].next;
+        if (s[left].id < 0 || right < 0) continue;
+        const pf_merge *merge = find_merge(bpe, s[left].id, s[right].id);
+        if (!merge || merge->merged != top.merged) continue; /* its tokens have changed since */
+
+        s[left].id = top.merged;
+        s[left].next = s[right].next;
+        s[right].id = -1;
+        if (s[left].next >= 0) s[s[left].next].prev = left;
+        consider(bpe, scratch, &n_heap, s[left].prev);
+        consider(bpe, scratch, &n_heap, left);
+    }
+}
+
+pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes, pf_tokens *out)
+{
+    if (n_bytes == 0) return PF_OK;
+    PF_TRY(reserve(scratch, n_bytes));
+    const int32_t n = (int32_t)n_bytes;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t id = bpe->byte_id[(unsigned char)piece[i]];
+        if (id < 0) return PF_UNSUPPORTED;
+        scratch->symbols[i] = (pf_bpe_symbol){ .id = id, .prev = i - 1, .next = i + 1 < n ? i + 1 : -1 };
+    }
+    merge_all(bpe, scratch, n);
+    for (int32_t i = 0; i >= 0; i = scratch->symbols[i].next) PF_TRY(pf_tokens_push(out, scratch->symbols[i].id));
+    return PF_OK;
+}

@@ -1,0 +1,52 @@
+/*
+ * Byte-pair encoding of one piece: its bytes become tokens, and the pair of neighbours whose merge has the lowest rank
+ * (the leftmost of equals) is replaced until no pair has one.
+ *
+ * Internal to model/. Immutable once built; the scratch belongs to one thread.
+ */
+#ifndef PF_MODEL_BPE_H
+#define PF_MODEL_BPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "model/tokenizer.h"
+
+typedef struct {
+    int32_t left, right; /* ids; left is -1 in an empty slot */
+    int32_t rank, merged;
+} pf_merge;
+
+typedef struct {
+    int32_t byte_id[256]; /* the token of each byte alone; -1: none */
+    pf_merge *merges;     /* hash table, open addressing */
+    size_t n_slots;       /* a power of two, at least twice the merges; 0: no merges */
+} pf_bpe;
+
+/* Room for n_merges. PF_NOMEM. Freed with pf_bpe_clear. */
+PF_MUST_USE pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges);
+void pf_bpe_clear(pf_bpe *bpe);
+
+/* Set the merge of (left, right); the last one said of a pair holds. At most as many as were reserved. */
+void pf_bpe_set_merge(pf_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t merged);
+
+typedef struct pf_bpe_symbol pf_bpe_symbol;
+typedef struct pf_bpe_candidate pf_bpe_candidate;
+
+/* Working memory that grows with the longest piece; zero it before first use. */
+typedef struct {
+    pf_bpe_symbol *symbols; /* [capacity] */
+    pf_bpe_candidate *heap; /* [2 * capacity] */
+    size_t capacity;
+} pf_bpe_scratch;
+
+void pf_bpe_scratch_clear(pf_bpe_scratch *scratch);
+
+/* Append the tokens of piece [n_bytes]; O(n log n).
+ * PF_NOMEM; PF_UNSUPPORTED: a byte has no token. */
+PF_MUST_USE pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes,
+                                    pf_tokens *out);
+
+#endif

@@ -1,0 +1,35 @@
+#include "model/json_sequence.h"
+
+#include <string.h>
+
+enum { MAX_NESTING = 16 };
+
+pf_status pf_json_visit_sequence(const pf_json *doc, const json_t *node, const char *field, const char *list,
+                                 pf_json_part_fn *visit, void *user, pf_error *error)
+{
+    struct {
+        const json_t *items;
+        size_t next;
+    } stack[MAX_NESTING];
+    int depth = 0;
+    if (!node || json_is_null(node)) return PF_OK;
+    for (;;) {
+        const char *type = json_string_value(json_object_get(node, "type"));
+        if (!type) return pf_fail(error, PF_FORMAT, "%s: %s: expected an object with a type", doc->name, field);
+        if (strcmp(type, "Sequence") != 0) {
+            PF_TRY(visit(user, doc, type, node, error));
+        } else {
+            const json_t *items = json_object_get(node, list);
+            if (!json_is_array(items))
+                return pf_fail(error, PF_FORMAT, "%s: %s: a Sequence without its list %s", doc->name, field, list);
+            if (depth == MAX_NESTING)
+                return pf_fail(error, PF_UNSUPPORTED, "%s: %s: Sequences nested more than %d deep", doc->name, field,
+                               MAX_NESTING);
+            stack[depth].items = items;
+            stack[depth++].next = 0;
+        }
+        while (depth > 0 && stack[depth - 1].next == json_array_size(stack[depth - 1].items)) depth--;
+        if (depth == 0) return PF_OK;
+        node = json_array_get(stack[depth - 1].items, stack[depth - 1].next++);
+    }
+}

@@ -1,0 +1,44 @@
+/*
+ * A text into the pieces that are tokenised each for itself: the pre_tokenizer of tokenizer.json.
+ *
+ * A list of splits, each applied to every piece of the one before, and at the end ByteLevel, which may put a space
+ * before a piece and split it by GPT-2's pattern. A pattern sees only the piece: a lookaround does not reach past it.
+ *
+ * Time is bounded: a search is given few steps at first, more on demand out of a budget for the whole text, and a text
+ * has a deadline, so that a pattern from a hostile file ends in PF_LIMIT.
+ *
+ * Internal to model/. A pretokenizer is immutable; the scratch belongs to one thread.
+ */
+#ifndef PF_MODEL_PRETOKENIZE_H
+#define PF_MODEL_PRETOKENIZE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/status.h"
+
+typedef struct pf_pretokenizer pf_pretokenizer;
+
+/* From the node "pre_tokenizer" of doc. PF_UNSUPPORTED, PF_FORMAT: the sentence names the part. PF_NOMEM.
+ * Ended with pf_pretokenizer_destroy. */
+PF_MUST_USE pf_status pf_pretokenizer_create(const pf_json *doc, const json_t *node, pf_pretokenizer **out,
+                                             pf_error *error);
+void pf_pretokenizer_destroy(pf_pretokenizer *p); /* NULL is fine */
+
+typedef struct pf_pretokenize_scratch pf_pretokenize_scratch;
+
+/* Working memory and budget for texts of n_bytes in all. PF_NOMEM. */
+PF_MUST_USE pf_status pf_pretokenize_scratch_create(size_t n_bytes, pf_pretokenize_scratch **out);
+void pf_pretokenize_scratch_destroy(pf_pretokenize_scratch *scratch); /* NULL is fine */
+
+/* Called for each piece in order; what it returns other than PF_OK ends the walk. */
+typedef pf_status pf_piece_fn(void *user, const char *piece, size_t n_bytes);
+
+/* text [n_bytes] is valid UTF-8. PF_LIMIT: a pattern takes too long. PF_NOMEM. */
+PF_MUST_USE pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *scratch, const char *text,
+                                     size_t n_bytes, pf_piece_fn *emit, void *user);
+
+#endif

@@ -1,0 +1,330 @@
+/* One pass, left to right, without recursion: a stack of open groups, and the place of the last atom, since {n,m}+ wraps
+ * what it repeats. */
+#include "model/regex_syntax.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 200 };
+
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}" /* Unicode's word characters, as Oniguruma has them */
+
+typedef struct {
+    const char *name;
+    const char *in;
+    size_t n, at;
+    char *out;
+    size_t used, capacity;
+    size_t atom;             /* where in `out` the last atom begins: what a quantifier applies to */
+    size_t group[MAX_DEPTH]; /* where in `out` each open group begins; [0] is the pattern */
+    size_t body[MAX_DEPTH];  /* and what is in it */
+    int depth;
+    pf_error *error;
+} rewriter;
+
+static pf_status refuse(const rewriter *r, const char *what)
+{
+    return pf_fail(r->error, PF_UNSUPPORTED, "%s: the pattern has %s at byte %zu, which is not known here: %.120s",
+                   r->name, what, r->at, r->in);
+}
+
+static pf_status reserve(rewriter *r, size_t more)
+{
+    if (r->capacity - r->used > more) return PF_OK;
+    const size_t capacity = (r->capacity + more) * 2 + 64;
+    char *grown = realloc(r->out, capacity);
+    if (!grown) return pf_fail(r->error, PF_NOMEM, "%s: no memory for the pattern", r->name);
+    r->out = grown;
+    r->capacity = capacity;
+    return PF_OK;
+}
+
+static pf_status put(rewriter *r, const char *text, size_t n)
+{
+    PF_TRY(reserve(r, n));
+    memcpy(r->out + r->used, text, n);
+    r->used += n;
+    r->out[r->used] = '\0';
+    return PF_OK;
+}
+
+static pf_status put_text(rewriter *r, const char *text)
+{
+    return put(r, text, strlen(text));
+}
+
+/* The next character after `ahead` others, 0 at the end. */
+static char peek(const rewriter *r, size_t ahead)
+{
+    return r->at + ahead < r->n ? r->in[r->at + ahead] : '\0';
+}
+
+/* Copy n bytes of the pattern as they are. */
+static pf_status copy(rewriter *r, size_t n)
+{
+    PF_TRY(put(r, r->in + r->at, n));
+    r->at += n;
+    return PF_OK;
+}
+
+/* Write `text` for n bytes of the pattern. */
+static pf_status replace(rewriter *r, size_t n, const char *text)
+{
+    r->at += n;
+    return put_text(r, text);
+}
+
+/* --- escapes --- */
+
+/* \p{..}, \P{..}, \p{^..}: PCRE2 knows the same names, or says that it does not when it compiles. */
+static pf_status property(rewriter *r)
+{
+    if (peek(r, 2) != '{') return refuse(r, "\\p without braces");
+    size_t n = 3;
+    while (peek(r, n) && peek(r, n) != '}') n++;
+    if (peek(r, n) != '}') return refuse(r, "\\p{ that does not end");
+    return copy(r, n + 1);
+}
+
+static pf_status code_point(rewriter *r)
+{
+    size_t n = 2;
+    if (r->in[r->at + 1] == 'u') {
+        while (n < 6 && isxdigit((unsigned char)peek(r, n))) n++;
+        if (n != 6) return refuse(r, "\\u without four hexadecimal digits");
+        PF_TRY(put_text(r, "\\x{"));
+        PF_TRY(put(r, r->in + r->at + 2, 4));
+        return replace(r, 6, "}");
+    }
+    if (peek(r, 2) == '{') {
+        n = 3;
+        while (isxdigit((unsigned char)peek(r, n))) n++;
+        if (n == 3 || n > 11 || peek(r, n) != '}') return refuse(r, "a list of code points");
+        return copy(r, n + 1);
+    }
+    if (!isxdigit((unsigned char)peek(r, 2)) || !isxdigit((unsigned char)peek(r, 3)) || peek(r, 2) >= '8')
+        return refuse(r, "\\x of a byte that is no ASCII character");
+    return copy(r, 4);
+}
+
+static pf_status escape(rewriter *r, bool in_class)
+{
+    const char c = peek(r, 1);
+    switch (c) {
+    case 's': return replace(r, 2, "\\p{White_Space}");
+    case 'S': return replace(r, 2, "\\P{White_Space}");
+    case 'd': return replace(r, 2, "\\p{Nd}");
+    case 'D': return replace(r, 2, "\\P{Nd}");
+    case 'v': return replace(r, 2, "\\x0B");
+    case 'w': return replace(r, 2, in_class ? WORD : "[" WORD "]");
+    case 'h': return replace(r, 2, in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]");
+    case 'p':
+    case 'P': return property(r);
+    case 'x':
+    case 'u': return code_point(r);
+    case 'a':
+    case 'e':
+    case 'f':
+    case 'n':
+    case 'r':
+    case 't': return copy(r, 2);
+    case '\0': return refuse(r, "a backslash at its end");
+    default: break;
+    }
+    if (in_class && c == 'b') return replace(r, 2, "\\x08");
+    if (!in_class) {
+        switch (c) {
+        case 'W': return replace(r, 2, "[^" WORD "]");
+        case 'H': return replace(r, 2, "[^0-9A-Fa-f]");
+        case 'b': return replace(r, 2, "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
+        case 'B': return replace(r, 2, "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))");
+        case 'A':
+        case 'z':
+        case 'Z':
+        case 'G':
+        case 'K':
+        case 'R':
+        case 'X': return copy(r, 2);
+        default: break;
+        }
+    }
+    if (isalnum((unsigned char)c) || (unsigned char)c >= 0x80) {
+        const char what[] = { '\\', (unsigned char)c < 0x80 ? c : '?', '\0' };
+        return refuse(r, what);
+    }
+    return copy(r, 2); /* punctuation, quoted */
+}
+
+/* --- classes --- */
+
+static pf_status posix_bracket(rewriter *r)
+{
+    static const struct {
+        const char *name, *items;
+    } known[] = {
+        { "[:alpha:]", "\\p{Alphabetic}" },        { "[:digit:]", "\\p{Nd}" },
+        { "[:upper:]", "\\p{Uppercase}" },         { "[:lower:]", "\\p{Lowercase}" },
+        { "[:space:]", "\\p{White_Space}" },       { "[:xdigit:]", "0-9A-Fa-f" },
+        { "[:alnum:]", "\\p{Alphabetic}\\p{Nd}" }, { "[:word:]", WORD },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const size_t n = strlen(known[i].name);
+        if (r->n - r->at >= n && memcmp(r->in + r->at, known[i].name, n) == 0) return replace(r, n, known[i].items);
+    }
+    return refuse(r, "a POSIX bracket");
+}
+
+static pf_status character_class(rewriter *r)
+{
+    PF_TRY(copy(r, 1));
+    if (peek(r, 0) == '^') PF_TRY(copy(r, 1));
+    if (peek(r, 0) == ']') PF_TRY(replace(r, 1, "\\]"));
+    while (r->at < r->n && peek(r, 0) != ']') {
+        if (peek(r, 0) == '\\')
+            PF_TRY(escape(r, true));
+        else if (peek(r, 0) == '[' && peek(r, 1) == ':')
+            PF_TRY(posix_bracket(r));
+        else if (peek(r, 0) == '[')
+            return refuse(r, "a character class inside another");
+        else if (peek(r, 0) == '&' && peek(r, 1) == '&')
+            return refuse(r, "an intersection of character classes, &&,");
+        else
+            PF_TRY(copy(r, 1));
+    }
+    if (r->at >= r->n) return refuse(r, "a character class that does not end");
+    return copy(r, 1);
+}
+
+/* --- groups --- */
+
+static pf_status open_body(rewriter *r, size_t begin)
+{
+    r->depth++;
+    r->group[r->depth] = begin;
+    r->body[r->depth] = r->used;
+    return PF_OK;
+}
+
+/* (?i:  (?m-i)  ...: `m` is PCRE2's `s`. Flags that stand alone hold to the end of their group; in the middle of one
+ * Oniguruma takes the alternatives that follow along, so they are known only where a group or the pattern begins. */
+static pf_status flags(rewriter *r)
+{
+    const size_t begin = r->used;
+    const bool at_start = r->used == r->body[r->depth];
+    PF_TRY(copy(r, 2));
+    while (peek(r, 0) == 'i' || peek(r, 0) == 'm' || peek(r, 0) == '-') {
+        if (peek(r, 0) == 'm')
+            PF_TRY(replace(r, 1, "s"));
+        else
+            PF_TRY(copy(r, 1));
+    }
+    if (peek(r, 0) == ':') {
+        PF_TRY(copy(r, 1));
+        return open_body(r, begin);
+    }
+    if (peek(r, 0) != ')' || !at_start) return refuse(r, "flags where they are");
+    PF_TRY(copy(r, 1));
+    r->body[r->depth] = r->used; /* still the beginning */
+    return PF_OK;
+}
+
+static pf_status open_group(rewriter *r)
+{
+    const size_t begin = r->used;
+    if (r->depth + 1 >= MAX_DEPTH) return refuse(r, "groups nested too deeply");
+    if (peek(r, 1) == '*') return refuse(r, "(*");
+    const char kind = peek(r, 2);
+    if (peek(r, 1) != '?') {
+        PF_TRY(copy(r, 1));
+    } else if (kind == ':' || kind == '=' || kind == '!' || kind == '>') {
+        PF_TRY(copy(r, 3));
+    } else if (kind == '<' && (peek(r, 3) == '=' || peek(r, 3) == '!')) {
+        PF_TRY(copy(r, 4));
+    } else if (kind == 'i' || kind == 'm' || kind == '-') {
+        return flags(r);
+    } else {
+        const char what[] = { '(', '?', (unsigned char)kind < 0x80 ? kind : '?', '\0' };
+        return refuse(r, what);
+    }
+    return open_body(r, begin);
+}
+
+/* --- quantifiers --- */
+
+/* The length of a well-formed {n}, {n,}, {n,m} or {,m} here, 0 otherwise. */
+static size_t interval_length(const rewriter *r, bool *exact)
+{
+    size_t n = 1, digits = 0;
+    for (; isdigit((unsigned char)peek(r, n)); n++) digits++;
+    *exact = peek(r, n) != ',';
+    if (!*exact)
+        for (n++; isdigit((unsigned char)peek(r, n)); n++) digits++;
+    return digits > 0 && peek(r, n) == '}' ? n + 1 : 0;
+}
+
+static pf_status interval(rewriter *r)
+{
+    bool exact;
+    const size_t n = interval_length(r, &exact), atom = r->atom;
+    if (n == 0) {
+        r->atom = r->used;
+        return replace(r, 1, "\\{");
+    }
+    if (exact && peek(r, n) == '?') return refuse(r, "{n}?");
+    if (peek(r, 1) == ',') {
+        PF_TRY(put_text(r, "{0"));
+        r->at += 1;
+        PF_TRY(copy(r, n - 1));
+    } else {
+        PF_TRY(copy(r, n));
+    }
+    if (peek(r, 0) != '+') return PF_OK;
+    PF_TRY(reserve(r, 8)); /* (?:X{n,m})+ : the whole repeats */
+    memmove(r->out + atom + 3, r->out + atom, r->used - atom);
+    memcpy(r->out + atom, "(?:", 3);
+    r->used += 3;
+    return replace(r, 1, ")+");
+}
+
+static pf_status next(rewriter *r)
+{
+    const char c = peek(r, 0);
+    if (c == '(') return open_group(r);
+    if (c == ')') {
+        if (r->depth == 0) return refuse(r, "an unmatched )");
+        r->atom = r->group[r->depth--];
+        return copy(r, 1);
+    }
+    if (c == '{') return interval(r);
+    if (c == '*' || c == '+' || c == '?' || c == '|') return copy(r, 1);
+
+    r->atom = r->used;
+    if (c == '\\') return escape(r, false);
+    if (c == '[') return character_class(r);
+    size_t n = 1; /* a character of UTF-8 is one atom */
+    while ((peek(r, n) & 0xC0) == 0x80) n++;
+    return copy(r, n);
+}
+
+pf_status pf_regex_from_oniguruma(const char *name, const char *pattern, size_t n_bytes, char **out, size_t *out_bytes,
+                                  pf_error *error)
+{
+    if (n_bytes > PF_MAX_PATTERN_BYTES)
+        return pf_fail(error, PF_LIMIT, "%s: a pattern of %zu bytes, expected at most %d", name, n_bytes,
+                       PF_MAX_PATTERN_BYTES);
+    if (memchr(pattern, '\0', n_bytes)) return pf_fail(error, PF_UNSUPPORTED, "%s: a pattern that holds a NUL", name);
+    rewriter r = { .name = name, .in = pattern, .n = n_bytes, .error = error };
+    pf_status status = reserve(&r, n_bytes);
+    if (status == PF_OK) r.out[0] = '\0';
+    while (status == PF_OK && r.at < r.n) status = next(&r);
+    if (status == PF_OK && r.depth > 0) status = refuse(&r, "an unmatched (");
+    if (status != PF_OK) {
+        free(r.out);
+        return status;
+    }
+    *out = r.out;
+    *out_bytes = r.used;
+    return PF_OK;
+}

@@ -1,0 +1,313 @@
+/*
+ * The way of a text:
+ *
+ *      bytes -> runs of valid UTF-8 | each byte between them, a token
+ *        run -> added tokens | text between them
+ *       text -> normalised -> added tokens of the normalised text | text between them
+ *       text -> pieces (pretokenize.c) -> tokens (bpe.c)
+ *
+ * and around it all what the post-processor adds.
+ */
+#include "model/tokenizer.h"
+
+#include <assert.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "model/tokenizer_parts.h"
+
+static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
+
+/* --- token arrays --- */
+
+pf_status pf_tokens_push(pf_tokens *tokens, int32_t id)
+{
+    if (tokens->n == tokens->capacity) {
+        if (tokens->capacity == INT32_MAX) return PF_LIMIT;
+        const int64_t twice = (int64_t)tokens->capacity * 2 + 64;
+        const int32_t capacity = twice > INT32_MAX ? INT32_MAX : (int32_t)twice;
+        int32_t *grown = realloc(tokens->ids, (size_t)capacity * sizeof *grown);
+        if (!grown) return PF_NOMEM;
+        tokens->ids = grown;
+        tokens->capacity = capacity;
+    }
+    tokens->ids[tokens->n++] = id;
+    return PF_OK;
+}
+
+void pf_tokens_clear(pf_tokens *tokens)
+{
+    free(tokens->ids);
+    *tokens = (pf_tokens){ 0 };
+}
+
+/* --- life --- */
+
+static pf_status finish_open(pf_status status, pf_tokenizer *t, pf_tokenizer **out)
+{
+    if (status != PF_OK)
+        pf_tokenizer_close(t);
+    else
+        *out = t;
+    return status;
+}
+
+pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error)
+{
+    pf_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return pf_fail(error, PF_NOMEM, "%s: no memory for the tokenizer", directory);
+    return finish_open(pf_tokenizer_read(directory, t, error), t, out);
+}
+
+pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *config_text, size_t n_config_bytes,
+                             pf_tokenizer **out, pf_error *error)
+{
+    pf_json doc = { 0 }, config = { 0 };
+    pf_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return pf_fail(error, PF_NOMEM, "no memory for the tokenizer");
+    pf_status status = pf_json_parse("tokenizer.json", text, n_bytes, &doc, error);
+    if (status == PF_OK && config_text)
+        status = pf_json_parse("tokenizer_config.json", config_text, n_config_bytes, &config, error);
+    if (status == PF_OK) status = pf_tokenizer_read_documents(&doc, config_text ? &config : NULL, t, error);
+    pf_json_close(&config);
+    pf_json_close(&doc);
+    return finish_open(status, t, out);
+}
+
+void pf_tokenizer_close(pf_tokenizer *t)
+{
+    if (!t) return;
+    for (int32_t i = 0; i < t->vocab_size; i++) free(t->tokens[i].bytes);
+    free(t->tokens);
+    free(t->pieces.ids);
+    free(t->added.ids);
+    pf_bpe_clear(&t->bpe);
+    pf_pretokenizer_destroy(t->pretokenizer);
+    pf_added_matcher_destroy(t->raw);
+    pf_added_matcher_destroy(t->normalized);
+    free(t);
+}
+
+/* --- the index of texts --- */
+
+static size_t hash_bytes(const char *bytes, size_t n)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 1099511628211u;
+    return (size_t)(h ^ h >> 32);
+}
+
+pf_status pf_token_index_reserve(pf_token_index *index, size_t n_tokens)
+{
+    size_t n_slots = 2;
+    while (n_slots < n_tokens * 2 + 2) n_slots *= 2;
+    index->ids = malloc(n_slots * sizeof *index->ids);
+    if (!index->ids) return PF_NOMEM;
+    index->n_slots = n_slots;
+    for (size_t i = 0; i < n_slots; i++) index->ids[i] = -1;
+    return PF_OK;
+}
+
+static size_t slot_of(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n)
+{
+    size_t i = hash_bytes(bytes, n) & (index->n_slots - 1);
+    for (; index->ids[i] >= 0; i = (i + 1) & (index->n_slots - 1)) {
+        const pf_token *token = &tokens[index->ids[i]];
+        if (token->n_bytes == n && memcmp(token->bytes, bytes, n) == 0) break;
+    }
+    return i;
+}
+
+void pf_token_index_add(pf_token_index *index, const pf_token *tokens, int32_t id)
+{
+    index->ids[slot_of(index, tokens, tokens[id].bytes, tokens[id].n_bytes)] = id;
+}
+
+int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n_bytes)
+{
+    return index->n_slots == 0 ? -1 : index->ids[slot_of(index, tokens, bytes, n_bytes)];
+}
+
+/* --- normalisation --- */
+
+static bool is_ascii(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] >= 0x80) return false;
+    return true;
+}
+
+pf_status pf_tokenizer_normalize(const pf_tokenizer *t, const char *text, size_t n_bytes, char **out, size_t *out_bytes)
+{
+    char *made = NULL;
+    size_t n = n_bytes;
+    for (int32_t i = 0; i < t->n_normalizers && !is_ascii(made ? made : text, n); i++) {
+        utf8proc_uint8_t *next = NULL;
+        const utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)(made ? made : text),
+                                                     (utf8proc_ssize_t)n, &next, (utf8proc_option_t)t->normalizers[i]);
+        free(made);
+        if (length < 0) return length == UTF8PROC_ERROR_NOMEM ? PF_NOMEM : PF_LIMIT;
+        made = (char *)next;
+        n = (size_t)length;
+    }
+    *out = made;
+    *out_bytes = n;
+    return PF_OK;
+}
+
+/* --- text to ids --- */
+
+typedef struct {
+    const pf_tokenizer *t;
+    pf_pretokenize_scratch *pieces;
+    pf_bpe_scratch bpe;
+    pf_tokens *out;
+} encoder;
+
+static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
+{
+    encoder *e = user;
+    if (e->t->ignore_merges) {
+        const int32_t id = pf_token_index_find(&e->t->pieces, e->t->tokens, piece, n_bytes);
+        if (id >= 0) return pf_tokens_push(e->out, id);
+    }
+    return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->out);
+}
+
+/* Text that holds no added token of the raw kind. */
+static pf_status encode_text(encoder *e, const char *text, size_t n_bytes)
+{
+    char *made = NULL;
+    size_t n = n_bytes;
+    PF_TRY(pf_tokenizer_normalize(e->t, text, n_bytes, &made, &n));
+
+    pf_added_walk walk = { .text = made ? made : text, .n_bytes = n };
+    pf_added_part part;
+    pf_status status = PF_OK;
+    while (status == PF_OK && pf_added_matcher_next(e->t->normalized, &walk, &part))
+        status = part.id >= 0 ? pf_tokens_push(e->out, part.id)
+                              : pf_pretokenize(e->t->pretokenizer, e->pieces, walk.text + part.begin,
+                                               part.end - part.begin, encode_piece, e);
+    free(made);
+    return status;
+}
+
+static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes)
+{
+    pf_added_walk walk = { .text = text, .n_bytes = n_bytes };
+    pf_added_part part;
+    while (pf_added_matcher_next(e->t->raw, &walk, &part)) {
+        if (part.id >= 0)
+            PF_TRY(pf_tokens_push(e->out, part.id));
+        else
+            PF_TRY(encode_text(e, text + part.begin, part.end - part.begin));
+    }
+    return PF_OK;
+}
+
+/* The bytes from the front that are valid UTF-8: no surrogates, nothing overlong, nothing past U+10FFFF. */
+static size_t valid_prefix(const char *text, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        if ((unsigned char)text[i] < 0x80) {
+            i++;
+            continue;
+        }
+        utf8proc_int32_t c;
+        const utf8proc_ssize_t width =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + i, n - i > 4 ? 4 : (utf8proc_ssize_t)(n - i), &c);
+        if (width <= 0) break;
+        i += (size_t)width;
+    }
+    return i;
+}
+
+static pf_status encode_bytes(encoder *e, const char *text, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        const size_t valid = valid_prefix(text + at, n - at);
+        if (valid > 0) PF_TRY(encode_utf8(e, text + at, valid));
+        at += valid;
+        if (at < n) PF_TRY(pf_bpe_encode(&e->t->bpe, &e->bpe, text + at++, 1, e->out));
+    }
+    return PF_OK;
+}
+
+pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_bytes, bool add_special, pf_tokens *out)
+{
+    if (n_bytes > MAX_TEXT_BYTES) return PF_LIMIT;
+    const int32_t n_before = out->n;
+    encoder e = { .t = t, .out = out };
+    pf_status status = pf_pretokenize_scratch_create(n_bytes, &e.pieces);
+    for (int32_t i = 0; status == PF_OK && add_special && i < t->n_prefix; i++)
+        status = pf_tokens_push(out, t->prefix[i]);
+    if (status == PF_OK) status = encode_bytes(&e, text, n_bytes);
+    for (int32_t i = 0; status == PF_OK && add_special && i < t->n_suffix; i++)
+        status = pf_tokens_push(out, t->suffix[i]);
+    if (status != PF_OK) out->n = n_before;
+    pf_pretokenize_scratch_destroy(e.pieces);
+    pf_bpe_scratch_clear(&e.bpe);
+    return status;
+}
+
+/* --- ids to text --- */
+
+static const pf_token *token_of(const pf_tokenizer *t, int32_t id)
+{
+    if (id < 0 || id >= t->vocab_size || !t->tokens[id].bytes) return NULL;
+    return &t->tokens[id];
+}
+
+pf_status pf_tokenizer_decode_token(const pf_tokenizer *t, int32_t id, const char **bytes, size_t *n_bytes)
+{
+    const pf_token *token = token_of(t, id);
+    if (!token) return PF_INVALID;
+    *bytes = token->bytes;
+    *n_bytes = token->n_bytes;
+    return PF_OK;
+}
+
+int32_t pf_tokenizer_vocab_size(const pf_tokenizer *t)
+{
+    return t->vocab_size;
+}
+
+int32_t pf_tokenizer_find_special(const pf_tokenizer *t, const char *text)
+{
+    return pf_token_index_find(&t->added, t->tokens, text, strlen(text));
+}
+
+bool pf_tokenizer_is_special(const pf_tokenizer *t, int32_t id)
+{
+    const pf_token *token = token_of(t, id);
+    return token && token->is_added && token->flags.special;
+}
+
+/* --- the fingerprint --- */
+
+static void put_u32_le(uint8_t out[4], uint32_t value)
+{
+    for (int i = 0; i < 4; i++) out[i] = (uint8_t)(value >> (8 * i));
+}
+
+void pf_tokenizer_fingerprint(const pf_tokenizer *t, uint8_t out[32])
+{
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    bool ok = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1;
+    for (int32_t id = 0; ok && id < t->vocab_size; id++) {
+        const pf_token *token = token_of(t, id);
+        if (!token) continue;
+        uint8_t head[8];
+        put_u32_le(head, (uint32_t)id);
+        put_u32_le(head + 4, token->n_bytes);
+        ok =
+            EVP_DigestUpdate(hash, head, sizeof head) == 1 && EVP_DigestUpdate(hash, token->bytes, token->n_bytes) == 1;
+    }
+    ok = ok && EVP_DigestFinal_ex(hash, out, NULL) == 1;
+    EVP_MD_CTX_free(hash);
+    assert(ok && "SHA-256 fails only without memory");
+    if (!ok) memset(out, 0, 32);
+}

@@ -1,0 +1,58 @@
+/*
+ * Text to token ids and back: tokenizer.json as Hugging Face writes it, exactly, on any bytes.
+ *
+ * Byte-level BPE: added tokens are cut out first, a pre-tokenizer regex (PCRE2, UTF and UCP) splits the rest, the
+ * bytes of each piece become the 256 printable stand-ins, and merges are applied by rank. Input need not be UTF-8:
+ * bytes that are no part of a valid sequence are pieces of their own and come back unchanged.
+ * What a file asks for beyond that and is not known here is refused by name (PF_UNSUPPORTED).
+ *
+ * A tokenizer is immutable: any number of threads may use it, each with its own output buffers.
+ */
+#ifndef PF_MODEL_TOKENIZER_H
+#define PF_MODEL_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct pf_tokenizer pf_tokenizer;
+
+/* Growing array of token ids, owned by the caller; zero it before first use, free with pf_tokens_clear. */
+typedef struct {
+    int32_t *ids;
+    int32_t n, capacity;
+} pf_tokens;
+
+PF_MUST_USE pf_status pf_tokens_push(pf_tokens *tokens, int32_t id);   /* PF_NOMEM, PF_LIMIT (2^31) */
+void pf_tokens_clear(pf_tokens *tokens);
+
+/* Read DIR/tokenizer.json (and tokenizer_config.json for add_bos_token, when it is there).
+ * PF_UNAVAILABLE: there is none.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and value. */
+PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
+void pf_tokenizer_close(pf_tokenizer *tokenizer);   /* NULL is fine */
+
+/* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like).
+ * Special tokens spelt out in the text are recognised, as transformers does by default.
+ * PF_NOMEM; PF_LIMIT: the text is longer than 2^30 bytes. */
+PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                          bool add_special, pf_tokens *out);
+
+/* The bytes of one token, special tokens as their text. Borrowed from the tokenizer.
+ * PF_INVALID: the id is not in the vocabulary. */
+PF_MUST_USE pf_status pf_tokenizer_decode_token(const pf_tokenizer *tokenizer, int32_t id, const char **bytes,
+                                                size_t *n_bytes);
+
+/* One more than the largest id that exists. */
+int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);
+
+/* The id of a token by its text as a special or added token; -1 when there is none. */
+int32_t pf_tokenizer_find_special(const pf_tokenizer *tokenizer, const char *text);
+bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);
+
+/* SHA-256 over every token that exists, in order of id: id (u32 little endian), length (u32), the token's bytes.
+ * Two vocabularies are one when their fingerprints are equal; an embedding's padding is not part of it. */
+void pf_tokenizer_fingerprint(const pf_tokenizer *tokenizer, uint8_t out[32]);
+
+#endif

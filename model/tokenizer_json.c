@@ -1,0 +1,607 @@
+/*
+ * tokenizer.json, and what transformers takes from tokenizer_config.json beside it.
+ *
+ * Ids of added tokens are the vocabulary's where it has their text, and counted on from its end otherwise, in the order
+ * of the file: so does the library that writes these files, whatever "id" says. add_bos_token and add_eos_token of
+ * tokenizer_config.json say nothing where there is a tokenizer.json: the post-processor in it does (transformers 5,
+ * PreTrainedTokenizerBase._from_pretrained).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/json.h"
+#include "model/json_sequence.h"
+#include "model/tokenizer_parts.h"
+
+enum {
+    MAX_FILE_BYTES = 1 << 28,
+    MAX_CONFIG_BYTES = 1 << 26,
+    N_STAND_INS = 256 + 68, /* code points from 0 that can stand for a byte */
+};
+
+typedef struct {
+    char *text;
+    size_t n_bytes;
+    int32_t id;
+} added_text;
+
+typedef struct {
+    const pf_json *doc;
+    pf_tokenizer *t;
+    const json_t *vocab;
+    int32_t capacity;   /* of t->tokens */
+    int32_t last_added; /* the largest id of an added token; -1 */
+    added_text *added;
+    size_t n_added, added_capacity;
+    int16_t byte_of[N_STAND_INS]; /* the byte that a code point stands for; -1: none */
+    pf_error *error;
+} reader;
+
+static pf_status no_memory(const reader *r)
+{
+    return pf_fail(r->error, PF_NOMEM, "%s: no memory", r->doc->name);
+}
+
+static bool listed(const char *const *list, const char *text)
+{
+    for (; *list; list++)
+        if (strcmp(*list, text) == 0) return true;
+    return false;
+}
+
+static pf_status check_keys(const reader *r, const json_t *object, const char *what, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        if (!listed(known, key) && !json_is_null(value))
+            return pf_fail(r->error, PF_UNSUPPORTED, "%s: %s has the field %.80s, which is not known here",
+                           r->doc->name, what, key);
+    }
+    return PF_OK;
+}
+
+/* --- bytes and their stand-ins --- */
+
+/* GPT-2's table: printable bytes stand for themselves, the others for code points from 256 on, in order. */
+static void fill_stand_ins(reader *r)
+{
+    memset(r->byte_of, 0xFF, sizeof r->byte_of);
+    int next = 256;
+    for (int b = 0; b < 256; b++) {
+        const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        r->byte_of[printable ? b : next++] = (int16_t)b;
+    }
+}
+
+/* The bytes that `text` stands for, into out [n]; false where one of its characters stands for none. */
+static bool decode_stand_ins(const reader *r, const char *text, size_t n, char *out, size_t *n_out)
+{
+    size_t made = 0;
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t c = -1;
+        const utf8proc_ssize_t width =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
+        if (width <= 0 || c >= N_STAND_INS || r->byte_of[c] < 0) return false;
+        out[made++] = (char)r->byte_of[c];
+        i += (size_t)width;
+    }
+    *n_out = made;
+    return true;
+}
+
+/* --- tokens --- */
+
+static pf_status reserve_id(reader *r, int32_t id)
+{
+    if (id >= r->capacity) {
+        const int64_t wanted = ((int64_t)id + 1) + (r->capacity ? id / 2 : 0);
+        pf_token *grown = realloc(r->t->tokens, (size_t)wanted * sizeof *grown);
+        if (!grown) return no_memory(r);
+        memset(grown + r->capacity, 0, (size_t)(wanted - r->capacity) * sizeof *grown);
+        r->t->tokens = grown;
+        r->capacity = (int32_t)wanted;
+    }
+    if (id >= r->t->vocab_size) r->t->vocab_size = id + 1;
+    return PF_OK;
+}
+
+static pf_status copy_text(const reader *r, const char *text, size_t n, char **out)
+{
+    char *copy = malloc(n + 1);
+    if (!copy) return no_memory(r);
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    *out = copy;
+    return PF_OK;
+}
+
+static pf_status read_token(reader *r, const char *text, const json_t *value)
+{
+    const size_t n = strlen(text);
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > PF_MAX_TOKEN_ID)
+        return pf_fail(r->error, PF_FORMAT, "%s: model.vocab: the id of \"%.60s\" must be 0 to %d", r->doc->name, text,
+                       PF_MAX_TOKEN_ID);
+    const int32_t id = (int32_t)json_integer_value(value);
+    PF_TRY(reserve_id(r, id));
+    pf_token *token = &r->t->tokens[id];
+    if (token->bytes)
+        return pf_fail(r->error, PF_FORMAT, "%s: model.vocab: \"%.60s\" has the id %d, as another token has",
+                       r->doc->name, text, id);
+    PF_TRY(copy_text(r, text, n, &token->bytes));
+    size_t n_bytes = 0;
+    token->in_model = decode_stand_ins(r, text, n, token->bytes, &n_bytes);
+    if (!token->in_model) {
+        memcpy(token->bytes, text, n);
+        n_bytes = n;
+    }
+    token->n_bytes = (uint32_t)n_bytes;
+    if (token->in_model && n_bytes == 1) r->t->bpe.byte_id[(unsigned char)token->bytes[0]] = id;
+    return PF_OK;
+}
+
+static pf_status read_vocab(reader *r, const json_t *model)
+{
+    r->vocab = json_object_get(model, "vocab");
+    if (!json_is_object(r->vocab) || json_object_size(r->vocab) == 0)
+        return pf_fail(r->error, PF_FORMAT, "%s: model.vocab must be an object of tokens and their ids", r->doc->name);
+    for (int b = 0; b < 256; b++) r->t->bpe.byte_id[b] = -1;
+    const char *text;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value) PF_TRY(read_token(r, text, value));
+
+    if (!r->t->ignore_merges) return PF_OK;
+    if (pf_token_index_reserve(&r->t->pieces, json_object_size(r->vocab)) != PF_OK) return no_memory(r);
+    for (int32_t id = 0; id < r->t->vocab_size; id++)
+        if (r->t->tokens[id].bytes && r->t->tokens[id].in_model) pf_token_index_add(&r->t->pieces, r->t->tokens, id);
+    return PF_OK;
+}
+
+/* --- merges --- */
+
+/* The id of a text in model.vocab, which has been checked; -1: there is none. */
+static int32_t vocab_id(const reader *r, const char *text)
+{
+    const json_t *value = json_object_get(r->vocab, text);
+    return value ? (int32_t)json_integer_value(value) : -1;
+}
+
+static pf_status set_merge(reader *r, size_t index, int32_t rank, const char *left, const char *right, char *joined)
+{
+    snprintf(joined, strlen(left) + strlen(right) + 1, "%s%s", left, right);
+    const char *const texts[] = { left, right, joined };
+    int32_t ids[3];
+    for (int i = 0; i < 3; i++) {
+        ids[i] = vocab_id(r, texts[i]);
+        if (ids[i] < 0)
+            return pf_fail(r->error, PF_FORMAT, "%s: model.merges[%zu]: \"%.60s\" is not in model.vocab", r->doc->name,
+                           index, texts[i]);
+    }
+    pf_bpe_set_merge(&r->t->bpe, ids[0], ids[1], rank, ids[2]);
+    return PF_OK;
+}
+
+/* A merge is "left right" or ["left", "right"]. */
+static pf_status read_merge(reader *r, size_t index, int32_t *rank, const json_t *item)
+{
+    const char *left = NULL, *right = NULL;
+    char *split = NULL;
+    if (json_is_string(item)) {
+        if (strncmp(json_string_value(item), "#version", 8) == 0) return PF_OK;
+        PF_TRY(copy_text(r, json_string_value(item), json_string_length(item), &split));
+        char *space = strchr(split, ' ');
+        if (space && !strchr(space + 1, ' ')) {
+            *space = '\0';
+            left = split;
+            right = space + 1;
+        }
+    } else if (json_array_size(item) == 2) {
+        left = json_string_value(json_array_get(item, 0));
+        right = json_string_value(json_array_get(item, 1));
+    }
+    char *joined = left && right ? malloc(strlen(left) + strlen(right) + 1) : NULL;
+    pf_status status;
+    if (!left || !right)
+        status = pf_fail(r->error, PF_FORMAT, "%s: model.merges[%zu] must be \"left right\" or [\"left\", \"right\"]",
+                         r->doc->name, index);
+    else if (!joined)
+        status = no_memory(r);
+    else
+        status = set_merge(r, index, (*rank)++, left, right, joined);
+    free(joined);
+    free(split);
+    return status;
+}
+
+static pf_status read_merges(reader *r, const json_t *model)
+{
+    const json_t *merges = json_object_get(model, "merges");
+    const size_t n = json_array_size(merges);
+    if (!json_is_array(merges) || n >= INT32_MAX)
+        return pf_fail(r->error, PF_FORMAT, "%s: model.merges must be a list", r->doc->name);
+    if (pf_bpe_reserve(&r->t->bpe, n) != PF_OK) return no_memory(r);
+    int32_t rank = 0;
+    for (size_t i = 0; i < n; i++) PF_TRY(read_merge(r, i, &rank, json_array_get(merges, i)));
+    return PF_OK;
+}
+
+/* --- the model --- */
+
+/* Options that this model does not have: each may be there when it says nothing. */
+static pf_status check_options(const reader *r, const json_t *model)
+{
+    static const char *const empty[] = { "continuing_subword_prefix", "end_of_word_suffix" };
+    for (int i = 0; i < 2; i++) {
+        const char *text = NULL;
+        PF_TRY(pf_json_get_string(r->doc, model, empty[i], false, &text, r->error));
+        if (text && *text)
+            return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.%s is \"%.40s\", only null is known here", r->doc->name,
+                           empty[i], text);
+    }
+    double dropout = 0.0;
+    bool byte_fallback = false;
+    PF_TRY(pf_json_get_double(r->doc, model, "dropout", false, 0.0, 1.0, &dropout, r->error));
+    if (dropout > 0.0)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.dropout is %g, only null is known here", r->doc->name,
+                       dropout);
+    PF_TRY(pf_json_get_bool(r->doc, model, "byte_fallback", false, &byte_fallback, r->error));
+    if (byte_fallback)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.byte_fallback is true, only false is known here",
+                       r->doc->name);
+    return PF_OK;
+}
+
+static pf_status read_model(reader *r)
+{
+    static const char *const known[] = { "type",
+                                         "dropout",
+                                         "unk_token",
+                                         "continuing_subword_prefix",
+                                         "end_of_word_suffix",
+                                         "fuse_unk",
+                                         "byte_fallback",
+                                         "ignore_merges",
+                                         "vocab",
+                                         "merges",
+                                         NULL };
+    const json_t *model = json_object_get(r->doc->root, "model");
+    const char *type = "BPE";
+    if (!json_is_object(model))
+        return pf_fail(r->error, PF_FORMAT, "%s: model is absent, expected an object", r->doc->name);
+    PF_TRY(pf_json_get_string(r->doc, model, "type", false, &type, r->error));
+    if (strcmp(type, "BPE") != 0)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.type is %.40s, only BPE is known here", r->doc->name, type);
+    PF_TRY(check_keys(r, model, "model", known));
+    PF_TRY(check_options(r, model));
+    PF_TRY(pf_json_get_bool(r->doc, model, "ignore_merges", false, &r->t->ignore_merges, r->error));
+    PF_TRY(read_vocab(r, model));
+    return read_merges(r, model);
+}
+
+/* --- added tokens --- */
+
+static pf_status note_added(reader *r, const char *text, size_t n, int32_t id)
+{
+    if (r->n_added == r->added_capacity) {
+        const size_t capacity = r->added_capacity * 2 + 16;
+        added_text *grown = realloc(r->added, capacity * sizeof *grown);
+        if (!grown) return no_memory(r);
+        r->added = grown;
+        r->added_capacity = capacity;
+    }
+    added_text *item = &r->added[r->n_added];
+    *item = (added_text){ .n_bytes = n, .id = id };
+    PF_TRY(copy_text(r, text, n, &item->text));
+    r->n_added++;
+    return PF_OK;
+}
+
+/* The id for a text that is to be an added token: the vocabulary's, or the next one free. */
+static pf_status added_id(reader *r, const char *text, int32_t *out)
+{
+    const int32_t n_vocab = (int32_t)json_object_size(r->vocab);
+    int32_t id = vocab_id(r, text);
+    if (id < 0) {
+        id = r->last_added >= n_vocab ? r->last_added + 1 : n_vocab;
+        if (id > PF_MAX_TOKEN_ID)
+            return pf_fail(r->error, PF_FORMAT, "%s: more than %d tokens", r->doc->name, PF_MAX_TOKEN_ID);
+        PF_TRY(reserve_id(r, id));
+        if (r->t->tokens[id].bytes)
+            return pf_fail(r->error, PF_FORMAT, "%s: the added token \"%.60s\" gets the id %d, which is taken",
+                           r->doc->name, text, id);
+    }
+    *out = id;
+    return PF_OK;
+}
+
+/* `keep`: a text that is an added token already stays as it is, but for becoming special. */
+static pf_status add_token(reader *r, const char *text, size_t n, pf_added_flags flags, bool keep)
+{
+    if (n == 0) return PF_OK; /* as the library does */
+    if (n > PF_MAX_ADDED_TOKEN_BYTES || strlen(text) != n)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: the added token \"%.60s\" is longer than %d bytes or holds a NUL",
+                       r->doc->name, text, PF_MAX_ADDED_TOKEN_BYTES);
+    int32_t id = pf_token_index_find(&r->t->added, r->t->tokens, text, n);
+    if (id < 0) PF_TRY(added_id(r, text, &id));
+    pf_token *token = &r->t->tokens[id];
+    if (token->is_added) {
+        const bool special = token->flags.special || flags.special;
+        if (!keep) token->flags = flags;
+        token->flags.special = special;
+        return PF_OK;
+    }
+    if (!token->bytes) {
+        PF_TRY(copy_text(r, text, n, &token->bytes));
+        token->n_bytes = (uint32_t)n;
+    }
+    token->is_added = true;
+    token->flags = flags;
+    if (id > r->last_added) r->last_added = id;
+    pf_token_index_add(&r->t->added, r->t->tokens, id);
+    return note_added(r, text, n, id);
+}
+
+static pf_status read_flags(const reader *r, const pf_json *doc, const json_t *node, pf_added_flags *out)
+{
+    PF_TRY(pf_json_get_bool(doc, node, "single_word", false, &out->single_word, r->error));
+    PF_TRY(pf_json_get_bool(doc, node, "lstrip", false, &out->lstrip, r->error));
+    PF_TRY(pf_json_get_bool(doc, node, "rstrip", false, &out->rstrip, r->error));
+    PF_TRY(pf_json_get_bool(doc, node, "special", false, &out->special, r->error));
+    out->normalized = !out->special;
+    return pf_json_get_bool(doc, node, "normalized", false, &out->normalized, r->error);
+}
+
+static pf_status read_added(reader *r)
+{
+    const json_t *list = json_object_get(r->doc->root, "added_tokens");
+    if (list && !json_is_null(list) && !json_is_array(list))
+        return pf_fail(r->error, PF_FORMAT, "%s: added_tokens must be a list", r->doc->name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *node = json_array_get(list, i), *content = json_object_get(node, "content");
+        pf_added_flags flags = { 0 };
+        int64_t id = 0;
+        if (!json_is_string(content))
+            return pf_fail(r->error, PF_FORMAT, "%s: added_tokens[%zu] has no content", r->doc->name, i);
+        PF_TRY(pf_json_get_int(r->doc, node, "id", true, 0, PF_MAX_TOKEN_ID, &id, r->error));
+        PF_TRY(read_flags(r, r->doc, node, &flags));
+        PF_TRY(add_token(r, json_string_value(content), json_string_length(content), flags, false));
+    }
+    return PF_OK;
+}
+
+/* --- tokenizer_config.json --- */
+
+/* A token there is its text, or an object with its flags. */
+static pf_status add_config_token(reader *r, const pf_json *config, const json_t *node, bool special)
+{
+    const json_t *content = json_is_object(node) ? json_object_get(node, "content") : node;
+    pf_added_flags flags = { 0 };
+    if (!json_is_string(content)) return PF_OK;
+    if (json_is_object(node)) PF_TRY(read_flags(r, config, node, &flags));
+    if (special) flags.special = true;
+    return add_token(r, json_string_value(content), json_string_length(content), flags, true);
+}
+
+static const char *const SPECIAL_LISTS[] = { "additional_special_tokens", "extra_special_tokens" };
+
+static pf_status read_config(reader *r, const pf_json *config)
+{
+    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token" };
+    const char *key;
+    json_t *node;
+    json_object_foreach(json_object_get(config->root, "added_tokens_decoder"), key, node)
+        PF_TRY(add_config_token(r, config, node, false));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        PF_TRY(add_config_token(r, config, json_object_get(config->root, names[i]), true));
+    for (int i = 0; i < 2; i++) {
+        const json_t *list = json_object_get(config->root, SPECIAL_LISTS[i]);
+        for (size_t k = 0; k < json_array_size(list); k++)
+            PF_TRY(add_config_token(r, config, json_array_get(list, k), true));
+    }
+    return PF_OK;
+}
+
+static pf_status reserve_added(reader *r, const pf_json *config)
+{
+    size_t n = json_array_size(json_object_get(r->doc->root, "added_tokens")) + 8;
+    if (config) {
+        n += json_object_size(json_object_get(config->root, "added_tokens_decoder"));
+        for (int i = 0; i < 2; i++) n += json_array_size(json_object_get(config->root, SPECIAL_LISTS[i]));
+    }
+    return pf_token_index_reserve(&r->t->added, n) == PF_OK ? PF_OK : no_memory(r);
+}
+
+static pf_status build_matchers(reader *r)
+{
+    pf_tokenizer *t = r->t;
+    if (pf_added_matcher_create(&t->raw) != PF_OK || pf_added_matcher_create(&t->normalized) != PF_OK)
+        return no_memory(r);
+    for (size_t i = 0; i < r->n_added; i++) {
+        const added_text *item = &r->added[i];
+        const pf_added_flags flags = t->tokens[item->id].flags;
+        char *made = NULL;
+        size_t n = item->n_bytes;
+        pf_status status = PF_OK;
+        if (flags.normalized) status = pf_tokenizer_normalize(t, item->text, item->n_bytes, &made, &n);
+        if (status == PF_OK && n > 0)
+            status = pf_added_matcher_add(flags.normalized ? t->normalized : t->raw, made ? made : item->text, n,
+                                          item->id, flags);
+        free(made);
+        if (status != PF_OK) return no_memory(r);
+    }
+    return PF_OK;
+}
+
+/* --- the other parts --- */
+
+static pf_status add_normalizer(void *user, const pf_json *doc, const char *type, const json_t *part, pf_error *error)
+{
+    static const struct {
+        const char *name;
+        int32_t options;
+    } known[] = {
+        { "NFC", UTF8PROC_STABLE | UTF8PROC_COMPOSE },
+        { "NFD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE },
+        { "NFKC", UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT },
+        { "NFKD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT },
+    };
+    pf_tokenizer *t = user;
+    (void)part;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(type, known[i].name) != 0) continue;
+        if (t->n_normalizers == PF_MAX_NORMALIZERS)
+            return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d normalizers", doc->name, PF_MAX_NORMALIZERS);
+        t->normalizers[t->n_normalizers++] = known[i].options;
+        return PF_OK;
+    }
+    return pf_fail(error, PF_UNSUPPORTED, "%s: the normalizer %.60s is not known (known: NFC, NFD, NFKC, NFKD)",
+                   doc->name, type);
+}
+
+static pf_status check_decoder(void *user, const pf_json *doc, const char *type, const json_t *part, pf_error *error)
+{
+    bool *has_byte_level = user;
+    (void)part;
+    if (strcmp(type, "ByteLevel") == 0)
+        *has_byte_level = true;
+    else if (strcmp(type, "Fuse") != 0)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: the decoder %.60s is not known (known: ByteLevel)", doc->name, type);
+    return PF_OK;
+}
+
+/* --- the post-processor --- */
+
+typedef struct {
+    int32_t ids[PF_MAX_TEMPLATE_IDS];
+    int32_t n;
+} id_list;
+
+static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, const json_t *special, const char *name,
+                                   id_list *out, pf_error *error)
+{
+    const json_t *ids = json_object_get(json_object_get(special, name), "ids");
+    if (!json_is_array(ids))
+        return pf_fail(error, PF_FORMAT, "%s: post_processor: special_tokens has no ids for \"%.60s\"", doc->name,
+                       name);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *item = json_array_get(ids, i);
+        const json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id >= t->vocab_size || !t->tokens[id].bytes)
+            return pf_fail(error, PF_FORMAT, "%s: post_processor: the id of \"%.60s\" is no token", doc->name, name);
+        if (out->n == PF_MAX_TEMPLATE_IDS)
+            return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
+                           PF_MAX_TEMPLATE_IDS);
+        out->ids[out->n++] = (int32_t)id;
+    }
+    return PF_OK;
+}
+
+/* TemplateProcessing's "single": special tokens, the text once, special tokens. */
+static pf_status read_template(const pf_tokenizer *t, const pf_json *doc, const json_t *part, id_list *before,
+                               id_list *after, pf_error *error)
+{
+    const json_t *single = json_object_get(part, "single"), *special = json_object_get(part, "special_tokens");
+    bool has_text = false;
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *piece = json_array_get(single, i);
+        const char *name = json_string_value(json_object_get(json_object_get(piece, "SpecialToken"), "id"));
+        const char *text = json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
+        if (text && strcmp(text, "A") == 0 && !has_text)
+            has_text = true;
+        else if (name)
+            PF_TRY(push_template_ids(t, doc, special, name, has_text ? after : before, error));
+        else
+            return pf_fail(error, PF_FORMAT,
+                           "%s: post_processor: single[%zu] must be a SpecialToken, or the Sequence A once", doc->name,
+                           i);
+    }
+    if (!has_text)
+        return pf_fail(error, PF_FORMAT, "%s: post_processor: single has no Sequence A: the text would be lost",
+                       doc->name);
+    return PF_OK;
+}
+
+static pf_status add_post_processor(void *user, const pf_json *doc, const char *type, const json_t *part,
+                                    pf_error *error)
+{
+    pf_tokenizer *t = user;
+    if (strcmp(type, "ByteLevel") == 0) return PF_OK; /* offsets only */
+    if (strcmp(type, "TemplateProcessing") != 0)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: the post_processor %.60s is not known (known: TemplateProcessing, ByteLevel)", doc->name,
+                       type);
+    id_list before = { .n = 0 }, after = { .n = 0 };
+    PF_TRY(read_template(t, doc, part, &before, &after, error));
+    if (before.n + t->n_prefix > PF_MAX_TEMPLATE_IDS || after.n + t->n_suffix > PF_MAX_TEMPLATE_IDS)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
+                       PF_MAX_TEMPLATE_IDS);
+    /* A later template goes around an earlier one. */
+    memmove(t->prefix + before.n, t->prefix, (size_t)t->n_prefix * sizeof *t->prefix);
+    memcpy(t->prefix, before.ids, (size_t)before.n * sizeof *before.ids);
+    memcpy(t->suffix + t->n_suffix, after.ids, (size_t)after.n * sizeof *after.ids);
+    t->n_prefix += before.n;
+    t->n_suffix += after.n;
+    return PF_OK;
+}
+
+/* --- the whole --- */
+
+static pf_status read_parts(reader *r, const pf_json *config)
+{
+    /* truncation and padding are the caller's business, as transformers has it */
+    static const char *const known[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
+                                         "pre_tokenizer", "post_processor", "decoder", "model",        NULL };
+    const json_t *root = r->doc->root;
+    bool has_byte_level = false;
+    PF_TRY(check_keys(r, root, "the file", known));
+    PF_TRY(pf_pretokenizer_create(r->doc, json_object_get(root, "pre_tokenizer"), &r->t->pretokenizer, r->error));
+    PF_TRY(pf_json_visit_sequence(r->doc, json_object_get(root, "normalizer"), "normalizer", "normalizers",
+                                  add_normalizer, r->t, r->error));
+    PF_TRY(pf_json_visit_sequence(r->doc, json_object_get(root, "decoder"), "decoder", "decoders", check_decoder,
+                                  &has_byte_level, r->error));
+    if (!has_byte_level)
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: decoder has no ByteLevel: only byte-level BPE is known",
+                       r->doc->name);
+    PF_TRY(read_model(r));
+    PF_TRY(reserve_added(r, config));
+    PF_TRY(read_added(r));
+    if (config) PF_TRY(read_config(r, config));
+    PF_TRY(build_matchers(r));
+    return pf_json_visit_sequence(r->doc, json_object_get(root, "post_processor"), "post_processor", "processors",
+                                  add_post_processor, r->t, r->error);
+}
+
+pf_status pf_tokenizer_read_documents(const pf_json *doc, const pf_json *config, pf_tokenizer *t, pf_error *error)
+{
+    reader r = { .doc = doc, .t = t, .last_added = -1, .error = error };
+    fill_stand_ins(&r);
+    const pf_status status = read_parts(&r, config);
+    for (size_t i = 0; i < r.n_added; i++) free(r.added[i].text);
+    free(r.added);
+    return status;
+}
+
+pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error)
+{
+    char path[4096];
+    pf_json doc = { 0 }, config = { 0 };
+    pf_error absent = { 0 }; /* that there is no tokenizer_config.json is no failure */
+    if ((size_t)snprintf(path, sizeof path, "%s/tokenizer_config.json", directory) >= sizeof path)
+        return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
+    pf_status status = pf_json_open(path, MAX_CONFIG_BYTES, &config, &absent);
+    const bool has_config = status == PF_OK;
+    if (status != PF_OK && status != PF_UNAVAILABLE) {
+        if (error) *error = absent;
+        return status;
+    }
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
+    status = pf_json_open(path, MAX_FILE_BYTES, &doc, error);
+    if (status == PF_OK) status = pf_tokenizer_read_documents(&doc, has_config ? &config : NULL, t, error);
+    pf_json_close(&config);
+    pf_json_close(&doc);
+    return status;
+}

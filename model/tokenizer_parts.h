@@ -1,0 +1,76 @@
+/*
+ * What a tokenizer is made of, shared by the reader of its files (tokenizer_json.c) and the code that uses it
+ * (tokenizer.c). Internal to model/.
+ */
+#ifndef PF_MODEL_TOKENIZER_PARTS_H
+#define PF_MODEL_TOKENIZER_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/added_tokens.h"
+#include "model/bpe.h"
+#include "model/pretokenize.h"
+#include "model/tokenizer.h"
+
+enum {
+    PF_MAX_TOKEN_ID = (1 << 24) - 1,
+    PF_MAX_NORMALIZERS = 8,
+    PF_MAX_TEMPLATE_IDS = 64,
+};
+
+/* A token that exists. Its bytes are owned; an added token's are its text. */
+typedef struct {
+    char *bytes; /* NULL: no token has this id */
+    uint32_t n_bytes;
+    bool is_added;
+    bool in_model; /* its text is all stand-ins, so a piece of text can be it (ignore_merges) */
+    pf_added_flags flags;
+} pf_token;
+
+/* Texts to ids: open addressing over the tokens' own bytes. */
+typedef struct {
+    int32_t *ids;   /* -1: empty */
+    size_t n_slots; /* a power of two */
+} pf_token_index;
+
+struct pf_tokenizer {
+    pf_token *tokens; /* [vocab_size] */
+    int32_t vocab_size;
+    pf_token_index pieces; /* the model's tokens, by their bytes; for ignore_merges */
+    pf_token_index added;  /* added tokens by their text */
+    bool ignore_merges;
+    pf_bpe bpe;
+    pf_pretokenizer *pretokenizer;
+    int32_t normalizers[PF_MAX_NORMALIZERS]; /* options of utf8proc_map, applied in order */
+    int32_t n_normalizers;
+    pf_added_matcher *raw;                                            /* added tokens looked for in the text as it is */
+    pf_added_matcher *normalized;                                     /* and in the normalised text */
+    int32_t prefix[PF_MAX_TEMPLATE_IDS], suffix[PF_MAX_TEMPLATE_IDS]; /* what the post-processor puts around */
+    int32_t n_prefix, n_suffix;
+};
+
+/* Room for n_tokens. PF_NOMEM. */
+PF_MUST_USE pf_status pf_token_index_reserve(pf_token_index *index, size_t n_tokens);
+void pf_token_index_add(pf_token_index *index, const pf_token *tokens, int32_t id);
+
+/* -1: there is none. */
+int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n_bytes);
+
+/* The text after the tokenizer's normalizers, by malloc; *out is NULL when it is the text itself. PF_NOMEM. */
+PF_MUST_USE pf_status pf_tokenizer_normalize(const pf_tokenizer *t, const char *text, size_t n_bytes, char **out,
+                                             size_t *out_bytes);
+
+/* Fill *t, zeroed, from the files in a directory. On failure the caller still closes it. */
+PF_MUST_USE pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error);
+
+/* The same from documents in memory; config may be NULL. */
+PF_MUST_USE pf_status pf_tokenizer_read_documents(const pf_json *doc, const pf_json *config, pf_tokenizer *t,
+                                                  pf_error *error);
+
+/* As pf_tokenizer_open, from the text of tokenizer.json and of tokenizer_config.json, which may be NULL. */
+PF_MUST_USE pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *config_text,
+                                         size_t n_config_bytes, pf_tokenizer **out, pf_error *error);
+
+#endif

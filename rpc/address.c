@@ -29,12 +29,12 @@ pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
                        sizeof address.text - 1);
     strcpy(address.text, text);
     if (strncmp(text, "unix:", 5) == 0) {
-        struct sockaddr_un un;
         const size_t n = strlen(text + 5);
-        if (n == 0 || n >= sizeof un.sun_path)
-            return pf_fail(error, PF_INVALID, "%s: a socket's path has 1 to %zu bytes", text, sizeof un.sun_path - 1);
+        if (n == 0 || n >= sizeof address.path)
+            return pf_fail(error, PF_INVALID, "%s: a socket's path has 1 to %zu bytes", text, sizeof address.path - 1);
+        address.is_unix = true;
+        strcpy(address.path, text + 5);
         *out = address;
-        out->path = out->text + 5;
         return PF_OK;
     }
     const char *colon = strrchr(text, ':');
@@ -127,7 +127,7 @@ static pf_status explain_tcp(const pf_address *address, pf_error *error)
 
 pf_status pf_address_explain(const pf_address *address, pf_error *error)
 {
-    if (!address->path) return explain_tcp(address, error);
+    if (!address->is_unix) return explain_tcp(address, error);
     char directory[PF_MAX_ADDRESS_BYTES];
     strcpy(directory, address->path);
     char *slash = strrchr(directory, '/');

@@ -15,7 +15,8 @@ typedef struct {
     char text[PF_MAX_ADDRESS_BYTES]; /* as given, and as gRPC takes it */
     char host[256];                  /* brackets of an IPv6 address kept; empty for a unix socket */
     int32_t port;                    /* 0 .. 65535 */
-    const char *path;                /* into text, or NULL */
+    bool is_unix;
+    char path[108]; /* of a unix socket, else empty */
 } pf_address;
 
 /* PF_INVALID: the sentence says which form was expected. */

@@ -1,0 +1,296 @@
+#include "rpc/dispatch.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/idmap.h"
+
+enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
+
+/* A sequence as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a late answer
+ * for a slot's last tenant finds nobody. */
+typedef struct {
+    void *stream; /* NULL: free */
+    uint64_t sequence;
+    uint64_t internal;
+} tenant;
+
+struct pf_dispatch {
+    pf_service service;
+    pf_peer *peer;
+    pf_dispatch_send *send;
+    void *user;
+    pf_idmap *ids;
+    int32_t max;
+    tenant *tenants; /* [max] */
+    uint64_t generation;
+    uint64_t queue_ns; /* of the batches since the last collect, the longest */
+    bool submitted;    /* something since the last collect */
+
+    /* Parts of what is sent next. */
+    pf_proposal proposals[N];
+    pf_verdict verdicts[N];
+    pf_prefix_request prefix_requests[N];
+    pf_refusal refusals[N];
+    pf_close closes[N];
+    char text[96]; /* of the one refusal that is made here */
+};
+
+pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, pf_dispatch_send *send,
+                             void *user, pf_dispatch **out)
+{
+    if (max_sequences < 1 || max_sequences >= 1 << SLOT_BITS) return PF_INVALID;
+    pf_idmap *ids;
+    PF_TRY(pf_idmap_create(max_sequences, &ids));
+    pf_dispatch *dispatch = calloc(1, sizeof *dispatch);
+    tenant *tenants = calloc((size_t)max_sequences, sizeof *tenants);
+    if (!dispatch || !tenants) {
+        pf_idmap_destroy(ids);
+        free(dispatch);
+        free(tenants);
+        return PF_NOMEM;
+    }
+    dispatch->service = service;
+    dispatch->peer = peer;
+    dispatch->send = send;
+    dispatch->user = user;
+    dispatch->ids = ids;
+    dispatch->max = max_sequences;
+    dispatch->tenants = tenants;
+    snprintf(dispatch->text, sizeof dispatch->text, "%d sequences are open, more are not taken", (int)max_sequences);
+    *out = dispatch;
+    return PF_OK;
+}
+
+void pf_dispatch_destroy(pf_dispatch *dispatch)
+{
+    if (!dispatch) return;
+    pf_idmap_destroy(dispatch->ids);
+    free(dispatch->tenants);
+    free(dispatch);
+}
+
+/* ---- from a stream to the peer --------------------------------------------------------------------------------- */
+
+static uint64_t key(const void *stream)
+{
+    return (uint64_t)(uintptr_t)stream;
+}
+
+static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+{
+    const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), *sequence);
+    if (slot < 0) return false;
+    *sequence = dispatch->tenants[slot].internal;
+    return true;
+}
+
+static bool admit(pf_dispatch *dispatch, void *stream, uint64_t *sequence)
+{
+    if (to_internal(dispatch, stream, sequence)) return true;
+    const int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), *sequence);
+    if (slot < 0) return false;
+    const uint64_t internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot;
+    dispatch->tenants[slot] = (tenant){ .stream = stream, .sequence = *sequence, .internal = internal };
+    *sequence = internal;
+    return true;
+}
+
+static void evict(pf_dispatch *dispatch, int32_t slot)
+{
+    tenant *t = &dispatch->tenants[slot];
+    (void)pf_idmap_remove(dispatch->ids, key(t->stream), t->sequence);
+    *t = (tenant){ .stream = NULL };
+}
+
+static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batch)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_closes; i++) {
+        const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), batch->closes[i].sequence);
+        if (slot < 0) continue;
+        batch->closes[n++].sequence = dispatch->tenants[slot].internal;
+        evict(dispatch, slot);
+    }
+    batch->n_closes = n;
+}
+
+static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_opens; i++) {
+        pf_open open = batch->opens[i];
+        if (admit(dispatch, stream, &open.sequence))
+            batch->opens[n++] = open;
+        else
+            reply->refusals[reply->n_refusals++] = (pf_refusal){
+                .sequence = open.sequence,
+                .incarnation = open.incarnation,
+                .status = PF_LIMIT,
+                .text = dispatch->text,
+            };
+    }
+    batch->n_opens = n;
+}
+
+static void ask_for_prefix(pf_batch *reply, uint64_t sequence, uint32_t incarnation)
+{
+    if (reply->n_prefix_requests < N)
+        reply->prefix_requests[reply->n_prefix_requests++] =
+            (pf_prefix_request){ .sequence = sequence, .incarnation = incarnation };
+}
+
+static void translate_proposals(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_proposals; i++) {
+        pf_proposal p = batch->proposals[i];
+        if (to_internal(dispatch, stream, &p.sequence))
+            batch->proposals[n++] = p;
+        else
+            ask_for_prefix(reply, p.sequence, p.incarnation);
+    }
+    batch->n_proposals = n;
+}
+
+static void translate_verdicts(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_verdicts; i++) {
+        pf_verdict v = batch->verdicts[i];
+        if (to_internal(dispatch, stream, &v.sequence))
+            batch->verdicts[n++] = v;
+        else
+            ask_for_prefix(reply, v.sequence, v.incarnation);
+    }
+    batch->n_verdicts = n;
+}
+
+static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *batch, pf_error *error)
+{
+    const bool drafter = dispatch->service == PF_SERVICE_DRAFTER;
+    if (drafter && batch->n_proposals) return pf_fail(error, PF_FORMAT, "a Drafter makes proposals, it takes none");
+    if (!drafter && batch->n_verdicts) return pf_fail(error, PF_FORMAT, "a Verifier makes verdicts, it takes none");
+    if (batch->n_prefix_requests || batch->n_refusals)
+        return pf_fail(error, PF_FORMAT, "prefix requests and refusals go from server to client only");
+    return PF_OK;
+}
+
+pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, uint64_t queue_ns,
+                             pf_error *error)
+{
+    PF_TRY(check_direction(dispatch, batch, error));
+    pf_batch in = *batch;
+    pf_batch reply = { .refusals = dispatch->refusals, .prefix_requests = dispatch->prefix_requests };
+    translate_closes(dispatch, stream, &in);
+    translate_opens(dispatch, stream, &in, &reply);
+    translate_proposals(dispatch, stream, &in, &reply);
+    translate_verdicts(dispatch, stream, &in, &reply);
+    if (reply.n_refusals || reply.n_prefix_requests) dispatch->send(dispatch->user, stream, &reply);
+    if (in.n_opens + in.n_closes + in.n_proposals + in.n_verdicts == 0) return PF_OK;
+
+    if (queue_ns > dispatch->queue_ns) dispatch->queue_ns = queue_ns;
+    pf_status status = pf_peer_submit(dispatch->peer, &in);
+    if (status == PF_LIMIT && dispatch->submitted) { /* it can hold no more before it has answered */
+        PF_TRY(pf_dispatch_collect(dispatch, error));
+        status = pf_peer_submit(dispatch->peer, &in);
+    }
+    if (status != PF_OK) return pf_fail(error, status, "the peer cannot take this batch: %s", pf_status_name(status));
+    dispatch->submitted = true;
+    return PF_OK;
+}
+
+/* ---- from the peer to the streams ------------------------------------------------------------------------------ */
+
+static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
+{
+    const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
+    if (slot >= (uint64_t)dispatch->max) return NULL;
+    tenant *t = &dispatch->tenants[slot];
+    return t->stream && t->internal == internal ? t : NULL;
+}
+
+/* Which parts of an answer have been sent, or belong to nobody. */
+typedef struct {
+    bool proposals[N], verdicts[N], prefix_requests[N], refusals[N];
+} marks;
+
+/* The parts of `answer` not yet sent that belong to one stream, with its own ids: that of the first one met. Returns
+ * the stream, or NULL when all is sent. */
+static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *sent, pf_batch *out)
+{
+    void *stream = NULL;
+    *out = (pf_batch){ .proposals = dispatch->proposals,
+                       .verdicts = dispatch->verdicts,
+                       .prefix_requests = dispatch->prefix_requests,
+                       .refusals = dispatch->refusals,
+                       .timing = answer->timing };
+
+#define PF_SELECT(kind)                                                 \
+    for (int32_t i = 0; i < answer->n_##kind && i < N; i++) {           \
+        if (sent->kind[i]) continue;                                    \
+        const tenant *t = resident(dispatch, answer->kind[i].sequence); \
+        if (t && !stream) stream = t->stream;                           \
+        if (t && t->stream != stream) continue;                         \
+        sent->kind[i] = true;                                           \
+        if (!t) continue;                                               \
+        out->kind[out->n_##kind] = answer->kind[i];                     \
+        out->kind[out->n_##kind++].sequence = t->sequence;              \
+    }
+    PF_SELECT(proposals)
+    PF_SELECT(verdicts)
+    PF_SELECT(prefix_requests)
+    PF_SELECT(refusals)
+#undef PF_SELECT
+    return stream;
+}
+
+static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
+{
+    marks sent = { .proposals = { false } };
+    pf_batch out;
+    for (void *stream; (stream = select_parts(dispatch, answer, &sent, &out)) != NULL;) {
+        if (out.timing.queue_ns == 0) out.timing.queue_ns = dispatch->queue_ns;
+        dispatch->send(dispatch->user, stream, &out);
+    }
+    for (int32_t i = 0; i < answer->n_refusals; i++) { /* refused is closed */
+        const tenant *t = resident(dispatch, answer->refusals[i].sequence);
+        if (t) evict(dispatch, (int32_t)(t - dispatch->tenants));
+    }
+}
+
+pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_error *error)
+{
+    if (!dispatch->submitted) return PF_OK;
+    pf_status status;
+    const pf_batch *answer;
+    while ((status = pf_peer_collect(dispatch->peer, UINT64_MAX, &answer, error)) == PF_OK)
+        distribute(dispatch, answer);
+    dispatch->submitted = false;
+    dispatch->queue_ns = 0;
+    return status == PF_CANCELLED ? PF_OK : status;
+}
+
+void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
+{
+    pf_batch batch = { .closes = dispatch->closes };
+    for (int32_t slot = 0; slot < dispatch->max; slot++) {
+        if (dispatch->tenants[slot].stream == stream) {
+            dispatch->closes[batch.n_closes++].sequence = dispatch->tenants[slot].internal;
+            evict(dispatch, slot);
+        }
+        if (batch.n_closes == N || (slot == dispatch->max - 1 && batch.n_closes)) {
+            /* A close asks for no answer and takes no room; a peer that refuses even this has failed as a whole,
+             * and the next collect tells. */
+            if (pf_peer_submit(dispatch->peer, &batch) == PF_OK) dispatch->submitted = true;
+            batch.n_closes = 0;
+        }
+    }
+}
+
+int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
+{
+    return pf_idmap_count(dispatch->ids);
+}

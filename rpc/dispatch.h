@@ -1,0 +1,46 @@
+/*
+ * Many streams, one peer: the ids of different streams are kept apart, and each answer finds its way back.
+ *
+ *     stream A, sequence 1 --+                               +--> proposal 16777217 --> stream A, sequence 1
+ *                            +--> 16777217, 16777218 --> peer |
+ *     stream B, sequence 1 --+                               +--> refusal 16777218  --> stream B, sequence 1
+ *
+ * What names a sequence that is not open on its stream is answered here, with a prefix request. No I/O, no gRPC, no
+ * allocation after creation. Threads: one at a time, the one that may use the peer.
+ */
+#ifndef PF_RPC_DISPATCH_H
+#define PF_RPC_DISPATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/peer.h"
+
+typedef struct pf_dispatch pf_dispatch;
+
+/* Which way proposals go. */
+typedef enum { PF_SERVICE_DRAFTER = 0, PF_SERVICE_VERIFIER = 1 } pf_service;
+
+/* Called for whatever is to be sent on a stream; the batch is borrowed for the call. */
+typedef void pf_dispatch_send(void *user, void *stream, const pf_batch *batch);
+
+/* peer is borrowed. PF_INVALID: max_sequences not in 1 .. 2^24 - 1.  PF_NOMEM. End with pf_dispatch_destroy. */
+PF_MUST_USE pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences,
+                                         pf_dispatch_send *send, void *user, pf_dispatch **out);
+void pf_dispatch_destroy(pf_dispatch *dispatch); /* NULL is fine; says nothing to the peer */
+
+/* Hand a stream's batch to the peer. Its parts are rewritten in place. queue_ns: how long it has waited.
+ * PF_FORMAT: a part that does not go this way in this service.  Else the status of the peer's submit. */
+PF_MUST_USE pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, uint64_t queue_ns,
+                                         pf_error *error);
+
+/* Compute and send all that is due. PF_OK, or the status of a peer that failed as a whole. */
+PF_MUST_USE pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_error *error);
+
+/* The stream is gone: close its sequences at the peer. Its number may come back for another stream. */
+void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream);
+
+int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch);
+
+#endif

@@ -94,11 +94,20 @@ static pf_acceptance_figures *figures_of(pf_acceptance_run *out, const char *cat
     return &out->categories[out->n_categories++];
 }
 
+/* http://www.isthe.com/chongo/tech/comp/fnv/, a token at a time. */
+static uint64_t fnv1a(uint64_t hash, const int32_t *tokens, int32_t n)
+{
+    if (hash == 0) hash = 0xCBF29CE484222325u;
+    for (int32_t i = 0; i < n; i++) hash = (hash ^ (uint32_t)tokens[i]) * 0x100000001B3u;
+    return hash;
+}
+
 static void count(pf_acceptance_figures *f, const pf_result *plain, const pf_result *speculative)
 {
     f->n_requests++;
     f->n_identical += plain->n_tokens == speculative->n_tokens &&
                       memcmp(plain->tokens, speculative->tokens, (size_t)plain->n_tokens * sizeof(int32_t)) == 0;
+    f->checksum = fnv1a(f->checksum, speculative->tokens, speculative->n_tokens);
     f->plain_tokens += plain->n_tokens > 0 ? plain->n_tokens - 1 : 0;
     f->speculative_tokens += speculative->n_tokens > 0 ? speculative->n_tokens - 1 : 0;
     f->plain_ns += plain->decode_ns;

@@ -52,6 +52,7 @@ typedef struct {
     const char *category; /* borrowed from the prompts; "" for the total */
     int64_t n_requests, n_skipped;
     int64_t n_identical;                      /* requests whose two texts are one, token by token */
+    uint64_t checksum;                        /* FNV-1a over all tokens of the speculative texts, in order */
     int64_t plain_tokens, speculative_tokens; /* decoded: without each request's first, which the prefill gives */
     uint64_t plain_ns, speculative_ns;        /* decoding */
     pf_speculation speculation;

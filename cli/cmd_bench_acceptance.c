@@ -1,4 +1,5 @@
 /* pilotfish bench acceptance: how much of what a drafter proposes is accepted, and what that gains. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,9 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
     json_object_set_new(object, "requests", json_integer((json_int_t)f->n_requests));
     json_object_set_new(object, "skipped", json_integer((json_int_t)f->n_skipped));
     json_object_set_new(object, "identical", json_integer((json_int_t)f->n_identical));
+    char checksum[24];
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, f->checksum);
+    json_object_set_new(object, "text_checksum", json_string(checksum));
     json_object_set_new(object, "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)));
     json_object_set_new(object, "speculative_tokens_per_s", pf_json_number(pf_acceptance_speculative_rate(f)));
     json_object_set_new(object, "speedup", speedup(f));
@@ -202,7 +206,9 @@ static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
 static int check(const pf_options *o)
 {
     const pf_command *self = &pf_command_bench_acceptance;
-    if (!o->model) return pf_options_misuse(self, "a target is needed: -m TARGET");
+    if ((o->model != NULL) == (o->verifier != NULL))
+        return pf_options_misuse(self, "give one of -m TARGET and --verifier ADDR");
+    if (o->verifier && !o->draft) return pf_options_misuse(self, "--verifier needs a draft here: -d DRAFT");
     if ((o->draft != NULL) == (o->draft_worker != NULL))
         return pf_options_misuse(self, "give one of -d DRAFT and --draft-worker ADDR");
     bool any = o->n_methods == 0;
@@ -247,7 +253,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,
 const pf_command pf_command_bench_acceptance = {
     .name = "bench acceptance",
     .summary = "acceptance and speed-up of a drafter over prompts",
-    .synopsis = "-m TARGET (-d DRAFT | --draft-worker ADDR) [--prompts FILE] [options]",
+    .synopsis = "(-m TARGET | --verifier ADDR) (-d DRAFT | --draft-worker ADDR) [options]",
     .description =
         "Plain and speculative decoding in turns, prompt by prompt. Lists of --draft-len, --method and\n"
         "--temperature make a grid, one run for each combination. The speed-up that theory gives is\n"

@@ -155,8 +155,10 @@ static const struct pf_option_row draft_running_rows[] = {
         .offset = AT(draft_dtype), .choices = dtype_choices),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
+    ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
+        .offset = AT(simulate_step_ns), .max = 60000),
 };
-GROUP(pf_options_draft_running, "Draft", draft_running_rows);
+GROUP(pf_options_draft_running, "Draft, and trial", draft_running_rows);
 
 static const struct pf_option_row worker_rows[] = {
     ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_STRING, .offset = AT(listen)),
@@ -201,6 +203,7 @@ GROUP(pf_options_rpc, "Measurement", rpc_rows);
 static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_STRING, .offset = AT(draft_worker)),
+    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_STRING, .offset = AT(verifier)),
     ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line (the bundled set)", KIND_STRING,
         .offset = AT(prompts_file)),
     ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),

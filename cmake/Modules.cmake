@@ -12,7 +12,7 @@ set(PF_MAY_USE_verify base kvcache model proto)
 set(PF_MAY_USE_rpc base proto draft verify)
 set(PF_MAY_USE_engine base model proto draft verify rpc)
 set(PF_MAY_USE_cli base engine bench)
-set(PF_MAY_USE_bench base engine)
+set(PF_MAY_USE_bench base kernels engine rpc)   # kernels: the bursts of kernels/limits; rpc: its loopback
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.
@@ -27,6 +27,9 @@ if(PF_WERROR)
 endif()
 if(PF_POISON)
     target_compile_definitions(pf_flags INTERFACE PF_POISON)
+endif()
+if(PF_FUZZ)
+    target_compile_options(pf_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 if(PF_SANITIZE)
     target_compile_options(pf_flags INTERFACE -fsanitize=${PF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -71,10 +74,21 @@ function(pf_program name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endfunction()
 
+# Targets that build what one label needs and no more: quick-tests, threads-tests, ...
+function(pf_label_targets name)
+    foreach(label IN LISTS ARGN)
+        if(NOT TARGET ${label}-tests)
+            add_custom_target(${label}-tests)
+        endif()
+        add_dependencies(${label}-tests ${name})
+    endforeach()
+endfunction()
+
 # pf_test(NAME SOURCES file... [DEPS module...] [LIBS target...] [DEFINES macro...] [ARGS argument...]
-#         [TIMEOUT seconds] [LABELS quick|full])
+#         [TIMEOUT seconds] [LABELS label...])
 #   A cmocka executable, registered with ctest; it runs in the source tree. A relative source file is looked up in
-#   the caller's folder, then at the root. Labels: quick (the default; what sanitizers run too), full (long).
+#   the caller's folder, then at the root. Labels: quick (the default; what sanitizers run too), threads
+#   (under ThreadSanitizer too), full (long), oracle (needs Python packages).
 function(pf_test name)
     if(NOT PF_TESTS)
         return()
@@ -100,6 +114,25 @@ function(pf_test name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    pf_label_targets(${name} ${arg_LABELS})
+endfunction()
+
+# pf_fuzz(NAME SOURCES file... [DEPS module...] [LIBS target...])
+#   SOURCES define LLVMFuzzerTestOneInput. With PF_FUZZ: a libFuzzer program, for `./dev fuzz`. Without: a quick test
+#   that runs the kept inputs of tests/fuzz/corpus/NAME, and simple damage of each, through it.
+function(pf_fuzz name)
+    cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+    if(NOT PF_FUZZ)
+        pf_test(${name} SOURCES ${arg_SOURCES} tests/support/fuzz_replay.c DEPS ${arg_DEPS} LIBS ${arg_LIBS}
+                ARGS tests/fuzz/corpus/${name} TIMEOUT 120)
+        return()
+    endif()
+    list(TRANSFORM arg_DEPS PREPEND pf_ OUTPUT_VARIABLE libraries)
+    list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/ REGEX "^[^/]")
+    add_executable(${name} ${arg_SOURCES})
+    target_link_libraries(${name} PRIVATE pf_flags ${libraries} ${arg_LIBS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
 endfunction()
 
 # pf_protobuf_c(TARGET file.proto...): C made by protoc-c at build time, as the library pf_TARGET. Its warnings are

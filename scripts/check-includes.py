@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Who may include whom: the table of cmake/Modules.cmake, and the few headers of the system that one folder keeps.
+
+Prints each include that goes the wrong way, and fails if there is one.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Headers from outside -> the one folder that sees them.
+KEPT = [
+    (re.compile(r"grpc(pp)?/"), "rpc/"),
+    (re.compile(r"protobuf-c/|.*\.pb-c\.h$"), "proto/"),
+    (re.compile(r".*(immintrin|intrin)\.h$|arm_neon\.h$|arm_sve\.h$"), "kernels/"),
+    (re.compile(r"cuda|cublas"), "verify/cuda/"),
+    (re.compile(r"hwloc"), "base/"),
+    (re.compile(r"pcre2\.h|utf8proc\.h"), "model/"),
+]
+# Modules that see only the public face of another.
+ENGINE = {"engine/pilotfish.h", "engine/connect.h", "engine/serve_peer.h"}
+FACES = {("cli", "engine"): ENGINE, ("bench", "engine"): ENGINE}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def table():
+    text = (ROOT / "cmake/Modules.cmake").read_text()
+    lines = re.findall(r'^set\(PF_MAY_USE_(\w+) ([^)]*)\)', text, re.MULTILINE)
+    return {name: set(uses.replace('"', "").split()) for name, uses in lines}
+
+
+def complaints(path, may_use):
+    module = path.split("/")[0]
+    for quote, header in INCLUDE.findall((ROOT / path).read_text(errors="replace")):
+        for pattern, folder in KEPT:
+            if pattern.match(header) and not path.startswith(folder):
+                yield f"{path}: includes {header}, which only {folder} may see"
+        if quote == "<":
+            continue
+        target = header.split("/")[0]
+        if header.endswith(".pb-c.h"):
+            continue
+        if "/" not in header or target.startswith("."):
+            yield f'{path}: includes "{header}", expected a path from the root of the tree'
+        elif not (ROOT / header).is_file():
+            yield f'{path}: includes "{header}", which is not there'
+        elif target == "tests" and module != "tests":
+            yield f'{path}: includes "{header}", which is a test\'s'
+        elif module in may_use and target != module:
+            if target not in may_use[module]:
+                yield f'{path}: includes "{header}", but {module} may not use {target} (cmake/Modules.cmake)'
+            elif header not in FACES.get((module, target), {header}):
+                yield f'{path}: includes "{header}", but {module} sees only {", ".join(sorted(FACES[module, target]))}'
+
+
+def main():
+    may_use = table()
+    assert len(may_use) > 5, "the table of cmake/Modules.cmake was not understood"
+    n_files, found = 0, []
+    for folder in sorted(may_use) + ["tests"]:
+        for path in sorted((ROOT / folder).rglob("*.[ch]")):
+            n_files += 1
+            found += complaints(str(path.relative_to(ROOT)), may_use)
+    print("\n".join(found) if found else f"includes: {n_files} files, all in the right direction")
+    return 1 if found else 0
+
+
+sys.exit(main())

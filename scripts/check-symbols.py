@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""check-symbols.py BUILD-DIRECTORY: the libraries' symbols.
+
+Every symbol that a module exports begins with pf_ (what protoc-c makes, with its package's name), none is defined
+twice, and nothing is in writable memory: no mutable globals.
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+EXPORTED = re.compile(r"pf_|pilotfish__v1__|grpc__health__v1__")
+WRITABLE = re.compile(r"\.(data|bss|tdata|tbss)(?!\.rel\.ro)(\.|$)")   # .data.rel.ro is constant once loaded
+SYMBOL = re.compile(r"^[0-9a-f]{16} (.{7}) (\S+)\s+([0-9a-f]{16})\s+(?:\.hidden )?(\S+)$")
+
+
+def symbols(library):
+    """(flags, section, size, name) of each symbol, by objdump -t."""
+    text = subprocess.run(["objdump", "-t", str(library)], check=True, capture_output=True, text=True).stdout
+    for line in text.splitlines():
+        match = SYMBOL.match(line)
+        if match:
+            yield match[1], match[2], int(match[3], 16), match[4]
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    libraries = [p for p in sorted(build.rglob("libpf_*.a")) if "/tests/" not in str(p)]
+    if not libraries:
+        print(f"symbols: no libpf_*.a under {build}; build first")
+        return 1
+    found, homes = [], collections.defaultdict(set)
+    for library in libraries:
+        for flags, section, size, name in symbols(library):
+            if section == "*UND*" or "f" in flags or "d" in flags:
+                continue
+            if flags[0] in "gu!" or flags[1] == "w":
+                homes[name].add(library.name)
+                if not EXPORTED.match(name):
+                    found.append(f"{library.name}: exports {name}, expected the prefix pf_")
+            if "O" in flags and size > 0 and WRITABLE.search(section) and "_pb" not in library.name:
+                found.append(f"{library.name}: {name} is in {section}: a mutable global")
+    found += [f"{name}: defined in {', '.join(sorted(where))}" for name, where in homes.items() if len(where) > 1]
+    print("\n".join(found) if found else f"symbols: {len(homes)} exported by {len(libraries)} libraries, all well named")
+    return 1 if found else 0
+
+
+sys.exit(main())

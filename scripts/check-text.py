@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""What the charter forbids in the text of sources.
+
+Libraries neither print nor exit; no TODO without an owner; no path of one person's machine anywhere.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIBRARIES = ("base/", "kernels/", "kvcache/", "model/", "draft/", "verify/", "proto/", "rpc/", "engine/")
+PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|perror|exit|_exit|abort)\s*\(|\b(stdout|stderr)\b")
+ORPHAN = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(\w+\))")
+MACHINE = re.compile(r"(?<![\w.])/(home|work|Users|mnt)/\w")
+BLANK_AT_END = re.compile(r"[ \t]+$", re.MULTILINE)
+CODE = re.compile(r"\.([ch]|py|sh|cmake|proto|md)$|CMakeLists\.txt$|^dev$")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+def lines_of(text, pattern):
+    return [text.count("\n", 0, m.start()) + 1 for m in pattern.finditer(text)]
+
+
+def without_comments(text):
+    """With comments and strings blanked, so that line numbers stay."""
+    text = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+
+
+def complaints(path, text):
+    if path.startswith(LIBRARIES) and path.endswith((".c", ".h")):
+        for line in lines_of(without_comments(text), PRINTS):
+            yield f"{path}:{line}: a library that prints or exits"
+    if path != "scripts/check-text.py":
+        for line in lines_of(text, ORPHAN):
+            yield f"{path}:{line}: a TODO without an owner, TODO(name)"
+    for line in lines_of(text, MACHINE):
+        yield f"{path}:{line}: a path of somebody's machine"
+    if not path.endswith(".md"):
+        for line in lines_of(text, BLANK_AT_END):
+            yield f"{path}:{line}: blanks at the end of the line"
+    if text and not text.endswith("\n"):
+        yield f"{path}: no line end at the end of the file"
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout.splitlines()
+    paths = [p for p in listed if CODE.search(p) and (ROOT / p).is_file() and not p.startswith("tests/golden/")]
+    found = [c for p in paths for c in complaints(p, (ROOT / p).read_text(errors="replace"))]
+    print("\n".join(found) if found else f"text: {len(paths)} files keep to the charter")
+    return 1 if found else 0
+
+
+sys.exit(main())

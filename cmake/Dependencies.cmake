@@ -1,6 +1,6 @@
 # What is found on the system, as imported targets. Who uses what: see the LIBS of each module.
 #   PkgConfig::JANSSON, PkgConfig::HWLOC          base
-#   PkgConfig::PCRE2, PkgConfig::UTF8PROC         model
+#   PkgConfig::PCRE2, UTF8PROC, CRYPTO           model
 #   PkgConfig::PROTOBUF_C, protoc-c               proto
 #   PkgConfig::GRPC                               rpc
 #   PkgConfig::CMOCKA                             tests
@@ -12,6 +12,7 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc>=2.7)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8>=10.39)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc>=2.6)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c>=1.4)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)
 find_program(PROTOC_C protoc-c REQUIRED)

@@ -2,7 +2,7 @@
  * Sixteen floats in one ZMM register: the vector that elementwise kernels and reductions are written in (X_v16.h), with
  * AVX-512. The same names stand for two YMM registers in v16_avx2.h. Internal; for files compiled for AVX-512.
  *
- * "first" takes n in 0 .. 16: elements from n on are not read or written, and read as zero.
+ * "first" takes n >= 0: elements from n on are neither read nor written, and stand as zero.
  */
 #ifndef PF_KERNELS_V16_H
 #define PF_KERNELS_V16_H
@@ -22,7 +22,7 @@ typedef __mmask16 pf_v16_mask;
 
 PF_V16 __mmask16 pf_v16_first(int32_t n)
 {
-    return n >= 16 ? 0xFFFFu : (__mmask16)((1u << n) - 1u);
+    return (__mmask16)(n >= 16 ? 0xFFFFu : (1u << n) - 1u);
 }
 
 PF_V16 pf_v16 pf_v16_set(float f)

@@ -212,7 +212,7 @@ static pf_status follow(drafter *d, sequence_state *s, const int32_t *tokens, in
         s->full = true;
     else
         keep = min_of(count_confirmed(d, s, s->n_committed, tokens, n), committed > 0 ? committed - 1 : 0);
-    PF_TRY(pf_kv_truncate(d->kv, s->kv, min_of(keep, pf_kv_length(d->kv, s->kv))));
+    PF_TRY(pf_kv_truncate(d->kv, s->kv, keep));
     if (!s->full && n > 0) memcpy(s->tokens + s->n_committed, tokens, (size_t)n * sizeof *tokens);
     if (!s->full) s->n_committed = committed;
     s->n_drafted = 0;

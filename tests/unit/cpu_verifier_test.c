@@ -145,6 +145,37 @@ static void a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there(v
     close_bench(&b);
 }
 
+static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 5; what++) {
+        bench b = open_bench((pf_context_config){ .max_sequences = 2 },
+                             (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 4 });
+        ask_open(&b, open_of(1));
+        int32_t draft[6], parents[6] = { -1, 0, 1, 2, 3, 4 };
+        memcpy(draft, b.text + 1, sizeof draft);
+        const int32_t id = 3;
+        const float one = 1.0f;
+        pf_declared declared[6];
+        for (int32_t i = 0; i < 6; i++) declared[i] = (pf_declared){ &id, &one, 1 };
+        pf_proposal proposal = proposal_of(1, 1, N_PROMPT + 1, draft, 6);
+        int32_t n_accepted = 2;
+        switch (what) {
+        case 0: n_accepted = 4; break; /* as many as the verifier takes */
+        case 1: draft[2] = V; break;
+        case 2: draft[2] = -1; break;
+        case 3:
+            parents[2] = 0; /* a branch */
+            proposal.parents = parents;
+            break;
+        default: declared[2].n = 0; proposal.declared = declared;
+        }
+        const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+        assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, n_accepted + 1, n_accepted, PF_FINISH_NONE);
+        close_bench(&b);
+    }
+}
+
 static void a_sequence_reopened_with_what_was_committed_goes_on_in_its_round(void **state)
 {
     (void)state;
@@ -371,6 +402,7 @@ static void a_sequence_that_fills_the_context_is_refused_there_and_no_other(void
     assert_int_equal(answer->n_refusals, 1);
     assert_int_equal(answer->refusals[0].sequence, 1);
     assert_int_equal(answer->refusals[0].status, PF_LIMIT);
+    assert_string_equal(answer->refusals[0].text, "the context is full");
     assert_int_equal(answer->n_verdicts, 1);
     assert_verdict(&answer->verdicts[0], 1, N_PROMPT + 1, b.text + 1, 3, 2, PF_FINISH_NONE);
     close_bench(&b);
@@ -598,6 +630,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_open_answers_with_the_first_token),
         cmocka_unit_test(a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there),
+        cmocka_unit_test(a_proposal_is_judged_up_to_what_cannot_be_judged),
         cmocka_unit_test(a_sequence_reopened_with_what_was_committed_goes_on_in_its_round),
         cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),
         cmocka_unit_test(eos_ends_a_sequence_and_cuts_what_is_behind_it),

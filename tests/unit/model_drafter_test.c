@@ -285,7 +285,7 @@ static uint32_t next_random(uint32_t *rng)
     return (*rng = *rng * 1664525u + 1013904223u) >> 8;
 }
 
-/* Verdicts that accept some, none or all, and then commit the token that was proposed next or another; now and then
+/* Verdicts that accept some, none or all, and then commit the token that was proposed next or others; now and then
  * several without a proposal between them. After each, a drafter that has just been opened with the same prefix
  * proposes the same bits. */
 static void assert_leaves_no_trace(pf_open open, uint32_t seed)
@@ -302,6 +302,8 @@ static void assert_leaves_no_trace(pf_open open, uint32_t seed)
         text[n] =
             n_kept < p->n_tokens && next_random(&seed) % 4 == 0 ? p->tokens[n_kept] : (int32_t)(next_random(&seed) % V);
         n++;
+        for (uint32_t more = next_random(&seed) % 3; more > 0; more--) /* of somebody else's proposal */
+            text[n++] = (int32_t)(next_random(&seed) % V);
         pf_verdict verdicts[2] = { verdict_of(1, round, base, text + base, n - base) };
         int32_t n_verdicts = 1;
         if (next_random(&seed) % 4 == 0) { /* the target went on alone */
@@ -363,17 +365,19 @@ static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **stat
 static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **state)
 {
     (void)state;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_tokens = 32 },
+    bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_tokens = 30 },
                          (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8 });
     static int32_t text[64];
     pf_open open = open_of(1);
     open.tokens = text;
-    open.n_tokens = 28;
-    assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 29 committed: 3 more are fed, a 4th is drawn */
-    assert_int_equal(commit(&b, 1, 29, text, 3)->n_tokens, 1);
-    assert_int_equal(commit(&b, 2, 32, text, 1)->n_tokens, 0);
-    assert_int_equal(commit(&b, 3, 33, text, 8)->n_tokens, 0);
-    assert_proposal(commit(&b, 4, 41, text, 1), 5, 42, NULL, 0);
+    open.n_tokens = 26;
+    assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 27 committed: 3 more are fed, a 4th is drawn */
+    assert_int_equal(commit(&b, 1, 27, text, 3)->n_tokens, 1);
+    assert_int_equal(commit(&b, 2, 30, text, 1)->n_tokens, 0);
+    assert_int_equal(commit(&b, 3, 31, text, 8)->n_tokens, 0);
+    int32_t base = 39;
+    for (uint64_t round = 4; round < 30; round++, base += 8)
+        assert_proposal(commit(&b, round, base, text, 8), round + 1, base + 8, NULL, 0);
     end(&b, 1);
     assert_int_equal(begin(&b, open_of(1), 77)->n_tokens, 4);
     close_bench(&b);
@@ -540,6 +544,28 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     close_bench(&b);
 }
 
+static void a_sequence_reopened_with_less_than_it_had_forgets_the_rest(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t text[N_PROMPT + 3] = { 9, 8, 7, 6, 5, 1, 2, 3 }, expected[4];
+    begin(&b, open_of(1), 1);
+    commit(&b, 1, N_PROMPT + 1, text + N_PROMPT + 1, 2);
+    /* What follows the two in memory is what the KV holds behind them: it must not count as confirmed. */
+    const int32_t shorter[] = { 9, 8, 7, 6, 5, 1, 2, 3 };
+    pf_open again = open_of(1);
+    again.incarnation = 2;
+    again.tokens = shorter;
+    again.n_tokens = 2;
+    const int32_t prefix[] = { 9, 8, 7 };
+    pf_tiny_side_decode(&b.side, &GREEDY, prefix, 3, 4, expected);
+    assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
+    pf_verdict verdict = verdict_of(1, 0, 2, prefix + 2, 1);
+    verdict.incarnation = 2;
+    assert_proposal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), 1, 3, expected, 4);
+    close_bench(&b);
+}
+
 static void several_verdicts_give_one_proposal_for_the_last_of_them(void **state)
 {
     (void)state;
@@ -656,6 +682,7 @@ int main(void)
         cmocka_unit_test(an_open_alone_asks_for_nothing_and_is_prefilled),
         cmocka_unit_test(stale_and_repeated_verdicts_change_nothing),
         cmocka_unit_test(a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a_reopening_heals),
+        cmocka_unit_test(a_sequence_reopened_with_less_than_it_had_forgets_the_rest),
         cmocka_unit_test(several_verdicts_give_one_proposal_for_the_last_of_them),
         cmocka_unit_test(a_finished_sequence_gets_no_proposal),
         cmocka_unit_test(a_simulated_pass_takes_its_time),

@@ -387,27 +387,28 @@ static bool has_room(const call *c)
     return c->in_count < N_INBOUND && c->in_bytes < c->server->config.max_message_bytes;
 }
 
-static void on_stream_message(call *c)
+/* Takes the message. */
+static void on_stream_message(call *c, grpc_byte_buffer *message)
 {
     pf_server *server = c->server;
-    const size_t n_bytes = grpc_byte_buffer_length(c->received);
+    const size_t n_bytes = grpc_byte_buffer_length(message);
     if (server->queued_bytes + n_bytes > QUEUED_MESSAGES * server->config.max_message_bytes) {
+        grpc_byte_buffer_destroy(message);
         end_call(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many bytes wait to be computed; try later");
         return;
     }
-    c->in[(c->in_head + c->in_count++) % N_INBOUND] = (inbound){ c->received, n_bytes, pf_now_ns() };
-    c->received = NULL;
+    c->in[(c->in_head + c->in_count++) % N_INBOUND] = (inbound){ message, n_bytes, pf_now_ns() };
     c->in_bytes += n_bytes;
     server->queued_bytes += n_bytes;
     make_ready(c);
     if (has_room(c)) read_next(c);
 }
 
-static void on_unary_message(call *c)
+static void on_unary_message(call *c, grpc_byte_buffer *message)
 {
     grpc_slice hold;
     pf_error error;
-    if (pf_grpc_bytes(c->received, &hold, &error) != PF_OK) {
+    if (pf_grpc_bytes(message, &hold, &error) != PF_OK) {
         end_call(c, GRPC_STATUS_INVALID_ARGUMENT, error.text);
         return;
     }
@@ -425,22 +426,24 @@ static void on_unary_message(call *c)
 
 static void on_read(call *c, bool success)
 {
+    /* Taken before anything else: once the next read is started the pointer is core's again, and may be filled. */
+    grpc_byte_buffer *message = c->received;
+    c->received = NULL;
     c->reading = false;
-    if (c->ending || c->ended) return;
-    if (success && c->received && c->role == ROLE_STREAM) {
-        on_stream_message(c);
-    } else if (success && c->received) {
-        on_unary_message(c);
+    const bool live = success && message && !c->ending && !c->ended;
+    if (live && c->role == ROLE_STREAM) {
+        on_stream_message(c, message);
+        return;
+    }
+    if (live) {
+        on_unary_message(c, message);
     } else if (c->role == ROLE_STREAM) {
         c->half_closed = true;
         make_ready(c);
     } else {
         end_call(c, GRPC_STATUS_INVALID_ARGUMENT, "a request without a message");
     }
-    if (c->received) {
-        grpc_byte_buffer_destroy(c->received);
-        c->received = NULL;
-    }
+    if (message) grpc_byte_buffer_destroy(message);
 }
 
 static void on_written(call *c, bool success)

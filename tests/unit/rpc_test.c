@@ -1,0 +1,693 @@
+/* Server and client against each other in one process, over real sockets, with a peer that echoes. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+#include "base/clock.h"
+#include "proto/codec.h"
+#include "proto/health.h"
+#include "rpc/client.h"
+#include "rpc/server.h"
+#include "tests/support/test.h"
+
+enum { MS = 1000 * 1000, LONGEST_PROMPT = 400000, N_PENDING = 64, VOCAB = 100000 };
+static const uint64_t SECOND = 1000u * MS;
+
+/* ---- a peer that proposes what was committed last --------------------------------------------------------------- */
+
+typedef struct {
+    pf_peer head;
+    atomic_int n_open, n_closes;
+    atomic_int longest_prompt;
+    pf_proposal proposals[N_PENDING];
+    int32_t tokens[N_PENDING][PF_MAX_VERDICT_TOKENS];
+    pf_refusal refusals[N_PENDING];
+    pf_batch answer;
+} echo_peer;
+
+static pf_status echo_submit(pf_peer *peer, const pf_batch *batch)
+{
+    echo_peer *e = (echo_peer *)peer;
+    e->n_open -= batch->n_closes;
+    e->n_closes += batch->n_closes;
+    for (int32_t i = 0; i < batch->n_opens; i++) {
+        const pf_open *o = &batch->opens[i];
+        if (o->n_tokens > e->longest_prompt) e->longest_prompt = o->n_tokens;
+        if (o->n_tokens > LONGEST_PROMPT)
+            e->answer.refusals[e->answer.n_refusals++] =
+                (pf_refusal){ o->sequence, o->incarnation, PF_INVALID, "the prompt is too long for an echo" };
+        else
+            e->n_open++;
+    }
+    for (int32_t i = 0; i < batch->n_verdicts; i++) {
+        const pf_verdict *v = &batch->verdicts[i];
+        if (e->answer.n_proposals == N_PENDING) return PF_LIMIT;
+        const int32_t at = e->answer.n_proposals++;
+        memcpy(e->tokens[at], v->tokens, (size_t)v->n_tokens * sizeof *v->tokens);
+        e->proposals[at] = (pf_proposal){ .sequence = v->sequence,
+                                          .incarnation = v->incarnation,
+                                          .round = v->round + 1,
+                                          .base = v->base + v->n_tokens,
+                                          .tokens = e->tokens[at],
+                                          .n_tokens = v->n_tokens };
+    }
+    return PF_OK;
+}
+
+static pf_status echo_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)deadline_ns;
+    (void)error;
+    static _Thread_local pf_batch given;
+    echo_peer *e = (echo_peer *)peer;
+    if (e->answer.n_proposals + e->answer.n_refusals == 0) return PF_CANCELLED;
+    given = e->answer;
+    given.timing.compute_ns = 7;
+    e->answer.n_proposals = e->answer.n_refusals = 0;
+    *out = &given;
+    return PF_OK;
+}
+
+static pf_status echo_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    (void)peer;
+    (void)error;
+    *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
+                            .model_id = "echo",
+                            .vocab_size = VOCAB,
+                            .max_context = LONGEST_PROMPT,
+                            .max_sequences = 8,
+                            .max_draft = 16,
+                            .methods = 1u << PF_METHOD_GREEDY };
+    return PF_OK;
+}
+
+static void echo_destroy(pf_peer *peer)
+{
+    (void)peer;
+}
+
+static const pf_peer_ops ECHO = { echo_submit, echo_collect, echo_info, echo_destroy };
+
+/* ---- the server under test --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    echo_peer echo;
+    pf_server *server;
+    pthread_t thread;
+    pf_status run_status;
+} fixture;
+
+static char directory[] = "/tmp/pf-rpc-XXXXXX";
+static char socket_address[64], socket_path[64];
+
+static void *serve(void *arg)
+{
+    fixture *f = arg;
+    pf_error error;
+    f->run_status = pf_server_run(f->server, NULL, &error);
+    return NULL;
+}
+
+static void begin_at(fixture *f, const char *address)
+{
+    memset(f, 0, sizeof *f);
+    f->echo.head.ops = &ECHO;
+    f->echo.answer.proposals = f->echo.proposals;
+    f->echo.answer.refusals = f->echo.refusals;
+    const pf_server_config config = { .address = address, .drafter = &f->echo.head, .grace_ns = 20 * MS };
+    pf_error error;
+    assert_ok(pf_server_create(&config, &f->server, &error), error);
+    assert_int_equal(pthread_create(&f->thread, NULL, serve, f), 0);
+}
+
+static void begin(fixture *f)
+{
+    begin_at(f, socket_address);
+}
+
+static void end(fixture *f)
+{
+    pf_server_stop(f->server);
+    pthread_join(f->thread, NULL);
+    assert_int_equal(f->run_status, PF_OK);
+    pf_server_destroy(f->server);
+}
+
+static pf_peer *connected(const char *address)
+{
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_drafter_connect(address, NULL, &peer, &error), error);
+    return peer;
+}
+
+/* ---- what an engine says ----------------------------------------------------------------------------------------- */
+
+static pf_status say_open(pf_peer *peer, uint64_t sequence, const int32_t *tokens, int32_t n_tokens)
+{
+    pf_open open = { .sequence = sequence,
+                     .incarnation = 1,
+                     .tokens = tokens,
+                     .n_tokens = n_tokens,
+                     .sampling = { .top_p = 1.0f },
+                     .method = PF_METHOD_GREEDY,
+                     .max_draft = 4 };
+    return pf_peer_submit(peer, &(pf_batch){ .opens = &open, .n_opens = 1 });
+}
+
+static pf_status say_verdict(pf_peer *peer, uint64_t sequence, uint64_t round, int32_t token)
+{
+    pf_verdict verdict = { .sequence = sequence,
+                           .incarnation = 1,
+                           .round = round,
+                           .base = 3 + (int32_t)round,
+                           .tokens = &token,
+                           .n_tokens = 1 };
+    return pf_peer_submit(peer, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+}
+
+static const int32_t PROMPT[] = { 1, 2, 3 };
+
+static const pf_batch *answer_within(pf_peer *peer, uint64_t wait_ns)
+{
+    const pf_batch *batch = NULL;
+    pf_error error;
+    assert_ok(pf_peer_collect(peer, pf_now_ns() + wait_ns, &batch, &error), error);
+    return batch;
+}
+
+static void assert_proposal(const pf_batch *batch, uint64_t sequence, uint64_t round, int32_t token)
+{
+    assert_int_equal(batch->n_proposals, 1);
+    assert_int_equal(batch->proposals[0].sequence, sequence);
+    assert_int_equal(batch->proposals[0].round, round);
+    assert_int_equal(batch->proposals[0].n_tokens, 1);
+    assert_int_equal(batch->proposals[0].tokens[0], token);
+}
+
+/* ---- a stranger that speaks raw gRPC ----------------------------------------------------------------------------- */
+
+typedef struct {
+    grpc_status_code code;
+    char text[512];
+    uint8_t reply[256];
+    size_t n_reply;
+} raw_result;
+
+static raw_result raw_call(const char *address, const char *method, const void *bytes, size_t n_bytes, int timeout_ms)
+{
+    raw_result result = { .code = GRPC_STATUS_UNKNOWN };
+    grpc_init();
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(address, credentials, NULL);
+    grpc_channel_credentials_release(credentials);
+    grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
+    const gpr_timespec deadline =
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+    grpc_call *call = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
+                                               grpc_slice_from_static_string(method), NULL, deadline, NULL);
+    grpc_metadata_array initial, trailing;
+    grpc_metadata_array_init(&initial);
+    grpc_metadata_array_init(&trailing);
+    grpc_slice slice = grpc_slice_from_copied_buffer(bytes, n_bytes), details = grpc_empty_slice();
+    grpc_byte_buffer *request = grpc_raw_byte_buffer_create(&slice, 1), *reply = NULL;
+    grpc_slice_unref(slice);
+    const grpc_op ops[] = {
+        { .op = GRPC_OP_SEND_INITIAL_METADATA },
+        { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
+        { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
+        { .op = GRPC_OP_RECV_INITIAL_METADATA, .data.recv_initial_metadata.recv_initial_metadata = &initial },
+        { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &reply },
+    };
+    const grpc_op status = { .op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                             .data.recv_status_on_client = {
+                                 .trailing_metadata = &trailing, .status = &result.code, .status_details = &details } };
+    grpc_call_start_batch(call, &status, 1, call, NULL);
+    grpc_call_start_batch(call, ops, PF_COUNT(ops), &result, NULL);
+    for (int n = 0; n < 2; n++) (void)grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+
+    snprintf(result.text, sizeof result.text, "%.*s", (int)GRPC_SLICE_LENGTH(details),
+             (const char *)GRPC_SLICE_START_PTR(details));
+    if (reply) {
+        grpc_byte_buffer_reader reader;
+        assert_true(grpc_byte_buffer_reader_init(&reader, reply));
+        grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
+        result.n_reply = GRPC_SLICE_LENGTH(all) < sizeof result.reply ? GRPC_SLICE_LENGTH(all) : sizeof result.reply;
+        memcpy(result.reply, GRPC_SLICE_START_PTR(all), result.n_reply);
+        grpc_slice_unref(all);
+        grpc_byte_buffer_reader_destroy(&reader);
+        grpc_byte_buffer_destroy(reply);
+    }
+    grpc_byte_buffer_destroy(request);
+    grpc_metadata_array_destroy(&initial);
+    grpc_metadata_array_destroy(&trailing);
+    grpc_slice_unref(details);
+    grpc_call_unref(call);
+    grpc_completion_queue_shutdown(cq);
+    while (grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type != GRPC_QUEUE_SHUTDOWN) {}
+    grpc_completion_queue_destroy(cq);
+    grpc_channel_destroy(channel);
+    grpc_shutdown_blocking();
+    return result;
+}
+
+static raw_result health_of(const char *method, const char *service, int timeout_ms, pf_health *health)
+{
+    uint8_t request[PF_MAX_HEALTH_BYTES];
+    size_t n = 0;
+    assert_int_equal(pf_health_encode_request(service, request, sizeof request, &n), PF_OK);
+    const raw_result result = raw_call(socket_address, method, request, n, timeout_ms);
+    if (result.n_reply) assert_int_equal(pf_health_decode_response(result.reply, result.n_reply, health), PF_OK);
+    return result;
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+static int compare_u64(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void a_verdict_is_answered_by_its_proposal_in_microseconds(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 2000 };
+    static uint64_t took[ROUNDS];
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        const uint64_t begin_ns = pf_now_ns();
+        assert_int_equal(say_verdict(peer, 1, (uint64_t)i, 1000 + i), PF_OK);
+        const pf_batch *batch = answer_within(peer, 5 * SECOND);
+        took[i] = pf_now_ns() - begin_ns;
+        assert_proposal(batch, 1, (uint64_t)i + 1, 1000 + i);
+        assert_int_equal(batch->timing.compute_ns, 7);
+        assert_true(batch->timing.queue_ns > 0);
+    }
+    qsort(took, ROUNDS, sizeof *took, compare_u64);
+    const double p50 = (double)took[ROUNDS / 2] * 1e-3, p99 = (double)took[ROUNDS * 99 / 100] * 1e-3;
+    print_message("round trip: p50 %.1f us, p99 %.1f us\n", p50, p99);
+    if (p50 > 2000.0) fail_msg("a round trip takes %.0f us at the median", p50); /* a loaded machine, or a sleep */
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void the_same_number_on_two_streams_is_two_sequences(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *a = connected(socket_address), *b = connected(socket_address);
+    assert_int_equal(say_open(a, 1, PROMPT, 3), PF_OK);
+    assert_int_equal(say_open(b, 1, PROMPT, 3), PF_OK);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(say_verdict(a, 1, (uint64_t)i, 10 + i), PF_OK);
+        assert_int_equal(say_verdict(b, 1, (uint64_t)i, 90 + i), PF_OK);
+        assert_proposal(answer_within(a, 5 * SECOND), 1, (uint64_t)i + 1, 10 + i);
+        assert_proposal(answer_within(b, 5 * SECOND), 1, (uint64_t)i + 1, 90 + i);
+    }
+    assert_int_equal(f.echo.n_open, 2);
+    pf_peer_destroy(a);
+    pf_peer_destroy(b);
+    end(&f);
+}
+
+static void an_unknown_sequence_is_answered_with_a_prefix_request(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_verdict(peer, 5, 4, 1), PF_OK);
+    const pf_batch *batch = answer_within(peer, 5 * SECOND);
+    assert_int_equal(batch->n_prefix_requests, 1);
+    assert_int_equal(batch->prefix_requests[0].sequence, 5);
+    assert_int_equal(batch->prefix_requests[0].incarnation, 1);
+    assert_int_equal(batch->prefix_requests[0].known, 0);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_large_prompt_gets_through_and_a_larger_one_is_refused_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    int32_t *prompt = calloc(LONGEST_PROMPT + 1, sizeof *prompt);
+    assert_non_null(prompt);
+    for (int32_t i = 0; i <= LONGEST_PROMPT; i++) prompt[i] = i % VOCAB;
+    assert_int_equal(say_open(peer, 1, prompt, LONGEST_PROMPT), PF_OK);
+    assert_int_equal(say_open(peer, 2, prompt, LONGEST_PROMPT + 1), PF_OK);
+    const pf_batch *batch = answer_within(peer, 10 * SECOND);
+    assert_int_equal(batch->n_refusals, 1);
+    assert_int_equal(batch->refusals[0].sequence, 2);
+    assert_int_equal(batch->refusals[0].status, PF_INVALID);
+    assert_string_equal(batch->refusals[0].text, "the prompt is too long for an echo");
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    free(prompt);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void more_sequences_than_the_peer_takes_are_refused_one_by_one(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    for (uint64_t s = 1; s <= 9; s++) assert_int_equal(say_open(peer, s, PROMPT, 3), PF_OK);
+    const pf_batch *batch = answer_within(peer, 5 * SECOND);
+    assert_int_equal(batch->n_refusals, 1);
+    assert_int_equal(batch->refusals[0].sequence, 9);
+    assert_int_equal(batch->refusals[0].status, PF_LIMIT);
+    assert_int_equal(say_verdict(peer, 8, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 8, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_stream_that_ends_closes_its_sequences(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address), *other = connected(socket_address);
+    assert_int_equal(say_open(other, 1, PROMPT, 3), PF_OK);
+    for (uint64_t s = 1; s <= 3; s++) assert_int_equal(say_open(peer, s, PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    for (int i = 0; i < 500 && f.echo.n_closes < 3; i++) usleep(10000);
+    assert_int_equal(f.echo.n_closes, 3);
+    assert_int_equal(f.echo.n_open, 1);
+    pf_peer_destroy(other);
+    end(&f);
+}
+
+static void a_malformed_message_ends_its_own_stream_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+
+    raw_result r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", "\x0a\xff\xff\xff\xff\x0fzz", 8, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.text, "not a pilotfish.v1.Batch"));
+    const uint8_t no_limits[] = { 0x0a, 0x02, 0x10, 0x01 }; /* opens { incarnation: 1 } */
+    r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", no_limits, sizeof no_limits, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.text, "opens[0].limits is missing"));
+    const uint8_t proposal[] = { 0x1a, 0x02, 0x10, 0x01 }; /* proposals { incarnation: 1 }: the wrong way */
+    r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", proposal, sizeof proposal, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.text, "takes none"));
+    r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", "", 0, 5000); /* an empty batch is a batch */
+    assert_int_equal(r.code, GRPC_STATUS_OK);
+
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void unknown_methods_and_services_are_said_to_be_unimplemented(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    assert_int_equal(raw_call(socket_address, "/pilotfish.v1.Drafter/Nope", "", 0, 5000).code,
+                     GRPC_STATUS_UNIMPLEMENTED);
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_status(pf_rpc_verifier_connect(socket_address, NULL, &peer, &error), PF_UNSUPPORTED);
+    assert_says(error, socket_address);
+    end(&f);
+}
+
+static void health_follows_the_server(void **state)
+{
+    (void)state;
+    fixture f;
+    memset(&f, 0, sizeof f);
+    f.echo.head.ops = &ECHO;
+    f.echo.answer.proposals = f.echo.proposals;
+    const pf_server_config config = { .address = socket_address, .drafter = &f.echo.head, .grace_ns = MS };
+    pf_error error;
+    assert_ok(pf_server_create(&config, &f.server, &error), error);
+
+    pf_health health = PF_HEALTH_UNKNOWN;
+    assert_int_equal(health_of("/grpc.health.v1.Health/Check", "", 5000, &health).code, GRPC_STATUS_OK);
+    assert_int_equal(health, PF_HEALTH_NOT_SERVING);
+    assert_int_equal(pthread_create(&f.thread, NULL, serve, &f), 0);
+    for (int i = 0; i < 500 && health != PF_HEALTH_SERVING; i++) {
+        usleep(2000);
+        (void)health_of("/grpc.health.v1.Health/Check", "pilotfish.v1.Drafter", 5000, &health);
+    }
+    assert_int_equal(health, PF_HEALTH_SERVING);
+    assert_int_equal(health_of("/grpc.health.v1.Health/Check", "pilotfish.v1.Verifier", 5000, &health).code,
+                     GRPC_STATUS_NOT_FOUND);
+    assert_int_equal(health_of("/grpc.health.v1.Health/Watch", "", 200, &health).code, GRPC_STATUS_DEADLINE_EXCEEDED);
+    assert_int_equal(health, PF_HEALTH_SERVING);
+    (void)health_of("/grpc.health.v1.Health/Watch", "nobody", 200, &health);
+    assert_int_equal(health, PF_HEALTH_SERVICE_UNKNOWN);
+    end(&f);
+}
+
+static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK); /* an open alone asks for nothing */
+    const pf_batch *batch = NULL;
+    pf_error error;
+    const uint64_t begin_ns = pf_now_ns();
+    assert_status(pf_peer_collect(peer, begin_ns + 30 * MS, &batch, &error), PF_CANCELLED);
+    const uint64_t took = pf_now_ns() - begin_ns;
+    assert_true(took >= 30 * MS);
+    if (took > 500 * MS) fail_msg("a wait of 30 ms took %.1f ms", (double)took * 1e-6);
+    assert_status(pf_peer_collect(peer, 0, &batch, &error), PF_CANCELLED);
+    assert_null(batch);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    end(&f);
+
+    const pf_batch *batch = NULL;
+    pf_error error;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_says(error, socket_address);
+    uint64_t begin_ns = pf_now_ns();
+    assert_int_equal(say_verdict(peer, 1, 1, 9), PF_UNAVAILABLE);
+    assert_true(pf_now_ns() - begin_ns < 200 * MS); /* never blocks */
+    usleep(400000);
+
+    begin(&f);
+    begin_ns = pf_now_ns();
+    while (say_open(peer, 1, PROMPT, 3) != PF_OK) {
+        if (pf_now_ns() - begin_ns > 10 * SECOND) fail_msg("not taken up again in 10 s");
+        usleep(1000);
+    }
+    const uint64_t took = pf_now_ns() - begin_ns;
+    print_message("taken up again after %.0f ms\n", (double)took * 1e-6);
+    if (took > SECOND) fail_msg("taken up again after %.0f ms, expected a second at most", (double)took * 1e-6);
+    assert_int_equal(say_verdict(peer, 1, 0, 8), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 8);
+    pf_rpc_client_stats stats;
+    pf_rpc_client_get_stats(peer, &stats);
+    assert_int_equal(stats.n_streams, 2);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void nobody_there_is_a_sentence_within_two_seconds(void **state)
+{
+    (void)state;
+    pf_peer *peer = NULL;
+    pf_error error;
+    const uint64_t begin_ns = pf_now_ns();
+    assert_status(pf_rpc_drafter_connect("unix:/tmp/pf-nobody-is-here", NULL, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "unix:/tmp/pf-nobody-is-here");
+    assert_status(pf_rpc_drafter_connect("127.0.0.1:9", NULL, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "127.0.0.1:9");
+    assert_true(pf_now_ns() - begin_ns < 4 * SECOND);
+    assert_null(peer);
+    assert_status(pf_rpc_drafter_connect("nonsense", NULL, &peer, &error), PF_INVALID);
+    assert_says(error, "host:port");
+    assert_status(pf_rpc_drafter_connect("localhost:70000", NULL, &peer, &error), PF_INVALID);
+}
+
+static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **state)
+{
+    (void)state;
+    const pf_rpc_client_config config = { .keep_trying = true };
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_status(pf_rpc_drafter_connect(socket_address, &config, &peer, &error), PF_UNAVAILABLE);
+    assert_non_null(peer);
+    pf_model_info info;
+    assert_status(pf_peer_info(peer, &info, &error), PF_UNAVAILABLE);
+    const pf_batch *batch;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + SECOND, &batch, &error), PF_UNAVAILABLE);
+    fixture f;
+    begin(&f);
+    for (int i = 0; i < 5000 && say_open(peer, 1, PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_ok(pf_peer_info(peer, &info, &error), error);
+    assert_string_equal(info.model_id, "echo");
+    assert_int_equal(info.vocab_size, VOCAB);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void an_address_that_cannot_be_listened_on_says_why(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    struct stat st;
+    assert_int_equal(stat(socket_path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+
+    pf_server *second = NULL;
+    pf_error error;
+    pf_server_config config = { .address = socket_address, .drafter = &f.echo.head };
+    assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
+    assert_says(error, "address in use");
+    assert_says(error, socket_address);
+    config.address = "unix:/no/such/directory/x.sock";
+    assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
+    assert_says(error, "/no/such/directory");
+    config.address = "unix:/etc/passwd";
+    assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
+    assert_says(error, "not a socket");
+    config.address = "nonsense";
+    assert_status(pf_server_create(&config, &second, &error), PF_INVALID);
+    assert_null(second);
+    end(&f);
+}
+
+static void a_tcp_port_is_chosen_and_is_not_shared(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_at(&f, "127.0.0.1:0");
+    const char *address = pf_server_address(f.server);
+    assert_string_not_equal(address, "127.0.0.1:0");
+    pf_server *second = NULL;
+    pf_error error;
+    const pf_server_config config = { .address = address, .drafter = &f.echo.head };
+    assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
+    assert_says(error, "address in use");
+    assert_says(error, address);
+
+    pf_peer *peer = connected(address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void the_socket_file_of_a_dead_process_is_taken_over(void **state)
+{
+    (void)state;
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+    snprintf(un.sun_path, sizeof un.sun_path, "%s", socket_path);
+    (void)unlink(socket_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&un, sizeof un), 0);
+    close(fd);
+    assert_int_equal(access(socket_path, F_OK), 0);
+    fixture f;
+    begin(&f);
+    pf_peer_destroy(connected(socket_address));
+    end(&f);
+}
+
+static void a_server_with_clients_stops_in_its_grace_period(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peers[3];
+    for (int i = 0; i < 3; i++) {
+        peers[i] = connected(socket_address);
+        assert_int_equal(say_open(peers[i], 1, PROMPT, 3), PF_OK);
+    }
+    const uint64_t begin_ns = pf_now_ns();
+    end(&f);
+    if (pf_now_ns() - begin_ns > 2 * SECOND) fail_msg("stopping took %.1f s", (double)(pf_now_ns() - begin_ns) * 1e-9);
+    for (int i = 0; i < 3; i++) pf_peer_destroy(peers[i]);
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    if (!mkdtemp(directory)) return -1;
+    snprintf(socket_path, sizeof socket_path, "%s/s", directory);
+    snprintf(socket_address, sizeof socket_address, "unix:%s", socket_path);
+    return 0;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    (void)unlink(socket_path);
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_verdict_is_answered_by_its_proposal_in_microseconds),
+        cmocka_unit_test(the_same_number_on_two_streams_is_two_sequences),
+        cmocka_unit_test(an_unknown_sequence_is_answered_with_a_prefix_request),
+        cmocka_unit_test(a_large_prompt_gets_through_and_a_larger_one_is_refused_alone),
+        cmocka_unit_test(more_sequences_than_the_peer_takes_are_refused_one_by_one),
+        cmocka_unit_test(a_stream_that_ends_closes_its_sequences),
+        cmocka_unit_test(a_malformed_message_ends_its_own_stream_alone),
+        cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
+        cmocka_unit_test(health_follows_the_server),
+        cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
+        cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
+        cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
+        cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
+        cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
+        cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),
+        cmocka_unit_test(the_socket_file_of_a_dead_process_is_taken_over),
+        cmocka_unit_test(a_server_with_clients_stops_in_its_grace_period),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

@@ -78,10 +78,8 @@ void *pf_arena_take(pf_arena *arena, size_t count, size_t item_bytes)
     const size_t begin = arena->used > SIZE_MAX - PF_ARENA_ALIGN ? SIZE_MAX : pf_round_up(arena->used, PF_ARENA_ALIGN);
     if (!pf_size_mul(count, item_bytes, &bytes) || !pf_size_add(begin, bytes, &end)) end = SIZE_MAX;
 
-    /* Once too large, always too large: a smaller item that would fit must not hide the one that did not. */
-    const bool spent = arena->base && arena->used > arena->size;
-    arena->used = end > arena->used ? end : arena->used;
-    if (!arena->base || spent || end > arena->size) return NULL;
+    arena->used = end; /* once above size always above it: a smaller item does not hide the one that did not fit */
+    if (!arena->base || end > arena->size) return NULL;
     ASAN_UNPOISON_MEMORY_REGION(arena->base + begin, bytes);
     return arena->base + begin;
 }

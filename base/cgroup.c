@@ -10,9 +10,9 @@
  */
 #include "base/cgroup.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PATH_BYTES = 4096 };
@@ -38,27 +38,35 @@ static void limit_cpus(pf_cgroup_limits *limits, int64_t quota, int64_t period)
     if (cpus < limits->cpus) limits->cpus = (int32_t)cpus;
 }
 
-static void limit_memory(pf_cgroup_limits *limits, const char *text)
+static void limit_memory(pf_cgroup_limits *limits, int64_t bytes)
 {
-    uint64_t bytes;
-    if (sscanf(text, "%" SCNu64, &bytes) == 1 && bytes > 0 && bytes < limits->memory_bytes)
-        limits->memory_bytes = (size_t)bytes;
+    if (bytes > 0 && (uint64_t)bytes < limits->memory_bytes) limits->memory_bytes = (size_t)bytes;
+}
+
+/* The whole number at *at, which moves behind it; 0, which limits nothing, for "max" and for nonsense. A number too
+ * large for the type is the largest. */
+static int64_t take_integer(char **at)
+{
+    return strtoll(*at, at, 10);
+}
+
+static int64_t read_integer(const char *directory, const char *file)
+{
+    char line[256], *at = line;
+    return read_line(directory, file, line, sizeof line) ? take_integer(&at) : 0;
 }
 
 /* One group's files, of whichever version are there. */
 static void read_group(const char *directory, pf_cgroup_limits *limits)
 {
-    char line[256], second[256];
-    int64_t quota, period;
-    if (read_line(directory, "cpu.max", line, sizeof line) &&
-        sscanf(line, "%" SCNd64 " %" SCNd64, &quota, &period) == 2)
-        limit_cpus(limits, quota, period);
-    if (read_line(directory, "cpu.cfs_quota_us", line, sizeof line) &&
-        read_line(directory, "cpu.cfs_period_us", second, sizeof second) && sscanf(line, "%" SCNd64, &quota) == 1 &&
-        sscanf(second, "%" SCNd64, &period) == 1)
-        limit_cpus(limits, quota, period);
-    if (read_line(directory, "memory.max", line, sizeof line)) limit_memory(limits, line);
-    if (read_line(directory, "memory.limit_in_bytes", line, sizeof line)) limit_memory(limits, line);
+    char line[256], *at = line;
+    if (read_line(directory, "cpu.max", line, sizeof line)) {
+        const int64_t quota = take_integer(&at);
+        limit_cpus(limits, quota, take_integer(&at));
+    }
+    limit_cpus(limits, read_integer(directory, "cpu.cfs_quota_us"), read_integer(directory, "cpu.cfs_period_us"));
+    limit_memory(limits, read_integer(directory, "memory.max"));
+    limit_memory(limits, read_integer(directory, "memory.limit_in_bytes"));
 }
 
 /* The group at `path` below the hierarchy mounted at `mount`, and all above it. */

@@ -214,7 +214,7 @@ static pf_status process_cpus(cpu_set_t *out, pf_error *error)
     CPU_ZERO(&all);
     DIR *tasks = opendir("/proc/self/task");
     for (const struct dirent *task; tasks && (task = readdir(tasks));) {
-        const int tid = atoi(task->d_name);
+        const pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
         if (tid > 0 && sched_getaffinity(tid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
     }
     if (tasks) closedir(tasks);

@@ -73,6 +73,7 @@ static void a_product_that_overflows_never_fits(void **state)
 
     assert_status(pf_arena_create(256, &made), PF_OK);
     assert_null(pf_arena_take(&made, (SIZE_MAX >> 6) + 2, 64)); /* wraps to 64 */
+    assert_null(pf_arena_take(&made, 1, 1));
     assert_true(made.used > made.size);
     pf_arena_destroy(&made);
 }
@@ -90,6 +91,16 @@ static void sizes_around_a_huge_page_are_usable_to_the_last_byte(void **state)
         assert_null(pf_arena_take(&arena, 1, 1));
         pf_arena_destroy(&arena);
         assert_null(arena.base);
+    }
+}
+
+static void sizes_that_no_machine_has_are_refused(void **state)
+{
+    (void)state;
+    const size_t sizes[] = { SIZE_MAX, SIZE_MAX - 8192, SIZE_MAX - ((size_t)2 << 20), SIZE_MAX / 2 };
+    for (size_t i = 0; i < PF_COUNT(sizes); i++) {
+        pf_arena arena;
+        assert_status(pf_arena_create(sizes[i], &arena), PF_NOMEM);
     }
 }
 
@@ -123,6 +134,7 @@ int main(void)
         cmocka_unit_test(one_item_that_did_not_fit_spoils_the_layout_for_good),
         cmocka_unit_test(a_product_that_overflows_never_fits),
         cmocka_unit_test(sizes_around_a_huge_page_are_usable_to_the_last_byte),
+        cmocka_unit_test(sizes_that_no_machine_has_are_refused),
         cmocka_unit_test(refused_memory_is_a_status_and_leaves_out_alone),
         cmocka_unit_test(destroying_nothing_is_fine),
     };

@@ -45,7 +45,9 @@ static void version_1_reads_the_controllers_own_hierarchies(void **state)
 {
     (void)state;
     const file files[] = {
-        { "proc/self/cgroup", "9:memory:/docker/1f\n4:cpu,cpuacct:/docker/1f\n1:name=systemd:/x\n" },
+        { "proc/self/cgroup", "9:memory:/docker/1f\n4:cpu,cpuacct:/docker/1f\n1:name=systemd:/x\n2:cpuset:/y\n" },
+        { "sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "100000\n" }, /* of that name in a hierarchy that is not ours */
+        { "sys/fs/cgroup/cpu/y/cpu.cfs_period_us", "100000\n" },
         { "sys/fs/cgroup/cpu/docker/1f/cpu.cfs_quota_us", "-1\n" },
         { "sys/fs/cgroup/cpu/docker/1f/cpu.cfs_period_us", "100000\n" },
         { "sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "400000\n" },
@@ -62,7 +64,9 @@ static void a_path_that_the_container_does_not_see_ends_at_the_mount(void **stat
     (void)state;
     const char *paths[] = { "0::/host/only\n", "0::/../../x\n", "0::/\n" };
     for (size_t i = 0; i < PF_COUNT(paths); i++) {
-        const file files[] = { { "proc/self/cgroup", paths[i] }, { "sys/fs/cgroup/cpu.max", "300000 100000\n" } };
+        const file files[] = { { "proc/self/cgroup", paths[i] },
+                               { "sys/fs/cgroup/cpu.max", "300000 100000\n" },
+                               { "sys/fs/cpu.max", "100000 100000\n" } }; /* outside of the mount */
         assert_int_equal(read_tree(files, PF_COUNT(files)).cpus, 3);
     }
 }

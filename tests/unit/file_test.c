@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,7 @@
 static int make_dir(void **state)
 {
     static pf_temp_dir dir;
+    mallopt(M_PERTURB, 0xA5); /* memory that is new is not zero */
     pf_temp_dir_make(&dir);
     *state = &dir;
     return 0;

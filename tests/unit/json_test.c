@@ -92,10 +92,13 @@ static void numbers_flags_and_strings_are_not_taken_for_one_another(void **state
 {
     (void)state;
     pf_json doc = parse("{\"x\": 2.5, \"s\": \"true\", \"one\": 1, \"nul\": \"a\\u0000b\"}");
+    int64_t n = 77;
     double x = 0.0;
     bool b = false;
     const char *s = NULL;
     pf_error error;
+    assert_status(pf_json_get_int(&doc, doc.root, "x", true, 0, 9, &n, &error), PF_FORMAT);
+    assert_status(pf_json_get_int(&doc, doc.root, "s", true, 0, 9, &n, &error), PF_FORMAT);
     assert_status(pf_json_get_double(&doc, doc.root, "x", true, 0.0, 2.0, &x, &error), PF_FORMAT);
     assert_says(error, "x is 2.5, expected a number from 0 to 2");
     assert_status(pf_json_get_double(&doc, doc.root, "s", true, 0.0, 2.0, &x, &error), PF_FORMAT);
@@ -104,7 +107,7 @@ static void numbers_flags_and_strings_are_not_taken_for_one_another(void **state
     assert_status(pf_json_get_string(&doc, doc.root, "one", true, &s, &error), PF_FORMAT);
     assert_status(pf_json_get_string(&doc, doc.root, "nul", true, &s, &error), PF_FORMAT);
     assert_says(error, "a string without NUL");
-    assert_true(x == 0.0 && !b && !s);
+    assert_true(n == 77 && x == 0.0 && !b && !s);
     pf_json_close(&doc);
 }
 

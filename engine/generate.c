@@ -498,10 +498,9 @@ static void close_everywhere(run *r)
     pf_close close = { .sequence = r->sequence };
     const pf_batch batch = { .closes = &close, .n_closes = 1 };
     pf_stream_owner_end(s->to_verifier, r->sequence);
-    (void)!pf_peer_submit(s->options.verifier, &batch);
-    if (!s->options.drafter) return;
     pf_stream_owner_end(s->to_drafter, r->sequence);
-    (void)!pf_peer_submit(s->options.drafter, &batch);
+    (void)!pf_peer_submit(s->options.verifier, &batch);
+    if (s->options.drafter) (void)!pf_peer_submit(s->options.drafter, &batch);
 }
 
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)

@@ -51,8 +51,7 @@ static pf_status resolve_dtype(const char *directory, pf_dtype asked, pf_type in
 
 /* ---- what there must be -------------------------------------------------------------------------------------------- */
 
-/* Rows and columns of a role's weight as the file has it; columns 0: a vector. */
-static void role_shape(const pf_model *m, pf_tensor_role role, int32_t *rows, int32_t *columns)
+void pf_model_shape(const pf_model *m, pf_tensor_role role, int32_t *rows, int32_t *columns)
 {
     const pf_config *c = &m->config;
     const struct {
@@ -75,28 +74,14 @@ static void role_shape(const pf_model *m, pf_tensor_role role, int32_t *rows, in
     *columns = shapes[role].columns;
 }
 
-/* Which matrix of a layer is made of which tensors, in order of rows. */
-typedef struct {
-    size_t offset; /* of the pf_linear in pf_layer */
-    int32_t n_parts;
-    pf_tensor_role parts[3];
-} matrix_recipe;
-
-static const matrix_recipe LAYER_MATRICES[] = {
+const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES] = {
     { offsetof(pf_layer, qkv), 3, { PF_TENSOR_Q, PF_TENSOR_K, PF_TENSOR_V } },
     { offsetof(pf_layer, o), 1, { PF_TENSOR_O } },
     { offsetof(pf_layer, gate), 1, { PF_TENSOR_GATE } },
     { offsetof(pf_layer, up), 1, { PF_TENSOR_UP } },
     { offsetof(pf_layer, down), 1, { PF_TENSOR_DOWN } },
 };
-enum { N_LAYER_MATRICES = sizeof LAYER_MATRICES / sizeof *LAYER_MATRICES };
-
-static const matrix_recipe HEAD = { 0, 1, { PF_TENSOR_HEAD } };
-
-static pf_linear *layer_matrix(const pf_layer *layer, const matrix_recipe *recipe)
-{
-    return (pf_linear *)((char *)(uintptr_t)layer + recipe->offset);
-}
+const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
 
 /* ---- finding and checking ------------------------------------------------------------------------------------------ */
 
@@ -124,7 +109,7 @@ static pf_status find_tensor(const pf_model *m, const source *src, pf_tensor_rol
     if (status != PF_OK) return status;
 
     int32_t rows, columns;
-    role_shape(m, role, &rows, &columns);
+    pf_model_shape(m, role, &rows, &columns);
     if (strcmp(part, "bias") == 0) columns = 0;
     const bool is_vector = columns == 0;
     if (tensor.n_dimensions != (is_vector ? 1 : 2) || tensor.shape[0] != rows ||
@@ -210,12 +195,12 @@ static pf_status check_tensors(pf_model *m, source *src, pf_error *error)
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
 /* Plan a matrix and take its memory. False: a size does not fit. */
-static bool lay_out_linear(const pf_model *m, const matrix_recipe *recipe, pf_linear *linear, pf_arena *arena)
+static bool lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf_linear *linear, pf_arena *arena)
 {
     int32_t n = 0, k = 0;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         int32_t rows;
-        role_shape(m, recipe->parts[p], &rows, &k);
+        pf_model_shape(m, recipe->parts[p], &rows, &k);
         if (__builtin_add_overflow(n, rows, &n)) return false;
     }
     size_t bytes;
@@ -236,10 +221,10 @@ static bool lay_out(pf_model *m, pf_arena *arena)
         pf_layer *layer = &m->layers[l];
         layer->attention_norm = pf_arena_take(arena, hidden, sizeof(float));
         layer->mlp_norm = pf_arena_take(arena, hidden, sizeof(float));
-        for (int i = 0; i < N_LAYER_MATRICES; i++)
-            if (!lay_out_linear(m, &LAYER_MATRICES[i], layer_matrix(layer, &LAYER_MATRICES[i]), arena)) return false;
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            if (!lay_out_linear(m, &pf_layer_recipes[i], pf_layer_matrix(layer, i), arena)) return false;
     }
-    return lay_out_linear(m, &HEAD, &m->head, arena);
+    return lay_out_linear(m, &pf_head_recipe, &m->head, arena);
 }
 
 static pf_status reserve(pf_model *m, const source *src, pf_error *error)
@@ -313,7 +298,7 @@ static pf_status load_vector(const pf_model *m, source *src, pf_tensor_role role
     return PF_OK;
 }
 
-static pf_status load_linear(const pf_model *m, source *src, const matrix_recipe *recipe, int32_t layer,
+static pf_status load_linear(const pf_model *m, source *src, const pf_matrix_recipe *recipe, int32_t layer,
                              const pf_linear *linear, pf_error *error)
 {
     pack_job job = { .weights = &linear->weights, .n_parts = recipe->n_parts };
@@ -363,13 +348,13 @@ static pf_status load_weights(const pf_model *m, source *src, pf_error *error)
     PF_TRY(load_embedding(m, src, error));
     PF_TRY(load_vector(m, src, PF_TENSOR_FINAL_NORM, 0, "weight", m->final_norm, error));
     for (int32_t l = 0; l < m->config.n_layers; l++) {
-        const pf_layer *layer = &m->layers[l];
+        pf_layer *layer = &m->layers[l];
         PF_TRY(load_vector(m, src, PF_TENSOR_ATTENTION_NORM, l, "weight", layer->attention_norm, error));
         PF_TRY(load_vector(m, src, PF_TENSOR_MLP_NORM, l, "weight", layer->mlp_norm, error));
-        for (int i = 0; i < N_LAYER_MATRICES; i++)
-            PF_TRY(load_linear(m, src, &LAYER_MATRICES[i], l, layer_matrix(layer, &LAYER_MATRICES[i]), error));
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            PF_TRY(load_linear(m, src, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
     }
-    return load_linear(m, src, &HEAD, 0, &m->head, error);
+    return load_linear(m, src, &pf_head_recipe, 0, &m->head, error);
 }
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
@@ -454,163 +439,4 @@ void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows
         const uint16_t *row = (const uint16_t *)model->embedding + (size_t)tokens[i] * hidden;
         for (size_t d = 0; d < hidden; d++) x[d] = pf_bf16_to_f32(row[d]);
     }
-}
-
-/* ---- what a step reads --------------------------------------------------------------------------------------------- */
-
-static size_t panel_bytes(const pf_linear *linear)
-{
-    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
-}
-
-static size_t linear_bytes(const pf_linear *linear)
-{
-    return panel_bytes(linear) + (linear->bias ? (size_t)linear->weights.n * sizeof(float) : 0);
-}
-
-size_t pf_model_step_bytes(const pf_model *model)
-{
-    const size_t norm_bytes = (size_t)model->config.hidden_size * sizeof(float);
-    size_t bytes = norm_bytes + linear_bytes(&model->head);
-    for (int32_t l = 0; l < model->config.n_layers; l++) {
-        bytes += 2 * norm_bytes;
-        for (int i = 0; i < N_LAYER_MATRICES; i++)
-            bytes += linear_bytes(layer_matrix(&model->layers[l], &LAYER_MATRICES[i]));
-    }
-    return bytes;
-}
-
-/* One word of every cache line, four lines at a time: as fast as memory gives them. */
-static uint64_t read_lines(const void *data, size_t n_bytes)
-{
-    enum { LINE_WORDS = 64 / sizeof(uint64_t) };
-    const uint64_t *words = data;
-    const size_t n = n_bytes / sizeof *words;
-    uint64_t sum[4] = { 0 };
-    size_t i = 0;
-    for (; i + 4 * LINE_WORDS <= n; i += 4 * LINE_WORDS)
-        for (size_t j = 0; j < 4; j++) sum[j] += words[i + j * LINE_WORDS];
-    for (; i < n; i += LINE_WORDS) sum[0] += words[i];
-    return sum[0] + sum[1] + sum[2] + sum[3];
-}
-
-typedef struct {
-    const pf_model *model;
-    _Atomic uint64_t checksum;
-} read_job;
-
-static uint64_t read_share(pf_member member, const pf_linear *linear)
-{
-    int32_t begin, end;
-    pf_team_share(member, linear->weights.n_panels, &begin, &end);
-    const size_t bytes = linear->weights.panel_bytes;
-    return read_lines((const char *)linear->weights.panels + (size_t)begin * bytes, (size_t)(end - begin) * bytes);
-}
-
-static void read_all(pf_member member, void *arg)
-{
-    read_job *job = arg;
-    const pf_model *m = job->model;
-    uint64_t sum = 0;
-    for (int32_t l = 0; l < m->config.n_layers; l++)
-        for (int i = 0; i < N_LAYER_MATRICES; i++)
-            sum += read_share(member, layer_matrix(&m->layers[l], &LAYER_MATRICES[i]));
-    job->checksum += sum + read_share(member, &m->head);
-}
-
-uint64_t pf_model_read_weights(const pf_model *model, pf_team *team)
-{
-    read_job job = { .model = model };
-    pf_team_run(team, read_all, &job);
-    return job.checksum;
-}
-
-/* ---- telling ------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    void (*visit)(void *user, const pf_model_tensor *tensor);
-    void *user;
-    char format[64], reason[160];
-} visitor;
-
-static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int32_t layer)
-{
-    char name[PF_MAX_TENSOR_NAME];
-    int32_t rows, columns;
-    pf_config_tensor_name(&m->config, role, layer, "weight", name);
-    role_shape(m, role, &rows, &columns);
-    const pf_kernel *kernel = m->kernels.chosen[PF_OP_RMSNORM][PF_TYPE_F32];
-    const pf_model_tensor tensor = { .name = name,
-                                     .format = "f32",
-                                     .kernel = kernel ? kernel->name : "",
-                                     .reason = "a vector is small: F32 costs nothing",
-                                     .rows = rows,
-                                     .columns = 1,
-                                     .bytes = (size_t)rows * sizeof(float) };
-    v->visit(v->user, &tensor);
-}
-
-/* "model.layers.0.self_attn.q_proj+k_proj+v_proj.weight" */
-static void join_names(const pf_model *m, const matrix_recipe *recipe, int32_t layer, char *out, size_t capacity)
-{
-    char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&m->config, recipe->parts[0], layer, "weight", name);
-    snprintf(out, capacity, "%s", name);
-    for (int32_t p = 1; p < recipe->n_parts; p++) {
-        pf_config_tensor_name(&m->config, recipe->parts[p], layer, "weight", name);
-        char *dot = strrchr(name, '.'); /* before "weight" */
-        if (dot != NULL) *dot = '\0';
-        const char *last = strrchr(name, '.');
-        char *end = strrchr(out, '.');
-        if (end == NULL) return;
-        snprintf(end, capacity - (size_t)(end - out), "+%s.weight", last ? last + 1 : name);
-    }
-}
-
-static void visit_linear(const pf_model *m, visitor *v, const matrix_recipe *recipe, int32_t layer,
-                         const pf_linear *linear)
-{
-    char name[3 * PF_MAX_TENSOR_NAME];
-    join_names(m, recipe, layer, name, sizeof name);
-    const pf_kernel *kernel = m->kernels.chosen[PF_OP_GEMM][m->weight_type];
-    snprintf(v->format, sizeof v->format, "%s %s", pf_type_name(m->weight_type), kernel ? kernel->packing : "");
-    snprintf(v->reason, sizeof v->reason, "the highest of %s that has a %s product", pf_isa_name(m->kernels.isa),
-             pf_type_name(m->weight_type));
-    const pf_model_tensor tensor = { .name = name,
-                                     .format = v->format,
-                                     .kernel = kernel ? kernel->name : "",
-                                     .reason = v->reason,
-                                     .rows = linear->weights.n,
-                                     .columns = linear->weights.k,
-                                     .bytes = linear_bytes(linear) };
-    v->visit(v->user, &tensor);
-}
-
-void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)
-{
-    visitor v = { .visit = visit, .user = user };
-    char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&model->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
-    snprintf(v.format, sizeof v.format, "%s rows", pf_type_name(model->weight_type));
-    const pf_model_tensor embedding = { .name = name,
-                                        .format = v.format,
-                                        .kernel = "row lookup",
-                                        .reason = model->config.tied_embeddings
-                                                      ? "rows are looked up; as the head it is packed a second time"
-                                                      : "rows are looked up, never multiplied",
-                                        .rows = model->config.vocab_size,
-                                        .columns = model->config.hidden_size,
-                                        .bytes = (size_t)model->config.vocab_size * (size_t)model->config.hidden_size *
-                                                 pf_type_bytes(model->weight_type) };
-    visit(user, &embedding);
-    for (int32_t l = 0; l < model->config.n_layers; l++) {
-        visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
-        visit_linear(model, &v, &LAYER_MATRICES[0], l, &model->layers[l].qkv);
-        visit_linear(model, &v, &LAYER_MATRICES[1], l, &model->layers[l].o);
-        visit_vector(model, &v, PF_TENSOR_MLP_NORM, l);
-        for (int i = 2; i < N_LAYER_MATRICES; i++)
-            visit_linear(model, &v, &LAYER_MATRICES[i], l, layer_matrix(&model->layers[l], &LAYER_MATRICES[i]));
-    }
-    visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
-    visit_linear(model, &v, &HEAD, 0, &model->head);
 }

@@ -10,6 +10,8 @@
 #ifndef PF_MODEL_WEIGHTS_H
 #define PF_MODEL_WEIGHTS_H
 
+#include <stddef.h>
+
 #include "base/arena.h"
 #include "model/model.h"
 
@@ -43,6 +45,27 @@ struct pf_model {
     float *final_norm; /* [hidden] */
     pf_linear head;    /* [vocab, hidden] */
 };
+
+/* Which matrix of a layer is made of which tensors, in order of rows. */
+typedef struct {
+    size_t offset; /* of the pf_linear in pf_layer */
+    int32_t n_parts;
+    pf_tensor_role parts[3];
+} pf_matrix_recipe;
+
+enum { PF_N_LAYER_MATRICES = 5 };
+
+extern const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES]; /* QKV, O, gate, up, down */
+extern const pf_matrix_recipe pf_head_recipe;
+
+/* The matrix of pf_layer_recipes[i]. */
+static inline pf_linear *pf_layer_matrix(pf_layer *layer, int i)
+{
+    return (pf_linear *)((char *)layer + pf_layer_recipes[i].offset);
+}
+
+/* Rows and columns of a role's weight as the file has it; columns 0: a vector. */
+void pf_model_shape(const pf_model *model, pf_tensor_role role, int32_t *rows, int32_t *columns);
 
 /* Rows of the embedding as f32: x [n_rows, hidden], rows `stride` elements apart. Ids must be in range. */
 void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows, float *x, size_t stride);

@@ -105,6 +105,7 @@ static void list_tensors(tensors *t, const pf_tiny_model *m)
         add_linear(t, l, "self_attn.k_proj", kv, m->hidden, 1.5, m->attention_bias);
         add_linear(t, l, "self_attn.v_proj", kv, m->hidden, 1.0, m->attention_bias);
         add_linear(t, l, "self_attn.o_proj", m->hidden, q, 1.0, m->attention_bias);
+        if (m->rotary_buffers) add(t, l, "self_attn.rotary_emb", "inv_freq", m->head_dim / 2, 0, 0.0, 1.0);
         add(t, l, "post_attention_layernorm", "weight", m->hidden, 0, 1.0, 0.3);
         add_linear(t, l, "mlp.gate_proj", m->intermediate, m->hidden, 1.0, m->mlp_bias);
         add_linear(t, l, "mlp.up_proj", m->intermediate, m->hidden, 1.0, m->mlp_bias);

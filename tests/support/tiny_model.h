@@ -25,6 +25,7 @@ typedef struct {
     bool tied, attention_bias, mlp_bias;
     pf_type type;             /* of the tensors in the file: PF_TYPE_F32 */
     const char *rope_scaling; /* the JSON object of config.json's field; absent */
+    bool rotary_buffers;      /* inv_freq tensors, as old checkpoints carry them */
     uint64_t seed;
 } pf_tiny_model;
 

@@ -3,18 +3,11 @@
  * Each test computes the logits of one text plainly, one token a pass on one thread, and then in another way, and
  * compares bits.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "model/context.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 enum { N_TEXT = 75, MAX_ROWS = 80, MAX_TOKENS = 160, MAX_SEQUENCES = 6 };
@@ -319,6 +312,29 @@ static void prefill_in_chunks_gives_the_last_rows_logits(void **state)
     pf_tiny_model_remove(directory);
 }
 
+static void a_pass_allocates_nothing(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&ODD, directory);
+    rig r;
+    pf_alloc_count_reset();
+    set_up(&r, pf_cpu_best_isa(), PF_DTYPE_BF16, 2);
+    assert_true(pf_alloc_count() > 0); /* what is made before is counted */
+    int32_t tokens[N_TEXT];
+    make_text(&r, 0, tokens);
+    const pf_kv_seq seq = acquire(&r);
+    pf_alloc_count_reset();
+    assert_int_equal(pf_context_prefill(r.context, seq, tokens, N_TEXT, true, NULL), PF_OK);
+    for (int32_t i = 0; i < 40; i++) {
+        const pf_span span = { seq, tokens + i, 1 + i % 3, 1 };
+        assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
+        assert_int_equal(pf_kv_truncate(r.kv, seq, N_TEXT + i), PF_OK);
+    }
+    assert_int_equal(pf_alloc_count(), 0);
+    tear_down(&r);
+    pf_tiny_model_remove(directory);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
 static void a_refused_pass_leaves_everything_as_before(void **state)
@@ -420,6 +436,7 @@ int main(void)
         cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),
         cmocka_unit_test(logits_depend_on_every_token_before_and_on_none_after),
         cmocka_unit_test(prefill_in_chunks_gives_the_last_rows_logits),
+        cmocka_unit_test(a_pass_allocates_nothing),
         cmocka_unit_test(a_refused_pass_leaves_everything_as_before),
         cmocka_unit_test(a_context_out_of_range_is_refused_with_a_sentence),
     };

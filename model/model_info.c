@@ -1,0 +1,164 @@
+/*
+ * What a loaded model tells of itself: the bytes that a step reads, a bare read of them, and a line for each tensor.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/weights.h"
+
+/* ---- what a step reads --------------------------------------------------------------------------------------------- */
+
+static size_t panel_bytes(const pf_linear *linear)
+{
+    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
+}
+
+static size_t linear_bytes(const pf_linear *linear)
+{
+    return panel_bytes(linear) + (linear->bias ? (size_t)linear->weights.n * sizeof(float) : 0);
+}
+
+size_t pf_model_step_bytes(const pf_model *model)
+{
+    const size_t norm_bytes = (size_t)model->config.hidden_size * sizeof(float);
+    size_t bytes = norm_bytes + linear_bytes(&model->head);
+    for (int32_t l = 0; l < model->config.n_layers; l++) {
+        bytes += 2 * norm_bytes;
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) bytes += linear_bytes(pf_layer_matrix(&model->layers[l], i));
+    }
+    return bytes;
+}
+
+/* One word of every cache line, four lines at a time: as fast as memory gives them. */
+static uint64_t read_lines(const void *data, size_t n_bytes)
+{
+    enum { LINE_WORDS = 64 / sizeof(uint64_t) };
+    const uint64_t *words = data;
+    const size_t n = n_bytes / sizeof *words;
+    uint64_t sum[4] = { 0 };
+    size_t i = 0;
+    for (; i + 4 * LINE_WORDS <= n; i += 4 * LINE_WORDS)
+        for (size_t j = 0; j < 4; j++) sum[j] += words[i + j * LINE_WORDS];
+    for (; i < n; i += LINE_WORDS) sum[0] += words[i];
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+typedef struct {
+    const pf_model *model;
+    _Atomic uint64_t checksum;
+} read_job;
+
+static uint64_t read_share(pf_member member, const pf_linear *linear)
+{
+    int32_t begin, end;
+    pf_team_share(member, linear->weights.n_panels, &begin, &end);
+    const size_t bytes = linear->weights.panel_bytes;
+    return read_lines((const char *)linear->weights.panels + (size_t)begin * bytes, (size_t)(end - begin) * bytes);
+}
+
+static void read_all(pf_member member, void *arg)
+{
+    read_job *job = arg;
+    const pf_model *m = job->model;
+    uint64_t sum = 0;
+    for (int32_t l = 0; l < m->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) sum += read_share(member, pf_layer_matrix(&m->layers[l], i));
+    job->checksum += sum + read_share(member, &m->head);
+}
+
+uint64_t pf_model_read_weights(const pf_model *model, pf_team *team)
+{
+    read_job job = { .model = model };
+    pf_team_run(team, read_all, &job);
+    return job.checksum;
+}
+
+/* ---- telling ------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    void (*visit)(void *user, const pf_model_tensor *tensor);
+    void *user;
+    char format[64], reason[160];
+} visitor;
+
+static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int32_t layer)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    int32_t rows, columns;
+    pf_config_tensor_name(&m->config, role, layer, "weight", name);
+    pf_model_shape(m, role, &rows, &columns);
+    const pf_kernel *kernel = m->kernels.chosen[PF_OP_RMSNORM][PF_TYPE_F32];
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = "f32",
+                                     .kernel = kernel ? kernel->name : "",
+                                     .reason = "a vector is small: F32 costs nothing",
+                                     .rows = rows,
+                                     .columns = 1,
+                                     .bytes = (size_t)rows * sizeof(float) };
+    v->visit(v->user, &tensor);
+}
+
+/* "model.layers.0.self_attn.q_proj+k_proj+v_proj.weight" */
+static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer, char *out, size_t capacity)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&m->config, recipe->parts[0], layer, "weight", name);
+    snprintf(out, capacity, "%s", name);
+    for (int32_t p = 1; p < recipe->n_parts; p++) {
+        pf_config_tensor_name(&m->config, recipe->parts[p], layer, "weight", name);
+        char *dot = strrchr(name, '.'); /* before "weight" */
+        if (dot != NULL) *dot = '\0';
+        const char *last = strrchr(name, '.');
+        char *end = strrchr(out, '.');
+        if (end == NULL) return;
+        snprintf(end, capacity - (size_t)(end - out), "+%s.weight", last ? last + 1 : name);
+    }
+}
+
+static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, int32_t layer,
+                         const pf_linear *linear)
+{
+    char name[3 * PF_MAX_TENSOR_NAME];
+    join_names(m, recipe, layer, name, sizeof name);
+    const pf_kernel *kernel = m->kernels.chosen[PF_OP_GEMM][m->weight_type];
+    snprintf(v->format, sizeof v->format, "%s %s", pf_type_name(m->weight_type), kernel ? kernel->packing : "");
+    snprintf(v->reason, sizeof v->reason, "the highest of %s that has a %s product", pf_isa_name(m->kernels.isa),
+             pf_type_name(m->weight_type));
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = v->format,
+                                     .kernel = kernel ? kernel->name : "",
+                                     .reason = v->reason,
+                                     .rows = linear->weights.n,
+                                     .columns = linear->weights.k,
+                                     .bytes = linear_bytes(linear) };
+    v->visit(v->user, &tensor);
+}
+
+void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)
+{
+    visitor v = { .visit = visit, .user = user };
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&model->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    snprintf(v.format, sizeof v.format, "%s rows", pf_type_name(model->weight_type));
+    const pf_model_tensor embedding = { .name = name,
+                                        .format = v.format,
+                                        .kernel = "row lookup",
+                                        .reason = model->config.tied_embeddings
+                                                      ? "rows are looked up; as the head it is packed a second time"
+                                                      : "rows are looked up, never multiplied",
+                                        .rows = model->config.vocab_size,
+                                        .columns = model->config.hidden_size,
+                                        .bytes = (size_t)model->config.vocab_size * (size_t)model->config.hidden_size *
+                                                 pf_type_bytes(model->weight_type) };
+    visit(user, &embedding);
+    for (int32_t l = 0; l < model->config.n_layers; l++) {
+        visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
+        visit_linear(model, &v, &pf_layer_recipes[0], l, &model->layers[l].qkv);
+        visit_linear(model, &v, &pf_layer_recipes[1], l, &model->layers[l].o);
+        visit_vector(model, &v, PF_TENSOR_MLP_NORM, l);
+        for (int i = 2; i < PF_N_LAYER_MATRICES; i++)
+            visit_linear(model, &v, &pf_layer_recipes[i], l, pf_layer_matrix(&model->layers[l], i));
+    }
+    visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
+    visit_linear(model, &v, &pf_head_recipe, 0, &model->head);
+}

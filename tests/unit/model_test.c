@@ -1,0 +1,332 @@
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "model/context.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+static char directory[PF_TINY_PATH];
+
+static pf_status load_as(pf_dtype dtype, pf_isa isa, int32_t n_threads, pf_model **out, pf_error *error)
+{
+    pf_team *team;
+    PF_TRY(pf_team_create(n_threads, NULL, 0, &team, error));
+    const pf_model_options options = { .dtype = dtype, .isa = isa, .team = team };
+    const pf_status status = pf_model_load(directory, &options, out, error);
+    pf_team_destroy(team);
+    return status;
+}
+
+/* Load, expect a refusal, and expect its sentence to hold `part`. */
+static void assert_refused(pf_status expected, const char *part)
+{
+    pf_model *model = NULL;
+    pf_error error = { 0 };
+    assert_status(load_as(PF_DTYPE_AUTO, PF_ISA_SCALAR, 1, &model, &error), expected);
+    assert_null(model);
+    assert_says(error, part);
+    assert_says(error, directory);
+}
+
+/* Replace the first `from` in a file of the directory; where lengths differ the file changes its size. */
+static void edit(const char *name, const char *from, const char *to)
+{
+    char path[PF_TINY_PATH + 64], *data;
+    size_t n_bytes;
+    pf_error error;
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    assert_ok(pf_file_read(path, 1 << 24, &data, &n_bytes, &error), error);
+    char *at = memmem(data, n_bytes, from, strlen(from));
+    assert_non_null(at);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(data, 1, (size_t)(at - data), f);
+    fputs(to, f);
+    at += strlen(from);
+    fwrite(at, 1, n_bytes - (size_t)(at - data), f);
+    fclose(f);
+    free(data);
+}
+
+/* The largest logit's id and the logits after three tokens. */
+static void logits_of(const pf_model *model, float *out)
+{
+    pf_team *team;
+    pf_context *context;
+    pf_error error;
+    pf_kv_seq seq;
+    const int32_t tokens[] = { 5, 9, 3 };
+    const pf_context_config config = { .max_sequences = 1, .max_rows = 4, .max_logit_rows = 1, .kv_type = PF_TYPE_F32 };
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    assert_ok(pf_context_create(model, team, &config, &context, &error), error);
+    assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
+    assert_int_equal(pf_context_prefill(context, seq, tokens, 3, true, NULL), PF_OK);
+    memcpy(out, pf_context_logits(context, 0), (size_t)pf_context_n_vocab(context) * sizeof *out);
+    pf_context_destroy(context);
+    pf_team_destroy(team);
+}
+
+/* ---- what a file must hold --------------------------------------------------------------------------------------- */
+
+static void a_missing_tensor_is_named(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
+    edit("model.safetensors", "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.op_proj.weight");
+    assert_refused(PF_FORMAT, "\"model.layers.1.mlp.up_proj.weight\"");
+    pf_tiny_model_remove(directory);
+}
+
+static void a_tensor_that_would_be_left_out_is_named(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
+    edit("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+    assert_refused(PF_UNSUPPORTED, "\"model.layers.1.");
+    pf_tiny_model_remove(directory);
+    pf_tiny_model_create(&(pf_tiny_model){ .attention_bias = true }, directory);
+    edit("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
+    assert_refused(PF_UNSUPPORTED, ".bias\"");
+    pf_tiny_model_remove(directory);
+}
+
+static void a_tensor_of_another_shape_is_named_with_both_shapes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *from, *to, *tensor, *found, *expected;
+    } cases[] = {
+        { "\"intermediate_size\": 96", "\"intermediate_size\": 97", "gate_proj", "[96, 64]", "[97, 64]" },
+        { "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 1", "k_proj", "[32, 64]", "[16, 64]" },
+        { "\"vocab_size\": 128", "\"vocab_size\": 129", "embed_tokens", "[128, 64]", "[129, 64]" },
+        { "\"hidden_size\": 64", "\"hidden_size\": 60", "embed_tokens", "[128, 64]", "[128, 60]" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
+        edit("config.json", cases[i].from, cases[i].to);
+        assert_refused(PF_FORMAT, cases[i].tensor);
+        assert_refused(PF_FORMAT, cases[i].found);
+        assert_refused(PF_FORMAT, cases[i].expected);
+        pf_tiny_model_remove(directory);
+    }
+}
+
+static void buffers_of_old_checkpoints_and_a_tied_models_spare_head_are_passed_over(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *tied, *spare;
+    float expected[128], found[128];
+    pf_tiny_model_create(&(pf_tiny_model){ .tied = true, .rotary_buffers = true }, directory);
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &tied, &error), error);
+    pf_tiny_model_remove(directory);
+    pf_tiny_model_create(&(pf_tiny_model){ .rotary_buffers = true }, directory);
+    edit("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &spare, &error), error);
+    pf_tiny_model_remove(directory);
+    logits_of(tied, expected);
+    logits_of(spare, found);
+    assert_memory_equal(found, expected, sizeof expected); /* the embedding is the head, not lm_head.weight */
+    pf_model_release(tied);
+    pf_model_release(spare);
+}
+
+/* ---- types ------------------------------------------------------------------------------------------------------- */
+
+static void dtypes_are_read_by_name_and_resolved_by_the_file(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_dtype dtype;
+    const char *names[] = { "auto", "f32", "f16", "bf16" };
+    for (int i = 0; i < 4; i++) {
+        assert_ok(pf_dtype_parse(names[i], &dtype, &error), error);
+        assert_string_equal(pf_dtype_name(dtype), names[i]);
+    }
+    assert_status(pf_dtype_parse("int8", &dtype, &error), PF_INVALID);
+    assert_says(error, "int8");
+    assert_says(error, "bf16");
+
+    const struct {
+        pf_type file;
+        pf_dtype asked, resolved;
+    } cases[] = {
+        { PF_TYPE_F32, PF_DTYPE_AUTO, PF_DTYPE_F32 },   { PF_TYPE_F16, PF_DTYPE_AUTO, PF_DTYPE_BF16 },
+        { PF_TYPE_BF16, PF_DTYPE_AUTO, PF_DTYPE_BF16 }, { PF_TYPE_F16, PF_DTYPE_F16, PF_DTYPE_F16 },
+        { PF_TYPE_F32, PF_DTYPE_BF16, PF_DTYPE_BF16 },  { PF_TYPE_BF16, PF_DTYPE_F32, PF_DTYPE_F32 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_model *model;
+        pf_tiny_model_create(&(pf_tiny_model){ .type = cases[i].file }, directory);
+        assert_ok(load_as(cases[i].asked, PF_ISA_SCALAR, 1, &model, &error), error);
+        assert_int_equal(pf_model_dtype(model), cases[i].resolved);
+        pf_model_release(model);
+        pf_tiny_model_remove(directory);
+    }
+    pf_model *model = NULL;
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16 }, directory);
+    assert_status(load_as(PF_DTYPE_F16, PF_ISA_SCALAR, 1, &model, &error), PF_UNSUPPORTED);
+    assert_says(error, "bf16");
+    pf_tiny_model_remove(directory);
+}
+
+static void f16_weights_are_held_exactly(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *as_f16, *as_f32;
+    float a[128], b[128];
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_F16 }, directory);
+    assert_ok(load_as(PF_DTYPE_F16, PF_ISA_SCALAR, 1, &as_f16, &error), error);
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &as_f32, &error), error);
+    logits_of(as_f16, a);
+    logits_of(as_f32, b);
+    assert_memory_equal(a, b, sizeof a);
+    pf_model_release(as_f16);
+    pf_model_release(as_f32);
+    pf_tiny_model_remove(directory);
+}
+
+/* ---- what a model tells -------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int32_t n;
+    size_t bytes, embedding_bytes;
+    bool fused, has_reasons;
+} told;
+
+static void remember(void *user, const pf_model_tensor *tensor)
+{
+    told *t = user;
+    t->n++;
+    t->bytes += tensor->bytes;
+    if (strstr(tensor->name, "embed_tokens") && strstr(tensor->kernel, "lookup")) t->embedding_bytes = tensor->bytes;
+    if (strcmp(tensor->name, "model.layers.1.self_attn.q_proj+k_proj+v_proj.weight") == 0)
+        t->fused = tensor->rows == 64 + 32 + 32 && tensor->columns == 64;
+    t->has_reasons &= tensor->reason[0] != '\0' && tensor->format[0] != '\0' && tensor->kernel[0] != '\0';
+}
+
+static void every_byte_of_a_step_is_accounted_for(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *model;
+    const pf_tiny_model shapes[] = { { .attention_bias = true, .mlp_bias = true },
+                                     { .tied = true, .type = PF_TYPE_BF16 } };
+    for (size_t s = 0; s < PF_COUNT(shapes); s++) {
+        pf_tiny_model_create(&shapes[s], directory);
+        assert_ok(load_as(PF_DTYPE_AUTO, pf_cpu_best_isa(), 1, &model, &error), error);
+        told t = { .has_reasons = true };
+        pf_model_visit_tensors(model, remember, &t);
+        assert_int_equal(t.n, 1 + 2 * 7 + 2);
+        assert_true(t.fused && t.has_reasons);
+        assert_true(t.embedding_bytes > 0);
+        assert_int_equal(pf_model_step_bytes(model), t.bytes - t.embedding_bytes);
+        assert_true(pf_model_packed_bytes(model) >= t.bytes);
+
+        int64_t parameters = 128 * 64 * (shapes[s].tied ? 1 : 2) + 64;
+        parameters += 2 * (2 * 64 + (64 + 32 + 32) * 64 + 64 * 64 + 3 * 96 * 64);
+        if (shapes[s].attention_bias) parameters += 2 * (64 + 32 + 32 + 64 + 96 + 96 + 64);
+        assert_int_equal(pf_model_parameter_count(model), parameters);
+        pf_model_release(model);
+        pf_tiny_model_remove(directory);
+    }
+}
+
+static void a_bare_read_sees_the_same_weights_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *model;
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 3 }, directory);
+    assert_ok(load_as(PF_DTYPE_AUTO, PF_ISA_SCALAR, 2, &model, &error), error);
+    uint64_t sums[3];
+    for (int32_t n = 1; n <= 3; n++) {
+        pf_team *team;
+        assert_ok(pf_team_create(n, NULL, 0, &team, &error), error);
+        sums[n - 1] = pf_model_read_weights(model, team);
+        pf_team_destroy(team);
+    }
+    assert_true(sums[0] != 0 && sums[0] == sums[1] && sums[0] == sums[2]);
+    pf_model_release(model);
+    pf_tiny_model_remove(directory);
+}
+
+typedef struct {
+    size_t done, total;
+    int32_t n;
+} seen;
+
+static void watch(void *user, size_t done, size_t total)
+{
+    seen *s = user;
+    assert_true(done >= s->done && done <= total && (s->n == 0 || total == s->total));
+    *s = (seen){ done, total, s->n + 1 };
+}
+
+static void progress_grows_to_its_total(void **state)
+{
+    (void)state;
+    for (int tied = 0; tied < 2; tied++) {
+        pf_tiny_model_create(&(pf_tiny_model){ .tied = tied, .attention_bias = true }, directory);
+        seen s = { 0 };
+        pf_error error;
+        pf_team *team;
+        pf_model *model;
+        assert_ok(pf_team_create(2, NULL, 0, &team, &error), error);
+        const pf_model_options options = { .isa = PF_ISA_SCALAR, .team = team, .progress = watch, .progress_user = &s };
+        assert_ok(pf_model_load(directory, &options, &model, &error), error);
+        assert_true(s.n > 10);
+        assert_int_equal(s.done, s.total);
+        assert_int_equal(s.total, 4 * (size_t)pf_model_parameter_count(model));
+        pf_model_release(model);
+        pf_team_destroy(team);
+        pf_tiny_model_remove(directory);
+    }
+}
+
+static void running_out_of_memory_anywhere_is_a_status(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
+    pf_error error = { 0 };
+    pf_team *team;
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    const pf_model_options options = { .isa = PF_ISA_SCALAR, .team = team };
+    const pf_context_config config = { .max_sequences = 2, .max_rows = 4, .max_logit_rows = 1, .kv_type = PF_TYPE_F32 };
+    int64_t n_refused = 0;
+    for (int64_t n = 0;; n++) {
+        pf_model *model = NULL;
+        pf_context *context = NULL;
+        pf_alloc_refuse_after(n);
+        const pf_status loaded = pf_model_load(directory, &options, &model, &error);
+        const pf_status created = loaded == PF_OK ? pf_context_create(model, team, &config, &context, &error) : loaded;
+        pf_alloc_refuse_after(-1);
+        pf_context_destroy(context);
+        pf_model_release(model);
+        if (created == PF_OK) break;
+        if (created != PF_NOMEM) fail_msg("allocation %lld: %s: %s", (long long)n, pf_status_name(created), error.text);
+        n_refused++;
+    }
+    assert_true(n_refused > 5);
+    pf_team_destroy(team);
+    pf_tiny_model_remove(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_tensor_is_named),
+        cmocka_unit_test(a_tensor_that_would_be_left_out_is_named),
+        cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
+        cmocka_unit_test(buffers_of_old_checkpoints_and_a_tied_models_spare_head_are_passed_over),
+        cmocka_unit_test(dtypes_are_read_by_name_and_resolved_by_the_file),
+        cmocka_unit_test(f16_weights_are_held_exactly),
+        cmocka_unit_test(every_byte_of_a_step_is_accounted_for),
+        cmocka_unit_test(a_bare_read_sees_the_same_weights_on_any_number_of_threads),
+        cmocka_unit_test(progress_grows_to_its_total),
+        cmocka_unit_test(running_out_of_memory_anywhere_is_a_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

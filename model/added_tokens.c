@@ -199,6 +199,8 @@ bool pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_added
         if (flags.lstrip) begin = strip_left(w, begin);
         if (flags.rstrip) end = strip_right(w, end);
 
+        if (begin >= end) continue; /* the white space that it is has gone to the token before it */
+
         const pf_added_part part = { begin, end, m->tokens[token].id };
         const bool between = begin > w->covered;
         *out = between ? (pf_added_part){ w->covered, begin, -1 } : part;

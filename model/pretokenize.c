@@ -76,8 +76,7 @@ static pf_status compile(const pf_json *doc, const char *what, const char *patte
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!context) return pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, what);
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    *out = pcre2_compile((PCRE2_SPTR)pattern, n_bytes, options | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
-                         context);
+    *out = pcre2_compile((PCRE2_SPTR)pattern, n_bytes, options | PCRE2_UTF, &code, &offset, context);
     pcre2_compile_context_free(context);
     if (!*out) {
         PCRE2_UCHAR why[120] = "";
@@ -96,7 +95,8 @@ static pf_status compile_regex(const pf_json *doc, const char *what, const char 
     size_t n_text;
     snprintf(name, sizeof name, "%s: %s", doc->name, what);
     PF_TRY(pf_regex_from_oniguruma(name, pattern, n_bytes, &text, &n_text, error));
-    const pf_status status = compile(doc, what, text, n_text, PCRE2_UCP | PCRE2_MULTILINE, out, error);
+    const pf_status status =
+        compile(doc, what, text, n_text, PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, out, error);
     free(text);
     return status;
 }

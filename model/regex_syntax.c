@@ -6,10 +6,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_DEPTH = 200 };
 
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}" /* Unicode's word characters, as Oniguruma has them */
+/* Word characters: inside a class Unicode's, outside one also those of Oniguruma's table of Latin-1. */
+#define WORD_IN_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD          WORD_IN_CLASS "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 
 typedef struct {
     const char *name;
@@ -78,14 +81,57 @@ static pf_status replace(rewriter *r, size_t n, const char *text)
 
 /* --- escapes --- */
 
-/* \p{..}, \P{..}, \p{^..}: PCRE2 knows the same names, or says that it does not when it compiles. */
+/* Names of properties that are no script. Oniguruma takes a script's own characters, PCRE2's \p{Han} those that are used
+ * with it too: what is not listed here is asked for as \p{sc:Name}, and PCRE2 says when it compiles if it knows none. */
+static const struct {
+    const char *name, *category;
+} PROPERTIES[] = {
+    { "Letter", "L" },
+    { "Uppercase_Letter", "Lu" },
+    { "Lowercase_Letter", "Ll" },
+    { "Mark", "M" },
+    { "Number", "N" },
+    { "Decimal_Number", "Nd" },
+    { "Punctuation", "P" },
+    { "Symbol", "S" },
+    { "Separator", "Z" },
+    { "Other", "C" },
+    { "Any", "Any" },
+    { "Alpha", "Alphabetic" },
+    { "Alphabetic", "Alphabetic" },
+    { "Digit", "Nd" },
+    { "Lower", "Lowercase" },
+    { "Lowercase", "Lowercase" },
+    { "Upper", "Uppercase" },
+    { "Uppercase", "Uppercase" },
+    { "Space", "White_Space" },
+    { "White_Space", "White_Space" },
+    { "Emoji", "Emoji" },
+    { "Extended_Pictographic", "Extended_Pictographic" },
+};
+
+static pf_status put_property(rewriter *r, const char *name, size_t n)
+{
+    if (n <= 2) return put(r, name, n); /* a general category */
+    for (size_t i = 0; i < sizeof PROPERTIES / sizeof *PROPERTIES; i++) {
+        if (strlen(PROPERTIES[i].name) == n && strncasecmp(PROPERTIES[i].name, name, n) == 0)
+            return put_text(r, PROPERTIES[i].category);
+    }
+    PF_TRY(put_text(r, "sc:"));
+    return put(r, name, n);
+}
+
+/* \p{Name}, \P{Name}, \p{^Name}. */
 static pf_status property(rewriter *r)
 {
     if (peek(r, 2) != '{') return refuse(r, "\\p without braces");
     size_t n = 3;
-    while (peek(r, n) && peek(r, n) != '}') n++;
-    if (peek(r, n) != '}') return refuse(r, "\\p{ that does not end");
-    return copy(r, n + 1);
+    while (isalnum((unsigned char)peek(r, n)) || peek(r, n) == '_' || peek(r, n) == '^') n++;
+    if (peek(r, n) != '}') return refuse(r, "\\p{ without a name and an end");
+    const size_t head = peek(r, 3) == '^' ? 4 : 3;
+    PF_TRY(put(r, r->in + r->at, head));
+    PF_TRY(put_property(r, r->in + r->at + head, n - head));
+    return replace(r, n + 1, "}");
 }
 
 static pf_status code_point(rewriter *r)
@@ -118,7 +164,7 @@ static pf_status escape(rewriter *r, bool in_class)
     case 'd': return replace(r, 2, "\\p{Nd}");
     case 'D': return replace(r, 2, "\\P{Nd}");
     case 'v': return replace(r, 2, "\\x0B");
-    case 'w': return replace(r, 2, in_class ? WORD : "[" WORD "]");
+    case 'w': return replace(r, 2, in_class ? WORD_IN_CLASS : "[" WORD "]");
     case 'h': return replace(r, 2, in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]");
     case 'p':
     case 'P': return property(r);
@@ -167,7 +213,7 @@ static pf_status posix_bracket(rewriter *r)
         { "[:alpha:]", "\\p{Alphabetic}" },        { "[:digit:]", "\\p{Nd}" },
         { "[:upper:]", "\\p{Uppercase}" },         { "[:lower:]", "\\p{Lowercase}" },
         { "[:space:]", "\\p{White_Space}" },       { "[:xdigit:]", "0-9A-Fa-f" },
-        { "[:alnum:]", "\\p{Alphabetic}\\p{Nd}" }, { "[:word:]", WORD },
+        { "[:alnum:]", "\\p{Alphabetic}\\p{Nd}" }, { "[:word:]", WORD_IN_CLASS },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t n = strlen(known[i].name);

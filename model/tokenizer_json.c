@@ -415,23 +415,29 @@ static pf_status reserve_added(reader *r, const pf_json *config)
     return pf_token_index_reserve(&r->t->added, n) == PF_OK ? PF_OK : no_memory(r);
 }
 
+static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags)
+{
+    char *made = NULL;
+    size_t n = item->n_bytes;
+    pf_added_matcher *matcher = flags.normalized ? r->t->normalized : r->t->raw;
+    pf_status status = PF_OK;
+    if (flags.normalized) status = pf_tokenizer_normalize(r->t, item->text, item->n_bytes, &made, &n);
+    if (status == PF_OK && n > 0) status = pf_added_matcher_add(matcher, made ? made : item->text, n, item->id, flags);
+    free(made);
+    return status == PF_OK ? PF_OK : no_memory(r);
+}
+
+/* Special tokens first: where two are one after normalisation, the special one is found. */
 static pf_status build_matchers(reader *r)
 {
     pf_tokenizer *t = r->t;
     if (pf_added_matcher_create(&t->raw) != PF_OK || pf_added_matcher_create(&t->normalized) != PF_OK)
         return no_memory(r);
-    for (size_t i = 0; i < r->n_added; i++) {
-        const added_text *item = &r->added[i];
-        const pf_added_flags flags = t->tokens[item->id].flags;
-        char *made = NULL;
-        size_t n = item->n_bytes;
-        pf_status status = PF_OK;
-        if (flags.normalized) status = pf_tokenizer_normalize(t, item->text, item->n_bytes, &made, &n);
-        if (status == PF_OK && n > 0)
-            status = pf_added_matcher_add(flags.normalized ? t->normalized : t->raw, made ? made : item->text, n,
-                                          item->id, flags);
-        free(made);
-        if (status != PF_OK) return no_memory(r);
+    for (int special = 1; special >= 0; special--) {
+        for (size_t i = 0; i < r->n_added; i++) {
+            const pf_added_flags flags = t->tokens[r->added[i].id].flags;
+            if (flags.special == (special == 1)) PF_TRY(add_pattern(r, &r->added[i], flags));
+        }
     }
     return PF_OK;
 }

@@ -115,9 +115,15 @@ static int32_t longest_sequence(const verifier *v)
     return pf_context_get_config(v->context)->max_tokens;
 }
 
-static bool in_vocabulary(const verifier *v, int32_t token)
+/* The model reads any row of its embedding; what may be proposed and committed are the ids that exist. */
+static bool is_readable(const verifier *v, int32_t token)
 {
     return token >= 0 && token < pf_context_n_vocab(v->context);
+}
+
+static bool in_vocabulary(const verifier *v, int32_t token)
+{
+    return token >= 0 && token < v->judge.n_vocab;
 }
 
 /* What makes an open impossible to serve, as a status and a sentence. */
@@ -132,7 +138,7 @@ static pf_status check_open(const verifier *v, const pf_open *open, pf_error *er
         return pf_fail(error, PF_LIMIT, "the prompt has %d tokens, the context holds %d", open->n_tokens,
                        longest_sequence(v));
     for (int32_t i = 0; i < open->n_tokens; i++)
-        if (!in_vocabulary(v, open->tokens[i]))
+        if (!is_readable(v, open->tokens[i]))
             return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, the vocabulary has %d", i, open->tokens[i],
                            pf_context_n_vocab(v->context));
     if (open->n_stop_tokens < 0 || open->n_stop_tokens > PF_MAX_STOP_TOKENS)
@@ -469,7 +475,9 @@ static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *are
 static void lay_out(verifier *v, pf_arena *arena)
 {
     const size_t n = (size_t)v->config.max_sequences;
-    v->judge = pf_judge_create(v->context, arena);
+    int32_t n_vocab = pf_context_n_vocab(v->context);
+    if (v->config.info.vocab_size > 0 && v->config.info.vocab_size < n_vocab) n_vocab = v->config.info.vocab_size;
+    v->judge = pf_judge_create(v->context, n_vocab, arena);
     v->sequences = pf_arena_take(arena, n, sizeof *v->sequences);
     v->spans = pf_arena_take(arena, n, sizeof *v->spans);
     v->span_slots = pf_arena_take(arena, n, sizeof *v->span_slots);

@@ -6,11 +6,11 @@
 /* The uses of PF_NOISE_ACCEPT at a position. */
 enum { USE_KEEP = 0, USE_NEXT = 1 };
 
-pf_judge pf_judge_create(pf_context *context, pf_arena *arena)
+pf_judge pf_judge_create(pf_context *context, int32_t n_vocab, pf_arena *arena)
 {
-    const int32_t n_vocab = pf_context_n_vocab(context);
     return (pf_judge){
         .context = context,
+        .n_vocab = n_vocab,
         .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .q = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
@@ -25,14 +25,14 @@ static const pf_kernels *kernels(const pf_judge *judge)
 static pf_status fill_p(pf_judge *judge, const pf_sampling *sampling, int32_t row)
 {
     const pf_status status = pf_sampling_distribution(sampling, kernels(judge), pf_context_logits(judge->context, row),
-                                                      pf_context_n_vocab(judge->context), judge->p, judge->scratch);
+                                                      judge->n_vocab, judge->p, judge->scratch);
     return status == PF_INTERNAL ? PF_UNSUPPORTED : status;
 }
 
 /* The target's own choice at a row: what plain decoding takes there. */
 static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t row, int32_t position, int32_t *out)
 {
-    const int32_t n_vocab = pf_context_n_vocab(judge->context);
+    const int32_t n_vocab = judge->n_vocab;
     int32_t token;
     if (sampling->temperature == 0.0f) {
         token = kernels(judge)->argmax(pf_context_logits(judge->context, row), n_vocab);
@@ -73,7 +73,7 @@ static void sweep(float *q, const pf_declared *declared)
 static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, const pf_chain *chain, int32_t first_row,
                                  int32_t position, pf_acceptance *out)
 {
-    const int32_t n_vocab = pf_context_n_vocab(judge->context);
+    const int32_t n_vocab = judge->n_vocab;
     for (int32_t i = 0;; i++) {
         PF_TRY(fill_p(judge, sampling, first_row + i));
         const float u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_NEXT);

@@ -27,13 +27,14 @@
 
 typedef struct {
     pf_context *context; /* borrowed: its last pass has the rows */
+    int32_t n_vocab;     /* ids that may be chosen: those that exist, without the embedding's padding */
     float *p;            /* [n_vocab] the row in hand */
     float *q;            /* [n_vocab] zero between calls */
     void *scratch;
 } pf_judge;
 
-/* Memory from the arena (or its measure; see base/arena.h). */
-pf_judge pf_judge_create(pf_context *context, pf_arena *arena);
+/* n_vocab: at most the context's. Memory from the arena (or its measure; see base/arena.h). */
+pf_judge pf_judge_create(pf_context *context, int32_t n_vocab, pf_arena *arena);
 
 /* A proposal as it lies in memory. */
 typedef struct {

@@ -102,7 +102,7 @@ static pf_status round_trip(driver *d, uint64_t *away_ns, uint64_t *compute_ns)
 static pf_status run(driver *d, int32_t n_rounds, pf_roundtrip *out)
 {
     const int32_t n_warm = n_rounds / 10 + 1;
-    uint64_t begin_ns = 0, away_ns, compute_ns;
+    uint64_t begin_ns = 0, away_ns = 0, compute_ns = 0;
     for (int32_t i = -n_warm; i < n_rounds; i++) {
         if (i == 0) begin_ns = pf_now_ns();
         PF_TRY(round_trip(d, &away_ns, &compute_ns));

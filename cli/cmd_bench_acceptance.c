@@ -233,7 +233,7 @@ static int run(const pf_options *given, pf_out *out)
     pf_prompts_clear(&prompts);
 
     const bool interrupted = *pf_interrupt_flag();
-    int code = interrupted ? PF_EXIT_INTERRUPTED : status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(&error);
+    int code = interrupted ? PF_EXIT_INTERRUPTED : status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
     if (options.json && (interrupted || status == PF_OK)) {
         const int written = pf_out_json(out, json_pack("{s:O}", "runs", g.runs));
         if (written != PF_EXIT_DONE) code = written;

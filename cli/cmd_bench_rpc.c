@@ -33,7 +33,7 @@ static int run(const pf_options *options, pf_out *out)
     pf_roundtrip r;
     const pf_status status = (options->worker ? to_worker : to_loopback)(options, &r, &error);
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    if (status != PF_OK) return pf_out_fail_error(&error);
+    if (status != PF_OK) return pf_out_fail_error(status, &error);
     if (options->json)
         return pf_out_json(out, json_pack("{s:o, s:o, s:o, s:o, s:I}", "p50_us", pf_json_number(r.p50_us), "p99_us",
                                           pf_json_number(r.p99_us), "per_s", pf_json_number(r.per_s), "compute_p50_us",

@@ -84,7 +84,7 @@ static int run(const pf_options *options, pf_out *out)
     pf_throughput figures;
     const pf_status status = measure(options, &figures, &error);
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    if (status != PF_OK) return pf_out_fail_error(&error);
+    if (status != PF_OK) return pf_out_fail_error(status, &error);
     if (options->json) return pf_out_json(out, document(&figures));
     print(out, &figures);
     return PF_EXIT_DONE;

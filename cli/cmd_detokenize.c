@@ -53,7 +53,8 @@ static int run(const pf_options *options, pf_out *out)
     pf_error error = { 0 };
     char *text = NULL;
     size_t n = 0;
-    if (open_and_decode(options, &text, &n, &error) != PF_OK) return pf_out_fail_error(&error);
+    const pf_status status = open_and_decode(options, &text, &n, &error);
+    if (status != PF_OK) return pf_out_fail_error(status, &error);
     int code = PF_EXIT_DONE;
     if (options->json) {
         json_t *document = json_object();

@@ -216,7 +216,7 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
         if (!options->json) print_figures(setup, result, prompt->n, seed);
     } else {
         if (result->n_tokens > 0) show_end(&c);
-        code = pf_out_fail_error(&error);
+        code = pf_out_fail_error(status, &error);
     }
     pf_text_stream_end(&c.text);
     return code;
@@ -295,7 +295,7 @@ static int run(const pf_options *options, pf_out *out)
     if (*pf_interrupt_flag())
         code = PF_EXIT_INTERRUPTED;
     else if (status != PF_OK)
-        code = pf_out_fail_error(&error);
+        code = pf_out_fail_error(status, &error);
     else
         code = run_all(options, &setup, &prompt, seed, out);
     pf_tokens_clear(&prompt);

@@ -183,7 +183,7 @@ static int run(const pf_options *options, pf_out *out)
     const pf_status status = collect(options, root, &error);
     if (status != PF_OK) {
         json_decref(root);
-        return status == PF_CANCELLED ? PF_EXIT_INTERRUPTED : pf_out_fail_error(&error);
+        return status == PF_CANCELLED ? PF_EXIT_INTERRUPTED : pf_out_fail_error(status, &error);
     }
     if (options->json) return pf_out_json(out, root);
     print_cpu(out, json_object_get(root, "cpu"));

@@ -103,7 +103,7 @@ static int run(const pf_options *options, pf_out *out)
     if (status == PF_OK) status = write_logits(pf_engine_context(engine), options, out, &error);
     pf_engine_close(engine);
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(&error);
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }
 
 static const pf_option_group *const groups[] = { &pf_options_model,

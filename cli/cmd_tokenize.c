@@ -47,7 +47,7 @@ static int run(const pf_options *options, pf_out *out)
     const pf_status status = encode(options, &tokens, &error);
     const int code = status == PF_OK          ? print_ids(options, out, &tokens)
                      : status == PF_CANCELLED ? PF_EXIT_INTERRUPTED
-                                              : pf_out_fail_error(&error);
+                                              : pf_out_fail_error(status, &error);
     pf_tokens_clear(&tokens);
     return code;
 }

@@ -60,7 +60,8 @@ static int unknown_command(int argc, char **argv)
 static int run_command(const pf_command *command, pf_options *options, pf_out *out)
 {
     pf_error error = { 0 };
-    if (pf_isa_parse(options->isa_word, &options->isa, &error) != PF_OK) return pf_out_fail_error(&error);
+    const pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
+    if (status != PF_OK) return pf_out_fail_error(status, &error);
     return command->run(options, out);
 }
 

@@ -83,10 +83,10 @@ int pf_out_fail(const char *format, ...)
     return PF_EXIT_FAILED;
 }
 
-int pf_out_fail_error(const pf_error *error)
+int pf_out_fail_error(pf_status status, const pf_error *error)
 {
     if (error->text[0]) return pf_out_fail("%s", error->text);
-    return pf_out_fail("it failed (%s), and nothing more is known", pf_status_name(error->status));
+    return pf_out_fail("it failed (%s), and nothing more is known", pf_status_name(status));
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
@@ -145,6 +145,7 @@ void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes)
     static const char replacement[] = "\xEF\xBF\xBD";
     char *text = malloc(n_bytes * 3 + 1); /* every byte may become U+FFFD */
     if (!text) return;
+    text[0] = '\0';
     size_t n = 0;
     bool all_valid = true;
     for (size_t i = 0; i < n_bytes;) {

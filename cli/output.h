@@ -30,7 +30,7 @@ int pf_out_finish(pf_out *out, int status);
 
 /* "pilotfish: SENTENCE" on stderr; returns PF_EXIT_FAILED. */
 int pf_out_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int pf_out_fail_error(const pf_error *error);
+int pf_out_fail_error(pf_status status, const pf_error *error); /* the status speaks where the error is empty */
 
 /* The document on one line; takes the reference. Its text is made whole before the first byte is written. A NULL
  * document means that memory was short. Returns an exit status. */

@@ -45,5 +45,5 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     }
     pf_engine_close(engine);
     if (*pf_interrupt_flag()) return pf_interrupt_signal() == SIGTERM ? PF_EXIT_DONE : PF_EXIT_INTERRUPTED;
-    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(&error);
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }

@@ -1,0 +1,581 @@
+"""What people and scripts rely on of the command line: exit statuses, sentences, JSON, equal texts, faults.
+
+Run as: cli_test.py BINARY [unittest's arguments]
+"""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
+from command_line import QUICKLY, Pilotfish, read_line, read_some  # noqa: E402
+
+COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize", "info", "bench throughput",
+            "bench rpc", "bench acceptance"]
+GREEN = b"\x1b[32m"
+PROMPT = "the thin other"
+REPLACEMENT = "\ufffd"
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="pilotfish-test-")
+        cls.root = Path(cls.folder.name)
+        cls.pilotfish = Pilotfish(BINARY, cls.root)
+        cls.target = tiny_llama.make(cls.root / "target", context=2048)
+        cls.draft = tiny_llama.make(cls.root / "draft", noise=0.05, context=2048)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_ok(self, *arguments, **options):
+        result = self.pilotfish.run(*arguments, **options)
+        self.assertEqual(result.code, 0, result.err)
+        return result
+
+    def run_json(self, *arguments, **options):
+        return self.run_ok(*arguments, "--json", **options).json
+
+    def assert_fails(self, *arguments, code=1, saying=(), **options):
+        """Status, nothing on stdout, one sentence on stderr."""
+        result = self.pilotfish.run(*arguments, **options)
+        self.assertEqual(result.code, code, result.err)
+        self.assertFalse(result.out)
+        self.assertEqual(result.err.count("\n"), 1, result.err)
+        for word in saying:
+            self.assertIn(word, result.err)
+        return result.err
+
+    def generate(self, *arguments, target=None, prompt=("-p", PROMPT), **options):
+        return self.run_json("generate", "-m", target or self.target, *prompt, *arguments, **options)
+
+    def socket(self, name):
+        return f"unix:{self.root}/{name}.sock"
+
+
+class Usage(Case):
+    def test_every_command_has_help_of_a_screen_with_examples(self):
+        for command in COMMANDS:
+            with self.subTest(command):
+                text = self.run_ok(*command.split(), "--help").out.decode()
+                self.assertIn(f"Usage: pilotfish {command} ", text)
+                self.assertIn("\nExamples:\n", text)
+                lines = text.splitlines()
+                self.assertLessEqual(len(lines), 66)
+                self.assertLessEqual(max(map(len, lines)), 110)
+
+    def test_the_overview_lists_every_command(self):
+        text = self.run_ok("--help").out.decode()
+        for command in COMMANDS:
+            self.assertIn(f"  {command} ", text)
+        self.assertRegex(self.run_ok("--version").out, rb"^pilotfish \d+\.\d+\.\d+\n$")
+
+    def test_what_is_not_understood_is_status_2_and_one_sentence(self):
+        model = ["-m", self.target]
+        for arguments in [
+            [], ["chat"], ["serve"], ["quantize"], ["bench"], ["bench", "kernels"],
+            ["generate"], ["generate", *model], ["generate", *model, "-p", "a", "-f", "b"],
+            ["generate", *model, "-p", "a", "--nonsense"], ["generate", *model, "-p", "a", "word"],
+            ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],
+            ["generate", *model, "-p", "a", "-n", "0"], ["generate", *model, "-p", "a", "-n", "1x"],
+            ["generate", *model, "-p", "a", "--temperature", "-1"], ["generate", *model, "-p", "a", "--temperature", "nan"],
+            ["generate", *model, "-p", "a", "--top-p", "0"], ["generate", *model, "-p", "a", "--top-p", "1.5"],
+            ["generate", *model, "-p", "a", "--seed", "18446744073709551616"], ["generate", *model, "-p", "a", "--stop", ""],
+            ["generate", *model, "-p", "a", "--draft-len", "65"], ["generate", *model, "-p", "a", "--draft-len", "none"],
+            ["generate", *model, "-p", "a", "--method", "block"], ["generate", *model, "-p", "a", "--dtype", "int8"],
+            ["generate", *model, "-p", "a", "--method", "greedy", "--temperature", "1"],
+            ["generate", *model, "-p", "a", "--isa", "mmx"], ["generate", *model, "-p", "a", "--cores", "x"],
+            ["generate", *model, "--tokens", "1,,2"], ["generate", *model, "--tokens", "1,-2"],
+            ["generate", *model, "--tokens", "1,2,"], ["generate", *model, "--tokens", "4294967296"],
+            ["generate", *model, "-p", "a", "-d", self.draft, "--draft-worker", "unix:/x"],
+            ["generate", *model, "-p", "a", "-d", self.draft, "--verifier", "unix:/x"],
+            ["generate", "-p", "a", "--verifier", "unix:/x"],
+            ["worker", *model], ["verifier", "--listen", "unix:/x"],
+            ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
+            ["bench", "throughput"], ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
+            ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
+        ]:
+            with self.subTest(arguments):
+                self.assert_fails(*arguments, code=2, saying=["--help"])
+
+
+class Tokens(Case):
+    def test_any_bytes_come_back(self):
+        for data in [b"", b"the other thin\n\n  in", "caf\u00e9 \U0001f41f \u4e2d".encode(), bytes(range(256)), b"\xff\xc3"]:
+            with self.subTest(data):
+                ids = self.run_ok("tokenize", "-m", self.target, stdin=data).out.decode().strip()
+                self.assertTrue(ids.startswith("0"), "the tokenizer's <|begin|> is there by default")
+                bare = self.run_ok("tokenize", "-m", self.target, "--no-special", stdin=data).out.decode().strip()
+                self.assertEqual(self.run_ok("detokenize", "-m", self.target, "--tokens", bare).out, data)
+
+    def test_a_text_as_an_argument_equals_the_same_on_stdin(self):
+        argument = self.run_json("tokenize", "-m", self.target, "-p", PROMPT)
+        stdin = self.run_json("tokenize", "-m", self.target, stdin=PROMPT.encode())
+        self.assertEqual(argument, stdin)
+        self.assertEqual(list(argument), ["tokens"])
+
+    def test_special_tokens_are_shown_and_bytes_that_are_not_utf8_are_given_twice(self):
+        ids = self.run_ok("tokenize", "-m", self.target, "--no-special", stdin=b"<|end|>\xff").out.decode().strip()
+        self.assertEqual(self.run_ok("detokenize", "-m", self.target, "--tokens", ids).out, b"<|end|>\xff")
+        document = self.run_json("detokenize", "-m", self.target, "--tokens", ids)
+        self.assertEqual(document["text"], "<|end|>" + REPLACEMENT)
+        self.assertEqual(base64.b64decode(document["text_base64"]), b"<|end|>\xff")
+        self.assertNotIn("text_base64", self.run_json("detokenize", "-m", self.target, "--tokens", "0,1"))
+
+    def test_an_id_that_no_token_has_is_named(self):
+        self.assert_fails("detokenize", "-m", self.target, "--tokens", "5,100000", saying=["100000"])
+
+
+class Generation(Case):
+    def test_the_document_has_what_the_contract_says(self):
+        document = self.generate("-n", "20")
+        self.assertEqual(len(document["tokens"]), 20)
+        self.assertEqual(document["prompt_tokens"], self.run_json("tokenize", "-m", self.target, "-p", PROMPT)["tokens"])
+        self.assertEqual(document["finish_reason"], "length")
+        self.assertIsInstance(document["seed"], int)
+        self.assertEqual(set(document["timing"]) & {"prefill_ms", "decode_ms", "tokens_per_s", "ttft_ms"},
+                         {"prefill_ms", "decode_ms", "tokens_per_s", "ttft_ms"})
+        self.assertNotIn("speculation", document)
+        self.assertIsNone(self.generate("-n", "1")["timing"]["tokens_per_s"])
+
+    def test_the_text_on_stdout_is_the_texts_bytes_and_a_line_end(self):
+        document = self.generate("-n", "40")
+        data = base64.b64decode(document["text_base64"]) if "text_base64" in document else document["text"].encode()
+        result = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
+        self.assertEqual(result.out, data if data.endswith(b"\n") else data + b"\n")
+        self.assertIn("tokens/s", result.err)
+
+    def test_a_file_and_stdin_and_ids_are_the_same_prompt(self):
+        path = self.root / "prompt.txt"
+        path.write_text(PROMPT)
+        expected = self.generate("-n", "8")
+        ids = ",".join(map(str, expected["prompt_tokens"]))
+        for prompt, stdin in [(("-f", path), b""), (("-f", "-"), PROMPT.encode()), (("--tokens", ids), b"")]:
+            self.assertEqual(self.generate("-n", "8", prompt=prompt, stdin=stdin)["tokens"], expected["tokens"])
+
+    def test_a_stop_text_ends_the_text_before_it_and_keeps_the_tokens(self):
+        whole = self.generate("-n", "40", "--seed", "1", "--temperature", "1", "--top-k", "20")
+        data = base64.b64decode(whole["text_base64"]) if "text_base64" in whole else whole["text"].encode()
+        printable = [i for i in range(3, len(data) - 3) if data[i:i + 2].isascii() and b"\0" not in data[i:i + 2]]
+        self.assertTrue(printable, "the random text has no two ASCII characters in a row")
+        stop = data[printable[0]:printable[0] + 2]
+        cut = self.generate("-n", "40", "--seed", "1", "--temperature", "1", "--top-k", "20", "--stop", "no such text",
+                            "--stop", stop.decode())
+        expected = data[:data.index(stop)]
+        got = base64.b64decode(cut["text_base64"]) if "text_base64" in cut else cut["text"].encode()
+        self.assertEqual(got, expected)
+        self.assertEqual(cut["finish_reason"], "stop")
+        self.assertLess(len(cut["tokens"]), 40)
+        self.assertEqual(cut["tokens"], whole["tokens"][:len(cut["tokens"])])
+
+    def test_an_end_of_text_token_ends_it_unless_told_otherwise(self):
+        tokens = self.generate("-n", "12")["tokens"]
+        at = next(i for i, token in enumerate(tokens) if i >= 3 and token not in tokens[:i])
+        model = self.root / "eos"
+        shutil.copytree(self.target, model)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "eos_token_id": tokens[at]}))
+        for drafter in [[], ["-d", self.draft, "--draft-len", "3"]]:
+            ended = self.generate("-n", "12", *drafter, target=model)
+            self.assertEqual(ended["tokens"], tokens[:at + 1])
+            self.assertEqual(ended["finish_reason"], "eos")
+            going_on = self.generate("-n", "12", "--ignore-eos", *drafter, target=model)
+            self.assertEqual(going_on["tokens"], tokens)
+
+    def test_samples_are_lines_with_seeds_that_count_up_and_can_be_repeated(self):
+        options = ["-n", "12", "--temperature", "1", "--seed", "7"]
+        lines = self.run_ok("generate", "-m", self.target, "-p", PROMPT, *options, "--num-samples", "3", "--json").out
+        documents = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual([d["seed"] for d in documents], [7, 8, 9])
+        self.assertEqual(len({tuple(d["tokens"]) for d in documents}), 3)
+        again = self.generate("-n", "12", "--temperature", "1", "--seed", "8")
+        self.assertEqual(again["tokens"], documents[1]["tokens"])
+
+    def test_rows_of_the_embedding_that_are_no_token_are_never_drawn(self):
+        padded = tiny_llama.make(self.root / "padded", vocab_size=2 * tiny_llama.VOCAB_SIZE)
+        document = self.generate("-n", "200", "--temperature", "1", "--seed", "5", target=padded)
+        self.assertLess(max(document["tokens"]), tiny_llama.VOCAB_SIZE)
+
+    def test_a_drawn_seed_is_reported_and_repeats_the_text(self):
+        drawn = self.generate("-n", "12", "--temperature", "1")
+        self.assertEqual(self.generate("-n", "12", "--temperature", "1", "--seed", drawn["seed"])["tokens"],
+                         drawn["tokens"])
+
+    def test_without_a_tokenizer_ids_are_enough(self):
+        model = tiny_llama.make(self.root / "mute", tokenizer=False, context=2048)
+        ids = ("--tokens", "0,5,6")
+        document = self.generate("-n", "6", target=model, prompt=ids)
+        self.assertIsNone(document["text"])
+        plain = self.run_ok("generate", "-m", model, *ids, "-n", "6").out.decode()
+        self.assertEqual(plain, ",".join(map(str, document["tokens"])) + "\n")
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer"])
+
+    def test_what_cannot_be_generated_is_one_sentence(self):
+        model = ["-m", self.target]
+        self.assert_fails("generate", *model, "--tokens", "1,320", saying=["320"])
+        self.assert_fails("generate", *model, "--tokens", "", saying=["empty"])
+        self.assert_fails("generate", *model, "--context", "4", "--tokens", "1,2,3,4,5", saying=["5", "4"])
+        self.assert_fails("generate", *model, "--context", "100000", "-p", "a", saying=["100000"])
+        self.assert_fails("generate", *model, "-f", self.root / "nothing.txt", saying=["nothing.txt"])
+
+    def test_drafted_tokens_have_a_colour_of_their_own(self):
+        result = self.run_ok("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "40", "--color", "always")
+        plain = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
+        self.assertIn(GREEN, result.out)
+        stripped = result.out
+        for code in (b"\x1b[32m", b"\x1b[33m", b"\x1b[0m"):
+            stripped = stripped.replace(code, b"")
+        self.assertEqual(stripped, plain.out)
+        self.assertIn("accepted", result.err)
+        self.assertNotIn(b"\x1b", plain.out)
+
+
+class Lossless(Case):
+    def check_figures(self, document, n):
+        s = document["speculation"]
+        self.assertEqual(len(document["tokens"]), n)
+        self.assertIn(1 + s["rounds"] + s["fallback_rounds"] + s["accepted"], (n, n + 1))   # the last round may be cut
+        self.assertAlmostEqual(s["acceptance_rate"], s["accepted"] / s["drafted"])
+        self.assertAlmostEqual(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"])
+        self.assertEqual(sorted(s["per_position"], reverse=True), s["per_position"])
+
+    def test_greedy_texts_are_equal_in_one_process_and_over_the_wire_either_way_round(self):
+        n = 48
+        plain = self.generate("-n", n)["tokens"]
+        accepted = 0
+        with self.pilotfish.serve("worker", self.draft, self.socket("worker")) as worker, \
+                self.pilotfish.serve("verifier", self.target, "localhost:0") as verifier:
+            for length in [1, 2, 5, 8]:
+                for threads in [1, 2]:
+                    shared = ["-n", n, "--draft-len", length, "--threads", threads]
+                    near = self.generate("-d", self.draft, *shared)
+                    drafted_there = self.generate("--draft-worker", worker.address, *shared)
+                    judged_there = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p",
+                                                 PROMPT, *shared)
+                    for name, document in [("near", near), ("worker", drafted_there), ("verifier", judged_there)]:
+                        with self.subTest(name, length=length, threads=threads):
+                            self.assertEqual(document["tokens"], plain)
+                            self.check_figures(document, n)
+                            accepted += document["speculation"]["accepted"]
+        self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
+
+    def test_coupled_sampling_is_equal_to_plain_sampling(self):
+        options = ["-n", 40, "--temperature", "0.9", "--top-p", "0.95", "--seed", "11"]
+        plain = self.generate(*options)["tokens"]
+        with self.pilotfish.serve("worker", self.draft, self.socket("coupled")) as worker, \
+                self.pilotfish.serve("verifier", self.target, self.socket("judge")) as verifier:
+            for way in [["-m", self.target, "-d", self.draft], ["-m", self.target, "--draft-worker", worker.address],
+                        ["--verifier", verifier.address, "-d", self.draft]]:
+                with self.subTest(way):
+                    document = self.run_json("generate", *way, "-p", PROMPT, *options, "--method", "coupled")
+                    self.assertEqual(document["tokens"], plain)
+                    self.assertGreater(document["speculation"]["accepted"], 0)
+
+    def test_rejection_sampling_repeats_with_its_seed_and_accepts(self):
+        options = ["-n", 40, "--temperature", "0.8", "--seed", "3", "-d", self.draft]
+        document = self.generate(*options)
+        self.check_figures(document, 40)
+        self.assertGreater(document["speculation"]["accepted"], 0)
+
+    def test_two_vocabularies_are_refused_with_both_named(self):
+        other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)
+        tiny_llama.write_tokenizer(other, extra=["\u0120other"])
+        self.assert_fails("generate", "-m", self.target, "-d", other, "-p", PROMPT, saying=["vocabular"])
+
+
+class Faults(Case):
+    """A target slowed down to 5 ms a step, so that things can happen while it generates."""
+
+    N = 400
+
+    def start_generation(self, address, *arguments):
+        return self.pilotfish.start("generate", "-m", self.target, "--draft-worker", address, "-p", PROMPT, "-n", self.N,
+                                    "--simulate-step-ms", "5", "--draft-len", "2", *arguments)
+
+    def plain_text(self):
+        return self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", self.N).out
+
+    def test_a_worker_that_is_killed_costs_no_token_and_one_that_returns_is_taken_up_within_a_second(self):
+        expected = self.plain_text()
+        address = self.socket("mortal")
+        worker = self.pilotfish.serve("worker", self.draft, address)
+        process = self.start_generation(address, "--color", "always")
+        out = b""
+        while GREEN not in out:
+            out += read_some(process.stdout, QUICKLY)
+        worker.process.kill()
+        worker.end()
+        time.sleep(0.1)
+        before = out = out + read_some(process.stdout, QUICKLY)
+        with self.pilotfish.serve("worker", self.draft, address) as again:
+            while GREEN not in out[len(before):] or time.monotonic() < again.ready_at:
+                part = read_some(process.stdout, QUICKLY)
+                self.assertTrue(part, "generation was over before the worker was taken up")
+                out += part
+            taken_up = time.monotonic() - again.ready_at
+            rest, err = process.communicate(timeout=QUICKLY)
+        out += rest
+        for code in (b"\x1b[32m", b"\x1b[33m", b"\x1b[0m"):
+            out = out.replace(code, b"")
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(out, expected)
+        self.assertIn(b"warning", err)
+        self.assertLess(taken_up, 1.0)
+
+    def test_no_worker_there_is_a_warning_and_plain_decoding(self):
+        result = self.run_ok("generate", "-m", self.target, "--draft-worker", self.socket("nobody"), "-p", PROMPT, "-n",
+                             "16", "--json")
+        self.assertEqual(result.json["tokens"], self.generate("-n", "16")["tokens"])
+        self.assertIn("warning", result.err)
+        self.assertEqual(result.json["speculation"]["rounds"], 0)
+
+    def test_no_verifier_there_is_a_failure(self):
+        self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,
+                          saying=["nobody.sock"])
+
+    def test_an_address_in_use_is_named(self):
+        with self.pilotfish.serve("worker", self.draft, "localhost:0") as worker:
+            self.assert_fails("worker", "-m", self.draft, "--listen", worker.address, saying=[worker.address.split(":")[-1]])
+        with self.pilotfish.serve("verifier", self.target, self.socket("taken")) as verifier:
+            self.assert_fails("verifier", "-m", self.target, "--listen", verifier.address, saying=["taken.sock"])
+        self.assert_fails("worker", "-m", self.draft, "--listen", "nonsense", saying=["nonsense"])
+
+    def test_a_service_ends_when_it_is_told_to(self):
+        self.assertEqual(self.pilotfish.serve("worker", self.draft, self.socket("a")).end(signal.SIGTERM), 0)
+        self.assertEqual(self.pilotfish.serve("verifier", self.target, self.socket("b")).end(signal.SIGINT), 130)
+        with self.pilotfish.serve("worker", self.draft, self.socket("a")):
+            pass   # the socket of the one before is no obstacle
+
+    def test_ctrl_c_shows_what_there_is_and_is_status_130(self):
+        expected = self.plain_text()
+        address = self.socket("none")
+        process = self.start_generation(address)
+        shown = read_some(process.stdout, QUICKLY)
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 130, err)
+        text = (shown + rest).rstrip(b"\n")
+        self.assertTrue(text)
+        self.assertTrue(expected.startswith(text), (text, expected))
+
+    def test_ctrl_c_closes_the_json(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start_generation(self.socket("none"), "--json")
+            read_line(process.stderr, QUICKLY)   # the warning: from here on tokens are made
+            time.sleep(0.3)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 130, err)
+            document = json.loads(out)
+            self.assertEqual(document["finish_reason"], "interrupted")
+            self.assertLess(len(document["tokens"]), self.N)
+
+    def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
+        for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],
+                          ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],
+                          ["logits", "-m", self.target, "--tokens", "1,2", "--all"], ["info"], ["--help"],
+                          ["tokenize", "-m", self.target, "-p", "a"]]:
+            with self.subTest(arguments):
+                with open("/dev/full", "wb") as full:
+                    result = self.pilotfish.run(*arguments, stdout=full)
+                self.assertEqual(result.code, 1)
+                self.assertIn("No space left on device", result.err)
+                read_end, write_end = os.pipe()
+                os.close(read_end)
+                result = self.pilotfish.run(*arguments, stdout=write_end)
+                os.close(write_end)
+                self.assertEqual(result.code, 1)
+                self.assertIn("standard output", result.err)
+
+
+class BadModels(Case):
+    def broken(self, name):
+        model = self.root / name
+        shutil.copytree(self.target, model)
+        return model
+
+    def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
+        self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
+        self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["download acme/small"])
+        self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json"])
+
+    def test_a_repository_in_the_local_cache_is_found(self):
+        home = self.root / "hf"
+        repository = home / "hub" / "models--acme--small"
+        snapshot = repository / "snapshots" / "0123abcd"
+        snapshot.parent.mkdir(parents=True)
+        shutil.copytree(self.target, snapshot)
+        (repository / "refs").mkdir()
+        (repository / "refs" / "main").write_text("0123abcd")
+        found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment={"HF_HOME": str(home)})
+        self.assertEqual(found, self.run_json("tokenize", "-m", self.target, "-p", PROMPT))
+
+    def test_truncated_weights_are_refused_at_any_length(self):
+        whole = (self.target / "model.safetensors").read_bytes()
+        model = self.broken("short")
+        for length in [0, 7, 8, 100, len(whole) // 2, len(whole) - 1]:
+            with self.subTest(length):
+                (model / "model.safetensors").write_bytes(whole[:length])
+                self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
+
+    def test_a_hostile_header_is_refused(self):
+        whole = (self.target / "model.safetensors").read_bytes()
+        model = self.broken("hostile")
+        for head in [struct.pack("<Q", 1 << 63), struct.pack("<Q", len(whole)), struct.pack("<Q", 2) + b"[]"]:
+            (model / "model.safetensors").write_bytes(head + whole[len(head):])
+            self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
+
+    def test_an_unknown_architecture_is_named_with_those_known(self):
+        model = self.broken("unknown")
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "architectures": ["FooForCausalLM"], "model_type": "foo"}))
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["FooForCausalLM", "LlamaForCausalLM"])
+        (model / "config.json").write_text("{")
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
+        (model / "config.json").unlink()
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
+
+    def test_a_tokenizer_that_is_not_one_is_refused(self):
+        model = self.broken("babble")
+        (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+        self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["tokenizer.json"])
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json"])
+
+
+class Numbers(Case):
+    IDS = "0,5,77,200,9,41"
+
+    def test_logits_after_the_last_token_are_the_last_row_of_all(self):
+        last = self.run_json("logits", "-m", self.target, "--tokens", self.IDS)["logits"]
+        rows = self.run_json("logits", "-m", self.target, "--tokens", self.IDS, "--all")["logits"]
+        self.assertEqual(len(last), tiny_llama.VOCAB_SIZE)
+        self.assertEqual(len(rows), 6)
+        self.assertEqual(rows[-1], last)
+        first = self.run_json("logits", "-m", self.target, "--tokens", "0,5", "--all")["logits"]
+        self.assertEqual(rows[:2], first)
+
+    def test_the_text_form_has_the_same_numbers(self):
+        rows = self.run_json("logits", "-m", self.target, "--tokens", "0,5", "--all")["logits"]
+        lines = self.run_ok("logits", "-m", self.target, "--tokens", "0,5", "--all").out.decode().splitlines()
+        self.assertEqual([[float(x) for x in line.split()] for line in lines], rows)
+
+    def test_greedy_decoding_takes_the_largest_logit(self):
+        row = self.run_json("logits", "-m", self.target, "--tokens", self.IDS)["logits"]
+        token = self.generate("-n", "1", prompt=("--tokens", self.IDS))["tokens"][0]
+        usable = row[:tiny_llama.VOCAB_SIZE]
+        self.assertEqual(token, usable.index(max(usable)))
+
+    def with_nan(self, name, tensor):
+        """A copy of the target with one NaN at the end of a tensor."""
+        model = self.root / name
+        shutil.copytree(self.target, model)
+        data = bytearray((model / "model.safetensors").read_bytes())
+        n_header = struct.unpack("<Q", data[:8])[0]
+        end = 8 + n_header + json.loads(data[8:8 + n_header])[tensor]["data_offsets"][1]
+        data[end - 4:end] = struct.pack("<f", float("nan"))
+        (model / "model.safetensors").write_bytes(data)
+        return model
+
+    def test_a_logit_that_is_no_number_is_null_and_never_chosen(self):
+        model = self.with_nan("one-nan", "lm_head.weight")
+        row = self.run_json("logits", "-m", model, "--tokens", "1,2")["logits"]
+        self.assertEqual([i for i, x in enumerate(row) if x is None], [tiny_llama.VOCAB_SIZE - 1])
+        document = self.generate("-n", "40", "--temperature", "1", target=model)
+        self.assertNotIn(tiny_llama.VOCAB_SIZE - 1, document["tokens"])
+
+    def test_logits_without_any_number_fail_generation(self):
+        model = self.with_nan("all-nan", "model.norm.weight")
+        self.assertEqual(set(self.run_json("logits", "-m", model, "--tokens", "1,2")["logits"]), {None})
+        self.assert_fails("generate", "-m", model, "-p", "a", "-n", "4", saying=["logits"])
+
+    def test_ids_are_checked(self):
+        self.assert_fails("logits", "-m", self.target, "--tokens", "1,320", saying=["320", str(tiny_llama.VOCAB_SIZE - 1)])
+        self.assert_fails("logits", "-m", self.target, "--tokens", "", saying=["empty"])
+        self.assert_fails("logits", "-m", self.target, "--context", "2", "--tokens", "1,2,3", saying=["3", "2"])
+
+    def test_info_shows_each_tensor_and_why(self):
+        document = self.run_json("info", "-m", self.target)
+        self.assertGreaterEqual(document["cpu"]["cores"], 1)
+        self.assertTrue(any(kernel["chosen"] for kernel in document["kernels"]))
+        self.assertTrue(document["model"]["tensors"])
+        for tensor in document["model"]["tensors"]:
+            for field in ("name", "format", "kernel", "reason"):
+                self.assertTrue(tensor[field], tensor)
+        self.assertIsNone(self.run_json("info")["model"])
+        text = self.run_ok("info", "-m", self.target).out.decode()
+        for tensor in document["model"]["tensors"]:
+            self.assertIn(tensor["name"], text)
+
+    def test_the_scalar_definitions_give_the_same_greedy_text(self):
+        fast = self.generate("-n", "16", "--dtype", "f32")
+        self.assertEqual(self.generate("-n", "16", "--dtype", "f32", "--isa", "scalar")["tokens"], fast["tokens"])
+
+
+class Benchmarks(Case):
+    def test_round_trips(self):
+        loop = self.run_json("bench", "rpc", "--loopback", "--rounds", "50")
+        with self.pilotfish.serve("worker", self.draft, self.socket("bench")) as worker:
+            far = self.run_json("bench", "rpc", "--worker", worker.address, "--rounds", "300")
+        for document in (loop, far):
+            self.assertGreater(document["p50_us"], 0)
+            self.assertGreaterEqual(document["p99_us"], document["p50_us"])
+            self.assertGreater(document["per_s"], 0)
+        self.assert_fails("bench", "rpc", "--worker", self.socket("nobody"), saying=["nobody.sock"])
+
+    def test_acceptance_over_a_grid_by_category(self):
+        prompts = self.root / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"
+                                   for i in range(4)))
+        document = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "-n", "16")
+        self.assertEqual([(r["temperature"], r["method"], r["draft_len"]) for r in document["runs"]][:2],
+                         [(0, "greedy", 2), (0, "greedy", 4)])
+        self.assertEqual(len(document["runs"]), 6)
+        for run in document["runs"]:
+            self.assertEqual(run["requests"], 8)
+            if run["method"] != "rejection":
+                self.assertEqual(run["identical"], 8)
+            self.assertEqual(set(run["by_category"]), {"a", "b"})
+            self.assertGreater(run["speculation"]["accepted"], 0)
+            self.assertAlmostEqual(run["speedup"], run["speculative_tokens_per_s"] / run["plain_tokens_per_s"], places=4)
+            self.assertGreater(run["predicted_speedup"], 0)
+
+    def test_acceptance_names_a_line_that_is_not_a_prompt(self):
+        prompts = self.root / "bad.jsonl"
+        prompts.write_text('{"turns": ["a"]}\n{"turns": []}\n')
+        self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                          saying=["line 2", "turns"])
+
+    def test_throughput_has_every_figure(self):
+        # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt
+        # and a few steps show that everything is measured.
+        result = self.pilotfish.run("bench", "throughput", "-m", self.target, "--gen-len", "8", "--prompt-len", "64",
+                                    "--threads", "1", "--json")
+        if result.code == 1 and "measured badly" in result.err:
+            self.skipTest(result.err.strip())
+        self.assertEqual(result.code, 0, result.err)
+        document = result.json
+        self.assertGreater(document["limits"]["read_gbps"], 0)
+        self.assertEqual(document["limits"]["threads"], 1)
+        self.assertGreater(document["weight_bytes"], 0)
+        self.assertLessEqual(document["decode"]["bandwidth_fraction"], 1.05)
+        self.assertAlmostEqual(document["decode"]["tokens_per_s"] * document["decode"]["step_ms"], 1000, delta=1)
+        self.assertEqual(document["prefill"]["tokens"], 64)
+        self.assertEqual(set(document["verify"]), {"1", "2", "4", "8", "16"})
+
+
+if __name__ == "__main__":
+    BINARY = Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

@@ -1,0 +1,52 @@
+"""Greedy texts with speculation equal the plain ones: the bundled pair, every topology, draft length and thread count.
+
+Run as: lossless_test.py BINARY MODELS N_PROMPTS
+
+Each run of `bench acceptance` decodes every prompt plainly and with the drafter and counts the texts that are equal;
+its checksum over all texts must then be the same for every draft length, every number of threads, and whether the
+drafter, the target or neither is in another process.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from command_line import Pilotfish  # noqa: E402
+
+LENGTHS = "1,2,3,4,5,6,7,8"
+THREADS = ("1", "2")
+FULL = 3600
+
+
+def main(binary, models, n_prompts):
+    target, draft, prompts = models / "target", models / "draft", models / "prompts.txt"
+    with tempfile.TemporaryDirectory(prefix="pilotfish-test-") as folder:
+        pilotfish = Pilotfish(binary, folder)
+        seen = {}
+
+        def measure(name, threads, *way):
+            result = pilotfish.run("bench", "acceptance", *way, "--prompts", prompts, "--limit", n_prompts, "-n", "64",
+                                   "--draft-len", LENGTHS, "--threads", threads, "--json", timeout=FULL)
+            assert result.code == 0, f"{name}: {result.err}"
+            for run in result.json["runs"]:
+                where = f"{name}, {threads} threads, draft length {run['draft_len']}"
+                assert run["requests"] == n_prompts, f"{where}: {run['requests']} requests"
+                assert run["identical"] == n_prompts, f"{where}: {run['identical']} of {n_prompts} texts are equal"
+                assert run["speculation"]["accepted"] > 0, f"{where}: nothing was accepted"
+                seen.setdefault(run["text_checksum"], where)
+                print(f"{where}: acceptance rate {run['speculation']['acceptance_rate']:.3f}, "
+                      f"speed-up {run['speedup']:.2f}", flush=True)
+
+        for threads in THREADS:
+            measure("one process", threads, "-m", target, "-d", draft)
+            with pilotfish.serve("worker", draft, f"unix:{folder}/worker.sock", "--threads", threads) as worker:
+                measure("worker", threads, "-m", target, "--draft-worker", worker.address)
+            with pilotfish.serve("verifier", target, f"unix:{folder}/verifier.sock", "--threads", threads) as verifier:
+                measure("verifier", threads, "--verifier", verifier.address, "-d", draft)
+        assert len(seen) == 1, f"the texts differ between runs: {seen}"
+        print(f"{n_prompts} prompts, {len(THREADS) * 3 * 8} settings: one text each")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), int(sys.argv[3]))

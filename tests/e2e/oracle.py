@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""The live comparison with transformers: `./dev test oracle`.
+
+The bundled pair and fresh random variants (tests/golden/llama_variants.py) go through `pilotfish logits`, `generate` and
+`tokenize`, and through transformers in float32. Demanded: every logit within 1e-4 of the largest one, the same greedy
+tokens, the same token ids of the same text. A greedy token may differ only where the two best logits are a near tie.
+
+The Python packages are large: without them this makes a virtual environment in build/oracle and installs them there.
+PF_ORACLE_PYTHON names an interpreter that has them already.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = ["torch==2.8.0", "transformers==4.57.1", "safetensors==0.6.2", "numpy<3"]
+TOLERANCE = 1e-4
+ISAS = ["scalar", "avx2", "avx512", "avx512bf16"]
+
+
+def become_capable():
+    """Go on under an interpreter that has transformers."""
+    wanted = os.environ.get("PF_ORACLE_PYTHON")
+    venv = ROOT / "build" / "oracle" / "venv"
+    python = pathlib.Path(wanted) if wanted else venv / "bin" / "python"
+    if os.environ.get("PF_ORACLE_RUNNING"):
+        return
+    if not wanted and not (venv / "installed").exists():
+        print(f"installing {', '.join(PACKAGES)} into {venv}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet"]
+        subprocess.run(pip + ["--extra-index-url", "https://download.pytorch.org/whl/cpu"] + PACKAGES, check=True)
+        (venv / "installed").touch()
+    os.execve(python, [str(python), *sys.argv], {**os.environ, "PF_ORACLE_RUNNING": "1"})
+
+
+class Pilotfish:
+    def __init__(self, binary):
+        self.binary = binary
+
+    def json(self, *arguments, stdin=None):
+        done = subprocess.run([self.binary, *map(str, arguments), "--json"], input=stdin, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"pilotfish {' '.join(map(str, arguments))}: exit {done.returncode}: {done.stderr.decode()}")
+        return json.loads(done.stdout)
+
+    def has(self, isa):
+        return subprocess.run([self.binary, "info", "--isa", isa], capture_output=True, check=False).returncode == 0
+
+
+def ids(tokens):
+    return ",".join(map(str, tokens))
+
+
+def compare_logits(what, pilotfish, directory, tokens, expected, *options):
+    import torch
+    rows = pilotfish.json("logits", "-m", directory, "--tokens", ids(tokens), "--all", "--dtype", "f32", *options)["logits"]
+    found = torch.tensor(rows, dtype=torch.float64)
+    assert found.shape == expected.shape, f"{what}: {tuple(found.shape)} logits, expected {tuple(expected.shape)}"
+    error = (found - expected.double()).abs().max().item() / expected.abs().max().item()
+    assert error <= TOLERANCE, f"{what}: off by {error:.3g} of the largest logit, at most {TOLERANCE:g} expected"
+    return error
+
+
+def compare_greedy(what, pilotfish, directory, model, tokens, n, *options):
+    """Follow pilotfish's own text with transformers: each token must be its best, or within a near tie of it."""
+    made = pilotfish.json("generate", "-m", directory, "--tokens", ids(tokens), "-n", n, "--ignore-eos", "--dtype", "f32",
+                          *options)["tokens"]
+    assert len(made) == n, f"{what}: {len(made)} tokens, expected {n}"
+    from llama_variants import transformers_logits
+    logits = transformers_logits(model, list(tokens) + made[:-1])[len(tokens) - 1:]
+    ties = 0
+    for i, token in enumerate(made):
+        best = int(logits[i].argmax())
+        if best == token:
+            continue
+        behind = (logits[i, best] - logits[i, token]).item()
+        assert behind < 2 * TOLERANCE * logits.abs().max().item(), \
+            f"{what}: greedy token {i} is {token}, transformers has {best}, ahead by {behind:.3g}"
+        ties += 1
+    return ties
+
+
+def check_bundled(pilotfish, isas, n_prompts):
+    from transformers import AutoTokenizer
+    from llama_variants import load_in_transformers, transformers_logits
+    lines = (ROOT / "models" / "prompts.txt").read_text().splitlines()
+    prompts = [line for line in lines if line.strip()]
+    prompts = prompts[::max(1, len(prompts) // n_prompts)][:n_prompts]
+    for name in ("target", "draft"):
+        directory = ROOT / "models" / name
+        model, tokenizer = load_in_transformers(directory), AutoTokenizer.from_pretrained(str(directory))
+        worst, ties = 0.0, 0
+        for i, prompt in enumerate(prompts):
+            what = f"models/{name}, prompt {i}"
+            tokens = pilotfish.json("tokenize", "-m", directory, "-p", prompt)["tokens"]
+            assert tokens == tokenizer(prompt)["input_ids"], f"{what}: the token ids differ"
+            isa = isas[i % len(isas)]
+            worst = max(worst, compare_logits(what, pilotfish, directory, tokens, transformers_logits(model, tokens),
+                                              "--isa", isa))
+            ties += compare_greedy(what, pilotfish, directory, model, tokens, 64, "--isa", isa)
+        print(f"models/{name}: {len(prompts)} prompts, logits within {worst:.2g} of the largest, "
+              f"64 greedy tokens each, {ties} near ties")
+
+
+def check_variants(pilotfish, isas, seed):
+    from llama_variants import VARIANTS, load_in_transformers, make_variant
+    for i, name in enumerate(VARIANTS):
+        with tempfile.TemporaryDirectory() as scratch:
+            _, tokens, expected, greedy, _ = make_variant(name, pathlib.Path(scratch) / name, seed + i)
+            directory = f"{scratch}/{name}"
+            context = ("--context", len(tokens) + len(greedy))
+            worst = max(compare_logits(f"{name} on {isa}", pilotfish, directory, tokens, expected, "--isa", isa, *context)
+                        for isa in isas)
+            if greedy:
+                model = load_in_transformers(directory)
+                compare_greedy(name, pilotfish, directory, model, tokens, len(greedy), *context)
+            print(f"{name}: logits within {worst:.2g} of the largest on {', '.join(isas)}")
+
+
+def main():
+    become_capable()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pilotfish", required=True, help="the binary")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100000, help="of the random variants")
+    parser.add_argument("--prompts", type=int, default=12, help="of the bundled set")
+    arguments = parser.parse_args()
+
+    sys.path.insert(0, str(ROOT / "tests" / "golden"))
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_grad_enabled(False)
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}, seed {arguments.seed}")
+
+    pilotfish = Pilotfish(arguments.pilotfish)
+    isas = [isa for isa in ISAS if pilotfish.has(isa)]
+    assert "scalar" in isas
+    check_variants(pilotfish, isas, arguments.seed)
+    check_bundled(pilotfish, isas, arguments.prompts)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AssertionError as failure:
+        sys.exit(f"oracle: {failure}")

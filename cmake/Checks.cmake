@@ -4,12 +4,21 @@ function(pf_check name)
     set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS quick SKIP_RETURN_CODE 77)
 endfunction()
 
-if(PF_TESTS)
+if(PF_TESTS AND NOT PF_SANITIZE)   # sanitizers have nothing to say about the tree, and add symbols of their own
     pf_check(check_includes ${PYTHON3} scripts/check-includes.py)
     pf_check(check_names ${PYTHON3} scripts/check-names.py)
     pf_check(check_text ${PYTHON3} scripts/check-text.py)
     pf_check(check_headers scripts/check-headers.sh ${CMAKE_C_COMPILER})
-    if(NOT PF_SANITIZE)   # which adds symbols of its own
-        pf_check(check_symbols ${PYTHON3} scripts/check-symbols.py ${CMAKE_BINARY_DIR})
-    endif()
+    pf_check(check_symbols ${PYTHON3} scripts/check-symbols.py ${CMAKE_BINARY_DIR})
+endif()
+
+# Tests that are scripts run the binary.
+if(TARGET pilotfish AND TARGET quick-tests)
+    add_dependencies(quick-tests pilotfish)
+endif()
+if(PF_TESTS AND NOT PF_SANITIZE AND TARGET pilotfish AND TARGET libpilotfish)
+    add_test(NAME install_test COMMAND tests/e2e/install_test.sh ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER}
+             WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(install_test PROPERTIES TIMEOUT 120 LABELS quick)
+    pf_label_targets(libpilotfish quick)
 endif()

@@ -42,7 +42,14 @@ if(TARGET pf_engine)
         install(FILES ${CMAKE_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pilotfish/${folder})
     endforeach()
 
-    # Relative to the prefix, unless the packager gave absolute folders.
+    # Relative to where the file itself lies, so that `cmake --install --prefix` and a moved tree work; absolute where
+    # the packager gave absolute folders.
+    if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+        set(PF_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+    else()
+        file(RELATIVE_PATH up "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+        set(PF_PC_PREFIX "\${pcfiledir}/${up}")
+    endif()
     foreach(which IN ITEMS LIBDIR INCLUDEDIR)
         if(IS_ABSOLUTE "${CMAKE_INSTALL_${which}}")
             set(PF_PC_${which} "${CMAKE_INSTALL_${which}}")

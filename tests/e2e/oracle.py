@@ -18,7 +18,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ["torch==2.8.0", "transformers==4.57.1", "safetensors==0.6.2", "numpy<3"]
+PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "numpy==2.4.6"]
 TOLERANCE = 1e-4
 ISAS = ["scalar", "avx2", "avx512", "avx512bf16"]
 
@@ -33,8 +33,7 @@ def become_capable():
     if not wanted and not (venv / "installed").exists():
         print(f"installing {', '.join(PACKAGES)} into {venv}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run(pip + ["--extra-index-url", "https://download.pytorch.org/whl/cpu"] + PACKAGES, check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
         (venv / "installed").touch()
     os.execve(python, [str(python), *sys.argv], {**os.environ, "PF_ORACLE_RUNNING": "1"})
 

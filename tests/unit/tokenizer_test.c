@@ -1,0 +1,517 @@
+#include <jansson.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "model/bpe.h"
+#include "model/regex_syntax.h"
+#include "model/tokenizer.h"
+#include "model/tokenizer_parts.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
+
+static const char *const GOLDEN[] = { "gpt2",     "llama3", "qwen2",     "o200k", "cl100k",
+                                      "deepseek", "digits", "behaviors", "flags" };
+
+static pf_tokenizer *open_text(const char *text, const char *config)
+{
+    pf_tokenizer *t = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_tokenizer_parse(text, strlen(text), config, config ? strlen(config) : 0, &t, &error), error);
+    return t;
+}
+
+static pf_tokenizer *open_golden(const char *name, const char *config)
+{
+    char path[128];
+    json_error_t why;
+    snprintf(path, sizeof path, "tests/golden/tokenizer/%s.json", name);
+    json_t *root = json_load_file(path, JSON_ALLOW_NUL, &why);
+    assert_non_null(root);
+    char *text = json_dumps(root, 0);
+    pf_tokenizer *t = open_text(text, config);
+    free(text);
+    json_decref(root);
+    return t;
+}
+
+static pf_tokens encode_bytes(const pf_tokenizer *t, const char *text, size_t n, bool add_special)
+{
+    pf_tokens out = { 0 };
+    assert_status(pf_tokenizer_encode(t, text, n, add_special, &out), PF_OK);
+    return out;
+}
+
+static pf_tokens encode(const pf_tokenizer *t, const char *text)
+{
+    return encode_bytes(t, text, strlen(text), false);
+}
+
+/* The bytes of ids, by malloc. */
+static char *decode(const pf_tokenizer *t, const pf_tokens *tokens, size_t *n_out)
+{
+    const char *bytes;
+    size_t n = 0, n_bytes;
+    for (int32_t i = 0; i < tokens->n; i++) {
+        assert_status(pf_tokenizer_decode_token(t, tokens->ids[i], &bytes, &n_bytes), PF_OK);
+        n += n_bytes;
+    }
+    char *out = malloc(n + 1);
+    assert_non_null(out);
+    *n_out = n;
+    n = 0;
+    for (int32_t i = 0; i < tokens->n; i++) {
+        assert_status(pf_tokenizer_decode_token(t, tokens->ids[i], &bytes, &n_bytes), PF_OK);
+        memcpy(out + n, bytes, n_bytes);
+        n += n_bytes;
+    }
+    return out;
+}
+
+static void assert_comes_back(const pf_tokenizer *t, const char *text, size_t n)
+{
+    size_t n_back;
+    pf_tokens tokens = encode_bytes(t, text, n, false);
+    char *back = decode(t, &tokens, &n_back);
+    assert_int_equal(n_back, n);
+    assert_memory_equal(back, text, n);
+    free(back);
+    pf_tokens_clear(&tokens);
+}
+
+/* --- against Hugging Face's library --- */
+
+static void check_text(const pf_tokenizer *t, const char *name, const json_t *text, const json_t *ids, size_t index,
+                       bool special)
+{
+    pf_tokens got = encode_bytes(t, json_string_value(text), json_string_length(text), special);
+    bool same = (size_t)got.n == json_array_size(ids);
+    for (int32_t i = 0; same && i < got.n; i++) same = got.ids[i] == json_integer_value(json_array_get(ids, (size_t)i));
+    if (!same)
+        fail_msg("%s: text %zu (%s): %d ids, expected %zu, or others: \"%.60s\"", name, index,
+                 special ? "special" : "plain", got.n, json_array_size(ids), json_string_value(text));
+    pf_tokens_clear(&got);
+}
+
+static void ids_are_those_of_the_reference_for_the_patterns_in_use(void **state)
+{
+    (void)state;
+    json_error_t why;
+    json_t *root = json_load_file("tests/golden/tokenizer/expected.json", JSON_ALLOW_NUL, &why);
+    assert_non_null(root);
+    const json_t *texts = json_object_get(root, "texts");
+    assert_true(json_array_size(texts) >= 20);
+    for (size_t g = 0; g < PF_COUNT(GOLDEN); g++) {
+        const json_t *expected = json_object_get(json_object_get(root, "cases"), GOLDEN[g]);
+        pf_tokenizer *t = open_golden(GOLDEN[g], NULL);
+        for (size_t i = 0; i < json_array_size(texts); i++) {
+            const json_t *text = json_array_get(texts, i);
+            check_text(t, GOLDEN[g], text, json_array_get(json_object_get(expected, "plain"), i), i, false);
+            check_text(t, GOLDEN[g], text, json_array_get(json_object_get(expected, "special"), i), i, true);
+        }
+        pf_tokenizer_close(t);
+    }
+    json_decref(root);
+}
+
+/* --- any bytes --- */
+
+static void any_bytes_come_back(void **state)
+{
+    (void)state;
+    static const char *const exact[] = { "gpt2", "llama3", "o200k", "cl100k", "deepseek" };
+    uint64_t rng = 42;
+    for (size_t g = 0; g < PF_COUNT(exact); g++) {
+        pf_tokenizer *t = open_golden(exact[g], NULL);
+        char text[256];
+        for (int trial = 0; trial < 300; trial++) {
+            const size_t n = (size_t)trial % sizeof text;
+            for (size_t i = 0; i < n; i++) {
+                rng = rng * 6364136223846793005u + 1442695040888963407u;
+                const uint32_t r = (uint32_t)(rng >> 40);
+                text[i] = trial % 3 == 0 ? (char)r : "a \n1'sé\xE6\xBC\xA2\xFF\xC3<|end|>"[r % 20];
+            }
+            assert_comes_back(t, text, n);
+        }
+        pf_tokenizer_close(t);
+    }
+}
+
+static void bytes_that_are_not_utf8_are_tokens_of_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n;
+    } bad[] = {
+        { "\xFF", 1 },         { "\xC3", 1 },
+        { "\x80", 1 },         { "\xC0\xAF", 2 },
+        { "\xED\xA0\x80", 3 }, { "\xF4\x90\x80\x80", 4 },
+        { "\xE6\xBC", 2 },     { "\xF0\x82\x82\xAC", 4 },
+    };
+    pf_tokenizer *t = open_golden("llama3", NULL);
+    for (size_t i = 0; i < PF_COUNT(bad); i++) {
+        pf_tokens tokens = encode_bytes(t, bad[i].text, bad[i].n, false);
+        assert_int_equal(tokens.n, bad[i].n);
+        pf_tokens_clear(&tokens);
+        assert_comes_back(t, bad[i].text, bad[i].n);
+    }
+    /* what is valid around them is split as if it stood alone */
+    pf_tokens whole = encode_bytes(t, " the\xFF the", 9, false), part = encode(t, " the");
+    assert_int_equal(whole.n, 2 * part.n + 1);
+    assert_memory_equal(whole.ids, part.ids, (size_t)part.n * sizeof *part.ids);
+    pf_tokens_clear(&whole);
+    pf_tokens_clear(&part);
+    pf_tokenizer_close(t);
+}
+
+static void a_long_piece_takes_n_log_n(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    pf_tokenizer *t = open_golden("llama3", NULL);
+    char *text = malloc(N);
+    assert_non_null(text);
+    for (int i = 0; i < N; i++) text[i] = "aethrn"[(i * 7 + i / 13) % 6];
+    const clock_t begin = clock();
+    assert_comes_back(t, text, N);
+    memset(text, ' ', N); /* one run of white space: the pattern backs up over all of it */
+    assert_comes_back(t, text, N);
+    const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    if (seconds > 5.0) fail_msg("%d bytes took %.1f s", 2 * N, seconds);
+    free(text);
+    pf_tokenizer_close(t);
+}
+
+/* --- a small file, with parts put in --- */
+
+/* All 256 bytes, as a file has them: ids 0 .. 255 in order of the byte. */
+static void put_alphabet(char *out, size_t size)
+{
+    size_t used = 0;
+    int next = 256;
+    for (int b = 0; b < 256; b++) {
+        const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        used += (size_t)snprintf(out + used, size - used, "%s\"\\u%04x\":%d", b ? "," : "", printable ? b : next++, b);
+    }
+}
+
+typedef struct {
+    const char *top;    /* fields of the file: "\"x\": y," */
+    const char *pre;    /* the pre_tokenizer; NULL: ByteLevel without a pattern */
+    const char *model;  /* fields of the model */
+    const char *vocab;  /* ",\"ab\":256" */
+    const char *merges; /* "\"a b\"" */
+} parts;
+
+#define BYTE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
+#define SPLIT(pattern)                                                                                              \
+    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern "\"}," \
+    "\"behavior\": \"Isolated\", \"invert\": false}," BYTE_LEVEL "]}"
+
+static const char * or (const char *text, const char *otherwise)
+{
+    return text ? text : otherwise;
+}
+
+static char *build(parts p)
+{
+    enum { SIZE = 16384 };
+    static char alphabet[8192];
+    char *out = malloc(SIZE);
+    assert_non_null(out);
+    put_alphabet(alphabet, sizeof alphabet);
+    const int n = snprintf(out, SIZE,
+                           "{%s \"pre_tokenizer\": %s, \"decoder\": {\"type\": \"ByteLevel\"},"
+                           "\"model\": {%s \"type\": \"BPE\", \"vocab\": {%s%s}, \"merges\": [%s]}}",
+                           or (p.top, ""), or (p.pre, BYTE_LEVEL), or (p.model, ""), alphabet, or (p.vocab, ""),
+                           or (p.merges, ""));
+    assert_true(n > 0 && n < SIZE);
+    return out;
+}
+
+static pf_tokenizer *open_parts(parts p)
+{
+    char *text = build(p);
+    pf_tokenizer *t = open_text(text, NULL);
+    free(text);
+    return t;
+}
+
+static void assert_refused(parts p, pf_status status, const char *part)
+{
+    pf_error error = { 0 };
+    pf_tokenizer *t = NULL;
+    char *text = build(p);
+    assert_status(pf_tokenizer_parse(text, strlen(text), NULL, 0, &t, &error), status);
+    assert_says(error, part);
+    assert_null(t);
+    free(text);
+}
+
+static void assert_ids(const pf_tokenizer *t, const char *text, const int32_t *ids, int32_t n)
+{
+    pf_tokens got = encode(t, text);
+    assert_int_equal(got.n, n);
+    assert_memory_equal(got.ids, ids, (size_t)n * sizeof *ids);
+    pf_tokens_clear(&got);
+}
+
+static void merges_go_by_rank_then_from_the_left(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"aa\":258,\"abc\":259",
+                                          .merges = "\"b c\", [\"a\", \"b\"], \"a a\", \"ab c\"" });
+    assert_ids(t, "abc", (int32_t[]){ 'a', 256 }, 2); /* b c has the lower rank: abc is never reached */
+    assert_ids(t, "ab", (int32_t[]){ 257 }, 1);
+    assert_ids(t, "aaa", (int32_t[]){ 258, 'a' }, 2);
+    pf_tokenizer_close(t);
+}
+
+static void ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .model = "\"ignore_merges\": true,", .vocab = ",\"xyz\":300" });
+    assert_ids(t, "xyz", (int32_t[]){ 300 }, 1);
+    assert_ids(t, "xyzx", (int32_t[]){ 'x', 'y', 'z', 'x' }, 4);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .vocab = ",\"xyz\":300" });
+    assert_ids(t, "xyz", (int32_t[]){ 'x', 'y', 'z' }, 3);
+    pf_tokenizer_close(t);
+}
+
+#define ADDED(content, more) "{\"id\": 9, \"content\": \"" content "\"" more "}"
+
+static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"added_tokens\": [" ADDED("<a>", ", \"special\": true") "," ADDED(
+            "<a><b>", ", \"normalized\": false") "," ADDED("", "") "],",
+    });
+    assert_int_equal(pf_tokenizer_vocab_size(t), 258);
+    assert_ids(t, "x<a><b><a>", (int32_t[]){ 'x', 257, 256 }, 3);
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 256);
+    assert_int_equal(pf_tokenizer_find_special(t, "<b>"), -1);
+    assert_int_equal(pf_tokenizer_find_special(t, "a"), -1);
+    assert_true(pf_tokenizer_is_special(t, 256));
+    assert_false(pf_tokenizer_is_special(t, 257));
+    assert_false(pf_tokenizer_is_special(t, -1));
+    assert_false(pf_tokenizer_is_special(t, 100000));
+    pf_tokenizer_close(t);
+}
+
+static void holes_in_the_vocabulary_are_no_tokens(void **state)
+{
+    (void)state;
+    const char *bytes;
+    size_t n;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000", .merges = "\"z z\"" });
+    assert_int_equal(pf_tokenizer_vocab_size(t), 1001);
+    assert_ids(t, "zz", (int32_t[]){ 1000 }, 1);
+    assert_status(pf_tokenizer_decode_token(t, 999, &bytes, &n), PF_INVALID);
+    assert_status(pf_tokenizer_decode_token(t, 1001, &bytes, &n), PF_INVALID);
+    assert_status(pf_tokenizer_decode_token(t, -1, &bytes, &n), PF_INVALID);
+    pf_tokenizer_close(t);
+}
+
+static void special_tokens_of_tokenizer_config_are_recognised(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .vocab = ",\"<s>\":256,\"</s>\":257" });
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "<s>", (int32_t[]){ '<', 's', '>' }, 3);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\", \"lstrip\": true},"
+                        "\"pad_token\": null, \"additional_special_tokens\": [\"<new>\"],"
+                        "\"add_bos_token\": true, \"chat_template\": \"{{ x }}\"}");
+    assert_ids(t, "<s>a </s><new>", (int32_t[]){ 256, 'a', 257, 258 }, 4);
+    pf_tokens tokens = encode_bytes(t, "a", 1, true); /* tokenizer.json has no post-processor: nothing is added */
+    assert_int_equal(tokens.n, 1);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": {\"type\": \"ByteLevel\"},"
+                               "\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}";
+    pf_tokenizer *t = open_text(text, NULL);
+    pf_tokens out = { 0 };
+    assert_status(pf_tokenizer_encode(t, "aa", 2, false, &out), PF_OK);
+    assert_status(pf_tokenizer_encode(t, "ab", 2, false, &out), PF_UNSUPPORTED);
+    assert_int_equal(out.n, 2); /* as before the failure */
+    pf_tokens_clear(&out);
+    pf_tokenizer_close(t);
+}
+
+static void what_is_not_known_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        parts p;
+        const char *part;
+        pf_status status;
+    } cases[] = {
+        { { .top = "\"never\": 1," }, "never", PF_UNSUPPORTED },
+        { { .top = "\"normalizer\": {\"type\": \"Lowercase\"}," }, "Lowercase", PF_UNSUPPORTED },
+        { { .top = "\"normalizer\": {\"type\": \"Sequence\"}," }, "normalizers", PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"BertProcessing\"}," }, "BertProcessing", PF_UNSUPPORTED },
+        { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}," }, "lost", PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\":"
+                   "\"x\"}}], \"special_tokens\": {\"x\": {\"ids\": [999]}}}," },
+          "no token",
+          PF_FORMAT },
+        { { .top = "\"added_tokens\": [{\"id\": -1, \"content\": \"x\"}]," }, "id is -1", PF_FORMAT },
+        { { .top = "\"added_tokens\": [{\"id\": 1}]," }, "content", PF_FORMAT },
+        { { .top = "\"added_tokens\": [{\"id\": 1, \"content\": \"a\\u0000b\"}]," }, "NUL", PF_UNSUPPORTED },
+        { { .pre = "null" }, "no ByteLevel", PF_UNSUPPORTED },
+        { { .pre = "{\"type\": \"Metaspace\"}" }, "Metaspace", PF_UNSUPPORTED },
+        { { .pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," BYTE_LEVEL "]}" },
+          "behind ByteLevel",
+          PF_UNSUPPORTED },
+        { { .pre = SPLIT("(") }, "unmatched (", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[a-z&&[^b]]") }, "intersection", PF_UNSUPPORTED },
+        { { .pre = SPLIT("\\\\p{Nonsense}") }, "Nonsense", PF_UNSUPPORTED },
+        { { .pre = SPLIT("(?<n>a)") }, "(?<", PF_UNSUPPORTED },
+        { { .pre = SPLIT("a\\\\1") }, "\\1", PF_UNSUPPORTED },
+        { { .model = "\"byte_fallback\": true," }, "byte_fallback", PF_UNSUPPORTED },
+        { { .model = "\"dropout\": 0.1," }, "dropout", PF_UNSUPPORTED },
+        { { .model = "\"continuing_subword_prefix\": \"##\"," }, "continuing_subword_prefix", PF_UNSUPPORTED },
+        { { .model = "\"end_of_word_suffix\": \"</w>\"," }, "end_of_word_suffix", PF_UNSUPPORTED },
+        { { .model = "\"odd\": 1," }, "odd", PF_UNSUPPORTED },
+        { { .vocab = ",\"x y\":3" }, "id 3", PF_FORMAT },
+        { { .vocab = ",\"xy\":-3" }, "xy", PF_FORMAT },
+        { { .vocab = ",\"xy\":99999999999" }, "xy", PF_FORMAT },
+        { { .vocab = ",\"xy\":2.5" }, "xy", PF_FORMAT },
+        { { .vocab = ",\"a\":400" }, "duplicate", PF_FORMAT },
+        { { .merges = "\"a b\"" }, "\"ab\" is not in model.vocab", PF_FORMAT },
+        { { .merges = "\"a b c\"" }, "merges[0]", PF_FORMAT },
+        { { .merges = "[\"a\"]" }, "merges[0]", PF_FORMAT },
+        { { .merges = "7" }, "merges[0]", PF_FORMAT },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) assert_refused(cases[i].p, cases[i].status, cases[i].part);
+}
+
+static void a_hostile_pattern_ends_in_a_limit(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?:a|a)*(?:a|a)*c") });
+    char text[4096];
+    pf_tokens out = { 0 };
+    memset(text, 'a', sizeof text);
+    memcpy(text + sizeof text - 2, "bc", 2); /* what the pattern needs is there, but cannot be reached */
+    assert_status(pf_tokenizer_encode(t, text, sizeof text, false, &out), PF_LIMIT);
+    assert_int_equal(out.n, 0);
+    pf_tokens_clear(&out);
+    pf_tokenizer_close(t);
+}
+
+/* --- Oniguruma's syntax --- */
+
+static void patterns_are_rewritten_for_pcre2(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        { "\\s+(?!\\S)|[^\\s\\r\\n]", "\\p{White_Space}+(?!\\P{White_Space})|[^\\p{White_Space}\\r\\n]" },
+        { "(?i:'s|'t)|(?m:.)", "(?i:'s|'t)|(?s:.)" },
+        { "\\p{N}{1,3}+", "(?:\\p{N}{1,3})+" },
+        { "(a|b){2}+c", "(?:(a|b){2})+c" },
+        { "\\p{L}++a?+", "\\p{L}++a?+" },
+        { "a{,3}", "a{0,3}" },
+        { "a{x}", "a\\{x}" },
+        { "\\u0041\\x41\\x{41}", "\\x{0041}\\x41\\x{41}" },
+        { "\\v\\h", "\\x0B[0-9A-Fa-f]" },
+        { "[\\h\\b]", "[0-9A-Fa-f\\x08]" },
+        { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\p{^Lu}" },
+        { "[]a]", "[\\]a]" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char *out = NULL;
+        size_t n;
+        pf_error error = { 0 };
+        assert_ok(pf_regex_from_oniguruma("test", cases[i].in, strlen(cases[i].in), &out, &n, &error), error);
+        assert_string_equal(out, cases[i].out);
+        assert_int_equal(n, strlen(out));
+        free(out);
+    }
+}
+
+/* --- the fingerprint --- */
+
+static void equal_vocabularies_have_one_fingerprint(void **state)
+{
+    (void)state;
+    uint8_t a[32], b[32], c[32], d[32];
+    pf_tokenizer *t = open_golden("gpt2", NULL), *u = open_golden("gpt2", "{\"eos_token\": \"<|end|>\"}");
+    pf_tokenizer *v = open_golden("gpt2", "{\"pad_token\": \"<pad>\"}");
+    pf_tokenizer *w = open_parts((parts){ .vocab = NULL });
+    pf_tokenizer_fingerprint(t, a);
+    pf_tokenizer_fingerprint(u, b);
+    pf_tokenizer_fingerprint(v, c);
+    pf_tokenizer_fingerprint(w, d);
+    assert_memory_equal(a, b, 32);
+    assert_memory_not_equal(a, c, 32); /* one token more */
+    /* of the 256 bytes as ids 0 to 255, by another implementation of SHA-256 */
+    static const uint8_t known[32] = { 0x4A, 0x3C, 0xBC, 0x05, 0x36, 0xC8, 0xCD, 0x34, 0xF6, 0x2D, 0xD3,
+                                       0xF6, 0xD4, 0xF7, 0x94, 0x59, 0xAD, 0xB2, 0xEF, 0xC6, 0x4F, 0x5A,
+                                       0xB0, 0x30, 0xAB, 0xED, 0xD4, 0x36, 0x88, 0x27, 0x94, 0xD8 };
+    assert_memory_equal(d, known, 32);
+    pf_tokenizer_close(t);
+    pf_tokenizer_close(u);
+    pf_tokenizer_close(v);
+    pf_tokenizer_close(w);
+}
+
+static void a_directory_is_read_with_and_without_its_configuration(void **state)
+{
+    (void)state;
+    pf_temp_dir dir;
+    pf_tokenizer *t = NULL;
+    pf_error error = { 0 };
+    pf_temp_dir_make(&dir);
+    assert_status(pf_tokenizer_open(dir.path, &t, &error), PF_UNAVAILABLE);
+    assert_says(error, "tokenizer.json");
+    char *text = build((parts){ .vocab = ",\"<s>\":256" });
+    pf_temp_write(&dir, "tokenizer.json", text, strlen(text));
+    assert_ok(pf_tokenizer_open(dir.path, &t, &error), error);
+    assert_int_equal(pf_tokenizer_find_special(t, "<s>"), -1);
+    pf_tokenizer_close(t);
+    pf_temp_write(&dir, "tokenizer_config.json", "{\"bos_token\": \"<s>\"}", 20);
+    assert_ok(pf_tokenizer_open(dir.path, &t, &error), error);
+    assert_int_equal(pf_tokenizer_find_special(t, "<s>"), 256);
+    pf_tokenizer_close(t);
+    pf_temp_write(&dir, "tokenizer_config.json", "{", 1);
+    assert_status(pf_tokenizer_open(dir.path, &t, &error), PF_FORMAT);
+    assert_says(error, "tokenizer_config.json");
+    pf_temp_write(&dir, "tokenizer.json", text, strlen(text) / 2);
+    pf_temp_write(&dir, "tokenizer_config.json", "{}", 2);
+    assert_status(pf_tokenizer_open(dir.path, &t, &error), PF_FORMAT);
+    free(text);
+    pf_temp_dir_remove(&dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_are_those_of_the_reference_for_the_patterns_in_use),
+        cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
+        cmocka_unit_test(a_long_piece_takes_n_log_n),
+        cmocka_unit_test(merges_go_by_rank_then_from_the_left),
+        cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
+        cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
+        cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
+        cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
+        cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),
+        cmocka_unit_test(what_is_not_known_is_refused_by_name),
+        cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
+        cmocka_unit_test(patterns_are_rewritten_for_pcre2),
+        cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
+        cmocka_unit_test(a_directory_is_read_with_and_without_its_configuration),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

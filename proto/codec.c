@@ -316,7 +316,8 @@ static pf_status refuse(const place *at, pf_status status, const char *field, co
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return pf_fail(at->error, status, "%s[%zu].%s %s", at->kind, at->index, field, what);
+    const char *gap = what[0] == '[' ? "" : " "; /* an entry of the field */
+    return pf_fail(at->error, status, "%s[%zu].%s%s%s", at->kind, at->index, field, gap, what);
 }
 
 static pf_status check_range(const place *at, const char *field, int64_t value, int64_t low, int64_t high)

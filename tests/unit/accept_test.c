@@ -295,6 +295,7 @@ static pf_acceptance right_tokens(const int32_t *draft, int32_t n_draft, const f
     return pf_accept_tokens(draft, n_draft, V, p, uniform);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is that of rule.choose. */
 static int32_t choose_most_probable(const float *q, uint64_t *rng)
 {
     (void)rng;

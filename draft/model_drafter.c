@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "draft/choose.h"
+#include "draft/length.h"
 #include "kvcache/kvcache.h"
 #include "proto/stream.h"
 
@@ -31,8 +32,13 @@ typedef struct {
     pf_kv_seq kv;
     pf_wish wish;
     int32_t max_draft;
-    int32_t max_tokens; /* of the request; INT32_MAX when unknown */
-    int32_t *tokens;    /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
+    bool adaptive; /* the length of a proposal is chosen by `length`, up to max_draft */
+    pf_length length;
+    int32_t n_proposed;  /* of the latest proposal; 0: it has been judged */
+    uint64_t drafted_ns; /* what it took */
+    uint64_t left_ns;    /* when it was handed out */
+    int32_t max_tokens;  /* of the request; INT32_MAX when unknown */
+    int32_t *tokens;     /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
     int32_t n_committed;
     int32_t n_drafted;
     int32_t n_planned;     /* tokens of the proposal in the making */
@@ -159,6 +165,13 @@ static int32_t count_confirmed(const drafter *d, const sequence_state *s, int32_
     return at;
 }
 
+/* A request that brings a seed can be repeated; any other gets one of its own, so that no two draw alike. */
+static uint64_t draft_seed(drafter *d, const pf_open *open)
+{
+    const bool own = open->sampling.seed != 0 && open->method != PF_METHOD_COUPLED;
+    return own ? derive_seed(open->sampling.seed, 0) : derive_seed(d->config.seed, d->n_opened++);
+}
+
 static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
 {
     s->alive = s->cold = true;
@@ -166,8 +179,11 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
     s->wish = (pf_wish){ .sampling = open->sampling,
                          .method = open->method,
                          .max_declared = open->max_declared,
-                         .draft_seed = derive_seed(d->config.seed, d->n_opened++) };
+                         .draft_seed = draft_seed(d, open) };
     s->max_draft = min_of(open->max_draft, d->config.max_draft);
+    s->adaptive = open->adaptive_draft;
+    s->length = (pf_length){ 0 };
+    s->n_proposed = 0;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
     s->n_committed = open->n_tokens;
@@ -219,6 +235,14 @@ static pf_status follow(drafter *d, sequence_state *s, const int32_t *tokens, in
     return PF_OK;
 }
 
+/* What a verdict tells of the proposal before it. */
+static void learn_length(sequence_state *s, const pf_verdict *verdict)
+{
+    if (s->n_proposed > 0 && verdict->round == s->round && verdict->n_accepted <= s->n_proposed)
+        pf_length_observe(&s->length, s->n_proposed, verdict->n_accepted, s->drafted_ns, pf_now_ns() - s->left_ns);
+    s->n_proposed = 0;
+}
+
 static void take_verdict(drafter *d, const pf_verdict *verdict)
 {
     int32_t slot;
@@ -237,6 +261,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
         refuse(d, s, PF_LIMIT, "the KV cache lost the sequence");
         return;
     }
+    if (s->adaptive) learn_length(s, verdict);
     s->wanted = verdict->finish == PF_FINISH_NONE;
 }
 
@@ -299,7 +324,8 @@ static int32_t plan(const drafter *d, const sequence_state *s)
     if (to_commit <= 0) return 0;
     /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
     const int32_t room = longest_sequence(d) - s->n_committed + 1;
-    return min_of(min_of(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
+    const int32_t wished = s->adaptive ? pf_length_next(&s->length, s->max_draft) : s->max_draft;
+    return min_of(min_of(wished, room), to_commit > 1 ? to_commit - 1 : 1);
 }
 
 /* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */
@@ -372,7 +398,7 @@ static void begin_proposal(drafter *d, int32_t slot)
     if (s->n_planned > 0 && prefill(d, s, pf_context_get_config(d->context)->max_rows) != PF_OK) s->n_planned = 0;
 }
 
-static void end_proposal(drafter *d, int32_t slot)
+static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
 {
     sequence_state *s = &d->sequences[slot];
     pf_proposal proposal = { 0 };
@@ -382,6 +408,9 @@ static void end_proposal(drafter *d, int32_t slot)
     proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
     d->answer.proposals[d->answer.n_proposals++] = proposal;
     s->wanted = false;
+    s->n_proposed = s->n_drafted;
+    s->drafted_ns = drafted_ns;
+    s->left_ns = pf_now_ns();
 }
 
 /* Prompts that came without a verdict: fed now, while the target is busy with them too. A pool that is full shows
@@ -405,7 +434,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
         if (d->sequences[slot].wanted) begin_proposal(d, slot);
     while (draft_step(d)) {}
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
-        if (d->sequences[slot].wanted) end_proposal(d, slot);
+        if (d->sequences[slot].wanted) end_proposal(d, slot, pf_now_ns() - start);
     warm_up(d);
     d->answer.timing.compute_ns = pf_now_ns() - start;
 

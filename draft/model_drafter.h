@@ -15,11 +15,13 @@
  * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): a proposal's length is settled
  * before its first token is drawn.
  *
- * Its own draws come from config.seed, from which every opened sequence gets a seed of its own: with one for all,
- * samples of one prompt would be drafted alike, each exactly distributed but not independent of the others.
+ * Its own draws come from the open's seed where it brings one (in process), else from config.seed, from which every such
+ * sequence gets a seed of its own: with one for all, samples of one prompt would be drafted alike, each exactly
+ * distributed but not independent of the others.
  *
- * Length: min(max_draft, what the sequence may still commit less one, but at least 1, what the draft's context has
- * room for). A draft whose context is full proposes nothing: an empty proposal, at once. So it does when the KV pool is
+ * Length: fixed, or chosen round by round where the open asks for it (draft/length.h); at most what the sequence may
+ * still commit less one, but at least 1, and what the draft's context has room for. A draft whose context is full
+ * proposes nothing: an empty proposal, at once. So it does when the KV pool is
  * full, and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean
  * nothing here, is refused.
  *

@@ -12,7 +12,6 @@
 #include "verify/cpu_verifier.h"
 
 enum {
-    DEFAULT_MAX_DRAFT = 16,
     /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
      * barriers; docs/performance.md has the measurement. Bytes of one decode step. */
     ONE_THREAD_BYTES = 4 << 20,
@@ -53,7 +52,7 @@ static pf_status default_threads(int32_t *out, pf_error *error)
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, pf_error *error)
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
-    const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : DEFAULT_MAX_DRAFT);
+    const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
     const int32_t wanted_logits = max_sequences * rows_per_sequence;
     const pf_context_config config = {
         .max_tokens = options->max_context,
@@ -84,7 +83,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
         .vocab_size = pf_context_n_vocab(engine->context),
         .max_context = context->max_tokens,
         .max_sequences = context->max_sequences,
-        .max_draft = options->max_draft > 0 ? options->max_draft : DEFAULT_MAX_DRAFT,
+        .max_draft = options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT,
         .max_declared = PF_MAX_DECLARED,
         .methods = 1u << PF_METHOD_GREEDY | 1u << PF_METHOD_REJECTION | 1u << PF_METHOD_COUPLED,
     };

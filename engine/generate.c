@@ -142,7 +142,8 @@ static pf_status make_open(const run *r, pf_stream_owner *link, bool far, pf_ope
         .tokens = r->session->committed,
         .sampling = q->sampling,
         .method = r->method,
-        .max_draft = q->draft_len > 0 ? q->draft_len : 1,
+        .max_draft = q->draft_len > 0 ? q->draft_len : PF_DEFAULT_MAX_DRAFT,
+        .adaptive_draft = q->draft_len == 0,
         .max_declared = r->method == PF_METHOD_REJECTION ? PF_MAX_DECLARED : 0,
         .max_tokens = r->max_tokens,
         .stop_tokens = q->stop_tokens,
@@ -348,7 +349,7 @@ static const pf_proposal *find_proposal(run *r, const pf_batch *answer)
         const pf_proposal *p = &answer->proposals[i];
         if (p->sequence != r->sequence) continue;
         if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p->round, pf_now_ns());
-        if (pf_stream_owner_on_proposal(s->to_drafter, p) == PF_FENCE_CURRENT && p->n_tokens <= r->request->draft_len)
+        if (pf_stream_owner_on_proposal(s->to_drafter, p) == PF_FENCE_CURRENT && p->n_tokens <= PF_MAX_DRAFT_TOKENS)
             current = p;
     }
     return current;
@@ -516,8 +517,8 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
     if (q->max_new_tokens < 1 || result->capacity < q->max_new_tokens)
         return pf_fail(error, PF_INVALID, "%d new tokens with room for %d; at least 1, and room for all, is needed",
                        q->max_new_tokens, result->capacity);
-    if (s->options.drafter && (q->draft_len < 1 || q->draft_len > PF_MAX_DRAFT_TOKENS))
-        return pf_fail(error, PF_INVALID, "a draft length of %d; 1 to %d is possible", q->draft_len,
+    if (s->options.drafter && (q->draft_len < 0 || q->draft_len > PF_MAX_DRAFT_TOKENS))
+        return pf_fail(error, PF_INVALID, "a draft length of %d; 1 to %d is possible, or 0 for auto", q->draft_len,
                        PF_MAX_DRAFT_TOKENS);
     if (q->n_stop_tokens < 0 || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens; at most %d are possible", q->n_stop_tokens,

@@ -27,6 +27,8 @@
 
 typedef struct pf_engine pf_engine;
 
+enum { PF_DEFAULT_MAX_DRAFT = 16 };
+
 typedef struct {
     pf_dtype dtype;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
@@ -36,7 +38,7 @@ typedef struct {
     int32_t n_cores;
     int32_t max_context;   /* tokens; 0: the model's, at most PF_DEFAULT_CONTEXT */
     int32_t max_sequences; /* alive at once; 0: 1 */
-    int32_t max_draft;     /* rows of verification less one; 0: 16 */
+    int32_t max_draft;     /* rows of verification less one; 0: PF_DEFAULT_MAX_DRAFT */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void *progress_user;
 } pf_engine_options;
@@ -87,7 +89,7 @@ typedef struct {
     int32_t max_new_tokens;
     pf_sampling sampling;
     pf_method method;           /* 0: greedy at temperature 0, else rejection */
-    int32_t draft_len;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
+    int32_t draft_len;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS; 0: the drafter chooses */
     const int32_t *stop_tokens; /* [n_stop_tokens] EOS ids; empty under --ignore-eos */
     int32_t n_stop_tokens;
 

@@ -119,6 +119,7 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, wire_batch *
         w->sampling.seed = o->sampling.seed;
         pilotfish__v1__limits__init(&w->limits);
         w->limits.max_draft = o->max_draft;
+        w->limits.adaptive_draft = o->adaptive_draft;
         w->limits.max_declared = o->max_declared;
         w->limits.max_tokens = o->max_tokens;
         pilotfish__v1__open__init(&w->open);
@@ -395,6 +396,7 @@ static pf_status take_open(const place *at, const wire_open *wire, pf_open *out)
     out->n_tokens = (int32_t)wire->n_tokens;
     out->method = (pf_method)wire->method;
     out->max_draft = wire->limits->max_draft;
+    out->adaptive_draft = wire->limits->adaptive_draft;
     out->max_declared = wire->limits->max_declared;
     out->max_tokens = wire->limits->max_tokens;
     out->stop_tokens = wire->stop_tokens;

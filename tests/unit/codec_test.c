@@ -46,6 +46,7 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->sampling.seed, b->sampling.seed);
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
+    assert_int_equal(a->adaptive_draft, b->adaptive_draft);
     assert_int_equal(a->max_declared, b->max_declared);
     assert_int_equal(a->max_tokens, b->max_tokens);
     assert_same_tokens(a->stop_tokens, a->n_stop_tokens, b->stop_tokens, b->n_stop_tokens);
@@ -189,7 +190,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  below(rng, 257),
                                  below(rng, 1 << 30),
                                  r->tokens + 9,
-                                 below(rng, 65) };
+                                 below(rng, 65),
+                                 below(rng, 2) == 1 };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
     for (int32_t i = 0; i < b->n_verdicts; i++) {
@@ -233,10 +235,10 @@ static const int32_t TOKENS[] = { 0, 1, 127, 128, 300, 4095 }, STOPS[] = { 2, 3 
 static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
-static pf_open open_greedy = { 7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0 };
+static pf_open open_greedy = { 7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, false };
 static pf_open open_coupled = {
-    UINT64_MAX,        3,  41,  TOKENS, 6,     { 0.75f, 40, 0.9375f, 0.0625f, 0x123456789abcdef0u },
-    PF_METHOD_COUPLED, 64, 256, 2048,   STOPS, 2
+    UINT64_MAX, 3,    41,    TOKENS, 6,    { 0.75f, 40, 0.9375f, 0.0625f, 0x123456789abcdef0u }, PF_METHOD_COUPLED, 64,
+    256,        2048, STOPS, 2,      false
 };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };

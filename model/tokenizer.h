@@ -25,17 +25,21 @@ typedef struct {
     int32_t n, capacity;
 } pf_tokens;
 
-PF_MUST_USE pf_status pf_tokens_push(pf_tokens *tokens, int32_t id);   /* PF_NOMEM, PF_LIMIT (2^31) */
+PF_MUST_USE pf_status pf_tokens_push(pf_tokens *tokens, int32_t id); /* PF_NOMEM, PF_LIMIT (2^31) */
 void pf_tokens_clear(pf_tokens *tokens);
 
-/* Read DIR/tokenizer.json (and tokenizer_config.json for add_bos_token, when it is there).
+/* Read DIR/tokenizer.json, and the special tokens that tokenizer_config.json names, when it is there. (Its add_bos_token
+ * says nothing beside a tokenizer.json, as in transformers 5: the post-processor does.)
  * PF_UNAVAILABLE: there is none.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and value. */
 PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
-void pf_tokenizer_close(pf_tokenizer *tokenizer);   /* NULL is fine */
+void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
 
 /* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like).
  * Special tokens spelt out in the text are recognised, as transformers does by default.
- * PF_NOMEM; PF_LIMIT: the text is longer than 2^30 bytes. */
+ * Ids are those of Hugging Face's tokenizers 0.23; characters newer than the PCRE2 at hand (10.42: Unicode 14) may be
+ * split otherwise. On failure *out is as before.
+ * PF_NOMEM; PF_LIMIT: the text is longer than 2^30 bytes, or the file's pattern takes too long on it; PF_UNSUPPORTED:
+ * the text holds a byte that the vocabulary has no token for. */
 PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                           bool add_special, pf_tokens *out);
 

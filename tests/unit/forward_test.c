@@ -399,6 +399,9 @@ static void a_refused_pass_leaves_everything_as_before(void **state)
     assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS, true, NULL), PF_LIMIT);
     assert_int_equal(pf_kv_length(r.kv, a), 40 + MAX_ROWS);
     assert_int_equal(pf_kv_truncate(r.kv, a, 40), PF_OK);
+    many[MAX_ROWS] = r.n_vocab; /* in the second pass: the first is undone */
+    assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS + 1, true, NULL), PF_INVALID);
+    assert_int_equal(pf_kv_length(r.kv, a), 40);
 
     feed(&r, a, tokens, 40, N_TEXT, logits + (size_t)40 * (size_t)r.n_vocab);
     assert_same_logits(&r, logits, plain, 0, N_TEXT, "after refusals");

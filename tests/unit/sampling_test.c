@@ -205,6 +205,10 @@ static void truncation_keeps_the_most_probable_in_order_and_sums_to_one(void **s
     }
     assert_true(fabs(sum - 1.0) < 1e-6);
 
+    const float tied[] = { 0.3f, 0.2f, 0.3f, 0.2f };
+    assert_int_equal(pf_sampling_truncate(tied, 4, 3, ids, values, scratch), 3);
+    assert_int_equal(ids[2], 1);
+
     const float one_hot[] = { 0.0f, 0.0f, 1.0f, 0.0f };
     assert_int_equal(pf_sampling_truncate(one_hot, 4, 4, ids, values, scratch), 1); /* zeros are no entries */
     assert_int_equal(ids[0], 2);

@@ -218,6 +218,36 @@ static void members_that_share_tiles_and_panels_give_the_same_bits(void **state)
     for_each_kernel(PF_OP_GEMM, check_shares);
 }
 
+/* A member that wrote its neighbour's share too would write the right values: only the untouched memory shows it. */
+static void check_borders(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    product x = product_random(kernel->type, 40, 150, 90);
+    const pf_gemm *gemm = &kernel->fn.gemm;
+    const int32_t n_tiles = pf_gemm_tiles(gemm->tile_rows, x.m);
+    const int32_t last = pf_gemm_tile_row(n_tiles, x.m, n_tiles - 1);
+    memset(x.input.data, 0xFF, x.input.bytes);
+    gemm->pack(x.input.data, x.a.data, x.lda, x.m, x.k, n_tiles - 1, n_tiles);
+    const size_t before = (size_t)last * (size_t)x.k * 2; /* a row takes at least two bytes a value */
+    for (size_t i = 0; i < before; i++) assert_int_equal(((unsigned char *)x.input.data)[i], 0xFF);
+
+    gemm->pack(x.input.data, x.a.data, x.lda, x.m, x.k, 0, n_tiles);
+    clear(&x);
+    gemm->multiply(&x.weights, x.input.data, x.m, 1, 3, x.c.data, x.ldc, PF_GEMM_STORE, x.scratch.data);
+    for (size_t i = 0; i < x.c.bytes / sizeof(float); i++) {
+        const size_t column = i % x.ldc;
+        const bool ours = column >= PF_GEMM_PANEL && column < 3 * PF_GEMM_PANEL;
+        assert_true(((float *)x.c.data)[i] == 1000.0f ? !ours : ours);
+    }
+    product_free(&x);
+}
+
+static void a_member_writes_its_own_tiles_and_panels_only(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_borders);
+}
+
 /* --- extremes --- */
 
 static void check_confined(const pf_kernel *kernel, const pf_kernel *definition)
@@ -382,6 +412,7 @@ int main(void)
         cmocka_unit_test(sums_that_wait_between_blocks_of_k_are_one_chain),
         cmocka_unit_test(a_rows_bits_do_not_depend_on_the_rows_beside_it),
         cmocka_unit_test(members_that_share_tiles_and_panels_give_the_same_bits),
+        cmocka_unit_test(a_member_writes_its_own_tiles_and_panels_only),
         cmocka_unit_test(nan_and_infinity_reach_their_own_row_and_column_only),
         cmocka_unit_test(denormals_are_kept_or_flushed_as_the_class_says),
         cmocka_unit_test(any_bits_at_all_give_what_the_definition_gives),

@@ -20,7 +20,7 @@ enum { DEFAULT_NEW_TOKENS = 64, DEFAULT_DRAFT_LEN = 4, DEFAULT_SEED = 1 };
 /* models/prompts.txt: beside the binary's build or install, in the current directory, or where it is installed. */
 static pf_status find_prompts(char out[PF_MAX_PATH], pf_error *error)
 {
-    static const char *const places[] = { "models/prompts.txt", "../models/prompts.txt",
+    static const char *const places[] = { "models/prompts.txt", "../models/prompts.txt", "../../models/prompts.txt",
                                           "../share/pilotfish/models/prompts.txt" };
     char binary[PF_MAX_PATH];
     const ssize_t n = readlink("/proc/self/exe", binary, sizeof binary - 1);

@@ -1,0 +1,76 @@
+/* Medians and percentiles. */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "bench/acceptance.h"
+#include "bench/statistics.h"
+
+static void a_percentile_lies_between_its_neighbours(void **state)
+{
+    (void)state;
+    double odd[] = { 3, 1, 2 }, even[] = { 4, 1, 3, 2 }, one[] = { 7 };
+    assert_true(pf_percentile(odd, 3, 0.5) == 2.0);
+    assert_true(pf_percentile(even, 4, 0.5) == 2.5);
+    assert_true(pf_percentile(even, 4, 0.0) == 1.0);
+    assert_true(pf_percentile(even, 4, 1.0) == 4.0);
+    assert_true(pf_percentile(one, 1, 0.99) == 7.0);
+    assert_true(isnan(pf_percentile(NULL, 0, 0.5)));
+}
+
+static void a_ring_that_has_turned_holds_its_latest_samples(void **state)
+{
+    (void)state;
+    static pf_speculation s;
+    assert_true(isnan(pf_rpc_percentile(&s, 0.5)));
+    for (int64_t i = 0; i < 2 * PF_RPC_SAMPLES; i++) s.rpc_us[s.n_rpc++ % PF_RPC_SAMPLES] = i < PF_RPC_SAMPLES ? 1 : 2;
+    assert_true(pf_rpc_percentile(&s, 0.0) == 2.0);
+}
+
+static void the_prediction_is_the_formula(void **state)
+{
+    (void)state;
+    /* 100 plain steps of 2 ms; 20 rounds that keep 3 drafted tokens each (E = 4), 2.5 ms to verify, 1 ms to draft and
+     * 0.5 ms there and back: 2 * 4 / 4. */
+    static pf_acceptance_figures f;
+    f.plain_tokens = 100;
+    f.plain_ns = 200000000;
+    f.speculation.rounds = 20;
+    f.speculation.accepted = 60;
+    f.speculation.verify_ns = 50000000;
+    f.speculation.draft_ns = 20000000;
+    f.speculation.n_rpc = 1;
+    f.speculation.rpc_us[0] = 500;
+    assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 2.0) < 1e-12);
+    f.speculation.rounds = 0;
+    assert_true(isnan(pf_acceptance_predicted_speedup(&f)));
+}
+
+static void figures_add_up(void **state)
+{
+    (void)state;
+    static pf_speculation total, one;
+    one =
+        (pf_speculation){ .rounds = 2, .fallback_rounds = 1, .drafted = 8, .accepted = 5, .draft_ns = 10, .n_rpc = 2 };
+    one.reached[1] = 2;
+    one.rpc_us[0] = 7;
+    one.rpc_us[1] = 9;
+    pf_speculation_add(&total, &one);
+    pf_speculation_add(&total, &one);
+    assert_int_equal(total.rounds, 4);
+    assert_int_equal(total.accepted, 10);
+    assert_int_equal(total.reached[1], 4);
+    assert_int_equal(total.n_rpc, 4);
+    assert_int_equal(total.rpc_us[3], 9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_percentile_lies_between_its_neighbours),
+        cmocka_unit_test(a_ring_that_has_turned_holds_its_latest_samples),
+        cmocka_unit_test(the_prediction_is_the_formula),
+        cmocka_unit_test(figures_add_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

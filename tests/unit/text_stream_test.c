@@ -1,0 +1,158 @@
+/* Text as tokens make it: stop texts found wherever they begin, and nothing shown that would have to be taken back. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text_stream.h"
+
+/* ---- a vocabulary without a file: token i is pieces[i] --------------------------------------------------------- */
+
+enum { SPECIAL = 5 };
+static const char *const pieces[] = { "a", "b", "ab", "ba", "bab", "<end>", "\xC3", "\xA9", "aab" };
+
+bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id)
+{
+    (void)tokenizer;
+    return id == SPECIAL;
+}
+
+pf_status pf_tokenizer_decode_token(const pf_tokenizer *tokenizer, int32_t id, const char **bytes, size_t *n_bytes)
+{
+    (void)tokenizer;
+    if (id < 0 || (size_t)id >= sizeof pieces / sizeof *pieces) return PF_INVALID;
+    *bytes = pieces[id];
+    *n_bytes = strlen(pieces[id]);
+    return PF_OK;
+}
+
+static pf_text_stream begin(const pf_strings *stops)
+{
+    pf_text_stream stream;
+    assert_int_equal(pf_text_stream_begin(&stream, NULL, stops, 1), PF_OK);
+    return stream;
+}
+
+static void push(pf_text_stream *stream, int32_t token)
+{
+    assert_int_equal(pf_text_stream_push(stream, token, false), PF_OK);
+}
+
+static void assert_bytes(const pf_text_stream *stream, size_t n, const char *expected)
+{
+    assert_int_equal(n, strlen(expected));
+    assert_memory_equal(stream->bytes, expected, n);
+}
+
+/* ---- claims ---------------------------------------------------------------------------------------------------- */
+
+static void a_stop_text_is_found_across_tokens(void **state)
+{
+    (void)state;
+    const pf_strings stops = { { "abba" }, 1 };
+    pf_text_stream stream = begin(&stops);
+    const int32_t tokens[] = { 0, 0, 1 }; /* a a b: the last two might begin it */
+    for (size_t i = 0; i < 3; i++) push(&stream, tokens[i]);
+    assert_bytes(&stream, pf_text_stream_ready(&stream), "a");
+    push(&stream, 3); /* ba */
+    assert_true(stream.stopped);
+    assert_bytes(&stream, stream.n, "a");
+    pf_text_stream_end(&stream);
+}
+
+static void what_did_not_become_a_stop_text_is_shown(void **state)
+{
+    (void)state;
+    const pf_strings stops = { { "abb" }, 1 };
+    pf_text_stream stream = begin(&stops);
+    push(&stream, 2); /* ab */
+    assert_bytes(&stream, pf_text_stream_ready(&stream), "");
+    push(&stream, 0); /* aba: its last a might begin one again */
+    assert_bytes(&stream, pf_text_stream_ready(&stream), "ab");
+    assert_false(stream.stopped);
+    assert_bytes(&stream, stream.n, "aba");
+    pf_text_stream_end(&stream);
+}
+
+static void of_several_stop_texts_the_one_that_begins_first_cuts(void **state)
+{
+    (void)state;
+    const pf_strings orders[] = { { { "b", "ab" }, 2 }, { { "ab", "b" }, 2 } };
+    for (size_t i = 0; i < PF_COUNT(orders); i++) {
+        pf_text_stream stream = begin(&orders[i]);
+        push(&stream, 8); /* aab: "ab" begins before "b" */
+        assert_bytes(&stream, stream.n, "a");
+        push(&stream, 0);
+        assert_bytes(&stream, stream.n, "a"); /* nothing is added after a stop */
+        pf_text_stream_end(&stream);
+    }
+}
+
+static void special_tokens_have_no_bytes_and_unknown_ids_are_refused(void **state)
+{
+    (void)state;
+    const pf_strings none = { { NULL }, 0 };
+    pf_text_stream stream = begin(&none);
+    push(&stream, SPECIAL);
+    assert_int_equal(stream.n, 0);
+    assert_int_equal(pf_text_stream_push(&stream, 1000, false), PF_INVALID);
+    assert_int_equal(stream.n, 0);
+    pf_text_stream_end(&stream);
+}
+
+static void a_character_of_two_tokens_is_shown_whole(void **state)
+{
+    (void)state;
+    const pf_strings none = { { NULL }, 0 };
+    pf_text_stream stream = begin(&none);
+    push(&stream, 0);
+    push(&stream, 6);
+    assert_int_equal(pf_text_stream_ready(&stream), 1);
+    push(&stream, 7);
+    assert_int_equal(pf_text_stream_ready(&stream), 3);
+    pf_text_stream_end(&stream);
+}
+
+/* Against the plain definition: the text is what stands before the first stop text of all bytes so far. */
+static void random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back(void **state)
+{
+    (void)state;
+    const pf_strings stops = { { "abbab", "bbb", "aabaa" }, 3 };
+    srand(1);
+    for (int trial = 0; trial < 2000; trial++) {
+        pf_text_stream stream = begin(&stops);
+        char all[512] = "", shown[512] = "";
+        const char *first = NULL;
+        while (!first && strlen(all) < 200) {
+            const int32_t token = rand() % 5;
+            strcat(all, pieces[token]);
+            push(&stream, token);
+            for (int32_t i = 0; i < stops.n; i++) {
+                const char *found = strstr(all, stops.items[i]);
+                if (found && (!first || found < first)) first = found;
+            }
+            const size_t ready = pf_text_stream_ready(&stream);
+            assert_true(ready >= strlen(shown));
+            assert_memory_equal(stream.bytes, shown, strlen(shown));
+            memcpy(shown, stream.bytes, ready);
+            shown[ready] = '\0';
+        }
+        assert_int_equal(stream.stopped, first != NULL);
+        assert_int_equal(stream.n, first ? (size_t)(first - all) : strlen(all));
+        assert_memory_equal(stream.bytes, all, stream.n);
+        pf_text_stream_end(&stream);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stop_text_is_found_across_tokens),
+        cmocka_unit_test(what_did_not_become_a_stop_text_is_shown),
+        cmocka_unit_test(of_several_stop_texts_the_one_that_begins_first_cuts),
+        cmocka_unit_test(special_tokens_have_no_bytes_and_unknown_ids_are_refused),
+        cmocka_unit_test(a_character_of_two_tokens_is_shown_whole),
+        cmocka_unit_test(random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -532,6 +532,27 @@ static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
     end(&f);
 }
 
+static void a_caller_that_only_submits_is_mended_too(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    end(&f);
+    begin(&f);
+    pf_status status = PF_UNAVAILABLE;
+    for (int i = 0; i < 5000 && status != PF_OK; i++) {
+        usleep(1000);
+        pf_rpc_client_stats stats;
+        pf_rpc_client_get_stats(peer, &stats);
+        if (stats.n_streams == 2) status = say_open(peer, 1, PROMPT, 3); /* the first says that the old one broke */
+    }
+    assert_int_equal(status, PF_OK);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void nobody_there_is_a_sentence_within_two_seconds(void **state)
 {
     (void)state;
@@ -682,6 +703,7 @@ int main(void)
         cmocka_unit_test(health_follows_the_server),
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
+        cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),

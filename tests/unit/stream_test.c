@@ -68,14 +68,14 @@ static void what_is_ahead_asks_for_the_prefix(void **state)
     (void)state;
     pf_stream_answerer *a = answerer_with(1, 0, PROMPT);
     pf_prefix_request r = { 0 };
-    assert_int_equal(hear_verdict(a, 1, 1, PROMPT + 1, 1, &r), PF_FENCE_MISSING);   /* a round is missing */
+    assert_int_equal(hear_verdict(a, 1, 1, PROMPT + 1, 1, &r), PF_FENCE_MISSING); /* a round is missing */
     assert_int_equal(r.sequence, SEQ);
     assert_int_equal(r.incarnation, 1);
     assert_int_equal(r.known, PROMPT);
-    assert_int_equal(hear_verdict(a, 2, 0, PROMPT, 1, &r), PF_FENCE_MISSING);   /* an open is missing */
+    assert_int_equal(hear_verdict(a, 2, 0, PROMPT, 1, &r), PF_FENCE_MISSING); /* an open is missing */
     assert_int_equal(r.incarnation, 2);
     assert_int_equal(r.known, 0);
-    assert_int_equal(hear_verdict(a, 1, 0, PROMPT + 1, 1, &r), PF_FENCE_MISSING);   /* the lengths disagree */
+    assert_int_equal(hear_verdict(a, 1, 0, PROMPT + 1, 1, &r), PF_FENCE_MISSING); /* the lengths disagree */
 
     int32_t slot = 99;
     const pf_verdict unknown = { .sequence = 8, .incarnation = 1, .round = 3, .base = 9, .n_tokens = 1 };
@@ -237,7 +237,7 @@ static void a_verdict_cannot_accept_more_than_was_proposed(void **state)
     v = (pf_verdict){ .sequence = SEQ, .incarnation = 1, .round = 1, .base = PROMPT + 1 };
     const struct {
         int32_t n_tokens, n_accepted, base;
-    } wrong[] = { { 4, 2, PROMPT + 1 }, { 3, 3, PROMPT + 1 }, { 0, 0, PROMPT + 1 },
+    } wrong[] = { { 4, 2, PROMPT + 1 },  { 3, 3, PROMPT + 1 }, { 0, 0, PROMPT + 1 },
                   { 1, -1, PROMPT + 1 }, { 1, 2, PROMPT + 1 }, { 3, 2, PROMPT } };
     for (size_t i = 0; i < PF_COUNT(wrong); i++) {
         v.n_tokens = wrong[i].n_tokens;
@@ -264,7 +264,7 @@ static void ids_in_use_and_full_tables_are_refused(void **state)
     pf_stream_owner_end(o, SEQ);
     assert_int_equal(pf_stream_owner_begin(o, 9, 1), PF_OK);
     pf_proposal p;
-    assert_int_equal(pf_stream_owner_propose(o, 9, 1, &p), PF_INVALID);   /* not opened yet */
+    assert_int_equal(pf_stream_owner_propose(o, 9, 1, &p), PF_INVALID); /* not opened yet */
     pf_stream_owner_destroy(o);
 }
 
@@ -294,11 +294,11 @@ static void a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again(void **
     now += 20 * MS;
     pf_patience_timed_out(&p, now);
     for (uint64_t round = 2; round < 10; round++) assert_int_equal(pf_patience_asked(&p, round, now += MS), 0);
-    pf_patience_answered(&p, 1, now);   /* 28 ms: late */
+    pf_patience_answered(&p, 1, now); /* 28 ms: late */
     assert_int_equal(pf_patience_asked(&p, 10, now += MS), 0);
-    pf_patience_answered(&p, 999, now);   /* never asked */
+    pf_patience_answered(&p, 999, now); /* never asked */
     assert_int_equal(pf_patience_asked(&p, 11, now += MS), 0);
-    pf_patience_answered(&p, 9, now);   /* stale, but 2 ms */
+    pf_patience_answered(&p, 9, now); /* stale, but 2 ms */
     assert_true(pf_patience_asked(&p, 12, now += MS) > 0);
 }
 
@@ -311,7 +311,7 @@ static void a_silent_peer_is_tried_again_once_a_second(void **state)
     (void)pf_patience_asked(&p, 1, now);
     pf_patience_timed_out(&p, now += 20 * MS);
     int n_waits = 0;
-    for (uint64_t round = 2; round < 5002; round++) {   /* 5 s of rounds of 1 ms */
+    for (uint64_t round = 2; round < 5002; round++) { /* 5 s of rounds of 1 ms */
         if (pf_patience_asked(&p, round, now) == 0) {
             now += MS;
             continue;
@@ -392,20 +392,23 @@ typedef struct {
     long n_current, n_stale, n_missing, n_reopened;
 } world;
 
-static bool chance(world *w, unsigned percent) { return w->faulty && draw(&w->rng) % 100 < percent; }
+static bool chance(world *w, unsigned percent)
+{
+    return w->faulty && draw(&w->rng) % 100 < percent;
+}
 
 static void put_on_wire(world *w, const saying *s)
 {
-    if (chance(w, 15)) return;   /* lost */
+    if (chance(w, 15)) return; /* lost */
     if (w->n_wire == N_WIRE) return;
     w->wire[w->n_wire++] = *s;
-    if (chance(w, 15) && w->n_wire < N_WIRE) w->wire[w->n_wire++] = *s;   /* repeated */
+    if (chance(w, 15) && w->n_wire < N_WIRE) w->wire[w->n_wire++] = *s; /* repeated */
 }
 
 static bool take_from_wire(world *w, saying *out)
 {
     if (w->n_wire == 0) return false;
-    const int at = chance(w, 40) ? (int)(draw(&w->rng) % (uint64_t)w->n_wire) : 0;   /* reordered */
+    const int at = chance(w, 40) ? (int)(draw(&w->rng) % (uint64_t)w->n_wire) : 0; /* reordered */
     *out = w->wire[at];
     memmove(&w->wire[at], &w->wire[at + 1], (size_t)(w->n_wire - at - 1) * sizeof w->wire[0]);
     w->n_wire--;
@@ -480,11 +483,11 @@ static void engine_hears(world *w, engine *e, const saying *s)
     }
     const uint64_t sequence = s->proposal.sequence;
     const pf_fence fence = pf_stream_owner_on_proposal(e->stream, &s->proposal);
-    assert_int_not_equal(fence, PF_FENCE_NONSENSE);   /* this worker is honest */
+    assert_int_not_equal(fence, PF_FENCE_NONSENSE); /* this worker is honest */
     if (fence != PF_FENCE_CURRENT) return;
     const text *t = &e->committed[sequence];
     assert_int_equal(s->proposal.base, t->n);
-    assert_memory_equal(s->tokens, t->tokens, (size_t)t->n * sizeof *t->tokens);   /* it stands on the true text */
+    assert_memory_equal(s->tokens, t->tokens, (size_t)t->n * sizeof *t->tokens); /* it stands on the true text */
     e->has_proposal[sequence] = true;
     e->proposal[sequence] = *s;
     w->n_current++;
@@ -531,8 +534,8 @@ static world run_drafter(uint64_t seed, bool faulty)
     bool done = false;
     for (int step = 0; !done; step++) {
         if (step == MAX_STEPS) fail_msg("seed %llu: the run does not end", (unsigned long long)seed);
-        if (chance(&w, 1)) start_worker(&k);   /* it was killed and restarted */
-        if (chance(&w, 1)) {                   /* the stream broke */
+        if (chance(&w, 1)) start_worker(&k); /* it was killed and restarted */
+        if (chance(&w, 1)) {                 /* the stream broke */
             w.n_wire = 0;
             pf_stream_owner_lost(e.stream);
         }
@@ -695,7 +698,7 @@ static world run_verifier(uint64_t seed, bool faulty)
         for (uint64_t i = 0; i < N_SEQ; i++) {
             if (e.committed[i].n >= N_TOKENS) continue;
             done = false;
-            if (!answered[i] && ++waited[i] > 60) {   /* an answer that had to come has not */
+            if (!answered[i] && ++waited[i] > 60) { /* an answer that had to come has not */
                 assert_int_equal(pf_stream_owner_give_up(e.stream, i), PF_OK);
                 answered[i] = true;
             }

@@ -1,0 +1,241 @@
+/* Many streams on one peer, without a network: who gets which answer. */
+#include <stdbool.h>
+
+#include "rpc/dispatch.h"
+#include "tests/support/test.h"
+
+enum { MAX = 8 };
+
+/* A peer that remembers what it was told and answers what the test put down. */
+typedef struct {
+    pf_peer head;
+    pf_open opens[MAX];
+    pf_close closes[MAX];
+    pf_verdict verdicts[MAX];
+    int32_t n_opens, n_closes, n_verdicts;
+    pf_batch answer;
+    bool has_answer;
+    pf_status submit_status, collect_status;
+} script_peer;
+
+static pf_status script_submit(pf_peer *peer, const pf_batch *batch)
+{
+    script_peer *s = (script_peer *)peer;
+    if (s->submit_status != PF_OK) return s->submit_status;
+    for (int32_t i = 0; i < batch->n_opens; i++) s->opens[s->n_opens++] = batch->opens[i];
+    for (int32_t i = 0; i < batch->n_closes; i++) s->closes[s->n_closes++] = batch->closes[i];
+    for (int32_t i = 0; i < batch->n_verdicts; i++) s->verdicts[s->n_verdicts++] = batch->verdicts[i];
+    return PF_OK;
+}
+
+static pf_status script_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)deadline_ns;
+    (void)error;
+    script_peer *s = (script_peer *)peer;
+    if (!s->has_answer) return s->collect_status;
+    s->has_answer = false;
+    *out = &s->answer;
+    return PF_OK;
+}
+
+static const pf_peer_ops SCRIPT = { .submit = script_submit, .collect = script_collect };
+
+/* What was sent to a stream: a stream is one of these. */
+typedef struct {
+    pf_proposal proposals[MAX];
+    pf_prefix_request prefix_requests[MAX];
+    pf_refusal refusals[MAX];
+    int32_t n_batches, n_proposals, n_prefix_requests, n_refusals;
+    uint64_t queue_ns;
+} mailbox;
+
+static void post(void *user, void *stream, const pf_batch *batch)
+{
+    (void)user;
+    mailbox *m = stream;
+    m->n_batches++;
+    m->queue_ns = batch->timing.queue_ns;
+    for (int32_t i = 0; i < batch->n_proposals; i++) m->proposals[m->n_proposals++] = batch->proposals[i];
+    for (int32_t i = 0; i < batch->n_prefix_requests; i++)
+        m->prefix_requests[m->n_prefix_requests++] = batch->prefix_requests[i];
+    for (int32_t i = 0; i < batch->n_refusals; i++) m->refusals[m->n_refusals++] = batch->refusals[i];
+}
+
+typedef struct {
+    script_peer peer;
+    pf_dispatch *dispatch;
+    mailbox a, b;
+} fixture;
+
+static void begin(fixture *f, int32_t max_sequences)
+{
+    memset(f, 0, sizeof *f);
+    f->peer.head.ops = &SCRIPT;
+    f->peer.collect_status = PF_CANCELLED;
+    assert_int_equal(pf_dispatch_create(PF_SERVICE_DRAFTER, &f->peer.head, max_sequences, post, NULL, &f->dispatch),
+                     PF_OK);
+}
+
+static void say(fixture *f, mailbox *stream, const pf_batch *batch)
+{
+    pf_error error;
+    assert_ok(pf_dispatch_submit(f->dispatch, stream, batch, 5, &error), error);
+}
+
+static void say_open(fixture *f, mailbox *stream, uint64_t sequence)
+{
+    pf_open open = { .sequence = sequence, .incarnation = 1 };
+    say(f, stream, &(pf_batch){ .opens = &open, .n_opens = 1 });
+}
+
+static void say_close(fixture *f, mailbox *stream, uint64_t sequence)
+{
+    pf_close close = { .sequence = sequence };
+    say(f, stream, &(pf_batch){ .closes = &close, .n_closes = 1 });
+}
+
+static void collect(fixture *f)
+{
+    pf_error error;
+    assert_ok(pf_dispatch_collect(f->dispatch, &error), error);
+}
+
+static void one_answer_for_two_streams_is_split(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.b, 1);
+    say_open(&f, &f.a, 2);
+    assert_int_equal(f.peer.n_opens, 3);
+    assert_int_not_equal(f.peer.opens[0].sequence, f.peer.opens[1].sequence);
+
+    pf_proposal proposals[] = { { .sequence = f.peer.opens[0].sequence, .round = 10 },
+                                { .sequence = f.peer.opens[1].sequence, .round = 11 },
+                                { .sequence = f.peer.opens[2].sequence, .round = 12 } };
+    pf_prefix_request prefix = { .sequence = f.peer.opens[1].sequence, .known = 3 };
+    f.peer.answer =
+        (pf_batch){ .proposals = proposals, .n_proposals = 3, .prefix_requests = &prefix, .n_prefix_requests = 1 };
+    f.peer.has_answer = true;
+    collect(&f);
+    assert_int_equal(f.a.n_batches, 1);
+    assert_int_equal(f.a.n_proposals, 2);
+    assert_int_equal(f.a.proposals[0].sequence, 1);
+    assert_int_equal(f.a.proposals[0].round, 10);
+    assert_int_equal(f.a.proposals[1].sequence, 2);
+    assert_int_equal(f.a.n_prefix_requests, 0);
+    assert_int_equal(f.b.n_batches, 1);
+    assert_int_equal(f.b.n_proposals, 1);
+    assert_int_equal(f.b.proposals[0].round, 11);
+    assert_int_equal(f.b.prefix_requests[0].sequence, 1);
+    assert_int_equal(f.b.prefix_requests[0].known, 3);
+    assert_int_equal(f.b.queue_ns, 5);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void an_answer_for_the_last_tenant_of_a_slot_reaches_nobody(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 1);
+    say_open(&f, &f.a, 1);
+    say_close(&f, &f.a, 1);
+    say_open(&f, &f.b, 1); /* the same slot, the same number */
+    pf_proposal late = { .sequence = f.peer.opens[0].sequence };
+    f.peer.answer = (pf_batch){ .proposals = &late, .n_proposals = 1 };
+    f.peer.has_answer = true;
+    collect(&f);
+    assert_int_equal(f.a.n_batches + f.b.n_batches, 0);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void a_full_table_refuses_and_a_close_in_the_same_batch_makes_room(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 1);
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.b, 4);
+    assert_int_equal(f.b.n_refusals, 1);
+    assert_int_equal(f.b.refusals[0].sequence, 4);
+    assert_int_equal(f.b.refusals[0].status, PF_LIMIT);
+    pf_close close = { .sequence = 1 };
+    pf_open open = { .sequence = 2, .incarnation = 1 };
+    say(&f, &f.a, &(pf_batch){ .closes = &close, .n_closes = 1, .opens = &open, .n_opens = 1 });
+    assert_int_equal(f.a.n_refusals, 0);
+    assert_int_equal(f.peer.n_opens, 2);
+    assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 1);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void a_refused_sequence_is_closed_and_others_stay(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.a, 2);
+    pf_refusal refusal = { f.peer.opens[0].sequence, 1, PF_LIMIT, "too long" };
+    f.peer.answer = (pf_batch){ .refusals = &refusal, .n_refusals = 1 };
+    f.peer.has_answer = true;
+    collect(&f);
+    assert_int_equal(f.a.refusals[0].sequence, 1);
+    assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 1);
+    pf_verdict verdict = { .sequence = 1, .incarnation = 1 };
+    say(&f, &f.a, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    assert_int_equal(f.a.n_prefix_requests, 1);
+    assert_int_equal(f.peer.n_verdicts, 0);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void a_stream_cannot_name_a_sequence_of_another(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    pf_verdict verdicts[] = { { .sequence = 1, .incarnation = 1 },
+                              { .sequence = f.peer.opens[0].sequence, .incarnation = 1 } };
+    say(&f, &f.b, &(pf_batch){ .verdicts = verdicts, .n_verdicts = 2 });
+    say_close(&f, &f.b, 1);
+    assert_int_equal(f.peer.n_verdicts, 0);
+    assert_int_equal(f.peer.n_closes, 0);
+    assert_int_equal(f.b.n_prefix_requests, 2);
+    pf_dispatch_end_stream(f.dispatch, &f.b);
+    assert_int_equal(f.peer.n_closes, 0);
+    pf_dispatch_end_stream(f.dispatch, &f.a);
+    assert_int_equal(f.peer.n_closes, 1);
+    assert_int_equal(f.peer.closes[0].sequence, f.peer.opens[0].sequence);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void a_peer_that_fails_is_reported(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    f.peer.collect_status = PF_INTERNAL;
+    pf_error error;
+    assert_status(pf_dispatch_collect(f.dispatch, &error), PF_INTERNAL);
+    f.peer.submit_status = PF_LIMIT;
+    pf_open open = { .sequence = 2, .incarnation = 1 };
+    assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .opens = &open, .n_opens = 1 }, 0, &error),
+                  PF_LIMIT);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_answer_for_two_streams_is_split),
+        cmocka_unit_test(an_answer_for_the_last_tenant_of_a_slot_reaches_nobody),
+        cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
+        cmocka_unit_test(a_refused_sequence_is_closed_and_others_stay),
+        cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
+        cmocka_unit_test(a_peer_that_fails_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -267,6 +267,30 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     pf_tokenizer_close(t);
 }
 
+static void a_merge_whose_tokens_have_changed_is_not_made(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"abc\":258", .merges = "\"b c\", \"a b\", \"a bc\"" });
+    assert_ids(t, "abc", (int32_t[]){ 258 }, 1);
+    pf_tokenizer_close(t);
+}
+
+/* Where a pattern matches nothing it still cuts, and ^ and $ are at every line: a b and a LF are kept apart by it. */
+static void empty_matches_and_line_ends_cut(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?=b)"), .vocab = ",\"ab\":256", .merges = "\"a b\"" });
+    assert_ids(t, "ab", (int32_t[]){ 'a', 'b' }, 2);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .pre = SPLIT("a$"), .vocab = ",\"a\\u010a\":256", .merges = "\"a \\u010a\"" });
+    assert_ids(t, "a\nb", (int32_t[]){ 'a', '\n', 'b' }, 3);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .vocab = ",\"a\\u010a\":256", .merges = "\"a \\u010a\"" });
+    assert_ids(t, "a\nb", (int32_t[]){ 256, 'b' }, 2);
+    pf_tokenizer_close(t);
+}
+
 static void ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
 {
     (void)state;
@@ -300,13 +324,55 @@ static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
     pf_tokenizer_close(t);
 }
 
+static void white_space_goes_to_the_first_token_that_takes_it(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"added_tokens\": [" ADDED("\\n", ", \"lstrip\": true, \"rstrip\": true, \"normalized\": false") "],",
+    });
+    assert_ids(t, "a \n\n b\n", (int32_t[]){ 'a', 256, 'b', 256 }, 4);
+    pf_tokenizer_close(t);
+}
+
+static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"normalizer\": {\"type\": \"NFC\"}, \"added_tokens\": [" ADDED("xe\\u0301", "") "," ADDED(
+            "x\\u00e9", ", \"special\": true, \"normalized\": true") "],",
+    });
+    assert_ids(t, "x\xC3\xA9 xe\xCC\x81", (int32_t[]){ 257, ' ', 257 }, 3);
+    pf_tokenizer_close(t);
+}
+
+static void a_later_template_goes_around_an_earlier_one(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
+               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"s\"}},"
+               "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"s\": {\"ids\": [1, 2]}}},"
+               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"t\"}},"
+               "{\"Sequence\": {\"id\": \"A\"}}, {\"SpecialToken\": {\"id\": \"t\"}}],"
+               "\"special_tokens\": {\"t\": {\"ids\": [3]}}}]},",
+    });
+    static const int32_t expected[] = { 3, 1, 2, 'a', 3 };
+    pf_tokens got = encode_bytes(t, "a", 1, true);
+    assert_int_equal(got.n, PF_COUNT(expected));
+    assert_memory_equal(got.ids, expected, sizeof expected);
+    pf_tokens_clear(&got);
+    pf_tokenizer_close(t);
+}
+
 static void holes_in_the_vocabulary_are_no_tokens(void **state)
 {
     (void)state;
     const char *bytes;
     size_t n;
-    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000", .merges = "\"z z\"" });
+    pf_tokenizer *t = open_parts(
+        (parts){ .top = "\"added_tokens\": [" ADDED("<a>", "") "],", .vocab = ",\"zz\":1000", .merges = "\"z z\"" });
     assert_int_equal(pf_tokenizer_vocab_size(t), 1001);
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 257); /* after the number of tokens, not the largest id */
     assert_ids(t, "zz", (int32_t[]){ 1000 }, 1);
     assert_status(pf_tokenizer_decode_token(t, 999, &bytes, &n), PF_INVALID);
     assert_status(pf_tokenizer_decode_token(t, 1001, &bytes, &n), PF_INVALID);
@@ -335,12 +401,13 @@ static void special_tokens_of_tokenizer_config_are_recognised(void **state)
 static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
 {
     (void)state;
-    static const char text[] = "{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": {\"type\": \"ByteLevel\"},"
+    static const char text[] = "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+                               "\"decoder\": {\"type\": \"ByteLevel\"},"
                                "\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}";
     pf_tokenizer *t = open_text(text, NULL);
     pf_tokens out = { 0 };
     assert_status(pf_tokenizer_encode(t, "aa", 2, false, &out), PF_OK);
-    assert_status(pf_tokenizer_encode(t, "ab", 2, false, &out), PF_UNSUPPORTED);
+    assert_status(pf_tokenizer_encode(t, "a b", 3, false, &out), PF_UNSUPPORTED);
     assert_int_equal(out.n, 2); /* as before the failure */
     pf_tokens_clear(&out);
     pf_tokenizer_close(t);
@@ -502,8 +569,13 @@ int main(void)
         cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
         cmocka_unit_test(a_long_piece_takes_n_log_n),
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
+        cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),
+        cmocka_unit_test(empty_matches_and_line_ends_cut),
         cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
+        cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
+        cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
+        cmocka_unit_test(a_later_template_goes_around_an_earlier_one),
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
         cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),

@@ -13,7 +13,7 @@
 #include "cli/progress.h"
 #include "cli/setup.h"
 
-enum { DEFAULT_NEW_TOKENS = 64, DEFAULT_DRAFT_LEN = 4, DEFAULT_SEED = 1 };
+enum { DEFAULT_NEW_TOKENS = 64, DEFAULT_SEED = 1 };
 
 /* ---- the bundled prompts ---------------------------------------------------------------------------------------- */
 
@@ -161,7 +161,7 @@ static pf_status run_grid(grid *g)
 /* What was not given, as a list of one. */
 static void complete(pf_options *o)
 {
-    if (o->n_draft_lens == 0) o->draft_lens[o->n_draft_lens++] = DEFAULT_DRAFT_LEN;
+    if (o->n_draft_lens == 0) o->draft_lens[o->n_draft_lens++] = PF_DRAFT_LEN_AUTO;
     if (o->n_methods == 0) o->methods[o->n_methods++] = (pf_method)0;
     if (o->n_temperatures == 0) o->temperatures[o->n_temperatures++] = 0.0f;
     if (!o->seed_given) o->sampling.seed = DEFAULT_SEED;

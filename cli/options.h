@@ -22,10 +22,10 @@
 enum { PF_EXIT_DONE = 0, PF_EXIT_FAILED = 1, PF_EXIT_USAGE = 2, PF_EXIT_INTERRUPTED = 130 };
 
 enum {
-    PF_MAX_STOPS = 16,   /* --stop, repeated */
-    PF_MAX_CORES = 1024, /* --cores; no more than a team has members */
-    PF_MAX_LIST = 16,    /* entries of a list that makes a grid */
-    PF_DRAFT_LEN_AUTO = 0,
+    PF_MAX_STOPS = 16,     /* --stop, repeated */
+    PF_MAX_CORES = 1024,   /* --cores; no more than a team has members */
+    PF_MAX_LIST = 16,      /* entries of a list that makes a grid */
+    PF_DRAFT_LEN_AUTO = 0, /* the word of pf_request: the drafter chooses */
 };
 
 typedef enum { PF_COLOR_AUTO, PF_COLOR_ALWAYS, PF_COLOR_NEVER } pf_color;

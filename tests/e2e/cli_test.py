@@ -257,7 +257,7 @@ class Lossless(Case):
         accepted = 0
         with self.pilotfish.serve("worker", self.draft, self.socket("worker")) as worker, \
                 self.pilotfish.serve("verifier", self.target, "localhost:0") as verifier:
-            for length in [1, 2, 5, 8]:
+            for length in [1, 2, 5, 8, "auto"]:
                 for threads in [1, 2]:
                     shared = ["-n", n, "--draft-len", length, "--threads", threads]
                     near = self.generate("-d", self.draft, *shared)

@@ -3,8 +3,8 @@
  *
  *   exp(x) = 2^n * e^r,   n = x / ln 2 to the nearest integer,   r = x - n * ln 2 in two parts,   |r| <= 0.347
  *
- * e^r is the polynomial of Cephes' expf. Error below 2 ulp; 0 below -104, infinity above 88.73; results that are denormal
- * are rounded once; NaN gives NaN. The vector forms (exp_avx2.h, exp_avx512.h) take the same steps.
+ * e^r is the polynomial of Cephes' expf. Error below 2 ulp; 0 below -104, infinity above 88.73; results that are
+ * denormal are rounded once; NaN gives NaN. The vector forms (v16_avx2.h, v16_avx512.h) take the same steps.
  *
  * Internal to kernels/.
  */

@@ -41,10 +41,14 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
 #ifdef PF_KERNELS_X86
-    GEMM(PF_TYPE_F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_avx2,    pf_gemm_f32_avx2),
-    GEMM(PF_TYPE_BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_avx2,   pf_gemm_bf16_avx2),
-    GEMM(PF_TYPE_F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
-    GEMM(PF_TYPE_BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
+    GEMM(PF_TYPE_F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
+         pf_gemm_pack_f32_avx2,    pf_gemm_f32_avx2),
+    GEMM(PF_TYPE_BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
+         pf_gemm_pack_bf16_avx2,   pf_gemm_bf16_avx2),
+    GEMM(PF_TYPE_F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
+         pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
+    GEMM(PF_TYPE_BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
+         pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
     GEMM(PF_TYPE_BF16, PF_ISA_AVX512BF16, "14x32", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
 

@@ -1,6 +1,6 @@
 /*
- * Products with AVX-512 F: f32 in tiles of 1 to 14 rows by 32 columns; bf16, for machines without VDPBF16PS, in tiles of
- * up to 12, each weight pair taken apart once for all rows of a tile.
+ * Products with AVX-512 F: f32 in tiles of 1 to 14 rows by 32 columns; bf16, for machines without VDPBF16PS, in tiles
+ * of up to 12, each weight pair taken apart once for all rows of a tile.
  */
 #include "kernels/gemm/gemm_nest.h"
 

@@ -21,7 +21,7 @@ float pf_softmax_f32_ref(float *probabilities, const float *logits, int32_t n, f
     const float scale = 1.0f / temperature;
     double lane[PF_LANES] = { 0 };
     for (int32_t i = 0; i < n; i++) {
-        /* The top's own difference is 0 even where it is infinite; a NaN, and everything below an infinity, weighs 0. */
+        /* The top is 0 below itself even where it is infinite; a NaN, and what is below an infinity, weighs 0. */
         const float below = logits[i] == top ? 0.0f : (logits[i] - top) * scale;
         const float weight = logits[i] > -INFINITY ? pf_exp(below) : 0.0f;
         lane[i % PF_LANES] += (double)weight;

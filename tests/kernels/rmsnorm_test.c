@@ -114,13 +114,14 @@ static void check_extremes(const pf_kernel *kernel, const pf_kernel *definition)
 {
     test_rng rng = { 31 };
     for (int round = 0; round < 50; round++) {
+        const bool residual = round % 2 == 0; /* without, a zero meets the row's NaN as it is */
         operands o = operands_make(45);
-        run(kernel, &o, true, true);
+        run(kernel, &o, residual, true);
         float *clean = results(&o);
         for (int i = 0; i < 3; i++) ((float *)o.x.data)[o.stride + (size_t)test_below(&rng, 45)] = test_extreme(&rng);
-        run(definition, &o, true, true);
+        run(definition, &o, residual, true);
         float *expected = results(&o);
-        run(kernel, &o, true, true);
+        run(kernel, &o, residual, true);
         float *got = results(&o);
         assert_same_floats(kernel->name, got, expected, 2 * o.n_floats);
         assert_same_floats("the row before", got, clean, 45);

@@ -152,9 +152,13 @@ static void set_page(pf_kv *kv, int32_t slot_id, int32_t index, int32_t page)
             address_table(kv, slot_id, layer, values)[index] = block(kv, page, layer, values);
 }
 
-/* Fill positions `begin` and later of a page with NaN. */
-static void poison_tail(pf_kv *kv, int32_t page, int32_t begin)
+/* Fill what a sequence's last page holds from position `length` on with NaN, unless others share the page. */
+static void poison_behind(pf_kv *kv, int32_t id, int32_t length)
 {
+    const int32_t begin = length % kv->config.page_tokens;
+    if (begin == 0) return;
+    const int32_t page = page_table(kv, id)[length / kv->config.page_tokens];
+    if (kv->refs[page] > 1) return;
     const size_t head_bytes = (size_t)kv->config.page_tokens * kv->row_bytes, skip = (size_t)begin * kv->row_bytes;
     for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
         for (int32_t values = 0; values < 2; values++)
@@ -243,9 +247,7 @@ static void shorten(pf_kv *kv, int32_t id, int32_t length)
     slot *s = &kv->slots[id];
     const int32_t have = pages_of(kv, s->length), keep = pages_of(kv, length);
     for (int32_t i = have; i-- > keep;) drop_page(kv, page_table(kv, id)[i]);
-    const int32_t used = length % kv->config.page_tokens;
-    if (POISON && used != 0 && kv->refs[page_table(kv, id)[keep - 1]] == 1)
-        poison_tail(kv, page_table(kv, id)[keep - 1], used);
+    if (POISON) poison_behind(kv, id, length);
     s->length = length;
 }
 

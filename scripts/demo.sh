@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The main job from end to end: a worker with the small model and a verifier with the large one, two processes that
+# talk over gRPC; then the figures of the same run.
+#
+#   scripts/demo.sh [BINARY]        `./dev demo` builds first and calls this
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pilotfish=${1:-build/release/pilotfish}
+prompts=models/prompts.txt
+work=$(mktemp -d "${TMPDIR:-/tmp}/pilotfish-demo.XXXXXX")
+socket=unix:$work/worker.sock
+worker=
+
+finish() {
+    [ -z "$worker" ] || kill "$worker" 2>/dev/null || true
+    [ -z "$worker" ] || wait "$worker" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+title "1. The worker: models/draft, serving Drafter on a unix socket"
+echo "\$ pilotfish worker -m models/draft --listen $socket"
+"$pilotfish" worker -m models/draft --listen "$socket" >"$work/ready" 2>"$work/log" &
+worker=$!
+for _ in $(seq 200); do
+    grep -q '^ready ' "$work/ready" && break
+    if ! kill -0 "$worker" 2>/dev/null; then
+        cat "$work/log" >&2
+        echo "demo: the worker ended before it was ready" >&2
+        exit 1
+    fi
+    sleep 0.05
+done
+cat "$work/ready"
+
+title "2. The verifier: models/target, which takes the worker's proposals"
+prompt=${PROMPT:-$(sed -n 1p "$prompts")}
+echo "\$ pilotfish generate -m models/target --draft-worker $socket -n 128 -p '$prompt'"
+"$pilotfish" generate -m models/target --draft-worker "$socket" --color always -n 128 -p "$prompt"
+
+title "3. The figures: plain and speculative decoding in turn, the same prompts, the same process"
+echo "\$ pilotfish bench acceptance -m models/target --draft-worker $socket --limit 40 -n 128"
+"$pilotfish" bench acceptance -m models/target --draft-worker "$socket" --prompts "$prompts" --limit 40 -n 128

@@ -9,7 +9,7 @@
  * than waiting for it. More rows are prepared tile by tile, each by one member, and then all wait. The bits are the same,
  * since every kernel computes a row from that row alone.
  */
-#include <assert.h>
+#include <string.h>
 
 #include "model/pass.h"
 
@@ -21,6 +21,11 @@ typedef struct {
     pf_member member;
     const pf_member_scratch *mine;
 } worker;
+
+/* A member's part of something: columns of a product, items of attention. Empty when end <= begin. */
+typedef struct {
+    int32_t begin, end;
+} range;
 
 /* Rows to be multiplied: how they are cut into tiles and who prepares them. */
 typedef struct {
@@ -50,17 +55,11 @@ static const void *pack(const worker *w, const left_side *a, pf_rows rows, int32
     return input;
 }
 
-/* Where norms of these rows go: a place of one's own, or everybody's. */
-static pf_rows normed_rows(const worker *w, const left_side *a)
-{
-    return a->shared ? w->c->normed : w->mine->normed;
-}
-
 /* Norm the rows of x and pack them. */
 static const void *norm_and_pack(const worker *w, const left_side *a, const float *weight)
 {
     const pf_config *config = &w->c->model->config;
-    const pf_rows x = w->c->x, normed = normed_rows(w, a);
+    const pf_rows x = w->c->x, normed = a->shared ? w->c->normed : w->mine->normed;
     const size_t first = (size_t)a->row_begin * x.stride;
     if (a->row_begin < a->row_end)
         w->kernels->rmsnorm(normed.data + first, NULL, x.data + first, NULL, weight, a->row_end - a->row_begin,
@@ -68,24 +67,9 @@ static const void *norm_and_pack(const worker *w, const left_side *a, const floa
     return pack(w, a, normed, config->hidden_size);
 }
 
-/* The same of those rows alone whose logits are wanted. */
-static const void *norm_and_pack_logit_rows(const worker *w, const left_side *a, const float *weight)
-{
-    const pf_config *config = &w->c->model->config;
-    const pf_rows x = w->c->x, normed = normed_rows(w, a);
-    for (int32_t i = a->row_begin; i < a->row_end; i++)
-        w->kernels->rmsnorm(normed.data + (size_t)i * x.stride, NULL, x.data + (size_t)w->c->logit_rows[i] * x.stride,
-                            NULL, weight, 1, config->hidden_size, x.stride, config->rms_eps);
-    return pack(w, a, normed, config->hidden_size);
-}
-
 /* This member's columns of out = input * W^T + bias, or of out += that. Returns the columns. */
-typedef struct {
-    int32_t begin, end;
-} column_range;
-
-static column_range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
-                             pf_gemm_mode mode)
+static range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
+                      pf_gemm_mode mode)
 {
     int32_t begin, end;
     pf_team_share(w->member, linear->weights.n_panels, &begin, &end);
@@ -93,7 +77,7 @@ static column_range multiply(const worker *w, const pf_linear *linear, const voi
         w->gemm->multiply(&linear->weights, input, n_rows, begin, end, out.data, out.stride, mode, w->mine->gemm);
 
     const int32_t n = linear->weights.n;
-    const column_range columns = { begin * PF_GEMM_PANEL, end * PF_GEMM_PANEL < n ? end * PF_GEMM_PANEL : n };
+    const range columns = { begin * PF_GEMM_PANEL, end * PF_GEMM_PANEL < n ? end * PF_GEMM_PANEL : n };
     if (linear->bias != NULL)
         for (int32_t i = 0; i < n_rows; i++)
             for (int32_t j = columns.begin; j < columns.end; j++)
@@ -104,7 +88,7 @@ static column_range multiply(const worker *w, const pf_linear *linear, const voi
 /* ---- attention ------------------------------------------------------------------------------------------------- */
 
 /* This member's items of one span: its share of the pass's items, which are the spans' one after the other. */
-static column_range span_items(const worker *w, const pf_pass_span *span)
+static range span_items(const worker *w, const pf_pass_span *span)
 {
     const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
     int32_t begin, end;
@@ -112,7 +96,7 @@ static column_range span_items(const worker *w, const pf_pass_span *span)
     const int32_t first = n_kv_heads * span->first_row, n = n_kv_heads * span->n_rows;
     begin = begin > first ? begin - first : 0;
     end = end - first < n ? end - first : n;
-    return (column_range){ begin, end };
+    return (range){ begin, end };
 }
 
 static pf_attn_pages pages_of(const worker *w, const pf_pass_span *span, int32_t layer)
@@ -126,7 +110,7 @@ static pf_attn_pages pages_of(const worker *w, const pf_pass_span *span, int32_t
 }
 
 /* Turn the queries and keys of some items by their positions, and store the keys with their values. */
-static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t layer, column_range items)
+static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t layer, range items)
 {
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
@@ -153,7 +137,7 @@ static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t la
     w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
 }
 
-static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer, column_range items)
+static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer, range items)
 {
     const pf_context *c = w->c;
     const pf_attn_args args = { .pages = pages_of(w, span, layer),
@@ -173,17 +157,39 @@ static void attend(const worker *w, int32_t layer)
 {
     const pf_context *c = w->c;
     for (int32_t s = 0; s < c->n_spans; s++) {
-        const column_range items = span_items(w, &c->spans[s]);
+        const range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) rope_and_store(w, &c->spans[s], layer, items);
     }
     if (c->split_heads) pf_team_barrier(w->member);
     for (int32_t s = 0; s < c->n_spans; s++) {
-        const column_range items = span_items(w, &c->spans[s]);
+        const range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
     }
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+/* After the last attention only the rows whose logits are wanted go on: move them to the front, each member its columns.
+ * A row moves forward or stays, so in order none is overwritten before it has moved. */
+static void keep_logit_rows(const worker *w)
+{
+    const pf_context *c = w->c;
+    if (c->n_logit_rows == c->n_rows) return;
+    const struct {
+        pf_rows rows;
+        int32_t n_columns;
+    } kept[] = { { c->x, c->model->config.hidden_size }, { c->attended, c->model->q_dim } };
+    for (size_t k = 0; k < sizeof kept / sizeof *kept; k++) {
+        int32_t begin, end;
+        pf_team_share(w->member, kept[k].n_columns, &begin, &end);
+        for (int32_t i = 0; i < c->n_logit_rows; i++) {
+            float *row = kept[k].rows.data + (size_t)i * kept[k].rows.stride;
+            const float *from = kept[k].rows.data + (size_t)c->logit_rows[i] * kept[k].rows.stride;
+            memmove(row + begin, from + begin, (size_t)(end - begin) * sizeof *row);
+        }
+    }
+    pf_team_barrier(w->member);
+}
 
 void pf_context_run_pass(pf_member member, void *context)
 {
@@ -194,39 +200,42 @@ void pf_context_run_pass(pf_member member, void *context)
                        .gemm = &m->kernels.gemm[m->weight_type],
                        .member = member,
                        .mine = &c->members[member.id] };
-    const int32_t n_rows = c->n_rows;
-    const left_side all = plan_left_side(&w, n_rows);
+    left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;
 
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         const pf_layer *layer = &m->layers[l];
 
-        input = norm_and_pack(&w, &all, layer->attention_norm);
-        multiply(&w, &layer->qkv, input, n_rows, c->qkv, PF_GEMM_STORE);
+        input = norm_and_pack(&w, &rows, layer->attention_norm);
+        multiply(&w, &layer->qkv, input, rows.n_rows, c->qkv, PF_GEMM_STORE);
         pf_team_barrier(member);
 
         attend(&w, l);
         pf_team_barrier(member);
 
-        input = pack(&w, &all, c->attended, m->q_dim);
-        multiply(&w, &layer->o, input, n_rows, c->x, PF_GEMM_ADD);
+        if (l == m->config.n_layers - 1) {
+            if (c->n_logit_rows == 0) return;
+            keep_logit_rows(&w);
+            rows = plan_left_side(&w, c->n_logit_rows);
+        }
+
+        input = pack(&w, &rows, c->attended, m->q_dim);
+        multiply(&w, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
         pf_team_barrier(member);
 
-        input = norm_and_pack(&w, &all, layer->mlp_norm);
-        multiply(&w, &layer->gate, input, n_rows, c->gate, PF_GEMM_STORE);
-        const column_range mine = multiply(&w, &layer->up, input, n_rows, c->up, PF_GEMM_STORE);
+        input = norm_and_pack(&w, &rows, layer->mlp_norm);
+        multiply(&w, &layer->gate, input, rows.n_rows, c->gate, PF_GEMM_STORE);
+        const range mine = multiply(&w, &layer->up, input, rows.n_rows, c->up, PF_GEMM_STORE);
         if (mine.begin < mine.end)
             w.kernels->swiglu(c->gate.data + mine.begin, c->gate.stride, c->gate.data + mine.begin,
-                              c->up.data + mine.begin, c->gate.stride, n_rows, mine.end - mine.begin);
+                              c->up.data + mine.begin, c->gate.stride, rows.n_rows, mine.end - mine.begin);
         pf_team_barrier(member);
 
-        input = pack(&w, &all, c->gate, m->config.intermediate_size);
-        multiply(&w, &layer->down, input, n_rows, c->x, PF_GEMM_ADD);
+        input = pack(&w, &rows, c->gate, m->config.intermediate_size);
+        multiply(&w, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
         pf_team_barrier(member);
     }
 
-    if (c->n_logit_rows == 0) return;
-    const left_side wanted = plan_left_side(&w, c->n_logit_rows);
-    input = norm_and_pack_logit_rows(&w, &wanted, m->final_norm);
-    multiply(&w, &m->head, input, c->n_logit_rows, c->logits, PF_GEMM_STORE);
+    input = norm_and_pack(&w, &rows, m->final_norm);
+    multiply(&w, &m->head, input, rows.n_rows, c->logits, PF_GEMM_STORE);
 }

@@ -250,7 +250,6 @@ class Lossless(Case):
         self.assertAlmostEqual(s["acceptance_rate"], s["accepted"] / s["drafted"])
         self.assertAlmostEqual(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"])
         self.assertTrue(all(0 <= share <= 1 for share in s["per_position"]), s["per_position"])
-        self.assertGreaterEqual(s["per_position"][0], s["acceptance_rate"])
 
     def test_greedy_texts_are_equal_in_one_process_and_over_the_wire_either_way_round(self):
         n = 48

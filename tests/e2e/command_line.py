@@ -6,7 +6,9 @@ import select
 import signal
 import subprocess
 import time
+from pathlib import Path
 
+SUPPRESSIONS = Path(__file__).resolve().parent.parent / "support" / "lsan.supp"
 QUICKLY = 60  # seconds that nothing here should take, on a slow machine under sanitizers
 
 
@@ -24,7 +26,8 @@ class Pilotfish:
 
     def __init__(self, path, home):
         self.path = str(path)
-        self.environment = {**os.environ, "HOME": str(home), "NO_COLOR": ""}
+        self.environment = {**os.environ, "HOME": str(home), "NO_COLOR": "",
+                            "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:print_suppressions=0"}
         for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"):
             self.environment.pop(name, None)
 

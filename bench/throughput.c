@@ -34,7 +34,7 @@ typedef struct {
     pf_engine *engine;
     const pf_throughput_options *options;
     driver driver;
-    samples step, read, prefill, burst_f32, burst_bf16, burst_int8, verify[PF_N_VERIFY_ROWS];
+    samples step, read, decode_rate, prefill, burst_f32, burst_bf16, burst_int8, verify[PF_N_VERIFY_ROWS];
     pf_error *error;
 } bench;
 
@@ -124,18 +124,31 @@ static void read_once(bench *b)
     add(&b->read, pf_now_ns() - begin_ns);
 }
 
-static pf_status decode_run(bench *b)
+/* gen_len steps after a prompt; between them bare reads, or nothing, as in generation. */
+static pf_status steps(bench *b, bool with_reads, uint64_t *total_ns)
 {
     uint64_t ns;
+    *total_ns = 0;
     PF_TRY(begin_sequence(&b->driver, b->options->context, &ns, b->error));
     pf_status status = step(&b->driver, 1, &ns, b->error); /* warms up */
     for (int32_t i = 0; i < b->options->gen_len && status == PF_OK && !is_cancelled(b); i++) {
-        read_once(b);
+        if (with_reads) read_once(b);
         status = step(&b->driver, 1, &ns, b->error);
-        if (status == PF_OK) add(&b->step, ns);
+        if (with_reads && status == PF_OK) add(&b->step, ns);
+        *total_ns += ns;
     }
     end_sequence(&b->driver);
     return status;
+}
+
+static pf_status decode_run(bench *b)
+{
+    uint64_t total_ns;
+    PF_TRY(steps(b, true, &total_ns));
+    PF_TRY(steps(b, false, &total_ns));
+    if (b->decode_rate.n < MAX_SAMPLES)
+        b->decode_rate.values[b->decode_rate.n++] = 1e9 * b->options->gen_len / (double)total_ns;
+    return PF_OK;
 }
 
 static pf_status verify_run(bench *b)
@@ -193,9 +206,9 @@ static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_numbe
 
 static pf_status measure(bench *b)
 {
-    samples *decode[] = { &b->step, &b->read };
+    samples *decode[] = { &b->step, &b->read, &b->decode_rate };
     samples *prefill[] = { &b->prefill, &b->burst_f32, &b->burst_bf16, &b->burst_int8 };
-    PF_TRY(repeat(b, decode_run, 0, decode, 2));
+    PF_TRY(repeat(b, decode_run, 0, decode, 3));
     PF_TRY(repeat(b, prefill_run, 1, prefill, 4));
     samples *verify[PF_N_VERIFY_ROWS];
     for (int i = 0; i < PF_N_VERIFY_ROWS; i++) verify[i] = &b->verify[i];
@@ -239,6 +252,7 @@ static void summarise(bench *b, pf_throughput *out)
         .int8_gops = median(&b->burst_int8),
         .weight_bytes = pf_model_step_bytes(model),
         .kv_bytes = kv_bytes(model, b->options),
+        .decode_tokens_per_s = median(&b->decode_rate),
         .step_ms = median(&b->step),
         .read_ms = median(&b->read),
         .prefill_tokens = b->options->prompt_len,

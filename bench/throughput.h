@@ -3,6 +3,7 @@
  * each beside the limit that it works against, measured in the same moments.
  *
  *      decode    step | bare read of the same weights | step | read | ...     the ratio of the two medians
+ *                step | step | step | ...                                     tokens a second
  *      prefill   burst of multiplies | prompt | burst | prompt | ...          likewise
  *      verify    1 | 2 | 4 | 8 | 16 rows | 1 | 2 | ...                        medians
  *
@@ -43,8 +44,9 @@ typedef struct {
     double f32_gflops, bf16_gflops, int8_gops; /* bursts of multiplies, two operations each, all threads */
     size_t weight_bytes;                       /* read by one decode step */
     size_t kv_bytes;                           /* read by one decode step at `context` */
-    double step_ms, read_ms;                   /* a decode step, the bare read between two of them */
-    double bandwidth_fraction;                 /* read_ms / step_ms */
+    double decode_tokens_per_s; /* of runs of gen_len steps with nothing between them, as in generation */
+    double step_ms, read_ms;    /* a decode step, the bare read between two of them */
+    double bandwidth_fraction;  /* read_ms / step_ms */
     int32_t prefill_tokens;
     double prefill_ms, prefill_gflops;
     double peak_fraction; /* prefill_gflops by the peak of the arithmetic that the weights use */

@@ -19,9 +19,9 @@ static json_t *document(const pf_throughput *t)
     json_t *limits = json_pack("{s:o, s:o, s:o, s:o, s:i}", "read_gbps", pf_json_number(t->read_gbps), "bf16_gflops",
                                pf_json_number(t->bf16_gflops), "int8_gops", pf_json_number(t->int8_gops), "f32_gflops",
                                pf_json_number(t->f32_gflops), "threads", t->n_threads);
-    json_t *decode = json_pack("{s:o, s:o, s:o, s:o}", "tokens_per_s", pf_json_ratio(1000.0, t->step_ms), "step_ms",
-                               pf_json_number(t->step_ms), "read_ms", pf_json_number(t->read_ms), "bandwidth_fraction",
-                               pf_json_number(t->bandwidth_fraction));
+    json_t *decode = json_pack("{s:o, s:o, s:o, s:o}", "tokens_per_s", pf_json_number(t->decode_tokens_per_s),
+                               "step_ms", pf_json_number(t->step_ms), "read_ms", pf_json_number(t->read_ms),
+                               "bandwidth_fraction", pf_json_number(t->bandwidth_fraction));
     json_t *prefill =
         json_pack("{s:i, s:o, s:o, s:o, s:o}", "tokens", t->prefill_tokens, "ms", pf_json_number(t->prefill_ms),
                   "tokens_per_s", pf_json_ratio(1000.0 * t->prefill_tokens, t->prefill_ms), "gflops",
@@ -44,7 +44,7 @@ static void print(pf_out *out, const pf_throughput *t)
     pf_out_print(out, " (%d thread%s)\n", t->n_threads, t->n_threads == 1 ? "" : "s");
     pf_out_print(
         out, "decode   %.1f tokens/s, %.3f ms a step; a bare read of its %.1f MB takes %.3f ms: %.2f of the limit\n",
-        1000.0 / t->step_ms, t->step_ms, (double)t->weight_bytes * 1e-6, t->read_ms, t->bandwidth_fraction);
+        t->decode_tokens_per_s, t->step_ms, (double)t->weight_bytes * 1e-6, t->read_ms, t->bandwidth_fraction);
     pf_out_print(out, "prefill  %d tokens in %.2f ms, %.0f tokens/s, %.1f Gop/s: %.2f of the limit\n",
                  t->prefill_tokens, t->prefill_ms, 1000.0 * t->prefill_tokens / t->prefill_ms, t->prefill_gflops,
                  t->peak_fraction);

@@ -6,10 +6,10 @@ Run as: cli_test.py BINARY [unittest's arguments]
 import base64
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -381,6 +381,39 @@ class Faults(Case):
             document = json.loads(out)
             self.assertEqual(document["finish_reason"], "interrupted")
             self.assertLess(len(document["tokens"]), self.N)
+
+    def test_ctrl_c_at_any_moment_leaves_whole_json_or_none(self):
+        for delay in [0.0, 0.004, 0.008, 0.015, 0.03, 0.06]:
+            process = self.pilotfish.start("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", self.N,
+                                           "--simulate-step-ms", "5", "--json")
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertIn(process.returncode, (130, -signal.SIGINT), err)   # the latter before main has begun
+            if out:
+                self.assertEqual(json.loads(out)["finish_reason"], "interrupted")
+
+    def test_memory_that_is_not_there_is_a_sentence(self):
+        def run(megabytes):
+            limit = [megabytes << 20] * 2
+            process = self.pilotfish.start("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "4",
+                                           "--json", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+            out, err = process.communicate(timeout=QUICKLY)
+            return process.returncode, out, err.decode()
+
+        if run(4096)[0] != 0:
+            self.skipTest("not to be had under a sanitizer, which reserves terabytes")
+        seen = set()
+        for megabytes in range(26, 90, 4):
+            code, out, err = run(megabytes)
+            if code == 127:   # the loader's own: not even the libraries fit
+                continue
+            seen.add(code)
+            self.assertIn(code, (0, 1), (megabytes, err))
+            if code == 1:
+                self.assertFalse(out)
+                self.assertEqual(err.count("\n"), 1, err)
+        self.assertIn(1, seen, "no limit was too small")
 
     def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],

@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 
-static const uint64_t BURST_NS = 2000000;
 enum { ROUNDS = 1 << 12 };
 
 typedef struct {
     pf_burst burst;
+    uint64_t burst_ns;
     _Atomic int64_t n_calls; /* of all members */
     _Atomic uint32_t sink;
 } job;
@@ -20,7 +20,7 @@ static void run_member(pf_member member, void *arg)
 {
     (void)member;
     job *j = arg;
-    const uint64_t end_ns = pf_now_ns() + BURST_NS;
+    const uint64_t end_ns = pf_now_ns() + j->burst_ns;
     int64_t n = 0;
     float sum = 0.0f;
     do {
@@ -31,9 +31,9 @@ static void run_member(pf_member member, void *arg)
     atomic_fetch_add(&j->sink, (uint32_t)sum);
 }
 
-double pf_peak_measure(pf_burst_kind kind, pf_team *team)
+double pf_peak_measure(pf_burst_kind kind, pf_team *team, uint64_t burst_ns)
 {
-    job j = { .burst = pf_burst_select(kind) };
+    job j = { .burst = pf_burst_select(kind), .burst_ns = burst_ns };
     if (!j.burst.run) return NAN;
     const uint64_t begin_ns = pf_now_ns();
     pf_team_run(team, run_member, &j);

@@ -12,6 +12,7 @@
 const int32_t pf_verify_rows[PF_N_VERIFY_ROWS] = { 1, 2, 4, 8, 16 };
 
 enum { MAX_SAMPLES = 4096, MIN_RUNS = 3, MAX_ROWS = 16 };
+static const uint64_t SHORTEST_BURST_NS = 100000, LONGEST_BURST_NS = 50000000;
 static const uint64_t ENOUGH_NS = 1500000000; /* of each part */
 static const uint64_t ANSWER_LIMIT_NS = 600000000000;
 
@@ -165,24 +166,31 @@ static pf_status verify_run(bench *b)
     return status;
 }
 
-static void burst(bench *b)
+static void burst(bench *b, uint64_t prefill_ns)
 {
-    pf_team *team = pf_engine_team(b->engine);
-    const double f32 = pf_peak_measure(PF_BURST_F32, team), bf16 = pf_peak_measure(PF_BURST_BF16, team),
-                 int8 = pf_peak_measure(PF_BURST_INT8, team);
-    if (b->burst_f32.n == MAX_SAMPLES) return;
-    if (!isnan(f32)) b->burst_f32.values[b->burst_f32.n++] = f32;
-    if (!isnan(bf16)) b->burst_bf16.values[b->burst_bf16.n++] = bf16;
-    if (!isnan(int8)) b->burst_int8.values[b->burst_int8.n++] = int8;
+    const struct {
+        pf_burst_kind kind;
+        samples *out;
+    } bursts[] = { { PF_BURST_F32, &b->burst_f32 },
+                   { PF_BURST_BF16, &b->burst_bf16 },
+                   { PF_BURST_INT8, &b->burst_int8 } };
+    uint64_t burst_ns = prefill_ns;
+    if (burst_ns < SHORTEST_BURST_NS) burst_ns = SHORTEST_BURST_NS;
+    if (burst_ns > LONGEST_BURST_NS) burst_ns = LONGEST_BURST_NS;
+    for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
+        const double gops = pf_peak_measure(bursts[i].kind, pf_engine_team(b->engine), burst_ns);
+        samples *out = bursts[i].out;
+        if (!isnan(gops) && out->n < MAX_SAMPLES) out->values[out->n++] = gops;
+    }
 }
 
 static pf_status prefill_run(bench *b)
 {
-    burst(b);
     uint64_t ns;
     PF_TRY(begin_sequence(&b->driver, b->options->prompt_len, &ns, b->error));
     end_sequence(&b->driver);
     add(&b->prefill, ns);
+    burst(b, ns);
     return PF_OK;
 }
 

@@ -13,9 +13,18 @@ REPEATED = {"CMakeLists.txt", "README.md", ".gitignore", "__init__.py", "conftes
 DATA = ("models/", "tests/golden/", "tests/fuzz/corpus/", "integration/", ".ci/")
 
 
+def tree_files():
+    """The files of the tree by their path from its root; outside of a repository there is nothing to check."""
+    try:
+        return subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                              capture_output=True, text=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError) as why:
+        print(f"skipped: not a git repository: {why}")
+        sys.exit(77)
+
+
 def main():
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.splitlines()
+    listed = tree_files()
     homes, found = collections.defaultdict(list), []
     for path in listed:
         full = ROOT / path

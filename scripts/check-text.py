@@ -44,9 +44,18 @@ def complaints(path, text):
         yield f"{path}: no line end at the end of the file"
 
 
+def tree_files():
+    """The files of the tree by their path from its root; outside of a repository there is nothing to check."""
+    try:
+        return subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                              capture_output=True, text=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError) as why:
+        print(f"skipped: not a git repository: {why}")
+        sys.exit(77)
+
+
 def main():
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.splitlines()
+    listed = tree_files()
     paths = [p for p in listed if CODE.search(p) and (ROOT / p).is_file() and not p.startswith("tests/golden/")]
     found = [c for p in paths for c in complaints(p, (ROOT / p).read_text(errors="replace"))]
     print("\n".join(found) if found else f"text: {len(paths)} files keep to the charter")

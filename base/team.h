@@ -27,6 +27,8 @@ typedef struct {
 
 typedef void pf_team_fn(pf_member member, void *arg);
 
+enum { PF_ANY_CORE = -1 }; /* among cores: the member is left to the scheduler */
+
 /* n_threads in 1 .. 1024. cores: [n_cores] logical CPU numbers to pin members to, round robin, or NULL.
  * PF_INVALID, PF_NOMEM (threads cannot be started), PF_UNAVAILABLE (a core that does not exist or is not ours).
  * The caller owns it and ends it with pf_team_destroy. */

@@ -1,6 +1,7 @@
 #include "base/topology.h"
 
 #include <hwloc.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,5 +122,19 @@ pf_status pf_topology_parse_cores(const char *list, int32_t *cores, int32_t capa
         if (*at == '\0') break;
     }
     *n_cores = n;
+    return PF_OK;
+}
+
+pf_status pf_topology_list_cpus(int32_t *cpus, int32_t capacity, int32_t *n_cpus, pf_error *error)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return pf_fail(error, PF_INTERNAL, "the CPUs of this thread cannot be read");
+    if (CPU_COUNT(&allowed) > capacity)
+        return pf_fail(error, PF_LIMIT, "%d CPUs; there is room for %d", CPU_COUNT(&allowed), capacity);
+    int32_t n = 0;
+    for (int32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET((size_t)cpu, &allowed)) cpus[n++] = cpu;
+    *n_cpus = n;
     return PF_OK;
 }

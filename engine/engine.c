@@ -15,6 +15,7 @@ enum {
     /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
      * barriers; docs/performance.md has the measurement. Bytes of one decode step. */
     ONE_THREAD_BYTES = 4 << 20,
+    MAX_PINNED = 1024,
 };
 
 struct pf_engine {
@@ -47,6 +48,19 @@ static pf_status default_threads(int32_t *out, pf_error *error)
     PF_TRY(pf_topology_read(&topology, error));
     *out = topology.n_cores > 0 ? topology.n_cores : 1;
     return PF_OK;
+}
+
+/* A team as large as the machine leaves nothing to choose but who sits where, and a scheduler that sees members wait
+ * by yielding may seat two on one core for seconds. So each has its own, but for the caller: threads that it starts
+ * would inherit its seat, and only one is left for it anyway. Smaller teams share the machine with others and are
+ * not pinned. */
+static int32_t assign_cores(int32_t n_threads, int32_t cores[MAX_PINNED])
+{
+    int32_t n_cpus = 0;
+    if (n_threads < 2 || pf_topology_list_cpus(cores, MAX_PINNED, &n_cpus, NULL) != PF_OK || n_cpus != n_threads)
+        return 0;
+    cores[0] = PF_ANY_CORE;
+    return n_cpus;
 }
 
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, pf_error *error)
@@ -98,7 +112,9 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
 {
     pf_team_destroy(engine->team);
     engine->team = NULL;
-    return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
+    if (options->n_cores > 0) return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
+    int32_t cores[MAX_PINNED];
+    return pf_team_create(n_threads, cores, assign_cores(n_threads, cores), &engine->team, error);
 }
 
 static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)

@@ -229,12 +229,8 @@ static int32_t pauses_for(int32_t n_threads, const cpu_set_t *allowed, const int
 {
     cpu_set_t distinct;
     CPU_ZERO(&distinct);
-    bool anywhere = n_cores == 0;
-    for (int32_t i = 0; i < n_cores; i++) {
-        anywhere = anywhere || cores[i] == PF_ANY_CORE;
-        if (cores[i] != PF_ANY_CORE) CPU_SET((size_t)cores[i], &distinct);
-    }
-    int32_t cpus = anywhere ? CPU_COUNT(allowed) : CPU_COUNT(&distinct);
+    for (int32_t i = 0; i < n_cores; i++) CPU_SET((size_t)cores[i], &distinct);
+    int32_t cpus = n_cores > 0 ? CPU_COUNT(&distinct) : CPU_COUNT(allowed);
     const int32_t quota = pf_cgroup_read("").cpus;
     if (quota < cpus) cpus = quota;
     return n_threads <= cpus ? PAUSES : 0;
@@ -243,7 +239,6 @@ static int32_t pauses_for(int32_t n_threads, const cpu_set_t *allowed, const int
 static pf_status check_cores(const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores, pf_error *error)
 {
     for (int32_t i = 0; i < n_cores; i++) {
-        if (cores[i] == PF_ANY_CORE) continue;
         if (cores[i] < 0) return pf_fail(error, PF_INVALID, "core %d: expected 0 or more", cores[i]);
         if (cores[i] >= CPU_SETSIZE || !CPU_ISSET((size_t)cores[i], allowed))
             return pf_fail(error, PF_UNAVAILABLE,
@@ -258,7 +253,7 @@ static int start_worker(pf_team *team, int32_t id, const int32_t *cores, int32_t
     pthread_attr_t attr;
     int rc = pthread_attr_init(&attr);
     if (rc != 0) return rc;
-    if (n_cores > 0 && cores[id % n_cores] != PF_ANY_CORE) {
+    if (n_cores > 0) {
         const cpu_set_t one = only(cores[id % n_cores]);
         rc = pthread_attr_setaffinity_np(&attr, sizeof one, &one);
     }
@@ -302,7 +297,7 @@ pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_core
     memset(team, 0, bytes);
     team->n_threads = n_threads;
     team->n_pauses = pauses_for(n_threads, &allowed, cores, n_cores);
-    team->pinned = n_cores > 0 && cores[0] != PF_ANY_CORE;
+    team->pinned = n_cores > 0;
     team->first_core = n_cores > 0 ? cores[0] : 0;
     const pf_status status = start_workers(team, cores, n_cores, error);
     if (status != PF_OK) {
@@ -311,4 +306,13 @@ pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_core
     }
     *out = team;
     return PF_OK;
+}
+
+void pf_team_run_unseated(void (*fn)(void *arg), void *arg)
+{
+    cpu_set_t seat, all;
+    const bool moved = sched_getaffinity(0, sizeof seat, &seat) == 0 && process_cpus(&all, NULL) == PF_OK &&
+                       sched_setaffinity(0, sizeof all, &all) == 0;
+    fn(arg);
+    if (moved) (void)sched_setaffinity(0, sizeof seat, &seat);
 }

@@ -27,8 +27,6 @@ typedef struct {
 
 typedef void pf_team_fn(pf_member member, void *arg);
 
-enum { PF_ANY_CORE = -1 }; /* among cores: the member is left to the scheduler */
-
 /* n_threads in 1 .. 1024. cores: [n_cores] logical CPU numbers to pin members to, round robin, or NULL.
  * PF_INVALID, PF_NOMEM (threads cannot be started), PF_UNAVAILABLE (a core that does not exist or is not ours).
  * The caller owns it and ends it with pf_team_destroy. */
@@ -40,6 +38,10 @@ int32_t pf_team_size(const pf_team *team);
 
 /* Run fn(member, arg) on every member and return when all have returned. Nothing is allocated. */
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
+
+/* Call fn(arg) with the calling thread free to run wherever the process may: threads that it starts in there inherit
+ * no member's seat. */
+void pf_team_run_unseated(void (*fn)(void *arg), void *arg);
 
 /* Inside a step: wait until every member is here. What was written before is visible after. */
 void pf_team_barrier(pf_member member);

@@ -1,16 +1,41 @@
 /* Far peers, as the command line knows them: an address. */
 #include "engine/connect.h"
 
+#include "base/team.h"
 #include "rpc/client.h"
+
+typedef pf_status connect_fn(const char *address, const pf_rpc_client_config *config, pf_peer **out, pf_error *error);
+
+typedef struct {
+    connect_fn *connect;
+    const char *address;
+    const pf_rpc_client_config *config;
+    pf_peer **out;
+    pf_error *error;
+    pf_status status;
+} attempt;
+
+static void try_once(void *arg)
+{
+    attempt *a = arg;
+    a->status = a->connect(a->address, a->config, a->out, a->error);
+}
+
+/* gRPC's threads begin here, and the caller may be a seated member of a team. */
+static pf_status connect_unseated(attempt a)
+{
+    pf_team_run_unseated(try_once, &a);
+    return a.status;
+}
 
 pf_status pf_connect_drafter(const char *address, pf_peer **out, pf_error *error)
 {
     /* Nobody there yet is no reason not to begin: generation is plain until somebody is. */
     const pf_rpc_client_config config = { .keep_trying = true };
-    return pf_rpc_drafter_connect(address, &config, out, error);
+    return connect_unseated((attempt){ pf_rpc_drafter_connect, address, &config, out, error, PF_INTERNAL });
 }
 
 pf_status pf_connect_verifier(const char *address, pf_peer **out, pf_error *error)
 {
-    return pf_rpc_verifier_connect(address, NULL, out, error);
+    return connect_unseated((attempt){ pf_rpc_verifier_connect, address, NULL, out, error, PF_INTERNAL });
 }

@@ -51,15 +51,13 @@ static pf_status default_threads(int32_t *out, pf_error *error)
 }
 
 /* A team as large as the machine leaves nothing to choose but who sits where, and a scheduler that sees members wait
- * by yielding may seat two on one core for seconds. So each has its own, but for the caller: threads that it starts
- * would inherit its seat, and only one is left for it anyway. Smaller teams share the machine with others and are
- * not pinned. */
+ * by yielding may seat two on one core for seconds: a step then takes three times as long. So each gets its own.
+ * Smaller teams share the machine with others and are not pinned. */
 static int32_t assign_cores(int32_t n_threads, int32_t cores[MAX_PINNED])
 {
     int32_t n_cpus = 0;
     if (n_threads < 2 || pf_topology_list_cpus(cores, MAX_PINNED, &n_cpus, NULL) != PF_OK || n_cpus != n_threads)
         return 0;
-    cores[0] = PF_ANY_CORE;
     return n_cpus;
 }
 

@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 
+#include "base/team.h"
 #include "engine/roles.h"
 #include "rpc/server.h"
 
@@ -24,6 +25,19 @@ static pf_status make_role(pf_engine *engine, const pf_serve_options *options, p
                                             : pf_engine_make_verifier(engine, options->simulate_ns, secret, out, error);
 }
 
+typedef struct {
+    const pf_server_config *config;
+    pf_server **out;
+    pf_error *error;
+    pf_status status;
+} listening;
+
+static void listen_there(void *arg)
+{
+    listening *l = arg;
+    l->status = pf_server_create(l->config, l->out, l->error);
+}
+
 pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error)
 {
     pf_peer *peer;
@@ -36,7 +50,9 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
         .log_user = options->user,
     };
     pf_server *server = NULL;
-    pf_status status = pf_server_create(&config, &server, error);
+    listening l = { &config, &server, error, PF_INTERNAL };
+    pf_team_run_unseated(listen_there, &l); /* gRPC's threads begin there, and this one may be a seated member */
+    pf_status status = l.status;
     if (status == PF_OK) {
         if (options->ready) options->ready(options->user, pf_server_address(server));
         status = pf_server_run(server, options->stop, error);

@@ -232,33 +232,44 @@ static void a_caller_that_one_team_pinned_may_make_another_elsewhere(void **stat
     pf_team_destroy(both);
 }
 
-static cpu_set_t seats[2]; /* of a team of two, as its members saw them */
-static void note_seat(pf_member member, void *arg)
+static void note_affinity(void *arg)
 {
-    (void)arg;
-    assert_int_equal(sched_getaffinity(0, sizeof seats[0], &seats[member.id]), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof(cpu_set_t), arg), 0);
 }
 
-static void a_member_on_any_core_is_left_where_it_was(void **state)
+static void note_nothing(pf_member member, void *arg)
+{
+    (void)member;
+    (void)arg;
+}
+
+static void a_seated_caller_may_leave_its_seat_for_a_call(void **state)
 {
     (void)state;
-    cpu_set_t before;
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    const int32_t last = first_allowed_cpu(&before), cores[] = { PF_ANY_CORE, last };
+    cpu_set_t before, seated, unseated, after;
+    note_affinity(&before);
+    const int32_t core = first_allowed_cpu(&before);
     pf_team *team = NULL;
-    assert_int_equal(pf_team_create(2, cores, 2, &team, NULL), PF_OK);
-    pf_team_run(team, note_seat, NULL);
+    assert_int_equal(pf_team_create(2, &core, 1, &team, NULL), PF_OK);
+    pf_team *free_team = NULL; /* a thread that may run anywhere: the process may */
+    pf_team_run_unseated(note_affinity, &unseated);
+    assert_int_equal(pf_team_create(2, NULL, 0, &free_team, NULL), PF_OK);
+    pf_team_run(team, note_nothing, NULL);
+    note_affinity(&seated);
+    pf_team_run_unseated(note_affinity, &unseated);
+    note_affinity(&after);
+    pf_team_destroy(free_team);
     pf_team_destroy(team);
-    assert_true(CPU_EQUAL(&seats[0], &before));
-    assert_int_equal(CPU_COUNT(&seats[1]), 1);
-    assert_true(CPU_ISSET((size_t)last, &seats[1]));
+    assert_int_equal(CPU_COUNT(&seated), 1);
+    assert_true(CPU_EQUAL(&unseated, &before));
+    assert_true(CPU_EQUAL(&after, &seated));
 }
 
 static void a_team_that_cannot_be_is_refused_in_a_sentence(void **state)
 {
     (void)state;
     cpu_set_t allowed;
-    int32_t cores[] = { first_allowed_cpu(&allowed), -2 };
+    int32_t cores[] = { first_allowed_cpu(&allowed), -1 };
     pf_team *team = NULL;
     pf_error error;
     assert_status(pf_team_create(0, NULL, 0, &team, &error), PF_INVALID);
@@ -305,7 +316,7 @@ int main(void)
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
         cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
-        cmocka_unit_test(a_member_on_any_core_is_left_where_it_was),
+        cmocka_unit_test(a_seated_caller_may_leave_its_seat_for_a_call),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),
     };

@@ -3,7 +3,7 @@
  *
  *   C[m, n] = sum_k A[m, k] * W[n, k]          A, C f32; W packed once as f32 or bf16; sums in f32
  *
- * Weights lie in panels of 32 output columns (two ZMM registers), each contiguous over all of K: one stream a thread.
+ * Weights lie in panels of 32 output columns (two ZMM registers), each contiguous over all of K: one stream a thread, or two.
  *
  *   f32    [ceil(N/32)][K]        [ n0 n1 ... n31 ]                           128 bytes a K value
  *   bf16   [ceil(N/32)][ceil(K/2)][ n0: k k+1 | n1: k k+1 | ... | n31 ]       128 bytes a K pair

@@ -4,7 +4,7 @@
  */
 #include "kernels/gemm/gemm_nest.h"
 
-enum { TILE_ROWS = 14 };
+enum { TILE_ROWS = 14, PAIR_ROWS = 6 };
 
 /* One instruction each, registers left to the compiler: a broadcast of its own beats {1to16} from two vectors on. */
 PF_INLINE __m512i broadcast(const uint32_t *word)
@@ -68,6 +68,65 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
 #undef FINISH
 }
 
+/* The same for two panels: 24 sums and four weight vectors. Each panel is prefetched on its own, and past its end in the
+ * next pair, two panels on. */
+PF_INLINE void pair(const int height, const pf_gemm_pair *t)
+{
+    __m512 sum[PAIR_ROWS][4];
+    const uint8_t *left = t->w, *right = t->w + t->panel_bytes;
+    const uint32_t *a = (const uint32_t *)(const void *)t->a;
+    const size_t steps = t->panel_bytes / PF_GEMM_STEP_BYTES, ahead = PF_GEMM_W_AHEAD / 2;
+    const size_t near_end = ahead / PF_GEMM_STEP_BYTES < steps ? ahead / PF_GEMM_STEP_BYTES : steps;
+    const size_t part[2] = { steps - near_end, near_end };
+    uintptr_t prefetch = (uintptr_t)left + ahead;
+
+#define START(m) \
+    if (m < height) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = _mm512_setzero_ps();
+    PF_ROWS_6(START)
+#undef START
+
+    for (int i = 0; i < 2; i++, prefetch += t->panel_bytes)
+        for (size_t step = part[i]; step; step--) {
+            const __m512i w0 = _mm512_load_si512(left), w1 = _mm512_load_si512(left + 64);
+            const __m512i w2 = _mm512_load_si512(right), w3 = _mm512_load_si512(right + 64);
+            PF_PREFETCH(prefetch);
+            PF_PREFETCH(prefetch + 64);
+            PF_PREFETCH(prefetch + t->panel_bytes);
+            PF_PREFETCH(prefetch + t->panel_bytes + 64);
+            prefetch += PF_GEMM_STEP_BYTES;
+#define ROW(m)                                   \
+    if (m < height) {                            \
+        const __m512i b = broadcast(a + m);      \
+        sum[m][0] = dot_pairs(sum[m][0], w0, b); \
+        sum[m][1] = dot_pairs(sum[m][1], w1, b); \
+        sum[m][2] = dot_pairs(sum[m][2], w2, b); \
+        sum[m][3] = dot_pairs(sum[m][3], w3, b); \
+    }
+            PF_ROWS_6(ROW)
+#undef ROW
+            left += PF_GEMM_STEP_BYTES;
+            right += PF_GEMM_STEP_BYTES;
+            a += height;
+        }
+
+#define FINISH(m)                                                          \
+    if (m < height) {                                                      \
+        float *c = t->c + m * t->ldc;                                      \
+        if (t->add) {                                                      \
+            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
+            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
+            sum[m][2] = _mm512_add_ps(_mm512_loadu_ps(c + 32), sum[m][2]); \
+            sum[m][3] = _mm512_add_ps(_mm512_loadu_ps(c + 48), sum[m][3]); \
+        }                                                                  \
+        _mm512_storeu_ps(c, sum[m][0]);                                    \
+        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
+        _mm512_storeu_ps(c + 32, sum[m][2]);                               \
+        _mm512_storeu_ps(c + 48, sum[m][3]);                               \
+    }
+    PF_ROWS_6(FINISH)
+#undef FINISH
+}
+
 #define DEFINE(m)                               \
     static void tile_##m(const pf_gemm_tile *t) \
     {                                           \
@@ -77,10 +136,21 @@ PF_ROWS_14(DEFINE)
 #define NAME(m) tile_##m,
 static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
 
+#define DEFINE_PAIR(m)                          \
+    static void pair_##m(const pf_gemm_pair *t) \
+    {                                           \
+        pair(m + 1, t);                         \
+    }
+PF_ROWS_6(DEFINE_PAIR)
+#define NAME_PAIR(m) pair_##m,
+static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_6(NAME_PAIR) };
+
 void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                              int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    const pf_gemm_family family = { .tile_rows = TILE_ROWS, .step_words = 1, .tiles = tiles };
+    const pf_gemm_family family = {
+        .tile_rows = TILE_ROWS, .step_words = 1, .tiles = tiles, .pair_rows = PAIR_ROWS, .pairs = pairs
+    };
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 

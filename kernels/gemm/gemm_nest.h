@@ -8,13 +8,14 @@
  *         for each step of K: two to four weight vectors, and for each row one broadcast and its products
  *
  * One row tile: no K block; a panel is read once, straight through, prefetched W_AHEAD before its use, over the
- * panel's end into the next. More tiles: the block stays in L1 and L2 while they pass over it, and each fetches its
+ * panel's end into the next. A low tile takes two panels side by side: with few rows there are too few chains to hide
+ * the latency of their products, and that, not memory, would be the limit. More tiles: the block stays in L1 and L2 while they pass over it, and each fetches its
  * share of the next block, evenly, so that memory works all the time. Partial sums wait in the scratch and are loaded,
  * not added: an output stays one chain.
  *
  * The distances and the order of loops are those that a prototype of this nest found best on two Zen 5 cores in
  * November 2026: prefetch into L1 beat L2 by 5 to 12 points at 8 to 12 rows, a distance of 2 KiB cost up to a third
- * there, 16 and 32 KiB gained nothing; panels outermost beat K blocks outermost by 4 to 10 points at 512 rows.
+ * there, 16 and 32 KiB gained nothing (two panels side by side: 4 KiB each); panels outermost beat K blocks outermost by 4 to 10 points at 512 rows.
  */
 #ifndef PF_KERNELS_GEMM_NEST_H
 #define PF_KERNELS_GEMM_NEST_H
@@ -50,11 +51,25 @@ typedef struct {
 
 typedef void pf_gemm_tile_fn(const pf_gemm_tile *tile);
 
+/* Two panels side by side, whole, from the first step of K to the last. */
+typedef struct {
+    const uint8_t *w;   /* the left one; the right one follows */
+    size_t panel_bytes; /* of each: steps * 128 */
+    const float *a;     /* as above */
+    float *c;           /* [height, 64], rows ldc elements apart */
+    size_t ldc;
+    bool add; /* to what is in c */
+} pf_gemm_pair;
+
+typedef void pf_gemm_pair_fn(const pf_gemm_pair *pair);
+
 /* What the nest must know of a family of tiles. */
 typedef struct {
     int32_t tile_rows;
     int32_t step_words;            /* words of a row a step */
     pf_gemm_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+    int32_t pair_rows;             /* up to which height there are pairs; 0: none */
+    pf_gemm_pair_fn *const *pairs; /* [pair_rows + 1], by height */
 } pf_gemm_family;
 
 #define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
@@ -75,7 +90,16 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
     const size_t steps = w->panel_bytes / PF_GEMM_STEP_BYTES, words = (size_t)family.step_words;
     const size_t block = n_tiles == 1 || steps < PF_GEMM_BLOCK_STEPS ? steps : PF_GEMM_BLOCK_STEPS;
 
-    for (int32_t p = panel_begin; p < panel_end; p++) {
+    int32_t p = panel_begin;
+    if (m <= family.pair_rows)
+        for (; p + 2 <= panel_end && (p + 2) * PF_GEMM_PANEL <= w->n; p += 2)
+            family.pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
+                                             .panel_bytes = w->panel_bytes,
+                                             .a = input,
+                                             .c = c + (size_t)p * PF_GEMM_PANEL,
+                                             .ldc = ldc,
+                                             .add = mode == PF_GEMM_ADD });
+    for (; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
         const bool whole = n_columns >= PF_GEMM_PANEL;
@@ -169,7 +193,8 @@ PF_INLINE void pf_gemm_pack(pf_gemm_words_fn *convert, size_t values_per_word, s
 /* Straight-line code for each row of a tile: with loops clang 14 keeps the sums in memory, at a third of the speed. */
 #define PF_ROWS_2(DO)  DO(0) DO(1)
 #define PF_ROWS_3(DO)  PF_ROWS_2(DO) DO(2)
-#define PF_ROWS_12(DO) PF_ROWS_3(DO) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define PF_ROWS_6(DO)  PF_ROWS_3(DO) DO(3) DO(4) DO(5)
+#define PF_ROWS_12(DO) PF_ROWS_6(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define PF_ROWS_14(DO) PF_ROWS_12(DO) DO(12) DO(13)
 
 #endif

@@ -154,6 +154,7 @@ static void check_deep(const pf_kernel *kernel, const pf_kernel *definition)
     compare(kernel, definition, 30, 32, 2051, PF_GEMM_ADD);
     compare(kernel, definition, 16, 40, 4097, PF_GEMM_STORE);
     compare(kernel, definition, 70, 20, 2600, PF_GEMM_STORE);
+    for (int32_t m = 1; m < 8; m++) compare(kernel, definition, m, 130, 601, PF_GEMM_ADD); /* few rows, many panels */
 }
 
 static void sums_that_wait_between_blocks_of_k_are_one_chain(void **state)
@@ -219,10 +220,9 @@ static void members_that_share_tiles_and_panels_give_the_same_bits(void **state)
 }
 
 /* A member that wrote its neighbour's share too would write the right values: only the untouched memory shows it. */
-static void check_borders(const pf_kernel *kernel, const pf_kernel *definition)
+static void check_borders_of(const pf_kernel *kernel, int32_t m)
 {
-    (void)definition;
-    product x = product_random(kernel->type, 40, 150, 90);
+    product x = product_random(kernel->type, m, 150, 90);
     const pf_gemm *gemm = &kernel->fn.gemm;
     const int32_t n_tiles = pf_gemm_tiles(gemm->tile_rows, x.m);
     const int32_t last = pf_gemm_tile_row(n_tiles, x.m, n_tiles - 1);
@@ -232,14 +232,23 @@ static void check_borders(const pf_kernel *kernel, const pf_kernel *definition)
     for (size_t i = 0; i < before; i++) assert_int_equal(((unsigned char *)x.input.data)[i], 0xFF);
 
     gemm->pack(x.input.data, x.a.data, x.lda, x.m, x.k, 0, n_tiles);
-    clear(&x);
-    gemm->multiply(&x.weights, x.input.data, x.m, 1, 3, x.c.data, x.ldc, PF_GEMM_STORE, x.scratch.data);
-    for (size_t i = 0; i < x.c.bytes / sizeof(float); i++) {
-        const size_t column = i % x.ldc;
-        const bool ours = column >= PF_GEMM_PANEL && column < 3 * PF_GEMM_PANEL;
-        assert_true(((float *)x.c.data)[i] == 1000.0f ? !ours : ours);
+    for (int32_t end = 2; end <= 4; end++) {
+        clear(&x);
+        gemm->multiply(&x.weights, x.input.data, x.m, 1, end, x.c.data, x.ldc, PF_GEMM_STORE, x.scratch.data);
+        for (size_t i = 0; i < x.c.bytes / sizeof(float); i++) {
+            const int32_t column = (int32_t)(i % x.ldc);
+            const bool ours = column >= PF_GEMM_PANEL && column < end * PF_GEMM_PANEL;
+            assert_true(((float *)x.c.data)[i] == 1000.0f ? !ours : ours);
+        }
     }
     product_free(&x);
+}
+
+static void check_borders(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    check_borders_of(kernel, 40);
+    check_borders_of(kernel, 3);
 }
 
 static void a_member_writes_its_own_tiles_and_panels_only(void **state)

@@ -126,11 +126,11 @@ void pf_gemm_bf16_avx2(const pf_gemm_weights *w, const void *input, int32_t m, i
 void pf_gemm_pack_f32_avx2(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                            int32_t tile_end)
 {
-    pf_gemm_pack(pf_gemm_words_f32, 1, (size_t)k, F32_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+    pf_gemm_pack(pf_gemm_words_f32, (size_t)k, F32_ROWS, input, a, lda, m, k, tile_begin, tile_end);
 }
 
 void pf_gemm_pack_bf16_avx2(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                             int32_t tile_end)
 {
-    pf_gemm_pack(pf_gemm_words_bf16, 1, ((size_t)k + 1) / 2 * 2, BF16_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+    pf_gemm_pack(pf_gemm_words_bf16, ((size_t)k + 1) / 2 * 2, BF16_ROWS, input, a, lda, m, k, tile_begin, tile_end);
 }

@@ -1,6 +1,7 @@
 /*
  * bf16 product with VDPBF16PS: tiles of 1 to 14 rows by 32 columns, 28 sums and two weight vectors in registers.
- * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says.
+ * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says; VCVTNE2PS2BF16, which
+ * rounds the activations, reads them as zero too.
  */
 #include "kernels/gemm/gemm_nest.h"
 
@@ -154,8 +155,66 @@ void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
+/* 16 pairs of a row, of which n values exist; the others are zero. */
+PF_INLINE __m512i load_pairs(const float *row, size_t n)
+{
+    const __mmask32 exist = n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
+    const __m512 low = _mm512_maskz_loadu_ps((__mmask16)exist, row);
+    const __m512 high = exist >> 16 ? _mm512_maskz_loadu_ps((__mmask16)(exist >> 16), row + 16) : _mm512_setzero_ps();
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/* Up to four rows into 16 words of a tile of `height` rows, or n_words of them. */
+PF_INLINE void pack_four(uint32_t *out, size_t height, const __m512i row[4], size_t n_rows, size_t n_words)
+{
+    const __mmask8 rows = (__mmask8)((1u << n_rows) - 1);
+    const __m512i low01 = _mm512_unpacklo_epi32(row[0], row[1]), high01 = _mm512_unpackhi_epi32(row[0], row[1]);
+    const __m512i low23 = _mm512_unpacklo_epi32(row[2], row[3]), high23 = _mm512_unpackhi_epi32(row[2], row[3]);
+    /* quarter i of column[j]: word 4 * i + j of the four */
+    const __m512i column[4] = { _mm512_unpacklo_epi64(low01, low23), _mm512_unpackhi_epi64(low01, low23),
+                                _mm512_unpacklo_epi64(high01, high23), _mm512_unpackhi_epi64(high01, high23) };
+#define WORD(i, j)           \
+    if (4 * i + j < n_words) \
+        _mm_mask_storeu_epi32(out + (4 * i + j) * height, rows, _mm512_extracti32x4_epi32(column[j], i));
+#define FOUR_WORDS(i) WORD(i, 0) WORD(i, 1) WORD(i, 2) WORD(i, 3)
+    FOUR_WORDS(0)
+    FOUR_WORDS(1)
+    FOUR_WORDS(2)
+    FOUR_WORDS(3)
+#undef FOUR_WORDS
+#undef WORD
+}
+
+/* Four rows at a time: 32 values of each are rounded to 16 pairs, turned, and spread over the tile. */
 void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                                   int32_t tile_end)
 {
-    pf_gemm_pack(pf_gemm_words_pairs, 2, ((size_t)k + 1) / 2, TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+    const size_t n_values = (size_t)k, n_words = (n_values + 1) / 2;
+    const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
+    for (int32_t t = tile_begin; t < tile_end; t++) {
+        const int32_t first = pf_gemm_tile_row(n_tiles, m, t);
+        const size_t height = (size_t)(pf_gemm_tile_row(n_tiles, m, t + 1) - first);
+        const float *rows = a + (size_t)first * lda;
+        uint32_t *out = (uint32_t *)input + (size_t)first * n_words;
+        for (size_t word = 0; word < n_words; word += 16) {
+            const size_t left = n_words - word < 16 ? n_words - word : 16;
+            for (size_t r = 0; r < height; r += 4) {
+                const size_t n_rows = height - r < 4 ? height - r : 4;
+                const float *from = rows + r * lda + 2 * word;
+                const size_t n = n_values - 2 * word;
+                __m512i row[4] = { load_pairs(from, n) };
+                if (height == 1) {
+                    _mm512_mask_storeu_epi32(out + word, (__mmask16)((1u << left) - 1), row[0]);
+                    continue;
+                }
+                row[1] = n_rows > 1 ? load_pairs(from + lda, n) : row[0];
+                row[2] = n_rows > 2 ? load_pairs(from + 2 * lda, n) : row[0];
+                row[3] = n_rows > 3 ? load_pairs(from + 3 * lda, n) : row[0];
+                if (left == 16)
+                    pack_four(out + word * height + r, height, row, n_rows, 16);
+                else
+                    pack_four(out + word * height + r, height, row, n_rows, left);
+            }
+        }
+    }
 }

@@ -139,7 +139,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
     }
 }
 
-/* Words of K values k0 .. k0 + n_words - 1 of one row. The three forms that activations take: */
+/* Words of K values k0 .. k0 + n_words - 1 of one row. Two of the forms that activations take: */
 typedef void pf_gemm_words_fn(uint32_t *words, const float *row, size_t n_values, size_t n_words);
 
 /* f32 as it is. */
@@ -156,19 +156,9 @@ PF_INLINE void pf_gemm_words_bf16(uint32_t *words, const float *row, size_t n_va
     if (n_values < n_words) words[n_values] = 0;
 }
 
-/* Pairs of bf16. */
-PF_INLINE void pf_gemm_words_pairs(uint32_t *words, const float *row, size_t n_values, size_t n_words)
-{
-    const size_t whole = n_values / 2;
-    for (size_t i = 0; i < whole; i++)
-        words[i] = pf_bf16_from_f32(row[2 * i]) | (uint32_t)pf_bf16_from_f32(row[2 * i + 1]) << 16;
-    if (whole < n_words) words[whole] = pf_bf16_from_f32(row[2 * whole]);
-}
-
 /* Row tiles [tile_begin, tile_end) in the layout [tile][word][row of the tile]. */
-PF_INLINE void pf_gemm_pack(pf_gemm_words_fn *convert, size_t values_per_word, size_t row_words, int32_t tile_rows,
-                            void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                            int32_t tile_end)
+PF_INLINE void pf_gemm_pack(pf_gemm_words_fn *convert, size_t row_words, int32_t tile_rows, void *input, const float *a,
+                            size_t lda, int32_t m, int32_t k, int32_t tile_begin, int32_t tile_end)
 {
     enum { STRETCH = 256 }; /* words converted before they are spread */
     uint32_t words[STRETCH];
@@ -181,9 +171,8 @@ PF_INLINE void pf_gemm_pack(pf_gemm_words_fn *convert, size_t values_per_word, s
             uint32_t *out = (uint32_t *)input + (size_t)first * row_words + r;
             for (size_t word = 0; word < row_words; word += STRETCH) {
                 const size_t n_words = row_words - word < STRETCH ? row_words - word : STRETCH;
-                const size_t value = word * values_per_word, left = (size_t)k - value;
-                const size_t n_values = left < n_words * values_per_word ? left : n_words * values_per_word;
-                convert(words, row + value, n_values, n_words);
+                const size_t left = (size_t)k - word, n_values = left < n_words ? left : n_words;
+                convert(words, row + word, n_values, n_words);
                 for (size_t i = 0; i < n_words; i++, out += height) *out = words[i];
             }
         }

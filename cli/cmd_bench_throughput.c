@@ -69,7 +69,7 @@ static pf_status measure(const pf_options *options, pf_throughput *out, pf_error
     pf_options opened = *options;
     opened.context = pf_throughput_context(&measured);
     pf_engine *engine;
-    PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, &engine, error));
+    PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, error));
     pf_progress_begin(&progress, "measuring");
     const pf_status status = pf_bench_throughput(engine, &measured, out, error);
     pf_progress_end(&progress);

@@ -99,7 +99,7 @@ static int run(const pf_options *options, pf_out *out)
     if (!options->tokens_given) return pf_options_misuse(&pf_command_logits, "ids are needed: --tokens IDS");
     pf_error error = { 0 };
     pf_engine *engine = NULL;
-    pf_status status = pf_setup_open_engine(options, options->model, false, 1, &engine, &error);
+    pf_status status = pf_setup_open_engine(options, options->model, false, 1, NULL, &engine, &error);
     if (status == PF_OK) status = write_logits(pf_engine_context(engine), options, out, &error);
     pf_engine_close(engine);
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;

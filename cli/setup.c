@@ -114,7 +114,7 @@ static pf_status draft_context(const char *directory, int32_t wanted, int32_t *o
 }
 
 pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
-                               pf_engine **out, pf_error *error)
+                               pf_engine *threads_of, pf_engine **out, pf_error *error)
 {
     char directory[PF_MAX_PATH];
     PF_TRY(pf_setup_find_model(name, directory, error));
@@ -125,6 +125,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .kv_type = options->kv_type,
         .isa = options->isa,
         .n_threads = options->n_threads,
+        .threads_of = threads_of,
         .cores = options->n_cores > 0 ? options->cores : NULL,
         .n_cores = options->n_cores,
         .max_context = options->context,
@@ -157,14 +158,14 @@ static void warn(void *user, const char *sentence)
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->verifier) return pf_connect_verifier(options->verifier, &setup->verifier, error);
-    PF_TRY(pf_setup_open_engine(options, options->model, false, 2, &setup->target, error));
+    PF_TRY(pf_setup_open_engine(options, options->model, false, 2, NULL, &setup->target, error));
     return pf_engine_verifier(setup->target, options->simulate_step_ns, &setup->verifier, error);
 }
 
 static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->draft) {
-        PF_TRY(pf_setup_open_engine(options, options->draft, true, 2, &setup->draft, error));
+        PF_TRY(pf_setup_open_engine(options, options->draft, true, 2, setup->target, &setup->draft, error));
         return pf_engine_drafter(setup->draft, options->simulate_token_ns, &setup->drafter, error);
     }
     if (!options->draft_worker) return PF_OK;

@@ -14,7 +14,7 @@
 enum {
     /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
      * barriers; docs/performance.md has the measurement. Bytes of one decode step. */
-    ONE_THREAD_BYTES = 4 << 20,
+    ONE_THREAD_BYTES = 1 << 19,
     MAX_PINNED = 1024,
 };
 
@@ -22,6 +22,7 @@ struct pf_engine {
     pf_model *model;
     pf_tokenizer *tokenizer; /* NULL: the directory has none */
     pf_team *team;
+    bool owns_team; /* false: another engine's */
     pf_context *context;
     pf_model_info info;
     bool has_role;
@@ -106,20 +107,35 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     }
 }
 
+static void end_team(pf_engine *engine)
+{
+    if (engine->owns_team) pf_team_destroy(engine->team);
+    engine->team = NULL;
+}
+
 static pf_status start_team(pf_engine *engine, const pf_engine_options *options, int32_t n_threads, pf_error *error)
 {
-    pf_team_destroy(engine->team);
-    engine->team = NULL;
+    end_team(engine);
+    engine->owns_team = true;
     if (options->n_cores > 0) return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
     int32_t cores[MAX_PINNED];
     return pf_team_create(n_threads, cores, assign_cores(n_threads, cores), &engine->team, error);
 }
 
-static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
+static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)
 {
+    if (options->threads_of) {
+        engine->team = options->threads_of->team;
+        return PF_OK;
+    }
     int32_t n_threads = options->n_threads;
     if (n_threads == 0) PF_TRY(default_threads(&n_threads, error));
-    PF_TRY(start_team(engine, options, n_threads, error));
+    return start_team(engine, options, n_threads, error);
+}
+
+static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
+{
+    PF_TRY(find_team(engine, options, error));
 
     const pf_model_options load = {
         .dtype = options->dtype,
@@ -136,7 +152,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
                        pf_model_config(engine->model)->vocab_size);
 
     const bool chosen_for_us = options->n_threads == 0 && options->n_cores == 0;
-    if (chosen_for_us && n_threads > 1 && pf_model_step_bytes(engine->model) < ONE_THREAD_BYTES)
+    if (chosen_for_us && pf_team_size(engine->team) > 1 && pf_model_step_bytes(engine->model) < ONE_THREAD_BYTES)
         PF_TRY(start_team(engine, options, 1, error));
     PF_TRY(make_context(engine, options, error));
     describe(engine, path, options);
@@ -166,7 +182,7 @@ void pf_engine_close(pf_engine *engine)
     pf_context_destroy(engine->context);
     pf_tokenizer_close(engine->tokenizer);
     pf_model_release(engine->model);
-    pf_team_destroy(engine->team);
+    end_team(engine);
     free(engine);
 }
 

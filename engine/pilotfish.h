@@ -33,7 +33,9 @@ typedef struct {
     pf_dtype dtype;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;
-    int32_t n_threads;    /* 0: the cores there are; for a model small enough that one is faster, one */
+    int32_t n_threads; /* 0: the cores there are; for a model small enough that one is faster, one */
+    pf_engine
+        *threads_of; /* run on that engine's threads, in turn with it; it outlives this one. NULL: threads of its own */
     const int32_t *cores; /* [n_cores] to pin to, or NULL */
     int32_t n_cores;
     int32_t max_context;   /* tokens; 0: the model's, at most PF_DEFAULT_CONTEXT */

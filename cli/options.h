@@ -26,6 +26,7 @@ enum {
     PF_MAX_CORES = 1024,   /* --cores; no more than a team has members */
     PF_MAX_LIST = 16,      /* entries of a list that makes a grid */
     PF_DRAFT_LEN_AUTO = 0, /* the word of pf_request: the drafter chooses */
+    PF_DRAFT_LEN_UNSET = -1,
 };
 
 typedef enum { PF_COLOR_AUTO, PF_COLOR_ALWAYS, PF_COLOR_NEVER } pf_color;
@@ -57,8 +58,9 @@ typedef struct {
     int32_t n_samples;
 
     /* speculation */
-    int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes */
-    pf_method method;  /* 0: by temperature */
+    int32_t
+        draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; PF_DRAFT_LEN_UNSET: likewise, where a seed need not repeat */
+    pf_method method; /* 0: by temperature */
     uint64_t simulate_token_ns, simulate_step_ns;
 
     /* running */

@@ -288,6 +288,7 @@ class Lossless(Case):
         document = self.generate(*options)
         self.check_figures(document, 40)
         self.assertGreater(document["speculation"]["accepted"], 0)
+        self.assertEqual(self.generate(*options)["tokens"], document["tokens"])
 
     def test_two_vocabularies_are_refused_with_both_named(self):
         other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)

@@ -13,7 +13,8 @@
 
 #define PF_V16 static inline __attribute__((always_inline))
 
-enum { PF_V16_TILE = 2 }; /* a tile of 2 by 2 sums fits the registers */
+#define PF_V16_TILE_LINES   2 /* a tile of 2 by 2 sums fits the registers */
+#define PF_V16_TILE_VECTORS 2
 
 typedef struct {
     __m256 low, high; /* elements 0 .. 7, 8 .. 15 */
@@ -129,6 +130,14 @@ PF_V16 __m256 pf_v8_tree_sums(const pf_v16 v[8])
 PF_V16 pf_v16 pf_v16_tree_sums(const pf_v16 v[16])
 {
     return (pf_v16){ pf_v8_tree_sums(v), pf_v8_tree_sums(v + 8) };
+}
+
+PF_V16 float pf_v16_largest(pf_v16 v)
+{
+    const __m256 eight = _mm256_max_ps(v.low, v.high);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
 typedef struct {

@@ -15,7 +15,8 @@
 
 #define PF_V16 static inline __attribute__((always_inline))
 
-enum { PF_V16_TILE = 4 }; /* a tile of 4 by 4 sums fits the registers */
+#define PF_V16_TILE_LINES   6 /* a tile of 6 by 4 sums fits the registers */
+#define PF_V16_TILE_VECTORS 4
 
 typedef __m512 pf_v16;
 typedef __mmask16 pf_v16_mask;
@@ -118,28 +119,33 @@ PF_V16 float pf_v16_tree_sum(pf_v16 v)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* Lane i: the tree sum of v[i]. Four levels that halve the vectors; a pair's lanes stay together. */
+/* Lane i: the tree sum of v[i]. Four levels that halve the vectors: of two, a blend takes the lanes that stay, and a
+ * shuffle those that come to them. */
 PF_V16 pf_v16 pf_v16_tree_sums(const pf_v16 v[16])
 {
+    const __m512i swap = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
     __m512 a[8], b[4], c[2];
-    for (int i = 0; i < 8; i++) { /* a[i]: v[i] in the lower 8 lanes, v[i + 8] in the upper */
-        const __m512 low = _mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
-                     high = _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE);
-        a[i] = _mm512_add_ps(low, high);
-    }
-    for (int i = 0; i < 4; i++) { /* b[i]: quarters of v[i], v[i + 8], v[i + 4], v[i + 12] */
-        const __m512 even = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x88),
-                     odd = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xDD);
-        b[i] = _mm512_add_ps(even, odd);
-    }
-    for (int i = 0; i < 2; i++) { /* c[i]: in each quarter two lanes of b[i], two of b[i + 2] */
-        const __m512 low = _mm512_shuffle_ps(b[i], b[i + 2], 0x44), high = _mm512_shuffle_ps(b[i], b[i + 2], 0xEE);
-        c[i] = _mm512_add_ps(low, high);
-    }
+    PF_UNROLL_16
+    for (int i = 0; i < 8; i++) /* a[i]: halves of v[i], v[i + 8] */
+        a[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, v[i], v[i + 8]), _mm512_shuffle_f32x4(v[i], v[i + 8], 0x4E));
+    PF_UNROLL_16
+    for (int i = 0; i < 4; i++) /* b[i]: quarters of v[i], v[i + 4], v[i + 8], v[i + 12] */
+        b[i] =
+            _mm512_add_ps(_mm512_mask_blend_ps(0xF0F0, a[i], a[i + 4]), _mm512_permutex2var_ps(a[i], swap, a[i + 4]));
+    PF_UNROLL_16
+    for (int i = 0; i < 2; i++) /* c[i]: in each quarter two lanes of b[i], two of b[i + 2] */
+        c[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xCCCC, b[i], b[i + 2]), _mm512_shuffle_ps(b[i], b[i + 2], 0x4E));
     const __m512 even = _mm512_shuffle_ps(c[0], c[1], 0x88), odd = _mm512_shuffle_ps(c[0], c[1], 0xDD);
-    /* quarters: v0 v8 v4 v12; inside a quarter: +0 +2 +1 +3 */
-    const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
-    return _mm512_permutexvar_ps(order, _mm512_add_ps(even, odd));
+    return _mm512_permute_ps(_mm512_add_ps(even, odd), 0xD8); /* in a quarter: +0 +2 +1 +3 in order */
+}
+
+/* The largest lane; none is NaN. */
+PF_V16 float pf_v16_largest(pf_v16 v)
+{
+    const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
 /* Lane i of two sums gains v's lane i, in double: lanes 0 .. 7, 8 .. 15. */

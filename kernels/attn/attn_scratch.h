@@ -3,7 +3,7 @@
 #define PF_KERNELS_ATTN_SCRATCH_H
 
 enum {
-    PF_ATTN_LINES = 16,  /* query rows times heads of a group that pass over a key together */
+    PF_ATTN_LINES = 32,  /* query rows times heads of a group that pass over a key together */
     PF_ATTN_VECTOR = 16, /* elements, and keys whose scores are summed together */
 };
 

@@ -1,0 +1,562 @@
+/*
+ * The generation loop over tiny random models: the text is the verifier's alone, whatever becomes of the drafter.
+ *
+ * Peers that are far are played by a wrapper around a near one that loses answers, lies, vanishes and comes back as a
+ * script tells, without any wire.
+ */
+#include <stdlib.h>
+
+#include "engine/pilotfish.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+enum { CONTEXT = 160, N_NEW = 60, VOCAB = 128 };
+static const int32_t PROMPT[] = { 5, 17, 3, 99, 42 };
+
+/* ---- an unreliable peer ----------------------------------------------------------------------------------------- */
+
+typedef enum { HONEST, LOSE_ANSWER, LIE, VANISH, N_MOODS } mood;
+
+typedef struct {
+    pf_peer head;
+    pf_peer *inner;
+    uint64_t rng;
+    int32_t faults_in_16; /* how often a mood other than honest is drawn */
+    mood only;            /* HONEST: any */
+    int32_t gone_for;     /* calls that still find nobody */
+    uint64_t sequence;    /* last opened */
+    int32_t n_reopened, n_calls, vanish_at;
+    pf_batch answer;
+    pf_proposal proposal;
+    pf_verdict verdict;
+    int32_t tokens[PF_MAX_DRAFT_TOKENS + 1];
+    bool accept_too_many, accept_another, ignore_limits;
+    pf_open open;
+} unreliable;
+
+static uint32_t draw(unreliable *u)
+{
+    u->rng = u->rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(u->rng >> 33);
+}
+
+static mood next_mood(unreliable *u)
+{
+    u->n_calls++;
+    if (u->vanish_at && u->n_calls == u->vanish_at) return VANISH;
+    if ((int32_t)(draw(u) % 16) >= u->faults_in_16) return HONEST;
+    return u->only ? u->only : (mood)(draw(u) % N_MOODS);
+}
+
+/* Whatever it knew is gone with it. */
+static pf_status vanish(unreliable *u)
+{
+    pf_close close = { .sequence = u->sequence };
+    const pf_batch batch = { .closes = &close, .n_closes = 1 };
+    assert_int_equal(pf_peer_submit(u->inner, &batch), PF_OK);
+    u->gone_for = 3;
+    return PF_UNAVAILABLE;
+}
+
+static pf_status unreliable_submit(pf_peer *peer, const pf_batch *batch)
+{
+    unreliable *u = (unreliable *)peer;
+    if (u->gone_for > 0) {
+        u->gone_for--;
+        return PF_UNAVAILABLE;
+    }
+    for (int32_t i = 0; i < batch->n_opens; i++) {
+        u->sequence = batch->opens[i].sequence;
+        if (batch->opens[i].incarnation > 1) u->n_reopened++;
+        if (batch->opens[i].method != PF_METHOD_COUPLED) assert_int_equal(batch->opens[i].sampling.seed, 0);
+    }
+    if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
+    u->open = batch->opens[0];
+    u->open.max_tokens = u->open.n_stop_tokens = 0;
+    pf_batch limitless = *batch;
+    limitless.opens = &u->open;
+    return pf_peer_submit(u->inner, &limitless);
+}
+
+static pf_status unreliable_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    unreliable *u = (unreliable *)peer;
+    if (u->gone_for > 0) return PF_UNAVAILABLE;
+    const mood now = next_mood(u);
+    if (now == VANISH) return vanish(u);
+    const pf_batch *answer;
+    const pf_status status = pf_peer_collect(u->inner, deadline_ns, &answer, error);
+    if (status != PF_OK) return status;
+    if (now == LOSE_ANSWER) return PF_CANCELLED;
+    *out = answer;
+    if (now == LIE && answer->n_proposals == 1) {
+        u->answer = *answer;
+        u->proposal = answer->proposals[0];
+        for (int32_t i = 0; i < u->proposal.n_tokens; i++) u->tokens[i] = (int32_t)(draw(u) % VOCAB);
+        u->proposal.tokens = u->tokens;
+        if (draw(u) % 4 == 0) u->proposal.base++;
+        if (draw(u) % 4 == 0) u->proposal.round--;
+        u->answer.proposals = &u->proposal;
+        *out = &u->answer;
+    }
+    if ((u->accept_too_many || u->accept_another) && answer->n_verdicts == 1) {
+        u->answer = *answer;
+        u->verdict = answer->verdicts[0];
+        if (u->accept_too_many) u->verdict.n_accepted = u->verdict.n_tokens + 1;
+        if (u->accept_another) {
+            memcpy(u->tokens, u->verdict.tokens, (size_t)u->verdict.n_tokens * sizeof *u->tokens);
+            if (u->verdict.n_accepted > 0) u->tokens[0] = (u->tokens[0] + 1) % VOCAB;
+            u->verdict.tokens = u->tokens;
+        }
+        u->answer.verdicts = &u->verdict;
+        *out = &u->answer;
+    }
+    return PF_OK;
+}
+
+static pf_status unreliable_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    return pf_peer_info(((unreliable *)peer)->inner, out, error);
+}
+
+static void unreliable_destroy(pf_peer *peer)
+{
+    (void)peer;
+}
+
+static const pf_peer_ops UNRELIABLE = { unreliable_submit, unreliable_collect, unreliable_info, unreliable_destroy };
+
+static unreliable wrap(pf_peer *inner, uint64_t seed, int32_t faults_in_16)
+{
+    return (unreliable){ .head = { &UNRELIABLE }, .inner = inner, .rng = seed, .faults_in_16 = faults_in_16 };
+}
+
+/* ---- two engines ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    pf_engine *target, *draft;
+    pf_peer *verifier, *drafter;
+    int32_t n_warnings;
+} pair;
+
+static pf_engine *open_engine(const pf_tiny_model *model, pf_engine *threads_of)
+{
+    char directory[PF_TINY_PATH];
+    pf_error error = { 0 };
+    pf_tiny_model_create(model, directory);
+    const pf_engine_options options = { .kv_type = PF_N_TYPES,
+                                        .isa = pf_cpu_best_isa(),
+                                        .n_threads = 2,
+                                        .threads_of = threads_of,
+                                        .max_context = CONTEXT };
+    pf_engine *engine = NULL;
+    assert_ok(pf_engine_open(directory, &options, &engine, &error), error);
+    pf_tiny_model_remove(directory);
+    return engine;
+}
+
+/* The draft is the target itself: it is always right, unless a wrapper makes it lie. */
+static int open_pair(void **state)
+{
+    static pair p;
+    pf_error error = { 0 };
+    p = (pair){ 0 };
+    p.target = open_engine(&(pf_tiny_model){ .seed = 1 }, NULL);
+    p.draft = open_engine(&(pf_tiny_model){ .seed = 1 }, p.target);
+    assert_ok(pf_engine_verifier(p.target, 0, &p.verifier, &error), error);
+    assert_ok(pf_engine_drafter(p.draft, 0, &p.drafter, &error), error);
+    *state = &p;
+    return 0;
+}
+
+static int close_pair(void **state)
+{
+    pair *p = *state;
+    pf_peer_destroy(p->drafter);
+    pf_peer_destroy(p->verifier);
+    pf_engine_close(p->draft);
+    pf_engine_close(p->target);
+    return 0;
+}
+
+static void on_warning(void *user, const char *sentence)
+{
+    assert_non_null(sentence);
+    ((pair *)user)->n_warnings++;
+}
+
+static pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter, bool far)
+{
+    const pf_session_options options = { .verifier = verifier,
+                                         .drafter = drafter,
+                                         .drafter_is_far = far && drafter != p->drafter,
+                                         .verifier_is_far = far && verifier != p->verifier,
+                                         .max_context = CONTEXT,
+                                         .warn = on_warning,
+                                         .warn_user = p };
+    pf_session *session = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_session_create(&options, &session, &error), error);
+    return session;
+}
+
+typedef struct {
+    int32_t tokens[CONTEXT];
+    pf_result result;
+} text;
+
+static pf_request plain_request(void)
+{
+    return (pf_request){ .prompt = PROMPT,
+                         .n_prompt = PF_COUNT(PROMPT),
+                         .max_new_tokens = N_NEW,
+                         .sampling = { .top_p = 1.0f, .seed = 77 },
+                         .draft_len = 4 };
+}
+
+static pf_status run(pf_session *session, const pf_request *request, text *out, pf_error *error)
+{
+    out->result = (pf_result){ .tokens = out->tokens, .capacity = CONTEXT };
+    return pf_generate(session, request, &out->result, error);
+}
+
+static void generate(pair *p, pf_peer *verifier, pf_peer *drafter, const pf_request *request, text *out)
+{
+    pf_error error = { 0 };
+    pf_session *session = open_session(p, verifier, drafter, true);
+    assert_ok(run(session, request, out, &error), error);
+    pf_session_destroy(session);
+}
+
+static void assert_same_text(const text *a, const text *b)
+{
+    assert_int_equal(a->result.n_tokens, b->result.n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)b->result.n_tokens * sizeof *b->tokens);
+    assert_int_equal(a->result.finish, b->result.finish);
+}
+
+/* ---- the text --------------------------------------------------------------------------------------------------- */
+
+static void greedy_text_is_the_plain_text_at_every_draft_length(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    int64_t n_accepted = 0, n_refused = 0;
+    for (request.draft_len = 0; request.draft_len <= 8; request.draft_len++) { /* 0: the drafter chooses */
+        unreliable u = wrap(p->drafter, 7, 6);
+        u.only = LIE;
+        generate(p, p->verifier, &u.head, &request, &drafted);
+        assert_same_text(&drafted, &plain);
+        n_accepted += drafted.result.speculation.accepted;
+        n_refused += drafted.result.speculation.drafted - drafted.result.speculation.accepted;
+    }
+    if (n_accepted == 0 || n_refused == 0)
+        fail_msg("%lld tokens accepted, %lld refused: nothing was tried", (long long)n_accepted, (long long)n_refused);
+}
+
+static void coupled_text_is_the_plain_text_of_its_seed(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        pf_request request = plain_request();
+        request.sampling = (pf_sampling){ .temperature = 0.9f, .top_k = 40, .top_p = 0.95f, .seed = seed };
+        request.method = PF_METHOD_COUPLED;
+        generate(p, p->verifier, NULL, &request, &plain);
+        generate(p, p->verifier, p->drafter, &request, &drafted);
+        assert_same_text(&drafted, &plain);
+    }
+}
+
+static void a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    int32_t n_reopened = 0, n_fallback = 0, n_rounds = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        unreliable u = wrap(p->drafter, seed, 1 + (int32_t)(seed % 12));
+        u.only = (mood)(seed % N_MOODS);
+        request.draft_len = 1 + (int32_t)(seed % 8);
+        generate(p, p->verifier, &u.head, &request, &drafted);
+        assert_same_text(&drafted, &plain);
+        n_reopened += u.n_reopened;
+        n_fallback += (int32_t)drafted.result.speculation.fallback_rounds;
+        n_rounds += (int32_t)drafted.result.speculation.rounds;
+    }
+    if (n_reopened == 0 || n_fallback == 0 || n_rounds == 0)
+        fail_msg("%d reopenings, %d rounds without a proposal, %d with one: nothing was tried", n_reopened, n_fallback,
+                 n_rounds);
+}
+
+static void a_verifier_that_vanishes_and_returns_changes_no_token(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    for (int32_t at = 1; at <= 12; at++) {
+        unreliable u = wrap(p->verifier, 1, 0);
+        u.vanish_at = at;
+        generate(p, &u.head, p->drafter, &request, &drafted);
+        assert_same_text(&drafted, &plain);
+        assert_int_equal(u.n_reopened, 1);
+    }
+}
+
+static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->drafter, 1, 0);
+    u.gone_for = INT32_MAX;
+    p->n_warnings = 0;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(drafted.result.speculation.rounds, 0);
+    assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
+    assert_int_equal(p->n_warnings, 1);
+}
+
+static void a_verdict_that_does_not_fit_is_refused(void **state)
+{
+    pair *p = *state;
+    for (int kind = 0; kind < 2; kind++) {
+        unreliable u = wrap(p->verifier, 1, 0);
+        u.accept_too_many = kind == 0;
+        u.accept_another = kind == 1;
+        pf_session *session = open_session(p, &u.head, p->drafter, true);
+        text out;
+        pf_error error = { 0 };
+        const pf_request request = plain_request();
+        assert_status(run(session, &request, &out, &error), PF_FORMAT);
+        assert_says(error, "the verifier answered");
+        pf_session_destroy(session);
+    }
+}
+
+static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    pf_request request = plain_request();
+    for (request.max_new_tokens = 2; request.max_new_tokens < 10; request.max_new_tokens++) {
+        generate(p, p->verifier, NULL, &request, &plain);
+        unreliable u = wrap(p->verifier, 1, 0);
+        u.ignore_limits = true;
+        generate(p, &u.head, p->drafter, &request, &out);
+        assert_same_text(&out, &plain);
+    }
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------------------- */
+
+static void every_token_is_accounted_for(void **state)
+{
+    pair *p = *state;
+    text out;
+    pf_request request = plain_request();
+    for (request.max_new_tokens = 1; request.max_new_tokens <= 12; request.max_new_tokens++) {
+        generate(p, p->verifier, p->drafter, &request, &out);
+        const pf_speculation *s = &out.result.speculation;
+        assert_int_equal(out.result.n_tokens, request.max_new_tokens);
+        assert_int_equal(out.result.finish, PF_FINISH_LENGTH);
+        const int64_t n = 1 + s->rounds + s->fallback_rounds + s->accepted;
+        assert_in_range(n, request.max_new_tokens, request.max_new_tokens + 1); /* the last round may be cut */
+        assert_int_equal(s->fallback_rounds, 0);
+        assert_int_equal(s->reached[0], s->rounds);
+        int64_t n_accepted = 0;
+        for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) n_accepted += s->accepted_to[i];
+        assert_int_equal(n_accepted, s->accepted);
+    }
+}
+
+typedef struct {
+    int32_t n, stop_at;
+    uint64_t n_allocations;
+    bool cancel;
+} listener;
+
+static bool listen(void *user, int32_t token, bool drafted)
+{
+    (void)token;
+    (void)drafted;
+    listener *l = user;
+    if (l->n == 0) pf_alloc_count_reset();
+    l->n_allocations = pf_alloc_count();
+    l->n++;
+    if (l->stop_at == l->n) l->cancel = true;
+    return true;
+}
+
+static bool listen_until(void *user, int32_t token, bool drafted)
+{
+    (void)listen(user, token, drafted);
+    return !((listener *)user)->cancel;
+}
+
+static void nothing_is_allocated_between_the_first_token_and_the_last(void **state)
+{
+    pair *p = *state;
+    const pf_sampling ways[] = { { .top_p = 1.0f }, { .temperature = 1.0f, .top_k = 50, .top_p = 0.9f, .seed = 3 } };
+    for (size_t i = 0; i < PF_COUNT(ways); i++) {
+        listener l = { 0 };
+        pf_request request = plain_request();
+        request.sampling = ways[i];
+        request.on_token = listen;
+        request.user = &l;
+        text out;
+        generate(p, p->verifier, p->drafter, &request, &out);
+        assert_int_equal(l.n, N_NEW);
+        assert_int_equal(l.n_allocations, 0);
+    }
+}
+
+static void a_caller_that_has_enough_gets_no_more(void **state)
+{
+    pair *p = *state;
+    for (int32_t n = 1; n < 10; n++) {
+        listener l = { .stop_at = n };
+        pf_request request = plain_request();
+        request.on_token = listen_until;
+        request.user = &l;
+        text out;
+        generate(p, p->verifier, p->drafter, &request, &out);
+        assert_int_equal(out.result.n_tokens, n);
+        assert_int_equal(out.result.finish, PF_FINISH_STOP);
+        assert_in_range(out.result.speculation.accepted, 0, n - 1); /* what was not kept does not count */
+    }
+}
+
+static void a_stop_token_is_the_last_and_is_kept(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    int32_t at = 7;
+    for (int32_t i = 0; i < at; i++)
+        if (plain.tokens[i] == plain.tokens[at]) at = i; /* its first occurrence */
+    request.stop_tokens = &plain.tokens[at];
+    request.n_stop_tokens = 1;
+    generate(p, p->verifier, p->drafter, &request, &out);
+    assert_int_equal(out.result.n_tokens, at + 1);
+    assert_int_equal(out.result.finish, PF_FINISH_EOS);
+}
+
+static void a_cancelled_request_keeps_what_it_has(void **state)
+{
+    pair *p = *state;
+    listener l = { .stop_at = 5 };
+    pf_request request = plain_request();
+    request.on_token = listen;
+    request.user = &l;
+    request.cancel = &l.cancel;
+    pf_session *session = open_session(p, p->verifier, p->drafter, true);
+    text out;
+    pf_error error = { 0 };
+    assert_status(run(session, &request, &out, &error), PF_CANCELLED);
+    assert_in_range(out.result.n_tokens, 5, N_NEW - 1);
+    assert_int_equal(out.result.finish, PF_FINISH_NONE);
+    request.cancel = NULL;
+    request.on_token = NULL;
+    assert_ok(run(session, &request, &out, &error), error); /* the session serves on */
+    assert_int_equal(out.result.n_tokens, N_NEW);
+    pf_session_destroy(session);
+}
+
+static void a_full_context_ends_the_text(void **state)
+{
+    pair *p = *state;
+    text out;
+    pf_request request = plain_request();
+    request.max_new_tokens = CONTEXT;
+    generate(p, p->verifier, p->drafter, &request, &out);
+    assert_int_equal(out.result.n_tokens, CONTEXT - PF_COUNT(PROMPT));
+    assert_int_equal(out.result.finish, PF_FINISH_LENGTH);
+}
+
+/* ---- what is refused -------------------------------------------------------------------------------------------- */
+
+static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
+{
+    pair *p = *state;
+    static const int32_t beyond[] = { 1, VOCAB };
+    static int32_t longer[CONTEXT];
+    pf_request none = plain_request(), high = none, over = none, zero = none, far = none, hot = none;
+    none.n_prompt = 0;
+    high.prompt = beyond, high.n_prompt = 2;
+    over.prompt = longer, over.n_prompt = CONTEXT;
+    zero.max_new_tokens = 0;
+    far.draft_len = PF_MAX_DRAFT_TOKENS + 1;
+    hot.sampling.temperature = -1.0f;
+    const struct {
+        const pf_request *request;
+        const char *sentence;
+    } cases[] = { { &none, "prompt is empty" },   { &high, "token 1 of the prompt is 128; ids are 0 to 127" },
+                  { &over, "160 tokens" },        { &zero, "0 new tokens" },
+                  { &far, "draft length of 65" }, { &hot, "temperature" } };
+    pf_session *session = open_session(p, p->verifier, p->drafter, true);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        text out;
+        pf_error error = { 0 };
+        assert_status(run(session, cases[i].request, &out, &error), PF_INVALID);
+        assert_says(error, cases[i].sentence);
+    }
+    pf_session_destroy(session);
+}
+
+static void two_vocabularies_are_refused_with_both_named(void **state)
+{
+    pair *p = *state;
+    pf_error error = { 0 };
+    pf_engine *other = open_engine(&(pf_tiny_model){ .vocab = 130 }, NULL);
+    pf_peer *drafter;
+    assert_ok(pf_engine_drafter(other, 0, &drafter, &error), error);
+    const pf_session_options options = { .verifier = p->verifier, .drafter = drafter, .max_context = CONTEXT };
+    pf_session *session = NULL;
+    assert_status(pf_session_create(&options, &session, &error), PF_INVALID);
+    assert_says(error, "130 tokens");
+    assert_says(error, "128 tokens");
+    assert_null(session);
+    pf_peer_destroy(drafter);
+    pf_engine_close(other);
+}
+
+static void an_engine_plays_one_role(void **state)
+{
+    pair *p = *state;
+    pf_peer *second = NULL;
+    pf_error error = { 0 };
+    assert_status(pf_engine_drafter(p->target, 0, &second, &error), PF_INVALID);
+    assert_null(second);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greedy_text_is_the_plain_text_at_every_draft_length),
+        cmocka_unit_test(coupled_text_is_the_plain_text_of_its_seed),
+        cmocka_unit_test(a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token),
+        cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
+        cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
+        cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),
+        cmocka_unit_test(every_token_is_accounted_for),
+        cmocka_unit_test(nothing_is_allocated_between_the_first_token_and_the_last),
+        cmocka_unit_test(a_caller_that_has_enough_gets_no_more),
+        cmocka_unit_test(a_stop_token_is_the_last_and_is_kept),
+        cmocka_unit_test(a_cancelled_request_keeps_what_it_has),
+        cmocka_unit_test(a_full_context_ends_the_text),
+        cmocka_unit_test(a_request_that_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(two_vocabularies_are_refused_with_both_named),
+        cmocka_unit_test(an_engine_plays_one_role),
+    };
+    return cmocka_run_group_tests(tests, open_pair, close_pair);
+}

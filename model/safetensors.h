@@ -26,7 +26,7 @@ typedef struct {
     const char *name;
     pf_type type;
     int32_t n_dimensions;
-    int64_t shape[PF_MAX_DIMENSIONS];   /* outermost first */
+    int64_t shape[PF_MAX_DIMENSIONS]; /* outermost first */
     const uint8_t *data;
     size_t data_bytes;
 } pf_tensor;
@@ -36,7 +36,7 @@ typedef struct {
  * PF_UNSUPPORTED: an element type other than F32, F16, BF16 is met when the tensor is asked for, not before.
  * The caller ends it with pf_safetensors_close. */
 PF_MUST_USE pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_error *error);
-void pf_safetensors_close(pf_safetensors *set);   /* NULL is fine */
+void pf_safetensors_close(pf_safetensors *set); /* NULL is fine */
 
 int32_t pf_safetensors_count(const pf_safetensors *set);
 

@@ -1,16 +1,14 @@
 #include "rpc/client.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "rpc/address.h"
 #include "rpc/grpc_util.h"
+#include "rpc/poller.h"
 
 enum {
     N_INBOUND = 64,  /* answers that wait for the caller; then reading stops */
@@ -24,7 +22,7 @@ enum {
     CONNECT_ATTEMPT_TCP_MS = 600,
     MEND_NS = 100 * 1000 * 1000,           /* between a broken stream and the next attempt */
     MEND_INFO_NS = 2 * 1000 * 1000 * 1000, /* an attempt's question */
-    WAIT_MS = 50,                          /* how often the thread looks up from the queue */
+    AWAY_NS = 5 * 1000 * 1000,             /* of a caller who collects nothing, until the back of the poller polls */
 };
 
 /* Events of the completion queue. */
@@ -53,16 +51,11 @@ typedef struct {
     char address[PF_MAX_ADDRESS_BYTES];
     const char *stream_method, *info_method;
     grpc_channel *channel;
-    grpc_completion_queue *cq;
-    pthread_t thread; /* polls the queue */
+    pf_poller poller; /* its front is the caller */
 
     pf_codec *encoder, *decoder; /* the caller's */
 
-    atomic_int n_arrived; /* answers in `in`, for the caller's spin */
-    atomic_bool up;       /* likewise: state is LINK_UP */
-
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* an answer, a lost link, or the first contact has come */
     link_state state;
     bool stopping;
     bool lost;  /* the caller has yet to be told that a stream broke */
@@ -101,7 +94,7 @@ static void open_call(client *c, const char *method, uint64_t deadline_ns)
     grpc_metadata_array_init(&c->call.initial);
     grpc_metadata_array_init(&c->call.trailing);
     const gpr_timespec deadline = deadline_ns ? pf_grpc_deadline(deadline_ns) : gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    c->call.grpc = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->cq,
+    c->call.grpc = grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->poller.cq,
                                             grpc_slice_from_static_string(method), NULL, deadline, NULL);
 }
 
@@ -125,7 +118,6 @@ static void drop_queues(client *c)
         grpc_byte_buffer_destroy(c->out[c->out_head]);
         c->stats.n_dropped++;
     }
-    atomic_store(&c->n_arrived, 0);
 }
 
 static grpc_op status_op(rpc *call)
@@ -177,7 +169,6 @@ static void start_stream(client *c)
         { .op = GRPC_OP_RECV_INITIAL_METADATA, .data.recv_initial_metadata.recv_initial_metadata = &c->call.initial },
     };
     c->state = LINK_UP;
-    atomic_store(&c->up, true);
     c->stats.n_streams++;
     (void)post(c, &status, 1, EV_STATUS);
     (void)post(c, start, sizeof start / sizeof *start, EV_STARTED);
@@ -190,12 +181,6 @@ static void start_send(client *c, grpc_byte_buffer *message)
     c->sending = post(c, &op, 1, EV_SENT);
     c->stats.n_sent++;
     grpc_byte_buffer_destroy(message);
-}
-
-/* Wake whoever waits in collect or in connect. */
-static void announce(client *c)
-{
-    pthread_cond_broadcast(&c->changed);
 }
 
 static bool same_vocabulary(const pf_model_info *a, const pf_model_info *b)
@@ -265,7 +250,7 @@ static void on_info(client *c)
         c->asked_status = status;
         c->asked_error = error;
     }
-    announce(c);
+    pf_poller_notify(&c->poller);
 }
 
 static void on_stream_read(client *c, bool success)
@@ -275,9 +260,8 @@ static void on_stream_read(client *c, bool success)
     c->in[(c->in_head + c->in_count++) % N_INBOUND] = c->call.received;
     c->call.received = NULL;
     c->stats.n_received++;
-    atomic_store(&c->n_arrived, c->in_count);
     if (c->in_count < N_INBOUND && c->state == LINK_UP) read_next(c);
-    announce(c);
+    pf_poller_notify(&c->poller);
 }
 
 static void on_sent(client *c, bool success)
@@ -300,13 +284,15 @@ static void on_status(client *c)
     c->state = LINK_CLOSING;
     c->lost = true;
     drop_queues(c);
-    atomic_store(&c->up, false);
     if (!c->stopping) say(c, c->why.text);
-    announce(c);
+    pf_poller_notify(&c->poller);
 }
 
-static void on_event(client *c, event_kind kind, bool success)
+/* Whatever it changes, whoever waits on the front is told by pf_poller_notify. */
+static void on_event(void *user, void *tag, bool success)
 {
+    client *c = user;
+    const event_kind kind = (event_kind)((uintptr_t)tag - 1);
     pthread_mutex_lock(&c->lock);
     c->call.pending--;
     switch (kind) {
@@ -322,26 +308,18 @@ static void on_event(client *c, event_kind kind, bool success)
         close_call(c);
         c->state = LINK_DOWN;
         c->mend_ns = pf_now_ns() + MEND_NS;
-        announce(c);
+        pf_poller_notify(&c->poller);
     }
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The thread: polls all the time, or gRPC would notice a returning peer only after seconds. */
-static void *poll_events(void *arg)
+/* From the back alone: nobody waits in collect for a link that is down. */
+static void mend(void *user)
 {
-    client *c = arg;
-    for (;;) {
-        const gpr_timespec wait =
-            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(WAIT_MS, GPR_TIMESPAN));
-        const grpc_event event = grpc_completion_queue_next(c->cq, wait, NULL);
-        if (event.type == GRPC_QUEUE_SHUTDOWN) return NULL;
-        if (event.type == GRPC_OP_COMPLETE) on_event(c, (event_kind)((uintptr_t)event.tag - 1), event.success != 0);
-
-        pthread_mutex_lock(&c->lock);
-        if (c->state == LINK_DOWN && !c->stopping && c->asked && pf_now_ns() >= c->mend_ns) ask(c, MEND_INFO_NS);
-        pthread_mutex_unlock(&c->lock);
-    }
+    client *c = user;
+    pthread_mutex_lock(&c->lock);
+    if (c->state == LINK_DOWN && !c->stopping && c->asked && pf_now_ns() >= c->mend_ns) ask(c, MEND_INFO_NS);
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- pf_peer, on the caller's thread --------------------------------------------------------------------------- */
@@ -370,45 +348,35 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
     return status;
 }
 
-/* Look for a moment without sleeping: waking up costs more than a round trip. */
-static void spin(client *c, uint64_t deadline_ns)
+/* The next answer's bytes. PF_CANCELLED: not yet.  PF_UNAVAILABLE: no more on this stream. */
+static pf_status take_answer(client *c, grpc_byte_buffer **answer, pf_error *error)
 {
-    const uint64_t begin_ns = pf_now_ns();
-    for (uint64_t now = begin_ns; now < deadline_ns && now - begin_ns < c->config.spin_ns; now = pf_now_ns()) {
-        if (atomic_load(&c->n_arrived) || !atomic_load(&c->up)) return;
-        sched_yield();
-    }
-}
-
-static struct timespec to_timespec(uint64_t ns)
-{
-    if (ns > INT64_MAX) ns = INT64_MAX;
-    return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
-}
-
-/* The next answer's bytes, or NULL and why. */
-static pf_status take_answer(client *c, uint64_t deadline_ns, grpc_byte_buffer **answer, pf_error *error)
-{
-    const struct timespec until = to_timespec(deadline_ns);
+    pf_status status = PF_CANCELLED;
     pthread_mutex_lock(&c->lock);
-    pf_status status = PF_OK;
-    while (status == PF_OK && c->in_count == 0) {
-        if (c->lost || c->state != LINK_UP)
-            status = pf_fail(error, PF_UNAVAILABLE, "%s", c->why.text);
-        else if (pf_now_ns() >= deadline_ns)
-            status = PF_CANCELLED;
-        else
-            (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
-    }
-    if (status == PF_UNAVAILABLE) c->lost = false;
-    if (status == PF_OK) {
+    if (c->in_count) {
+        status = PF_OK;
         *answer = c->in[c->in_head];
         c->in_head = (c->in_head + 1) % N_INBOUND;
-        atomic_store(&c->n_arrived, --c->in_count);
+        c->in_count--;
         if (!c->reading && c->state == LINK_UP) read_next(c);
+    } else if (c->lost || c->state != LINK_UP) {
+        status = pf_fail(error, PF_UNAVAILABLE, "%s", c->why.text);
+        c->lost = false;
     }
     pthread_mutex_unlock(&c->lock);
     return status;
+}
+
+static pf_status await_answer(client *c, uint64_t deadline_ns, grpc_byte_buffer **answer, pf_error *error)
+{
+    uint64_t now_ns = pf_now_ns();
+    const uint64_t spin_until_ns = now_ns + c->config.spin_ns;
+    for (;; now_ns = pf_now_ns()) {
+        const bool last = now_ns >= deadline_ns;
+        const pf_status status = take_answer(c, answer, error);
+        if (status != PF_CANCELLED || last) return status;
+        pf_poller_wait(&c->poller, spin_until_ns, deadline_ns);
+    }
 }
 
 static pf_status decode_answer(client *c, grpc_byte_buffer *answer, const pf_batch **out, pf_error *error)
@@ -424,9 +392,8 @@ static pf_status decode_answer(client *c, grpc_byte_buffer *answer, const pf_bat
 static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     client *c = (client *)peer;
-    spin(c, deadline_ns);
     grpc_byte_buffer *answer;
-    PF_TRY(take_answer(c, deadline_ns, &answer, error));
+    PF_TRY(await_answer(c, deadline_ns, &answer, error));
     const pf_status status = decode_answer(c, answer, out, error);
     grpc_byte_buffer_destroy(answer);
     if (status == PF_OK) return PF_OK;
@@ -453,20 +420,26 @@ static pf_status client_info(pf_peer *peer, pf_model_info *out, pf_error *error)
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
-/* Once the thread is gone, or was never there. */
+/* Once nothing is polled any more, or was ever. */
 static void dismantle(client *c)
 {
-    if (c->cq) {
-        grpc_completion_queue_destroy(c->cq);
+    if (c->channel) {
         grpc_channel_destroy(c->channel);
         grpc_shutdown_blocking();
     }
     drop_queues(c);
     pf_codec_destroy(c->encoder);
     pf_codec_destroy(c->decoder);
-    pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c);
+}
+
+/* Waits on the front, with the lock held, until something has changed. */
+static void await_change(client *c)
+{
+    pthread_mutex_unlock(&c->lock);
+    pf_poller_wait(&c->poller, 0, UINT64_MAX);
+    pthread_mutex_lock(&c->lock);
 }
 
 static void client_destroy(pf_peer *peer)
@@ -476,10 +449,9 @@ static void client_destroy(pf_peer *peer)
     c->stopping = true;
     if (c->call.grpc) grpc_call_cancel(c->call.grpc, NULL);
     /* The queue may be shut down once nothing is posted any more: `stopping` sees to it. */
-    while (c->call.grpc) pthread_cond_wait(&c->changed, &c->lock);
+    while (c->call.grpc) await_change(c);
     pthread_mutex_unlock(&c->lock);
-    grpc_completion_queue_shutdown(c->cq);
-    pthread_join(c->thread, NULL);
+    pf_poller_stop(&c->poller);
     dismantle(c);
 }
 
@@ -516,21 +488,11 @@ static grpc_channel *make_channel(const pf_address *address, size_t max_message_
     return channel;
 }
 
-static void init_locks(client *c)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&c->lock, NULL);
-}
-
 static pf_status first_contact(client *c, pf_error *error)
 {
     pthread_mutex_lock(&c->lock);
     ask(c, c->config.connect_timeout_ns);
-    while (!c->asked) pthread_cond_wait(&c->changed, &c->lock);
+    while (!c->asked) await_change(c);
     const pf_status status = c->asked_status;
     if (status != PF_OK && error) *error = c->asked_error;
     pthread_mutex_unlock(&c->lock);
@@ -558,7 +520,7 @@ static pf_status connect_to(const char *address_text, const char *stream_method,
     c->stream_method = stream_method;
     c->info_method = info_method;
     (void)pf_fail(&c->why, PF_UNAVAILABLE, "%s: not connected yet", c->address);
-    init_locks(c);
+    pthread_mutex_init(&c->lock, NULL);
     pf_status status = pf_codec_create(c->config.max_message_bytes, 0, &c->encoder);
     if (status == PF_OK) status = pf_codec_create(c->config.max_message_bytes, 0, &c->decoder);
     if (status != PF_OK) {
@@ -568,9 +530,8 @@ static pf_status connect_to(const char *address_text, const char *stream_method,
     }
     pf_grpc_begin();
     c->channel = make_channel(&address, c->config.max_message_bytes);
-    c->cq = grpc_completion_queue_create_for_next(NULL);
-    if (pthread_create(&c->thread, NULL, poll_events, c) != 0) {
-        grpc_completion_queue_shutdown(c->cq);
+    const pf_poller_config polling = { .handle = on_event, .look = mend, .user = c, .away_ns = AWAY_NS };
+    if (!pf_poller_start(&c->poller, &polling)) {
         dismantle(c);
         return pf_fail(error, PF_NOMEM, "%s: the connection's thread cannot be started", address_text);
     }

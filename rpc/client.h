@@ -2,10 +2,11 @@
  * The gRPC client: a far drafter or a far verifier as a pf_peer.
  *
  *     submit:   encode, send (the call returns before the bytes are gone)
- *     collect:  spin with yields for a moment, then sleep, until an answer or the deadline
+ *     collect:  poll with yields for a moment, then asleep, until an answer or the deadline
  *
- * One thread of its own keeps the completion queue polled, reads ahead (bounded), and mends what breaks: it asks
- * GetModelInfo until somebody answers, checks that it is the same vocabulary, and opens a new stream. In the meantime
+ * Whoever is in collect polls for himself, and need not be woken. One thread of its own polls while nobody collects
+ * (rpc/poller.h), reads ahead (bounded), and mends what breaks: it asks GetModelInfo until somebody answers, checks
+ * that it is the same vocabulary, and opens a new stream. In the meantime
  * submit and collect say PF_UNAVAILABLE at once; nothing ever blocks longer than its deadline.
  *
  * After PF_UNAVAILABLE the peer knows nothing: sequences have to be opened again.
@@ -25,7 +26,7 @@ typedef struct {
     size_t max_message_bytes;                      /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
     uint64_t spin_ns;                              /* how long collect looks before it sleeps; 0: 200 us */
     bool keep_trying;                              /* nobody there at first: a peer all the same, that goes on trying */
-    void (*log)(void *user, const char *sentence); /* broken and mended streams, from its own thread, or NULL */
+    void (*log)(void *user, const char *sentence); /* broken and mended streams, from either thread, or NULL */
     void *log_user;
 } pf_rpc_client_config;
 

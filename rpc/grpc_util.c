@@ -63,6 +63,10 @@ pf_status pf_grpc_bytes(grpc_byte_buffer *buffer, grpc_slice *hold, pf_error *er
 {
     if (buffer->type != GRPC_BB_RAW || buffer->data.raw.compression != GRPC_COMPRESS_NONE)
         return pf_fail(error, PF_FORMAT, "a compressed message, expected a plain one");
+    if (buffer->data.raw.slice_buffer.count == 1) { /* as it came: no copy */
+        *hold = grpc_slice_ref(buffer->data.raw.slice_buffer.slices[0]);
+        return PF_OK;
+    }
     grpc_byte_buffer_reader reader;
     if (!grpc_byte_buffer_reader_init(&reader, buffer))
         return pf_fail(error, PF_FORMAT, "a message that cannot be read");

@@ -1,30 +1,28 @@
 #include "rpc/server.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "proto/health.h"
 #include "rpc/address.h"
 #include "rpc/dispatch.h"
 #include "rpc/grpc_util.h"
+#include "rpc/poller.h"
 
 enum {
     DEFAULT_STREAMS = 256,
-    UNARY_CALLS = 64,           /* health and info at once, watches included */
-    N_INBOUND = 16,             /* batches of a stream that wait for the computing thread; then reading stops */
-    N_OUTBOUND = 64,            /* batches that a stream has not read; then it is cancelled */
-    QUEUED_MESSAGES = 16,       /* largest messages that all streams may have waiting together */
-    ROUND_BATCHES = 64,         /* batches submitted before the peer is asked for answers */
-    WAIT_NS = 50 * 1000 * 1000, /* how often *stop is looked at */
+    UNARY_CALLS = 64,      /* health and info at once, watches included */
+    N_INBOUND = 16,        /* batches of a stream that wait for the computing thread; then reading stops */
+    N_OUTBOUND = 64,       /* batches that a stream has not read; then it is cancelled */
+    QUEUED_MESSAGES = 16,  /* largest messages that all streams may have waiting together */
+    ROUND_BATCHES = 64,    /* batches submitted before the peer is asked for answers */
+    AWAY_NS = 1000 * 1000, /* of the computing thread, until the back of the poller polls */
     END_TEXT_BYTES = 512,
 };
 
@@ -84,8 +82,7 @@ struct pf_server {
     pf_address address;
     char actual[PF_MAX_ADDRESS_BYTES];
     grpc_server *grpc;
-    grpc_completion_queue *cq;
-    pthread_t thread; /* polls the queue */
+    pf_poller poller; /* its front is the computing thread */
     tag shutdown_tag;
 
     /* The computing thread's alone. */
@@ -98,9 +95,7 @@ struct pf_server {
     uint8_t info[2][PF_MAX_INFO_BYTES];
     size_t info_bytes[2];
 
-    sem_t wake;
-    atomic_bool asleep, stop, drained;
-    atomic_int n_ready;
+    atomic_bool stop, drained;
 
     pthread_mutex_t lock;
     call *ready, **ready_end; /* streams with work, first come first served */
@@ -208,8 +203,7 @@ static void make_ready(call *c)
     c->next_ready = NULL;
     *server->ready_end = c;
     server->ready_end = &c->next_ready;
-    atomic_fetch_add(&server->n_ready, 1);
-    if (atomic_exchange(&server->asleep, false)) sem_post(&server->wake);
+    pf_poller_notify(&server->poller);
 }
 
 static void unlink_watcher(pf_server *server, const call *c)
@@ -304,9 +298,9 @@ static void on_health_request(call *c, const uint8_t *bytes, size_t n_bytes)
     }
 }
 
-/* ---- events, on the polling thread ----------------------------------------------------------------------------- */
+/* ---- events, on whichever thread polls ------------------------------------------------------------------------- */
 
-/* The polling thread asks for the next call; it ends up in on_new. */
+/* Asks for the next call; it ends up in on_new. */
 static void request_call(pf_server *server)
 {
     call *c = calloc(1, sizeof *c);
@@ -322,8 +316,8 @@ static void request_call(pf_server *server)
     server->n_calls++;
     pthread_mutex_unlock(&server->lock);
     c->pending = 1;
-    if (grpc_server_request_call(server->grpc, &c->grpc, &c->details, &c->metadata, server->cq, server->cq,
-                                 &c->tags[EV_NEW]) == GRPC_CALL_OK)
+    if (grpc_server_request_call(server->grpc, &c->grpc, &c->details, &c->metadata, server->poller.cq,
+                                 server->poller.cq, &c->tags[EV_NEW]) == GRPC_CALL_OK)
         return;
     c->pending = 0; /* shutting down */
     pthread_mutex_lock(&server->lock);
@@ -464,13 +458,13 @@ static void on_written(call *c, bool success)
     }
 }
 
-static void on_event(pf_server *server, const tag *t, bool success)
+static void on_call_event(call *c, event_kind kind, bool success)
 {
-    call *c = t->of;
-    if (t->kind == EV_NEW && success) request_call(server);
+    pf_server *server = c->server;
+    if (kind == EV_NEW && success) request_call(server);
     pthread_mutex_lock(&server->lock);
     c->pending--;
-    switch (t->kind) {
+    switch (kind) {
     case EV_NEW:
         if (success) on_new(c);
         break;
@@ -489,20 +483,15 @@ static void on_event(pf_server *server, const tag *t, bool success)
     if (done) free_call(c);
 }
 
-static void *poll_events(void *arg)
+static void on_event(void *user, void *event_tag, bool success)
 {
-    pf_server *server = arg;
-    for (;;) {
-        const grpc_event event = grpc_completion_queue_next(server->cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-        if (event.type == GRPC_QUEUE_SHUTDOWN) return NULL;
-        if (event.type != GRPC_OP_COMPLETE) continue;
-        const tag *t = event.tag;
-        if (t->of) {
-            on_event(server, t, event.success != 0);
-        } else {
-            atomic_store(&server->drained, true);
-            sem_post(&server->wake);
-        }
+    pf_server *server = user;
+    const tag *t = event_tag;
+    if (t->of) {
+        on_call_event(t->of, t->kind, success);
+    } else {
+        atomic_store(&server->drained, true);
+        pf_poller_notify(&server->poller);
     }
 }
 
@@ -516,7 +505,6 @@ static call *take_ready(pf_server *server)
         server->ready = c->next_ready;
         if (!server->ready) server->ready_end = &server->ready;
         c->is_ready = false;
-        atomic_fetch_sub(&server->n_ready, 1);
     }
     pthread_mutex_unlock(&server->lock);
     return c;
@@ -645,22 +633,10 @@ static bool compute(pf_server *server, pf_error *error)
     return true;
 }
 
-/* Until there is work, spinning for a moment after the last, or WAIT_NS have passed. */
+/* Until there is work, or a while has passed; without sleeping for a moment after the last. */
 static void wait_for_work(pf_server *server, uint64_t last_work_ns)
 {
-    while (pf_now_ns() - last_work_ns < server->config.spin_ns) {
-        if (atomic_load(&server->n_ready)) return;
-        sched_yield();
-    }
-    atomic_store(&server->asleep, true);
-    if (atomic_load(&server->n_ready) || atomic_load(&server->drained)) {
-        atomic_store(&server->asleep, false);
-        return;
-    }
-    const uint64_t until = pf_now_ns() + WAIT_NS;
-    const struct timespec ts = { .tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u) };
-    (void)sem_clockwait(&server->wake, CLOCK_MONOTONIC, &ts);
-    atomic_store(&server->asleep, false);
+    pf_poller_wait(&server->poller, last_work_ns + server->config.spin_ns, UINT64_MAX);
 }
 
 static int32_t open_sequences(const pf_server *server)
@@ -677,15 +653,17 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
     server->shut = true;
     pf_error error;
     set_health(server, PF_HEALTH_NOT_SERVING);
-    grpc_server_shutdown_and_notify(server->grpc, server->cq, &server->shutdown_tag);
+    grpc_server_shutdown_and_notify(server->grpc, server->poller.cq, &server->shutdown_tag);
 
     const uint64_t until = pf_now_ns() + grace_ns;
     uint64_t worked_ns = 0;
-    while (!atomic_load(&server->drained) || atomic_load(&server->n_ready)) {
+    for (;;) {
+        const bool drained = atomic_load(&server->drained); /* before: what came until then is computed */
         if (compute(server, &error)) {
             worked_ns = pf_now_ns();
             continue;
         }
+        if (drained) return;
         if (open_sequences(server) == 0 || pf_now_ns() >= until || server->failed != PF_OK)
             grpc_server_cancel_all_calls(server->grpc); /* watches never end by themselves */
         wait_for_work(server, worked_ns);
@@ -710,7 +688,6 @@ pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *
 void pf_server_stop(pf_server *server)
 {
     atomic_store(&server->stop, true);
-    sem_post(&server->wake);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
@@ -781,14 +758,14 @@ static pf_status start(pf_server *server, pf_error *error)
     PF_TRY(add_service(server, PF_SERVICE_DRAFTER, server->config.drafter, error));
     PF_TRY(add_service(server, PF_SERVICE_VERIFIER, server->config.verifier, error));
     raise_file_limit();
+    const pf_poller_config polling = { .handle = on_event, .user = server, .away_ns = AWAY_NS };
+    if (!pf_poller_start(&server->poller, &polling))
+        return pf_fail(error, PF_NOMEM, "the server's thread cannot be started");
     server->grpc = make_grpc_server(&server->config);
-    server->cq = grpc_completion_queue_create_for_next(NULL);
-    grpc_server_register_completion_queue(server->grpc, server->cq, NULL);
+    grpc_server_register_completion_queue(server->grpc, server->poller.cq, NULL);
     PF_TRY(listen_on(server, error));
     grpc_server_start(server->grpc);
     request_call(server);
-    if (pthread_create(&server->thread, NULL, poll_events, server) != 0)
-        return pf_fail(error, PF_NOMEM, "the server's thread cannot be started");
     return PF_OK;
 }
 
@@ -806,34 +783,19 @@ static pf_status settle(pf_server_config *config, pf_error *error)
 }
 
 /* Ends what `start` made, however far it came. */
-static void dismantle(pf_server *server, bool polling)
+static void dismantle(pf_server *server)
 {
-    if (polling) shut_down(server, 0);
-    if (server->cq) {
-        if (!polling && server->grpc) {
-            /* Nobody polls: the shutdown event is waited for here. */
-            grpc_server_shutdown_and_notify(server->grpc, server->cq, &server->shutdown_tag);
-        }
-        grpc_completion_queue_shutdown(server->cq);
-        if (polling) pthread_join(server->thread, NULL);
-        if (!polling) {
-            for (grpc_event e;
-                 (e = grpc_completion_queue_next(server->cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL)).type !=
-                 GRPC_QUEUE_SHUTDOWN;) {
-                const tag *t = e.tag;
-                if (t->of) free_call(t->of);
-            }
-        }
+    if (server->grpc) {
+        shut_down(server, 0);
+        grpc_server_destroy(server->grpc);
+        pf_poller_stop(&server->poller);
     }
-    if (server->grpc) grpc_server_destroy(server->grpc);
-    if (server->cq) grpc_completion_queue_destroy(server->cq);
     for (int service = 0; service < 2; service++) {
         pf_dispatch_destroy(server->dispatch[service]);
         pf_codec_destroy(server->codec[service]);
     }
     grpc_shutdown_blocking();
     pthread_mutex_destroy(&server->lock);
-    sem_destroy(&server->wake);
     free(server);
 }
 
@@ -851,12 +813,11 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
     server->health = PF_HEALTH_NOT_SERVING;
     server->ready_end = &server->ready;
     server->shutdown_tag = (tag){ NULL, EV_OVER };
-    sem_init(&server->wake, 0, 0);
     pthread_mutex_init(&server->lock, NULL);
     pf_grpc_begin();
     const pf_status status = start(server, error);
     if (status != PF_OK) {
-        dismantle(server, false);
+        dismantle(server);
         return status;
     }
     *out = server;
@@ -865,7 +826,7 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
 
 void pf_server_destroy(pf_server *server)
 {
-    if (server) dismantle(server, true);
+    if (server) dismantle(server);
 }
 
 const char *pf_server_address(const pf_server *server)

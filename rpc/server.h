@@ -1,10 +1,14 @@
 /*
  * The gRPC server: lets strangers talk to a peer of this process.
  *
- *     sockets <--> completion queue thread --bytes--> bounded queues --> computing thread --> pf_peer
- *                  (accepts, reads, answers          (one a stream;      (pf_server_run's caller:
- *                   health and info; never            full: reading       decodes, submits, collects,
- *                   computes)                          stops)             encodes, sends)
+ *     sockets <--> who polls --bytes--> bounded queues --> computing thread --> pf_peer
+ *                  (accepts, reads,     (one a stream;     (pf_server_run's caller:
+ *                   answers health       full: reading      decodes, submits, collects,
+ *                   and info)            stops)             encodes, sends)
+ *
+ * The computing thread polls for itself while it waits for work, so that no message has to wake it; a second thread,
+ * which never computes, polls when the first has been computing for a millisecond (rpc/poller.h): health, pings and
+ * other streams go on.
  *
  * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence, a peer that
  * reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
@@ -53,7 +57,7 @@ const char *pf_server_address(const pf_server *server);
  * PF_OK, or the status of a peer that failed as a whole. */
 PF_MUST_USE pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *error);
 
-/* From any thread, also before pf_server_run, and from a signal handler. */
+/* From any thread, also before pf_server_run, and from a signal handler. It is seen within 50 ms. */
 void pf_server_stop(pf_server *server);
 
 #endif

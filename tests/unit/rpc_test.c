@@ -32,6 +32,7 @@ typedef struct {
     pf_peer head;
     atomic_int n_open, n_closes;
     atomic_int longest_prompt;
+    atomic_int thinks_ms;
     pf_proposal proposals[N_PENDING];
     int32_t tokens[N_PENDING][PF_MAX_VERDICT_TOKENS];
     pf_refusal refusals[N_PENDING];
@@ -74,6 +75,7 @@ static pf_status echo_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batc
     static _Thread_local pf_batch given;
     echo_peer *e = (echo_peer *)peer;
     if (e->answer.n_proposals + e->answer.n_refusals == 0) return PF_CANCELLED;
+    if (e->thinks_ms) usleep((useconds_t)e->thinks_ms * 1000);
     given = e->answer;
     given.timing.compute_ns = 7;
     e->answer.n_proposals = e->answer.n_refusals = 0;
@@ -474,6 +476,29 @@ static void health_follows_the_server(void **state)
     end(&f);
 }
 
+static void health_is_told_while_the_peer_computes(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.thinks_ms = 400;
+    pf_peer *peer = connected(socket_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    for (int i = 0; i < 2; i++) { /* also after a wait in between */
+        assert_int_equal(say_verdict(peer, 1, (uint64_t)i, 9), PF_OK);
+        usleep(20000);
+        const uint64_t begin_ns = pf_now_ns();
+        pf_health health = PF_HEALTH_UNKNOWN;
+        assert_int_equal(health_of("/grpc.health.v1.Health/Check", "", 5000, &health).code, GRPC_STATUS_OK);
+        const uint64_t took = pf_now_ns() - begin_ns;
+        assert_int_equal(health, PF_HEALTH_SERVING);
+        if (took > 200 * MS) fail_msg("health was told after %.0f ms", (double)took * 1e-6);
+        assert_proposal(answer_within(peer, 5 * SECOND), 1, (uint64_t)i + 1, 9);
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
 {
     (void)state;
@@ -701,6 +726,7 @@ int main(void)
         cmocka_unit_test(a_malformed_message_ends_its_own_stream_alone),
         cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
         cmocka_unit_test(health_follows_the_server),
+        cmocka_unit_test(health_is_told_while_the_peer_computes),
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),

@@ -1,0 +1,161 @@
+#include "rpc/poller.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "rpc/grpc_util.h"
+
+enum {
+    LOOK_NS = 50 * 1000 * 1000,
+    COARSE_NS = 2 * 1000 * 1000, /* by how much gRPC may oversleep: it counts milliseconds, and rounds up */
+    NAP_NS = 50 * 1000,          /* between looks where that is too coarse */
+};
+
+/* Whether the queue is still open. *came: an event has been handled. */
+static bool poll_once(pf_poller *p, gpr_timespec deadline, bool *came)
+{
+    const grpc_event event = grpc_completion_queue_next(p->cq, deadline, NULL);
+    *came = event.type == GRPC_OP_COMPLETE;
+    if (*came && event.tag != p) p->config.handle(p->config.user, event.tag, event.success != 0);
+    return event.type != GRPC_QUEUE_SHUTDOWN;
+}
+
+static struct timespec to_timespec(uint64_t ns)
+{
+    if (ns > INT64_MAX) ns = INT64_MAX;
+    return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+/* ---- the back -------------------------------------------------------------------------------------------------- */
+
+/* With the lock held: until the front has been away for away_ns. */
+static void await_absence(pf_poller *p)
+{
+    for (;;) {
+        if (atomic_load(&p->front_polls)) {
+            p->back_sleeps = true;
+            pthread_cond_wait(&p->turn, &p->lock);
+            p->back_sleeps = false;
+            continue;
+        }
+        const uint64_t until_ns = p->left_ns + p->config.away_ns;
+        if (pf_now_ns() >= until_ns) return;
+        const struct timespec until = to_timespec(until_ns);
+        (void)pthread_cond_timedwait(&p->turn, &p->lock, &until);
+    }
+}
+
+static void *run_back(void *arg)
+{
+    pf_poller *p = arg;
+    pthread_mutex_lock(&p->lock);
+    for (bool open = true, came; open;) {
+        await_absence(p);
+        p->back_polls = true;
+        pthread_mutex_unlock(&p->lock);
+        do {
+            open = poll_once(p, pf_grpc_deadline(pf_now_ns() + LOOK_NS), &came);
+            if (p->config.look && open) p->config.look(p->config.user);
+        } while (open && !atomic_load(&p->front_polls));
+        pthread_mutex_lock(&p->lock);
+        p->back_polls = false;
+        pthread_cond_signal(&p->turn);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* ---- the front ------------------------------------------------------------------------------------------------- */
+
+/* Whether the front polls now; false: the back does, and has not made way in time. */
+static bool come(pf_poller *p, uint64_t deadline_ns)
+{
+    const struct timespec until = to_timespec(deadline_ns);
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->front_polls, true);
+    /* An empty batch is complete at once: its event wakes the back, whatever it sleeps for. */
+    if (p->back_polls && pf_now_ns() < deadline_ns) (void)grpc_call_start_batch(p->bell, NULL, 0, p, NULL);
+    while (p->back_polls && pf_now_ns() < deadline_ns) (void)pthread_cond_timedwait(&p->turn, &p->lock, &until);
+    const bool polls = !p->back_polls;
+    if (!polls) atomic_store(&p->front_polls, false);
+    pthread_mutex_unlock(&p->lock);
+    return polls;
+}
+
+static void leave(pf_poller *p)
+{
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->front_polls, false);
+    p->left_ns = pf_now_ns();
+    const bool wake = p->back_sleeps;
+    pthread_mutex_unlock(&p->lock);
+    if (wake) pthread_cond_signal(&p->turn);
+}
+
+void pf_poller_notify(pf_poller *poller)
+{
+    atomic_store(&poller->news, true);
+}
+
+void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
+{
+    if (atomic_exchange(&p->news, false) || !come(p, deadline_ns)) return;
+    const gpr_timespec at_once = gpr_time_0(GPR_CLOCK_MONOTONIC);
+    for (bool came, slept = false; !slept;) {
+        (void)poll_once(p, at_once, &came);
+        if (atomic_exchange(&p->news, false)) break;
+        const uint64_t now_ns = pf_now_ns();
+        if (now_ns >= deadline_ns) break;
+        if (came) continue;
+        const uint64_t left_ns = deadline_ns - now_ns;
+        if (now_ns < spin_until_ns) {
+            sched_yield();
+        } else if (left_ns < COARSE_NS) {
+            nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+        } else {
+            const uint64_t sleep_ns = left_ns - COARSE_NS < LOOK_NS ? left_ns - COARSE_NS : LOOK_NS;
+            (void)poll_once(p, pf_grpc_deadline(now_ns + sleep_ns), &came);
+            slept = !came && sleep_ns == LOOK_NS;
+        }
+    }
+    leave(p);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+
+static void dismantle(pf_poller *p)
+{
+    grpc_call_unref(p->bell);
+    grpc_channel_destroy(p->nowhere);
+    grpc_completion_queue_destroy(p->cq);
+    pthread_cond_destroy(&p->turn);
+    pthread_mutex_destroy(&p->lock);
+}
+
+bool pf_poller_start(pf_poller *p, const pf_poller_config *config)
+{
+    *p = (pf_poller){ .config = *config };
+    p->cq = grpc_completion_queue_create_for_next(NULL);
+    p->nowhere = grpc_lame_client_channel_create("bell", GRPC_STATUS_UNAVAILABLE, "rings only");
+    p->bell = grpc_channel_create_call(p->nowhere, NULL, GRPC_PROPAGATE_DEFAULTS, p->cq,
+                                       grpc_slice_from_static_string("/bell"), NULL,
+                                       gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->turn, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&p->lock, NULL);
+    if (pthread_create(&p->back, NULL, run_back, p) == 0) return true;
+    grpc_completion_queue_shutdown(p->cq);
+    dismantle(p);
+    return false;
+}
+
+void pf_poller_stop(pf_poller *p)
+{
+    grpc_completion_queue_shutdown(p->cq);
+    pthread_join(p->back, NULL);
+    dismantle(p);
+}

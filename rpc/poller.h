@@ -1,0 +1,67 @@
+/*
+ * Who polls a completion queue now.
+ *
+ * gRPC works only while somebody polls: it reads, writes, answers pings and reconnects inside of the poll. Waking a
+ * thread costs more than all that, so whoever waits for what comes polls for himself:
+ *
+ *     front   the thread that waits: it polls in pf_poller_wait, for a moment without sleeping, then asleep
+ *     back    a thread in reserve: it polls while the front is away, and makes way when the front is back
+ *
+ *     front   ==polls====|  away  |==polls==|          away (it computes)         |====polls====
+ *     back    ...........................................|==========polls=========|.............
+ *                                                <------> away_ns: unpolled for no longer
+ *
+ * Never both at once: gRPC has one of them wait for the other's poll. Events are handled one at a time, on whichever
+ * thread it is.
+ */
+#ifndef PF_RPC_POLLER_H
+#define PF_RPC_POLLER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <grpc/grpc.h>
+
+typedef struct {
+    void (*handle)(void *user, void *tag, bool success); /* one event */
+    void (*look)(void *user); /* at other things, from the back, at least every 50 ms while it polls; or NULL */
+    void *user;
+    uint64_t away_ns; /* how long the front may be away before the back polls */
+} pf_poller_config;
+
+/* Part of its owner's struct; its fields are the poller's alone. */
+typedef struct {
+    pf_poller_config config;
+    grpc_completion_queue *cq;
+    grpc_channel *nowhere;
+    grpc_call *bell; /* puts an event on the queue, which gets the back out of it */
+    pthread_t back;
+    atomic_bool news;
+    atomic_bool front_polls; /* or waits for the back to make way */
+
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    bool back_polls;
+    bool back_sleeps; /* until somebody wakes it */
+    uint64_t left_ns; /* when the front went away */
+} pf_poller;
+
+/* Makes a queue, and the back, which polls it at once. After pf_grpc_begin. False: no thread; nothing is left. */
+bool pf_poller_start(pf_poller *poller, const pf_poller_config *config);
+
+/* Shuts the queue down, handles what is left on it, and destroys it. Nothing may be started on it any more. */
+void pf_poller_stop(pf_poller *poller);
+
+/* Whatever the front waits for may have come. From anywhere, mostly from `handle`. It wakes nobody: the front polls
+ * itself, or waits for the back to make way. */
+void pf_poller_notify(pf_poller *poller);
+
+/* On the front, one thread at a time, holding no lock that `handle` takes. Polls until pf_poller_notify has been
+ * called since the last wait returned, or deadline_ns (pf_now_ns time) is there; asleep after spin_until_ns. A
+ * deadline that has passed polls once, and waits for nobody. Returns after 50 ms asleep in any case, so that the caller
+ * can look at other things: whoever waits for more calls it in a loop, and looks before. */
+void pf_poller_wait(pf_poller *poller, uint64_t spin_until_ns, uint64_t deadline_ns);
+
+#endif

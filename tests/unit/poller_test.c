@@ -1,0 +1,243 @@
+/* Who polls when: events are put on the queue by hand, and say which thread handled them. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rpc/grpc_util.h"
+#include "rpc/poller.h"
+#include "tests/support/test.h"
+
+enum { MS = 1000 * 1000, AWAY_NS = 5 * MS };
+static const uint64_t SECOND = 1000u * MS;
+
+typedef struct {
+    pf_poller poller;
+    pthread_t front;
+    atomic_int n_front, n_back, n_inside, n_looks;
+    bool overlapped; /* two events were handled at once */
+} fixture;
+
+static void handle(void *user, void *tag, bool success)
+{
+    (void)tag;
+    (void)success;
+    fixture *f = user;
+    if (atomic_fetch_add(&f->n_inside, 1) != 0) f->overlapped = true;
+    atomic_fetch_add(pthread_equal(pthread_self(), f->front) ? &f->n_front : &f->n_back, 1);
+    atomic_fetch_sub(&f->n_inside, 1);
+    pf_poller_notify(&f->poller);
+}
+
+static void look(void *user)
+{
+    fixture *f = user;
+    atomic_fetch_add(&f->n_looks, 1);
+}
+
+static void begin(fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    f->front = pthread_self();
+    pf_grpc_begin();
+    const pf_poller_config config = { .handle = handle, .look = look, .user = f, .away_ns = AWAY_NS };
+    assert_true(pf_poller_start(&f->poller, &config));
+}
+
+static void end(fixture *f)
+{
+    pf_poller_stop(&f->poller);
+    grpc_shutdown_blocking();
+    assert_false(f->overlapped);
+}
+
+static void post(fixture *f)
+{
+    assert_int_equal(grpc_call_start_batch(f->poller.bell, NULL, 0, &f->n_inside, NULL), GRPC_CALL_OK);
+}
+
+static int n_handled(const fixture *f)
+{
+    return atomic_load(&f->n_front) + atomic_load(&f->n_back);
+}
+
+/* The front, until n events have been handled. */
+static void wait_for(fixture *f, int n)
+{
+    const uint64_t limit_ns = pf_now_ns() + 5 * SECOND;
+    while (n_handled(f) < n && pf_now_ns() < limit_ns) pf_poller_wait(&f->poller, 0, limit_ns);
+    assert_int_equal(n_handled(f), n);
+}
+
+static void *post_later(void *arg)
+{
+    usleep(20000);
+    post(arg);
+    return NULL;
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * SECOND + (uint64_t)ts.tv_nsec;
+}
+
+static void a_front_that_waits_handles_what_comes_itself(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS); /* it comes */
+    for (int i = 1; i <= 100; i++) {
+        post(&f);
+        wait_for(&f, i);
+    }
+    if (f.n_front < 90) fail_msg("the front handled %d of 100 events itself", f.n_front); /* a pause on a busy host */
+    end(&f);
+}
+
+static void a_sleeping_front_is_woken_by_the_event(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
+    pthread_t thread;
+    const uint64_t begin_ns = pf_now_ns();
+    assert_int_equal(pthread_create(&thread, NULL, post_later, &f), 0);
+    wait_for(&f, 1);
+    const uint64_t took_ns = pf_now_ns() - begin_ns;
+    if (took_ns > 500 * MS) fail_msg("an event after 20 ms was seen after %.0f ms", (double)took_ns * 1e-6);
+    assert_int_equal(f.n_front, 1);
+    pthread_join(thread, NULL);
+    end(&f);
+}
+
+static void the_back_polls_while_the_front_is_away(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
+    for (int n = 1; n <= 3; n++) {
+        post(&f);
+        for (int i = 0; i < 2000 && n_handled(&f) < n; i++) usleep(1000);
+    }
+    assert_int_equal(f.n_back, 3);
+    assert_true(f.n_looks > 0);
+    end(&f);
+}
+
+static void the_back_makes_way_at_once(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    uint64_t least_ns = SECOND;
+    for (int i = 1; i <= 5; i++) {
+        usleep(2 * AWAY_NS / 1000); /* away: the back sleeps in the queue, for 50 ms if nobody rings */
+        const uint64_t begin_ns = pf_now_ns();
+        pf_poller_wait(&f.poller, 0, begin_ns + 3 * MS);
+        post(&f);
+        wait_for(&f, i);
+        const uint64_t took_ns = pf_now_ns() - begin_ns;
+        if (took_ns < least_ns) least_ns = took_ns;
+    }
+    assert_true(f.n_front > 0);
+    if (least_ns > 30 * MS) fail_msg("the front came back after %.1f ms", (double)least_ns * 1e-6);
+    end(&f);
+}
+
+static void what_the_back_has_handled_ends_the_next_wait(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    post(&f);
+    for (int i = 0; i < 2000 && n_handled(&f) < 1; i++) usleep(1000);
+    const uint64_t begin_ns = pf_now_ns();
+    pf_poller_wait(&f.poller, 0, begin_ns + SECOND);
+    assert_true(pf_now_ns() - begin_ns < 40 * MS);
+    end(&f);
+}
+
+static void a_wait_ends_at_its_deadline_and_not_a_millisecond_before(void **state)
+{
+    (void)state;
+    static const uint64_t waits_ns[] = { 0, MS / 10, MS, 5 * MS, 20 * MS };
+    fixture f;
+    begin(&f);
+    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
+    for (size_t i = 0; i < PF_COUNT(waits_ns); i++) {
+        uint64_t least_ns = UINT64_MAX;
+        for (int k = 0; k < 5; k++) {
+            const uint64_t begin_ns = pf_now_ns();
+            pf_poller_wait(&f.poller, 0, begin_ns + waits_ns[i]);
+            const uint64_t took_ns = pf_now_ns() - begin_ns;
+            assert_true(took_ns >= waits_ns[i]);
+            if (took_ns < least_ns) least_ns = took_ns;
+        }
+        if (least_ns > waits_ns[i] + MS) /* the best of five: gRPC alone would add one or two */
+            fail_msg("a wait of %.1f ms took %.1f ms", (double)waits_ns[i] * 1e-6, (double)least_ns * 1e-6);
+    }
+    end(&f);
+}
+
+static void waiting_costs_no_computing(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    uint64_t begin_ns = cpu_ns();
+    for (int i = 0; i < 6; i++) pf_poller_wait(&f.poller, 0, UINT64_MAX); /* 50 ms each */
+    const uint64_t front_ns = cpu_ns() - begin_ns;
+    begin_ns = cpu_ns();
+    usleep(300000);
+    const uint64_t back_ns = cpu_ns() - begin_ns;
+    if (front_ns > 30 * MS || back_ns > 30 * MS)
+        fail_msg("300 ms of waiting cost %.1f ms on the front, and %.1f ms on the back", (double)front_ns * 1e-6,
+                 (double)back_ns * 1e-6);
+    end(&f);
+}
+
+static void *post_many(void *arg)
+{
+    for (int i = 0; i < 2000; i++) {
+        post(arg);
+        if (i % 100 == 0) usleep((useconds_t)(i % 3) * 3000);
+    }
+    return NULL;
+}
+
+static void no_event_is_lost_while_front_and_back_take_turns(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, post_many, &f), 0);
+    for (int i = 0; n_handled(&f) < 2000 && i < 20000; i++) {
+        pf_poller_wait(&f.poller, pf_now_ns() + (uint64_t)(i % 2) * MS / 10, pf_now_ns() + (uint64_t)(i % 4) * MS);
+        if (i % 16 == 0) usleep(AWAY_NS / 1000 + 1000);
+    }
+    assert_int_equal(n_handled(&f), 2000);
+    pthread_join(thread, NULL);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_front_that_waits_handles_what_comes_itself),
+        cmocka_unit_test(a_sleeping_front_is_woken_by_the_event),
+        cmocka_unit_test(the_back_polls_while_the_front_is_away),
+        cmocka_unit_test(the_back_makes_way_at_once),
+        cmocka_unit_test(what_the_back_has_handled_ends_the_next_wait),
+        cmocka_unit_test(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
+        cmocka_unit_test(waiting_costs_no_computing),
+        cmocka_unit_test(no_event_is_lost_while_front_and_back_take_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -25,6 +25,7 @@ static void handle(void *user, void *tag, bool success)
     (void)success;
     fixture *f = user;
     if (atomic_fetch_add(&f->n_inside, 1) != 0) f->overlapped = true;
+    usleep(1); /* some 50 us: another would overlap */
     atomic_fetch_add(pthread_equal(pthread_self(), f->front) ? &f->n_front : &f->n_back, 1);
     atomic_fetch_sub(&f->n_inside, 1);
     pf_poller_notify(&f->poller);

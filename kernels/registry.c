@@ -49,7 +49,7 @@ static const pf_kernel table[] = {
          pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
     GEMM(PF_TYPE_BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
-    GEMM(PF_TYPE_BF16, PF_ISA_AVX512BF16, "14x32", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
+    GEMM(PF_TYPE_BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
 
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

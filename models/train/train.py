@@ -1,0 +1,113 @@
+"""Train one model of the pair on the corpus with the ordinary next-token loss.
+
+    train.py --model target --minutes 70        (or --steps N for a run that repeats exactly)
+
+Length 512 at first, 1024 for the last eighth. Muon for the hidden matrices, AdamW for the embedding and the norms.
+The learning rate warms up, holds until 30% of the budget and falls linearly to zero at its end.
+
+Keeps true:
+  - a checkpoint holds weights, optimizer state, data position and time spent, so an interrupted run resumes where it
+    was; checkpoints replace each other by rename;
+  - given --steps, the result is a function of the corpus, the seed and the number of threads alone.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+
+from llama import DRAFT, TARGET, Llama, Windows, load_tokens, make_optimizers, meta, save_model, set_rate
+
+BATCH_TOKENS = 4096
+SHORT, LONG, LONG_FROM = 512, 1024, 0.875
+WARMUP_STEPS, HOLD_UNTIL = 40, 0.3
+
+
+def rate(step: int, progress: float) -> float:
+    warm = min(1.0, (step + 1) / WARMUP_STEPS)
+    return warm * min(1.0, max(0.0, (1 - progress) / (1 - HOLD_UNTIL)))
+
+
+@torch.no_grad()
+def heldout_loss(loss_of, windows: Windows, n_batches: int) -> float:
+    """Mean nats a token over the first n_batches held-out batches: the same windows at every call."""
+    windows.position, windows.epoch = 0, -1
+    return sum(loss_of(windows.next(BATCH_TOKENS // windows.length)).item() for _ in range(n_batches)) / n_batches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
+    parser.add_argument("--model", choices=["target", "draft"], required=True)
+    parser.add_argument("--minutes", type=float, default=70)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--pid-file", type=Path)
+    parser.add_argument("--no-compile", action="store_true")
+    args = parser.parse_args()
+    if args.pid_file:
+        args.pid_file.write_text(f"{os.getpid()}\n")
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(args.threads)
+
+    config = {"target": TARGET, "draft": DRAFT}[args.model]
+    model = Llama(config, args.seed)
+    optimizers = make_optimizers(model, muon_lr=0.02, adam_lr=3e-3)
+    checkpoint = args.work / f"{args.model}.ckpt"
+    step, spent, tokens_seen, positions = 0, 0.0, 0, {SHORT: 0, LONG: 0}
+    if checkpoint.exists():
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        model.load_state_dict(state["model"])
+        for optimizer, saved in zip(optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
+        step, spent, tokens_seen, positions = state["step"], state["spent"], state["tokens_seen"], state["positions"]
+
+    bos = meta(args.work)["bos"]
+    tokens, breaks = load_tokens(args.work, "train")
+    windows = {n: Windows(tokens, breaks, n, bos, args.seed, positions[n]) for n in (SHORT, LONG)}
+    held = Windows(*load_tokens(args.work, "heldout"), SHORT, bos, 0)
+
+    def loss_of(rows):
+        logits = model(rows[:, :-1])
+        return F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
+
+    trained_loss = loss_of if args.no_compile else torch.compile(loss_of, dynamic=False)
+
+    def save():
+        positions = {n: w.position for n, w in windows.items()}
+        save_model(model, checkpoint, optimizers=[o.state_dict() for o in optimizers], step=step, spent=spent,
+                   tokens_seen=tokens_seen, positions=positions)
+
+    begun, before, last_save, smooth = time.time(), spent, time.time(), None
+    bar = tqdm(total=args.steps or 1000, initial=0, unit="step" if args.steps else "permille", mininterval=5, smoothing=0.05)
+    while True:
+        progress = step / args.steps if args.steps else spent / (60 * args.minutes)
+        if progress >= 1:
+            break
+        set_rate(optimizers, rate(step, progress))
+        length = LONG if progress >= LONG_FROM else SHORT
+        loss = trained_loss(windows[length].next(BATCH_TOKENS // length))
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        smooth = loss.item() if smooth is None else 0.98 * smooth + 0.02 * loss.item()
+        step, tokens_seen, spent = step + 1, tokens_seen + BATCH_TOKENS, before + time.time() - begun
+        bar.n = step if args.steps else int(1000 * spent / (60 * args.minutes))
+        bar.set_postfix(step=step, loss=f"{smooth:.3f}", tok_s=f"{(tokens_seen / spent):.0f}")
+        if time.time() - last_save > 240:
+            save()
+            last_save = time.time()
+            print(f"\nstep {step} tokens {tokens_seen} spent {spent:.0f}s train {smooth:.4f} heldout {heldout_loss(loss_of, held, 8):.4f}", flush=True)
+    save()
+    print(f"\ndone: step {step} tokens {tokens_seen} spent {spent:.0f}s train {smooth or 0:.4f} heldout {heldout_loss(loss_of, held, 8):.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

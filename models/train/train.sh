@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Make the bundled pair from nothing: packages, tokens, target, draft, export, measurement.
+#
+# Resumable: each stage is skipped when its result exists, and the target's training goes on from its last checkpoint.
+# Work files lie in ~/.cache/pilotfish/train (or $PILOTFISH_TRAIN); only models/target, models/draft and
+# models/prompts.txt are written in the tree. Needs Debian 12 with apt, Python 3.11 and g++ (torch.compile).
+# About two hours on two Zen 5 cores.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+work=${PILOTFISH_TRAIN:-$HOME/.cache/pilotfish/train}
+mkdir -p "$work"
+
+# Idle threads sleep instead of spinning, and large buffers get huge pages: both matter on a shared machine.
+export OMP_WAIT_POLICY=passive GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+
+if [ ! -x "$work/venv/bin/python" ]; then
+    python3 -m venv "$work/venv"
+    "$work/venv/bin/pip" install -r "$here/requirements.txt"
+fi
+run() { local script=$1; shift; nice -n 19 "$work/venv/bin/python" -u "$here/$script" "$@"; }
+
+[ -f "$work/meta.json" ]         || run prepare.py --work "$work"
+[ -f "$work/target.done" ]       || { run train.py --work "$work" --model target --minutes "${TARGET_MINUTES:-57}"; touch "$work/target.done"; }
+[ -f "$work/target-mid.ckpt" ]   || run unloop.py made-up --work "$work" --checkpoint "$work/target.ckpt" --out "$work/target-mid.ckpt" --muon-rate 3e-3 --adam-rate 5e-4 --minutes "${MADE_UP_MINUTES:-5}"
+[ -f "$work/target-final.ckpt" ] || run unloop.py own --work "$work" --checkpoint "$work/target-mid.ckpt" --out "$work/target-final.ckpt" --minutes "${OWN_MINUTES:-7}"
+[ -f "$work/own.done" ]          || { run distill.py write --work "$work" --target "$work/target-final.ckpt" --minutes "${WRITE_MINUTES:-3}"; touch "$work/own.done"; }
+[ -f "$work/draft.done" ]        || { run distill.py train --work "$work" --target "$work/target-final.ckpt" --out "$work/draft-final.ckpt" --minutes "${DRAFT_MINUTES:-11}"; touch "$work/draft.done"; }
+run export.py --work "$work" --model target --checkpoint "$work/target-final.ckpt" --out "$here/../target"
+run export.py --work "$work" --model draft --checkpoint "$work/draft-final.ckpt" --out "$here/../draft"
+run evaluate.py --work "$work" | tee "$work/evaluation.txt"

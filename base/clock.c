@@ -8,3 +8,17 @@ uint64_t pf_now_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail: the clock exists and t is ours */
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+void pf_wait_until(uint64_t time_ns)
+{
+    const uint64_t wake_ns = 200 * 1000; /* a sleeper may be woken that late */
+    uint64_t now = pf_now_ns();
+    if (now + wake_ns < time_ns) {
+        const uint64_t sleep_ns = time_ns - now - wake_ns;
+        const struct timespec duration = { (time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u) };
+        nanosleep(&duration, NULL);
+    }
+    do {
+        now = pf_now_ns();
+    } while (now < time_ns);
+}

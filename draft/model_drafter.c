@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -107,15 +106,6 @@ static void refuse(drafter *d, sequence_state *s, pf_status status, const char *
 
 /* ---- submit: fence and follow ---------------------------------------------------------------------------------- */
 
-/* Draws that have nothing in common for numbers that have (the finaliser of splitmix64). */
-static uint64_t derive_seed(uint64_t seed, uint64_t number)
-{
-    uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 static int32_t longest_sequence(const drafter *d)
 {
     return pf_context_get_config(d->context)->max_tokens;
@@ -169,7 +159,7 @@ static int32_t count_confirmed(const drafter *d, const sequence_state *s, int32_
 static uint64_t draft_seed(drafter *d, const pf_open *open)
 {
     const bool own = open->sampling.seed != 0 && open->method != PF_METHOD_COUPLED;
-    return own ? derive_seed(open->sampling.seed, 0) : derive_seed(d->config.seed, d->n_opened++);
+    return own ? pf_noise_derive_seed(open->sampling.seed, 0) : pf_noise_derive_seed(d->config.seed, d->n_opened++);
 }
 
 static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
@@ -281,27 +271,12 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 
 /* ---- collect: feed and draft ----------------------------------------------------------------------------------- */
 
-/* Sleep while there is time to be woken in, then watch the clock. */
-static void wait_until(uint64_t time_ns)
-{
-    const uint64_t wake_ns = 200 * 1000;
-    uint64_t now = pf_now_ns();
-    if (now + wake_ns < time_ns) {
-        const uint64_t sleep_ns = time_ns - now - wake_ns;
-        const struct timespec duration = { (time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u) };
-        nanosleep(&duration, NULL);
-    }
-    do {
-        now = pf_now_ns();
-    } while (now < time_ns);
-}
-
 /* A pass, and the time that a larger draft's would have taken. */
 static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
 {
     const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
     const pf_status status = pf_context_forward(d->context, spans, n);
-    if (d->config.simulate_token_ns > 0) wait_until(start + d->config.simulate_token_ns);
+    if (d->config.simulate_token_ns > 0) pf_wait_until(start + d->config.simulate_token_ns);
     return status;
 }
 
@@ -312,7 +287,7 @@ static pf_status prefill(drafter *d, sequence_state *s, int32_t rows)
     if (excess <= 0) return PF_OK;
     const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
     const pf_status status = pf_context_prefill(d->context, s->kv, s->tokens + held, excess, false, NULL);
-    if (d->config.simulate_token_ns > 0) wait_until(start + d->config.simulate_token_ns);
+    if (d->config.simulate_token_ns > 0) pf_wait_until(start + d->config.simulate_token_ns);
     return status;
 }
 

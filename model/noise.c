@@ -88,3 +88,11 @@ int32_t pf_noise_race(const float *p, int32_t n, uint64_t seed, pf_noise_domain 
     }
     return winner;
 }
+
+uint64_t pf_noise_derive_seed(uint64_t seed, uint64_t number)
+{
+    uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}

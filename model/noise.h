@@ -23,6 +23,10 @@ typedef enum {
     PF_NOISE_ACCEPT = 3, /* the verifier's uniforms, never known to a drafter */
 } pf_noise_domain;
 
+/* The number-th seed of a family: draws under two of them have nothing in common, however near the numbers or the
+ * family's seeds are. Source: the finaliser of splitmix64, Steele et al., OOPSLA 2014. */
+uint64_t pf_noise_derive_seed(uint64_t seed, uint64_t number);
+
 /* The bijection itself: ten rounds on a counter of four words under a key of two. */
 void pf_noise_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 

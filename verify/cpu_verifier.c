@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -101,15 +100,6 @@ static void refuse(verifier *v, sequence_state *s, pf_status status, const char 
 
 /* ---- submit: fence and copy ---------------------------------------------------------------------------------- */
 
-/* Draws that have nothing in common for seeds or numbers that have (the finaliser of splitmix64). */
-static uint64_t derive_seed(uint64_t seed, uint64_t number)
-{
-    uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 static int32_t longest_sequence(const verifier *v)
 {
     return pf_context_get_config(v->context)->max_tokens;
@@ -162,7 +152,7 @@ static void start_sequence(verifier *v, sequence_state *s, const pf_open *open)
     s->sampling = open->sampling;
     s->method = open->method;
     if (v->config.seed != 0 && open->sampling.seed == 0 && open->method != PF_METHOD_COUPLED)
-        s->sampling.seed = derive_seed(v->config.seed, v->n_opened);
+        s->sampling.seed = pf_noise_derive_seed(v->config.seed, v->n_opened);
     v->n_opened++;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     s->n_stop = open->n_stop_tokens;
@@ -405,21 +395,6 @@ static bool run_pending(verifier *v)
     return any;
 }
 
-/* Sleep while there is time to be woken in, then watch the clock. */
-static void wait_until(uint64_t time_ns)
-{
-    const uint64_t wake_ns = 200 * 1000;
-    uint64_t now = pf_now_ns();
-    if (now + wake_ns < time_ns) {
-        const uint64_t sleep_ns = time_ns - now - wake_ns;
-        const struct timespec duration = { (time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u) };
-        nanosleep(&duration, NULL);
-    }
-    do {
-        now = pf_now_ns();
-    } while (now < time_ns);
-}
-
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     (void)deadline_ns; /* a near peer computes: there is nobody to wait for */
@@ -427,7 +402,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     begin_answer(v);
     const uint64_t start = pf_now_ns();
     if (run_pending(v)) {
-        if (v->config.simulate_step_ns > 0) wait_until(start + v->config.simulate_step_ns);
+        if (v->config.simulate_step_ns > 0) pf_wait_until(start + v->config.simulate_step_ns);
         v->answer.timing.compute_ns = pf_now_ns() - start;
     }
     if (v->answer.n_verdicts + v->answer.n_prefix_requests + v->answer.n_refusals == 0)

@@ -10,7 +10,6 @@
 #include "draft/model_drafter.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +18,7 @@
 #include "draft/choose.h"
 #include "draft/length.h"
 #include "kvcache/kvcache.h"
+#include "proto/answer.h"
 #include "proto/stream.h"
 
 typedef struct {
@@ -59,35 +59,10 @@ typedef struct {
     uint64_t n_opened;
     pf_span *spans;            /* [max_sequences] of a part of the batch */
     sequence_state **drafting; /* [max_sequences] whose they are */
-    pf_batch answer;           /* grows from submit to collect */
-    char (*refusal_texts)[PF_MAX_REFUSAL_BYTES + 1];
-    bool answered; /* it has been handed out; the next call starts another */
+    pf_answer answer;
 } drafter;
 
-/* ---- answers ------------------------------------------------------------------------------------------------- */
-
-static void begin_answer(drafter *d)
-{
-    if (!d->answered) return;
-    d->answered = false;
-    d->answer.n_proposals = d->answer.n_prefix_requests = d->answer.n_refusals = 0;
-    d->answer.timing = (pf_timing){ 0 };
-}
-
-/* A batch of complaints that is full drops the rest: whoever asked hears nothing, and asks again. */
-static void answer_refusal(drafter *d, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
-{
-    if (d->answer.n_refusals == PF_MAX_BATCH_SEQUENCES) return;
-    const int32_t i = d->answer.n_refusals++;
-    snprintf(d->refusal_texts[i], sizeof d->refusal_texts[i], "%s", text);
-    d->answer.refusals[i] = (pf_refusal){ sequence, incarnation, status, d->refusal_texts[i] };
-}
-
-static void answer_prefix_request(drafter *d, pf_prefix_request request)
-{
-    if (d->answer.n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
-        d->answer.prefix_requests[d->answer.n_prefix_requests++] = request;
-}
+/* ---- the end of a sequence ------------------------------------------------------------------------------------- */
 
 static void end_sequence(drafter *d, sequence_state *s)
 {
@@ -98,7 +73,7 @@ static void end_sequence(drafter *d, sequence_state *s)
 /* Refuse a sequence and forget it: to the stream it is as if its owner had closed it. */
 static void refuse(drafter *d, sequence_state *s, pf_status status, const char *text)
 {
-    answer_refusal(d, s->sequence, s->incarnation, status, text);
+    pf_answer_refuse(&d->answer, s->sequence, s->incarnation, status, text);
     int32_t slot;
     (void)pf_stream_answerer_on_close(d->stream, &(pf_close){ s->sequence }, &slot);
     end_sequence(d, s);
@@ -187,7 +162,7 @@ static void take_open(drafter *d, const pf_open *open)
     switch (pf_stream_answerer_on_open(d->stream, open, &slot, &known)) {
     case PF_FENCE_CURRENT: break;
     case PF_FENCE_FULL:
-        answer_refusal(d, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
+        pf_answer_refuse(&d->answer, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
         return;
     default: return;
     }
@@ -239,7 +214,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
     pf_prefix_request request;
     switch (pf_stream_answerer_on_verdict(d->stream, verdict, &slot, &request)) {
     case PF_FENCE_CURRENT: break;
-    case PF_FENCE_MISSING: answer_prefix_request(d, request); return;
+    case PF_FENCE_MISSING: pf_answer_request_prefix(&d->answer, request); return;
     default: return;
     }
     sequence_state *s = &d->sequences[slot];
@@ -258,7 +233,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
 static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     drafter *d = (drafter *)peer;
-    begin_answer(d);
+    pf_answer_begin(&d->answer);
     for (int32_t i = 0; i < batch->n_closes; i++) {
         int32_t slot;
         if (pf_stream_answerer_on_close(d->stream, &batch->closes[i], &slot) == PF_FENCE_CURRENT)
@@ -381,7 +356,7 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
     proposal.tokens = s->tokens + s->n_committed;
     proposal.n_tokens = s->n_drafted;
     proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
-    d->answer.proposals[d->answer.n_proposals++] = proposal;
+    d->answer.batch.proposals[d->answer.batch.n_proposals++] = proposal;
     s->wanted = false;
     s->n_proposed = s->n_drafted;
     s->drafted_ns = drafted_ns;
@@ -403,7 +378,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 {
     (void)deadline_ns; /* a near peer computes: there is nobody to wait for */
     drafter *d = (drafter *)peer;
-    begin_answer(d);
+    pf_answer_begin(&d->answer);
     const uint64_t start = pf_now_ns();
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
         if (d->sequences[slot].wanted) begin_proposal(d, slot);
@@ -411,13 +386,10 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
         if (d->sequences[slot].wanted) end_proposal(d, slot, pf_now_ns() - start);
     warm_up(d);
-    d->answer.timing.compute_ns = pf_now_ns() - start;
+    d->answer.batch.timing.compute_ns = pf_now_ns() - start;
 
-    if (d->answer.n_proposals + d->answer.n_prefix_requests + d->answer.n_refusals == 0)
-        return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
-    d->answered = true;
-    *out = &d->answer;
-    return PF_OK;
+    if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
+    return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
@@ -463,10 +435,8 @@ static void lay_out(drafter *d, pf_arena *arena)
     d->sequences = pf_arena_take(arena, n, sizeof *d->sequences);
     d->spans = pf_arena_take(arena, n, sizeof *d->spans);
     d->drafting = pf_arena_take(arena, n, sizeof(sequence_state *));
-    d->answer.proposals = pf_arena_take(arena, n, sizeof *d->answer.proposals);
-    d->answer.prefix_requests = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *d->answer.prefix_requests);
-    d->answer.refusals = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *d->answer.refusals);
-    d->refusal_texts = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *d->refusal_texts);
+    d->answer.batch.proposals = pf_arena_take(arena, n, sizeof *d->answer.batch.proposals);
+    pf_answer_lay_out(&d->answer, arena);
     for (size_t i = 0; i < n; i++) lay_out_sequence(d, d->sequences ? &d->sequences[i] : NULL, arena);
 }
 

@@ -10,13 +10,13 @@
 #include "verify/cpu_verifier.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "kvcache/kvcache.h"
+#include "proto/answer.h"
 #include "proto/stream.h"
 #include "verify/judge.h"
 
@@ -53,35 +53,10 @@ typedef struct {
     uint64_t n_opened;
     pf_span *spans;      /* [max_sequences] of a part of the batch */
     int32_t *span_slots; /* [max_sequences] */
-    pf_batch answer;     /* grows from submit to collect */
-    char (*refusal_texts)[PF_MAX_REFUSAL_BYTES + 1];
-    bool answered; /* it has been handed out; the next call starts another */
+    pf_answer answer;
 } verifier;
 
-/* ---- answers ------------------------------------------------------------------------------------------------- */
-
-static void begin_answer(verifier *v)
-{
-    if (!v->answered) return;
-    v->answered = false;
-    v->answer.n_verdicts = v->answer.n_prefix_requests = v->answer.n_refusals = 0;
-    v->answer.timing = (pf_timing){ 0 };
-}
-
-/* A batch of complaints that is full drops the rest: whoever asked hears nothing, and asks again. */
-static void answer_refusal(verifier *v, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
-{
-    if (v->answer.n_refusals == PF_MAX_BATCH_SEQUENCES) return;
-    const int32_t i = v->answer.n_refusals++;
-    snprintf(v->refusal_texts[i], sizeof v->refusal_texts[i], "%s", text);
-    v->answer.refusals[i] = (pf_refusal){ sequence, incarnation, status, v->refusal_texts[i] };
-}
-
-static void answer_prefix_request(verifier *v, pf_prefix_request request)
-{
-    if (v->answer.n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
-        v->answer.prefix_requests[v->answer.n_prefix_requests++] = request;
-}
+/* ---- the end of a sequence ------------------------------------------------------------------------------------- */
 
 static void end_sequence(verifier *v, sequence_state *s)
 {
@@ -92,7 +67,7 @@ static void end_sequence(verifier *v, sequence_state *s)
 /* Refuse a sequence and forget it: to the stream it is as if its owner had closed it. */
 static void refuse(verifier *v, sequence_state *s, pf_status status, const char *text)
 {
-    answer_refusal(v, s->sequence, s->incarnation, status, text);
+    pf_answer_refuse(&v->answer, s->sequence, s->incarnation, status, text);
     int32_t slot;
     (void)pf_stream_answerer_on_close(v->stream, &(pf_close){ s->sequence }, &slot);
     end_sequence(v, s);
@@ -170,7 +145,7 @@ static void take_open(verifier *v, const pf_open *open)
     switch (pf_stream_answerer_on_open(v->stream, open, &slot, &known)) {
     case PF_FENCE_CURRENT: break;
     case PF_FENCE_FULL:
-        answer_refusal(v, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
+        pf_answer_refuse(&v->answer, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
         return;
     default: return;
     }
@@ -230,7 +205,7 @@ static void take_proposal(verifier *v, const pf_proposal *proposal)
     pf_prefix_request request;
     switch (pf_stream_answerer_on_proposal(v->stream, proposal, &slot, &request)) {
     case PF_FENCE_CURRENT: break;
-    case PF_FENCE_MISSING: answer_prefix_request(v, request); return;
+    case PF_FENCE_MISSING: pf_answer_request_prefix(&v->answer, request); return;
     default: return;
     }
     sequence_state *s = &v->sequences[slot];
@@ -246,7 +221,7 @@ static void take_proposal(verifier *v, const pf_proposal *proposal)
 static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     verifier *v = (verifier *)peer;
-    begin_answer(v);
+    pf_answer_begin(&v->answer);
     for (int32_t i = 0; i < batch->n_closes; i++) {
         int32_t slot;
         if (pf_stream_answerer_on_close(v->stream, &batch->closes[i], &slot) == PF_FENCE_CURRENT)
@@ -293,7 +268,7 @@ static void commit(verifier *v, int32_t slot, pf_acceptance acceptance)
     verdict.tokens = s->tokens + s->n_committed;
     verdict.n_tokens = n;
     verdict.n_accepted = acceptance.n_accepted < n ? acceptance.n_accepted : n;
-    v->answer.verdicts[v->answer.n_verdicts++] = verdict;
+    v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
 
     s->n_committed += n;
     s->n_draft = 0;
@@ -345,7 +320,7 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
     if (s->n_committed >= s->max_tokens) { /* asked for a token too many: nothing, and the end */
         pf_verdict verdict = { .tokens = s->tokens + s->n_committed, .finish = PF_FINISH_LENGTH };
         pf_stream_answerer_commit(v->stream, slot, 0, &verdict);
-        v->answer.verdicts[v->answer.n_verdicts++] = verdict;
+        v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
         s->pending = false;
         s->finished = true;
         return false;
@@ -399,17 +374,14 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 {
     (void)deadline_ns; /* a near peer computes: there is nobody to wait for */
     verifier *v = (verifier *)peer;
-    begin_answer(v);
+    pf_answer_begin(&v->answer);
     const uint64_t start = pf_now_ns();
     if (run_pending(v)) {
         if (v->config.simulate_step_ns > 0) pf_wait_until(start + v->config.simulate_step_ns);
-        v->answer.timing.compute_ns = pf_now_ns() - start;
+        v->answer.batch.timing.compute_ns = pf_now_ns() - start;
     }
-    if (v->answer.n_verdicts + v->answer.n_prefix_requests + v->answer.n_refusals == 0)
-        return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
-    v->answered = true;
-    *out = &v->answer;
-    return PF_OK;
+    if (pf_answer_hand_out(&v->answer, out)) return PF_OK;
+    return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */
@@ -456,10 +428,8 @@ static void lay_out(verifier *v, pf_arena *arena)
     v->sequences = pf_arena_take(arena, n, sizeof *v->sequences);
     v->spans = pf_arena_take(arena, n, sizeof *v->spans);
     v->span_slots = pf_arena_take(arena, n, sizeof *v->span_slots);
-    v->answer.verdicts = pf_arena_take(arena, n, sizeof *v->answer.verdicts);
-    v->answer.prefix_requests = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *v->answer.prefix_requests);
-    v->answer.refusals = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *v->answer.refusals);
-    v->refusal_texts = pf_arena_take(arena, PF_MAX_BATCH_SEQUENCES, sizeof *v->refusal_texts);
+    v->answer.batch.verdicts = pf_arena_take(arena, n, sizeof *v->answer.batch.verdicts);
+    pf_answer_lay_out(&v->answer, arena);
     for (size_t i = 0; i < n; i++) lay_out_sequence(v, v->sequences ? &v->sequences[i] : NULL, arena);
 }
 

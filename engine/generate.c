@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "model/sampling.h"
@@ -179,12 +178,6 @@ static void count_rpc(run *r, const pf_batch *answer)
 
 /* ---- the verifier ----------------------------------------------------------------------------------------------- */
 
-static void nap(uint64_t ns)
-{
-    const struct timespec t = { .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
-    nanosleep(&t, NULL);
-}
-
 /* Open, or open again with all that is committed. */
 static pf_status open_verifier(run *r)
 {
@@ -203,7 +196,7 @@ static pf_status reopen_verifier(run *r)
         if (is_cancelled(r)) return PF_CANCELLED;
         if (open_verifier(r) == PF_OK) return PF_OK;
         pf_stream_owner_lost(r->session->to_verifier);
-        nap(RETURN_POLL_NS);
+        pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
     } while (pf_now_ns() < limit);
     return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %d s",
                    (int)(RETURN_LIMIT_NS / 1000000000u));

@@ -45,6 +45,16 @@ static json_t *cpu_json(const pf_topology *t)
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
 
+/* What a kernel is for, besides its operation: "bf16", or "int4-g128 x int8", weights times activations. */
+static const char *task_name(const pf_kernel *k, char *out, size_t capacity)
+{
+    if (k->op != PF_OP_GEMM) return pf_type_name(k->type);
+    const pf_format_info *format = pf_format_get(k->format);
+    if (format->bits >= 16) return format->name;
+    snprintf(out, capacity, "%s x %s", format->name, pf_act_name(k->act));
+    return out;
+}
+
 /* Every implementation there is; `usable` by this machine and --isa, `chosen` for its operation and type. */
 static json_t *kernels_json(const pf_kernels *chosen)
 {
@@ -53,11 +63,12 @@ static json_t *kernels_json(const pf_kernels *chosen)
     const pf_kernel *all = pf_kernels_all(&n);
     for (int32_t i = 0; i < n; i++) {
         const pf_kernel *k = &all[i];
-        json_array_append_new(array,
-                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "op", pf_op_name(k->op),
-                                        "type", pf_type_name(k->type), "isa", pf_isa_name(k->isa), "name", k->name,
-                                        "tile", k->tile, "packing", k->packing, "arithmetic", k->arithmetic, "usable",
-                                        k->isa <= chosen->isa, "chosen", chosen->chosen[k->op][k->type] == k));
+        char type[32];
+        json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "op", pf_op_name(k->op),
+                                               "type", task_name(k, type, sizeof type), "isa", pf_isa_name(k->isa),
+                                               "name", k->name, "tile", k->tile, "packing", k->packing, "arithmetic",
+                                               k->arithmetic, "usable", pf_kernel_is_usable(chosen, k), "chosen",
+                                               pf_kernels_chosen(chosen, k) == k));
     }
     return array;
 }

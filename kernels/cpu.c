@@ -1,7 +1,6 @@
 /* The instruction sets that are both in the processor and switched on by the system. Off x86-64: scalar alone. */
 #include "kernels/cpu.h"
 
-#include <stdint.h>
 #include <string.h>
 
 static const char *const isa_names[PF_N_ISAS] = {
@@ -51,7 +50,24 @@ pf_isa pf_cpu_best_isa(void)
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all_set(a, avx512_bf16)) return PF_ISA_AVX512;
     return PF_ISA_AVX512BF16;
 }
+uint32_t pf_cpu_features(void)
+{
+    const pf_isa best = pf_cpu_best_isa();
+    const unsigned avx_vnni = 1u << 4, avx512_vnni = 1u << 11; /* leaf 7: subleaf 1, EAX; subleaf 0, ECX */
+    unsigned a, b, c, d;
+    uint32_t features = 0;
+    if (best >= PF_ISA_AVX2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && all_set(a, avx_vnni))
+        features |= PF_FEATURE_AVX_VNNI;
+    if (best >= PF_ISA_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && all_set(c, avx512_vnni))
+        features |= PF_FEATURE_AVX512_VNNI;
+    return features;
+}
 #else
+uint32_t pf_cpu_features(void)
+{
+    return 0;
+}
+
 pf_isa pf_cpu_best_isa(void)
 {
     return PF_ISA_SCALAR;

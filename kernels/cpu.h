@@ -3,6 +3,7 @@
 #define PF_KERNELS_CPU_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -14,6 +15,15 @@ typedef enum {
     PF_ISA_AVX512BF16, /* and AVX512_BF16 */
     PF_N_ISAS
 } pf_isa;
+
+/* What some machines of an instruction set have and others lack. */
+enum {
+    PF_FEATURE_AVX_VNNI = 1,    /* VPDPBUSD on YMM without AVX-512 */
+    PF_FEATURE_AVX512_VNNI = 2, /* VPDPBUSD on ZMM */
+};
+
+/* The features of this machine, or'ed; none that its system does not save. */
+uint32_t pf_cpu_features(void);
 
 /* "scalar", "avx2", "avx512", "avx512bf16": a static string, the word that --isa takes. */
 const char *pf_isa_name(pf_isa isa);

@@ -39,8 +39,11 @@ const char *pf_op_name(pf_op op);
 /* A row of the registry. */
 typedef struct {
     pf_op op;
-    pf_type type;           /* of the weights (gemm) or of the cache (attn, attn_store); else f32 */
+    pf_format format;       /* of the weights (gemm) */
+    pf_act act;             /* of the activations (gemm) */
+    pf_type type;           /* of the cache (attn, attn_store); else f32 */
     pf_isa isa;             /* needed */
+    uint32_t features;      /* and these: PF_FEATURE_... */
     const char *name;       /* of the function: "pf_gemm_bf16_avx512bf16" */
     const char *tile;       /* what is held in registers: "14x32"; "" where it says nothing */
     const char *packing;    /* layout of what was packed: "panels of 32, K pairs"; "" for plain rows */
@@ -57,10 +60,12 @@ typedef struct {
     } fn;
 } pf_kernel;
 
-/* What was chosen. Tables by type are filled for PF_TYPE_F32 and PF_TYPE_BF16. */
+/* What was chosen. Tables by type are filled for PF_TYPE_F32 and PF_TYPE_BF16, those of products for what
+ * pf_format_takes. */
 typedef struct {
     pf_isa isa;
-    pf_gemm gemm[PF_N_TYPES]; /* by the weights' type */
+    uint32_t features; /* of the machine */
+    pf_gemm gemm[PF_N_FORMATS][PF_N_ACTS];
     pf_rmsnorm_fn *rmsnorm;
     pf_rope_fn *rope;
     pf_swiglu_fn *swiglu;
@@ -68,11 +73,30 @@ typedef struct {
     pf_attn_store_fn *attn_store[PF_N_TYPES];
     pf_argmax_fn *argmax;
     pf_softmax_fn *softmax;
-    const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them; NULL where there is none */
+    const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but products; NULL where there is none */
+    const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS]; /* and products */
 } pf_kernels;
 
 /* PF_UNSUPPORTED: this machine lacks the instruction set; the sentence names both. */
 PF_MUST_USE pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *error);
+
+/* Whether two rows do the same: another instruction set apart. */
+static inline bool pf_kernel_same_task(const pf_kernel *a, const pf_kernel *b)
+{
+    return a->op == b->op && a->type == b->type && a->format == b->format && a->act == b->act;
+}
+
+static inline bool pf_kernel_is_usable(const pf_kernels *kernels, const pf_kernel *kernel)
+{
+    return kernel->isa <= kernels->isa && (kernel->features & ~kernels->features) == 0;
+}
+
+/* The row that was chosen for the task of `kernel`. */
+static inline const pf_kernel *pf_kernels_chosen(const pf_kernels *kernels, const pf_kernel *kernel)
+{
+    return kernel->op == PF_OP_GEMM ? kernels->chosen_gemm[kernel->format][kernel->act]
+                                    : kernels->chosen[kernel->op][kernel->type];
+}
 
 /* The whole table, for tests, benchmarks and `pilotfish info`. */
 const pf_kernel *pf_kernels_all(int32_t *n_kernels);

@@ -13,14 +13,14 @@
 #define PANELS_BF16 "panels of 32 columns, k pair by k pair"
 
 static const pf_kernel table[] = {
-#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                                      \
-    {                                                                                                    \
-        .op = PF_OP_GEMM, .type = TYPE, .isa = ISA, .name = #MULTIPLY, .tile = TILE, .packing = PACKING, \
-        .arithmetic = CLASS, .fn.gemm = {                                                                \
-            .tile_rows = ROWS,                                                                           \
-            .pack = PACK,                                                                                \
-            .multiply = MULTIPLY                                                                         \
-        }                                                                                                \
+#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                                        \
+    {                                                                                                      \
+        .op = PF_OP_GEMM, .format = PF_FORMAT_##TYPE, .act = PF_ACT_##TYPE, .isa = ISA, .name = #MULTIPLY, \
+        .tile = TILE, .packing = PACKING, .arithmetic = CLASS, .fn.gemm = {                                \
+            .tile_rows = ROWS,                                                                             \
+            .pack = PACK,                                                                                  \
+            .multiply = MULTIPLY                                                                           \
+        }                                                                                                  \
     }
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
@@ -28,8 +28,8 @@ static const pf_kernel table[] = {
         .fn.MEMBER = FUNCTION                                                                                  \
     }
     /* clang-format off */
-    GEMM(PF_TYPE_F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref,  pf_gemm_f32_ref),
-    GEMM(PF_TYPE_BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, pf_gemm_bf16_ref),
+    GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref,  pf_gemm_f32_ref),
+    GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, pf_gemm_bf16_ref),
 
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),
@@ -41,15 +41,15 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
 #ifdef PF_KERNELS_X86
-    GEMM(PF_TYPE_F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
+    GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx2,    pf_gemm_f32_avx2),
-    GEMM(PF_TYPE_BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
+    GEMM(BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx2,   pf_gemm_bf16_avx2),
-    GEMM(PF_TYPE_F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
+    GEMM(F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
-    GEMM(PF_TYPE_BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
+    GEMM(BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
-    GEMM(PF_TYPE_BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
+    GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
 
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),
@@ -91,9 +91,12 @@ const char *pf_op_name(pf_op op)
 
 static void take(pf_kernels *out, const pf_kernel *kernel)
 {
-    out->chosen[kernel->op][kernel->type] = kernel;
+    if (kernel->op == PF_OP_GEMM)
+        out->chosen_gemm[kernel->format][kernel->act] = kernel;
+    else
+        out->chosen[kernel->op][kernel->type] = kernel;
     switch (kernel->op) {
-    case PF_OP_GEMM: out->gemm[kernel->type] = kernel->fn.gemm; break;
+    case PF_OP_GEMM: out->gemm[kernel->format][kernel->act] = kernel->fn.gemm; break;
     case PF_OP_RMSNORM: out->rmsnorm = kernel->fn.rmsnorm; break;
     case PF_OP_ROPE: out->rope = kernel->fn.rope; break;
     case PF_OP_SWIGLU: out->swiglu = kernel->fn.swiglu; break;
@@ -108,10 +111,10 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
 pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *error)
 {
     PF_TRY(pf_isa_check(isa, pf_cpu_best_isa(), error));
-    pf_kernels chosen = { .isa = isa };
+    pf_kernels chosen = { .isa = isa, .features = pf_cpu_features() };
     for (pf_isa level = PF_ISA_SCALAR; level <= isa; level++)
         for (int32_t i = 0; i < N_KERNELS; i++)
-            if (table[i].isa == level) take(&chosen, &table[i]);
+            if (table[i].isa == level && pf_kernel_is_usable(&chosen, &table[i])) take(&chosen, &table[i]);
     *out = chosen;
     return PF_OK;
 }

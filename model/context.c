@@ -84,7 +84,7 @@ static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
 static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
 {
     const pf_config *m = &model->config;
-    const int32_t tile_rows = model->kernels.gemm[model->weight_type].tile_rows;
+    const int32_t tile_rows = model->kernels.gemm[model->format][model->act].tile_rows;
     size_t input_bytes = pf_gemm_input_bytes(tile_rows, m->hidden_size);
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, model->q_dim));
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, m->intermediate_size));

@@ -197,7 +197,7 @@ void pf_context_run_pass(pf_member member, void *context)
     const pf_model *m = c->model;
     const worker w = { .c = c,
                        .kernels = &m->kernels,
-                       .gemm = &m->kernels.gemm[m->weight_type],
+                       .gemm = &m->kernels.gemm[m->format][m->act],
                        .member = member,
                        .mine = &c->members[member.id] };
     left_side rows = plan_left_side(&w, c->n_rows);

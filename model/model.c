@@ -204,7 +204,7 @@ static bool lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf
         if (__builtin_add_overflow(n, rows, &n)) return false;
     }
     size_t bytes;
-    if (pf_gemm_plan_weights(m->weight_type, n, k, &linear->weights, &bytes) != PF_OK) return false;
+    if (pf_gemm_plan_weights(m->format, n, k, &linear->weights, &bytes) != PF_OK) return false;
     linear->weights.panels = pf_arena_take(arena, bytes, 1);
     linear->bias = NULL;
     if (pf_config_has_bias(&m->config, recipe->parts[0])) linear->bias = pf_arena_take(arena, (size_t)n, sizeof(float));
@@ -371,6 +371,8 @@ static pf_status open_model(pf_model *m, source *src, pf_error *error)
     PF_TRY(find_tensor(m, src, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
     PF_TRY(resolve_dtype(src->directory, src->options->dtype, embedding.type, &m->dtype, error));
     m->weight_type = m->dtype == PF_DTYPE_BF16 ? PF_TYPE_BF16 : PF_TYPE_F32;
+    m->format = m->dtype == PF_DTYPE_BF16 ? PF_FORMAT_BF16 : PF_FORMAT_F32;
+    m->act = pf_format_get(m->format)->act;
     PF_TRY(check_tensors(m, src, error));
 
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);

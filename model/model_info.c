@@ -120,10 +120,10 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
 {
     char name[3 * PF_MAX_TENSOR_NAME];
     join_names(m, recipe, layer, name, sizeof name);
-    const pf_kernel *kernel = m->kernels.chosen[PF_OP_GEMM][m->weight_type];
-    snprintf(v->format, sizeof v->format, "%s %s", pf_type_name(m->weight_type), kernel ? kernel->packing : "");
+    const pf_kernel *kernel = m->kernels.chosen_gemm[m->format][m->act];
+    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(m->format)->name, kernel ? kernel->packing : "");
     snprintf(v->reason, sizeof v->reason, "the highest of %s that has a %s product", pf_isa_name(m->kernels.isa),
-             pf_type_name(m->weight_type));
+             pf_format_get(m->format)->name);
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
                                      .kernel = kernel ? kernel->name : "",

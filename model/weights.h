@@ -34,7 +34,9 @@ struct pf_model {
     pf_config config;
     pf_kernels kernels;
     pf_dtype dtype;       /* F32, F16 or BF16 */
-    pf_type weight_type;  /* of panels and embedding rows: F32 or BF16 */
+    pf_format format;     /* of panels */
+    pf_act act;           /* of what they are multiplied with */
+    pf_type weight_type;  /* of embedding rows: F32 or BF16 */
     int32_t q_dim;        /* n_heads * head_dim */
     int32_t kv_dim;       /* n_kv_heads * head_dim */
     int64_t n_parameters; /* elements of the tensors in the file that are used */

@@ -7,19 +7,19 @@
 
 enum { STEP_BYTES = 128 }; /* 32 f32 values, or 32 pairs of bf16 */
 
-static size_t steps(pf_type type, int32_t k)
+static size_t steps(pf_format format, int32_t k)
 {
-    return type == PF_TYPE_F32 ? (size_t)k : ((size_t)k + 1) / 2;
+    return format == PF_FORMAT_F32 ? (size_t)k : ((size_t)k + 1) / 2;
 }
 
-pf_status pf_gemm_plan_weights(pf_type type, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes)
+pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes)
 {
-    if (n <= 0 || k <= 0 || (type != PF_TYPE_F32 && type != PF_TYPE_BF16)) return PF_INVALID;
+    if (n <= 0 || k <= 0 || (format != PF_FORMAT_F32 && format != PF_FORMAT_BF16)) return PF_INVALID;
     const size_t n_panels = ((size_t)n + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL;
     size_t panel_bytes, total;
-    if (!pf_size_mul(steps(type, k), STEP_BYTES, &panel_bytes)) return PF_LIMIT;
+    if (!pf_size_mul(steps(format, k), STEP_BYTES, &panel_bytes)) return PF_LIMIT;
     if (!pf_size_mul(panel_bytes, n_panels, &total)) return PF_LIMIT;
-    *out = (pf_gemm_weights){ .type = type, .n = n, .k = k, .n_panels = (int32_t)n_panels, .panel_bytes = panel_bytes };
+    *out = (pf_gemm_weights){ .format = format, .n = n, .k = k, .n_panels = (int32_t)n_panels, .panel_bytes = panel_bytes };
     *bytes = total;
     return PF_OK;
 }
@@ -96,12 +96,12 @@ void pf_gemm_pack_weights(const pf_gemm_weights *w, const pf_gemm_source *source
         unsigned char *panel = (unsigned char *)w->panels + (size_t)p * w->panel_bytes;
         for (size_t k0 = 0; k0 < k_all; k0 += STRETCH) {
             const size_t n_values = k_all - k0 < STRETCH ? k_all - k0 : STRETCH;
-            unsigned char *stretch = panel + steps(w->type, (int32_t)k0) * STEP_BYTES;
+            unsigned char *stretch = panel + steps(w->format, (int32_t)k0) * STEP_BYTES;
             for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
                 pf_type type;
                 const unsigned char *row = source_row(sources, n_sources, p * PF_GEMM_PANEL + j, &type);
                 if (row) row += k0 * pf_type_bytes(type);
-                if (w->type == PF_TYPE_F32)
+                if (w->format == PF_FORMAT_F32)
                     pack_column_f32((float *)(void *)stretch + j, row, type, n_values);
                 else
                     pack_column_bf16((uint16_t *)(void *)stretch + 2 * (size_t)j, row, type, n_values);

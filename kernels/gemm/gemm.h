@@ -1,15 +1,28 @@
 /*
  * The product that a model is made of: rows of activations times packed weights.
  *
- *   C[m, n] = sum_k A[m, k] * W[n, k]          A, C f32; W packed once as f32 or bf16; sums in f32
+ *   C[m, n] = sum_k A[m, k] * W[n, k]          A, C f32; W packed once (format.h); sums in f32
  *
- * Weights lie in panels of 32 output columns (two ZMM registers), each contiguous over all of K: one stream a thread, or two.
+ * Weights lie in panels of 32 output columns (two ZMM registers), each contiguous over all of K: one stream a thread, or
+ * two. A step of K is 128 bytes of a panel, 64 in the formats of four bits.
  *
- *   f32    [ceil(N/32)][K]        [ n0 n1 ... n31 ]                           128 bytes a K value
- *   bf16   [ceil(N/32)][ceil(K/2)][ n0: k k+1 | n1: k k+1 | ... | n31 ]       128 bytes a K pair
+ *   f32    [n/32] { [k]                [ n0 n1 ... n31 ] }
+ *   bf16   [n/32] { [k/2]              [ n0: k k+1 | n1: k k+1 | ... | n31 ] }
+ *   int8   [n/32] { 32 f32 scales      [k/4] [ n0: k k+1 k+2 k+3 | ... | n31 ] }              bytes hold q + 128
+ *   int4   [n/32] { 32 f32 scales      [k/4] [ 64 bytes: n0..n15 in low nibbles, n16..n31 in high ] }   of a channel
+ *          [n/32] { [groups] { 32 f16 scales  [group/4] [ the same 64 bytes ] } }              nibbles hold q
+ *   asym   before the weights of each group, behind its scales: 32 bytes z, one a column
  *
- * Columns that fill the last panel and the odd half of the last pair are zero. Several tensors of equal K (q, k and v;
- * gate and up) may be stacked into one matrix: their rows follow each other, at any boundary.
+ * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
+ * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is a multiple of 64 bytes. Several tensors
+ * of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at any boundary.
+ *
+ * Rounding weights to integers, to nearest, ties to even; a group is a column for int8 and int4 of a channel:
+ *   int8   s = max |w| / 127                       q = clamp(w / s, -127, 127)
+ *   int4   s = (the w of largest magnitude, the first of equals) / -8      q = clamp(w / s + 8, 0, 15)
+ *   asym   lo = min(w, 0), hi = max(w, 0);  s = (hi - lo) / 15;  z = clamp(-lo / s, 0, 15);  q = clamp(w / s + z, 0, 15)
+ * s is rounded to its type (f16: to at most 65504) before it divides; s = 0 gives q = 0 (int8), 8 or z. A weight that is
+ * no number counts as 0, an infinite one as the largest finite f32 of its sign.
  *
  * Activations are repacked before a product, in row tiles as high as the kernel's register tile (its tile_rows), so
  * that a K step of a tile is contiguous. M rows make the fewest tiles, as equal as can be (16 = 8 + 8).
@@ -20,10 +33,18 @@
  *   bf16 class   c = 0; for each pair k, k+1 in order: c = fma(a[k], w[k], fma(a[k+1], w[k+1], c))
  *                a rounded to bf16 (to nearest, ties to even) when packed; the odd one of a pair is added first,
  *                as VDPBF16PS does
- * The f32 class gives the same bits on every instruction set, but for which NaN. The bf16 class too, as long as no
- * number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and flushes denormal results to
- * zero, the other implementations keep them. That moves an output by less than K * 2^-126 * max(1, |a|, |w|).
- * A NaN or an infinity reaches only the outputs of its row of A or its row of W.
+ *   amx class    c = 0; for each 32 of k in order: even = 0, odd = 0; for each pair in order: even = fma(a[k], w[k], even),
+ *                odd = fma(a[k+1], w[k+1], odd); then c = c + (even + odd): one TDPBF16PS
+ *   int8 class   c = 0; for each group in order: i = sum over its k of qa[k] * (q[k] - z), an exact 32-bit integer;
+ *                c = fma((float)i, s, c);   at the end c = c * sa
+ *   integer weights with bf16 activations: the bf16 or amx class on weights that are bf16((q - z) * s), the product in
+ *                f32 rounded once, to nearest, ties to even
+ * The f32 class gives the same bits on every instruction set, but for which NaN; the int8 class too, on the AMX as well.
+ * The bf16 class too, as long as no number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and
+ * flushes denormal results to zero, the other implementations keep them. That moves an output by less than
+ * K * 2^-126 * max(1, |a|, |w|).
+ * A NaN or an infinity reaches only the outputs of its row of A or its row of W. Quantised to int8, a row of A that holds
+ * one gives NaN in all its outputs; a row whose largest magnitude is below 2^-100 counts as zeros.
  *
  * Threads: packing and products share nothing that is written, so members of a team take disjoint tiles or panels;
  * between packing and multiplying somebody must wait (pf_team_barrier), unless each packs for itself.
@@ -35,23 +56,24 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernels/gemm/format.h"
 #include "kernels/types.h"
 
 enum { PF_GEMM_PANEL = 32 }; /* columns */
 
 /* A packed matrix. The memory is the caller's. */
 typedef struct {
-    pf_type type; /* PF_TYPE_F32 or PF_TYPE_BF16 */
-    int32_t n;    /* columns of the product: rows of W */
+    pf_format format;
+    int32_t n; /* columns of the product: rows of W */
     int32_t k;
-    int32_t n_panels;   /* ceil(n / 32) */
-    size_t panel_bytes; /* 128 * k, or 128 * ceil(k / 2) */
-    void *panels;       /* [n_panels, panel_bytes], 64-byte aligned */
+    int32_t n_panels; /* ceil(n / 32) */
+    size_t panel_bytes;
+    void *panels; /* [n_panels, panel_bytes], 64-byte aligned */
 } pf_gemm_weights;
 
 /* Fill everything but `panels` (NULL), and *bytes with what the panels take.
- * PF_INVALID: n or k is not positive, or the type is not one that is packed.  PF_LIMIT: the size overflows. */
-PF_MUST_USE pf_status pf_gemm_plan_weights(pf_type type, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes);
+ * PF_INVALID: n or k is not positive.  PF_LIMIT: the size overflows. */
+PF_MUST_USE pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes);
 
 /* A tensor to be packed, as it lies in a file. */
 typedef struct {
@@ -62,8 +84,8 @@ typedef struct {
 } pf_gemm_source;
 
 /* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32
- * all types go exactly; to bf16 f32 and f16 are rounded to nearest, ties to even. Called by each member for the
- * panels that it will multiply, so that it touches their memory first. */
+ * all types go exactly; to bf16 f32 and f16 are rounded to nearest, ties to even; to integers as above. Called by each
+ * member for the panels that it will multiply, so that it touches their memory first. */
 void pf_gemm_pack_weights(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
                           int32_t panel_begin, int32_t panel_end);
 

@@ -9,7 +9,7 @@ typedef struct {
     size_t lda, ldc;
 } product;
 
-static product product_make(pf_type type, int32_t m, int32_t n, int32_t k)
+static product product_make(pf_format type, int32_t m, int32_t n, int32_t k)
 {
     product x = { .m = m, .n = n, .k = k, .lda = (size_t)k + 3, .ldc = (size_t)n + 5 };
     size_t bytes;
@@ -42,7 +42,7 @@ static void product_pack(product *x)
     pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
 }
 
-static product product_random(pf_type type, int32_t m, int32_t n, int32_t k)
+static product product_random(pf_format type, int32_t m, int32_t n, int32_t k)
 {
     test_rng rng = { (uint64_t)m * 1000003u + (uint64_t)n * 1009u + (uint64_t)k };
     product x = product_make(type, m, n, k);
@@ -86,7 +86,7 @@ static void expect_same(const product *x, const char *what, const float *expecte
 static void compare(const pf_kernel *kernel, const pf_kernel *definition, int32_t m, int32_t n, int32_t k,
                     pf_gemm_mode mode)
 {
-    product x = product_random(kernel->type, m, n, k);
+    product x = product_random(kernel->format, m, n, k);
     float *expected = multiply(&x, definition, mode);
     float *got = multiply(&x, kernel, mode);
     char what[128];
@@ -99,22 +99,22 @@ static void compare(const pf_kernel *kernel, const pf_kernel *definition, int32_
 
 /* --- the definition itself, against float64 --- */
 
-static float as_held(pf_type type, float f)
+static float as_held(pf_format format, float f)
 {
-    return type == PF_TYPE_BF16 ? pf_bf16_to_f32(pf_bf16_from_f32(f)) : f;
+    return format == PF_FORMAT_BF16 ? pf_bf16_to_f32(pf_bf16_from_f32(f)) : f;
 }
 
 static void check_definition(const pf_kernel *kernel, const pf_kernel *definition)
 {
     if (kernel != definition) return;
-    product x = product_random(kernel->type, 3, 37, 101);
+    product x = product_random(kernel->format, 3, 37, 101);
     float *got = multiply(&x, kernel, PF_GEMM_STORE);
     for (int32_t i = 0; i < x.m; i++)
         for (int32_t j = 0; j < x.n; j++) {
             double sum = 0.0;
             for (int32_t l = 0; l < x.k; l++)
-                sum += (double)as_held(kernel->type, ((float *)x.a.data)[(size_t)i * x.lda + (size_t)l]) *
-                       (double)as_held(kernel->type, ((float *)x.source.data)[j * x.k + l]);
+                sum += (double)as_held(kernel->format, ((float *)x.a.data)[(size_t)i * x.lda + (size_t)l]) *
+                       (double)as_held(kernel->format, ((float *)x.source.data)[j * x.k + l]);
             const double error = fabs((double)got[(size_t)i * x.ldc + (size_t)j] - sum);
             if (error > 1e-5) fail_msg("%s: c[%d, %d] is off by %g", kernel->name, i, j, error);
         }
@@ -170,7 +170,7 @@ static void check_rows(const pf_kernel *kernel, const pf_kernel *definition)
     (void)definition;
     static const int32_t shapes[][3] = { { 512, 40, 70 }, { 40, 96, 2200 } };
     for (size_t s = 0; s < 2; s++) {
-        product x = product_random(kernel->type, shapes[s][0], shapes[s][1], shapes[s][2]);
+        product x = product_random(kernel->format, shapes[s][0], shapes[s][1], shapes[s][2]);
         float *whole = multiply(&x, kernel, PF_GEMM_STORE);
         clear(&x);
         for (int32_t row = 0; row < x.m; row++) multiply_rows(&x, kernel, row, 1, PF_GEMM_STORE);
@@ -198,7 +198,7 @@ static void a_rows_bits_do_not_depend_on_the_rows_beside_it(void **state)
 static void check_shares(const pf_kernel *kernel, const pf_kernel *definition)
 {
     (void)definition;
-    product x = product_random(kernel->type, 40, 300, 90);
+    product x = product_random(kernel->format, 40, 300, 90);
     const pf_gemm *gemm = &kernel->fn.gemm;
     float *whole = multiply(&x, kernel, PF_GEMM_STORE);
     const int32_t n_tiles = pf_gemm_tiles(gemm->tile_rows, x.m);
@@ -222,7 +222,7 @@ static void members_that_share_tiles_and_panels_give_the_same_bits(void **state)
 /* A member that wrote its neighbour's share too would write the right values: only the untouched memory shows it. */
 static void check_borders_of(const pf_kernel *kernel, int32_t m)
 {
-    product x = product_random(kernel->type, m, 150, 90);
+    product x = product_random(kernel->format, m, 150, 90);
     const pf_gemm *gemm = &kernel->fn.gemm;
     const int32_t n_tiles = pf_gemm_tiles(gemm->tile_rows, x.m);
     const int32_t last = pf_gemm_tile_row(n_tiles, x.m, n_tiles - 1);
@@ -263,7 +263,7 @@ static void check_confined(const pf_kernel *kernel, const pf_kernel *definition)
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     for (size_t b = 0; b < 3; b++) {
-        product x = product_random(kernel->type, 18, 45, 33);
+        product x = product_random(kernel->format, 18, 45, 33);
         float *clean = multiply(&x, kernel, PF_GEMM_STORE);
         ((float *)x.a.data)[7 * x.lda + 32] = bad[b];
         ((float *)x.source.data)[40 * x.k + 3] = bad[b];
@@ -292,7 +292,7 @@ static void nan_and_infinity_reach_their_own_row_and_column_only(void **state)
 
 static void check_denormals(const pf_kernel *kernel, const pf_kernel *definition)
 {
-    product x = product_make(kernel->type, 5, 40, 24);
+    product x = product_make(kernel->format, 5, 40, 24);
     test_rng rng = { 11 };
     float *source = x.source.data, *a = x.a.data;
     for (int32_t i = 0; i < x.n * x.k; i++) source[i] = test_float(&rng) * (i % 3 ? 0x1p-60f : 0x1p-128f);
@@ -324,7 +324,7 @@ static void denormals_are_kept_or_flushed_as_the_class_says(void **state)
 static void check_extremes(const pf_kernel *kernel, const pf_kernel *definition)
 {
     if (strcmp(kernel->arithmetic, definition->arithmetic) != 0) return; /* denormals: see above */
-    product x = product_make(kernel->type, 19, 70, 6);
+    product x = product_make(kernel->format, 19, 70, 6);
     test_rng rng = { 13 };
     for (int32_t i = 0; i < x.n * x.k; i++) ((float *)x.source.data)[i] = test_extreme(&rng);
     for (size_t i = 0; i < x.a.bytes / sizeof(float); i++) ((float *)x.a.data)[i] = test_extreme(&rng);
@@ -349,7 +349,7 @@ static float packed_weight(const pf_gemm_weights *w, int32_t n, int32_t k)
 {
     const char *panel = (const char *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
     const int32_t j = n % PF_GEMM_PANEL;
-    if (w->type == PF_TYPE_F32) return ((const float *)(const void *)panel)[k * PF_GEMM_PANEL + j];
+    if (w->format == PF_FORMAT_F32) return ((const float *)(const void *)panel)[k * PF_GEMM_PANEL + j];
     return pf_bf16_to_f32(((const uint16_t *)(const void *)panel)[(k / 2 * PF_GEMM_PANEL + j) * 2 + k % 2]);
 }
 
@@ -357,7 +357,7 @@ static void tensors_of_any_type_stack_at_any_row_and_tails_are_zero(void **state
 {
     (void)state;
     enum { K = 301, N0 = 5, N1 = 40, N2 = 28, N = N0 + N1 + N2, PADDED = 96 };
-    static const pf_type held[] = { PF_TYPE_F32, PF_TYPE_BF16 };
+    static const pf_format held[] = { PF_FORMAT_F32, PF_FORMAT_BF16 };
     test_rng rng = { 3 };
     float f32[N0 * K];
     uint16_t f16[N1 * (K + 2)];
@@ -384,7 +384,7 @@ static void tensors_of_any_type_stack_at_any_row_and_tails_are_zero(void **state
         pf_gemm_pack_weights(&w, sources, 3, 2, 3); /* as two members would */
         pf_gemm_pack_weights(&w, sources, 3, 0, 2);
         for (int32_t n = 0; n < PADDED; n++)
-            for (int32_t k = 0; k < (held[h] == PF_TYPE_F32 ? K : K + 1); k++) {
+            for (int32_t k = 0; k < (held[h] == PF_FORMAT_F32 ? K : K + 1); k++) {
                 float expected = 0.0f;
                 if (n < N && k < K) {
                     uint16_t half;
@@ -404,12 +404,11 @@ static void sizes_that_cannot_be_are_refused(void **state)
     (void)state;
     pf_gemm_weights w = { .n = -7 };
     size_t bytes = 42;
-    assert_int_equal(pf_gemm_plan_weights(PF_TYPE_F32, 0, 4, &w, &bytes), PF_INVALID);
-    assert_int_equal(pf_gemm_plan_weights(PF_TYPE_F32, 4, -1, &w, &bytes), PF_INVALID);
-    assert_int_equal(pf_gemm_plan_weights(PF_TYPE_F16, 4, 4, &w, &bytes), PF_INVALID);
+    assert_int_equal(pf_gemm_plan_weights(PF_FORMAT_F32, 0, 4, &w, &bytes), PF_INVALID);
+    assert_int_equal(pf_gemm_plan_weights(PF_FORMAT_F32, 4, -1, &w, &bytes), PF_INVALID);
     assert_int_equal(w.n, -7);
     assert_int_equal(bytes, 42);
-    assert_int_equal(pf_gemm_plan_weights(PF_TYPE_F32, INT32_MAX, INT32_MAX, &w, &bytes), PF_OK);
+    assert_int_equal(pf_gemm_plan_weights(PF_FORMAT_F32, INT32_MAX, INT32_MAX, &w, &bytes), PF_OK);
     assert_true(bytes > (size_t)INT32_MAX * INT32_MAX);
 }
 

@@ -18,7 +18,7 @@ static inline const pf_kernel *definition_of(const pf_kernel *kernel)
     int32_t n;
     const pf_kernel *all = pf_kernels_all(&n);
     for (int32_t i = 0; i < n; i++)
-        if (all[i].op == kernel->op && all[i].type == kernel->type && all[i].isa == PF_ISA_SCALAR) return &all[i];
+        if (pf_kernel_same_task(&all[i], kernel) && all[i].isa == PF_ISA_SCALAR) return &all[i];
     fail_msg("%s has no scalar definition", kernel->name);
     return NULL;
 }
@@ -28,8 +28,9 @@ static inline void for_each_kernel(pf_op op, check_fn *check)
     int32_t n, n_checked = 0;
     const pf_kernel *all = pf_kernels_all(&n);
     const pf_isa best = pf_cpu_best_isa();
+    const uint32_t features = pf_cpu_features();
     for (int32_t i = 0; i < n; i++) {
-        if (all[i].op != op || all[i].isa > best) continue;
+        if (all[i].op != op || all[i].isa > best || (all[i].features & ~features) != 0) continue;
         check(&all[i], definition_of(&all[i]));
         n_checked++;
     }

@@ -12,9 +12,11 @@ static void every_isa_of_this_machine_gives_every_operation(void **state)
         assert_true(k.rmsnorm && k.rope && k.swiglu && k.argmax && k.softmax);
         for (pf_type type = PF_TYPE_F32; type < PF_N_TYPES; type++) {
             const bool held = type != PF_TYPE_F16;
-            assert_true(!k.gemm[type].multiply == !held && !k.gemm[type].pack == !held);
             assert_true(!k.attn[type] == !held && !k.attn_store[type] == !held);
         }
+        for (pf_format format = PF_FORMAT_F32; format <= PF_FORMAT_BF16; format++)
+            for (pf_act act = PF_ACT_F32; act < PF_N_ACTS; act++)
+                assert_true(!k.gemm[format][act].multiply == !pf_format_takes(format, act));
     }
 }
 
@@ -27,12 +29,13 @@ static void a_choice_takes_the_highest_row_that_the_isa_allows(void **state)
         pf_kernels k;
         assert_int_equal(pf_kernels_select(isa, &k, NULL), PF_OK);
         for (int32_t i = 0; i < n; i++) {
-            const pf_kernel *chosen = k.chosen[all[i].op][all[i].type];
+            const pf_kernel *chosen = pf_kernels_chosen(&k, &all[i]);
             assert_non_null(chosen);
             assert_true(chosen->isa <= isa);
             if (all[i].isa <= isa) assert_true(chosen->isa >= all[i].isa);
         }
-        assert_ptr_equal(k.gemm[PF_TYPE_BF16].multiply, k.chosen[PF_OP_GEMM][PF_TYPE_BF16]->fn.gemm.multiply);
+        assert_ptr_equal(k.gemm[PF_FORMAT_BF16][PF_ACT_BF16].multiply,
+                         k.chosen_gemm[PF_FORMAT_BF16][PF_ACT_BF16]->fn.gemm.multiply);
         assert_ptr_equal(k.attn[PF_TYPE_BF16], k.chosen[PF_OP_ATTN][PF_TYPE_BF16]->fn.attn);
         assert_ptr_equal(k.softmax, k.chosen[PF_OP_SOFTMAX][PF_TYPE_F32]->fn.softmax);
     }
@@ -48,7 +51,8 @@ static void no_two_rows_contend_and_all_say_what_they_are(void **state)
         assert_ptr_equal(strstr(all[i].name, "pf_"), all[i].name);
         assert_non_null(strstr(all[i].name, pf_op_name(all[i].op)));
         for (int32_t j = 0; j < i; j++)
-            assert_false(all[i].op == all[j].op && all[i].type == all[j].type && all[i].isa == all[j].isa);
+            assert_false(pf_kernel_same_task(&all[i], &all[j]) && all[i].isa == all[j].isa &&
+                         all[i].features == all[j].features);
     }
 }
 

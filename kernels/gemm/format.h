@@ -1,0 +1,62 @@
+/*
+ * How a weight matrix is packed, and what its activations are rounded to.
+ *
+ *   format            bits a weight   what a weight stands for                       activations
+ *   f32               32              w                                              f32
+ *   bf16              16              w                                              bf16
+ *   int8              8               q * s[n]                    q in -127 .. 127   int8, or bf16
+ *   int4-channel      4               (q - 8) * s[n]              q in 0 .. 15       int8, or bf16
+ *   int4, int4-g128   4.5, 4.125      (q - 8) * s[g, n]           a scale for each 32 or 128 values of k
+ *   int4-asym...      4, 4.75, 4.19   (q - z[g, n]) * s[g, n]     z in 0 .. 15
+ *
+ * Scales of groups are f16, those of a channel f32. A group is cut at the multiples of its size; the last may be short.
+ *
+ * A row of int8 activations: sa = max |a| / 127,  qa = a / sa to the nearest integer, ties to even. The product of
+ * integers is exact, so it is the same on every instruction set.
+ * With bf16 activations an integer weight is what it stands for, rounded to bf16.
+ */
+#ifndef PF_KERNELS_GEMM_FORMAT_H
+#define PF_KERNELS_GEMM_FORMAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+    PF_FORMAT_F32,
+    PF_FORMAT_BF16,
+    PF_FORMAT_INT8,
+    PF_FORMAT_INT4_G32,
+    PF_FORMAT_INT4_G128,
+    PF_FORMAT_INT4_CHANNEL,
+    PF_FORMAT_INT4_ASYM_G32,
+    PF_FORMAT_INT4_ASYM_G128,
+    PF_FORMAT_INT4_ASYM_CHANNEL,
+    PF_N_FORMATS
+} pf_format;
+
+typedef enum {
+    PF_ACT_F32,
+    PF_ACT_BF16, /* rounded to nearest, ties to even */
+    PF_ACT_INT8, /* a scale a row, found as the row is packed */
+    PF_N_ACTS
+} pf_act;
+
+/* What a format is, apart from its layout in memory. */
+typedef struct {
+    const char *name; /* the word that --dtype takes: "f32", "bf16", "int8", "int4", "int4-g128", "int4-asym", ... */
+    int32_t bits;     /* 32, 16, 8, 4 */
+    int32_t group;    /* values of k that share a scale: 32, 128; 0: a whole column, or none where bits >= 16 */
+    bool has_zeros;   /* asymmetric */
+    pf_act act;       /* the default */
+} pf_format_info;
+
+/* A static table's row. */
+const pf_format_info *pf_format_get(pf_format format);
+
+/* "f32", "bf16", "int8": a static string, the word that --act takes. */
+const char *pf_act_name(pf_act act);
+
+/* Whether there are kernels for the two together: an integer format with int8 or bf16, the others with their own. */
+bool pf_format_takes(pf_format format, pf_act act);
+
+#endif

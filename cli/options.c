@@ -56,8 +56,8 @@ static const choice kv_choices[] = {
 static const choice method_choices[] = {
     { "greedy", PF_METHOD_GREEDY }, { "rejection", PF_METHOD_REJECTION }, { "coupled", PF_METHOD_COUPLED }, { NULL, 0 }
 };
-static const choice isa_choices[] = { { "auto", 0 },   { "scalar", 0 },     { "avx2", 0 },
-                                      { "avx512", 0 }, { "avx512bf16", 0 }, { NULL, 0 } };
+static const choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
+                                      { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
 static const choice color_choices[] = {
     { "auto", PF_COLOR_AUTO }, { "always", PF_COLOR_ALWAYS }, { "never", PF_COLOR_NEVER }, { NULL, 0 }
 };
@@ -139,7 +139,7 @@ static const struct pf_option_row running_rows[] = {
     ROW(0, "threads", "N", "threads (the cores there are; one for a tiny model)", KIND_INT, .offset = AT(n_threads),
         .min = 1, .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
-    ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16 (auto)", KIND_CHOICE, .offset = AT(isa_word),
+    ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_CHOICE, .offset = AT(isa_word),
         .choices = isa_choices),
 };
 GROUP(pf_options_running, "Running", running_rows);

@@ -4,10 +4,8 @@
 #include <string.h>
 
 static const char *const isa_names[PF_N_ISAS] = {
-    [PF_ISA_SCALAR] = "scalar",
-    [PF_ISA_AVX2] = "avx2",
-    [PF_ISA_AVX512] = "avx512",
-    [PF_ISA_AVX512BF16] = "avx512bf16",
+    [PF_ISA_SCALAR] = "scalar",         [PF_ISA_AVX2] = "avx2", [PF_ISA_AVX512] = "avx512",
+    [PF_ISA_AVX512BF16] = "avx512bf16", [PF_ISA_AMX] = "amx",
 };
 
 const char *pf_isa_name(pf_isa isa)
@@ -17,13 +15,19 @@ const char *pf_isa_name(pf_isa isa)
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* What a set needs: bits of CPUID, and of XCR0, the register state that the system saves.
- * Source: Intel SDM volume 1, sections 14.3 and 15.2 to 15.4. */
+ * Source: Intel SDM volume 1, sections 14.3, 15.2 to 15.4 and 18.3. */
 enum {
-    XCR0_YMM = 0x06, /* XMM, upper halves of YMM */
-    XCR0_ZMM = 0xE6, /* and opmask, upper halves of ZMM0-15, ZMM16-31 */
+    XCR0_YMM = 0x06,      /* XMM, upper halves of YMM */
+    XCR0_ZMM = 0xE6,      /* and opmask, upper halves of ZMM0-15, ZMM16-31 */
+    XCR0_TILES = 0x60000, /* the configuration of AMX tiles, and their data */
 };
+
+/* Linux, Documentation/arch/x86/xstate.rst. */
+enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
 
 static uint64_t read_xcr0(void)
 {
@@ -37,6 +41,16 @@ static bool all_set(uint64_t bits, uint64_t wanted)
     return (bits & wanted) == wanted;
 }
 
+/* Whether this process may use the tiles. Asking again changes nothing. */
+static bool system_gives_tiles(void)
+{
+#ifdef __linux__
+    return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+#else
+    return false;
+#endif
+}
+
 pf_isa pf_cpu_best_isa(void)
 {
     unsigned a, b, c, d, b7, c7, d7;
@@ -48,8 +62,11 @@ pf_isa pf_cpu_best_isa(void)
     if (!all_set(xcr0, XCR0_ZMM)) return PF_ISA_AVX2;
     const unsigned avx512_bf16 = 1u << 5; /* leaf 7, subleaf 1, EAX; subleaves that do not exist read as 0 */
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !all_set(a, avx512_bf16)) return PF_ISA_AVX512;
-    return PF_ISA_AVX512BF16;
+    const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24, amx_int8 = 1u << 25; /* leaf 7, subleaf 0, EDX */
+    if (!all_set(d7, amx_bf16 | amx_tile | amx_int8) || !all_set(xcr0, XCR0_TILES)) return PF_ISA_AVX512BF16;
+    return system_gives_tiles() ? PF_ISA_AMX : PF_ISA_AVX512BF16;
 }
+
 uint32_t pf_cpu_features(void)
 {
     const pf_isa best = pf_cpu_best_isa();
@@ -94,6 +111,6 @@ pf_status pf_isa_parse(const char *text, pf_isa *out, pf_error *error)
         *out = isa;
         return PF_OK;
     }
-    return pf_fail(error, PF_INVALID, "isa \"%s\" is not known, expected auto, scalar, avx2, avx512 or avx512bf16",
+    return pf_fail(error, PF_INVALID, "isa \"%s\" is not known, expected auto, scalar, avx2, avx512, avx512bf16 or amx",
                    text);
 }

@@ -13,6 +13,7 @@ typedef enum {
     PF_ISA_AVX2,       /* AVX2, FMA, F16C */
     PF_ISA_AVX512,     /* AVX-512 F, BW, DQ, VL */
     PF_ISA_AVX512BF16, /* and AVX512_BF16 */
+    PF_ISA_AMX,        /* and AMX-TILE, AMX-BF16, AMX-INT8 */
     PF_N_ISAS
 } pf_isa;
 
@@ -25,11 +26,13 @@ enum {
 /* The features of this machine, or'ed; none that its system does not save. */
 uint32_t pf_cpu_features(void);
 
-/* "scalar", "avx2", "avx512", "avx512bf16": a static string, the word that --isa takes. */
+/* "scalar", "avx2", "avx512", "avx512bf16", "amx": a static string, the word that --isa takes. */
 const char *pf_isa_name(pf_isa isa);
 
-/* The highest that the processor has (CPUID) and the system saves on a context switch (XCR0). Asks the processor
- * each time, which under a hypervisor costs some tens of microseconds: ask once. */
+/* The highest that the processor has (CPUID), the system saves on a context switch (XCR0) and this process may use:
+ * Linux gives the data of AMX tiles only to a process that asks (arch_prctl ARCH_REQ_XCOMP_PERM, Linux 5.16 and later).
+ * The call asks, for all threads of the process, those that there are and those to come; a refusal means no AMX.
+ * Asks processor and system each time, which under a hypervisor costs some tens of microseconds: ask once. */
 pf_isa pf_cpu_best_isa(void);
 
 /* PF_UNSUPPORTED when `isa` is more than `best` gives; the sentence names both. */

@@ -20,7 +20,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "numpy==2.4.6"]
 TOLERANCE = 1e-4
-ISAS = ["scalar", "avx2", "avx512", "avx512bf16"]
+ISAS = ["scalar", "avx2", "avx512", "avx512bf16", "amx"]
 
 
 def become_capable():

@@ -7,8 +7,11 @@
 /* The definitions. */
 pf_gemm_pack_fn pf_gemm_pack_f32_ref;
 pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
+pf_gemm_pack_fn pf_gemm_pack_int8_ref;
 pf_gemm_multiply_fn pf_gemm_f32_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_ref;
+pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format */
+pf_gemm_multiply_fn pf_gemm_integers_bf16_ref;
 pf_rmsnorm_fn pf_rmsnorm_f32_ref;
 pf_rope_fn pf_rope_f32_ref;
 pf_swiglu_fn pf_swiglu_f32_ref;

@@ -8,20 +8,32 @@
 #define SIXTEEN_SUMS   "f32, 16 partial sums"
 #define ELEMENTWISE    "f32, element by element"
 #define COPY           "rounding to the cache's type"
+#define ATTN_F32       "f32, one fma chain over d and one over positions"
+#define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
+#define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
+#define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
 
 #define PANELS_F32  "panels of 32 columns, k by k"
 #define PANELS_BF16 "panels of 32 columns, k pair by k pair"
+#define PANELS_INTS "panels of 32 columns, four k by four k"
 
 static const pf_kernel table[] = {
-#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                                        \
+#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                 \
     {                                                                                                      \
-        .op = PF_OP_GEMM, .format = PF_FORMAT_##TYPE, .act = PF_ACT_##TYPE, .isa = ISA, .name = #MULTIPLY, \
-        .tile = TILE, .packing = PACKING, .arithmetic = CLASS, .fn.gemm = {                                \
+        .op = PF_OP_GEMM, .format = PF_FORMAT_##FORMAT, .act = PF_ACT_##ACT, .isa = ISA,                   \
+        .features = FEATURES, .name = #MULTIPLY, .tile = TILE, .packing = PACKING, .arithmetic = CLASS,    \
+        .fn.gemm = {                                                                                       \
             .tile_rows = ROWS,                                                                             \
             .pack = PACK,                                                                                  \
             .multiply = MULTIPLY                                                                           \
         }                                                                                                  \
     }
+/* Weights and activations of one type. */
+#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY) \
+    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)
+/* Integer weights. */
+#define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, MULTIPLY) \
+    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, MULTIPLY)
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
@@ -30,6 +42,34 @@ static const pf_kernel table[] = {
     /* clang-format off */
     GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref,  pf_gemm_f32_ref),
     GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, pf_gemm_bf16_ref),
+    GEMM_INTS(INT8,              INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT4_G32,          INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT4_G128,         INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT4_CHANNEL,      INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT4_ASYM_G32,     INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT4_ASYM_G128,    INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT4_ASYM_CHANNEL, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+    GEMM_INTS(INT8,              BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+    GEMM_INTS(INT4_G32,          BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+    GEMM_INTS(INT4_G128,         BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+    GEMM_INTS(INT4_CHANNEL,      BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+    GEMM_INTS(INT4_ASYM_G32,     BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+    GEMM_INTS(INT4_ASYM_G128,    BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+    GEMM_INTS(INT4_ASYM_CHANNEL, BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
 
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),

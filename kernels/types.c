@@ -27,3 +27,21 @@ float pf_f16_to_f32(uint16_t h)
     memcpy(&f, &bits, sizeof f);
     return f;
 }
+
+uint16_t pf_f16_from_f32(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    bits &= 0x7FFFFFFFu;
+    if (bits > 0x7F800000u) return (uint16_t)(sign | 0x7E00u | (bits >> 13 & 0x3FFu));
+    if (bits >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u);
+    if (bits < 0x38800000u) { /* below 2^-14: the sum's own rounding leaves units of 2^-24 in its low bits */
+        float magnitude;
+        memcpy(&magnitude, &bits, sizeof magnitude);
+        magnitude += 0.5f;
+        memcpy(&bits, &magnitude, sizeof bits);
+        return (uint16_t)(sign | (bits - 0x3F000000u));
+    }
+    return (uint16_t)(sign | ((bits + 0xFFFu + (bits >> 13 & 1u)) - 0x38000000u) >> 13);
+}

@@ -43,4 +43,7 @@ static inline uint16_t pf_bf16_from_f32(float f)
 /* IEEE binary16 to binary32, exactly. */
 float pf_f16_to_f32(uint16_t h);
 
+/* Round to nearest, ties to even; beyond 65504 to infinity from 65520 on; a NaN stays one (quiet). */
+uint16_t pf_f16_from_f32(float f);
+
 #endif

@@ -11,8 +11,8 @@
  *
  * Scales of groups are f16, those of a channel f32. A group is cut at the multiples of its size; the last may be short.
  *
- * A row of int8 activations: sa = max |a| / 127,  qa = a / sa to the nearest integer, ties to even. The product of
- * integers is exact, so it is the same on every instruction set.
+ * A row of int8 activations shares a scale: sa = max |a| / 127,  qa = a / sa to the nearest integer (gemm.h has it to the
+ * bit). The product of integers is exact, so it is the same on every instruction set.
  * With bf16 activations an integer weight is what it stands for, rounded to bf16.
  */
 #ifndef PF_KERNELS_GEMM_FORMAT_H

@@ -1,111 +1,66 @@
-/* Sizes, and packing of weights: what all implementations of the product share. */
-#include "kernels/gemm/gemm.h"
-
-#include <assert.h>
-
+/* Sizes, and what packed rows stand for: what all implementations of the product share. */
 #include "base/checked.h"
-
-enum { STEP_BYTES = 128 }; /* 32 f32 values, or 32 pairs of bf16 */
-
-static size_t steps(pf_format format, int32_t k)
-{
-    return format == PF_FORMAT_F32 ? (size_t)k : ((size_t)k + 1) / 2;
-}
+#include "kernels/gemm/layout.h"
 
 pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes)
 {
-    if (n <= 0 || k <= 0 || (format != PF_FORMAT_F32 && format != PF_FORMAT_BF16)) return PF_INVALID;
+    if (n <= 0 || k <= 0 || (unsigned)format >= PF_N_FORMATS) return PF_INVALID;
+    const int32_t bits = pf_format_get(format)->bits;
     const size_t n_panels = ((size_t)n + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL;
     size_t panel_bytes, total;
-    if (!pf_size_mul(steps(format, k), STEP_BYTES, &panel_bytes)) return PF_LIMIT;
+    if (bits < 16) {
+        if (k > PF_GEMM_MAX_INT_K) return PF_LIMIT;
+        const pf_gemm_layout l = pf_gemm_layout_of(format, k);
+        panel_bytes = pf_round_up((size_t)l.n_groups * l.group_bytes, 64);
+    } else {
+        const size_t steps = bits == 32 ? (size_t)k : ((size_t)k + 1) / 2;
+        if (!pf_size_mul(steps, 4 * PF_GEMM_PANEL, &panel_bytes)) return PF_LIMIT;
+    }
     if (!pf_size_mul(panel_bytes, n_panels, &total)) return PF_LIMIT;
-    *out = (pf_gemm_weights){ .format = format, .n = n, .k = k, .n_panels = (int32_t)n_panels, .panel_bytes = panel_bytes };
+    *out = (pf_gemm_weights){
+        .format = format, .n = n, .k = k, .n_panels = (int32_t)n_panels, .panel_bytes = panel_bytes
+    };
     *bytes = total;
     return PF_OK;
 }
 
 size_t pf_gemm_input_bytes(int32_t m, int32_t k)
 {
-    return (size_t)m * pf_round_up((size_t)k, 2) * sizeof(float); /* where bf16 pairs are kept as two f32 */
+    const size_t rows = pf_round_up((size_t)m, 16), values = pf_round_up((size_t)k, 128);
+    return rows * (values * 4 + values / 32 * 4 + 64);
 }
 
 size_t pf_gemm_scratch_bytes(int32_t m)
 {
-    return (size_t)m * PF_GEMM_PANEL * sizeof(float);
+    return pf_round_up((size_t)m, 16) * PF_GEMM_PANEL * (sizeof(float) + sizeof(int32_t)) + PF_GEMM_UNPACKED_BYTES;
 }
 
-static float load_element(const unsigned char *row, pf_type type, size_t k)
+int32_t pf_gemm_groups(pf_format format, int32_t k)
 {
-    float f;
-    uint16_t h;
-    if (type == PF_TYPE_F32) {
-        memcpy(&f, row + k * sizeof f, sizeof f);
-        return f;
-    }
-    memcpy(&h, row + k * sizeof h, sizeof h);
-    return type == PF_TYPE_BF16 ? pf_bf16_to_f32(h) : pf_f16_to_f32(h);
+    return pf_gemm_layout_of(format, k).n_groups;
 }
 
-/* One column of an f32 panel from one row of the source; NULL: zeros. */
-static void pack_column_f32(float *panel, const unsigned char *row, pf_type type, size_t n_values)
+static void unpack_integers(const pf_gemm_weights *w, const uint8_t *panel, int32_t j, float *out)
 {
-    for (size_t k = 0; k < n_values; k++) panel[k * PF_GEMM_PANEL] = row ? load_element(row, type, k) : 0.0f;
-}
-
-static void pack_column_bf16(uint16_t *panel, const unsigned char *row, pf_type type, size_t n_values)
-{
-    for (size_t k = 0; k < pf_round_up(n_values, 2); k++) {
-        uint16_t h = 0;
-        if (row && k < n_values) {
-            if (type == PF_TYPE_BF16)
-                memcpy(&h, row + k * sizeof h, sizeof h);
-            else
-                h = pf_bf16_from_f32(load_element(row, type, k));
-        }
-        panel[(k / 2) * 2 * PF_GEMM_PANEL + k % 2] = h;
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    for (int32_t k = 0; k < w->k; k++) {
+        const uint8_t *group = panel + (size_t)(k / l.group) * l.group_bytes;
+        const int32_t q = pf_gemm_stored(&l, group, j, (size_t)(k % l.group)) - pf_gemm_zero(&l, group, j);
+        out[k] = (float)q * pf_gemm_scale(&l, group, j);
     }
 }
 
-/* Row n of the stacked sources, or NULL past their end. */
-static const unsigned char *source_row(const pf_gemm_source *sources, int32_t n_sources, int32_t n, pf_type *type)
+void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out)
 {
-    for (int32_t s = 0; s < n_sources; s++) {
-        if (n < sources[s].n_rows) {
-            *type = sources[s].type;
-            return (const unsigned char *)sources[s].data +
-                   (size_t)n * sources[s].stride * pf_type_bytes(sources[s].type);
-        }
-        n -= sources[s].n_rows;
-    }
-    *type = PF_TYPE_F32;
-    return NULL;
-}
-
-void pf_gemm_pack_weights(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
-                          int32_t panel_begin, int32_t panel_end)
-{
-    /* Columns are packed a stretch of K at a time, so that the lines of the panel that they share stay in L1. */
-    enum { STRETCH = 128 };
-    int64_t n_rows = 0;
-    for (int32_t s = 0; s < n_sources; s++) n_rows += sources[s].n_rows;
-    assert(n_rows == w->n && "stacked sources must have the matrix's rows");
-    (void)n_rows;
-
-    const size_t k_all = (size_t)w->k;
-    for (int32_t p = panel_begin; p < panel_end; p++) {
-        unsigned char *panel = (unsigned char *)w->panels + (size_t)p * w->panel_bytes;
-        for (size_t k0 = 0; k0 < k_all; k0 += STRETCH) {
-            const size_t n_values = k_all - k0 < STRETCH ? k_all - k0 : STRETCH;
-            unsigned char *stretch = panel + steps(w->format, (int32_t)k0) * STEP_BYTES;
-            for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
-                pf_type type;
-                const unsigned char *row = source_row(sources, n_sources, p * PF_GEMM_PANEL + j, &type);
-                if (row) row += k0 * pf_type_bytes(type);
-                if (w->format == PF_FORMAT_F32)
-                    pack_column_f32((float *)(void *)stretch + j, row, type, n_values);
-                else
-                    pack_column_bf16((uint16_t *)(void *)stretch + 2 * (size_t)j, row, type, n_values);
-            }
-        }
+    const uint8_t *panel = (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
+    const size_t j = (size_t)(n % PF_GEMM_PANEL), n_values = (size_t)w->k;
+    if (w->format == PF_FORMAT_F32) {
+        const float *values = (const float *)(const void *)panel;
+        for (size_t k = 0; k < n_values; k++) out[k] = values[k * PF_GEMM_PANEL + j];
+    } else if (w->format == PF_FORMAT_BF16) {
+        const uint16_t *values = (const uint16_t *)(const void *)panel;
+        for (size_t k = 0; k < n_values; k++) out[k] = pf_bf16_to_f32(values[(k / 2 * PF_GEMM_PANEL + j) * 2 + k % 2]);
+    } else {
+        unpack_integers(w, panel, (int32_t)j, out);
     }
 }

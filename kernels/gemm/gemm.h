@@ -11,18 +11,22 @@
  *   int8   [n/32] { 32 f32 scales      [k/4] [ n0: k k+1 k+2 k+3 | ... | n31 ] }              bytes hold q + 128
  *   int4   [n/32] { 32 f32 scales      [k/4] [ 64 bytes: n0..n15 in low nibbles, n16..n31 in high ] }   of a channel
  *          [n/32] { [groups] { 32 f16 scales  [group/4] [ the same 64 bytes ] } }              nibbles hold q
- *   asym   before the weights of each group, behind its scales: 32 bytes z, one a column
+ *   asym   before the weights of each group, behind its scales: 32 bytes z, one a column; of a channel 32 more follow
+ *          that mean nothing
  *
  * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
- * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is a multiple of 64 bytes. Several tensors
- * of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at any boundary.
+ * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is rounded up to a multiple of 64 bytes.
+ * Several tensors of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at
+ * any boundary.
  *
  * Rounding weights to integers, to nearest, ties to even; a group is a column for int8 and int4 of a channel:
- *   int8   s = max |w| / 127                       q = clamp(w / s, -127, 127)
- *   int4   s = (the w of largest magnitude, the first of equals) / -8      q = clamp(w / s + 8, 0, 15)
- *   asym   lo = min(w, 0), hi = max(w, 0);  s = (hi - lo) / 15;  z = clamp(-lo / s, 0, 15);  q = clamp(w / s + z, 0, 15)
- * s is rounded to its type (f16: to at most 65504) before it divides; s = 0 gives q = 0 (int8), 8 or z. A weight that is
- * no number counts as 0, an infinite one as the largest finite f32 of its sign.
+ *   int8   s = max |w| / 127                       q = clamp(round(w / s), -127, 127)
+ *   int4   s = (the w of largest magnitude, the first of equals) / -8      q = clamp(round(w / s) + 8, 0, 15)
+ *   asym   lo = min(w, 0), hi = max(w, 0);  s = hi / 15 - lo / 15;
+ *          z = clamp(round(-lo / s), 0, 15);  q = clamp(round(w / s) + z, 0, 15)
+ * s is rounded to its type (f16: to nearest, ties to even, at most 65504) before it divides; s = 0, which is stored
+ * without a sign, gives q = 0 (int8), 8 or z = 0. A weight that is no number counts as 0, an infinite one as the largest
+ * finite f32 of its sign.
  *
  * Activations are repacked before a product, in row tiles as high as the kernel's register tile (its tile_rows), so
  * that a K step of a tile is contiguous. M rows make the fewest tiles, as equal as can be (16 = 8 + 8).
@@ -38,7 +42,9 @@
  *   int8 class   c = 0; for each group in order: i = sum over its k of qa[k] * (q[k] - z), an exact 32-bit integer;
  *                c = fma((float)i, s, c);   at the end c = c * sa
  *   integer weights with bf16 activations: the bf16 or amx class on weights that are bf16((q - z) * s), the product in
- *                f32 rounded once, to nearest, ties to even
+ *                f32 rounded once, to nearest, ties to even; q - z is q in int8, q - 8 in int4 without z. A value that
+ *                fills the last pair is weighed like any other, times an activation of +0
+ * A row of int8 activations: x = max |a|, sa = x / 127, qa = round(a * (127 / x)), all in f32.
  * The f32 class gives the same bits on every instruction set, but for which NaN; the int8 class too, on the AMX as well.
  * The bf16 class too, as long as no number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and
  * flushes denormal results to zero, the other implementations keep them. That moves an output by less than
@@ -71,16 +77,26 @@ typedef struct {
     void *panels; /* [n_panels, panel_bytes], 64-byte aligned */
 } pf_gemm_weights;
 
+enum { PF_GEMM_MAX_INT_K = 131072 }; /* of the integer formats: a sum of 32 bits holds no longer column */
+
 /* Fill everything but `panels` (NULL), and *bytes with what the panels take.
- * PF_INVALID: n or k is not positive.  PF_LIMIT: the size overflows. */
+ * PF_INVALID: n or k is not positive.  PF_LIMIT: the size overflows, or k is more than PF_GEMM_MAX_INT_K where weights
+ * are integers. */
 PF_MUST_USE pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes);
 
-/* A tensor to be packed, as it lies in a file. */
+/* A tensor to be packed, as it lies in a file: numbers, or where `scales` is given integers of the matrix's own format
+ * (pf_gemm_quantise_row made them, perhaps), which give the panels that the numbers would have given. */
 typedef struct {
     const void *data; /* [n_rows, k], rows `stride` elements apart; any alignment */
-    pf_type type;     /* f32, f16 or bf16 */
+    pf_type type;     /* f32, f16 or bf16; of no meaning for integers */
     int32_t n_rows;
     size_t stride; /* elements */
+
+    /* Integers: data hold int8 q, or two nibbles q a byte, the even k in the low one, rows at whole bytes (an even
+     * stride). Groups of a row lie together: */
+    const void *scales;   /* [n_rows, groups], any alignment; NULL: data are numbers */
+    pf_type scale_type;   /* f32 or f16 */
+    const uint8_t *zeros; /* [n_rows, groups], the low four bits count; asymmetric formats only */
 } pf_gemm_source;
 
 /* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32
@@ -89,11 +105,30 @@ typedef struct {
 void pf_gemm_pack_weights(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
                           int32_t panel_begin, int32_t panel_end);
 
-/* Bytes of packed activations for m rows of k values, whatever the kernel. 64-byte aligned memory. */
+/* How many groups a row of k values has: 1 where a whole column shares a scale. Integer formats only. */
+int32_t pf_gemm_groups(pf_format format, int32_t k);
+
+/* One row of numbers [k] to integers, in the form that pf_gemm_source takes: q [k] bytes, or [ceil(k / 2)] with a last
+ * high nibble of 0; scales [groups], f32 where a column is a group, else f16; zeros [groups] where the format has them,
+ * else NULL. Any alignment. */
+void pf_gemm_quantise_row(pf_format format, const void *row, pf_type type, int32_t k, void *q, void *scales,
+                          uint8_t *zeros);
+
+/* What row n of W stands for: out [k]. Integers: (q - z) * s, rounded once. */
+void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out);
+
+/* Bytes of packed activations for m rows of k values, whatever the kernel: rows up to a multiple of 16, k up to one of
+ * 128; for each row four bytes a value, four for every 32 values (sums of groups) and 64 (a scale). 64-byte aligned
+ * memory. */
 size_t pf_gemm_input_bytes(int32_t m, int32_t k);
 
-/* Bytes of one member's scratch for a product of m rows: partial sums [m, 32] between K blocks. 64-byte aligned. */
+/* Bytes of one member's scratch for a product of m rows; 64-byte aligned memory. What a kernel keeps there between two
+ * blocks of K is its own affair, within these parts:
+ *
+ *   | sums [m, 32] f32 or int32 | sums [m, 32] again | a piece of a panel, unpacked |       m up to a multiple of 16
+ */
 size_t pf_gemm_scratch_bytes(int32_t m);
+enum { PF_GEMM_UNPACKED_BYTES = 32768 }; /* of the piece: 512 values of k by 32 columns in bf16 */
 
 /* What becomes of the result: c = r, or c = c + r (one rounding more; the residual). */
 typedef enum { PF_GEMM_STORE, PF_GEMM_ADD } pf_gemm_mode;

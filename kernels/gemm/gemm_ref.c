@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "kernels/gemm/layout.h"
 #include "kernels/implementations.h"
 
 /* Packed input: [m, k] f32; for the bf16 class rounded to bf16, and k rounded up to whole pairs. */
@@ -71,6 +72,105 @@ void pf_gemm_bf16_ref(const pf_gemm_weights *w, const void *input, int32_t m, in
                     const uint16_t *pair = panel + i * PF_GEMM_PANEL + 2 * (size_t)j;
                     sum[j] = fmaf(a[i + 1], pf_bf16_to_f32(pair[1]), sum[j]);
                     sum[j] = fmaf(a[i], pf_bf16_to_f32(pair[0]), sum[j]);
+                }
+            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sum, columns_of(w, p), mode);
+        }
+    }
+}
+
+/* Quantised input: for each row its scale, then k values, k rounded up to 4. */
+static size_t int8_row_bytes(int32_t k)
+{
+    return sizeof(float) + pf_round_up((size_t)k, 4);
+}
+
+/* The largest magnitude of a row; infinity where it holds what is not finite. */
+static float row_magnitude(const float *a, int32_t k)
+{
+    float largest = 0.0f;
+    for (int32_t i = 0; i < k; i++) {
+        const float magnitude = fabsf(a[i]);
+        if (!(magnitude <= largest)) largest = magnitude < INFINITY ? magnitude : INFINITY;
+    }
+    return largest;
+}
+
+void pf_gemm_pack_int8_ref(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                           int32_t tile_end)
+{
+    (void)m;
+    const size_t row_bytes = int8_row_bytes(k);
+    for (int32_t row = tile_begin; row < tile_end; row++) {
+        const float *from = a + (size_t)row * lda;
+        uint8_t *out = (uint8_t *)input + (size_t)row * row_bytes;
+        const float largest = row_magnitude(from, k);
+        const bool finite = largest < INFINITY, counts = finite && largest >= 0x1p-100f;
+        const float scale = counts ? largest / 127.0f : finite ? 0.0f : NAN, inverse = counts ? 127.0f / largest : 0.0f;
+        memcpy(out, &scale, sizeof scale);
+        memset(out + sizeof scale, 0, row_bytes - sizeof scale);
+        for (int32_t i = 0; counts && i < k; i++)
+            out[sizeof scale + (size_t)i] = (uint8_t)(int8_t)nearbyintf(from[i] * inverse);
+    }
+}
+
+/* Group g of a row times column j of a panel's group: exact. */
+static int32_t group_sum(const pf_gemm_layout *l, const uint8_t *group, int32_t j, const int8_t *a, int32_t n_values)
+{
+    const int32_t zero = pf_gemm_zero(l, group, j);
+    int32_t sum = 0;
+    for (int32_t i = 0; i < n_values; i++) sum += a[i] * (pf_gemm_stored(l, group, j, (size_t)i) - zero);
+    return sum;
+}
+
+void pf_gemm_integers_int8_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                               int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    (void)scratch;
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    const size_t row_bytes = int8_row_bytes(w->k);
+    for (int32_t p = panel_begin; p < panel_end; p++) {
+        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
+        for (int32_t row = 0; row < m; row++) {
+            const uint8_t *a = (const uint8_t *)input + (size_t)row * row_bytes;
+            float row_scale, sum[PF_GEMM_PANEL] = { 0 };
+            memcpy(&row_scale, a, sizeof row_scale);
+            a += sizeof row_scale;
+            for (int32_t g = 0; g < l.n_groups; g++) {
+                const uint8_t *group = panel + (size_t)g * l.group_bytes;
+                const int32_t begin = g * l.group, left = w->k - begin, n = left < l.group ? left : l.group;
+                for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
+                    sum[j] = fmaf((float)group_sum(&l, group, j, (const int8_t *)a + begin, n),
+                                  pf_gemm_scale(&l, group, j), sum[j]);
+            }
+            for (int32_t j = 0; j < PF_GEMM_PANEL; j++) sum[j] *= row_scale;
+            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sum, columns_of(w, p), mode);
+        }
+    }
+}
+
+/* Integer weight i of column j as bf16. */
+static float weight_as_bf16(const pf_gemm_layout *l, const uint8_t *panel, int32_t j, int32_t i)
+{
+    const uint8_t *group = panel + (size_t)(i / l->group) * l->group_bytes;
+    const int32_t q = pf_gemm_stored(l, group, j, (size_t)(i % l->group)) - pf_gemm_zero(l, group, j);
+    return pf_bf16_to_f32(pf_bf16_from_f32((float)q * pf_gemm_scale(l, group, j)));
+}
+
+void pf_gemm_integers_bf16_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                               int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    (void)scratch;
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    const int32_t k_even = (w->k + 1) / 2 * 2;
+    for (int32_t p = panel_begin; p < panel_end; p++) {
+        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
+        for (int32_t row = 0; row < m; row++) {
+            const float *a = (const float *)input + (size_t)row * (size_t)k_even;
+            float sum[PF_GEMM_PANEL] = { 0 };
+            for (int32_t i = 0; i < k_even; i += 2)
+                for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
+                    sum[j] = fmaf(a[i + 1], weight_as_bf16(&l, panel, j, i + 1), sum[j]);
+                    sum[j] = fmaf(a[i], weight_as_bf16(&l, panel, j, i), sum[j]);
                 }
             put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sum, columns_of(w, p), mode);
         }

@@ -1,0 +1,345 @@
+#include "base/checked.h"
+#include "kernels/gemm/layout.h"
+#include "tests/kernels/kernel_test.h"
+
+/* Sources in memory as a file may have it: any type, at an odd address, rows further apart than their length. */
+typedef struct {
+    pf_gemm_source source;
+    unsigned char *memory;
+    int32_t k;
+} tensor;
+
+static tensor tensor_of(pf_type type, int32_t n_rows, int32_t k, const float *values)
+{
+    const size_t size = pf_type_bytes(type), stride = (size_t)k + 2;
+    tensor t = { .k = k, .memory = malloc((size_t)n_rows * stride * size + 1) };
+    assert_non_null(t.memory);
+    memset(t.memory, 0x55, (size_t)n_rows * stride * size + 1);
+    for (int32_t n = 0; n < n_rows; n++)
+        for (int32_t i = 0; i < k; i++) {
+            const float f = values[n * k + i];
+            const uint16_t h = type == PF_TYPE_BF16 ? pf_bf16_from_f32(f) : pf_f16_from_f32(f);
+            memcpy(t.memory + 1 + ((size_t)n * stride + (size_t)i) * size, type == PF_TYPE_F32 ? (const void *)&f : &h,
+                   size);
+        }
+    t.source = (pf_gemm_source){ .data = t.memory + 1, .type = type, .n_rows = n_rows, .stride = stride };
+    return t;
+}
+
+/* What the tensor holds, after its rounding. */
+static float tensor_at(const tensor *t, int32_t n, int32_t i)
+{
+    const unsigned char *at =
+        t->memory + 1 + ((size_t)n * t->source.stride + (size_t)i) * pf_type_bytes(t->source.type);
+    float f;
+    uint16_t h;
+    memcpy(&h, at, sizeof h);
+    if (t->source.type != PF_TYPE_F32) return t->source.type == PF_TYPE_BF16 ? pf_bf16_to_f32(h) : pf_f16_to_f32(h);
+    memcpy(&f, at, sizeof f);
+    return f;
+}
+
+typedef struct {
+    pf_gemm_weights weights;
+    pf_guard panels;
+} packed;
+
+static packed pack(pf_format format, int32_t n, int32_t k, const pf_gemm_source *sources, int32_t n_sources)
+{
+    packed x;
+    size_t bytes;
+    assert_int_equal(pf_gemm_plan_weights(format, n, k, &x.weights, &bytes), PF_OK);
+    x.panels = pf_guard_alloc(bytes, 64);
+    memset(x.panels.data, 0xFF, bytes);
+    x.weights.panels = x.panels.data;
+    const int32_t last = x.weights.n_panels - 1; /* as two members would */
+    pf_gemm_pack_weights(&x.weights, sources, n_sources, last, last + 1);
+    pf_gemm_pack_weights(&x.weights, sources, n_sources, 0, last);
+    return x;
+}
+
+/* --- the contract's words, in double or one value at a time --- */
+
+typedef struct {
+    float scale;
+    int32_t zero;
+} rounding;
+
+static float made_finite(float f)
+{
+    return isnan(f) ? 0.0f : isinf(f) ? copysignf(0x1.fffffep127f, f) : f;
+}
+
+static float as_f16(float f)
+{
+    return pf_f16_to_f32(pf_f16_from_f32(fmaxf(-65504.0f, fminf(f, 65504.0f))));
+}
+
+static rounding rounding_of(pf_format format, const float *w, int32_t n)
+{
+    const pf_format_info *info = pf_format_get(format);
+    float largest = 0.0f, low = 0.0f, high = 0.0f;
+    for (int32_t i = 0; i < n; i++) {
+        const float f = made_finite(w[i]);
+        if (fabsf(f) > fabsf(largest)) largest = f;
+        low = fminf(low, f);
+        high = fmaxf(high, f);
+    }
+    if (info->bits == 8) return (rounding){ fabsf(largest) / 127.0f, 128 };
+    float scale = info->has_zeros ? high / 15.0f - low / 15.0f : largest / -8.0f;
+    if (info->group) scale = as_f16(scale);
+    if (!info->has_zeros) return (rounding){ scale, 8 };
+    return (rounding){ scale, scale == 0.0f ? 0 : (int32_t)fminf(15.0f, fmaxf(0.0f, rintf(-low / scale))) };
+}
+
+static int32_t stored_of(pf_format format, rounding r, float w)
+{
+    if (r.scale == 0.0f) return r.zero;
+    const float q = rintf(made_finite(w) / r.scale) + (float)r.zero;
+    return (int32_t)(pf_format_get(format)->bits == 8 ? fminf(255.0f, fmaxf(1.0f, q)) : fminf(15.0f, fmaxf(0.0f, q)));
+}
+
+/* Every stored value, scale and zero of every column, the fillers too. */
+static void expect_quantised(const packed *x, const tensor *t)
+{
+    const pf_gemm_weights *w = &x->weights;
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    for (int32_t n = 0; n < w->n_panels * PF_GEMM_PANEL; n++)
+        for (int32_t g = 0; g < l.n_groups; g++) {
+            const uint8_t *group =
+                (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes + (size_t)g * l.group_bytes;
+            const int32_t j = n % PF_GEMM_PANEL, left = w->k - g * l.group, len = left < l.group ? left : l.group;
+            float values[4200];
+            for (int32_t i = 0; i < len; i++) values[i] = n < w->n ? tensor_at(t, n, g * l.group + i) : 0.0f;
+            const rounding r = rounding_of(w->format, values, n < w->n ? len : 0);
+            assert_true(pf_gemm_scale(&l, group, j) == r.scale);
+            assert_int_equal(pf_gemm_zero(&l, group, j), r.zero);
+            for (int32_t i = 0; i < l.group; i++)
+                assert_int_equal(pf_gemm_stored(&l, group, j, (size_t)i),
+                                 i < len ? stored_of(w->format, r, values[i]) : r.zero);
+        }
+}
+
+static void fill_weights(test_rng *rng, float *values, size_t n, int kind)
+{
+    for (size_t i = 0; i < n; i++)
+        values[i] = kind == 0   ? test_float(rng)
+                    : kind == 1 ? test_extreme(rng)
+                    : kind == 2 ? (float)(test_below(rng, 33) - 16) * 0.5f /* many ties, and equals of either sign */
+                    : kind == 3 ? test_float(rng) * 0x1p-136f
+                                : fabsf(test_float(rng)) * 1e5f + 1e5f; /* of one sign, scales past 65504 / 8 */
+}
+
+static void integers_are_what_the_contract_says(void **state)
+{
+    (void)state;
+    static const int32_t ks[] = { 1, 30, 33, 130, 601 };
+    test_rng rng = { 21 };
+    for (pf_format format = 0; format < PF_N_FORMATS; format++) {
+        if (pf_format_get(format)->bits >= 16) continue;
+        for (size_t s = 0; s < sizeof ks / sizeof *ks; s++)
+            for (int kind = 0; kind < 5; kind++) {
+                const int32_t n = 37, k = ks[s];
+                float *values = malloc((size_t)(n * k) * sizeof *values);
+                assert_non_null(values);
+                fill_weights(&rng, values, (size_t)(n * k), kind);
+                for (int32_t i = 0; i < k; i++) values[3 * k + i] = 0.0f; /* a row of zeros */
+                for (pf_type type = 0; type < PF_N_TYPES; type++) {
+                    tensor t = tensor_of(type, n, k, values);
+                    packed x = pack(format, n, k, &t.source, 1);
+                    expect_quantised(&x, &t);
+                    pf_guard_free(&x.panels);
+                    free(t.memory);
+                }
+                free(values);
+            }
+    }
+}
+
+static void a_quantised_file_gives_the_panels_of_its_original(void **state)
+{
+    (void)state;
+    static const int32_t ks[] = { 1, 31, 129, 300 };
+    test_rng rng = { 22 };
+    for (pf_format format = 0; format < PF_N_FORMATS; format++) {
+        const pf_format_info *info = pf_format_get(format);
+        if (info->bits >= 16) continue;
+        for (size_t s = 0; s < sizeof ks / sizeof *ks; s++) {
+            enum { N = 41 };
+            const int32_t k = ks[s], groups = pf_gemm_groups(format, k);
+            const size_t stride = pf_round_up((size_t)k, 2) + 4, row_bytes = stride * (size_t)info->bits / 8;
+            const pf_type scale_type = info->group ? PF_TYPE_F16 : PF_TYPE_F32;
+            float *values = malloc(N * (size_t)k * sizeof *values);
+            unsigned char *q = malloc(N * row_bytes + 1), *scales = malloc(N * (size_t)groups * 4 + 1);
+            uint8_t *zeros = malloc(N * (size_t)groups);
+            assert_true(values && q && scales && zeros);
+            fill_weights(&rng, values, N * (size_t)k, 0);
+            for (int32_t n = 0; n < N; n++)
+                pf_gemm_quantise_row(format, values + n * k, PF_TYPE_F32, k, q + 1 + (size_t)n * row_bytes,
+                                     scales + 1 + (size_t)(n * groups) * pf_type_bytes(scale_type),
+                                     info->has_zeros ? zeros + n * groups : NULL);
+            const pf_gemm_source numbers = { .data = values, .n_rows = N, .stride = (size_t)k };
+            const pf_gemm_source integers = { .data = q + 1,
+                                              .n_rows = N,
+                                              .stride = stride,
+                                              .scales = scales + 1,
+                                              .scale_type = scale_type,
+                                              .zeros = info->has_zeros ? zeros : NULL };
+            const packed a = pack(format, N, k, &numbers, 1), b = pack(format, N, k, &integers, 1);
+            assert_memory_equal(a.panels.data, b.panels.data, a.panels.bytes);
+            packed x[2] = { a, b };
+            pf_guard_free(&x[0].panels);
+            pf_guard_free(&x[1].panels);
+            free(values);
+            free(q);
+            free(scales);
+            free(zeros);
+        }
+    }
+}
+
+/* Half a step, and what the rounding of the scale to f16 adds. */
+static void a_row_unpacks_to_about_what_it_was(void **state)
+{
+    (void)state;
+    enum { N = 40, K = 333 };
+    test_rng rng = { 23 };
+    float values[N * K], out[K];
+    test_fill(&rng, values, N * K);
+    const pf_gemm_source source = { .data = values, .n_rows = N, .stride = K };
+    for (pf_format format = 0; format < PF_N_FORMATS; format++) {
+        packed x = pack(format, N, K, &source, 1);
+        const int32_t bits = pf_format_get(format)->bits;
+        const float worst = bits == 32 ? 0.0f : bits == 16 ? 0x1p-9f : bits == 8 ? 1.0f / 253.0f : 0.13f;
+        float largest = 0.0f;
+        for (int32_t n = 0; n < N; n++) {
+            pf_gemm_unpack_row(&x.weights, n, out);
+            for (int32_t k = 0; k < K; k++) largest = fmaxf(largest, fabsf(out[k] - values[n * K + k]));
+        }
+        assert_true(largest <= worst);
+        assert_true(bits == 32 || largest > worst / 4);
+        pf_guard_free(&x.panels);
+    }
+}
+
+/* Bytes of a file may be anything: they reach the outputs of their own row only, and no memory but theirs. */
+static void hostile_scales_and_zeros_are_packed_as_they_are(void **state)
+{
+    (void)state;
+    enum { N = 33, K = 64 };
+    uint8_t q[N * K / 2], zeros[N * 2];
+    uint16_t scales[N * 2];
+    memset(q, 0xF0, sizeof q);
+    memset(zeros, 0xE9, sizeof zeros);
+    for (int i = 0; i < N * 2; i++) scales[i] = i == 9 ? 0x7C00 : i == 20 ? 0x7E01 : 0x3C00;
+    const pf_gemm_source source = {
+        .data = q, .n_rows = N, .stride = K, .scales = scales, .scale_type = PF_TYPE_F16, .zeros = zeros
+    };
+    packed x = pack(PF_FORMAT_INT4_ASYM_G32, N, K, &source, 1);
+    float out[K];
+    for (int32_t n = 0; n < N; n++) {
+        pf_gemm_unpack_row(&x.weights, n, out);
+        for (int32_t k = 0; k < K; k++) {
+            if (n == 4 && k >= 32)
+                assert_true(isinf(out[k]));
+            else if (n == 10 && k < 32)
+                assert_true(isnan(out[k]));
+            else
+                assert_true(out[k] == (k % 2 ? 6.0f : -9.0f));
+        }
+    }
+    pf_guard_free(&x.panels);
+}
+
+/* --- numbers --- */
+
+static float packed_weight(const pf_gemm_weights *w, int32_t n, int32_t k)
+{
+    const char *panel = (const char *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
+    const int32_t j = n % PF_GEMM_PANEL;
+    if (w->format == PF_FORMAT_F32) return ((const float *)(const void *)panel)[k * PF_GEMM_PANEL + j];
+    return pf_bf16_to_f32(((const uint16_t *)(const void *)panel)[(k / 2 * PF_GEMM_PANEL + j) * 2 + k % 2]);
+}
+
+static void tensors_of_any_type_stack_at_any_row_and_tails_are_zero(void **state)
+{
+    (void)state;
+    enum { K = 301, N0 = 5, N1 = 40, N2 = 28, N = N0 + N1 + N2, PADDED = 96 };
+    static const pf_format held[] = { PF_FORMAT_F32, PF_FORMAT_BF16 };
+    test_rng rng = { 3 };
+    float f32[N0 * K];
+    uint16_t f16[N1 * (K + 2)];
+    unsigned char bf16[N2 * K * 2 + 1]; /* at an odd address, as a file may have it */
+    test_fill(&rng, f32, N0 * K);
+    for (size_t i = 0; i < N1 * (K + 2); i++) f16[i] = (uint16_t)(test_bits(&rng) & 0xBFFFu); /* finite */
+    for (size_t i = 0; i < N2 * K; i++) {
+        const uint16_t h = pf_bf16_from_f32(test_float(&rng));
+        memcpy(bf16 + 1 + 2 * i, &h, 2);
+    }
+    const pf_gemm_source sources[] = {
+        { .data = f32, .type = PF_TYPE_F32, .n_rows = N0, .stride = K },
+        { .data = f16, .type = PF_TYPE_F16, .n_rows = N1, .stride = K + 2 },
+        { .data = bf16 + 1, .type = PF_TYPE_BF16, .n_rows = N2, .stride = K },
+    };
+    for (size_t h = 0; h < 2; h++) {
+        pf_gemm_weights w;
+        size_t bytes;
+        assert_int_equal(pf_gemm_plan_weights(held[h], N, K, &w, &bytes), PF_OK);
+        assert_int_equal(w.n_panels, 3);
+        pf_guard panels = pf_guard_alloc(bytes, 64);
+        memset(panels.data, 0xFF, bytes);
+        w.panels = panels.data;
+        pf_gemm_pack_weights(&w, sources, 3, 2, 3); /* as two members would */
+        pf_gemm_pack_weights(&w, sources, 3, 0, 2);
+        for (int32_t n = 0; n < PADDED; n++)
+            for (int32_t k = 0; k < (held[h] == PF_FORMAT_F32 ? K : K + 1); k++) {
+                float expected = 0.0f;
+                if (n < N && k < K) {
+                    uint16_t half;
+                    memcpy(&half, bf16 + 1 + 2 * ((n < N0 + N1 ? 0 : n - N0 - N1) * K + k), 2);
+                    expected = n < N0        ? f32[n * K + k]
+                               : n < N0 + N1 ? pf_f16_to_f32(f16[(n - N0) * (K + 2) + k])
+                                             : pf_bf16_to_f32(half);
+                }
+                assert_true(same_float(packed_weight(&w, n, k), held[h] == PF_FORMAT_BF16
+                                                                    ? pf_bf16_to_f32(pf_bf16_from_f32(expected))
+                                                                    : expected));
+            }
+        pf_guard_free(&panels);
+    }
+}
+
+static void f16_rounds_to_nearest_even_and_keeps_what_it_holds(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000u; h++) {
+        const float f = pf_f16_to_f32((uint16_t)h);
+        if (isnan(f)) {
+            assert_true(isnan(pf_f16_to_f32(pf_f16_from_f32(f))));
+            continue;
+        }
+        assert_int_equal(pf_f16_from_f32(f), h);
+        if ((h & 0x7FFFu) >= 0x7BFFu) continue;
+        const float next = pf_f16_to_f32((uint16_t)(h + 1)), middle = 0.5f * f + 0.5f * next;
+        assert_int_equal(pf_f16_from_f32(middle), h % 2 ? h + 1 : h);
+        assert_int_equal(pf_f16_from_f32(nextafterf(middle, f)), h);
+        assert_int_equal(pf_f16_from_f32(nextafterf(middle, next)), h + 1);
+    }
+    assert_int_equal(pf_f16_from_f32(65519.99f), 0x7BFF);
+    assert_int_equal(pf_f16_from_f32(65520.0f), 0x7C00);
+    assert_int_equal(pf_f16_from_f32(-1e30f), 0xFC00);
+    assert_int_equal(pf_f16_from_f32(0x1p-149f), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_are_what_the_contract_says),
+        cmocka_unit_test(a_quantised_file_gives_the_panels_of_its_original),
+        cmocka_unit_test(a_row_unpacks_to_about_what_it_was),
+        cmocka_unit_test(hostile_scales_and_zeros_are_packed_as_they_are),
+        cmocka_unit_test(tensors_of_any_type_stack_at_any_row_and_tails_are_zero),
+        cmocka_unit_test(f16_rounds_to_nearest_even_and_keeps_what_it_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

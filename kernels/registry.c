@@ -34,6 +34,11 @@ static const pf_kernel table[] = {
 /* Integer weights. */
 #define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, MULTIPLY) \
     GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, MULTIPLY)
+/* The six of four bits. */
+#define GEMM_INT4(...)                                                                    \
+    GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__),                  \
+        GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__),      \
+        GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__), GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
@@ -85,10 +90,18 @@ static const pf_kernel table[] = {
          pf_gemm_pack_f32_avx2,    pf_gemm_f32_avx2),
     GEMM(BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx2,   pf_gemm_bf16_avx2),
+    GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
+              pf_gemm_pack_int8_pairs_avx2, pf_gemm_integers_int8_avx2),
+    GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
+              pf_gemm_pack_int8_bytes_avx2, pf_gemm_integers_int8_avx2),
     GEMM(F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
     GEMM(BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
+    GEMM_INTS(INT8, INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
+              pf_gemm_pack_int8_pairs_avx512, pf_gemm_integers_int8_avx512),
+    GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
+              pf_gemm_pack_int8_bytes_avx512, pf_gemm_integers_int8_avx512),
     GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
 

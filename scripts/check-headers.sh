@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check-headers.sh [COMPILER]: every header compiles alone, as C11, without a warning. Headers that only one
 # instruction set can compile say so in their name (_avx2, _avx512) and are compiled for it; those named _v16 are
-# written in the vectors of v16_avx2.h or v16_avx512.h, and stand behind the first.
+# written in the vectors of v16_avx2.h or v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 compiler=${1:-cc}
@@ -20,6 +20,7 @@ check_one() {
     case "$header" in
     *avx512*) flags=("${avx512[@]}") ;;
     *avx2*) flags=("${avx2[@]}") ;;
+    *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/vec_avx2.h"' ;;
     *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/v16_avx2.h"' ;;
     esac
     printf '%s\n#include "%s"\n' "$prelude" "$header" |

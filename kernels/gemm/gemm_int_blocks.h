@@ -1,0 +1,236 @@
+/*
+ * Integer weights times int8 activations where a register holds 8 or 16 columns and nothing multiplies four bytes at
+ * once on ZMM: the packing of activations, the loop nest, and the end of a product; compiled into each fast file with
+ * that file's instruction set. Internal.
+ *
+ *   for each panel of 32 columns
+ *     for each span of K
+ *       for each row tile
+ *         for each group of weights, or stretch of a column
+ *           for each half of the panel (YMM; ZMM hold it whole): one step of K after another, sums in registers
+ *
+ * K goes in blocks of 32 values, the smallest group. The sums of a tile's group go to the scratch: added up as integers
+ * over all K where a column shares a scale, else scaled and added to f32 sums, group by group.
+ *
+ * Packed activations, in words of 32 bits, [tile] { head | [blocks] }, K filled with zeros up to a whole block:
+ *
+ *   head    [height] scales f32 | [height] -(sum of the row)
+ *   block   [height] -(sums of k, k+1 of all its steps) and of k+2, k+3, int16 | [8 steps] [height] k k+1 k+2 k+3, int8
+ *   or      [8 steps] { [height] k, k+2, int16 | [height] k+1, k+3 }
+ *
+ * The sums take from a product what the offset of the stored weights (128, 8 or z) has added to it.
+ */
+#ifndef PF_KERNELS_GEMM_INT_BLOCKS_H
+#define PF_KERNELS_GEMM_INT_BLOCKS_H
+
+#include <math.h>
+
+#include "base/checked.h"
+#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/layout.h"
+
+enum {
+    PF_INT_BLOCK = 32,         /* values of k */
+    PF_INT_STEPS = 8,          /* of four values, a block */
+    PF_INT_HEAD_WORDS = 2,     /* of a row */
+    PF_INT_BYTE_WORDS = 9,     /* of a row a block: the first form */
+    PF_INT_PAIR_WORDS = 16,    /* the second */
+    PF_INT_STRETCH_STEPS = 32, /* of a column, between two visits to the scratch */
+    PF_INT_SPAN_BLOCKS = 64,   /* that several row tiles pass over */
+};
+
+/* What one register tile is to do. Its height is the function's. */
+typedef struct {
+    const uint8_t *w;   /* a group; or the weights of a step, where a column shares a scale */
+    const uint32_t *a;  /* a block of the tile */
+    size_t steps;       /* of four values; whole blocks but at the end of a column */
+    uint32_t *sums;     /* [height, 32] to be added to: f32, or int32 where a column shares a scale */
+    uint32_t *partial;  /* [height, 32] int32, all zero before and after */
+    uintptr_t prefetch; /* where, and how much further with each half step */
+    size_t prefetch_stride;
+    const pf_gemm_layout *layout;
+} pf_int_tile;
+
+typedef void pf_int_tile_fn(const pf_int_tile *tile);
+
+/* What the nest must know of a family of tiles. */
+typedef struct {
+    int32_t tile_rows;
+    size_t block_words;           /* of a row */
+    size_t halves;                /* of a panel, one after the other */
+    pf_int_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+} pf_int_family;
+
+/* A row of sums [32] to a row of c. */
+PF_INLINE void pf_int_finish(const pf_gemm_layout *l, const uint8_t *panel, const uint32_t *sums, float row_scale,
+                             uint32_t row_sum, float *c, int32_t n_columns, pf_gemm_mode mode)
+{
+    float result[PF_GEMM_PANEL], scales[PF_GEMM_PANEL];
+    uint32_t zeros[PF_GEMM_PANEL];
+    if (l->scale_size == 4) {
+        memcpy(scales, panel, sizeof scales);
+        for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
+            zeros[j] = l->bits == 8 ? 128 : l->has_zeros ? panel[l->zeros_at + (size_t)j] : 8;
+        for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
+            result[j] = fmaf((float)(int32_t)(sums[j] + zeros[j] * row_sum), scales[j], 0.0f);
+    } else {
+        memcpy(result, sums, sizeof result);
+    }
+    for (int32_t j = 0; j < PF_GEMM_PANEL; j++) result[j] *= row_scale;
+    if (mode == PF_GEMM_ADD)
+        for (int32_t j = 0; j < n_columns; j++) c[j] += result[j];
+    else
+        memcpy(c, result, (size_t)n_columns * sizeof *c);
+}
+
+PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w, const uint32_t *input, int32_t m,
+                           int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
+                           uint32_t *scratch)
+{
+    const pf_gemm_layout layout = pf_gemm_layout_of(w->format, w->k);
+    const bool column = layout.scale_size == 4;
+    const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
+    const size_t steps = ((size_t)w->k + 3) / 4, blocks = (steps + PF_INT_STEPS - 1) / PF_INT_STEPS;
+    const size_t span = n_tiles == 1 ? blocks : PF_INT_SPAN_BLOCKS;
+    const size_t row_words = PF_INT_HEAD_WORDS + blocks * family.block_words;
+    /* bytes of a block of a panel; a group's head is spread over its blocks */
+    const size_t block_bytes =
+        column ? PF_INT_STEPS * layout.step_bytes : layout.group_bytes * PF_INT_STEPS / layout.group_steps;
+    const size_t half_steps = family.halves * PF_INT_STEPS;
+    const size_t stride = (block_bytes + half_steps * (size_t)n_tiles - 1) / (half_steps * (size_t)n_tiles);
+    const size_t rows_words = pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* of one part of the scratch */
+
+    memset(scratch + rows_words, 0, (size_t)m * PF_GEMM_PANEL * sizeof *scratch);
+    for (int32_t p = panel_begin; p < panel_end; p++) {
+        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
+        const int32_t left = w->n - p * PF_GEMM_PANEL, n_columns = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+        memset(scratch, 0, (size_t)m * PF_GEMM_PANEL * sizeof *scratch);
+        for (size_t block = 0; block < blocks; block += span) {
+            const size_t end = blocks - block < span ? blocks : block + span;
+            const uint8_t *begin = panel + (column ? layout.head_bytes : 0) + block * block_bytes;
+            const size_t bytes = (end - block) * block_bytes;
+            for (int32_t t = 0; t < n_tiles; t++) {
+                const size_t row = (size_t)pf_gemm_tile_row(n_tiles, m, t);
+                const size_t height = (size_t)pf_gemm_tile_row(n_tiles, m, t + 1) - row;
+                const uint32_t *head = input + row * row_words;
+                uint32_t *sums = scratch + row * PF_GEMM_PANEL;
+                const pf_int_tile tile = {
+                    .w = begin,
+                    .a = head + (PF_INT_HEAD_WORDS + block * family.block_words) * height,
+                    .steps = (column && end == blocks ? steps : end * PF_INT_STEPS) - block * PF_INT_STEPS,
+                    .sums = sums,
+                    .partial = sums + rows_words,
+                    .prefetch = (uintptr_t)begin +
+                                (n_tiles == 1 ? PF_GEMM_W_AHEAD : bytes + bytes * (size_t)t / (size_t)n_tiles),
+                    .prefetch_stride = stride,
+                    .layout = &layout,
+                };
+                family.tiles[height](&tile);
+                for (size_t r = 0; end == blocks && r < height; r++) {
+                    float row_scale;
+                    memcpy(&row_scale, head + r, sizeof row_scale);
+                    pf_int_finish(&layout, panel, sums + r * PF_GEMM_PANEL, row_scale, head[height + r],
+                                  c + (row + r) * ldc + (size_t)p * PF_GEMM_PANEL, n_columns, mode);
+                }
+            }
+        }
+    }
+}
+
+/* The largest magnitude of a row, as bits: those of infinity or more where it holds what is not finite. */
+PF_INLINE uint32_t pf_int_magnitude(const float *row, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, row + i, sizeof bits);
+        bits &= 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+/* What a row's values are multiplied with before they are rounded, and what its products are at the end. */
+typedef struct {
+    float factor, scale;
+} pf_int_rounding;
+
+PF_INLINE pf_int_rounding pf_int_rounding_of(const float *row, size_t n)
+{
+    const uint32_t bits = pf_int_magnitude(row, n);
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    if (bits >= 0x7F800000u) return (pf_int_rounding){ .scale = NAN };
+    if (magnitude < 0x1p-100f) return (pf_int_rounding){ 0 };
+    return (pf_int_rounding){ .factor = 127.0f / magnitude, .scale = magnitude / 127.0f };
+}
+
+/* n values of a row to a block of integers. */
+PF_INLINE void pf_int_round_block(int32_t q[PF_INT_BLOCK], const float *row, size_t n, float factor)
+{
+    memset(q, 0, PF_INT_BLOCK * sizeof *q);
+    if (factor == 0.0f) return;
+    for (size_t i = 0; i < n; i++) {
+        const float shifted = row[i] * factor + 0x1.8p23f; /* what is left beside this is an integer, ties to even */
+        memcpy(&q[i], &shifted, sizeof shifted);
+        q[i] -= 0x4B400000;
+    }
+}
+
+/* Words of a block, `height` apart: bytes, their sums first. Returns the sum of all. */
+PF_INLINE int32_t pf_int_put_bytes(uint32_t *out, size_t height, const int32_t q[PF_INT_BLOCK])
+{
+    int32_t low = 0, high = 0;
+    for (size_t s = 0; s < PF_INT_STEPS; s++) {
+        const int32_t *four = q + 4 * s;
+        low += four[0] + four[1];
+        high += four[2] + four[3];
+        out[(1 + s) * height] = (uint32_t)(four[0] & 255) | (uint32_t)(four[1] & 255) << 8 |
+                                (uint32_t)(four[2] & 255) << 16 | (uint32_t)four[3] << 24;
+    }
+    out[0] = (uint32_t)(-low & 0xFFFF) | (uint32_t)-high << 16;
+    return low + high;
+}
+
+/* The same, as pairs of int16. */
+PF_INLINE int32_t pf_int_put_pairs(uint32_t *out, size_t height, const int32_t q[PF_INT_BLOCK])
+{
+    int32_t sum = 0;
+    for (size_t s = 0; s < PF_INT_STEPS; s++) {
+        const int32_t *four = q + 4 * s;
+        sum += four[0] + four[1] + four[2] + four[3];
+        out[2 * s * height] = (uint32_t)(four[0] & 0xFFFF) | (uint32_t)four[2] << 16;
+        out[(2 * s + 1) * height] = (uint32_t)(four[1] & 0xFFFF) | (uint32_t)four[3] << 16;
+    }
+    return sum;
+}
+
+/* Row tiles [tile_begin, tile_end), in one form or the other. */
+PF_INLINE void pf_int_pack(const size_t block_words, int32_t tile_rows, uint32_t *input, const float *a, size_t lda,
+                           int32_t m, int32_t k, int32_t tile_begin, int32_t tile_end)
+{
+    const size_t n_values = (size_t)k, blocks = (n_values + PF_INT_BLOCK - 1) / PF_INT_BLOCK;
+    const int32_t n_tiles = pf_gemm_tiles(tile_rows, m);
+    int32_t q[PF_INT_BLOCK];
+    for (int32_t t = tile_begin; t < tile_end; t++) {
+        const size_t first = (size_t)pf_gemm_tile_row(n_tiles, m, t);
+        const size_t height = (size_t)pf_gemm_tile_row(n_tiles, m, t + 1) - first;
+        uint32_t *head = input + first * (PF_INT_HEAD_WORDS + blocks * block_words);
+        for (size_t r = 0; r < height; r++) {
+            const float *row = a + (first + r) * lda;
+            const pf_int_rounding rounding = pf_int_rounding_of(row, n_values);
+            uint32_t *out = head + PF_INT_HEAD_WORDS * height + r;
+            int32_t sum = 0;
+            for (size_t i = 0; i < n_values; i += PF_INT_BLOCK, out += block_words * height) {
+                const size_t left = n_values - i;
+                pf_int_round_block(q, row + i, left < PF_INT_BLOCK ? left : PF_INT_BLOCK, rounding.factor);
+                sum += block_words == PF_INT_BYTE_WORDS ? pf_int_put_bytes(out, height, q)
+                                                        : pf_int_put_pairs(out, height, q);
+            }
+            memcpy(head + r, &rounding.scale, sizeof rounding.scale);
+            head[height + r] = (uint32_t)-sum;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * Eight lanes of 32 bits in a YMM register: vec_avx512.h with AVX2, FMA and F16C, under the same names, for what is
+ * written once for both (files named _vec.h). Internal; for files compiled for AVX2.
+ */
+#ifndef PF_KERNELS_GEMM_VEC_H
+#define PF_KERNELS_GEMM_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "kernels/gemm/gemm_nest.h"
+
+enum {
+    PF_VEC_LANES = 8,
+    PF_VEC_HALVES = 2,    /* of 16 columns */
+    PF_VEC_TILE_ROWS = 6, /* two sums a row, two weights, a broadcast and a product */
+};
+#define PF_VEC_EACH_ROW(DO) PF_ROWS_6(DO)
+
+typedef __m256i pf_vec;
+typedef __m256 pf_vecf;
+
+PF_INLINE pf_vec pf_vec_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+PF_INLINE void pf_vec_store(void *p, pf_vec v)
+{
+    _mm256_storeu_si256(p, v);
+}
+PF_INLINE pf_vecf pf_vec_loadf(const void *p)
+{
+    return _mm256_loadu_ps(p);
+}
+PF_INLINE void pf_vec_storef(void *p, pf_vecf v)
+{
+    _mm256_storeu_ps(p, v);
+}
+PF_INLINE pf_vec pf_vec_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+PF_INLINE pf_vec pf_vec_set(uint32_t word)
+{
+    return _mm256_set1_epi32((int32_t)word);
+}
+/* A word of memory to all lanes. */
+PF_INLINE pf_vec pf_vec_spread(const uint32_t *word)
+{
+    pf_vec v;
+    __asm__("vpbroadcastd %1, %0" : "=x"(v) : "m"(*word));
+    return v;
+}
+PF_INLINE pf_vecf pf_vec_setf(float f)
+{
+    return _mm256_set1_ps(f);
+}
+PF_INLINE pf_vec pf_vec_and(pf_vec a, pf_vec b)
+{
+    return _mm256_and_si256(a, b);
+}
+PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
+{
+    return _mm256_or_si256(a, b);
+}
+/* Shifts: of lanes of 16 and 32 bits. */
+#define pf_vec_right16(v, n) _mm256_srli_epi16(v, n)
+#define pf_vec_right(v, n)   _mm256_srli_epi32(v, n)
+#define pf_vec_left(v, n)    _mm256_slli_epi32(v, n)
+
+PF_INLINE pf_vec pf_vec_add(pf_vec a, pf_vec b)
+{
+    pf_vec v;
+    __asm__("vpaddd %2, %1, %0" : "=x"(v) : "x"(a), "x"(b));
+    return v;
+}
+PF_INLINE pf_vec pf_vec_add16(pf_vec a, pf_vec b)
+{
+    pf_vec v;
+    __asm__("vpaddw %2, %1, %0" : "=x"(v) : "x"(a), "x"(b));
+    return v;
+}
+/* Low halves of products. */
+PF_INLINE pf_vec pf_vec_mul16(pf_vec a, pf_vec b)
+{
+    return _mm256_mullo_epi16(a, b);
+}
+/* Two products of int16 a lane, added. */
+PF_INLINE pf_vec pf_vec_madd16(pf_vec a, pf_vec b)
+{
+    pf_vec v;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(v) : "x"(a), "x"(b));
+    return v;
+}
+/* Two products of uint8 and int8 for each 16 bits, added; the caller knows that they fit. */
+PF_INLINE pf_vec pf_vec_madd8(pf_vec u, pf_vec s)
+{
+    pf_vec v;
+    __asm__("vpmaddubsw %2, %1, %0" : "=x"(v) : "x"(u), "x"(s));
+    return v;
+}
+PF_INLINE pf_vecf pf_vec_to_float(pf_vec v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+PF_INLINE pf_vec pf_vec_bits(pf_vecf v)
+{
+    return _mm256_castps_si256(v);
+}
+PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+PF_INLINE pf_vecf pf_vec_mul(pf_vecf a, pf_vecf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+PF_INLINE pf_vecf pf_vec_fma(pf_vecf a, pf_vecf b, pf_vecf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+/* One f16, and one byte, a lane. */
+PF_INLINE pf_vecf pf_vec_load_f16(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+PF_INLINE pf_vec pf_vec_load_u8(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+/* The 16-bit halves of b where a has none: upper of b, lower of a. */
+PF_INLINE pf_vec pf_vec_join(pf_vec lower, pf_vec upper)
+{
+    return _mm256_blend_epi16(lower, upper, 0xAA);
+}
+
+#endif

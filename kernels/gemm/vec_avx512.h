@@ -1,0 +1,137 @@
+/*
+ * Sixteen lanes of 32 bits in a ZMM register, for what is written once for these and for the YMM registers of vec_avx2.h
+ * (files named _vec.h). Internal; for files compiled for AVX-512 F, BW, DQ, VL.
+ */
+#ifndef PF_KERNELS_GEMM_VEC_H
+#define PF_KERNELS_GEMM_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "kernels/gemm/gemm_nest.h"
+
+enum {
+    PF_VEC_LANES = 16,
+    PF_VEC_HALVES = 1,     /* of 16 columns */
+    PF_VEC_TILE_ROWS = 12, /* two sums a row, two weights, a broadcast and a product */
+};
+#define PF_VEC_EACH_ROW(DO) PF_ROWS_12(DO)
+
+typedef __m512i pf_vec;
+typedef __m512 pf_vecf;
+
+PF_INLINE pf_vec pf_vec_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+PF_INLINE void pf_vec_store(void *p, pf_vec v)
+{
+    _mm512_storeu_si512(p, v);
+}
+PF_INLINE pf_vecf pf_vec_loadf(const void *p)
+{
+    return _mm512_loadu_ps(p);
+}
+PF_INLINE void pf_vec_storef(void *p, pf_vecf v)
+{
+    _mm512_storeu_ps(p, v);
+}
+PF_INLINE pf_vec pf_vec_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+PF_INLINE pf_vec pf_vec_set(uint32_t word)
+{
+    return _mm512_set1_epi32((int32_t)word);
+}
+/* A word of memory to all lanes. */
+PF_INLINE pf_vec pf_vec_spread(const uint32_t *word)
+{
+    pf_vec v;
+    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
+    return v;
+}
+PF_INLINE pf_vecf pf_vec_setf(float f)
+{
+    return _mm512_set1_ps(f);
+}
+PF_INLINE pf_vec pf_vec_and(pf_vec a, pf_vec b)
+{
+    return _mm512_and_si512(a, b);
+}
+PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
+{
+    return _mm512_or_si512(a, b);
+}
+/* Shifts: of lanes of 16 and 32 bits. */
+#define pf_vec_right16(v, n) _mm512_srli_epi16(v, n)
+#define pf_vec_right(v, n)   _mm512_srli_epi32(v, n)
+#define pf_vec_left(v, n)    _mm512_slli_epi32(v, n)
+
+PF_INLINE pf_vec pf_vec_add(pf_vec a, pf_vec b)
+{
+    pf_vec v;
+    __asm__("vpaddd %2, %1, %0" : "=v"(v) : "v"(a), "v"(b));
+    return v;
+}
+PF_INLINE pf_vec pf_vec_add16(pf_vec a, pf_vec b)
+{
+    pf_vec v;
+    __asm__("vpaddw %2, %1, %0" : "=v"(v) : "v"(a), "v"(b));
+    return v;
+}
+/* Low halves of products. */
+PF_INLINE pf_vec pf_vec_mul16(pf_vec a, pf_vec b)
+{
+    return _mm512_mullo_epi16(a, b);
+}
+/* Two products of int16 a lane, added. */
+PF_INLINE pf_vec pf_vec_madd16(pf_vec a, pf_vec b)
+{
+    pf_vec v;
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(v) : "v"(a), "v"(b));
+    return v;
+}
+/* Two products of uint8 and int8 for each 16 bits, added; the caller knows that they fit. */
+PF_INLINE pf_vec pf_vec_madd8(pf_vec u, pf_vec s)
+{
+    pf_vec v;
+    __asm__("vpmaddubsw %2, %1, %0" : "=v"(v) : "v"(u), "v"(s));
+    return v;
+}
+PF_INLINE pf_vecf pf_vec_to_float(pf_vec v)
+{
+    return _mm512_cvtepi32_ps(v);
+}
+PF_INLINE pf_vec pf_vec_bits(pf_vecf v)
+{
+    return _mm512_castps_si512(v);
+}
+PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+PF_INLINE pf_vecf pf_vec_mul(pf_vecf a, pf_vecf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+PF_INLINE pf_vecf pf_vec_fma(pf_vecf a, pf_vecf b, pf_vecf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+/* One f16, and one byte, a lane. */
+PF_INLINE pf_vecf pf_vec_load_f16(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+PF_INLINE pf_vec pf_vec_load_u8(const void *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+}
+/* The 16-bit halves of b where a has none: upper of b, lower of a. */
+PF_INLINE pf_vec pf_vec_join(pf_vec lower, pf_vec upper)
+{
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, lower, upper);
+}
+
+#endif

@@ -35,6 +35,8 @@ pf_rope_fn pf_rope_f32_avx2;
 pf_swiglu_fn pf_swiglu_f32_avx2;
 pf_attn_fn pf_attn_f32_avx2;
 pf_attn_fn pf_attn_bf16_avx2;
+pf_attn_store_fn pf_attn_store_f32_avx2;
+pf_attn_store_fn pf_attn_store_bf16_avx2;
 pf_argmax_fn pf_argmax_f32_avx2;
 pf_softmax_fn pf_softmax_f32_avx2;
 
@@ -50,11 +52,14 @@ pf_rope_fn pf_rope_f32_avx512;
 pf_swiglu_fn pf_swiglu_f32_avx512;
 pf_attn_fn pf_attn_f32_avx512;
 pf_attn_fn pf_attn_bf16_avx512;
+pf_attn_store_fn pf_attn_store_f32_avx512;
+pf_attn_store_fn pf_attn_store_bf16_avx512;
 pf_argmax_fn pf_argmax_f32_avx512;
 pf_softmax_fn pf_softmax_f32_avx512;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
+pf_attn_fn pf_attn_bf16_avx512bf16;
 #endif
 
 #endif

@@ -11,6 +11,9 @@
 #define ATTN_F32       "f32, one fma chain over d and one over positions"
 #define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
 #define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
+#define ATTN_F32       "f32, one fma chain over d and one over positions"
+#define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
+#define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
 #define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
 
 #define PANELS_F32  "panels of 32 columns, k by k"
@@ -79,8 +82,8 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_swiglu_f32_ref),
-    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_attn_f32_ref),
-    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_SCALAR, SIXTEEN_SUMS, pf_attn_bf16_ref),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_SCALAR, ATTN_F32,     pf_attn_f32_ref),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_SCALAR, ATTN_BF16,    pf_attn_bf16_ref),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_SCALAR, COPY,         pf_attn_store_f32_ref),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_SCALAR, COPY,         pf_attn_store_bf16_ref),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
@@ -108,16 +111,21 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_rope_f32_avx2),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_swiglu_f32_avx2),
-    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_attn_f32_avx2),
-    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_attn_bf16_avx2),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX2,   ATTN_F32,     pf_attn_f32_avx2),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX2,   ATTN_BF16,    pf_attn_bf16_avx2),
+    KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_AVX2,   COPY,         pf_attn_store_f32_avx2),
+    KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX2,   COPY,         pf_attn_store_bf16_avx2),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
 
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_rmsnorm_f32_avx512),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_rope_f32_avx512),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_swiglu_f32_avx512),
-    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_attn_f32_avx512),
-    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512, SIXTEEN_SUMS, pf_attn_bf16_avx512),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_F32,  PF_ISA_AVX512, ATTN_F32,     pf_attn_f32_avx512),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512, ATTN_BF16,    pf_attn_bf16_avx512),
+    KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_AVX512, COPY,         pf_attn_store_f32_avx512),
+    KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX512, COPY,         pf_attn_store_bf16_avx512),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512BF16, ATTN_VDPBF16, pf_attn_bf16_avx512bf16),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_argmax_f32_avx512),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_softmax_f32_avx512),
 #endif

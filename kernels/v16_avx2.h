@@ -51,22 +51,6 @@ PF_V16 void pf_v16_store_first(float *p, pf_v16 v, int32_t n)
     if (n > 8) _mm256_maskstore_ps(p + 8, pf_v8_first(n - 8), v.high);
 }
 
-PF_V16 __m256 pf_v8_from_bf16(__m128i h)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
-}
-PF_V16 pf_v16 pf_v16_load_bf16(const uint16_t *p)
-{
-    return (pf_v16){ pf_v8_from_bf16(_mm_loadu_si128((const __m128i *)(const void *)p)),
-                     pf_v8_from_bf16(_mm_loadu_si128((const __m128i *)(const void *)(p + 8))) };
-}
-PF_V16 pf_v16 pf_v16_load_first_bf16(const uint16_t *p, int32_t n)
-{
-    uint16_t copy[16] = { 0 }; /* AVX2 has no masked load of halves */
-    for (int32_t i = 0; i < n; i++) copy[i] = p[i];
-    return pf_v16_load_bf16(copy);
-}
-
 #define PF_V16_BOTH(NAME, INTRINSIC)                                           \
     PF_V16 pf_v16 NAME(pf_v16 a, pf_v16 b)                                     \
     {                                                                          \
@@ -106,30 +90,67 @@ PF_V16 uint32_t pf_v16_bits(pf_v16_mask mask)
     return (uint32_t)_mm256_movemask_ps(mask.low) | (uint32_t)_mm256_movemask_ps(mask.high) << 8;
 }
 
+PF_V16 pf_v16 pf_v16_broadcast(const float *word)
+{
+    return pf_v16_set(*word);
+}
+PF_V16 pf_v16 pf_v16_even_of_words(pf_v16 words)
+{
+    const __m256 low = _mm256_castsi256_ps(_mm256_set1_epi32(0xFFFF));
+    return (pf_v16){ _mm256_and_ps(words.low, low), _mm256_and_ps(words.high, low) };
+}
+
+PF_V16 __m256i pf_v8_round_bf16(__m256 v)
+{
+    const __m256i bits = _mm256_castps_si256(v), quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    return _mm256_blendv_epi8(up, quiet, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+}
+PF_V16 __m256 pf_v8_words_of(__m256 even, __m256 odd)
+{
+    const __m256i high = _mm256_and_si256(pf_v8_round_bf16(odd), _mm256_set1_epi32(-65536));
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_srli_epi32(pf_v8_round_bf16(even), 16), high));
+}
+PF_V16 pf_v16 pf_v16_words_of(pf_v16 even, pf_v16 odd)
+{
+    return (pf_v16){ pf_v8_words_of(even.low, odd.low), pf_v8_words_of(even.high, odd.high) };
+}
+
+/* Words of 16 numbers in order. */
+PF_V16 __m256 pf_v8_words(pf_v16 v)
+{
+    const __m256i low = _mm256_srli_epi32(pf_v8_round_bf16(v.low), 16);
+    const __m256i high = _mm256_srli_epi32(pf_v8_round_bf16(v.high), 16);
+    return _mm256_castsi256_ps(_mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xD8));
+}
+PF_V16 pf_v16 pf_v16_words(pf_v16 low, pf_v16 high)
+{
+    return (pf_v16){ pf_v8_words(low), pf_v8_words(high) };
+}
+
+#define PF_V16_HALVES 2
+PF_V16 __m256 pf_v8_half(__m256 words, int half)
+{
+    const __m256i bits = _mm256_castps_si256(words);
+    return _mm256_castsi256_ps(half == 0 ? _mm256_and_si256(bits, _mm256_set1_epi32(-65536))
+                                         : _mm256_slli_epi32(bits, 16));
+}
+PF_V16 pf_v16 pf_v16_half(pf_v16 words, int half)
+{
+    return (pf_v16){ pf_v8_half(words.low, half), pf_v8_half(words.high, half) };
+}
+PF_V16 pf_v16 pf_v16_multiply_half(pf_v16 a, pf_v16 b, pf_v16 sum)
+{
+    return pf_v16_fma(a, b, sum);
+}
+
 PF_V16 float pf_v16_tree_sum(pf_v16 v)
 {
     const __m256 eight = _mm256_add_ps(v.low, v.high);
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
-}
-
-/* Lane i: the tree sum of v[i], for eight. */
-PF_V16 __m256 pf_v8_tree_sums(const pf_v16 v[8])
-{
-    __m256 b[4], c[2];
-    for (int i = 0; i < 4; i++) { /* b[i]: quarters of v[i], v[i + 4] */
-        const __m256 first = _mm256_add_ps(v[i].low, v[i].high), second = _mm256_add_ps(v[i + 4].low, v[i + 4].high);
-        b[i] = _mm256_add_ps(_mm256_permute2f128_ps(first, second, 0x20), _mm256_permute2f128_ps(first, second, 0x31));
-    }
-    for (int i = 0; i < 2; i++) /* c[i]: in each half two lanes of b[i], two of b[i + 2] */
-        c[i] = _mm256_add_ps(_mm256_shuffle_ps(b[i], b[i + 2], 0x44), _mm256_shuffle_ps(b[i], b[i + 2], 0xEE));
-    const __m256 sums = _mm256_add_ps(_mm256_shuffle_ps(c[0], c[1], 0x88), _mm256_shuffle_ps(c[0], c[1], 0xDD));
-    return _mm256_permute_ps(sums, 0xD8); /* +0 +2 +1 +3 in order */
-}
-PF_V16 pf_v16 pf_v16_tree_sums(const pf_v16 v[16])
-{
-    return (pf_v16){ pf_v8_tree_sums(v), pf_v8_tree_sums(v + 8) };
 }
 
 PF_V16 float pf_v16_largest(pf_v16 v)

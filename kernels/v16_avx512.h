@@ -47,18 +47,6 @@ PF_V16 void pf_v16_store_first(float *p, pf_v16 v, int32_t n)
     _mm512_mask_storeu_ps(p, pf_v16_first(n), v);
 }
 
-/* bf16 to f32, exactly. */
-PF_V16 pf_v16 pf_v16_load_bf16(const uint16_t *p)
-{
-    const __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)p);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-PF_V16 pf_v16 pf_v16_load_first_bf16(const uint16_t *p, int32_t n)
-{
-    const __m256i h = _mm256_maskz_loadu_epi16(pf_v16_first(n), p);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
 PF_V16 pf_v16 pf_v16_add(pf_v16 a, pf_v16 b)
 {
     return _mm512_add_ps(a, b);
@@ -110,6 +98,75 @@ PF_V16 uint32_t pf_v16_bits(pf_v16_mask mask)
     return mask;
 }
 
+/* ---- words: two bf16 numbers a lane, the even one in the low half ---- */
+
+/* One word to all lanes. An instruction of its own: the compiler would fold it into each product that uses it. */
+PF_V16 pf_v16 pf_v16_broadcast(const float *word)
+{
+    pf_v16 v;
+    __asm__("vbroadcastss %1, %0" : "=v"(v) : "m"(*word));
+    return v;
+}
+PF_V16 pf_v16 pf_v16_even_of_words(pf_v16 words) /* the odd one becomes 0 */
+{
+    return _mm512_and_ps(words, _mm512_castsi512_ps(_mm512_set1_epi32(0xFFFF)));
+}
+
+/* f32 with the bits of bf16, to nearest, ties to even, denormals kept. */
+PF_V16 __m512i pf_v16_round_bf16(pf_v16 v)
+{
+    const __m512i bits = _mm512_castps_si512(v), quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), quiet);
+}
+
+/* Lane i: the word of even[i] and odd[i]; rounded as above. */
+PF_V16 pf_v16 pf_v16_words_of(pf_v16 even, pf_v16 odd)
+{
+    const __m512i high = _mm512_and_si512(pf_v16_round_bf16(odd), _mm512_set1_epi32(-65536));
+    return _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(pf_v16_round_bf16(even), 16), high));
+}
+
+/* sum = a.even * b.even + (a.odd * b.odd + sum), lane by lane, and the words of 32 numbers in order. Where the machine
+ * has no such product, it is an fma for each half (PF_V16_HALVES of them, the odd one first), and a half is f32. */
+#ifdef __AVX512BF16__
+#define PF_V16_HALVES 1
+PF_V16 pf_v16 pf_v16_half(pf_v16 words, int half)
+{
+    (void)half;
+    return words;
+}
+PF_V16 pf_v16 pf_v16_multiply_half(pf_v16 a, pf_v16 b, pf_v16 sum) /* reads and gives no denormals */
+{
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+PF_V16 pf_v16 pf_v16_words(pf_v16 low, pf_v16 high) /* denormals become zero */
+{
+    return (pf_v16)_mm512_cvtne2ps_pbh(high, low);
+}
+#else
+#define PF_V16_HALVES 2
+PF_V16 pf_v16 pf_v16_half(pf_v16 words, int half)
+{
+    const __m512i bits = _mm512_castps_si512(words);
+    return _mm512_castsi512_ps(half == 0 ? _mm512_and_si512(bits, _mm512_set1_epi32(-65536))
+                                         : _mm512_slli_epi32(bits, 16));
+}
+PF_V16 pf_v16 pf_v16_multiply_half(pf_v16 a, pf_v16 b, pf_v16 sum)
+{
+    return pf_v16_fma(a, b, sum);
+}
+PF_V16 pf_v16 pf_v16_words(pf_v16 low, pf_v16 high)
+{
+    const __m512i upper =
+        _mm512_setr_epi32(0x30001, 0x70005, 0xB0009, 0xF000D, 0x130011, 0x170015, 0x1B0019, 0x1F001D, 0x230021,
+                          0x270025, 0x2B0029, 0x2F002D, 0x330031, 0x370035, 0x3B0039, 0x3F003D);
+    return _mm512_castsi512_ps(_mm512_permutex2var_epi16(pf_v16_round_bf16(low), upper, pf_v16_round_bf16(high)));
+}
+#endif
+
 /* Sum 8 apart, then 4, 2, 1: pf_tree_sum. */
 PF_V16 float pf_v16_tree_sum(pf_v16 v)
 {
@@ -117,26 +174,6 @@ PF_V16 float pf_v16_tree_sum(pf_v16 v)
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
-}
-
-/* Lane i: the tree sum of v[i]. Four levels that halve the vectors: of two, a blend takes the lanes that stay, and a
- * shuffle those that come to them. */
-PF_V16 pf_v16 pf_v16_tree_sums(const pf_v16 v[16])
-{
-    const __m512i swap = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
-    __m512 a[8], b[4], c[2];
-    PF_UNROLL_16
-    for (int i = 0; i < 8; i++) /* a[i]: halves of v[i], v[i + 8] */
-        a[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, v[i], v[i + 8]), _mm512_shuffle_f32x4(v[i], v[i + 8], 0x4E));
-    PF_UNROLL_16
-    for (int i = 0; i < 4; i++) /* b[i]: quarters of v[i], v[i + 4], v[i + 8], v[i + 12] */
-        b[i] =
-            _mm512_add_ps(_mm512_mask_blend_ps(0xF0F0, a[i], a[i + 4]), _mm512_permutex2var_ps(a[i], swap, a[i + 4]));
-    PF_UNROLL_16
-    for (int i = 0; i < 2; i++) /* c[i]: in each quarter two lanes of b[i], two of b[i + 2] */
-        c[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xCCCC, b[i], b[i + 2]), _mm512_shuffle_ps(b[i], b[i + 2], 0x4E));
-    const __m512 even = _mm512_shuffle_ps(c[0], c[1], 0x88), odd = _mm512_shuffle_ps(c[0], c[1], 0xDD);
-    return _mm512_permute_ps(_mm512_add_ps(even, odd), 0xD8); /* in a quarter: +0 +2 +1 +3 in order */
 }
 
 /* The largest lane; none is NaN. */

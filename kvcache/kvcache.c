@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/checked.h"
+#include "kernels/attn/attn.h"
 
 #if !defined(NDEBUG) || defined(PF_POISON)
 enum { POISON = true };
@@ -36,7 +37,7 @@ typedef struct {
 struct pf_kv {
     pf_kv_config config;
     pf_arena arena;
-    size_t row_bytes;   /* head_dim elements */
+    size_t head_bytes;  /* the keys, or the values, of one head in one page: attn.h has their order */
     size_t block_bytes; /* the keys, or the values, of one layer in one page */
     size_t page_bytes;
     int32_t n_pages, n_free, max_pages; /* max_pages: of one sequence */
@@ -73,10 +74,11 @@ static const char *wrong_field(const pf_kv_config *c)
 /* The sizes that follow from a valid configuration. False: they overflow. */
 static bool shape(const pf_kv_config *c, pf_kv *out)
 {
-    size_t rows, blocks;
-    out->row_bytes = (size_t)c->head_dim * pf_type_bytes(c->type);
-    if (!pf_size_mul((size_t)c->n_kv_heads, (size_t)c->page_tokens, &rows)) return false;
-    if (!pf_size_mul(rows, out->row_bytes, &out->block_bytes) || out->block_bytes > SIZE_MAX / 2) return false;
+    size_t blocks;
+    const size_t row_bytes = pf_attn_width(c->type, c->head_dim) * pf_type_bytes(c->type);
+    if (!pf_size_mul((size_t)c->page_tokens, row_bytes, &out->head_bytes)) return false;
+    if (!pf_size_mul((size_t)c->n_kv_heads, out->head_bytes, &out->block_bytes)) return false;
+    if (out->block_bytes > SIZE_MAX / 2) return false;
     out->block_bytes = pf_round_up(out->block_bytes, PF_ARENA_ALIGN);
     return pf_size_mul((size_t)c->n_layers, 2, &blocks) && pf_size_mul(blocks, out->block_bytes, &out->page_bytes);
 }
@@ -152,6 +154,18 @@ static void set_page(pf_kv *kv, int32_t slot_id, int32_t index, int32_t page)
             address_table(kv, slot_id, layer, values)[index] = block(kv, page, layer, values);
 }
 
+/* Fill what a head's keys or values hold at a position with NaN. */
+static void poison_position(const pf_kv *kv, unsigned char *at, int32_t values, int32_t head, int32_t position)
+{
+    const pf_kv_config *c = &kv->config;
+    const pf_attn_pages pages = { .page_tokens = c->page_tokens, .head_dim = c->head_dim };
+    for (int32_t d = 0; d < c->head_dim; d++) {
+        const size_t element = values ? pf_attn_value_at(&pages, c->type, head, position, d)
+                                      : pf_attn_key_at(&pages, c->type, head, position, d);
+        memset(at + element * pf_type_bytes(c->type), NAN_BYTE, pf_type_bytes(c->type));
+    }
+}
+
 /* Fill what a sequence's last page holds from position `length` on with NaN, unless others share the page. */
 static void poison_behind(pf_kv *kv, int32_t id, int32_t length)
 {
@@ -159,22 +173,23 @@ static void poison_behind(pf_kv *kv, int32_t id, int32_t length)
     if (begin == 0) return;
     const int32_t page = page_table(kv, id)[length / kv->config.page_tokens];
     if (kv->refs[page] > 1) return;
-    const size_t head_bytes = (size_t)kv->config.page_tokens * kv->row_bytes, skip = (size_t)begin * kv->row_bytes;
     for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
         for (int32_t values = 0; values < 2; values++)
             for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
-                memset(block(kv, page, layer, values) + (size_t)h * head_bytes + skip, NAN_BYTE, head_bytes - skip);
+                for (int32_t position = begin; position < kv->config.page_tokens; position++)
+                    poison_position(kv, block(kv, page, layer, values), values, h, position);
 }
 
-/* Copy positions 0 .. n_tokens-1 of a page. */
+/* Copy positions 0 .. n_tokens-1 of a page, and what lies behind them up to a multiple of 16. */
 static void copy_head(pf_kv *kv, int32_t to, int32_t from, int32_t n_tokens)
 {
-    const size_t head_bytes = (size_t)kv->config.page_tokens * kv->row_bytes;
+    const size_t page_tokens = (size_t)kv->config.page_tokens;
+    const size_t bytes = pf_round_up((size_t)n_tokens, PF_ATTN_SIXTEEN) * (kv->head_bytes / page_tokens);
     for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
         for (int32_t values = 0; values < 2; values++)
             for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
-                memcpy(block(kv, to, layer, values) + (size_t)h * head_bytes,
-                       block(kv, from, layer, values) + (size_t)h * head_bytes, (size_t)n_tokens * kv->row_bytes);
+                memcpy(block(kv, to, layer, values) + (size_t)h * kv->head_bytes,
+                       block(kv, from, layer, values) + (size_t)h * kv->head_bytes, bytes);
 }
 
 /* ---- sequences ---- */
@@ -222,6 +237,7 @@ static void own_last_page(pf_kv *kv, int32_t id)
     copy_head(kv, own, shared, length % kv->config.page_tokens);
     drop_page(kv, shared);
     set_page(kv, id, index, own);
+    if (POISON) poison_behind(kv, id, length);
 }
 
 pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens)

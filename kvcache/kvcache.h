@@ -10,8 +10,8 @@
  *      |  9 |----------->| page 9: positions 32..36   refs 1  | free  |
  *      +----+            +--------------------------------------------+
  *
- *   inside a page, for each layer:  keys    [n_kv_heads, page_tokens, head_dim]
- *                                   values  [n_kv_heads, page_tokens, head_dim]     elements of `type`
+ *   inside a page, for each layer:  keys    [n_kv_heads] { page_tokens positions }
+ *                                   values  [n_kv_heads] { page_tokens positions }     in the order of kernels/attn/attn.h
  *
  * One invariant: positions below a sequence's length never change until pf_kv_truncate or pf_kv_release. Fork
  * shares pages, and copies the last, partly filled one when either side extends into it, so a fork costs a page
@@ -50,7 +50,7 @@ typedef struct {
 typedef int64_t pf_kv_seq;
 
 /* Where one layer's keys and values of a sequence lie. Borrowed: valid until the next mutation of the cache.
- * The key of head h at position t is key_pages[t / page_tokens] + (h * page_tokens + t % page_tokens) * head_dim. */
+ * Position t is in page t / page_tokens; pf_attn_key_at and pf_attn_value_at say where in it. */
 typedef struct {
     void *const *key_pages;   /* [n_pages] */
     void *const *value_pages; /* [n_pages] */

@@ -7,7 +7,6 @@
 size_t pf_attn_scratch_bytes(int32_t head_dim)
 {
     const size_t padded = pf_round_up((size_t)head_dim, PF_ATTN_VECTOR);
-    /* queries and sums [lines, padded], widened keys [vector, padded], weights [lines, block] */
-    const size_t floats = (2 * PF_ATTN_LINES + PF_ATTN_VECTOR) * padded + PF_ATTN_LINES * PF_ATTN_BLOCK;
-    return floats * sizeof(float);
+    /* queries and sums [lines, padded], scores of a tile [tile, block] */
+    return (2 * PF_ATTN_LINES * padded + PF_ATTN_TILE * PF_ATTN_BLOCK) * sizeof(float);
 }

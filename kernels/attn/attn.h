@@ -2,8 +2,19 @@
  * Causal attention of a sequence's new rows over its keys and values in pages, and the store of new ones.
  *
  *   query row i stands at position p = position + i and sees keys 0 .. p:
- *       s[t] = scale * (q[i, h] . key[t, h / group])        group = n_heads / n_kv_heads
+ *       s[t] = (scale * q[i, h]) . key[t, h / group]        group = n_heads / n_kv_heads
  *       out[i, h] = sum_t softmax(s)[t] * value[t, h / group]
+ *
+ * A page holds n_kv_heads heads one after the other, of page_tokens positions each, laid out as the products read them:
+ * a score is a sum along a column of sixteen keys, an output one along a column of values. In 32-bit words:
+ *
+ *       keys     f32    [position / 16][d]               [ p0 | p1 | ... | p15 ]
+ *                bf16   [position / 16][ceil(d / 2)]     [ p0: d d+1 | p1: d d+1 | ... | p15 ]
+ *       values   f32    [position]                       [ d0 | d1 | ... ]
+ *                bf16   [position / 2]                   [ d0: p p+1 | d1: p p+1 | ... ]
+ *
+ * An odd head_dim is padded to even in bf16: with zeros in keys, with nothing in values. Sixteen keys, or the values of
+ * 32 positions, of 32 or 16 elements each, are the right side of a tile product as they lie.
  *
  * Work is cut into items, one for each (key head, query row), in this order:
  *
@@ -13,17 +24,26 @@
  * each other within a range are taken together, so a key is read once for all of them.
  *
  * Order, the definition (attn_ref.c): it depends on positions alone, never on pages, ranges, chunks or threads.
- *   dot product  element d goes to partial sum d mod 16 by fma in order of d; the 16 are added 8 apart, then 4, 2, 1;
- *                then times scale
+ *   query        q' = scale * q, in bf16 rounded to bf16 (to nearest, ties to even)
+ *   score        f32    c = 0; for each d in order:             c = fma(q'[d], key[d], c)
+ *                bf16   c = 0; for each pair d, d+1 in order:   c = fma(q'[d], key[d], fma(q'[d+1], key[d+1], c))
  *   softmax      keys in blocks of PF_ATTN_BLOCK positions, cut at its multiples. For each block in order:
  *                    top' = max(top, its scores);  shrink = exp(top - top')
- *                    weight[t] = exp(s[t] - top');  sum = sum * shrink + tree(weights: t mod 16, then 8 4 2 1)
- *                    acc[d] = acc[d] * shrink, then acc[d] = fma(weight[t], value[t, d], acc[d]) for each t in order
+ *                    weight[t] = exp(s[t] - top'), in bf16 rounded to bf16
+ *                    sum = sum * shrink + tree(partial sums), 16 of them: f32 t mod 16; bf16 t / 2 mod 16, of a pair
+ *                    the odd weight first; the tree adds those 8 apart, then 4, 2, 1
+ *                    acc[d] = acc[d] * shrink, then for each t, or pair t, t+1, in order:
+ *                        f32    acc[d] = fma(weight[t], value[t, d], acc[d])
+ *                        bf16   acc[d] = fma(weight[t], value[t, d], fma(weight[t+1], value[t+1, d], acc[d]))
+ *                    where the odd one of a pair is not seen its weight and value count as 0
  *                out[d] = acc[d] / sum
  *                exp is that of kernels/exp.h
- * So a row's bits are a function of its own q and of the keys and values at 0 .. p; the same on every instruction set.
+ * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
+ * instruction set, in bf16 too as long as no number on the way is denormal: with VDPBF16PS rounding to bf16 and the
+ * products read denormals as zero and give none, the others keep them. All weights of a row being below 2^-126 but for
+ * those beside a weight of 1, that shows with denormal keys, values and outputs alone.
  * Slots past p are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus infinity up to
- * the end of a block: that row and head of out are NaN, others untouched. Denormals are kept.
+ * the end of a block: that row and head of out are NaN, others untouched.
  * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,
  * arXiv:1805.02867, section 3.
  */
@@ -35,10 +55,12 @@
 
 #include "kernels/types.h"
 
-enum { PF_ATTN_BLOCK = 64 }; /* key positions */
+enum {
+    PF_ATTN_BLOCK = 64,   /* key positions of a softmax step */
+    PF_ATTN_SIXTEEN = 16, /* key positions side by side in a page */
+};
 
-/* One layer of one sequence's cache. The key of head h at position t is at element
- * (h * page_tokens + t % page_tokens) * head_dim of key_pages[t / page_tokens]; values as keys. */
+/* One layer of one sequence's cache. Position t is in page t / page_tokens. */
 typedef struct {
     void *const *key_pages;   /* [n_pages]; pages of any element-aligned address */
     void *const *value_pages; /* [n_pages] */
@@ -46,6 +68,28 @@ typedef struct {
     int32_t n_kv_heads;
     int32_t head_dim; /* a multiple of nothing */
 } pf_attn_pages;
+
+/* Elements that each position of a head takes in a page. */
+static inline size_t pf_attn_width(pf_type type, int32_t head_dim)
+{
+    return type == PF_TYPE_F32 ? (size_t)head_dim : ((size_t)head_dim + 1) / 2 * 2;
+}
+
+/* Where in a page the elements of `head` lie: 0 <= slot < page_tokens, 0 <= d < pf_attn_width. */
+static inline size_t pf_attn_key_at(const pf_attn_pages *pages, pf_type type, int32_t head, int32_t slot, int32_t d)
+{
+    const size_t width = pf_attn_width(type, pages->head_dim), pair = type == PF_TYPE_F32 ? 1 : 2;
+    const size_t sixteen =
+        (size_t)head * (size_t)pages->page_tokens + (size_t)(slot / PF_ATTN_SIXTEEN * PF_ATTN_SIXTEEN);
+    const size_t word = (size_t)d / pair * PF_ATTN_SIXTEEN + (size_t)(slot % PF_ATTN_SIXTEEN);
+    return sixteen * width + word * pair + (size_t)d % pair;
+}
+static inline size_t pf_attn_value_at(const pf_attn_pages *pages, pf_type type, int32_t head, int32_t slot, int32_t d)
+{
+    const size_t width = pf_attn_width(type, pages->head_dim), pair = type == PF_TYPE_F32 ? 1 : 2;
+    const size_t row = (size_t)head * (size_t)pages->page_tokens + (size_t)slot / pair * pair;
+    return row * width + (size_t)d * pair + (size_t)slot % pair;
+}
 
 /* Zero what is not named here (designated initialiser): fields may be added. */
 typedef struct {
@@ -75,7 +119,8 @@ typedef struct {
 typedef void pf_attn_fn(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch);
 
 /* Store items [item_begin, item_end), numbered likewise. f32 as it is; to bf16 rounded to nearest, ties to even,
- * denormals kept. */
+ * denormals kept. Nothing but the elements of these items, and the padding of their keys, is read or written, so
+ * members may store neighbouring positions at the same time. */
 typedef void pf_attn_store_fn(const pf_attn_store_args *args, int32_t item_begin, int32_t item_end);
 
 static inline int32_t pf_attn_items(int32_t n_kv_heads, int32_t n_rows)

@@ -11,3 +11,13 @@ void pf_attn_bf16_avx512(const pf_attn_args *args, int32_t item_begin, int32_t i
 {
     attn_items(args, PF_TYPE_BF16, item_begin, item_end, scratch);
 }
+
+void pf_attn_store_f32_avx512(const pf_attn_store_args *args, int32_t item_begin, int32_t item_end)
+{
+    attn_store_items(args, PF_TYPE_F32, item_begin, item_end);
+}
+
+void pf_attn_store_bf16_avx512(const pf_attn_store_args *args, int32_t item_begin, int32_t item_end)
+{
+    attn_store_items(args, PF_TYPE_BF16, item_begin, item_end);
+}

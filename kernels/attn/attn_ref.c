@@ -4,23 +4,44 @@
 #include "kernels/exp.h"
 #include "kernels/implementations.h"
 
-/* Element 0 of the key or value of a head at a position. */
-static const void *slot(const pf_attn_pages *pages, void *const *table, pf_type type, int32_t head, int32_t t)
+/* Element d of the key or value of a head at a position. */
+static float element(const void *page, pf_type type, size_t at)
 {
-    const size_t row = (size_t)head * (size_t)pages->page_tokens + (size_t)(t % pages->page_tokens);
-    return (const char *)table[t / pages->page_tokens] + row * (size_t)pages->head_dim * pf_type_bytes(type);
+    return type == PF_TYPE_F32 ? ((const float *)page)[at] : pf_bf16_to_f32(((const uint16_t *)page)[at]);
 }
 
-static float element(const void *values, pf_type type, int32_t d)
+static float key(const pf_attn_pages *pages, pf_type type, int32_t head, int32_t t, int32_t d)
 {
-    return type == PF_TYPE_F32 ? ((const float *)values)[d] : pf_bf16_to_f32(((const uint16_t *)values)[d]);
+    return element(pages->key_pages[t / pages->page_tokens], type,
+                   pf_attn_key_at(pages, type, head, t % pages->page_tokens, d));
 }
 
-static float dot(const float *q, const void *key, pf_type type, int32_t head_dim)
+static float value(const pf_attn_pages *pages, pf_type type, int32_t head, int32_t t, int32_t d)
 {
-    float lane[PF_LANES] = { 0 };
-    for (int32_t d = 0; d < head_dim; d++) lane[d % PF_LANES] = fmaf(q[d], element(key, type, d), lane[d % PF_LANES]);
-    return pf_tree_sum(lane);
+    return element(pages->value_pages[t / pages->page_tokens], type,
+                   pf_attn_value_at(pages, type, head, t % pages->page_tokens, d));
+}
+
+/* As it is, or to bf16 and back. */
+static float rounded(float f, pf_type type)
+{
+    return type == PF_TYPE_F32 ? f : pf_bf16_to_f32(pf_bf16_from_f32(f));
+}
+
+static float score(const pf_attn_args *args, pf_type type, int32_t head, const float *q, int32_t t)
+{
+    const pf_attn_pages *pages = &args->pages;
+    float c = 0.0f;
+    if (type == PF_TYPE_F32) {
+        for (int32_t d = 0; d < pages->head_dim; d++) c = fmaf(args->scale * q[d], key(pages, type, head, t, d), c);
+        return c;
+    }
+    for (int32_t d = 0; d < pages->head_dim; d += 2) {
+        const float odd = d + 1 < pages->head_dim ? rounded(args->scale * q[d + 1], type) : 0.0f;
+        c = fmaf(odd, key(pages, type, head, t, d + 1), c);
+        c = fmaf(rounded(args->scale * q[d], type), key(pages, type, head, t, d), c);
+    }
+    return c;
 }
 
 /* What a row and head have gathered so far; their weighted values are in `out`. */
@@ -29,28 +50,46 @@ typedef struct {
     float sum; /* of exp(score - top) */
 } running;
 
-/* Keys begin .. end-1: a block, or as much of it as the row sees. */
-static void attend_block(const pf_attn_pages *pages, pf_type type, int32_t kv_head, const float *q, float scale,
-                         int32_t begin, int32_t end, running *run, float *out)
+/* out[d] += weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
+static void gather(const pf_attn_pages *pages, pf_type type, int32_t head, const float *weight, int32_t begin,
+                   int32_t end, int32_t d, float *out)
 {
-    float weight[PF_ATTN_BLOCK], lane[PF_LANES] = { 0 };
+    if (type == PF_TYPE_F32) {
+        for (int32_t t = begin; t < end; t++) *out = fmaf(weight[t - begin], value(pages, type, head, t, d), *out);
+        return;
+    }
+    for (int32_t t = begin; t < end; t += 2) {
+        const float odd_weight = t + 1 < end ? weight[t + 1 - begin] : 0.0f;
+        const float odd_value = t + 1 < end ? value(pages, type, head, t + 1, d) : 0.0f;
+        *out = fmaf(odd_weight, odd_value, *out);
+        *out = fmaf(weight[t - begin], value(pages, type, head, t, d), *out);
+    }
+}
+
+/* Keys begin .. end-1: a block, or as much of it as the row sees. */
+static void attend_block(const pf_attn_args *args, pf_type type, int32_t head, const float *q, int32_t begin,
+                         int32_t end, running *run, float *out)
+{
+    const int32_t n = end - begin;
+    float weight[PF_ATTN_BLOCK + 1] = { 0 }, lane[PF_LANES] = { 0 };
     float top = run->top;
-    for (int32_t t = begin; t < end; t++) {
-        const float score = dot(q, slot(pages, pages->key_pages, type, kv_head, t), type, pages->head_dim) * scale;
-        if (score > top) top = score;
-        weight[t - begin] = score;
+    for (int32_t t = 0; t < n; t++) {
+        weight[t] = score(args, type, head, q, begin + t);
+        if (weight[t] > top) top = weight[t];
     }
     const float shrink = pf_exp(run->top - top);
-    for (int32_t t = begin; t < end; t++) {
-        weight[t - begin] = pf_exp(weight[t - begin] - top);
-        lane[t % PF_LANES] += weight[t - begin];
+    for (int32_t t = 0; t < n; t++) weight[t] = rounded(pf_exp(weight[t] - top), type);
+    for (int32_t t = 0; t < n; t += 2) {
+        float *even = &lane[type == PF_TYPE_F32 ? t % PF_LANES : t / 2 % PF_LANES];
+        float *odd = type == PF_TYPE_F32 ? &lane[(t + 1) % PF_LANES] : even;
+        *odd += weight[t + 1];
+        *even += weight[t];
     }
     *run = (running){ .top = top, .sum = run->sum * shrink + pf_tree_sum(lane) };
 
-    for (int32_t d = 0; d < pages->head_dim; d++) out[d] *= shrink;
-    for (int32_t t = begin; t < end; t++) {
-        const void *value = slot(pages, pages->value_pages, type, kv_head, t);
-        for (int32_t d = 0; d < pages->head_dim; d++) out[d] = fmaf(weight[t - begin], element(value, type, d), out[d]);
+    for (int32_t d = 0; d < args->pages.head_dim; d++) {
+        out[d] *= shrink;
+        gather(&args->pages, type, head, weight, begin, end, d, &out[d]);
     }
 }
 
@@ -68,7 +107,7 @@ static void attend(const pf_attn_args *args, pf_type type, int32_t item_begin, i
             running run = { .top = -INFINITY, .sum = 0.0f };
             for (int32_t t = 0; t < n_keys; t += PF_ATTN_BLOCK) {
                 const int32_t end = n_keys - t < PF_ATTN_BLOCK ? n_keys : t + PF_ATTN_BLOCK;
-                attend_block(&args->pages, type, kv_head, q, args->scale, t, end, &run, out);
+                attend_block(args, type, kv_head, q, t, end, &run, out);
             }
             for (size_t d = 0; d < head_dim; d++) out[d] /= run.sum;
         }
@@ -87,26 +126,28 @@ void pf_attn_bf16_ref(const pf_attn_args *args, int32_t item_begin, int32_t item
     attend(args, PF_TYPE_BF16, item_begin, item_end);
 }
 
-static void store_vector(void *to, const float *from, pf_type type, size_t n)
+static void put(void *page, pf_type type, size_t at, float f)
 {
     if (type == PF_TYPE_F32)
-        memcpy(to, from, n * sizeof *from);
+        ((float *)page)[at] = f;
     else
-        for (size_t i = 0; i < n; i++) ((uint16_t *)to)[i] = pf_bf16_from_f32(from[i]);
+        ((uint16_t *)page)[at] = pf_bf16_from_f32(f);
 }
 
 static void store(const pf_attn_store_args *args, pf_type type, int32_t item_begin, int32_t item_end)
 {
     const pf_attn_pages *pages = &args->pages;
-    const size_t head_dim = (size_t)pages->head_dim;
     for (int32_t item = item_begin; item < item_end; item++) {
-        const int32_t kv_head = item / args->n_rows, row = item % args->n_rows;
-        const int32_t t = args->position + row;
-        const size_t at = ((size_t)kv_head * (size_t)pages->page_tokens + (size_t)(t % pages->page_tokens)) * head_dim *
-                          pf_type_bytes(type);
-        const size_t from = (size_t)row * args->stride + (size_t)kv_head * head_dim;
-        store_vector((char *)pages->key_pages[t / pages->page_tokens] + at, args->k + from, type, head_dim);
-        store_vector((char *)pages->value_pages[t / pages->page_tokens] + at, args->v + from, type, head_dim);
+        const int32_t head = item / args->n_rows, row = item % args->n_rows;
+        const int32_t t = args->position + row, page = t / pages->page_tokens, slot = t % pages->page_tokens;
+        const size_t from = (size_t)row * args->stride + (size_t)head * (size_t)pages->head_dim;
+        for (int32_t d = 0; d < pages->head_dim; d++) {
+            put(pages->key_pages[page], type, pf_attn_key_at(pages, type, head, slot, d), args->k[from + (size_t)d]);
+            put(pages->value_pages[page], type, pf_attn_value_at(pages, type, head, slot, d),
+                args->v[from + (size_t)d]);
+        }
+        for (int32_t d = pages->head_dim; (size_t)d < pf_attn_width(type, pages->head_dim); d++)
+            put(pages->key_pages[page], type, pf_attn_key_at(pages, type, head, slot, d), 0.0f);
     }
 }
 

@@ -3,8 +3,9 @@
 #define PF_KERNELS_ATTN_SCRATCH_H
 
 enum {
-    PF_ATTN_LINES = 32,  /* query rows times heads of a group that pass over a key together */
-    PF_ATTN_VECTOR = 16, /* elements, and keys whose scores are summed together */
+    PF_ATTN_LINES = 64,  /* query rows times heads of a group that pass over a block of keys together */
+    PF_ATTN_TILE = 6,    /* of them in registers together, at most */
+    PF_ATTN_VECTOR = 16, /* words */
 };
 
 #endif

@@ -22,7 +22,7 @@ static cache cache_make(pf_type type, int32_t n_heads, int32_t n_kv_heads, int32
                 .length = length };
     c.n_pages = (length + page_tokens - 1) / page_tokens;
     assert_true(c.n_pages <= 64);
-    c.page_bytes = (size_t)n_kv_heads * (size_t)page_tokens * (size_t)head_dim * pf_type_bytes(type);
+    c.page_bytes = (size_t)n_kv_heads * (size_t)page_tokens * pf_attn_width(type, head_dim) * pf_type_bytes(type);
     c.pool = pf_guard_alloc(2 * (size_t)c.n_pages * c.page_bytes, pf_type_bytes(type));
     memset(c.pool.data, 0xFF, c.pool.bytes); /* NaN in both types */
     for (int32_t i = 0; i < c.n_pages; i++) {
@@ -132,18 +132,45 @@ static float *attend(const pf_kernel *kernel, const cache *c, rows *r)
 
 /* --- the definition, against float64 --- */
 
-static double held(const cache *c, void *const *pages, int32_t head, int32_t t, int32_t d)
+/* Where element d of a key or value is. */
+static void *element_at(const cache *c, bool value, int32_t head, int32_t t, int32_t d)
 {
-    const size_t at = (size_t)(head * c->page_tokens + t % c->page_tokens) * (size_t)c->head_dim + (size_t)d;
-    const void *page = pages[t / c->page_tokens];
-    return (double)(c->type == PF_TYPE_F32 ? ((const float *)page)[at] : pf_bf16_to_f32(((const uint16_t *)page)[at]));
+    const pf_attn_pages pages = pages_of(c);
+    const int32_t slot = t % c->page_tokens;
+    const size_t at =
+        value ? pf_attn_value_at(&pages, c->type, head, slot, d) : pf_attn_key_at(&pages, c->type, head, slot, d);
+    return (char *)(value ? c->value_pages : c->key_pages)[t / c->page_tokens] + at * pf_type_bytes(c->type);
+}
+
+static float held(const cache *c, bool value, int32_t head, int32_t t, int32_t d)
+{
+    const void *at = element_at(c, value, head, t, d);
+    return c->type == PF_TYPE_F32 ? *(const float *)at : pf_bf16_to_f32(*(const uint16_t *)at);
+}
+
+static void put(const cache *c, bool value, int32_t head, int32_t t, int32_t d, float f)
+{
+    void *at = element_at(c, value, head, t, d);
+    if (c->type == PF_TYPE_F32)
+        *(float *)at = f;
+    else
+        *(uint16_t *)at = pf_bf16_from_f32(f);
+}
+
+/* A query's element as the products take it. */
+static double scaled(const cache *c, float q)
+{
+    const float f = 1.0f / sqrtf((float)c->head_dim) * q;
+    return (double)(c->type == PF_TYPE_F32 ? f : pf_bf16_to_f32(pf_bf16_from_f32(f)));
 }
 
 static void check_definition(const pf_kernel *kernel, const pf_kernel *definition)
 {
     if (kernel != definition) return;
     enum { LENGTH = 150, ROWS = 3 };
-    cache c = cache_random(kernel, 6, 2, 20, 16, LENGTH);
+    const double tolerance =
+        kernel->type == PF_TYPE_F32 ? 1e-6 : 1e-3; /* weights in bf16 are off by 2^-9, each its way */
+    cache c = cache_random(kernel, 6, 2, 21, 16, LENGTH);
     rows r = rows_make(&c, ROWS);
     float *out = attend(kernel, &c, &r);
     for (int32_t row = 0; row < ROWS; row++)
@@ -153,16 +180,17 @@ static void check_definition(const pf_kernel *kernel, const pf_kernel *definitio
             const int32_t n_keys = LENGTH - ROWS + row + 1;
             for (int32_t t = 0; t < n_keys; t++) {
                 double dot = 0.0;
-                for (int32_t d = 0; d < c.head_dim; d++) dot += (double)q[d] * held(&c, c.key_pages, head / 3, t, d);
-                weight[t] = exp(dot / sqrt((double)c.head_dim));
+                for (int32_t d = 0; d < c.head_dim; d++)
+                    dot += scaled(&c, q[d]) * (double)held(&c, false, head / 3, t, d);
+                weight[t] = exp(dot);
                 sum += weight[t];
             }
             for (int32_t d = 0; d < c.head_dim; d++) {
                 double expected = 0.0;
                 for (int32_t t = 0; t < n_keys; t++)
-                    expected += weight[t] / sum * held(&c, c.value_pages, head / 3, t, d);
+                    expected += weight[t] / sum * (double)held(&c, true, head / 3, t, d);
                 const double got = (double)out[(size_t)row * r.stride + (size_t)(head * c.head_dim + d)];
-                if (fabs(got - expected) > 1e-6)
+                if (fabs(got - expected) > tolerance)
                     fail_msg("row %d head %d element %d is %g, expected %g", row, head, d, got, expected);
             }
         }
@@ -255,35 +283,26 @@ static void a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages(void **s
 
 /* --- extremes --- */
 
-static void put(cache *c, void *const *pages, int32_t head, int32_t t, int32_t d, float f)
-{
-    const size_t at = (size_t)(head * c->page_tokens + t % c->page_tokens) * (size_t)c->head_dim + (size_t)d;
-    void *page = pages[t / c->page_tokens];
-    if (c->type == PF_TYPE_F32)
-        ((float *)page)[at] = f;
-    else
-        ((uint16_t *)page)[at] = pf_bf16_from_f32(f);
-}
-
 static void check_confined(const pf_kernel *kernel, const pf_kernel *definition)
 {
-    enum { LENGTH = 100, ROWS = 30, AT = 80 };
+    enum { LENGTH = 100, ROWS = 30 };
     static const float bad[] = { NAN, INFINITY, -INFINITY, 3e38f };
-    for (size_t b = 0; b < 4; b++) {
+    for (size_t b = 0; b < 8; b++) {
+        const int32_t at_position = 80 + (int32_t)b / 4; /* the even one of a pair, and the odd one */
         cache c = cache_random(kernel, 4, 2, 24, 16, LENGTH);
         rows r = rows_make(&c, ROWS);
         float *clean = attend(kernel, &c, &r);
-        put(&c, c.key_pages, 1, AT, 5, bad[b]);
-        put(&c, c.value_pages, 1, AT, 7, bad[b]);
+        put(&c, false, 1, at_position, 5, bad[b % 4]);
+        put(&c, true, 1, at_position, 7, bad[b % 4]);
         float *expected = attend(definition, &c, &r);
         float *got = attend(kernel, &c, &r);
         assert_same_floats(kernel->name, got, expected, r.out.bytes / sizeof(float));
         for (int32_t row = 0; row < ROWS; row++)
             for (int32_t i = 0; i < 4 * 24; i++) {
                 const size_t at = (size_t)row * r.stride + (size_t)i;
-                if (LENGTH - ROWS + row < AT || i < 2 * 24)
+                if (LENGTH - ROWS + row < at_position || i < 2 * 24)
                     assert_true(same_float(got[at], clean[at]));
-                else if (isnan(bad[b]))
+                else if (isnan(bad[b % 4]))
                     assert_true(isnan(got[at]));
             }
         free(clean);
@@ -300,15 +319,22 @@ static void a_bad_key_is_seen_by_its_own_heads_from_its_position_on(void **state
     for_each_kernel(PF_OP_ATTN, check_confined);
 }
 
+/* Denormals apart, which are tested below, a class flushes or keeps. */
+static bool same_class(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    return strcmp(kernel->arithmetic, definition->arithmetic) == 0;
+}
+
 static void check_extremes(const pf_kernel *kernel, const pf_kernel *definition)
 {
+    if (!same_class(kernel, definition)) return;
     test_rng rng = { 23 };
     for (int32_t round = 0; round < 20; round++) {
         cache c = cache_random(kernel, 4, 2, 18, 16, 75);
         rows r = rows_make(&c, 7);
         for (int32_t i = 0; i < 30; i++) {
-            put(&c, c.key_pages, i % 2, test_below(&rng, 75), test_below(&rng, 18), test_extreme(&rng));
-            put(&c, c.value_pages, i % 2, test_below(&rng, 75), test_below(&rng, 18), test_extreme(&rng));
+            put(&c, false, i % 2, test_below(&rng, 75), test_below(&rng, 18), test_extreme(&rng));
+            put(&c, true, i % 2, test_below(&rng, 75), test_below(&rng, 18), test_extreme(&rng));
         }
         for (size_t i = 0; i < 3; i++)
             ((float *)r.q.data)[(size_t)test_below(&rng, (int32_t)(r.q.bytes / sizeof(float)))] = test_extreme(&rng);
@@ -326,6 +352,33 @@ static void extreme_keys_values_and_queries_give_what_the_definition_gives(void 
 {
     (void)state;
     for_each_kernel(PF_OP_ATTN, check_extremes);
+}
+
+static void check_denormals(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    cache c = cache_random(kernel, 2, 1, 40, 16, 70);
+    rows r = rows_make(&c, 3);
+    for (int32_t t = 0; t < 70; t++)
+        for (int32_t d = 0; d < 40; d++) put(&c, true, 0, t, d, d % 2 ? 0x1p-130f : 1.0f);
+    float *expected = attend(definition, &c, &r);
+    float *got = attend(kernel, &c, &r);
+    const size_t n = r.out.bytes / sizeof(float);
+    for (size_t i = 0; i < n; i++) {
+        const bool denormal = expected[i] > 0.0f && expected[i] < 0x1p-126f;
+        const float held_or_flushed = denormal && !same_class(kernel, definition) ? 0.0f : expected[i];
+        assert_same_floats(kernel->name, &got[i], &held_or_flushed, 1);
+    }
+    assert_true(expected[1] > 0.0f && expected[1] < 0x1p-126f);
+    free(expected);
+    free(got);
+    rows_free(&r);
+    pf_guard_free(&c.pool);
+}
+
+static void denormal_values_are_kept_or_flushed_as_the_class_says(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_denormals);
 }
 
 /* --- the store --- */
@@ -347,6 +400,10 @@ static void check_store(const pf_kernel *kernel, const pf_kernel *definition)
     };
     kernel->fn.attn_store(&args, 50, HEADS * ROWS);
     kernel->fn.attn_store(&args, 0, 50);
+    const int32_t width = (int32_t)pf_attn_width(c.type, DIM);
+    for (int32_t head = 0; head < HEADS; head++)
+        for (int32_t t = POSITION; t < POSITION + ROWS; t++)
+            for (int32_t d = DIM; d < width; d++) assert_true(bits_of(held(&c, false, head, t, d)) == 0);
     for (int32_t head = 0; head < HEADS; head++)
         for (int32_t t = 0; t < c.n_pages * 16; t++)
             for (int32_t d = 0; d < DIM; d++) {
@@ -356,7 +413,7 @@ static void check_store(const pf_kernel *kernel, const pf_kernel *definition)
                     float expected = NAN; /* what was there before */
                     if (stored) expected = ((float *)(side ? v.data : k.data))[from];
                     if (stored && kernel->type == PF_TYPE_BF16) expected = pf_bf16_to_f32(pf_bf16_from_f32(expected));
-                    const float got = (float)held(&c, side ? c.value_pages : c.key_pages, head, t, d);
+                    const float got = held(&c, side != 0, head, t, d);
                     if (!same_float(got, expected))
                         fail_msg("head %d position %d element %d: %a, expected %a", head, t, d, (double)got,
                                  (double)expected);
@@ -381,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages),
         cmocka_unit_test(a_bad_key_is_seen_by_its_own_heads_from_its_position_on),
         cmocka_unit_test(extreme_keys_values_and_queries_give_what_the_definition_gives),
+        cmocka_unit_test(denormal_values_are_kept_or_flushed_as_the_class_says),
         cmocka_unit_test(a_store_fills_its_own_positions_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "kernels/attn/attn.h"
 #include "kvcache/kvcache.h"
 #include "tests/support/alloc_count.h"
 
@@ -51,10 +52,12 @@ static float element(int32_t stamp, int32_t layer, int32_t values, int32_t head,
     return (float)((((stamp * LAYERS + layer) * 2 + values) * HEADS + head) * DIM + d);
 }
 
-static float *at(const pf_kv_view *view, int32_t values, int32_t head, int32_t position)
+static float *at(const pf_kv_view *view, int32_t values, int32_t head, int32_t position, int32_t d)
 {
-    void *const *pages = values ? view->value_pages : view->key_pages;
-    return (float *)pages[position / PAGE] + (head * PAGE + position % PAGE) * DIM;
+    const pf_attn_pages pages = { view->key_pages, view->value_pages, PAGE, HEADS, DIM };
+    const int32_t slot = position % PAGE;
+    return values ? (float *)pages.value_pages[position / PAGE] + pf_attn_value_at(&pages, PF_TYPE_F32, head, slot, d)
+                  : (float *)pages.key_pages[position / PAGE] + pf_attn_key_at(&pages, PF_TYPE_F32, head, slot, d);
 }
 
 static void write_position(pf_kv *kv, pf_kv_seq seq, int32_t position, int32_t stamp)
@@ -64,7 +67,7 @@ static void write_position(pf_kv *kv, pf_kv_seq seq, int32_t position, int32_t s
         for (int32_t values = 0; values < 2; values++)
             for (int32_t head = 0; head < HEADS; head++)
                 for (int32_t d = 0; d < DIM; d++)
-                    at(&view, values, head, position)[d] = element(stamp, layer, values, head, d);
+                    *at(&view, values, head, position, d) = element(stamp, layer, values, head, d);
     }
 }
 
@@ -102,9 +105,9 @@ static void compare(const pf_kv *kv, const model *m)
             for (int32_t values = 0; values < 2; values++)
                 for (int32_t head = 0; head < HEADS; head++)
                     for (int32_t d = 0; d < DIM; d++)
-                        if (at(&view, values, head, t)[d] != element(m->stamps[t], layer, values, head, d))
+                        if (*at(&view, values, head, t, d) != element(m->stamps[t], layer, values, head, d))
                             fail_msg("position %d, layer %d, %s, head %d, element %d: %g, expected %g", t, layer,
-                                     values ? "value" : "key", head, d, (double)at(&view, values, head, t)[d],
+                                     values ? "value" : "key", head, d, (double)*at(&view, values, head, t, d),
                                      (double)element(m->stamps[t], layer, values, head, d));
     }
 }
@@ -290,7 +293,7 @@ static bool all_nan(const pf_kv *kv, const model *m, int32_t begin, int32_t end)
         for (int32_t t = begin; t < end; t++)
             for (int32_t head = 0; head < HEADS; head++)
                 for (int32_t d = 0; d < DIM; d++)
-                    if (!isnan(at(&view, 0, head, t)[d]) || !isnan(at(&view, 1, head, t)[d])) return false;
+                    if (!isnan(*at(&view, 0, head, t, d)) || !isnan(*at(&view, 1, head, t, d))) return false;
     }
     return true;
 }
@@ -505,6 +508,8 @@ static void a_page_is_counted_in_bytes_of_its_type_and_bf16_is_half(void **state
                             .max_tokens = 32 };
     assert_int_equal(pf_kv_page_bytes(&config), 2 * 3 * 2 * 64 * 32 * 4);
     config.type = PF_TYPE_BF16;
+    assert_int_equal(pf_kv_page_bytes(&config), 2 * 3 * 2 * 64 * 32 * 2);
+    config.head_dim = 63; /* padded to pairs */
     assert_int_equal(pf_kv_page_bytes(&config), 2 * 3 * 2 * 64 * 32 * 2);
 }
 

@@ -1,0 +1,9 @@
+/* The products of pairs by VDPBF16PS; the f32 cache has nothing to gain from it. */
+#include "kernels/v16_avx512.h"
+
+#include "kernels/attn/attn_v16.h"
+
+void pf_attn_bf16_avx512bf16(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
+{
+    attn_items(args, PF_TYPE_BF16, item_begin, item_end, scratch);
+}

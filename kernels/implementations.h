@@ -28,8 +28,9 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_avx2;
 pf_gemm_multiply_fn pf_gemm_f32_avx2;
 pf_gemm_multiply_fn pf_gemm_bf16_avx2;
 pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx2; /* for weights of 8 bits */
-pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx2; /* and of 4 */
+pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx2; /* and of 4, and for VNNI */
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx2;
+pf_gemm_multiply_fn pf_gemm_integers_int8_avxvnni;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx2;
 pf_rope_fn pf_rope_f32_avx2;
 pf_swiglu_fn pf_swiglu_f32_avx2;

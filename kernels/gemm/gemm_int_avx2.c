@@ -4,12 +4,12 @@
  */
 #include "kernels/gemm/vec_avx2.h"
 
-#include "kernels/gemm/gemm_int_vec.h"
+#include "kernels/gemm/gemm_int_madd_vec.h"
 
 void pf_gemm_integers_int8_avx2(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                 int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    pf_int_nest(pf_int_family_of(w->format), w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+    pf_int_multiply(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
 void pf_gemm_pack_int8_pairs_avx2(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,

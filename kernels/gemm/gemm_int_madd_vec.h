@@ -1,0 +1,197 @@
+/*
+ * Tiles of integer weights with VPMADDUBSW and VPMADDWD, for YMM and ZMM registers; a file includes vec_avx2.h or
+ * vec_avx512.h first. Internal.
+ *
+ * int8: the stored bytes (0 .. 255) are taken apart into int16, k and k+2, k+1 and k+3, and multiplied with int16 by
+ * VPMADDWD: two products of at most 255 * 127 fit its 32 bits. VPMADDUBSW would saturate, and take no fewer instructions
+ * with magnitudes and signs parted.
+ *
+ * int4: VPMADDUBSW adds two products of a nibble and a byte, at most 2 * 15 * 127, to int16. Eight steps add up to at most
+ * 8 * 3810 = 30480 less than 32768, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them.
+ * In groups the sums begin at -z times the activations' own sums, and so end within 8 * 2 * 15 * 127 again, whatever
+ * they wrapped around on the way.
+ */
+#ifndef PF_KERNELS_GEMM_INT_MADD_VEC_H
+#define PF_KERNELS_GEMM_INT_MADD_VEC_H
+
+#include "kernels/gemm/gemm_int_vec.h"
+
+/* Some steps of a column for half a panel, or a whole one; `sums` of its first column. Returns where to prefetch next. */
+PF_INLINE uintptr_t pf_int8_columns(const int height, const uint8_t *w, const uint32_t *a, size_t steps, uint32_t *sums,
+                                    uintptr_t prefetch, size_t stride)
+{
+    const pf_vec low_bytes = pf_vec_set(0x00FF00FF);
+    pf_vec sum[PF_VEC_TILE_ROWS][2];
+#define START(m) \
+    if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
+    PF_VEC_EACH_ROW(START)
+#undef START
+
+    for (; steps; steps--, w += 4 * PF_GEMM_PANEL, a += 2 * height) {
+        PF_PREFETCH(prefetch);
+        if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
+        prefetch += stride;
+#define ROW(m)                                                   \
+    if (m < height) {                                            \
+        const pf_vec b = pf_vec_spread(words + m);               \
+        sum[m][0] = pf_vec_add(sum[m][0], pf_vec_madd16(w0, b)); \
+        sum[m][1] = pf_vec_add(sum[m][1], pf_vec_madd16(w1, b)); \
+    }
+        {
+            const pf_vec w0 = pf_vec_and(pf_vec_load(w), low_bytes), w1 = pf_vec_and(pf_vec_load(w + 64), low_bytes);
+            const uint32_t *words = a;
+            PF_VEC_EACH_ROW(ROW)
+        }
+        __asm__("" : "+r"(w)); /* the weights are loaded again: 16 registers hold no more */
+        {
+            const pf_vec w0 = pf_vec_right16(pf_vec_load(w), 8), w1 = pf_vec_right16(pf_vec_load(w + 64), 8);
+            const uint32_t *words = a + height;
+            PF_VEC_EACH_ROW(ROW)
+        }
+#undef ROW
+    }
+
+#define ADD(m) \
+    if (m < height) pf_int_add(sums + m * PF_GEMM_PANEL, sum[m][0], sum[m][1]);
+    PF_VEC_EACH_ROW(ADD)
+#undef ADD
+    return prefetch;
+}
+
+PF_INLINE void int8_tile(const int height, const pf_int_tile *t)
+{
+    const uint8_t *w = t->w;
+    const uint32_t *a = t->a;
+    uintptr_t prefetch = t->prefetch;
+    for (size_t left = t->steps; left;) {
+        const size_t steps = left < PF_INT_STRETCH_STEPS ? left : PF_INT_STRETCH_STEPS;
+        for (size_t half = 0; half < PF_VEC_HALVES; half++)
+            prefetch = pf_int8_columns(height, w + half * 4 * PF_VEC_LANES, a, steps, t->sums + half * PF_VEC_LANES,
+                                       prefetch, t->prefetch_stride);
+        w += steps * 4 * PF_GEMM_PANEL;
+        a += steps * 2 * (size_t)height;
+        left -= steps;
+    }
+}
+
+/* What becomes of a block's integer sums. */
+typedef enum {
+    PF_INT_KEEP,  /* they are added to others */
+    PF_INT_SCALE, /* they are a group: scaled, and added to the f32 sums */
+    PF_INT_JOIN,  /* they are the last of a group, the others of which are in `partial`: the same for all together */
+} pf_int_end;
+
+/* One block for half a panel, or a whole one. `zeros`: z of its columns, twice in each lane; of a column: 0, and nothing
+ * is taken from the products. */
+PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const uint8_t *w,
+                                  const uint32_t *a, size_t steps, const pf_vec zeros[2], const pf_vecf scales[2],
+                                  uint32_t *sums, uint32_t *partial, uintptr_t prefetch, size_t stride)
+{
+    const pf_vec nibble = pf_vec_set(0x0F0F0F0F), ones = pf_vec_set(0x00010001);
+    pf_vec sum[PF_VEC_TILE_ROWS][2];
+#define START(m)                                                        \
+    if (m < height) {                                                   \
+        const pf_vec b = pf_vec_spread(a + m);                          \
+        sum[m][0] = column ? pf_vec_zero() : pf_vec_mul16(zeros[0], b); \
+        sum[m][1] = column ? pf_vec_zero() : pf_vec_mul16(zeros[1], b); \
+    }
+    PF_VEC_EACH_ROW(START)
+#undef START
+
+    for (; steps; steps--, w += 2 * PF_GEMM_PANEL) {
+        a += height;
+        PF_PREFETCH(prefetch);
+        if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
+        prefetch += stride;
+        const pf_vec both = pf_vec_load(w);
+        const pf_vec w0 = pf_vec_and(both, nibble), w1 = pf_vec_and(pf_vec_right16(both, 4), nibble);
+#define ROW(m)                                                    \
+    if (m < height) {                                             \
+        const pf_vec b = pf_vec_spread(a + m);                    \
+        sum[m][0] = pf_vec_add16(sum[m][0], pf_vec_madd8(w0, b)); \
+        sum[m][1] = pf_vec_add16(sum[m][1], pf_vec_madd8(w1, b)); \
+    }
+        PF_VEC_EACH_ROW(ROW)
+#undef ROW
+    }
+
+#define END(m)                                                                           \
+    if (m < height) {                                                                    \
+        const size_t at = m * PF_GEMM_PANEL;                                             \
+        pf_vec i0 = pf_vec_madd16(sum[m][0], ones), i1 = pf_vec_madd16(sum[m][1], ones); \
+        if (end == PF_INT_JOIN) {                                                        \
+            i0 = pf_vec_add(i0, pf_vec_load(partial + at));                              \
+            i1 = pf_vec_add(i1, pf_vec_load(partial + at + 16));                         \
+            pf_vec_store(partial + at, pf_vec_zero());                                   \
+            pf_vec_store(partial + at + 16, pf_vec_zero());                              \
+        }                                                                                \
+        if (end == PF_INT_KEEP)                                                          \
+            pf_int_add(sums + at, i0, i1);                                               \
+        else                                                                             \
+            pf_int_add_scaled(sums + at, i0, i1, scales);                                \
+    }
+    PF_VEC_EACH_ROW(END)
+#undef END
+    return prefetch;
+}
+
+/* A column's steps, a block at a time. */
+PF_INLINE void int4_column_tile(const int height, const pf_int_tile *t)
+{
+    const uint8_t *w = t->w;
+    const uint32_t *a = t->a;
+    uintptr_t prefetch = t->prefetch;
+    for (size_t left = t->steps; left;) {
+        const size_t steps = left < PF_INT_STEPS ? left : PF_INT_STEPS;
+        for (size_t half = 0; half < PF_VEC_HALVES; half++)
+            prefetch = pf_int4_block(height, PF_INT_KEEP, true, w + half * 4 * PF_VEC_LANES, a, steps, NULL, NULL,
+                                     t->sums + half * PF_VEC_LANES, NULL, prefetch, t->prefetch_stride);
+        w += steps * 2 * PF_GEMM_PANEL;
+        a += PF_INT_BYTE_WORDS * (size_t)height;
+        left -= steps;
+    }
+}
+
+/* Groups, one after the other; the last may lack blocks. */
+PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, const pf_int_tile *t)
+{
+    const pf_gemm_layout *l = t->layout;
+    const uint8_t *group = t->w;
+    const uint32_t *a = t->a;
+    const size_t block_words = PF_INT_BYTE_WORDS * (size_t)height, stride = t->prefetch_stride;
+    uintptr_t prefetch = t->prefetch;
+    for (size_t left = t->steps / PF_INT_STEPS; left;) {
+        const size_t blocks = left < group_blocks ? left : group_blocks;
+        for (size_t half = 0; half < PF_VEC_HALVES; half++) {
+            const size_t j = half * PF_VEC_LANES;
+            const pf_vec zeros[2] = { pf_int_zeros(l, group, j), pf_int_zeros(l, group, j + 16) };
+            const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
+            const uint8_t *w = group + l->head_bytes + 4 * j;
+            const uint32_t *words = a;
+            uint32_t *sums = t->sums + j, *partial = t->partial + j;
+            for (size_t b = 1; b < blocks; b++, w += PF_INT_STEPS * 2 * PF_GEMM_PANEL, words += block_words)
+                prefetch = pf_int4_block(height, PF_INT_KEEP, false, w, words, PF_INT_STEPS, zeros, scales, partial,
+                                         NULL, prefetch, stride);
+            prefetch = pf_int4_block(height, group_blocks > 1 ? PF_INT_JOIN : PF_INT_SCALE, false, w, words,
+                                     PF_INT_STEPS, zeros, scales, sums, partial, prefetch, stride);
+        }
+        group += l->group_bytes;
+        a += blocks * block_words;
+        left -= blocks;
+    }
+}
+
+PF_INT_DEFINE_TILES
+
+PF_INLINE void pf_int_multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                               int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const pf_int_family family = { .tile_rows = PF_VEC_TILE_ROWS,
+                                   .block_words =
+                                       pf_format_get(w->format)->bits == 8 ? PF_INT_PAIR_WORDS : PF_INT_BYTE_WORDS,
+                                   .halves = PF_VEC_HALVES,
+                                   .tiles = pf_int_tiles[pf_int_tiles_of(w->format)] };
+    pf_int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
+#endif

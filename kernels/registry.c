@@ -11,9 +11,6 @@
 #define ATTN_F32       "f32, one fma chain over d and one over positions"
 #define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
 #define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
-#define ATTN_F32       "f32, one fma chain over d and one over positions"
-#define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
-#define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
 #define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
 
 #define PANELS_F32  "panels of 32 columns, k by k"
@@ -42,6 +39,9 @@ static const pf_kernel table[] = {
     GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__),                  \
         GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__),      \
         GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__), GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
+#define GEMM_VNNI(FORMAT, NAME, TILE, ROWS)                                                    \
+    GEMM_INTS(FORMAT, INT8, PF_ISA_AVX512, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
+              pf_gemm_pack_##NAME##_int8_avx512vnni, pf_gemm_##NAME##_int8_avx512vnni)
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
@@ -109,6 +109,13 @@ static const pf_kernel table[] = {
               pf_gemm_pack_int8_pairs_avx512, pf_gemm_integers_int8_avx512),
     GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
               pf_gemm_pack_int8_bytes_avx512, pf_gemm_integers_int8_avx512),
+    GEMM_VNNI(INT8,              int8,              "14x32", 14),
+    GEMM_VNNI(INT4_G32,          int4_g32,          "6x32", 6),
+    GEMM_VNNI(INT4_G128,         int4_g128,         "6x32", 6),
+    GEMM_VNNI(INT4_CHANNEL,      int4_channel,      "12x32", 12),
+    GEMM_VNNI(INT4_ASYM_G32,     int4_asym_g32,     "6x32", 6),
+    GEMM_VNNI(INT4_ASYM_G128,    int4_asym_g128,    "6x32", 6),
+    GEMM_VNNI(INT4_ASYM_CHANNEL, int4_asym_channel, "12x32", 12),
     GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
 

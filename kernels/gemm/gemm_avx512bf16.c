@@ -3,7 +3,7 @@
  * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says; VCVTNE2PS2BF16, which
  * rounds the activations, reads them as zero too.
  */
-#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/pack_words_avx512.h"
 
 enum { TILE_ROWS = 14, PAIR_ROWS = 6 };
 
@@ -164,27 +164,6 @@ PF_INLINE __m512i load_pairs(const float *row, size_t n)
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/* Up to four rows into 16 words of a tile of `height` rows, or n_words of them. */
-PF_INLINE void pack_four(uint32_t *out, size_t height, const __m512i row[4], size_t n_rows, size_t n_words)
-{
-    const __mmask8 rows = (__mmask8)((1u << n_rows) - 1);
-    const __m512i low01 = _mm512_unpacklo_epi32(row[0], row[1]), high01 = _mm512_unpackhi_epi32(row[0], row[1]);
-    const __m512i low23 = _mm512_unpacklo_epi32(row[2], row[3]), high23 = _mm512_unpackhi_epi32(row[2], row[3]);
-    /* quarter i of column[j]: word 4 * i + j of the four */
-    const __m512i column[4] = { _mm512_unpacklo_epi64(low01, low23), _mm512_unpackhi_epi64(low01, low23),
-                                _mm512_unpacklo_epi64(high01, high23), _mm512_unpackhi_epi64(high01, high23) };
-#define WORD(i, j)           \
-    if (4 * i + j < n_words) \
-        _mm_mask_storeu_epi32(out + (4 * i + j) * height, rows, _mm512_extracti32x4_epi32(column[j], i));
-#define FOUR_WORDS(i) WORD(i, 0) WORD(i, 1) WORD(i, 2) WORD(i, 3)
-    FOUR_WORDS(0)
-    FOUR_WORDS(1)
-    FOUR_WORDS(2)
-    FOUR_WORDS(3)
-#undef FOUR_WORDS
-#undef WORD
-}
-
 /* Four rows at a time: 32 values of each are rounded to 16 pairs, turned, and spread over the tile. */
 void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                                   int32_t tile_end)
@@ -211,9 +190,9 @@ void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32
                 row[2] = n_rows > 2 ? load_pairs(from + 2 * lda, n) : row[0];
                 row[3] = n_rows > 3 ? load_pairs(from + 3 * lda, n) : row[0];
                 if (left == 16)
-                    pack_four(out + word * height + r, height, row, n_rows, 16);
+                    pf_pack_four_rows(out + word * height + r, height, row, n_rows, 16, 0);
                 else
-                    pack_four(out + word * height + r, height, row, n_rows, left);
+                    pf_pack_four_rows(out + word * height + r, height, row, n_rows, left, 0);
             }
         }
     }

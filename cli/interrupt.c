@@ -26,6 +26,7 @@ void pf_interrupt_install(void)
     action.sa_handler = SIG_IGN;
     action.sa_flags = 0;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
 }
 
 const volatile bool *pf_interrupt_flag(void)

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* From here on SIGINT and SIGTERM set the flag, system calls that wait return, and SIGPIPE is an error of the write
- * that met it. Call once, before any thread is started. */
+/* From here on SIGINT and SIGTERM set the flag, system calls that wait return, and SIGPIPE and SIGXFSZ (a file
+ * larger than is allowed) are errors of the write that met them. Call once, before any thread is started. */
 void pf_interrupt_install(void);
 
 const volatile bool *pf_interrupt_flag(void);

@@ -24,6 +24,8 @@ typedef enum {
     KIND_IDS,     /* pf_tokens tokens, tokens_given */
     KIND_CORES,   /* cores, n_cores */
     KIND_CHOICE,  /* an enumeration, as int */
+    KIND_DTYPE,   /* pf_dtype */
+    KIND_ACT,     /* pf_activations */
     KIND_LENGTH,  /* int32_t: "auto" or 1 .. max */
     KIND_LENGTHS, /* draft_lens, n_draft_lens */
     KIND_METHODS, /* methods, n_methods */
@@ -47,9 +49,6 @@ struct pf_option_row {
     const choice *choices; /* ends with a NULL word */
 };
 
-static const choice dtype_choices[] = {
-    { "auto", PF_DTYPE_AUTO }, { "f32", PF_DTYPE_F32 }, { "f16", PF_DTYPE_F16 }, { "bf16", PF_DTYPE_BF16 }, { NULL, 0 }
-};
 static const choice kv_choices[] = {
     { "auto", PF_N_TYPES }, { "f32", PF_TYPE_F32 }, { "bf16", PF_TYPE_BF16 }, { NULL, 0 }
 };
@@ -132,8 +131,10 @@ static const struct pf_option_row speculation_rows[] = {
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
 
 static const struct pf_option_row running_rows[] = {
-    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16 (auto)", KIND_CHOICE, .offset = AT(dtype),
-        .choices = dtype_choices),
+    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16, int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
+        .offset = AT(dtype)),
+    ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
+        .offset = AT(activations)),
     ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE, .offset = AT(kv_type),
         .choices = kv_choices),
     ROW(0, "threads", "N", "threads (the cores there are; one for a tiny model)", KIND_INT, .offset = AT(n_threads),
@@ -151,8 +152,8 @@ static const struct pf_option_row context_rows[] = {
 GROUP(pf_options_context, "Context", context_rows);
 
 static const struct pf_option_row draft_running_rows[] = {
-    ROW(0, "draft-dtype", "T", "the draft's weights: auto, f32, f16, bf16 (auto)", KIND_CHOICE,
-        .offset = AT(draft_dtype), .choices = dtype_choices),
+    ROW(0, "draft-dtype", "T", "the draft's weights, as --dtype (auto)", KIND_DTYPE, .offset = AT(draft_dtype)),
+    ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .offset = AT(draft_activations)),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -177,6 +178,13 @@ static const struct pf_option_row verifier_rows[] = {
         .offset = AT(simulate_step_ns), .max = 60000),
 };
 GROUP(pf_options_listen_verifier, "Service", verifier_rows);
+
+static const struct pf_option_row quantize_rows[] = {
+    ROW('o', "output", "DIR", "the directory to be made: absent, or empty", KIND_STRING, .offset = AT(output)),
+    ROW(0, "dtype", "T", "f32, bf16, int8, int4[-asym][-g128|-channel]", KIND_DTYPE, .offset = AT(dtype)),
+    ROW(0, "threads", "N", "threads (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1, .max = 1024),
+};
+GROUP(pf_options_quantize, "Quantization", quantize_rows);
 
 static const struct pf_option_row logits_rows[] = {
     ROW(0, "all", NULL, "after each token, one row a line, not only after the last", KIND_FLAG, .offset = AT(all)),
@@ -371,12 +379,20 @@ static bool parse_choice_into(const struct pf_option_row *row, const char *word,
 {
     int value = 0;
     if (!parse_choice(row, word, &value, c)) return false;
-    if (row->choices == dtype_choices) *(pf_dtype *)field = (pf_dtype)value;
     if (row->choices == kv_choices) *(pf_type *)field = (pf_type)value;
     if (row->choices == method_choices) *(pf_method *)field = (pf_method)value;
     if (row->choices == color_choices) *(pf_color *)field = (pf_color)value;
     if (row->choices == isa_choices) *(const char **)field = word;
     return true;
+}
+
+/* Words that the libraries know, with their own list of what there is. */
+static bool parse_type(const struct pf_option_row *row, const char *word, void *field, complaint *c)
+{
+    pf_error error = { 0 };
+    const pf_status status =
+        row->kind == KIND_DTYPE ? pf_dtype_parse(word, field, &error) : pf_activations_parse(word, field, &error);
+    return status == PF_OK || complain(c, "--%s: %.220s", row->name, error.text);
 }
 
 static bool parse_value(const struct pf_option_row *row, const char *word, pf_options *out, complaint *c)
@@ -421,6 +437,8 @@ static bool parse_value(const struct pf_option_row *row, const char *word, pf_op
         return true;
     }
     case KIND_CHOICE: return parse_choice_into(row, word, field, c);
+    case KIND_DTYPE:
+    case KIND_ACT: return parse_type(row, word, field, c);
     case KIND_LENGTH: return parse_length(row, word, field, c);
     case KIND_LENGTHS:
     case KIND_METHODS:

@@ -41,6 +41,7 @@ typedef struct {
     /* models and peers */
     const char *model, *draft, *draft_worker, *verifier, *worker;
     const char *listen;
+    const char *output; /* of quantize */
     bool loopback;
 
     /* the prompt: at most one of the three */
@@ -65,6 +66,7 @@ typedef struct {
 
     /* running */
     pf_dtype dtype, draft_dtype;
+    pf_activations activations, draft_activations;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;
     const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */
@@ -113,8 +115,9 @@ extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k
 extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */
 extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */
 extern const pf_option_group pf_options_context;       /* --context */
-extern const pf_option_group pf_options_draft_running; /* --draft-dtype, --simulate-token-ms */
+extern const pf_option_group pf_options_draft_running; /* --draft-dtype, --draft-act, --simulate-token-ms */
 extern const pf_option_group pf_options_listen_worker, pf_options_listen_verifier;
+extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */
 extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_rpc, pf_options_acceptance;
 extern const pf_option_group pf_options_json, pf_options_color;
 

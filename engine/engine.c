@@ -139,6 +139,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
 
     const pf_model_options load = {
         .dtype = options->dtype,
+        .activations = options->activations,
         .isa = options->isa,
         .team = engine->team,
         .progress = options->progress,

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/dtype.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
@@ -53,6 +54,7 @@ static const char *const LLAMA_FIELDS[] = {
     "eos_token_id",
     "layer_types",
     "original_max_position_embeddings",
+    "quantization_config",
     NULL,
 };
 
@@ -564,6 +566,55 @@ static pf_status read_ids(const pf_json *doc, pf_config *c, pf_error *error)
     return PF_OK;
 }
 
+/* --- quantisation --- */
+
+/* The fields that follow from the format: there to be read by others, and here to be checked. */
+static pf_status check_derived(const pf_json *doc, const json_t *node, const pf_format_info *format, pf_error *error)
+{
+    int64_t bits = format->bits, group = format->group;
+    bool has_zeros = format->has_zeros;
+    PF_TRY(pf_json_get_int(doc, node, "bits", false, bits, bits, &bits, error));
+    PF_TRY(pf_json_get_int(doc, node, "group_size", false, group, group, &group, error));
+    PF_TRY(pf_json_get_bool(doc, node, "zero_point", false, &has_zeros, error));
+    if (has_zeros != format->has_zeros)
+        return pf_fail(error, PF_FORMAT, "%s: zero_point is %s, but the format %s has %s", doc->name,
+                       has_zeros ? "true" : "false", format->name, format->has_zeros ? "zero points" : "none");
+
+    static const char *const known[] = { "quant_method", "format", "bits", "group_size", "zero_point", NULL };
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)node, key, value) if (!listed(known, key)) return pf_fail(
+        error, PF_UNSUPPORTED,
+        "%s: quantization_config: the field %.60s is not known and could "
+        "change the weights",
+        doc->name, key);
+    return PF_OK;
+}
+
+static pf_status read_quantization(const pf_json *doc, pf_config *c, pf_error *error)
+{
+    const json_t *node = json_object_get(doc->root, "quantization_config");
+    if (!node || json_is_null(node)) return PF_OK;
+    const char *method = json_string_value(json_object_get(node, "quant_method"));
+    if (!method || strcmp(method, "pilotfish") != 0)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: quantization_config: quant_method is %.60s, only \"pilotfish\", what `pilotfish quantize` "
+                       "writes, is known here",
+                       doc->name, method ? method : "no string");
+    const char *name = NULL;
+    pf_dtype dtype = PF_DTYPE_AUTO;
+    pf_error why = { 0 };
+    PF_TRY(pf_json_get_string(doc, node, "format", true, &name, error));
+    const pf_status status = pf_dtype_parse(name, &dtype, &why);
+    if (status != PF_OK) return pf_fail(error, PF_UNSUPPORTED, "%s: quantization_config: %s", doc->name, why.text);
+    if (dtype < PF_DTYPE_FORMATS || !pf_format_is_integer(pf_dtype_format(dtype)))
+        return pf_fail(error, PF_FORMAT, "%s: quantization_config: format is \"%s\", which is not one of integers",
+                       doc->name, name);
+    c->quantized = true;
+    c->format = pf_dtype_format(dtype);
+    return check_derived(doc, node, pf_format_get(c->format), error);
+}
+
 /* --- the whole --- */
 
 static pf_status read_documents(const pf_json *doc, const pf_json *generation, pf_config *out, pf_error *error)
@@ -575,6 +626,7 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, p
     pf_config c = { .architecture = (pf_architecture_id)(row - ARCHITECTURES), .bos_id = -1 };
     PF_TRY(read_dimensions(doc, row, &c, error));
     PF_TRY(read_rope(doc, row, &c, error));
+    PF_TRY(read_quantization(doc, &c, error));
     PF_TRY(read_ids(generation ? generation : doc, &c, error));
     *out = c;
     return PF_OK;
@@ -634,6 +686,29 @@ void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t
         snprintf(out, PF_MAX_TENSOR_NAME, "%.*s%d%s.%s", (int)(mark - stem), stem, layer, mark + 2, part);
     else
         snprintf(out, PF_MAX_TENSOR_NAME, "%s.%s", stem, part);
+}
+
+void pf_config_shape(const pf_config *c, pf_tensor_role role, int32_t *rows, int32_t *columns)
+{
+    const int32_t q_dim = c->n_heads * c->head_dim, kv_dim = c->n_kv_heads * c->head_dim;
+    const struct {
+        int32_t rows, columns;
+    } shapes[PF_N_TENSOR_ROLES] = {
+        [PF_TENSOR_EMBEDDING] = { c->vocab_size, c->hidden_size },
+        [PF_TENSOR_FINAL_NORM] = { c->hidden_size, 0 },
+        [PF_TENSOR_HEAD] = { c->vocab_size, c->hidden_size },
+        [PF_TENSOR_ATTENTION_NORM] = { c->hidden_size, 0 },
+        [PF_TENSOR_Q] = { q_dim, c->hidden_size },
+        [PF_TENSOR_K] = { kv_dim, c->hidden_size },
+        [PF_TENSOR_V] = { kv_dim, c->hidden_size },
+        [PF_TENSOR_O] = { c->hidden_size, q_dim },
+        [PF_TENSOR_MLP_NORM] = { c->hidden_size, 0 },
+        [PF_TENSOR_GATE] = { c->intermediate_size, c->hidden_size },
+        [PF_TENSOR_UP] = { c->intermediate_size, c->hidden_size },
+        [PF_TENSOR_DOWN] = { c->hidden_size, c->intermediate_size },
+    };
+    *rows = shapes[role].rows;
+    *columns = shapes[role].columns;
 }
 
 bool pf_config_has_bias(const pf_config *config, pf_tensor_role role)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernels/gemm/format.h"
 
 enum {
     PF_MAX_VOCAB = 1 << 24,
@@ -97,7 +98,9 @@ typedef struct {
     bool attention_bias;       /* Q, K, V and O have biases */
     bool mlp_bias;             /* GATE, UP and DOWN have biases */
     pf_rope rope;
-    int32_t bos_id; /* -1: none */
+    bool quantized;   /* matrices lie in the file as integers, as `pilotfish quantize` writes them, in this format: */
+    pf_format format; /* of the file (quantized) */
+    int32_t bos_id;   /* -1: none */
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos]: any of them ends a text; each below vocab_size */
 } pf_config;
@@ -120,6 +123,15 @@ const char *pf_rope_type_name(pf_rope_type type); /* "default", "llama3", ... */
  * `part`: "weight" or "bias". */
 void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t layer, const char *part,
                            char out[PF_MAX_TENSOR_NAME]);
+
+/* Rows and columns of a role's weight; columns 0: a vector. */
+void pf_config_shape(const pf_config *config, pf_tensor_role role, int32_t *rows, int32_t *columns);
+
+/* The role whose tensor the head is made of: the embedding where the two are tied. */
+static inline pf_tensor_role pf_config_head_role(const pf_config *config)
+{
+    return config->tied_embeddings ? PF_TENSOR_EMBEDDING : PF_TENSOR_HEAD;
+}
 
 /* Whether that role has a bias in this model. */
 bool pf_config_has_bias(const pf_config *config, pf_tensor_role role);

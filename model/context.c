@@ -22,7 +22,7 @@ enum {
 
 pf_type pf_context_default_kv_type(const pf_model *model)
 {
-    return model->weight_type;
+    return model->row_type;
 }
 
 static pf_kv_config kv_config(const pf_model *model, const pf_context_config *config)

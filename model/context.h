@@ -36,7 +36,7 @@ typedef struct {
 
 enum { PF_DEFAULT_CONTEXT = 8192, PF_DEFAULT_MAX_ROWS = 256 };
 
-/* The KV type that suits a model's arithmetic: F32 for F32, BF16 for BF16. */
+/* The KV type that suits a model's arithmetic: F32 for F32, BF16 for BF16 and for integers. */
 pf_type pf_context_default_kv_type(const pf_model *model);
 
 /* Bytes that pf_context_create would take, arena and KV cache. 0: not valid, or too large to say. */

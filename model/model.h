@@ -14,30 +14,21 @@
 #include "base/team.h"
 #include "kernels/kernels.h"
 #include "model/config.h"
+#include "model/dtype.h"
 
 typedef struct pf_model pf_model;
 
-/* How weights are held and multiplied. */
-typedef enum {
-    PF_DTYPE_AUTO, /* BF16 for BF16 and F16 files, F32 for F32 files */
-    PF_DTYPE_F32,  /* F32 weights, activations, sums and KV */
-    PF_DTYPE_F16,  /* accepted for files in F16: their values, held as F32 */
-    PF_DTYPE_BF16, /* BF16 weights, activations rounded to BF16 at each product, F32 sums, KV in BF16 */
-} pf_dtype;
-
-/* "auto", "f32", ...; PF_INVALID lists what there is. */
-PF_MUST_USE pf_status pf_dtype_parse(const char *text, pf_dtype *out, pf_error *error);
-const char *pf_dtype_name(pf_dtype dtype);
-
 typedef struct {
     pf_dtype dtype;
+    pf_activations activations;
     pf_isa isa;    /* from pf_cpu_best_isa() or forced */
     pf_team *team; /* packs the weights, each member what it will read; borrowed during load only */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */
     void *progress_user;
 } pf_model_options;
 
-/* Load a Hugging Face directory: config.json, safetensors. The tokenizer is apart (model/tokenizer.h).
+/* Load a Hugging Face directory: config.json, safetensors; or one that pf_model_quantize wrote, which loads in its own
+ * format alone. The tokenizer is apart (model/tokenizer.h).
  * PF_UNAVAILABLE, PF_FORMAT, PF_UNSUPPORTED, PF_LIMIT (more than memory), PF_NOMEM: the sentence names file, field or
  * tensor, what was found and what was expected. The caller ends it with pf_model_release. */
 PF_MUST_USE pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out,
@@ -46,7 +37,9 @@ void pf_model_release(pf_model *model); /* NULL is fine */
 
 const pf_config *pf_model_config(const pf_model *model);
 const pf_kernels *pf_model_kernels(const pf_model *model);
-pf_dtype pf_model_dtype(const pf_model *model); /* resolved: never AUTO */
+pf_dtype pf_model_dtype(const pf_model *model);   /* resolved: never AUTO */
+pf_format pf_model_format(const pf_model *model); /* of the matrices */
+pf_act pf_model_act(const pf_model *model);       /* what they are multiplied with */
 
 /* Bytes that one decode step reads: packed weights and the head, not the embedding table unless it is the head. */
 size_t pf_model_step_bytes(const pf_model *model);
@@ -58,9 +51,9 @@ typedef struct {
     const char *name;   /* as in the file; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
     const char *format; /* "bf16 panels of 32", ... */
     const char *kernel; /* the implementation that reads it */
-    const char *reason; /* why that one: one sentence */
+    const char *reason; /* why that format and that one: one sentence */
     int64_t rows, columns;
-    size_t bytes;
+    size_t bytes; /* of its own: 0 where it lies in another one's */
 } pf_model_tensor;
 
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor),

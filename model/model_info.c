@@ -78,7 +78,7 @@ uint64_t pf_model_read_weights(const pf_model *model, pf_team *team)
 typedef struct {
     void (*visit)(void *user, const pf_model_tensor *tensor);
     void *user;
-    char format[64], reason[160];
+    char format[96], reason[256];
 } visitor;
 
 static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int32_t layer)
@@ -86,7 +86,7 @@ static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int
     char name[PF_MAX_TENSOR_NAME];
     int32_t rows, columns;
     pf_config_tensor_name(&m->config, role, layer, "weight", name);
-    pf_model_shape(m, role, &rows, &columns);
+    pf_config_shape(&m->config, role, &rows, &columns);
     const pf_kernel *kernel = m->kernels.chosen[PF_OP_RMSNORM][PF_TYPE_F32];
     const pf_model_tensor tensor = { .name = name,
                                      .format = "f32",
@@ -115,18 +115,46 @@ static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_
     }
 }
 
+/* Why this format. */
+static const char *format_reason(const pf_model *m)
+{
+    if (!m->is_default) return "asked for";
+    if (m->config.quantized) return "the directory was quantised to it";
+    switch (m->file_type) {
+    case PF_TYPE_F32: return "the file is in f32";
+    case PF_TYPE_F16: return "the file is in f16";
+    default: return "the file is in bf16";
+    }
+}
+
+/* Why this kernel. */
+static void tell_reason(const pf_model *m, const pf_kernel *kernel, char *out, size_t capacity)
+{
+    const pf_format_info *format = pf_format_get(m->format);
+    const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
+    char act[64] = "";
+    if (pf_format_is_integer(m->format))
+        snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
+                 m->act == format->act ? "the default" : "asked for");
+    if (kernel->isa == m->kernels.isa)
+        snprintf(out, capacity, "%s%s; %s is the highest instruction set allowed, and has this product",
+                 format_reason(m), act, has);
+    else
+        snprintf(out, capacity, "%s%s; %s is allowed and has no such product, %s is the next below that has one",
+                 format_reason(m), act, allowed, has);
+}
+
 static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, int32_t layer,
                          const pf_linear *linear)
 {
-    char name[3 * PF_MAX_TENSOR_NAME];
+    char name[PF_MAX_PARTS * PF_MAX_TENSOR_NAME];
     join_names(m, recipe, layer, name, sizeof name);
     const pf_kernel *kernel = m->kernels.chosen_gemm[m->format][m->act];
-    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(m->format)->name, kernel ? kernel->packing : "");
-    snprintf(v->reason, sizeof v->reason, "the highest of %s that has a %s product", pf_isa_name(m->kernels.isa),
-             pf_format_get(m->format)->name);
+    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(m->format)->name, kernel->packing);
+    tell_reason(m, kernel, v->reason, sizeof v->reason);
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
-                                     .kernel = kernel ? kernel->name : "",
+                                     .kernel = kernel->name,
                                      .reason = v->reason,
                                      .rows = linear->weights.n,
                                      .columns = linear->weights.k,
@@ -134,23 +162,31 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
     v->visit(v->user, &tensor);
 }
 
+static void visit_embedding(const pf_model *m, visitor *v)
+{
+    const bool tied = m->embedding == NULL;
+    const size_t n = (size_t)m->config.vocab_size * (size_t)m->config.hidden_size;
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&m->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    if (tied)
+        snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->format)->name);
+    else
+        snprintf(v->format, sizeof v->format, "%s rows", pf_type_name(m->row_type));
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = v->format,
+                                     .kernel = tied ? "row lookup: pf_gemm_unpack_row" : "row lookup",
+                                     .reason = tied ? "the head is the same tensor: rows are gathered from its panels"
+                                                    : "rows are looked up, never multiplied",
+                                     .rows = m->config.vocab_size,
+                                     .columns = m->config.hidden_size,
+                                     .bytes = tied ? 0 : n * pf_type_bytes(m->row_type) };
+    v->visit(v->user, &tensor);
+}
+
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)
 {
     visitor v = { .visit = visit, .user = user };
-    char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&model->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
-    snprintf(v.format, sizeof v.format, "%s rows", pf_type_name(model->weight_type));
-    const pf_model_tensor embedding = { .name = name,
-                                        .format = v.format,
-                                        .kernel = "row lookup",
-                                        .reason = model->config.tied_embeddings
-                                                      ? "rows are looked up; as the head it is packed a second time"
-                                                      : "rows are looked up, never multiplied",
-                                        .rows = model->config.vocab_size,
-                                        .columns = model->config.hidden_size,
-                                        .bytes = (size_t)model->config.vocab_size * (size_t)model->config.hidden_size *
-                                                 pf_type_bytes(model->weight_type) };
-    visit(user, &embedding);
+    visit_embedding(model, &v);
     for (int32_t l = 0; l < model->config.n_layers; l++) {
         visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
         visit_linear(model, &v, &pf_layer_recipes[0], l, &model->layers[l].qkv);

@@ -420,3 +420,15 @@ pf_status pf_safetensors_find(const pf_safetensors *set, const char *name, pf_te
     *out = e->tensor;
     return PF_OK;
 }
+
+pf_status pf_safetensors_find_bytes(const pf_safetensors *set, const char *name, const char *dtype, pf_tensor *out,
+                                    pf_error *error)
+{
+    const entry *e = find(set, name);
+    if (!e) return pf_fail(error, PF_UNAVAILABLE, "%s: there is no tensor %.100s", set->directory, name);
+    if (strcmp(DTYPES[e->dtype].name, dtype) != 0)
+        return pf_fail(error, PF_FORMAT, "%s/%s: tensor %.100s: elements of type %s, expected %s", set->directory,
+                       set->files[e->file].name, name, DTYPES[e->dtype].name, dtype);
+    *out = e->tensor;
+    return PF_OK;
+}

@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "kernels/types.h"
@@ -31,6 +32,19 @@ typedef struct {
     size_t data_bytes;
 } pf_tensor;
 
+/* Element i of a tensor's data, exactly. */
+static inline float pf_tensor_element(const void *data, pf_type type, size_t i)
+{
+    float value;
+    uint16_t half;
+    if (type == PF_TYPE_F32) {
+        memcpy(&value, (const uint8_t *)data + i * sizeof value, sizeof value);
+        return value;
+    }
+    memcpy(&half, (const uint8_t *)data + i * sizeof half, sizeof half);
+    return type == PF_TYPE_BF16 ? pf_bf16_to_f32(half) : pf_f16_to_f32(half);
+}
+
 /* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names (plain file names only).
  * PF_UNAVAILABLE: neither is there, or a shard is missing.  PF_FORMAT: names file, tensor, value and expectation.
  * PF_UNSUPPORTED: an element type other than F32, F16, BF16 is met when the tensor is asked for, not before.
@@ -42,6 +56,11 @@ int32_t pf_safetensors_count(const pf_safetensors *set);
 
 /* The tensor called `name`. PF_UNAVAILABLE: there is none (the sentence names it).  PF_UNSUPPORTED: its type. */
 PF_MUST_USE pf_status pf_safetensors_find(const pf_safetensors *set, const char *name, pf_tensor *out, pf_error *error);
+
+/* The same for a tensor of bytes: `dtype` is the format's word for its elements, "I8" or "U8". PF_UNAVAILABLE: there is
+ * none.  PF_FORMAT: its elements are others. `type` of *out says nothing. */
+PF_MUST_USE pf_status pf_safetensors_find_bytes(const pf_safetensors *set, const char *name, const char *dtype,
+                                                pf_tensor *out, pf_error *error);
 
 /* The i-th name, 0 <= i < count, in the order of the files. */
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i);

@@ -5,7 +5,7 @@
  *
  * Q, K and V are one matrix, their rows one below the other, so a layer's first product is one. Gate and up are two of
  * equal shape: a member that multiplies the same panels of both can combine them without waiting for anybody.
- * A tied head is the embedding packed a second time: rows are looked up, panels are multiplied.
+ * An embedding that is the head too lies in memory once, as the head's panels: its rows are gathered from there.
  */
 #ifndef PF_MODEL_WEIGHTS_H
 #define PF_MODEL_WEIGHTS_H
@@ -33,16 +33,18 @@ typedef struct {
 struct pf_model {
     pf_config config;
     pf_kernels kernels;
-    pf_dtype dtype;       /* F32, F16 or BF16 */
+    pf_dtype dtype;       /* resolved */
+    bool is_default;      /* nobody asked for it */
     pf_format format;     /* of panels */
     pf_act act;           /* of what they are multiplied with */
-    pf_type weight_type;  /* of embedding rows: F32 or BF16 */
+    pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
+    pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
     int32_t kv_dim;       /* n_kv_heads * head_dim */
     int64_t n_parameters; /* elements of the tensors in the file that are used */
     pf_arena arena;
 
-    void *embedding;   /* [vocab, hidden] of weight_type */
+    void *embedding;   /* [vocab, hidden] of row_type; NULL: tied, see head */
     pf_layer *layers;  /* [n_layers] */
     float *final_norm; /* [hidden] */
     pf_linear head;    /* [vocab, hidden] */
@@ -52,10 +54,10 @@ struct pf_model {
 typedef struct {
     size_t offset; /* of the pf_linear in pf_layer */
     int32_t n_parts;
-    pf_tensor_role parts[3];
+    pf_tensor_role parts[3]; /* PF_MAX_PARTS */
 } pf_matrix_recipe;
 
-enum { PF_N_LAYER_MATRICES = 5 };
+enum { PF_N_LAYER_MATRICES = 5, PF_MAX_PARTS = 3 };
 
 extern const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES]; /* QKV, O, gate, up, down */
 extern const pf_matrix_recipe pf_head_recipe;
@@ -65,9 +67,6 @@ static inline pf_linear *pf_layer_matrix(pf_layer *layer, int i)
 {
     return (pf_linear *)((char *)layer + pf_layer_recipes[i].offset);
 }
-
-/* Rows and columns of a role's weight as the file has it; columns 0: a vector. */
-void pf_model_shape(const pf_model *model, pf_tensor_role role, int32_t *rows, int32_t *columns);
 
 /* Rows of the embedding as f32: x [n_rows, hidden], rows `stride` elements apart. Ids must be in range. */
 void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows, float *x, size_t stride);

@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
 from command_line import QUICKLY, Pilotfish, read_line, read_some  # noqa: E402
 
-COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize", "info", "bench throughput",
+COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
             "bench rpc", "bench acceptance"]
 GREEN = b"\x1b[32m"
 PROMPT = "the thin other"
@@ -85,7 +85,7 @@ class Usage(Case):
     def test_what_is_not_understood_is_status_2_and_one_sentence(self):
         model = ["-m", self.target]
         for arguments in [
-            [], ["chat"], ["serve"], ["quantize"], ["bench"], ["bench", "kernels"],
+            [], ["chat"], ["serve"], ["bench"], ["bench", "kernels"],
             ["generate"], ["generate", *model], ["generate", *model, "-p", "a", "-f", "b"],
             ["generate", *model, "-p", "a", "--nonsense"], ["generate", *model, "-p", "a", "word"],
             ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],
@@ -94,7 +94,8 @@ class Usage(Case):
             ["generate", *model, "-p", "a", "--top-p", "0"], ["generate", *model, "-p", "a", "--top-p", "1.5"],
             ["generate", *model, "-p", "a", "--seed", "18446744073709551616"], ["generate", *model, "-p", "a", "--stop", ""],
             ["generate", *model, "-p", "a", "--draft-len", "65"], ["generate", *model, "-p", "a", "--draft-len", "none"],
-            ["generate", *model, "-p", "a", "--method", "block"], ["generate", *model, "-p", "a", "--dtype", "int8"],
+            ["generate", *model, "-p", "a", "--method", "block"], ["generate", *model, "-p", "a", "--dtype", "int9"],
+            ["generate", *model, "-p", "a", "--act", "int4"], ["generate", *model, "-p", "a", "--draft-act", "x"],
             ["generate", *model, "-p", "a", "--method", "greedy", "--temperature", "1"],
             ["generate", *model, "-p", "a", "--isa", "mmx"], ["generate", *model, "-p", "a", "--cores", "x"],
             ["generate", *model, "--tokens", "1,,2"], ["generate", *model, "--tokens", "1,-2"],
@@ -103,6 +104,8 @@ class Usage(Case):
             ["generate", *model, "-p", "a", "-d", self.draft, "--verifier", "unix:/x"],
             ["generate", "-p", "a", "--verifier", "unix:/x"],
             ["worker", *model], ["verifier", "--listen", "unix:/x"],
+            ["quantize", *model, "--dtype", "int8"], ["quantize", "-o", "x", "--dtype", "int8"],
+            ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "f16"],
             ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
             ["bench", "throughput"], ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
             ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
@@ -555,6 +558,121 @@ class Numbers(Case):
     def test_the_scalar_definitions_give_the_same_greedy_text(self):
         fast = self.generate("-n", "16", "--dtype", "f32")
         self.assertEqual(self.generate("-n", "16", "--dtype", "f32", "--isa", "scalar")["tokens"], fast["tokens"])
+
+
+FORMATS = ["f32", "bf16", "int8", "int4", "int4-g128", "int4-channel", "int4-asym", "int4-asym-g128", "int4-asym-channel"]
+INTEGERS = FORMATS[2:]
+
+
+class Formats(Case):
+    IDS = "0,5,77,200,9,41,230,12"
+
+    def logits(self, model, *arguments):
+        return self.run_json("logits", "-m", model, "--tokens", self.IDS, "--all", *arguments)["logits"]
+
+    def quantize(self, name, dtype, *arguments):
+        directory = self.root / name
+        return directory, self.run_json("quantize", "-m", self.target, "-o", directory, "--dtype", dtype, *arguments)
+
+    def test_a_quantised_directory_gives_the_bits_of_its_original(self):
+        for dtype in FORMATS:
+            with self.subTest(dtype):
+                directory, document = self.quantize(f"as-{dtype}", dtype)
+                self.assertEqual(set(document), {"bytes_before", "bytes_after", "tensors"})
+                self.assertEqual(document["bytes_before"], sum(
+                    4 * entry["shape"][0] * (entry["shape"][1:] or [1])[0] for name, entry in self.header(self.target).items()))
+                self.assertEqual(document["tensors"], len(self.header(self.target)))
+                self.assertEqual(self.logits(directory), self.logits(self.target, "--dtype", dtype))
+                self.assertEqual(self.run_json("tokenize", "-m", directory, "-p", PROMPT),
+                                 self.run_json("tokenize", "-m", self.target, "-p", PROMPT))
+        self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
+
+    def header(self, directory):
+        data = (directory / "model.safetensors").read_bytes()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        header.pop("__metadata__", None)
+        return header
+
+    def test_activations_are_rounded_as_asked_and_refused_where_they_do_not_fit(self):
+        default = self.logits(self.target, "--dtype", "int8")
+        self.assertEqual(self.logits(self.target, "--dtype", "int8", "--act", "int8"), default)
+        finer = self.logits(self.target, "--dtype", "int8", "--act", "bf16")
+        exact = self.logits(self.target, "--dtype", "f32")
+        distance = lambda rows: sum(abs(a - b) for row, other in zip(rows, exact) for a, b in zip(row, other))
+        self.assertLess(distance(finer), distance(default))
+        for dtype, act, taken in [("f32", "int8", "f32"), ("bf16", "int8", "bf16"), ("int4", "f32", "bf16 or int8")]:
+            self.assert_fails("logits", "-m", self.target, "--tokens", "1", "--dtype", dtype, "--act", act,
+                              saying=[f"weights in {dtype}", f"activations in {taken}"])
+
+    def test_a_quantised_directory_is_refused_in_another_format(self):
+        directory, _ = self.quantize("only-int4", "int4")
+        self.assertEqual(self.logits(directory, "--dtype", "int4"), self.logits(directory))
+        for dtype in ["f32", "bf16", "int8", "int4-g128"]:
+            self.assert_fails("logits", "-m", directory, "--tokens", "1", "--dtype", dtype, saying=["quantised to int4"])
+        self.assert_fails("quantize", "-m", directory, "-o", self.root / "twice", "--dtype", "int8", saying=["already"])
+
+    def test_what_cannot_be_made_is_one_sentence_and_leaves_nothing(self):
+        busy = self.root / "busy"
+        busy.mkdir()
+        (busy / "file").write_text("x")
+        before = sorted(p.name for p in self.root.iterdir())
+        quantize = ["quantize", "-m", self.target, "--dtype", "int8", "-o"]
+        self.assert_fails(*quantize, busy, saying=["busy", "not empty"])
+        self.assert_fails(*quantize, self.root / "no" / "such", saying=["no/such"])
+        self.assert_fails("quantize", "-m", self.root / "none", "--dtype", "int8", "-o", self.root / "new", saying=["none"])
+        limit = [20000] * 2   # as a disk that is full
+        process = self.pilotfish.start(*quantize, self.root / "new",
+                                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+        out, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn(b"cannot be written", err)
+        self.assertEqual(sorted(p.name for p in self.root.iterdir()), before)
+
+    def test_ctrl_c_leaves_the_whole_directory_or_none(self):
+        large = tiny_llama.make(self.root / "large", layers=2, hidden=256)
+        seen = set()
+        for i, delay in enumerate([0.0, 0.002, 0.005, 0.01, 0.02, 0.04]):
+            directory = self.root / f"cut-{i}"
+            process = self.pilotfish.start("quantize", "-m", large, "-o", directory, "--dtype", "int4")
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=QUICKLY)
+            self.assertIn(process.returncode, (0, 130, -signal.SIGINT), err)
+            seen.add(process.returncode)
+            if process.returncode == 0:
+                self.run_ok("logits", "-m", directory, "--tokens", "1")
+            else:
+                self.assertFalse(directory.exists())
+            self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
+
+    def test_greedy_text_with_speculation_is_the_plain_one_whatever_the_formats(self):
+        n, accepted = 40, 0
+        for dtype, draft_dtype in [("bf16", "int4"), ("int8", "int4"), ("int4", "int8"), ("int4-g128", "int4-asym"),
+                                   ("int4-channel", "bf16")]:
+            plain = self.generate("-n", n, "--dtype", dtype)["tokens"]
+            for length in [1, 2, 5, 8, "auto"]:
+                for threads in [1, 2]:
+                    with self.subTest(dtype=dtype, draft_dtype=draft_dtype, length=length, threads=threads):
+                        document = self.generate("-n", n, "-d", self.draft, "--dtype", dtype, "--draft-dtype", draft_dtype,
+                                                 "--draft-len", length, "--threads", threads)
+                        self.assertEqual(document["tokens"], plain)
+                        accepted += document["speculation"]["accepted"]
+        self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
+
+    def test_info_names_each_format_and_says_why(self):
+        directory, _ = self.quantize("told", "int4-asym-g128")
+        cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it")]
+        cases += [(self.target, ["--dtype", dtype], dtype, "asked for") for dtype in FORMATS]
+        for model, arguments, dtype, why in cases:
+            with self.subTest(model=model.name, dtype=dtype):
+                document = self.run_json("info", "-m", model, *arguments)["model"]
+                self.assertEqual(document["dtype"], dtype)
+                products = [t for t in document["tensors"] if "proj" in t["name"] or "lm_head" in t["name"]]
+                self.assertEqual(len(products), 2 * 5 + 1)
+                for tensor in products:
+                    self.assertTrue(tensor["format"].startswith(dtype + " "), tensor)
+                    self.assertIn(why, tensor["reason"])
+                    self.assertIn("gemm", tensor["kernel"])
 
 
 class Benchmarks(Case):

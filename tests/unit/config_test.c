@@ -118,6 +118,35 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
                    PF_UNSUPPORTED, "mrope_section");
 }
 
+static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(void **state)
+{
+    (void)state;
+    pf_config c;
+    pf_error error = { 0 };
+    assert_ok(parse(LLAMA(""), &c, &error), error);
+    assert_false(c.quantized);
+    assert_ok(parse(LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", \"format\": \"int4-asym-g128\","
+                          "\"bits\": 4, \"group_size\": 128, \"zero_point\": true},"),
+                    &c, &error),
+              error);
+    assert_true(c.quantized);
+    assert_int_equal(c.format, PF_FORMAT_INT4_ASYM_G128);
+
+#define OURS(rest) LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", " rest "},")
+    assert_refused(LLAMA("\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4},"), PF_UNSUPPORTED,
+                   "gptq");
+    assert_refused(LLAMA("\"quantization_config\": 4,"), PF_UNSUPPORTED, "quantization_config");
+    assert_refused(OURS("\"bits\": 4"), PF_FORMAT, "format");
+    assert_refused(OURS("\"format\": \"int5\""), PF_UNSUPPORTED, "int4-asym-channel");
+    assert_refused(OURS("\"format\": \"bf16\""), PF_FORMAT, "bf16");
+    assert_refused(OURS("\"format\": \"auto\""), PF_FORMAT, "auto");
+    assert_refused(OURS("\"format\": \"int4\", \"bits\": 8"), PF_FORMAT, "bits");
+    assert_refused(OURS("\"format\": \"int4\", \"group_size\": 128"), PF_FORMAT, "group_size");
+    assert_refused(OURS("\"format\": \"int4\", \"zero_point\": true"), PF_FORMAT, "zero_point");
+    assert_refused(OURS("\"format\": \"int4\", \"rotated\": true"), PF_UNSUPPORTED, "rotated");
+#undef OURS
+}
+
 static void an_unknown_architecture_is_named_with_those_known(void **state)
 {
     (void)state;
@@ -260,6 +289,7 @@ int main(void)
         cmocka_unit_test(generation_config_has_the_only_word_on_ids),
         cmocka_unit_test(what_transformers_writes_beside_is_passed_over),
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
+        cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(tensors_have_the_names_of_the_files),

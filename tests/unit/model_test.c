@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "model/context.h"
+#include "model/weights.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
@@ -134,20 +135,10 @@ static void buffers_of_old_checkpoints_and_a_tied_models_spare_head_are_passed_o
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
-static void dtypes_are_read_by_name_and_resolved_by_the_file(void **state)
+static void a_dtype_is_resolved_by_the_file(void **state)
 {
     (void)state;
     pf_error error;
-    pf_dtype dtype;
-    const char *names[] = { "auto", "f32", "f16", "bf16" };
-    for (int i = 0; i < 4; i++) {
-        assert_ok(pf_dtype_parse(names[i], &dtype, &error), error);
-        assert_string_equal(pf_dtype_name(dtype), names[i]);
-    }
-    assert_status(pf_dtype_parse("int8", &dtype, &error), PF_INVALID);
-    assert_says(error, "int8");
-    assert_says(error, "bf16");
-
     const struct {
         pf_type file;
         pf_dtype asked, resolved;
@@ -155,6 +146,7 @@ static void dtypes_are_read_by_name_and_resolved_by_the_file(void **state)
         { PF_TYPE_F32, PF_DTYPE_AUTO, PF_DTYPE_F32 },   { PF_TYPE_F16, PF_DTYPE_AUTO, PF_DTYPE_BF16 },
         { PF_TYPE_BF16, PF_DTYPE_AUTO, PF_DTYPE_BF16 }, { PF_TYPE_F16, PF_DTYPE_F16, PF_DTYPE_F16 },
         { PF_TYPE_F32, PF_DTYPE_BF16, PF_DTYPE_BF16 },  { PF_TYPE_BF16, PF_DTYPE_F32, PF_DTYPE_F32 },
+        { PF_TYPE_F16, PF_DTYPE_INT8, PF_DTYPE_INT8 },  { PF_TYPE_F32, PF_DTYPE_INT4, PF_DTYPE_INT4 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_model *model;
@@ -193,7 +185,7 @@ static void f16_weights_are_held_exactly(void **state)
 typedef struct {
     int32_t n;
     size_t bytes, embedding_bytes;
-    bool fused, has_reasons;
+    bool fused, has_reasons, has_embedding;
 } told;
 
 static void remember(void *user, const pf_model_tensor *tensor)
@@ -201,7 +193,10 @@ static void remember(void *user, const pf_model_tensor *tensor)
     told *t = user;
     t->n++;
     t->bytes += tensor->bytes;
-    if (strstr(tensor->name, "embed_tokens") && strstr(tensor->kernel, "lookup")) t->embedding_bytes = tensor->bytes;
+    if (strstr(tensor->name, "embed_tokens") && strstr(tensor->kernel, "lookup")) {
+        t->has_embedding = true;
+        t->embedding_bytes = tensor->bytes;
+    }
     if (strcmp(tensor->name, "model.layers.1.self_attn.q_proj+k_proj+v_proj.weight") == 0)
         t->fused = tensor->rows == 64 + 32 + 32 && tensor->columns == 64;
     t->has_reasons &= tensor->reason[0] != '\0' && tensor->format[0] != '\0' && tensor->kernel[0] != '\0';
@@ -221,7 +216,8 @@ static void every_byte_of_a_step_is_accounted_for(void **state)
         pf_model_visit_tensors(model, remember, &t);
         assert_int_equal(t.n, 1 + 2 * 7 + 2);
         assert_true(t.fused && t.has_reasons);
-        assert_true(t.embedding_bytes > 0);
+        assert_true(t.has_embedding);
+        assert_int_equal(t.embedding_bytes, shapes[s].tied ? 0 : 128 * 64 * 4); /* tied: it lies in the head's panels */
         assert_int_equal(pf_model_step_bytes(model), t.bytes - t.embedding_bytes);
         assert_true(pf_model_packed_bytes(model) >= t.bytes);
 
@@ -232,6 +228,92 @@ static void every_byte_of_a_step_is_accounted_for(void **state)
         pf_model_release(model);
         pf_tiny_model_remove(directory);
     }
+}
+
+/* The rows that the file has, rounded as the format rounds: F32 as they are, BF16 to nearest; of integers the panels of
+ * the head are all that there is, so their rows stand for themselves. */
+static void a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_its_own(void **state)
+{
+    (void)state;
+    enum { V = 128, H = 64 };
+    static float tied[V * H], apart[V * H];
+    const pf_type files[] = { PF_TYPE_F32, PF_TYPE_BF16, PF_TYPE_F16 };
+    const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16 };
+    int32_t tokens[V];
+    pf_error error;
+    for (int32_t i = 0; i < V; i++) tokens[i] = (i * 37 + 5) % V;
+    for (size_t f = 0; f < PF_COUNT(files); f++)
+        for (size_t d = 0; d < PF_COUNT(dtypes); d++) {
+            pf_model *models[2];
+            for (int t = 0; t < 2; t++) {
+                pf_tiny_model_create(&(pf_tiny_model){ .type = files[f], .tied = t }, directory);
+                assert_ok(load_as(dtypes[d], PF_ISA_SCALAR, 2, &models[t], &error), error);
+                pf_model_embed(models[t], tokens, V, t ? tied : apart, H);
+                pf_tiny_model_remove(directory);
+            }
+            assert_memory_equal(tied, apart, sizeof tied);
+            const size_t element = dtypes[d] == PF_DTYPE_F32 ? 4 : 2;
+            assert_int_equal(pf_model_packed_bytes(models[0]) - pf_model_packed_bytes(models[1]), V * H * element);
+            pf_model_release(models[0]);
+            pf_model_release(models[1]);
+        }
+}
+
+static void a_tied_embedding_of_integers_is_what_the_head_multiplies(void **state)
+{
+    (void)state;
+    enum { V = 128, H = 64 };
+    float row[H], expected[H];
+    pf_error error;
+    for (int f = PF_FORMAT_INT8; f < PF_N_FORMATS; f++) {
+        pf_model *model;
+        pf_tiny_model_create(&(pf_tiny_model){ .tied = true }, directory);
+        assert_ok(load_as(pf_dtype_of((pf_format)f), PF_ISA_SCALAR, 2, &model, &error), error);
+        for (int32_t token = 0; token < V; token += 9) {
+            pf_model_embed(model, &token, 1, row, H);
+            pf_gemm_unpack_row(&model->head.weights, token, expected);
+            assert_memory_equal(row, expected, sizeof row);
+        }
+        pf_model_release(model);
+        pf_tiny_model_remove(directory);
+    }
+}
+
+typedef struct {
+    const char *format, *reason;
+    bool seen;
+} wanted_tensor;
+
+static void look(void *user, const pf_model_tensor *tensor)
+{
+    wanted_tensor *w = user;
+    if (strstr(tensor->name, "down_proj") == NULL) return;
+    if (strncmp(tensor->format, w->format, strlen(w->format)) != 0 || tensor->format[strlen(w->format)] != ' ')
+        fail_msg("%s is said to be %s", w->format, tensor->format);
+    if (strstr(tensor->reason, w->reason) == NULL) fail_msg("\"%s\" does not say %s", tensor->reason, w->reason);
+    w->seen = true;
+}
+
+static void each_format_is_named_with_its_kernel_and_the_reason(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *model;
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16 }, directory);
+    for (int d = 0; d < PF_N_DTYPES; d++) {
+        if (d == PF_DTYPE_F16) continue;
+        assert_ok(load_as((pf_dtype)d, pf_cpu_best_isa(), 1, &model, &error), error);
+        wanted_tensor w = { .format = pf_dtype_name(pf_model_dtype(model)),
+                            .reason = d == PF_DTYPE_AUTO ? "the file is in bf16" : "asked for" };
+        pf_model_visit_tensors(model, look, &w);
+        assert_true(w.seen);
+        if (pf_format_is_integer(pf_model_format(model))) {
+            w.reason = "with activations in int8 (the default)";
+            pf_model_visit_tensors(model, look, &w);
+        }
+        pf_model_release(model);
+    }
+    pf_tiny_model_remove(directory);
 }
 
 static void a_bare_read_sees_the_same_weights_on_any_number_of_threads(void **state)
@@ -321,9 +403,12 @@ int main(void)
         cmocka_unit_test(a_tensor_that_would_be_left_out_is_named),
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
         cmocka_unit_test(buffers_of_old_checkpoints_and_a_tied_models_spare_head_are_passed_over),
-        cmocka_unit_test(dtypes_are_read_by_name_and_resolved_by_the_file),
+        cmocka_unit_test(a_dtype_is_resolved_by_the_file),
         cmocka_unit_test(f16_weights_are_held_exactly),
         cmocka_unit_test(every_byte_of_a_step_is_accounted_for),
+        cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_its_own),
+        cmocka_unit_test(a_tied_embedding_of_integers_is_what_the_head_multiplies),
+        cmocka_unit_test(each_format_is_named_with_its_kernel_and_the_reason),
         cmocka_unit_test(a_bare_read_sees_the_same_weights_on_any_number_of_threads),
         cmocka_unit_test(progress_grows_to_its_total),
         cmocka_unit_test(running_out_of_memory_anywhere_is_a_status),

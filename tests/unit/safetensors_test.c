@@ -102,6 +102,22 @@ static void a_type_that_no_kernel_reads_is_refused_when_asked_for(void **state)
     pf_safetensors_close(set);
 }
 
+static void bytes_are_found_by_the_type_that_they_must_have(void **state)
+{
+    (void)state;
+    pf_tensor t;
+    pf_error error = { 0 };
+    write_file("model.safetensors", "{" T("a", "I8", "[2,2]", "[0,4]") ", " T("b", "U8", "[3]", "[4,7]") "}", 7, 0);
+    pf_safetensors *set = open_set();
+    assert_ok(pf_safetensors_find_bytes(set, "b", "U8", &t, &error), error);
+    assert_int_equal(t.data_bytes, 3);
+    assert_int_equal(t.data[2], 6);
+    assert_status(pf_safetensors_find_bytes(set, "a", "U8", &t, &error), PF_FORMAT);
+    assert_says(error, "tensor a: elements of type I8, expected U8");
+    assert_status(pf_safetensors_find_bytes(set, "c", "U8", &t, &error), PF_UNAVAILABLE);
+    pf_safetensors_close(set);
+}
+
 static void a_header_that_does_not_fit_the_file_is_refused(void **state)
 {
     (void)state;
@@ -206,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tensors_are_found_with_type_shape_and_bytes, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_type_that_no_kernel_reads_is_refused_when_asked_for, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(bytes_are_found_by_the_type_that_they_must_have, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_header_that_does_not_fit_the_file_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(shards_are_one_set, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_that_does_not_fit_its_files_is_refused, make_dir, remove_dir),

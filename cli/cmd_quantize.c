@@ -1,0 +1,87 @@
+/* pilotfish quantize: a model's directory written anew with its weights in another format. */
+#include "base/topology.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "cli/setup.h"
+#include "model/quantize.h"
+
+static pf_status start_team(const pf_options *options, pf_team **out, pf_error *error)
+{
+    int32_t n_threads = options->n_threads;
+    if (n_threads == 0) {
+        pf_topology machine;
+        PF_TRY(pf_topology_read(&machine, error));
+        n_threads = machine.n_cores > 0 ? machine.n_cores : 1;
+    }
+    return pf_team_create(n_threads, NULL, 0, out, error);
+}
+
+static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf_error *error)
+{
+    char directory[PF_MAX_PATH];
+    pf_team *team;
+    pf_progress progress;
+    PF_TRY(pf_setup_find_model(options->model, directory, error));
+    PF_TRY(start_team(options, &team, error));
+    pf_progress_begin(&progress, "quantizing");
+    const pf_quantize_options how = { .dtype = options->dtype,
+                                      .team = team,
+                                      .progress = pf_progress_update,
+                                      .progress_user = &progress,
+                                      .cancel = pf_interrupt_flag() };
+    const pf_status status = pf_model_quantize(directory, options->output, &how, out, error);
+    pf_progress_end(&progress);
+    pf_team_destroy(team);
+    return status;
+}
+
+static int print_result(const pf_options *options, pf_out *out, const pf_quantize_result *result)
+{
+    if (options->json)
+        return pf_out_json(out,
+                           json_pack("{s:I, s:I, s:i}", "bytes_before", (json_int_t)result->bytes_before, "bytes_after",
+                                     (json_int_t)result->bytes_after, "tensors", result->n_tensors));
+    pf_out_print(out, "%s: %d tensors as %s, %.2f MB instead of %.2f MB\n", options->output, result->n_tensors,
+                 pf_dtype_name(options->dtype), (double)result->bytes_after * 1e-6,
+                 (double)result->bytes_before * 1e-6);
+    return PF_EXIT_DONE;
+}
+
+static int check(const pf_options *options)
+{
+    const pf_command *self = &pf_command_quantize;
+    if (!options->model) return pf_options_misuse(self, "a model is needed: -m MODEL");
+    if (!options->output) return pf_options_misuse(self, "the directory to be made is needed: -o DIR");
+    if (options->dtype < PF_DTYPE_FORMATS)
+        return pf_options_misuse(self, "a format is needed, --dtype T, and it is not %s",
+                                 pf_dtype_name(options->dtype));
+    return PF_EXIT_DONE;
+}
+
+static int run(const pf_options *options, pf_out *out)
+{
+    const int usage = check(options);
+    if (usage != PF_EXIT_DONE) return usage;
+    pf_error error = { 0 };
+    pf_quantize_result result;
+    const pf_status status = quantize(options, &result, &error);
+    if (status == PF_CANCELLED) return PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? print_result(options, out, &result) : pf_out_fail_error(status, &error);
+}
+
+static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_quantize, &pf_options_json, NULL };
+
+const pf_command pf_command_quantize = {
+    .name = "quantize",
+    .summary = "write a model anew with its weights in another format",
+    .synopsis = "-m MODEL -o DIR --dtype T [--json]",
+    .description =
+        "Rounds the weights once (to nearest) and writes a directory that -m takes: config.json, model.safetensors\n"
+        "and the tokenizer's files. Its logits are bit for bit those of MODEL loaded with the same --dtype. DIR\n"
+        "appears whole or not at all. It loads in its own format alone; with f32 and bf16 any program reads it.\n",
+    .examples = "  pilotfish quantize -m models/target -o /tmp/target-int4 --dtype int4\n"
+                "  pilotfish generate -m /tmp/target-int4 -p 'The list type'\n",
+    .groups = groups,
+    .run = run,
+};

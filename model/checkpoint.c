@@ -1,0 +1,371 @@
+/*
+ * Tensors by role. The names, shapes and types are looked at once, at open, so that a file that will not do is refused
+ * before anything is packed; what can only be seen in the data is looked at when a matrix is asked for.
+ */
+#include "model/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
+
+static pf_status missing(const pf_checkpoint *c, const char *name, pf_error *error)
+{
+    return pf_fail(error, PF_FORMAT, "%s: no tensor \"%s\", which a %s with %d layers%s must have", c->directory, name,
+                   pf_architecture_name(c->config.architecture), c->config.n_layers,
+                   c->config.quantized ? " and a quantization_config" : "");
+}
+
+static void print_shape(const int64_t *shape, int32_t n, char *out, size_t capacity)
+{
+    size_t used = (size_t)snprintf(out, capacity, "[");
+    for (int32_t d = 0; d < n && used < capacity - 24; d++)
+        used += (size_t)snprintf(out + used, capacity - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    snprintf(out + used, capacity - used, "]");
+}
+
+/* columns 0: a vector. */
+static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_tensor *tensor, int64_t rows,
+                             int64_t columns, pf_error *error)
+{
+    const int64_t wanted[] = { rows, columns };
+    const int32_t n = columns == 0 ? 1 : 2;
+    if (tensor->n_dimensions == n && tensor->shape[0] == rows && (n == 1 || tensor->shape[1] == columns)) return PF_OK;
+    char found[128], expected[64];
+    print_shape(tensor->shape, tensor->n_dimensions, found, sizeof found);
+    print_shape(wanted, n, expected, sizeof expected);
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has shape %s, config.json makes it %s", c->directory, name,
+                   found, expected);
+}
+
+pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
+                                pf_tensor *out, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&c->config, role, layer, part, name);
+    pf_tensor tensor;
+    const pf_status status = pf_safetensors_find(c->set, name, &tensor, error);
+    if (status == PF_UNAVAILABLE) return missing(c, name, error);
+    if (status != PF_OK) return status;
+    int32_t rows, columns;
+    pf_config_shape(&c->config, role, &rows, &columns);
+    PF_TRY(check_shape(c, name, &tensor, rows, strcmp(part, "bias") == 0 ? 0 : columns, error));
+    *out = tensor;
+    return PF_OK;
+}
+
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+
+bool pf_checkpoint_is_integer(const pf_checkpoint *c, pf_tensor_role role)
+{
+    int32_t rows, columns;
+    pf_config_shape(&c->config, role, &rows, &columns);
+    if (!c->config.quantized || columns == 0) return false;
+    return role != PF_TENSOR_EMBEDDING || c->config.tied_embeddings;
+}
+
+static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
+                            const char *dtype, int64_t rows, int64_t columns, pf_tensor *out, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&c->config, role, layer, part, name);
+    const pf_status status = pf_safetensors_find_bytes(c->set, name, dtype, out, error);
+    if (status == PF_UNAVAILABLE) return missing(c, name, error);
+    if (status != PF_OK) return status;
+    return check_shape(c, name, out, rows, columns, error);
+}
+
+/* What a quantised matrix is made of. */
+typedef struct {
+    pf_tensor weight, scale, zero; /* zero.data NULL: the format has none */
+    int32_t rows, columns;
+} integers;
+
+static pf_status find_integers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, integers *out,
+                               pf_error *error)
+{
+    const pf_format_info *format = pf_format_get(c->config.format);
+    const bool of_channel = format->group == 0;
+    integers m = { .zero = { .data = NULL } };
+    pf_config_shape(&c->config, role, &m.rows, &m.columns);
+    const int64_t groups = of_channel ? 0 : pf_gemm_groups(c->config.format, m.columns);
+    const int64_t row_bytes = format->bits == 8 ? m.columns : ((int64_t)m.columns + 1) / 2;
+    PF_TRY(find_bytes(c, role, layer, "weight", format->bits == 8 ? "I8" : "U8", m.rows, row_bytes, &m.weight, error));
+    PF_TRY(find_bytes(c, role, layer, "weight_scale", of_channel ? "F32" : "F16", m.rows, groups, &m.scale, error));
+    if (format->has_zeros) PF_TRY(find_bytes(c, role, layer, "weight_zero", "U8", m.rows, groups, &m.zero, error));
+    *out = m;
+    return PF_OK;
+}
+
+/* Loops without a way out in the middle: they run at the speed of memory. */
+static bool halves_are_finite(const uint8_t *data, size_t n)
+{
+    bool finite = true;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, data + i * sizeof h, sizeof h);
+        finite &= (h & 0x7C00u) != 0x7C00u;
+    }
+    return finite;
+}
+
+static bool floats_are_finite(const uint8_t *data, size_t n)
+{
+    bool finite = true;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, data + i * sizeof bits, sizeof bits);
+        finite &= (bits & 0x7F800000u) != 0x7F800000u;
+    }
+    return finite;
+}
+
+static uint8_t largest_byte(const uint8_t *data, size_t n)
+{
+    uint8_t largest = 0;
+    for (size_t i = 0; i < n; i++) largest = data[i] > largest ? data[i] : largest;
+    return largest;
+}
+
+static pf_status check_scales(const pf_checkpoint *c, const integers *m, pf_error *error)
+{
+    const bool finite = m->scale.type == PF_TYPE_F32 ? floats_are_finite(m->scale.data, m->scale.data_bytes / 4)
+                                                     : halves_are_finite(m->scale.data, m->scale.data_bytes / 2);
+    if (!finite)
+        return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is no finite number", c->directory,
+                       m->scale.name);
+    const uint8_t zero = m->zero.data ? largest_byte(m->zero.data, m->zero.data_bytes) : 0;
+    if (zero > 15)
+        return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a zero of %d, expected 0 to 15", c->directory,
+                       m->zero.name, zero);
+    return PF_OK;
+}
+
+static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
+{
+    const size_t k = (size_t)m->columns;
+    return (pf_gemm_source){ .data = m->weight.data,
+                             .n_rows = m->rows,
+                             .stride = pf_format_get(c->config.format)->bits == 8 ? k : (k + 1) / 2 * 2,
+                             .scales = m->scale.data,
+                             .scale_type = m->scale.type,
+                             .zeros = m->zero.data };
+}
+
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
+
+pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_gemm_source *out,
+                               pf_error *error)
+{
+    if (pf_checkpoint_is_integer(c, role)) {
+        integers m;
+        PF_TRY(find_integers(c, role, layer, &m, error));
+        PF_TRY(check_scales(c, &m, error));
+        *out = integer_source(c, &m);
+        return PF_OK;
+    }
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_numbers(c, role, layer, "weight", &tensor, error));
+    *out = (pf_gemm_source){
+        .data = tensor.data, .type = tensor.type, .n_rows = (int32_t)tensor.shape[0], .stride = (size_t)tensor.shape[1]
+    };
+    return PF_OK;
+}
+
+/* ---- rows of the files in memory --------------------------------------------------------------------------------- */
+
+static bool is_int8(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    return matrix->scales != NULL && pf_format_get(c->config.format)->bits == 8;
+}
+
+/* Of a row as it lies in the file. */
+static size_t row_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    if (matrix->scales == NULL) return matrix->stride * pf_type_bytes(matrix->type);
+    return is_int8(c, matrix) ? matrix->stride : matrix->stride / 2;
+}
+
+/* Whole pages of n bytes; those at the ends, which are shared with what lies beside them, only when `outward`. */
+static void advise(const void *data, size_t n_bytes, int advice, bool outward)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + n_bytes;
+    const uintptr_t begin = (outward ? from : from + page - 1) / page * page;
+    const uintptr_t end = (outward ? to + page - 1 : to) / page * page;
+    if (begin < end) (void)madvise((void *)begin, end - begin, advice);
+}
+
+int32_t pf_checkpoint_stretch(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t multiple_of)
+{
+    enum { BYTES = 2 << 20 };
+    const size_t some = row_bytes(c, matrix) * (size_t)multiple_of;
+    return multiple_of * (int32_t)(some < BYTES ? BYTES / some : 1);
+}
+
+bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end)
+{
+    const size_t bytes = row_bytes(c, matrix), n = (size_t)(end - begin) * bytes;
+    const uint8_t *rows = (const uint8_t *)matrix->data + (size_t)begin * bytes;
+#ifdef MADV_POPULATE_READ
+    advise(rows, n, MADV_POPULATE_READ,
+           true); /* an old kernel, or a file cut short meanwhile, refuses: then one by one */
+#endif
+    if (!is_int8(c, matrix)) return true;
+    bool valid = true;
+    for (size_t i = 0; i < n; i++) valid &= rows[i] != 0x80;
+    return valid;
+}
+
+void pf_checkpoint_release_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end)
+{
+    const size_t bytes = row_bytes(c, matrix);
+    advise((const uint8_t *)matrix->data + (size_t)begin * bytes, (size_t)(end - begin) * bytes, MADV_DONTNEED, false);
+}
+
+/* Groups of a matrix of integers, all rows together. */
+static size_t count_groups(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    const int32_t k = (int32_t)matrix->stride; /* an odd k and the even one above it have as many */
+    return (size_t)matrix->n_rows * (size_t)pf_gemm_groups(c->config.format, k);
+}
+
+size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    size_t bytes = (size_t)matrix->n_rows * row_bytes(c, matrix);
+    if (matrix->scales != NULL) bytes += count_groups(c, matrix) * pf_type_bytes(matrix->scale_type);
+    if (matrix->zeros != NULL) bytes += count_groups(c, matrix);
+    return bytes;
+}
+
+void pf_checkpoint_release_matrix(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    pf_checkpoint_release_rows(c, matrix, 0, matrix->n_rows);
+    if (matrix->scales == NULL) return;
+    const size_t n = count_groups(c, matrix);
+    advise(matrix->scales, n * pf_type_bytes(matrix->scale_type), MADV_DONTNEED, false);
+    if (matrix->zeros != NULL) advise(matrix->zeros, n, MADV_DONTNEED, false);
+}
+
+pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&c->config, role, layer, "weight", name);
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a value of -128, expected -127 to 127", c->directory, name);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+/* Names that are read, sorted, to find the one in a file that is not. */
+typedef struct {
+    char (*names)[PF_MAX_TENSOR_NAME];
+    size_t n;
+} known_names;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Old checkpoints carry buffers that follow from the configuration, and tied ones may carry the head too. */
+static bool may_be_ignored(const pf_checkpoint *c, const char *name)
+{
+    const char *suffix = "rotary_emb.inv_freq";
+    const size_t n = strlen(name), n_suffix = strlen(suffix);
+    if (n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0) return true;
+    char head[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", head);
+    return c->config.tied_embeddings && strcmp(name, head) == 0;
+}
+
+static pf_status refuse_unknown_tensors(const pf_checkpoint *c, known_names *known, pf_error *error)
+{
+    qsort(known->names, known->n, sizeof *known->names, compare_names);
+    for (int32_t i = 0; i < pf_safetensors_count(c->set); i++) {
+        const char *name = pf_safetensors_name(c->set, i);
+        char key[PF_MAX_TENSOR_NAME];
+        const bool fits = strlen(name) < sizeof key;
+        if (fits && bsearch(strcpy(key, name), known->names, known->n, sizeof *known->names, compare_names) != NULL)
+            continue;
+        if (may_be_ignored(c, name)) continue;
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: tensor \"%.160s\" is no part of a %s as config.json describes it: it would be left out",
+                       c->directory, name, pf_architecture_name(c->config.architecture));
+    }
+    return PF_OK;
+}
+
+static void count_tensor(pf_checkpoint *c, const pf_tensor *tensor, known_names *known)
+{
+    if (tensor->data == NULL) return;
+    snprintf(known->names[known->n++], PF_MAX_TENSOR_NAME, "%s", tensor->name);
+    c->n_bytes += tensor->data_bytes;
+}
+
+static pf_status check_weight(pf_checkpoint *c, pf_tensor_role role, int32_t layer, known_names *known, pf_error *error)
+{
+    integers m = { .rows = 0 };
+    if (pf_checkpoint_is_integer(c, role))
+        PF_TRY(find_integers(c, role, layer, &m, error));
+    else
+        PF_TRY(pf_checkpoint_numbers(c, role, layer, "weight", &m.weight, error));
+    int32_t rows, columns;
+    pf_config_shape(&c->config, role, &rows, &columns);
+    c->n_parameters += (int64_t)rows * (columns ? columns : 1);
+    c->n_tensors++;
+    count_tensor(c, &m.weight, known);
+    count_tensor(c, &m.scale, known);
+    count_tensor(c, &m.zero, known);
+    return PF_OK;
+}
+
+static pf_status check_role(pf_checkpoint *c, pf_tensor_role role, int32_t layer, known_names *known, pf_error *error)
+{
+    if (role == PF_TENSOR_HEAD && c->config.tied_embeddings) return PF_OK; /* the file need not have it */
+    PF_TRY(check_weight(c, role, layer, known, error));
+    if (!pf_config_has_bias(&c->config, role)) return PF_OK;
+    pf_tensor bias;
+    PF_TRY(pf_checkpoint_numbers(c, role, layer, "bias", &bias, error));
+    c->n_parameters += bias.shape[0];
+    c->n_tensors++;
+    count_tensor(c, &bias, known);
+    return PF_OK;
+}
+
+/* Find every tensor once, count bytes and parameters, and refuse what is left over. */
+static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
+{
+    enum { OF_A_ROLE = 4 }; /* weight, scale, zero, bias */
+    const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
+    known_names known = { calloc(most, sizeof *known.names), 0 };
+    if (known.names == NULL)
+        return pf_fail(error, PF_NOMEM, "%s: no memory for the names of %zu tensors", c->directory, most);
+    pf_status status = PF_OK;
+    for (int32_t layer = 0; layer < c->config.n_layers && status == PF_OK; layer++)
+        for (int r = layer == 0 ? 0 : PF_TENSOR_ATTENTION_NORM; r < PF_N_TENSOR_ROLES && status == PF_OK; r++)
+            status = check_role(c, (pf_tensor_role)r, layer, &known, error);
+    if (status == PF_OK) status = refuse_unknown_tensors(c, &known, error);
+    free(known.names);
+    return status;
+}
+
+pf_status pf_checkpoint_open(const char *directory, pf_checkpoint *out, pf_error *error)
+{
+    pf_checkpoint c = { .directory = directory };
+    PF_TRY(pf_config_load(directory, &c.config, error));
+    PF_TRY(pf_safetensors_open(directory, &c.set, error));
+    const pf_status status = check_tensors(&c, error);
+    if (status != PF_OK)
+        pf_checkpoint_close(&c);
+    else
+        *out = c;
+    return status;
+}
+
+void pf_checkpoint_close(pf_checkpoint *checkpoint)
+{
+    pf_safetensors_close(checkpoint->set);
+    checkpoint->set = NULL;
+}

@@ -1,0 +1,76 @@
+/*
+ * The weights of a model's directory, found by role and checked against config.json: every tensor that there must be,
+ * in its shape and type, and none besides. What model.c packs and quantize.c writes anew.
+ *
+ * A matrix lies in the files as it was trained, in F32, F16 or BF16, or as `pilotfish quantize` wrote it:
+ *
+ *   X.weight         int8: I8 [n, k], -127 .. 127      int4: U8 [n, ceil(k / 2)], the even k in the low nibble
+ *   X.weight_scale   a column a group: F32 [n]         else: F16 [n, groups]
+ *   X.weight_zero    U8, 0 .. 15, in the shape of the scales; of asymmetric formats
+ *
+ * Then config.json has "quantization_config": {"quant_method": "pilotfish", "format": "int4-g128", ...}, and all that
+ * is multiplied is in that format, a tied embedding with it; norms, biases and an embedding that is only looked up are
+ * numbers as ever.
+ *
+ * Files are mapped, and read when somebody looks at the data. Threads: any number may look.
+ */
+#ifndef PF_MODEL_CHECKPOINT_H
+#define PF_MODEL_CHECKPOINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "kernels/gemm/gemm.h"
+#include "model/config.h"
+#include "model/safetensors.h"
+
+typedef struct {
+    const char *directory; /* borrowed */
+    pf_config config;
+    pf_safetensors *set;
+    size_t n_bytes;       /* of the tensors that are read */
+    int64_t n_parameters; /* numbers that they stand for */
+    int32_t n_tensors;    /* matrices and vectors; scales are part of a matrix */
+} pf_checkpoint;
+
+/* Open DIR and look at the names, shapes and types of all tensors.
+ * As pf_config_load and pf_safetensors_open. PF_FORMAT: a tensor is missing, or has another shape or type; PF_UNSUPPORTED:
+ * one that would be left out. The caller ends it with pf_checkpoint_close. */
+PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, pf_checkpoint *out, pf_error *error);
+void pf_checkpoint_close(pf_checkpoint *checkpoint); /* zeroed is fine */
+
+/* Whether a role's weight lies there as integers. */
+bool pf_checkpoint_is_integer(const pf_checkpoint *checkpoint, pf_tensor_role role);
+
+/* A tensor of numbers: a norm, a bias (`part`: "bias"), or a matrix that is not integers. Borrowed until close. */
+PF_MUST_USE pf_status pf_checkpoint_numbers(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
+                                            const char *part, pf_tensor *out, pf_error *error);
+
+/* A matrix in the form that packing takes, borrowed until close. Scales and zeros have been looked at: PF_FORMAT names a
+ * scale that is not finite, a zero above 15. */
+PF_MUST_USE pf_status pf_checkpoint_matrix(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
+                                           pf_gemm_source *out, pf_error *error);
+
+/* Who reads a matrix goes through its rows in stretches: it asks for rows [begin, end) before it reads them, so that
+ * their pages come in one call, and gives them back afterwards, so that the file and what was made of it do not add up
+ * in memory. `acquire` looks at the integers as well. False: there is one that may not be, -128 in int8. */
+bool pf_checkpoint_acquire_rows(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t begin,
+                                int32_t end);
+void pf_checkpoint_release_rows(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t begin,
+                                int32_t end);
+
+/* How many rows of a matrix such a stretch should have: a multiple of `multiple_of`. */
+int32_t pf_checkpoint_stretch(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t multiple_of);
+
+/* What it takes in the files, scales and zeros included. */
+size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix);
+
+/* Give the pages of the scales and zeros back too. */
+void pf_checkpoint_release_matrix(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix);
+
+/* The sentence for what acquire refuses. */
+PF_MUST_USE pf_status pf_checkpoint_fail_rows(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
+                                              pf_error *error);
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * The words for how a model's weights are held and what its activations are rounded to: --dtype and --act.
+ *
+ * The names are those of kernels/gemm/format.h; besides them there are `auto`, and `f16`, which is F32 for files that
+ * are in F16.
+ */
+#ifndef PF_MODEL_DTYPE_H
+#define PF_MODEL_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "kernels/gemm/format.h"
+#include "kernels/types.h"
+
+typedef enum {
+    PF_DTYPE_AUTO,    /* as the file: BF16 for BF16 and F16, F32 for F32, its own format for one that is quantised */
+    PF_DTYPE_F16,     /* accepted for files in F16: their values, held as F32 */
+    PF_DTYPE_FORMATS, /* from here on a pf_format each, in its order */
+    PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,   /* F32 weights, activations, sums and KV */
+    PF_DTYPE_BF16 = PF_DTYPE_FORMATS + PF_FORMAT_BF16, /* BF16 weights, activations and KV, F32 sums */
+    PF_DTYPE_INT8 = PF_DTYPE_FORMATS + PF_FORMAT_INT8, /* integers with scales, INT8 or BF16 activations, BF16 KV */
+    PF_DTYPE_INT4 = PF_DTYPE_FORMATS + PF_FORMAT_INT4_G32,
+    PF_N_DTYPES = PF_DTYPE_FORMATS + PF_N_FORMATS
+} pf_dtype;
+
+static inline pf_dtype pf_dtype_of(pf_format format)
+{
+    return (pf_dtype)((int)PF_DTYPE_FORMATS + (int)format);
+}
+
+/* The format of the panels. Not for PF_DTYPE_AUTO. */
+static inline pf_format pf_dtype_format(pf_dtype dtype)
+{
+    return dtype < PF_DTYPE_FORMATS ? PF_FORMAT_F32 : (pf_format)((int)dtype - (int)PF_DTYPE_FORMATS);
+}
+
+static inline bool pf_format_is_integer(pf_format format)
+{
+    return pf_format_get(format)->bits < 16;
+}
+
+/* What suits weights of a format where they are not multiplied: rows of the embedding, the KV cache. */
+static inline pf_type pf_format_row_type(pf_format format)
+{
+    return format == PF_FORMAT_F32 ? PF_TYPE_F32 : PF_TYPE_BF16;
+}
+
+/* "auto", "f32", "int4-g128", ...; PF_INVALID lists what there is. */
+PF_MUST_USE pf_status pf_dtype_parse(const char *text, pf_dtype *out, pf_error *error);
+const char *pf_dtype_name(pf_dtype dtype); /* a static string */
+
+typedef enum {
+    PF_ACTIVATIONS_AUTO, /* what the format takes by default */
+    PF_ACTIVATIONS_ACTS, /* from here on a pf_act each, in its order */
+    PF_ACTIVATIONS_F32 = PF_ACTIVATIONS_ACTS + PF_ACT_F32,
+    PF_ACTIVATIONS_BF16 = PF_ACTIVATIONS_ACTS + PF_ACT_BF16,
+    PF_ACTIVATIONS_INT8 = PF_ACTIVATIONS_ACTS + PF_ACT_INT8,
+    PF_N_ACTIVATIONS = PF_ACTIVATIONS_ACTS + PF_N_ACTS
+} pf_activations;
+
+/* "auto", "f32", "bf16", "int8"; PF_INVALID lists them. */
+PF_MUST_USE pf_status pf_activations_parse(const char *text, pf_activations *out, pf_error *error);
+
+/* What a format is multiplied with when `asked` for. PF_UNSUPPORTED: there is no such product; the sentence says what
+ * the format takes. */
+PF_MUST_USE pf_status pf_activations_resolve(pf_format format, pf_activations asked, pf_act *out, pf_error *error);
+
+#endif

@@ -1,0 +1,400 @@
+/*
+ * One walk over the tensors declares what will be written, a second one writes: matrices by the team, a stretch of rows
+ * at a time, so that memory stays at a few megabytes a member whatever the model's size. Tensors that are kept are
+ * written from the file's own pages.
+ */
+#include "model/quantize.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "model/checkpoint.h"
+#include "model/safetensors_writer.h"
+#include "model/staging.h"
+
+static const char WEIGHTS_NAME[] = "model.safetensors";
+static const char CONFIG_NAME[] = "config.json";
+enum { MAX_CONFIG_BYTES = 1 << 20 };
+
+/* What stands beside the weights and is needed to use them. */
+static const char *const COPIED[] = {
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    NULL,
+};
+
+/* What becomes of a tensor. */
+typedef enum { KEPT, CONVERTED, QUANTISED } treatment;
+
+/* Everything of one call. */
+typedef struct {
+    const pf_quantize_options *options;
+    pf_format format;
+    pf_checkpoint from;
+    pf_staging staging;
+    pf_safetensors_header header;
+    size_t buffer_bytes; /* a member's */
+    void *buffers;       /* [n_threads, buffer_bytes] */
+    int descriptor;      /* of the weights' file */
+    size_t offset;       /* in it: where the next tensor's data go */
+    size_t done_bytes;   /* of the original */
+} job;
+
+/* A tensor on its way. */
+typedef struct {
+    pf_tensor_role role;
+    int32_t layer;
+    const char *part; /* "weight" or "bias" */
+    treatment treatment;
+    int32_t rows, columns; /* columns 0: a vector */
+} item;
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------ */
+
+typedef pf_status visit_fn(job *j, const item *it, pf_error *error);
+
+static item describe(const job *j, pf_tensor_role role, int32_t layer, const char *part)
+{
+    item it = { .role = role, .layer = layer, .part = part, .treatment = KEPT };
+    pf_config_shape(&j->from.config, role, &it.rows, &it.columns);
+    if (strcmp(part, "bias") == 0) it.columns = 0;
+    if (it.columns == 0) return it;
+    if (!pf_format_is_integer(j->format))
+        it.treatment = CONVERTED;
+    else if (role != PF_TENSOR_EMBEDDING || j->from.config.tied_embeddings)
+        it.treatment = QUANTISED;
+    return it;
+}
+
+static pf_status visit_role(job *j, pf_tensor_role role, int32_t layer, visit_fn *visit, pf_error *error)
+{
+    const item weight = describe(j, role, layer, "weight"), bias = describe(j, role, layer, "bias");
+    if (role == PF_TENSOR_HEAD && j->from.config.tied_embeddings) return PF_OK;
+    PF_TRY(visit(j, &weight, error));
+    return pf_config_has_bias(&j->from.config, role) ? visit(j, &bias, error) : PF_OK;
+}
+
+static pf_status for_tensors(job *j, visit_fn *visit, pf_error *error)
+{
+    for (int32_t layer = 0; layer < j->from.config.n_layers; layer++)
+        for (int r = layer == 0 ? 0 : PF_TENSOR_ATTENTION_NORM; r < PF_N_TENSOR_ROLES; r++)
+            PF_TRY(visit_role(j, (pf_tensor_role)r, layer, visit, error));
+    return PF_OK;
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------------------------- */
+
+/* Bytes that one row of a matrix becomes. */
+typedef struct {
+    size_t values, scales, zeros;
+} row_sizes;
+
+static row_sizes sizes_of(const job *j, const item *it)
+{
+    const size_t k = (size_t)it->columns;
+    if (it->treatment == CONVERTED) return (row_sizes){ .values = k * pf_type_bytes(pf_format_row_type(j->format)) };
+    const pf_format_info *format = pf_format_get(j->format);
+    const size_t groups = (size_t)pf_gemm_groups(j->format, it->columns);
+    return (row_sizes){ .values = format->bits == 8 ? k : (k + 1) / 2,
+                        .scales = groups * (format->group ? 2 : 4),
+                        .zeros = format->has_zeros ? groups : 0 };
+}
+
+static const char *type_word(pf_type type)
+{
+    static const char *const words[PF_N_TYPES] = {
+        [PF_TYPE_F32] = "F32", [PF_TYPE_F16] = "F16", [PF_TYPE_BF16] = "BF16"
+    };
+    return words[type];
+}
+
+/* ---- declaring ----------------------------------------------------------------------------------------------------- */
+
+/* columns 0: a vector. */
+static pf_status declare(job *j, const item *it, const char *part, const char *dtype, int64_t columns, size_t n_bytes,
+                         pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    const int64_t shape[] = { it->rows, columns };
+    pf_config_tensor_name(&j->from.config, it->role, it->layer, part, name);
+    return pf_safetensors_header_add(&j->header, name, dtype, shape, columns ? 2 : 1, n_bytes, error);
+}
+
+static pf_status declare_kept(job *j, const item *it, pf_error *error)
+{
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
+    return declare(j, it, it->part, type_word(tensor.type), it->columns, tensor.data_bytes, error);
+}
+
+static pf_status declare_quantised(job *j, const item *it, pf_error *error)
+{
+    const pf_format_info *format = pf_format_get(j->format);
+    const row_sizes row = sizes_of(j, it);
+    const size_t n = (size_t)it->rows;
+    const int64_t groups = format->group ? pf_gemm_groups(j->format, it->columns) : 0;
+    if (it->columns > PF_GEMM_MAX_INT_K)
+        return pf_fail(error, PF_LIMIT, "%s: rows of %d values cannot be multiplied as %s, at most %d",
+                       j->from.directory, it->columns, format->name, PF_GEMM_MAX_INT_K);
+    PF_TRY(declare(j, it, "weight", format->bits == 8 ? "I8" : "U8", (int64_t)row.values, n * row.values, error));
+    PF_TRY(declare(j, it, "weight_scale", format->group ? "F16" : "F32", groups, n * row.scales, error));
+    return format->has_zeros ? declare(j, it, "weight_zero", "U8", groups, n * row.zeros, error) : PF_OK;
+}
+
+static pf_status declare_item(job *j, const item *it, pf_error *error)
+{
+    if (it->treatment == KEPT) return declare_kept(j, it, error);
+    pf_gemm_source source;
+    PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &source, error));
+    const row_sizes row = sizes_of(j, it);
+    const size_t bytes = (size_t)pf_checkpoint_stretch(&j->from, &source, 1) * (row.values + row.scales + row.zeros);
+    if (bytes > j->buffer_bytes) j->buffer_bytes = bytes;
+    if (it->treatment == QUANTISED) return declare_quantised(j, it, error);
+    const size_t n_bytes = (size_t)it->rows * row.values;
+    return declare(j, it, "weight", type_word(pf_format_row_type(j->format)), it->columns, n_bytes, error);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------- */
+
+static bool is_cancelled(const job *j)
+{
+    return j->options->cancel != NULL && *j->options->cancel;
+}
+
+static void report_progress(job *j, size_t bytes)
+{
+    j->done_bytes += bytes;
+    if (j->options->progress != NULL) j->options->progress(j->options->progress_user, j->done_bytes, j->from.n_bytes);
+}
+
+/* A matrix that the team is at. Its parts lie in the file one behind the other. */
+typedef struct {
+    const job *j;
+    const item *it;
+    pf_gemm_source source;
+    row_sizes row;
+    _Atomic bool failed; /* whoever sets it writes the two below */
+    pf_status status;
+    pf_error error;
+} matrix_job;
+
+static const unsigned char *source_row(const matrix_job *m, int32_t row)
+{
+    return (const unsigned char *)m->source.data + (size_t)row * m->source.stride * pf_type_bytes(m->source.type);
+}
+
+static void convert_row(const matrix_job *m, int32_t row, void *out)
+{
+    const unsigned char *from = source_row(m, row);
+    const bool to_f32 = m->j->format == PF_FORMAT_F32;
+    for (size_t k = 0; k < (size_t)m->it->columns; k++) {
+        const float value = pf_tensor_element(from, m->source.type, k);
+        if (to_f32)
+            ((float *)out)[k] = value;
+        else
+            ((uint16_t *)out)[k] = pf_bf16_from_f32(value);
+    }
+}
+
+/* Rows [begin, end) as they will lie in the file: all values, then all scales, then all zeros. */
+static void make_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *values, unsigned char *scales,
+                      unsigned char *zeros)
+{
+    for (int32_t r = begin; r < end; r++) {
+        if (m->it->treatment == CONVERTED)
+            convert_row(m, r, values);
+        else
+            pf_gemm_quantise_row(m->j->format, source_row(m, r), m->source.type, m->it->columns, values, scales,
+                                 m->row.zeros ? zeros : NULL);
+        values += m->row.values;
+        scales += m->row.scales;
+        zeros += m->row.zeros;
+    }
+}
+
+static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *buffer, pf_error *error)
+{
+    const size_t n = (size_t)(end - begin), at = (size_t)begin, all = (size_t)m->it->rows;
+    const row_sizes row = m->row;
+    unsigned char *values = buffer, *scales = values + n * row.values, *zeros = scales + n * row.scales;
+    const size_t values_at = m->j->offset, scales_at = values_at + all * row.values;
+    const size_t zeros_at = scales_at + all * row.scales;
+    const int fd = m->j->descriptor;
+    make_rows(m, begin, end, values, scales, zeros);
+    PF_TRY(pf_staging_write(fd, values, n * row.values, values_at + at * row.values, WEIGHTS_NAME, error));
+    PF_TRY(pf_staging_write(fd, scales, n * row.scales, scales_at + at * row.scales, WEIGHTS_NAME, error));
+    return pf_staging_write(fd, zeros, n * row.zeros, zeros_at + at * row.zeros, WEIGHTS_NAME, error);
+}
+
+static void write_share(pf_member member, void *arg)
+{
+    matrix_job *m = arg;
+    const job *j = m->j;
+    unsigned char *buffer = (unsigned char *)j->buffers + (size_t)member.id * j->buffer_bytes;
+    const int32_t stretch = pf_checkpoint_stretch(&j->from, &m->source, 1);
+    int32_t begin, end;
+    pf_team_share(member, m->it->rows, &begin, &end);
+    for (int32_t to; begin < end && !m->failed && !is_cancelled(j); begin = to) {
+        to = end - begin > stretch ? begin + stretch : end;
+        pf_error why = { 0 };
+        (void)pf_checkpoint_acquire_rows(&j->from, &m->source, begin, to); /* numbers: whatever they are */
+        const pf_status status = write_rows(m, begin, to, buffer, &why);
+        pf_checkpoint_release_rows(&j->from, &m->source, begin, to);
+        if (status != PF_OK && !atomic_exchange(&m->failed, true)) {
+            m->status = status;
+            m->error = why;
+        }
+    }
+}
+
+static pf_status write_matrix(job *j, const item *it, pf_error *error)
+{
+    matrix_job m = { .j = j, .it = it, .row = sizes_of(j, it) };
+    PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &m.source, error));
+    pf_team_run(j->options->team, write_share, &m);
+    if (is_cancelled(j)) return pf_fail(error, PF_CANCELLED, "%s: interrupted", j->staging.target);
+    if (m.failed) return pf_fail(error, m.status, "%s/%s", j->staging.target, m.error.text);
+    j->offset += (size_t)it->rows * (m.row.values + m.row.scales + m.row.zeros);
+    report_progress(j, pf_checkpoint_matrix_bytes(&j->from, &m.source));
+    return PF_OK;
+}
+
+static pf_status write_item(job *j, const item *it, pf_error *error)
+{
+    if (it->treatment != KEPT) return write_matrix(j, it, error);
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
+    PF_TRY(pf_staging_write(j->descriptor, tensor.data, tensor.data_bytes, j->offset, WEIGHTS_NAME, error));
+    j->offset += tensor.data_bytes;
+    report_progress(j, tensor.data_bytes);
+    return PF_OK;
+}
+
+static pf_status write_header(job *j, pf_error *error)
+{
+    char *text;
+    size_t n_bytes;
+    PF_TRY(pf_safetensors_header_print(&j->header, &text, &n_bytes, error));
+    const pf_status status = pf_staging_write(j->descriptor, text, n_bytes, 0, WEIGHTS_NAME, error);
+    free(text);
+    j->offset = n_bytes;
+    return status;
+}
+
+static pf_status fill_weights(job *j, pf_error *error)
+{
+    j->buffers = calloc((size_t)pf_team_size(j->options->team), j->buffer_bytes);
+    if (j->buffers == NULL) return pf_fail(error, PF_NOMEM, "no memory to round weights in");
+    PF_TRY(write_header(j, error));
+    return for_tensors(j, write_item, error);
+}
+
+static pf_status write_weights(job *j, pf_error *error)
+{
+    PF_TRY(pf_staging_open(&j->staging, WEIGHTS_NAME, &j->descriptor, error));
+    const pf_status filled = fill_weights(j, error);
+    const pf_status closed = pf_staging_close(&j->staging, WEIGHTS_NAME, j->descriptor, filled == PF_OK ? error : NULL);
+    return filled != PF_OK ? filled : closed;
+}
+
+/* ---- config.json --------------------------------------------------------------------------------------------------- */
+
+/* Say in the document what its weights are. False: no memory. */
+static bool describe_weights(const job *j, json_t *root)
+{
+    const pf_format_info *format = pf_format_get(j->format);
+    if (pf_format_is_integer(j->format))
+        return json_object_set_new(root, "quantization_config",
+                                   json_pack("{s:s, s:s, s:i, s:i, s:b}", "quant_method", "pilotfish", "format",
+                                             format->name, "bits", format->bits, "group_size", format->group,
+                                             "zero_point", format->has_zeros)) == 0;
+    const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
+    return json_object_set_new(root, key, json_string(j->format == PF_FORMAT_F32 ? "float32" : "bfloat16")) == 0;
+}
+
+static pf_status write_config(const job *j, pf_error *error)
+{
+    char path[PF_STAGING_PATH];
+    pf_json doc = { 0 };
+    snprintf(path, sizeof path, "%s/%s", j->from.directory, CONFIG_NAME); /* it was read before */
+    PF_TRY(pf_json_open(path, MAX_CONFIG_BYTES, &doc, error));
+    char *text = describe_weights(j, doc.root) ? json_dumps(doc.root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    pf_json_close(&doc);
+    if (text == NULL) return pf_fail(error, PF_NOMEM, "%s: no memory to write it anew", path);
+    int descriptor = -1;
+    pf_status status = pf_staging_open(&j->staging, CONFIG_NAME, &descriptor, error);
+    if (status == PF_OK) {
+        const size_t n = strlen(text);
+        text[n] = '\n'; /* in the place of the NUL */
+        status = pf_staging_write(descriptor, text, n + 1, 0, CONFIG_NAME, error);
+        const pf_status closed = pf_staging_close(&j->staging, CONFIG_NAME, descriptor, status == PF_OK ? error : NULL);
+        if (status == PF_OK) status = closed;
+    }
+    free(text);
+    return status;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------------- */
+
+static pf_status fill_directory(job *j, pf_error *error)
+{
+    PF_TRY(write_config(j, error));
+    for (size_t i = 0; COPIED[i] != NULL; i++)
+        PF_TRY(pf_staging_copy(&j->staging, j->from.directory, COPIED[i], error));
+    PF_TRY(write_weights(j, error));
+    return pf_staging_commit(&j->staging, error);
+}
+
+static pf_status make_directory(job *j, const char *to, pf_error *error)
+{
+    PF_TRY(pf_safetensors_header_open(&j->header, error));
+    PF_TRY(for_tensors(j, declare_item, error));
+    PF_TRY(pf_staging_begin(to, &j->staging, error));
+    const pf_status status = fill_directory(j, error);
+    pf_staging_abort(&j->staging); /* of what was committed nothing is left to remove */
+    return status;
+}
+
+static pf_status check_dtype(pf_dtype dtype, pf_error *error)
+{
+    if (dtype >= PF_DTYPE_FORMATS) return PF_OK;
+    return pf_fail(error, PF_INVALID, "weights cannot be written as %s: take f32, bf16 or a format of integers",
+                   pf_dtype_name(dtype));
+}
+
+static pf_status check_original(const pf_checkpoint *from, pf_error *error)
+{
+    if (!from->config.quantized) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: its weights are quantised to %s already: take the model that they were made of",
+                   from->directory, pf_format_get(from->config.format)->name);
+}
+
+pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_options *options,
+                            pf_quantize_result *out, pf_error *error)
+{
+    PF_TRY(check_dtype(options->dtype, error));
+    job j = { .options = options, .format = pf_dtype_format(options->dtype), .descriptor = -1 };
+    PF_TRY(pf_checkpoint_open(from, &j.from, error));
+    pf_status status = check_original(&j.from, error);
+    if (status == PF_OK) status = make_directory(&j, to, error);
+    if (status == PF_OK)
+        *out = (pf_quantize_result){ .bytes_before = j.from.n_bytes,
+                                     .bytes_after = j.header.n_bytes,
+                                     .n_tensors = j.from.n_tensors };
+    free(j.buffers);
+    pf_safetensors_header_close(&j.header);
+    pf_checkpoint_close(&j.from);
+    return status;
+}

@@ -1,0 +1,44 @@
+/*
+ * A directory that appears whole or not at all. Files are written into one beside it, DIR.partial-PID, which takes the
+ * name DIR at the end; whatever fails before that leaves nothing behind.
+ *
+ * What was written is on the disk before the name is given, so a machine that stops in between has the old state or
+ * the new one. Only a process that is killed outright leaves its DIR.partial-PID.
+ */
+#ifndef PF_MODEL_STAGING_H
+#define PF_MODEL_STAGING_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+enum { PF_STAGING_PATH = 4096 };
+
+typedef struct {
+    char target[PF_STAGING_PATH]; /* DIR without slashes at its end */
+    char path[PF_STAGING_PATH];   /* where files are written; "": not begun, or ended */
+} pf_staging;
+
+/* PF_INVALID: DIR is there and not an empty directory.  PF_UNAVAILABLE: the folder that it shall be in does not exist or
+ * may not be written to. The caller ends it with commit or abort. */
+PF_MUST_USE pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *error);
+
+/* Make the file `name` and open it for writing; pf_staging_close makes sure that it is on the disk. */
+PF_MUST_USE pf_status pf_staging_open(const pf_staging *staging, const char *name, int *descriptor, pf_error *error);
+PF_MUST_USE pf_status pf_staging_close(const pf_staging *staging, const char *name, int descriptor, pf_error *error);
+
+/* Write all of n bytes at an offset, from any thread. PF_UNAVAILABLE: the disk is full, or what errno says. */
+PF_MUST_USE pf_status pf_staging_write(int descriptor, const void *data, size_t n_bytes, size_t offset,
+                                       const char *name, pf_error *error);
+
+/* Copy from_directory/name. A file that is not there is passed over. */
+PF_MUST_USE pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory, const char *name,
+                                      pf_error *error);
+
+/* Give the directory its name. On failure it is as before, to be aborted. */
+PF_MUST_USE pf_status pf_staging_commit(pf_staging *staging, pf_error *error);
+
+/* Remove what was written. Zeroed, committed or aborted: nothing. */
+void pf_staging_abort(pf_staging *staging);
+
+#endif

@@ -1,0 +1,438 @@
+/*
+ * A directory written anew gives the logits of the original bit for bit, appears whole or not at all, and one that has
+ * been tampered with is refused by name.
+ */
+#include <dirent.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "model/checkpoint.h"
+#include "model/context.h"
+#include "model/quantize.h"
+#include "tests/support/alloc_count.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+static pf_temp_dir dir;
+static char from[PF_TEMP_PATH_BYTES], to[PF_TEMP_PATH_BYTES];
+
+/* Rows that are no multiple of a group, and one of odd length: the last nibble of `down` has no partner. */
+static const pf_tiny_model ODD = {
+    .hidden = 72, .heads = 6, .kv_heads = 3, .head_dim = 20, .intermediate = 101, .vocab = 97, .seed = 5
+};
+static const pf_tiny_model TIED = { .tied = true, .attention_bias = true, .mlp_bias = true, .type = PF_TYPE_BF16 };
+static const pf_tiny_model HALF = { .type = PF_TYPE_F16, .rotary_buffers = true };
+
+static int make_dir(void **state)
+{
+    (void)state;
+    pf_temp_dir_make(&dir);
+    pf_temp_path(&dir, "from", from);
+    pf_temp_path(&dir, "to", to);
+    return mkdir(from, 0777);
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    pf_temp_dir_remove(&dir);
+    return 0;
+}
+
+static pf_status quantize_with(pf_dtype dtype, const volatile bool *cancel, pf_quantize_result *result, pf_error *error)
+{
+    pf_team *team;
+    PF_TRY(pf_team_create(2, NULL, 0, &team, error));
+    const pf_quantize_options options = { .dtype = dtype, .team = team, .cancel = cancel };
+    const pf_status status = pf_model_quantize(from, to, &options, result, error);
+    pf_team_destroy(team);
+    return status;
+}
+
+static void quantize(pf_dtype dtype)
+{
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    pf_temp_path(&dir, "to", to);
+    assert_ok(quantize_with(dtype, NULL, &result, &error), error);
+}
+
+static pf_status load(const char *directory, pf_dtype dtype, pf_activations act, pf_model **out, pf_error *error)
+{
+    pf_team *team;
+    PF_TRY(pf_team_create(2, NULL, 0, &team, error));
+    const pf_model_options options = { .dtype = dtype, .activations = act, .isa = pf_cpu_best_isa(), .team = team };
+    const pf_status status = pf_model_load(directory, &options, out, error);
+    pf_team_destroy(team);
+    return status;
+}
+
+enum { N_TOKENS = 5, MAX_VOCAB = 160 };
+
+/* Of every token of a short text: out [N_TOKENS, vocab]. Returns the vocabulary. */
+static int32_t logits_of(const char *directory, pf_dtype dtype, pf_activations act, float *out)
+{
+    static const int32_t tokens[N_TOKENS] = { 5, 9, 3, 90, 41 };
+    pf_team *team;
+    pf_model *model;
+    pf_context *context;
+    pf_kv_seq seq;
+    pf_error error = { 0 };
+    assert_ok(load(directory, dtype, act, &model, &error), error);
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    const pf_context_config config = { .max_sequences = 1,
+                                       .max_rows = N_TOKENS,
+                                       .max_logit_rows = N_TOKENS,
+                                       .kv_type = pf_context_default_kv_type(model) };
+    assert_ok(pf_context_create(model, team, &config, &context, &error), error);
+    assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
+    const pf_span span = { seq, tokens, N_TOKENS, N_TOKENS };
+    assert_int_equal(pf_context_forward(context, &span, 1), PF_OK);
+    const int32_t n_vocab = pf_context_n_vocab(context);
+    for (int32_t i = 0; i < N_TOKENS; i++)
+        memcpy(out + i * n_vocab, pf_context_logits(context, i), (size_t)n_vocab * sizeof *out);
+    pf_context_destroy(context);
+    pf_team_destroy(team);
+    pf_model_release(model);
+    return n_vocab;
+}
+
+static void remove_to(void)
+{
+    pf_tiny_model_remove(to);
+}
+
+/* Whether `to` and what it was written in are both gone: `from` is all there is. */
+static void assert_nothing_is_left(void)
+{
+    DIR *listing = opendir(dir.path);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "from") != 0) fail_msg("%s is left", entry->d_name);
+    closedir(listing);
+}
+
+/* ---- the same model ---------------------------------------------------------------------------------------------- */
+
+static void what_is_written_gives_the_bits_of_the_original_in_that_format(void **state)
+{
+    (void)state;
+    const pf_tiny_model shapes[] = { ODD, TIED, HALF };
+    static float expected[N_TOKENS * MAX_VOCAB], found[N_TOKENS * MAX_VOCAB];
+    for (size_t s = 0; s < PF_COUNT(shapes); s++) {
+        pf_tiny_model_write(from, &shapes[s]);
+        for (int f = 0; f < PF_N_FORMATS; f++) {
+            const pf_dtype dtype = pf_dtype_of((pf_format)f);
+            quantize(dtype);
+            for (int act = 0; act < PF_N_ACTS; act++) {
+                if (!pf_format_takes((pf_format)f, (pf_act)act)) continue;
+                const pf_activations asked = (pf_activations)(PF_ACTIVATIONS_ACTS + act);
+                const int32_t n = logits_of(from, dtype, asked, expected);
+                logits_of(to, PF_DTYPE_AUTO, asked, found);
+                if (memcmp(found, expected, (size_t)(N_TOKENS * n) * sizeof *found) != 0)
+                    fail_msg("shape %zu, %s times %s: other logits", s, pf_dtype_name(dtype), pf_act_name((pf_act)act));
+            }
+            remove_to();
+        }
+    }
+}
+
+static void files_beside_the_weights_are_copied_and_the_sizes_told(void **state)
+{
+    (void)state;
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    char path[PF_TEMP_PATH_BYTES], *text;
+    size_t n_bytes;
+    pf_tiny_model_write(from, &TIED);
+    pf_temp_write(&dir, "from/tokenizer.json", "{\"some\": 1}", 11);
+    pf_temp_write(&dir, "from/pytorch_model.bin", "no", 2);
+    assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);
+    assert_ok(pf_file_read(pf_temp_path(&dir, "to/tokenizer.json", path), 100, &text, &n_bytes, &error), error);
+    assert_string_equal(text, "{\"some\": 1}");
+    free(text);
+    assert_status(pf_file_read(pf_temp_path(&dir, "to/pytorch_model.bin", path), 100, &text, &n_bytes, NULL),
+                  PF_UNAVAILABLE);
+
+    pf_checkpoint written;
+    assert_ok(pf_checkpoint_open(to, &written, &error), error);
+    assert_int_equal(written.n_bytes, result.bytes_after);
+    assert_int_equal(written.n_tensors, result.n_tensors);
+    assert_true(result.bytes_after < result.bytes_before && result.bytes_before < 3 * result.bytes_after);
+    pf_checkpoint_close(&written);
+}
+
+static void a_quantised_directory_loads_in_its_own_format_alone(void **state)
+{
+    (void)state;
+    pf_model *model = NULL;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &TIED);
+    quantize(PF_DTYPE_INT4);
+    const pf_dtype others[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_F16, PF_DTYPE_INT8 };
+    for (size_t i = 0; i < PF_COUNT(others); i++) {
+        assert_status(load(to, others[i], PF_ACTIVATIONS_AUTO, &model, &error), PF_UNSUPPORTED);
+        assert_says(error, "quantised to int4");
+        assert_says(error, pf_dtype_name(others[i]));
+    }
+    assert_ok(load(to, PF_DTYPE_INT4, PF_ACTIVATIONS_AUTO, &model, &error), error);
+    assert_int_equal(pf_model_dtype(model), PF_DTYPE_INT4);
+    pf_model_release(model);
+
+    pf_quantize_result result;
+    assert_int_equal(rename(from, pf_temp_path(&dir, "original", (char[PF_TEMP_PATH_BYTES]){ 0 })), 0);
+    assert_int_equal(rename(to, from), 0);
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_UNSUPPORTED);
+    assert_says(error, "quantised to int4 already");
+}
+
+/* ---- whole or not at all ----------------------------------------------------------------------------------------- */
+
+static void a_directory_that_is_not_empty_is_left_alone(void **state)
+{
+    (void)state;
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &TIED);
+    pf_temp_write(&dir, "to/thesis.tex", "x", 1);
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_INVALID);
+    assert_says(error, "not empty");
+    pf_temp_write(&dir, "file", "x", 1);
+    pf_temp_path(&dir, "file", to);
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_INVALID);
+    pf_temp_path(&dir, "nowhere/to", to);
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_UNAVAILABLE);
+    assert_says(error, "nowhere/to");
+
+    pf_temp_path(&dir, "empty/", to); /* with a slash, as shells complete it */
+    assert_int_equal(mkdir(to, 0777), 0);
+    assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);
+    assert_int_equal(access(pf_temp_path(&dir, "empty/model.safetensors", to), R_OK), 0);
+}
+
+static void what_fails_on_the_way_leaves_nothing(void **state)
+{
+    (void)state;
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &ODD);
+
+    const volatile bool cancel = true;
+    assert_status(quantize_with(PF_DTYPE_INT8, &cancel, &result, &error), PF_CANCELLED);
+    assert_nothing_is_left();
+
+    pf_temp_write(&dir, "from/tokenizer.json/file", "x", 1); /* not to be read as a file */
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_INVALID);
+    assert_says(error, "tokenizer.json");
+    assert_nothing_is_left();
+    char path[PF_TEMP_PATH_BYTES];
+    unlink(pf_temp_path(&dir, "from/tokenizer.json/file", path));
+    rmdir(pf_temp_path(&dir, "from/tokenizer.json", path));
+
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    for (rlim_t limit = 100; limit < 60000; limit *= 3) { /* as a disk that fills up: in config.json, ... */
+        const struct rlimit small = { limit, before.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        const pf_status status = quantize_with(PF_DTYPE_INT8, NULL, &result, &error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(status, PF_UNAVAILABLE);
+        assert_says(error, "cannot be written");
+        assert_nothing_is_left();
+    }
+    signal(SIGXFSZ, handler);
+}
+
+static void running_out_of_memory_leaves_nothing(void **state)
+{
+    (void)state;
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &(pf_tiny_model){ .layers = 1 });
+    int64_t n_refused = 0;
+    for (int64_t n = 0;; n++) {
+        pf_alloc_refuse_after(n);
+        const pf_status status = quantize_with(PF_DTYPE_INT4, NULL, &result, &error);
+        pf_alloc_refuse_after(-1);
+        if (status == PF_OK) break;
+        if (status != PF_NOMEM) fail_msg("allocation %lld: %s: %s", (long long)n, pf_status_name(status), error.text);
+        assert_nothing_is_left();
+        n_refused++;
+    }
+    assert_true(n_refused > 5);
+}
+
+static void what_cannot_be_written_is_said(void **state)
+{
+    (void)state;
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &TIED);
+    assert_status(quantize_with(PF_DTYPE_AUTO, NULL, &result, &error), PF_INVALID);
+    assert_says(error, "auto");
+    assert_status(quantize_with(PF_DTYPE_F16, NULL, &result, &error), PF_INVALID);
+    assert_nothing_is_left();
+}
+
+/* ---- directories that somebody has tampered with ----------------------------------------------------------------- */
+
+/* Replace the first `old` in a file of `to` by as many bytes. */
+static void patch(const char *name, const char *old, const char *new)
+{
+    char path[PF_TEMP_PATH_BYTES + 32], *data;
+    size_t n_bytes;
+    pf_error error;
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    assert_ok(pf_file_read(path, 1 << 24, &data, &n_bytes, &error), error);
+    char *at = memmem(data, n_bytes, old, strlen(old));
+    if (at == NULL) fail_msg("no %s in %s", old, name);
+    assert_int_equal(strlen(old), strlen(new));
+    memcpy(at, new, strlen(new));
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(data, 1, n_bytes, f);
+    fclose(f);
+    free(data);
+}
+
+/* Overwrite bytes of a tensor's data. */
+static void poke(const char *tensor, size_t at, const void *bytes, size_t n)
+{
+    char path[PF_TEMP_PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/model.safetensors", to);
+    FILE *f = fopen(path, "r+b");
+    uint64_t length;
+    assert_non_null(f);
+    assert_int_equal(fread(&length, sizeof length, 1, f), 1);
+    char *text = malloc(length);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, length, f), length);
+    json_t *header = json_loadb(text, length, 0, NULL);
+    const json_t *range = json_object_get(json_object_get(header, tensor), "data_offsets");
+    assert_non_null(range);
+    const long begin = (long)json_integer_value(json_array_get(range, 0));
+    assert_int_equal(fseek(f, (long)(8 + length) + begin + (long)at, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+    json_decref(header);
+    free(text);
+}
+
+static void assert_refused(pf_status expected, const char *part)
+{
+    pf_model *model = NULL;
+    pf_error error = { 0 };
+    assert_status(load(to, PF_DTYPE_AUTO, PF_ACTIVATIONS_AUTO, &model, &error), expected);
+    assert_null(model);
+    assert_says(error, part);
+    assert_says(error, to);
+}
+
+#define LAYER "model.layers.1."
+
+static void names_shapes_and_types_that_do_not_fit_are_refused_by_name(void **state)
+{
+    (void)state;
+    pf_tiny_model_write(from, &TIED);
+    const struct {
+        pf_dtype dtype;
+        const char *old, *new;
+        pf_status status;
+        const char *says;
+    } headers[] = {
+        { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_scale", LAYER "mlp.up_proj.weight_scald", PF_FORMAT,
+          "no tensor \"" LAYER "mlp.up_proj.weight_scale\"" },
+        { pf_dtype_of(PF_FORMAT_INT4_ASYM_G32), LAYER "mlp.up_proj.weight_zero", LAYER "mlp.up_proj.weight_zerp",
+          PF_FORMAT, "no tensor \"" LAYER "mlp.up_proj.weight_zero\"" },
+        { PF_DTYPE_INT8, "\"dtype\":\"I8\"", "\"dtype\":\"U8\"", PF_FORMAT, "expected I8" },
+        { PF_DTYPE_INT4, "\"dtype\":\"F16\"", "\"dtype\":\"I16\"", PF_FORMAT, "expected F16" },
+        { PF_DTYPE_INT4, "\"dtype\":\"F16\",\"shape\":[128,2]", "\"dtype\":\"F16\",\"shape\":[64, 4]", PF_FORMAT,
+          "weight_scale\" has shape [64, 4], config.json makes it [128, 2]" },
+    };
+    for (size_t i = 0; i < PF_COUNT(headers); i++) {
+        quantize(headers[i].dtype);
+        patch("model.safetensors", headers[i].old, headers[i].new);
+        assert_refused(headers[i].status, headers[i].says);
+        remove_to();
+    }
+
+    quantize(PF_DTYPE_INT4); /* another format in config.json than in the file */
+    patch("config.json", "\"format\": \"int4\"", "\"format\": \"int8\"");
+    assert_refused(PF_FORMAT, "bits");
+    patch("config.json", "\"bits\": 4", "\"bots\": 8");
+    assert_refused(PF_FORMAT, "group_size");
+    patch("config.json", "\"group_size\": 32", "\"group_size\": 0 ");
+    assert_refused(PF_UNSUPPORTED, "bots");
+    patch("config.json", "\"bots\": 8", "\"bits\": 8");
+    assert_refused(PF_FORMAT, "expected I8");
+    remove_to();
+}
+
+static void numbers_that_cannot_be_are_refused_by_name(void **state)
+{
+    (void)state;
+    pf_tiny_model_write(from, &TIED);
+    const uint16_t half_nan = 0x7E00, half_infinity = 0xFC00;
+    const float nan = (float)strtod("nan", NULL);
+    const uint8_t sixteen = 16, lowest = 0x80;
+
+    quantize(PF_DTYPE_INT4);
+    poke(LAYER "mlp.up_proj.weight_scale", 6, &half_nan, sizeof half_nan);
+    assert_refused(PF_FORMAT, LAYER "mlp.up_proj.weight_scale\" has a scale");
+    remove_to();
+    quantize(PF_DTYPE_INT4);
+    poke("model.embed_tokens.weight_scale", 0, &half_infinity, sizeof half_infinity);
+    assert_refused(PF_FORMAT, "model.embed_tokens.weight_scale");
+    remove_to();
+    quantize(PF_DTYPE_INT8);
+    poke(LAYER "self_attn.k_proj.weight_scale", 8, &nan, sizeof nan);
+    assert_refused(PF_FORMAT, "k_proj.weight_scale");
+    remove_to();
+    quantize(PF_DTYPE_INT8);
+    poke(LAYER "self_attn.k_proj.weight", 77, &lowest, sizeof lowest);
+    assert_refused(PF_FORMAT, LAYER "self_attn.k_proj.weight\" has a value of -128");
+    remove_to();
+    quantize(pf_dtype_of(PF_FORMAT_INT4_ASYM_CHANNEL));
+    poke(LAYER "self_attn.o_proj.weight_zero", 3, &sixteen, sizeof sixteen);
+    assert_refused(PF_FORMAT, LAYER "self_attn.o_proj.weight_zero\" has a zero of 16");
+    remove_to();
+}
+
+static void a_file_that_is_cut_short_is_refused(void **state)
+{
+    (void)state;
+    char path[PF_TEMP_PATH_BYTES];
+    struct stat st;
+    pf_tiny_model_write(from, &TIED);
+    quantize(PF_DTYPE_INT4);
+    assert_int_equal(stat(pf_temp_path(&dir, "to/model.safetensors", path), &st), 0);
+    for (off_t cut = 1; cut < st.st_size; cut = cut * 7 + 1) {
+        assert_int_equal(truncate(path, st.st_size - cut), 0);
+        assert_refused(PF_FORMAT, "model.safetensors");
+    }
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
+    const struct CMUnitTest tests[] = {
+        CASE(what_is_written_gives_the_bits_of_the_original_in_that_format),
+        CASE(files_beside_the_weights_are_copied_and_the_sizes_told),
+        CASE(a_quantised_directory_loads_in_its_own_format_alone),
+        CASE(a_directory_that_is_not_empty_is_left_alone),
+        CASE(what_fails_on_the_way_leaves_nothing),
+        CASE(running_out_of_memory_leaves_nothing),
+        CASE(what_cannot_be_written_is_said),
+        CASE(names_shapes_and_types_that_do_not_fit_are_refused_by_name),
+        CASE(numbers_that_cannot_be_are_refused_by_name),
+        CASE(a_file_that_is_cut_short_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

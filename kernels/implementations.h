@@ -10,6 +10,7 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
 pf_gemm_pack_fn pf_gemm_pack_int8_ref;
 pf_gemm_multiply_fn pf_gemm_f32_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_ref;
+pf_gemm_multiply_fn pf_gemm_bf16_amx_ref; /* the amx class, on what pf_gemm_pack_bf16_ref packed: for tests alone */
 pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format */
 pf_gemm_multiply_fn pf_gemm_integers_bf16_ref;
 pf_rmsnorm_fn pf_rmsnorm_f32_ref;
@@ -75,6 +76,9 @@ pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_avx512vnni;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
+
+pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
+pf_gemm_multiply_fn pf_gemm_bf16_amx;
 pf_attn_fn pf_attn_bf16_avx512bf16;
 #endif
 

@@ -5,6 +5,7 @@
 #define ONE_CHAIN_F32  "f32, one fma chain over k"
 #define ONE_CHAIN_BF16 "bf16 pairs, one f32 fma chain over k, denormals kept"
 #define VDPBF16        "bf16 pairs, one f32 fma chain over k, denormals flushed"
+#define TDPBF16        "bf16 pairs, even and odd apart in 32 of k, denormals flushed"
 #define SIXTEEN_SUMS   "f32, 16 partial sums"
 #define ELEMENTWISE    "f32, element by element"
 #define COPY           "rounding to the cache's type"
@@ -118,6 +119,7 @@ static const pf_kernel table[] = {
     GEMM_VNNI(INT4_ASYM_CHANNEL, int4_asym_channel, "12x32", 12),
     GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
          pf_gemm_bf16_avx512bf16),
+    GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16, pf_gemm_pack_bf16_amx, pf_gemm_bf16_amx),
 
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_rope_f32_avx2),

@@ -3,6 +3,7 @@
  * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says; VCVTNE2PS2BF16, which
  * rounds the activations, reads them as zero too.
  */
+#include "kernels/gemm/gemm_pairs_avx512.h"
 #include "kernels/gemm/pack_words_avx512.h"
 
 enum { TILE_ROWS = 14, PAIR_ROWS = 6 };
@@ -155,15 +156,6 @@ void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
-/* 16 pairs of a row, of which n values exist; the others are zero. */
-PF_INLINE __m512i load_pairs(const float *row, size_t n)
-{
-    const __mmask32 exist = n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
-    const __m512 low = _mm512_maskz_loadu_ps((__mmask16)exist, row);
-    const __m512 high = exist >> 16 ? _mm512_maskz_loadu_ps((__mmask16)(exist >> 16), row + 16) : _mm512_setzero_ps();
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
 /* Four rows at a time: 32 values of each are rounded to 16 pairs, turned, and spread over the tile. */
 void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                                   int32_t tile_end)
@@ -181,14 +173,14 @@ void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32
                 const size_t n_rows = height - r < 4 ? height - r : 4;
                 const float *from = rows + r * lda + 2 * word;
                 const size_t n = n_values - 2 * word;
-                __m512i row[4] = { load_pairs(from, n) };
+                __m512i row[4] = { pf_gemm_load_pairs(from, n) };
                 if (height == 1) {
                     _mm512_mask_storeu_epi32(out + word, (__mmask16)((1u << left) - 1), row[0]);
                     continue;
                 }
-                row[1] = n_rows > 1 ? load_pairs(from + lda, n) : row[0];
-                row[2] = n_rows > 2 ? load_pairs(from + 2 * lda, n) : row[0];
-                row[3] = n_rows > 3 ? load_pairs(from + 3 * lda, n) : row[0];
+                row[1] = n_rows > 1 ? pf_gemm_load_pairs(from + lda, n) : row[0];
+                row[2] = n_rows > 2 ? pf_gemm_load_pairs(from + 2 * lda, n) : row[0];
+                row[3] = n_rows > 3 ? pf_gemm_load_pairs(from + 3 * lda, n) : row[0];
                 if (left == 16)
                     pf_pack_four_rows(out + word * height + r, height, row, n_rows, 16, 0);
                 else

@@ -9,12 +9,28 @@
 
 #include "kernels/kernels.h"
 #include "tests/support/guard.h"
+#ifdef PF_TEST_AMX
+#include "kernels/implementations.h"
+#endif
 
 /* Run check(kernel, definition) for each kernel of an operation, the definition itself included. */
 typedef void check_fn(const pf_kernel *kernel, const pf_kernel *definition);
 
+#ifdef PF_TEST_AMX
+/* The amx class has no row of its own in the table: no machine would choose it. */
+static const pf_kernel amx_definition = { .op = PF_OP_GEMM,
+                                          .format = PF_FORMAT_BF16,
+                                          .act = PF_ACT_BF16,
+                                          .name = "pf_gemm_bf16_amx_ref",
+                                          .arithmetic = "even and odd apart in 32 of k, denormals kept",
+                                          .fn.gemm = { 1, pf_gemm_pack_bf16_ref, pf_gemm_bf16_amx_ref } };
+#endif
+
 static inline const pf_kernel *definition_of(const pf_kernel *kernel)
 {
+#ifdef PF_TEST_AMX
+    if (pf_kernel_same_task(kernel, &amx_definition)) return &amx_definition;
+#endif
     int32_t n;
     const pf_kernel *all = pf_kernels_all(&n);
     for (int32_t i = 0; i < n; i++)
@@ -29,7 +45,14 @@ static inline void for_each_kernel(pf_op op, check_fn *check)
     const pf_kernel *all = pf_kernels_all(&n);
     const pf_isa best = pf_cpu_best_isa();
     const uint32_t features = pf_cpu_features();
+#ifdef PF_TEST_AMX /* only the rows that need it, and what they are measured by */
+    if (best < PF_ISA_AMX) skip();
+    check(&amx_definition, &amx_definition);
+#endif
     for (int32_t i = 0; i < n; i++) {
+#ifdef PF_TEST_AMX
+        if (all[i].isa != PF_ISA_AMX) continue;
+#endif
         if (all[i].op != op || all[i].isa > best || (all[i].features & ~features) != 0) continue;
         check(&all[i], definition_of(&all[i]));
         n_checked++;

@@ -1,0 +1,116 @@
+/*
+ * Where there is no silicon: which instructions a product runs, counted by the emulator, and what share of the multiplier's
+ * cycles they allow. Cycles of one instruction after another: Intel's Optimization Reference Manual (248966), the table
+ * of the chapter on AMX.
+ */
+#include "tests/kernels/kernel_test.h"
+#include "tests/support/amx_trap.h"
+
+enum { MULTIPLY_CYCLES = 16, LOAD_CYCLES = 8, STORE_CYCLES = 16, CONFIGURE_CYCLES = 204, RELEASE_CYCLES = 13 };
+enum { N = 256, K = 2048, MAX_M = 512 };
+
+/* The AMX row of a format and its activations; NULL: there is none. */
+static const pf_kernel *amx_kernel(pf_format format, pf_act act)
+{
+    int32_t n;
+    const pf_kernel *all = pf_kernels_all(&n);
+    for (int32_t i = 0; i < n; i++)
+        if (all[i].op == PF_OP_GEMM && all[i].isa == PF_ISA_AMX && all[i].format == format && all[i].act == act)
+            return &all[i];
+    return NULL;
+}
+
+/* What one product runs; the operands are zeros, which changes no instruction. */
+static amx_counts count(const pf_kernel *kernel, int32_t m)
+{
+    pf_gemm_weights w;
+    size_t bytes;
+    assert_int_equal(pf_gemm_plan_weights(kernel->format, N, K, &w, &bytes), PF_OK);
+    pf_guard panels = pf_guard_alloc(bytes, 64), input = pf_guard_alloc(pf_gemm_input_bytes(m, K), 64);
+    pf_guard a = pf_guard_alloc((size_t)m * K * sizeof(float), 64),
+             c = pf_guard_alloc((size_t)m * N * sizeof(float), 64);
+    pf_guard scratch = pf_guard_alloc(pf_gemm_scratch_bytes(m), 64);
+    w.panels = panels.data;
+    const pf_gemm *gemm = &kernel->fn.gemm;
+    gemm->pack(input.data, a.data, K, m, K, 0, pf_gemm_tiles(gemm->tile_rows, m));
+    amx_trap_reset();
+    gemm->multiply(&w, input.data, m, 0, w.n_panels, c.data, N, PF_GEMM_STORE, scratch.data);
+    const amx_counts n = amx_trap_counts();
+    pf_guard_free(&panels);
+    pf_guard_free(&input);
+    pf_guard_free(&a);
+    pf_guard_free(&c);
+    pf_guard_free(&scratch);
+    return n;
+}
+
+/* Loads and stores taken one after another, beside the multiplies; configurations before both. */
+static double multiplier_share(const amx_counts *n)
+{
+    const uint64_t multiplies = n->multiplies * MULTIPLY_CYCLES;
+    const uint64_t moves = n->loads * LOAD_CYCLES + n->stores * STORE_CYCLES;
+    const uint64_t around = n->configures * CONFIGURE_CYCLES + n->releases * RELEASE_CYCLES;
+    return (double)multiplies / (double)((multiplies > moves ? multiplies : moves) + around);
+}
+
+/* Tiles of M, of N, and of K: the least there can be, when no tile is higher than 16 rows. */
+static uint64_t least_multiplies(int32_t m, int32_t step_values)
+{
+    return (uint64_t)((m + 15) / 16) * (N / 16) * (K / (uint64_t)step_values);
+}
+
+static const struct {
+    pf_format format;
+    pf_act act;
+    int32_t step_values;
+} tasks[] = {
+    { PF_FORMAT_BF16, PF_ACT_BF16, 32 },
+    { PF_FORMAT_INT8, PF_ACT_INT8, 64 },
+    { PF_FORMAT_INT4_CHANNEL, PF_ACT_INT8, 64 },
+    { PF_FORMAT_INT4_G128, PF_ACT_INT8, 64 },
+};
+
+static void from_32_rows_on_tile_loads_are_no_more_than_multiplies(void **state)
+{
+    (void)state;
+    if (!amx_trap_works()) skip();
+    static const int32_t ms[] = { 32, 33, 48, 64, 100, 256, 512 };
+    for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++) {
+        const pf_kernel *kernel = amx_kernel(tasks[t].format, tasks[t].act);
+        if (!kernel) continue;
+        for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
+            const amx_counts n = count(kernel, ms[i]);
+            const double share = multiplier_share(&n);
+            print_message("%-28s m %3d: %6llu multiplies, %6llu loads, %5llu stores, %llu configurations: "
+                          "multiplier busy at most %.1f %%\n",
+                          kernel->name, ms[i], (unsigned long long)n.multiplies, (unsigned long long)n.loads,
+                          (unsigned long long)n.stores, (unsigned long long)n.configures, 100 * share);
+            assert_true(n.loads <= n.multiplies);
+            assert_true(share > 0.9);
+            if (ms[i] % 32 == 0) assert_int_equal(n.multiplies, least_multiplies(ms[i], tasks[t].step_values));
+        }
+    }
+}
+
+static void up_to_16_rows_four_multiplies_share_one_load_of_activations(void **state)
+{
+    (void)state;
+    if (!amx_trap_works()) skip();
+    const pf_kernel *kernel = amx_kernel(PF_FORMAT_BF16, PF_ACT_BF16);
+    for (int32_t m = 1; m <= 16; m += 5) {
+        const amx_counts n = count(kernel, m);
+        assert_int_equal(n.multiplies, least_multiplies(m, 32));
+        assert_int_equal(4 * n.loads, 5 * n.multiplies);
+        assert_int_equal(n.configures, 1);
+        assert_int_equal(n.releases, 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(from_32_rows_on_tile_loads_are_no_more_than_multiplies),
+        cmocka_unit_test(up_to_16_rows_four_multiplies_share_one_load_of_activations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

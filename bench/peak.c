@@ -31,10 +31,10 @@ static void run_member(pf_member member, void *arg)
     atomic_fetch_add(&j->sink, (uint32_t)sum);
 }
 
-double pf_peak_measure(pf_burst_kind kind, pf_team *team, uint64_t burst_ns)
+double pf_peak_measure(pf_burst burst, pf_team *team, uint64_t burst_ns)
 {
-    job j = { .burst = pf_burst_select(kind), .burst_ns = burst_ns };
-    if (!j.burst.run) return NAN;
+    if (!burst.run) return NAN;
+    job j = { .burst = burst, .burst_ns = burst_ns };
     const uint64_t begin_ns = pf_now_ns();
     pf_team_run(team, run_member, &j);
     const double ns = (double)(pf_now_ns() - begin_ns);

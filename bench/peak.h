@@ -5,8 +5,11 @@
 #include "base/team.h"
 #include "kernels/limits/burst.h"
 
+/* What seems faster than its limit by more than this was not faster: the limit was measured badly. */
+#define PF_BELIEVABLE_FRACTION 1.05
+
 /* A burst should last as long as what it is compared with, so that whoever else wants the cores disturbs both alike.
- * Operations a nanosecond (Gop/s; a multiply-add is two) of all members together. NaN: no such instruction here. */
-double pf_peak_measure(pf_burst_kind kind, pf_team *team, uint64_t burst_ns);
+ * Operations a nanosecond (Gop/s; a multiply-add is two) of all members together. NaN: burst.run is NULL. */
+double pf_peak_measure(pf_burst burst, pf_team *team, uint64_t burst_ns);
 
 #endif

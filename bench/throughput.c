@@ -36,6 +36,7 @@ typedef struct {
     const pf_throughput_options *options;
     driver driver;
     uint64_t checksum; /* of what was read, so that it was */
+    pf_burst bursts[PF_N_BURSTS];
     samples step, read, decode_rate, prefill, burst_f32, burst_bf16, burst_int8, verify[PF_N_VERIFY_ROWS];
     pf_error *error;
 } bench;
@@ -169,16 +170,16 @@ static pf_status verify_run(bench *b)
 static void burst(bench *b, uint64_t prefill_ns)
 {
     const struct {
-        pf_burst_kind kind;
+        pf_burst burst;
         samples *out;
-    } bursts[] = { { PF_BURST_F32, &b->burst_f32 },
-                   { PF_BURST_BF16, &b->burst_bf16 },
-                   { PF_BURST_INT8, &b->burst_int8 } };
+    } bursts[] = { { b->bursts[PF_BURST_F32], &b->burst_f32 },
+                   { b->bursts[PF_BURST_BF16], &b->burst_bf16 },
+                   { b->bursts[PF_BURST_INT8], &b->burst_int8 } };
     uint64_t burst_ns = prefill_ns;
     if (burst_ns < SHORTEST_BURST_NS) burst_ns = SHORTEST_BURST_NS;
     if (burst_ns > LONGEST_BURST_NS) burst_ns = LONGEST_BURST_NS;
     for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
-        const double gops = pf_peak_measure(bursts[i].kind, pf_engine_team(b->engine), burst_ns);
+        const double gops = pf_peak_measure(bursts[i].burst, pf_engine_team(b->engine), burst_ns);
         samples *out = bursts[i].out;
         if (!isnan(gops) && out->n < MAX_SAMPLES) out->values[out->n++] = gops;
     }
@@ -322,6 +323,9 @@ pf_status pf_bench_throughput(pf_engine *engine, const pf_throughput_options *op
     b->engine = engine;
     b->options = options;
     b->error = error;
+    const pf_isa isa = pf_cpu_best_isa();
+    for (int kind = 0; kind < PF_N_BURSTS; kind++)
+        b->bursts[kind] = pf_burst_select((pf_burst_kind)kind, isa, pf_cpu_features());
     const pf_status status = run(b, out);
     pf_peer_destroy(b->driver.verifier);
     free(b->driver.prompt);

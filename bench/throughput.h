@@ -17,9 +17,8 @@
 #ifndef PF_BENCH_THROUGHPUT_H
 #define PF_BENCH_THROUGHPUT_H
 
+#include "bench/peak.h"
 #include "engine/pilotfish.h"
-
-#define PF_BELIEVABLE_FRACTION 1.05
 
 enum { PF_N_VERIFY_ROWS = 5 };
 extern const int32_t pf_verify_rows[PF_N_VERIFY_ROWS]; /* 1, 2, 4, 8, 16 */

@@ -201,6 +201,18 @@ static const struct pf_option_row throughput_rows[] = {
 };
 GROUP(pf_options_throughput, "Measurement", throughput_rows);
 
+static const struct pf_option_row kernels_rows[] = {
+    ROW(0, "isa", "NAME", "what is chosen there; auto: all that run here (auto)", KIND_CHOICE, .offset = AT(isa_word),
+        .choices = isa_choices),
+    ROW(0, "format", "NAME", "products with such weights alone: bf16, int8, int4-g128, ...", KIND_STRING,
+        .offset = AT(bench_format)),
+    ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
+        .max = 1024),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
+    ROW(0, "quick", NULL, "one small shape, few samples: to see that all run", KIND_FLAG, .offset = AT(quick)),
+};
+GROUP(pf_options_kernels, "Measurement", kernels_rows);
+
 static const struct pf_option_row rpc_rows[] = {
     ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_STRING, .offset = AT(worker)),
     ROW(0, "loopback", NULL, "to a server in this process, over a unix socket", KIND_FLAG, .offset = AT(loopback)),

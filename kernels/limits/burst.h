@@ -15,8 +15,8 @@
 
 typedef enum {
     PF_BURST_F32,  /* VFMADD231PS */
-    PF_BURST_BF16, /* VDPBF16PS */
-    PF_BURST_INT8, /* VPDPBUSD */
+    PF_BURST_BF16, /* VDPBF16PS, TDPBF16PS */
+    PF_BURST_INT8, /* VPDPBUSD, TDPBUSD; VPMADDWD where there is neither */
     PF_N_BURSTS
 } pf_burst_kind;
 
@@ -24,11 +24,13 @@ typedef enum {
 typedef float pf_burst_fn(int64_t n_rounds);
 
 typedef struct {
-    pf_burst_fn *run;  /* NULL: this machine, or this build, has no such instruction */
-    double operations; /* of one round: a multiply-add is two */
+    pf_burst_fn *run;        /* NULL: there is no such instruction, or not in this build */
+    double operations;       /* of one round: a multiply-add is two */
+    const char *instruction; /* "VDPBF16PS" */
 } pf_burst;
 
-/* The widest burst of a kind that this machine can run. */
-pf_burst pf_burst_select(pf_burst_kind kind);
+/* The widest burst of a kind that a machine with this instruction set and these features can run. What the machine at
+ * hand has: pf_cpu_best_isa(), pf_cpu_features(). */
+pf_burst pf_burst_select(pf_burst_kind kind, pf_isa isa, uint32_t features);
 
 #endif

@@ -1,4 +1,4 @@
-/* AVX-512 BF16 and VNNI: 32 multiply-adds of bfloat16, or 64 of bytes, an instruction. */
+/* AVX-512 BF16: 32 multiply-adds of bfloat16 an instruction. */
 #include <immintrin.h>
 
 #include "kernels/limits/burst_rows.h"
@@ -15,17 +15,4 @@ float pf_burst_bf16_avx512bf16(int64_t n_rounds)
     }
     for (int i = 1; i < PF_BURST_SUMS_AVX512; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
     return _mm512_reduce_add_ps(sum[0]);
-}
-
-float pf_burst_int8_avx512bf16(int64_t n_rounds)
-{
-    __m512i sum[PF_BURST_SUMS_AVX512], a = _mm512_setzero_si512();
-    for (int i = 0; i < PF_BURST_SUMS_AVX512; i++) sum[i] = _mm512_setzero_si512();
-    for (int64_t round = 0; round < n_rounds; round++) {
-        __asm__ volatile("" : "+v"(a));
-#pragma GCC unroll 16
-        for (int i = 0; i < PF_BURST_SUMS_AVX512; i++) sum[i] = _mm512_dpbusd_epi32(sum[i], a, a);
-    }
-    for (int i = 1; i < PF_BURST_SUMS_AVX512; i++) sum[0] = _mm512_add_epi32(sum[0], sum[i]);
-    return (float)_mm512_reduce_add_epi32(sum[0]);
 }

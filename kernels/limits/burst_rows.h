@@ -7,11 +7,16 @@
 enum {
     PF_BURST_SUMS_AVX2 = 12,   /* of 16 registers: latency 4 or 5, two a cycle, two for the operands */
     PF_BURST_SUMS_AVX512 = 16, /* of 32 */
+    PF_BURST_SUMS_AMX = 6,     /* of 8 tiles: latency 52, one in 16 cycles, two for the operands */
 };
 
 pf_burst_fn pf_burst_f32_avx2;
+pf_burst_fn pf_burst_int8_avx2;
+pf_burst_fn pf_burst_int8_avxvnni;
 pf_burst_fn pf_burst_f32_avx512;
+pf_burst_fn pf_burst_int8_avx512vnni;
 pf_burst_fn pf_burst_bf16_avx512bf16;
-pf_burst_fn pf_burst_int8_avx512bf16; /* VNNI: every processor with AVX512_BF16 has it */
+pf_burst_fn pf_burst_bf16_amx;
+pf_burst_fn pf_burst_int8_amx;
 
 #endif

@@ -21,7 +21,7 @@ import tiny_llama  # noqa: E402
 from command_line import QUICKLY, Pilotfish, read_line, read_some  # noqa: E402
 
 COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
-            "bench rpc", "bench acceptance"]
+            "bench kernels", "bench rpc", "bench acceptance"]
 GREEN = b"\x1b[32m"
 PROMPT = "the thin other"
 REPLACEMENT = "\ufffd"
@@ -85,7 +85,7 @@ class Usage(Case):
     def test_what_is_not_understood_is_status_2_and_one_sentence(self):
         model = ["-m", self.target]
         for arguments in [
-            [], ["chat"], ["serve"], ["bench"], ["bench", "kernels"],
+            [], ["chat"], ["serve"], ["bench"],
             ["generate"], ["generate", *model], ["generate", *model, "-p", "a", "-f", "b"],
             ["generate", *model, "-p", "a", "--nonsense"], ["generate", *model, "-p", "a", "word"],
             ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],
@@ -107,7 +107,8 @@ class Usage(Case):
             ["quantize", *model, "--dtype", "int8"], ["quantize", "-o", "x", "--dtype", "int8"],
             ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "f16"],
             ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
-            ["bench", "throughput"], ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
+            ["bench", "kernels", "--format", "int5"], ["bench", "throughput"],
+            ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
             ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
         ]:
             with self.subTest(arguments):
@@ -709,6 +710,22 @@ class Benchmarks(Case):
         prompts.write_text('{"turns": ["a"]}\n{"turns": []}\n')
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
                           saying=["line 2", "turns"])
+
+    def test_kernels_have_a_figure_each_and_a_limit(self):
+        result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")
+        if not (result.code == 1 and "measured badly" in result.err):
+            self.assertEqual(result.code, 0, result.err)
+        figures = [json.loads(line) for line in result.out.decode().splitlines()]
+        self.assertLessEqual({"gemm", "attn", "rmsnorm", "swiglu", "rope", "argmax"}, {f["op"] for f in figures})
+        for figure in figures:
+            self.assertGreater(figure["fraction"], 0)
+            self.assertGreater(figure["gbps"], 0)
+            self.assertIn(figure["limit"], ("read", "multiply", "copy"))
+            self.assertEqual(figure["threads"], 1)
+            self.assertTrue(figure["shape"] and figure["isa"] and figure["kernel"])
+        products = [f for f in figures if f["op"] == "gemm"]
+        self.assertTrue(all(f["gflops"] > 0 and f["act"] for f in products))
+        self.assertLessEqual({"f32", "bf16"}, {f["format"] for f in products})
 
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt

@@ -1,0 +1,330 @@
+/* Every kernel beside its limit. */
+#include "bench/kernel_bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "bench/kernel_work.h"
+#include "bench/peak.h"
+#include "bench/statistics.h"
+
+enum { MIN_SAMPLES = 5, MAX_SAMPLES = 64, MAX_TRIES = 4, DEFINITION_ROWS = 8 };
+static const uint64_t ENOUGH_NS = 30000000, ENOUGH_QUICK_NS = 2000000; /* of a kernel's own samples */
+static const uint64_t LONGEST_CALL_NS = 20000000;                      /* columns are cut until a call is below */
+static const uint64_t SHORTEST_CALL_NS = 20000;                        /* what works on rows is repeated until above */
+static const uint64_t SHORTEST_BURST_NS = 50000, LONGEST_BURST_NS = 3000000;
+
+static const int32_t shapes[][2] = { { 3072, 2048 }, { 2048, 2048 }, { 16384, 2048 }, { 2048, 8192 }, { 32000, 2048 } };
+static const int32_t quick_shapes[][2] = { { 512, 512 } };
+static const int32_t gemm_rows[] = { 1, 2, 4, 8, 16, 32, 512 };
+static const int32_t quick_rows[] = { 1, 8 };
+static const struct {
+    int32_t rows, keys;
+} attentions[] = { { 1, 128 }, { 1, 4096 }, { 8, 4096 }, { 512, 512 } };
+#define N(array) (sizeof(array) / sizeof *(array))
+
+typedef struct {
+    double values[MAX_SAMPLES];
+    size_t n;
+} samples;
+
+typedef struct {
+    const pf_kernel_bench_options *options;
+    pf_team *team;
+    pf_kernels kernels;
+    pf_work_data data;
+    pf_work_matrices matrices;
+    pf_work_cache cache;
+    size_t reader; /* the pattern that reads what is in the store fastest */
+    bool counting; /* only how many figures there will be */
+    size_t done, total;
+    samples run, read, copy, peak;
+    pf_kernel_figure worst; /* of all, the one that is hardest to believe */
+    pf_error *error;
+} bench;
+
+const char *pf_limit_name(pf_limit limit)
+{
+    static const char *const names[PF_N_LIMITS] = { "read", "multiply", "copy" };
+    return names[limit];
+}
+
+pf_status pf_kernel_figure_check(const pf_kernel_figure *f, pf_error *error)
+{
+    if (!(f->fraction > PF_BELIEVABLE_FRACTION)) return PF_OK;
+    return pf_fail(error, PF_INTERNAL,
+                   "%s on %s seems to run at %.2f times its limit (%s); above %.2f the limit was measured badly: run "
+                   "again on a quieter machine",
+                   f->kernel->name, f->shape, f->fraction, pf_limit_name(f->limit), PF_BELIEVABLE_FRACTION);
+}
+
+/* ---- one call ----------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    pf_work_fn *fn;
+    const pf_work *work;
+    int32_t copy;
+} call;
+
+static void run_call(pf_member member, void *arg)
+{
+    const call *c = arg;
+    c->fn(c->work, member, c->copy);
+}
+
+static uint64_t time_call(const bench *b, const pf_work *work, pf_work_fn *fn, int32_t copy)
+{
+    call c = { .fn = fn, .work = work, .copy = copy % work->n_copies };
+    const uint64_t begin_ns = pf_now_ns();
+    if (work->n_threads == 1)
+        run_call((pf_member){ .team = b->team, .id = 0, .n_threads = 1 }, &c);
+    else
+        pf_team_run(b->team, run_call, &c);
+    return pf_now_ns() - begin_ns;
+}
+
+static void add(samples *s, double value)
+{
+    if (s->n < MAX_SAMPLES) s->values[s->n++] = value;
+}
+
+static double median(samples *s)
+{
+    return pf_percentile(s->values, s->n, 0.5);
+}
+
+/* The pattern that reads the copies of this work fastest; each is tried in turns. */
+static size_t choose_reader(const bench *b, pf_work work)
+{
+    enum { ROUNDS = 3 };
+    size_t best = 0;
+    uint64_t best_ns = UINT64_MAX;
+    int32_t copy = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < PF_N_READS; i++) {
+            work.reader = pf_read_patterns[i].read;
+            const uint64_t ns = time_call(b, &work, work.read, copy++);
+            if (ns >= best_ns) continue;
+            best_ns = ns;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static pf_burst burst_of(const pf_kernel *kernel)
+{
+    const bool has_bf16 = kernel->isa >= PF_ISA_AVX512BF16;
+    pf_burst_kind kind = PF_BURST_F32;
+    if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
+        kind = PF_BURST_INT8;
+    else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_BF16 && has_bf16)
+        kind = PF_BURST_BF16;
+    else if (kernel->op == PF_OP_ATTN && kernel->type == PF_TYPE_BF16 && has_bf16)
+        kind = PF_BURST_BF16;
+    return pf_burst_select(kind, kernel->isa, kernel->features);
+}
+
+/* ---- one figure --------------------------------------------------------------------------------------------------- */
+
+static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t enough_ns)
+{
+    b->run.n = b->read.n = b->copy.n = b->peak.n = 0;
+    uint64_t spent = 0;
+    for (int32_t i = 0; i < MAX_SAMPLES && (i < MIN_SAMPLES || spent < enough_ns); i++) {
+        const uint64_t ns = time_call(b, work, work->run, i);
+        add(&b->run, (double)ns);
+        add(&b->read, (double)time_call(b, work, work->read, i + work->n_copies / 2));
+        if (work->copy) add(&b->copy, (double)time_call(b, work, work->copy, 0));
+        if (work->operations > 0.0 && burst.run) {
+            const uint64_t longest = ns < LONGEST_BURST_NS ? ns : LONGEST_BURST_NS;
+            add(&b->peak, pf_peak_measure(burst, b->team, longest > SHORTEST_BURST_NS ? longest : SHORTEST_BURST_NS));
+        }
+        spent += ns;
+    }
+}
+
+static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
+{
+    const double repeats = work->n_repeats, us = median(&b->run) * 1e-3 / repeats;
+    const double times[PF_N_LIMITS] = {
+        [PF_LIMIT_READ] = median(&b->read) * 1e-3 / repeats,
+        [PF_LIMIT_MULTIPLY] = b->peak.n ? work->operations / (median(&b->peak) * 1e3) : 0.0,
+        [PF_LIMIT_COPY] = b->copy.n ? median(&b->copy) * 1e-3 / repeats : 0.0,
+    };
+    pf_kernel_figure f = {
+        .kernel = work->kernel,
+        .rows = work->rows,
+        .n_threads = work->n_threads,
+        .us = us,
+        .gflops = work->operations > 0.0 ? work->operations / (us * 1e3) : NAN,
+        .gbps = (double)(work->bytes_in + work->bytes_out) / (us * 1e3),
+        .read = pf_read_patterns[b->reader].name,
+        .multiply = work->operations > 0.0 ? burst.instruction : NULL,
+    };
+    for (int i = 0; i < PF_N_LIMITS; i++)
+        if (times[i] > times[f.limit]) f.limit = (pf_limit)i;
+    f.limit_us = times[f.limit];
+    f.fraction = f.limit_us / us;
+    pf_work_describe(work, f.shape);
+    return f;
+}
+
+/* What is hard to believe is measured again, longer, by the pattern that reads fastest now. */
+static pf_status measure(bench *b, pf_work work)
+{
+    if (b->options->cancel && *b->options->cancel) return PF_CANCELLED;
+    const pf_burst burst = burst_of(work.kernel);
+    uint64_t enough_ns = b->options->quick ? ENOUGH_QUICK_NS : ENOUGH_NS;
+    pf_kernel_figure figure;
+    for (int i = 0; i < MAX_TRIES; i++, enough_ns *= 2) {
+        if (i > 0) b->reader = choose_reader(b, work);
+        work.reader = pf_read_patterns[b->reader].read;
+        take_samples(b, &work, burst, enough_ns);
+        figure = summarise(b, &work, burst);
+        if (pf_kernel_figure_check(&figure, NULL) == PF_OK) break;
+    }
+    if (!b->worst.kernel || figure.fraction > b->worst.fraction) b->worst = figure;
+    b->options->figure(b->options->user, &figure);
+    if (b->options->progress) b->options->progress(b->options->user, ++b->done, b->total);
+    return PF_OK;
+}
+
+/* ---- which kernels, which shapes ---------------------------------------------------------------------------------- */
+
+static bool is_wanted(const bench *b, const pf_kernel *kernel)
+{
+    if (!pf_kernel_is_usable(&b->kernels, kernel)) return false;
+    if (b->options->format != PF_N_FORMATS && (kernel->op != PF_OP_GEMM || kernel->format != b->options->format))
+        return false;
+    if (!b->options->isa_alone && !b->options->quick) return true;
+    return pf_kernels_chosen(&b->kernels, kernel) == kernel;
+}
+
+/* So many columns that a call takes no longer than LONGEST_CALL_NS: a definition is a thousand times slower than the
+ * fastest kernel. */
+static int32_t columns_in_time(bench *b, const pf_kernel *kernel, int32_t m)
+{
+    const int32_t n = b->matrices.weights[0].n, unit = PF_GEMM_PANEL * pf_team_size(b->team);
+    if (n <= unit) return n;
+    const pf_work probe = pf_work_gemm(&b->data, kernel, &b->matrices, m, unit);
+    (void)time_call(b, &probe, probe.run, 0);
+    const double units = floor((double)LONGEST_CALL_NS / (double)time_call(b, &probe, probe.run, 0));
+    if (units < 1.0) return unit;
+    return units * unit < n ? (int32_t)units * unit : n;
+}
+
+/* One kernel, all numbers of rows, on what is in the store. */
+static pf_status run_product(bench *b, const pf_kernel *kernel)
+{
+    const int32_t *rows = b->options->quick ? quick_rows : gemm_rows;
+    const size_t n_rows = b->options->quick ? N(quick_rows) : N(gemm_rows);
+    for (size_t i = 0; i < n_rows; i++) {
+        if (kernel->isa == PF_ISA_SCALAR && rows[i] > DEFINITION_ROWS) break;
+        if (b->counting) {
+            b->total++;
+            continue;
+        }
+        PF_TRY(measure(b, pf_work_gemm(&b->data, kernel, &b->matrices, rows[i], columns_in_time(b, kernel, rows[i]))));
+    }
+    return PF_OK;
+}
+
+static pf_status run_format(bench *b, pf_format format, int32_t n, int32_t k)
+{
+    int32_t n_kernels;
+    const pf_kernel *all = pf_kernels_all(&n_kernels);
+    bool filled = b->counting;
+    for (int32_t i = 0; i < n_kernels; i++) {
+        if (all[i].op != PF_OP_GEMM || all[i].format != format || !is_wanted(b, &all[i])) continue;
+        if (!filled) {
+            PF_TRY(pf_work_fill_matrices(&b->data, format, n, k, &b->matrices, b->error));
+            b->reader = choose_reader(b, pf_work_gemm(&b->data, &all[i], &b->matrices, 1, b->matrices.weights[0].n));
+            filled = true;
+        }
+        PF_TRY(run_product(b, &all[i]));
+    }
+    return PF_OK;
+}
+
+static pf_status run_products(bench *b)
+{
+    const bool quick = b->options->quick;
+    for (int f = 0; f < PF_N_FORMATS; f++)
+        for (size_t s = 0; s < (quick ? N(quick_shapes) : N(shapes)); s++) {
+            const int32_t *shape = quick ? quick_shapes[s] : shapes[s];
+            PF_TRY(run_format(b, (pf_format)f, shape[0], shape[1]));
+        }
+    return PF_OK;
+}
+
+static pf_status run_attention(bench *b, const pf_kernel *kernel)
+{
+    for (size_t i = 0; i < (b->options->quick ? 1 : N(attentions)); i++) {
+        if (kernel->isa == PF_ISA_SCALAR && attentions[i].rows > DEFINITION_ROWS) break;
+        if (b->counting) {
+            b->total++;
+            continue;
+        }
+        pf_work_fill_cache(&b->data, kernel->type, attentions[i].keys, &b->cache);
+        const pf_work work = pf_work_attention(&b->data, kernel, &b->cache, attentions[i].rows, attentions[i].keys);
+        b->reader = choose_reader(b, work);
+        PF_TRY(measure(b, work));
+    }
+    return PF_OK;
+}
+
+static pf_status run_rows(bench *b, const pf_kernel *kernel)
+{
+    static const int32_t rows[] = { 1, 512 };
+    for (size_t i = 0; i < (b->options->quick ? 1 : N(rows)); i++) {
+        pf_work work = pf_work_rows(&b->data, kernel, rows[i]);
+        if (!work.run || (i > 0 && work.rows != rows[i])) break;
+        if (b->counting) {
+            b->total++;
+            continue;
+        }
+        work.reader = pf_read_patterns[0].read;
+        (void)time_call(b, &work, work.run, 0);
+        const uint64_t ns = time_call(b, &work, work.run, 0);
+        if (ns < SHORTEST_CALL_NS) work.n_repeats = (int32_t)(SHORTEST_CALL_NS / (ns + 1)) + 1;
+        b->reader = choose_reader(b, work);
+        PF_TRY(measure(b, work));
+    }
+    return PF_OK;
+}
+
+static pf_status run_all(bench *b)
+{
+    PF_TRY(run_products(b));
+    int32_t n_kernels;
+    const pf_kernel *all = pf_kernels_all(&n_kernels);
+    for (int32_t i = 0; i < n_kernels; i++) {
+        if (all[i].op == PF_OP_GEMM || !is_wanted(b, &all[i])) continue;
+        PF_TRY((all[i].op == PF_OP_ATTN ? run_attention : run_rows)(b, &all[i]));
+    }
+    return PF_OK;
+}
+
+pf_status pf_bench_kernels(pf_team *team, const pf_kernel_bench_options *options, pf_error *error)
+{
+    bench *b = calloc(1, sizeof *b);
+    if (!b) return pf_fail(error, PF_NOMEM, "no memory for the measurement");
+    b->options = options;
+    b->team = team;
+    b->error = error;
+    pf_status status = pf_kernels_select(options->isa, &b->kernels, error);
+    if (status == PF_OK) status = pf_work_data_create(team, &b->data, error);
+    if (status == PF_OK) {
+        b->counting = true;
+        status = run_all(b);
+        b->counting = false;
+        if (status == PF_OK) status = run_all(b);
+        pf_work_data_destroy(&b->data);
+    }
+    if (status == PF_OK && b->worst.kernel) status = pf_kernel_figure_check(&b->worst, error);
+    free(b);
+    return status;
+}

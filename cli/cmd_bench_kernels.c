@@ -1,0 +1,145 @@
+/* pilotfish bench kernels: every kernel of the registry beside its limit. */
+#include <math.h>
+#include <string.h>
+
+#include "base/topology.h"
+#include "bench/kernel_bench.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+
+/* What figures are printed with, one at a time. */
+typedef struct {
+    pf_out *out;
+    pf_progress progress;
+    bool json;
+    const pf_kernel *last; /* of the row before */
+} printer;
+
+static json_t *document(const pf_kernel_figure *f)
+{
+    const pf_kernel *k = f->kernel;
+    const bool is_product = k->op == PF_OP_GEMM;
+    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:s}", "op", pf_op_name(k->op), "shape", f->shape, "isa",
+                             pf_isa_name(k->isa), "kernel", k->name, "arithmetic", k->arithmetic);
+    if (!line) return NULL;
+    json_object_set_new(line, "format",
+                        json_string(is_product ? pf_format_get(k->format)->name : pf_type_name(k->type)));
+    if (is_product) json_object_set_new(line, "act", json_string(pf_act_name(k->act)));
+    json_object_set_new(line, "rows", json_integer(f->rows));
+    json_object_set_new(line, "threads", json_integer(f->n_threads));
+    json_object_set_new(line, "us", pf_json_number(f->us));
+    if (!isnan(f->gflops)) json_object_set_new(line, "gflops", pf_json_number(f->gflops));
+    json_object_set_new(line, "gbps", pf_json_number(f->gbps));
+    json_object_set_new(line, "limit", json_string(pf_limit_name(f->limit)));
+    json_object_set_new(line, "limit_us", pf_json_number(f->limit_us));
+    json_object_set_new(line, "fraction", pf_json_number(f->fraction));
+    json_object_set_new(line, "read", json_string(f->read));
+    if (f->multiply) json_object_set_new(line, "multiply", json_string(f->multiply));
+    return line;
+}
+
+static void print_row(printer *p, const pf_kernel_figure *f)
+{
+    if (!p->last)
+        pf_out_print(p->out, "%-34s %-22s %-15s %10s %8s %7s %6s  %s\n", "kernel", "format", "shape", "us", "Gop/s",
+                     "GB/s", "of", "limit");
+    const pf_kernel *k = f->kernel;
+    if (p->last && p->last != k) pf_out_print(p->out, "\n");
+    char format[40], gflops[24] = "-";
+    if (k->op == PF_OP_GEMM)
+        snprintf(format, sizeof format, "%s, %s", pf_format_get(k->format)->name, pf_act_name(k->act));
+    else
+        snprintf(format, sizeof format, "%s", pf_type_name(k->type));
+    if (!isnan(f->gflops)) snprintf(gflops, sizeof gflops, "%.1f", f->gflops);
+    pf_out_print(p->out, "%-34s %-22s %-15s %10.2f %8s %7.1f %6.2f  %s\n", k->name, format, f->shape, f->us, gflops,
+                 f->gbps, f->fraction, f->limit == PF_LIMIT_MULTIPLY ? f->multiply : pf_limit_name(f->limit));
+    p->last = k;
+}
+
+static void print(void *user, const pf_kernel_figure *figure)
+{
+    printer *p = user;
+    pf_progress_end(&p->progress);
+    if (p->json)
+        pf_out_json(p->out, document(figure));
+    else
+        print_row(p, figure);
+    pf_out_flush(p->out);
+}
+
+static void progress(void *user, size_t done, size_t total)
+{
+    printer *p = user;
+    pf_progress_update(&p->progress, done, total);
+}
+
+/* The format that a word names; PF_N_FORMATS: none. */
+static pf_format find_format(const char *word)
+{
+    int f = 0;
+    while (f < PF_N_FORMATS && strcmp(word, pf_format_get((pf_format)f)->name) != 0) f++;
+    return (pf_format)f;
+}
+
+static int misuse_format(const char *word)
+{
+    char known[256] = "";
+    for (int f = 0; f < PF_N_FORMATS; f++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", f ? ", " : "",
+                 pf_format_get((pf_format)f)->name);
+    return pf_options_misuse(&pf_command_bench_kernels, "--format is \"%.40s\", expected one of %s", word, known);
+}
+
+static pf_status create_team(const pf_options *options, pf_team **out, pf_error *error)
+{
+    pf_topology machine;
+    PF_TRY(pf_topology_read(&machine, error));
+    const int32_t *cores = options->n_cores > 0 ? options->cores : NULL;
+    return pf_team_create(options->n_threads > 0 ? options->n_threads : machine.n_cores, cores, options->n_cores, out,
+                          error);
+}
+
+static int run(const pf_options *options, pf_out *out)
+{
+    printer p = { .out = out, .json = options->json };
+    const pf_kernel_bench_options measured = {
+        .isa = options->isa,
+        .isa_alone = strcmp(options->isa_word, "auto") != 0,
+        .format = options->bench_format ? find_format(options->bench_format) : PF_N_FORMATS,
+        .quick = options->quick,
+        .cancel = pf_interrupt_flag(),
+        .figure = print,
+        .progress = progress,
+        .user = &p,
+    };
+    if (options->bench_format && measured.format == PF_N_FORMATS) return misuse_format(options->bench_format);
+    pf_error error = { 0 };
+    pf_team *team = NULL;
+    pf_status status = create_team(options, &team, &error);
+    pf_progress_begin(&p.progress, "measuring");
+    if (status == PF_OK) status = pf_bench_kernels(team, &measured, &error);
+    pf_progress_end(&p.progress);
+    pf_team_destroy(team);
+    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
+}
+
+static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_options_json, NULL };
+
+const pf_command pf_command_bench_kernels = {
+    .name = "bench kernels",
+    .summary = "every kernel beside what this machine allows it",
+    .synopsis = "[--isa NAME] [--format NAME] [--threads N] [--quick] [--json]",
+    .description =
+        "Products have the shapes of a Llama-3.2-1B and come from memory. The limit is the larger of a bare read\n"
+        "of the same packed bytes, by the best of several patterns, and of the multiplies at the rate of a burst\n"
+        "of nothing else; all are measured in turns, and each figure is a median. Norms and the like work on one\n"
+        "thread in cache, beside a read of what goes in and a copy of what comes out. A fraction above 1.05 means\n"
+        "that the limit was measured badly, and fails. With --json one object a line.\n",
+    .examples = "  pilotfish bench kernels\n"
+                "  pilotfish bench kernels --isa avx2 --format bf16 --threads 1\n"
+                "  pilotfish bench kernels --quick --json\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,59 @@
+/* The patterns: one loop, made for each number of streams and each distance. Portable. */
+#include "kernels/limits/read.h"
+
+#include <string.h>
+
+enum { LINE = 64, GROUP = 4 * LINE };
+
+static inline uint64_t word_at(const unsigned char *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+}
+
+/* Four lines of each stream in turn; what is left over behind the last stream comes at the end. */
+static inline __attribute__((always_inline)) uint64_t read_lines(const void *data, size_t n_bytes, size_t n_streams,
+                                                                 size_t ahead)
+{
+    const unsigned char *bytes = data;
+    const size_t stream = n_bytes / n_streams / GROUP * GROUP;
+    uint64_t sum[4] = { 0 };
+    for (size_t i = 0; i < stream; i += GROUP) {
+        for (size_t s = 0; s < n_streams; s++) {
+            const unsigned char *at = bytes + s * stream + i;
+            for (size_t line = 0; line < 4; line++) {
+                if (ahead > 0) __builtin_prefetch((const void *)((uintptr_t)at + ahead + line * LINE));
+                sum[line] += word_at(at + line * LINE);
+            }
+        }
+    }
+    for (size_t i = n_streams * stream; i < n_bytes; i += LINE) sum[0] += word_at(bytes + i);
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+#define PATTERN(STREAMS, AHEAD)                                                 \
+    static uint64_t read_##STREAMS##_##AHEAD(const void *bytes, size_t n_bytes) \
+    {                                                                           \
+        return read_lines(bytes, n_bytes, STREAMS, AHEAD);                      \
+    }
+PATTERN(1, 0)
+PATTERN(1, 1024)
+PATTERN(1, 4096)
+PATTERN(1, 8192)
+PATTERN(2, 0)
+PATTERN(2, 4096)
+PATTERN(4, 0)
+PATTERN(4, 1024)
+#undef PATTERN
+
+const pf_read_pattern pf_read_patterns[PF_N_READS] = {
+    { "1 stream", read_1_0 },
+    { "1 stream, 1024 bytes ahead", read_1_1024 },
+    { "1 stream, 4096 bytes ahead", read_1_4096 },
+    { "1 stream, 8192 bytes ahead", read_1_8192 },
+    { "2 streams", read_2_0 },
+    { "2 streams, 4096 bytes ahead", read_2_4096 },
+    { "4 streams", read_4_0 },
+    { "4 streams, 1024 bytes ahead", read_4_1024 },
+};

@@ -1,0 +1,123 @@
+/* The limits that kernels are measured against, and what is told of each. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/team.h"
+#include "bench/kernel_bench.h"
+#include "bench/peak.h"
+#include "kernels/limits/burst.h"
+#include "kernels/limits/read.h"
+
+static void every_pattern_reads_the_first_word_of_every_line_once(void **state)
+{
+    (void)state;
+    enum { LINES = 67, WORDS = 8 };
+    _Alignas(64) static uint64_t data[LINES * WORDS];
+    for (uint64_t i = 0; i < LINES * WORDS; i++) data[i] = i % WORDS == 0 ? (i + 1) * 0x9E3779B97F4A7C15u : 1;
+    for (size_t lines = 0; lines <= LINES; lines++) {
+        uint64_t expected = 0;
+        for (size_t line = 0; line < lines; line++) expected += data[line * WORDS];
+        for (size_t p = 0; p < PF_N_READS; p++)
+            assert_true(pf_read_patterns[p].read(data, lines * sizeof *data * WORDS) == expected);
+    }
+}
+
+static void a_burst_is_the_widest_that_the_instruction_set_has(void **state)
+{
+    (void)state;
+#ifdef __x86_64__
+    const uint32_t vnni = PF_FEATURE_AVX512_VNNI, small = PF_FEATURE_AVX_VNNI;
+    assert_null(pf_burst_select(PF_BURST_F32, PF_ISA_SCALAR, 0).run);
+    assert_null(pf_burst_select(PF_BURST_BF16, PF_ISA_AVX512, vnni).run);
+    assert_string_equal(pf_burst_select(PF_BURST_INT8, PF_ISA_AVX2, 0).instruction, "VPMADDWD");
+    assert_true(pf_burst_select(PF_BURST_F32, PF_ISA_AVX512, 0).operations == 512.0);
+    assert_true(pf_burst_select(PF_BURST_INT8, PF_ISA_AVX512BF16, vnni | small).operations == 2048.0);
+    assert_true(pf_burst_select(PF_BURST_INT8, PF_ISA_AVX512, small).operations == 768.0); /* no VPDPBUSD on ZMM */
+    assert_string_equal(pf_burst_select(PF_BURST_BF16, PF_ISA_AMX, 0).instruction, "TDPBF16PS");
+#endif
+    assert_true(isnan(pf_peak_measure((pf_burst){ 0 }, NULL, 1)));
+}
+
+static void every_burst_of_this_machine_multiplies(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_team *team;
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    for (int kind = 0; kind < PF_N_BURSTS; kind++) {
+        for (pf_isa isa = PF_ISA_AVX2; isa <= pf_cpu_best_isa(); isa++) {
+            const pf_burst burst = pf_burst_select((pf_burst_kind)kind, isa, pf_cpu_features());
+            if (!burst.run) continue;
+            assert_true(burst.run(3) == 0.0f);
+            assert_true(pf_peak_measure(burst, team, 100000) > 0.0);
+        }
+    }
+    pf_team_destroy(team);
+}
+
+typedef struct {
+    pf_kernels kernels;
+    int32_t n, n_products;
+    bool sound;
+} seen;
+
+static void look(void *user, const pf_kernel_figure *f)
+{
+    seen *s = user;
+    s->n++;
+    s->n_products += f->kernel->op == PF_OP_GEMM;
+    const bool chosen = pf_kernels_chosen(&s->kernels, f->kernel) == f->kernel;
+    const bool timed = f->us > 0.0 && f->limit_us > 0.0 && fabs(f->fraction - f->limit_us / f->us) < 1e-12;
+    const bool counted = f->kernel->op != PF_OP_GEMM || (f->gflops > 0.0 && f->shape[0] == (char)('0' + f->rows));
+    s->sound = s->sound && chosen && timed && counted && f->gbps > 0.0;
+}
+
+static void a_quick_run_measures_what_is_chosen_for_every_format(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_team *team;
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    seen s = { .sound = true };
+    assert_ok(pf_kernels_select(pf_cpu_best_isa(), &s.kernels, &error), error);
+    pf_kernel_bench_options options = {
+        .isa = s.kernels.isa, .format = PF_FORMAT_BF16, .quick = true, .figure = look, .user = &s
+    };
+    pf_status status = pf_bench_kernels(team, &options, &error);
+    assert_true(status == PF_OK || status == PF_INTERNAL); /* a limit measured badly: others use this machine */
+    assert_true(s.sound && s.n == 2 && s.n_products == 2); /* at 1 row and at 8 */
+
+    volatile bool cancel = true;
+    options.cancel = &cancel;
+    assert_int_equal(pf_bench_kernels(team, &options, &error), PF_CANCELLED);
+    pf_team_destroy(team);
+}
+
+static void a_kernel_faster_than_its_limit_fails_and_is_named(void **state)
+{
+    (void)state;
+    int32_t n;
+    pf_error error = { 0 };
+    pf_kernel_figure f = { .kernel = pf_kernels_all(&n), .shape = "8x512x512", .fraction = 1.05 };
+    assert_int_equal(pf_kernel_figure_check(&f, &error), PF_OK);
+    f.fraction = 1.06;
+    assert_int_equal(pf_kernel_figure_check(&f, &error), PF_INTERNAL);
+    assert_non_null(strstr(error.text, f.kernel->name));
+    assert_non_null(strstr(error.text, "8x512x512"));
+    f.fraction = NAN;
+    assert_int_equal(pf_kernel_figure_check(&f, &error), PF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pattern_reads_the_first_word_of_every_line_once),
+        cmocka_unit_test(a_burst_is_the_widest_that_the_instruction_set_has),
+        cmocka_unit_test(every_burst_of_this_machine_multiplies),
+        cmocka_unit_test(a_quick_run_measures_what_is_chosen_for_every_format),
+        cmocka_unit_test(a_kernel_faster_than_its_limit_fails_and_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

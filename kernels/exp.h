@@ -1,5 +1,5 @@
 /*
- * exp and the sum of sixteen: the two places where implementations could differ in a last bit, and must not.
+ * exp and the sum of sixteen: the places where implementations could differ in a last bit, and must not.
  *
  *   exp(x) = 2^n * e^r,   n = x / ln 2 to the nearest integer,   r = x - n * ln 2 in two parts,   |r| <= 0.347
  *
@@ -59,6 +59,27 @@ static inline float pf_exp(float x)
     const int32_t whole = (int32_t)(bits - 0x4B400000u);
     const int32_t half = whole >> 1;
     return p * pf_exp2_int((uint32_t)half) * pf_exp2_int((uint32_t)whole - (uint32_t)half);
+}
+
+/*
+ * 2^x for x <= 0, for weights that are rounded to bf16: within 2^-13 of itself, exact at whole numbers, monotone.
+ *
+ *   2^x = 2^floor(x) * (1 + f * (c1 + f * (c2 + f * c3))),   f = x - floor(x);   x from -160 on, which gives 0
+ *
+ * The polynomial is the best of its degree that meets 1 and 2 at the ends (Remez' exchange). A NaN gives NaN.
+ */
+#define PF_EXP2_LOW (-160.0f)
+#define PF_EXP2_C1  0x1.640ea8p-1f
+#define PF_EXP2_C2  0x1.cf7a66p-3f
+#define PF_EXP2_C3  0x1.4095eap-4f
+
+static inline float pf_exp2_coarse(float x)
+{
+    x = PF_EXP2_LOW > x ? PF_EXP2_LOW : x; /* a NaN passes */
+    const float whole = floorf(x), f = x - whole;
+    const float p = fmaf(fmaf(fmaf(PF_EXP2_C3, f, PF_EXP2_C2), f, PF_EXP2_C1), f, 1.0f);
+    const int32_t n = isnan(x) ? 0 : (int32_t)whole, half = n >> 1; /* as above: only the second product rounds */
+    return p * pf_exp2_int((uint32_t)half) * pf_exp2_int((uint32_t)(n - half));
 }
 
 enum { PF_LANES = 16 };

@@ -210,4 +210,19 @@ PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
     return (pf_v16){ pf_v8_scale(p.low, shifted.low), pf_v8_scale(p.high, shifted.high) };
 }
 
+PF_V16 __m256 pf_v8_exp2_coarse(__m256 x)
+{
+    x = _mm256_max_ps(_mm256_set1_ps(PF_EXP2_LOW), x);
+    const __m256 floor = _mm256_floor_ps(x), f = _mm256_sub_ps(x, floor);
+    __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(PF_EXP2_C3), f, _mm256_set1_ps(PF_EXP2_C2));
+    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(PF_EXP2_C1));
+    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(1.0f));
+    const __m256i n = _mm256_cvttps_epi32(floor), half = _mm256_srai_epi32(n, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(p, pf_v8_exp2_int(half)), pf_v8_exp2_int(_mm256_sub_epi32(n, half)));
+}
+PF_V16 pf_v16 pf_v16_exp2_coarse(pf_v16 x)
+{
+    return (pf_v16){ pf_v8_exp2_coarse(x.low), pf_v8_exp2_coarse(x.high) };
+}
+
 #endif

@@ -222,4 +222,14 @@ PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
     return _mm512_scalef_ps(p, n);
 }
 
+/* pf_exp2_coarse, lane by lane. VREDUCEPS subtracts the floor, and VSCALEFPS takes the floor itself. */
+PF_V16 pf_v16 pf_v16_exp2_coarse(pf_v16 x)
+{
+    x = pf_v16_max(pf_v16_set(PF_EXP2_LOW), x);
+    const pf_v16 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);
+    pf_v16 p = pf_v16_fma(pf_v16_set(PF_EXP2_C3), f, pf_v16_set(PF_EXP2_C2));
+    p = pf_v16_fma(p, f, pf_v16_set(PF_EXP2_C1));
+    return _mm512_scalef_ps(pf_v16_fma(p, f, pf_v16_set(1.0f)), x);
+}
+
 #endif

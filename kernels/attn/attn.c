@@ -7,6 +7,6 @@
 size_t pf_attn_scratch_bytes(int32_t head_dim)
 {
     const size_t padded = pf_round_up((size_t)head_dim, PF_ATTN_VECTOR);
-    /* queries and sums [lines, padded], scores of a tile [tile, block] */
-    return (2 * PF_ATTN_LINES * padded + PF_ATTN_TILE * PF_ATTN_BLOCK) * sizeof(float);
+    /* of each line: its query, its sums, the scores of a block, sixteen sums of weights */
+    return PF_ATTN_LINES * (2 * padded + PF_ATTN_BLOCK + PF_ATTN_VECTOR) * sizeof(float);
 }

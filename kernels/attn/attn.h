@@ -24,24 +24,24 @@
  * each other within a range are taken together, so a key is read once for all of them.
  *
  * Order, the definition (attn_ref.c): it depends on positions alone, never on pages, ranges, chunks or threads.
- *   query        q' = scale * q, in bf16 rounded to bf16 (to nearest, ties to even)
+ *   query        f32    q' = scale * q
+ *                bf16   q' = scale * log2(e) * q, the scale's product first, rounded to bf16 (to nearest, ties to even)
  *   score        f32    c = 0; for each d in order:             c = fma(q'[d], key[d], c)
  *                bf16   c = 0; for each pair d, d+1 in order:   c = fma(q'[d], key[d], fma(q'[d+1], key[d+1], c))
  *   softmax      keys in blocks of PF_ATTN_BLOCK positions, cut at its multiples. For each block in order:
  *                    top' = max(top, its scores);  shrink = exp(top - top')
  *                    weight[t] = exp(s[t] - top'), in bf16 rounded to bf16
- *                    sum = sum * shrink + tree(partial sums), 16 of them: f32 t mod 16; bf16 t / 2 mod 16, of a pair
- *                    the odd weight first; the tree adds those 8 apart, then 4, 2, 1
+ *                    sixteen sums: sum[i] = sum[i] * shrink, then weight[t] is added, in order of t, to the sum
+ *                    t mod 16 (f32), or weight[t+1] and then weight[t] to the sum t / 2 mod 16 (bf16)
  *                    acc[d] = acc[d] * shrink, then for each t, or pair t, t+1, in order:
  *                        f32    acc[d] = fma(weight[t], value[t, d], acc[d])
  *                        bf16   acc[d] = fma(weight[t], value[t, d], fma(weight[t+1], value[t+1, d], acc[d]))
  *                    where the odd one of a pair is not seen its weight and value count as 0
- *                out[d] = acc[d] / sum
- *                exp is that of kernels/exp.h
+ *                out[d] = acc[d] / sum, the sixteen being added 8 apart, then 4, 2, 1
+ *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/exp.h)
  * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
  * instruction set, in bf16 too as long as no number on the way is denormal: with VDPBF16PS rounding to bf16 and the
- * products read denormals as zero and give none, the others keep them. All weights of a row being below 2^-126 but for
- * those beside a weight of 1, that shows with denormal keys, values and outputs alone.
+ * products read denormals as zero and give none, the others keep them.
  * Slots past p are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus infinity up to
  * the end of a block: that row and head of out are NaN, others untouched.
  * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,

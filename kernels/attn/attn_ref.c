@@ -22,6 +22,17 @@ static float value(const pf_attn_pages *pages, pf_type type, int32_t head, int32
                    pf_attn_value_at(pages, type, head, t % pages->page_tokens, d));
 }
 
+/* In bf16 scores are powers of two, for exp2. */
+static float scale_of(const pf_attn_args *args, pf_type type)
+{
+    return type == PF_TYPE_F32 ? args->scale : args->scale * PF_EXP_LOG2E;
+}
+
+static float exp_of(float x, pf_type type)
+{
+    return type == PF_TYPE_F32 ? pf_exp(x) : pf_exp2_coarse(x);
+}
+
 /* As it is, or to bf16 and back. */
 static float rounded(float f, pf_type type)
 {
@@ -31,23 +42,24 @@ static float rounded(float f, pf_type type)
 static float score(const pf_attn_args *args, pf_type type, int32_t head, const float *q, int32_t t)
 {
     const pf_attn_pages *pages = &args->pages;
+    const float scale = scale_of(args, type);
     float c = 0.0f;
     if (type == PF_TYPE_F32) {
-        for (int32_t d = 0; d < pages->head_dim; d++) c = fmaf(args->scale * q[d], key(pages, type, head, t, d), c);
+        for (int32_t d = 0; d < pages->head_dim; d++) c = fmaf(scale * q[d], key(pages, type, head, t, d), c);
         return c;
     }
     for (int32_t d = 0; d < pages->head_dim; d += 2) {
-        const float odd = d + 1 < pages->head_dim ? rounded(args->scale * q[d + 1], type) : 0.0f;
+        const float odd = d + 1 < pages->head_dim ? rounded(scale * q[d + 1], type) : 0.0f;
         c = fmaf(odd, key(pages, type, head, t, d + 1), c);
-        c = fmaf(rounded(args->scale * q[d], type), key(pages, type, head, t, d), c);
+        c = fmaf(rounded(scale * q[d], type), key(pages, type, head, t, d), c);
     }
     return c;
 }
 
 /* What a row and head have gathered so far; their weighted values are in `out`. */
 typedef struct {
-    float top; /* the largest score */
-    float sum; /* of exp(score - top) */
+    float top;            /* the largest score */
+    float lane[PF_LANES]; /* sums of exp(score - top) */
 } running;
 
 /* out[d] += weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
@@ -71,21 +83,21 @@ static void attend_block(const pf_attn_args *args, pf_type type, int32_t head, c
                          int32_t end, running *run, float *out)
 {
     const int32_t n = end - begin;
-    float weight[PF_ATTN_BLOCK + 1] = { 0 }, lane[PF_LANES] = { 0 };
+    float weight[PF_ATTN_BLOCK + 1] = { 0 };
     float top = run->top;
     for (int32_t t = 0; t < n; t++) {
         weight[t] = score(args, type, head, q, begin + t);
         if (weight[t] > top) top = weight[t];
     }
-    const float shrink = pf_exp(run->top - top);
-    for (int32_t t = 0; t < n; t++) weight[t] = rounded(pf_exp(weight[t] - top), type);
-    for (int32_t t = 0; t < n; t += 2) {
-        float *even = &lane[type == PF_TYPE_F32 ? t % PF_LANES : t / 2 % PF_LANES];
-        float *odd = type == PF_TYPE_F32 ? &lane[(t + 1) % PF_LANES] : even;
-        *odd += weight[t + 1];
-        *even += weight[t];
-    }
-    *run = (running){ .top = top, .sum = run->sum * shrink + pf_tree_sum(lane) };
+    const float shrink = exp_of(run->top - top, type);
+    run->top = top;
+    for (int32_t t = 0; t < n; t++) weight[t] = rounded(exp_of(weight[t] - top, type), type);
+    for (int i = 0; i < PF_LANES; i++) run->lane[i] *= shrink;
+    if (type == PF_TYPE_F32)
+        for (int32_t t = 0; t < n; t++) run->lane[t % PF_LANES] += weight[t];
+    else
+        for (int32_t t = 0; t < n; t += 2)
+            run->lane[t / 2 % PF_LANES] = weight[t] + (weight[t + 1] + run->lane[t / 2 % PF_LANES]);
 
     for (int32_t d = 0; d < args->pages.head_dim; d++) {
         out[d] *= shrink;
@@ -104,12 +116,13 @@ static void attend(const pf_attn_args *args, pf_type type, int32_t item_begin, i
             const float *q = args->q + (size_t)row * args->q_stride + (size_t)head * head_dim;
             float *out = args->out + (size_t)row * args->out_stride + (size_t)head * head_dim;
             memset(out, 0, head_dim * sizeof *out);
-            running run = { .top = -INFINITY, .sum = 0.0f };
+            running run = { .top = -INFINITY };
             for (int32_t t = 0; t < n_keys; t += PF_ATTN_BLOCK) {
                 const int32_t end = n_keys - t < PF_ATTN_BLOCK ? n_keys : t + PF_ATTN_BLOCK;
                 attend_block(args, type, kv_head, q, t, end, &run, out);
             }
-            for (size_t d = 0; d < head_dim; d++) out[d] /= run.sum;
+            const float sum = pf_tree_sum(run.lane);
+            for (size_t d = 0; d < head_dim; d++) out[d] /= sum;
         }
     }
 }

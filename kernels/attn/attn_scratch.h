@@ -4,7 +4,6 @@
 
 enum {
     PF_ATTN_LINES = 64,  /* query rows times heads of a group that pass over a block of keys together */
-    PF_ATTN_TILE = 6,    /* of them in registers together, at most */
     PF_ATTN_VECTOR = 16, /* words */
 };
 

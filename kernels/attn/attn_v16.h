@@ -5,13 +5,12 @@
  * tiles of as many as the registers hold:
  *
  *   for each block of positions
- *     for each tile of lines
- *       scores    lines x 16 or more positions in registers: a word of d at a time, queries broadcast
- *       softmax   for each line: maximum, exp, sum
- *       values    lines x 16 or more words of d in registers: a position or pair at a time, weights broadcast
+ *     for each tile    scores: lines x 16 or more positions in registers, a word of d at a time, queries broadcast
+ *     for each line    maximum, exp, sum
+ *     for each tile    values: lines x 16 or more elements in registers, a position or pair at a time, weights broadcast
  *
- * The block's keys and values stay in L1 while the tiles pass over them, and with each word that is read the same word
- * of the next block is fetched, so that memory works all the time.
+ * The block's keys and values stay in L1 while the tiles pass over them, and each tile fetches its share of the next
+ * block, evenly, so that memory works all the time.
  *
  * Lines are in order of position, so a line sees at least what the line before it sees. What a line does not see is
  * computed with the others' scores and then masked; its values never meet a sum.
@@ -22,7 +21,15 @@
 #include "base/checked.h"
 #include "kernels/attn/attn_scratch.h"
 
-enum { ATTN_SIXTEENS = PF_ATTN_BLOCK / PF_ATTN_SIXTEEN };
+enum {
+    ATTN_SIXTEENS = PF_ATTN_BLOCK / PF_ATTN_SIXTEEN,
+    ATTN_FETCH = 8, /* vectors that are read between two rounds of fetching ahead */
+};
+
+/* Straight-line code for each line and vector of a tile: with loops clang 14 keeps the sums in memory. */
+#define ATTN_LINES(DO)      DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#define ATTN_VECTORS(DO)    DO(0) DO(1) DO(2) DO(3)
+#define ATTN_OF_LINE(DO, l) DO(l, 0) DO(l, 1) DO(l, 2) DO(l, 3)
 
 /* What the product of two words needs: for bf16 the two halves, where the machine does not multiply pairs. */
 PF_V16 int attn_halves(pf_type type)
@@ -50,9 +57,10 @@ typedef struct {
     size_t query_words, value_words; /* of a query; of a position's, or pair's, values */
     float *queries;                  /* [tile][query_words][lines of the tile] */
     float *sums;                     /* [n_lines, padded] */
-    float *weights;                  /* [lines of a tile, PF_ATTN_BLOCK]: scores, then words of their exp */
+    float *weights;                  /* [n_lines, PF_ATTN_BLOCK]: scores, then words of their exp */
+    float *lanes;                    /* [n_lines, 16]: sums of weights */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
-    float top[PF_ATTN_LINES + 16], sum[PF_ATTN_LINES + 16];
+    float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
 } attn_pass;
 
 /* Where a block's words lie: keys [query_words][16], values [16 / pair][value_words], each sixteen elsewhere. */
@@ -79,38 +87,67 @@ PF_V16 void attn_find_block(const attn_pass *pass, pf_type type, int32_t head, i
     }
 }
 
+/* Fetch a tile's share of ATTN_FETCH vectors each of n sixteens of the next block. */
+PF_V16 void attn_fetch(const attn_pass *pass, int32_t tile, const float *const *sixteens, const int n, size_t at)
+{
+    const int32_t begin = ATTN_FETCH * tile / pass->n_tiles, end = ATTN_FETCH * (tile + 1) / pass->n_tiles;
+    for (int v = 0; v < n; v++)
+        for (int32_t i = begin; i < end; i++) _mm_prefetch((const char *)(sixteens[v] + at + i * 16), _MM_HINT_T0);
+}
+
 /* Scores of a tile's lines with a block's keys. */
 PF_V16 void attn_score(const int n_lines, const pf_type type, const attn_pass *pass, const attn_block *block,
-                       const attn_block *next, int32_t tile)
+                       const attn_block *next, int32_t tile, int32_t t0)
 {
     enum { V = PF_V16_TILE_VECTORS };
-    const float *queries = pass->queries + (size_t)attn_tile_line(pass, tile) * pass->query_words;
+    (void)t0;
+    const int32_t line = attn_tile_line(pass, tile);
     for (int first = 0; first < ATTN_SIXTEENS; first += V) {
-        const float *const *keys = block->keys + first, *const *ahead = next->keys + first, *q = queries;
-        pf_v16 scores[PF_V16_TILE_LINES][V], key[V];
-        PF_UNROLL_16
-        for (int l = 0; l < n_lines; l++) PF_UNROLL_16
-        for (int v = 0; v < V; v++) scores[l][v] = pf_v16_set(0.0f);
-
-        for (size_t at = 0; at < pass->query_words * 16; at += 16, q += n_lines) {
-            PF_UNROLL_16
-            for (int v = 0; v < V; v++) _mm_prefetch((const char *)(ahead[v] + at), _MM_HINT_T0);
-            PF_UNROLL_16
+        const float *q = pass->queries + (size_t)line * pass->query_words, *keys[4];
+        float *out = pass->weights + (size_t)line * PF_ATTN_BLOCK + first * 16;
+        pf_v16 scores[6][4], key[4];
+#define KEYS(v) \
+    if (v < V) keys[v] = block->keys[first + v];
+#define START(l, v) \
+    if (l < n_lines && v < V) scores[l][v] = pf_v16_set(0.0f);
+#define START_LINE(l) ATTN_OF_LINE(START, l)
+        ATTN_VECTORS(KEYS)
+        ATTN_LINES(START_LINE)
+        for (size_t word = 0; word < pass->query_words; word += ATTN_FETCH) {
+            const size_t left = pass->query_words - word;
+            attn_fetch(pass, tile, next->keys + first, V, word * 16);
+            for (size_t i = left < ATTN_FETCH ? left : ATTN_FETCH; i; i--, q += n_lines) PF_UNROLL_16
             for (int half = 0; half < attn_halves(type); half++) {
-                PF_UNROLL_16
-                for (int v = 0; v < V; v++) key[v] = attn_half(type, pf_v16_load(keys[v] + at), half);
-                PF_UNROLL_16
-                for (int l = 0; l < n_lines; l++) {
-                    const pf_v16 query = attn_half(type, pf_v16_broadcast(q + l), half);
-                    PF_UNROLL_16
-                    for (int v = 0; v < V; v++) scores[l][v] = attn_multiply(type, key[v], query, scores[l][v]);
-                }
+#define LOAD(v) \
+    if (v < V) key[v] = attn_half(type, pf_v16_load(keys[v]), half);
+#define SCORE(l, v) \
+    if (v < V) scores[l][v] = attn_multiply(type, key[v], query, scores[l][v]);
+#define SCORE_LINE(l)                                                        \
+    if (l < n_lines) {                                                       \
+        const pf_v16 query = attn_half(type, pf_v16_broadcast(q + l), half); \
+        ATTN_OF_LINE(SCORE, l)                                               \
+    }
+#define NEXT(v) \
+    if (v < V && half + 1 == attn_halves(type)) keys[v] += 16;
+                ATTN_VECTORS(LOAD)
+                ATTN_LINES(SCORE_LINE)
+                ATTN_VECTORS(NEXT)
             }
         }
-        PF_UNROLL_16
-        for (int l = 0; l < n_lines; l++) PF_UNROLL_16
-        for (int v = 0; v < V; v++) pf_v16_store(pass->weights + l * PF_ATTN_BLOCK + (first + v) * 16, scores[l][v]);
+#define PUT(l, v) \
+    if (l < n_lines && v < V) pf_v16_store(out + l * PF_ATTN_BLOCK + v * 16, scores[l][v]);
+#define PUT_LINE(l) ATTN_OF_LINE(PUT, l)
+        ATTN_LINES(PUT_LINE)
     }
+#undef KEYS
+#undef START
+#undef START_LINE
+#undef LOAD
+#undef SCORE
+#undef SCORE_LINE
+#undef NEXT
+#undef PUT
+#undef PUT_LINE
 }
 
 /* How many of a block's positions a line sees. */
@@ -130,140 +167,198 @@ PF_V16 pf_v16 attn_load_scores(const float *scores, int32_t n)
     return pf_v16_load(seen);
 }
 
-/* A line's scores to weights; returns what joins its sum. f32: vectors of sixteen weights. */
-PF_V16 float attn_weigh_f32(float *scores, int32_t n_seen, float top)
+PF_V16 float attn_largest(const float *scores, int32_t n_seen, float top)
 {
-    pf_v16 sum = pf_v16_set(0.0f);
+    pf_v16 most = pf_v16_set(top);
+    for (int32_t t = 0; t < n_seen; t += 16) most = pf_v16_max(attn_load_scores(scores + t, n_seen - t), most);
+    return pf_v16_largest(most);
+}
+
+/* A line's scores to weights, which join its sixteen sums. f32: weights one by one. */
+PF_V16 void attn_weigh_f32(float *scores, int32_t n_seen, float top, float shrink, float *lanes)
+{
+    pf_v16 sum = pf_v16_mul(pf_v16_load(lanes), pf_v16_set(shrink));
     for (int32_t t = 0; t < n_seen; t += 16) {
         const pf_v16 weight = pf_v16_exp(pf_v16_sub(attn_load_scores(scores + t, n_seen - t), pf_v16_set(top)));
         pf_v16_store(scores + t, weight);
         sum = pf_v16_add(sum, weight);
     }
-    return pf_v16_tree_sum(sum);
+    pf_v16_store(lanes, sum);
 }
 
-/* bf16: vectors of thirty-two, as words, written over the scores that have been read. */
-PF_V16 float attn_weigh_bf16(float *scores, int32_t n_seen, float top)
+/* bf16: as words, written over the scores that have been read. */
+PF_V16 void attn_weigh_bf16(float *scores, int32_t n_seen, float top, float shrink, float *lanes)
 {
     static const uint32_t two_ones = 0x3F803F80;
     float one;
     memcpy(&one, &two_ones, sizeof one);
     const pf_v16 ones = pf_v16_broadcast(&one), vtop = pf_v16_set(top);
-    pf_v16 sum = pf_v16_set(0.0f);
+    pf_v16 sum = pf_v16_mul(pf_v16_load(lanes), pf_v16_set(shrink));
     for (int32_t t = 0; t < n_seen; t += 32) {
-        const pf_v16 low = pf_v16_exp(pf_v16_sub(attn_load_scores(scores + t, n_seen - t), vtop));
-        const pf_v16 high = pf_v16_exp(pf_v16_sub(attn_load_scores(scores + t + 16, n_seen - t - 16), vtop));
+        const pf_v16 low = pf_v16_exp2_coarse(pf_v16_sub(attn_load_scores(scores + t, n_seen - t), vtop));
+        const pf_v16 high = pf_v16_exp2_coarse(pf_v16_sub(attn_load_scores(scores + t + 16, n_seen - t - 16), vtop));
         const pf_v16 words = pf_v16_words(low, high);
         pf_v16_store(scores + t / 2, words);
+        PF_UNROLL_16
         for (int half = 0; half < PF_V16_HALVES; half++)
             sum = pf_v16_multiply_half(pf_v16_half(words, half), pf_v16_half(ones, half), sum);
     }
-    return pf_v16_tree_sum(sum);
+    pf_v16_store(lanes, sum);
 }
 
-/* Scores of a tile to weights, and the running maxima and sums of its lines. */
-PF_V16 void attn_softmax(const int n_lines, const pf_type type, attn_pass *pass, int32_t line, int32_t t0,
-                         float shrink[16])
+PF_V16 pf_v16 attn_exp(pf_type type, pf_v16 x)
 {
-    float top[16];
-    memcpy(top, pass->top + line, sizeof top);
-    for (int l = 0; l < n_lines; l++) {
-        const int32_t n_seen = attn_seen(pass, line + l, t0);
-        pf_v16 most = pf_v16_set(top[l]);
-        for (int32_t t = 0; t < n_seen; t += 16)
-            most = pf_v16_max(attn_load_scores(pass->weights + l * PF_ATTN_BLOCK + t, n_seen - t), most);
-        top[l] = pf_v16_largest(most);
-    }
-    pf_v16_store(shrink, pf_v16_exp(pf_v16_sub(pf_v16_load(pass->top + line), pf_v16_load(top))));
-    memcpy(pass->top + line, top, (size_t)n_lines * sizeof *top);
+    return type == PF_TYPE_F32 ? pf_v16_exp(x) : pf_v16_exp2_coarse(x);
+}
 
-    for (int l = 0; l < n_lines; l++) {
-        const int32_t n_seen = attn_seen(pass, line + l, t0);
-        float *scores = pass->weights + l * PF_ATTN_BLOCK;
-        const float sum =
-            type == PF_TYPE_F32 ? attn_weigh_f32(scores, n_seen, top[l]) : attn_weigh_bf16(scores, n_seen, top[l]);
-        pass->sum[line + l] = pass->sum[line + l] * shrink[l] + sum;
+/* Scores to weights, and the running maxima and sums of lines from `line` on. Those that see all of the block take the
+ * same steps with all branches known. */
+PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t line, int32_t t0)
+{
+    float top[PF_ATTN_LINES + 16];
+    memcpy(top, pass->top, sizeof top);
+    for (int32_t l = line; l < pass->n_lines; l++) {
+        const int32_t n_seen = attn_seen(pass, l, t0);
+        const float *scores = pass->weights + l * PF_ATTN_BLOCK;
+        top[l] = n_seen == PF_ATTN_BLOCK ? attn_largest(scores, PF_ATTN_BLOCK, top[l])
+                                         : attn_largest(scores, n_seen, top[l]);
     }
+    for (int32_t l = line; l < pass->n_lines; l += 16)
+        pf_v16_store(pass->shrink + l, attn_exp(type, pf_v16_sub(pf_v16_load(pass->top + l), pf_v16_load(top + l))));
+    memcpy(pass->top, top, sizeof top);
+
+    for (int32_t l = line; l < pass->n_lines; l++) {
+        const int32_t n_seen = attn_seen(pass, l, t0);
+        float *scores = pass->weights + l * PF_ATTN_BLOCK, *lanes = pass->lanes + l * 16;
+        if (type == PF_TYPE_F32)
+            attn_weigh_f32(scores, n_seen, top[l], pass->shrink[l], lanes);
+        else if (n_seen == PF_ATTN_BLOCK)
+            attn_weigh_bf16(scores, PF_ATTN_BLOCK, top[l], pass->shrink[l], lanes);
+        else
+            attn_weigh_bf16(scores, n_seen, top[l], pass->shrink[l], lanes);
+    }
+}
+
+/* Sixteen words of values, or the first `tail` of them. */
+PF_V16 pf_v16 attn_load_values(const float *p, int32_t tail)
+{
+    return tail == 16 ? pf_v16_load(p) : pf_v16_load_first(p, tail);
 }
 
 /* sums[line, d] = sums[line, d] * shrink + weights * values over a block, for a tile's lines and n_vectors vectors of
  * the head from element d on; only the first `tail` elements of a vector when that is not 16. */
 PF_V16 void attn_gather(const int n_lines, const int n_vectors, const pf_type type, const attn_pass *pass,
-                        const attn_block *block, const attn_block *next, int32_t line, const float *shrink, int32_t t0,
-                        size_t d, const int32_t tail)
+                        const attn_block *block, const attn_block *next, int32_t tile, int32_t t0, size_t d,
+                        const int32_t tail)
 {
-    const int32_t pair = attn_pair(type), per_sixteen = 16 / pair;
+    const int32_t pair = attn_pair(type), per_sixteen = 16 / pair, line = attn_tile_line(pass, tile);
     const size_t words = pass->value_words;
+    const float *weights = pass->weights + (size_t)line * PF_ATTN_BLOCK;
     float *to = pass->sums + (size_t)line * pass->padded + d;
-    pf_v16 sums[PF_V16_TILE_LINES][PF_V16_TILE_VECTORS], value[PF_V16_TILE_VECTORS];
-    PF_UNROLL_16
-    for (int l = 0; l < n_lines; l++) PF_UNROLL_16
-    for (int v = 0; v < n_vectors; v++)
-        sums[l][v] =
-            pf_v16_mul(pf_v16_load(to + (size_t)l * pass->padded + (size_t)v * 16), pf_v16_broadcast(shrink + l));
+    pf_v16 sums[6][4], value[4];
+#define START(l, v)                   \
+    if (l < n_lines && v < n_vectors) \
+        sums[l][v] = pf_v16_mul(pf_v16_load(to + l * pass->padded + v * 16), pf_v16_broadcast(pass->shrink + line + l));
+#define START_LINE(l) ATTN_OF_LINE(START, l)
+    ATTN_LINES(START_LINE)
 
-#define ATTN_WORDS(p, v) (tail == 16 ? pf_v16_load((p) + (v)*16) : pf_v16_load_first((p), tail))
     const int32_t common = attn_seen(pass, line, t0) / pair; /* steps that all lines take */
     for (int32_t step = 0; step < common; step += per_sixteen) {
-        const float *p = block->values[step / per_sixteen] + d, *weight = pass->weights + step;
-        const float *ahead = next->values[step / per_sixteen] + d;
-        const int32_t n = common - step < per_sixteen ? common - step : per_sixteen;
-        for (int32_t i = 0; i < n; i++, p += words, ahead += words, weight++) {
+        const float *p = block->values[step / per_sixteen] + d, *weight = weights + step;
+        for (size_t at = d; at < d + (size_t)(n_vectors * 16 * per_sixteen); at += ATTN_FETCH * 16)
+            attn_fetch(pass, tile, next->values + step / per_sixteen, 1, at);
+        for (int32_t i = common - step < per_sixteen ? common - step : per_sixteen; i; i--, p += words, weight++)
             PF_UNROLL_16
-            for (int v = 0; v < n_vectors; v++) _mm_prefetch((const char *)(ahead + v * 16), _MM_HINT_T0);
-            PF_UNROLL_16
-            for (int half = 0; half < attn_halves(type); half++) {
-                PF_UNROLL_16
-                for (int v = 0; v < n_vectors; v++) value[v] = attn_half(type, ATTN_WORDS(p, v), half);
-                PF_UNROLL_16
-                for (int l = 0; l < n_lines; l++) {
-                    const pf_v16 w = attn_half(type, pf_v16_broadcast(weight + l * PF_ATTN_BLOCK), half);
-                    PF_UNROLL_16
-                    for (int v = 0; v < n_vectors; v++) sums[l][v] = attn_multiply(type, value[v], w, sums[l][v]);
-                }
-            }
+        for (int half = 0; half < attn_halves(type); half++) {
+#define LOAD(v) \
+    if (v < n_vectors) value[v] = attn_half(type, attn_load_values(p + v * 16, tail), half);
+#define GATHER(l, v) \
+    if (v < n_vectors) sums[l][v] = attn_multiply(type, value[v], w, sums[l][v]);
+#define GATHER_LINE(l)                                                                        \
+    if (l < n_lines) {                                                                        \
+        const pf_v16 w = attn_half(type, pf_v16_broadcast(weight + l * PF_ATTN_BLOCK), half); \
+        ATTN_OF_LINE(GATHER, l)                                                               \
+    }
+            ATTN_VECTORS(LOAD)
+            ATTN_LINES(GATHER_LINE)
         }
     }
-    PF_UNROLL_16
-    for (int l = 0; l < n_lines; l++) { /* and what a line sees besides */
-        const int32_t n_seen = attn_seen(pass, line + l, t0);
-        for (int32_t step = common; step * pair < n_seen; step++) {
-            const float *p = block->values[step / per_sixteen] + (size_t)(step % per_sixteen) * words + d;
-            const bool whole = (step + 1) * pair <= n_seen;
-            PF_UNROLL_16
-            for (int half = 0; half < attn_halves(type); half++) {
-                const pf_v16 w = attn_half(type, pf_v16_broadcast(pass->weights + l * PF_ATTN_BLOCK + step), half);
-                PF_UNROLL_16
-                for (int v = 0; v < n_vectors; v++) {
-                    const pf_v16 pairs = ATTN_WORDS(p, v), seen = whole ? pairs : pf_v16_even_of_words(pairs);
-                    sums[l][v] = attn_multiply(type, attn_half(type, seen, half), w, sums[l][v]);
-                }
-            }
-        }
-    }
-#undef ATTN_WORDS
 
-    PF_UNROLL_16
-    for (int l = 0; l < n_lines; l++) PF_UNROLL_16
-    for (int v = 0; v < n_vectors; v++) pf_v16_store(to + (size_t)l * pass->padded + (size_t)v * 16, sums[l][v]);
+    for (int32_t step = common; step * pair < attn_seen(pass, line + n_lines - 1, t0); step++) { /* and some besides */
+        const float *p = block->values[step / per_sixteen] + (size_t)(step % per_sixteen) * words + d;
+#define GATHER_MORE(l, v)                                                                                            \
+    if (v < n_vectors) {                                                                                             \
+        const pf_v16 pairs = attn_load_values(p + v * 16, tail), seen = whole ? pairs : pf_v16_even_of_words(pairs); \
+        sums[l][v] = attn_multiply(type, attn_half(type, seen, half), w, sums[l][v]);                                \
+    }
+#define GATHER_MORE_LINE(l)                                                                               \
+    if (l < n_lines && step * pair < attn_seen(pass, line + l, t0)) {                                     \
+        const bool whole = (step + 1) * pair <= attn_seen(pass, line + l, t0);                            \
+        PF_UNROLL_16                                                                                      \
+        for (int half = 0; half < attn_halves(type); half++) {                                            \
+            const pf_v16 w = attn_half(type, pf_v16_broadcast(weights + l * PF_ATTN_BLOCK + step), half); \
+            ATTN_OF_LINE(GATHER_MORE, l)                                                                  \
+        }                                                                                                 \
+    }
+        ATTN_LINES(GATHER_MORE_LINE)
+    }
+
+#define PUT(l, v) \
+    if (l < n_lines && v < n_vectors) pf_v16_store(to + l * pass->padded + v * 16, sums[l][v]);
+#define PUT_LINE(l) ATTN_OF_LINE(PUT, l)
+    ATTN_LINES(PUT_LINE)
+#undef START
+#undef START_LINE
+#undef LOAD
+#undef GATHER
+#undef GATHER_LINE
+#undef GATHER_MORE
+#undef GATHER_MORE_LINE
+#undef PUT
+#undef PUT_LINE
 }
 
-/* One tile and one block. */
-PF_V16 void attn_tile(const int n_lines, const pf_type type, attn_pass *pass, const attn_block *block,
-                      const attn_block *next, int32_t tile, int32_t t0)
+/* All elements of the head. */
+PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *pass, const attn_block *block,
+                       const attn_block *next, int32_t tile, int32_t t0)
 {
     enum { V = PF_V16_TILE_VECTORS };
-    float shrink[16];
-    const int32_t line = attn_tile_line(pass, tile);
     const size_t head_dim = pass->head_dim;
-    attn_score(n_lines, type, pass, block, next, tile);
-    attn_softmax(n_lines, type, pass, line, t0, shrink);
     size_t d = 0;
-    for (; d + V * 16 <= head_dim; d += V * 16)
-        attn_gather(n_lines, V, type, pass, block, next, line, shrink, t0, d, 16);
+    for (; d + V * 16 <= head_dim; d += V * 16) attn_gather(n_lines, V, type, pass, block, next, tile, t0, d, 16);
     for (; d < head_dim; d += 16)
-        attn_gather(n_lines, 1, type, pass, block, next, line, shrink, t0, d,
-                    head_dim - d < 16 ? (int32_t)(head_dim - d) : 16);
+        attn_gather(n_lines, 1, type, pass, block, next, tile, t0, d, head_dim - d < 16 ? (int32_t)(head_dim - d) : 16);
+}
+
+/* attn_score or attn_value for tiles from `tile` on, by their heights. */
+#if PF_V16_TILE_LINES > 2
+#define ATTN_HIGH(WHAT)                                     \
+    case 3: WHAT(3, type, pass, block, next, i, t0); break; \
+    case 4: WHAT(4, type, pass, block, next, i, t0); break; \
+    case 5: WHAT(5, type, pass, block, next, i, t0); break; \
+    case 6:                                                 \
+        WHAT(6, type, pass, block, next, i, t0);            \
+        break;
+#else
+#define ATTN_HIGH(WHAT)
+#endif
+#define ATTN_TILES(WHAT)                                                                                            \
+    for (int32_t i = tile; i < pass->n_tiles; i++) switch (attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)) { \
+        case 1: WHAT(1, type, pass, block, next, i, t0); break;                                                     \
+        case 2:                                                                                                     \
+            WHAT(2, type, pass, block, next, i, t0);                                                                \
+            break;                                                                                                  \
+            ATTN_HIGH(WHAT)                                                                                         \
+        default: break;                                                                                             \
+        }
+
+/* One block, for tiles from `tile` on. */
+PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, const attn_block *block, const attn_block *next,
+                            int32_t tile, int32_t t0)
+{
+    ATTN_TILES(attn_score)
+    attn_softmax(type, pass, attn_tile_line(pass, tile), t0);
+    ATTN_TILES(attn_value)
 }
 
 /* Where a line's query and result lie: line i is head i % group of row i / group. */
@@ -274,10 +369,16 @@ PF_V16 void attn_line(const pf_attn_args *args, int32_t kv_head, int32_t index, 
     *head = (size_t)(kv_head * group + index % group) * (size_t)args->pages.head_dim;
 }
 
+/* In bf16 scores are powers of two, for exp2. */
+PF_V16 float attn_scale(pf_type type, float scale)
+{
+    return type == PF_TYPE_F32 ? scale : scale * PF_EXP_LOG2E;
+}
+
 /* Words of one line's scaled query, n_lines apart. */
 PF_V16 void attn_pack_query(const pf_type type, const attn_pass *pass, const float *q, float *out, int32_t n_lines)
 {
-    const pf_v16 scale = pf_v16_set(pass->args->scale);
+    const pf_v16 scale = pf_v16_set(attn_scale(type, pass->args->scale));
     const int32_t n = (int32_t)pass->head_dim, per_vector = 16 * attn_pair(type);
     for (int32_t d = 0; d < n; d += per_vector) {
         float words[16];
@@ -298,6 +399,8 @@ PF_V16 void attn_begin(const pf_type type, attn_pass *pass, int32_t first)
 {
     const pf_attn_args *args = pass->args;
     memset(pass->sums, 0, (size_t)pass->n_lines * pass->padded * sizeof(float));
+    memset(pass->lanes, 0, (size_t)pass->n_lines * 16 * sizeof(float));
+    for (int32_t line = 0; line < PF_ATTN_LINES + 16; line++) pass->top[line] = -INFINITY;
     for (int32_t tile = 0; tile < pass->n_tiles; tile++) {
         const int32_t begin = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
         float *queries = pass->queries + (size_t)begin * pass->query_words;
@@ -308,8 +411,6 @@ PF_V16 void attn_begin(const pf_type type, attn_pass *pass, int32_t first)
             attn_pack_query(type, pass, args->q + (size_t)row * args->q_stride + head, queries + (line - begin),
                             end - begin);
             pass->n_keys[line] = args->position + row + 1;
-            pass->top[line] = -INFINITY;
-            pass->sum[line] = 0.0f;
         }
     }
 }
@@ -323,8 +424,9 @@ PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
         attn_line(args, pass->kv_head, first + line, &row, &head);
         float *out = args->out + (size_t)row * args->out_stride + head;
         const float *sums = pass->sums + (size_t)line * pass->padded;
+        const pf_v16 sum = pf_v16_set(pf_v16_tree_sum(pf_v16_load(pass->lanes + line * 16)));
         for (size_t d = 0; d < pass->head_dim; d += 16)
-            pf_v16_store_first(out + d, pf_v16_div(pf_v16_load(sums + d), pf_v16_set(pass->sum[line])),
+            pf_v16_store_first(out + d, pf_v16_div(pf_v16_load(sums + d), sum),
                                pass->head_dim - d < 16 ? (int32_t)(pass->head_dim - d) : 16);
     }
 }
@@ -340,7 +442,8 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.value_words = pf_attn_width(type, args->pages.head_dim);
     pass.query_words = pass.value_words / (size_t)attn_pair(type);
     pass.weights = scratch;
-    pass.sums = pass.weights + PF_ATTN_TILE * PF_ATTN_BLOCK;
+    pass.lanes = pass.weights + PF_ATTN_LINES * PF_ATTN_BLOCK;
+    pass.sums = pass.lanes + PF_ATTN_LINES * 16;
     pass.queries = pass.sums + PF_ATTN_LINES * pass.padded;
     attn_begin(type, &pass, first);
 
@@ -352,18 +455,7 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
         block = next;
         attn_find_block(&pass, type, last ? next_head : kv_head, last ? 0 : t0 + PF_ATTN_BLOCK, &next);
         while (pass.n_keys[attn_tile_line(&pass, tile + 1) - 1] <= t0) tile++;
-        for (int32_t i = tile; i < pass.n_tiles; i++)
-            switch (attn_tile_line(&pass, i + 1) - attn_tile_line(&pass, i)) { /* at most PF_V16_TILE_LINES */
-            case 1: attn_tile(1, type, &pass, &block, &next, i, t0); break;
-            case 2: attn_tile(2, type, &pass, &block, &next, i, t0); break;
-#if PF_V16_TILE_LINES > 2
-            case 3: attn_tile(3, type, &pass, &block, &next, i, t0); break;
-            case 4: attn_tile(4, type, &pass, &block, &next, i, t0); break;
-            case 5: attn_tile(5, type, &pass, &block, &next, i, t0); break;
-            case 6: attn_tile(6, type, &pass, &block, &next, i, t0); break;
-#endif
-            default: break;
-            }
+        attn_take_block(type, &pass, &block, &next, tile, t0);
     }
     attn_finish(&pass, first);
 }

@@ -1,3 +1,4 @@
+#include "kernels/exp.h"
 #include "tests/kernels/kernel_test.h"
 
 /* A sequence's cache of one layer, pages in shuffled order, slots past its length poisoned with NaN; queries in rows
@@ -203,6 +204,23 @@ static void the_definition_is_causal_attention(void **state)
 {
     (void)state;
     for_each_kernel(PF_OP_ATTN, check_definition);
+}
+
+/* --- the weights' exponential --- */
+
+static void the_coarse_exponential_is_within_2_to_the_minus_13_and_monotone(void **state)
+{
+    (void)state;
+    float before = pf_exp2_coarse(0.0f);
+    assert_true(before == 1.0f);
+    for (float x = 0.0f; x > -126.0f; x -= 0x1.8p-8f) {
+        const float got = pf_exp2_coarse(x);
+        if (fabs((double)got / exp2((double)x) - 1.0) > 0x1p-13) fail_msg("at %a: %a", (double)x, (double)got);
+        if (got > before) fail_msg("rises again at %a", (double)x);
+        before = got;
+    }
+    for (int n = 0; n <= 149; n++) assert_true((double)pf_exp2_coarse((float)-n) == exp2(-n));
+    assert_true(pf_exp2_coarse(-INFINITY) == 0.0f && pf_exp2_coarse(-151.0f) == 0.0f && isnan(pf_exp2_coarse(NAN)));
 }
 
 /* --- every kernel, against the definition --- */
@@ -434,6 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_definition_is_causal_attention),
+        cmocka_unit_test(the_coarse_exponential_is_within_2_to_the_minus_13_and_monotone),
         cmocka_unit_test(all_heads_sizes_and_lengths_equal_the_definition_and_freed_slots_are_not_seen),
         cmocka_unit_test(a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages),
         cmocka_unit_test(a_bad_key_is_seen_by_its_own_heads_from_its_position_on),

@@ -24,6 +24,7 @@ pf_argmax_fn pf_argmax_f32_ref;
 pf_softmax_fn pf_softmax_f32_ref;
 
 #ifdef PF_KERNELS_X86
+pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx2;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx2;
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx2;
 pf_gemm_multiply_fn pf_gemm_f32_avx2;
@@ -42,6 +43,7 @@ pf_attn_store_fn pf_attn_store_bf16_avx2;
 pf_argmax_fn pf_argmax_f32_avx2;
 pf_softmax_fn pf_softmax_f32_avx2;
 
+pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx512;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx512;
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512;
 pf_gemm_multiply_fn pf_gemm_f32_avx512;

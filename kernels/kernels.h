@@ -23,6 +23,7 @@
 
 typedef enum {
     PF_OP_GEMM,
+    PF_OP_PACK_WEIGHTS,
     PF_OP_RMSNORM,
     PF_OP_ROPE,
     PF_OP_SWIGLU,
@@ -50,6 +51,7 @@ typedef struct {
     const char *arithmetic; /* the class: kernels of one class give the same bits */
     union {
         pf_gemm gemm;
+        pf_gemm_pack_weights_fn *pack_weights;
         pf_rmsnorm_fn *rmsnorm;
         pf_rope_fn *rope;
         pf_swiglu_fn *swiglu;
@@ -66,6 +68,7 @@ typedef struct {
     pf_isa isa;
     uint32_t features; /* of the machine */
     pf_gemm gemm[PF_N_FORMATS][PF_N_ACTS];
+    pf_gemm_pack_weights_fn *pack_weights;
     pf_rmsnorm_fn *rmsnorm;
     pf_rope_fn *rope;
     pf_swiglu_fn *swiglu;

@@ -12,6 +12,7 @@
 #define ATTN_F32       "f32, one fma chain over d and one over positions"
 #define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
 #define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
+#define ROUNDING       "rounding to the format"
 #define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
 
 #define PANELS_F32  "panels of 32 columns, k by k"
@@ -80,6 +81,7 @@ static const pf_kernel table[] = {
     GEMM_INTS(INT4_ASYM_CHANNEL, BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
 
+    KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_swiglu_f32_ref),
@@ -121,6 +123,7 @@ static const pf_kernel table[] = {
          pf_gemm_bf16_avx512bf16),
     GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16, pf_gemm_pack_bf16_amx, pf_gemm_bf16_amx),
 
+    KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_rope_f32_avx2),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_swiglu_f32_avx2),
@@ -131,6 +134,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
 
+    KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX512, ROUNDING, pf_gemm_pack_weights_avx512),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_rmsnorm_f32_avx512),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_rope_f32_avx512),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_swiglu_f32_avx512),
@@ -156,6 +160,7 @@ const pf_kernel *pf_kernels_all(int32_t *n_kernels)
 const char *pf_op_name(pf_op op)
 {
     static const char *const names[PF_N_OPS] = {
+        [PF_OP_PACK_WEIGHTS] = "pack_weights",
         [PF_OP_GEMM] = "gemm",     [PF_OP_RMSNORM] = "rmsnorm", [PF_OP_ROPE] = "rope",
         [PF_OP_SWIGLU] = "swiglu", [PF_OP_ATTN] = "attn",       [PF_OP_ATTN_STORE] = "attn_store",
         [PF_OP_ARGMAX] = "argmax", [PF_OP_SOFTMAX] = "softmax",
@@ -170,6 +175,7 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
     else
         out->chosen[kernel->op][kernel->type] = kernel;
     switch (kernel->op) {
+    case PF_OP_PACK_WEIGHTS: out->pack_weights = kernel->fn.pack_weights; break;
     case PF_OP_GEMM: out->gemm[kernel->format][kernel->act] = kernel->fn.gemm; break;
     case PF_OP_RMSNORM: out->rmsnorm = kernel->fn.rmsnorm; break;
     case PF_OP_ROPE: out->rope = kernel->fn.rope; break;

@@ -101,9 +101,11 @@ typedef struct {
 
 /* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32
  * all types go exactly; to bf16 f32 and f16 are rounded to nearest, ties to even; to integers as above. Called by each
- * member for the panels that it will multiply, so that it touches their memory first. */
-void pf_gemm_pack_weights(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
-                          int32_t panel_begin, int32_t panel_end);
+ * member for the panels that it will multiply, so that it touches their memory first. The same panels on every
+ * instruction set; pf_kernels has a faster one than this, the definition. */
+typedef void pf_gemm_pack_weights_fn(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
+                                     int32_t panel_begin, int32_t panel_end);
+pf_gemm_pack_weights_fn pf_gemm_pack_weights;
 
 /* How many groups a row of k values has: 1 where a whole column shares a scale. Integer formats only. */
 int32_t pf_gemm_groups(pf_format format, int32_t k);

@@ -2,8 +2,8 @@
  * Products of integer weights and int8 activations with VPDPBUSD on ZMM: four products of an unsigned and a signed byte
  * added to a sum of 32 bits, exactly.
  *
- * Weights are the unsigned side: int8 as q + 128, int4 as q, asymmetric int4 as q + 16 - z. What they have too much is
- * taken off before it arises: a group's sum starts at -128, -8 or -16 times the sum of its activations, which packing
+ * Weights are the unsigned side: int8 as q + 128, int4 as q, asymmetric int4 as q + 15 - z. What they have too much is
+ * taken off before it arises: a group's sum starts at -128, -8 or -15 times the sum of its activations, which packing
  * has put before them.
  *
  *   input   [tile] { [height] scales of the rows   [groups] { [height] starts   [group / 4] [height] words } }
@@ -141,14 +141,19 @@ PF_INLINE void steps(const int height, const int bits, const bool zeros, const i
     if (PARTS(height) > 2) add_sums(height, sum, fourth);
 }
 
-/* 16 - z of 32 columns, a byte of each weight. */
+/* 15 - z of 32 columns, a byte of each weight. */
 PF_INLINE void load_bias(__m512i bias[2], const uint8_t *zeros)
 {
-    const __m512i ones = _mm512_set1_epi32(0x01010101), all = _mm512_set1_epi8(16);
-    for (int i = 0; i < 2; i++) {
-        const __m512i z = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(zeros + 16 * i)));
-        bias[i] = _mm512_sub_epi8(all, _mm512_mullo_epi32(z, ones));
-    }
+    const __m512i four_times = _mm512_set_epi8(15, 15, 15, 15, 14, 14, 14, 14, 13, 13, 13, 13, 12, 12, 12, 12, /**/
+                                               11, 11, 11, 11, 10, 10, 10, 10, 9, 9, 9, 9, 8, 8, 8, 8,         /**/
+                                               7, 7, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 4, 4, 4, 4,                 /**/
+                                               3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m128i *z = (const __m128i *)(const void *)zeros;
+    const __m512i left = _mm512_broadcast_i32x4(_mm_loadu_si128(z)),
+                  right = _mm512_broadcast_i32x4(_mm_loadu_si128(z + 1));
+    bias[0] = _mm512_xor_si512(_mm512_shuffle_epi8(left, four_times), low);
+    bias[1] = _mm512_xor_si512(_mm512_shuffle_epi8(right, four_times), low);
 }
 
 /* The results of one row into c. */
@@ -549,6 +554,6 @@ FORMAT(int8, INT8_ROWS, 0, -128, int8_tiles)
 FORMAT(int4_channel, CHANNEL_ROWS, 0, -8, channel_tiles)
 FORMAT(int4_g32, GROUP_ROWS, 8, -8, g32_tiles)
 FORMAT(int4_g128, GROUP_ROWS, 32, -8, g128_tiles)
-FORMAT(int4_asym_channel, CHANNEL_ROWS, 0, -16, asym_channel_tiles)
-FORMAT(int4_asym_g32, GROUP_ROWS, 8, -16, asym_g32_tiles)
-FORMAT(int4_asym_g128, GROUP_ROWS, 32, -16, asym_g128_tiles)
+FORMAT(int4_asym_channel, CHANNEL_ROWS, 0, -15, asym_channel_tiles)
+FORMAT(int4_asym_g32, GROUP_ROWS, 8, -15, asym_g32_tiles)
+FORMAT(int4_asym_g128, GROUP_ROWS, 32, -15, asym_g128_tiles)

@@ -44,7 +44,8 @@ typedef struct {
     pf_guard panels;
 } packed;
 
-static packed pack(pf_format format, int32_t n, int32_t k, const pf_gemm_source *sources, int32_t n_sources)
+static packed pack_by(pf_gemm_pack_weights_fn *pack_weights, pf_format format, int32_t n, int32_t k,
+                      const pf_gemm_source *sources, int32_t n_sources)
 {
     packed x;
     size_t bytes;
@@ -53,9 +54,14 @@ static packed pack(pf_format format, int32_t n, int32_t k, const pf_gemm_source 
     memset(x.panels.data, 0xFF, bytes);
     x.weights.panels = x.panels.data;
     const int32_t last = x.weights.n_panels - 1; /* as two members would */
-    pf_gemm_pack_weights(&x.weights, sources, n_sources, last, last + 1);
-    pf_gemm_pack_weights(&x.weights, sources, n_sources, 0, last);
+    pack_weights(&x.weights, sources, n_sources, last, last + 1);
+    pack_weights(&x.weights, sources, n_sources, 0, last);
     return x;
+}
+
+static packed pack(pf_format format, int32_t n, int32_t k, const pf_gemm_source *sources, int32_t n_sources)
+{
+    return pack_by(pf_gemm_pack_weights, format, n, k, sources, n_sources);
 }
 
 /* --- the contract's words, in double or one value at a time --- */
@@ -198,6 +204,41 @@ static void a_quantised_file_gives_the_panels_of_its_original(void **state)
     }
 }
 
+static void expect_same_panels(const pf_kernel *kernel, pf_format format, int32_t n, int32_t k,
+                               const pf_gemm_source *source)
+{
+    packed expected = pack(format, n, k, source, 1), got = pack_by(kernel->fn.pack_weights, format, n, k, source, 1);
+    if (memcmp(expected.panels.data, got.panels.data, got.panels.bytes) != 0)
+        fail_msg("%s: %s of %s, k = %d", kernel->name, pf_format_get(format)->name, pf_type_name(source->type), k);
+    pf_guard_free(&expected.panels);
+    pf_guard_free(&got.panels);
+}
+
+static void check_same_panels(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    if (kernel == definition) return;
+    enum { N = 37, MAX_K = 650 };
+    static const int32_t ks[] = { 1, 2, 29, 64, 131, MAX_K };
+    static float values[N * MAX_K];
+    test_rng rng = { 24 };
+    for (size_t s = 0; s < sizeof ks / sizeof *ks; s++)
+        for (int kind = 0; kind < 5; kind++) {
+            fill_weights(&rng, values, (size_t)(N * ks[s]), kind);
+            for (pf_type type = 0; type < PF_N_TYPES; type++) {
+                tensor t = tensor_of(type, N, ks[s], values);
+                for (pf_format format = 0; format < PF_N_FORMATS; format++)
+                    expect_same_panels(kernel, format, N, ks[s], &t.source);
+                free(t.memory);
+            }
+        }
+}
+
+static void every_instruction_set_packs_the_same_panels(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_PACK_WEIGHTS, check_same_panels);
+}
+
 /* Half a step, and what the rounding of the scale to f16 adds. */
 static void a_row_unpacks_to_about_what_it_was(void **state)
 {
@@ -336,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_what_the_contract_says),
         cmocka_unit_test(a_quantised_file_gives_the_panels_of_its_original),
+        cmocka_unit_test(every_instruction_set_packs_the_same_panels),
         cmocka_unit_test(a_row_unpacks_to_about_what_it_was),
         cmocka_unit_test(hostile_scales_and_zeros_are_packed_as_they_are),
         cmocka_unit_test(tensors_of_any_type_stack_at_any_row_and_tails_are_zero),

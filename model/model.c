@@ -20,6 +20,7 @@ typedef struct {
     pf_checkpoint checkpoint;
     const pf_model_options *options;
     size_t done_bytes;
+    pf_gemm_pack_weights_fn *pack_weights;
 } source;
 
 /* ---- which types ------------------------------------------------------------------------------------------------- */
@@ -202,6 +203,7 @@ static pf_status load_embedding(const pf_model *m, source *src, pf_error *error)
 /* One matrix to be packed by the team. */
 typedef struct {
     const pf_gemm_weights *weights;
+    pf_gemm_pack_weights_fn *pack_weights;
     const pf_checkpoint *checkpoint;
     pf_gemm_source parts[PF_MAX_PARTS];
     int32_t n_parts;
@@ -239,7 +241,7 @@ static void pack_share(pf_member member, void *arg)
     for (int32_t to; begin < end; begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
-        pf_gemm_pack_weights(job->weights, job->parts, job->n_parts, begin, to);
+        job->pack_weights(job->weights, job->parts, job->n_parts, begin, to);
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, release_part);
     }
 }
@@ -260,7 +262,11 @@ static pf_status load_linear(source *src, const pf_matrix_recipe *recipe, int32_
 {
     const pf_checkpoint *checkpoint = &src->checkpoint;
     pack_job job = {
-        .weights = &linear->weights, .checkpoint = checkpoint, .n_parts = recipe->n_parts, .bad_part = -1
+        .weights = &linear->weights,
+        .pack_weights = src->pack_weights,
+        .checkpoint = checkpoint,
+        .n_parts = recipe->n_parts,
+        .bad_part = -1,
     };
     pf_tensor_role roles[PF_MAX_PARTS];
     for (int32_t p = 0; p < recipe->n_parts; p++) {
@@ -295,6 +301,7 @@ static pf_status load_weights(const pf_model *m, source *src, pf_error *error)
 static pf_status open_model(pf_model *m, const char *directory, source *src, pf_error *error)
 {
     PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
+    src->pack_weights = m->kernels.pack_weights;
     PF_TRY(pf_checkpoint_open(directory, &src->checkpoint, error));
     m->config = src->checkpoint.config;
     m->q_dim = m->config.n_heads * m->config.head_dim;

@@ -39,12 +39,12 @@ static const pf_tiny_model MQA = { .hidden = 64,
                                    .mlp_bias = true,
                                    .seed = 6 };
 
-static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
+static void set_up_acting(rig *r, pf_isa isa, pf_dtype dtype, pf_activations activations, int32_t n_threads)
 {
     pf_error error = { 0 };
     *r = (rig){ 0 };
     if (pf_team_create(n_threads, NULL, 0, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
-    const pf_model_options options = { .dtype = dtype, .isa = isa, .team = r->team };
+    const pf_model_options options = { .dtype = dtype, .activations = activations, .isa = isa, .team = r->team };
     if (pf_model_load(directory, &options, &r->model, &error) != PF_OK) fail_msg("%s", error.text);
     const pf_context_config config = { .max_tokens = MAX_TOKENS,
                                        .max_sequences = MAX_SEQUENCES,
@@ -54,6 +54,11 @@ static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
     if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
     r->kv = pf_context_kv(r->context);
     r->n_vocab = pf_context_n_vocab(r->context);
+}
+
+static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
+{
+    set_up_acting(r, isa, dtype, PF_ACTIVATIONS_AUTO, n_threads);
 }
 
 static void tear_down(rig *r)
@@ -104,9 +109,9 @@ static void assert_same_logits(const rig *r, const float *a, const float *b, int
         for (int32_t v = 0; v < r->n_vocab; v++) {
             const size_t at = (size_t)i * (size_t)r->n_vocab + (size_t)v;
             if (memcmp(&a[at], &b[at], sizeof *a) != 0)
-                fail_msg("%s, %s, %s: position %d, token %d: %.9g and %.9g", how,
-                         pf_isa_name(pf_model_kernels(r->model)->isa), pf_dtype_name(pf_model_dtype(r->model)), i, v,
-                         (double)a[at], (double)b[at]);
+                fail_msg("%s, %s, %s times %s: position %d, token %d: %.9g and %.9g", how,
+                         pf_isa_name(pf_model_kernels(r->model)->isa), pf_dtype_name(pf_model_dtype(r->model)),
+                         pf_act_name(pf_model_act(r->model)), i, v, (double)a[at], (double)b[at]);
         }
 }
 
@@ -193,6 +198,34 @@ static void logits_do_not_depend_on_the_number_of_threads(void **state)
     for_all_arithmetics(2, compare_cuts);
     for_all_arithmetics(2, compare_decode);
     for_all_arithmetics(3, compare_cuts);
+}
+
+/* Every format with everything that it may be multiplied with, on every instruction set: one token a pass on one thread
+ * against passes of many rows on one and on two. */
+static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **state)
+{
+    (void)state;
+    const pf_isa best = pf_cpu_best_isa();
+    pf_tiny_model_create(&ODD, directory);
+    for (int isa = 0; isa <= (int)best; isa++)
+        for (int f = PF_FORMAT_INT8; f < PF_N_FORMATS; f++)
+            for (int act = 0; act < PF_N_ACTS; act++) {
+                if (!pf_format_takes((pf_format)f, (pf_act)act)) continue;
+                const pf_dtype dtype = pf_dtype_of((pf_format)f);
+                const pf_activations activations = (pf_activations)(PF_ACTIVATIONS_ACTS + act);
+                rig r;
+                set_up_acting(&r, (pf_isa)isa, dtype, activations, 1);
+                float *plain = plain_logits(&r, 0);
+                compare_cut(&r, plain, N_TEXT, 1);
+                compare_cut(&r, plain, 33, 17);
+                tear_down(&r);
+                set_up_acting(&r, (pf_isa)isa, dtype, activations, 2);
+                compare_cut(&r, plain, 41, 3);
+                compare_cut(&r, plain, 8, 8);
+                tear_down(&r);
+                free(plain);
+            }
+    pf_tiny_model_remove(directory);
 }
 
 /* Four sequences side by side, in spans of changing sizes, the text in question somewhere among them. */
@@ -449,6 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
+        cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),
         cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),
         cmocka_unit_test(logits_depend_on_every_token_before_and_on_none_after),

@@ -2,7 +2,13 @@
 #ifndef PF_KERNELS_IMPLEMENTATIONS_H
 #define PF_KERNELS_IMPLEMENTATIONS_H
 
+#include "kernels/gemm/layout.h"
 #include "kernels/kernels.h"
+
+/* Integer weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16
+ * panel has them, of (q - z) * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
+ * `out`, 64-byte aligned, has room for an even number of pairs. */
+typedef void pf_gemm_widen_fn(const pf_gemm_layout *layout, const uint8_t *panel, size_t pair, size_t n_pairs, void *out);
 
 /* The definitions. */
 pf_gemm_pack_fn pf_gemm_pack_f32_ref;
@@ -33,6 +39,8 @@ pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx2; /* for weights of 8 bits */
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx2; /* and of 4, and for VNNI */
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avxvnni;
+pf_gemm_widen_fn pf_gemm_widen_avx2;
+pf_gemm_multiply_fn pf_gemm_integers_bf16_avx2;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx2;
 pf_rope_fn pf_rope_f32_avx2;
 pf_swiglu_fn pf_swiglu_f32_avx2;
@@ -51,6 +59,8 @@ pf_gemm_multiply_fn pf_gemm_bf16_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx512;
+pf_gemm_widen_fn pf_gemm_widen_avx512;
+pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx512;
 pf_rope_fn pf_rope_f32_avx512;
 pf_swiglu_fn pf_swiglu_f32_avx512;
@@ -78,6 +88,8 @@ pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_avx512vnni;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
+pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
+pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
 pf_gemm_multiply_fn pf_gemm_bf16_amx;

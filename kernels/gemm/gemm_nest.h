@@ -13,6 +13,10 @@
  * share of the next block, evenly, so that memory works all the time. Partial sums wait in the scratch and are loaded,
  * not added: an output stays one chain.
  *
+ * Integer weights are widened to bf16 a block at a time, in the scratch, and the tiles pass over that: the whole cost of
+ * the integers is in the widening, once a panel, whatever the rows. With few rows the blocks are short, so that the
+ * widening of one overlaps the chains of the one before.
+ *
  * The distances and the order of loops are those that a prototype of this nest found best on two Zen 5 cores in
  * November 2026: prefetch into L1 beat L2 by 5 to 12 points at 8 to 12 rows, a distance of 2 KiB cost up to a third
  * there, 16 and 32 KiB gained nothing (two panels side by side: 4 KiB each); panels outermost beat K blocks outermost by 4 to 10 points at 512 rows.
@@ -28,11 +32,13 @@
 #define PF_INLINE static inline __attribute__((always_inline))
 
 enum {
-    PF_GEMM_STEP_BYTES = 128,   /* of a panel: 32 f32 values or 32 bf16 pairs */
-    PF_GEMM_BLOCK_STEPS = 1024, /* of K that several row tiles pass over */
-    PF_GEMM_W_AHEAD = 8192,     /* bytes */
-    PF_GEMM_A_AHEAD = 4096,     /* bytes: activations that come from L3 */
-    PF_GEMM_A_AHEAD_ROWS = 64,  /* rows from which they do */
+    PF_GEMM_STEP_BYTES = 128,                                         /* of a panel: 32 f32 values or 32 bf16 pairs */
+    PF_GEMM_BLOCK_STEPS = 1024,                                       /* of K that several row tiles pass over */
+    PF_GEMM_WIDE_STEPS = PF_GEMM_UNPACKED_BYTES / PF_GEMM_STEP_BYTES, /* of a block of widened weights */
+    PF_GEMM_WIDE_STEPS_ONE_TILE = 32,
+    PF_GEMM_W_AHEAD = 8192,    /* bytes */
+    PF_GEMM_A_AHEAD = 4096,    /* bytes: activations that come from L3 */
+    PF_GEMM_A_AHEAD_ROWS = 64, /* rows from which they do */
 };
 
 /* What one register tile is to do. Its height is the function's. */
@@ -65,6 +71,7 @@ typedef void pf_gemm_pair_fn(const pf_gemm_pair *pair);
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
+    pf_gemm_widen_fn *widen; /* what makes bf16 of the weights; NULL: they are what the tiles take */
     int32_t tile_rows;
     int32_t step_words;            /* words of a row a step */
     pf_gemm_tile_fn *const *tiles; /* [tile_rows + 1], by height */
@@ -87,8 +94,13 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                             float *scratch)
 {
     const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
-    const size_t steps = w->panel_bytes / PF_GEMM_STEP_BYTES, words = (size_t)family.step_words;
-    const size_t block = n_tiles == 1 || steps < PF_GEMM_BLOCK_STEPS ? steps : PF_GEMM_BLOCK_STEPS;
+    const size_t steps = family.widen ? ((size_t)w->k + 1) / 2 : w->panel_bytes / PF_GEMM_STEP_BYTES;
+    const size_t words = (size_t)family.step_words;
+    const size_t longest = family.widen ? (n_tiles == 1 ? PF_GEMM_WIDE_STEPS_ONE_TILE : PF_GEMM_WIDE_STEPS)
+                                        : (n_tiles == 1 ? steps : PF_GEMM_BLOCK_STEPS);
+    const size_t block = steps < longest ? steps : longest;
+    const pf_gemm_layout layout = family.widen ? pf_gemm_layout_of(w->format, w->k) : (pf_gemm_layout){ 0 };
+    uint8_t *widened = (uint8_t *)scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
 
     int32_t p = panel_begin;
     if (m <= family.pair_rows)
@@ -106,7 +118,8 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
         for (size_t step = 0; step < steps; step += block) {
             const size_t n_steps = steps - step < block ? steps - step : block;
             const bool last = step + n_steps == steps;
-            const uint8_t *begin = panel + step * PF_GEMM_STEP_BYTES;
+            const uint8_t *begin = family.widen ? widened : panel + step * PF_GEMM_STEP_BYTES;
+            if (family.widen) family.widen(&layout, panel, step, n_steps, widened);
             const size_t bytes = n_steps * PF_GEMM_STEP_BYTES;
             for (int32_t t = 0; t < n_tiles; t++) {
                 const int32_t row = pf_gemm_tile_row(n_tiles, m, t);
@@ -128,7 +141,9 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     tile.ldc = ldc;
                     tile.add = mode == PF_GEMM_ADD;
                 }
-                if (n_tiles > 1) {
+                if (family.widen) {
+                    tile.prefetch = (uintptr_t)begin; /* the widening has seen to it */
+                } else if (n_tiles > 1) {
                     tile.prefetch = (uintptr_t)begin + bytes + bytes * (size_t)t / (size_t)n_tiles;
                     tile.prefetch_stride = (PF_GEMM_STEP_BYTES + (size_t)n_tiles - 1) / (size_t)n_tiles;
                 }

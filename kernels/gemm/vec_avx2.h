@@ -6,6 +6,7 @@
 #define PF_KERNELS_GEMM_VEC_H
 
 #include <immintrin.h>
+#include <math.h>
 #include <stdint.h>
 
 #include "kernels/gemm/gemm_nest.h"
@@ -103,10 +104,6 @@ PF_INLINE pf_vecf pf_vec_to_float(pf_vec v)
 {
     return _mm256_cvtepi32_ps(v);
 }
-PF_INLINE pf_vec pf_vec_bits(pf_vecf v)
-{
-    return _mm256_castps_si256(v);
-}
 PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
 {
     return _mm256_sub_ps(a, b);
@@ -128,10 +125,34 @@ PF_INLINE pf_vec pf_vec_load_u8(const void *p)
 {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
 }
-/* The 16-bit halves of b where a has none: upper of b, lower of a. */
-PF_INLINE pf_vec pf_vec_join(pf_vec lower, pf_vec upper)
+/* Scales as they are, but every NaN of one form. */
+PF_INLINE pf_vecf pf_vec_plain_nan(pf_vecf v)
 {
-    return _mm256_blend_epi16(lower, upper, 0xAA);
+    return _mm256_blendv_ps(v, _mm256_set1_ps(NAN), _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+}
+
+/* bf16 pairs: each value rounded to nearest, ties to even. NaN: as pf_vec_plain_nan gives it, or negative. */
+PF_INLINE pf_vec pf_vec_to_pairs(pf_vecf even, pf_vecf odd)
+{
+    const __m256i half = _mm256_set1_epi32(0x7FFF), one = _mm256_set1_epi32(1);
+    const __m256i e = _mm256_castps_si256(even), o = _mm256_castps_si256(odd);
+    const __m256i e_last = _mm256_and_si256(_mm256_srli_epi32(e, 16), one);
+    const __m256i o_last = _mm256_and_si256(_mm256_srli_epi32(o, 16), one);
+    const __m256i e_sum = _mm256_add_epi32(e, _mm256_add_epi32(e_last, half));
+    const __m256i o_sum = _mm256_add_epi32(o, _mm256_add_epi32(o_last, half));
+    return _mm256_blend_epi16(_mm256_srli_epi32(e_sum, 16), o_sum, 0xAA);
+}
+
+/* Four bits a lane, of bits 0 to 3, as f32. */
+PF_INLINE pf_vecf pf_vec_nibble_to_float(pf_vec v)
+{
+    return _mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(15)));
+}
+
+/* And less 8. */
+PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
+{
+    return _mm256_sub_ps(pf_vec_nibble_to_float(v), _mm256_set1_ps(8.0f));
 }
 
 #endif

@@ -6,6 +6,7 @@
 #define PF_KERNELS_GEMM_VEC_H
 
 #include <immintrin.h>
+#include <math.h>
 #include <stdint.h>
 
 #include "kernels/gemm/gemm_nest.h"
@@ -103,10 +104,6 @@ PF_INLINE pf_vecf pf_vec_to_float(pf_vec v)
 {
     return _mm512_cvtepi32_ps(v);
 }
-PF_INLINE pf_vec pf_vec_bits(pf_vecf v)
-{
-    return _mm512_castps_si512(v);
-}
 PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
 {
     return _mm512_sub_ps(a, b);
@@ -128,10 +125,41 @@ PF_INLINE pf_vec pf_vec_load_u8(const void *p)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
 }
-/* The 16-bit halves of b where a has none: upper of b, lower of a. */
-PF_INLINE pf_vec pf_vec_join(pf_vec lower, pf_vec upper)
+/* Scales as they are, but every NaN of one form. */
+PF_INLINE pf_vecf pf_vec_plain_nan(pf_vecf v)
 {
-    return _mm512_mask_blend_epi16(0xAAAAAAAA, lower, upper);
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, _mm512_set1_ps(NAN));
+}
+
+/* bf16 pairs: each value rounded to nearest, ties to even. NaN: as pf_vec_plain_nan gives it, or negative. */
+PF_INLINE pf_vec pf_vec_to_pairs(pf_vecf even, pf_vecf odd)
+{
+#ifdef __AVX512BF16__ /* denormals become zero */
+    const __m512i interleaved = _mm512_set_epi32(0x001F000F, 0x001E000E, 0x001D000D, 0x001C000C, 0x001B000B, 0x001A000A,
+                                                 0x00190009, 0x00180008, 0x00170007, 0x00160006, 0x00150005, 0x00140004,
+                                                 0x00130003, 0x00120002, 0x00110001, 0x00100000);
+    return _mm512_permutexvar_epi16(interleaved, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
+#else
+    const __m512i half = _mm512_set1_epi32(0x7FFF), one = _mm512_set1_epi32(1);
+    const __m512i e = _mm512_castps_si512(even), o = _mm512_castps_si512(odd);
+    const __m512i e_last = _mm512_and_si512(_mm512_srli_epi32(e, 16), one);
+    const __m512i o_last = _mm512_and_si512(_mm512_srli_epi32(o, 16), one);
+    const __m512i e_sum = _mm512_add_epi32(e, _mm512_add_epi32(e_last, half));
+    const __m512i o_sum = _mm512_add_epi32(o, _mm512_add_epi32(o_last, half));
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(e_sum, 16), o_sum);
+#endif
+}
+
+/* Four bits a lane, of bits 0 to 3, as f32. */
+PF_INLINE pf_vecf pf_vec_nibble_to_float(pf_vec v)
+{
+    return _mm512_permutexvar_ps(v, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+
+/* And less 8. */
+PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
+{
+    return _mm512_permutexvar_ps(v, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 #endif

@@ -1,0 +1,9 @@
+/* Integer weights to bf16 panels with AVX2. */
+#include "kernels/gemm/vec_avx2.h"
+
+#include "kernels/gemm/gemm_widen_vec.h"
+
+void pf_gemm_widen_avx2(const pf_gemm_layout *layout, const uint8_t *panel, size_t pair, size_t n_pairs, void *out)
+{
+    pf_widen(layout, panel, pair, n_pairs, out);
+}

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "bench/kernel_work.h"
 #include "bench/peak.h"
+#include "bench/reader.h"
 #include "bench/statistics.h"
 
 enum { MIN_SAMPLES = 5, MAX_SAMPLES = 64, MAX_TRIES = 4, DEFINITION_ROWS = 8 };
@@ -26,21 +27,16 @@ static const struct {
 #define N(array) (sizeof(array) / sizeof *(array))
 
 typedef struct {
-    double values[MAX_SAMPLES];
-    size_t n;
-} samples;
-
-typedef struct {
     const pf_kernel_bench_options *options;
     pf_team *team;
     pf_kernels kernels;
     pf_work_data data;
     pf_work_matrices matrices;
     pf_work_cache cache;
-    size_t reader; /* the pattern that reads what is in the store fastest */
-    bool counting; /* only how many figures there will be */
+    const pf_read_pattern *reader; /* reads what is in the store fastest */
+    bool counting;                 /* only how many figures there will be */
     size_t done, total;
-    samples run, read, copy, peak;
+    pf_samples run, read, copy, peak;
     pf_kernel_figure worst; /* of all, the one that is hardest to believe */
     pf_error *error;
 } bench;
@@ -85,46 +81,23 @@ static uint64_t time_call(const bench *b, const pf_work *work, pf_work_fn *fn, i
     return pf_now_ns() - begin_ns;
 }
 
-static void add(samples *s, double value)
+/* The copies of a work, to be read one after the other. */
+typedef struct {
+    const bench *b;
+    pf_work work;
+    int32_t copy;
+} copies;
+
+static uint64_t read_copy(void *user, pf_read_fn *read)
 {
-    if (s->n < MAX_SAMPLES) s->values[s->n++] = value;
+    copies *c = user;
+    c->work.reader = read;
+    return time_call(c->b, &c->work, c->work.read, c->copy++);
 }
 
-static double median(samples *s)
+static const pf_read_pattern *choose_reader(const bench *b, pf_work work)
 {
-    return pf_percentile(s->values, s->n, 0.5);
-}
-
-/* The pattern that reads the copies of this work fastest; each is tried in turns. */
-static size_t choose_reader(const bench *b, pf_work work)
-{
-    enum { ROUNDS = 3 };
-    size_t best = 0;
-    uint64_t best_ns = UINT64_MAX;
-    int32_t copy = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        for (size_t i = 0; i < PF_N_READS; i++) {
-            work.reader = pf_read_patterns[i].read;
-            const uint64_t ns = time_call(b, &work, work.read, copy++);
-            if (ns >= best_ns) continue;
-            best_ns = ns;
-            best = i;
-        }
-    }
-    return best;
-}
-
-static pf_burst burst_of(const pf_kernel *kernel)
-{
-    const bool has_bf16 = kernel->isa >= PF_ISA_AVX512BF16;
-    pf_burst_kind kind = PF_BURST_F32;
-    if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
-        kind = PF_BURST_INT8;
-    else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_BF16 && has_bf16)
-        kind = PF_BURST_BF16;
-    else if (kernel->op == PF_OP_ATTN && kernel->type == PF_TYPE_BF16 && has_bf16)
-        kind = PF_BURST_BF16;
-    return pf_burst_select(kind, kernel->isa, kernel->features);
+    return pf_reader_choose(read_copy, &(copies){ .b = b, .work = work });
 }
 
 /* ---- one figure --------------------------------------------------------------------------------------------------- */
@@ -135,12 +108,13 @@ static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t
     uint64_t spent = 0;
     for (int32_t i = 0; i < MAX_SAMPLES && (i < MIN_SAMPLES || spent < enough_ns); i++) {
         const uint64_t ns = time_call(b, work, work->run, i);
-        add(&b->run, (double)ns);
-        add(&b->read, (double)time_call(b, work, work->read, i + work->n_copies / 2));
-        if (work->copy) add(&b->copy, (double)time_call(b, work, work->copy, 0));
+        pf_samples_add(&b->run, (double)ns);
+        pf_samples_add(&b->read, (double)time_call(b, work, work->read, i + work->n_copies / 2));
+        if (work->copy) pf_samples_add(&b->copy, (double)time_call(b, work, work->copy, 0));
         if (work->operations > 0.0 && burst.run) {
             const uint64_t longest = ns < LONGEST_BURST_NS ? ns : LONGEST_BURST_NS;
-            add(&b->peak, pf_peak_measure(burst, b->team, longest > SHORTEST_BURST_NS ? longest : SHORTEST_BURST_NS));
+            pf_samples_add(&b->peak,
+                           pf_peak_measure(burst, b->team, longest > SHORTEST_BURST_NS ? longest : SHORTEST_BURST_NS));
         }
         spent += ns;
     }
@@ -148,11 +122,11 @@ static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t
 
 static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
 {
-    const double repeats = work->n_repeats, us = median(&b->run) * 1e-3 / repeats;
+    const double repeats = work->n_repeats, us = pf_samples_median(&b->run) * 1e-3 / repeats;
     const double times[PF_N_LIMITS] = {
-        [PF_LIMIT_READ] = median(&b->read) * 1e-3 / repeats,
-        [PF_LIMIT_MULTIPLY] = b->peak.n ? work->operations / (median(&b->peak) * 1e3) : 0.0,
-        [PF_LIMIT_COPY] = b->copy.n ? median(&b->copy) * 1e-3 / repeats : 0.0,
+        [PF_LIMIT_READ] = pf_samples_median(&b->read) * 1e-3 / repeats,
+        [PF_LIMIT_MULTIPLY] = b->peak.n ? work->operations / (pf_samples_median(&b->peak) * 1e3) : 0.0,
+        [PF_LIMIT_COPY] = b->copy.n ? pf_samples_median(&b->copy) * 1e-3 / repeats : 0.0,
     };
     pf_kernel_figure f = {
         .kernel = work->kernel,
@@ -161,7 +135,7 @@ static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
         .us = us,
         .gflops = work->operations > 0.0 ? work->operations / (us * 1e3) : NAN,
         .gbps = (double)(work->bytes_in + work->bytes_out) / (us * 1e3),
-        .read = pf_read_patterns[b->reader].name,
+        .read = b->reader->name,
         .multiply = work->operations > 0.0 ? burst.instruction : NULL,
     };
     for (int i = 0; i < PF_N_LIMITS; i++)
@@ -176,12 +150,12 @@ static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
 static pf_status measure(bench *b, pf_work work)
 {
     if (b->options->cancel && *b->options->cancel) return PF_CANCELLED;
-    const pf_burst burst = burst_of(work.kernel);
+    const pf_burst burst = pf_peak_burst_of(work.kernel);
     uint64_t enough_ns = b->options->quick ? ENOUGH_QUICK_NS : ENOUGH_NS;
     pf_kernel_figure figure;
     for (int i = 0; i < MAX_TRIES; i++, enough_ns *= 2) {
         if (i > 0) b->reader = choose_reader(b, work);
-        work.reader = pf_read_patterns[b->reader].read;
+        work.reader = b->reader->read;
         take_samples(b, &work, burst, enough_ns);
         figure = summarise(b, &work, burst);
         if (pf_kernel_figure_check(&figure, NULL) == PF_OK) break;
@@ -286,7 +260,6 @@ static pf_status run_rows(bench *b, const pf_kernel *kernel)
             b->total++;
             continue;
         }
-        work.reader = pf_read_patterns[0].read;
         (void)time_call(b, &work, work.run, 0);
         const uint64_t ns = time_call(b, &work, work.run, 0);
         if (ns < SHORTEST_CALL_NS) work.n_repeats = (int32_t)(SHORTEST_CALL_NS / (ns + 1)) + 1;

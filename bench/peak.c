@@ -40,3 +40,17 @@ double pf_peak_measure(pf_burst burst, pf_team *team, uint64_t burst_ns)
     const double ns = (double)(pf_now_ns() - begin_ns);
     return (double)atomic_load(&j.n_calls) * ROUNDS * j.burst.operations / ns;
 }
+
+pf_burst pf_peak_burst_of(const pf_kernel *kernel)
+{
+    const bool has_bf16 = kernel->isa >= PF_ISA_AVX512BF16;
+    pf_burst_kind kind = PF_BURST_F32;
+    if (kernel->op != PF_OP_GEMM && kernel->op != PF_OP_ATTN) return (pf_burst){ 0 };
+    if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
+        kind = PF_BURST_INT8;
+    else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_BF16 && has_bf16)
+        kind = PF_BURST_BF16;
+    else if (kernel->op == PF_OP_ATTN && kernel->type == PF_TYPE_BF16 && has_bf16)
+        kind = PF_BURST_BF16;
+    return pf_burst_select(kind, kernel->isa, kernel->features);
+}

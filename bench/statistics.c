@@ -20,6 +20,16 @@ double pf_percentile(double *values, size_t n, double share)
     return values[below] + (at - (double)below) * (values[above] - values[below]);
 }
 
+void pf_samples_add(pf_samples *samples, double value)
+{
+    if (samples->n < PF_MAX_SAMPLES) samples->values[samples->n++] = value;
+}
+
+double pf_samples_median(pf_samples *samples)
+{
+    return pf_percentile(samples->values, samples->n, 0.5);
+}
+
 double pf_rpc_percentile(const pf_speculation *speculation, double share)
 {
     const size_t n = (size_t)(speculation->n_rpc < PF_RPC_SAMPLES ? speculation->n_rpc : PF_RPC_SAMPLES);

@@ -5,110 +5,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
-#include "bench/peak.h"
+#include "bench/reader.h"
 #include "bench/statistics.h"
+#include "bench/stepper.h"
 
 const int32_t pf_verify_rows[PF_N_VERIFY_ROWS] = { 1, 2, 4, 8, 16 };
 
-enum { MAX_SAMPLES = 4096, MIN_RUNS = 3, MAX_ROWS = 16 };
+enum { MIN_RUNS = 3 };
 static const uint64_t SHORTEST_BURST_NS = 100000, LONGEST_BURST_NS = 50000000;
 static const uint64_t ENOUGH_NS = 1500000000; /* of each part */
-static const uint64_t ANSWER_LIMIT_NS = 600000000000;
 
-typedef struct {
-    double values[MAX_SAMPLES];
-    size_t n;
-} samples;
-
-/* A sequence at the verifier, as the owner of a request sees it. */
-typedef struct {
-    pf_peer *verifier;
-    uint64_t sequence;
-    uint64_t round;
-    int32_t committed;
-    int32_t *prompt; /* [max(prompt_len, context)] */
-    int32_t n_vocab;
-} driver;
+/* The bursts that are measured: one of each kind, and the one that the model's products are made of. */
+enum { OWN_BURST = PF_N_BURSTS, N_BURSTS };
 
 typedef struct {
     pf_engine *engine;
     const pf_throughput_options *options;
-    driver driver;
-    uint64_t checksum; /* of what was read, so that it was */
-    pf_burst bursts[PF_N_BURSTS];
-    samples step, read, decode_rate, prefill, burst_f32, burst_bf16, burst_int8, verify[PF_N_VERIFY_ROWS];
+    pf_stepper stepper;
+    const pf_read_pattern *reader; /* the fastest on these weights */
+    pf_arena kv;                   /* as many bytes as a step reads of the cache */
+    size_t kv_bytes;
+    _Atomic uint64_t checksum; /* of what was read, so that it was */
+    pf_burst bursts[N_BURSTS];
+    pf_samples step, read, kv_read, decode_rate, prefill, burst[N_BURSTS];
+    pf_samples verify[PF_N_VERIFY_ROWS], verify_read, verify_burst;
     pf_error *error;
 } bench;
 
-/* ---- one step --------------------------------------------------------------------------------------------------- */
-
-static void add(samples *s, uint64_t ns)
+static void add_ms(pf_samples *s, uint64_t ns)
 {
-    if (s->n < MAX_SAMPLES) s->values[s->n++] = (double)ns * 1e-6;
-}
-
-static double median(samples *s)
-{
-    return pf_percentile(s->values, s->n, 0.5);
-}
-
-/* Submit, wait for the verdict, and take note of what it committed. */
-static pf_status ask(driver *d, const pf_batch *batch, uint64_t *ns, pf_error *error)
-{
-    const uint64_t begin_ns = pf_now_ns();
-    PF_TRY(pf_peer_submit(d->verifier, batch));
-    const pf_batch *answer;
-    PF_TRY(pf_peer_collect(d->verifier, begin_ns + ANSWER_LIMIT_NS, &answer, error));
-    *ns = pf_now_ns() - begin_ns;
-    if (answer->n_refusals > 0) return pf_fail(error, answer->refusals[0].status, "%s", answer->refusals[0].text);
-    if (answer->n_verdicts != 1 || answer->verdicts[0].n_tokens < 1)
-        return pf_fail(error, PF_INTERNAL, "the verifier answered without a verdict");
-    d->committed += answer->verdicts[0].n_tokens;
-    return PF_OK;
-}
-
-static void end_sequence(driver *d)
-{
-    pf_close close = { .sequence = d->sequence };
-    const pf_batch batch = { .closes = &close, .n_closes = 1 };
-    (void)!pf_peer_submit(d->verifier, &batch);
-    const pf_batch *answer;
-    (void)!pf_peer_collect(d->verifier, 0, &answer, NULL);
-}
-
-/* Open with a prompt of n tokens: a prefill, and the first token. */
-static pf_status begin_sequence(driver *d, int32_t n, uint64_t *ns, pf_error *error)
-{
-    d->sequence++;
-    d->round = 0;
-    d->committed = n;
-    pf_open open = {
-        .sequence = d->sequence,
-        .incarnation = 1,
-        .tokens = d->prompt,
-        .n_tokens = n,
-        .sampling = { .top_p = 1.0f },
-        .method = PF_METHOD_GREEDY,
-        .max_draft = MAX_ROWS - 1,
-    };
-    const pf_batch batch = { .opens = &open, .n_opens = 1 };
-    return ask(d, &batch, ns, error);
-}
-
-/* A pass over n_rows rows: the last committed token and n_rows - 1 drafted ones, which need not be right. */
-static pf_status step(driver *d, int32_t n_rows, uint64_t *ns, pf_error *error)
-{
-    pf_proposal proposal = {
-        .sequence = d->sequence,
-        .incarnation = 1,
-        .round = ++d->round,
-        .base = d->committed,
-        .tokens = d->prompt,
-        .n_tokens = n_rows - 1,
-    };
-    const pf_batch batch = { .proposals = &proposal, .n_proposals = 1 };
-    return ask(d, &batch, ns, error);
+    pf_samples_add(s, (double)ns * 1e-6);
 }
 
 static bool is_cancelled(const bench *b)
@@ -116,29 +44,76 @@ static bool is_cancelled(const bench *b)
     return b->options->cancel && *b->options->cancel;
 }
 
-/* ---- the parts -------------------------------------------------------------------------------------------------- */
+/* ---- limits ----------------------------------------------------------------------------------------------------- */
 
-static void read_once(bench *b)
+static uint64_t read_weights(void *user, pf_read_fn *read)
+{
+    bench *b = user;
+    const uint64_t begin_ns = pf_now_ns();
+    b->checksum ^= pf_model_read_weights(pf_engine_model(b->engine), pf_engine_team(b->engine), read);
+    return pf_now_ns() - begin_ns;
+}
+
+/* A member's share of the bytes that stand for the cache: whole lines. */
+static unsigned char *kv_share(const bench *b, pf_member member, size_t *n_bytes)
+{
+    int32_t begin, end;
+    pf_team_share(member, (int32_t)(b->kv_bytes / 64), &begin, &end);
+    *n_bytes = (size_t)(end - begin) * 64;
+    return b->kv.base + (size_t)begin * 64;
+}
+
+static void write_kv(pf_member member, void *arg)
+{
+    size_t n_bytes;
+    unsigned char *bytes = kv_share(arg, member, &n_bytes);
+    memset(bytes, 1, n_bytes);
+}
+
+static void read_kv(pf_member member, void *arg)
+{
+    bench *b = arg;
+    size_t n_bytes;
+    const unsigned char *bytes = kv_share(b, member, &n_bytes);
+    b->checksum ^= b->reader->read(bytes, n_bytes);
+}
+
+static uint64_t time_kv_read(bench *b)
 {
     const uint64_t begin_ns = pf_now_ns();
-    b->checksum ^= pf_model_read_weights(pf_engine_model(b->engine), pf_engine_team(b->engine));
-    add(&b->read, pf_now_ns() - begin_ns);
+    pf_team_run(pf_engine_team(b->engine), read_kv, b);
+    return pf_now_ns() - begin_ns;
 }
+
+static uint64_t burst_ns(uint64_t wanted_ns)
+{
+    if (wanted_ns < SHORTEST_BURST_NS) return SHORTEST_BURST_NS;
+    return wanted_ns < LONGEST_BURST_NS ? wanted_ns : LONGEST_BURST_NS;
+}
+
+static void run_burst(bench *b, int which, uint64_t ns, pf_samples *out)
+{
+    const double gops = pf_peak_measure(b->bursts[which], pf_engine_team(b->engine), burst_ns(ns));
+    if (!isnan(gops)) pf_samples_add(out, gops);
+}
+
+/* ---- the parts -------------------------------------------------------------------------------------------------- */
 
 /* gen_len steps after a prompt; between them bare reads, or nothing, as in generation. */
 static pf_status steps(bench *b, bool with_reads, uint64_t *total_ns)
 {
     uint64_t ns;
     *total_ns = 0;
-    PF_TRY(begin_sequence(&b->driver, b->options->context, &ns, b->error));
-    pf_status status = step(&b->driver, 1, &ns, b->error); /* warms up */
+    PF_TRY(pf_stepper_begin(&b->stepper, b->options->context, &ns, b->error));
+    pf_status status = pf_stepper_step(&b->stepper, 1, &ns, b->error); /* warms up */
     for (int32_t i = 0; i < b->options->gen_len && status == PF_OK && !is_cancelled(b); i++) {
-        if (with_reads) read_once(b);
-        status = step(&b->driver, 1, &ns, b->error);
-        if (with_reads && status == PF_OK) add(&b->step, ns);
+        if (with_reads) add_ms(&b->read, read_weights(b, b->reader->read));
+        if (with_reads) add_ms(&b->kv_read, time_kv_read(b));
+        status = pf_stepper_step(&b->stepper, 1, &ns, b->error);
+        if (with_reads && status == PF_OK) add_ms(&b->step, ns);
         *total_ns += ns;
     }
-    end_sequence(&b->driver);
+    pf_stepper_end(&b->stepper);
     return status;
 }
 
@@ -147,56 +122,39 @@ static pf_status decode_run(bench *b)
     uint64_t total_ns;
     PF_TRY(steps(b, true, &total_ns));
     PF_TRY(steps(b, false, &total_ns));
-    if (b->decode_rate.n < MAX_SAMPLES)
-        b->decode_rate.values[b->decode_rate.n++] = 1e9 * b->options->gen_len / (double)total_ns;
+    pf_samples_add(&b->decode_rate, 1e9 * b->options->gen_len / (double)total_ns);
     return PF_OK;
 }
 
 static pf_status verify_run(bench *b)
 {
     uint64_t ns;
-    PF_TRY(begin_sequence(&b->driver, b->options->context, &ns, b->error));
+    PF_TRY(pf_stepper_begin(&b->stepper, b->options->context, &ns, b->error));
     pf_status status = PF_OK;
     const int32_t limit = b->options->context + b->options->gen_len;
-    for (int32_t i = 0; status == PF_OK && b->driver.committed < limit && !is_cancelled(b); i++) {
+    for (int32_t i = 0; status == PF_OK && b->stepper.committed < limit && !is_cancelled(b); i++) {
         const int32_t which = i % PF_N_VERIFY_ROWS;
-        status = step(&b->driver, pf_verify_rows[which], &ns, b->error);
-        if (status == PF_OK && i >= PF_N_VERIFY_ROWS) add(&b->verify[which], ns);
+        status = pf_stepper_step(&b->stepper, pf_verify_rows[which], &ns, b->error);
+        if (status == PF_OK && i >= PF_N_VERIFY_ROWS) add_ms(&b->verify[which], ns);
+        add_ms(&b->verify_read, read_weights(b, b->reader->read));
+        run_burst(b, OWN_BURST, ns / 4, &b->verify_burst);
     }
-    end_sequence(&b->driver);
+    pf_stepper_end(&b->stepper);
     return status;
-}
-
-static void burst(bench *b, uint64_t prefill_ns)
-{
-    const struct {
-        pf_burst burst;
-        samples *out;
-    } bursts[] = { { b->bursts[PF_BURST_F32], &b->burst_f32 },
-                   { b->bursts[PF_BURST_BF16], &b->burst_bf16 },
-                   { b->bursts[PF_BURST_INT8], &b->burst_int8 } };
-    uint64_t burst_ns = prefill_ns;
-    if (burst_ns < SHORTEST_BURST_NS) burst_ns = SHORTEST_BURST_NS;
-    if (burst_ns > LONGEST_BURST_NS) burst_ns = LONGEST_BURST_NS;
-    for (size_t i = 0; i < sizeof bursts / sizeof *bursts; i++) {
-        const double gops = pf_peak_measure(bursts[i].burst, pf_engine_team(b->engine), burst_ns);
-        samples *out = bursts[i].out;
-        if (!isnan(gops) && out->n < MAX_SAMPLES) out->values[out->n++] = gops;
-    }
 }
 
 static pf_status prefill_run(bench *b)
 {
     uint64_t ns;
-    PF_TRY(begin_sequence(&b->driver, b->options->prompt_len, &ns, b->error));
-    end_sequence(&b->driver);
-    add(&b->prefill, ns);
-    burst(b, ns);
+    PF_TRY(pf_stepper_begin(&b->stepper, b->options->prompt_len, &ns, b->error));
+    pf_stepper_end(&b->stepper);
+    add_ms(&b->prefill, ns);
+    for (int i = 0; i < N_BURSTS; i++) run_burst(b, i, ns, &b->burst[i]);
     return PF_OK;
 }
 
 /* Repeat a part until it has run for long enough; the first run only warms up. */
-static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_number, samples *warm[], size_t n_warm)
+static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_number, pf_samples *warm[], size_t n_warm)
 {
     PF_TRY(part(b));
     for (size_t i = 0; i < n_warm; i++) warm[i]->n = 0;
@@ -214,13 +172,14 @@ static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_numbe
 
 static pf_status measure(bench *b)
 {
-    samples *decode[] = { &b->step, &b->read, &b->decode_rate };
-    samples *prefill[] = { &b->prefill, &b->burst_f32, &b->burst_bf16, &b->burst_int8 };
-    PF_TRY(repeat(b, decode_run, 0, decode, 3));
-    PF_TRY(repeat(b, prefill_run, 1, prefill, 4));
-    samples *verify[PF_N_VERIFY_ROWS];
-    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) verify[i] = &b->verify[i];
-    return repeat(b, verify_run, 2, verify, PF_N_VERIFY_ROWS);
+    pf_samples *decode[] = { &b->step, &b->read, &b->kv_read, &b->decode_rate };
+    pf_samples *prefill[1 + N_BURSTS] = { &b->prefill };
+    for (int i = 0; i < N_BURSTS; i++) prefill[1 + i] = &b->burst[i];
+    pf_samples *verify[PF_N_VERIFY_ROWS + 2] = { &b->verify_read, &b->verify_burst };
+    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) verify[2 + i] = &b->verify[i];
+    PF_TRY(repeat(b, decode_run, 0, decode, 4));
+    PF_TRY(repeat(b, prefill_run, 1, prefill, 1 + N_BURSTS));
+    return repeat(b, verify_run, 2, verify, PF_N_VERIFY_ROWS + 2);
 }
 
 /* ---- what was done ---------------------------------------------------------------------------------------------- */
@@ -231,23 +190,35 @@ static double layer_parameters(const pf_config *c)
     return h * q + 2.0 * h * kv + q * h + 3.0 * h * c->intermediate_size;
 }
 
-/* Multiply-adds of a prefill of n tokens, two operations each: every row through every layer, causal attention over
- * the keys that a row may see, and the head for the last row alone. */
-static double prefill_operations(const pf_config *c, int32_t n)
+/* Two operations a multiply-add: n_rows rows through every layer, each with attention over the keys that it may see
+ * (those before, those of the rows before it, its own), and the head for n_heads of them. */
+static double operations(const pf_config *c, int32_t n_before, int32_t n_rows, int32_t n_heads)
 {
-    const double rows = n, keys = rows * (rows + 1.0) / 2.0, q = (double)c->n_heads * c->head_dim;
+    const double rows = n_rows, keys = rows * n_before + rows * (rows + 1.0) / 2.0;
     const double linear = rows * c->n_layers * layer_parameters(c);
-    const double attention = 2.0 * keys * q * c->n_layers;
-    const double head = (double)c->vocab_size * c->hidden_size;
+    const double attention = 2.0 * keys * c->n_heads * c->head_dim * c->n_layers;
+    const double head = (double)n_heads * c->vocab_size * c->hidden_size;
     return 2.0 * (linear + attention + head);
 }
 
 static size_t kv_bytes(const pf_model *model, const pf_throughput_options *options)
 {
     const pf_config *c = pf_model_config(model);
-    const pf_type suits = pf_model_dtype(model) == PF_DTYPE_BF16 ? PF_TYPE_BF16 : PF_TYPE_F32;
+    const pf_type suits = pf_format_row_type(pf_model_format(model));
     const size_t element = pf_type_bytes(options->kv_type == PF_N_TYPES ? suits : options->kv_type);
     return 2 * (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * element * (size_t)options->context;
+}
+
+static void summarise_verify(bench *b, pf_throughput *out)
+{
+    const pf_config *config = pf_model_config(pf_engine_model(b->engine));
+    const double read_ms = pf_samples_median(&b->verify_read), gops = pf_samples_median(&b->verify_burst);
+    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) {
+        const int32_t rows = pf_verify_rows[i];
+        const double multiply_ms = operations(config, b->options->context, rows, rows) / (0.75 * gops * 1e6);
+        out->verify_ms[i] = pf_samples_median(&b->verify[i]);
+        out->verify_of_limit[i] = out->verify_ms[i] / (multiply_ms > read_ms ? multiply_ms : read_ms);
+    }
 }
 
 static void summarise(bench *b, pf_throughput *out)
@@ -255,24 +226,26 @@ static void summarise(bench *b, pf_throughput *out)
     const pf_model *model = pf_engine_model(b->engine);
     *out = (pf_throughput){
         .n_threads = pf_team_size(pf_engine_team(b->engine)),
-        .f32_gflops = median(&b->burst_f32),
-        .bf16_gflops = median(&b->burst_bf16),
-        .int8_gops = median(&b->burst_int8),
+        .f32_gflops = pf_samples_median(&b->burst[PF_BURST_F32]),
+        .bf16_gflops = pf_samples_median(&b->burst[PF_BURST_BF16]),
+        .int8_gops = pf_samples_median(&b->burst[PF_BURST_INT8]),
         .weight_bytes = pf_model_step_bytes(model),
-        .kv_bytes = kv_bytes(model, b->options),
-        .decode_tokens_per_s = median(&b->decode_rate),
-        .step_ms = median(&b->step),
-        .read_ms = median(&b->read),
+        .kv_bytes = b->kv_bytes,
+        .decode_tokens_per_s = pf_samples_median(&b->decode_rate),
+        .step_ms = pf_samples_median(&b->step),
+        .read_ms = pf_samples_median(&b->read),
+        .kv_read_ms = pf_samples_median(&b->kv_read),
+        .read_pattern = b->reader->name,
         .prefill_tokens = b->options->prompt_len,
-        .prefill_ms = median(&b->prefill),
+        .prefill_ms = pf_samples_median(&b->prefill),
+        .peak_instruction = b->bursts[OWN_BURST].instruction,
     };
     out->read_gbps = (double)out->weight_bytes / (out->read_ms * 1e6);
     out->bandwidth_fraction = out->read_ms / out->step_ms;
-    out->prefill_gflops = prefill_operations(pf_model_config(model), out->prefill_tokens) / (out->prefill_ms * 1e6);
-    const bool is_bf16 = pf_model_dtype(model) == PF_DTYPE_BF16;
-    out->peak_fraction =
-        out->prefill_gflops / (is_bf16 && !isnan(out->bf16_gflops) ? out->bf16_gflops : out->f32_gflops);
-    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) out->verify_ms[i] = median(&b->verify[i]);
+    out->bandwidth_fraction_with_kv = (out->read_ms + out->kv_read_ms) / out->step_ms;
+    out->prefill_gflops = operations(pf_model_config(model), 0, out->prefill_tokens, 1) / (out->prefill_ms * 1e6);
+    out->peak_fraction = out->prefill_gflops / pf_samples_median(&b->burst[OWN_BURST]);
+    summarise_verify(b, out);
 }
 
 static pf_status check_limits(const pf_throughput *t, pf_error *error)
@@ -292,19 +265,32 @@ static pf_status check_limits(const pf_throughput *t, pf_error *error)
 
 int32_t pf_throughput_context(const pf_throughput_options *options)
 {
-    const int32_t decode = options->context + options->gen_len + 2 * MAX_ROWS, prefill = options->prompt_len + MAX_ROWS;
+    const int32_t decode = options->context + options->gen_len + 2 * PF_STEPPER_MAX_ROWS;
+    const int32_t prefill = options->prompt_len + PF_STEPPER_MAX_ROWS;
     return decode > prefill ? decode : prefill;
+}
+
+/* Those of this machine, and the one that the model's products are made of; of a definition in C, F32. */
+static void choose_bursts(bench *b)
+{
+    const pf_model *model = pf_engine_model(b->engine);
+    const pf_isa isa = pf_cpu_best_isa();
+    const uint32_t features = pf_cpu_features();
+    for (int kind = 0; kind < PF_N_BURSTS; kind++)
+        b->bursts[kind] = pf_burst_select((pf_burst_kind)kind, isa, features);
+    const pf_kernel *product = pf_model_kernels(model)->chosen_gemm[pf_model_format(model)][pf_model_act(model)];
+    if (product) b->bursts[OWN_BURST] = pf_peak_burst_of(product);
+    if (!b->bursts[OWN_BURST].run) b->bursts[OWN_BURST] = b->bursts[PF_BURST_F32];
 }
 
 static pf_status run(bench *b, pf_throughput *out)
 {
-    const int32_t n = b->options->prompt_len > b->options->context ? b->options->prompt_len : b->options->context;
-    b->driver.n_vocab = pf_model_config(pf_engine_model(b->engine))->vocab_size;
-    b->driver.prompt = calloc((size_t)n + MAX_ROWS, sizeof *b->driver.prompt);
-    if (!b->driver.prompt) return pf_fail(b->error, PF_NOMEM, "no memory for %d tokens", n);
-    for (int32_t i = 0; i < n + MAX_ROWS; i++) /* any will do; the same for every run */
-        b->driver.prompt[i] = (int32_t)(((int64_t)i * 7919 + 13) % b->driver.n_vocab);
-    PF_TRY(pf_engine_verifier(b->engine, 0, &b->driver.verifier, b->error));
+    choose_bursts(b);
+    b->kv_bytes = kv_bytes(pf_engine_model(b->engine), b->options);
+    if (pf_arena_create(b->kv_bytes, &b->kv) != PF_OK)
+        return pf_fail(b->error, PF_NOMEM, "no memory for %zu bytes that stand for the cache", b->kv_bytes);
+    pf_team_run(pf_engine_team(b->engine), write_kv, b);
+    b->reader = pf_reader_choose(read_weights, b);
     PF_TRY(measure(b));
     summarise(b, out);
     return check_limits(out, b->error);
@@ -323,12 +309,11 @@ pf_status pf_bench_throughput(pf_engine *engine, const pf_throughput_options *op
     b->engine = engine;
     b->options = options;
     b->error = error;
-    const pf_isa isa = pf_cpu_best_isa();
-    for (int kind = 0; kind < PF_N_BURSTS; kind++)
-        b->bursts[kind] = pf_burst_select((pf_burst_kind)kind, isa, pf_cpu_features());
-    const pf_status status = run(b, out);
-    pf_peer_destroy(b->driver.verifier);
-    free(b->driver.prompt);
+    const int32_t longest = options->prompt_len > options->context ? options->prompt_len : options->context;
+    pf_status status = pf_stepper_open(engine, longest, &b->stepper, error);
+    if (status == PF_OK) status = run(b, out);
+    pf_stepper_close(&b->stepper);
+    pf_arena_destroy(&b->kv);
     free(b);
     return status;
 }

@@ -2,13 +2,13 @@
  * How fast a model runs here, and how fast this machine would let it: prefill, decode, verification of several rows,
  * each beside the limit that it works against, measured in the same moments.
  *
- *      decode    step | bare read of the same weights | step | read | ...     the ratio of the two medians
- *                step | step | step | ...                                     tokens a second
- *      prefill   burst of multiplies | prompt | burst | prompt | ...          likewise
- *      verify    1 | 2 | 4 | 8 | 16 rows | 1 | 2 | ...                        medians
+ *      decode    step | bare read of the same weights, and of as much KV | step | ...     ratios of medians
+ *                step | step | step | ...                                                 tokens a second
+ *      prefill   prompt | bursts of multiplies | prompt | bursts | ...                     ratios of medians
+ *      verify    1 row | read, burst | 2 rows | read, burst | 4 | 8 | 16 | 1 | ...         likewise
  *
- * Everything goes through the verifier that generation uses (proto/peer.h), acceptance and argmax included: a decode
- * step here is a plain step of pf_generate.
+ * Everything goes through the verifier that generation uses (bench/stepper.h). The bare read takes the fastest of
+ * several patterns on these very weights.
  *
  * A machine that is shared gives another bandwidth each minute, so a limit measured at another time is none: hence
  * the interleaving. A step that reads its weights faster than the bare read does shows that the read was measured
@@ -43,13 +43,18 @@ typedef struct {
     double f32_gflops, bf16_gflops, int8_gops; /* bursts of multiplies, two operations each, all threads */
     size_t weight_bytes;                       /* read by one decode step */
     size_t kv_bytes;                           /* read by one decode step at `context` */
-    double decode_tokens_per_s; /* of runs of gen_len steps with nothing between them, as in generation */
-    double step_ms, read_ms;    /* a decode step, the bare read between two of them */
-    double bandwidth_fraction;  /* read_ms / step_ms */
+    double decode_tokens_per_s;        /* of runs of gen_len steps with nothing between them, as in generation */
+    double step_ms, read_ms;           /* a decode step, the bare read between two of them */
+    double kv_read_ms;                 /* a bare read of kv_bytes, right behind it */
+    double bandwidth_fraction;         /* read_ms / step_ms */
+    double bandwidth_fraction_with_kv; /* (read_ms + kv_read_ms) / step_ms */
+    const char *read_pattern;          /* the fastest: a static string */
     int32_t prefill_tokens;
     double prefill_ms, prefill_gflops;
-    double peak_fraction; /* prefill_gflops by the peak of the arithmetic that the weights use */
+    double peak_fraction;         /* prefill_gflops by the burst of what the products are made of */
+    const char *peak_instruction; /* that burst's: a static string, or NULL */
     double verify_ms[PF_N_VERIFY_ROWS];
+    double verify_of_limit[PF_N_VERIFY_ROWS]; /* by the larger of read_ms and the multiplies at 0.75 of the burst */
 } pf_throughput;
 
 /* Takes the engine's one role. PF_INVALID: the context has no room.  PF_CANCELLED.  PF_INTERNAL: a limit was measured

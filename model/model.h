@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/team.h"
 #include "kernels/kernels.h"
+#include "kernels/limits/read.h"
 #include "model/config.h"
 #include "model/dtype.h"
 
@@ -60,7 +61,7 @@ void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, con
                             void *user);
 
 /* A bare read of all that a decode step reads, by the team, each member its own share: the limit that a decode step
- * is measured against. Returns a checksum, so that the reads are not removed. */
-uint64_t pf_model_read_weights(const pf_model *model, pf_team *team);
+ * is measured against. Returns the sum of what `read` returned. */
+uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn *read);
 
 #endif

@@ -29,31 +29,18 @@ size_t pf_model_step_bytes(const pf_model *model)
     return bytes;
 }
 
-/* One word of every cache line, four lines at a time: as fast as memory gives them. */
-static uint64_t read_lines(const void *data, size_t n_bytes)
-{
-    enum { LINE_WORDS = 64 / sizeof(uint64_t) };
-    const uint64_t *words = data;
-    const size_t n = n_bytes / sizeof *words;
-    uint64_t sum[4] = { 0 };
-    size_t i = 0;
-    for (; i + 4 * LINE_WORDS <= n; i += 4 * LINE_WORDS)
-        for (size_t j = 0; j < 4; j++) sum[j] += words[i + j * LINE_WORDS];
-    for (; i < n; i += LINE_WORDS) sum[0] += words[i];
-    return sum[0] + sum[1] + sum[2] + sum[3];
-}
-
 typedef struct {
     const pf_model *model;
+    pf_read_fn *read;
     _Atomic uint64_t checksum;
 } read_job;
 
-static uint64_t read_share(pf_member member, const pf_linear *linear)
+static uint64_t read_share(pf_member member, pf_read_fn *read, const pf_linear *linear)
 {
     int32_t begin, end;
     pf_team_share(member, linear->weights.n_panels, &begin, &end);
     const size_t bytes = linear->weights.panel_bytes;
-    return read_lines((const char *)linear->weights.panels + (size_t)begin * bytes, (size_t)(end - begin) * bytes);
+    return read((const char *)linear->weights.panels + (size_t)begin * bytes, (size_t)(end - begin) * bytes);
 }
 
 static void read_all(pf_member member, void *arg)
@@ -62,13 +49,14 @@ static void read_all(pf_member member, void *arg)
     const pf_model *m = job->model;
     uint64_t sum = 0;
     for (int32_t l = 0; l < m->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) sum += read_share(member, pf_layer_matrix(&m->layers[l], i));
-    job->checksum += sum + read_share(member, &m->head);
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            sum += read_share(member, job->read, pf_layer_matrix(&m->layers[l], i));
+    job->checksum += sum + read_share(member, job->read, &m->head);
 }
 
-uint64_t pf_model_read_weights(const pf_model *model, pf_team *team)
+uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn *read)
 {
-    read_job job = { .model = model };
+    read_job job = { .model = model, .read = read };
     pf_team_run(team, read_all, &job);
     return job.checksum;
 }

@@ -13,20 +13,25 @@ static const struct {
     uint32_t features;
     pf_burst burst;
 } table[] = {
-    { PF_BURST_F32, PF_ISA_AVX2, 0, { pf_burst_f32_avx2, 2.0 * 8 * PF_BURST_SUMS_AVX2, "VFMADD231PS" } },
-    { PF_BURST_F32, PF_ISA_AVX512, 0, { pf_burst_f32_avx512, 2.0 * 16 * PF_BURST_SUMS_AVX512, "VFMADD231PS" } },
-    { PF_BURST_BF16, PF_ISA_AVX512BF16, 0, { pf_burst_bf16_avx512bf16, 2.0 * 32 * PF_BURST_SUMS_AVX512, "VDPBF16PS" } },
-    { PF_BURST_BF16, PF_ISA_AMX, 0, { pf_burst_bf16_amx, 2.0 * 16 * 16 * 32 * PF_BURST_SUMS_AMX, "TDPBF16PS" } },
-    { PF_BURST_INT8, PF_ISA_AVX2, 0, { pf_burst_int8_avx2, 2.0 * 16 * PF_BURST_SUMS_AVX2, "VPMADDWD" } },
-    { PF_BURST_INT8,
-      PF_ISA_AVX2,
-      PF_FEATURE_AVX_VNNI,
-      { pf_burst_int8_avxvnni, 2.0 * 32 * PF_BURST_SUMS_AVX2, "VPDPBUSD" } },
-    { PF_BURST_INT8,
-      PF_ISA_AVX512,
-      PF_FEATURE_AVX512_VNNI,
-      { pf_burst_int8_avx512vnni, 2.0 * 64 * PF_BURST_SUMS_AVX512, "VPDPBUSD" } },
-    { PF_BURST_INT8, PF_ISA_AMX, 0, { pf_burst_int8_amx, 2.0 * 16 * 16 * 64 * PF_BURST_SUMS_AMX, "TDPBUSD" } },
+#define BURST(KIND, ISA, FEATURES, MULTIPLY_ADDS, FUNCTION, INSTRUCTION) \
+    {                                                                    \
+        PF_BURST_##KIND, PF_ISA_##ISA, FEATURES,                         \
+        {                                                                \
+            FUNCTION, 2.0 * (MULTIPLY_ADDS), INSTRUCTION                 \
+        }                                                                \
+    }
+    /* clang-format off */
+    BURST(F32,  AVX2,       0, 8 * PF_BURST_SUMS_AVX2,                  pf_burst_f32_avx2,        "VFMADD231PS"),
+    BURST(F32,  AVX512,     0, 16 * PF_BURST_SUMS_AVX512,               pf_burst_f32_avx512,      "VFMADD231PS"),
+    BURST(BF16, AVX512BF16, 0, 32 * PF_BURST_SUMS_AVX512,               pf_burst_bf16_avx512bf16, "VDPBF16PS"),
+    BURST(BF16, AMX,        0, 16 * 16 * 32 * PF_BURST_SUMS_AMX,        pf_burst_bf16_amx,        "TDPBF16PS"),
+    BURST(INT8, AVX2,       0, 16 * PF_BURST_SUMS_AVX2,                 pf_burst_int8_avx2,       "VPMADDWD"),
+    BURST(INT8, AVX512,     0, 32 * PF_BURST_SUMS_AVX512,               pf_burst_int8_avx512,     "VPMADDWD"),
+    BURST(INT8, AVX2,       PF_FEATURE_AVX_VNNI, 32 * PF_BURST_SUMS_AVX2, pf_burst_int8_avxvnni,  "VPDPBUSD"),
+    BURST(INT8, AVX512,     PF_FEATURE_AVX512_VNNI, 64 * PF_BURST_SUMS_AVX512, pf_burst_int8_avx512vnni, "VPDPBUSD"),
+    BURST(INT8, AMX,        0, 16 * 16 * 64 * PF_BURST_SUMS_AMX,        pf_burst_int8_amx,        "TDPBUSD"),
+/* clang-format on */
+#undef BURST
 };
 
 pf_burst pf_burst_select(pf_burst_kind kind, pf_isa isa, uint32_t features)

@@ -14,6 +14,7 @@ pf_burst_fn pf_burst_f32_avx2;
 pf_burst_fn pf_burst_int8_avx2;
 pf_burst_fn pf_burst_int8_avxvnni;
 pf_burst_fn pf_burst_f32_avx512;
+pf_burst_fn pf_burst_int8_avx512;
 pf_burst_fn pf_burst_int8_avx512vnni;
 pf_burst_fn pf_burst_bf16_avx512bf16;
 pf_burst_fn pf_burst_bf16_amx;

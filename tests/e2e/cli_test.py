@@ -744,6 +744,9 @@ class Benchmarks(Case):
         self.assertGreater(document["decode"]["step_ms"], 0)
         self.assertEqual(document["prefill"]["tokens"], 64)
         self.assertEqual(set(document["verify"]), {"1", "2", "4", "8", "16"})
+        self.assertEqual(set(document["verify_of_limit"]), {"1", "2", "4", "8", "16"})
+        self.assertGreater(document["decode"]["kv_read_ms"], 0)
+        self.assertGreater(document["decode"]["bandwidth_fraction_with_kv"], document["decode"]["bandwidth_fraction"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+/*
+ * One sequence after the other at an engine's own verifier, a pass at a time and timed: what generation does, without
+ * a drafter. Acceptance and argmax are included: a step of one row is a plain step of pf_generate.
+ */
+#ifndef PF_BENCH_STEPPER_H
+#define PF_BENCH_STEPPER_H
+
+#include "engine/pilotfish.h"
+
+enum { PF_STEPPER_MAX_ROWS = 16 }; /* of a pass after the prefill */
+
+typedef struct {
+    pf_peer *verifier;
+    uint64_t sequence;
+    uint64_t round;
+    int32_t committed; /* tokens of the sequence at hand */
+    int32_t *prompt;   /* [max_prompt + PF_STEPPER_MAX_ROWS] any will do; the same for every run */
+} pf_stepper;
+
+/* Takes the engine's one role. PF_NOMEM, and as pf_engine_verifier. The caller ends it with pf_stepper_close, before
+ * the engine. */
+PF_MUST_USE pf_status pf_stepper_open(pf_engine *engine, int32_t max_prompt, pf_stepper *out, pf_error *error);
+void pf_stepper_close(pf_stepper *stepper); /* zeroed is fine */
+
+/* Open a sequence with a prompt of n tokens: a prefill, and the first token. Errors are the verifier's. */
+PF_MUST_USE pf_status pf_stepper_begin(pf_stepper *stepper, int32_t n, uint64_t *ns, pf_error *error);
+
+/* A pass over n_rows rows: the last committed token and n_rows - 1 drafted ones, which need not be right. At least one
+ * token is committed. */
+PF_MUST_USE pf_status pf_stepper_step(pf_stepper *stepper, int32_t n_rows, uint64_t *ns, pf_error *error);
+
+void pf_stepper_end(pf_stepper *stepper); /* the sequence */
+
+#endif

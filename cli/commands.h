@@ -13,6 +13,7 @@ extern const pf_command pf_command_detokenize;       /* cmd_detokenize.c */
 extern const pf_command pf_command_quantize;         /* cmd_quantize.c */
 extern const pf_command pf_command_info;             /* cmd_info.c */
 extern const pf_command pf_command_bench_kernels;    /* cmd_bench_kernels.c */
+extern const pf_command pf_command_bench_steps;      /* cmd_bench_steps.c */
 extern const pf_command pf_command_bench_throughput; /* cmd_bench_throughput.c */
 extern const pf_command pf_command_bench_rpc;        /* cmd_bench_rpc.c */
 extern const pf_command pf_command_bench_acceptance; /* cmd_bench_acceptance.c */

@@ -21,7 +21,7 @@ import tiny_llama  # noqa: E402
 from command_line import QUICKLY, Pilotfish, read_line, read_some  # noqa: E402
 
 COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
-            "bench kernels", "bench rpc", "bench acceptance"]
+            "bench kernels", "bench steps", "bench rpc", "bench acceptance"]
 GREEN = b"\x1b[32m"
 PROMPT = "the thin other"
 REPLACEMENT = "\ufffd"
@@ -107,7 +107,7 @@ class Usage(Case):
             ["quantize", *model, "--dtype", "int8"], ["quantize", "-o", "x", "--dtype", "int8"],
             ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "f16"],
             ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
-            ["bench", "kernels", "--format", "int5"], ["bench", "throughput"],
+            ["bench", "kernels", "--format", "int5"], ["bench", "throughput"], ["bench", "steps"],
             ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
             ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
         ]:
@@ -726,6 +726,23 @@ class Benchmarks(Case):
         products = [f for f in figures if f["op"] == "gemm"]
         self.assertTrue(all(f["gflops"] > 0 and f["act"] for f in products))
         self.assertLessEqual({"f32", "bf16"}, {f["format"] for f in products})
+
+    def test_steps_answers_each_line_by_a_number(self):
+        def converse(requests):
+            return self.pilotfish.run("bench", "steps", "-m", self.target, "--context", "128", "--threads", "1",
+                                      stdin=requests.encode())
+        result = converse("begin 32\nstep 1 4\nstep 16 1\nread\nbegin 8\n")
+        self.assertEqual(result.code, 0, result.err)
+        ready, *numbers = result.out.decode().splitlines()
+        self.assertRegex(ready, r"^ready [1-9]\d*$")
+        self.assertEqual(len(numbers), 5)
+        self.assertTrue(all(float(number) > 0 for number in numbers))
+        for requests, says in [("step 1 1\n", "begin"), ("begin 0\n", "tokens"), ("begin 200\n", "tokens"),
+                               ("begin 8\nstep 17 1\n", "16 rows"), ("begin 64\nstep 1 99\n", "context"), ("stop\n", "stop")]:
+            with self.subTest(requests):
+                failed = converse(requests)
+                self.assertEqual(failed.code, 1)
+                self.assertIn(says, failed.err)
 
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# This engine and llama.cpp side by side, in one run: builds llama.cpp, makes models with random weights of the same
+# shape and of equal bits a weight, and measures both in turns. What is built and made stays for the next time.
+#
+#   bench/peers/peers.sh BINARY [arguments of peers.py]        `./dev bench peers` builds first and calls this
+#
+#   PF_PEERS         where everything is kept (~/.cache/pilotfish/peers): 1 GB of build, 8 GB of models
+#   PF_PEERS_SHAPES  what is made and measured ("1b 68m")
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+shift
+home=${PF_PEERS:-$HOME/.cache/pilotfish/peers}
+shapes=${PF_PEERS_SHAPES:-1b 68m}
+source_package=llama-cpp-python==0.3.36   # whose source package holds llama.cpp 0c1e57098
+
+say() { echo "peers: $*" >&2; }
+
+make_environment() {
+    [ -x "$home/venv/bin/python" ] || python3 -m venv "$home/venv"
+    "$home/venv/bin/python" -c 'import numpy, gguf' 2>/dev/null ||
+        "$home/venv/bin/pip" -q install -r "$here/requirements.txt" >&2
+}
+
+# Its sources, without the marks of a repository that confuse their build.
+unpack_llama() {
+    [ ! -d "$home/llama.cpp" ] || return 0
+    say "fetching the sources of llama.cpp"
+    "$home/venv/bin/pip" -q download --no-deps --no-binary llama-cpp-python "$source_package" -d "$home/sdist" >&2
+    rm -rf "$home/unpacked"
+    mkdir "$home/unpacked"
+    tar xzf "$home"/sdist/llama_cpp_python-*.tar.gz -C "$home/unpacked" --strip-components 1
+    cp "$home/unpacked/.git/modules/vendor/llama.cpp/HEAD" "$home/llama.cpp.commit" 2>/dev/null ||
+        echo unknown >"$home/llama.cpp.commit"
+    rm -rf "$home/unpacked/vendor/llama.cpp/.git"
+    mv "$home/unpacked/vendor/llama.cpp" "$home/llama.cpp"
+    rm -rf "$home/unpacked"
+}
+
+build_llama() {
+    local build=$home/llama.cpp-build
+    unpack_llama
+    if [ ! -f "$build/src/libllama.a" ]; then
+        say "building llama.cpp, some minutes"
+        cmake -S "$home/llama.cpp" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \
+            -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT=x -DGGML_BUILD_COMMIT=x \
+            -DGGML_BUILD_NUMBER=0 -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_COMMON=OFF \
+            -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
+            >"$home/configure.log" 2>&1 || { cat "$home/configure.log" >&2; exit 1; }
+        ninja -C "$build" llama >"$home/build.log" 2>&1 || { tail -40 "$home/build.log" >&2; exit 1; }
+    fi
+    if [ ! "$home/llama_steps" -nt "$here/llama_steps.cc" ]; then
+        c++ -std=c++17 -O2 -I"$home/llama.cpp/include" -I"$home/llama.cpp/ggml/include" "$here/llama_steps.cc" \
+            -Wl,--start-group "$build/src/libllama.a" "$build"/ggml/src/libggml*.a -Wl,--end-group \
+            -fopenmp -lpthread -ldl -lm -o "$home/llama_steps"
+    fi
+}
+
+make_models() {
+    local shape type make=("$home/venv/bin/python" "$here/make_models.py")
+    for shape in $shapes; do
+        if [ ! -f "$home/$shape/model.safetensors" ]; then
+            say "making $shape"
+            "${make[@]}" safetensors "$shape" "$home/$shape"
+        fi
+        for type in BF16 Q8_0 Q4_0; do
+            [ -f "$home/$shape/$type.gguf" ] || "${make[@]}" gguf "$home/$shape" "$type" "$home/$shape/$type.gguf"
+        done
+    done
+}
+
+mkdir -p "$home"
+make_environment
+build_llama
+make_models
+exec "$home/venv/bin/python" "$here/peers.py" "$binary" "$home" --shapes "${shapes// /,}" "$@"

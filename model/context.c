@@ -288,13 +288,33 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
     c->split_heads = shares_split_heads(c);
 }
 
+/* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are
+ * worth sharing, those of a decode step are not worth waking anybody for. */
+enum { SHARED_EMBEDDING_ROWS = 32 };
+
+static void embed_rows(const pf_context *c, int32_t begin, int32_t end)
+{
+    pf_model_embed(c->model, c->tokens + begin, end - begin, c->x.data + (size_t)begin * c->x.stride, c->x.stride);
+}
+
+static void embed_share(pf_member member, void *context)
+{
+    const pf_context *c = context;
+    int32_t begin, end;
+    pf_team_share(member, c->n_rows, &begin, &end);
+    embed_rows(c, begin, end);
+}
+
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
 {
     PF_TRY(check_spans(context, spans, n_spans));
     if (n_spans == 0) return PF_OK;
     PF_TRY(extend_all(context, spans, n_spans));
     plan_pass(context, spans, n_spans);
-    pf_model_embed(context->model, context->tokens, context->n_rows, context->x.data, context->x.stride);
+    if (context->n_rows < SHARED_EMBEDDING_ROWS)
+        embed_rows(context, 0, context->n_rows);
+    else
+        pf_team_run(context->team, embed_share, context);
     pf_team_run(context->team, pf_context_run_pass, context);
     return PF_OK;
 }

@@ -7,9 +7,9 @@
  * with magnitudes and signs parted.
  *
  * int4: VPMADDUBSW adds two products of a nibble and a byte, at most 2 * 15 * 127, to int16. Eight steps add up to at most
- * 8 * 3810 = 30480 less than 32768, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them.
- * In groups the sums begin at -z times the activations' own sums, and so end within 8 * 2 * 15 * 127 again, whatever
- * they wrapped around on the way.
+ * 8 * 3810 = 30480 and cannot leave it, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them.
+ * In groups the sums begin at -z times the activations' own sums: on the way each of their 16 activations counts -z or
+ * q - z times, at most 15, so the bound is the same.
  */
 #ifndef PF_KERNELS_GEMM_INT_MADD_VEC_H
 #define PF_KERNELS_GEMM_INT_MADD_VEC_H

@@ -1,0 +1,167 @@
+/* Products of stored integers that rounding would seldom make: every byte, every nibble, every zero, and their ends. */
+#include "base/checked.h"
+#include "kernels/gemm/layout.h"
+#include "tests/kernels/kernel_test.h"
+
+enum { N = 45, ROWS = 14, MAX_K = 1030 };
+
+/* Integers as a file has them, their product's operands, and both results. */
+typedef struct {
+    uint8_t q[N * MAX_K], zeros[N * (MAX_K / 32 + 1)];
+    float scales[N * (MAX_K / 32 + 1)];
+    float a[ROWS * MAX_K], expected[ROWS * N], got[ROWS * N];
+    int32_t m, k;
+    pf_gemm_weights weights;
+    pf_guard panels;
+} stored_product;
+
+static stored_product *stored_make(pf_format format, int32_t m, int32_t k)
+{
+    stored_product *x = calloc(1, sizeof *x);
+    assert_non_null(x);
+    size_t bytes;
+    x->m = m;
+    x->k = k;
+    assert_int_equal(pf_gemm_plan_weights(format, N, k, &x->weights, &bytes), PF_OK);
+    x->panels = pf_guard_alloc(bytes, 64);
+    x->weights.panels = x->panels.data;
+    return x;
+}
+
+static void stored_free(stored_product *x)
+{
+    pf_guard_free(&x->panels);
+    free(x);
+}
+
+static void stored_pack(stored_product *x)
+{
+    const bool has_zeros = pf_format_get(x->weights.format)->has_zeros;
+    const pf_gemm_source source = { .data = x->q,
+                                    .n_rows = N,
+                                    .stride = pf_round_up((size_t)x->k, 2),
+                                    .scales = x->scales,
+                                    .scale_type = PF_TYPE_F32,
+                                    .zeros = has_zeros ? x->zeros : NULL };
+    pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
+}
+
+static void stored_multiply(const stored_product *x, const pf_kernel *kernel, float *c)
+{
+    const pf_gemm *gemm = &kernel->fn.gemm;
+    pf_guard input = pf_guard_alloc(pf_gemm_input_bytes(x->m, x->k), 64);
+    pf_guard scratch = pf_guard_alloc(pf_gemm_scratch_bytes(x->m), 64);
+    memset(scratch.data, 0xFF, scratch.bytes);
+    gemm->pack(input.data, x->a, (size_t)x->k, x->m, x->k, 0, pf_gemm_tiles(gemm->tile_rows, x->m));
+    gemm->multiply(&x->weights, input.data, x->m, 0, x->weights.n_panels, c, N, PF_GEMM_STORE, scratch.data);
+    pf_guard_free(&input);
+    pf_guard_free(&scratch);
+}
+
+static bool exact(const pf_kernel *kernel)
+{
+    return kernel->act == PF_ACT_INT8;
+}
+
+/* --- any integers --- */
+
+/* Signs that agree with those of the weights of column `row` make the largest sums there are. */
+static void fill_activations(stored_product *x, test_rng *rng)
+{
+    const bool nibbles = pf_format_get(x->weights.format)->bits == 4;
+    const size_t row_bytes = pf_round_up((size_t)x->k, 2) / (nibbles ? 2 : 1);
+    for (int32_t row = 0; row < x->m; row++)
+        for (int32_t i = 0; i < x->k; i++) {
+            const uint8_t byte = x->q[(size_t)row * row_bytes + (size_t)i / (nibbles ? 2 : 1)];
+            const int32_t q = nibbles ? (byte >> i % 2 * 4 & 15) - 8 : (int8_t)byte;
+            x->a[row * x->k + i] = row % 3 == 0 ? test_float(rng) : q < 0 ? -3.0f : 3.0f;
+        }
+}
+
+static float any_scale(test_rng *rng)
+{
+    static const float special[] = { 0.0f, -0.0f, 1.0f, -0.5f, 65504.0f, 0x1p-24f, INFINITY, NAN };
+    return test_bits(rng) % 8 ? test_float(rng) * 0.01f : special[test_below(rng, 8)];
+}
+
+static void check_any(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    static const int32_t ks[] = { 1, 4, 31, 32, 36, 100, 128, 132, 257, 1030 };
+    if (!exact(kernel)) return;
+    for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+        stored_product *x = stored_make(kernel->format, 1 + (int32_t)i * 13 % ROWS, ks[i]);
+        test_rng rng = { 71 + i };
+        for (size_t j = 0; j < sizeof x->q; j++) x->q[j] = (uint8_t)test_bits(&rng);
+        for (size_t j = 0; j < sizeof x->zeros; j++) x->zeros[j] = (uint8_t)(test_bits(&rng) & 15);
+        for (size_t j = 0; j < sizeof x->scales / sizeof(float); j++) x->scales[j] = any_scale(&rng);
+        fill_activations(x, &rng);
+        stored_pack(x);
+        stored_multiply(x, definition, x->expected);
+        stored_multiply(x, kernel, x->got);
+        char what[160];
+        snprintf(what, sizeof what, "%s of %s, m %d k %d", kernel->name, pf_format_get(kernel->format)->name, x->m,
+                 x->k);
+        assert_same_floats(what, x->got, x->expected, (size_t)x->m * N);
+        stored_free(x);
+    }
+}
+
+static void any_stored_integers_give_what_the_definition_gives(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_any);
+}
+
+/* --- the ends --- */
+
+/* All stored values one, all zeros one, all activations `sign` * 127: the product is known without a definition. */
+static void check_end(const pf_kernel *kernel, int32_t stored, int32_t zero, float sign)
+{
+    const bool nibbles = pf_format_get(kernel->format)->bits == 4;
+    stored_product *x = stored_make(kernel->format, ROWS, 1024);
+    memset(x->q, nibbles ? stored * 17 : stored - 128, sizeof x->q);
+    memset(x->zeros, zero, sizeof x->zeros);
+    for (size_t i = 0; i < sizeof x->scales / sizeof(float); i++) x->scales[i] = 1.0f;
+    for (int32_t i = 0; i < ROWS * x->k; i++) x->a[i] = sign * 127.0f;
+    stored_pack(x);
+    stored_multiply(x, kernel, x->got);
+    const float expected = sign * 127.0f * (float)(stored - zero) * (float)x->k; /* below 2^24 */
+    for (int32_t i = 0; i < ROWS * N; i++) {
+        if (x->got[i] == expected) continue;
+        fail_msg("%s of %s, all %d less %d times %g: %g, expected %g", kernel->name,
+                 pf_format_get(kernel->format)->name, stored, zero, (double)sign * 127.0, (double)x->got[i],
+                 (double)expected);
+    }
+    stored_free(x);
+}
+
+static void check_ends(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    const pf_format_info *info = pf_format_get(kernel->format);
+    if (!exact(kernel)) return;
+    for (float sign = -1.0f; sign <= 1.0f; sign += 2.0f) {
+        if (info->bits == 8) {
+            check_end(kernel, 0, 128, sign);
+            check_end(kernel, 255, 128, sign);
+        } else {
+            check_end(kernel, 0, info->has_zeros ? 15 : 8, sign);
+            check_end(kernel, 15, info->has_zeros ? 0 : 8, sign);
+        }
+    }
+}
+
+static void sums_at_the_ends_of_their_range_are_whole(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_ends);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_stored_integers_give_what_the_definition_gives),
+        cmocka_unit_test(sums_at_the_ends_of_their_range_are_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

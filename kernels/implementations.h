@@ -93,6 +93,19 @@ pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
 pf_gemm_multiply_fn pf_gemm_bf16_amx;
+pf_gemm_pack_fn pf_gemm_pack_int8_int8_amx;
+pf_gemm_pack_fn pf_gemm_pack_int4_g128_int8_amx;
+pf_gemm_pack_fn pf_gemm_pack_int4_channel_int8_amx;
+pf_gemm_pack_fn pf_gemm_pack_int4_asym_g128_int8_amx;
+pf_gemm_pack_fn pf_gemm_pack_int4_asym_channel_int8_amx;
+pf_gemm_multiply_fn pf_gemm_int8_int8_amx;
+pf_gemm_multiply_fn pf_gemm_int4_g128_int8_amx;
+pf_gemm_multiply_fn pf_gemm_int4_channel_int8_amx;
+pf_gemm_multiply_fn pf_gemm_int4_asym_g128_int8_amx;
+pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_amx;
+
+/* Rows of VNNI's highest tiles: the AMX products leave few rows to them. */
+enum { PF_GEMM_VNNI_INT8_ROWS = 14, PF_GEMM_VNNI_CHANNEL_ROWS = 12, PF_GEMM_VNNI_GROUP_ROWS = 6 };
 pf_attn_fn pf_attn_bf16_avx512bf16;
 #endif
 

@@ -35,10 +35,18 @@ enum {
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(address), "r"((size_t)(stride)) : "memory")
 #define PF_TILE_STORE(tile, address, stride) \
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(address), "r"((size_t)(stride)) : "memory")
-#define PF_TILE_DOT_BF16(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : : :)
-#define PF_TILE_DOT_INT8(sum, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : : :)
+#define PF_TILE_TDP(name, sum, a, b) __asm__ volatile(name " %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : : :)
+#define PF_TILE_DOT(dot, sum, a, b)                                        \
+    do {                                                                   \
+        if ((dot) == PF_DOT_BF16) PF_TILE_TDP("tdpbf16ps", sum, a, b);     \
+        if ((dot) == PF_DOT_INT8_UINT8) PF_TILE_TDP("tdpbsud", sum, a, b); \
+        if ((dot) == PF_DOT_INT8_INT8) PF_TILE_TDP("tdpbssd", sum, a, b);  \
+    } while (0)
 
-/* Rows of the tiles in the table above; all are 64 bytes wide. `lower`: at least 1. */
+/* What A and B hold. */
+typedef enum { PF_DOT_BF16, PF_DOT_INT8_UINT8, PF_DOT_INT8_INT8 } pf_tile_dot;
+
+/* Rows of the tiles in the table above, at least 1; all are 64 bytes wide. */
 PF_INLINE void pf_tile_configure(int32_t upper, int32_t lower)
 {
     struct {
@@ -64,6 +72,114 @@ PF_INLINE void pf_tile_release(void)
 PF_INLINE void pf_prefetch_lines(uintptr_t address, size_t n_lines)
 {
     for (size_t i = 0; i < n_lines; i++) PF_PREFETCH(address + 64 * i);
+}
+
+/* Steps of a panel, or of a piece of it. The last may lie elsewhere, filled up to its 2 KiB. */
+typedef struct {
+    const uint8_t *whole;
+    size_t n_whole;
+    const uint8_t *last;
+} pf_tile_steps;
+
+PF_INLINE const uint8_t *pf_tile_step(const pf_tile_steps *s, size_t step)
+{
+    return step < s->n_whole ? s->whole + step * PF_TILE_STEP_BYTES : s->last;
+}
+
+/* The `bytes` of a panel as steps; `last`: 2 KiB for one that is not whole. */
+PF_INLINE pf_tile_steps pf_tile_steps_of(const uint8_t *weights, size_t bytes, uint8_t *last)
+{
+    const pf_tile_steps s = { .whole = weights, .n_whole = bytes / PF_TILE_STEP_BYTES, .last = last };
+    const size_t left = bytes % PF_TILE_STEP_BYTES;
+    if (left == 0) return s;
+    memcpy(last, weights + s.n_whole * PF_TILE_STEP_BYTES, left);
+    memset(last + left, 0, PF_TILE_STEP_BYTES - left);
+    return s;
+}
+
+/* Rows of A, in one tile or two. */
+typedef struct {
+    const uint8_t *a;      /* [steps, rows, 64 bytes] */
+    size_t a_step;         /* bytes of a step: of the rows, or of all but the last where that is nobody's */
+    int32_t upper, lower;  /* lower: 0 where one tile holds all */
+    uintptr_t prefetch;    /* what is fetched meanwhile */
+    size_t prefetch_lines; /* each step */
+} pf_tile_rows;
+
+/* Up to 32 rows times the two halves of a panel: sums in tmm0 to tmm3. Every load stands a multiply ahead of its use. */
+PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *x, const pf_tile_steps *panel,
+                                     size_t steps)
+{
+    const size_t a_lower = (size_t)x->upper * PF_TILE_ROW_BYTES;
+    const uint8_t *a = x->a, *b = pf_tile_step(panel, 0);
+    uintptr_t prefetch = x->prefetch;
+    PF_TILE_ZERO(0);
+    PF_TILE_ZERO(1);
+    PF_TILE_ZERO(2);
+    PF_TILE_ZERO(3);
+    PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
+    PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
+    for (size_t step = 1; step < steps; step++) {
+        const uint8_t *next = pf_tile_step(panel, step);
+        PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
+        PF_TILE_DOT(dot, 0, 4, 6);
+        PF_TILE_LOAD(5, a + a_lower, PF_TILE_ROW_BYTES);
+        PF_TILE_DOT(dot, 1, 4, 7);
+        a += x->a_step;
+        PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
+        PF_TILE_DOT(dot, 2, 5, 6);
+        PF_TILE_LOAD(6, next, PF_TILE_B_STRIDE);
+        PF_TILE_DOT(dot, 3, 5, 7);
+        b = next;
+        pf_prefetch_lines(prefetch, x->prefetch_lines);
+        prefetch += 64 * x->prefetch_lines;
+    }
+    PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
+    PF_TILE_DOT(dot, 0, 4, 6);
+    PF_TILE_LOAD(5, a + a_lower, PF_TILE_ROW_BYTES);
+    PF_TILE_DOT(dot, 1, 4, 7);
+    PF_TILE_DOT(dot, 2, 5, 6);
+    PF_TILE_DOT(dot, 3, 5, 7);
+    pf_prefetch_lines(prefetch, x->prefetch_lines);
+}
+
+/* Up to 16 rows times the two halves of a panel: sums in tmm0 and tmm1. */
+PF_INLINE void pf_tile_multiply_low(const pf_tile_dot dot, const pf_tile_rows *x, const pf_tile_steps *panel,
+                                    size_t steps)
+{
+    const uint8_t *a = x->a;
+    uintptr_t prefetch = x->prefetch;
+    PF_TILE_ZERO(0);
+    PF_TILE_ZERO(1);
+    for (size_t step = 0; step < steps; step++, a += x->a_step) {
+        const uint8_t *b = pf_tile_step(panel, step);
+        PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
+        PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
+        PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
+        PF_TILE_DOT(dot, 0, 4, 6);
+        PF_TILE_DOT(dot, 1, 4, 7);
+        pf_prefetch_lines(prefetch, x->prefetch_lines);
+        prefetch += 64 * x->prefetch_lines;
+    }
+}
+
+/* Sums of either, rows `stride` bytes apart. */
+PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *out, size_t stride)
+{
+    PF_TILE_STORE(0, out, stride);
+    PF_TILE_STORE(1, out + PF_TILE_ROW_BYTES, stride);
+    if (x->lower == 0) return;
+    out += (size_t)x->upper * stride;
+    PF_TILE_STORE(2, out, stride);
+    PF_TILE_STORE(3, out + PF_TILE_ROW_BYTES, stride);
+}
+
+/* A block of `height` of a product's m rows: one tile high up to 16 rows in all, else two. */
+PF_INLINE pf_tile_rows pf_tile_rows_of(int32_t height, int32_t m)
+{
+    const size_t a_step = (size_t)height * PF_TILE_ROW_BYTES;
+    if (m <= PF_TILE_ROWS) return (pf_tile_rows){ .a_step = a_step, .upper = height };
+    return (pf_tile_rows){ .a_step = a_step, .upper = (height + 1) / 2, .lower = height / 2 };
 }
 
 #endif

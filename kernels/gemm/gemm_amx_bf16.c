@@ -33,26 +33,9 @@ static size_t steps_of(int32_t k)
     return ((size_t)k + STEP_VALUES - 1) / STEP_VALUES;
 }
 
-/* A panel, and its last step filled up to 16 pairs. */
-typedef struct {
-    const uint8_t *whole;
-    size_t n_whole; /* steps of 16 pairs */
-    _Alignas(64) uint8_t last[PF_TILE_STEP_BYTES];
-} panel_steps;
-
-static void panel_open(panel_steps *s, const pf_gemm_weights *w, int32_t panel)
+static pf_tile_steps panel_steps(const pf_gemm_weights *w, int32_t panel, uint8_t *last)
 {
-    s->whole = (const uint8_t *)w->panels + (size_t)panel * w->panel_bytes;
-    s->n_whole = w->panel_bytes / PF_TILE_STEP_BYTES;
-    const size_t left = w->panel_bytes % PF_TILE_STEP_BYTES;
-    if (left == 0) return;
-    memcpy(s->last, s->whole + s->n_whole * PF_TILE_STEP_BYTES, left);
-    memset(s->last + left, 0, PF_TILE_STEP_BYTES - left);
-}
-
-PF_INLINE const uint8_t *panel_step(const panel_steps *s, size_t step)
-{
-    return step < s->n_whole ? s->whole + step * PF_TILE_STEP_BYTES : s->last;
+    return pf_tile_steps_of((const uint8_t *)w->panels + (size_t)panel * w->panel_bytes, w->panel_bytes, last);
 }
 
 /* Where sums go: rows of 32 columns. */
@@ -80,58 +63,6 @@ static void put(const sums *s, const pf_gemm_weights *w, int32_t panel, int32_t 
 
 /* --- more than 16 rows --- */
 
-typedef struct {
-    const uint8_t *a; /* [steps, upper + lower, 64 bytes] */
-    int32_t upper, lower;
-    uintptr_t prefetch; /* the share of a panel to come that is fetched meanwhile: so many lines each step */
-    size_t prefetch_lines;
-} block;
-
-/* Four sums, in tiles, of a block and a panel. */
-static void multiply_block(const block *x, const panel_steps *panel, size_t steps)
-{
-    const size_t a_step = (size_t)(x->upper + x->lower) * PF_TILE_ROW_BYTES;
-    const size_t a_lower = (size_t)x->upper * PF_TILE_ROW_BYTES;
-    const uint8_t *a = x->a, *b = panel_step(panel, 0);
-    uintptr_t prefetch = x->prefetch;
-    PF_TILE_ZERO(0);
-    PF_TILE_ZERO(1);
-    PF_TILE_ZERO(2);
-    PF_TILE_ZERO(3);
-    PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
-    PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
-    for (size_t step = 1; step < steps; step++) {
-        const uint8_t *next = panel_step(panel, step);
-        PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
-        PF_TILE_DOT_BF16(0, 4, 6);
-        PF_TILE_LOAD(5, a + a_lower, PF_TILE_ROW_BYTES);
-        PF_TILE_DOT_BF16(1, 4, 7);
-        a += a_step;
-        PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
-        PF_TILE_DOT_BF16(2, 5, 6);
-        PF_TILE_LOAD(6, next, PF_TILE_B_STRIDE);
-        PF_TILE_DOT_BF16(3, 5, 7);
-        b = next;
-        pf_prefetch_lines(prefetch, x->prefetch_lines);
-        prefetch += 64 * x->prefetch_lines;
-    }
-    PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
-    PF_TILE_DOT_BF16(0, 4, 6);
-    PF_TILE_LOAD(5, a + a_lower, PF_TILE_ROW_BYTES);
-    PF_TILE_DOT_BF16(1, 4, 7);
-    PF_TILE_DOT_BF16(2, 5, 6);
-    PF_TILE_DOT_BF16(3, 5, 7);
-}
-
-static void store_block(const block *x, const sums *out)
-{
-    uint8_t *lower = out->at + (size_t)x->upper * out->stride;
-    PF_TILE_STORE(0, out->at, out->stride);
-    PF_TILE_STORE(1, out->at + PF_TILE_ROW_BYTES, out->stride);
-    PF_TILE_STORE(2, lower, out->stride);
-    PF_TILE_STORE(3, lower + PF_TILE_ROW_BYTES, out->stride);
-}
-
 static void multiply_tall(const pf_gemm_weights *w, const uint8_t *input, int32_t m, int32_t panel_begin,
                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
@@ -144,23 +75,21 @@ static void multiply_tall(const pf_gemm_weights *w, const uint8_t *input, int32_
         for (int32_t t = 0; t < n_blocks; t++) {
             const int32_t row = pf_gemm_tile_row(n_blocks, m, t);
             const int32_t height = pf_gemm_tile_row(n_blocks, m, t + 1) - row;
-            block x = { .a = input + (size_t)row * steps * PF_TILE_ROW_BYTES,
-                        .upper = (height + 1) / 2,
-                        .lower = height / 2,
-                        .prefetch_lines = (PF_TILE_STEP_BYTES / 64 + (size_t)n_blocks - 1) / (size_t)n_blocks };
+            pf_tile_rows x = pf_tile_rows_of(height, m);
+            x.a = input + (size_t)row * steps * PF_TILE_ROW_BYTES;
+            x.prefetch_lines = (PF_TILE_STEP_BYTES / 64 + (size_t)n_blocks - 1) / (size_t)n_blocks;
             if (height != configured) pf_tile_configure(x.upper, x.lower);
             configured = height;
             for (int32_t p = first; p < end; p++) {
-                panel_steps panel;
-                panel_open(&panel, w, p);
-                x.prefetch =
-                    (uintptr_t)panel.whole +
-                    (n_blocks == 1 ? PF_GEMM_W_AHEAD
-                                   : (size_t)group * w->panel_bytes + w->panel_bytes * (size_t)t / (size_t)n_blocks);
-                multiply_block(&x, &panel, steps);
+                _Alignas(64) uint8_t last[PF_TILE_STEP_BYTES];
+                const pf_tile_steps panel = panel_steps(w, p, last);
+                /* one block: what follows; else a share of the panel that takes this one's place in the next group */
+                const size_t ahead = (size_t)group * w->panel_bytes + w->panel_bytes * (size_t)t / (size_t)n_blocks;
+                x.prefetch = (uintptr_t)panel.whole + (n_blocks == 1 ? PF_GEMM_W_AHEAD : ahead);
+                pf_tile_multiply_tall(PF_DOT_BF16, &x, &panel, steps);
                 float *out = c + (size_t)row * ldc;
                 const sums s = sums_for(w, p, out, ldc, mode, scratch);
-                store_block(&x, &s);
+                pf_tile_store(&x, s.at, s.stride);
                 put(&s, w, p, height, out, ldc, mode, scratch);
             }
         }
@@ -172,23 +101,23 @@ static void multiply_tall(const pf_gemm_weights *w, const uint8_t *input, int32_
 /* One A, four B: A is in one of tmm4 and tmm5, and the next step's is loaded into the other. */
 #define PAIR_STEP(A)                                              \
     PF_TILE_LOAD(7, left + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);  \
-    PF_TILE_DOT_BF16(0, A, 6);                                    \
+    PF_TILE_DOT(PF_DOT_BF16, 0, A, 6);                            \
     PF_TILE_LOAD(6, right, PF_TILE_B_STRIDE);                     \
-    PF_TILE_DOT_BF16(1, A, 7);                                    \
+    PF_TILE_DOT(PF_DOT_BF16, 1, A, 7);                            \
     PF_TILE_LOAD(7, right + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE); \
-    PF_TILE_DOT_BF16(2, A, 6)
+    PF_TILE_DOT(PF_DOT_BF16, 2, A, 6)
 #define PAIR_NEXT(A_NEXT)                       \
     a += a_step;                                \
-    left = panel_step(l, step);                 \
-    right = panel_step(r, step);                \
+    left = pf_tile_step(l, step);               \
+    right = pf_tile_step(r, step);              \
     PF_TILE_LOAD(A_NEXT, a, PF_TILE_ROW_BYTES); \
     PF_TILE_LOAD(6, left, PF_TILE_B_STRIDE)
 
 /* Two panels; tmm0 and tmm1 are the left one's sums, tmm2 and tmm3 the right one's. */
-static void multiply_pair(const uint8_t *a, int32_t m, const panel_steps *l, const panel_steps *r, size_t steps)
+static void multiply_pair(const uint8_t *a, int32_t m, const pf_tile_steps *l, const pf_tile_steps *r, size_t steps)
 {
     const size_t a_step = (size_t)m * PF_TILE_ROW_BYTES, panel_bytes = (size_t)(r->whole - l->whole);
-    const uint8_t *left = panel_step(l, 0), *right = panel_step(r, 0);
+    const uint8_t *left = pf_tile_step(l, 0), *right = pf_tile_step(r, 0);
     PF_TILE_ZERO(0);
     PF_TILE_ZERO(1);
     PF_TILE_ZERO(2);
@@ -202,42 +131,25 @@ static void multiply_pair(const uint8_t *a, int32_t m, const panel_steps *l, con
         if (step % 2) {
             PAIR_STEP(4);
             PAIR_NEXT(5);
-            PF_TILE_DOT_BF16(3, 4, 7);
+            PF_TILE_DOT(PF_DOT_BF16, 3, 4, 7);
         } else {
             PAIR_STEP(5);
             PAIR_NEXT(4);
-            PF_TILE_DOT_BF16(3, 5, 7);
+            PF_TILE_DOT(PF_DOT_BF16, 3, 5, 7);
         }
         pf_prefetch_lines(prefetch, PF_TILE_STEP_BYTES / 64);
         pf_prefetch_lines(prefetch + panel_bytes, PF_TILE_STEP_BYTES / 64);
     }
     if (steps % 2) {
         PAIR_STEP(4);
-        PF_TILE_DOT_BF16(3, 4, 7);
+        PF_TILE_DOT(PF_DOT_BF16, 3, 4, 7);
     } else {
         PAIR_STEP(5);
-        PF_TILE_DOT_BF16(3, 5, 7);
+        PF_TILE_DOT(PF_DOT_BF16, 3, 5, 7);
     }
 }
 #undef PAIR_STEP
 #undef PAIR_NEXT
-
-/* One panel; tmm0 and tmm1. */
-static void multiply_single(const uint8_t *a, int32_t m, const panel_steps *panel, size_t steps)
-{
-    const size_t a_step = (size_t)m * PF_TILE_ROW_BYTES;
-    PF_TILE_ZERO(0);
-    PF_TILE_ZERO(1);
-    for (size_t step = 0; step < steps; step++, a += a_step) {
-        const uint8_t *b = panel_step(panel, step);
-        PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
-        PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
-        PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
-        PF_TILE_DOT_BF16(0, 4, 6);
-        PF_TILE_DOT_BF16(1, 4, 7);
-        pf_prefetch_lines((uintptr_t)b + PF_GEMM_W_AHEAD, PF_TILE_STEP_BYTES / 64);
-    }
-}
 
 static void multiply_wide(const pf_gemm_weights *w, const uint8_t *input, int32_t m, int32_t panel_begin,
                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
@@ -245,14 +157,18 @@ static void multiply_wide(const pf_gemm_weights *w, const uint8_t *input, int32_
     const size_t steps = steps_of(w->k);
     pf_tile_configure(m, m);
     for (int32_t p = panel_begin; p < panel_end;) {
-        panel_steps left, right;
+        _Alignas(64) uint8_t last[2][PF_TILE_STEP_BYTES];
         const bool pair = p + 1 < panel_end;
-        panel_open(&left, w, p);
+        const pf_tile_steps left = panel_steps(w, p, last[0]);
         if (pair) {
-            panel_open(&right, w, p + 1);
+            const pf_tile_steps right = panel_steps(w, p + 1, last[1]);
             multiply_pair(input, m, &left, &right, steps);
         } else {
-            multiply_single(input, m, &left, steps);
+            pf_tile_rows x = pf_tile_rows_of(m, m);
+            x.a = input;
+            x.prefetch = (uintptr_t)left.whole + PF_GEMM_W_AHEAD;
+            x.prefetch_lines = PF_TILE_STEP_BYTES / 64;
+            pf_tile_multiply_low(PF_DOT_BF16, &x, &left, steps);
         }
         sums s = sums_for(w, p, c, ldc, mode, scratch);
         PF_TILE_STORE(0, s.at, s.stride);

@@ -22,9 +22,9 @@
 #include "kernels/gemm/pack_words_avx512.h"
 
 enum {
-    INT8_ROWS = 14,
-    CHANNEL_ROWS = 12, /* int4 of a channel */
-    GROUP_ROWS = 6,
+    INT8_ROWS = PF_GEMM_VNNI_INT8_ROWS,
+    CHANNEL_ROWS = PF_GEMM_VNNI_CHANNEL_ROWS, /* int4 of a channel */
+    GROUP_ROWS = PF_GEMM_VNNI_GROUP_ROWS,
     BLOCK_VALUES = 2048, /* of K that several row tiles pass over */
 };
 

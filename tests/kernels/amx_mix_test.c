@@ -7,7 +7,7 @@
 #include "tests/support/amx_trap.h"
 
 enum { MULTIPLY_CYCLES = 16, LOAD_CYCLES = 8, STORE_CYCLES = 16, CONFIGURE_CYCLES = 204, RELEASE_CYCLES = 13 };
-enum { N = 256, K = 2048, MAX_M = 512 };
+enum { N = 128, K = 2048 };
 
 /* The AMX row of a format and its activations; NULL: there is none. */
 static const pf_kernel *amx_kernel(pf_format format, pf_act act)
@@ -44,7 +44,8 @@ static amx_counts count(const pf_kernel *kernel, int32_t m)
     return n;
 }
 
-/* Loads and stores taken one after another, beside the multiplies; configurations before both. */
+/* Loads and stores taken one after another, beside the multiplies; configurations before both. Of tile instructions alone:
+ * unpacking int4 and scaling its groups are vector instructions, not counted here. */
 static double multiplier_share(const amx_counts *n)
 {
     const uint64_t multiplies = n->multiplies * MULTIPLY_CYCLES;
@@ -74,7 +75,7 @@ static void from_32_rows_on_tile_loads_are_no_more_than_multiplies(void **state)
 {
     (void)state;
     if (!amx_trap_works()) skip();
-    static const int32_t ms[] = { 32, 33, 48, 64, 100, 256, 512 };
+    static const int32_t ms[] = { 32, 33, 48, 100, 512 };
     for (size_t t = 0; t < sizeof tasks / sizeof *tasks; t++) {
         const pf_kernel *kernel = amx_kernel(tasks[t].format, tasks[t].act);
         if (!kernel) continue;

@@ -376,6 +376,50 @@ static void progress_grows_to_its_total(void **state)
     }
 }
 
+/* A line of /proc/self/status, in KiB. */
+static size_t status_kib(const char *field)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    assert_non_null(f);
+    char line[256];
+    unsigned long long kib = 0;
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, field, strlen(field)) == 0) sscanf(line + strlen(field), ": %llu", &kib);
+    fclose(f);
+    return (size_t)kib;
+}
+
+/* Start VmHWM, the highest resident size, anew. */
+static bool forget_highest_size(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "we");
+    if (f == NULL) return false;
+    const bool written = fputs("5", f) >= 0;
+    return fclose(f) == 0 && written;
+}
+
+static void the_file_and_what_is_made_of_it_do_not_add_up_in_memory(void **state)
+{
+    (void)state;
+    enum { SLACK_KIB = 12 << 10 }; /* two stretches of 2 MiB, whole huge pages, what a sanitizer keeps beside */
+    pf_error error;
+    pf_team *team;
+    pf_model *model;
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16, .tied = true, .hidden = 512, .vocab = 40000 },
+                         directory);
+    assert_ok(pf_team_create(2, NULL, 0, &team, &error), error);
+    if (!forget_highest_size()) skip();
+    const size_t before = status_kib("VmRSS");
+    const pf_model_options options = { .dtype = PF_DTYPE_INT4, .isa = pf_cpu_best_isa(), .team = team };
+    assert_ok(pf_model_load(directory, &options, &model, &error), error);
+    const size_t took = status_kib("VmHWM") - before, packed = pf_model_packed_bytes(model) >> 10;
+    if (took > packed * 115 / 100 + SLACK_KIB)
+        fail_msg("loading took %zu KiB for %zu KiB of weights", took, packed); /* the file has 40 MiB */
+    pf_model_release(model);
+    pf_team_destroy(team);
+    pf_tiny_model_remove(directory);
+}
+
 static void running_out_of_memory_anywhere_is_a_status(void **state)
 {
     (void)state;
@@ -419,6 +463,7 @@ int main(void)
         cmocka_unit_test(each_format_is_named_with_its_kernel_and_the_reason),
         cmocka_unit_test(a_bare_read_sees_the_same_weights_on_any_number_of_threads),
         cmocka_unit_test(progress_grows_to_its_total),
+        cmocka_unit_test(the_file_and_what_is_made_of_it_do_not_add_up_in_memory),
         cmocka_unit_test(running_out_of_memory_anywhere_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,14 +40,14 @@ pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const 
 {
     if (samples(wish) && wish->method == PF_METHOD_COUPLED) {
         PF_TRY(fill_p(chooser, wish, logits));
-        *token = pf_sampling_draw_gumbel(chooser->p, chooser->n_vocab, wish->sampling.seed, PF_NOISE_TARGET, position);
+        *token = chooser->kernels->race(chooser->p, chooser->n_vocab, wish->sampling.seed, PF_NOISE_TARGET, position);
         return PF_OK;
     }
     if (!pf_wish_declares(wish)) return choose_best(chooser, logits, token);
 
     PF_TRY(fill_p(chooser, wish, logits));
-    const int32_t n =
-        pf_sampling_truncate(chooser->p, chooser->n_vocab, wish->max_declared, ids, probabilities, chooser->scratch);
+    const int32_t n = pf_sampling_truncate(chooser->kernels, chooser->p, chooser->n_vocab, wish->max_declared, ids,
+                                           probabilities, chooser->scratch);
     const float uniform = pf_noise_uniform(wish->draft_seed, PF_NOISE_DRAFT, position, (int32_t)(round & INT32_MAX));
     *token = ids[pf_sampling_draw_entry(probabilities, n, uniform)];
     *n_declared = n;

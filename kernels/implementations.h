@@ -28,6 +28,8 @@ pf_attn_store_fn pf_attn_store_f32_ref;
 pf_attn_store_fn pf_attn_store_bf16_ref;
 pf_argmax_fn pf_argmax_f32_ref;
 pf_softmax_fn pf_softmax_f32_ref;
+pf_top_fn pf_top_f32_ref;
+pf_race_fn pf_race_f32_ref;
 
 #ifdef PF_KERNELS_X86
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx2;
@@ -70,6 +72,8 @@ pf_attn_store_fn pf_attn_store_f32_avx512;
 pf_attn_store_fn pf_attn_store_bf16_avx512;
 pf_argmax_fn pf_argmax_f32_avx512;
 pf_softmax_fn pf_softmax_f32_avx512;
+pf_top_fn pf_top_f32_avx512;
+pf_race_fn pf_race_f32_avx512;
 
 pf_gemm_pack_fn pf_gemm_pack_int8_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_g32_int8_avx512vnni;

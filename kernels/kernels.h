@@ -18,6 +18,8 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/rope.h"
+#include "kernels/sample/noise.h"
+#include "kernels/sample/top.h"
 #include "kernels/sample/vocab.h"
 #include "kernels/types.h"
 
@@ -31,6 +33,8 @@ typedef enum {
     PF_OP_ATTN_STORE,
     PF_OP_ARGMAX,
     PF_OP_SOFTMAX,
+    PF_OP_TOP,
+    PF_OP_RACE,
     PF_N_OPS
 } pf_op;
 
@@ -59,6 +63,8 @@ typedef struct {
         pf_attn_store_fn *attn_store;
         pf_argmax_fn *argmax;
         pf_softmax_fn *softmax;
+        pf_top_fn *top;
+        pf_race_fn *race;
     } fn;
 } pf_kernel;
 
@@ -76,6 +82,8 @@ typedef struct {
     pf_attn_store_fn *attn_store[PF_N_TYPES];
     pf_argmax_fn *argmax;
     pf_softmax_fn *softmax;
+    pf_top_fn *top;
+    pf_race_fn *race;
     const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but products; NULL where there is none */
     const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS]; /* and products */
 } pf_kernels;

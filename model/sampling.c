@@ -8,11 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-/* An entry of the selection heap. */
+/* The largest of a distribution, and room to find them; in the caller's scratch. */
 typedef struct {
-    float value;
-    int32_t id;
-} entry;
+    void *search;
+    float *values;
+    int32_t *ids;
+} selection;
 
 pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error)
 {
@@ -28,44 +29,16 @@ pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error)
     return PF_OK;
 }
 
+/* What pf_top_fn needs, then values [n_vocab], then ids [n_vocab]. */
+static selection selection_in(void *scratch, int32_t n_vocab)
+{
+    float *values = (float *)((char *)scratch + pf_top_scratch_bytes(n_vocab));
+    return (selection){ .search = scratch, .values = values, .ids = (int32_t *)(values + n_vocab) };
+}
+
 size_t pf_sampling_scratch_bytes(int32_t n_vocab)
 {
-    return (size_t)n_vocab * sizeof(entry);
-}
-
-/* ---- selection ------------------------------------------------------------------------------------------------- */
-
-/* Whether a ranks behind b: smaller, or equal with the higher id. */
-static bool ranks_behind(entry a, entry b)
-{
-    return a.value < b.value || (a.value == b.value && a.id > b.id);
-}
-
-/* Restore the heap (the last in rank on top) below node i. */
-static void sift_down(entry *heap, int32_t n, int32_t i)
-{
-    const entry moving = heap[i];
-    for (int32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && ranks_behind(heap[child + 1], heap[child])) child++;
-        if (!ranks_behind(heap[child], moving)) break;
-        heap[i] = heap[child];
-    }
-    heap[i] = moving;
-}
-
-/* The `wanted` largest of values [n] that are above 0, as a heap with the last in rank on top. Returns their number. */
-static int32_t select_largest(const float *values, int32_t n, int32_t wanted, entry *heap)
-{
-    int32_t n_heap = 0, i = 0;
-    for (; i < n && n_heap < wanted; i++)
-        if (values[i] > 0.0f) heap[n_heap++] = (entry){ values[i], i };
-    for (int32_t node = n_heap / 2; node-- > 0;) sift_down(heap, n_heap, node);
-    for (; i < n; i++) {
-        if (!(values[i] > heap[0].value)) continue; /* equal: the lower id is in already */
-        heap[0] = (entry){ values[i], i };
-        sift_down(heap, n_heap, 0);
-    }
-    return n_heap;
+    return pf_top_scratch_bytes(n_vocab) + (size_t)n_vocab * (sizeof(float) + sizeof(int32_t));
 }
 
 /* ---- filters --------------------------------------------------------------------------------------------------- */
@@ -76,10 +49,13 @@ static void keep_at_least(float *weights, int32_t n, float threshold)
         if (weights[i] < threshold) weights[i] = 0.0f;
 }
 
-static void keep_top_k(float *weights, int32_t n, int32_t k, void *scratch)
+static void keep_top_k(const pf_kernels *kernels, float *weights, int32_t n, int32_t k, void *scratch)
 {
-    entry *heap = scratch;
-    if (select_largest(weights, n, k, heap) == k) keep_at_least(weights, n, heap[0].value);
+    const selection s = selection_in(scratch, n);
+    if (kernels->top(weights, n, k, s.ids, s.values, s.search) < k) return;
+    float least = s.values[0];
+    for (int32_t i = 1; i < k; i++) least = fminf(least, s.values[i]);
+    keep_at_least(weights, n, least);
 }
 
 /* In eight partial sums: one would wait for each addition before the next. */
@@ -191,7 +167,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     const bool cut_p = sampling->top_p<1.0f, cut_min = sampling->min_p> 0.0f;
     if (!cut_k && !cut_p && !cut_min) return PF_OK;
 
-    if (cut_k) keep_top_k(probabilities, n_vocab, sampling->top_k, scratch);
+    if (cut_k) keep_top_k(kernels, probabilities, n_vocab, sampling->top_k, scratch);
     if (cut_p) keep_top_p(probabilities, n_vocab, sampling->top_p, scratch);
     if (cut_min) {
         const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */
@@ -204,25 +180,11 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
 
 /* ---- draws ----------------------------------------------------------------------------------------------------- */
 
-int32_t pf_sampling_draw_gumbel(const float *probabilities, int32_t n_vocab, uint64_t seed, pf_noise_domain domain,
-                                int32_t position)
+int32_t pf_sampling_truncate(const pf_kernels *kernels, const float *probabilities, int32_t n_vocab,
+                             int32_t max_entries, int32_t *ids, float *values, void *scratch)
 {
-    return pf_noise_race(probabilities, n_vocab, seed, domain, position);
-}
-
-int32_t pf_sampling_truncate(const float *probabilities, int32_t n_vocab, int32_t max_entries, int32_t *ids,
-                             float *values, void *scratch)
-{
-    entry *heap = scratch;
-    const int32_t n = select_largest(probabilities, n_vocab, max_entries < n_vocab ? max_entries : n_vocab, heap);
-    double sum = 0.0;
-    for (int32_t left = n; left > 0; left--) { /* the last in rank leaves the heap first */
-        ids[left - 1] = heap[0].id;
-        values[left - 1] = heap[0].value;
-        sum += (double)heap[0].value;
-        heap[0] = heap[left - 1];
-        sift_down(heap, left - 1, 0);
-    }
+    const int32_t n = kernels->top(probabilities, n_vocab, max_entries, ids, values, scratch);
+    const double sum = sum_of(values, n);
     for (int32_t i = 0; i < n; i++) values[i] = (float)((double)values[i] / sum);
     return n;
 }

@@ -1,7 +1,9 @@
 /*
  * From logits to the distribution of the next token, and from there to a token.
  *
- * Pure functions, no allocation: scratch is passed in.
+ * Pure functions, no allocation: scratch is passed in. The draw itself, plain sampling's and that of `coupled` speculation,
+ * is the Gumbel-max trick (Maddison et al., arXiv:1411.0030, section 2): pf_race_fn of kernels/sample/noise.h with the
+ * noise of (seed, domain, position), distributed exactly as the probabilities.
  */
 #ifndef PF_MODEL_SAMPLING_H
 #define PF_MODEL_SAMPLING_H
@@ -13,13 +15,13 @@
 #include "base/sampling_parameters.h"
 #include "base/status.h"
 #include "kernels/kernels.h"
-#include "model/noise.h"
+#include "kernels/sample/noise.h"
 
 /* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 < top_p <= 1,
  * 0 <= min_p <= 1. */
 PF_MUST_USE pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error);
 
-/* Bytes of scratch that the functions below need for a vocabulary. */
+/* Bytes of scratch that the functions below need for a vocabulary; aligned as a float. */
 size_t pf_sampling_scratch_bytes(int32_t n_vocab);
 
 /* probabilities[n_vocab] = the distribution of the next token: logits / temperature, then top-k, top-p and min-p each
@@ -35,17 +37,11 @@ PF_MUST_USE pf_status pf_sampling_distribution(const pf_sampling *sampling, cons
                                                const float *logits, int32_t n_vocab, float *probabilities,
                                                void *scratch);
 
-/* The Gumbel-max draw: argmax over tokens with p > 0 of log p + noise(seed, domain, position, token), ties to the
- * lowest id. Exactly distributed as p; plain sampling and `coupled` speculation are this same function.
- * Source: Maddison et al., arXiv:1411.0030, section 2. */
-int32_t pf_sampling_draw_gumbel(const float *probabilities, int32_t n_vocab, uint64_t seed, pf_noise_domain domain,
-                                int32_t position);
-
 /* Truncate a distribution to its `max_entries` most probable tokens (ties to the lowest id) and renormalise:
- * ids and values [max_entries] out, in descending order of probability, summing to 1. Returns their number n >= 1.
+ * ids and values [max_entries] out, in order of id, summing to 1. Returns their number n >= 1.
  * What a drafter declares is exactly what this returns, and it draws its token from exactly that. */
-int32_t pf_sampling_truncate(const float *probabilities, int32_t n_vocab, int32_t max_entries, int32_t *ids,
-                             float *values, void *scratch);
+int32_t pf_sampling_truncate(const pf_kernels *kernels, const float *probabilities, int32_t n_vocab,
+                             int32_t max_entries, int32_t *ids, float *values, void *scratch);
 
 /* Draw an entry index from values [n] (summing to 1) with one uniform: inverse transform, sums in double. */
 int32_t pf_sampling_draw_entry(const float *values, int32_t n, float uniform);

@@ -38,7 +38,7 @@ static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t ro
         token = kernels(judge)->argmax(pf_context_logits(judge->context, row), n_vocab);
     } else {
         PF_TRY(fill_p(judge, sampling, row));
-        token = pf_sampling_draw_gumbel(judge->p, n_vocab, sampling->seed, PF_NOISE_TARGET, position);
+        token = kernels(judge)->race(judge->p, n_vocab, sampling->seed, PF_NOISE_TARGET, position);
     }
     if (token < 0) return PF_UNSUPPORTED;
     *out = token;

@@ -108,6 +108,92 @@ static void the_ends_are_as_the_contract_says(void **state)
     for_each_kernel(PF_OP_SOFTMAX, check_ends);
 }
 
+/* --- the few largest --- */
+
+/* Values as a distribution has them, with ties, or with what no distribution has. */
+static void fill_values(test_rng *rng, float *values, int32_t n, int form)
+{
+    for (int32_t i = 0; i < n; i++)
+        values[i] = form == 0   ? expf(8.0f * test_float(rng))
+                    : form == 1 ? (float)test_below(rng, 5) /* ties, and zeros that are not taken */
+                    : form == 2 ? test_extreme(rng)
+                                : (test_below(rng, 3) ? NAN : -1.0f);
+}
+
+static void check_top(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    test_rng rng = { 53 };
+    for (int32_t n = 1; n <= 700; n += n < 70 ? 1 : 53)
+        for (int form = 0; form < 4; form++)
+            for (int32_t wanted = 1; wanted <= n + 3; wanted += 1 + wanted / 2) {
+                const size_t n_out = (size_t)(wanted < n ? wanted : n);
+                pf_guard values = pf_guard_alloc((size_t)n * sizeof(float), 4);
+                pf_guard scratch = pf_guard_alloc(pf_top_scratch_bytes(n), 4);
+                pf_guard ids = pf_guard_alloc(n_out * sizeof(int32_t), 4),
+                         top = pf_guard_alloc(n_out * sizeof(float), 4);
+                fill_values(&rng, values.data, n, form);
+                int32_t expected_ids[704];
+                float expected_top[704];
+                const int32_t expected =
+                    definition->fn.top(values.data, n, wanted, expected_ids, expected_top, scratch.data);
+                assert_int_equal(kernel->fn.top(values.data, n, wanted, ids.data, top.data, scratch.data), expected);
+                assert_memory_equal(ids.data, expected_ids, (size_t)expected * sizeof(int32_t));
+                assert_memory_equal(top.data, expected_top, (size_t)expected * sizeof(float));
+                pf_guard_free(&values);
+                pf_guard_free(&scratch);
+                pf_guard_free(&ids);
+                pf_guard_free(&top);
+            }
+}
+
+static void the_largest_are_those_that_a_sort_would_put_in_front(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_TOP, check_top);
+
+    const float values[] = { 0.5f, 0.0f, 2.0f, 0.5f, -3.0f, NAN, 2.0f, 0.5f };
+    float top[8], scratch[64];
+    int32_t ids[8], n;
+    const pf_kernel *all = pf_kernels_all(&n);
+    for (int32_t i = 0; i < n; i++) {
+        if (all[i].op != PF_OP_TOP || all[i].isa > pf_cpu_best_isa()) continue;
+        assert_true(pf_top_scratch_bytes(8) <= sizeof scratch);
+        assert_int_equal(all[i].fn.top(values, 8, 4, ids, top, scratch), 4);
+        const int32_t four[] = { 0, 2, 3, 6 };
+        assert_memory_equal(ids, four, sizeof four);
+        assert_int_equal(all[i].fn.top(values, 8, 9, ids, top, scratch), 5); /* no more are above 0 */
+    }
+}
+
+/* --- the race --- */
+
+static void check_race(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    test_rng rng = { 59 };
+    int32_t n_won_by_others = 0;
+    for (int32_t n = 1; n <= 900; n += n < 140 ? 1 : 61)
+        for (int form = 0; form < 4; form++) {
+            pf_guard p = pf_guard_alloc((size_t)n * sizeof(float), 4);
+            fill_values(&rng, p.data, n, form);
+            for (int32_t position = 0; position < 8; position++) {
+                const uint64_t seed = (uint64_t)n << 33 | 5u;
+                const int32_t winner = definition->fn.race(p.data, n, seed, PF_NOISE_TARGET, position);
+                assert_int_equal(kernel->fn.race(p.data, n, seed, PF_NOISE_TARGET, position), winner);
+                n_won_by_others += winner >= 0 && form == 0 && ((float *)p.data)[winner] < 1.0f;
+            }
+            pf_guard_free(&p);
+        }
+    assert_true(n_won_by_others > 0);
+    const float none[] = { 0.0f, NAN, -1.0f };
+    assert_int_equal(kernel->fn.race(none, 3, 1, PF_NOISE_TARGET, 0), -1);
+}
+
+static void a_race_is_won_by_the_least_exponential_over_p(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_RACE, check_race);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +201,8 @@ int main(void)
         cmocka_unit_test(softmax_is_the_formula_and_sums_to_one),
         cmocka_unit_test(all_sizes_equal_the_definition_bit_for_bit),
         cmocka_unit_test(the_ends_are_as_the_contract_says),
+        cmocka_unit_test(the_largest_are_those_that_a_sort_would_put_in_front),
+        cmocka_unit_test(a_race_is_won_by_the_least_exponential_over_p),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ void pf_tiny_side_decode(const pf_tiny_side *side, const pf_sampling *sampling, 
         demand(pf_sampling_distribution(sampling, kernels, logits, n_vocab, p, scratch), "distribution", NULL);
         out[i] = sampling->temperature == 0.0f
                      ? kernels->argmax(logits, n_vocab)
-                     : pf_sampling_draw_gumbel(p, n_vocab, sampling->seed, PF_NOISE_TARGET, n_prompt + i);
+                     : kernels->race(p, n_vocab, sampling->seed, PF_NOISE_TARGET, n_prompt + i);
         if (i + 1 < n_new) {
             const pf_span span = { .sequence = sequence, .tokens = &out[i], .n_tokens = 1, .n_logits = 1 };
             demand(pf_context_forward(side->context, &span, 1), "forward", NULL);

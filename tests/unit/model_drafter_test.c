@@ -187,7 +187,7 @@ static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(v
                 sum += (double)q->probabilities[j];
                 holds = holds || q->ids[j] == p->tokens[i];
                 assert_true(q->probabilities[j] > 0.0f);
-                assert_true(j == 0 || q->probabilities[j] <= q->probabilities[j - 1]);
+                assert_true(j == 0 || q->ids[j] > q->ids[j - 1]);
             }
             assert_true(holds);
             assert_true(fabs(sum - 1.0) < 1e-5);

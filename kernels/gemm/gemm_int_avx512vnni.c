@@ -413,7 +413,7 @@ PF_INLINE uint32_t largest_bits(const float *a, size_t k)
         for (size_t j = 0; j < 2; j++)
             largest[j] = _mm512_max_epi32(largest[j], _mm512_and_si512(magnitude, _mm512_loadu_si512(a + i + 16 * j)));
     for (; i < k; i += 16) {
-        const __mmask16 exist = k - i >= 16 ? 0xFFFF : (__mmask16)((1u << (k - i)) - 1);
+        const __mmask16 exist = (__mmask16)(k - i >= 16 ? 0xFFFFu : (1u << (k - i)) - 1);
         largest[0] = _mm512_max_epi32(largest[0], _mm512_and_si512(magnitude, _mm512_maskz_loadu_epi32(exist, a + i)));
     }
     return (uint32_t)_mm512_reduce_max_epi32(_mm512_max_epi32(largest[0], largest[1]));
@@ -467,7 +467,8 @@ PF_INLINE void quantise_four(__m512i words[4], const float *a, size_t lda, size_
 PF_INLINE void spread(uint32_t *out, size_t height, const __m512i words[4], size_t n_rows, size_t n_words, size_t gap)
 {
     if (height == 1) {
-        const __mmask16 first = (__mmask16)((1u << (gap ? 8 : n_words)) - 1), exist = (__mmask16)((1u << n_words) - 1);
+        const __mmask16 first = (__mmask16)((1u << (gap ? 8 : n_words)) - 1);
+        const __mmask16 exist = (__mmask16)((1u << n_words) - 1);
         _mm512_mask_storeu_epi32(out, first & exist, words[0]);
         if (gap && n_words > 8) _mm512_mask_storeu_epi32(out + gap, exist & (__mmask16)~first, words[0]);
     } else if (n_words == 16) {

@@ -159,20 +159,23 @@ static float weight_as_bf16(const pf_gemm_layout *l, const uint8_t *panel, int32
 void pf_gemm_integers_bf16_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    (void)scratch;
     const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
     const int32_t k_even = (w->k + 1) / 2 * 2;
+    float *sums = scratch; /* [m, 32]: each pair of weights is rounded once for all rows */
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
-        for (int32_t row = 0; row < m; row++) {
-            const float *a = (const float *)input + (size_t)row * (size_t)k_even;
-            float sum[PF_GEMM_PANEL] = { 0 };
-            for (int32_t i = 0; i < k_even; i += 2)
-                for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
-                    sum[j] = fmaf(a[i + 1], weight_as_bf16(&l, panel, j, i + 1), sum[j]);
-                    sum[j] = fmaf(a[i], weight_as_bf16(&l, panel, j, i), sum[j]);
+        memset(sums, 0, (size_t)m * PF_GEMM_PANEL * sizeof *sums);
+        for (int32_t i = 0; i < k_even; i += 2)
+            for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
+                const float even = weight_as_bf16(&l, panel, j, i), odd = weight_as_bf16(&l, panel, j, i + 1);
+                for (int32_t row = 0; row < m; row++) {
+                    const float *a = (const float *)input + (size_t)row * (size_t)k_even;
+                    float *sum = &sums[row * PF_GEMM_PANEL + j];
+                    *sum = fmaf(a[i + 1], odd, *sum);
+                    *sum = fmaf(a[i], even, *sum);
                 }
-            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sum, columns_of(w, p), mode);
-        }
+            }
+        for (int32_t row = 0; row < m; row++)
+            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sums + row * PF_GEMM_PANEL, columns_of(w, p), mode);
     }
 }

@@ -1,7 +1,7 @@
 /*
  * Integer weights times int8 activations with VPDPBUSD on YMM registers, for processors that have AVX-VNNI and no
- * AVX-512: tiles of 1 to 6 rows by 16 columns, the halves of a panel one after the other. Packed activations are those of
- * the int4 kernels with AVX2.
+ * AVX-512: tiles of 1 to 6 rows by 16 columns, the halves of a panel one after the other. Packed activations are
+ * those of the int4 kernels with AVX2.
  *
  * The instruction adds four products of uint8 and int8 to 32 bits and cannot saturate; sums wrap around on the way to
  * an end that fits.

@@ -3,20 +3,20 @@
  * vec_avx512.h first. Internal.
  *
  * int8: the stored bytes (0 .. 255) are taken apart into int16, k and k+2, k+1 and k+3, and multiplied with int16 by
- * VPMADDWD: two products of at most 255 * 127 fit its 32 bits. VPMADDUBSW would saturate, and take no fewer instructions
- * with magnitudes and signs parted.
+ * VPMADDWD: two products of at most 255 * 127 fit its 32 bits. VPMADDUBSW would saturate, and with magnitudes and signs
+ * parted take no fewer instructions.
  *
- * int4: VPMADDUBSW adds two products of a nibble and a byte, at most 2 * 15 * 127, to int16. Eight steps add up to at most
- * 8 * 3810 = 30480 and cannot leave it, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them.
- * In groups the sums begin at -z times the activations' own sums: on the way each of their 16 activations counts -z or
- * q - z times, at most 15, so the bound is the same.
+ * int4: VPMADDUBSW adds two products of a nibble and a byte, at most 2 * 15 * 127, to int16. Eight steps add up to at
+ * most 8 * 3810 = 30480, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them. In groups
+ * the sums begin at -z times the activations' own sums: on the way each of their 16 activations counts -z or q - z
+ * times, at most 15, so the bound is the same.
  */
 #ifndef PF_KERNELS_GEMM_INT_MADD_VEC_H
 #define PF_KERNELS_GEMM_INT_MADD_VEC_H
 
 #include "kernels/gemm/gemm_int_vec.h"
 
-/* Some steps of a column for half a panel, or a whole one; `sums` of its first column. Returns where to prefetch next. */
+/* Some steps of a column for half a panel, or a whole one; `sums` of its first column. Returns where to prefetch. */
 PF_INLINE uintptr_t pf_int8_columns(const int height, const uint8_t *w, const uint32_t *a, size_t steps, uint32_t *sums,
                                     uintptr_t prefetch, size_t stride)
 {
@@ -81,7 +81,7 @@ typedef enum {
     PF_INT_JOIN,  /* they are the last of a group, the others of which are in `partial`: the same for all together */
 } pf_int_end;
 
-/* One block for half a panel, or a whole one. `zeros`: z of its columns, twice in each lane; of a column: 0, and nothing
+/* One block for half a panel, or a whole one. `zeros`: z of its columns, twice in each lane; of a column: NULL, nothing
  * is taken from the products. */
 PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const uint8_t *w,
                                   const uint32_t *a, size_t steps, const pf_vec zeros[2], const pf_vecf scales[2],

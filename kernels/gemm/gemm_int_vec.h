@@ -1,5 +1,6 @@
 /*
- * What tiles of integer weights in YMM and ZMM registers share; a file includes vec_avx2.h or vec_avx512.h first. Internal.
+ * What tiles of integer weights in YMM and ZMM registers share; a file includes vec_avx2.h or vec_avx512.h first.
+ * Internal.
  */
 #ifndef PF_KERNELS_GEMM_INT_VEC_H
 #define PF_KERNELS_GEMM_INT_VEC_H

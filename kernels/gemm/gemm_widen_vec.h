@@ -1,5 +1,6 @@
 /*
- * Integer weights to bf16 panels, for YMM and ZMM registers; a file includes vec_avx2.h or vec_avx512.h first. Internal.
+ * Integer weights to bf16 panels, for YMM and ZMM registers; a file includes vec_avx2.h or vec_avx512.h first.
+ * Internal.
  *
  * A step of four values of 32 columns becomes two steps of pairs, each value (q - z) * s in f32, rounded to bf16. The
  * weights behind are prefetched on the way: what multiplies the pairs finds them in L1 and leaves memory alone.

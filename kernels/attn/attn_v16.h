@@ -48,8 +48,19 @@ PF_V16 int32_t attn_pair(pf_type type) /* numbers in a word */
     return type == PF_TYPE_F32 ? 1 : 2;
 }
 
+typedef struct attn_pass attn_pass;
+typedef struct attn_block attn_block;
+
+/* Scores, or values, of one tile and block. */
+typedef void attn_tile_fn(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile,
+                          int32_t t0);
 typedef struct {
+    attn_tile_fn *score[PF_V16_TILE_LINES + 1], *value[PF_V16_TILE_LINES + 1]; /* by height */
+} attn_tiles;
+
+struct attn_pass {
     const pf_attn_args *args;
+    const attn_tiles *tiles;
     int32_t kv_head;
     int32_t n_lines, n_tiles;
     size_t head_dim, padded;         /* elements; padded to a multiple of 16 */
@@ -60,12 +71,12 @@ typedef struct {
     float *lanes;                    /* [n_lines, 16]: sums of weights */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
     float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
-} attn_pass;
+};
 
 /* Where a block's words lie: keys [query_words][16], values [16 / pair][value_words], each sixteen elsewhere. */
-typedef struct {
+struct attn_block {
     const float *keys[ATTN_SIXTEENS], *values[ATTN_SIXTEENS];
-} attn_block;
+};
 
 PF_V16 int32_t attn_tile_line(const attn_pass *pass, int32_t tile)
 {
@@ -321,35 +332,41 @@ PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *p
         attn_gather(n_lines, 1, type, pass, block, next, tile, t0, d, head_dim - d < 16 ? (int32_t)(head_dim - d) : 16);
 }
 
-/* attn_score or attn_value for tiles from `tile` on, by their heights. */
+/* Tiles are functions of their own, one for each height: in one they would take compilers minutes. */
+#define ATTN_TILE(WHAT, NAME, TYPE, HEIGHT)                                                       \
+    static void attn_##WHAT##_##NAME##_##HEIGHT(const attn_pass *pass, const attn_block *block,   \
+                                                const attn_block *next, int32_t tile, int32_t t0) \
+    {                                                                                             \
+        attn_##WHAT(HEIGHT, TYPE, pass, block, next, tile, t0);                                   \
+    }
 #if PF_V16_TILE_LINES > 2
-#define ATTN_HIGH(WHAT)                                     \
-    case 3: WHAT(3, type, pass, block, next, i, t0); break; \
-    case 4: WHAT(4, type, pass, block, next, i, t0); break; \
-    case 5: WHAT(5, type, pass, block, next, i, t0); break; \
-    case 6:                                                 \
-        WHAT(6, type, pass, block, next, i, t0);            \
-        break;
+#define ATTN_HEIGHTS(DO, WHAT, NAME, TYPE) \
+    DO(WHAT, NAME, TYPE, 1)                \
+    DO(WHAT, NAME, TYPE, 2)                \
+    DO(WHAT, NAME, TYPE, 3) DO(WHAT, NAME, TYPE, 4) DO(WHAT, NAME, TYPE, 5) DO(WHAT, NAME, TYPE, 6)
 #else
-#define ATTN_HIGH(WHAT)
+#define ATTN_HEIGHTS(DO, WHAT, NAME, TYPE) DO(WHAT, NAME, TYPE, 1) DO(WHAT, NAME, TYPE, 2)
 #endif
-#define ATTN_TILES(WHAT)                                                                                            \
-    for (int32_t i = tile; i < pass->n_tiles; i++) switch (attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)) { \
-        case 1: WHAT(1, type, pass, block, next, i, t0); break;                                                     \
-        case 2:                                                                                                     \
-            WHAT(2, type, pass, block, next, i, t0);                                                                \
-            break;                                                                                                  \
-            ATTN_HIGH(WHAT)                                                                                         \
-        default: break;                                                                                             \
-        }
+#define ATTN_TILE_NAME(WHAT, NAME, TYPE, HEIGHT) attn_##WHAT##_##NAME##_##HEIGHT,
+
+/* The tiles of a type: attn_tiles_f32, attn_tiles_bf16. */
+#define ATTN_DEFINE_TILES(NAME, TYPE)                                       \
+    ATTN_HEIGHTS(ATTN_TILE, score, NAME, TYPE)                              \
+    ATTN_HEIGHTS(ATTN_TILE, value, NAME, TYPE)                              \
+    static const attn_tiles attn_tiles_##NAME = {                           \
+        .score = { NULL, ATTN_HEIGHTS(ATTN_TILE_NAME, score, NAME, TYPE) }, \
+        .value = { NULL, ATTN_HEIGHTS(ATTN_TILE_NAME, value, NAME, TYPE) }, \
+    };
 
 /* One block, for tiles from `tile` on. */
 PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, const attn_block *block, const attn_block *next,
                             int32_t tile, int32_t t0)
 {
-    ATTN_TILES(attn_score)
+    for (int32_t i = tile; i < pass->n_tiles; i++)
+        pass->tiles->score[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
     attn_softmax(type, pass, attn_tile_line(pass, tile), t0);
-    ATTN_TILES(attn_value)
+    for (int32_t i = tile; i < pass->n_tiles; i++)
+        pass->tiles->value[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
 }
 
 /* Where a line's query and result lie: line i is head i % group of row i / group. */
@@ -424,9 +441,9 @@ PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
 
 /* Lines first .. first + n_lines - 1 of one key head; next_head is what the pass behind this one reads. */
 PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
-                       int32_t next_head, float *scratch)
+                       int32_t next_head, const attn_tiles *tiles, float *scratch)
 {
-    attn_pass pass = { .args = args, .kv_head = kv_head, .n_lines = n_lines };
+    attn_pass pass = { .args = args, .tiles = tiles, .kv_head = kv_head, .n_lines = n_lines };
     pass.n_tiles = (n_lines + PF_V16_TILE_LINES - 1) / PF_V16_TILE_LINES;
     pass.head_dim = (size_t)args->pages.head_dim;
     pass.padded = pf_round_up(pass.head_dim, 16);
@@ -451,8 +468,8 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     attn_finish(&pass, first);
 }
 
-PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, int32_t item_begin, int32_t item_end,
-                       void *scratch)
+PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_tiles *tiles, int32_t item_begin,
+                       int32_t item_end, void *scratch)
 {
     const int32_t group = args->n_heads / args->pages.n_kv_heads;
     while (item_begin < item_end) {
@@ -463,7 +480,7 @@ PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, int32_t ite
             const int32_t first = (int32_t)((int64_t)n * i / n_passes),
                           end = (int32_t)((int64_t)n * (i + 1) / n_passes);
             const bool last = i + 1 == n_passes && item_begin + n_rows < item_end;
-            attn_lines(args, type, kv_head, row * group + first, end - first, kv_head + last, scratch);
+            attn_lines(args, type, kv_head, row * group + first, end - first, kv_head + last, tiles, scratch);
         }
         item_begin += n_rows;
     }

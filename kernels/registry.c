@@ -20,15 +20,14 @@
 #define PANELS_INTS "panels of 32 columns, four k by four k"
 
 static const pf_kernel table[] = {
-#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                 \
-    {                                                                                                      \
-        .op = PF_OP_GEMM, .format = PF_FORMAT_##FORMAT, .act = PF_ACT_##ACT, .isa = ISA,                   \
-        .features = FEATURES, .name = #MULTIPLY, .tile = TILE, .packing = PACKING, .arithmetic = CLASS,    \
-        .fn.gemm = {                                                                                       \
-            .tile_rows = ROWS,                                                                             \
-            .pack = PACK,                                                                                  \
-            .multiply = MULTIPLY                                                                           \
-        }                                                                                                  \
+#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                       \
+    {                                                                                                          \
+        .op = PF_OP_GEMM, .format = PF_FORMAT_##FORMAT, .act = PF_ACT_##ACT, .isa = ISA, .features = FEATURES, \
+        .name = #MULTIPLY, .tile = TILE, .packing = PACKING, .arithmetic = CLASS, .fn.gemm = {                 \
+            .tile_rows = ROWS,                                                                                 \
+            .pack = PACK,                                                                                      \
+            .multiply = MULTIPLY                                                                               \
+        }                                                                                                      \
     }
 /* Weights and activations of one type. */
 #define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY) \
@@ -37,14 +36,14 @@ static const pf_kernel table[] = {
 #define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, MULTIPLY) \
     GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, MULTIPLY)
 /* The six of four bits. */
-#define GEMM_INT4(...)                                                                    \
-    GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__),                  \
-        GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__),      \
-        GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__), GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
-#define GEMM_VNNI(FORMAT, NAME, TILE, ROWS)                                                    \
+#define GEMM_INT4(...)                                                                                         \
+    GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__), GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), \
+        GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__),                         \
+        GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
+#define GEMM_VNNI(FORMAT, NAME, TILE, ROWS)                                                  \
     GEMM_INTS(FORMAT, INT8, PF_ISA_AVX512, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
               pf_gemm_pack_##NAME##_int8_avx512vnni, pf_gemm_##NAME##_int8_avx512vnni)
-#define GEMM_INT_AMX(FORMAT, NAME)                                                                       \
+#define GEMM_INT_AMX(FORMAT, NAME)                                                                \
     GEMM_INTS(FORMAT, INT8, PF_ISA_AMX, PF_FEATURE_AVX512_VNNI, "32x32, 16x32", 32, EXACT_GROUPS, \
               pf_gemm_pack_##NAME##_int8_amx, pf_gemm_##NAME##_int8_amx)
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
@@ -55,33 +54,13 @@ static const pf_kernel table[] = {
     /* clang-format off */
     GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref,  pf_gemm_f32_ref),
     GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, pf_gemm_bf16_ref),
-    GEMM_INTS(INT8,              INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+    GEMM_INTS(INT8, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
               pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT4_G32,          INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+    GEMM_INT4(INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
               pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT4_G128,         INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT4_CHANNEL,      INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT4_ASYM_G32,     INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT4_ASYM_G128,    INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT4_ASYM_CHANNEL, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
-    GEMM_INTS(INT8,              BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+    GEMM_INTS(INT8, BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
-    GEMM_INTS(INT4_G32,          BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
-    GEMM_INTS(INT4_G128,         BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
-    GEMM_INTS(INT4_CHANNEL,      BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
-    GEMM_INTS(INT4_ASYM_G32,     BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
-    GEMM_INTS(INT4_ASYM_G128,    BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
-    GEMM_INTS(INT4_ASYM_CHANNEL, BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
+    GEMM_INT4(BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights),
@@ -184,10 +163,17 @@ const pf_kernel *pf_kernels_all(int32_t *n_kernels)
 const char *pf_op_name(pf_op op)
 {
     static const char *const names[PF_N_OPS] = {
+        [PF_OP_GEMM] = "gemm",
         [PF_OP_PACK_WEIGHTS] = "pack_weights",
-        [PF_OP_GEMM] = "gemm",     [PF_OP_RMSNORM] = "rmsnorm", [PF_OP_ROPE] = "rope",
-        [PF_OP_SWIGLU] = "swiglu", [PF_OP_ATTN] = "attn",       [PF_OP_ATTN_STORE] = "attn_store",
-        [PF_OP_ARGMAX] = "argmax", [PF_OP_SOFTMAX] = "softmax", [PF_OP_TOP] = "top",         [PF_OP_RACE] = "race",
+        [PF_OP_RMSNORM] = "rmsnorm",
+        [PF_OP_ROPE] = "rope",
+        [PF_OP_SWIGLU] = "swiglu",
+        [PF_OP_ATTN] = "attn",
+        [PF_OP_ATTN_STORE] = "attn_store",
+        [PF_OP_ARGMAX] = "argmax",
+        [PF_OP_SOFTMAX] = "softmax",
+        [PF_OP_TOP] = "top",
+        [PF_OP_RACE] = "race",
     };
     return names[op];
 }

@@ -416,8 +416,10 @@ static void check_store(const pf_kernel *kernel, const pf_kernel *definition)
     const pf_attn_store_args args = {
         .pages = pages_of(&c), .k = k.data, .v = v.data, .stride = STRIDE, .n_rows = ROWS, .position = POSITION
     };
-    kernel->fn.attn_store(&args, 50, HEADS * ROWS);
-    kernel->fn.attn_store(&args, 0, 50);
+    enum { SPLIT = 51, NEXT = POSITION + SPLIT % ROWS }; /* the first item left out: the odd one of a pair */
+    kernel->fn.attn_store(&args, 0, SPLIT);
+    assert_true(isnan(held(&c, true, SPLIT / ROWS, NEXT, 0)) && isnan(held(&c, false, SPLIT / ROWS, NEXT, 0)));
+    kernel->fn.attn_store(&args, SPLIT, HEADS * ROWS);
     const int32_t width = (int32_t)pf_attn_width(c.type, DIM);
     for (int32_t head = 0; head < HEADS; head++)
         for (int32_t t = POSITION; t < POSITION + ROWS; t++)

@@ -79,6 +79,7 @@ PF_INLINE void one_step(const int height, const int bits, const bool zeros, cons
         w1 = _mm512_loadu_si512(at->w + 64);
     } else {
         const __m512i low = _mm512_set1_epi8(15);
+        if (zeros) __asm__("" : "+v"(w0)); /* load it once: behind zeros, weights lie across two lines */
         w1 = _mm512_and_si512(_mm512_srli_epi16(w0, 4), low);
         w0 = _mm512_and_si512(w0, low);
         if (zeros) w0 = _mm512_add_epi8(w0, bias[0]);

@@ -57,6 +57,9 @@ static const choice method_choices[] = {
 };
 static const choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
                                       { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
+static const choice backend_choices[] = {
+    { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
+};
 static const choice color_choices[] = {
     { "auto", PF_COLOR_AUTO }, { "always", PF_COLOR_ALWAYS }, { "never", PF_COLOR_NEVER }, { NULL, 0 }
 };
@@ -135,6 +138,8 @@ static const struct pf_option_row running_rows[] = {
         .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
         .offset = AT(activations)),
+    ROW(0, "gemm", "WHO", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_CHOICE,
+        .offset = AT(backend), .choices = backend_choices),
     ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE, .offset = AT(kv_type),
         .choices = kv_choices),
     ROW(0, "threads", "N", "threads (the cores there are; one for a tiny model)", KIND_INT, .offset = AT(n_threads),
@@ -393,6 +398,7 @@ static bool parse_choice_into(const struct pf_option_row *row, const char *word,
     if (!parse_choice(row, word, &value, c)) return false;
     if (row->choices == kv_choices) *(pf_type *)field = (pf_type)value;
     if (row->choices == method_choices) *(pf_method *)field = (pf_method)value;
+    if (row->choices == backend_choices) *(pf_backend *)field = (pf_backend)value;
     if (row->choices == color_choices) *(pf_color *)field = (pf_color)value;
     if (row->choices == isa_choices) *(const char **)field = word;
     return true;

@@ -67,6 +67,7 @@ typedef struct {
     /* running */
     pf_dtype dtype, draft_dtype;
     pf_activations activations, draft_activations;
+    pf_backend backend;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;
     const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */

@@ -123,6 +123,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
     pf_engine_options open = {
         .dtype = is_draft ? options->draft_dtype : options->dtype,
         .activations = is_draft ? options->draft_activations : options->activations,
+        .backend = options->backend,
         .kv_type = options->kv_type,
         .isa = options->isa,
         .n_threads = options->n_threads,

@@ -4,6 +4,7 @@
 #   PkgConfig::PROTOBUF_C, protoc-c               proto
 #   PkgConfig::GRPC                               rpc
 #   PkgConfig::CMOCKA                             tests
+#   PF_ONEDNN_LIBRARY                             kernels, where oneDNN 2 is there
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -17,6 +18,18 @@ pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c>=1.4)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)
 find_program(PROTOC_C protoc-c REQUIRED)
 find_program(PYTHON3 python3 REQUIRED)   # the build makes files with it, and the checks are written in it
+
+# oneDNN is for comparing (--gemm onednn). It has no file for pkg-config, and its CMake package wants OpenCL's headers.
+# Version 2 alone: the C interface of version 3 is another one.
+find_path(PF_ONEDNN_INCLUDE oneapi/dnnl/dnnl_version.h)
+find_library(PF_ONEDNN_LIBRARY dnnl)
+if(PF_ONEDNN_INCLUDE AND PF_ONEDNN_LIBRARY)
+    file(STRINGS ${PF_ONEDNN_INCLUDE}/oneapi/dnnl/dnnl_version.h version REGEX "define DNNL_VERSION_MAJOR +2$")
+endif()
+if(NOT version)
+    message(STATUS "oneDNN 2 is not there: --gemm onednn will say so")
+    set(PF_ONEDNN_LIBRARY "")
+endif()
 
 if(PF_TESTS)
     pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka>=1.1.5)

@@ -140,6 +140,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     const pf_model_options load = {
         .dtype = options->dtype,
         .activations = options->activations,
+        .backend = options->backend,
         .isa = options->isa,
         .team = engine->team,
         .progress = options->progress,

@@ -32,6 +32,7 @@ enum { PF_DEFAULT_MAX_DRAFT = 16 };
 typedef struct {
     pf_dtype dtype;
     pf_activations activations;
+    pf_backend backend;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;
     int32_t n_threads; /* 0: the cores there are; for a model small enough that one is faster, one */

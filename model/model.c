@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/topology.h"
 #include "model/checkpoint.h"
+#include "kernels/gemm/gemm_onednn.h"
 #include "model/weights.h"
 
 /* What is being loaded, and how far it is. */
@@ -298,6 +299,37 @@ static pf_status load_weights(const pf_model *m, source *src, pf_error *error)
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
 
+/* ---- another library's products ------------------------------------------------------------------------------------ */
+
+static pf_status check_backend(const pf_model *m, const source *src, pf_error *error)
+{
+    return src->options->backend == PF_BACKEND_ONEDNN ? pf_onednn_check(m->format, m->act, error) : PF_OK;
+}
+
+/* Every matrix gets its copy, and the table of kernels oneDNN's row. */
+static pf_status attach_backend(pf_model *m, const source *src, pf_error *error)
+{
+    if (src->options->backend != PF_BACKEND_ONEDNN) return PF_OK;
+    pf_team *team = src->options->team;
+    PF_TRY(pf_onednn_open(team, &m->onednn, error));
+    for (int32_t l = 0; l < m->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            PF_TRY(pf_onednn_attach(m->onednn, team, &pf_layer_matrix(&m->layers[l], i)->weights, error));
+    PF_TRY(pf_onednn_attach(m->onednn, team, &m->head.weights, error));
+    const pf_kernel *kernel = pf_onednn_kernel(m->format);
+    m->kernels.chosen_gemm[m->format][m->act] = kernel;
+    m->kernels.gemm[m->format][m->act] = kernel->fn.gemm;
+    return PF_OK;
+}
+
+static void detach_backend(pf_model *m)
+{
+    for (int32_t l = 0; m->layers != NULL && l < m->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) pf_onednn_detach(&pf_layer_matrix(&m->layers[l], i)->weights);
+    pf_onednn_detach(&m->head.weights);
+    pf_onednn_close(m->onednn);
+}
+
 static pf_status open_model(pf_model *m, const char *directory, source *src, pf_error *error)
 {
     PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
@@ -308,12 +340,14 @@ static pf_status open_model(pf_model *m, const char *directory, source *src, pf_
     m->kv_dim = m->config.n_kv_heads * m->config.head_dim;
     m->n_parameters = src->checkpoint.n_parameters;
     PF_TRY(resolve_types(m, src, error));
+    PF_TRY(check_backend(m, src, error));
 
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
     if (m->layers == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve(m, src, error));
-    return load_weights(m, src, error);
+    PF_TRY(load_weights(m, src, error));
+    return attach_backend(m, src, error);
 }
 
 pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out, pf_error *error)
@@ -334,6 +368,7 @@ pf_status pf_model_load(const char *directory, const pf_model_options *options, 
 void pf_model_release(pf_model *model)
 {
     if (model == NULL) return;
+    detach_backend(model);
     pf_arena_destroy(&model->arena);
     free(model->layers);
     free(model);

@@ -19,9 +19,17 @@
 
 typedef struct pf_model pf_model;
 
+/* Who multiplies: --gemm. */
+typedef enum {
+    PF_BACKEND_AUTO,   /* our own: the only one whose rows do not depend on how many there are */
+    PF_BACKEND_OWN,    /* the kernels of this tree */
+    PF_BACKEND_ONEDNN, /* kernels/gemm/gemm_onednn.h: not row-invariant, and a second copy of the weights */
+} pf_backend;
+
 typedef struct {
     pf_dtype dtype;
     pf_activations activations;
+    pf_backend backend;
     pf_isa isa;    /* from pf_cpu_best_isa() or forced */
     pf_team *team; /* packs the weights, each member what it will read; borrowed during load only */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */

@@ -43,6 +43,7 @@ struct pf_model {
     int32_t kv_dim;       /* n_kv_heads * head_dim */
     int64_t n_parameters; /* elements of the tensors in the file that are used */
     pf_arena arena;
+    struct pf_onednn *onednn; /* or NULL: what the copies of the matrices share */
 
     void *embedding;   /* [vocab, hidden] of row_type; NULL: tied, see head */
     pf_layer *layers;  /* [n_layers] */

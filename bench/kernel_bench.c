@@ -10,10 +10,11 @@
 #include "bench/peak.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
+#include "kernels/gemm/gemm_onednn.h"
 
 enum { MIN_SAMPLES = 5, MAX_SAMPLES = 64, MAX_TRIES = 4, DEFINITION_ROWS = 8 };
 static const uint64_t ENOUGH_NS = 30000000, ENOUGH_QUICK_NS = 2000000; /* of a kernel's own samples */
-static const uint64_t LONGEST_CALL_NS = 20000000;                      /* columns are cut until a call is below */
+static const uint64_t LONGEST_CALL_NS = 60000000;                      /* columns are cut until a call is below */
 static const uint64_t SHORTEST_CALL_NS = 20000;                        /* what works on rows is repeated until above */
 static const uint64_t SHORTEST_BURST_NS = 50000, LONGEST_BURST_NS = 3000000;
 
@@ -36,7 +37,9 @@ typedef struct {
     const pf_read_pattern *reader; /* reads what is in the store fastest */
     bool counting;                 /* only how many figures there will be */
     size_t done, total;
-    pf_samples run, read, copy, peak;
+    pf_onednn *onednn; /* or NULL */
+    int32_t n_peers;   /* copies of the matrix at hand that oneDNN has too */
+    pf_samples run, read, copy, peak, peer;
     pf_kernel_figure worst; /* of all, the one that is hardest to believe */
     pf_error *error;
 } bench;
@@ -102,14 +105,30 @@ static const pf_read_pattern *choose_reader(const bench *b, pf_work work)
 
 /* ---- one figure --------------------------------------------------------------------------------------------------- */
 
+/* The same product by oneDNN; run NULL: not here. It wants whole matrices. */
+static pf_work peer_of(const bench *b, const pf_work *work)
+{
+    pf_work peer = *work;
+    const bool chosen = pf_kernels_chosen(&b->kernels, work->kernel) == work->kernel;
+    if (!work->matrices || b->n_peers == 0 || !chosen || work->columns != work->matrices->weights[0].n ||
+        pf_onednn_check(work->kernel->format, work->kernel->act, NULL) != PF_OK)
+        return (pf_work){ 0 };
+    peer.kernel = pf_onednn_kernel(work->kernel->format);
+    peer.n_copies = b->n_peers;
+    for (int32_t i = 0; i < peer.n_copies; i++) (void)time_call(b, &peer, peer.run, i); /* makes its code */
+    return peer;
+}
+
 static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t enough_ns)
 {
-    b->run.n = b->read.n = b->copy.n = b->peak.n = 0;
+    b->run.n = b->read.n = b->copy.n = b->peak.n = b->peer.n = 0;
+    const pf_work peer = peer_of(b, work);
     uint64_t spent = 0;
     for (int32_t i = 0; i < MAX_SAMPLES && (i < MIN_SAMPLES || spent < enough_ns); i++) {
         const uint64_t ns = time_call(b, work, work->run, i);
         pf_samples_add(&b->run, (double)ns);
         pf_samples_add(&b->read, (double)time_call(b, work, work->read, i + work->n_copies / 2));
+        if (peer.run) pf_samples_add(&b->peer, (double)time_call(b, &peer, peer.run, i));
         if (work->copy) pf_samples_add(&b->copy, (double)time_call(b, work, work->copy, 0));
         if (work->operations > 0.0 && burst.run) {
             const uint64_t longest = ns < LONGEST_BURST_NS ? ns : LONGEST_BURST_NS;
@@ -136,6 +155,7 @@ static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
         .gflops = work->operations > 0.0 ? work->operations / (us * 1e3) : NAN,
         .gbps = (double)(work->bytes_in + work->bytes_out) / (us * 1e3),
         .read = b->reader->name,
+        .onednn_us = pf_samples_median(&b->peer) * 1e-3,
         .multiply = work->operations > 0.0 ? burst.instruction : NULL,
     };
     for (int i = 0; i < PF_N_LIMITS; i++)
@@ -206,21 +226,43 @@ static pf_status run_product(bench *b, const pf_kernel *kernel)
     return PF_OK;
 }
 
+/* So many copies for oneDNN that they come from memory; none where it is not there or cannot. */
+static void attach_peers(bench *b, pf_format format)
+{
+    pf_work_matrices *m = &b->matrices;
+    const size_t bytes = (size_t)m->weights[0].n_panels * m->weights[0].panel_bytes;
+    if (b->options->quick || pf_onednn_check(format, pf_format_get(format)->act, NULL) != PF_OK) return;
+    if (!b->onednn && pf_onednn_open(b->team, &b->onednn, NULL) != PF_OK) return;
+    while (b->n_peers < m->n_copies &&
+           (b->n_peers < PF_WORK_MIN_COPIES || (size_t)b->n_peers * bytes < 4 * b->data.cache_bytes)) {
+        if (pf_onednn_attach(b->onednn, b->team, &m->weights[b->n_peers], NULL) != PF_OK) return;
+        b->n_peers++;
+    }
+}
+
+static void detach_peers(bench *b)
+{
+    while (b->n_peers > 0) pf_onednn_detach(&b->matrices.weights[--b->n_peers]);
+}
+
 static pf_status run_format(bench *b, pf_format format, int32_t n, int32_t k)
 {
     int32_t n_kernels;
     const pf_kernel *all = pf_kernels_all(&n_kernels);
     bool filled = b->counting;
-    for (int32_t i = 0; i < n_kernels; i++) {
+    pf_status status = PF_OK;
+    for (int32_t i = 0; i < n_kernels && status == PF_OK; i++) {
         if (all[i].op != PF_OP_GEMM || all[i].format != format || !is_wanted(b, &all[i])) continue;
         if (!filled) {
             PF_TRY(pf_work_fill_matrices(&b->data, format, n, k, &b->matrices, b->error));
             b->reader = choose_reader(b, pf_work_gemm(&b->data, &all[i], &b->matrices, 1, b->matrices.weights[0].n));
+            attach_peers(b, format);
             filled = true;
         }
-        PF_TRY(run_product(b, &all[i]));
+        status = run_product(b, &all[i]);
     }
-    return PF_OK;
+    detach_peers(b);
+    return status;
 }
 
 static pf_status run_products(bench *b)
@@ -295,6 +337,7 @@ pf_status pf_bench_kernels(pf_team *team, const pf_kernel_bench_options *options
         status = run_all(b);
         b->counting = false;
         if (status == PF_OK) status = run_all(b);
+        pf_onednn_close(b->onednn);
         pf_work_data_destroy(&b->data);
     }
     if (status == PF_OK && b->worst.kernel) status = pf_kernel_figure_check(&b->worst, error);

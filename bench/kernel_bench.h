@@ -8,6 +8,8 @@
  * the multiplies at the rate of the burst. What works on rows alone, norms and the like, lies in cache and has one
  * thread; its limit is the larger of a bare read of what goes in and a copy of as much as comes out.
  *
+ * Beside a product that is what this machine would choose, oneDNN multiplies the same, where it is there and can.
+ *
  * Times are medians of samples taken in turns. A kernel that seems faster than its limit shows that the limit was
  * measured badly; it is measured again, and then the benchmark fails instead of boasting (PF_BELIEVABLE_FRACTION).
  */
@@ -35,6 +37,7 @@ typedef struct {
     double fraction;      /* limit_us / us */
     const char *read;     /* the pattern that reads fastest */
     const char *multiply; /* the instruction of the burst; NULL: none */
+    double onednn_us;     /* oneDNN's time for the same, in turns with it; NaN: it has none, or was not asked */
 } pf_kernel_figure;
 
 /* PF_INTERNAL: the fraction is above PF_BELIEVABLE_FRACTION; the sentence names kernel, shape and limit. */

@@ -36,14 +36,15 @@ static json_t *document(const pf_kernel_figure *f)
     json_object_set_new(line, "fraction", pf_json_number(f->fraction));
     json_object_set_new(line, "read", json_string(f->read));
     if (f->multiply) json_object_set_new(line, "multiply", json_string(f->multiply));
+    if (!isnan(f->onednn_us)) json_object_set_new(line, "onednn_us", pf_json_number(f->onednn_us));
     return line;
 }
 
 static void print_row(printer *p, const pf_kernel_figure *f)
 {
     if (!p->last)
-        pf_out_print(p->out, "%-34s %-22s %-15s %10s %8s %7s %6s  %s\n", "kernel", "format", "shape", "us", "Gop/s",
-                     "GB/s", "of", "limit");
+        pf_out_print(p->out, "%-34s %-22s %-15s %10s %8s %7s %6s  %-11s %s\n", "kernel", "format", "shape", "us",
+                     "Gop/s", "GB/s", "of", "limit", "oneDNN, us");
     const pf_kernel *k = f->kernel;
     if (p->last && p->last != k) pf_out_print(p->out, "\n");
     char format[40], gflops[24] = "-";
@@ -51,9 +52,12 @@ static void print_row(printer *p, const pf_kernel_figure *f)
         snprintf(format, sizeof format, "%s, %s", pf_format_get(k->format)->name, pf_act_name(k->act));
     else
         snprintf(format, sizeof format, "%s", pf_type_name(k->type));
+    char peer[24] = "";
+    if (!isnan(f->onednn_us)) snprintf(peer, sizeof peer, "%.2f", f->onednn_us);
     if (!isnan(f->gflops)) snprintf(gflops, sizeof gflops, "%.1f", f->gflops);
-    pf_out_print(p->out, "%-34s %-22s %-15s %10.2f %8s %7.1f %6.2f  %s\n", k->name, format, f->shape, f->us, gflops,
-                 f->gbps, f->fraction, f->limit == PF_LIMIT_MULTIPLY ? f->multiply : pf_limit_name(f->limit));
+    pf_out_print(p->out, "%-34s %-22s %-15s %10.2f %8s %7.1f %6.2f  %-11s %s\n", k->name, format, f->shape, f->us,
+                 gflops, f->gbps, f->fraction, f->limit == PF_LIMIT_MULTIPLY ? f->multiply : pf_limit_name(f->limit),
+                 peer);
     p->last = k;
 }
 

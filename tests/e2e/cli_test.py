@@ -774,6 +774,7 @@ class Benchmarks(Case):
         self.assertEqual(document["prefill"]["tokens"], 64)
         self.assertEqual(set(document["verify"]), {"1", "2", "4", "8", "16"})
         self.assertEqual(set(document["verify_of_limit"]), {"1", "2", "4", "8", "16"})
+        self.assertTrue(all(document["verify"].values()) and all(document["verify_of_limit"].values()))
         self.assertGreater(document["decode"]["kv_read_ms"], 0)
         self.assertGreater(document["decode"]["bandwidth_fraction_with_kv"], document["decode"]["bandwidth_fraction"])
 

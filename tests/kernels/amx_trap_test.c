@@ -6,38 +6,8 @@
 #include <sys/wait.h>
 
 #include "tests/kernels/kernel_test.h"
+#include "tests/support/amx_faults.h"
 #include "tests/support/amx_trap.h"
-
-/* What LDTILECFG reads. */
-typedef struct {
-    _Alignas(64) uint8_t palette;
-    uint8_t start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
-static tile_config full(void)
-{
-    tile_config c = { .palette = 1 };
-    for (int t = 0; t < 8; t++) {
-        c.rows[t] = 16;
-        c.row_bytes[t] = 64;
-    }
-    return c;
-}
-
-#define CONFIGURE(c)       __asm__ volatile("ldtilecfg %0" : : "m"(c) : "memory")
-#define STORE_CONFIG(c)    __asm__ volatile("sttilecfg %0" : "=m"(c) : : "memory")
-#define RELEASE()          __asm__ volatile("tilerelease" : : : "memory")
-#define ZERO(t)            __asm__ volatile("tilezero %%tmm" #t : : : "memory")
-#define LOAD(t, p, stride) __asm__ volatile("tileloadd (%0,%1), %%tmm" #t : : "r"(p), "r"((size_t)(stride)) : "memory")
-#define LOAD_AT(t, p, stride, d) \
-    __asm__ volatile("tileloadd " #d "(%0,%1), %%tmm" #t : : "r"(p), "r"((size_t)(stride)) : "memory")
-#define LOAD_T1(t, p, stride) \
-    __asm__ volatile("tileloaddt1 (%0,%1), %%tmm" #t : : "r"(p), "r"((size_t)(stride)) : "memory")
-#define STORE(t, p, stride) \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1)" : : "r"(p), "r"((size_t)(stride)) : "memory")
-#define DOT(op, d, a, b) __asm__ volatile(op " %%tmm" #b ", %%tmm" #a ", %%tmm" #d : : : "memory")
 
 static void needs_the_trap(void)
 {
@@ -50,17 +20,17 @@ static void a_configuration_is_given_back_and_a_release_forgets_it(void **state)
 {
     (void)state;
     needs_the_trap();
-    tile_config c = full(), got;
+    amx_config c = amx_config_full(), got;
     c.rows[3] = 5;
     c.row_bytes[3] = 20;
     c.rows[7] = 0;
     c.row_bytes[7] = 0;
-    CONFIGURE(c);
-    STORE_CONFIG(got);
+    AMX_CONFIGURE(c);
+    AMX_STORE_CONFIG(got);
     assert_memory_equal(&got, &c, sizeof c);
-    RELEASE();
-    STORE_CONFIG(got);
-    const tile_config none = { 0 };
+    AMX_RELEASE();
+    AMX_STORE_CONFIG(got);
+    const amx_config none = { 0 };
     assert_memory_equal(&got, &none, sizeof none);
 }
 
@@ -68,26 +38,26 @@ static void a_tile_goes_through_memory_in_its_own_shape(void **state)
 {
     (void)state;
     needs_the_trap();
-    tile_config c = full();
+    amx_config c = amx_config_full();
     c.rows[2] = 5;
     c.row_bytes[2] = 12;
     pf_guard from = pf_guard_alloc(4 * 40 + 12, 4), to = pf_guard_alloc(4 * 24 + 12, 4);
     for (size_t i = 0; i < from.bytes; i++) ((uint8_t *)from.data)[i] = (uint8_t)(i + 1);
     const uint8_t *shifted = (const uint8_t *)from.data - 1000;
-    CONFIGURE(c);
+    AMX_CONFIGURE(c);
     for (int form = 0; form < 3; form++) {
-        if (form == 0) LOAD(2, from.data, 40);
-        if (form == 1) LOAD_T1(2, from.data, 40);
-        if (form == 2) LOAD_AT(2, shifted, 40, 1000);
+        if (form == 0) AMX_LOAD(2, from.data, 40);
+        if (form == 1) AMX_LOAD_AS("tileloaddt1", 2, from.data, 40, );
+        if (form == 2) AMX_LOAD_AS("tileloadd", 2, shifted, 40, 1000);
         memset(to.data, 0, to.bytes);
-        STORE(2, to.data, 24);
+        AMX_STORE(2, to.data, 24);
         for (size_t i = 0; i < to.bytes; i++)
             assert_int_equal(((uint8_t *)to.data)[i], i % 24 < 12 ? (uint8_t)(i / 24 * 40 + i % 24 + 1) : 0);
-        ZERO(2);
-        STORE(2, to.data, 24);
+        AMX_ZERO(2);
+        AMX_STORE(2, to.data, 24);
         for (size_t i = 0; i < to.bytes; i++) assert_int_equal(((uint8_t *)to.data)[i], 0);
     }
-    RELEASE();
+    AMX_RELEASE();
     pf_guard_free(&from);
     pf_guard_free(&to);
 }
@@ -104,18 +74,18 @@ typedef struct {
 /* All of a, b and sum in shapes that leave parts of their tiles out; op is an instruction. */
 #define RUN_DOT(op, x)                                   \
     do {                                                 \
-        tile_config c_ = full();                         \
+        amx_config c_ = amx_config_full();               \
         c_.rows[0] = c_.rows[1] = ROWS;                  \
         c_.rows[2] = STEPS;                              \
         c_.row_bytes[0] = c_.row_bytes[2] = 4 * COLUMNS; \
         c_.row_bytes[1] = 4 * STEPS;                     \
-        CONFIGURE(c_);                                   \
-        LOAD(0, (x)->sum, 64);                           \
-        LOAD(1, (x)->a, 64);                             \
-        LOAD(2, (x)->b, 64);                             \
-        DOT(op, 0, 1, 2);                                \
-        STORE(0, (x)->sum, 64);                          \
-        RELEASE();                                       \
+        AMX_CONFIGURE(c_);                               \
+        AMX_LOAD(0, (x)->sum, 64);                       \
+        AMX_LOAD(1, (x)->a, 64);                         \
+        AMX_LOAD(2, (x)->b, 64);                         \
+        AMX_DOT(op, 0, 1, 2);                            \
+        AMX_STORE(0, (x)->sum, 64);                      \
+        AMX_RELEASE();                                   \
     } while (0)
 
 static operands random_bytes(void)
@@ -216,112 +186,48 @@ static void denormals_count_as_zero_whatever_mxcsr_says(void **state)
 
 /* --- what must fault --- */
 
-static tile_config wrong; /* what a case sets up; in the child alone */
-static uint8_t memory[4096];
-
-#define FAULT_CASES(CASE)                                                                                         \
-    CASE(nothing_wrong, 0, CONFIGURE(wrong); ZERO(0); ZERO(1); ZERO(2); DOT("tdpbf16ps", 0, 1, 2); RELEASE())     \
-    CASE(released, SIGILL, RELEASE(); ZERO(0))                                                                    \
-    CASE(load_when_released, SIGILL, RELEASE(); LOAD(0, memory, 64))                                              \
-    CASE(unknown_palette, SIGSEGV, wrong.palette = 2; CONFIGURE(wrong))                                           \
-    CASE(reserved_byte, SIGSEGV, wrong.reserved[3] = 1; CONFIGURE(wrong))                                         \
-    CASE(seventeen_rows, SIGSEGV, wrong.rows[2] = 17; CONFIGURE(wrong))                                           \
-    CASE(sixty_five_bytes, SIGSEGV, wrong.row_bytes[2] = 65; CONFIGURE(wrong))                                    \
-    CASE(bytes_without_rows, SIGSEGV, wrong.rows[2] = 0; CONFIGURE(wrong))                                        \
-    CASE(a_ninth_tile, SIGSEGV, wrong.rows[8] = 16; wrong.row_bytes[8] = 64; CONFIGURE(wrong))                    \
-    CASE(a_tile_left_out, 0, wrong.rows[7] = 0; wrong.row_bytes[7] = 0; CONFIGURE(wrong); ZERO(0))                \
-    CASE(use_of_a_tile_left_out, SIGILL, wrong.rows[7] = 0; wrong.row_bytes[7] = 0; CONFIGURE(wrong); ZERO(7))    \
-    CASE(start_past_the_end, SIGILL, wrong.start_row = 16; CONFIGURE(wrong); LOAD(0, memory, 64))                 \
-    CASE(the_same_tile_twice, SIGILL, CONFIGURE(wrong); __asm__ volatile(".byte 0xc4,0xe2,0x72,0x5c,0xc0"))       \
-    CASE(one_tile_as_both_operands, SIGILL, CONFIGURE(wrong); __asm__ volatile(".byte 0xc4,0xe2,0x73,0x5e,0xc1")) \
-    CASE(rows_that_differ, SIGILL, wrong.rows[1] = 15; CONFIGURE(wrong); DOT("tdpbf16ps", 0, 1, 2))               \
-    CASE(columns_that_differ, SIGILL, wrong.row_bytes[2] = 60; CONFIGURE(wrong); DOT("tdpbf16ps", 0, 1, 2))       \
-    CASE(depths_that_differ, SIGILL, wrong.row_bytes[1] = 60; CONFIGURE(wrong); DOT("tdpbsud", 0, 1, 2))          \
-    CASE(columns_of_half_a_sum, SIGILL, wrong.row_bytes[0] = wrong.row_bytes[2] = 62; CONFIGURE(wrong);           \
-         DOT("tdpbf16ps", 0, 1, 2))                                                                               \
-    CASE(load_from_nowhere, SIGSEGV, CONFIGURE(wrong); LOAD(0, (uint8_t *)16, 64))                                \
-    CASE(store_to_nowhere, SIGSEGV, CONFIGURE(wrong); STORE(0, (uint8_t *)16, 64))                                \
-    CASE(fp16_is_another_extension, SIGILL, CONFIGURE(wrong); __asm__ volatile(".byte 0xc4,0xe2,0x6b,0x5c,0xc1")) \
-    CASE(not_amx_at_all, SIGILL, CONFIGURE(wrong); __asm__ volatile("ud2"))
-
-#define DEFINE_CASE(name, signal_number, ...) \
-    static void fault_##name(void)            \
-    {                                         \
-        __VA_ARGS__;                          \
-    }
-FAULT_CASES(DEFINE_CASE)
-#define CASE_ROW(name, signal_number, ...) { #name, signal_number, fault_##name },
-static const struct {
-    const char *name;
-    int signal_number; /* 0: none */
-    void (*run)(void);
-} fault_cases[] = { FAULT_CASES(CASE_ROW) };
-
-/* The signal that ends a child that does this; 0 when none does. Sanitizers' own handlers are put aside. */
-static int signal_of(void (*run)(void))
-{
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        signal(SIGSEGV, SIG_DFL);
-        wrong = full();
-        run();
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
-
 static void faults_are_those_of_the_manual(void **state)
 {
     (void)state;
     needs_the_trap();
-    for (size_t i = 0; i < sizeof fault_cases / sizeof *fault_cases; i++) {
-        const int got = signal_of(fault_cases[i].run);
-        if (got != fault_cases[i].signal_number)
-            fail_msg("%s: signal %d, expected %d", fault_cases[i].name, got, fault_cases[i].signal_number);
+    size_t n;
+    const amx_fault_case *cases = amx_fault_cases(&n);
+    for (size_t i = 0; i < n; i++) {
+        const int got = amx_signal_of(cases[i].run);
+        if (got != cases[i].signal) fail_msg("%s: signal %d, expected %d", cases[i].name, got, cases[i].signal);
     }
 }
 
-static void load_one_row_too_many(void)
+static const uint8_t *fifteen_rows;
+
+static void load_sixteen(void)
 {
-    const tile_config c = full();
-    CONFIGURE(c);
-    uint8_t *rows = malloc(15 * 64);
-    LOAD(0, rows, 64);
-    free(rows);
+    const amx_config c = amx_config_full();
+    AMX_CONFIGURE(c);
+    AMX_LOAD(0, fifteen_rows, 64);
 }
 
 static void a_tile_load_past_the_end_of_a_buffer_is_seen(void **state)
 {
     (void)state;
     needs_the_trap();
-#if defined(__SANITIZE_ADDRESS__)
+    pf_guard rows = pf_guard_alloc(15 * 64, 64);
+    fifteen_rows = rows.data;
+    assert_int_equal(amx_signal_of(load_sixteen), SIGSEGV);
+    pf_guard_free(&rows);
+#ifdef __SANITIZE_ADDRESS__ /* and without a guard page */
+    uint8_t *on_the_heap = malloc(15 * 64);
+    fifteen_rows = on_the_heap;
     const pid_t child = fork();
     if (child == 0) {
         fclose(stderr); /* the report is expected */
-        load_one_row_too_many();
+        load_sixteen();
         _exit(0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-#else
-    (void)load_one_row_too_many; /* for AddressSanitizer; here a guard page stands for it */
-    const tile_config c = full();
-    pf_guard rows = pf_guard_alloc(15 * 64, 64);
-    const pid_t child = fork();
-    if (child == 0) {
-        signal(SIGSEGV, SIG_DFL);
-        CONFIGURE(c);
-        LOAD(0, rows.data, 64);
-        _exit(0);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
-    pf_guard_free(&rows);
+    free(on_the_heap);
 #endif
 }
 
@@ -331,16 +237,16 @@ static void *keeps_its_own(void *value)
 {
     uint8_t row[16 * 64], back[16 * 64];
     memset(row, *(uint8_t *)value, sizeof row);
-    const tile_config c = full();
-    CONFIGURE(c);
-    LOAD(5, row, 64);
+    const amx_config c = amx_config_full();
+    AMX_CONFIGURE(c);
+    AMX_LOAD(5, row, 64);
     bool same = true;
     for (int i = 0; i < 200; i++) {
-        STORE(5, back, 64);
+        AMX_STORE(5, back, 64);
         same &= memcmp(row, back, sizeof row) == 0;
         if (i % 20 == 0) sched_yield();
     }
-    RELEASE();
+    AMX_RELEASE();
     return same ? value : NULL;
 }
 

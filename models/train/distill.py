@@ -40,8 +40,8 @@ def write(args) -> None:
     bos = meta(args.work)["bos"]
     folder = args.work / args.folder
     folder.mkdir(exist_ok=True)
-    # Half drawn at temperature 1, a third greedy, the rest in between.
-    temperature = torch.tensor(([1.0] * 3 + [0.0] * 2 + [0.7]) * (WRITE_ROWS // 6))
+    # Half greedy, a third drawn at temperature 1, the rest in between.
+    temperature = torch.tensor(([1.0] * 2 + [0.7] + [0.0] * 3) * (WRITE_ROWS // 6))
     begun, index = time.time(), len(list(folder.glob("*.pt")))
     bar = tqdm(unit="batch")
     while time.time() - begun < 60 * args.minutes:
@@ -160,10 +160,7 @@ def main() -> None:
     parser.add_argument("--adam-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--pid-file", type=Path)
     args = parser.parse_args()
-    if args.pid_file:
-        args.pid_file.write_text(f"{os.getpid()}\n")
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     {"write": write, "train": train}[args.stage](args)

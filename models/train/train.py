@@ -1,4 +1,4 @@
-"""Train one model of the pair on the corpus with the ordinary next-token loss.
+"""Train one model of the pair on the corpus: next-token loss, but for what repeats (repetition.py).
 
     train.py --model target --minutes 70        (or --steps N for a run that repeats exactly)
 
@@ -16,10 +16,12 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
+import repetition
 from llama import DRAFT, TARGET, Llama, Windows, load_tokens, make_optimizers, meta, save_model, set_rate
 
 BATCH_TOKENS = 4096
@@ -47,11 +49,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--pid-file", type=Path)
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
-    if args.pid_file:
-        args.pid_file.write_text(f"{os.getpid()}\n")
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
 
@@ -76,7 +75,15 @@ def main() -> None:
         logits = model(rows[:, :-1])
         return F.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
 
-    trained_loss = loss_of if args.no_compile else torch.compile(loss_of, dynamic=False)
+    def unrepeating_loss_of(rows, copied):
+        return repetition.loss(model(rows[:, :-1]), rows[:, 1:], copied[:, 1:])
+
+    trained_loss = unrepeating_loss_of if args.no_compile else torch.compile(unrepeating_loss_of, dynamic=False)
+
+    def next_batch(length, step):
+        rows = windows[length].next(BATCH_TOKENS // length).numpy()
+        repetition.repeat_pieces(rows, np.random.default_rng([args.seed, step]))
+        return torch.from_numpy(rows), torch.from_numpy(repetition.completes_copy(rows))
 
     def save():
         positions = {n: w.position for n, w in windows.items()}
@@ -91,7 +98,7 @@ def main() -> None:
             break
         set_rate(optimizers, rate(step, progress))
         length = LONG if progress >= LONG_FROM else SHORT
-        loss = trained_loss(windows[length].next(BATCH_TOKENS // length))
+        loss = trained_loss(*next_batch(length, step))
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()

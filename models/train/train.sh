@@ -4,7 +4,7 @@
 # Resumable: each stage is skipped when its result exists, and the target's training goes on from its last checkpoint.
 # Work files lie in ~/.cache/pilotfish/train (or $PILOTFISH_TRAIN); only models/target, models/draft and
 # models/prompts.txt are written in the tree. Needs Debian 12 with apt, Python 3.11 and g++ (torch.compile).
-# About two hours on two Zen 5 cores.
+# About two and a half hours on two Zen 5 cores.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,11 +21,15 @@ fi
 run() { local script=$1; shift; nice -n 19 "$work/venv/bin/python" -u "$here/$script" "$@"; }
 
 [ -f "$work/meta.json" ]         || run prepare.py --work "$work"
-[ -f "$work/target.done" ]       || { run train.py --work "$work" --model target --minutes "${TARGET_MINUTES:-57}"; touch "$work/target.done"; }
-[ -f "$work/target-mid.ckpt" ]   || run unloop.py made-up --work "$work" --checkpoint "$work/target.ckpt" --out "$work/target-mid.ckpt" --muon-rate 3e-3 --adam-rate 5e-4 --minutes "${MADE_UP_MINUTES:-5}"
-[ -f "$work/target-final.ckpt" ] || run unloop.py own --work "$work" --checkpoint "$work/target-mid.ckpt" --out "$work/target-final.ckpt" --minutes "${OWN_MINUTES:-7}"
+[ -f "$work/target.done" ]       || { run train.py --work "$work" --model target --minutes "${TARGET_MINUTES:-60}"; touch "$work/target.done"; }
+from=target
+for round in 1 2 3 4; do   # each imitates its own start, without the loops
+    [ -f "$work/target-$round.ckpt" ] || run unloop.py --work "$work" --checkpoint "$work/$from.ckpt" --out "$work/target-$round.ckpt" --seed "$round" --minutes "${UNLOOP_MINUTES:-8}"
+    from=target-$round
+done
+[ -f "$work/target-final.ckpt" ] || cp "$work/$from.ckpt" "$work/target-final.ckpt"
 [ -f "$work/own.done" ]          || { run distill.py write --work "$work" --target "$work/target-final.ckpt" --minutes "${WRITE_MINUTES:-3}"; touch "$work/own.done"; }
-[ -f "$work/draft.done" ]        || { run distill.py train --work "$work" --target "$work/target-final.ckpt" --out "$work/draft-final.ckpt" --minutes "${DRAFT_MINUTES:-11}"; touch "$work/draft.done"; }
+[ -f "$work/draft.done" ]        || { run distill.py train --work "$work" --target "$work/target-final.ckpt" --out "$work/draft-final.ckpt" --minutes "${DRAFT_MINUTES:-12}"; touch "$work/draft.done"; }
 run export.py --work "$work" --model target --checkpoint "$work/target-final.ckpt" --out "$here/../target"
 run export.py --work "$work" --model draft --checkpoint "$work/draft-final.ckpt" --out "$here/../draft"
 run evaluate.py --work "$work" | tee "$work/evaluation.txt"

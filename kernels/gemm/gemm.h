@@ -48,7 +48,7 @@
  * The f32 class gives the same bits on every instruction set, but for which NaN; the int8 class too, on the AMX as well.
  * The bf16 class too, as long as no number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and
  * flushes denormal results to zero, the other implementations keep them. That moves an output by less than
- * K * 2^-126 * max(1, |a|, |w|).
+ * K * 2^-126 * max(1, |a|, |w|). TDPBF16PS treats them likewise, the definition of the amx class (gemm_amx_ref.c) keeps them.
  * A NaN or an infinity reaches only the outputs of its row of A or its row of W. Quantised to int8, a row of A that holds
  * one gives NaN in all its outputs; a row whose largest magnitude is below 2^-100 counts as zeros.
  *

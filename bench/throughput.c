@@ -25,7 +25,8 @@ typedef struct {
     const pf_throughput_options *options;
     pf_stepper stepper;
     const pf_read_pattern *reader; /* the fastest on these weights */
-    pf_arena kv;                   /* as many bytes as a step reads of the cache */
+    pf_arena kv;
+    unsigned char *kv_rows; /* [kv_bytes]: as many bytes as a step reads of the cache */
     size_t kv_bytes;
     _Atomic uint64_t checksum; /* of what was read, so that it was */
     pf_burst bursts[N_BURSTS];
@@ -60,7 +61,7 @@ static unsigned char *kv_share(const bench *b, pf_member member, size_t *n_bytes
     int32_t begin, end;
     pf_team_share(member, (int32_t)(b->kv_bytes / 64), &begin, &end);
     *n_bytes = (size_t)(end - begin) * 64;
-    return b->kv.base + (size_t)begin * 64;
+    return b->kv_rows + (size_t)begin * 64;
 }
 
 static void write_kv(pf_member member, void *arg)
@@ -290,6 +291,7 @@ static pf_status run(bench *b, pf_throughput *out)
     b->kv_bytes = kv_bytes(pf_engine_model(b->engine), b->options);
     if (pf_arena_create(b->kv_bytes, &b->kv) != PF_OK)
         return pf_fail(b->error, PF_NOMEM, "no memory for %zu bytes that stand for the cache", b->kv_bytes);
+    b->kv_rows = pf_arena_take(&b->kv, b->kv_bytes, 1);
     pf_team_run(pf_engine_team(b->engine), write_kv, b);
     b->reader = pf_reader_choose(read_weights, b);
     PF_TRY(measure(b));

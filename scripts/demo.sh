@@ -22,9 +22,9 @@ trap 'exit 143' TERM
 
 title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-title "1. The worker: models/draft, serving Drafter on a unix socket"
-echo "\$ pilotfish worker -m models/draft --listen $socket"
-"$pilotfish" worker -m models/draft --listen "$socket" >"$work/ready" 2>"$work/log" &
+title "1. The worker: models/draft in INT8, serving Drafter on a unix socket"
+echo "\$ pilotfish worker -m models/draft --dtype int8 --listen $socket"
+"$pilotfish" worker -m models/draft --dtype int8 --listen "$socket" >"$work/ready" 2>"$work/log" &
 worker=$!
 for _ in $(seq 200); do
     grep -q '^ready ' "$work/ready" && break
@@ -39,13 +39,13 @@ cat "$work/ready"
 
 title "2. The verifier: models/target, which takes the worker's proposals"
 prompt=${PROMPT:-$(sed -n 1p "$prompts")}
-echo "\$ pilotfish generate -m models/target --draft-worker $socket --draft-len 5 -n 128 -p '$prompt'"
-"$pilotfish" generate -m models/target --draft-worker "$socket" --color always --draft-len 5 -n 128 -p "$prompt"
+echo "\$ pilotfish generate -m models/target --draft-worker $socket --draft-len 4 -n 128 -p '$prompt'"
+"$pilotfish" generate -m models/target --draft-worker "$socket" --color always --draft-len 4 -n 128 -p "$prompt"
 
 title "3. The figures: plain and speculative decoding in turn, the same prompts, the same process"
-echo "\$ pilotfish bench acceptance -m models/target --draft-worker $socket --limit 40 -n 128 --draft-len 5,auto"
+echo "\$ pilotfish bench acceptance -m models/target --draft-worker $socket --limit 40 -n 128 --draft-len 4,auto"
 "$pilotfish" bench acceptance -m models/target --draft-worker "$socket" --prompts "$prompts" --limit 40 -n 128 \
-    --draft-len 5,auto | tee "$work/figures"
+    --draft-len 4,auto | tee "$work/figures"
 
 # The last column reads "40 of 40".
 if ! awk 'NR > 1 && $(NF - 2) != $NF { differ = 1 } END { exit differ || NR < 2 }' "$work/figures"; then

@@ -213,7 +213,8 @@ static void truncation_keeps_the_most_probable_in_order_and_sums_to_one(void **s
     assert_memory_equal(ids, lowest, sizeof lowest);
 
     const float one_hot[] = { 0.0f, 0.0f, 1.0f, 0.0f };
-    assert_int_equal(pf_sampling_truncate(kernels(), one_hot, 4, 4, ids, values, scratch), 1); /* zeros are no entries */
+    assert_int_equal(pf_sampling_truncate(kernels(), one_hot, 4, 4, ids, values, scratch),
+                     1); /* zeros are no entries */
     assert_int_equal(ids[0], 2);
 }
 

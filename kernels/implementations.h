@@ -8,7 +8,8 @@
 /* Integer weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16
  * panel has them, of (q - z) * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
  * `out`, 64-byte aligned, has room for an even number of pairs. */
-typedef void pf_gemm_widen_fn(const pf_gemm_layout *layout, const uint8_t *panel, size_t pair, size_t n_pairs, void *out);
+typedef void pf_gemm_widen_fn(const pf_gemm_layout *layout, const uint8_t *panel, size_t pair, size_t n_pairs,
+                              void *out);
 
 /* The definitions. */
 pf_gemm_pack_fn pf_gemm_pack_f32_ref;

@@ -74,7 +74,7 @@ typedef struct {
     int32_t k;
     int32_t n_panels; /* ceil(n / 32) */
     size_t panel_bytes;
-    void *panels;             /* [n_panels, panel_bytes], 64-byte aligned */
+    void *panels;                    /* [n_panels, panel_bytes], 64-byte aligned */
     struct pf_onednn_matrix *onednn; /* another copy, or NULL (gemm_onednn.h) */
 } pf_gemm_weights;
 

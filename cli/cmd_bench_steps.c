@@ -1,5 +1,6 @@
 /* pilotfish bench steps: passes on request, for whoever measures this engine in turns with another one. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -28,7 +29,7 @@ static uint64_t read_weights(void *user, pf_read_fn *read)
 
 static pf_status begin(steps *s, int32_t n, double *ms, pf_error *error)
 {
-    if (n < 1 || n + PF_STEPPER_MAX_ROWS > s->room)
+    if (n < 1 || n > s->room - PF_STEPPER_MAX_ROWS)
         return pf_fail(error, PF_INVALID, "begin %d: expected 1 to %d tokens", n, s->room - PF_STEPPER_MAX_ROWS);
     if (s->begun) pf_stepper_end(&s->stepper);
     s->begun = false;
@@ -57,14 +58,28 @@ static pf_status step(steps *s, int32_t n_rows, int32_t n_passes, double *ms, pf
     return PF_OK;
 }
 
+/* Whether `line` is `word` and n numbers, which go to `numbers`. */
+static bool is_request(const char *line, const char *word, int n, int32_t *numbers)
+{
+    if (strncmp(line, word, strlen(word)) != 0) return false;
+    const char *at = line + strlen(word);
+    for (int i = 0; i < n; i++) {
+        char *end;
+        const long number = strtol(at, &end, 10);
+        if (end == at || number < INT32_MIN || number > INT32_MAX) return false;
+        numbers[i] = (int32_t)number;
+        at = end;
+    }
+    return at[strspn(at, " \t\r\n")] == '\0';
+}
+
 /* One line of the dialogue to one number. */
 static pf_status answer(steps *s, const char *line, double *out, pf_error *error)
 {
-    int a, b;
-    char word[8];
-    if (sscanf(line, "begin %d", &a) == 1) return begin(s, a, out, error);
-    if (sscanf(line, "step %d %d", &a, &b) == 2) return step(s, a, b, out, error);
-    if (sscanf(line, "%7s", word) == 1 && strcmp(word, "read") == 0) {
+    int32_t numbers[2];
+    if (is_request(line, "begin", 1, numbers)) return begin(s, numbers[0], out, error);
+    if (is_request(line, "step", 2, numbers)) return step(s, numbers[0], numbers[1], out, error);
+    if (is_request(line, "read", 0, numbers)) {
         if (!s->reader) s->reader = pf_reader_choose(read_weights, s);
         *out = (double)read_weights(s, s->reader->read) * 1e-6;
         return PF_OK;

@@ -164,6 +164,7 @@ PF_INLINE void pf_tile_multiply_low(const pf_tile_dot dot, const pf_tile_rows *x
 }
 
 /* Sums of either, rows `stride` bytes apart. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
 PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *out, size_t stride)
 {
     PF_TILE_STORE(0, out, stride);

@@ -384,7 +384,7 @@ static size_t status_kib(const char *field)
     char line[256];
     unsigned long long kib = 0;
     while (fgets(line, sizeof line, f))
-        if (strncmp(line, field, strlen(field)) == 0) sscanf(line + strlen(field), ": %llu", &kib);
+        if (strncmp(line, field, strlen(field)) == 0) kib = strtoull(line + strlen(field) + 1, NULL, 10);
     fclose(f);
     return (size_t)kib;
 }

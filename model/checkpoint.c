@@ -61,10 +61,7 @@ pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int
 
 bool pf_checkpoint_is_integer(const pf_checkpoint *c, pf_tensor_role role)
 {
-    int32_t rows, columns;
-    pf_config_shape(&c->config, role, &rows, &columns);
-    if (!c->config.quantized || columns == 0) return false;
-    return role != PF_TENSOR_EMBEDDING || c->config.tied_embeddings;
+    return c->config.quantized && pf_config_is_multiplied(&c->config, role);
 }
 
 static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
@@ -304,33 +301,29 @@ static void count_tensor(pf_checkpoint *c, const pf_tensor *tensor, known_names 
     c->n_bytes += tensor->data_bytes;
 }
 
-static pf_status check_weight(pf_checkpoint *c, pf_tensor_role role, int32_t layer, known_names *known, pf_error *error)
+/* What looks at every tensor: the checkpoint, and what it has been found to hold. */
+typedef struct {
+    pf_checkpoint *checkpoint;
+    known_names known;
+} survey;
+
+static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, const char *part, pf_error *error)
 {
+    survey *s = user;
+    pf_checkpoint *c = s->checkpoint;
+    const bool is_weight = strcmp(part, "weight") == 0;
     integers m = { .rows = 0 };
-    if (pf_checkpoint_is_integer(c, role))
+    if (is_weight && pf_checkpoint_is_integer(c, role))
         PF_TRY(find_integers(c, role, layer, &m, error));
     else
-        PF_TRY(pf_checkpoint_numbers(c, role, layer, "weight", &m.weight, error));
+        PF_TRY(pf_checkpoint_numbers(c, role, layer, part, &m.weight, error));
     int32_t rows, columns;
     pf_config_shape(&c->config, role, &rows, &columns);
-    c->n_parameters += (int64_t)rows * (columns ? columns : 1);
+    c->n_parameters += (int64_t)rows * (is_weight && columns ? columns : 1);
     c->n_tensors++;
-    count_tensor(c, &m.weight, known);
-    count_tensor(c, &m.scale, known);
-    count_tensor(c, &m.zero, known);
-    return PF_OK;
-}
-
-static pf_status check_role(pf_checkpoint *c, pf_tensor_role role, int32_t layer, known_names *known, pf_error *error)
-{
-    if (role == PF_TENSOR_HEAD && c->config.tied_embeddings) return PF_OK; /* the file need not have it */
-    PF_TRY(check_weight(c, role, layer, known, error));
-    if (!pf_config_has_bias(&c->config, role)) return PF_OK;
-    pf_tensor bias;
-    PF_TRY(pf_checkpoint_numbers(c, role, layer, "bias", &bias, error));
-    c->n_parameters += bias.shape[0];
-    c->n_tensors++;
-    count_tensor(c, &bias, known);
+    count_tensor(c, &m.weight, &s->known);
+    count_tensor(c, &m.scale, &s->known);
+    count_tensor(c, &m.zero, &s->known);
     return PF_OK;
 }
 
@@ -339,15 +332,12 @@ static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
 {
     enum { OF_A_ROLE = 4 }; /* weight, scale, zero, bias */
     const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
-    known_names known = { calloc(most, sizeof *known.names), 0 };
-    if (known.names == NULL)
+    survey s = { .checkpoint = c, .known = { calloc(most, sizeof *s.known.names), 0 } };
+    if (s.known.names == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for the names of %zu tensors", c->directory, most);
-    pf_status status = PF_OK;
-    for (int32_t layer = 0; layer < c->config.n_layers && status == PF_OK; layer++)
-        for (int r = layer == 0 ? 0 : PF_TENSOR_ATTENTION_NORM; r < PF_N_TENSOR_ROLES && status == PF_OK; r++)
-            status = check_role(c, (pf_tensor_role)r, layer, &known, error);
-    if (status == PF_OK) status = refuse_unknown_tensors(c, &known, error);
-    free(known.names);
+    pf_status status = pf_config_visit_tensors(&c->config, check_tensor, &s, error);
+    if (status == PF_OK) status = refuse_unknown_tensors(c, &s.known, error);
+    free(s.known.names);
     return status;
 }
 

@@ -724,3 +724,26 @@ bool pf_config_has_bias(const pf_config *config, pf_tensor_role role)
     default: return false;
     }
 }
+
+bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role)
+{
+    int32_t rows, columns;
+    pf_config_shape(config, role, &rows, &columns);
+    return columns != 0 && (role != PF_TENSOR_EMBEDDING || config->tied_embeddings);
+}
+
+static pf_status visit_role(const pf_config *config, pf_tensor_role role, int32_t layer, pf_config_tensor_fn *visit,
+                            void *user, pf_error *error)
+{
+    if (role == PF_TENSOR_HEAD && config->tied_embeddings) return PF_OK;
+    PF_TRY(visit(user, role, layer, "weight", error));
+    return pf_config_has_bias(config, role) ? visit(user, role, layer, "bias", error) : PF_OK;
+}
+
+pf_status pf_config_visit_tensors(const pf_config *config, pf_config_tensor_fn *visit, void *user, pf_error *error)
+{
+    for (int32_t layer = 0; layer < config->n_layers; layer++)
+        for (int role = layer == 0 ? 0 : PF_TENSOR_ATTENTION_NORM; role < PF_N_TENSOR_ROLES; role++)
+            PF_TRY(visit_role(config, (pf_tensor_role)role, layer, visit, user, error));
+    return PF_OK;
+}

@@ -127,6 +127,10 @@ void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t
 /* Rows and columns of a role's weight; columns 0: a vector. */
 void pf_config_shape(const pf_config *config, pf_tensor_role role, int32_t *rows, int32_t *columns);
 
+/* Whether a role's weight is a matrix that rows are multiplied by: what a format of integers is for. An embedding is only
+ * looked up, unless the head is made of it. */
+bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role);
+
 /* The role whose tensor the head is made of: the embedding where the two are tied. */
 static inline pf_tensor_role pf_config_head_role(const pf_config *config)
 {
@@ -135,6 +139,14 @@ static inline pf_tensor_role pf_config_head_role(const pf_config *config)
 
 /* Whether that role has a bias in this model. */
 bool pf_config_has_bias(const pf_config *config, pf_tensor_role role);
+
+/* Called for a tensor; what it returns other than PF_OK ends the walk. `part` is "weight" or "bias". */
+typedef pf_status pf_config_tensor_fn(void *user, pf_tensor_role role, int32_t layer, const char *part,
+                                      pf_error *error);
+
+/* Every tensor that the model has, in the order of the layers and their roles, a bias behind its weight. */
+PF_MUST_USE pf_status pf_config_visit_tensors(const pf_config *config, pf_config_tensor_fn *visit, void *user,
+                                              pf_error *error);
 
 /* RoPE's angles a position: dimension pair i turns by position * inv_freq[i], and cos and sin are both multiplied by
  * *attention_scale (1 for most). Pairs are (i, i + rotary_dim / 2), as rotate_half in transformers.

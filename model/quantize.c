@@ -72,25 +72,28 @@ static item describe(const job *j, pf_tensor_role role, int32_t layer, const cha
     if (it.columns == 0) return it;
     if (!pf_format_is_integer(j->format))
         it.treatment = CONVERTED;
-    else if (role != PF_TENSOR_EMBEDDING || j->from.config.tied_embeddings)
+    else if (pf_config_is_multiplied(&j->from.config, role))
         it.treatment = QUANTISED;
     return it;
 }
 
-static pf_status visit_role(job *j, pf_tensor_role role, int32_t layer, visit_fn *visit, pf_error *error)
+/* One walk: the job, and what is done at each tensor. */
+typedef struct {
+    job *job;
+    visit_fn *visit;
+} walk;
+
+static pf_status visit_tensor(void *user, pf_tensor_role role, int32_t layer, const char *part, pf_error *error)
 {
-    const item weight = describe(j, role, layer, "weight"), bias = describe(j, role, layer, "bias");
-    if (role == PF_TENSOR_HEAD && j->from.config.tied_embeddings) return PF_OK;
-    PF_TRY(visit(j, &weight, error));
-    return pf_config_has_bias(&j->from.config, role) ? visit(j, &bias, error) : PF_OK;
+    const walk *w = user;
+    const item it = describe(w->job, role, layer, part);
+    return w->visit(w->job, &it, error);
 }
 
 static pf_status for_tensors(job *j, visit_fn *visit, pf_error *error)
 {
-    for (int32_t layer = 0; layer < j->from.config.n_layers; layer++)
-        for (int r = layer == 0 ? 0 : PF_TENSOR_ATTENTION_NORM; r < PF_N_TENSOR_ROLES; r++)
-            PF_TRY(visit_role(j, (pf_tensor_role)r, layer, visit, error));
-    return PF_OK;
+    walk w = { .job = j, .visit = visit };
+    return pf_config_visit_tensors(&j->from.config, visit_tensor, &w, error);
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------------------- */
@@ -111,14 +114,6 @@ static row_sizes sizes_of(const job *j, const item *it)
                         .zeros = format->has_zeros ? groups : 0 };
 }
 
-static const char *type_word(pf_type type)
-{
-    static const char *const words[PF_N_TYPES] = {
-        [PF_TYPE_F32] = "F32", [PF_TYPE_F16] = "F16", [PF_TYPE_BF16] = "BF16"
-    };
-    return words[type];
-}
-
 /* ---- declaring ----------------------------------------------------------------------------------------------------- */
 
 /* columns 0: a vector. */
@@ -135,7 +130,7 @@ static pf_status declare_kept(job *j, const item *it, pf_error *error)
 {
     pf_tensor tensor;
     PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
-    return declare(j, it, it->part, type_word(tensor.type), it->columns, tensor.data_bytes, error);
+    return declare(j, it, it->part, pf_safetensors_dtype(tensor.type), it->columns, tensor.data_bytes, error);
 }
 
 static pf_status declare_quantised(job *j, const item *it, pf_error *error)
@@ -162,7 +157,7 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
     if (bytes > j->buffer_bytes) j->buffer_bytes = bytes;
     if (it->treatment == QUANTISED) return declare_quantised(j, it, error);
     const size_t n_bytes = (size_t)it->rows * row.values;
-    return declare(j, it, "weight", type_word(pf_format_row_type(j->format)), it->columns, n_bytes, error);
+    return declare(j, it, "weight", pf_safetensors_dtype(pf_format_row_type(j->format)), it->columns, n_bytes, error);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  */
 #include "model/safetensors.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -403,6 +404,14 @@ void pf_safetensors_close(pf_safetensors *set)
 int32_t pf_safetensors_count(const pf_safetensors *set)
 {
     return set->n_entries;
+}
+
+const char *pf_safetensors_dtype(pf_type type)
+{
+    for (int32_t i = 0; i < N_DTYPES; i++)
+        if (DTYPES[i].type == (int32_t)type) return DTYPES[i].name;
+    assert(false && "every type of a tensor has a word");
+    return NULL;
 }
 
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i)

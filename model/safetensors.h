@@ -62,6 +62,9 @@ PF_MUST_USE pf_status pf_safetensors_find(const pf_safetensors *set, const char 
 PF_MUST_USE pf_status pf_safetensors_find_bytes(const pf_safetensors *set, const char *name, const char *dtype,
                                                 pf_tensor *out, pf_error *error);
 
+/* The format's word for the elements of a type: "BF16". */
+const char *pf_safetensors_dtype(pf_type type);
+
 /* The i-th name, 0 <= i < count, in the order of the files. */
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i);
 

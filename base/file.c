@@ -8,11 +8,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+bool pf_file_is_absent(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 /* Open a regular file for reading. O_NONBLOCK: a FIFO must not hang us before fstat can refuse it. */
 static pf_status open_regular(const char *path, int *out_fd, size_t *out_bytes, pf_error *error)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fd < 0) {
+        const int why = errno;
+        return pf_fail(error, pf_file_is_absent(path) ? PF_UNAVAILABLE : PF_INVALID, "%s: cannot be opened: %s", path,
+                       strerror(why));
+    }
 
     struct stat info;
     if (fstat(fd, &info) != 0) {

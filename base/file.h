@@ -2,6 +2,7 @@
 #ifndef PF_BASE_FILE_H
 #define PF_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,8 +15,12 @@ typedef struct {
     size_t size;         /* bytes */
 } pf_file_map;
 
-/* PF_UNAVAILABLE: cannot be opened (the sentence names the path and why). PF_NOMEM: cannot be mapped.
- * PF_INVALID: not a regular file. The caller ends it with pf_file_unmap. */
+/* Whether nothing has this name. A link that leads nowhere or round in circles is there, and so is what may not be
+ * looked at: to take them for absent would pass over what somebody meant to be read. */
+bool pf_file_is_absent(const char *path);
+
+/* PF_UNAVAILABLE: it is absent. PF_INVALID: it is there and cannot be opened, or is no regular file. PF_NOMEM: cannot be
+ * mapped. The sentence names the path and why. The caller ends it with pf_file_unmap. */
 PF_MUST_USE pf_status pf_file_open_map(const char *path, pf_file_map *out, pf_error *error);
 void pf_file_unmap(pf_file_map *map); /* zeroed is fine */
 

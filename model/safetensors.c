@@ -7,12 +7,10 @@
 #include "model/safetensors.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/file.h"
@@ -362,13 +360,13 @@ static pf_status open_set(pf_safetensors *set, pf_error *error)
     char path[MAX_PATH_BYTES];
     if ((size_t)snprintf(path, sizeof path, "%s/model.safetensors", set->directory) >= sizeof path)
         return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %zu bytes", set->directory, sizeof path);
-    if (access(path, F_OK) == 0) {
+    if (!pf_file_is_absent(path)) {
         PF_TRY(add_file(set, "model.safetensors", error));
         return sort_names(set, error);
     }
     if ((size_t)snprintf(path, sizeof path, "%s/model.safetensors.index.json", set->directory) >= sizeof path)
         return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %zu bytes", set->directory, sizeof path);
-    if (access(path, F_OK) != 0)
+    if (pf_file_is_absent(path))
         return pf_fail(error, PF_UNAVAILABLE, "%s: neither model.safetensors nor model.safetensors.index.json is there",
                        set->directory);
     return open_shards(set, path, error);

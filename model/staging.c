@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,6 +48,9 @@ pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *err
                        n, sizeof s.target - ROOM);
     memcpy(s.target, directory, n);
     PF_TRY(check_free(s.target, error));
+    char real[PATH_MAX]; /* of one that is there: "." and a link cannot be renamed over */
+    if (realpath(s.target, real) != NULL && strlen(real) + ROOM <= sizeof s.target)
+        snprintf(s.target, sizeof s.target, "%s", real);
     for (int i = 0; i < TRIES; i++) {
         const int length = snprintf(s.path, sizeof s.path, "%s.partial-%ld", s.target, (long)getpid());
         if (i > 0) snprintf(s.path + length, sizeof s.path - (size_t)length, "-%d", i);
@@ -149,7 +154,7 @@ pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory,
 {
     char path[PF_STAGING_PATH];
     PF_TRY(join(from_directory, name, path, error));
-    if (access(path, F_OK) != 0) return PF_OK;
+    if (pf_file_is_absent(path)) return PF_OK;
     pf_file_map file;
     PF_TRY(pf_file_open_map(path, &file, error));
     int descriptor = -1;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "tests/support/alloc_count.h"
@@ -114,6 +115,20 @@ static void a_file_that_is_not_there_is_named_with_the_reason(void **state)
     assert_status(pf_file_read("/nowhere/x.json", 1, &text, &bytes, NULL), PF_UNAVAILABLE);
 }
 
+static void a_link_that_leads_nowhere_is_there(void **state)
+{
+    char path[PF_TEMP_PATH_BYTES];
+    pf_file_map map;
+    pf_error error;
+    pf_temp_path(*state, "link", path);
+    assert_true(pf_file_is_absent(path));
+    assert_int_equal(symlink("nothing", path), 0);
+    assert_false(pf_file_is_absent(path));
+    assert_status(pf_file_open_map(path, &map, &error), PF_INVALID);
+    assert_says(error, "link: cannot be opened");
+    assert_true(pf_file_is_absent("/dev/null/x"));
+}
+
 static void refused_memory_is_a_status(void **state)
 {
     char path[PF_TEMP_PATH_BYTES], *text;
@@ -141,6 +156,7 @@ int main(void)
         cmocka_unit_test(a_file_above_the_limit_is_refused),
         cmocka_unit_test(what_is_not_a_regular_file_is_refused_without_waiting_for_it),
         cmocka_unit_test(a_file_that_is_not_there_is_named_with_the_reason),
+        cmocka_unit_test(a_link_that_leads_nowhere_is_there),
         cmocka_unit_test(refused_memory_is_a_status),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -4,11 +4,14 @@
  */
 #include "model/checkpoint.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "model/dtype.h"
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
@@ -97,27 +100,30 @@ static pf_status find_integers(const pf_checkpoint *c, pf_tensor_role role, int3
     return PF_OK;
 }
 
-/* Loops without a way out in the middle: they run at the speed of memory. */
-static bool halves_are_finite(const uint8_t *data, size_t n)
+/* Of the magnitudes of f16 or bf16, and of f32, as bits. Loops without a way out in the middle: they run at the speed of
+ * memory. */
+static uint32_t largest_half(const uint8_t *data, size_t n)
 {
-    bool finite = true;
+    uint16_t largest = 0;
     for (size_t i = 0; i < n; i++) {
         uint16_t h;
         memcpy(&h, data + i * sizeof h, sizeof h);
-        finite &= (h & 0x7C00u) != 0x7C00u;
+        h &= 0x7FFFu;
+        largest = h > largest ? h : largest;
     }
-    return finite;
+    return largest;
 }
 
-static bool floats_are_finite(const uint8_t *data, size_t n)
+static uint32_t largest_word(const uint8_t *data, size_t n)
 {
-    bool finite = true;
+    uint32_t largest = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, data + i * sizeof bits, sizeof bits);
-        finite &= (bits & 0x7F800000u) != 0x7F800000u;
+        bits &= 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
     }
-    return finite;
+    return largest;
 }
 
 static uint8_t largest_byte(const uint8_t *data, size_t n)
@@ -129,8 +135,9 @@ static uint8_t largest_byte(const uint8_t *data, size_t n)
 
 static pf_status check_scales(const pf_checkpoint *c, const integers *m, pf_error *error)
 {
-    const bool finite = m->scale.type == PF_TYPE_F32 ? floats_are_finite(m->scale.data, m->scale.data_bytes / 4)
-                                                     : halves_are_finite(m->scale.data, m->scale.data_bytes / 2);
+    const bool finite = m->scale.type == PF_TYPE_F32
+                            ? largest_word(m->scale.data, m->scale.data_bytes / 4) < 0x7F800000u
+                            : largest_half(m->scale.data, m->scale.data_bytes / 2) < 0x7C00u;
     if (!finite)
         return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is no finite number", c->directory,
                        m->scale.name);
@@ -202,7 +209,25 @@ int32_t pf_checkpoint_stretch(const pf_checkpoint *c, const pf_gemm_source *matr
     return multiple_of * (int32_t)(some < BYTES ? BYTES / some : 1);
 }
 
-bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end)
+/* The largest magnitude that a format of integers takes: a scale is finite, in f16 for groups. */
+static float largest_weight(pf_format format)
+{
+    enum { STEPS = 7 }; /* of a scale, at the least */
+    return pf_format_get(format)->group ? 65504.0f * STEPS : FLT_MAX;
+}
+
+/* Loops over bits, as above: what is no number or infinite is larger than what is. */
+static bool rows_fit(const uint8_t *data, pf_type type, size_t n_bytes, pf_format into)
+{
+    const float limit = largest_weight(into);
+    uint32_t most;
+    memcpy(&most, &limit, sizeof most);
+    if (type == PF_TYPE_F32) return largest_word(data, n_bytes / 4) <= most;
+    return largest_half(data, n_bytes / 2) <= (type == PF_TYPE_BF16 ? most >> 16 : 0x7BFFu);
+}
+
+bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end,
+                                pf_format into)
 {
     const size_t bytes = row_bytes(c, matrix), n = (size_t)(end - begin) * bytes;
     const uint8_t *rows = (const uint8_t *)matrix->data + (size_t)begin * bytes;
@@ -210,6 +235,7 @@ bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *ma
     advise(rows, n, MADV_POPULATE_READ,
            true); /* an old kernel, or a file cut short meanwhile, refuses: then one by one */
 #endif
+    if (matrix->scales == NULL) return !pf_format_is_integer(into) || rows_fit(rows, matrix->type, n, into);
     if (!is_int8(c, matrix)) return true;
     bool valid = true;
     for (size_t i = 0; i < n; i++) valid &= rows[i] != 0x80;
@@ -246,10 +272,15 @@ void pf_checkpoint_release_matrix(const pf_checkpoint *c, const pf_gemm_source *
     if (matrix->zeros != NULL) advise(matrix->zeros, n, MADV_DONTNEED, false);
 }
 
-pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_error *error)
+pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_format into,
+                                  pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
     pf_config_tensor_name(&c->config, role, layer, "weight", name);
+    if (!c->config.quantized)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: tensor \"%s\" has a weight that %s cannot hold, expected numbers of at most %g",
+                       c->directory, name, pf_format_get(into)->name, (double)largest_weight(into));
     return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a value of -128, expected -127 to 127", c->directory, name);
 }
 
@@ -341,12 +372,46 @@ static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
     return status;
 }
 
+/* Whether two matrices of one shape hold the same numbers; their pages are given back. */
+static bool are_equal(const pf_tensor *a, const pf_tensor *b)
+{
+    enum { STRETCH = 1 << 20 }; /* elements */
+    const size_t n = (size_t)(a->shape[0] * a->shape[1]);
+    bool equal = true;
+    for (size_t i = 0, end; equal && i < n; i = end) {
+        const size_t size_a = pf_type_bytes(a->type), size_b = pf_type_bytes(b->type);
+        end = n - i < STRETCH ? n : i + STRETCH;
+        if (a->type == b->type) equal = memcmp(a->data + i * size_a, b->data + i * size_b, (end - i) * size_a) == 0;
+        for (size_t k = i; equal && a->type != b->type && k < end; k++)
+            equal = pf_tensor_element(a->data, a->type, k) == pf_tensor_element(b->data, b->type, k);
+        advise(a->data + i * size_a, (end - i) * size_a, MADV_DONTNEED, false);
+        advise(b->data + i * size_b, (end - i) * size_b, MADV_DONTNEED, false);
+    }
+    return equal;
+}
+
+/* config.json says that the head is the embedding, and the files have a head: where it is another matrix, it is the head,
+ * as in transformers 5 (PreTrainedModel.tie_weights). */
+static pf_status untie_head(pf_checkpoint *c, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_tensor head, embedding;
+    pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", name);
+    if (!c->config.tied_embeddings || c->config.quantized) return PF_OK;
+    if (pf_safetensors_find(c->set, name, &head, NULL) == PF_UNAVAILABLE) return PF_OK;
+    PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_HEAD, 0, "weight", &head, error));
+    PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
+    c->config.tied_embeddings = are_equal(&head, &embedding);
+    return PF_OK;
+}
+
 pf_status pf_checkpoint_open(const char *directory, pf_checkpoint *out, pf_error *error)
 {
     pf_checkpoint c = { .directory = directory };
     PF_TRY(pf_config_load(directory, &c.config, error));
     PF_TRY(pf_safetensors_open(directory, &c.set, error));
-    const pf_status status = check_tensors(&c, error);
+    pf_status status = untie_head(&c, error);
+    if (status == PF_OK) status = check_tensors(&c, error);
     if (status != PF_OK)
         pf_checkpoint_close(&c);
     else

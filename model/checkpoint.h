@@ -27,7 +27,7 @@
 
 typedef struct {
     const char *directory; /* borrowed */
-    pf_config config;
+    pf_config config;      /* tied_embeddings is false where the files hold a head that is not the embedding */
     pf_safetensors *set;
     size_t n_bytes;       /* of the tensors that are read */
     int64_t n_parameters; /* numbers that they stand for */
@@ -54,9 +54,11 @@ PF_MUST_USE pf_status pf_checkpoint_matrix(const pf_checkpoint *checkpoint, pf_t
 
 /* Who reads a matrix goes through its rows in stretches: it asks for rows [begin, end) before it reads them, so that
  * their pages come in one call, and gives them back afterwards, so that the file and what was made of it do not add up
- * in memory. `acquire` looks at the integers as well. False: there is one that may not be, -128 in int8. */
+ * in memory. `acquire` looks at the values as well. False: there is one that may not be, -128 in int8; or, where `into`
+ * is a format of integers, a number that it cannot hold (a NaN, an infinity, one beyond its largest scale), which
+ * rounding would turn into another. */
 bool pf_checkpoint_acquire_rows(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t begin,
-                                int32_t end);
+                                int32_t end, pf_format into);
 void pf_checkpoint_release_rows(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t begin,
                                 int32_t end);
 
@@ -71,6 +73,6 @@ void pf_checkpoint_release_matrix(const pf_checkpoint *checkpoint, const pf_gemm
 
 /* The sentence for what acquire refuses. */
 PF_MUST_USE pf_status pf_checkpoint_fail_rows(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
-                                              pf_error *error);
+                                              pf_format into, pf_error *error);
 
 #endif

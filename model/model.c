@@ -182,7 +182,7 @@ static void convert_share(pf_member member, void *arg)
     pf_team_share(member, job->rows.n_rows, &begin, &end);
     for (int32_t to; begin < end; begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
-        (void)pf_checkpoint_acquire_rows(job->checkpoint, &job->rows, begin, to);
+        (void)pf_checkpoint_acquire_rows(job->checkpoint, &job->rows, begin, to, PF_FORMAT_F32); /* only looked up */
         convert_elements(job, (size_t)begin * hidden, (size_t)to * hidden);
         pf_checkpoint_release_rows(job->checkpoint, &job->rows, begin, to);
     }
@@ -208,7 +208,7 @@ typedef struct {
     const pf_checkpoint *checkpoint;
     pf_gemm_source parts[PF_MAX_PARTS];
     int32_t n_parts;
-    _Atomic int32_t bad_part; /* one whose integers may not be; -1: none */
+    _Atomic int32_t bad_part; /* one whose values may not be; -1: none */
 } pack_job;
 
 typedef void part_rows_fn(pack_job *job, int32_t part, int32_t begin, int32_t end);
@@ -225,7 +225,8 @@ static void for_parts(pack_job *job, int32_t begin, int32_t end, part_rows_fn *v
 
 static void acquire_part(pack_job *job, int32_t part, int32_t begin, int32_t end)
 {
-    if (!pf_checkpoint_acquire_rows(job->checkpoint, &job->parts[part], begin, end)) job->bad_part = part;
+    if (!pf_checkpoint_acquire_rows(job->checkpoint, &job->parts[part], begin, end, job->weights->format))
+        job->bad_part = part;
 }
 
 static void release_part(pack_job *job, int32_t part, int32_t begin, int32_t end)
@@ -275,7 +276,8 @@ static pf_status load_linear(source *src, const pf_matrix_recipe *recipe, int32_
         PF_TRY(pf_checkpoint_matrix(checkpoint, roles[p], layer, &job.parts[p], error));
     }
     pf_team_run(src->options->team, pack_share, &job);
-    if (job.bad_part >= 0) return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, error);
+    if (job.bad_part >= 0)
+        return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, linear->weights.format, error);
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
         report_progress(src, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));

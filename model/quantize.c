@@ -218,6 +218,13 @@ static void make_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned 
     }
 }
 
+static pf_status write_part(const matrix_job *m, const void *data, size_t n_bytes, size_t offset, pf_error *error)
+{
+    pf_error why = { 0 };
+    const pf_status status = pf_staging_write(m->j->descriptor, data, n_bytes, offset, WEIGHTS_NAME, &why);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s/%s", m->j->staging.target, why.text);
+}
+
 static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *buffer, pf_error *error)
 {
     const size_t n = (size_t)(end - begin), at = (size_t)begin, all = (size_t)m->it->rows;
@@ -225,11 +232,10 @@ static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, uns
     unsigned char *values = buffer, *scales = values + n * row.values, *zeros = scales + n * row.scales;
     const size_t values_at = m->j->offset, scales_at = values_at + all * row.values;
     const size_t zeros_at = scales_at + all * row.scales;
-    const int fd = m->j->descriptor;
     make_rows(m, begin, end, values, scales, zeros);
-    PF_TRY(pf_staging_write(fd, values, n * row.values, values_at + at * row.values, WEIGHTS_NAME, error));
-    PF_TRY(pf_staging_write(fd, scales, n * row.scales, scales_at + at * row.scales, WEIGHTS_NAME, error));
-    return pf_staging_write(fd, zeros, n * row.zeros, zeros_at + at * row.zeros, WEIGHTS_NAME, error);
+    PF_TRY(write_part(m, values, n * row.values, values_at + at * row.values, error));
+    PF_TRY(write_part(m, scales, n * row.scales, scales_at + at * row.scales, error));
+    return write_part(m, zeros, n * row.zeros, zeros_at + at * row.zeros, error);
 }
 
 static void write_share(pf_member member, void *arg)
@@ -243,13 +249,13 @@ static void write_share(pf_member member, void *arg)
     for (int32_t to; begin < end && !m->failed && !is_cancelled(j); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         pf_error why = { 0 };
-        (void)pf_checkpoint_acquire_rows(&j->from, &m->source, begin, to); /* numbers: whatever they are */
-        const pf_status status = write_rows(m, begin, to, buffer, &why);
+        const bool fit = pf_checkpoint_acquire_rows(&j->from, &m->source, begin, to, j->format);
+        const pf_status status = fit ? write_rows(m, begin, to, buffer, &why)
+                                     : pf_checkpoint_fail_rows(&j->from, m->it->role, m->it->layer, j->format, &why);
         pf_checkpoint_release_rows(&j->from, &m->source, begin, to);
-        if (status != PF_OK && !atomic_exchange(&m->failed, true)) {
-            m->status = status;
-            m->error = why;
-        }
+        if (status == PF_OK || atomic_exchange(&m->failed, true)) continue;
+        m->status = status;
+        m->error = why;
     }
 }
 
@@ -259,7 +265,7 @@ static pf_status write_matrix(job *j, const item *it, pf_error *error)
     PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &m.source, error));
     pf_team_run(j->options->team, write_share, &m);
     if (is_cancelled(j)) return pf_fail(error, PF_CANCELLED, "%s: interrupted", j->staging.target);
-    if (m.failed) return pf_fail(error, m.status, "%s/%s", j->staging.target, m.error.text);
+    if (m.failed) return pf_fail(error, m.status, "%s", m.error.text);
     j->offset += (size_t)it->rows * (m.row.values + m.row.scales + m.row.zeros);
     report_progress(j, pf_checkpoint_matrix_bytes(&j->from, &m.source));
     return PF_OK;
@@ -308,6 +314,9 @@ static pf_status write_weights(job *j, pf_error *error)
 /* Say in the document what its weights are. False: no memory. */
 static bool describe_weights(const job *j, json_t *root)
 {
+    if (!j->from.config.tied_embeddings && json_is_true(json_object_get(root, "tie_word_embeddings")) &&
+        json_object_set_new(root, "tie_word_embeddings", json_false()) != 0)
+        return false;
     const pf_format_info *format = pf_format_get(j->format);
     if (pf_format_is_integer(j->format))
         return json_object_set_new(root, "quantization_config",

@@ -93,13 +93,23 @@ static pf_status write_logits(pf_context *context, const pf_options *options, pf
     return status;
 }
 
+/* As long as the tokens are, unless --context says otherwise: what depends on a length (dynamic and longrope frequencies)
+ * is then what transformers has for them. */
+static pf_status open_engine(const pf_options *options, pf_engine **out, pf_error *error)
+{
+    pf_options fitted = *options;
+    if (fitted.context == 0 && options->tokens.n > 0)
+        PF_TRY(pf_setup_longest_context(options->model, options->tokens.n, &fitted.context, error));
+    return pf_setup_open_engine(&fitted, options->model, false, 1, NULL, out, error);
+}
+
 static int run(const pf_options *options, pf_out *out)
 {
     if (!options->model) return pf_options_misuse(&pf_command_logits, "a model is needed: -m MODEL");
     if (!options->tokens_given) return pf_options_misuse(&pf_command_logits, "ids are needed: --tokens IDS");
     pf_error error = { 0 };
     pf_engine *engine = NULL;
-    pf_status status = pf_setup_open_engine(options, options->model, false, 1, NULL, &engine, &error);
+    pf_status status = open_engine(options, &engine, &error);
     if (status == PF_OK) status = write_logits(pf_engine_context(engine), options, out, &error);
     pf_engine_close(engine);
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;

@@ -29,11 +29,7 @@ static pf_status encode(const pf_options *options, pf_tokens *out, pf_error *err
         status = pf_setup_read_stream(STDIN_FILENO, "standard input", &input, &n_bytes, error);
         text = input;
     }
-    if (status == PF_OK) {
-        status = pf_tokenizer_encode(tokenizer, text, n_bytes, !options->no_special, out);
-        if (status != PF_OK)
-            status = pf_fail(error, status, "the text's %zu bytes could not be cut into tokens", n_bytes);
-    }
+    if (status == PF_OK) status = pf_setup_encode(tokenizer, text, n_bytes, !options->no_special, out, error);
     free(input);
     pf_tokenizer_close(tokenizer);
     return status;

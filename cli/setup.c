@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,11 +104,11 @@ pf_status pf_setup_find_model(const char *name, char out[PF_MAX_PATH], pf_error 
 
 /* ---- engines ---------------------------------------------------------------------------------------------------- */
 
-/* The context of a draft: what was asked for, or as much of it as its model has; a draft whose context is full stops
- * proposing, which is better than not starting. */
-static pf_status draft_context(const char *directory, int32_t wanted, int32_t *out, pf_error *error)
+pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *out, pf_error *error)
 {
+    char directory[PF_MAX_PATH];
     pf_config config;
+    PF_TRY(pf_setup_find_model(name, directory, error));
     PF_TRY(pf_config_load(directory, &config, error));
     *out = wanted < config.max_context ? wanted : config.max_context;
     return PF_OK;
@@ -136,7 +137,8 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .progress = pf_progress_update,
         .progress_user = &progress,
     };
-    if (is_draft && options->context > 0) PF_TRY(draft_context(directory, options->context, &open.max_context, error));
+    if (is_draft && options->context > 0) /* full, it stops proposing: better than not to start */
+        PF_TRY(pf_setup_longest_context(name, options->context, &open.max_context, error));
     pf_engine *engine;
     const pf_status status = pf_engine_open(directory, &open, &engine, error);
     pf_progress_end(&progress);
@@ -229,17 +231,31 @@ void pf_setup_close(pf_setup *setup)
 
 /* ---- prompts ---------------------------------------------------------------------------------------------------- */
 
+/* Until a read would not wait, or fail: a signal that came just before it would not end it. False: interrupted. */
+static bool wait_readable(int descriptor)
+{
+    enum { LOOK_AGAIN_MS = 100 };
+    struct pollfd wanted = { .fd = descriptor, .events = POLLIN };
+    while (!*pf_interrupt_flag())
+        if (poll(&wanted, 1, LOOK_AGAIN_MS) > 0) return true;
+    return false;
+}
+
 pf_status pf_setup_read_stream(int descriptor, const char *name, char **out, size_t *n_bytes, pf_error *error)
 {
     size_t n = 0, capacity = 1 << 16;
     char *text = malloc(capacity);
     while (text) {
-        const ssize_t got = read(descriptor, text + n, capacity - n);
-        if (got < 0 && errno == EINTR && !*pf_interrupt_flag()) continue;
-        if (got < 0) {
+        if (!wait_readable(descriptor)) {
             free(text);
-            if (errno == EINTR) return pf_fail(error, PF_CANCELLED, "%s: interrupted", name);
-            return pf_fail(error, PF_UNAVAILABLE, "%s: %s", name, strerror(errno));
+            return pf_fail(error, PF_CANCELLED, "%s: interrupted", name);
+        }
+        const ssize_t got = read(descriptor, text + n, capacity - n);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (got < 0) {
+            const int why = errno;
+            free(text);
+            return pf_fail(error, PF_UNAVAILABLE, "%s: %s", name, strerror(why));
         }
         if (got == 0) {
             *out = text;
@@ -270,6 +286,17 @@ static pf_status read_prompt_file(const char *path, char **out, size_t *n_bytes,
     return status;
 }
 
+pf_status pf_setup_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
+                          pf_tokens *out, pf_error *error)
+{
+    const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, add_special, out);
+    if (status == PF_OK) return PF_OK;
+    const char *why = status == PF_UNSUPPORTED ? "the tokenizer's vocabulary lacks a token for one of them"
+                      : status == PF_LIMIT     ? "they are too many, or the tokenizer's pattern takes too long on them"
+                                               : "no memory";
+    return pf_fail(error, status, "a text of %zu bytes cannot be cut into tokens: %s", n_bytes, why);
+}
+
 pf_status pf_setup_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                pf_error *error)
 {
@@ -286,10 +313,9 @@ pf_status pf_setup_read_prompt(const pf_options *options, const pf_tokenizer *to
         PF_TRY(read_prompt_file(options->prompt_file, &file, &n_bytes, error));
         text = file;
     }
-    const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, true, out);
+    const pf_status status = pf_setup_encode(tokenizer, text, n_bytes, true, out, error);
     free(file);
-    if (status != PF_OK) return pf_fail(error, status, "the prompt's %zu bytes could not be cut into tokens", n_bytes);
-    return PF_OK;
+    return status;
 }
 
 void pf_setup_stop_tokens(const pf_setup *setup, const pf_options *options, const int32_t **ids, int32_t *n_ids)

@@ -19,6 +19,10 @@ enum { PF_MAX_PATH = 4096 };
  * PF_UNAVAILABLE: nowhere; the sentence gives the command that downloads it.  PF_INVALID: it is a file. */
 PF_MUST_USE pf_status pf_setup_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error);
 
+/* As many tokens as are wanted, or as a sequence of this model may have. Errors as pf_setup_find_model and
+ * pf_config_load. */
+PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *out, pf_error *error);
+
 /* Open one engine by the shared options, with a progress bar. `is_draft`: by the draft's, and with a context no
  * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL. PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */
 PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft,
@@ -43,6 +47,10 @@ void pf_setup_close(pf_setup *setup); /* zeroed is fine */
  * PF_INVALID: a text, but the model has no tokenizer.  PF_UNAVAILABLE: the file cannot be read. */
 PF_MUST_USE pf_status pf_setup_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                            pf_error *error);
+
+/* Append a text's ids to *out. The sentence of what pf_tokenizer_encode refuses. */
+PF_MUST_USE pf_status pf_setup_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
+                                      pf_tokens *out, pf_error *error);
 
 /* All of a stream, to its end; the caller frees. PF_UNAVAILABLE, PF_LIMIT, PF_NOMEM, PF_CANCELLED (interrupted). */
 PF_MUST_USE pf_status pf_setup_read_stream(int descriptor, const char *name, char **out, size_t *n_bytes,

@@ -37,12 +37,21 @@ static pf_kv_config kv_config(const pf_model *model, const pf_context_config *co
                            .budget_bytes = config->kv_budget_bytes };
 }
 
+/* As far as the positions go that the model was trained on: to go beyond them changes what it computes on short texts
+ * too (longrope takes its other set of divisors), so somebody must ask for it. */
+static int32_t default_context(const pf_config *config)
+{
+    int32_t tokens = config->max_position;
+    if (config->rope.type == PF_ROPE_LONGROPE && config->rope.original_max_position < tokens)
+        tokens = config->rope.original_max_position;
+    return tokens < PF_DEFAULT_CONTEXT ? tokens : PF_DEFAULT_CONTEXT;
+}
+
 /* Fill in what is left open, and check the rest. */
 static pf_status resolve(const pf_model *model, const pf_context_config *asked, pf_context_config *out, pf_error *error)
 {
     pf_context_config c = *asked;
-    const int32_t positions = model->config.max_position;
-    if (c.max_tokens == 0) c.max_tokens = positions < PF_DEFAULT_CONTEXT ? positions : PF_DEFAULT_CONTEXT;
+    if (c.max_tokens == 0) c.max_tokens = default_context(&model->config);
     if (c.max_tokens < 1 || c.max_tokens > model->config.max_context)
         return pf_fail(error, PF_INVALID, "context is %d tokens, expected 1 to %d, as far as the model's positions go",
                        c.max_tokens, model->config.max_context);

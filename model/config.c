@@ -283,6 +283,8 @@ static pf_status check_keys(const pf_json *doc, const architecture *row, pf_erro
     }
 
     const json_t *layers = json_object_get(doc->root, "layer_types");
+    if (layers && !json_is_null(layers) && !json_is_array(layers))
+        return pf_fail(error, PF_FORMAT, "%s: layer_types must be a list, a word for each layer", doc->name);
     for (size_t i = 0; i < json_array_size(layers); i++) {
         const char *type = json_string_value(json_array_get(layers, i));
         if (!type || strcmp(type, "full_attention") != 0)

@@ -191,8 +191,7 @@ static pf_status escape(rewriter *r, bool in_class)
         case 'Z':
         case 'G':
         case 'K':
-        case 'R':
-        case 'X': return copy(r, 2);
+        case 'R': return copy(r, 2);
         default: break;
         }
     }

@@ -112,6 +112,7 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
     assert_refused(LLAMA("\"sliding_window\": 4096,"), PF_UNSUPPORTED, "sliding_window");
     assert_refused(LLAMA("\"logit_scale\": 0.5,"), PF_UNSUPPORTED, "logit_scale");
     assert_refused(LLAMA("\"layer_types\": [\"sliding_attention\"],"), PF_UNSUPPORTED, "layer_types[0]");
+    assert_refused(LLAMA("\"layer_types\": \"sliding_attention\","), PF_FORMAT, "layer_types must be a list");
     assert_refused(LLAMA("\"partial_rotary_factor\": 0.5,"), PF_UNSUPPORTED, "partial_rotary_factor");
     assert_refused(LLAMA("\"rope_scaling\": {\"type\": \"mrope\"},"), PF_UNSUPPORTED, "\"mrope\"");
     assert_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mrope_section\": [1]},"),

@@ -289,7 +289,7 @@ static int check(const pf_options *o)
     if (o->method == PF_METHOD_GREEDY && o->sampling.temperature > 0.0f)
         return pf_options_misuse(self, "--method greedy is for --temperature 0, not %g",
                                  (double)o->sampling.temperature);
-    if (o->sampling.seed > (uint64_t)INT64_MAX - (uint64_t)o->n_samples)
+    if (o->sampling.seed > (uint64_t)INT64_MAX - (uint64_t)(o->n_samples - 1))
         return pf_options_misuse(self, "--seed is too large for %d samples", o->n_samples);
     return PF_EXIT_DONE;
 }

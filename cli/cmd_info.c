@@ -93,15 +93,16 @@ static json_t *model_json(const char *name, const pf_engine *engine)
         snprintf(fingerprint + 2 * i, 3, "%02x", info.vocab_fingerprint[i]);
     json_t *tensors = json_array();
     pf_model_visit_tensors(model, add_tensor, tensors);
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:s*, s:I, s:I, s:o}", "name",
-        name, "architecture", pf_architecture_name(c->architecture), "dtype", pf_dtype_name(pf_model_dtype(model)),
-        "parameters", (json_int_t)pf_model_parameter_count(model), "vocab_size", c->vocab_size, "hidden_size",
-        c->hidden_size, "intermediate_size", c->intermediate_size, "layers", c->n_layers, "heads", c->n_heads,
-        "kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "context", info.max_context, "tied_embeddings",
-        c->tied_embeddings, "rope", pf_rope_type_name(c->rope.type), "tokens", info.vocab_size, "vocab_fingerprint",
-        pf_engine_tokenizer(engine) ? fingerprint : NULL, "weight_bytes", (json_int_t)pf_model_step_bytes(model),
-        "packed_bytes", (json_int_t)pf_model_packed_bytes(model), "tensors", tensors);
+    return json_pack("{s:o, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:s*, s:I, s:I, s:o}",
+                     "name", pf_json_text(name, strlen(name)), "architecture", pf_architecture_name(c->architecture),
+                     "dtype", pf_dtype_name(pf_model_dtype(model)), "parameters",
+                     (json_int_t)pf_model_parameter_count(model), "vocab_size", c->vocab_size, "hidden_size",
+                     c->hidden_size, "intermediate_size", c->intermediate_size, "layers", c->n_layers, "heads",
+                     c->n_heads, "kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "context", info.max_context,
+                     "tied_embeddings", c->tied_embeddings, "rope", pf_rope_type_name(c->rope.type), "tokens",
+                     info.vocab_size, "vocab_fingerprint", pf_engine_tokenizer(engine) ? fingerprint : NULL,
+                     "weight_bytes", (json_int_t)pf_model_step_bytes(model), "packed_bytes",
+                     (json_int_t)pf_model_packed_bytes(model), "tensors", tensors);
 }
 
 /* ---- for people ------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,11 @@
 /*
  * pilotfish: the one binary. This file finds the subcommand; what it does is in cmd_NAME.c.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -90,6 +93,18 @@ static int run(int argc, char **argv, pf_out *out)
     pf_options_clear(&options);
     return code;
 }
+
+/* A standard descriptor that was closed before we began would be given to the next file or socket, which would then be
+ * read and written in its place. Each gets one that fails as a closed one does. gRPC opens an eventfd while it is loaded,
+ * so this comes before the constructors of the libraries, and before a sanitizer: system calls alone. */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void fill_closed_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (syscall(SYS_fcntl, fd, F_GETFD) < 0)
+            (void)syscall(SYS_openat, AT_FDCWD, "/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = fill_closed_descriptors;
 
 int main(int argc, char **argv)
 {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +20,10 @@ static bool write_all(pf_out *out, const char *bytes, size_t n)
     while (n > 0 && !out->error) {
         const ssize_t written = write(STDOUT_FILENO, bytes, n);
         if (written < 0 && errno == EINTR) continue;
+        if (written < 0 && errno == EAGAIN) { /* whoever shares it has set it not to block */
+            (void)poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, -1);
+            continue;
+        }
         if (written < 0) {
             out->error = errno;
             break;
@@ -140,24 +145,37 @@ static char *base64(const unsigned char *bytes, size_t n)
     return text;
 }
 
-void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes)
+/* *all_valid: nothing had to be replaced. */
+static json_t *replace_ill_formed(const char *bytes, size_t n_bytes, bool *all_valid)
 {
     static const char replacement[] = "\xEF\xBF\xBD";
     char *text = malloc(n_bytes * 3 + 1); /* every byte may become U+FFFD */
-    if (!text) return;
-    text[0] = '\0';
+    if (!text) return NULL;
     size_t n = 0;
-    bool all_valid = true;
+    *all_valid = true;
     for (size_t i = 0; i < n_bytes;) {
         bool valid;
         const size_t length = pf_utf8_length(bytes + i, n_bytes - i, &valid);
         memcpy(text + n, valid ? bytes + i : replacement, valid ? length : 3);
         n += valid ? length : 3;
         i += length;
-        all_valid = all_valid && valid;
+        *all_valid = *all_valid && valid;
     }
-    json_object_set_new(object, "text", json_stringn(text, n));
+    json_t *string = json_stringn(text, n);
     free(text);
+    return string;
+}
+
+json_t *pf_json_text(const char *bytes, size_t n_bytes)
+{
+    bool all_valid;
+    return replace_ill_formed(bytes, n_bytes, &all_valid);
+}
+
+void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes)
+{
+    bool all_valid = true;
+    json_object_set_new(object, "text", replace_ill_formed(bytes, n_bytes, &all_valid));
     if (all_valid) return;
     char *encoded = base64((const unsigned char *)bytes, n_bytes);
     if (encoded) json_object_set_new(object, "text_base64", json_string(encoded));

@@ -39,6 +39,9 @@ int pf_out_json(pf_out *out, json_t *document);
 /* object.text = the bytes as UTF-8, what is not UTF-8 replaced by U+FFFD; then object.text_base64 has the bytes. */
 void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes);
 
+/* The bytes as a JSON string, what is not UTF-8 replaced; NULL: no memory. */
+json_t *pf_json_text(const char *bytes, size_t n_bytes);
+
 /* A number, or null where it is not finite: how a rate of 0/0 appears. */
 json_t *pf_json_number(double value);
 json_t *pf_json_ratio(double numerator, double denominator);

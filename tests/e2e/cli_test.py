@@ -10,6 +10,7 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -142,6 +143,36 @@ class Tokens(Case):
         self.assert_fails("detokenize", "-m", self.target, "--tokens", "5,100000", saying=["100000"])
 
 
+    def test_a_byte_that_has_no_token_is_what_the_sentence_says(self):
+        model = self.root / "poor"
+        shutil.copytree(self.target, model)
+        document = json.loads((model / "tokenizer.json").read_text())
+        del document["model"]["vocab"]["x"]
+        (model / "tokenizer.json").write_text(json.dumps(document))
+        for arguments in [["tokenize"], ["generate"]]:
+            self.assert_fails(*arguments, "-m", model, "-p", "a x", saying=["3 bytes", "lacks a token"])
+
+    def test_a_text_that_comes_slowly_is_waited_for_and_ctrl_c_ends_the_wait(self):
+        for number, code in [(None, 0), (signal.SIGINT, 130)]:
+            read_end, write_end = os.pipe()
+            os.set_blocking(read_end, False)   # as a parent that shares it may have left it
+            process = subprocess.Popen([self.pilotfish.path, "tokenize", "-m", self.target], stdin=read_end,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.pilotfish.environment)
+            os.close(read_end)
+            os.write(write_end, b"the ")
+            time.sleep(0.2)
+            if number:
+                process.send_signal(number)
+            else:
+                os.write(write_end, b"other")
+                os.close(write_end)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, code, err)
+            self.assertEqual(out, b"" if number else self.run_ok("tokenize", "-m", self.target, "-p", "the other").out)
+            if number:
+                os.close(write_end)
+
+
 class Generation(Case):
     def test_the_document_has_what_the_contract_says(self):
         document = self.generate("-n", "20")
@@ -197,6 +228,12 @@ class Generation(Case):
             self.assertEqual(ended["finish_reason"], "eos")
             going_on = self.generate("-n", "12", "--ignore-eos", *drafter, target=model)
             self.assertEqual(going_on["tokens"], tokens)
+
+    def test_the_largest_seed_is_one(self):
+        largest = str(2**63 - 1)
+        self.assertEqual(self.generate("-n", "2", "--seed", largest)["seed"], 2**63 - 1)
+        self.assert_fails("generate", "-m", self.target, "-p", PROMPT, "--seed", largest, "--num-samples", "2", code=2,
+                          saying=["--seed"])
 
     def test_samples_are_lines_with_seeds_that_count_up_and_can_be_repeated(self):
         options = ["-n", "12", "--temperature", "1", "--seed", "7"]
@@ -438,6 +475,36 @@ class Faults(Case):
                 self.assertIn("standard output", result.err)
 
 
+    def test_a_closed_descriptor_is_a_sentence_and_is_given_to_nothing_else(self):
+        def run(closed, *arguments):
+            process = self.pilotfish.start(*arguments, preexec_fn=lambda: os.close(closed))
+            out, err = process.communicate(timeout=QUICKLY)
+            return process.returncode, out, err.decode()
+
+        code, out, err = run(0, "tokenize", "-m", self.target)
+        self.assertEqual((code, out, err), (1, b"", "pilotfish: standard input: Bad file descriptor\n"))
+        self.assertEqual(run(0, "tokenize", "-m", self.target, "-p", "a")[0], 0)
+        for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "2"], ["info", "-m", self.target]]:
+            code, out, err = run(1, *arguments)
+            self.assertEqual((code, out), (1, b""))
+            self.assertIn("standard output: Bad file descriptor", err)
+            self.assertEqual(run(2, *arguments)[0], 0)
+
+    def test_a_pipe_that_does_not_block_gets_all_of_it(self):
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        process = subprocess.Popen([self.pilotfish.path, "logits", "-m", self.target, "--all", "--json", "--tokens",
+                                    ",".join(["5"] * 200)], stdout=write_end, stderr=subprocess.PIPE,
+                                   env=self.pilotfish.environment)
+        os.close(write_end)
+        time.sleep(0.3)   # the pipe is full
+        with open(read_end, "rb") as pipe:
+            out = pipe.read()
+        _, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(len(json.loads(out)["logits"]), 200)
+
+
 class BadModels(Case):
     def broken(self, name):
         model = self.root / name
@@ -474,6 +541,17 @@ class BadModels(Case):
         for head in [struct.pack("<Q", 1 << 63), struct.pack("<Q", len(whole)), struct.pack("<Q", 2) + b"[]"]:
             (model / "model.safetensors").write_bytes(head + whole[len(head):])
             self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
+
+    def test_a_file_that_is_there_and_cannot_be_opened_is_not_passed_over(self):
+        for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                     "model.safetensors"]:
+            for to in ["/nonexistent/file", name]:   # a link that leads nowhere, one that leads to itself
+                with self.subTest(name, to=to):
+                    model = self.broken("linked")
+                    (model / name).unlink(missing_ok=True)
+                    (model / name).symlink_to(to)
+                    self.assert_fails("generate", "-m", model, "-p", "a", "-n", "1", saying=[f"linked/{name}", "opened"])
+                    shutil.rmtree(model)
 
     def test_an_unknown_architecture_is_named_with_those_known(self):
         model = self.broken("unknown")
@@ -542,6 +620,48 @@ class Numbers(Case):
         self.assert_fails("logits", "-m", self.target, "--tokens", "1,320", saying=["320", str(tiny_llama.VOCAB_SIZE - 1)])
         self.assert_fails("logits", "-m", self.target, "--tokens", "", saying=["empty"])
         self.assert_fails("logits", "-m", self.target, "--context", "2", "--tokens", "1,2,3", saying=["3", "2"])
+
+    def test_a_head_that_is_not_the_embedding_is_the_head_whatever_config_json_says(self):
+        config = json.loads((self.target / "config.json").read_text())
+        model = self.root / "half-tied"
+        shutil.copytree(self.target, model)
+        (model / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+        expected = self.run_json("logits", "-m", self.target, "--tokens", self.IDS)
+        self.assertEqual(self.run_json("logits", "-m", model, "--tokens", self.IDS), expected)
+        document = self.run_json("info", "-m", model)["model"]
+        self.assertFalse(document["tied_embeddings"])
+        quantised = self.root / "half-tied-int8"
+        self.run_ok("quantize", "-m", model, "-o", quantised, "--dtype", "int8")
+        self.assertEqual(self.run_json("logits", "-m", quantised, "--tokens", self.IDS),
+                         self.run_json("logits", "-m", self.target, "--tokens", self.IDS, "--dtype", "int8"))
+
+        tied = tiny_llama.make(self.root / "tied", tie_word_embeddings=True)
+        same = tiny_llama.make(self.root / "tied-twice")
+        tiny_llama.copy_tensor(same, "model.embed_tokens.weight", "lm_head.weight")
+        config = json.loads((same / "config.json").read_text())
+        (same / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+        self.assertTrue(self.run_json("info", "-m", same)["model"]["tied_embeddings"])
+        self.assertEqual(self.run_json("logits", "-m", same, "--tokens", self.IDS),
+                         self.run_json("logits", "-m", tied, "--tokens", self.IDS))
+
+    def test_logits_of_a_short_text_do_not_depend_on_how_far_the_scaling_reaches(self):
+        factors = {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)], "factor": 8.0}
+        scalings = [({"rope_type": "longrope", "original_max_position_embeddings": 64, **factors}, 512, 64),
+                    ({"rope_type": "dynamic", "factor": 8.0}, 64, 64)]
+        for scaling, positions, trained in scalings:
+            model = tiny_llama.make(self.root / scaling["rope_type"], context=positions, rope_scaling=scaling)
+            logits = lambda ids, *options: self.run_json("logits", "-m", model, "--tokens", ids, *options)
+            short, long = self.IDS, ",".join(["5", "77"] * 50)
+            self.assertEqual(logits(short), logits(short, "--context", trained))
+            self.assertNotEqual(logits(short), logits(short, "--context", trained + 1))
+            self.assertEqual(logits(long), logits(long, "--context", "100"))
+            self.assertEqual(self.run_json("info", "-m", model)["model"]["context"], trained)
+
+    def test_info_names_a_model_whose_path_is_not_utf8(self):
+        model = os.fsencode(self.root) + b"/m\xffdel"
+        shutil.copytree(os.fsencode(self.target), model)
+        document = json.loads(self.run_ok("info", "-m", os.fsdecode(model), "--json").out)
+        self.assertTrue(document["model"]["name"].endswith("m" + REPLACEMENT + "del"))
 
     def test_info_shows_each_tensor_and_why(self):
         document = self.run_json("info", "-m", self.target)
@@ -628,6 +748,34 @@ class Formats(Case):
         self.assertEqual(process.returncode, 1, err)
         self.assertIn(b"cannot be written", err)
         self.assertEqual(sorted(p.name for p in self.root.iterdir()), before)
+
+    def test_an_empty_directory_is_filled_by_any_of_its_names(self):
+        (self.root / "here").mkdir()
+        (self.root / "there").mkdir()
+        (self.root / "link").symlink_to("there")
+        self.run_ok("quantize", "-m", self.target, "--dtype", "int8", "-o", self.root / "link")
+        result = subprocess.run([self.pilotfish.path, "quantize", "-m", self.target, "--dtype", "int8", "-o", "."],
+                                cwd=self.root / "here", capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue((self.root / "link").is_symlink())
+        for name in ["here", "there"]:
+            self.assertTrue((self.root / name / "model.safetensors").exists())
+
+    def test_a_weight_that_no_integer_stands_for_is_refused_with_its_tensor(self):
+        name = "model.layers.1.mlp.up_proj.weight"
+        for value, what, formats in [(float("nan"), "nan", INTEGERS), (float("inf"), "inf", INTEGERS),
+                                     (1e6, "large", ["int4", "int4-asym-g128"])]:
+            model = self.root / f"holds-{what}"
+            shutil.copytree(self.target, model)
+            tiny_llama.set_value(model, name, 77, value)
+            for dtype in formats:
+                with self.subTest(what, dtype=dtype):
+                    self.assert_fails("logits", "-m", model, "--tokens", "1", "--dtype", dtype, saying=[name, dtype])
+                    self.assert_fails("quantize", "-m", model, "-o", self.root / "never", "--dtype", dtype,
+                                      saying=[name, dtype])
+                    self.assertFalse((self.root / "never").exists())
+            self.run_ok("logits", "-m", model, "--tokens", "1", "--dtype", "bf16")
+        self.run_ok("logits", "-m", self.root / "holds-large", "--tokens", "1", "--dtype", "int4-channel")
 
     def test_ctrl_c_leaves_the_whole_directory_or_none(self):
         large = tiny_llama.make(self.root / "large", layers=2, hidden=256)

@@ -114,3 +114,27 @@ def make(directory, seed=1, noise=0.0, layers=2, hidden=64, context=512, eos=1, 
     if tokenizer:
         write_tokenizer(directory)
     return directory
+
+
+def open_weights(directory):
+    """The header of a model's file, its data, and a function that writes both back."""
+    path = Path(directory) / "model.safetensors"
+    whole = path.read_bytes()
+    n_header = struct.unpack("<Q", whole[:8])[0]
+    data = bytearray(whole[8 + n_header:])
+    return json.loads(whole[8:8 + n_header]), data, lambda: path.write_bytes(whole[:8 + n_header] + data)
+
+
+def set_value(directory, name, index, value):
+    header, data, write = open_weights(directory)
+    struct.pack_into("<f", data, header[name]["data_offsets"][0] + 4 * index, value)
+    write()
+
+
+def copy_tensor(directory, name, to):
+    """One tensor's values to another of the same shape."""
+    header, data, write = open_weights(directory)
+    begin, end = header[name]["data_offsets"]
+    at = header[to]["data_offsets"][0]
+    data[at:at + end - begin] = data[begin:end]
+    write()

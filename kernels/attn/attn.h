@@ -42,7 +42,11 @@
  * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
  * instruction set, in bf16 too as long as no number on the way is denormal: with VDPBF16PS rounding to bf16 and the
  * products read denormals as zero and give none, the others keep them.
- * Slots past p are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus infinity up to
+ * Draft trees (parents): row i is stored at position + i all the same, but stands right behind its parent, and its keys
+ * from position on are those of the rows on its path, in the path's order. Nothing else differs, so a row's bits are
+ * those of the chain of the same tokens, wherever its ancestors lie.
+ *
+ * Slots past p, or off the path, are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus infinity up to
  * the end of a block: that row and head of out are NaN, others untouched.
  * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,
  * arXiv:1805.02867, section 3.
@@ -52,6 +56,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/types.h"
 
@@ -91,6 +96,22 @@ static inline size_t pf_attn_value_at(const pf_attn_pages *pages, pf_type type, 
     return row * width + (size_t)d * pair + (size_t)slot % pair;
 }
 
+/* Copy the key, or the value, that a head has at one slot to another, of this page or of any with the same type and
+ * head_dim. `to` and `from` are where its element 0 lies. A key's padding goes with it. */
+static inline void pf_attn_copy_key(pf_type type, int32_t head_dim, void *to, const void *from)
+{
+    const size_t n_words = pf_attn_width(type, head_dim) * pf_type_bytes(type) / 4;
+    for (size_t word = 0; word < n_words * PF_ATTN_SIXTEEN; word += PF_ATTN_SIXTEEN)
+        memcpy((char *)to + word * 4, (const char *)from + word * 4, 4);
+}
+static inline void pf_attn_copy_value(pf_type type, int32_t head_dim, void *to, const void *from)
+{
+    if (type == PF_TYPE_F32)
+        memcpy(to, from, (size_t)head_dim * sizeof(float));
+    else
+        for (size_t d = 0; d < (size_t)head_dim; d++) ((uint16_t *)to)[2 * d] = ((const uint16_t *)from)[2 * d];
+}
+
 /* Zero what is not named here (designated initialiser): fields may be added. */
 typedef struct {
     pf_attn_pages pages;
@@ -99,10 +120,20 @@ typedef struct {
     float *out; /* [n_rows, n_heads, head_dim], rows out_stride elements apart; overlaps nothing */
     size_t out_stride;
     int32_t n_rows;
-    int32_t n_heads;  /* a multiple of n_kv_heads */
-    int32_t position; /* of row 0 */
-    float scale;      /* usually 1 / sqrt(head_dim) */
+    int32_t n_heads;        /* a multiple of n_kv_heads */
+    int32_t position;       /* of row 0 */
+    float scale;            /* usually 1 / sqrt(head_dim) */
+    const int32_t *parents; /* [n_rows] the row that each one follows, before it; -1: the context. NULL: a chain */
 } pf_attn_args;
+
+/* Where a row stands. */
+static inline int32_t pf_attn_position(const pf_attn_args *args, int32_t row)
+{
+    if (args->parents == NULL) return args->position + row;
+    int32_t depth = 0;
+    while ((row = args->parents[row]) >= 0) depth++;
+    return args->position + depth;
+}
 
 /* New keys and values, to be stored at positions position .. position + n_rows - 1. */
 typedef struct {

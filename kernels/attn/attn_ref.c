@@ -10,16 +10,37 @@ static float element(const void *page, pf_type type, size_t at)
     return type == PF_TYPE_F32 ? ((const float *)page)[at] : pf_bf16_to_f32(((const uint16_t *)page)[at]);
 }
 
-static float key(const pf_attn_pages *pages, pf_type type, int32_t head, int32_t t, int32_t d)
+/* What a query row and one of its heads look at. */
+typedef struct {
+    const pf_attn_args *args;
+    pf_type type;
+    int32_t row, kv_head;
+} view;
+
+/* Where position t lies in the cache: behind the context, in a tree, that of the row's ancestor which stands there. */
+static int32_t place(const view *v, int32_t t)
 {
-    return element(pages->key_pages[t / pages->page_tokens], type,
-                   pf_attn_key_at(pages, type, head, t % pages->page_tokens, d));
+    const pf_attn_args *args = v->args;
+    if (args->parents == NULL || t < args->position) return t;
+    int32_t row = v->row;
+    for (int32_t up = pf_attn_position(args, row) - t; up > 0; up--) row = args->parents[row];
+    return args->position + row;
 }
 
-static float value(const pf_attn_pages *pages, pf_type type, int32_t head, int32_t t, int32_t d)
+static float key(const view *v, int32_t t, int32_t d)
 {
-    return element(pages->value_pages[t / pages->page_tokens], type,
-                   pf_attn_value_at(pages, type, head, t % pages->page_tokens, d));
+    const pf_attn_pages *pages = &v->args->pages;
+    const int32_t at = place(v, t), slot = at % pages->page_tokens;
+    return element(pages->key_pages[at / pages->page_tokens], v->type,
+                   pf_attn_key_at(pages, v->type, v->kv_head, slot, d));
+}
+
+static float value(const view *v, int32_t t, int32_t d)
+{
+    const pf_attn_pages *pages = &v->args->pages;
+    const int32_t at = place(v, t), slot = at % pages->page_tokens;
+    return element(pages->value_pages[at / pages->page_tokens], v->type,
+                   pf_attn_value_at(pages, v->type, v->kv_head, slot, d));
 }
 
 /* In bf16 scores are powers of two, for exp2. */
@@ -39,19 +60,19 @@ static float rounded(float f, pf_type type)
     return type == PF_TYPE_F32 ? f : pf_bf16_to_f32(pf_bf16_from_f32(f));
 }
 
-static float score(const pf_attn_args *args, pf_type type, int32_t head, const float *q, int32_t t)
+static float score(const view *v, const float *q, int32_t t)
 {
-    const pf_attn_pages *pages = &args->pages;
-    const float scale = scale_of(args, type);
+    const int32_t head_dim = v->args->pages.head_dim;
+    const float scale = scale_of(v->args, v->type);
     float c = 0.0f;
-    if (type == PF_TYPE_F32) {
-        for (int32_t d = 0; d < pages->head_dim; d++) c = fmaf(scale * q[d], key(pages, type, head, t, d), c);
+    if (v->type == PF_TYPE_F32) {
+        for (int32_t d = 0; d < head_dim; d++) c = fmaf(scale * q[d], key(v, t, d), c);
         return c;
     }
-    for (int32_t d = 0; d < pages->head_dim; d += 2) {
-        const float odd = d + 1 < pages->head_dim ? rounded(scale * q[d + 1], type) : 0.0f;
-        c = fmaf(odd, key(pages, type, head, t, d + 1), c);
-        c = fmaf(rounded(scale * q[d], type), key(pages, type, head, t, d), c);
+    for (int32_t d = 0; d < head_dim; d += 2) {
+        const float odd = d + 1 < head_dim ? rounded(scale * q[d + 1], v->type) : 0.0f;
+        c = fmaf(odd, key(v, t, d + 1), c);
+        c = fmaf(rounded(scale * q[d], v->type), key(v, t, d), c);
     }
     return c;
 }
@@ -63,30 +84,29 @@ typedef struct {
 } running;
 
 /* out[d] += weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
-static void gather(const pf_attn_pages *pages, pf_type type, int32_t head, const float *weight, int32_t begin,
-                   int32_t end, int32_t d, float *out)
+static void gather(const view *v, const float *weight, int32_t begin, int32_t end, int32_t d, float *out)
 {
-    if (type == PF_TYPE_F32) {
-        for (int32_t t = begin; t < end; t++) *out = fmaf(weight[t - begin], value(pages, type, head, t, d), *out);
+    if (v->type == PF_TYPE_F32) {
+        for (int32_t t = begin; t < end; t++) *out = fmaf(weight[t - begin], value(v, t, d), *out);
         return;
     }
     for (int32_t t = begin; t < end; t += 2) {
         const float odd_weight = t + 1 < end ? weight[t + 1 - begin] : 0.0f;
-        const float odd_value = t + 1 < end ? value(pages, type, head, t + 1, d) : 0.0f;
+        const float odd_value = t + 1 < end ? value(v, t + 1, d) : 0.0f;
         *out = fmaf(odd_weight, odd_value, *out);
-        *out = fmaf(weight[t - begin], value(pages, type, head, t, d), *out);
+        *out = fmaf(weight[t - begin], value(v, t, d), *out);
     }
 }
 
 /* Keys begin .. end-1: a block, or as much of it as the row sees. */
-static void attend_block(const pf_attn_args *args, pf_type type, int32_t head, const float *q, int32_t begin,
-                         int32_t end, running *run, float *out)
+static void attend_block(const view *v, const float *q, int32_t begin, int32_t end, running *run, float *out)
 {
+    const pf_type type = v->type;
     const int32_t n = end - begin;
     float weight[PF_ATTN_BLOCK + 1] = { 0 };
     float top = run->top;
     for (int32_t t = 0; t < n; t++) {
-        weight[t] = score(args, type, head, q, begin + t);
+        weight[t] = score(v, q, begin + t);
         if (weight[t] > top) top = weight[t];
     }
     const float shrink = exp_of(run->top - top, type);
@@ -99,9 +119,9 @@ static void attend_block(const pf_attn_args *args, pf_type type, int32_t head, c
         for (int32_t t = 0; t < n; t += 2)
             run->lane[t / 2 % PF_LANES] = weight[t] + (weight[t + 1] + run->lane[t / 2 % PF_LANES]);
 
-    for (int32_t d = 0; d < args->pages.head_dim; d++) {
+    for (int32_t d = 0; d < v->args->pages.head_dim; d++) {
         out[d] *= shrink;
-        gather(&args->pages, type, head, weight, begin, end, d, &out[d]);
+        gather(v, weight, begin, end, d, &out[d]);
     }
 }
 
@@ -110,16 +130,16 @@ static void attend(const pf_attn_args *args, pf_type type, int32_t item_begin, i
     const size_t head_dim = (size_t)args->pages.head_dim;
     const int32_t group = args->n_heads / args->pages.n_kv_heads;
     for (int32_t item = item_begin; item < item_end; item++) {
-        const int32_t kv_head = item / args->n_rows, row = item % args->n_rows;
-        const int32_t n_keys = args->position + row + 1;
-        for (int32_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-            const float *q = args->q + (size_t)row * args->q_stride + (size_t)head * head_dim;
-            float *out = args->out + (size_t)row * args->out_stride + (size_t)head * head_dim;
+        const view v = { .args = args, .type = type, .row = item % args->n_rows, .kv_head = item / args->n_rows };
+        const int32_t n_keys = pf_attn_position(args, v.row) + 1;
+        for (int32_t head = v.kv_head * group; head < (v.kv_head + 1) * group; head++) {
+            const float *q = args->q + (size_t)v.row * args->q_stride + (size_t)head * head_dim;
+            float *out = args->out + (size_t)v.row * args->out_stride + (size_t)head * head_dim;
             memset(out, 0, head_dim * sizeof *out);
             running run = { .top = -INFINITY };
             for (int32_t t = 0; t < n_keys; t += PF_ATTN_BLOCK) {
                 const int32_t end = n_keys - t < PF_ATTN_BLOCK ? n_keys : t + PF_ATTN_BLOCK;
-                attend_block(args, type, kv_head, q, t, end, &run, out);
+                attend_block(&v, q, t, end, &run, out);
             }
             const float sum = pf_tree_sum(run.lane);
             for (size_t d = 0; d < head_dim; d++) out[d] /= sum;

@@ -16,6 +16,9 @@
  *
  * Lines are in order of position, so a line sees at least what the line before it sees. What a line does not see is
  * computed with the others' scores and then masked; its values never meet a sum.
+ *
+ * Rows of a tree go together as far as blocks are the context's alone. Then each goes on by itself, the keys and values of
+ * its path gathered into a block of its own: few blocks, and the same steps as a chain's.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -54,8 +57,10 @@ typedef struct attn_block attn_block;
 /* Scores, or values, of one tile and block. */
 typedef void attn_tile_fn(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile,
                           int32_t t0);
+typedef void attn_branches_fn(const attn_pass *pass, int32_t first, int32_t t0);
 typedef struct {
     attn_tile_fn *score[PF_V16_TILE_LINES + 1], *value[PF_V16_TILE_LINES + 1]; /* by height */
+    attn_branches_fn *branches;                                                /* of a tree */
 } attn_tiles;
 
 struct attn_pass {
@@ -69,6 +74,7 @@ struct attn_pass {
     float *sums;                     /* [n_lines, padded] */
     float *weights;                  /* [n_lines, PF_ATTN_BLOCK]: scores, then words of their exp */
     float *lanes;                    /* [n_lines, 16]: sums of weights */
+    float *gathered;                 /* a block's keys, then its values, on one path of a tree */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
     float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
 };
@@ -349,13 +355,22 @@ PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *p
 #endif
 #define ATTN_TILE_NAME(WHAT, NAME, TYPE, HEIGHT) attn_##WHAT##_##NAME##_##HEIGHT,
 
+/* Likewise what only a tree needs, so that a chain's code is as if there were none. */
+#define ATTN_BRANCHES(NAME, TYPE)                                                                                \
+    static __attribute__((noinline)) void attn_branches_##NAME(const attn_pass *pass, int32_t first, int32_t t0) \
+    {                                                                                                            \
+        attn_branches(TYPE, pass, first, t0);                                                                    \
+    }
+
 /* The tiles of a type: attn_tiles_f32, attn_tiles_bf16. */
 #define ATTN_DEFINE_TILES(NAME, TYPE)                                       \
     ATTN_HEIGHTS(ATTN_TILE, score, NAME, TYPE)                              \
     ATTN_HEIGHTS(ATTN_TILE, value, NAME, TYPE)                              \
+    ATTN_BRANCHES(NAME, TYPE)                                               \
     static const attn_tiles attn_tiles_##NAME = {                           \
         .score = { NULL, ATTN_HEIGHTS(ATTN_TILE_NAME, score, NAME, TYPE) }, \
         .value = { NULL, ATTN_HEIGHTS(ATTN_TILE_NAME, value, NAME, TYPE) }, \
+        .branches = attn_branches_##NAME,                                   \
     };
 
 /* One block, for tiles from `tile` on. */
@@ -402,13 +417,11 @@ PF_V16 void attn_pack_query(const pf_type type, const attn_pass *pass, const flo
     }
 }
 
-/* Take the queries of a pass, and start its sums. */
-PF_V16 void attn_begin(const pf_type type, attn_pass *pass, int32_t first)
+/* Cut lines first .. first + n_lines - 1 into tiles, and take their queries. */
+PF_V16 void attn_take_queries(const pf_type type, attn_pass *pass, int32_t first)
 {
     const pf_attn_args *args = pass->args;
-    memset(pass->sums, 0, (size_t)pass->n_lines * pass->padded * sizeof(float));
-    memset(pass->lanes, 0, (size_t)pass->n_lines * 16 * sizeof(float));
-    for (int32_t line = 0; line < PF_ATTN_LINES + 16; line++) pass->top[line] = -INFINITY;
+    pass->n_tiles = (pass->n_lines + PF_V16_TILE_LINES - 1) / PF_V16_TILE_LINES;
     for (int32_t tile = 0; tile < pass->n_tiles; tile++) {
         const int32_t begin = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
         float *queries = pass->queries + (size_t)begin * pass->query_words;
@@ -418,9 +431,16 @@ PF_V16 void attn_begin(const pf_type type, attn_pass *pass, int32_t first)
             attn_line(args, pass->kv_head, first + line, &row, &head);
             attn_pack_query(type, pass, args->q + (size_t)row * args->q_stride + head, queries + (line - begin),
                             end - begin);
-            pass->n_keys[line] = args->position + row + 1;
+            pass->n_keys[line] = pf_attn_position(args, row) + 1;
         }
     }
+}
+
+PF_V16 void attn_start_sums(attn_pass *pass)
+{
+    memset(pass->sums, 0, (size_t)pass->n_lines * pass->padded * sizeof(float));
+    memset(pass->lanes, 0, (size_t)pass->n_lines * 16 * sizeof(float));
+    for (int32_t line = 0; line < PF_ATTN_LINES + 16; line++) pass->top[line] = -INFINITY;
 }
 
 PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
@@ -439,12 +459,65 @@ PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
     }
 }
 
+/* The block at t0 as a row of a tree sees it: sixteens of the context as they lie, what is behind it gathered. */
+PF_V16 void attn_gather_block(const attn_pass *pass, pf_type type, int32_t row, int32_t t0, attn_block *block)
+{
+    const pf_attn_args *args = pass->args;
+    const pf_attn_pages *pages = &args->pages;
+    const size_t words = PF_ATTN_SIXTEEN * pass->query_words, bytes = pf_type_bytes(type);
+    float *keys = pass->gathered, *values = keys + ATTN_SIXTEENS * words;
+    attn_find_block(pass, type, pass->kv_head, t0, block);
+    for (int32_t i = 0; i < ATTN_SIXTEENS; i++) {
+        const int32_t t = t0 + i * PF_ATTN_SIXTEEN;
+        if (t + PF_ATTN_SIXTEEN <= args->position) continue;
+        if (t < args->position) {
+            memcpy(keys + (size_t)i * words, block->keys[i], words * sizeof(float));
+            memcpy(values + (size_t)i * words, block->values[i], words * sizeof(float));
+        }
+        block->keys[i] = keys + (size_t)i * words;
+        block->values[i] = values + (size_t)i * words;
+    }
+
+    const pf_attn_pages own = { .page_tokens = PF_ATTN_BLOCK, .n_kv_heads = 1, .head_dim = pages->head_dim };
+    for (int32_t t = pf_attn_position(args, row); row >= 0 && t >= t0; t--, row = args->parents[row]) {
+        if (t >= t0 + PF_ATTN_BLOCK) continue;
+        const int32_t at = args->position + row, page = at / pages->page_tokens, slot = at % pages->page_tokens;
+        pf_attn_copy_key(type, pages->head_dim, (char *)keys + pf_attn_key_at(&own, type, 0, t - t0, 0) * bytes,
+                         (const char *)pages->key_pages[page] +
+                             pf_attn_key_at(pages, type, pass->kv_head, slot, 0) * bytes);
+        pf_attn_copy_value(type, pages->head_dim, (char *)values + pf_attn_value_at(&own, type, 0, t - t0, 0) * bytes,
+                           (const char *)pages->value_pages[page] +
+                               pf_attn_value_at(pages, type, pass->kv_head, slot, 0) * bytes);
+    }
+}
+
+/* The rest of a tree's pass, from the block at t0 on, where paths part: each row's lines go on alone. */
+PF_V16 void attn_branches(const pf_type type, const attn_pass *pass, int32_t first, int32_t t0)
+{
+    const pf_attn_args *args = pass->args;
+    const int32_t group = args->n_heads / args->pages.n_kv_heads;
+    for (int32_t line = 0, end; line < pass->n_lines; line = end) {
+        const int32_t row = (first + line) / group;
+        end = (row + 1) * group - first < pass->n_lines ? (row + 1) * group - first : pass->n_lines;
+        attn_pass path = *pass;
+        path.n_lines = end - line;
+        path.sums += (size_t)line * pass->padded;
+        path.lanes += line * 16;
+        memcpy(path.top, pass->top + line, (size_t)path.n_lines * sizeof *path.top);
+        attn_take_queries(type, &path, first + line);
+        for (int32_t t = t0; t < path.n_keys[0]; t += PF_ATTN_BLOCK) {
+            attn_block block;
+            attn_gather_block(&path, type, row, t, &block);
+            attn_take_block(type, &path, &block, &block, 0, t);
+        }
+    }
+}
+
 /* Lines first .. first + n_lines - 1 of one key head; next_head is what the pass behind this one reads. */
 PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
                        int32_t next_head, const attn_tiles *tiles, float *scratch)
 {
     attn_pass pass = { .args = args, .tiles = tiles, .kv_head = kv_head, .n_lines = n_lines };
-    pass.n_tiles = (n_lines + PF_V16_TILE_LINES - 1) / PF_V16_TILE_LINES;
     pass.head_dim = (size_t)args->pages.head_dim;
     pass.padded = pf_round_up(pass.head_dim, 16);
     pass.value_words = pf_attn_width(type, args->pages.head_dim);
@@ -453,18 +526,22 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.lanes = pass.weights + PF_ATTN_LINES * PF_ATTN_BLOCK;
     pass.sums = pass.lanes + PF_ATTN_LINES * 16;
     pass.queries = pass.sums + PF_ATTN_LINES * pass.padded;
-    attn_begin(type, &pass, first);
+    pass.gathered = pass.queries + PF_ATTN_LINES * pass.padded;
+    attn_take_queries(type, &pass, first);
+    attn_start_sums(&pass);
 
+    const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass.n_keys[n_lines - 1];
     attn_block block, next;
     attn_find_block(&pass, type, kv_head, 0, &next);
     int32_t tile = 0; /* the first with a line that sees the block */
-    for (int32_t t0 = 0; t0 < pass.n_keys[n_lines - 1]; t0 += PF_ATTN_BLOCK) {
-        const bool last = t0 + PF_ATTN_BLOCK >= pass.n_keys[n_lines - 1];
+    for (int32_t t0 = 0; t0 < end; t0 += PF_ATTN_BLOCK) {
+        const bool last = t0 + PF_ATTN_BLOCK >= end;
         block = next;
         attn_find_block(&pass, type, last ? next_head : kv_head, last ? 0 : t0 + PF_ATTN_BLOCK, &next);
         while (pass.n_keys[attn_tile_line(&pass, tile + 1) - 1] <= t0) tile++;
         attn_take_block(type, &pass, &block, &next, tile, t0);
     }
+    if (args->parents) tiles->branches(&pass, first, end);
     attn_finish(&pass, first);
 }
 

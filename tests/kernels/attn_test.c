@@ -299,6 +299,112 @@ static void a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages(void **s
     for_each_kernel(PF_OP_ATTN, check_rows);
 }
 
+/* --- draft trees --- */
+
+enum { MOST_ROWS = 100 };
+
+/* What row i of a tree follows: 0 everything the context, 1 its neighbour, 2 anything, 3 one of the last few. */
+static int32_t parent_of(test_rng *rng, int32_t kind, int32_t i)
+{
+    if (kind < 2) return kind == 0 ? -1 : i - 1;
+    if (kind == 2) return test_below(rng, i + 1) - 1;
+    return i - 1 - test_below(rng, i < 3 ? i + 1 : 3);
+}
+
+/* Attend to the last row of the chain of a row's path: `chain` has the context, and gets the path behind it. */
+static void attend_to_path(const pf_kernel *kernel, const cache *tree, const cache *chain, rows *r,
+                           const int32_t *parents, int32_t row)
+{
+    pf_attn_args args = args_of(tree, r);
+    args.parents = parents;
+    const int32_t context = args.position, position = pf_attn_position(&args, row);
+    for (int32_t t = position, up = row; up >= 0; t--, up = parents[up])
+        for (int32_t head = 0; head < tree->n_kv_heads; head++)
+            for (int32_t d = 0; d < tree->head_dim; d++)
+                for (int side = 0; side < 2; side++)
+                    put(chain, side != 0, head, t, d, held(tree, side != 0, head, context + up, d));
+    args.parents = NULL;
+    args.pages = pages_of(chain);
+    args.position = position;
+    args.n_rows = 1;
+    args.q += (size_t)row * r->stride;
+    args.out += (size_t)row * r->stride;
+    kernel->fn.attn(&args, 0, tree->n_kv_heads, r->scratch.data);
+}
+
+/* A chain's cache: the context of a tree's, the rest not written but for the padding of keys. */
+static cache chain_of(const cache *tree, int32_t context)
+{
+    cache chain = cache_random(definition_for(PF_OP_ATTN, tree->type), tree->n_heads, tree->n_kv_heads, tree->head_dim,
+                               tree->page_tokens, tree->length);
+    for (int32_t t = 0; t < tree->length; t++)
+        for (int32_t head = 0; head < tree->n_kv_heads; head++)
+            for (int32_t d = 0; d < tree->head_dim; d++)
+                for (int side = 0; side < 2; side++)
+                    put(&chain, side != 0, head, t, d, t < context ? held(tree, side != 0, head, t, d) : NAN);
+    return chain;
+}
+
+static void compare_tree(const pf_kernel *kernel, const pf_kernel *definition, cache *c, int32_t n_rows, int32_t kind)
+{
+    char what[160];
+    snprintf(what, sizeof what, "%s, heads %d of %d, head_dim %d, pages of %d, a tree of %d behind %d, kind %d",
+             kernel->name, c->n_heads, c->n_kv_heads, c->head_dim, c->page_tokens, n_rows, c->length - n_rows, kind);
+    int32_t parents[MOST_ROWS];
+    test_rng rng = { (uint64_t)(n_rows + kind) };
+    for (int32_t i = 0; i < n_rows; i++) parents[i] = parent_of(&rng, kind, i);
+    rows r = rows_make(c, n_rows);
+    pf_attn_args args = args_of(c, &r);
+    args.parents = parents;
+    const int32_t n_items = pf_attn_items(c->n_kv_heads, n_rows);
+    const size_t n_floats = r.out.bytes / sizeof(float);
+    memset(r.scratch.data, 0xFF, r.scratch.bytes);
+    memset(r.out.data, 0, r.out.bytes);
+    definition->fn.attn(&args, 0, n_items, r.scratch.data);
+    float *expected = malloc(r.out.bytes);
+    assert_non_null(expected);
+    memcpy(expected, r.out.data, r.out.bytes);
+
+    const int32_t steps[] = { n_items, 7 }; /* at once, and in ranges of items, as members take them */
+    for (size_t s = 0; s < 2; s++) {
+        memset(r.out.data, 0, r.out.bytes);
+        for (int32_t item = 0; item < n_items; item += steps[s])
+            kernel->fn.attn(&args, item, item + steps[s] < n_items ? item + steps[s] : n_items, r.scratch.data);
+        assert_same_floats(what, r.out.data, expected, n_floats);
+    }
+
+    cache chain = chain_of(c, c->length - n_rows);
+    memset(r.out.data, 0, r.out.bytes);
+    for (int32_t row = 0; row < n_rows; row++) attend_to_path(kernel, c, &chain, &r, parents, row);
+    assert_same_floats(what, r.out.data, expected, n_floats);
+    pf_guard_free(&chain.pool);
+    free(expected);
+    rows_free(&r);
+}
+
+static void check_trees(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    static const int32_t heads[][2] = { { 1, 1 }, { 6, 2 }, { 3, 3 }, { 20, 1 } };
+    static const int32_t dims[] = { 20, 1, 64, 33 };
+    static const struct {
+        int32_t context, n_rows;
+    } trees[] = { { 0, 9 }, { 0, 100 }, { 5, 30 }, { 63, 3 }, { 63, 65 }, { 64, 12 }, { 119, 20 }, { 130, 1 } };
+    for (int32_t i = 0; i < (int32_t)(sizeof trees / sizeof *trees); i++)
+        for (int32_t kind = 0; kind < 4; kind++) {
+            const int32_t n_rows = trees[i].n_rows, h = (i + kind) % 4;
+            cache c = cache_random(kernel, heads[h][0], heads[h][1], dims[(i / 2 + kind) % 4], 16 << (i + kind) % 3,
+                                   trees[i].context + n_rows);
+            compare_tree(kernel, definition, &c, n_rows, kind);
+            pf_guard_free(&c.pool);
+        }
+}
+
+static void a_rows_bits_in_a_tree_are_those_of_the_chain_of_its_path(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_trees);
+}
+
 /* --- extremes --- */
 
 static void check_confined(const pf_kernel *kernel, const pf_kernel *definition)
@@ -359,6 +465,7 @@ static void check_extremes(const pf_kernel *kernel, const pf_kernel *definition)
         float *expected = attend(definition, &c, &r);
         float *got = attend(kernel, &c, &r);
         assert_same_floats(kernel->name, got, expected, r.out.bytes / sizeof(float));
+        compare_tree(kernel, definition, &c, 20, 2 + round % 2);
         free(expected);
         free(got);
         rows_free(&r);
@@ -457,6 +564,7 @@ int main(void)
         cmocka_unit_test(the_coarse_exponential_is_within_2_to_the_minus_13_and_monotone),
         cmocka_unit_test(all_heads_sizes_and_lengths_equal_the_definition_and_freed_slots_are_not_seen),
         cmocka_unit_test(a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages),
+        cmocka_unit_test(a_rows_bits_in_a_tree_are_those_of_the_chain_of_its_path),
         cmocka_unit_test(a_bad_key_is_seen_by_its_own_heads_from_its_position_on),
         cmocka_unit_test(extreme_keys_values_and_queries_give_what_the_definition_gives),
         cmocka_unit_test(denormal_values_are_kept_or_flushed_as_the_class_says),

@@ -154,16 +154,15 @@ static void set_page(pf_kv *kv, int32_t slot_id, int32_t index, int32_t page)
             address_table(kv, slot_id, layer, values)[index] = block(kv, page, layer, values);
 }
 
-/* Fill what a head's keys or values hold at a position with NaN. */
-static void poison_position(const pf_kv *kv, unsigned char *at, int32_t values, int32_t head, int32_t position)
+/* Element d of a head's key or value in a slot of a page. */
+static unsigned char *element_at(const pf_kv *kv, int32_t page, int32_t layer, int32_t values, int32_t head,
+                                 int32_t slot_in_page, int32_t d)
 {
     const pf_kv_config *c = &kv->config;
     const pf_attn_pages pages = { .page_tokens = c->page_tokens, .head_dim = c->head_dim };
-    for (int32_t d = 0; d < c->head_dim; d++) {
-        const size_t element = values ? pf_attn_value_at(&pages, c->type, head, position, d)
-                                      : pf_attn_key_at(&pages, c->type, head, position, d);
-        memset(at + element * pf_type_bytes(c->type), NAN_BYTE, pf_type_bytes(c->type));
-    }
+    const size_t element = values ? pf_attn_value_at(&pages, c->type, head, slot_in_page, d)
+                                  : pf_attn_key_at(&pages, c->type, head, slot_in_page, d);
+    return block(kv, page, layer, values) + element * pf_type_bytes(c->type);
 }
 
 /* Fill what a sequence's last page holds from position `length` on with NaN, unless others share the page. */
@@ -177,7 +176,9 @@ static void poison_behind(pf_kv *kv, int32_t id, int32_t length)
         for (int32_t values = 0; values < 2; values++)
             for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
                 for (int32_t position = begin; position < kv->config.page_tokens; position++)
-                    poison_position(kv, block(kv, page, layer, values), values, h, position);
+                    for (int32_t d = 0; d < kv->config.head_dim; d++)
+                        memset(element_at(kv, page, layer, values, h, position, d), NAN_BYTE,
+                               pf_type_bytes(kv->config.type));
 }
 
 /* Copy positions 0 .. n_tokens-1 of a page, and what lies behind them up to a multiple of 16. */
@@ -229,12 +230,13 @@ pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf_kv_seq *out
     return PF_OK;
 }
 
-/* Give the sequence its own copy of a last page that it shares. One page must be free. */
-static void own_last_page(pf_kv *kv, int32_t id)
+/* Give the sequence its own copy of a page that it shares. One page must be free. */
+static void own_page(pf_kv *kv, int32_t id, int32_t index)
 {
-    const int32_t length = kv->slots[id].length, index = length / kv->config.page_tokens;
+    const int32_t length = kv->slots[id].length, page_tokens = kv->config.page_tokens;
+    const int32_t n_held = length - index * page_tokens;
     const int32_t shared = page_table(kv, id)[index], own = take_page(kv);
-    copy_head(kv, own, shared, length % kv->config.page_tokens);
+    copy_head(kv, own, shared, n_held < page_tokens ? n_held : page_tokens);
     drop_page(kv, shared);
     set_page(kv, id, index, own);
     if (POISON) poison_behind(kv, id, length);
@@ -252,7 +254,7 @@ pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens)
     const bool copy = s->length % kv->config.page_tokens != 0 && kv->refs[page_table(kv, id)[have - 1]] > 1;
     if (want - have + copy > kv->n_free) return PF_LIMIT;
 
-    if (copy) own_last_page(kv, id);
+    if (copy) own_page(kv, id, have - 1);
     for (int32_t i = have; i < want; i++) set_page(kv, id, i, take_page(kv));
     s->length += n_tokens;
     return PF_OK;
@@ -272,6 +274,49 @@ pf_status pf_kv_truncate(pf_kv *kv, pf_kv_seq seq, int32_t length)
     const int32_t id = find(kv, seq);
     if (id < 0 || length < 0 || length > kv->slots[id].length) return PF_INVALID;
     shorten(kv, id, length);
+    return PF_OK;
+}
+
+/* How many of `rows` stay where they are, the first ones; -1: they do not ascend, or one is not below n_there. */
+static int32_t rows_that_stay(const int32_t *rows, int32_t n_rows, int32_t n_there)
+{
+    int32_t n_stay = 0;
+    for (int32_t i = 0; i < n_rows; i++) {
+        if (rows[i] < 0 || rows[i] >= n_there || (i > 0 && rows[i] <= rows[i - 1])) return -1;
+        n_stay += rows[i] == i;
+    }
+    return n_stay;
+}
+
+static void move_position(pf_kv *kv, int32_t id, int32_t to, int32_t from)
+{
+    const int32_t page_tokens = kv->config.page_tokens, *pages = page_table(kv, id);
+    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
+        for (int32_t values = 0; values < 2; values++)
+            for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
+                (values ? pf_attn_copy_value : pf_attn_copy_key)(
+                    kv->config.type, kv->config.head_dim,
+                    element_at(kv, pages[to / page_tokens], layer, values, h, to % page_tokens, 0),
+                    element_at(kv, pages[from / page_tokens], layer, values, h, from % page_tokens, 0));
+}
+
+pf_status pf_kv_keep(pf_kv *kv, pf_kv_seq seq, int32_t length, const int32_t *rows, int32_t n_rows)
+{
+    const int32_t id = find(kv, seq);
+    if (id < 0 || length < 0 || length > kv->slots[id].length || n_rows < 0) return PF_INVALID;
+    const int32_t n_stay = rows_that_stay(rows, n_rows, kv->slots[id].length - length);
+    if (n_stay < 0) return PF_INVALID;
+
+    const int32_t begin = (length + n_stay) / kv->config.page_tokens;
+    const int32_t end = n_stay < n_rows ? pages_of(kv, length + n_rows) : begin; /* the pages that are written */
+    int32_t n_copies = 0;
+    for (int32_t i = begin; i < end; i++) n_copies += kv->refs[page_table(kv, id)[i]] > 1;
+    if (n_copies > kv->n_free) return PF_LIMIT;
+
+    for (int32_t i = begin; i < end; i++)
+        if (kv->refs[page_table(kv, id)[i]] > 1) own_page(kv, id, i);
+    for (int32_t i = n_stay; i < n_rows; i++) move_position(kv, id, length + i, length + rows[i]);
+    shorten(kv, id, length + n_rows);
     return PF_OK;
 }
 

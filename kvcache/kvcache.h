@@ -13,8 +13,8 @@
  *   inside a page, for each layer:  keys    [n_kv_heads] { page_tokens positions }
  *                                   values  [n_kv_heads] { page_tokens positions }     in the order of kernels/attn/attn.h
  *
- * One invariant: positions below a sequence's length never change until pf_kv_truncate or pf_kv_release. Fork
- * shares pages, and copies the last, partly filled one when either side extends into it, so a fork costs a page
+ * One invariant: positions below a sequence's length never change until pf_kv_truncate, pf_kv_keep or pf_kv_release.
+ * Fork shares pages, and copies the last, partly filled one when either side extends into it, so a fork costs a page
  * table and at most one page.
  *
  * Rollback is exact: after pf_kv_truncate(seq, n) a forward pass gives the bits that it would have given had the
@@ -80,6 +80,13 @@ PF_MUST_USE pf_status pf_kv_extend(pf_kv *kv, pf_kv_seq seq, int32_t n_tokens);
 /* Forget the positions from `length` on. Costs the pages that become free.
  * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's. */
 PF_MUST_USE pf_status pf_kv_truncate(pf_kv *kv, pf_kv_seq seq, int32_t length);
+
+/* Of the rows at positions length, length + 1, ... keep those named, ascending from 0 on, as positions length, length + 1,
+ * ...; forget the others. So a path of a tree becomes the sequence, as if only the path had ever been appended.
+ * Costs a copy of each position that moves, and of pages within which positions move and which others share.
+ * PF_INVALID: no such sequence, or length is negative or exceeds the sequence's, or no such row, or rows do not ascend.
+ * PF_LIMIT: the pool has too few pages for the copies; the sequence is as before. */
+PF_MUST_USE pf_status pf_kv_keep(pf_kv *kv, pf_kv_seq seq, int32_t length, const int32_t *rows, int32_t n_rows);
 
 /* End a sequence. A handle that is not alive is ignored. */
 void pf_kv_release(pf_kv *kv, pf_kv_seq seq);

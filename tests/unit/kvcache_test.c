@@ -167,13 +167,39 @@ static int32_t below(uint64_t *rng, int32_t n)
     return (int32_t)(next_random(rng) % (uint32_t)n);
 }
 
+/* Pages that others hold too, of those that positions [begin, end) lie in. */
+static int32_t shared_pages(const pf_kv *kv, const model *all, const model *m, int32_t begin, int32_t end)
+{
+    int32_t n = 0;
+    for (int32_t i = begin / PAGE; i < pages_of(end); i++) n += holders(kv, all, page_address(kv, m, i)) > 1;
+    return n;
+}
+
+/* Keep a random path of a random number of the last positions. */
+static void keep_some(pf_kv *kv, const model *all, model *m, uint64_t *rng)
+{
+    int32_t rows[MAX_TOKENS], n = 0, n_stay = 0;
+    const int32_t length = below(rng, m->length + 1), rarity = below(rng, 4);
+    for (int32_t row = 0; row < m->length - length; row++)
+        if (below(rng, 4) >= rarity) rows[n++] = row;
+    while (n_stay < n && rows[n_stay] == n_stay) n_stay++;
+    const int32_t n_copies = n_stay < n ? shared_pages(kv, all, m, length + n_stay, length + n) : 0;
+    if ((size_t)n_copies > pf_kv_free_pages(kv)) {
+        assert_status(pf_kv_keep(kv, m->handle, length, rows, n), PF_LIMIT);
+        return;
+    }
+    assert_status(pf_kv_keep(kv, m->handle, length, rows, n), PF_OK);
+    for (int32_t i = 0; i < n; i++) m->stamps[length + i] = m->stamps[length + rows[i]];
+    m->length = length + n;
+}
+
 /* One random operation on the cache and on its definition. */
 static void step(pf_kv *kv, model *all, uint64_t *rng, int32_t *stamp)
 {
     model *m = &all[below(rng, SEQUENCES)], *other = &all[below(rng, SEQUENCES)];
-    const int32_t choice = below(rng, 16);
+    const int32_t choice = below(rng, 18);
     if (!m->alive) {
-        if (other->alive && choice < 12)
+        if (other->alive && choice < 14)
             *m = fork_of(kv, other, below(rng, other->length + 1));
         else
             *m = start(kv);
@@ -186,6 +212,8 @@ static void step(pf_kv *kv, model *all, uint64_t *rng, int32_t *stamp)
     } else if (choice < 13) {
         m->length = below(rng, m->length + 1);
         assert_status(pf_kv_truncate(kv, m->handle, m->length), PF_OK);
+    } else if (choice < 16) {
+        keep_some(kv, all, m, rng);
     } else {
         pf_kv_release(kv, m->handle);
         m->alive = false;
@@ -337,6 +365,65 @@ static void a_reader_that_kept_a_view_of_a_freed_page_finds_nan(void **state)
     for (int32_t i = 0; i < PAGE * DIM; i++) assert_true(isnan(stale[i]));
     a.length = 16;
     compare(kv, &a);
+    pf_kv_destroy(kv);
+}
+
+static void keeping_a_path_moves_its_positions_together_and_frees_the_rest(void **state)
+{
+    (void)state;
+    pf_kv *kv = make(8);
+    int32_t stamp = 0;
+    model a = start(kv);
+    grow(kv, &a, 40, &stamp);
+    const int32_t rows[] = { 0, 1, 4, 9, 27 };
+    assert_status(pf_kv_keep(kv, a.handle, 12, rows, 5), PF_OK);
+    for (int32_t i = 0; i < 5; i++) a.stamps[12 + i] = a.stamps[12 + rows[i]];
+    a.length = 17;
+    compare(kv, &a);
+    assert_true(all_nan(kv, &a, 17, 32));
+    assert_int_equal(pf_kv_free_pages(kv), 6);
+
+    model b = fork_of(kv, &a, 17); /* shares both pages: what moves within one is copied first */
+    assert_status(pf_kv_keep(kv, b.handle, 15, &rows[1], 1), PF_OK);
+    b.stamps[15] = b.stamps[16];
+    b.length = 16;
+    compare(kv, &a);
+    compare(kv, &b);
+    assert_int_equal(pf_kv_free_pages(kv), 5);
+    assert_status(pf_kv_keep(kv, a.handle, 17, NULL, 0), PF_OK); /* nothing */
+    assert_status(pf_kv_keep(kv, a.handle, 15, rows, 2), PF_OK); /* all of it */
+    compare(kv, &a);
+    pf_kv_destroy(kv);
+}
+
+static void a_path_that_is_none_or_does_not_fit_changes_nothing(void **state)
+{
+    (void)state;
+    pf_kv *kv = make(4);
+    int32_t stamp = 0;
+    model a = start(kv);
+    grow(kv, &a, 20, &stamp);
+    model b = fork_of(kv, &a, 20), c = start(kv);
+    const int32_t falling[] = { 3, 2 }, twice[] = { 3, 3 }, beyond[] = { 3, 10 }, before[] = { -1, 3 },
+                  good[] = { 3, 4 };
+    assert_status(pf_kv_keep(kv, a.handle, 10, falling, 2), PF_INVALID);
+    assert_status(pf_kv_keep(kv, a.handle, 10, twice, 2), PF_INVALID);
+    assert_status(pf_kv_keep(kv, a.handle, 10, beyond, 2), PF_INVALID);
+    assert_status(pf_kv_keep(kv, a.handle, 10, before, 2), PF_INVALID);
+    assert_status(pf_kv_keep(kv, a.handle, 21, good, 0), PF_INVALID);
+    assert_status(pf_kv_keep(kv, a.handle, -1, good, 2), PF_INVALID);
+    assert_status(pf_kv_keep(kv, a.handle, 10, good, -1), PF_INVALID);
+    assert_status(pf_kv_keep(kv, -1, 10, good, 2), PF_INVALID);
+    grow(kv, &c, 32, &stamp);
+    assert_status(pf_kv_keep(kv, a.handle, 10, good, 2), PF_LIMIT); /* a copy, and no page is free */
+    compare(kv, &a);
+    pf_kv_release(kv, c.handle);
+    assert_status(pf_kv_keep(kv, a.handle, 10, good, 2), PF_OK);
+    a.stamps[10] = a.stamps[13];
+    a.stamps[11] = a.stamps[14];
+    a.length = 12;
+    compare(kv, &a);
+    compare(kv, &b);
     pf_kv_destroy(kv);
 }
 
@@ -578,6 +665,8 @@ int main(void)
         cmocka_unit_test(truncate_frees_whole_pages_and_a_sequence_can_grow_again),
         cmocka_unit_test(slots_that_hold_no_position_are_nan),
         cmocka_unit_test(a_reader_that_kept_a_view_of_a_freed_page_finds_nan),
+        cmocka_unit_test(keeping_a_path_moves_its_positions_together_and_frees_the_rest),
+        cmocka_unit_test(a_path_that_is_none_or_does_not_fit_changes_nothing),
         cmocka_unit_test(an_extend_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_sequence_ends_at_max_tokens),
         cmocka_unit_test(one_sequence_too_many_is_refused_until_one_ends),

@@ -50,7 +50,7 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
     for (int32_t begin = 0; begin < n && !out->error; begin += step) {
         if (*pf_interrupt_flag()) return PF_CANCELLED;
         const int32_t n_rows = n - begin < step ? n - begin : step;
-        const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows };
+        const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows, NULL };
         PF_TRY(pf_context_forward(context, &span, 1));
         for (int32_t i = 0; i < n_rows; i++) {
             if (options->json && begin + i > 0) pf_out_write(out, ",", 1);

@@ -241,8 +241,10 @@ static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t 
         if (pf_kv_length(c->kv, span->sequence) < 0) return PF_INVALID;
         for (int32_t other = 0; other < s; other++)
             if (spans[other].sequence == span->sequence) return PF_INVALID;
-        for (int32_t i = 0; i < span->n_tokens; i++)
+        for (int32_t i = 0; i < span->n_tokens; i++) {
             if (span->tokens[i] < 0 || span->tokens[i] >= c->model->config.vocab_size) return PF_INVALID;
+            if (span->parents != NULL && (span->parents[i] < -1 || span->parents[i] >= i)) return PF_INVALID;
+        }
     }
     return PF_OK;
 }
@@ -279,6 +281,15 @@ static bool shares_split_heads(const pf_context *c)
     return false;
 }
 
+/* Where each row of a span stands. */
+static void place_rows(const pf_span *span, int32_t position, int32_t *positions)
+{
+    for (int32_t i = 0; i < span->n_tokens; i++) {
+        const int32_t parent = span->parents != NULL ? span->parents[i] : i - 1;
+        positions[i] = parent < 0 ? position : positions[parent] + 1;
+    }
+}
+
 /* Write down what the pass is about: rows, positions, which logits are wanted. The cache has been extended. */
 static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
 {
@@ -288,9 +299,9 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
     for (int32_t s = 0; s < n_spans; s++) {
         const int32_t n = spans[s].n_tokens;
         const int32_t position = pf_kv_length(c->kv, spans[s].sequence) - n;
-        c->spans[s] = (pf_pass_span){ spans[s].sequence, c->n_rows, n, position };
+        c->spans[s] = (pf_pass_span){ spans[s].sequence, c->n_rows, n, position, spans[s].parents };
         memcpy(c->tokens + c->n_rows, spans[s].tokens, (size_t)n * sizeof *c->tokens);
-        for (int32_t i = 0; i < n; i++) c->positions[c->n_rows + i] = position + i;
+        place_rows(&spans[s], position, c->positions + c->n_rows);
         for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
         c->n_rows += n;
     }
@@ -343,7 +354,7 @@ pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int3
     for (int32_t done = 0, n; done < n_tokens && status == PF_OK; done += n) {
         n = n_tokens - done < max_rows ? n_tokens - done : max_rows;
         const bool is_last = done + n == n_tokens;
-        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0 };
+        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0, NULL };
         status = wants_to_stop(stop) ? PF_CANCELLED : pf_context_forward(context, &span, 1);
     }
     if (status != PF_OK) {

@@ -49,18 +49,22 @@ PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, co
                                         pf_context **out, pf_error *error);
 void pf_context_destroy(pf_context *context); /* NULL is fine */
 
-/* New tokens of one sequence, behind what its KV holds. */
+/* New tokens of one sequence, behind what its KV holds. They may be a tree: a token then stands right behind its parent,
+ * and its logits are those of the chain of its path. Its KV holds all of them, row behind row; before more is appended
+ * pf_kv_keep must choose a path, or pf_kv_truncate forget them. */
 typedef struct {
     pf_kv_seq sequence;
     const int32_t *tokens; /* [n_tokens] */
     int32_t n_tokens;      /* at least 1 */
     int32_t n_logits;      /* of the last n_logits rows, 0 .. n_tokens */
+    const int32_t
+        *parents; /* [n_tokens] of a tree: the row that each one follows, before it; -1: the KV. NULL: a chain */
 } pf_span;
 
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
  * Sequences must be distinct. All or nothing: on failure every sequence is as before.
- * PF_INVALID: a token id outside the vocabulary, a sequence that is not alive, more rows or logit rows than the
- * context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens. */
+ * PF_INVALID: a token id outside the vocabulary, a parent that is not before its token, a sequence that is not alive,
+ * more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens. */
 PF_MUST_USE pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans);
 
 /* As forward for one span of any length, in chunks of max_rows: logits of the last row only, when wanted.

@@ -148,7 +148,8 @@ static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer
                                 .n_rows = span->n_rows,
                                 .n_heads = c->model->config.n_heads,
                                 .position = span->position,
-                                .scale = c->attention_scale };
+                                .scale = c->attention_scale,
+                                .parents = span->parents };
     w->kernels->attn[c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
 }
 

@@ -31,7 +31,8 @@ typedef struct {
     pf_kv_seq sequence;
     int32_t first_row;
     int32_t n_rows;
-    int32_t position; /* of its first row: the sequence's length before the pass */
+    int32_t position;       /* of its first row: the sequence's length before the pass */
+    const int32_t *parents; /* [n_rows] of a tree, the caller's; NULL: a chain */
 } pf_pass_span;
 
 struct pf_context {

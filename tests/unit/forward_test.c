@@ -88,7 +88,7 @@ static pf_kv_seq acquire(const rig *r)
 /* Feed tokens [begin, end) in one pass, and copy the logits of all its rows to out [end - begin, n_vocab]. */
 static void feed(rig *r, pf_kv_seq seq, const int32_t *tokens, int32_t begin, int32_t end, float *out)
 {
-    const pf_span span = { seq, tokens + begin, end - begin, end - begin };
+    const pf_span span = { seq, tokens + begin, end - begin, end - begin, NULL };
     assert_int_equal(pf_context_forward(r->context, &span, 1), PF_OK);
     for (int32_t i = 0; i < end - begin; i++)
         memcpy(out + (size_t)i * (size_t)r->n_vocab, pf_context_logits(r->context, i),
@@ -249,7 +249,7 @@ static void compare_in_company(rig *r, const float *plain)
             if (s == 0) mine = first_logit;
             const int32_t n_logits = s == 0 ? n : n / 2;
             first_logit += n_logits;
-            spans[n_spans++] = (pf_span){ seqs[s], tokens[s] + at[s], n, n_logits };
+            spans[n_spans++] = (pf_span){ seqs[s], tokens[s] + at[s], n, n_logits, NULL };
         }
         assert_int_equal(pf_context_forward(r->context, spans, n_spans), PF_OK);
         for (int32_t i = 0; i < n_spans; i++)
@@ -308,6 +308,90 @@ static void logits_after_rollback_and_fork_are_those_of_a_straight_run(void **st
     (void)state;
     for_all_arithmetics(1, compare_after_detours);
     for_all_arithmetics(2, compare_after_detours);
+}
+
+/* ---- draft trees ----------------------------------------------------------------------------------------------- */
+
+enum { TREE = 30 };
+
+typedef struct {
+    int32_t tokens[TREE], parents[TREE];
+    int32_t truth[TREE], n_truth; /* the rows that continue the text, one behind the other */
+} tree;
+
+static tree make_tree(const int32_t *continuation, int32_t n_vocab)
+{
+    tree t = { .n_truth = 0 };
+    for (int32_t i = 0; i < TREE; i++) {
+        const bool is_true = i * 7 % 5 < 2;
+        t.tokens[i] = is_true ? continuation[t.n_truth] : (continuation[i % 9] + 1 + i) % n_vocab;
+        t.parents[i] = !is_true ? (i * 13 + 5) % (i + 1) - 1 : t.n_truth > 0 ? t.truth[t.n_truth - 1] : -1;
+        if (is_true) t.truth[t.n_truth++] = i;
+    }
+    return t;
+}
+
+/* The logits behind a row, by the chain of its path on a fork. */
+static void path_logits(rig *r, pf_kv_seq seq, int32_t length, const tree *t, int32_t row, float *out)
+{
+    int32_t path[TREE], n = 0;
+    for (int32_t up = row; up >= 0; up = t->parents[up]) path[n++] = t->tokens[up];
+    for (int32_t i = 0; i < n / 2; i++) {
+        const int32_t swapped = path[i];
+        path[i] = path[n - 1 - i];
+        path[n - 1 - i] = swapped;
+    }
+    pf_kv_seq fork;
+    assert_int_equal(pf_kv_fork(r->kv, seq, length, &fork), PF_OK);
+    const pf_span chain = { fork, path, n, 1, NULL };
+    assert_int_equal(pf_context_forward(r->context, &chain, 1), PF_OK);
+    memcpy(out, pf_context_logits(r->context, 0), (size_t)r->n_vocab * sizeof *out);
+    pf_kv_release(r->kv, fork);
+}
+
+/* A tree behind `length` tokens of the text, another sequence beside it; then its true path is kept, and the text goes on. */
+static void compare_tree(rig *r, const float *plain, int32_t length)
+{
+    int32_t tokens[N_TEXT], other[N_TEXT];
+    make_text(r, 0, tokens);
+    make_text(r, 3, other);
+    const size_t row_floats = (size_t)r->n_vocab;
+    float *logits = new_logits(r), *got = new_logits(r), *expected = new_logits(r);
+    const tree t = make_tree(tokens + length, r->n_vocab);
+    const pf_kv_seq beside = acquire(r), seq = acquire(r);
+    if (length > 0) feed(r, seq, tokens, 0, length, logits);
+    const pf_span spans[] = { { beside, other, 7, 3, NULL }, { seq, t.tokens, TREE, TREE, t.parents } };
+    assert_int_equal(pf_context_forward(r->context, spans, 2), PF_OK);
+    for (int32_t i = 0; i < TREE; i++)
+        memcpy(got + (size_t)i * row_floats, pf_context_logits(r->context, 3 + i), row_floats * sizeof *got);
+    for (int32_t i = 0; i < t.n_truth; i++)
+        memcpy(logits + (size_t)(length + i) * row_floats, got + (size_t)t.truth[i] * row_floats,
+               row_floats * sizeof *got);
+    for (int32_t i = 0; i < TREE; i++) path_logits(r, seq, length, &t, i, expected + (size_t)i * row_floats);
+    assert_same_logits(r, got, expected, 0, TREE, "in a tree");
+
+    assert_int_equal(pf_kv_keep(r->kv, seq, length, t.truth, t.n_truth), PF_OK);
+    const int32_t kept = length + t.n_truth;
+    feed(r, seq, tokens, kept, N_TEXT, logits + (size_t)kept * row_floats);
+    assert_same_logits(r, logits, plain, 0, N_TEXT, "through a tree of which a path was kept");
+    pf_kv_release(r->kv, seq);
+    pf_kv_release(r->kv, beside);
+    free(expected);
+    free(got);
+    free(logits);
+}
+
+static void compare_trees(rig *r, const float *plain)
+{
+    static const int32_t lengths[] = { 0, 13, 48, 61 }; /* the last one's paths go on into the next block of keys */
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) compare_tree(r, plain, lengths[i]);
+}
+
+static void logits_in_a_tree_are_those_of_the_chain_of_each_path(void **state)
+{
+    (void)state;
+    for_all_arithmetics(1, compare_trees);
+    for_all_arithmetics(2, compare_trees);
 }
 
 /* The negative control of all the above: another token somewhere before changes the logits, another one after does not. */
@@ -373,7 +457,7 @@ static void a_pass_allocates_nothing(void **state)
     pf_alloc_count_reset();
     assert_int_equal(pf_context_prefill(r.context, seq, tokens, N_TEXT, true, NULL), PF_OK);
     for (int32_t i = 0; i < 40; i++) {
-        const pf_span span = { seq, tokens + i, 1 + i % 3, 1 };
+        const pf_span span = { seq, tokens + i, 1 + i % 3, 1, NULL };
         assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
         assert_int_equal(pf_kv_truncate(r.kv, seq, N_TEXT + i), PF_OK);
     }
@@ -399,15 +483,18 @@ static void a_refused_pass_leaves_everything_as_before(void **state)
     const size_t free_pages = pf_kv_free_pages(r.kv);
 
     const int32_t negative = -1, beyond = r.n_vocab;
+    const int32_t itself[] = { -1, 1 }, below[] = { -2, 0 };
     const pf_span refused[][2] = {
-        { { b, tokens, 3, 1 }, { a, &beyond, 1, 1 } }, /* a token outside the vocabulary */
-        { { b, tokens, 3, 1 }, { a, &negative, 1, 1 } },
-        { { b, tokens, 3, 1 }, { gone, tokens, 1, 1 } },   /* a sequence that is not alive */
-        { { b, tokens, 3, 1 }, { b, tokens, 1, 1 } },      /* one sequence twice */
-        { { b, many, MAX_ROWS, 1 }, { a, tokens, 1, 1 } }, /* too many rows */
-        { { b, tokens, 3, 1 }, { a, tokens, 0, 0 } },      /* no token */
-        { { b, tokens, 3, 1 }, { a, tokens, 1, 2 } },      /* more logits than rows */
-        { { b, tokens, 3, 1 }, { a, tokens, 1, -1 } },
+        { { b, tokens, 3, 1, NULL }, { a, &beyond, 1, 1, NULL } }, /* a token outside the vocabulary */
+        { { b, tokens, 3, 1, NULL }, { a, &negative, 1, 1, NULL } },
+        { { b, tokens, 3, 1, NULL }, { gone, tokens, 1, 1, NULL } },   /* a sequence that is not alive */
+        { { b, tokens, 3, 1, NULL }, { b, tokens, 1, 1, NULL } },      /* one sequence twice */
+        { { b, many, MAX_ROWS, 1, NULL }, { a, tokens, 1, 1, NULL } }, /* too many rows */
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 0, 0, NULL } },      /* no token */
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 1, 2, NULL } },      /* more logits than rows */
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 1, -1, NULL } },
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 2, 1, itself } }, /* a parent that is no row before */
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 2, 1, below } },
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         if (pf_context_forward(r.context, refused[i], 2) != PF_INVALID) fail_msg("case %zu was not refused", i);
@@ -420,7 +507,7 @@ static void a_refused_pass_leaves_everything_as_before(void **state)
     assert_int_equal(pf_context_prefill(r.context, b, many, MAX_ROWS, false, NULL), PF_OK);
     assert_int_equal(pf_context_prefill(r.context, b, many, MAX_ROWS, false, NULL), PF_OK);
     assert_int_equal(pf_kv_length(r.kv, b), MAX_TOKENS);
-    const pf_span full[] = { { a, tokens + 40, 20, 1 }, { b, tokens, 1, 1 } };
+    const pf_span full[] = { { a, tokens + 40, 20, 1, NULL }, { b, tokens, 1, 1, NULL } };
     assert_int_equal(pf_context_forward(r.context, full, 2), PF_LIMIT);
     assert_int_equal(pf_kv_length(r.kv, a), 40);
     assert_int_equal(pf_kv_length(r.kv, b), MAX_TOKENS);
@@ -485,6 +572,7 @@ int main(void)
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),
         cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),
+        cmocka_unit_test(logits_in_a_tree_are_those_of_the_chain_of_each_path),
         cmocka_unit_test(logits_depend_on_every_token_before_and_on_none_after),
         cmocka_unit_test(prefill_in_chunks_gives_the_last_rows_logits),
         cmocka_unit_test(a_pass_allocates_nothing),

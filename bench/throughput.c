@@ -31,7 +31,7 @@ typedef struct {
     _Atomic uint64_t checksum; /* of what was read, so that it was */
     pf_burst bursts[N_BURSTS];
     pf_samples step, read, kv_read, decode_rate, prefill, burst[N_BURSTS];
-    pf_samples verify[PF_N_VERIFY_ROWS], verify_read, verify_burst;
+    pf_samples verify[PF_N_VERIFY_ROWS], verify_read, verify_kv_read, verify_burst;
     pf_error *error;
 } bench;
 
@@ -139,6 +139,7 @@ static pf_status verify_run(bench *b)
         status = pf_stepper_step(&b->stepper, pf_verify_rows[which], &ns, b->error);
         if (status == PF_OK && i >= PF_N_VERIFY_ROWS) add_ms(&b->verify[which], ns);
         add_ms(&b->verify_read, read_weights(b, b->reader->read));
+        add_ms(&b->verify_kv_read, time_kv_read(b));
         run_burst(b, OWN_BURST, ns / 4, &b->verify_burst);
     }
     pf_stepper_end(&b->stepper);
@@ -177,11 +178,11 @@ static pf_status measure(bench *b)
     pf_samples *decode[] = { &b->step, &b->read, &b->kv_read, &b->decode_rate };
     pf_samples *prefill[1 + N_BURSTS] = { &b->prefill };
     for (int i = 0; i < N_BURSTS; i++) prefill[1 + i] = &b->burst[i];
-    pf_samples *verify[PF_N_VERIFY_ROWS + 2] = { &b->verify_read, &b->verify_burst };
-    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) verify[2 + i] = &b->verify[i];
+    pf_samples *verify[PF_N_VERIFY_ROWS + 3] = { &b->verify_read, &b->verify_kv_read, &b->verify_burst };
+    for (int i = 0; i < PF_N_VERIFY_ROWS; i++) verify[3 + i] = &b->verify[i];
     PF_TRY(repeat(b, decode_run, 0, decode, 4));
     PF_TRY(repeat(b, prefill_run, 1, prefill, 1 + N_BURSTS));
-    return repeat(b, verify_run, 2, verify, PF_N_VERIFY_ROWS + 2);
+    return repeat(b, verify_run, 2, verify, PF_N_VERIFY_ROWS + 3);
 }
 
 /* ---- what was done ---------------------------------------------------------------------------------------------- */
@@ -214,7 +215,8 @@ static size_t kv_bytes(const pf_model *model, const pf_throughput_options *optio
 static void summarise_verify(bench *b, pf_throughput *out)
 {
     const pf_config *config = pf_model_config(pf_engine_model(b->engine));
-    const double read_ms = pf_samples_median(&b->verify_read), gops = pf_samples_median(&b->verify_burst);
+    const double read_ms = pf_samples_median(&b->verify_read) + pf_samples_median(&b->verify_kv_read);
+    const double gops = pf_samples_median(&b->verify_burst);
     for (int i = 0; i < PF_N_VERIFY_ROWS; i++) {
         const int32_t rows = pf_verify_rows[i];
         const double multiply_ms = operations(config, b->options->context, rows, rows) / (0.75 * gops * 1e6);

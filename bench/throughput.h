@@ -54,7 +54,8 @@ typedef struct {
     double peak_fraction;         /* prefill_gflops by the burst of what the products are made of */
     const char *peak_instruction; /* that burst's: a static string, or NULL */
     double verify_ms[PF_N_VERIFY_ROWS];
-    double verify_of_limit[PF_N_VERIFY_ROWS]; /* by the larger of read_ms and the multiplies at 0.75 of the burst */
+    double verify_of_limit[PF_N_VERIFY_ROWS]; /* by the larger of the reads, of weights and of KV, and the multiplies at
+                                                 0.75 of the burst */
 } pf_throughput;
 
 /* Takes the engine's one role. PF_INVALID: the context has no room.  PF_CANCELLED.  PF_INTERNAL: a limit was measured

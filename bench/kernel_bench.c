@@ -24,7 +24,7 @@ static const int32_t gemm_rows[] = { 1, 2, 4, 8, 16, 32, 512 };
 static const int32_t quick_rows[] = { 1, 8 };
 static const struct {
     int32_t rows, keys;
-} attentions[] = { { 1, 128 }, { 1, 4096 }, { 8, 4096 }, { 512, 512 } };
+} attentions[] = { { 1, 128 }, { 1, 4096 }, { 2, 4096 }, { 4, 4096 }, { 8, 4096 }, { 16, 4096 }, { 512, 512 } };
 #define N(array) (sizeof(array) / sizeof *(array))
 
 typedef struct {
@@ -191,6 +191,7 @@ static pf_status measure(bench *b, pf_work work)
 static bool is_wanted(const bench *b, const pf_kernel *kernel)
 {
     if (!pf_kernel_is_usable(&b->kernels, kernel)) return false;
+    if (b->options->op != PF_N_OPS && kernel->op != b->options->op) return false;
     if (b->options->format != PF_N_FORMATS && (kernel->op != PF_OP_GEMM || kernel->format != b->options->format))
         return false;
     if (!b->options->isa_alone && !b->options->quick) return true;

@@ -6,7 +6,8 @@
  * Shapes are those of a Llama-3.2-1B, with as many copies of a matrix as it takes to come from memory each time. The
  * limit of a product, and of attention, is the larger of two times: the bare read, by the best of several patterns, and
  * the multiplies at the rate of the burst. What works on rows alone, norms and the like, lies in cache and has one
- * thread; its limit is the larger of a bare read of what goes in and a copy of as much as comes out.
+ * thread; its limit is the larger of a bare read of what goes in and a copy of as much as comes out. What it computes on
+ * the way is not counted: a race over a vocabulary makes a random number for each token.
  *
  * Beside a product that is what this machine would choose, oneDNN multiplies the same, where it is there and can.
  *
@@ -47,6 +48,7 @@ typedef struct {
     pf_isa isa;                  /* at most */
     bool isa_alone;              /* only what is chosen for it, not also what is there for lesser ones */
     pf_format format;            /* of products; PF_N_FORMATS: all, and all other operations */
+    pf_op op;                    /* alone; PF_N_OPS: all */
     bool quick;                  /* what is chosen alone, one small shape, few samples: to see that it runs */
     const volatile bool *cancel; /* or NULL; then PF_CANCELLED */
     void (*figure)(void *user, const pf_kernel_figure *figure);

@@ -15,6 +15,7 @@ enum {
     HIDDEN = 2048,
     INTERMEDIATE = 8192,
     VOCABULARY = 32000,
+    TOP = 256,        /* of a vocabulary: what a drafter declares */
     PAGE_TOKENS = 16, /* as the model has it */
     TILE_ROWS = 64,   /* at least the height of any kernel's tile */
     DEFAULT_CACHE_BYTES = 32 << 20,
@@ -73,22 +74,30 @@ static void fill_share(pf_member member, void *arg)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------- */
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 static size_t lay_out_rows(pf_work_data *d, pf_arena *arena)
 {
     const size_t n_threads = (size_t)pf_team_size(d->team);
     d->a = pf_arena_take(arena, (size_t)PF_WORK_ROWS * PF_WORK_K, sizeof(float));
     d->b = pf_arena_take(arena, (size_t)PF_WORK_ROWS * PF_WORK_K, sizeof(float));
     d->c = pf_arena_take(arena, (size_t)PF_WORK_ROWS * PF_WORK_COLUMNS, sizeof(float));
+    d->p = pf_arena_take(arena, PF_WORK_COLUMNS, sizeof(float));
     d->input = pf_arena_take(arena, pf_gemm_input_bytes(PF_WORK_ROWS, PF_WORK_K), 1);
     d->cos = pf_arena_take(arena, (size_t)PF_WORK_ROWS * HEAD_DIM / 2, sizeof(float));
     d->sin = pf_arena_take(arena, (size_t)PF_WORK_ROWS * HEAD_DIM / 2, sizeof(float));
     d->positions = pf_arena_take(arena, PF_WORK_ROWS, sizeof(int32_t));
     d->member_input = pf_arena_take(arena, n_threads, sizeof(void *));
     d->member_scratch = pf_arena_take(arena, n_threads, sizeof(void *));
-    const size_t product = pf_gemm_scratch_bytes(PF_WORK_ROWS), attention = pf_attn_scratch_bytes(HEAD_DIM);
+    size_t scratch_bytes = pf_top_scratch_bytes(VOCABULARY);
+    scratch_bytes = larger(scratch_bytes, pf_gemm_scratch_bytes(PF_WORK_ROWS));
+    scratch_bytes = larger(scratch_bytes, pf_attn_scratch_bytes(HEAD_DIM));
     for (size_t i = 0; i < n_threads; i++) {
         void *input = pf_arena_take(arena, pf_gemm_input_bytes(TILE_ROWS, PF_WORK_K), 1);
-        void *scratch = pf_arena_take(arena, product > attention ? product : attention, 1);
+        void *scratch = pf_arena_take(arena, scratch_bytes, 1);
         if (arena->base == NULL) continue;
         d->member_input[i] = input;
         d->member_scratch[i] = scratch;
@@ -118,6 +127,7 @@ pf_status pf_work_data_create(pf_team *team, pf_work_data *out, pf_error *error)
         d.sin[i] = 0.8f;
     }
     for (int32_t i = 0; i < PF_WORK_ROWS; i++) d.positions[i] = i;
+    for (int32_t i = 0; i < PF_WORK_COLUMNS; i++) d.p[i] = (1.0f + 0x1p-20f + d.a[i]) / PF_WORK_COLUMNS;
     *out = d;
     return PF_OK;
 }
@@ -300,6 +310,39 @@ pf_work pf_work_attention(const pf_work_data *data, const pf_kernel *kernel, con
 
 /* ---- rows alone: one member, in cache ----------------------------------------------------------------------------- */
 
+/* Keys and values, side by side in rows of a, into pages that lie in c. */
+static void store_rows(const pf_work *w)
+{
+    const pf_type type = w->kernel->type;
+    const size_t page_bytes = (size_t)KV_HEADS * PAGE_TOKENS * HEAD_DIM * pf_type_bytes(type);
+    void *key_pages[PF_WORK_ROWS / PAGE_TOKENS], *value_pages[PF_WORK_ROWS / PAGE_TOKENS];
+    for (size_t i = 0; i < PF_WORK_ROWS / PAGE_TOKENS; i++) {
+        key_pages[i] = (char *)w->data->c + 2 * i * page_bytes;
+        value_pages[i] = (char *)w->data->c + (2 * i + 1) * page_bytes;
+    }
+    const pf_attn_store_args args = { .pages = { .key_pages = key_pages,
+                                                 .value_pages = value_pages,
+                                                 .page_tokens = PAGE_TOKENS,
+                                                 .n_kv_heads = KV_HEADS,
+                                                 .head_dim = HEAD_DIM },
+                                      .k = w->data->a,
+                                      .v = w->data->a + KV_HEADS * HEAD_DIM,
+                                      .stride = PF_WORK_K,
+                                      .n_rows = w->rows };
+    w->kernel->fn.attn_store(&args, 0, pf_attn_items(KV_HEADS, w->rows));
+}
+
+/* Rows of a, as weights, into a panel of bf16 that lies in c. */
+static void pack_rows(const pf_work *w)
+{
+    const pf_gemm_source source = { .data = w->data->a, .type = PF_TYPE_F32, .n_rows = w->rows, .stride = PF_WORK_K };
+    pf_gemm_weights panels;
+    size_t bytes;
+    if (pf_gemm_plan_weights(PF_FORMAT_BF16, w->rows, w->columns, &panels, &bytes) != PF_OK) return;
+    panels.panels = w->data->c;
+    w->kernel->fn.pack_weights(&panels, &source, 1, 0, panels.n_panels);
+}
+
 static void run_rows(const pf_work *w, pf_member member, int32_t copy)
 {
     if (member.id > 0) return;
@@ -307,6 +350,8 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
     const pf_rope_table rope = { .cos = d->cos, .sin = d->sin, .rot_dim = HEAD_DIM };
     const int32_t n_columns = w->columns;
     const size_t stride = PF_WORK_K;
+    int32_t ids[TOP];
+    float top[TOP];
     (void)copy;
     for (int32_t i = 0; i < w->n_repeats; i++) {
         switch (w->kernel->op) {
@@ -315,8 +360,14 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
             break;
         case PF_OP_SWIGLU: w->kernel->fn.swiglu(d->c, stride, d->a, d->b, stride, w->rows, n_columns); break;
         case PF_OP_ROPE: w->kernel->fn.rope(d->c, stride, w->rows, HEADS, HEAD_DIM, d->positions, &rope); break;
+        case PF_OP_ATTN_STORE: store_rows(w); break;
+        case PF_OP_PACK_WEIGHTS: pack_rows(w); break;
         case PF_OP_ARGMAX: keep((uint64_t)w->kernel->fn.argmax(d->a, n_columns)); break;
         case PF_OP_SOFTMAX: (void)w->kernel->fn.softmax(d->c, d->a, n_columns, 1.0f); break;
+        case PF_OP_TOP:
+            keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, ids, top, d->member_scratch[member.id]));
+            break;
+        case PF_OP_RACE: keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
         default: break;
         }
     }
@@ -342,7 +393,7 @@ static void copy_rows(const pf_work *w, pf_member member, int32_t copy)
     for (int32_t i = 0; i < w->n_repeats; i++)
         for (int32_t row = 0; row < w->rows; row++) {
             memcpy(w->data->c + (size_t)row * PF_WORK_K, w->data->a + (size_t)row * PF_WORK_K,
-                   (size_t)w->columns * sizeof(float));
+                   w->bytes_out / (size_t)w->rows);
             __asm__ volatile("" : : : "memory");
         }
 }
@@ -357,7 +408,7 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
                   .n_repeats = 1,
                   .n_threads = 1,
                   .rows = m };
-    size_t inputs = 1, outputs = 1;
+    size_t inputs = 1, out_bytes = sizeof(float); /* of an element; 0: nothing much */
     switch (kernel->op) {
     case PF_OP_RMSNORM: w.columns = HIDDEN; break;
     case PF_OP_ROPE: w.columns = HEADS * HEAD_DIM; break;
@@ -365,17 +416,29 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
         w.columns = INTERMEDIATE;
         inputs = 2;
         break;
+    case PF_OP_ATTN_STORE:
+        w.columns = 2 * KV_HEADS * HEAD_DIM;
+        out_bytes = pf_type_bytes(kernel->type);
+        break;
+    case PF_OP_PACK_WEIGHTS:
+        w.rows = PF_GEMM_PANEL;
+        w.columns = HIDDEN;
+        out_bytes = pf_type_bytes(PF_TYPE_BF16);
+        break;
     case PF_OP_SOFTMAX: w.columns = VOCABULARY; break;
     case PF_OP_ARGMAX:
+    case PF_OP_TOP:
+    case PF_OP_RACE:
         w.columns = VOCABULARY;
-        outputs = 0;
+        out_bytes = 0;
         break;
     default: return (pf_work){ 0 };
     }
     if (w.columns > PF_WORK_K) w.rows = 1; /* a vocabulary is one row, however many there are of others */
-    if (outputs > 0) w.copy = copy_rows;
-    w.bytes_in = inputs * (size_t)w.rows * (size_t)w.columns * sizeof(float);
-    w.bytes_out = outputs * (size_t)w.rows * (size_t)w.columns * sizeof(float);
+    const size_t n = (size_t)w.rows * (size_t)w.columns;
+    if (out_bytes > 0) w.copy = copy_rows;
+    w.bytes_in = inputs * n * sizeof(float);
+    w.bytes_out = n * out_bytes;
     return w;
 }
 

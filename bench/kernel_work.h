@@ -28,6 +28,7 @@ typedef struct {
     float *a;            /* [PF_WORK_ROWS, PF_WORK_K] in -1 .. 1 */
     float *c;            /* [PF_WORK_ROWS, PF_WORK_COLUMNS] */
     float *b;            /* as a */
+    float *p;            /* [PF_WORK_COLUMNS] above 0: a distribution, but for its sum */
     void *input;         /* packed activations */
     void **member_input; /* [n_threads] of one tile */
     void **member_scratch;

@@ -95,6 +95,22 @@ static int misuse_format(const char *word)
     return pf_options_misuse(&pf_command_bench_kernels, "--format is \"%.40s\", expected one of %s", word, known);
 }
 
+/* The operation that a word names; PF_N_OPS: none. */
+static pf_op find_op(const char *word)
+{
+    int op = 0;
+    while (op < PF_N_OPS && strcmp(word, pf_op_name((pf_op)op)) != 0) op++;
+    return (pf_op)op;
+}
+
+static int misuse_op(const char *word)
+{
+    char known[256] = "";
+    for (int op = 0; op < PF_N_OPS; op++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", op ? ", " : "", pf_op_name((pf_op)op));
+    return pf_options_misuse(&pf_command_bench_kernels, "--op is \"%.40s\", expected one of %s", word, known);
+}
+
 static pf_status create_team(const pf_options *options, pf_team **out, pf_error *error)
 {
     pf_topology machine;
@@ -111,6 +127,7 @@ static int run(const pf_options *options, pf_out *out)
         .isa = options->isa,
         .isa_alone = strcmp(options->isa_word, "auto") != 0,
         .format = options->bench_format ? find_format(options->bench_format) : PF_N_FORMATS,
+        .op = options->bench_op ? find_op(options->bench_op) : PF_N_OPS,
         .quick = options->quick,
         .cancel = pf_interrupt_flag(),
         .figure = print,
@@ -118,6 +135,7 @@ static int run(const pf_options *options, pf_out *out)
         .user = &p,
     };
     if (options->bench_format && measured.format == PF_N_FORMATS) return misuse_format(options->bench_format);
+    if (options->bench_op && measured.op == PF_N_OPS) return misuse_op(options->bench_op);
     pf_error error = { 0 };
     pf_team *team = NULL;
     pf_status status = create_team(options, &team, &error);
@@ -134,7 +152,7 @@ static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_option
 const pf_command pf_command_bench_kernels = {
     .name = "bench kernels",
     .summary = "every kernel beside what this machine allows it",
-    .synopsis = "[--isa NAME] [--format NAME] [--threads N] [--quick] [--json]",
+    .synopsis = "[--isa NAME] [--op NAME] [--format NAME] [--threads N] [--quick] [--json]",
     .description =
         "Products have the shapes of a Llama-3.2-1B and come from memory. The limit is the larger of a bare read\n"
         "of the same packed bytes, by the best of several patterns, and of the multiplies at the rate of a burst\n"

@@ -83,7 +83,7 @@ typedef struct {
     /* benchmarks */
     int32_t bench_prompt_len, bench_gen_len, bench_context, bench_rounds, limit;
     const char *prompts_file;
-    const char *bench_format; /* NULL: all */
+    const char *bench_op, *bench_format; /* NULL: all */
     bool quick;
     int32_t draft_lens[PF_MAX_LIST], n_draft_lens;
     pf_method methods[PF_MAX_LIST];

@@ -83,11 +83,18 @@ static void a_quick_run_measures_what_is_chosen_for_every_format(void **state)
     seen s = { .sound = true };
     assert_ok(pf_kernels_select(pf_cpu_best_isa(), &s.kernels, &error), error);
     pf_kernel_bench_options options = {
-        .isa = s.kernels.isa, .format = PF_FORMAT_BF16, .quick = true, .figure = look, .user = &s
+        .isa = s.kernels.isa, .format = PF_FORMAT_BF16, .op = PF_N_OPS, .quick = true, .figure = look, .user = &s
     };
     pf_status status = pf_bench_kernels(team, &options, &error);
     assert_true(status == PF_OK || status == PF_INTERNAL); /* a limit measured badly: others use this machine */
     assert_true(s.sound && s.n == 2 && s.n_products == 2); /* at 1 row and at 8 */
+
+    options.format = PF_N_FORMATS;
+    options.op = PF_OP_ATTN_STORE;
+    s = (seen){ .kernels = s.kernels, .sound = true };
+    status = pf_bench_kernels(team, &options, &error);
+    assert_true(status == PF_OK || status == PF_INTERNAL);
+    assert_true(s.sound && s.n == 2 && s.n_products == 0); /* to f32 and to bf16 */
 
     volatile bool cancel = true;
     options.cancel = &cancel;

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Models with random weights, the same for both sides: for measuring speed, which does not depend on what they say.
+"""Models with random weights, the same for all sides: for measuring speed, which does not depend on what they say.
 
     make_models.py safetensors SHAPE DIRECTORY      config.json and model.safetensors in BF16; no tokenizer
     make_models.py gguf DIRECTORY TYPE FILE         the same weights for llama.cpp: BF16, Q8_0 or Q4_0
+    make_models.py openvino DIRECTORY OUT           the same for OpenVINO: OUT/bf16, OUT/int8 (of a channel), OUT/int4,
+                                                    OUT/int4-g128 and OUT/int4-channel, all symmetric
 
 SHAPE is 1b (Llama-3.2-1B with a vocabulary of 32,000 and a tied head), 68m (Llama-68M) or tiny (to try the scripts).
-Weights are normal with a deviation of 0.02, norms 1, the seed is fixed: the same bytes everywhere. In a GGUF every
-matrix has TYPE, the head included, so that both sides read the same bits a weight.
+Weights are normal with a deviation of 0.02, norms 1, the seed is fixed: the same bytes everywhere. Every matrix has the
+type asked for, the head included, so that all sides read the same bits a weight.
 
-Needs numpy, and gguf for the second form.
+Needs numpy; gguf for the second form; optimum-intel, nncf and torch for the third.
 """
 import json
 import os
@@ -162,11 +164,38 @@ def make_gguf(directory, type_name, path):
     os.replace(partial, path)
 
 
+OPENVINO_GROUPS = {"int4": 32, "int4-g128": 128, "int4-channel": -1}
+
+
+def make_openvino(directory, out):
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import nncf
+    import openvino
+    from optimum.intel import OVModelForCausalLM
+
+    plain = out / "bf16"
+    if not (plain / "config.json").exists():
+        model = OVModelForCausalLM.from_pretrained(directory, export=True, compile=False, load_in_8bit=False)
+        model.save_pretrained(plain)
+
+    def compress(name, mode, **how):
+        path = out / name / "openvino_model.xml"
+        if not path.exists():
+            model = openvino.Core().read_model(plain / path.name)
+            openvino.save_model(nncf.compress_weights(model, mode=mode, **how), path)
+
+    compress("int8", nncf.CompressWeightsMode.INT8_SYM)
+    for name, group in OPENVINO_GROUPS.items():
+        compress(name, nncf.CompressWeightsMode.INT4_SYM, group_size=group, ratio=1.0, all_layers=True)
+
+
 def main(arguments):
     if len(arguments) == 3 and arguments[0] == "safetensors" and arguments[1] in SHAPES:
         make_safetensors(arguments[1], pathlib.Path(arguments[2]))
     elif len(arguments) == 4 and arguments[0] == "gguf":
         make_gguf(pathlib.Path(arguments[1]), arguments[2], pathlib.Path(arguments[3]))
+    elif len(arguments) == 3 and arguments[0] == "openvino":
+        make_openvino(pathlib.Path(arguments[1]), pathlib.Path(arguments[2]))
     else:
         sys.exit(__doc__)
 

@@ -1,34 +1,81 @@
 #!/usr/bin/env python3
-"""Measure this engine and llama.cpp in turns, a few passes each, and print both sides and their ratios.
+"""Measure this engine and others in turns, a few passes each, and print all sides and their ratios.
 
-    peers.py BINARY HOME [--shapes 1b,68m] [--formats bf16,int8,int4] [--threads N] [--rounds 12] [--context 128]
-             [--json FILE]
+    peers.py BINARY HOME [--shapes 1b,68m] [--formats bf16,int8,int4] [--engines llama.cpp,openvino,pytorch]
+             [--peer NAME=COMMAND]... [--threads N] [--rounds 12] [--context 128] [--json FILE]
 
-Both sides are alive at once and answer the same requests (`pilotfish bench steps`, llama_steps.cc), one at a time, so a
-minute in which the memory is slow is slow for both. A ratio is the median over rounds of theirs by ours: above 1 this
-engine is ahead. Decode is also shown beside a bare read of this engine's weights, taken in the same rounds.
+All sides are alive at once and answer the same requests (`pilotfish bench steps`, llama_steps.cc, steps.py), one at a
+time, so a minute in which the memory is slow is slow for all. A turn is one pass that is not counted, which wakes the
+side's threads and fills the caches that the side before it emptied, and then those that are. A ratio is the median over
+rounds of theirs by ours: above 1 this engine is ahead. Our decode is also shown beside a bare read of the same weights,
+taken right behind it.
+
+--peer adds any program that speaks the protocol. In COMMAND {directory} stands for the model's folder, {gguf} for its
+GGUF file, {shape}, {format}, {threads} and {context} for what they say. Where a format has no GGUF, who asks for one is
+left out.
 
 Only the standard library. Run by peers.sh, which makes what this reads from HOME.
 """
 import argparse
+import importlib.metadata
 import json
 import os
 import pathlib
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
 GGUF_OF = {"bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
-PREFILL, VERIFY_ROWS, DECODE_PASSES = 512, (1, 2, 4, 8, 16), 8
-SETTLE_S = 0.02   # until the other side's threads have stopped looking for work
+PREFILL = 512
+DECODE = "step 1", 8           # the request of a pass, and how many passes a turn counts
+VERIFY_ROWS, VERIFY_PASSES = (1, 2, 4, 8, 16), 2
+CELLS = {"decode": DECODE} | {f"verify {n}": (f"step {n}", VERIFY_PASSES) for n in VERIFY_ROWS}
+OURS = "pilotfish"
+SETTLE_S = 0.02   # until the other sides' threads have stopped looking for work
+
+
+def openvino_command(options, shape, name):
+    # How many activations share a scale. Tried: 0, 32 (its own choice), 128, a row; this is the fastest of each format.
+    group = 128 if name in ("int8", "int4-channel") else 32
+    return [sys.executable, HERE / "openvino_steps.py", options.home / shape / "openvino" / name, options.threads,
+            f"DYNAMIC_QUANTIZATION_GROUP_SIZE={group}"]
+
+
+def commands(options, shape, name):
+    """Side -> command line, of all that have this format; this engine first."""
+    directory = options.home / shape
+    gguf = directory / f"{GGUF_OF[name]}.gguf" if name in GGUF_OF else None
+    room = max(PREFILL, options.context) + 512
+    sides = {OURS: [options.binary, "bench", "steps", "-m", directory, "--dtype", name, "--threads", options.threads,
+                    "--context", room]}
+    if "llama.cpp" in options.engines and gguf:
+        sides["llama.cpp"] = [options.home / "llama_steps", gguf, options.threads, room]
+    if "openvino" in options.engines:
+        sides["openvino"] = openvino_command(options, shape, name)
+    if "pytorch" in options.engines and name == "bf16":
+        sides["pytorch"] = [sys.executable, HERE / "torch_steps.py", directory, options.threads]
+    for peer in options.peer:
+        label, command = peer.split("=", 1)
+        if gguf or "{gguf}" not in command:
+            sides[label] = shlex.split(command.format(directory=directory, gguf=gguf, shape=shape, format=name,
+                                                      threads=options.threads, context=room))
+    return {label: [str(word) for word in command] for label, command in sides.items()}
 
 
 class Side:
-    def __init__(self, command, environment=None):
+    # Huge pages for their weights, as this engine asks for.
+    ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "THP_MEM_ALLOC_ENABLE": "1"}
+
+    def __init__(self, name, command):
+        self.name = name
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=dict(os.environ, **(environment or {})))
+                                        env=dict(os.environ, **({} if name == OURS else self.ENVIRONMENT)))
+
+    def wait_until_ready(self):
         word, n_bytes = self.read_line().split()
         assert word == "ready"
         self.weight_bytes = int(n_bytes)
@@ -36,11 +83,10 @@ class Side:
     def read_line(self):
         line = self.process.stdout.readline()
         if not line:
-            sys.exit(f"peers: {self.process.args[0]} ended with status {self.process.wait()}")
+            sys.exit(f"peers: {self.name} ended with status {self.process.wait()}: {shlex.join(self.process.args)}")
         return line
 
     def ask(self, request):
-        time.sleep(SETTLE_S)
         self.process.stdin.write(request + "\n")
         self.process.stdin.flush()
         return float(self.read_line())
@@ -50,59 +96,75 @@ class Side:
         self.process.wait()
 
 
-def measure(ours, theirs, context, rounds, progress):
-    """Milliseconds by cell, of both sides, a list over rounds."""
-    cells = {"decode": f"step 1 {DECODE_PASSES}"} | {f"verify {rows}": f"step {rows} 1" for rows in VERIFY_ROWS}
-    taken = {name: ([], []) for name in ["prefill", *cells, "read"]}
-    sides = list(enumerate((ours, theirs)))
+def measure(sides, context, rounds, progress):
+    """Milliseconds by cell and side, a list over rounds; "read" is the bare read behind our decode."""
+    taken = {cell: {side.name: [] for side in sides} for cell in ["prefill", *CELLS]} | {"read": {OURS: []}}
     for round_number in range(rounds + 1):
-        progress()
-        got = []
-        for index, side in sides:
-            got.append(("prefill", index, side.ask(f"begin {PREFILL}")))
+        progress(round_number)
+        first = round_number % len(sides)   # nobody always comes behind the same one
+        order, got = sides[first:] + sides[:first], []
+        for side in order:
+            time.sleep(SETTLE_S)
+            got.append(("prefill", side.name, side.ask(f"begin {PREFILL}")))
             side.ask(f"begin {context}")
-        for name, request in cells.items():
-            for index, side in sides:
-                passes = DECODE_PASSES if name == "decode" else 1
-                got.append((name, index, side.ask(request) / passes))
-            got.append(("read", 0, ours.ask("read")))
+        for cell, (request, n_passes) in CELLS.items():
+            for side in order:
+                time.sleep(SETTLE_S)
+                side.ask(f"{request} 1")
+                got.append((cell, side.name, side.ask(f"{request} {n_passes}") / n_passes))
+                if cell == "decode" and side.name == OURS:
+                    got.append(("read", OURS, side.ask("read")))
         if round_number > 0:   # the first warms up
-            for name, index, ms in got:
-                taken[name][index].append(ms)
+            for cell, name, ms in got:
+                taken[cell][name].append(ms)
     return taken
 
 
-def summarise(taken, ours, theirs, context):
-    row = dict(context=context, weight_bytes=ours.weight_bytes, peer_weight_bytes=theirs.weight_bytes)
-    row["read_ms"] = statistics.median(taken["read"][0])
-    row["verify"] = {}
-    for name, (mine, other) in taken.items():
-        if name == "read":
-            continue
-        kind, _, rows = name.partition(" ")
-        place, key = (row["verify"], rows) if rows else (row, kind)
-        place[key] = dict(ms=statistics.median(mine), peer_ms=statistics.median(other),
-                          ratio=statistics.median(b / a for a, b in zip(mine, other)))
-    row["decode"]["bandwidth_fraction"] = row["read_ms"] / row["decode"]["ms"]
-    for name, tokens in (("decode", 1), ("prefill", PREFILL)):
-        row[name]["tokens_per_s"] = 1000 * tokens / row[name]["ms"]
-        row[name]["peer_tokens_per_s"] = 1000 * tokens / row[name]["peer_ms"]
-    return row
+def summarise(taken, sides):
+    """Cell -> side -> ms and theirs by ours; and of each cell the best of the others."""
+    cells = {}
+    for cell, of_side in taken.items():
+        ours = of_side[OURS]
+        cells[cell] = {name: dict(ms=statistics.median(ms), ratio=statistics.median(b / a for a, b in zip(ours, ms)))
+                       for name, ms in of_side.items()}
+    cells["decode"][OURS]["of_read"] = statistics.median(
+        read / step for read, step in zip(taken["read"][OURS], taken["decode"][OURS]))
+    best = {cell: min((entry["ratio"], name) for name, entry in of_side.items() if name != OURS)
+            for cell, of_side in cells.items() if len(of_side) > 1}
+    return dict(weight_bytes={side.name: side.weight_bytes for side in sides}, cells=cells, best=best)
+
+
+def measure_row(options, shape, name):
+    def progress(round_number):
+        if sys.stderr.isatty():
+            print(f"\rpeers: {shape} {name}, round {round_number} of {options.rounds}  ", end="", file=sys.stderr)
+
+    sides = [Side(label, command) for label, command in commands(options, shape, name).items()]
+    for side in sides:
+        side.wait_until_ready()
+    taken = measure(sides, options.context, options.rounds, progress)
+    for side in sides:
+        side.close()
+    return dict(shape=shape, format=name) | summarise(taken, sides)
 
 
 def print_table(rows):
-    print("ms, this engine / llama.cpp (theirs by ours)")
-    print("| shape | format | decode | of the bare read | prefill 512 | "
-          + " | ".join(f"verify {n}" for n in VERIFY_ROWS) + " |")
-    print("|" + "---|" * (5 + len(VERIFY_ROWS)))
-
-    def cell(entry):
-        return f"{entry['ms']:.4g} / {entry['peer_ms']:.4g} ({entry['ratio']:.2f})"
-
+    names = ["decode", "prefill", *(cell for cell in CELLS if cell.startswith("verify"))]
+    print("ms; behind a colon the other's by ours, above 1 where this engine is ahead")
+    print(f"| shape | weights | engine | {' | '.join(names)} |")
+    print("|" + "---|" * (3 + len(names)))
     for row in rows:
-        cells = [row["shape"], f"{row['format']}, {row['peer_format']}", cell(row["decode"]),
-                 f"{row['decode']['bandwidth_fraction']:.2f}", cell(row["prefill"])]
-        print("| " + " | ".join(cells + [cell(row["verify"][str(n)]) for n in VERIFY_ROWS]) + " |")
+        cells = row["cells"]
+        head = [row["shape"], row["format"]]
+        for side in row["weight_bytes"]:
+            entries = [cells[name][side] for name in names]
+            texts = [f"{e['ms']:.3g}" if side == OURS else f"{e['ms']:.3g}: {e['ratio']:.2f}" for e in entries]
+            print("| " + " | ".join(head + [side] + texts) + " |")
+            head = ["", ""]
+        print("| " + " | ".join(head + ["best of them"] + [f"{row['best'][name][0]:.2f}" for name in names]) + " |")
+    for row in rows:
+        decode = row["cells"]["decode"][OURS]
+        print(f"{row['shape']} {row['format']}: decode at {decode['of_read']:.2f} of a bare read of the weights")
 
 
 def processor():
@@ -113,46 +175,45 @@ def processor():
         return platform.processor()
 
 
+def versions(home):
+    commit = home / "llama.cpp.commit"
+    found = {"llama.cpp": commit.read_text().strip()[:9]} if commit.exists() else {}
+    for package in ("openvino", "nncf", "torch", "transformers"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
+
+
+def words(text):
+    return [word for word in text.split(",") if word]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("home", type=pathlib.Path)
-    parser.add_argument("--shapes", default="1b,68m")
-    parser.add_argument("--formats", default="bf16,int8,int4")
+    parser.add_argument("--shapes", type=words, default=["1b", "68m"])
+    parser.add_argument("--formats", type=words, default=list(GGUF_OF))
+    parser.add_argument("--engines", type=words, default=["llama.cpp", "openvino", "pytorch"])
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there too")
     options = parser.parse_args()
 
-    rows = []
-    room = str(max(PREFILL, options.context) + 512)
-    for shape in options.shapes.split(","):
-        for name in options.formats.split(","):
-            directory, gguf = options.home / shape, GGUF_OF[name]
-            threads = str(options.threads)
-            theirs = Side([str(options.home / "llama_steps"), str(directory / f"{gguf}.gguf"), threads, room],
-                          {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})   # huge pages, as this engine asks for
-            ours = Side([options.binary, "bench", "steps", "-m", str(directory), "--dtype", name, "--threads", threads,
-                         "--context", room])
-            def progress(done=iter(range(options.rounds + 1))):
-                if sys.stderr.isatty():
-                    print(f"\rpeers: {shape} {name}, round {next(done)} of {options.rounds}  ", end="", file=sys.stderr)
-            taken = measure(ours, theirs, options.context, options.rounds, progress)
-            row = dict(shape=shape, format=name, peer="llama.cpp", peer_format=gguf, threads=options.threads)
-            rows.append(row | summarise(taken, ours, theirs, options.context))
-            ours.close()
-            theirs.close()
+    rows = [measure_row(options, shape, name) for shape in options.shapes for name in options.formats]
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     print_table(rows)
-    commit = options.home / "llama.cpp.commit"
-    document = dict(when=time.strftime("%F %T"), processor=processor(), threads=options.threads,
-                    llama_cpp=commit.read_text().strip() if commit.exists() else None, rows=rows)
+    found = versions(options.home)
+    print(", ".join(f"{name} {version}" for name, version in found.items()))
     if options.json:
+        document = dict(when=time.strftime("%F %T"), processor=processor(), threads=options.threads,
+                        context=options.context, versions=found, rows=rows)
         options.json.write_text(json.dumps(document, indent=1) + "\n")
-    else:
-        print(json.dumps(document))
 
 
 main()

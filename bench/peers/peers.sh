@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# This engine and llama.cpp side by side, in one run: builds llama.cpp, makes models with random weights of the same
-# shape and of equal bits a weight, and measures both in turns. What is built and made stays for the next time.
+# This engine beside llama.cpp, OpenVINO and PyTorch, in one run: builds the first, installs the others, makes models
+# with random weights of the same shape and of equal bits a weight, and measures all in turns. What is built and made
+# stays for the next time.
 #
 #   bench/peers/peers.sh BINARY [arguments of peers.py]        `./dev bench peers` builds first and calls this
 #
-#   PF_PEERS         where everything is kept (~/.cache/pilotfish/peers): 1 GB of build, 8 GB of models
+#   PF_PEERS         where everything is kept (~/.cache/pilotfish/peers): 7 GB of programs, 11 GB of models
 #   PF_PEERS_SHAPES  what is made and measured ("1b 68m")
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,8 +19,10 @@ say() { echo "peers: $*" >&2; }
 
 make_environment() {
     [ -x "$home/venv/bin/python" ] || python3 -m venv "$home/venv"
-    "$home/venv/bin/python" -c 'import numpy, gguf' 2>/dev/null ||
-        "$home/venv/bin/pip" -q install -r "$here/requirements.txt" >&2
+    cmp -s "$here/requirements.txt" "$home/venv/installed.txt" && return 0
+    say "installing OpenVINO, PyTorch and what makes models for them"
+    "$home/venv/bin/pip" -q install -r "$here/requirements.txt" >&2
+    cp "$here/requirements.txt" "$home/venv/installed.txt"
 }
 
 # Its sources, without the marks of a repository that confuse their build.
@@ -66,6 +69,11 @@ make_models() {
         for type in BF16 Q8_0 Q4_0; do
             [ -f "$home/$shape/$type.gguf" ] || "${make[@]}" gguf "$home/$shape" "$type" "$home/$shape/$type.gguf"
         done
+        [ -f "$home/$shape/openvino/made" ] && continue
+        say "exporting $shape for OpenVINO"
+        "${make[@]}" openvino "$home/$shape" "$home/$shape/openvino" >"$home/openvino.log" 2>&1 ||
+            { tail -40 "$home/openvino.log" >&2; exit 1; }
+        touch "$home/$shape/openvino/made"
     done
 }
 

@@ -4,7 +4,7 @@
 #   PkgConfig::PROTOBUF_C, protoc-c               proto
 #   PkgConfig::GRPC                               rpc
 #   PkgConfig::CMOCKA                             tests
-#   PF_ONEDNN_LIBRARY                             kernels, where oneDNN 2 is there
+#   PF_ONEDNN_LIBRARY                             kernels, where oneDNN is there
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -19,15 +19,19 @@ pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)
 find_program(PROTOC_C protoc-c REQUIRED)
 find_program(PYTHON3 python3 REQUIRED)   # the build makes files with it, and the checks are written in it
 
-# oneDNN is for comparing (--gemm onednn). It has no file for pkg-config, and its CMake package wants OpenCL's headers.
-# Version 2 alone: the C interface of version 3 is another one.
-find_path(PF_ONEDNN_INCLUDE oneapi/dnnl/dnnl_version.h)
-find_library(PF_ONEDNN_LIBRARY dnnl)
+# oneDNN, version 2 or 3, is for comparing (--gemm onednn). It has no file for pkg-config, and its CMake package wants
+# OpenCL's headers. PF_ONEDNN_ROOT: where another one than the system's is installed, built for OpenMP or for one thread.
+set(PF_ONEDNN_ROOT "" CACHE PATH "where oneDNN is installed; empty: where the system's is")
+if(PF_ONEDNN_ROOT)
+    set(only NO_DEFAULT_PATH PATHS ${PF_ONEDNN_ROOT} PATH_SUFFIXES include lib lib64)
+endif()
+find_path(PF_ONEDNN_INCLUDE oneapi/dnnl/dnnl_version.h ${only})
+find_library(PF_ONEDNN_LIBRARY dnnl ${only})
 if(PF_ONEDNN_INCLUDE AND PF_ONEDNN_LIBRARY)
-    file(STRINGS ${PF_ONEDNN_INCLUDE}/oneapi/dnnl/dnnl_version.h version REGEX "define DNNL_VERSION_MAJOR +2$")
+    file(STRINGS ${PF_ONEDNN_INCLUDE}/oneapi/dnnl/dnnl_version.h version REGEX "define DNNL_VERSION_MAJOR +[23]$")
 endif()
 if(NOT version)
-    message(STATUS "oneDNN 2 is not there: --gemm onednn will say so")
+    message(STATUS "oneDNN 2 or 3 is not there: --gemm onednn will say so")
     set(PF_ONEDNN_LIBRARY "")
 endif()
 

@@ -1,4 +1,4 @@
-/* oneDNN, C API of version 2. Without it (PF_ONEDNN is not defined) everything is refused by name. */
+/* oneDNN, by its C interface. Without it (PF_ONEDNN is not defined) everything is refused by name. */
 #include "kernels/gemm/gemm_onednn.h"
 
 #include <assert.h>
@@ -10,7 +10,8 @@
 
 #ifdef PF_ONEDNN
 #include <dlfcn.h>
-#include <dnnl.h>
+
+#include "kernels/gemm/onednn_api.h"
 
 enum { TILE_ROWS = 16, PLANNED_ROWS = 32 };
 
@@ -51,7 +52,8 @@ typedef struct {
     int32_t panel_begin, panel_end;
     int32_t n; /* columns */
     dnnl_memory_t weights;
-    float *scales; /* [n] of int8 */
+    float *scales;              /* [n] of int8 */
+    dnnl_memory_t scales_there; /* the same, where they come with a call; or NULL */
     product products[PF_ONEDNN_PRIMITIVES];
     int32_t oldest; /* the place that is taken next */
 } block;
@@ -98,31 +100,37 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *out, dnnl_data_type_t type, int3
 {
     const dnnl_dims_t sizes = { n_rows, n_columns };
     const dnnl_dims_t strides = { (dnnl_dim_t)row_stride, (dnnl_dim_t)column_stride };
-    return dnnl_memory_desc_init_by_strides(out, 2, sizes, type, strides);
+    return pf_onednn_plain(out, type, sizes, 2, strides);
 }
 
-/* The description of m rows times a block, weights in `layout` (NULL: as oneDNN likes them best). */
-static dnnl_status_t describe(const struct pf_onednn_matrix *d, const block *b, int32_t m,
-                              const dnnl_memory_desc_t *layout, dnnl_primitive_desc_t *out)
+/* m rows times a block, weights in `layout`, all described. */
+static dnnl_status_t describe_as(const struct pf_onednn_matrix *d, const block *b, pf_onednn_layout a,
+                                 pf_onednn_layout layout, pf_onednn_layout c, dnnl_primitive_desc_t *out)
 {
-    const dnnl_dims_t w_sizes = { d->k, b->n };
-    dnnl_memory_desc_t a, w, c;
-    TRY_ONEDNN(matrix(&a, type_of(d->format), m, d->k, (size_t)d->k, 1));
-    TRY_ONEDNN(matrix(&c, dnnl_f32, m, b->n, (size_t)b->n, 1));
-    if (layout)
-        w = *layout;
-    else
-        TRY_ONEDNN(dnnl_memory_desc_init_by_tag(&w, 2, w_sizes, type_of(d->format), dnnl_format_tag_any));
-    dnnl_matmul_desc_t matmul;
-    TRY_ONEDNN(dnnl_matmul_desc_init(&matmul, &a, &w, NULL, &c));
-
     dnnl_primitive_attr_t attributes;
     TRY_ONEDNN(dnnl_primitive_attr_create(&attributes));
     dnnl_status_t status = dnnl_success;
-    if (d->format == PF_FORMAT_INT8)
-        status = dnnl_primitive_attr_set_output_scales(attributes, b->n, 1 << 1, b->scales);
-    if (status == dnnl_success) status = dnnl_primitive_desc_create(out, &matmul, attributes, d->home->engine, NULL);
+    if (d->format == PF_FORMAT_INT8) status = pf_onednn_set_scales(attributes, b->n, b->scales);
+    if (status == dnnl_success) status = pf_onednn_matmul(out, d->home->engine, a, layout, c, attributes);
     dnnl_primitive_attr_destroy(attributes);
+    return status;
+}
+
+/* The description of m rows times a block, weights in `layout` (NULL: as oneDNN likes them best). */
+static dnnl_status_t describe(const struct pf_onednn_matrix *d, const block *b, int32_t m, pf_onednn_layout layout,
+                              dnnl_primitive_desc_t *out)
+{
+    const dnnl_data_type_t type = type_of(d->format);
+    const dnnl_dims_t w_sizes = { d->k, b->n };
+    dnnl_memory_desc_t a = { 0 }, w = { 0 }, c = { 0 };
+    dnnl_status_t status = matrix(&a, type, m, d->k, (size_t)d->k, 1);
+    if (status == dnnl_success) status = matrix(&c, dnnl_f32, m, b->n, (size_t)b->n, 1);
+    if (status == dnnl_success && !layout) status = pf_onednn_any(&w, type, w_sizes);
+    if (status == dnnl_success)
+        status = describe_as(d, b, pf_onednn_view(&a), layout ? layout : pf_onednn_view(&w), pf_onednn_view(&c), out);
+    pf_onednn_drop(&a);
+    pf_onednn_drop(&w);
+    pf_onednn_drop(&c);
     return status;
 }
 
@@ -137,12 +145,12 @@ static void clear_product(product *p)
 static dnnl_status_t make_product(const struct pf_onednn_matrix *d, const block *b, product *p)
 {
     dnnl_primitive_desc_t description;
-    const dnnl_memory_desc_t *layout;
+    pf_onednn_layout layout;
     TRY_ONEDNN(dnnl_memory_get_memory_desc(b->weights, &layout));
     TRY_ONEDNN(describe(d, b, p->m, layout, &description));
     dnnl_status_t status = dnnl_primitive_create(&p->primitive, description);
-    const dnnl_memory_desc_t *a = dnnl_primitive_desc_query_md(description, dnnl_query_src_md, 0);
-    const dnnl_memory_desc_t *c = dnnl_primitive_desc_query_md(description, dnnl_query_dst_md, 0);
+    const pf_onednn_layout a = dnnl_primitive_desc_query_md(description, dnnl_query_src_md, 0);
+    const pf_onednn_layout c = dnnl_primitive_desc_query_md(description, dnnl_query_dst_md, 0);
     if (status == dnnl_success) status = dnnl_memory_create(&p->source, a, d->home->engine, DNNL_MEMORY_NONE);
     if (status == dnnl_success) status = dnnl_memory_create(&p->target, c, d->home->engine, DNNL_MEMORY_NONE);
     dnnl_primitive_desc_destroy(description);
@@ -169,30 +177,51 @@ static void unpack_column(const pf_gemm_weights *w, block *b, int32_t j, void *o
             ((uint16_t *)out)[(size_t)j * (size_t)w->k + (size_t)i] = pf_bf16_from_f32(row[i]);
 }
 
+/* Copy from one layout to another. */
+static dnnl_status_t copy(dnnl_engine_t engine, dnnl_stream_t stream, dnnl_memory_t from, dnnl_memory_t to)
+{
+    pf_onednn_layout from_layout, to_layout;
+    dnnl_primitive_desc_t description;
+    dnnl_primitive_t primitive;
+    TRY_ONEDNN(dnnl_memory_get_memory_desc(from, &from_layout));
+    TRY_ONEDNN(dnnl_memory_get_memory_desc(to, &to_layout));
+    TRY_ONEDNN(dnnl_reorder_primitive_desc_create(&description, from_layout, engine, to_layout, engine, NULL));
+    dnnl_status_t status = dnnl_primitive_create(&primitive, description);
+    dnnl_primitive_desc_destroy(description);
+    if (status != dnnl_success) return status;
+    const dnnl_exec_arg_t arguments[2] = { { DNNL_ARG_FROM, from }, { DNNL_ARG_TO, to } };
+    status = dnnl_primitive_execute(primitive, stream, 2, arguments);
+    if (status == dnnl_success) status = dnnl_stream_wait(stream);
+    dnnl_primitive_destroy(primitive);
+    return status;
+}
+
 /* Reorder a block's columns, laid out one behind the other, as `layout` wants them. */
 static dnnl_status_t reorder(const struct pf_onednn_matrix *d, dnnl_stream_t stream, block *b, void *columns,
-                             const dnnl_memory_desc_t *layout)
+                             pf_onednn_layout layout)
 {
     dnnl_memory_desc_t plain;
     dnnl_memory_t from;
-    dnnl_primitive_desc_t description;
-    dnnl_primitive_t primitive;
-    TRY_ONEDNN(matrix(&plain, type_of(d->format), d->k, b->n, 1, (size_t)d->k));
     TRY_ONEDNN(dnnl_memory_create(&b->weights, layout, d->home->engine, DNNL_MEMORY_ALLOCATE));
-    TRY_ONEDNN(dnnl_memory_create(&from, &plain, d->home->engine, columns));
-    dnnl_status_t status =
-        dnnl_reorder_primitive_desc_create(&description, &plain, d->home->engine, layout, d->home->engine, NULL);
-    if (status == dnnl_success) {
-        status = dnnl_primitive_create(&primitive, description);
-        dnnl_primitive_desc_destroy(description);
-    }
-    if (status == dnnl_success) {
-        const dnnl_exec_arg_t arguments[2] = { { DNNL_ARG_FROM, from }, { DNNL_ARG_TO, b->weights } };
-        status = dnnl_primitive_execute(primitive, stream, 2, arguments);
-        if (status == dnnl_success) status = dnnl_stream_wait(stream);
-        dnnl_primitive_destroy(primitive);
-    }
+    TRY_ONEDNN(matrix(&plain, type_of(d->format), d->k, b->n, 1, (size_t)d->k));
+    dnnl_status_t status = dnnl_memory_create(&from, pf_onednn_view(&plain), d->home->engine, columns);
+    pf_onednn_drop(&plain);
+    if (status != dnnl_success) return status;
+    status = copy(d->home->engine, stream, from, b->weights);
     dnnl_memory_destroy(from);
+    return status;
+}
+
+/* Scales that come with each call, where this version wants that. */
+static dnnl_status_t place_scales(const struct pf_onednn_matrix *d, block *b)
+{
+    if (!PF_ONEDNN_SCALES_AT_CALL || d->format != PF_FORMAT_INT8) return dnnl_success;
+    dnnl_memory_desc_t plain;
+    const dnnl_dims_t sizes = { b->n }, strides = { 1 };
+    TRY_ONEDNN(pf_onednn_plain(&plain, dnnl_f32, sizes, 1, strides));
+    const dnnl_status_t status =
+        dnnl_memory_create(&b->scales_there, pf_onednn_view(&plain), d->home->engine, b->scales);
+    pf_onednn_drop(&plain);
     return status;
 }
 
@@ -208,8 +237,9 @@ static dnnl_status_t make_block(const struct pf_onednn_matrix *d, dnnl_stream_t 
     dnnl_primitive_desc_t description = NULL;
     if (status == dnnl_success) {
         for (int32_t j = 0; j < b->n; j++) unpack_column(w, b, j, columns, row);
-        status = describe(d, b, PLANNED_ROWS, NULL, &description);
+        status = place_scales(d, b);
     }
+    if (status == dnnl_success) status = describe(d, b, PLANNED_ROWS, NULL, &description);
     if (status == dnnl_success) {
         status = reorder(d, stream, b, columns, dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0));
         dnnl_primitive_desc_destroy(description);
@@ -284,6 +314,7 @@ void pf_onednn_detach(pf_gemm_weights *w)
         block *b = &d->blocks[i];
         for (int p = 0; p < PF_ONEDNN_PRIMITIVES; p++) clear_product(&b->products[p]);
         if (b->weights) dnnl_memory_destroy(b->weights);
+        if (b->scales_there) dnnl_memory_destroy(b->scales_there);
         free(b->scales);
     }
     free(d->blocks);
@@ -390,10 +421,11 @@ static dnnl_status_t execute(const struct pf_onednn_matrix *d, member_state *min
     if (!p->primitive || !out) return dnnl_out_of_memory;
     TRY_ONEDNN(dnnl_memory_set_data_handle(p->source, (void *)(uintptr_t)input));
     TRY_ONEDNN(dnnl_memory_set_data_handle(p->target, out));
-    const dnnl_exec_arg_t arguments[3] = { { DNNL_ARG_SRC, p->source },
+    const dnnl_exec_arg_t arguments[4] = { { DNNL_ARG_SRC, p->source },
                                            { DNNL_ARG_WEIGHTS, b->weights },
-                                           { DNNL_ARG_DST, p->target } };
-    TRY_ONEDNN(dnnl_primitive_execute(p->primitive, mine->stream, 3, arguments));
+                                           { DNNL_ARG_DST, p->target },
+                                           { DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, b->scales_there } };
+    TRY_ONEDNN(dnnl_primitive_execute(p->primitive, mine->stream, b->scales_there ? 4 : 3, arguments));
     return dnnl_stream_wait(mine->stream);
 }
 
@@ -478,7 +510,7 @@ pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error)
     (void)format;
     (void)act;
     return pf_fail(error, PF_UNSUPPORTED,
-                   "this build is without oneDNN: install libdnnl-dev (version 2.6 or later of 2) and configure again");
+                   "this build is without oneDNN: install libdnnl-dev (2.6 or later) and configure again");
 }
 
 const pf_kernel *pf_onednn_kernel(pf_format format)

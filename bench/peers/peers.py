@@ -39,8 +39,8 @@ SETTLE_S = 0.02   # until the other sides' threads have stopped looking for work
 
 
 def openvino_command(options, shape, name):
-    # How many activations share a scale. Tried: 0, 32 (its own choice), 128, a row; this is the fastest of each format.
-    group = 128 if name in ("int8", "int4-channel") else 32
+    # How many activations share a scale. Tried: 0, 32 (its own choice), 128, a row; this is the fastest for each format.
+    group = 32 if name == "int4" else 128
     return [sys.executable, HERE / "openvino_steps.py", options.home / shape / "openvino" / name, options.threads,
             f"DYNAMIC_QUANTIZATION_GROUP_SIZE={group}"]
 

@@ -130,33 +130,6 @@ int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens,
     return index->n_slots == 0 ? -1 : index->ids[slot_of(index, tokens, bytes, n_bytes)];
 }
 
-/* --- normalisation --- */
-
-static bool is_ascii(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] >= 0x80) return false;
-    return true;
-}
-
-pf_status pf_tokenizer_normalize(const pf_tokenizer *t, const char *text, size_t n_bytes, char **out, size_t *out_bytes)
-{
-    char *made = NULL;
-    size_t n = n_bytes;
-    for (int32_t i = 0; i < t->n_normalizers && !is_ascii(made ? made : text, n); i++) {
-        utf8proc_uint8_t *next = NULL;
-        const utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)(made ? made : text),
-                                                     (utf8proc_ssize_t)n, &next, (utf8proc_option_t)t->normalizers[i]);
-        free(made);
-        if (length < 0) return length == UTF8PROC_ERROR_NOMEM ? PF_NOMEM : PF_LIMIT;
-        made = (char *)next;
-        n = (size_t)length;
-    }
-    *out = made;
-    *out_bytes = n;
-    return PF_OK;
-}
-
 /* --- text to ids --- */
 
 typedef struct {

@@ -345,6 +345,22 @@ static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(vo
     pf_tokenizer_close(t);
 }
 
+/* Unicode 10 gave U+1DF6 a class and Unicode 15 U+1E030 a decomposition; the library's tables are those of Unicode 9. */
+static void a_character_later_than_the_librarys_tables_stays_where_it_is(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "a\xE1\xB7\xB6\xCC\x81", "\xF0\x9E\x80\xB0", "\xE1\xB7\xB6\xE1\xB7\xB6x" };
+    pf_tokenizer *t = open_parts((parts){ .top = "\"normalizer\": {\"type\": \"NFKC\"}," });
+    for (size_t i = 0; i < PF_COUNT(texts); i++) {
+        int32_t expected[16];
+        const int32_t n = (int32_t)strlen(texts[i]);
+        for (int32_t k = 0; k < n; k++) expected[k] = (unsigned char)texts[i][k];
+        assert_ids(t, texts[i], expected, n);
+    }
+    assert_ids(t, "e\xCC\x81\xE1\xB7\xB6\xEF\xBC\xA1", (int32_t[]){ 0xC3, 0xA9, 0xE1, 0xB7, 0xB6, 'A' }, 6);
+    pf_tokenizer_close(t);
+}
+
 static void a_later_template_goes_around_an_earlier_one(void **state)
 {
     (void)state;
@@ -576,6 +592,7 @@ int main(void)
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
         cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
         cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
+        cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),
         cmocka_unit_test(a_later_template_goes_around_an_earlier_one),
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),

@@ -865,6 +865,12 @@ class Benchmarks(Case):
             self.assertAlmostEqual(run["speedup"], run["speculative_tokens_per_s"] / run["plain_tokens_per_s"], places=4)
             self.assertGreater(run["predicted_speedup"], 0)
 
+    def test_acceptance_finds_the_bundled_prompts_from_any_directory(self):
+        result = subprocess.run([self.pilotfish.path, "bench", "acceptance", "-m", self.target, "-d", self.draft, "-n", "4",
+                                 "--limit", "2", "--json"], cwd=self.root, capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["runs"][0]["requests"], 2)
+
     def test_acceptance_names_a_line_that_is_not_a_prompt(self):
         prompts = self.root / "bad.jsonl"
         prompts.write_text('{"turns": ["a"]}\n{"turns": []}\n')

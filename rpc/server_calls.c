@@ -211,19 +211,19 @@ void pf_server_accept_call(pf_server *server)
         say(server, "out of memory: no more calls are taken");
         return;
     }
-    c->server = server;
-    for (int i = 0; i < PF_N_EVENTS; i++) c->tags[i] = (pf_call_tag){ c, (pf_event_kind)i };
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
-    pthread_mutex_lock(&server->lock);
+    pthread_mutex_lock(&server->lock); /* whoever polls when it comes may be another thread */
+    c->server = server;
+    for (int i = 0; i < PF_N_EVENTS; i++) c->tags[i] = (pf_call_tag){ c, (pf_event_kind)i };
+    c->pending = 1;
     server->n_calls++;
     pthread_mutex_unlock(&server->lock);
-    c->pending = 1;
     if (grpc_server_request_call(server->grpc, &c->grpc, &c->details, &c->metadata, server->poller.cq,
                                  server->poller.cq, &c->tags[PF_EV_NEW]) == GRPC_CALL_OK)
         return;
-    c->pending = 0; /* shutting down */
     pthread_mutex_lock(&server->lock);
+    c->pending = 0; /* shutting down */
     (void)pf_call_is_done(c);
     pthread_mutex_unlock(&server->lock);
     pf_call_free(c);
@@ -363,9 +363,6 @@ static void on_written(pf_call *c, bool success)
 
 static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
 {
-    pf_server *server = c->server;
-    if (kind == PF_EV_NEW && success) pf_server_accept_call(server);
-    pthread_mutex_lock(&server->lock);
     c->pending--;
     switch (kind) {
     case PF_EV_NEW:
@@ -381,19 +378,22 @@ static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
     case PF_EV_STATUS:
     default: break;
     }
-    const bool done = pf_call_is_done(c);
-    pthread_mutex_unlock(&server->lock);
-    if (done) pf_call_free(c);
 }
 
 void pf_server_on_event(void *user, void *event_tag, bool success)
 {
     pf_server *server = user;
     const pf_call_tag *t = event_tag;
-    if (t->of) {
-        on_call_event(t->of, t->kind, success);
-    } else {
-        atomic_store(&server->drained, true);
-        pf_poller_notify(&server->poller);
-    }
+    pthread_mutex_lock(&server->lock); /* before the tag is read: see pf_server_accept_call */
+    pf_call *c = t->of;
+    const bool another = c && t->kind == PF_EV_NEW && success;
+    if (c) on_call_event(c, t->kind, success);
+    const bool done = c && pf_call_is_done(c);
+    pthread_mutex_unlock(&server->lock);
+
+    if (another) pf_server_accept_call(server);
+    if (done) pf_call_free(c);
+    if (c) return;
+    atomic_store(&server->drained, true);
+    pf_poller_notify(&server->poller);
 }

@@ -14,8 +14,10 @@
  * reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
  * internal ones. The end of a stream closes its sequences at the peer.
  *
- * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. gRPC itself
- * allocates for each message.
+ * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. What gRPC holds
+ * of messages on their way is bounded too, by 32 of the largest: past that it reads no more until there is room. Not
+ * bounded here is what gRPC takes for connections (200 KiB each, as many as open files are allowed) and for streams that
+ * a client resets at once.
  */
 #ifndef PF_RPC_SERVER_H
 #define PF_RPC_SERVER_H

@@ -1,0 +1,348 @@
+/*
+ * What strangers do to a server below the level of messages, in HTTP/2 frames of their own making: connections that say
+ * nothing, streams that are opened and dropped, messages that never end. Others are served meanwhile, memory stays
+ * bounded, and the server stops when it is told to.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rpc/client.h"
+#include "rpc/server.h"
+#include "tests/support/test.h"
+
+enum { MS = 1000 * 1000, MESSAGE_BYTES = 1 << 20 };
+static const uint64_t SECOND = 1000u * MS;
+static const char DRAFT[] = "/pilotfish.v1.Drafter/Draft";
+
+/* ---- a peer that has nothing to say, and its server -------------------------------------------------------------- */
+
+static pf_status take(pf_peer *peer, const pf_batch *batch)
+{
+    (void)peer;
+    (void)batch;
+    return PF_OK;
+}
+
+static pf_status say_nothing(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)peer;
+    (void)deadline_ns;
+    (void)out;
+    (void)error;
+    return PF_CANCELLED;
+}
+
+static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    (void)peer;
+    (void)error;
+    *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
+                            .model_id = "mute",
+                            .vocab_size = 10,
+                            .max_context = 10,
+                            .max_sequences = 8,
+                            .max_draft = 1,
+                            .methods = 1u << PF_METHOD_GREEDY };
+    return PF_OK;
+}
+
+static void destroy(pf_peer *peer)
+{
+    (void)peer;
+}
+
+static const pf_peer_ops MUTE = { take, say_nothing, tell_info, destroy };
+
+typedef struct {
+    pf_peer peer;
+    pf_server *server;
+    pthread_t thread;
+    pf_status run_status;
+} fixture;
+
+static char directory[] = "/tmp/pf-calls-XXXXXX";
+static char socket_address[64], socket_path[64];
+
+static void *serve(void *arg)
+{
+    fixture *f = arg;
+    pf_error error;
+    f->run_status = pf_server_run(f->server, NULL, &error);
+    return NULL;
+}
+
+static void begin(fixture *f, int32_t max_streams)
+{
+    *f = (fixture){ .peer = { &MUTE } };
+    const pf_server_config config = { .address = socket_address,
+                                      .drafter = &f->peer,
+                                      .max_message_bytes = MESSAGE_BYTES,
+                                      .max_streams = max_streams,
+                                      .grace_ns = 20 * MS };
+    pf_error error;
+    assert_ok(pf_server_create(&config, &f->server, &error), error);
+    assert_int_equal(pthread_create(&f->thread, NULL, serve, f), 0);
+}
+
+/* The server stops within two seconds, whoever is connected. */
+static void end(fixture *f)
+{
+    const uint64_t begin_ns = pf_now_ns();
+    pf_server_stop(f->server);
+    pthread_join(f->thread, NULL);
+    assert_int_equal(f->run_status, PF_OK);
+    pf_server_destroy(f->server);
+    const uint64_t took = pf_now_ns() - begin_ns;
+    if (took > 2 * SECOND) fail_msg("stopping took %.1f s", (double)took * 1e-9);
+}
+
+/* The server is there, and says what it is within the client's two seconds. */
+static pf_peer *connected(void)
+{
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_drafter_connect(socket_address, NULL, &peer, &error), error);
+    return peer;
+}
+
+static void assert_served(void)
+{
+    pf_peer_destroy(connected());
+}
+
+/* One that tries until it is served. */
+static pf_peer *patient(void)
+{
+    pf_peer *peer = NULL;
+    pf_error error;
+    const pf_rpc_client_config config = { .keep_trying = true };
+    assert_ok(pf_rpc_drafter_connect(socket_address, &config, &peer, &error), error);
+    return peer;
+}
+
+/* Whether the stream of a connected peer stands for a while. */
+static bool is_up(pf_peer *peer, uint64_t wait_ns, pf_error *error)
+{
+    const pf_batch *batch;
+    const pf_status status = pf_peer_collect(peer, pf_now_ns() + wait_ns, &batch, error);
+    assert_true(status == PF_CANCELLED || status == PF_UNAVAILABLE);
+    return status == PF_CANCELLED;
+}
+
+/* All of them at once, within two seconds: a client whose stream was refused tries again every 100 ms. */
+static void assert_all_come_up(pf_peer **peers, int n)
+{
+    pf_error error = { .text = "" };
+    bool up = false;
+    for (const uint64_t until = pf_now_ns() + 2 * SECOND; !up && pf_now_ns() < until; usleep(10 * 1000)) {
+        up = true;
+        for (int i = 0; i < n; i++) up &= is_up(peers[i], 50 * MS, &error);
+    }
+    if (!up) fail_msg("%s", error.text);
+}
+
+/* ---- a stranger that speaks frames ------------------------------------------------------------------------------- */
+
+static int dial(void)
+{
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+    strcpy(un.sun_path, socket_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&un, sizeof un), 0);
+    return fd;
+}
+
+/* Whether all of it went out at once: the server has closed the connection, or reads no more, otherwise. */
+static bool push(int fd, const void *bytes, size_t n)
+{
+    return send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
+}
+
+static bool push_frame(int fd, uint8_t type, uint8_t flags, uint32_t stream, const void *bytes, uint32_t n)
+{
+    static uint8_t frame[9 + 16384];
+    const uint8_t head[9] = {
+        (uint8_t)(n >> 16),      (uint8_t)(n >> 8),      (uint8_t)n,     type, flags, (uint8_t)(stream >> 24),
+        (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream
+    };
+    memcpy(frame, head, sizeof head);
+    if (n > 0) memcpy(frame + sizeof head, bytes, n);
+    return push(fd, frame, sizeof head + n);
+}
+
+static void push_preface(int fd)
+{
+    assert_true(push(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24));
+    assert_true(push_frame(fd, 4, 0, 0, NULL, 0)); /* SETTINGS */
+}
+
+static bool open_stream(int fd, uint32_t stream)
+{
+    const char *const fields[][2] = { { ":method", "POST" }, { ":scheme", "http" },
+                                      { ":path", DRAFT },    { ":authority", "x" },
+                                      { "te", "trailers" },  { "content-type", "application/grpc" } };
+    uint8_t block[256];
+    size_t n = 0;
+    for (size_t i = 0; i < PF_COUNT(fields); i++) {
+        block[n++] = 0; /* literal, not indexed */
+        for (int side = 0; side < 2; side++) {
+            const size_t length = strlen(fields[i][side]);
+            block[n++] = (uint8_t)length;
+            memcpy(block + n, fields[i][side], length);
+            n += length;
+        }
+    }
+    return push_frame(fd, 1, 4, stream, block, (uint32_t)n); /* HEADERS, END_HEADERS */
+}
+
+static bool reset_stream(int fd, uint32_t stream)
+{
+    return push_frame(fd, 3, 0, stream, "\0\0\0\x08", 4);
+}
+
+static size_t resident_bytes(void)
+{
+    unsigned long total = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &total, &resident), 2);
+    fclose(file);
+    return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
+{
+    (void)state;
+    enum { N = 150 };
+    fixture f;
+    begin(&f, 0);
+    int fds[N];
+    for (int i = 0; i < N; i++) {
+        fds[i] = dial();
+        if (i % 3 == 1) assert_true(push(fds[i], "PRI * HTTP/2.0\r\n", 16));
+        if (i % 3 == 2) push_preface(fds[i]);
+        if (i % 6 == 5) assert_true(open_stream(fds[i], 1));                 /* and nothing more */
+        if (i % 12 == 11) assert_true(push_frame(fds[i], 0, 1, 1, NULL, 0)); /* half closed */
+    }
+    assert_served();
+    end(&f);
+    for (int i = 0; i < N; i++) close(fds[i]);
+}
+
+static void streams_past_the_limit_are_refused_until_another_ends(void **state)
+{
+    (void)state;
+    fixture f;
+    pf_error error;
+    begin(&f, 2);
+    pf_peer *a = connected(), *b = connected();
+    assert_true(is_up(a, 100 * MS, &error) && is_up(b, 100 * MS, &error));
+    pf_peer *c = connected(); /* what it is may be asked; its stream is refused */
+    assert_false(is_up(c, SECOND, &error));
+    assert_non_null(strstr(error.text, "as many streams are open as are taken"));
+    pf_peer_destroy(a);
+    assert_all_come_up(&c, 1);
+    pf_peer_destroy(b);
+    pf_peer_destroy(c);
+    end(&f);
+}
+
+static void streams_that_are_dropped_at_once_leave_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 4);
+    const int fd = dial();
+    push_preface(fd);
+    for (uint32_t i = 0; i < 2000; i++) {
+        const uint32_t stream = 2 * i + 1;
+        if (!open_stream(fd, stream) || !reset_stream(fd, stream)) break; /* it reads no more: no harm */
+    }
+    close(fd);
+    const int gone[] = { dial(), dial() };
+    for (int i = 0; i < 2; i++) {
+        push_preface(gone[i]);
+        assert_true(open_stream(gone[i], 1));
+        close(gone[i]);
+    }
+    pf_peer *peers[4];
+    for (int i = 0; i < 4; i++) peers[i] = patient(); /* as many as there may be at all */
+    assert_all_come_up(peers, 4);
+    for (int i = 0; i < 4; i++) pf_peer_destroy(peers[i]);
+    end(&f);
+}
+
+/* Almost all of a message as large as may be, on each of many streams of many connections. */
+static void messages_that_never_end_do_not_fill_the_memory(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* what a sanitizer keeps of each byte would be counted too */
+#endif
+    enum { N_CONNECTIONS = 16, N_STREAMS = 15, PIECE = 16000, MOST = MESSAGE_BYTES - 2 * PIECE };
+    static const uint8_t piece[PIECE];
+    static uint32_t sent[N_CONNECTIONS][N_STREAMS];
+    memset(sent, 0, sizeof sent);
+    fixture f;
+    begin(&f, 0);
+    assert_served(); /* whatever is allocated for the first */
+    const size_t before = resident_bytes();
+    int fds[N_CONNECTIONS];
+    for (int i = 0; i < N_CONNECTIONS; i++) {
+        push_preface(fds[i] = dial());
+        for (uint32_t s = 0; s < N_STREAMS; s++) assert_true(open_stream(fds[i], 2 * s + 1));
+    }
+    for (const uint64_t until = pf_now_ns() + SECOND; pf_now_ns() < until; usleep(1000)) {
+        for (int i = 0; i < N_CONNECTIONS; i++) {
+            for (uint32_t s = 0; s < N_STREAMS && sent[i][s] < MOST; s++) {
+                const uint8_t head[] = { 0, MESSAGE_BYTES >> 24, MESSAGE_BYTES >> 16 & 0xFF, MESSAGE_BYTES >> 8 & 0xFF,
+                                         MESSAGE_BYTES & 0xFF };
+                if (sent[i][s] == 0 && !push_frame(fds[i], 0, 0, 2 * s + 1, head, sizeof head)) break;
+                if (!push_frame(fds[i], 0, 0, 2 * s + 1, piece, PIECE)) break;
+                sent[i][s] += PIECE;
+            }
+        }
+    }
+    assert_served();
+    const size_t grown = resident_bytes() - before;
+    if (grown > (size_t)100 << 20) fail_msg("%zu MiB more in memory, of 240 that were offered", grown >> 20);
+    end(&f);
+    for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]);
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    if (!mkdtemp(directory)) return -1;
+    snprintf(socket_path, sizeof socket_path, "%s/s", directory);
+    snprintf(socket_address, sizeof socket_address, "unix:%s", socket_path);
+    return 0;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    (void)unlink(socket_path);
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mute_and_half_spoken_connections_keep_nobody_out),
+        cmocka_unit_test(streams_past_the_limit_are_refused_until_another_ends),
+        cmocka_unit_test(streams_that_are_dropped_at_once_leave_nothing),
+        cmocka_unit_test(messages_that_never_end_do_not_fill_the_memory),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

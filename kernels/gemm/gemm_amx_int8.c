@@ -236,7 +236,7 @@ static void pack(pf_format format, uint8_t *input, const float *a, size_t lda, i
         uint8_t *out = input + first * steps * PF_TILE_ROW_BYTES;
         for (size_t r = 0; r < height; r++) {
             const float *row = a + (first + r) * lda;
-            const pf_int_rounding rounding = pf_int_rounding_of(row, n_values);
+            const pf_int_rounding rounding = pf_int_rounding_of(pf_int_magnitude(row, n_values));
             row_head head = { .scale = rounding.scale };
             for (size_t step = 0; step < steps; step++) {
                 const size_t at = step * STEP_VALUES, left = at < n_values ? n_values - at : 0;

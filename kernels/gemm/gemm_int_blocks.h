@@ -26,6 +26,7 @@
 #include <math.h>
 
 #include "base/checked.h"
+#include "kernels/gemm/gemm_int_rounding.h"
 #include "kernels/gemm/gemm_nest.h"
 #include "kernels/gemm/layout.h"
 
@@ -150,21 +151,6 @@ PF_INLINE uint32_t pf_int_magnitude(const float *row, size_t n)
     return largest;
 }
 
-/* What a row's values are multiplied with before they are rounded, and what its products are at the end. */
-typedef struct {
-    float factor, scale;
-} pf_int_rounding;
-
-PF_INLINE pf_int_rounding pf_int_rounding_of(const float *row, size_t n)
-{
-    const uint32_t bits = pf_int_magnitude(row, n);
-    float magnitude;
-    memcpy(&magnitude, &bits, sizeof magnitude);
-    if (bits >= 0x7F800000u) return (pf_int_rounding){ .scale = NAN };
-    if (magnitude < 0x1p-100f) return (pf_int_rounding){ 0 };
-    return (pf_int_rounding){ .factor = 127.0f / magnitude, .scale = magnitude / 127.0f };
-}
-
 /* n values of a row to a block of integers. */
 PF_INLINE void pf_int_round_block(int32_t q[PF_INT_BLOCK], const float *row, size_t n, float factor)
 {
@@ -218,7 +204,7 @@ PF_INLINE void pf_int_pack(const size_t block_words, int32_t tile_rows, uint32_t
         uint32_t *head = input + first * (PF_INT_HEAD_WORDS + blocks * block_words);
         for (size_t r = 0; r < height; r++) {
             const float *row = a + (first + r) * lda;
-            const pf_int_rounding rounding = pf_int_rounding_of(row, n_values);
+            const pf_int_rounding rounding = pf_int_rounding_of(pf_int_magnitude(row, n_values));
             uint32_t *out = head + PF_INT_HEAD_WORDS * height + r;
             int32_t sum = 0;
             for (size_t i = 0; i < n_values; i += PF_INT_BLOCK, out += block_words * height) {

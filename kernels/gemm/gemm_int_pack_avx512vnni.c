@@ -10,30 +10,29 @@
 #include "kernels/gemm/gemm_int_rounding.h"
 #include "kernels/gemm/pack_words_avx512.h"
 
-/* The largest magnitude of a row, as bits: what is not finite is larger than what is. */
-PF_INLINE uint32_t largest_bits(const float *a, size_t k)
+/* The largest magnitudes of n rows, as bits: what is not finite is larger than what is. */
+PF_INLINE void largest_bits(uint32_t bits[4], const size_t n_rows, const float *a, size_t lda, size_t k)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    __m512i largest[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
-    size_t i = 0;
-    for (; i + 32 <= k; i += 32)
-        for (size_t j = 0; j < 2; j++)
-            largest[j] = _mm512_max_epi32(largest[j], _mm512_and_si512(magnitude, _mm512_loadu_si512(a + i + 16 * j)));
-    for (; i < k; i += 16) {
+    __m512i largest[4] = { _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                           _mm512_setzero_si512() };
+    for (size_t i = 0; i < k; i += 16) {
         const __mmask16 exist = (__mmask16)(k - i >= 16 ? 0xFFFFu : (1u << (k - i)) - 1);
-        largest[0] = _mm512_max_epi32(largest[0], _mm512_and_si512(magnitude, _mm512_maskz_loadu_epi32(exist, a + i)));
+        for (size_t r = 0; r < n_rows; r++) {
+            const float *at = a + r * lda + i;
+            largest[r] = _mm512_max_epi32(largest[r], _mm512_and_si512(magnitude, _mm512_maskz_loadu_epi32(exist, at)));
+        }
     }
-    return (uint32_t)_mm512_reduce_max_epi32(_mm512_max_epi32(largest[0], largest[1]));
+    for (size_t r = 0; r < n_rows; r++) bits[r] = (uint32_t)_mm512_reduce_max_epi32(largest[r]);
 }
 
 /* 16 words of a row: n values that exist, the others zero. */
-PF_INLINE __m512i quantised_words(const float *a, float factor, size_t n)
+PF_INLINE __m512i quantised_words(const float *a, __m512 factor, size_t n)
 {
-    const __m512 by = _mm512_set1_ps(factor);
     const __mmask64 exist = n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
     __m512i q[4];
 #define QUARTER(i) \
-    q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps((__mmask16)(exist >> (16 * i)), a + 16 * i), by));
+    q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps((__mmask16)(exist >> (16 * i)), a + 16 * i), factor));
     QUARTER(0)
     QUARTER(1)
     QUARTER(2)
@@ -45,29 +44,46 @@ PF_INLINE __m512i quantised_words(const float *a, float factor, size_t n)
     return _mm512_permutexvar_epi32(order, lanes);
 }
 
-/* 16 words of up to four rows, quantised: those that lack repeat the last. */
-PF_INLINE void quantise_four(__m512i words[4], const float *a, size_t lda, size_t n_rows,
-                             const pf_int_rounding *rounding, size_t n)
-{
-    for (size_t r = 0; r < 4; r++) {
-        const size_t row = r < n_rows ? r : n_rows - 1;
-        words[r] = quantised_words(a + row * lda, rounding[row].factor, n);
-    }
-}
+/* Rows of a tile that are packed together. */
+typedef struct {
+    const float *a;
+    size_t lda, k, height;
+    __m512 factor[4];
+    int32_t offset; /* what a group's sum is multiplied with */
+} pack_job;
 
-/* Words [word, word + n_words) of up to four rows where they belong: 16, or what a row ends with. */
-PF_INLINE void spread(uint32_t *out, size_t height, const __m512i words[4], size_t n_rows, size_t n_words, size_t gap)
+/* n_words, at most 16, of n_rows rows from value k on to where they belong, `gap` words left out before the ninth; and
+ * their sums to `sum`. */
+PF_INLINE void pack_words(const size_t n_rows, const pack_job *job, size_t k, size_t n_words, size_t gap, uint32_t *out,
+                          __m512i sum[4])
 {
-    if (height == 1) {
+    const __m512i ones = _mm512_set1_epi8(1);
+    const size_t n = k < job->k ? job->k - k : 0;
+    __m512i words[4];
+    for (size_t r = 0; r < 4; r++) {
+        if (r >= n_rows) {
+            words[r] = words[n_rows - 1]; /* goes nowhere */
+            continue;
+        }
+        words[r] = n >= 64 ? quantised_words(job->a + r * job->lda + k, job->factor[r], 64)
+                           : quantised_words(job->a + r * job->lda + (n ? k : 0), job->factor[r], n);
+        sum[r] = _mm512_dpbusd_epi32(sum[r], ones, words[r]);
+    }
+    if (job->height == 1) {
         const __mmask16 first = (__mmask16)((1u << (gap ? 8 : n_words)) - 1);
         const __mmask16 exist = (__mmask16)((1u << n_words) - 1);
         _mm512_mask_storeu_epi32(out, first & exist, words[0]);
         if (gap && n_words > 8) _mm512_mask_storeu_epi32(out + gap, exist & (__mmask16)~first, words[0]);
     } else if (n_words == 16) {
-        pf_pack_four_rows(out, height, words, n_rows, 16, gap);
+        pf_pack_four_rows(out, job->height, words, n_rows, 16, gap);
     } else {
-        pf_pack_four_rows(out, height, words, n_rows, n_words, gap);
+        pf_pack_four_rows(out, job->height, words, n_rows, n_words, gap);
     }
+}
+
+PF_INLINE void clear(__m512i sum[4])
+{
+    for (size_t r = 0; r < 4; r++) sum[r] = _mm512_setzero_si512();
 }
 
 /* Sums of eight words each, in all of their lanes. */
@@ -78,43 +94,61 @@ PF_INLINE __m512i sums_of_eight(__m512i v)
     return _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, 0xB1));
 }
 
-/* Up to four rows of a tile: scales, and groups with what they start at, `factor` times the sum of their values. */
-PF_INLINE void pack_rows(uint32_t *out, size_t height, const float *a, size_t lda, size_t n_rows, size_t k,
-                         size_t group_words, int32_t factor)
+/* Groups of eight words, two at a time. */
+PF_INLINE void pack_short_groups(const size_t n_rows, const pack_job *job, uint32_t *out)
 {
-    const __m512i ones = _mm512_set1_epi8(1), none = _mm512_setzero_si512();
-    const size_t n_words = ((k + 3) / 4 + group_words - 1) / group_words * group_words;
-    pf_int_rounding rounding[4];
-    __m512i words[4], sum[4] = { none, none, none, none };
-    for (size_t r = 0; r < n_rows; r++) {
-        rounding[r] = pf_int_rounding_of(largest_bits(a + r * lda, k));
-        memcpy(out + r, &rounding[r].scale, sizeof(float));
-    }
-    for (size_t word = 0; word < n_words; word += 16) {
-        const size_t left = n_words - word < 16 ? n_words - word : 16, group = word / group_words;
-        uint32_t *starts = out + (1 + group * (1 + group_words)) * height;
-        quantise_four(words, a + 4 * word, lda, n_rows, rounding, 4 * word < k ? k - 4 * word : 0);
-        spread(starts + (1 + word % group_words) * height, height, words, n_rows, left, group_words == 8 ? 1 : 0);
-        for (size_t r = 0; r < 4; r++) sum[r] = _mm512_dpbusd_epi32(sum[r], ones, words[r]);
-        if (group_words == 8) {
-            for (size_t r = 0; r < n_rows; r++) {
-                const __m512i both = sums_of_eight(sum[r]);
-                starts[r] = (uint32_t)(factor * _mm_cvtsi128_si32(_mm512_castsi512_si128(both)));
-                if (left > 8)
-                    starts[9 * height + r] = (uint32_t)(factor * _mm_cvtsi128_si32(_mm512_extracti32x4_epi32(both, 2)));
-            }
-        } else if (word % group_words + left == group_words) {
-            for (size_t r = 0; r < n_rows; r++) starts[r] = (uint32_t)(factor * _mm512_reduce_add_epi32(sum[r]));
-        } else {
-            continue;
+    const size_t height = job->height, n_words = (job->k + 31) / 32 * 8;
+    __m512i sum[4];
+    for (size_t word = 0; word < n_words; word += 16, out += 18 * height) {
+        clear(sum);
+        const size_t left = n_words - word < 16 ? 8 : 16;
+        pack_words(n_rows, job, 4 * word, left, 1, out + height, sum);
+        for (size_t r = 0; r < n_rows; r++) {
+            const __m512i both = sums_of_eight(sum[r]);
+            out[r] = (uint32_t)(job->offset * _mm_cvtsi128_si32(_mm512_castsi512_si128(both)));
+            if (left > 8)
+                out[9 * height + r] = (uint32_t)(job->offset * _mm_cvtsi128_si32(_mm512_extracti32x4_epi32(both, 2)));
         }
-        for (size_t r = 0; r < 4; r++) sum[r] = none;
     }
 }
 
+/* Groups of group_words: 32, or all of K. */
+PF_INLINE void pack_long_groups(const size_t n_rows, const pack_job *job, size_t group_words, uint32_t *out)
+{
+    const size_t height = job->height;
+    __m512i sum[4];
+    for (size_t begin = 0; 4 * begin < job->k; begin += group_words) {
+        uint32_t *starts = out;
+        out += height;
+        clear(sum);
+        for (size_t word = 0; word < group_words; word += 16) {
+            const size_t left = group_words - word < 16 ? group_words - word : 16;
+            pack_words(n_rows, job, 4 * (begin + word), left, 0, out, sum);
+            out += left * height;
+        }
+        for (size_t r = 0; r < n_rows; r++) starts[r] = (uint32_t)(job->offset * _mm512_reduce_add_epi32(sum[r]));
+    }
+}
+
+/* Some rows of a tile: scales, and groups with what they start at. */
+PF_INLINE void pack_rows(const size_t n_rows, pack_job *job, size_t group_words, uint32_t *out)
+{
+    uint32_t bits[4];
+    largest_bits(bits, n_rows, job->a, job->lda, job->k);
+    for (size_t r = 0; r < n_rows; r++) {
+        const pf_int_rounding rounding = pf_int_rounding_of(bits[r]);
+        job->factor[r] = _mm512_set1_ps(rounding.factor);
+        memcpy(out + r, &rounding.scale, sizeof rounding.scale);
+    }
+    if (group_words == 8)
+        pack_short_groups(n_rows, job, out + job->height);
+    else
+        pack_long_groups(n_rows, job, group_words, out + job->height);
+}
+
 /* Row tiles [tile_begin, tile_end). `group_words`: 8, 32, or 0 where all of K is one group. */
-PF_INLINE void pack_tiles(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                          int32_t tile_end, int32_t tile_rows, size_t group_words, int32_t factor)
+static void pack_tiles(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                       int32_t tile_end, int32_t tile_rows, size_t group_words, int32_t offset)
 {
     const size_t n_values = (size_t)k, one_group = (n_values + 3) / 4, in_group = group_words ? group_words : one_group;
     const size_t words = 1 + (one_group + in_group - 1) / in_group * (1 + in_group);
@@ -123,9 +157,19 @@ PF_INLINE void pack_tiles(void *input, const float *a, size_t lda, int32_t m, in
         const size_t first = (size_t)pf_gemm_tile_row(n_tiles, m, t);
         const size_t height = (size_t)pf_gemm_tile_row(n_tiles, m, t + 1) - first;
         uint32_t *tile = (uint32_t *)input + first * words;
-        for (size_t r = 0; r < height; r += 4)
-            pack_rows(tile + r, height, a + (first + r) * lda, lda, height - r < 4 ? height - r : 4, n_values, in_group,
-                      factor);
+        for (size_t r = 0; r < height; r += 4) {
+            pack_job job = {
+                .a = a + (first + r) * lda, .lda = lda, .k = n_values, .height = height, .offset = offset
+            };
+            if (height - r >= 4)
+                pack_rows(4, &job, in_group, tile + r);
+            else if (height - r == 3)
+                pack_rows(3, &job, in_group, tile + r);
+            else if (height - r == 2)
+                pack_rows(2, &job, in_group, tile + r);
+            else
+                pack_rows(1, &job, in_group, tile + r);
+        }
     }
 }
 

@@ -46,7 +46,7 @@ typedef struct {
     const uint32_t *a;  /* a block of the tile */
     size_t steps;       /* of four values; whole blocks but at the end of a column */
     uint32_t *sums;     /* [height, 32] to be added to: f32, or int32 where a column shares a scale */
-    uint32_t *partial;  /* [height, 32] int32, all zero before and after */
+    uint32_t *partial;  /* [height, 32] int32 for the tile's own use */
     uintptr_t prefetch; /* where, and how much further with each half step */
     size_t prefetch_stride;
     const pf_gemm_layout *layout;
@@ -101,7 +101,6 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
     const size_t stride = (block_bytes + half_steps * (size_t)n_tiles - 1) / (half_steps * (size_t)n_tiles);
     const size_t rows_words = pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* of one part of the scratch */
 
-    memset(scratch + rows_words, 0, (size_t)m * PF_GEMM_PANEL * sizeof *scratch);
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const int32_t left = w->n - p * PF_GEMM_PANEL, n_columns = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
@@ -151,29 +150,36 @@ PF_INLINE uint32_t pf_int_magnitude(const float *row, size_t n)
     return largest;
 }
 
-/* n values of a row to a block of integers. */
-PF_INLINE void pf_int_round_block(int32_t q[PF_INT_BLOCK], const float *row, size_t n, float factor)
+/* n values of a row to integers, ties to even. */
+PF_INLINE void pf_int_round(int32_t *q, const float *row, size_t n, float factor)
 {
-    memset(q, 0, PF_INT_BLOCK * sizeof *q);
-    if (factor == 0.0f) return;
     for (size_t i = 0; i < n; i++) {
-        const float shifted = row[i] * factor + 0x1.8p23f; /* what is left beside this is an integer, ties to even */
+        const float shifted = row[i] * factor + 0x1.8p23f; /* what is left beside this is an integer */
         memcpy(&q[i], &shifted, sizeof shifted);
         q[i] -= 0x4B400000;
     }
 }
 
+/* n values of a row to a block of integers. A factor of zero gives zeros, whatever the values. */
+PF_INLINE void pf_int_round_block(int32_t q[PF_INT_BLOCK], const float *row, size_t n, float factor)
+{
+    if (n == PF_INT_BLOCK && factor != 0.0f) {
+        pf_int_round(q, row, PF_INT_BLOCK, factor);
+        return;
+    }
+    memset(q, 0, PF_INT_BLOCK * sizeof *q);
+    if (factor != 0.0f) pf_int_round(q, row, n, factor);
+}
+
 /* Words of a block, `height` apart: bytes, their sums first. Returns the sum of all. */
 PF_INLINE int32_t pf_int_put_bytes(uint32_t *out, size_t height, const int32_t q[PF_INT_BLOCK])
 {
-    int32_t low = 0, high = 0;
-    for (size_t s = 0; s < PF_INT_STEPS; s++) {
-        const int32_t *four = q + 4 * s;
-        low += four[0] + four[1];
-        high += four[2] + four[3];
-        out[(1 + s) * height] = (uint32_t)(four[0] & 255) | (uint32_t)(four[1] & 255) << 8 |
-                                (uint32_t)(four[2] & 255) << 16 | (uint32_t)four[3] << 24;
-    }
+    int32_t sum[4] = { 0 }; /* of k, k+1, k+2, k+3 of all steps */
+    int8_t bytes[PF_INT_BLOCK];
+    for (size_t i = 0; i < PF_INT_BLOCK; i++) bytes[i] = (int8_t)q[i];
+    for (size_t i = 0; i < PF_INT_BLOCK; i++) sum[i % 4] += q[i];
+    for (size_t s = 0; s < PF_INT_STEPS; s++) memcpy(&out[(1 + s) * height], bytes + 4 * s, sizeof *out);
+    const int32_t low = sum[0] + sum[1], high = sum[2] + sum[3];
     out[0] = (uint32_t)(-low & 0xFFFF) | (uint32_t)-high << 16;
     return low + high;
 }

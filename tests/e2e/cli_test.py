@@ -297,7 +297,7 @@ class Lossless(Case):
         plain = self.generate("-n", n)["tokens"]
         accepted = 0
         with self.pilotfish.serve("worker", self.draft, self.socket("worker")) as worker, \
-                self.pilotfish.serve("verifier", self.target, "localhost:0") as verifier:
+                self.pilotfish.serve("verifier", self.target, "127.0.0.1:0") as verifier:
             for length in [1, 2, 5, 8, "auto"]:
                 for threads in [1, 2]:
                     shared = ["-n", n, "--draft-len", length, "--threads", threads]
@@ -388,7 +388,7 @@ class Faults(Case):
                           saying=["nobody.sock"])
 
     def test_an_address_in_use_is_named(self):
-        with self.pilotfish.serve("worker", self.draft, "localhost:0") as worker:
+        with self.pilotfish.serve("worker", self.draft, "127.0.0.1:0") as worker:
             self.assert_fails("worker", "-m", self.draft, "--listen", worker.address, saying=[worker.address.split(":")[-1]])
         with self.pilotfish.serve("verifier", self.target, self.socket("taken")) as verifier:
             self.assert_fails("verifier", "-m", self.target, "--listen", verifier.address, saying=["taken.sock"])

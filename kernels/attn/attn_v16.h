@@ -12,7 +12,9 @@
  * The block's keys and values stay in L1 while the tiles pass over them, and the last tile fetches the next block. How
  * that is spread matters where one line waits for memory: measured on one Zen 5 core in November 2026, four lines a key
  * head and 4096 positions, 28 GB/s as here, 26 with keys sixteen by sixteen or values a position at a time, 17 with
- * nothing fetched; a plain read takes the same pages in the same order at 30.
+ * nothing fetched; a plain read takes the same pages in the same order at 30. The later the better: on two cores those
+ * lines take 142 us in two tiles, of which the second fetches, 161 in one tile, and 208 where the first of two fetches.
+ * From a cache they take 9.1 us in two tiles and 7.9 in one, so they are cut behind many positions alone.
  *
  * Lines are in order of position, so a line sees at least what the line before it sees. What a line does not see is
  * computed with the others' scores and then masked; its values never meet a sum.
@@ -26,7 +28,11 @@
 #include "base/checked.h"
 #include "kernels/attn/attn_scratch.h"
 
-enum { ATTN_SIXTEENS = PF_ATTN_BLOCK / PF_ATTN_SIXTEEN };
+enum {
+    ATTN_SIXTEENS = PF_ATTN_BLOCK / PF_ATTN_SIXTEEN,
+    ATTN_SPLIT_LINES = 4,        /* in two tiles, though one would hold them ... */
+    ATTN_SPLIT_POSITIONS = 1024, /* ... behind so many positions that they hardly lie in a cache */
+};
 
 /* Straight-line code for each line and vector of a tile: with loops clang 14 keeps the sums in memory. */
 #define ATTN_LINES(DO)      DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
@@ -422,6 +428,8 @@ PF_V16 void attn_take_queries(const pf_type type, attn_pass *pass, int32_t first
 {
     const pf_attn_args *args = pass->args;
     pass->n_tiles = (pass->n_lines + PF_V16_TILE_LINES - 1) / PF_V16_TILE_LINES;
+    if (pass->n_tiles == 1 && pass->n_lines >= ATTN_SPLIT_LINES && args->position >= ATTN_SPLIT_POSITIONS)
+        pass->n_tiles = 2;
     for (int32_t tile = 0; tile < pass->n_tiles; tile++) {
         const int32_t begin = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
         float *queries = pass->queries + (size_t)begin * pass->query_words;

@@ -28,6 +28,29 @@ static void write_file(const char *path, const uint8_t *data, size_t size)
     require(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
 }
 
+/* The weights, their header stretched by spaces so that the file ends where a page does: whatever is read past the end of
+ * the mapping is a fault. */
+static void write_weights(const char *path, const uint8_t *data, size_t size)
+{
+    enum { PAGE = 4096 };
+    uint64_t header = 0;
+    if (size >= sizeof header) memcpy(&header, data, sizeof header);
+    if (size < sizeof header || header > size - sizeof header) {
+        write_file(path, data, size);
+        return;
+    }
+    const size_t n = sizeof header + (size_t)header, pad = (PAGE - size % PAGE) % PAGE;
+    uint8_t *padded = malloc(size + pad);
+    require(padded != NULL);
+    header += pad;
+    memcpy(padded, data, n);
+    memcpy(padded, &header, sizeof header);
+    memset(padded + n, ' ', pad);
+    memcpy(padded + n + pad, data + n, size - n);
+    write_file(path, padded, size + pad);
+    free(padded);
+}
+
 static void draw(pf_context *context)
 {
     const pf_model *model = pf_context_model(context);
@@ -92,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(config, sizeof config, "%s/config.json", dir);
     snprintf(weights, sizeof weights, "%s/model.safetensors", dir);
     write_file(config, data, n);
-    write_file(weights, end + 1, size - n - 1);
+    write_weights(weights, end + 1, size - n - 1);
     load_and_run(dir);
     unlink(config);
     unlink(weights);

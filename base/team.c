@@ -178,14 +178,20 @@ static void pin_caller(pf_team *team)
                           pthread_setaffinity_np(self, sizeof one, &one) == 0;
 }
 
+void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg)
+{
+    if (team->pinned) pin_caller(team);
+    fn((pf_member){ .team = team, .id = 0, .n_threads = 1 }, arg);
+}
+
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
 {
-    const pf_member member = { .team = team, .id = 0, .n_threads = team->n_threads };
-    if (team->pinned) pin_caller(team);
     if (team->n_threads == 1) {
-        fn(member, arg);
+        pf_team_run_alone(team, fn, arg);
         return;
     }
+    const pf_member member = { .team = team, .id = 0, .n_threads = team->n_threads };
+    if (team->pinned) pin_caller(team);
     open_start(team, fn, arg);
     fn(member, arg);
     pf_team_barrier(member);

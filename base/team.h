@@ -39,6 +39,9 @@ int32_t pf_team_size(const pf_team *team);
 /* Run fn(member, arg) on every member and return when all have returned. Nothing is allocated. */
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
 
+/* Run fn(member, arg) on the caller alone, as on a team of one: the others go on waiting. */
+void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg);
+
 /* Call fn(arg) with the calling thread free to run wherever the process may: threads that it starts in there inherit
  * no member's seat. */
 void pf_team_run_unseated(void (*fn)(void *arg), void *arg);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/topology.h"
 #include "model/pass.h"
 
@@ -270,11 +271,11 @@ static pf_status extend_all(pf_context *c, const pf_span *spans, int32_t n_spans
  * them reads. A span of one row has no inside. */
 static bool shares_split_heads(const pf_context *c)
 {
-    const int32_t n_threads = pf_team_size(c->team), n_kv_heads = c->model->config.n_kv_heads;
+    const int32_t n_kv_heads = c->model->config.n_kv_heads;
     int32_t s = 0;
-    for (int32_t id = 1; id < n_threads; id++) {
+    for (int32_t id = 1; id < c->n_members; id++) {
         int32_t begin, end;
-        pf_team_share((pf_member){ c->team, id, n_threads }, n_kv_heads * c->n_rows, &begin, &end);
+        pf_team_share((pf_member){ c->team, id, c->n_members }, n_kv_heads * c->n_rows, &begin, &end);
         while (begin >= n_kv_heads * (c->spans[s].first_row + c->spans[s].n_rows)) s++;
         if ((begin - n_kv_heads * c->spans[s].first_row) % c->spans[s].n_rows != 0) return true;
     }
@@ -305,6 +306,12 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
         for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
         c->n_rows += n;
     }
+}
+
+/* Who runs the pass, and who of them must wait for whom. */
+static void plan_crew(pf_context *c, bool alone)
+{
+    c->n_members = alone ? 1 : pf_team_size(c->team);
     c->split_heads = shares_split_heads(c);
 }
 
@@ -325,17 +332,32 @@ static void embed_share(pf_member member, void *context)
     embed_rows(c, begin, end);
 }
 
+static void run_pass(pf_context *c, bool alone)
+{
+    plan_crew(c, alone);
+    if (c->n_rows < SHARED_EMBEDDING_ROWS)
+        embed_rows(c, 0, c->n_rows);
+    else
+        pf_team_run(c->team, embed_share, c);
+    if (alone)
+        pf_team_run_alone(c->team, pf_context_run_pass, c);
+    else
+        pf_team_run(c->team, pf_context_run_pass, c);
+}
+
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
 {
     PF_TRY(check_spans(context, spans, n_spans));
     if (n_spans == 0) return PF_OK;
     PF_TRY(extend_all(context, spans, n_spans));
     plan_pass(context, spans, n_spans);
-    if (context->n_rows < SHARED_EMBEDDING_ROWS)
-        embed_rows(context, 0, context->n_rows);
-    else
-        pf_team_run(context->team, embed_share, context);
-    pf_team_run(context->team, pf_context_run_pass, context);
+    if (!context->config.may_run_alone) {
+        run_pass(context, false);
+        return PF_OK;
+    }
+    const uint64_t begin_ns = pf_now_ns();
+    run_pass(context, pf_crew_alone(&context->crew, context->n_rows));
+    pf_crew_note(&context->crew, context->n_rows, pf_now_ns() - begin_ns);
     return PF_OK;
 }
 

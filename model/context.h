@@ -32,6 +32,7 @@ typedef struct {
     int32_t max_logit_rows; /* rows of one pass whose logits are wanted, at most max_rows */
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    bool may_run_alone;     /* passes of few rows are the caller's alone where that is measured faster (model/crew.h) */
 } pf_context_config;
 
 enum { PF_DEFAULT_CONTEXT = 8192, PF_DEFAULT_MAX_ROWS = 256 };

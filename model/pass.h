@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "model/context.h"
+#include "model/crew.h"
 #include "model/weights.h"
 
 /* A matrix of activations: row i is at data + i * stride. */
@@ -42,6 +43,7 @@ struct pf_context {
     pf_kv *kv;
     pf_arena arena;
     float attention_scale; /* 1 / sqrt(head_dim) */
+    pf_crew crew;
 
     pf_rope_table rope;         /* [max_tokens, rotary_dim / 2] */
     pf_rows x;                  /* [max_rows, hidden] the residual stream */
@@ -61,7 +63,8 @@ struct pf_context {
     int32_t *positions;  /* [max_rows] */
     int32_t *logit_rows; /* [max_logit_rows] the rows whose logits are wanted */
     int32_t n_logit_rows;
-    bool split_heads; /* members share a key head of some span: they must wait between store and attend */
+    int32_t n_members; /* that run it */
+    bool split_heads;  /* members share a key head of some span: they must wait between store and attend */
 };
 
 /* One member's part of the pass at hand: from x, the embedded tokens, to logits. */

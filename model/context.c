@@ -312,7 +312,8 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
 static void plan_crew(pf_context *c, bool alone)
 {
     c->n_members = alone ? 1 : pf_team_size(c->team);
-    c->split_heads = shares_split_heads(c);
+    c->heads_apart = pf_model_heads_part(c->model, c->n_members);
+    c->split_heads = !c->heads_apart && shares_split_heads(c);
 }
 
 /* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are

@@ -67,17 +67,16 @@ static const void *norm_and_pack(const worker *w, const left_side *a, const floa
     return pack(w, a, normed, config->hidden_size);
 }
 
-/* This member's columns of out = input * W^T + bias, or of out += that. Returns the columns. */
-static range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
-                      pf_gemm_mode mode)
+/* Columns of out = input * W^T + bias, or of out += that. Returns the columns. */
+static range multiply_panels(const worker *w, const pf_linear *linear, pf_panels panels, const void *input,
+                             int32_t n_rows, pf_rows out, pf_gemm_mode mode)
 {
-    int32_t begin, end;
-    pf_team_share(w->member, linear->weights.n_panels, &begin, &end);
-    if (begin < end)
-        w->gemm->multiply(&linear->weights, input, n_rows, begin, end, out.data, out.stride, mode, w->mine->gemm);
+    if (panels.begin < panels.end)
+        w->gemm->multiply(&linear->weights, input, n_rows, panels.begin, panels.end, out.data, out.stride, mode,
+                          w->mine->gemm);
 
-    const int32_t n = linear->weights.n;
-    const range columns = { begin * PF_GEMM_PANEL, end * PF_GEMM_PANEL < n ? end * PF_GEMM_PANEL : n };
+    const int32_t n = linear->weights.n, end = panels.end * PF_GEMM_PANEL;
+    const range columns = { panels.begin * PF_GEMM_PANEL, end < n ? end : n };
     if (linear->bias != NULL)
         for (int32_t i = 0; i < n_rows; i++)
             for (int32_t j = columns.begin; j < columns.end; j++)
@@ -85,13 +84,36 @@ static range multiply(const worker *w, const pf_linear *linear, const void *inpu
     return columns;
 }
 
+/* This member's columns. */
+static range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
+                      pf_gemm_mode mode)
+{
+    pf_panels mine;
+    pf_team_share(w->member, linear->weights.n_panels, &mine.begin, &mine.end);
+    return multiply_panels(w, linear, mine, input, n_rows, out, mode);
+}
+
+/* Queries, keys and values: those of this member's heads, or its share of all, and then they are awaited. */
+static void multiply_qkv(const worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
+{
+    pf_panels mine[3];
+    const int32_t n = pf_model_qkv_share(w->c->model, w->member, mine);
+    for (int32_t i = 0; i < n; i++) multiply_panels(w, qkv, mine[i], input, n_rows, w->c->qkv, PF_GEMM_STORE);
+    if (!w->c->heads_apart) pf_team_barrier(w->member);
+}
+
 /* ---- attention ------------------------------------------------------------------------------------------------- */
 
-/* This member's items of one span: its share of the pass's items, which are the spans' one after the other. */
+/* This member's items of one span: the rows of its heads, or its share of the pass's items, which are the spans' one
+ * after the other. */
 static range span_items(const worker *w, const pf_pass_span *span)
 {
     const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
     int32_t begin, end;
+    if (w->c->heads_apart) {
+        pf_team_share(w->member, n_kv_heads, &begin, &end);
+        return (range){ begin * span->n_rows, end * span->n_rows };
+    }
     pf_team_share(w->member, n_kv_heads * w->c->n_rows, &begin, &end);
     const int32_t first = n_kv_heads * span->first_row, n = n_kv_heads * span->n_rows;
     begin = begin > first ? begin - first : 0;
@@ -208,9 +230,7 @@ void pf_context_run_pass(pf_member member, void *context)
         const pf_layer *layer = &m->layers[l];
 
         input = norm_and_pack(&w, &rows, layer->attention_norm);
-        multiply(&w, &layer->qkv, input, rows.n_rows, c->qkv, PF_GEMM_STORE);
-        pf_team_barrier(member);
-
+        multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
         attend(&w, l);
         pf_team_barrier(member);
 

@@ -201,8 +201,33 @@ static pf_status load_embedding(const pf_model *m, source *src, pf_error *error)
 
 /* ---- packing ------------------------------------------------------------------------------------------------------- */
 
+bool pf_model_heads_part(const pf_model *model, int32_t n_members)
+{
+    const int32_t n_heads = model->config.n_kv_heads;
+    return n_heads % n_members == 0 && n_heads / n_members * model->config.head_dim % PF_GEMM_PANEL == 0;
+}
+
+int32_t pf_model_qkv_share(const pf_model *model, pf_member member, pf_panels out[3])
+{
+    const int32_t n_q = model->q_dim / PF_GEMM_PANEL, n_kv = model->kv_dim / PF_GEMM_PANEL;
+    const int32_t sizes[3] = { n_q, n_kv, n_kv };
+    if (!pf_model_heads_part(model, member.n_threads)) {
+        pf_team_share(member, (model->q_dim + 2 * model->kv_dim + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL, &out[0].begin,
+                      &out[0].end);
+        return 1;
+    }
+    for (int32_t i = 0, first = 0; i < 3; first += sizes[i++]) {
+        pf_team_share(member, sizes[i], &out[i].begin, &out[i].end);
+        out[i].begin += first;
+        out[i].end += first;
+    }
+    return 3;
+}
+
 /* One matrix to be packed by the team. */
 typedef struct {
+    const pf_model *model;
+    bool is_qkv;
     const pf_gemm_weights *weights;
     pf_gemm_pack_weights_fn *pack_weights;
     const pf_checkpoint *checkpoint;
@@ -234,18 +259,27 @@ static void release_part(pack_job *job, int32_t part, int32_t begin, int32_t end
     pf_checkpoint_release_rows(job->checkpoint, &job->parts[part], begin, end);
 }
 
-static void pack_share(pf_member member, void *arg)
+static void pack_panels(pack_job *job, int32_t begin, int32_t end)
 {
-    pack_job *job = arg;
     const int32_t stretch = pf_checkpoint_stretch(job->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
-    int32_t begin, end;
-    pf_team_share(member, job->weights->n_panels, &begin, &end);
     for (int32_t to; begin < end; begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
         job->pack_weights(job->weights, job->parts, job->n_parts, begin, to);
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, release_part);
     }
+}
+
+static void pack_share(pf_member member, void *arg)
+{
+    pack_job *job = arg;
+    pf_panels mine[3];
+    int32_t n = 1;
+    if (job->is_qkv)
+        n = pf_model_qkv_share(job->model, member, mine);
+    else
+        pf_team_share(member, job->weights->n_panels, &mine[0].begin, &mine[0].end);
+    for (int32_t i = 0; i < n; i++) pack_panels(job, mine[i].begin, mine[i].end);
 }
 
 static pf_status load_biases(source *src, const pf_matrix_recipe *recipe, int32_t layer, float *bias, pf_error *error)
@@ -259,11 +293,13 @@ static pf_status load_biases(source *src, const pf_matrix_recipe *recipe, int32_
     return PF_OK;
 }
 
-static pf_status load_linear(source *src, const pf_matrix_recipe *recipe, int32_t layer, const pf_linear *linear,
-                             pf_error *error)
+static pf_status load_linear(source *src, const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer,
+                             const pf_linear *linear, pf_error *error)
 {
     const pf_checkpoint *checkpoint = &src->checkpoint;
     pack_job job = {
+        .model = m,
+        .is_qkv = recipe == &pf_layer_recipes[0],
         .weights = &linear->weights,
         .pack_weights = src->pack_weights,
         .checkpoint = checkpoint,
@@ -294,9 +330,9 @@ static pf_status load_weights(const pf_model *m, source *src, pf_error *error)
         PF_TRY(load_vector(src, PF_TENSOR_ATTENTION_NORM, l, "weight", layer->attention_norm, error));
         PF_TRY(load_vector(src, PF_TENSOR_MLP_NORM, l, "weight", layer->mlp_norm, error));
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            PF_TRY(load_linear(src, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
+            PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
     }
-    return load_linear(src, &pf_head_recipe, 0, &m->head, error);
+    return load_linear(src, m, &pf_head_recipe, 0, &m->head, error);
 }
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */

@@ -64,6 +64,7 @@ struct pf_context {
     int32_t *logit_rows; /* [max_logit_rows] the rows whose logits are wanted */
     int32_t n_logit_rows;
     int32_t n_members; /* that run it */
+    bool heads_apart;  /* each has key heads of its own, and computes them up to what they attend to without waiting */
     bool split_heads;  /* members share a key head of some span: they must wait between store and attend */
 };
 

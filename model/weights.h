@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
+#include "base/team.h"
 #include "model/model.h"
 
 /* y = W x + bias */
@@ -68,6 +69,18 @@ static inline pf_linear *pf_layer_matrix(pf_layer *layer, int i)
 {
     return (pf_linear *)((char *)layer + pf_layer_recipes[i].offset);
 }
+
+/* Whether the key heads part evenly over n members, their queries, keys and values at whole panels. */
+bool pf_model_heads_part(const pf_model *model, int32_t n_members);
+
+/* Panels [begin, end) of a matrix. */
+typedef struct {
+    int32_t begin, end;
+} pf_panels;
+
+/* A member's panels of Q, K and V: those of its heads, in three pieces, where the heads part evenly, else one piece of
+ * all. Returns the number of pieces. */
+int32_t pf_model_qkv_share(const pf_model *model, pf_member member, pf_panels out[3]);
 
 /* Rows of the embedding as f32: x [n_rows, hidden], rows `stride` elements apart. Ids must be in range. */
 void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows, float *x, size_t stride);

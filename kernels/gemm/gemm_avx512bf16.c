@@ -77,7 +77,7 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
     __m512 sum[PAIR_ROWS][4];
     const uint8_t *left = t->w, *right = t->w + t->panel_bytes;
     const uint32_t *a = (const uint32_t *)(const void *)t->a;
-    const size_t steps = t->panel_bytes / PF_GEMM_STEP_BYTES, ahead = PF_GEMM_W_AHEAD / 2;
+    const size_t steps = t->panel_bytes / PF_GEMM_STEP_BYTES, ahead = PF_GEMM_W_AHEAD;
     const size_t near_end = ahead / PF_GEMM_STEP_BYTES < steps ? ahead / PF_GEMM_STEP_BYTES : steps;
     const size_t part[2] = { steps - near_end, near_end };
     uintptr_t prefetch = (uintptr_t)left + ahead;

@@ -16,7 +16,7 @@
 
 enum {
     PF_CREW_SAMPLES = 8,    /* of each way in a trial; a power of two */
-    PF_CREW_PERIOD = 2048,  /* passes from one trial to the next */
+    PF_CREW_PERIOD = 512,   /* passes from one trial to the next */
     PF_CREW_MAX_ROWS = 16,  /* passes of more rows are the team's, and not looked at */
     PF_CREW_PATIENCE = 256, /* passes that a trial may take; then it begins again, with another number of rows */
 };

@@ -84,13 +84,27 @@ static range multiply_panels(const worker *w, const pf_linear *linear, pf_panels
     return columns;
 }
 
+static pf_panels share_of(const worker *w, const pf_linear *linear)
+{
+    pf_panels mine;
+    pf_team_share(w->member, linear->weights.n_panels, &mine.begin, &mine.end);
+    return mine;
+}
+
+/* Ask for the first lines of this member's panels of the product to come, before it waits for the others. */
+static void fetch_ahead(const worker *w, const pf_linear *next)
+{
+    const pf_panels mine = share_of(w, next);
+    const char *panel = (const char *)next->weights.panels + (size_t)mine.begin * next->weights.panel_bytes;
+    for (int i = 0; i < 2 && mine.begin + i < mine.end; i++, panel += next->weights.panel_bytes)
+        for (size_t at = 0; at < 4096; at += 64) __builtin_prefetch(panel + at, 0, 2);
+}
+
 /* This member's columns. */
 static range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
                       pf_gemm_mode mode)
 {
-    pf_panels mine;
-    pf_team_share(w->member, linear->weights.n_panels, &mine.begin, &mine.end);
-    return multiply_panels(w, linear, mine, input, n_rows, out, mode);
+    return multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
 }
 
 /* Queries, keys and values: those of this member's heads, or its share of all, and then they are awaited. */
@@ -232,6 +246,7 @@ void pf_context_run_pass(pf_member member, void *context)
         input = norm_and_pack(&w, &rows, layer->attention_norm);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
         attend(&w, l);
+        fetch_ahead(&w, &layer->o);
         pf_team_barrier(member);
 
         if (l == m->config.n_layers - 1) {
@@ -242,6 +257,7 @@ void pf_context_run_pass(pf_member member, void *context)
 
         input = pack(&w, &rows, c->attended, m->q_dim);
         multiply(&w, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
+        fetch_ahead(&w, &layer->gate);
         pf_team_barrier(member);
 
         input = norm_and_pack(&w, &rows, layer->mlp_norm);
@@ -250,10 +266,12 @@ void pf_context_run_pass(pf_member member, void *context)
         if (mine.begin < mine.end)
             w.kernels->swiglu(c->gate.data + mine.begin, c->gate.stride, c->gate.data + mine.begin,
                               c->up.data + mine.begin, c->gate.stride, rows.n_rows, mine.end - mine.begin);
+        fetch_ahead(&w, &layer->down);
         pf_team_barrier(member);
 
         input = pack(&w, &rows, c->gate, m->config.intermediate_size);
         multiply(&w, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
+        fetch_ahead(&w, l + 1 < m->config.n_layers ? &m->layers[l + 1].qkv : &m->head);
         pf_team_barrier(member);
     }
 

@@ -19,7 +19,8 @@
  *
  * The distances and the order of loops are those that a prototype of this nest found best on two Zen 5 cores in
  * November 2026: prefetch into L1 beat L2 by 5 to 12 points at 8 to 12 rows, a distance of 2 KiB cost up to a third
- * there, 16 and 32 KiB gained nothing (two panels side by side: 4 KiB each); panels outermost beat K blocks outermost by 4 to 10 points at 512 rows.
+ * there, 16 and 32 KiB gained nothing; panels outermost beat K blocks outermost by 4 to 10 points at 512 rows. Two panels
+ * side by side are fetched from 8 KiB ahead each: where weights are more than the L3 holds, 4 KiB cost 5 rows a tenth.
  */
 #ifndef PF_KERNELS_GEMM_NEST_H
 #define PF_KERNELS_GEMM_NEST_H

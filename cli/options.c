@@ -142,7 +142,7 @@ static const struct pf_option_row running_rows[] = {
         .offset = AT(backend), .choices = backend_choices),
     ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE, .offset = AT(kv_type),
         .choices = kv_choices),
-    ROW(0, "threads", "N", "threads (the cores there are; one for a tiny model)", KIND_INT, .offset = AT(n_threads),
+    ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT, .offset = AT(n_threads),
         .min = 1, .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
     ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_CHOICE, .offset = AT(isa_word),

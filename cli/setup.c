@@ -131,6 +131,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .threads_of = threads_of,
         .cores = options->n_cores > 0 ? options->cores : NULL,
         .n_cores = options->n_cores,
+        .serves = options->listen != NULL,
         .max_context = options->context,
         .max_sequences = max_sequences,
         .max_draft = options->draft_len > 16 ? options->draft_len : 16,

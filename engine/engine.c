@@ -53,12 +53,18 @@ static pf_status default_threads(int32_t *out, pf_error *error)
 
 /* A team as large as the machine leaves nothing to choose but who sits where, and a scheduler that sees members wait
  * by yielding may seat two on one core for seconds: a step then takes three times as long. So each gets its own.
- * Smaller teams share the machine with others and are not pinned. */
-static int32_t assign_cores(int32_t n_threads, int32_t cores[MAX_PINNED])
+ * Smaller teams share the machine with others and are not pinned. The caller also does what is done by one: of two
+ * processes that speak with each other, one that serves and one that asks, each has another core for that. */
+static int32_t assign_cores(int32_t n_threads, bool serves, int32_t cores[MAX_PINNED])
 {
     int32_t n_cpus = 0;
     if (n_threads < 2 || pf_topology_list_cpus(cores, MAX_PINNED, &n_cpus, NULL) != PF_OK || n_cpus != n_threads)
         return 0;
+    if (serves) {
+        const int32_t first = cores[0];
+        cores[0] = cores[n_cpus - 1];
+        cores[n_cpus - 1] = first;
+    }
     return n_cpus;
 }
 
@@ -122,7 +128,7 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
     engine->owns_team = true;
     if (options->n_cores > 0) return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
     int32_t cores[MAX_PINNED];
-    return pf_team_create(n_threads, cores, assign_cores(n_threads, cores), &engine->team, error);
+    return pf_team_create(n_threads, cores, assign_cores(n_threads, options->serves, cores), &engine->team, error);
 }
 
 static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)

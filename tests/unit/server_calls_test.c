@@ -210,12 +210,13 @@ static bool reset_stream(int fd, uint32_t stream)
 
 static size_t resident_bytes(void)
 {
-    unsigned long total = 0, resident = 0;
+    char line[128], *resident;
     FILE *file = fopen("/proc/self/statm", "r");
     assert_non_null(file);
-    assert_int_equal(fscanf(file, "%lu %lu", &total, &resident), 2);
+    assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
-    return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
+    (void)strtoul(line, &resident, 10); /* all pages */
+    return (size_t)strtoul(resident, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */

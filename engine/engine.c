@@ -12,6 +12,9 @@
 #include "verify/cpu_verifier.h"
 
 enum {
+    /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
+     * barriers, wherever they are. Bytes of one decode step. */
+    ONE_THREAD_BYTES = 1 << 19,
     /* A model whose decode step reads no more may be run faster by one core than by all, which meet at every layer's
      * barriers: that is measured as it runs (model/crew.h). Of a larger one it is known. */
     SMALL_STEP_BYTES = 8 << 20,
@@ -68,19 +71,23 @@ static int32_t assign_cores(int32_t n_threads, bool serves, int32_t cores[MAX_PI
     return n_cpus;
 }
 
+static bool threads_are_ours_to_choose(const pf_engine_options *options)
+{
+    return options->n_threads == 0 && options->n_cores == 0;
+}
+
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, pf_error *error)
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
     const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
     const int32_t wanted_logits = max_sequences * rows_per_sequence;
-    const bool threads_are_ours_to_choose = options->n_threads == 0 && options->n_cores == 0;
     const pf_context_config config = {
         .max_tokens = options->max_context,
         .max_sequences = max_sequences,
         .max_rows = PF_DEFAULT_MAX_ROWS,
         .max_logit_rows = wanted_logits < PF_DEFAULT_MAX_ROWS ? wanted_logits : PF_DEFAULT_MAX_ROWS,
         .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
-        .may_run_alone = threads_are_ours_to_choose && pf_team_size(engine->team) > 1 &&
+        .may_run_alone = threads_are_ours_to_choose(options) && pf_team_size(engine->team) > 1 &&
                          pf_model_step_bytes(engine->model) <= SMALL_STEP_BYTES,
     };
     return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
@@ -162,6 +169,9 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
                        path, pf_tokenizer_vocab_size(engine->tokenizer) - 1,
                        pf_model_config(engine->model)->vocab_size);
 
+    if (threads_are_ours_to_choose(options) && pf_team_size(engine->team) > 1 &&
+        pf_model_step_bytes(engine->model) < ONE_THREAD_BYTES)
+        PF_TRY(start_team(engine, options, 1, error));
     PF_TRY(make_context(engine, options, error));
     describe(engine, path, options);
     return PF_OK;

@@ -288,6 +288,9 @@ class Lossless(Case):
         s = document["speculation"]
         self.assertEqual(len(document["tokens"]), n)
         self.assertIn(1 + s["rounds"] + s["fallback_rounds"] + s["accepted"], (n, n + 1))   # the last round may be cut
+        if s["drafted"] == 0:   # a worker that the machine gave no time to: no proposal came
+            self.assertEqual((s["rounds"], s["accepted"], s["acceptance_rate"]), (0, 0, None))
+            return
         self.assertAlmostEqual(s["acceptance_rate"], s["accepted"] / s["drafted"])
         self.assertAlmostEqual(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"])
         self.assertTrue(all(0 <= share <= 1 for share in s["per_position"]), s["per_position"])

@@ -204,6 +204,7 @@ static pf_status load_embedding(const pf_model *m, source *src, pf_error *error)
 bool pf_model_heads_part(const pf_model *model, int32_t n_members)
 {
     const int32_t n_heads = model->config.n_kv_heads;
+    if (model->onednn != NULL) return false; /* its matrices are cut once, into the members' shares of all panels */
     return n_heads % n_members == 0 && n_heads / n_members * model->config.head_dim % PF_GEMM_PANEL == 0;
 }
 

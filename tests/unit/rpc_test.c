@@ -1,5 +1,4 @@
 /* Server and client against each other in one process, over real sockets, with a peer that echoes. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "proto/health.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
+#include "tests/support/running_server.h"
 #include "tests/support/test.h"
 
 enum { MS = 1000 * 1000, LONGEST_PROMPT = 400000, N_PENDING = 64, VOCAB = 100000 };
@@ -108,21 +108,8 @@ static const pf_peer_ops ECHO = { echo_submit, echo_collect, echo_info, echo_des
 
 typedef struct {
     echo_peer echo;
-    pf_server *server;
-    pthread_t thread;
-    pf_status run_status;
+    running_server running;
 } fixture;
-
-static char directory[] = "/tmp/pf-rpc-XXXXXX";
-static char socket_address[64], socket_path[64];
-
-static void *serve(void *arg)
-{
-    fixture *f = arg;
-    pf_error error;
-    f->run_status = pf_server_run(f->server, NULL, &error);
-    return NULL;
-}
 
 static void begin_at(fixture *f, const char *address)
 {
@@ -131,22 +118,17 @@ static void begin_at(fixture *f, const char *address)
     f->echo.answer.proposals = f->echo.proposals;
     f->echo.answer.refusals = f->echo.refusals;
     const pf_server_config config = { .address = address, .drafter = &f->echo.head, .grace_ns = 20 * MS };
-    pf_error error;
-    assert_ok(pf_server_create(&config, &f->server, &error), error);
-    assert_int_equal(pthread_create(&f->thread, NULL, serve, f), 0);
+    serving_begin(&f->running, &config);
 }
 
 static void begin(fixture *f)
 {
-    begin_at(f, socket_address);
+    begin_at(f, serving_address);
 }
 
 static void end(fixture *f)
 {
-    pf_server_stop(f->server);
-    pthread_join(f->thread, NULL);
-    assert_int_equal(f->run_status, PF_OK);
-    pf_server_destroy(f->server);
+    serving_end(&f->running);
 }
 
 static pf_peer *connected(const char *address)
@@ -272,7 +254,7 @@ static raw_result health_of(const char *method, const char *service, int timeout
     uint8_t request[PF_MAX_HEALTH_BYTES];
     size_t n = 0;
     assert_int_equal(pf_health_encode_request(service, request, sizeof request, &n), PF_OK);
-    const raw_result result = raw_call(socket_address, method, request, n, timeout_ms);
+    const raw_result result = raw_call(serving_address, method, request, n, timeout_ms);
     if (result.n_reply) assert_int_equal(pf_health_decode_response(result.reply, result.n_reply, health), PF_OK);
     return result;
 }
@@ -292,7 +274,7 @@ static void a_verdict_is_answered_by_its_proposal_in_microseconds(void **state)
     static uint64_t took[ROUNDS];
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
     for (int i = 0; i < ROUNDS; i++) {
         const uint64_t begin_ns = pf_now_ns();
@@ -316,7 +298,7 @@ static void the_same_number_on_two_streams_is_two_sequences(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *a = connected(socket_address), *b = connected(socket_address);
+    pf_peer *a = connected(serving_address), *b = connected(serving_address);
     assert_int_equal(say_open(a, 1, PROMPT, 3), PF_OK);
     assert_int_equal(say_open(b, 1, PROMPT, 3), PF_OK);
     for (int i = 0; i < 20; i++) {
@@ -336,7 +318,7 @@ static void an_unknown_sequence_is_answered_with_a_prefix_request(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_verdict(peer, 5, 4, 1), PF_OK);
     const pf_batch *batch = answer_within(peer, 5 * SECOND);
     assert_int_equal(batch->n_prefix_requests, 1);
@@ -352,7 +334,7 @@ static void a_large_prompt_gets_through_and_a_larger_one_is_refused_alone(void *
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     int32_t *prompt = calloc(LONGEST_PROMPT + 1, sizeof *prompt);
     assert_non_null(prompt);
     for (int32_t i = 0; i <= LONGEST_PROMPT; i++) prompt[i] = i % VOCAB;
@@ -375,7 +357,7 @@ static void more_sequences_than_the_peer_takes_are_refused_one_by_one(void **sta
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     for (uint64_t s = 1; s <= 9; s++) assert_int_equal(say_open(peer, s, PROMPT, 3), PF_OK);
     const pf_batch *batch = answer_within(peer, 5 * SECOND);
     assert_int_equal(batch->n_refusals, 1);
@@ -392,7 +374,7 @@ static void a_stream_that_ends_closes_its_sequences(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address), *other = connected(socket_address);
+    pf_peer *peer = connected(serving_address), *other = connected(serving_address);
     assert_int_equal(say_open(other, 1, PROMPT, 3), PF_OK);
     for (uint64_t s = 1; s <= 3; s++) assert_int_equal(say_open(peer, s, PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
@@ -410,21 +392,21 @@ static void a_malformed_message_ends_its_own_stream_alone(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
 
-    raw_result r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", "\x0a\xff\xff\xff\xff\x0fzz", 8, 5000);
+    raw_result r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", "\x0a\xff\xff\xff\xff\x0fzz", 8, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(r.text, "not a pilotfish.v1.Batch"));
     const uint8_t no_limits[] = { 0x0a, 0x02, 0x10, 0x01 }; /* opens { incarnation: 1 } */
-    r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", no_limits, sizeof no_limits, 5000);
+    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", no_limits, sizeof no_limits, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(r.text, "opens[0].limits is missing"));
     const uint8_t proposal[] = { 0x1a, 0x02, 0x10, 0x01 }; /* proposals { incarnation: 1 }: the wrong way */
-    r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", proposal, sizeof proposal, 5000);
+    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", proposal, sizeof proposal, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(r.text, "takes none"));
-    r = raw_call(socket_address, "/pilotfish.v1.Drafter/Draft", "", 0, 5000); /* an empty batch is a batch */
+    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", "", 0, 5000); /* an empty batch is a batch */
     assert_int_equal(r.code, GRPC_STATUS_OK);
 
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
@@ -438,12 +420,12 @@ static void unknown_methods_and_services_are_said_to_be_unimplemented(void **sta
     (void)state;
     fixture f;
     begin(&f);
-    assert_int_equal(raw_call(socket_address, "/pilotfish.v1.Drafter/Nope", "", 0, 5000).code,
+    assert_int_equal(raw_call(serving_address, "/pilotfish.v1.Drafter/Nope", "", 0, 5000).code,
                      GRPC_STATUS_UNIMPLEMENTED);
     pf_peer *peer = NULL;
     pf_error error;
-    assert_status(pf_rpc_verifier_connect(socket_address, NULL, &peer, &error), PF_UNSUPPORTED);
-    assert_says(error, socket_address);
+    assert_status(pf_rpc_verifier_connect(serving_address, NULL, &peer, &error), PF_UNSUPPORTED);
+    assert_says(error, serving_address);
     end(&f);
 }
 
@@ -454,14 +436,13 @@ static void health_follows_the_server(void **state)
     memset(&f, 0, sizeof f);
     f.echo.head.ops = &ECHO;
     f.echo.answer.proposals = f.echo.proposals;
-    const pf_server_config config = { .address = socket_address, .drafter = &f.echo.head, .grace_ns = MS };
-    pf_error error;
-    assert_ok(pf_server_create(&config, &f.server, &error), error);
+    const pf_server_config config = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = MS };
+    serving_create(&f.running, &config);
 
     pf_health health = PF_HEALTH_UNKNOWN;
     assert_int_equal(health_of("/grpc.health.v1.Health/Check", "", 5000, &health).code, GRPC_STATUS_OK);
     assert_int_equal(health, PF_HEALTH_NOT_SERVING);
-    assert_int_equal(pthread_create(&f.thread, NULL, serve, &f), 0);
+    serving_run(&f.running);
     for (int i = 0; i < 500 && health != PF_HEALTH_SERVING; i++) {
         usleep(2000);
         (void)health_of("/grpc.health.v1.Health/Check", "pilotfish.v1.Drafter", 5000, &health);
@@ -482,7 +463,7 @@ static void health_is_told_while_the_peer_computes(void **state)
     fixture f;
     begin(&f);
     f.echo.thinks_ms = 1000;
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
     for (int i = 0; i < 2; i++) { /* also after a wait in between */
         assert_int_equal(say_verdict(peer, 1, (uint64_t)i, 9), PF_OK);
@@ -504,7 +485,7 @@ static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **s
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK); /* an open alone asks for nothing */
     const pf_batch *batch = NULL;
     pf_error error;
@@ -524,7 +505,7 @@ static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
     assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
@@ -533,7 +514,7 @@ static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
     const pf_batch *batch = NULL;
     pf_error error;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
-    assert_says(error, socket_address);
+    assert_says(error, serving_address);
     uint64_t begin_ns = pf_now_ns();
     assert_int_equal(say_verdict(peer, 1, 1, 9), PF_UNAVAILABLE);
     assert_true(pf_now_ns() - begin_ns < 200 * MS); /* never blocks */
@@ -562,7 +543,7 @@ static void a_caller_that_only_submits_is_mended_too(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(socket_address);
+    pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
     end(&f);
     begin(&f);
@@ -601,7 +582,7 @@ static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **st
     const pf_rpc_client_config config = { .keep_trying = true };
     pf_peer *peer = NULL;
     pf_error error;
-    assert_status(pf_rpc_drafter_connect(socket_address, &config, &peer, &error), PF_UNAVAILABLE);
+    assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
     assert_non_null(peer);
     pf_model_info info;
     assert_status(pf_peer_info(peer, &info, &error), PF_UNAVAILABLE);
@@ -623,15 +604,15 @@ static void an_address_that_cannot_be_listened_on_says_why(void **state)
     fixture f;
     begin(&f);
     struct stat st;
-    assert_int_equal(stat(socket_path, &st), 0);
+    assert_int_equal(stat(serving_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
 
     pf_server *second = NULL;
     pf_error error;
-    pf_server_config config = { .address = socket_address, .drafter = &f.echo.head };
+    pf_server_config config = { .address = serving_address, .drafter = &f.echo.head };
     assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
     assert_says(error, "address in use");
-    assert_says(error, socket_address);
+    assert_says(error, serving_address);
     config.address = "unix:/no/such/directory/x.sock";
     assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
     assert_says(error, "/no/such/directory");
@@ -649,7 +630,7 @@ static void a_tcp_port_is_chosen_and_is_not_shared(void **state)
     (void)state;
     fixture f;
     begin_at(&f, "127.0.0.1:0");
-    const char *address = pf_server_address(f.server);
+    const char *address = pf_server_address(f.running.server);
     assert_string_not_equal(address, "127.0.0.1:0");
     pf_server *second = NULL;
     pf_error error;
@@ -670,15 +651,15 @@ static void the_socket_file_of_a_dead_process_is_taken_over(void **state)
 {
     (void)state;
     struct sockaddr_un un = { .sun_family = AF_UNIX };
-    snprintf(un.sun_path, sizeof un.sun_path, "%s", socket_path);
-    (void)unlink(socket_path);
+    snprintf(un.sun_path, sizeof un.sun_path, "%s", serving_path);
+    (void)unlink(serving_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (const struct sockaddr *)&un, sizeof un), 0);
     close(fd);
-    assert_int_equal(access(socket_path, F_OK), 0);
+    assert_int_equal(access(serving_path, F_OK), 0);
     fixture f;
     begin(&f);
-    pf_peer_destroy(connected(socket_address));
+    pf_peer_destroy(connected(serving_address));
     end(&f);
 }
 
@@ -689,29 +670,13 @@ static void a_server_with_clients_stops_in_its_grace_period(void **state)
     begin(&f);
     pf_peer *peers[3];
     for (int i = 0; i < 3; i++) {
-        peers[i] = connected(socket_address);
+        peers[i] = connected(serving_address);
         assert_int_equal(say_open(peers[i], 1, PROMPT, 3), PF_OK);
     }
     const uint64_t begin_ns = pf_now_ns();
     end(&f);
     if (pf_now_ns() - begin_ns > 2 * SECOND) fail_msg("stopping took %.1f s", (double)(pf_now_ns() - begin_ns) * 1e-9);
     for (int i = 0; i < 3; i++) pf_peer_destroy(peers[i]);
-}
-
-static int make_directory(void **state)
-{
-    (void)state;
-    if (!mkdtemp(directory)) return -1;
-    snprintf(socket_path, sizeof socket_path, "%s/s", directory);
-    snprintf(socket_address, sizeof socket_address, "unix:%s", socket_path);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    (void)unlink(socket_path);
-    return rmdir(directory);
 }
 
 int main(void)
@@ -737,5 +702,5 @@ int main(void)
         cmocka_unit_test(the_socket_file_of_a_dead_process_is_taken_over),
         cmocka_unit_test(a_server_with_clients_stops_in_its_grace_period),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

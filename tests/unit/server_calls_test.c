@@ -4,7 +4,6 @@
  * bounded, and the server stops when it is told to.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
+#include "tests/support/running_server.h"
 #include "tests/support/test.h"
 
 enum { MS = 1000 * 1000, MESSAGE_BYTES = 1 << 20 };
@@ -62,43 +62,25 @@ static const pf_peer_ops MUTE = { take, say_nothing, tell_info, destroy };
 
 typedef struct {
     pf_peer peer;
-    pf_server *server;
-    pthread_t thread;
-    pf_status run_status;
+    running_server running;
 } fixture;
-
-static char directory[] = "/tmp/pf-calls-XXXXXX";
-static char socket_address[64], socket_path[64];
-
-static void *serve(void *arg)
-{
-    fixture *f = arg;
-    pf_error error;
-    f->run_status = pf_server_run(f->server, NULL, &error);
-    return NULL;
-}
 
 static void begin(fixture *f, int32_t max_streams)
 {
     *f = (fixture){ .peer = { &MUTE } };
-    const pf_server_config config = { .address = socket_address,
+    const pf_server_config config = { .address = serving_address,
                                       .drafter = &f->peer,
                                       .max_message_bytes = MESSAGE_BYTES,
                                       .max_streams = max_streams,
                                       .grace_ns = 20 * MS };
-    pf_error error;
-    assert_ok(pf_server_create(&config, &f->server, &error), error);
-    assert_int_equal(pthread_create(&f->thread, NULL, serve, f), 0);
+    serving_begin(&f->running, &config);
 }
 
 /* The server stops within two seconds, whoever is connected. */
 static void end(fixture *f)
 {
     const uint64_t begin_ns = pf_now_ns();
-    pf_server_stop(f->server);
-    pthread_join(f->thread, NULL);
-    assert_int_equal(f->run_status, PF_OK);
-    pf_server_destroy(f->server);
+    serving_end(&f->running);
     const uint64_t took = pf_now_ns() - begin_ns;
     if (took > 2 * SECOND) fail_msg("stopping took %.1f s", (double)took * 1e-9);
 }
@@ -108,7 +90,7 @@ static pf_peer *connected(void)
 {
     pf_peer *peer = NULL;
     pf_error error;
-    assert_ok(pf_rpc_drafter_connect(socket_address, NULL, &peer, &error), error);
+    assert_ok(pf_rpc_drafter_connect(serving_address, NULL, &peer, &error), error);
     return peer;
 }
 
@@ -123,7 +105,7 @@ static pf_peer *patient(void)
     pf_peer *peer = NULL;
     pf_error error;
     const pf_rpc_client_config config = { .keep_trying = true };
-    assert_ok(pf_rpc_drafter_connect(socket_address, &config, &peer, &error), error);
+    assert_ok(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), error);
     return peer;
 }
 
@@ -153,7 +135,7 @@ static void assert_all_come_up(pf_peer **peers, int n)
 static int dial(void)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
-    strcpy(un.sun_path, socket_path);
+    strcpy(un.sun_path, serving_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&un, sizeof un), 0);
@@ -321,22 +303,6 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
     for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]);
 }
 
-static int make_directory(void **state)
-{
-    (void)state;
-    if (!mkdtemp(directory)) return -1;
-    snprintf(socket_path, sizeof socket_path, "%s/s", directory);
-    snprintf(socket_address, sizeof socket_address, "unix:%s", socket_path);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    (void)unlink(socket_path);
-    return rmdir(directory);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,5 +311,5 @@ int main(void)
         cmocka_unit_test(streams_that_are_dropped_at_once_leave_nothing),
         cmocka_unit_test(messages_that_never_end_do_not_fill_the_memory),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

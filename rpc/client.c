@@ -22,7 +22,7 @@ enum {
     CONNECT_ATTEMPT_TCP_MS = 600,
     MEND_NS = 100 * 1000 * 1000,           /* between a broken stream and the next attempt */
     MEND_INFO_NS = 2 * 1000 * 1000 * 1000, /* an attempt's question */
-    AWAY_NS = 5 * 1000 * 1000,             /* of a caller who collects nothing, until the back of the poller polls */
+    AWAY_NS = 10 * 1000 * 1000,            /* of a caller who collects nothing, until the back of the poller polls */
 };
 
 /* Events of the completion queue. */

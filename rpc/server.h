@@ -38,7 +38,7 @@ typedef struct {
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
     int32_t max_streams;      /* 0: 256 */
     int32_t max_sequences;    /* open at once over all streams of a service; 0: what the peer says of itself */
-    uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 200 us */
+    uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 1 ms */
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: 1 s */
     void (*log)(void *user, const char *sentence); /* what happens meanwhile, from either thread, or NULL */
     void *log_user;

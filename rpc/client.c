@@ -11,7 +11,6 @@
 #include "rpc/poller.h"
 
 enum {
-    N_INBOUND = 64,  /* answers that wait for the caller; then reading stops */
     N_OUTBOUND = 16, /* batches that wait for the transport; then the peer counts as gone */
 
     /* Reconnection: a worker that comes back is taken up within a second. A host that swallows packets must not hold
@@ -68,8 +67,9 @@ typedef struct {
     uint64_t mend_ns;
     rpc call;
     bool sending, reading;
-    grpc_byte_buffer *in[N_INBOUND], *out[N_OUTBOUND];
-    int32_t in_head, in_count, out_head, out_count;
+    grpc_byte_buffer *answer; /* for the caller */
+    grpc_byte_buffer *out[N_OUTBOUND];
+    int32_t out_head, out_count;
     pf_rpc_client_stats stats;
 } client;
 
@@ -112,8 +112,8 @@ static void close_call(client *c)
 
 static void drop_queues(client *c)
 {
-    for (; c->in_count; c->in_count--, c->in_head = (c->in_head + 1) % N_INBOUND)
-        grpc_byte_buffer_destroy(c->in[c->in_head]);
+    if (c->answer) grpc_byte_buffer_destroy(c->answer);
+    c->answer = NULL;
     for (; c->out_count; c->out_count--, c->out_head = (c->out_head + 1) % N_OUTBOUND) {
         grpc_byte_buffer_destroy(c->out[c->out_head]);
         c->stats.n_dropped++;
@@ -257,10 +257,9 @@ static void on_stream_read(client *c, bool success)
 {
     c->reading = false;
     if (!success || !c->call.received || c->state != LINK_UP) return; /* the status tells the rest */
-    c->in[(c->in_head + c->in_count++) % N_INBOUND] = c->call.received;
+    c->answer = c->call.received;
     c->call.received = NULL;
     c->stats.n_received++;
-    if (c->in_count < N_INBOUND && c->state == LINK_UP) read_next(c);
     pf_poller_notify(&c->poller);
 }
 
@@ -348,20 +347,23 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
     return status;
 }
 
-/* The next answer's bytes. PF_CANCELLED: not yet.  PF_UNAVAILABLE: no more on this stream. */
+/* The next answer's bytes. PF_CANCELLED: not yet.  PF_UNAVAILABLE: no more on this stream.
+ *
+ * An answer is asked for here, by a caller who has nothing better to do, and not when the last one has come: core then tells
+ * the peer at once how much room there is, in a packet of its own, and whoever has an answer wants to go on. */
 static pf_status take_answer(client *c, grpc_byte_buffer **answer, pf_error *error)
 {
     pf_status status = PF_CANCELLED;
     pthread_mutex_lock(&c->lock);
-    if (c->in_count) {
+    if (c->answer) {
         status = PF_OK;
-        *answer = c->in[c->in_head];
-        c->in_head = (c->in_head + 1) % N_INBOUND;
-        c->in_count--;
-        if (!c->reading && c->state == LINK_UP) read_next(c);
+        *answer = c->answer;
+        c->answer = NULL;
     } else if (c->lost || c->state != LINK_UP) {
         status = pf_fail(error, PF_UNAVAILABLE, "%s", c->why.text);
         c->lost = false;
+    } else if (!c->reading) {
+        read_next(c);
     }
     pthread_mutex_unlock(&c->lock);
     return status;

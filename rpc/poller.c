@@ -93,6 +93,11 @@ static void leave(pf_poller *p)
     if (wake) pthread_cond_signal(&p->turn);
 }
 
+bool pf_poller_front_polls(const pf_poller *poller)
+{
+    return atomic_load(&poller->front_polls);
+}
+
 void pf_poller_notify(pf_poller *poller)
 {
     atomic_store(&poller->news, true);

@@ -54,6 +54,9 @@ bool pf_poller_start(pf_poller *poller, const pf_poller_config *config);
 /* Shuts the queue down, handles what is left on it, and destroys it. Nothing may be started on it any more. */
 void pf_poller_stop(pf_poller *poller);
 
+/* Whether the front polls, or waits for the back to make way. From anywhere. */
+bool pf_poller_front_polls(const pf_poller *poller);
+
 /* Whatever the front waits for may have come. From anywhere, mostly from `handle`. It wakes nobody: the front polls
  * itself, or waits for the back to make way. */
 void pf_poller_notify(pf_poller *poller);

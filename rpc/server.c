@@ -12,8 +12,8 @@
 
 enum {
     DEFAULT_STREAMS = 256,
-    ROUND_BATCHES = 64,    /* batches submitted before the peer is asked for answers */
-    QUOTA_MESSAGES = 32,   /* largest messages that gRPC may hold in memory */
+    ROUND_BATCHES = 64,  /* batches submitted before the peer is asked for answers */
+    QUOTA_MESSAGES = 32, /* largest messages that gRPC may hold in memory */
     /* Of the computing thread, until the back of the poller polls. Longer than a round of small models: each change of
      * hands costs one 5 to 20 us. */
     AWAY_NS = 10 * 1000 * 1000,
@@ -96,8 +96,7 @@ static bool take_message(pf_call *c, pf_inbound *message)
     c->in_count--;
     c->in_bytes -= message->n_bytes;
     server->queued_bytes -= message->n_bytes;
-    if (c->in_count || c->half_closed) pf_call_make_ready(c);
-    if (!c->reading && !c->half_closed && pf_call_has_room(c)) pf_call_read(c);
+    if (c->in_count) pf_call_make_ready(c);
     return true;
 }
 
@@ -108,12 +107,12 @@ static void absorb(pf_call *c)
     pf_inbound message;
     pthread_mutex_lock(&server->lock);
     const bool done = pf_call_is_done(c); /* let go of while it was in line */
-    const bool over = c->held && c->ended && !c->is_finishing;
+    const bool over = c->held && c->ended && !c->is_absorbed;
     const bool taken = !done && !over && take_message(c, &message);
-    if (!done && !over && !taken && c->held && c->half_closed && !c->ending && !c->is_finishing) {
-        c->is_finishing = true;
-        c->next_finishing = server->finishing;
-        server->finishing = c;
+    if (!done && !over && c->held && !c->is_absorbed) {
+        c->is_absorbed = true;
+        c->next_absorbed = server->absorbed;
+        server->absorbed = c;
     }
     pthread_mutex_unlock(&server->lock);
 
@@ -129,17 +128,20 @@ static void absorb(pf_call *c)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* Streams whose client has said all, and whose answers have been sent, end well. */
-static void finish_streams(pf_server *server)
+/* The answers have been sent: streams whose client has said all end well, the others are read on. */
+static void follow_up(pf_server *server)
 {
     pthread_mutex_lock(&server->lock);
-    for (pf_call *c = server->finishing, *next; c; c = next) {
-        next = c->next_finishing;
-        c->is_finishing = false;
-        pf_call_end(c, GRPC_STATUS_OK, "");
+    for (pf_call *c = server->absorbed, *next; c; c = next) {
+        next = c->next_absorbed;
+        c->is_absorbed = false;
+        if (c->half_closed && c->in_count == 0)
+            pf_call_end(c, GRPC_STATUS_OK, "");
+        else if (!c->reading && !c->half_closed && !c->ending && !c->ended && pf_call_has_room(c))
+            pf_call_read(c);
         if (c->ended) pf_call_make_ready(c);
     }
-    server->finishing = NULL;
+    server->absorbed = NULL;
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -153,7 +155,7 @@ static bool compute(pf_server *server, pf_error *error)
         if (!server->dispatch[service] || server->failed != PF_OK) continue;
         server->failed = pf_dispatch_collect(server->dispatch[service], error);
     }
-    finish_streams(server);
+    follow_up(server);
     return true;
 }
 

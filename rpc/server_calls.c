@@ -284,7 +284,9 @@ bool pf_call_has_room(const pf_call *c)
     return c->in_count < PF_N_INBOUND && c->in_bytes < c->server->config.max_message_bytes;
 }
 
-/* Takes the message. */
+/* Takes the message. The next is asked for once this one is answered, by the computing thread: core then tells the client
+ * at once how much room there is, in a packet of its own, and the answer comes first. While that thread is busy, what
+ * comes is gathered for it. */
 static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
 {
     pf_server *server = c->server;
@@ -298,7 +300,7 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
     c->in_bytes += n_bytes;
     server->queued_bytes += n_bytes;
     pf_call_make_ready(c);
-    if (pf_call_has_room(c)) pf_call_read(c);
+    if (!pf_poller_front_polls(&server->poller) && pf_call_has_room(c)) pf_call_read(c);
 }
 
 static void on_unary_message(pf_call *c, grpc_byte_buffer *message)

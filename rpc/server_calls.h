@@ -81,8 +81,8 @@ struct pf_call {
     int32_t out_head, out_count;
     size_t in_bytes;
 
-    bool is_ready, is_finishing;
-    pf_call *next_ready, *next_finishing, *next_watch;
+    bool is_ready, is_absorbed;
+    pf_call *next_ready, *next_absorbed, *next_watch;
     pf_health told; /* to a watcher */
 };
 
@@ -97,8 +97,8 @@ struct pf_server {
     /* The computing thread's alone. */
     pf_dispatch *dispatch[2]; /* by pf_service; NULL: not served */
     pf_codec *codec[2];
-    pf_status failed; /* of a peer as a whole */
-    pf_call *finishing;
+    pf_status failed;  /* of a peer as a whole */
+    pf_call *absorbed; /* streams whose answers are being computed */
     bool shut;
 
     uint8_t info[2][PF_MAX_INFO_BYTES];

@@ -92,6 +92,7 @@ pf_gemm_multiply_fn pf_gemm_int4_asym_g128_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_avx512vnni;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
 pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;

@@ -20,21 +20,27 @@
 #define PANELS_INTS "panels of 32 columns, four k by four k"
 
 static const pf_kernel table[] = {
-#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)                       \
+#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)              \
     {                                                                                                          \
         .op = PF_OP_GEMM, .format = PF_FORMAT_##FORMAT, .act = PF_ACT_##ACT, .isa = ISA, .features = FEATURES, \
         .name = #MULTIPLY, .tile = TILE, .packing = PACKING, .arithmetic = CLASS, .fn.gemm = {                 \
             .tile_rows = ROWS,                                                                                 \
             .pack = PACK,                                                                                      \
+            .pack_columns = COLUMNS,                                                                           \
             .multiply = MULTIPLY                                                                               \
         }                                                                                                      \
     }
 /* Weights and activations of one type. */
 #define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY) \
-    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY)
+    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, NULL, MULTIPLY)
 /* Integer weights. */
 #define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, MULTIPLY) \
-    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, MULTIPLY)
+    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, NULL, MULTIPLY)
+/* What takes activations in bf16 pairs. */
+#define GEMM_VDPBF16(FORMAT, TILE, PACKING, MULTIPLY)                                                      \
+    GEMM_ROW(FORMAT, BF16, PF_ISA_AVX512BF16, 0, TILE, 14, PACKING, VDPBF16, pf_gemm_pack_bf16_avx512bf16, \
+             pf_gemm_pack_columns_bf16_avx512bf16, MULTIPLY)
+#define GEMM_VDPBF16_INTS(FORMAT) GEMM_VDPBF16(FORMAT, "14x32", PANELS_INTS, pf_gemm_integers_bf16_avx512bf16)
 /* The six of four bits. */
 #define GEMM_INT4(...)                                                                                         \
     GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__), GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), \
@@ -111,12 +117,14 @@ static const pf_kernel table[] = {
               pf_gemm_pack_bf16_avx512, pf_gemm_integers_bf16_avx512),
     GEMM_INT4(BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_avx512, pf_gemm_integers_bf16_avx512),
-    GEMM_INTS(INT8, BF16, PF_ISA_AVX512BF16, 0, "14x32", 14, VDPBF16,
-              pf_gemm_pack_bf16_avx512bf16, pf_gemm_integers_bf16_avx512bf16),
-    GEMM_INT4(BF16, PF_ISA_AVX512BF16, 0, "14x32", 14, VDPBF16,
-              pf_gemm_pack_bf16_avx512bf16, pf_gemm_integers_bf16_avx512bf16),
-    GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 6x64", 14, PANELS_BF16, VDPBF16, pf_gemm_pack_bf16_avx512bf16,
-         pf_gemm_bf16_avx512bf16),
+    GEMM_VDPBF16(BF16, "14x32, 6x64", PANELS_BF16, pf_gemm_bf16_avx512bf16),
+    GEMM_VDPBF16_INTS(INT8),
+    GEMM_VDPBF16_INTS(INT4_G32),
+    GEMM_VDPBF16_INTS(INT4_G128),
+    GEMM_VDPBF16_INTS(INT4_CHANNEL),
+    GEMM_VDPBF16_INTS(INT4_ASYM_G32),
+    GEMM_VDPBF16_INTS(INT4_ASYM_G128),
+    GEMM_VDPBF16_INTS(INT4_ASYM_CHANNEL),
     GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16, pf_gemm_pack_bf16_amx, pf_gemm_bf16_amx),
     GEMM_INT_AMX(INT8,              int8),
     GEMM_INT_AMX(INT4_G128,         int4_g128),

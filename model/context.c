@@ -125,6 +125,8 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, model->q_dim));
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, m->intermediate_size));
     c->input = pf_arena_take(arena, input_bytes, 1);
+    if (model->kernels.gemm[model->format][model->act].pack_columns != NULL)
+        c->columns = pf_arena_take(arena, input_bytes, 1);
 
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
     c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);

@@ -4,10 +4,13 @@
  * Every member of the team runs it and computes its share: of the panels of a product, of the heads of attention.
  * Between two phases that read what others wrote stands a barrier; nothing else waits.
  *
- * Work that goes row by row, norms and the packing of a product's left side, is done in one of two ways. Rows of a single
- * tile, a decode step or the verification of a draft, are prepared by every member for itself: repeating it is cheaper
- * than waiting for it. More rows are prepared tile by tile, each by one member, and then all wait. The bits are the same,
- * since every kernel computes a row from that row alone.
+ * The left sides of products are prepared in one of three ways, with the same bits:
+ *
+ *   by columns   what attention and the activation give is packed by the member that made it, out of its own cache. The
+ *                others then read half the bytes, in one piece. Not where a row has a scale, for which all of it counts.
+ *   by all       rows of a single tile, a decode step or the verification of a draft, are normed and packed by every
+ *                member for itself: repeating it is cheaper than waiting for it.
+ *   by tiles     more rows are normed and packed tile by tile, each by one member, and then all wait.
  */
 #include <string.h>
 
@@ -53,6 +56,13 @@ static const void *pack(const worker *w, const left_side *a, pf_rows rows, int32
         w->gemm->pack(input, rows.data, rows.stride, a->n_rows, k, a->tile_begin, a->tile_end);
     if (a->shared) pf_team_barrier(w->member);
     return input;
+}
+
+/* Pack the columns of a product's left side that this member has made. */
+static void pack_columns(const worker *w, pf_rows rows, int32_t n_rows, int32_t k, range columns)
+{
+    if (columns.begin < columns.end)
+        w->gemm->pack_columns(w->c->columns, rows.data, rows.stride, n_rows, k, columns.begin, columns.end);
 }
 
 /* Norm the rows of x and pack them. */
@@ -189,6 +199,16 @@ static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer
     w->kernels->attn[c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
 }
 
+/* Columns of `attended` that this member makes, where heads are apart. */
+static range attended_columns(const worker *w)
+{
+    const pf_config *config = &w->c->model->config;
+    const int32_t head_columns = config->n_heads / config->n_kv_heads * config->head_dim;
+    int32_t begin, end;
+    pf_team_share(w->member, config->n_kv_heads, &begin, &end);
+    return (range){ begin * head_columns, end * head_columns };
+}
+
 /* Append the new keys and values to the cache, and attend to all there are. */
 static void attend(const worker *w, int32_t layer)
 {
@@ -211,7 +231,6 @@ static void attend(const worker *w, int32_t layer)
 static void keep_logit_rows(const worker *w)
 {
     const pf_context *c = w->c;
-    if (c->n_logit_rows == c->n_rows) return;
     const struct {
         pf_rows rows;
         int32_t n_columns;
@@ -237,25 +256,29 @@ void pf_context_run_pass(pf_member member, void *context)
                        .gemm = &m->kernels.gemm[m->format][m->act],
                        .member = member,
                        .mine = &c->members[member.id] };
+    const bool by_columns = w.gemm->pack_columns != NULL;
     left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;
 
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         const pf_layer *layer = &m->layers[l];
+        const bool last = l == m->config.n_layers - 1, drops_rows = last && c->n_logit_rows < c->n_rows;
+        const bool heads_by_columns = by_columns && c->heads_apart && !drops_rows;
 
         input = norm_and_pack(&w, &rows, layer->attention_norm);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
         attend(&w, l);
+        if (heads_by_columns) pack_columns(&w, c->attended, rows.n_rows, m->q_dim, attended_columns(&w));
         fetch_ahead(&w, &layer->o);
         pf_team_barrier(member);
 
-        if (l == m->config.n_layers - 1) {
+        if (drops_rows) {
             if (c->n_logit_rows == 0) return;
             keep_logit_rows(&w);
             rows = plan_left_side(&w, c->n_logit_rows);
         }
 
-        input = pack(&w, &rows, c->attended, m->q_dim);
+        input = heads_by_columns ? c->columns : pack(&w, &rows, c->attended, m->q_dim);
         multiply(&w, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, &layer->gate);
         pf_team_barrier(member);
@@ -266,10 +289,11 @@ void pf_context_run_pass(pf_member member, void *context)
         if (mine.begin < mine.end)
             w.kernels->swiglu(c->gate.data + mine.begin, c->gate.stride, c->gate.data + mine.begin,
                               c->up.data + mine.begin, c->gate.stride, rows.n_rows, mine.end - mine.begin);
+        if (by_columns) pack_columns(&w, c->gate, rows.n_rows, m->config.intermediate_size, mine);
         fetch_ahead(&w, &layer->down);
         pf_team_barrier(member);
 
-        input = pack(&w, &rows, c->gate, m->config.intermediate_size);
+        input = by_columns ? c->columns : pack(&w, &rows, c->gate, m->config.intermediate_size);
         multiply(&w, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, l + 1 < m->config.n_layers ? &m->layers[l + 1].qkv : &m->head);
         pf_team_barrier(member);

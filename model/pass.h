@@ -1,7 +1,7 @@
 /*
  * What is inside a pf_context: the buffers of a pass, and what the pass at hand is about. Seen by model/ alone.
  *
- *   one arena:   cos | sin | x | qkv | attended | gate | up | logits | shared input | scratch of member 0 | 1 | ...
+ *   one arena:   cos | sin | x | qkv | attended | gate | up | logits | shared inputs | scratch of member 0 | 1 | ...
  *
  * Rows of a buffer are a whole number of cache lines apart, so members that write neighbouring panels share none.
  */
@@ -53,6 +53,7 @@ struct pf_context {
     pf_rows gate, up;           /* [max_rows, intermediate] */
     pf_rows logits;             /* [max_logit_rows, vocab] */
     void *input;                /* a packed left side, when rows are more than one tile */
+    void *columns;              /* that of O or down, packed by columns */
     pf_member_scratch *members; /* [n_threads] */
 
     /* The pass at hand. */

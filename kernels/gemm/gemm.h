@@ -140,16 +140,22 @@ typedef enum { PF_GEMM_STORE, PF_GEMM_ADD } pf_gemm_mode;
 typedef void pf_gemm_pack_fn(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                              int32_t tile_end);
 
+/* Pack columns [k_begin, k_end) of all tiles: those that the caller has just made, while they are in his cache. Together
+ * with what others pack it is what `pack` gives. k_begin is even; k_end is even too, or k. */
+typedef void pf_gemm_pack_columns_fn(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t k_begin,
+                                     int32_t k_end);
+
 /* Columns of panels [panel_begin, panel_end) of c [m, w->n] (f32, rows ldc elements apart, any alignment) for all m
  * rows of `input`, packed by the same kernel with the same m and k = w->k. c overlaps neither input nor weights.
  * Columns that are not of these panels are neither read nor written. `scratch`: this member's own. */
 typedef void pf_gemm_multiply_fn(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                  int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch);
 
-/* The two belong together: the tile's height is part of the layout. */
+/* They belong together: the tile's height is part of the layout. */
 typedef struct {
     int32_t tile_rows; /* rows of the highest tile */
     pf_gemm_pack_fn *pack;
+    pf_gemm_pack_columns_fn *pack_columns; /* NULL: a row is packed as a whole (it has a scale) */
     pf_gemm_multiply_fn *multiply;
 } pf_gemm;
 

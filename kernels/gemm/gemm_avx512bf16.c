@@ -165,23 +165,24 @@ void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
-/* Four rows at a time: 32 values of each are rounded to 16 pairs, turned, and spread over the tile. */
-void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                                  int32_t tile_end)
+/* Words [word_begin, word_end) of some tiles. Four rows at a time: 32 values of each are rounded to 16 pairs, turned, and
+ * spread over the tile. */
+static void pack_words(void *input, const float *a, size_t lda, int32_t m, size_t k, int32_t tile_begin,
+                       int32_t tile_end, size_t word_begin, size_t word_end)
 {
-    const size_t n_values = (size_t)k, n_words = (n_values + 1) / 2;
+    const size_t n_words = (k + 1) / 2, values_end = 2 * word_end < k ? 2 * word_end : k;
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
     for (int32_t t = tile_begin; t < tile_end; t++) {
         const int32_t first = pf_gemm_tile_row(n_tiles, m, t);
         const size_t height = (size_t)(pf_gemm_tile_row(n_tiles, m, t + 1) - first);
         const float *rows = a + (size_t)first * lda;
         uint32_t *out = (uint32_t *)input + (size_t)first * n_words;
-        for (size_t word = 0; word < n_words; word += 16) {
-            const size_t left = n_words - word < 16 ? n_words - word : 16;
+        for (size_t word = word_begin; word < word_end; word += 16) {
+            const size_t left = word_end - word < 16 ? word_end - word : 16;
             for (size_t r = 0; r < height; r += 4) {
                 const size_t n_rows = height - r < 4 ? height - r : 4;
                 const float *from = rows + r * lda + 2 * word;
-                const size_t n = n_values - 2 * word;
+                const size_t n = values_end - 2 * word;
                 __m512i row[4] = { pf_gemm_load_pairs(from, n) };
                 if (height == 1) {
                     _mm512_mask_storeu_epi32(out + word, (__mmask16)((1u << left) - 1), row[0]);
@@ -197,4 +198,17 @@ void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32
             }
         }
     }
+}
+
+void pf_gemm_pack_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                                  int32_t tile_end)
+{
+    pack_words(input, a, lda, m, (size_t)k, tile_begin, tile_end, 0, ((size_t)k + 1) / 2);
+}
+
+void pf_gemm_pack_columns_bf16_avx512bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k,
+                                          int32_t k_begin, int32_t k_end)
+{
+    pack_words(input, a, lda, m, (size_t)k, 0, pf_gemm_tiles(TILE_ROWS, m), (size_t)k_begin / 2,
+               ((size_t)k_end + 1) / 2);
 }

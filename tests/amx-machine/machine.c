@@ -59,7 +59,8 @@ static pf_gemm definition_of(const pf_kernel *kernel)
 {
     int32_t n;
     const pf_kernel *all = pf_kernels_all(&n);
-    if (kernel->act == PF_ACT_BF16) return (pf_gemm){ 1, pf_gemm_pack_bf16_ref, pf_gemm_bf16_amx_ref };
+    if (kernel->act == PF_ACT_BF16)
+        return (pf_gemm){ .tile_rows = 1, .pack = pf_gemm_pack_bf16_ref, .multiply = pf_gemm_bf16_amx_ref };
     for (int32_t i = 0; i < n; i++)
         if (all[i].isa == PF_ISA_SCALAR && pf_kernel_same_task(&all[i], kernel)) return all[i].fn.gemm;
     abort();

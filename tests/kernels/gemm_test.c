@@ -284,6 +284,39 @@ static void members_that_share_tiles_and_panels_give_the_same_bits(void **state)
     for_each_kernel(PF_OP_GEMM, check_shares);
 }
 
+/* Packed column by column, last first, over what was there: every byte must come, and no neighbour's be touched. */
+static void check_columns_of(const pf_kernel *kernel, int32_t m, int32_t k, int32_t step)
+{
+    product x = product_random(kernel->format, m, 32, k);
+    const pf_gemm *gemm = &kernel->fn.gemm;
+    memset(x.input.data, 0xFF, x.input.bytes);
+    gemm->pack(x.input.data, x.a.data, x.lda, m, k, 0, pf_gemm_tiles(gemm->tile_rows, m));
+    unsigned char *whole = malloc(x.input.bytes);
+    assert_non_null(whole);
+    memcpy(whole, x.input.data, x.input.bytes);
+    memset(x.input.data, 0xFF, x.input.bytes);
+    for (int32_t begin = (k - 1) / step * step; begin >= 0; begin -= step)
+        gemm->pack_columns(x.input.data, x.a.data, x.lda, m, k, begin, begin + step < k ? begin + step : k);
+    assert_memory_equal(x.input.data, whole, x.input.bytes);
+    free(whole);
+    product_free(&x);
+}
+
+static void check_columns(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    if (!kernel->fn.gemm.pack_columns) return;
+    for (int32_t m = 1; m <= 40; m += m < 20 ? 1 : 9)
+        for (int32_t step = 2; step <= 96; step += 30)
+            for (int32_t k = 1; k <= 300; k += 23) check_columns_of(kernel, m, k, step);
+}
+
+static void columns_packed_apart_are_what_is_packed_at_once(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_columns);
+}
+
 /* A member that wrote its neighbour's share too would write the right values: only the untouched memory shows it. */
 static void check_borders_of(const pf_kernel *kernel, int32_t m)
 {
@@ -470,6 +503,7 @@ int main(void)
         cmocka_unit_test(sums_that_wait_between_blocks_of_k_are_one_chain),
         cmocka_unit_test(a_rows_bits_do_not_depend_on_the_rows_beside_it),
         cmocka_unit_test(members_that_share_tiles_and_panels_give_the_same_bits),
+        cmocka_unit_test(columns_packed_apart_are_what_is_packed_at_once),
         cmocka_unit_test(a_member_writes_its_own_tiles_and_panels_only),
         cmocka_unit_test(nan_and_infinity_reach_their_own_row_and_column_only),
         cmocka_unit_test(denormals_are_kept_or_flushed_as_the_class_says),

@@ -18,12 +18,14 @@ typedef void check_fn(const pf_kernel *kernel, const pf_kernel *definition);
 
 #ifdef PF_TEST_AMX
 /* The amx class has no row of its own in the table: no machine would choose it. */
-static const pf_kernel amx_definition = { .op = PF_OP_GEMM,
-                                          .format = PF_FORMAT_BF16,
-                                          .act = PF_ACT_BF16,
-                                          .name = "pf_gemm_bf16_amx_ref",
-                                          .arithmetic = "even and odd apart in 32 of k, denormals kept",
-                                          .fn.gemm = { 1, pf_gemm_pack_bf16_ref, pf_gemm_bf16_amx_ref } };
+static const pf_kernel amx_definition = {
+    .op = PF_OP_GEMM,
+    .format = PF_FORMAT_BF16,
+    .act = PF_ACT_BF16,
+    .name = "pf_gemm_bf16_amx_ref",
+    .arithmetic = "even and odd apart in 32 of k, denormals kept",
+    .fn.gemm = { .tile_rows = 1, .pack = pf_gemm_pack_bf16_ref, .multiply = pf_gemm_bf16_amx_ref }
+};
 #endif
 
 static inline const pf_kernel *definition_of(const pf_kernel *kernel)

@@ -23,6 +23,8 @@ typedef struct {
     const pf_gemm *gemm;
     pf_member member;
     const pf_member_scratch *mine;
+    pf_panels qkv[3]; /* its part of Q, K and V, the same in every layer */
+    int32_t n_qkv;
 } worker;
 
 /* A member's part of something: columns of a product, items of attention. Empty when end <= begin. */
@@ -120,9 +122,7 @@ static range multiply(const worker *w, const pf_linear *linear, const void *inpu
 /* Queries, keys and values: those of this member's heads, or its share of all, and then they are awaited. */
 static void multiply_qkv(const worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
 {
-    pf_panels mine[3];
-    const int32_t n = pf_model_qkv_share(w->c->model, w->member, mine);
-    for (int32_t i = 0; i < n; i++) multiply_panels(w, qkv, mine[i], input, n_rows, w->c->qkv, PF_GEMM_STORE);
+    for (int32_t i = 0; i < w->n_qkv; i++) multiply_panels(w, qkv, w->qkv[i], input, n_rows, w->c->qkv, PF_GEMM_STORE);
     if (!w->c->heads_apart) pf_team_barrier(w->member);
 }
 
@@ -251,11 +251,12 @@ void pf_context_run_pass(pf_member member, void *context)
 {
     pf_context *c = context;
     const pf_model *m = c->model;
-    const worker w = { .c = c,
-                       .kernels = &m->kernels,
-                       .gemm = &m->kernels.gemm[m->format][m->act],
-                       .member = member,
-                       .mine = &c->members[member.id] };
+    worker w = { .c = c,
+                 .kernels = &m->kernels,
+                 .gemm = &m->kernels.gemm[m->format][m->act],
+                 .member = member,
+                 .mine = &c->members[member.id] };
+    w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
     const bool by_columns = w.gemm->pack_columns != NULL;
     left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;

@@ -40,6 +40,12 @@ PF_V16 pf_v16 pf_v16_load_first(const float *p, int32_t n)
     return (pf_v16){ _mm256_maskload_ps(p, pf_v8_first(n)),
                      n > 8 ? _mm256_maskload_ps(p + 8, pf_v8_first(n - 8)) : _mm256_setzero_ps() };
 }
+PF_V16 pf_v16 pf_v16_load_first_or(const float *p, int32_t n, pf_v16 others) /* n may be below 0 */
+{
+    const __m256i low = pf_v8_first(n), high = pf_v8_first(n - 8);
+    return (pf_v16){ _mm256_blendv_ps(others.low, _mm256_maskload_ps(p, low), _mm256_castsi256_ps(low)),
+                     _mm256_blendv_ps(others.high, _mm256_maskload_ps(p + 8, high), _mm256_castsi256_ps(high)) };
+}
 PF_V16 void pf_v16_store(float *p, pf_v16 v)
 {
     _mm256_storeu_ps(p, v.low);

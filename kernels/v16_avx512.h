@@ -38,6 +38,10 @@ PF_V16 pf_v16 pf_v16_load_first(const float *p, int32_t n)
 {
     return _mm512_maskz_loadu_ps(pf_v16_first(n), p);
 }
+PF_V16 pf_v16 pf_v16_load_first_or(const float *p, int32_t n, pf_v16 others) /* n may be below 0 */
+{
+    return _mm512_mask_loadu_ps(others, pf_v16_first(n < 0 ? 0 : n), p);
+}
 PF_V16 void pf_v16_store(float *p, pf_v16 v)
 {
     _mm512_storeu_ps(p, v);

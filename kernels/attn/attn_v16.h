@@ -171,11 +171,7 @@ PF_V16 int32_t attn_seen(const attn_pass *pass, int32_t line, int32_t t0)
 /* Sixteen scores, of which a line sees n. */
 PF_V16 pf_v16 attn_load_scores(const float *scores, int32_t n)
 {
-    if (n >= 16) return pf_v16_load(scores);
-    float seen[16];
-    pf_v16_store(seen, pf_v16_set(-INFINITY));
-    if (n > 0) pf_v16_store_first(seen, pf_v16_load(scores), n);
-    return pf_v16_load(seen);
+    return n >= 16 ? pf_v16_load(scores) : pf_v16_load_first_or(scores, n, pf_v16_set(-INFINITY));
 }
 
 PF_V16 float attn_largest(const float *scores, int32_t n_seen, float top)

@@ -35,7 +35,9 @@ pf_race_fn pf_race_f32_ref;
 #ifdef PF_KERNELS_X86
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx2;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx2;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_f32_avx2;
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx2;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_avx2;
 pf_gemm_multiply_fn pf_gemm_f32_avx2;
 pf_gemm_multiply_fn pf_gemm_bf16_avx2;
 pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx2; /* for weights of 8 bits */
@@ -56,7 +58,9 @@ pf_softmax_fn pf_softmax_f32_avx2;
 
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx512;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx512;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_f32_avx512;
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_avx512;
 pf_gemm_multiply_fn pf_gemm_f32_avx512;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx512;
@@ -98,6 +102,7 @@ pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
+pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_amx;
 pf_gemm_multiply_fn pf_gemm_bf16_amx;
 pf_gemm_pack_fn pf_gemm_pack_int8_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_g128_int8_amx;

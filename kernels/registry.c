@@ -31,11 +31,11 @@ static const pf_kernel table[] = {
         }                                                                                                      \
     }
 /* Weights and activations of one type. */
-#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, MULTIPLY) \
-    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, NULL, MULTIPLY)
+#define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY) \
+    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)
 /* Integer weights. */
-#define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, MULTIPLY) \
-    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, NULL, MULTIPLY)
+#define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, COLUMNS, MULTIPLY) \
+    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, COLUMNS, MULTIPLY)
 /* What takes activations in bf16 pairs. */
 #define GEMM_VDPBF16(FORMAT, TILE, PACKING, MULTIPLY)                                                      \
     GEMM_ROW(FORMAT, BF16, PF_ISA_AVX512BF16, 0, TILE, 14, PACKING, VDPBF16, pf_gemm_pack_bf16_avx512bf16, \
@@ -48,26 +48,26 @@ static const pf_kernel table[] = {
         GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
 #define GEMM_VNNI(FORMAT, NAME, TILE, ROWS)                                                  \
     GEMM_INTS(FORMAT, INT8, PF_ISA_AVX512, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
-              pf_gemm_pack_##NAME##_int8_avx512vnni, pf_gemm_##NAME##_int8_avx512vnni)
+              pf_gemm_pack_##NAME##_int8_avx512vnni, NULL, pf_gemm_##NAME##_int8_avx512vnni)
 #define GEMM_INT_AMX(FORMAT, NAME)                                                                \
     GEMM_INTS(FORMAT, INT8, PF_ISA_AMX, PF_FEATURE_AVX512_VNNI, "32x32, 16x32", 32, EXACT_GROUPS, \
-              pf_gemm_pack_##NAME##_int8_amx, pf_gemm_##NAME##_int8_amx)
+              pf_gemm_pack_##NAME##_int8_amx, NULL, pf_gemm_##NAME##_int8_amx)
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
         .fn.MEMBER = FUNCTION                                                                                  \
     }
     /* clang-format off */
-    GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref,  pf_gemm_f32_ref),
-    GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, pf_gemm_bf16_ref),
+    GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref, NULL, pf_gemm_f32_ref),
+    GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_ref),
     GEMM_INTS(INT8, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+              pf_gemm_pack_int8_ref, NULL, pf_gemm_integers_int8_ref),
     GEMM_INT4(INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
-              pf_gemm_pack_int8_ref, pf_gemm_integers_int8_ref),
+              pf_gemm_pack_int8_ref, NULL, pf_gemm_integers_int8_ref),
     GEMM_INTS(INT8, BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+              pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
     GEMM_INT4(BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_ref, pf_gemm_integers_bf16_ref),
+              pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
@@ -83,29 +83,29 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_race_f32_ref),
 #ifdef PF_KERNELS_X86
     GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
-         pf_gemm_pack_f32_avx2,    pf_gemm_f32_avx2),
+         pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
     GEMM(BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
-         pf_gemm_pack_bf16_avx2,   pf_gemm_bf16_avx2),
+         pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_bf16_avx2),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
-              pf_gemm_pack_int8_pairs_avx2, pf_gemm_integers_int8_avx2),
+              pf_gemm_pack_int8_pairs_avx2, NULL, pf_gemm_integers_int8_avx2),
     GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
-              pf_gemm_pack_int8_bytes_avx2, pf_gemm_integers_int8_avx2),
+              pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avx2),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT_GROUPS,
-              pf_gemm_pack_int8_bytes_avx2, pf_gemm_integers_int8_avxvnni),
+              pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
     GEMM_INT4(INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT_GROUPS,
-              pf_gemm_pack_int8_bytes_avx2, pf_gemm_integers_int8_avxvnni),
+              pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
     GEMM_INTS(INT8, BF16, PF_ISA_AVX2, 0, "2x32", 2, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx2, pf_gemm_integers_bf16_avx2),
+              pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_integers_bf16_avx2),
     GEMM_INT4(BF16, PF_ISA_AVX2, 0, "2x32", 2, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx2, pf_gemm_integers_bf16_avx2),
+              pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_integers_bf16_avx2),
     GEMM(F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
-         pf_gemm_pack_f32_avx512,  pf_gemm_f32_avx512),
+         pf_gemm_pack_f32_avx512, pf_gemm_pack_columns_f32_avx512, pf_gemm_f32_avx512),
     GEMM(BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
-         pf_gemm_pack_bf16_avx512, pf_gemm_bf16_avx512),
+         pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_bf16_avx512),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
-              pf_gemm_pack_int8_pairs_avx512, pf_gemm_integers_int8_avx512),
+              pf_gemm_pack_int8_pairs_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
-              pf_gemm_pack_int8_bytes_avx512, pf_gemm_integers_int8_avx512),
+              pf_gemm_pack_int8_bytes_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_VNNI(INT8,              int8,              "14x32", 14),
     GEMM_VNNI(INT4_G32,          int4_g32,          "6x32", 6),
     GEMM_VNNI(INT4_G128,         int4_g128,         "6x32", 6),
@@ -114,9 +114,9 @@ static const pf_kernel table[] = {
     GEMM_VNNI(INT4_ASYM_G128,    int4_asym_g128,    "6x32", 6),
     GEMM_VNNI(INT4_ASYM_CHANNEL, int4_asym_channel, "12x32", 12),
     GEMM_INTS(INT8, BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx512, pf_gemm_integers_bf16_avx512),
+              pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
     GEMM_INT4(BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx512, pf_gemm_integers_bf16_avx512),
+              pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
     GEMM_VDPBF16(BF16, "14x32, 6x64", PANELS_BF16, pf_gemm_bf16_avx512bf16),
     GEMM_VDPBF16_INTS(INT8),
     GEMM_VDPBF16_INTS(INT4_G32),
@@ -125,7 +125,8 @@ static const pf_kernel table[] = {
     GEMM_VDPBF16_INTS(INT4_ASYM_G32),
     GEMM_VDPBF16_INTS(INT4_ASYM_G128),
     GEMM_VDPBF16_INTS(INT4_ASYM_CHANNEL),
-    GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16, pf_gemm_pack_bf16_amx, pf_gemm_bf16_amx),
+    GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
+         pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx),
     GEMM_INT_AMX(INT8,              int8),
     GEMM_INT_AMX(INT4_G128,         int4_g128),
     GEMM_INT_AMX(INT4_CHANNEL,      int4_channel),

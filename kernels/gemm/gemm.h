@@ -141,7 +141,7 @@ typedef void pf_gemm_pack_fn(void *input, const float *a, size_t lda, int32_t m,
                              int32_t tile_end);
 
 /* Pack columns [k_begin, k_end) of all tiles: those that the caller has just made, while they are in his cache. Together
- * with what others pack it is what `pack` gives. k_begin is even; k_end is even too, or k. */
+ * with what others pack it is what `pack` gives. k_begin is a multiple of PF_GEMM_PANEL; k_end is one too, or k. */
 typedef void pf_gemm_pack_columns_fn(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t k_begin,
                                      int32_t k_end);
 

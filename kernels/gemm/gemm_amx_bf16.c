@@ -194,10 +194,10 @@ void pf_gemm_bf16_amx(const pf_gemm_weights *w, const void *input, int32_t m, in
 }
 
 /* [block][step][row][32 values]: the rows of a block are the rows of its one or two tiles, in order. */
-void pf_gemm_pack_bf16_amx(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                           int32_t tile_end)
+static void pack_part(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                      int32_t tile_end, int32_t k_begin, int32_t k_end)
 {
-    const size_t n_values = (size_t)k, steps = steps_of(k);
+    const size_t steps = steps_of(k), values_end = (size_t)k_end;
     const int32_t n_blocks = pf_gemm_tiles(PF_TILE_BLOCK_ROWS, m);
     for (int32_t t = tile_begin; t < tile_end; t++) {
         const int32_t first = pf_gemm_tile_row(n_blocks, m, t);
@@ -205,9 +205,21 @@ void pf_gemm_pack_bf16_amx(void *input, const float *a, size_t lda, int32_t m, i
         uint8_t *out = (uint8_t *)input + (size_t)first * steps * PF_TILE_ROW_BYTES;
         for (size_t r = 0; r < height; r++) {
             const float *row = a + ((size_t)first + r) * lda;
-            for (size_t step = 0; step < steps; step++)
-                _mm512_store_si512(out + (step * height + r) * PF_TILE_ROW_BYTES,
-                                   pf_gemm_load_pairs(row + step * STEP_VALUES, n_values - step * STEP_VALUES));
+            for (size_t value = (size_t)k_begin; value < values_end; value += STEP_VALUES)
+                _mm512_store_si512(out + (value / STEP_VALUES * height + r) * PF_TILE_ROW_BYTES,
+                                   pf_gemm_load_pairs(row + value, values_end - value));
         }
     }
+}
+
+void pf_gemm_pack_bf16_amx(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                           int32_t tile_end)
+{
+    pack_part(input, a, lda, m, k, tile_begin, tile_end, 0, k);
+}
+
+void pf_gemm_pack_columns_bf16_amx(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t k_begin,
+                                   int32_t k_end)
+{
+    pack_part(input, a, lda, m, k, 0, pf_gemm_tiles(PF_TILE_BLOCK_ROWS, m), k_begin, k_end);
 }

@@ -134,14 +134,5 @@ void pf_gemm_integers_bf16_avx512(const pf_gemm_weights *w, const void *input, i
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
-void pf_gemm_pack_f32_avx512(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                             int32_t tile_end)
-{
-    pf_gemm_pack(pf_gemm_words_f32, (size_t)k, F32_ROWS, input, a, lda, m, k, tile_begin, tile_end);
-}
-
-void pf_gemm_pack_bf16_avx512(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                              int32_t tile_end)
-{
-    pf_gemm_pack(pf_gemm_words_bf16, ((size_t)k + 1) / 2 * 2, BF16_ROWS, input, a, lda, m, k, tile_begin, tile_end);
-}
+PF_GEMM_DEFINE_PACK(f32_avx512, pf_gemm_words_f32, (size_t)k, F32_ROWS)
+PF_GEMM_DEFINE_PACK(bf16_avx512, pf_gemm_words_bf16, ((size_t)k + 1) / 2 * 2, BF16_ROWS)

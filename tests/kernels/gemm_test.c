@@ -307,7 +307,7 @@ static void check_columns(const pf_kernel *kernel, const pf_kernel *definition)
     (void)definition;
     if (!kernel->fn.gemm.pack_columns) return;
     for (int32_t m = 1; m <= 40; m += m < 20 ? 1 : 9)
-        for (int32_t step = 2; step <= 96; step += 30)
+        for (int32_t step = PF_GEMM_PANEL; step <= 3 * PF_GEMM_PANEL; step += PF_GEMM_PANEL)
             for (int32_t k = 1; k <= 300; k += 23) check_columns_of(kernel, m, k, step);
 }
 

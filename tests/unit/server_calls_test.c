@@ -3,18 +3,16 @@
  * nothing, streams that are opened and dropped, messages that never end. Others are served meanwhile, memory stays
  * bounded, and the server stops when it is told to.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
 #include "tests/support/running_server.h"
+#include "tests/support/stranger.h"
 #include "tests/support/test.h"
 
 enum { MS = 1000 * 1000, MESSAGE_BYTES = 1 << 20 };
@@ -105,7 +103,8 @@ static pf_peer *patient(void)
     pf_peer *peer = NULL;
     pf_error error;
     const pf_rpc_client_config config = { .keep_trying = true };
-    assert_ok(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), error);
+    const pf_status status = pf_rpc_drafter_connect(serving_address, &config, &peer, &error);
+    assert_true(status == PF_OK || status == PF_UNAVAILABLE); /* not yet */
     return peer;
 }
 
@@ -130,66 +129,6 @@ static void assert_all_come_up(pf_peer **peers, int n)
     if (!up) fail_msg("%s", error.text);
 }
 
-/* ---- a stranger that speaks frames ------------------------------------------------------------------------------- */
-
-static int dial(void)
-{
-    struct sockaddr_un un = { .sun_family = AF_UNIX };
-    strcpy(un.sun_path, serving_path);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&un, sizeof un), 0);
-    return fd;
-}
-
-/* Whether all of it went out at once: the server has closed the connection, or reads no more, otherwise. */
-static bool push(int fd, const void *bytes, size_t n)
-{
-    return send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
-}
-
-static bool push_frame(int fd, uint8_t type, uint8_t flags, uint32_t stream, const void *bytes, uint32_t n)
-{
-    static uint8_t frame[9 + 16384];
-    const uint8_t head[9] = {
-        (uint8_t)(n >> 16),      (uint8_t)(n >> 8),      (uint8_t)n,     type, flags, (uint8_t)(stream >> 24),
-        (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream
-    };
-    memcpy(frame, head, sizeof head);
-    if (n > 0) memcpy(frame + sizeof head, bytes, n);
-    return push(fd, frame, sizeof head + n);
-}
-
-static void push_preface(int fd)
-{
-    assert_true(push(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24));
-    assert_true(push_frame(fd, 4, 0, 0, NULL, 0)); /* SETTINGS */
-}
-
-static bool open_stream(int fd, uint32_t stream)
-{
-    const char *const fields[][2] = { { ":method", "POST" }, { ":scheme", "http" },
-                                      { ":path", DRAFT },    { ":authority", "x" },
-                                      { "te", "trailers" },  { "content-type", "application/grpc" } };
-    uint8_t block[256];
-    size_t n = 0;
-    for (size_t i = 0; i < PF_COUNT(fields); i++) {
-        block[n++] = 0; /* literal, not indexed */
-        for (int side = 0; side < 2; side++) {
-            const size_t length = strlen(fields[i][side]);
-            block[n++] = (uint8_t)length;
-            memcpy(block + n, fields[i][side], length);
-            n += length;
-        }
-    }
-    return push_frame(fd, 1, 4, stream, block, (uint32_t)n); /* HEADERS, END_HEADERS */
-}
-
-static bool reset_stream(int fd, uint32_t stream)
-{
-    return push_frame(fd, 3, 0, stream, "\0\0\0\x08", 4);
-}
-
 static size_t resident_bytes(void)
 {
     char line[128], *resident;
@@ -211,11 +150,11 @@ static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
     begin(&f, 0);
     int fds[N];
     for (int i = 0; i < N; i++) {
-        fds[i] = dial();
-        if (i % 3 == 1) assert_true(push(fds[i], "PRI * HTTP/2.0\r\n", 16));
-        if (i % 3 == 2) push_preface(fds[i]);
-        if (i % 6 == 5) assert_true(open_stream(fds[i], 1));                 /* and nothing more */
-        if (i % 12 == 11) assert_true(push_frame(fds[i], 0, 1, 1, NULL, 0)); /* half closed */
+        fds[i] = stranger_dial();
+        if (i % 3 == 1) assert_true(stranger_push(fds[i], "PRI * HTTP/2.0\r\n", 16));
+        if (i % 3 == 2) assert_true(stranger_push_preface(fds[i]));
+        if (i % 6 == 5) assert_true(stranger_open_stream(fds[i], 1, DRAFT));          /* and nothing more */
+        if (i % 12 == 11) assert_true(stranger_push_frame(fds[i], 0, 1, 1, NULL, 0)); /* half closed */
     }
     assert_served();
     end(&f);
@@ -245,17 +184,18 @@ static void streams_that_are_dropped_at_once_leave_nothing(void **state)
     (void)state;
     fixture f;
     begin(&f, 4);
-    const int fd = dial();
-    push_preface(fd);
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd));
     for (uint32_t i = 0; i < 2000; i++) {
         const uint32_t stream = 2 * i + 1;
-        if (!open_stream(fd, stream) || !reset_stream(fd, stream)) break; /* it reads no more: no harm */
+        if (!stranger_open_stream(fd, stream, DRAFT) || !stranger_reset_stream(fd, stream))
+            break; /* it reads no more: no harm */
     }
     close(fd);
-    const int gone[] = { dial(), dial() };
+    const int gone[] = { stranger_dial(), stranger_dial() };
     for (int i = 0; i < 2; i++) {
-        push_preface(gone[i]);
-        assert_true(open_stream(gone[i], 1));
+        assert_true(stranger_push_preface(gone[i]));
+        assert_true(stranger_open_stream(gone[i], 1, DRAFT));
         close(gone[i]);
     }
     pf_peer *peers[4];
@@ -282,16 +222,16 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
     const size_t before = resident_bytes();
     int fds[N_CONNECTIONS];
     for (int i = 0; i < N_CONNECTIONS; i++) {
-        push_preface(fds[i] = dial());
-        for (uint32_t s = 0; s < N_STREAMS; s++) assert_true(open_stream(fds[i], 2 * s + 1));
+        assert_true(stranger_push_preface(fds[i] = stranger_dial()));
+        for (uint32_t s = 0; s < N_STREAMS; s++) assert_true(stranger_open_stream(fds[i], 2 * s + 1, DRAFT));
     }
     for (const uint64_t until = pf_now_ns() + SECOND; pf_now_ns() < until; usleep(1000)) {
         for (int i = 0; i < N_CONNECTIONS; i++) {
             for (uint32_t s = 0; s < N_STREAMS && sent[i][s] < MOST; s++) {
                 const uint8_t head[] = { 0, MESSAGE_BYTES >> 24, MESSAGE_BYTES >> 16 & 0xFF, MESSAGE_BYTES >> 8 & 0xFF,
                                          MESSAGE_BYTES & 0xFF };
-                if (sent[i][s] == 0 && !push_frame(fds[i], 0, 0, 2 * s + 1, head, sizeof head)) break;
-                if (!push_frame(fds[i], 0, 0, 2 * s + 1, piece, PIECE)) break;
+                if (sent[i][s] == 0 && !stranger_push_frame(fds[i], 0, 0, 2 * s + 1, head, sizeof head)) break;
+                if (!stranger_push_frame(fds[i], 0, 0, 2 * s + 1, piece, PIECE)) break;
                 sent[i][s] += PIECE;
             }
         }

@@ -1,0 +1,22 @@
+/* Somebody who speaks HTTP/2 frames of his own making with the server at serving_path: no gRPC on his side. */
+#ifndef PF_TESTS_STRANGER_H
+#define PF_TESTS_STRANGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int stranger_dial(void); /* a connection; fails the test when there is none */
+
+/* Whether all of it went out at once: the server has closed the connection, or reads no more, otherwise. */
+bool stranger_push(int fd, const void *bytes, size_t n);
+bool stranger_push_frame(int fd, uint8_t type, uint8_t flags, uint32_t stream, const void *bytes, uint32_t n);
+bool stranger_push_preface(int fd); /* and SETTINGS */
+bool stranger_open_stream(int fd, uint32_t stream, const char *path);
+bool stranger_reset_stream(int fd, uint32_t stream);
+
+/* Whether these bytes come within a time; what comes before them is passed over. */
+bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms);
+bool stranger_is_hung_up_on(int fd, int within_ms);
+
+#endif

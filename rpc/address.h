@@ -1,5 +1,5 @@
 /*
- * Addresses: "host:port" or "unix:/path", and what is wrong with one.
+ * Addresses: "host:port" or "unix:/path".
  */
 #ifndef PF_RPC_ADDRESS_H
 #define PF_RPC_ADDRESS_H
@@ -21,12 +21,5 @@ typedef struct {
 
 /* PF_INVALID: the sentence says which form was expected. */
 PF_MUST_USE pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error);
-
-/* Make way for listening on a unix socket: the socket file of a process that is gone is removed.
- * PF_UNAVAILABLE: somebody listens there, the directory is missing, or the file is not a socket. */
-PF_MUST_USE pf_status pf_address_claim_unix(const pf_address *address, pf_error *error);
-
-/* Why listening on `address` fails: binds once, plainly, and reports what the system says. Always fails. */
-PF_MUST_USE pf_status pf_address_explain(const pf_address *address, pf_error *error);
 
 #endif

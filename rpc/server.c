@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "rpc/server_calls.h"
@@ -179,6 +178,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
     server->shut = true;
     pf_error error;
     pf_server_set_health(server, PF_HEALTH_NOT_SERVING);
+    if (server->listener) pf_listener_close(server->listener);
     grpc_server_shutdown_and_notify(server->grpc, server->poller.cq, &server->shutdown_tag);
 
     const uint64_t until = pf_now_ns() + grace_ns;
@@ -226,6 +226,14 @@ static void raise_file_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* a smaller limit serves too, only fewer clients */
 }
 
+static int32_t default_connections(const pf_server_config *config)
+{
+    const int32_t wanted = 2 * (config->max_streams + PF_UNARY_CALLS);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || (rlim_t)wanted <= limit.rlim_cur / 4 * 3) return wanted;
+    return limit.rlim_cur < 4 ? 1 : (int32_t)(limit.rlim_cur / 4 * 3);
+}
+
 /* What transport may hold for all connections together: past it, it takes no more from them until there is room. */
 static grpc_resource_quota *make_quota(size_t max_message_bytes)
 {
@@ -242,7 +250,6 @@ static grpc_server *make_grpc_server(const pf_server_config *config)
         pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, config->max_streams + PF_UNARY_CALLS),
-        pf_grpc_int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0), /* two servers on one port would share it silently */
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
@@ -259,21 +266,25 @@ static grpc_server *make_grpc_server(const pf_server_config *config)
     return server;
 }
 
-static pf_status listen_on(pf_server *server, pf_error *error)
+static pf_status start_listening(pf_server *server, pf_error *error)
 {
     const pf_address *address = &server->address;
-    if (address->is_unix) PF_TRY(pf_address_claim_unix(address, error));
-    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
-    const mode_t mask = umask(0177); /* the socket is 0600 from its first moment */
-    const int port = grpc_server_add_http2_port(server->grpc, address->text, credentials);
-    umask(mask);
-    grpc_server_credentials_release(credentials);
-    if (port == 0) return pf_address_explain(address, error);
+    pf_sockets sockets;
+    PF_TRY(pf_sockets_listen(address, &sockets, error));
     if (address->is_unix)
         snprintf(server->actual, sizeof server->actual, "%s", address->text);
     else
-        snprintf(server->actual, sizeof server->actual, "%s:%d", address->host, port);
-    return PF_OK;
+        snprintf(server->actual, sizeof server->actual, "%s:%d", address->host, (int)sockets.port);
+    const pf_listener_config config = { .server = server->grpc,
+                                        .max_connections = server->config.max_connections,
+                                        .silence_ns = server->config.silence_ns,
+                                        .log = server->config.log,
+                                        .log_user = server->config.log_user };
+    pthread_mutex_lock(&server->lock); /* a call may come before it has returned */
+    const pf_status status = pf_listener_open(&config, &sockets, &server->listener, error);
+    pthread_mutex_unlock(&server->lock);
+    if (status != PF_OK) pf_sockets_close(&sockets);
+    return status;
 }
 
 static pf_status add_service(pf_server *server, pf_service service, pf_peer *peer, pf_error *error)
@@ -298,15 +309,15 @@ static pf_status start(pf_server *server, pf_error *error)
     PF_TRY(add_service(server, PF_SERVICE_DRAFTER, server->config.drafter, error));
     PF_TRY(add_service(server, PF_SERVICE_VERIFIER, server->config.verifier, error));
     raise_file_limit();
+    if (server->config.max_connections == 0) server->config.max_connections = default_connections(&server->config);
     const pf_poller_config polling = { .handle = pf_server_on_event, .user = server, .away_ns = AWAY_NS };
     if (!pf_poller_start(&server->poller, &polling))
         return pf_fail(error, PF_NOMEM, "the server's thread cannot be started");
     server->grpc = make_grpc_server(&server->config);
     grpc_server_register_completion_queue(server->grpc, server->poller.cq, NULL);
-    PF_TRY(listen_on(server, error));
     grpc_server_start(server->grpc);
     pf_server_accept_call(server);
-    return PF_OK;
+    return start_listening(server, error);
 }
 
 static pf_status settle(pf_server_config *config, pf_error *error)
@@ -316,9 +327,12 @@ static pf_status settle(pf_server_config *config, pf_error *error)
     if (config->max_streams == 0) config->max_streams = DEFAULT_STREAMS;
     if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
     if (config->grace_ns == 0) config->grace_ns = 1000u * 1000 * 1000;
+    if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
         return pf_fail(error, PF_INVALID, "a server of %d streams and messages of %zu bytes", config->max_streams,
                        config->max_message_bytes);
+    if (config->max_connections < 0)
+        return pf_fail(error, PF_INVALID, "a server of %d connections", config->max_connections);
     return PF_OK;
 }
 
@@ -330,6 +344,7 @@ static void dismantle(pf_server *server)
         grpc_server_destroy(server->grpc);
         pf_poller_stop(&server->poller);
     }
+    pf_listener_destroy(server->listener);
     for (int service = 0; service < 2; service++) {
         pf_dispatch_destroy(server->dispatch[service]);
         pf_codec_destroy(server->codec[service]);

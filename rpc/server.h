@@ -15,9 +15,9 @@
  * internal ones. The end of a stream closes its sequences at the peer.
  *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. What gRPC holds
- * of messages on their way is bounded too, by 32 of the largest: past that it reads no more until there is room. Not
- * bounded here is what gRPC takes for connections (200 KiB each, as many as open files are allowed) and for streams that
- * a client resets at once.
+ * of messages on their way is bounded too, by 32 of the largest: past that it reads no more until there is room. A
+ * connection that speaks takes 200 KiB of gRPC's, and there are only so many (rpc/listener.h). Not bounded here is what
+ * gRPC takes for streams that a client resets at once.
  */
 #ifndef PF_RPC_SERVER_H
 #define PF_RPC_SERVER_H
@@ -37,10 +37,12 @@ typedef struct {
     pf_peer *verifier;        /* served as pilotfish.v1.Verifier, or NULL */
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
     int32_t max_streams;      /* 0: 256 */
+    int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
     int32_t max_sequences;    /* open at once over all streams of a service; 0: what the peer says of itself */
     uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 1 ms */
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: 1 s */
-    void (*log)(void *user, const char *sentence); /* what happens meanwhile, from either thread, or NULL */
+    uint64_t silence_ns;      /* how long a connection may take for its first words; 0: 5 s */
+    void (*log)(void *user, const char *sentence); /* what happens meanwhile, from any thread, or NULL */
     void *log_user;
 } pf_server_config;
 

@@ -139,7 +139,10 @@ void pf_call_free(pf_call *c)
     if (c->received) grpc_byte_buffer_destroy(c->received);
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);
-    if (c->grpc) grpc_call_unref(c->grpc);
+    if (c->grpc) {
+        pf_listener_leave(c->server->listener, c->connection);
+        grpc_call_unref(c->grpc);
+    }
     free(c);
 }
 
@@ -257,6 +260,7 @@ static void on_new(pf_call *c)
     pf_server *server = c->server;
     const grpc_op over = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER, .data.recv_close_on_server.cancelled = &c->cancelled };
     (void)post(c, &over, 1, PF_EV_OVER);
+    c->connection = pf_listener_enter(server->listener, c->grpc);
     recognise(c);
     if (c->role == PF_ROLE_UNKNOWN) {
         pf_call_end(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");

@@ -17,6 +17,7 @@
 #include "rpc/address.h"
 #include "rpc/dispatch.h"
 #include "rpc/grpc_util.h"
+#include "rpc/listener.h"
 #include "rpc/poller.h"
 #include "rpc/server.h"
 
@@ -62,6 +63,7 @@ struct pf_call {
     pf_call_tag tags[PF_N_EVENTS];
     pf_call_role role;
     pf_service service;
+    int connection; /* the listener's word for it */
 
     int pending; /* events to come */
     bool held;   /* the computing thread may still look at it */
@@ -91,6 +93,7 @@ struct pf_server {
     pf_address address;
     char actual[PF_MAX_ADDRESS_BYTES];
     grpc_server *grpc;
+    pf_listener *listener;
     pf_poller poller; /* its front is the computing thread */
     pf_call_tag shutdown_tag;
 

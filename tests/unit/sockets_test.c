@@ -1,0 +1,196 @@
+/* Where a server listens: what is in use stays in use, what is dead is taken over, what is another's is left alone. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "rpc/sockets.h"
+#include "tests/support/test.h"
+
+static char directory[] = "/tmp/pf-sockets-XXXXXX";
+
+static pf_address address_of(const char *text)
+{
+    pf_address address;
+    pf_error error;
+    assert_ok(pf_address_parse(text, &address, &error), error);
+    return address;
+}
+
+static pf_address file_address(void)
+{
+    char text[128];
+    snprintf(text, sizeof text, "unix:%s/s", directory);
+    return address_of(text);
+}
+
+static pf_sockets listening(const pf_address *address)
+{
+    pf_sockets sockets;
+    pf_error error;
+    assert_ok(pf_sockets_listen(address, &sockets, &error), error);
+    return sockets;
+}
+
+static void assert_refused(const pf_address *address, const char *why)
+{
+    pf_sockets sockets;
+    pf_error error;
+    assert_status(pf_sockets_listen(address, &sockets, &error), PF_UNAVAILABLE);
+    assert_says(error, address->text);
+    assert_says(error, why);
+}
+
+static bool has_ipv6(void)
+{
+    const struct sockaddr_in6 name = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    const bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&name, sizeof name) == 0;
+    if (fd >= 0) close(fd);
+    return has;
+}
+
+static bool answers(const char *ip, int32_t port)
+{
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+    const bool is_v4 = inet_pton(AF_INET, ip, &v4.sin_addr) == 1;
+    if (!is_v4) assert_int_equal(inet_pton(AF_INET6, ip, &v6.sin6_addr), 1);
+    const int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    const bool connected = is_v4 ? connect(fd, (const struct sockaddr *)&v4, sizeof v4) == 0
+                                 : connect(fd, (const struct sockaddr *)&v6, sizeof v6) == 0;
+    close(fd);
+    return connected;
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+static void a_port_is_chosen_and_never_shared(void **state)
+{
+    (void)state;
+    const char *const hosts[] = { "127.0.0.1", "[::1]", "localhost" };
+    for (size_t i = 0; i < PF_COUNT(hosts); i++) {
+        if (i == 1 && !has_ipv6()) continue;
+        char text[64];
+        snprintf(text, sizeof text, "%s:0", hosts[i]);
+        pf_address address = address_of(text);
+        pf_sockets sockets = listening(&address);
+        assert_in_range(sockets.port, 1, 65535);
+        snprintf(text, sizeof text, "%s:%d", hosts[i], (int)sockets.port);
+        address = address_of(text);
+        assert_refused(&address, "address in use");
+        pf_sockets_close(&sockets);
+        sockets = listening(&address); /* at once */
+        pf_sockets_close(&sockets);
+    }
+}
+
+static void a_name_is_every_address_that_it_has(void **state)
+{
+    (void)state;
+    const pf_address address = address_of("localhost:0");
+    pf_sockets sockets = listening(&address);
+    assert_true(answers("127.0.0.1", sockets.port));
+    if (sockets.n > 1) assert_true(answers("::1", sockets.port));
+    pf_sockets_close(&sockets);
+}
+
+static void a_connection_inherits_no_delay(void **state)
+{
+    (void)state;
+    const pf_address address = address_of("127.0.0.1:0");
+    pf_sockets sockets = listening(&address);
+    struct sockaddr_in name;
+    socklen_t n = sizeof name;
+    assert_int_equal(getsockname(sockets.fds[0], (struct sockaddr *)&name, &n), 0);
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (const struct sockaddr *)&name, sizeof name), 0);
+    const int served = accept(sockets.fds[0], NULL, NULL);
+    assert_true(served >= 0);
+    int value = 0;
+    n = sizeof value;
+    assert_int_equal(getsockopt(served, IPPROTO_TCP, TCP_NODELAY, &value, &n), 0);
+    assert_int_not_equal(value, 0);
+    assert_int_equal(getsockopt(served, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &n), 0);
+    assert_int_not_equal(value, 0);
+    close(served);
+    close(client);
+    pf_sockets_close(&sockets);
+}
+
+static void a_socket_file_is_private_and_leaves_with_its_owner(void **state)
+{
+    (void)state;
+    struct stat st;
+    const pf_address address = file_address();
+    const mode_t mask = umask(0);
+    pf_sockets sockets = listening(&address);
+    umask(mask);
+    assert_int_equal(stat(address.path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_refused(&address, "address in use");
+    pf_sockets_close(&sockets);
+    assert_int_not_equal(access(address.path, F_OK), 0);
+}
+
+static void a_dead_file_is_taken_over_and_another_s_left_alone(void **state)
+{
+    (void)state;
+    const pf_address address = file_address();
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+    strcpy(un.sun_path, address.path);
+    const int dead = socket(AF_UNIX, SOCK_STREAM, 0), other = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(dead, (const struct sockaddr *)&un, sizeof un), 0);
+    close(dead);
+    pf_sockets sockets = listening(&address);
+    assert_int_equal(unlink(address.path), 0);
+    assert_int_equal(bind(other, (const struct sockaddr *)&un, sizeof un), 0);
+    pf_sockets_close(&sockets);
+    assert_int_equal(access(address.path, F_OK), 0);
+    close(other);
+    assert_int_equal(unlink(address.path), 0);
+}
+
+static void what_cannot_be_listened_on_says_why(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *why;
+    } bad[] = { { "unix:/no/such/directory/x.sock", "/no/such/directory" },
+                { "unix:/etc/passwd", "not a socket" },
+                { "192.0.2.1:1", "assign requested address" },
+                { "no-such-host.invalid:1", "cannot listen on" } };
+    for (size_t i = 0; i < PF_COUNT(bad); i++) {
+        const pf_address address = address_of(bad[i].text);
+        assert_refused(&address, bad[i].why);
+    }
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_port_is_chosen_and_never_shared),
+        cmocka_unit_test(a_name_is_every_address_that_it_has),
+        cmocka_unit_test(a_connection_inherits_no_delay),
+        cmocka_unit_test(a_socket_file_is_private_and_leaves_with_its_owner),
+        cmocka_unit_test(a_dead_file_is_taken_over_and_another_s_left_alone),
+        cmocka_unit_test(what_cannot_be_listened_on_says_why),
+    };
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

@@ -6,6 +6,7 @@
 #define PF_KERNELS_V16_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "kernels/exp.h"
 #include "kernels/implementations.h"
@@ -123,6 +124,43 @@ PF_V16 pf_v16 pf_v16_words_of(pf_v16 even, pf_v16 odd)
     return (pf_v16){ pf_v8_words_of(even.low, odd.low), pf_v8_words_of(even.high, odd.high) };
 }
 
+PF_V16 void pf_v16_store_low_halves(uint16_t *to, pf_v16 words, int32_t n)
+{
+    uint16_t halves[32];
+    pf_v16_store((float *)(void *)halves, words);
+    for (int32_t i = 0; i < 16 && i < n; i++) to[2 * i] = halves[2 * i];
+}
+
+PF_V16 __m256 pf_v8_number_words_of(__m256 even, __m256 odd, __m256 *numbers)
+{
+    const __m256i e = _mm256_castps_si256(even), o = _mm256_castps_si256(odd), one = _mm256_set1_epi16(1);
+    const __m256i high = _mm256_blend_epi16(_mm256_srli_epi32(e, 16), o, 0xAA);
+    const __m256i low = _mm256_blend_epi16(e, _mm256_slli_epi32(o, 16), 0xAA);
+    const __m256i sticky = _mm256_or_si256(low, _mm256_and_si256(high, one));
+    const __m256i above = _mm256_subs_epu16(sticky, _mm256_set1_epi16(-32768));
+    *numbers = _mm256_and_ps(*numbers, _mm256_cmp_ps(even, odd, _CMP_ORD_Q));
+    return _mm256_castsi256_ps(_mm256_add_epi16(high, _mm256_min_epu16(above, one)));
+}
+PF_V16 pf_v16 pf_v16_number_words_of(pf_v16 even, pf_v16 odd, pf_v16_mask *numbers)
+{
+    return (pf_v16){ pf_v8_number_words_of(even.low, odd.low, &numbers->low),
+                     pf_v8_number_words_of(even.high, odd.high, &numbers->high) };
+}
+PF_V16 __m256 pf_v8_number_words(pf_v16 v, __m256 *numbers)
+{
+    const __m256 even = _mm256_shuffle_ps(v.low, v.high, 0x88), odd = _mm256_shuffle_ps(v.low, v.high, 0xDD);
+    const __m256 halves = pf_v8_number_words_of(even, odd, numbers); /* words 0 1 4 5 2 3 6 7 */
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(halves), 0xD8));
+}
+PF_V16 pf_v16 pf_v16_number_words(pf_v16 low, pf_v16 high, pf_v16_mask *numbers)
+{
+    return (pf_v16){ pf_v8_number_words(low, &numbers->low), pf_v8_number_words(high, &numbers->high) };
+}
+PF_V16 pf_v16_mask pf_v16_all_lanes(void)
+{
+    return pf_v16_equal(pf_v16_set(0.0f), pf_v16_set(0.0f));
+}
+
 /* Words of 16 numbers in order. */
 PF_V16 __m256 pf_v8_words(pf_v16 v)
 {
@@ -149,6 +187,47 @@ PF_V16 pf_v16 pf_v16_half(pf_v16 words, int half)
 PF_V16 pf_v16 pf_v16_multiply_half(pf_v16 a, pf_v16 b, pf_v16 sum)
 {
     return pf_v16_fma(a, b, sum);
+}
+
+/* Eight by eight: as pf_v16_turn. */
+PF_V16 void pf_v8_turn(__m256 v[8])
+{
+    __m256 a[8];
+    PF_UNROLL_16
+    for (int i = 0; i < 8; i++) a[i] = i & 1 ? _mm256_unpackhi_ps(v[i - 1], v[i]) : _mm256_unpacklo_ps(v[i], v[i + 1]);
+    PF_UNROLL_16
+    for (int i = 0; i < 8; i++) {
+        const __m256d low = _mm256_castps_pd(a[(i & 4) + (i & 2) / 2]),
+                      high = _mm256_castps_pd(a[(i & 4) + (i & 2) / 2 + 2]);
+        v[i] = _mm256_castpd_ps(i & 1 ? _mm256_unpackhi_pd(low, high) : _mm256_unpacklo_pd(low, high));
+    }
+    PF_UNROLL_16
+    for (int i = 0; i < 4; i++) {
+        const __m256 low = v[i], high = v[i + 4];
+        v[i] = _mm256_permute2f128_ps(low, high, 0x20);
+        v[i + 4] = _mm256_permute2f128_ps(low, high, 0x31);
+    }
+}
+
+#define PF_V16_TURN_ROWS 16 /* a masked store costs more than the words alone */
+
+PF_V16 void pf_v16_turn(pf_v16 v[16])
+{
+    for (int half = 0; half < 2; half++) { /* rows 0 .. 7, 8 .. 15: quarters turned where they are */
+        __m256 low[8], high[8];
+        PF_UNROLL_16
+        for (int i = 0; i < 8; i++) low[i] = v[8 * half + i].low, high[i] = v[8 * half + i].high;
+        pf_v8_turn(low);
+        pf_v8_turn(high);
+        PF_UNROLL_16
+        for (int i = 0; i < 8; i++) v[8 * half + i] = (pf_v16){ low[i], high[i] };
+    }
+    PF_UNROLL_16
+    for (int i = 0; i < 8; i++) {
+        const __m256 other = v[i].high;
+        v[i].high = v[8 + i].low;
+        v[8 + i].low = other;
+    }
 }
 
 PF_V16 float pf_v16_tree_sum(pf_v16 v)

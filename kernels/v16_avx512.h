@@ -8,6 +8,7 @@
 #define PF_KERNELS_V16_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #include "kernels/exp.h"
 #include "kernels/implementations.h"
@@ -132,6 +133,47 @@ PF_V16 pf_v16 pf_v16_words_of(pf_v16 even, pf_v16 odd)
     return _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(pf_v16_round_bf16(even), 16), high));
 }
 
+/* The low half of lane i to to[2 * i], for the first n; what lies between is not touched. */
+PF_V16 void pf_v16_store_low_halves(uint16_t *to, pf_v16 words, int32_t n)
+{
+    const __mmask32 exist = n >= 16 ? ~(__mmask32)0 : ((__mmask32)1 << (2 * n)) - 1;
+    _mm512_mask_storeu_epi16(to, exist & 0x55555555, _mm512_castps_si512(words));
+}
+
+/* The same words in a third of the instructions, but for NaN: `numbers` keeps the lanes in which there was none. The
+ * halves are parted first, and the high one goes up if the low one is above 0x8000, or is that and the high one odd. */
+PF_V16 pf_v16 pf_v16_round_halves(__m512i high, __m512i low)
+{
+    const __m512i one = _mm512_set1_epi16(1);
+    const __m512i sticky = _mm512_ternarylogic_epi32(low, high, one, 0xF8); /* low | high & 1 */
+    const __m512i above = _mm512_subs_epu16(sticky, _mm512_set1_epi16(-32768));
+    return _mm512_castsi512_ps(_mm512_add_epi16(high, _mm512_min_epu16(above, one)));
+}
+PF_V16 pf_v16 pf_v16_number_words_of(pf_v16 even, pf_v16 odd, pf_v16_mask *numbers)
+{
+    const __mmask32 odds = 0xAAAAAAAA;
+    __asm__("" : "+v"(even), "+v"(odd)); /* loaded once */
+    const __m512i e = _mm512_castps_si512(even), o = _mm512_castps_si512(odd);
+    *numbers = _kand_mask16(*numbers, _mm512_cmp_ps_mask(even, odd, _CMP_ORD_Q));
+    return pf_v16_round_halves(_mm512_mask_blend_epi16(odds, _mm512_srli_epi32(e, 16), o),
+                               _mm512_mask_blend_epi16(odds, e, _mm512_slli_epi32(o, 16)));
+}
+PF_V16 pf_v16 pf_v16_number_words(pf_v16 low, pf_v16 high, pf_v16_mask *numbers) /* in order; denormals are kept */
+{
+    const __m512i lower =
+        _mm512_setr_epi32(0x20000, 0x60004, 0xA0008, 0xE000C, 0x120010, 0x160014, 0x1A0018, 0x1E001C, 0x220020,
+                          0x260024, 0x2A0028, 0x2E002C, 0x320030, 0x360034, 0x3A0038, 0x3E003C);
+    const __m512i upper = _mm512_or_si512(lower, _mm512_set1_epi16(1));
+    __asm__("" : "+v"(low), "+v"(high));
+    const __m512i l = _mm512_castps_si512(low), h = _mm512_castps_si512(high);
+    *numbers = _kand_mask16(*numbers, _mm512_cmp_ps_mask(low, high, _CMP_ORD_Q));
+    return pf_v16_round_halves(_mm512_permutex2var_epi16(l, upper, h), _mm512_permutex2var_epi16(l, lower, h));
+}
+PF_V16 pf_v16_mask pf_v16_all_lanes(void)
+{
+    return 0xFFFF;
+}
+
 /* sum = a.even * b.even + (a.odd * b.odd + sum), lane by lane, and the words of 32 numbers in order. Where the machine
  * has no such product, it is an fma for each half (PF_V16_HALVES of them, the odd one first), and a half is f32. */
 #ifdef __AVX512BF16__
@@ -170,6 +212,35 @@ PF_V16 pf_v16 pf_v16_words(pf_v16 low, pf_v16 high)
     return _mm512_castsi512_ps(_mm512_permutex2var_epi16(pf_v16_round_bf16(low), upper, pf_v16_round_bf16(high)));
 }
 #endif
+
+#define PF_V16_TURN_ROWS 2 /* from how many rows on storing them turned pays */
+
+/* Lane j of v[i] becomes lane i of v[j]. */
+PF_V16 void pf_v16_turn(pf_v16 v[16])
+{
+    __m512 a[16];
+    PF_UNROLL_16
+    for (int i = 0; i < 16; i++) { /* pairs of rows: quarter q has words 4q, 4q + 1, or 4q + 2, 4q + 3 */
+        const __m512 even = v[i & ~1], odd = v[i | 1];
+        a[i] = i & 1 ? _mm512_unpackhi_ps(even, odd) : _mm512_unpacklo_ps(even, odd);
+    }
+    PF_UNROLL_16
+    for (int i = 0; i < 16; i++) { /* four rows: quarter q of v[4g + j] has word 4q + j of rows 4g .. 4g + 3 */
+        const __m512d low = _mm512_castps_pd(a[(i & ~3) + (i & 2) / 2]),
+                      high = _mm512_castps_pd(a[(i & ~3) + (i & 2) / 2 + 2]);
+        v[i] = _mm512_castpd_ps(i & 1 ? _mm512_unpackhi_pd(low, high) : _mm512_unpacklo_pd(low, high));
+    }
+    PF_UNROLL_16
+    for (int i = 0; i < 16; i++) { /* eight: quarters 0 and 2, or 1 and 3, of two of them */
+        const __m512 low = v[(i & ~7) + (i & 3)], high = v[(i & ~7) + (i & 3) + 4];
+        a[i] = i & 4 ? _mm512_shuffle_f32x4(low, high, 0xDD) : _mm512_shuffle_f32x4(low, high, 0x88);
+    }
+    PF_UNROLL_16
+    for (int i = 0; i < 16; i++) {
+        const __m512 low = a[i & 7], high = a[(i & 7) + 8];
+        v[i] = i & 8 ? _mm512_shuffle_f32x4(low, high, 0xDD) : _mm512_shuffle_f32x4(low, high, 0x88);
+    }
+}
 
 /* Sum 8 apart, then 4, 2, 1: pf_tree_sum. */
 PF_V16 float pf_v16_tree_sum(pf_v16 v)

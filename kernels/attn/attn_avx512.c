@@ -1,5 +1,6 @@
 #include "kernels/v16_avx512.h"
 
+#include "kernels/attn/attn_store_v16.h"
 #include "kernels/attn/attn_v16.h"
 
 ATTN_DEFINE_TILES(f32, PF_TYPE_F32)

@@ -83,21 +83,35 @@ typedef enum {
 } pf_int_end;
 
 /* One block for half a panel, or a whole one: straight-line code where `steps` is a constant, which saves up to a sixth.
- * `zeros`: z of its columns, twice in each lane; of a column: NULL, nothing is taken from the products. */
+ * `zeros`: z of its columns, twice in each lane; NULL: 8, or of a column nothing is taken from the products. */
 PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const uint8_t *w,
                                   const uint32_t *a, size_t steps, const pf_vec zeros[2], const pf_vecf scales[2],
                                   uint32_t *sums, const uint32_t *partial, uintptr_t prefetch, size_t stride)
 {
-    const pf_vec nibble = pf_vec_set(0x0F0F0F0F), ones = pf_vec_set(0x00010001);
+    const pf_vec ones = pf_vec_set(0x00010001);
+    const bool tall = height > 4;
     pf_vec sum[PF_VEC_TILE_ROWS][2];
-#define START(m)                                                        \
-    if (m < height) {                                                   \
-        const pf_vec b = pf_vec_spread(a + m);                          \
-        sum[m][0] = column ? pf_vec_zero() : pf_vec_mul16(zeros[0], b); \
-        sum[m][1] = column ? pf_vec_zero() : pf_vec_mul16(zeros[1], b); \
-    }
-    PF_VEC_EACH_ROW(START)
+    __asm__("" : "+r"(a)); /* one register: the compiler would keep every word's address */
+    if (column) {
+#define START(m) \
+    if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
+        PF_VEC_EACH_ROW(START)
 #undef START
+    } else if (!zeros) {
+#define START(m) \
+    if (m < height) sum[m][0] = sum[m][1] = pf_vec_left16(pf_vec_spread(a + m), 3);
+        PF_VEC_EACH_ROW(START)
+#undef START
+    } else {
+#define START(m)                               \
+    if (m < height) {                          \
+        const pf_vec b = pf_vec_spread(a + m); \
+        sum[m][0] = pf_vec_mul16(zeros[0], b); \
+        sum[m][1] = pf_vec_mul16(zeros[1], b); \
+    }
+        PF_VEC_EACH_ROW(START)
+#undef START
+    }
 
 #pragma GCC unroll 8
     for (size_t step = 0; step < steps; step++, w += 2 * PF_GEMM_PANEL) {
@@ -106,7 +120,7 @@ PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const 
         if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
         prefetch += stride;
         const pf_vec both = pf_vec_load(w);
-        const pf_vec w0 = pf_vec_and(both, nibble), w1 = pf_vec_and(pf_vec_right16(both, 4), nibble);
+        const pf_vec w0 = pf_vec_low_nibbles(both, tall), w1 = pf_vec_low_nibbles(pf_vec_right16(both, 4), tall);
 #define ROW(m)                                                    \
     if (m < height) {                                             \
         const pf_vec b = pf_vec_spread(a + m);                    \
@@ -175,7 +189,8 @@ PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, cons
     for (size_t left = t->steps / PF_INT_STEPS; left;) {
         const size_t blocks = left < group_blocks ? left : group_blocks;
         for (size_t j = 0; j < 16; j += PF_VEC_LANES) {
-            const pf_vec zeros[2] = { pf_int_zeros(l, group, j), pf_int_zeros(l, group, j + 16) };
+            const pf_vec z[2] = { pf_int_zeros(l, group, j), pf_int_zeros(l, group, j + 16) };
+            const pf_vec *zeros = l->has_zeros ? z : NULL;
             const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
             const uint8_t *w = group + l->head_bytes + 4 * j;
             const uint32_t *words = a;

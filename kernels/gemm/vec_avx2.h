@@ -60,6 +60,17 @@ PF_INLINE pf_vec pf_vec_and(pf_vec a, pf_vec b)
 {
     return _mm256_and_si256(a, b);
 }
+/* Of each byte, the four low bits. `tall`: the mask stays in memory, where sums need every register. */
+PF_INLINE pf_vec pf_vec_low_nibbles(pf_vec a, const bool tall)
+{
+    static const uint8_t mask[32]
+        __attribute__((aligned(32))) = { 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
+                                         15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15 };
+    if (!tall) return _mm256_and_si256(a, _mm256_set1_epi8(15));
+    pf_vec v;
+    __asm__("vpand %2, %1, %0" : "=x"(v) : "x"(a), "m"(mask));
+    return v;
+}
 PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 {
     return _mm256_or_si256(a, b);
@@ -68,6 +79,7 @@ PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 #define pf_vec_right16(v, n) _mm256_srli_epi16(v, n)
 #define pf_vec_right(v, n)   _mm256_srli_epi32(v, n)
 #define pf_vec_left(v, n)    _mm256_slli_epi32(v, n)
+#define pf_vec_left16(v, n)  _mm256_slli_epi16(v, n)
 
 PF_INLINE pf_vec pf_vec_add(pf_vec a, pf_vec b)
 {

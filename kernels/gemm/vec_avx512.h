@@ -60,6 +60,11 @@ PF_INLINE pf_vec pf_vec_and(pf_vec a, pf_vec b)
 {
     return _mm512_and_si512(a, b);
 }
+PF_INLINE pf_vec pf_vec_low_nibbles(pf_vec a, const bool tall) /* of each byte, the four low bits */
+{
+    (void)tall;
+    return _mm512_and_si512(a, _mm512_set1_epi8(15));
+}
 PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 {
     return _mm512_or_si512(a, b);
@@ -68,6 +73,7 @@ PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 #define pf_vec_right16(v, n) _mm512_srli_epi16(v, n)
 #define pf_vec_right(v, n)   _mm512_srli_epi32(v, n)
 #define pf_vec_left(v, n)    _mm512_slli_epi32(v, n)
+#define pf_vec_left16(v, n)  _mm512_slli_epi16(v, n)
 
 PF_INLINE pf_vec pf_vec_add(pf_vec a, pf_vec b)
 {

@@ -3,8 +3,10 @@
  * Each test computes the logits of one text plainly, one token a pass on one thread, and then in another way, and
  * compares bits.
  */
+#include <math.h>
 #include <stdlib.h>
 
+#include "kernels/gemm/gemm_onednn.h"
 #include "model/context.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/test.h"
@@ -39,12 +41,12 @@ static const pf_tiny_model MQA = { .hidden = 64,
                                    .mlp_bias = true,
                                    .seed = 6 };
 
-static void set_up_acting(rig *r, pf_isa isa, pf_dtype dtype, pf_activations activations, int32_t n_threads)
+static void set_up_with(rig *r, pf_model_options options, int32_t n_threads)
 {
     pf_error error = { 0 };
     *r = (rig){ 0 };
     if (pf_team_create(n_threads, NULL, 0, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
-    const pf_model_options options = { .dtype = dtype, .activations = activations, .isa = isa, .team = r->team };
+    options.team = r->team;
     if (pf_model_load(directory, &options, &r->model, &error) != PF_OK) fail_msg("%s", error.text);
     const pf_context_config config = { .max_tokens = MAX_TOKENS,
                                        .max_sequences = MAX_SEQUENCES,
@@ -54,6 +56,11 @@ static void set_up_acting(rig *r, pf_isa isa, pf_dtype dtype, pf_activations act
     if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
     r->kv = pf_context_kv(r->context);
     r->n_vocab = pf_context_n_vocab(r->context);
+}
+
+static void set_up_acting(rig *r, pf_isa isa, pf_dtype dtype, pf_activations activations, int32_t n_threads)
+{
+    set_up_with(r, (pf_model_options){ .dtype = dtype, .activations = activations, .isa = isa }, n_threads);
 }
 
 static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
@@ -227,6 +234,69 @@ static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **
             }
     pf_tiny_model_remove(directory);
 }
+
+/* ---- another library's products --------------------------------------------------------------------------------- */
+
+/* Heads that part evenly over two members, in whole panels, and do not over three. */
+static const pf_tiny_model PARTED = {
+    .hidden = 72, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 32, .intermediate = 100, .vocab = 97, .seed = 8
+};
+
+/* The logits of a pass of many rows and then of passes of few are `plain` but for the rounding of sums in another order:
+ * root mean squares, of all that differs and of all. */
+static void compare_within(rig *r, const float *plain, double tolerance)
+{
+    int32_t tokens[N_TEXT];
+    make_text(r, 0, tokens);
+    float *logits = new_logits(r);
+    const pf_kv_seq seq = acquire(r);
+    for (int32_t at = 0, n = 40; at < N_TEXT; at += n, n = 1 + at % 7) {
+        if (n > N_TEXT - at) n = N_TEXT - at;
+        feed(r, seq, tokens, at, at + n, logits + (size_t)at * (size_t)r->n_vocab);
+    }
+    for (int32_t i = 0; i < N_TEXT; i++) {
+        double different = 0.0, all = 0.0;
+        for (int32_t v = 0; v < r->n_vocab; v++) {
+            const double ours = (double)plain[(size_t)i * (size_t)r->n_vocab + (size_t)v];
+            const double theirs = (double)logits[(size_t)i * (size_t)r->n_vocab + (size_t)v];
+            different += (theirs - ours) * (theirs - ours);
+            all += ours * ours;
+        }
+        if (!(sqrt(different / all) <= tolerance))
+            fail_msg("%s on %d threads, position %d: off by %.2g of the logits, at most %.2g expected",
+                     pf_dtype_name(pf_model_dtype(r->model)), pf_team_size(r->team), i, sqrt(different / all),
+                     tolerance);
+    }
+    pf_kv_release(r->kv, seq);
+    free(logits);
+}
+
+static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    int32_t n_formats = 0;
+    pf_tiny_model_create(&PARTED, directory);
+    for (int f = 0; f < PF_N_FORMATS; f++) {
+        if (pf_onednn_check((pf_format)f, pf_format_get((pf_format)f)->act, NULL) != PF_OK) continue;
+        n_formats++;
+        pf_model_options options = { .dtype = pf_dtype_of((pf_format)f), .isa = pf_cpu_best_isa() };
+        rig r;
+        set_up_with(&r, options, 1);
+        float *plain = plain_logits(&r, 0);
+        tear_down(&r);
+        options.backend = PF_BACKEND_ONEDNN;
+        for (int32_t n_threads = 1; n_threads <= 3; n_threads++) {
+            set_up_with(&r, options, n_threads);
+            compare_within(&r, plain, f == PF_FORMAT_F32 ? 1e-5 : 0.02);
+            tear_down(&r);
+        }
+        free(plain);
+    }
+    pf_tiny_model_remove(directory);
+    if (n_formats == 0) skip();
+}
+
+/* ---- sequences side by side -------------------------------------------------------------------------------------- */
 
 /* Four sequences side by side, in spans of changing sizes, the text in question somewhere among them. */
 static void compare_in_company(rig *r, const float *plain)
@@ -570,6 +640,7 @@ int main(void)
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
+        cmocka_unit_test(logits_through_onednn_are_ours_within_rounding_on_any_number_of_threads),
         cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),
         cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),
         cmocka_unit_test(logits_in_a_tree_are_those_of_the_chain_of_each_path),

@@ -78,37 +78,38 @@ static void progress(void *user, size_t done, size_t total)
     pf_progress_update(&p->progress, done, total);
 }
 
-/* The format that a word names; PF_N_FORMATS: none. */
-static pf_format find_format(const char *word)
+static const char *format_name(int format)
 {
-    int f = 0;
-    while (f < PF_N_FORMATS && strcmp(word, pf_format_get((pf_format)f)->name) != 0) f++;
-    return (pf_format)f;
+    return pf_format_get((pf_format)format)->name;
+}
+static const char *op_name(int op)
+{
+    return pf_op_name((pf_op)op);
 }
 
-static int misuse_format(const char *word)
+/* A word that stands for a member of an enumeration. */
+typedef struct {
+    const char *option; /* "--op" */
+    const char *word;   /* what was given, or NULL */
+    const char *(*name)(int value);
+    int n_values;
+} choice;
+
+/* n_values: none is named so, or none was given. */
+static int find(const choice *c)
+{
+    int value = 0;
+    while (value < c->n_values && (!c->word || strcmp(c->word, c->name(value)) != 0)) value++;
+    return value;
+}
+
+static int misuse(const choice *c)
 {
     char known[256] = "";
-    for (int f = 0; f < PF_N_FORMATS; f++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", f ? ", " : "",
-                 pf_format_get((pf_format)f)->name);
-    return pf_options_misuse(&pf_command_bench_kernels, "--format is \"%.40s\", expected one of %s", word, known);
-}
-
-/* The operation that a word names; PF_N_OPS: none. */
-static pf_op find_op(const char *word)
-{
-    int op = 0;
-    while (op < PF_N_OPS && strcmp(word, pf_op_name((pf_op)op)) != 0) op++;
-    return (pf_op)op;
-}
-
-static int misuse_op(const char *word)
-{
-    char known[256] = "";
-    for (int op = 0; op < PF_N_OPS; op++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", op ? ", " : "", pf_op_name((pf_op)op));
-    return pf_options_misuse(&pf_command_bench_kernels, "--op is \"%.40s\", expected one of %s", word, known);
+    for (int value = 0; value < c->n_values; value++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", value ? ", " : "", c->name(value));
+    return pf_options_misuse(&pf_command_bench_kernels, "%s is \"%.40s\", expected one of %s", c->option, c->word,
+                             known);
 }
 
 static pf_status create_team(const pf_options *options, pf_team **out, pf_error *error)
@@ -123,19 +124,21 @@ static pf_status create_team(const pf_options *options, pf_team **out, pf_error 
 static int run(const pf_options *options, pf_out *out)
 {
     printer p = { .out = out, .json = options->json };
+    const choice format = { "--format", options->bench_format, format_name, PF_N_FORMATS };
+    const choice op = { "--op", options->bench_op, op_name, PF_N_OPS };
     const pf_kernel_bench_options measured = {
         .isa = options->isa,
         .isa_alone = strcmp(options->isa_word, "auto") != 0,
-        .format = options->bench_format ? find_format(options->bench_format) : PF_N_FORMATS,
-        .op = options->bench_op ? find_op(options->bench_op) : PF_N_OPS,
+        .format = (pf_format)find(&format),
+        .op = (pf_op)find(&op),
         .quick = options->quick,
         .cancel = pf_interrupt_flag(),
         .figure = print,
         .progress = progress,
         .user = &p,
     };
-    if (options->bench_format && measured.format == PF_N_FORMATS) return misuse_format(options->bench_format);
-    if (options->bench_op && measured.op == PF_N_OPS) return misuse_op(options->bench_op);
+    if (format.word && measured.format == PF_N_FORMATS) return misuse(&format);
+    if (op.word && measured.op == PF_N_OPS) return misuse(&op);
     pf_error error = { 0 };
     pf_team *team = NULL;
     pf_status status = create_team(options, &team, &error);

@@ -9,106 +9,157 @@
  */
 #include "kernels/gemm/gemm_int_rounding.h"
 #include "kernels/gemm/pack_words_avx512.h"
+#include "kernels/unroll.h"
+
+enum { MOST_ROWS = 8 }; /* packed together */
+
+/* Rows of a tile that are packed together: `n_real` of them; those behind are copies of the last, and go nowhere. */
+typedef struct {
+    const float *row[MOST_ROWS];
+    size_t n_real, k, height;
+    __m512 factor[MOST_ROWS];
+    int32_t offset; /* what a group's sum is multiplied with */
+} pack_job;
 
 /* The largest magnitudes of n rows, as bits: what is not finite is larger than what is. */
-PF_INLINE void largest_bits(uint32_t bits[4], const size_t n_rows, const float *a, size_t lda, size_t k)
+PF_INLINE void largest_bits(uint32_t bits[MOST_ROWS], const size_t n_rows, const pack_job *job)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    __m512i largest[4] = { _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                           _mm512_setzero_si512() };
-    for (size_t i = 0; i < k; i += 16) {
-        const __mmask16 exist = (__mmask16)(k - i >= 16 ? 0xFFFFu : (1u << (k - i)) - 1);
+    __m512i largest[MOST_ROWS];
+    PF_UNROLL_16
+    for (size_t r = 0; r < n_rows; r++) largest[r] = _mm512_setzero_si512();
+    const size_t whole = job->k & ~(size_t)15;
+    for (size_t i = 0; i < whole; i += 16) {
+        PF_UNROLL_16
         for (size_t r = 0; r < n_rows; r++) {
-            const float *at = a + r * lda + i;
-            largest[r] = _mm512_max_epi32(largest[r], _mm512_and_si512(magnitude, _mm512_maskz_loadu_epi32(exist, at)));
+            const __m512i v = _mm512_loadu_si512(job->row[r] + i);
+            largest[r] = _mm512_max_epi32(largest[r], _mm512_and_si512(magnitude, v));
         }
     }
+    const __mmask16 exist = (__mmask16)((1u << (job->k - whole)) - 1);
+    PF_UNROLL_16
+    for (size_t r = 0; r < n_rows; r++) {
+        if (!exist) break;
+        const __m512i v = _mm512_maskz_loadu_epi32(exist, job->row[r] + whole);
+        largest[r] = _mm512_max_epi32(largest[r], _mm512_and_si512(magnitude, v));
+    }
+    PF_UNROLL_16
     for (size_t r = 0; r < n_rows; r++) bits[r] = (uint32_t)_mm512_reduce_max_epi32(largest[r]);
 }
 
-/* 16 words of a row: n values that exist, the others zero. */
+/* 16 words of a row, by lanes: n values that exist, the others zero. */
 PF_INLINE __m512i quantised_words(const float *a, __m512 factor, size_t n)
 {
     const __mmask64 exist = n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
     __m512i q[4];
-#define QUARTER(i) \
-    q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps((__mmask16)(exist >> (16 * i)), a + 16 * i), factor));
+#define QUARTER(i)                                                                                                     \
+    {                                                                                                                  \
+        const __m512 v =                                                                                               \
+            n >= 64 ? _mm512_loadu_ps(a + 16 * i) : _mm512_maskz_loadu_ps((__mmask16)(exist >> (16 * i)), a + 16 * i); \
+        q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v, factor));                                                           \
+    }
     QUARTER(0)
     QUARTER(1)
     QUARTER(2)
     QUARTER(3)
 #undef QUARTER
-    /* word 4 * i + j of the result lies in word i of lane j */
-    const __m512i lanes = _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_epi32(order, lanes);
+    return _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
 }
 
-/* Rows of a tile that are packed together. */
-typedef struct {
-    const float *a;
-    size_t lda, k, height;
-    __m512 factor[4];
-    int32_t offset; /* what a group's sum is multiplied with */
-} pack_job;
+/* Words by lanes, in order. */
+PF_INLINE __m512i in_order(__m512i words)
+{
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), words);
+}
 
 /* n_words, at most 16, of n_rows rows from value k on to where they belong, `gap` words left out before the ninth; and
  * their sums to `sum`. */
 PF_INLINE void pack_words(const size_t n_rows, const pack_job *job, size_t k, size_t n_words, size_t gap, uint32_t *out,
-                          __m512i sum[4])
+                          __m512i sum[MOST_ROWS])
 {
     const __m512i ones = _mm512_set1_epi8(1);
     const size_t n = k < job->k ? job->k - k : 0;
-    __m512i words[4];
-    for (size_t r = 0; r < 4; r++) {
+    __m512i words[MOST_ROWS];
+    PF_UNROLL_16
+    for (size_t r = 0; r < MOST_ROWS; r++) {
         if (r >= n_rows) {
             words[r] = words[n_rows - 1]; /* goes nowhere */
             continue;
         }
-        words[r] = n >= 64 ? quantised_words(job->a + r * job->lda + k, job->factor[r], 64)
-                           : quantised_words(job->a + r * job->lda + (n ? k : 0), job->factor[r], n);
+        words[r] = n >= 64 ? quantised_words(job->row[r] + k, job->factor[r], 64)
+                           : quantised_words(job->row[r] + (n ? k : 0), job->factor[r], n);
         sum[r] = _mm512_dpbusd_epi32(sum[r], ones, words[r]);
     }
     if (job->height == 1) {
         const __mmask16 first = (__mmask16)((1u << (gap ? 8 : n_words)) - 1);
         const __mmask16 exist = (__mmask16)((1u << n_words) - 1);
-        _mm512_mask_storeu_epi32(out, first & exist, words[0]);
-        if (gap && n_words > 8) _mm512_mask_storeu_epi32(out + gap, exist & (__mmask16)~first, words[0]);
+        const __m512i ordered = in_order(words[0]);
+        _mm512_mask_storeu_epi32(out, first & exist, ordered);
+        if (gap && n_words > 8) _mm512_mask_storeu_epi32(out + gap, exist & (__mmask16)~first, ordered);
+    } else if (n_rows == MOST_ROWS) {
+        pf_pack_eight_rows(out, job->height, words, job->n_real, n_words, gap);
     } else if (n_words == 16) {
-        pf_pack_four_rows(out, job->height, words, n_rows, 16, gap);
+        pf_pack_rows_of(PF_PACK_BY_LANES, out, job->height, words, n_rows, 16, gap);
     } else {
-        pf_pack_four_rows(out, job->height, words, n_rows, n_words, gap);
+        pf_pack_rows_of(PF_PACK_BY_LANES, out, job->height, words, n_rows, n_words, gap);
     }
 }
 
-PF_INLINE void clear(__m512i sum[4])
+PF_INLINE void clear(__m512i sum[MOST_ROWS])
 {
-    for (size_t r = 0; r < 4; r++) sum[r] = _mm512_setzero_si512();
+    PF_UNROLL_16
+    for (size_t r = 0; r < MOST_ROWS; r++) sum[r] = _mm512_setzero_si512();
 }
 
-/* Sums of eight words each, in all of their lanes. */
-PF_INLINE __m512i sums_of_eight(__m512i v)
+/* What groups of four rows start at: sums of the words 0 .. 7 of vectors by lanes, and of 8 .. 15. */
+typedef struct {
+    __m128i low, high;
+} starts;
+
+PF_INLINE __m128i over_lanes(__m512i v)
 {
-    v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
-    v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
-    return _mm512_add_epi32(v, _mm512_shuffle_i32x4(v, v, 0xB1));
+    const __m256i two = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
+}
+
+PF_INLINE starts sum_starts(const size_t n_rows, const __m512i sum[4])
+{
+    if (n_rows == 1) {
+        const __m128i words = over_lanes(sum[0]), pairs = _mm_add_epi32(words, _mm_shuffle_epi32(words, 0xB1));
+        return (starts){ pairs, _mm_shuffle_epi32(pairs, 0x02) };
+    }
+    __m512i column[4];
+    pf_pack_columns(column, sum);
+    return (starts){ over_lanes(_mm512_add_epi32(column[0], column[1])),
+                     over_lanes(_mm512_add_epi32(column[2], column[3])) };
+}
+
+/* Those of a group of all words to `low`, or of two groups each to its own. */
+PF_INLINE void put_starts(const size_t n_rows, const pack_job *job, const __m512i sum[MOST_ROWS], uint32_t *low,
+                          uint32_t *high)
+{
+    const __m128i offset = _mm_set1_epi32(job->offset);
+    PF_UNROLL_16
+    for (size_t r = 0; r < n_rows; r += 4) {
+        const size_t n = job->n_real - r;
+        const __mmask8 rows = (__mmask8)(n >= 4 ? 15 : (1u << n) - 1);
+        starts both = sum_starts(n_rows, sum + r);
+        if (!high) both.low = _mm_add_epi32(both.low, both.high);
+        _mm_mask_storeu_epi32(low + r, rows, _mm_mullo_epi32(both.low, offset));
+        if (high) _mm_mask_storeu_epi32(high + r, rows, _mm_mullo_epi32(both.high, offset));
+    }
 }
 
 /* Groups of eight words, two at a time. */
 PF_INLINE void pack_short_groups(const size_t n_rows, const pack_job *job, uint32_t *out)
 {
     const size_t height = job->height, n_words = (job->k + 31) / 32 * 8;
-    __m512i sum[4];
+    __m512i sum[MOST_ROWS];
     for (size_t word = 0; word < n_words; word += 16, out += 18 * height) {
         clear(sum);
         const size_t left = n_words - word < 16 ? 8 : 16;
         pack_words(n_rows, job, 4 * word, left, 1, out + height, sum);
-        for (size_t r = 0; r < n_rows; r++) {
-            const __m512i both = sums_of_eight(sum[r]);
-            out[r] = (uint32_t)(job->offset * _mm_cvtsi128_si32(_mm512_castsi512_si128(both)));
-            if (left > 8)
-                out[9 * height + r] = (uint32_t)(job->offset * _mm_cvtsi128_si32(_mm512_extracti32x4_epi32(both, 2)));
-        }
+        put_starts(n_rows, job, sum, out, left > 8 ? out + 9 * height : NULL);
     }
 }
 
@@ -116,9 +167,9 @@ PF_INLINE void pack_short_groups(const size_t n_rows, const pack_job *job, uint3
 PF_INLINE void pack_long_groups(const size_t n_rows, const pack_job *job, size_t group_words, uint32_t *out)
 {
     const size_t height = job->height;
-    __m512i sum[4];
+    __m512i sum[MOST_ROWS];
     for (size_t begin = 0; 4 * begin < job->k; begin += group_words) {
-        uint32_t *starts = out;
+        uint32_t *first = out;
         out += height;
         clear(sum);
         for (size_t word = 0; word < group_words; word += 16) {
@@ -126,19 +177,20 @@ PF_INLINE void pack_long_groups(const size_t n_rows, const pack_job *job, size_t
             pack_words(n_rows, job, 4 * (begin + word), left, 0, out, sum);
             out += left * height;
         }
-        for (size_t r = 0; r < n_rows; r++) starts[r] = (uint32_t)(job->offset * _mm512_reduce_add_epi32(sum[r]));
+        put_starts(n_rows, job, sum, first, NULL);
     }
 }
 
 /* Some rows of a tile: scales, and groups with what they start at. */
 PF_INLINE void pack_rows(const size_t n_rows, pack_job *job, size_t group_words, uint32_t *out)
 {
-    uint32_t bits[4];
-    largest_bits(bits, n_rows, job->a, job->lda, job->k);
+    uint32_t bits[MOST_ROWS];
+    largest_bits(bits, n_rows, job);
+    PF_UNROLL_16
     for (size_t r = 0; r < n_rows; r++) {
         const pf_int_rounding rounding = pf_int_rounding_of(bits[r]);
         job->factor[r] = _mm512_set1_ps(rounding.factor);
-        memcpy(out + r, &rounding.scale, sizeof rounding.scale);
+        if (r < job->n_real) memcpy(out + r, &rounding.scale, sizeof rounding.scale);
     }
     if (group_words == 8)
         pack_short_groups(n_rows, job, out + job->height);
@@ -157,15 +209,17 @@ static void pack_tiles(void *input, const float *a, size_t lda, int32_t m, int32
         const size_t first = (size_t)pf_gemm_tile_row(n_tiles, m, t);
         const size_t height = (size_t)pf_gemm_tile_row(n_tiles, m, t + 1) - first;
         uint32_t *tile = (uint32_t *)input + first * words;
-        for (size_t r = 0; r < height; r += 4) {
-            pack_job job = {
-                .a = a + (first + r) * lda, .lda = lda, .k = n_values, .height = height, .offset = offset
-            };
-            if (height - r >= 4)
+        for (size_t r = 0; r < height; r += MOST_ROWS) {
+            const size_t n_real = height - r < MOST_ROWS ? height - r : MOST_ROWS;
+            pack_job job = { .n_real = n_real, .k = n_values, .height = height, .offset = offset };
+            for (size_t i = 0; i < MOST_ROWS; i++) job.row[i] = a + (first + r + (i < n_real ? i : n_real - 1)) * lda;
+            if (n_real > 4)
+                pack_rows(MOST_ROWS, &job, in_group, tile + r);
+            else if (n_real == 4)
                 pack_rows(4, &job, in_group, tile + r);
-            else if (height - r == 3)
+            else if (n_real == 3)
                 pack_rows(3, &job, in_group, tile + r);
-            else if (height - r == 2)
+            else if (n_real == 2)
                 pack_rows(2, &job, in_group, tile + r);
             else
                 pack_rows(1, &job, in_group, tile + r);

@@ -138,6 +138,19 @@ void pf_work_data_destroy(pf_work_data *data)
     pf_arena_destroy(&data->store);
 }
 
+/* A matrix whose panels are all `panel`, and what the format has behind them likewise. */
+static void fill_matrix(pf_work_data *data, const pf_gemm_weights *w, size_t bytes, const pf_gemm_weights *panel,
+                        size_t panel_bytes)
+{
+    unsigned char *region = w->panels;
+    const unsigned char *pattern = panel->panels;
+    const size_t panels = (size_t)w->n_panels * w->panel_bytes, behind = panel_bytes - panel->panel_bytes;
+    pf_team_run(data->team, fill_share, &(fill_job){ region, panels, pattern, panel->panel_bytes });
+    if (behind > 0)
+        pf_team_run(data->team, fill_share,
+                    &(fill_job){ region + panels, bytes - panels, pattern + panel->panel_bytes, behind });
+}
+
 /* One panel is packed and repeated: products do not mind, and packing takes longer than measuring. */
 pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n, int32_t k, pf_work_matrices *out,
                                 pf_error *error)
@@ -160,7 +173,7 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     out->n_copies = 0;
     while (out->n_copies < PF_WORK_MAX_COPIES && data->store.size - data->store.used >= bytes) {
         whole.panels = pf_arena_take(&data->store, bytes, 1);
-        pf_team_run(data->team, fill_share, &(fill_job){ whole.panels, bytes, panel.panels, panel_bytes });
+        fill_matrix(data, &whole, bytes, &panel, panel_bytes);
         out->weights[out->n_copies++] = whole;
     }
     free(panel.panels);
@@ -200,7 +213,7 @@ static void run_gemm(const pf_work *w, pf_member member, int32_t copy)
     const pf_gemm *gemm = &w->kernel->fn.gemm;
     pf_gemm_weights weights = w->matrices->weights[copy];
     weights.n = w->columns;
-    weights.n_panels = (w->columns + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL;
+    const int32_t n_panels = (w->columns + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL; /* the first of the matrix's */
     const int32_t n_tiles = pf_gemm_tiles(gemm->tile_rows, w->rows);
     int32_t begin = 0, end = n_tiles;
     void *input = w->data->member_input[member.id];
@@ -210,7 +223,7 @@ static void run_gemm(const pf_work *w, pf_member member, int32_t copy)
     }
     if (begin < end) gemm->pack(input, w->data->a, PF_WORK_K, w->rows, w->k, begin, end);
     if (n_tiles > 1) pf_team_barrier(member);
-    pf_team_share(member, weights.n_panels, &begin, &end);
+    pf_team_share(member, n_panels, &begin, &end);
     if (begin < end)
         gemm->multiply(&weights, input, w->rows, begin, end, w->data->c, PF_WORK_COLUMNS, PF_GEMM_STORE,
                        w->data->member_scratch[member.id]);

@@ -53,7 +53,7 @@ static int check(const pf_options *options)
     const pf_command *self = &pf_command_quantize;
     if (!options->model) return pf_options_misuse(self, "a model is needed: -m MODEL");
     if (!options->output) return pf_options_misuse(self, "the directory to be made is needed: -o DIR");
-    if (options->dtype < PF_DTYPE_FORMATS)
+    if (!pf_dtype_is_written(options->dtype))
         return pf_options_misuse(self, "a format is needed, --dtype T, and it is not %s",
                                  pf_dtype_name(options->dtype));
     return PF_EXIT_DONE;

@@ -8,8 +8,8 @@
 /* Integer weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16
  * panel has them, of (q - z) * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
  * `out`, 64-byte aligned, has room for an even number of pairs. */
-typedef void pf_gemm_widen_fn(const pf_gemm_layout *layout, const uint8_t *panel, size_t pair, size_t n_pairs,
-                              void *out);
+typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
+                              size_t n_pairs, void *out);
 
 /* The definitions. */
 pf_gemm_pack_fn pf_gemm_pack_f32_ref;
@@ -17,6 +17,8 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
 pf_gemm_pack_fn pf_gemm_pack_int8_ref;
 pf_gemm_multiply_fn pf_gemm_f32_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_ref;
+pf_gemm_widen_fn pf_gemm_unpack_bf16_12; /* of bf16-12: whole blocks, so `pair` is a multiple of 8 */
+pf_gemm_multiply_fn pf_gemm_bf16_12_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_amx_ref; /* the amx class, on what pf_gemm_pack_bf16_ref packed: for tests alone */
 pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format */
 pf_gemm_multiply_fn pf_gemm_integers_bf16_ref;
@@ -40,6 +42,7 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_avx2;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_avx2;
 pf_gemm_multiply_fn pf_gemm_f32_avx2;
 pf_gemm_multiply_fn pf_gemm_bf16_avx2;
+pf_gemm_multiply_fn pf_gemm_bf16_12_avx2;
 pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx2; /* for weights of 8 bits */
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx2; /* and of 4, and for VNNI */
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx2;
@@ -63,6 +66,7 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_avx512;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_avx512;
 pf_gemm_multiply_fn pf_gemm_f32_avx512;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512;
+pf_gemm_multiply_fn pf_gemm_bf16_12_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx512;
@@ -98,6 +102,7 @@ pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
+pf_gemm_multiply_fn pf_gemm_bf16_12_avx512bf16;
 pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
 

@@ -15,9 +15,10 @@
 #define ROUNDING       "rounding to the format"
 #define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
 
-#define PANELS_F32  "panels of 32 columns, k by k"
-#define PANELS_BF16 "panels of 32 columns, k pair by k pair"
-#define PANELS_INTS "panels of 32 columns, four k by four k"
+#define PANELS_F32     "panels of 32 columns, k by k"
+#define PANELS_BF16    "panels of 32 columns, k pair by k pair"
+#define PANELS_BF16_12 "panels of 32 columns, k pair by k pair, twelve bits a weight"
+#define PANELS_INTS    "panels of 32 columns, four k by four k"
 
 static const pf_kernel table[] = {
 #define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)              \
@@ -33,6 +34,8 @@ static const pf_kernel table[] = {
 /* Weights and activations of one type. */
 #define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY) \
     GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)
+#define GEMM_12(ISA, TILE, ROWS, CLASS, PACK, COLUMNS, MULTIPLY) \
+    GEMM_ROW(BF16_12, BF16, ISA, 0, TILE, ROWS, PANELS_BF16_12, CLASS, PACK, COLUMNS, MULTIPLY)
 /* Integer weights. */
 #define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, COLUMNS, MULTIPLY) \
     GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, COLUMNS, MULTIPLY)
@@ -60,6 +63,7 @@ static const pf_kernel table[] = {
     /* clang-format off */
     GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref, NULL, pf_gemm_f32_ref),
     GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_ref),
+    GEMM_12(PF_ISA_SCALAR, "1x32", 1, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_12_ref),
     GEMM_INTS(INT8, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
               pf_gemm_pack_int8_ref, NULL, pf_gemm_integers_int8_ref),
     GEMM_INT4(INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
@@ -86,6 +90,8 @@ static const pf_kernel table[] = {
          pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
     GEMM(BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_bf16_avx2),
+    GEMM_12(PF_ISA_AVX2, "2x32", 2, ONE_CHAIN_BF16,
+            pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_bf16_12_avx2),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
               pf_gemm_pack_int8_pairs_avx2, NULL, pf_gemm_integers_int8_avx2),
     GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
@@ -102,6 +108,8 @@ static const pf_kernel table[] = {
          pf_gemm_pack_f32_avx512, pf_gemm_pack_columns_f32_avx512, pf_gemm_f32_avx512),
     GEMM(BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
          pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_bf16_avx512),
+    GEMM_12(PF_ISA_AVX512, "12x32", 12, ONE_CHAIN_BF16,
+            pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_bf16_12_avx512),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
               pf_gemm_pack_int8_pairs_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
@@ -118,6 +126,7 @@ static const pf_kernel table[] = {
     GEMM_INT4(BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
     GEMM_VDPBF16(BF16, "14x32, 6x64", PANELS_BF16, pf_gemm_bf16_avx512bf16),
+    GEMM_VDPBF16(BF16_12, "14x32", PANELS_BF16_12, pf_gemm_bf16_12_avx512bf16),
     GEMM_VDPBF16_INTS(INT8),
     GEMM_VDPBF16_INTS(INT4_G32),
     GEMM_VDPBF16_INTS(INT4_G128),

@@ -15,11 +15,12 @@
 #include "kernels/types.h"
 
 typedef enum {
-    PF_DTYPE_AUTO,    /* as the file: BF16 for BF16 and F16, F32 for F32, its own format for one that is quantised */
+    PF_DTYPE_AUTO,    /* as the file: pf_dtype_choose for numbers, its own format for one that is quantised */
     PF_DTYPE_F16,     /* accepted for files in F16: their values, held as F32 */
     PF_DTYPE_FORMATS, /* from here on a pf_format each, in its order */
-    PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,   /* F32 weights, activations, sums and KV */
-    PF_DTYPE_BF16 = PF_DTYPE_FORMATS + PF_FORMAT_BF16, /* BF16 weights, activations and KV, F32 sums */
+    PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,         /* F32 weights, activations, sums and KV */
+    PF_DTYPE_BF16 = PF_DTYPE_FORMATS + PF_FORMAT_BF16,       /* BF16 weights, activations and KV, F32 sums */
+    PF_DTYPE_BF16_12 = PF_DTYPE_FORMATS + PF_FORMAT_BF16_12, /* the same, bit for bit, from twelve bits a weight */
     PF_DTYPE_INT8 = PF_DTYPE_FORMATS + PF_FORMAT_INT8, /* integers with scales, INT8 or BF16 activations, BF16 KV */
     PF_DTYPE_INT4 = PF_DTYPE_FORMATS + PF_FORMAT_INT4_G32,
     PF_N_DTYPES = PF_DTYPE_FORMATS + PF_N_FORMATS
@@ -41,11 +42,29 @@ static inline bool pf_format_is_integer(pf_format format)
     return pf_format_get(format)->bits < 16;
 }
 
+/* Whether files hold it: `pilotfish quantize` writes no others. BF16_12 is a form that BF16 takes in memory. */
+static inline bool pf_dtype_is_written(pf_dtype dtype)
+{
+    return dtype >= PF_DTYPE_FORMATS && dtype != PF_DTYPE_BF16_12;
+}
+
 /* What suits weights of a format where they are not multiplied: rows of the embedding, the KV cache. */
 static inline pf_type pf_format_row_type(pf_format format)
 {
     return format == PF_FORMAT_F32 ? PF_TYPE_F32 : PF_TYPE_BF16;
 }
+
+/* What AUTO goes by for a file of numbers. */
+typedef struct {
+    pf_type file;
+    bool twelve_is_as_good; /* the product from twelve bits is a fast one, and has the bits of that from sixteen */
+    size_t plain_bytes;     /* what a step would read in BF16 */
+    size_t cache_bytes;     /* of the last level; 0: unknown */
+} pf_dtype_facts;
+
+/* The precision of the file: F32 for F32, else BF16, and that from twelve bits where weights come from memory: there the
+ * bytes are the time, in cache taking them apart would be. Never AUTO. */
+pf_dtype pf_dtype_choose(const pf_dtype_facts *facts);
 
 /* "auto", "f32", "int4-g128", ...; PF_INVALID lists what there is. */
 PF_MUST_USE pf_status pf_dtype_parse(const char *text, pf_dtype *out, pf_error *error);

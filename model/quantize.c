@@ -372,7 +372,7 @@ static pf_status make_directory(job *j, const char *to, pf_error *error)
 
 static pf_status check_dtype(pf_dtype dtype, pf_error *error)
 {
-    if (dtype >= PF_DTYPE_FORMATS) return PF_OK;
+    if (pf_dtype_is_written(dtype)) return PF_OK;
     return pf_fail(error, PF_INVALID, "weights cannot be written as %s: take f32, bf16 or a format of integers",
                    pf_dtype_name(dtype));
 }

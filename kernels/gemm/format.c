@@ -5,6 +5,7 @@ static const pf_format_info formats[PF_N_FORMATS] = {
     /* clang-format off */
     [PF_FORMAT_F32]               = { .name = "f32",               .bits = 32, .act = PF_ACT_F32 },
     [PF_FORMAT_BF16]              = { .name = "bf16",              .bits = 16, .act = PF_ACT_BF16 },
+    [PF_FORMAT_BF16_12]           = { .name = "bf16-12",           .bits = 16, .act = PF_ACT_BF16 },
     [PF_FORMAT_INT8]              = { .name = "int8",              .bits = 8,  .act = PF_ACT_INT8 },
     [PF_FORMAT_INT4_G32]          = { .name = "int4",              .bits = 4,  .act = PF_ACT_INT8, .group = 32 },
     [PF_FORMAT_INT4_G128]         = { .name = "int4-g128",         .bits = 4,  .act = PF_ACT_INT8, .group = 128 },

@@ -4,6 +4,7 @@
  *   format            bits a weight   what a weight stands for                       activations
  *   f32               32              w                                              f32
  *   bf16              16              w                                              bf16
+ *   bf16-12           12              w, the same bits                               bf16
  *   int8              8               q * s[n]                    q in -127 .. 127   int8, or bf16
  *   int4-channel      4               (q - 8) * s[n]              q in 0 .. 15       int8, or bf16
  *   int4, int4-g128   4.5, 4.125      (q - 8) * s[g, n]           a scale for each 32 or 128 values of k
@@ -24,6 +25,7 @@
 typedef enum {
     PF_FORMAT_F32,
     PF_FORMAT_BF16,
+    PF_FORMAT_BF16_12,
     PF_FORMAT_INT8,
     PF_FORMAT_INT4_G32,
     PF_FORMAT_INT4_G128,
@@ -44,7 +46,7 @@ typedef enum {
 /* What a format is, apart from its layout in memory. */
 typedef struct {
     const char *name; /* the word that --dtype takes: "f32", "bf16", "int8", "int4", "int4-g128", "int4-asym", ... */
-    int32_t bits;     /* 32, 16, 8, 4 */
+    int32_t bits;     /* of a value: 32, 16, also where twelve are stored, 8, 4 */
     int32_t group;    /* values of k that share a scale: 32, 128; 0: a whole column, or none where bits >= 16 */
     bool has_zeros;   /* asymmetric */
     pf_act act;       /* the default */

@@ -1,5 +1,5 @@
 /* Sizes, and what packed rows stand for: what all implementations of the product share. */
-#include "base/checked.h"
+#include "kernels/gemm/bf16_12.h"
 #include "kernels/gemm/layout.h"
 
 pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes)
@@ -7,16 +7,20 @@ pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_w
     if (n <= 0 || k <= 0 || (unsigned)format >= PF_N_FORMATS) return PF_INVALID;
     const int32_t bits = pf_format_get(format)->bits;
     const size_t n_panels = ((size_t)n + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL;
-    size_t panel_bytes, total;
+    size_t panel_bytes, reserve_bytes = 0, with_reserve, total;
     if (bits < 16) {
         if (k > PF_GEMM_MAX_INT_K) return PF_LIMIT;
         const pf_gemm_layout l = pf_gemm_layout_of(format, k);
         panel_bytes = pf_round_up((size_t)l.n_groups * l.group_bytes, 64);
+    } else if (format == PF_FORMAT_BF16_12) {
+        panel_bytes = pf_b12_panel_bytes(k);
+        reserve_bytes = pf_b12_reserve_bytes(k);
     } else {
         const size_t steps = bits == 32 ? (size_t)k : ((size_t)k + 1) / 2;
         if (!pf_size_mul(steps, 4 * PF_GEMM_PANEL, &panel_bytes)) return PF_LIMIT;
     }
-    if (!pf_size_mul(panel_bytes, n_panels, &total)) return PF_LIMIT;
+    if (!pf_size_add(panel_bytes, reserve_bytes, &with_reserve)) return PF_LIMIT;
+    if (!pf_size_mul(with_reserve, n_panels, &total)) return PF_LIMIT;
     *out = (pf_gemm_weights){
         .format = format, .n = n, .k = k, .n_panels = (int32_t)n_panels, .panel_bytes = panel_bytes
     };
@@ -50,6 +54,18 @@ static void unpack_integers(const pf_gemm_weights *w, const uint8_t *panel, int3
     }
 }
 
+static void unpack_bf16_12(const pf_gemm_weights *w, int32_t panel, size_t j, float *out)
+{
+    const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
+    const uint8_t *reserved = pf_b12_reserve(w, panel);
+    for (size_t k = 0; k < (size_t)w->k; k++) {
+        const size_t b = k / PF_B12_BLOCK_K, i = k % PF_B12_BLOCK_K;
+        if (i == 0 && b > 0) reserved += pf_b12_reserved(codes[b - 1]);
+        out[k] = pf_bf16_to_f32(
+            pf_b12_value(codes[b], blocks + b * PF_B12_BLOCK_BYTES, reserved, (i / 2 * PF_GEMM_PANEL + j) * 2 + i % 2));
+    }
+}
+
 void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out)
 {
     const uint8_t *panel = (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
@@ -60,6 +76,8 @@ void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out)
     } else if (w->format == PF_FORMAT_BF16) {
         const uint16_t *values = (const uint16_t *)(const void *)panel;
         for (size_t k = 0; k < n_values; k++) out[k] = pf_bf16_to_f32(values[(k / 2 * PF_GEMM_PANEL + j) * 2 + k % 2]);
+    } else if (w->format == PF_FORMAT_BF16_12) {
+        unpack_bf16_12(w, n / PF_GEMM_PANEL, j, out);
     } else {
         unpack_integers(w, panel, (int32_t)j, out);
     }

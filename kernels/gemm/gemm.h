@@ -4,10 +4,11 @@
  *   C[m, n] = sum_k A[m, k] * W[n, k]          A, C f32; W packed once (format.h); sums in f32
  *
  * Weights lie in panels of 32 output columns (two ZMM registers), each contiguous over all of K: one stream a thread, or
- * two. A step of K is 128 bytes of a panel, 64 in the formats of four bits.
+ * two. A step of K is 128 bytes of a panel, 96 in bf16-12, 64 in the formats of four bits.
  *
  *   f32    [n/32] { [k]                [ n0 n1 ... n31 ] }
  *   bf16   [n/32] { [k/2]              [ n0: k k+1 | n1: k k+1 | ... | n31 ] }
+ *   -12    [n/32] { [k/16] codes       [k/16] { 768 bytes: 16 values of k, twelve bits each } }     and behind all panels reserves
  *   int8   [n/32] { 32 f32 scales      [k/4] [ n0: k k+1 k+2 k+3 | ... | n31 ] }              bytes hold q + 128
  *   int4   [n/32] { 32 f32 scales      [k/4] [ 64 bytes: n0..n15 in low nibbles, n16..n31 in high ] }   of a channel
  *          [n/32] { [groups] { 32 f16 scales  [group/4] [ the same 64 bytes ] } }              nibbles hold q
@@ -16,6 +17,7 @@
  *
  * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
  * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is rounded up to a multiple of 64 bytes.
+ * bf16-12 is bf16 bit for bit, products included; bf16_12.h has its blocks.
  * Several tensors of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at
  * any boundary.
  *
@@ -58,6 +60,7 @@
 #ifndef PF_KERNELS_GEMM_H
 #define PF_KERNELS_GEMM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -74,7 +77,7 @@ typedef struct {
     int32_t k;
     int32_t n_panels; /* ceil(n / 32) */
     size_t panel_bytes;
-    void *panels;                    /* [n_panels, panel_bytes], 64-byte aligned */
+    void *panels;                    /* [n_panels, panel_bytes], and in bf16-12 what bf16_12.h draws; 64-byte aligned */
     struct pf_onednn_matrix *onednn; /* another copy, or NULL (gemm_onednn.h) */
 } pf_gemm_weights;
 
@@ -103,8 +106,9 @@ typedef struct {
 /* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32
  * all types go exactly; to bf16 f32 and f16 are rounded to nearest, ties to even; to integers as above. Called by each
  * member for the panels that it will multiply, so that it touches their memory first. The same panels on every
- * instruction set; pf_kernels has a faster one than this, the definition. */
-typedef void pf_gemm_pack_weights_fn(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
+ * instruction set; pf_kernels has a faster one than this, the definition.
+ * False: a panel of bf16-12 has not enough in reserve, and the matrix cannot be held so. Other formats hold everything. */
+typedef bool pf_gemm_pack_weights_fn(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
                                      int32_t panel_begin, int32_t panel_end);
 pf_gemm_pack_weights_fn pf_gemm_pack_weights;
 

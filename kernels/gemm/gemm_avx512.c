@@ -134,5 +134,14 @@ void pf_gemm_integers_bf16_avx512(const pf_gemm_weights *w, const void *input, i
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
+void pf_gemm_bf16_12_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                            int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const pf_gemm_family family = {
+        .tile_rows = BF16_ROWS, .step_words = 2, .tiles = bf16_tiles, .widen = pf_gemm_unpack_bf16_12
+    };
+    pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
 PF_GEMM_DEFINE_PACK(f32_avx512, pf_gemm_words_f32, (size_t)k, F32_ROWS)
 PF_GEMM_DEFINE_PACK(bf16_avx512, pf_gemm_words_bf16, ((size_t)k + 1) / 2 * 2, BF16_ROWS)

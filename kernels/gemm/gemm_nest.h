@@ -72,7 +72,7 @@ typedef void pf_gemm_pair_fn(const pf_gemm_pair *pair);
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
-    pf_gemm_widen_fn *widen; /* what makes bf16 of the weights; NULL: they are what the tiles take */
+    pf_gemm_widen_fn *widen; /* what makes plain bf16 of the weights; NULL: they are what the tiles take */
     int32_t tile_rows;
     int32_t step_words;            /* words of a row a step */
     pf_gemm_tile_fn *const *tiles; /* [tile_rows + 1], by height */
@@ -120,7 +120,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
             const size_t n_steps = steps - step < block ? steps - step : block;
             const bool last = step + n_steps == steps;
             const uint8_t *begin = family.widen ? widened : panel + step * PF_GEMM_STEP_BYTES;
-            if (family.widen) family.widen(&layout, panel, step, n_steps, widened);
+            if (family.widen) family.widen(w, &layout, p, step, n_steps, widened);
             const size_t bytes = n_steps * PF_GEMM_STEP_BYTES;
             for (int32_t t = 0; t < n_tiles; t++) {
                 const int32_t row = pf_gemm_tile_row(n_tiles, m, t);

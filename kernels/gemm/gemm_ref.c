@@ -1,7 +1,7 @@
 /* The definition of the product: one chain over K for each output. Tiles of one row. */
 #include <math.h>
 
-#include "base/checked.h"
+#include "kernels/gemm/bf16_12.h"
 #include "kernels/gemm/layout.h"
 #include "kernels/implementations.h"
 
@@ -75,6 +75,46 @@ void pf_gemm_bf16_ref(const pf_gemm_weights *w, const void *input, int32_t m, in
                 }
             put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sum, columns_of(w, p), mode);
         }
+    }
+}
+
+void pf_gemm_unpack_bf16_12(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
+                            size_t n_pairs, void *out)
+{
+    (void)layout;
+    const size_t begin = pair / PF_B12_BLOCK_STEPS,
+                 end = (pair + n_pairs + PF_B12_BLOCK_STEPS - 1) / PF_B12_BLOCK_STEPS;
+    const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
+    const uint8_t *reserved = pf_b12_reserve(w, panel) + pf_b12_reserved_before(codes, begin);
+    uint16_t *plain = out;
+    for (size_t b = begin; b < end; reserved += pf_b12_reserved(codes[b++]), plain += PF_B12_BLOCK_VALUES)
+        pf_b12_unpack_block(codes[b], blocks + b * PF_B12_BLOCK_BYTES, reserved, plain);
+}
+
+void pf_gemm_bf16_12_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
+                         float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    const size_t k_even = pf_round_up((size_t)w->k, 2);
+    float *sums = scratch; /* [m, 32]: each block is unpacked once for all rows */
+    for (int32_t p = panel_begin; p < panel_end; p++) {
+        memset(sums, 0, (size_t)m * PF_GEMM_PANEL * sizeof *sums);
+        uint16_t plain[PF_B12_BLOCK_VALUES];
+        for (size_t i = 0; i < k_even; i += 2) {
+            const size_t in_block = i % PF_B12_BLOCK_K;
+            if (in_block == 0) pf_gemm_unpack_bf16_12(w, NULL, p, i / 2, 1, plain);
+            for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
+                const uint16_t *pair = plain + in_block * PF_GEMM_PANEL + 2 * j;
+                for (int32_t row = 0; row < m; row++) {
+                    const float *a = (const float *)input + (size_t)row * k_even;
+                    float *sum = &sums[(size_t)row * PF_GEMM_PANEL + j];
+                    *sum = fmaf(a[i + 1], pf_bf16_to_f32(pair[1]), *sum);
+                    *sum = fmaf(a[i], pf_bf16_to_f32(pair[0]), *sum);
+                }
+            }
+        }
+        for (int32_t row = 0; row < m; row++)
+            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sums + (size_t)row * PF_GEMM_PANEL, columns_of(w, p),
+                mode);
     }
 }
 

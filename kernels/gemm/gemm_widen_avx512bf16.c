@@ -3,8 +3,8 @@
 
 #include "kernels/gemm/gemm_widen_vec.h"
 
-void pf_gemm_widen_avx512bf16(const pf_gemm_layout *layout, const uint8_t *panel, size_t pair, size_t n_pairs,
-                              void *out)
+void pf_gemm_widen_avx512bf16(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
+                              size_t n_pairs, void *out)
 {
-    pf_widen(layout, panel, pair, n_pairs, out);
+    pf_widen(w, layout, panel, pair, n_pairs, out);
 }

@@ -73,8 +73,10 @@ PF_INLINE void pf_widen_int4(const bool has_zeros, const uint8_t *w, size_t step
 }
 
 /* A pf_gemm_widen_fn. */
-PF_INLINE void pf_widen(const pf_gemm_layout *l, const uint8_t *panel, size_t pair, size_t n_pairs, void *out)
+PF_INLINE void pf_widen(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t p, size_t pair, size_t n_pairs,
+                        void *out)
 {
+    const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
     const size_t end = (pair + n_pairs + 1) / 2;
     uint8_t *to = out;
     for (size_t step = pair / 2; step < end;) {

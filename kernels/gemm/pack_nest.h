@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "base/checked.h"
+#include "kernels/gemm/bf16_12_encode.h"
 #include "kernels/gemm/quantise.h"
 #include "kernels/implementations.h"
 
@@ -47,7 +48,7 @@ static inline row_view source_row(const pf_gemm_weights *w, const pf_gemm_source
 static inline void load_words(uint32_t *words, pf_format format, const row_view *row, size_t k, size_t n)
 {
     float values[STRETCH + 1];
-    if (format == PF_FORMAT_BF16 && row->type == PF_TYPE_BF16) {
+    if (format != PF_FORMAT_F32 && row->type == PF_TYPE_BF16) {
         if (n % 2) words[n / 2] = 0;
         memcpy(words, row->data + 2 * k, 2 * n);
         return;
@@ -61,21 +62,52 @@ static inline void load_words(uint32_t *words, pf_format format, const row_view 
             words[i] = pf_bf16_from_f32(values[2 * i]) | (uint32_t)pf_bf16_from_f32(values[2 * i + 1]) << 16;
 }
 
+/* Values [k, k + n) of all columns, n at most a stretch, as panels of f32 and bf16 have them. */
+static inline void pack_stretch(uint32_t *out, pf_format format, const row_view rows[PF_GEMM_PANEL], size_t k, size_t n)
+{
+    const size_t n_words = format == PF_FORMAT_F32 ? n : (n + 1) / 2;
+    uint32_t words[STRETCH];
+    for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
+        if (rows[j].data)
+            load_words(words, format, &rows[j], k, n);
+        else
+            memset(words, 0, n_words * sizeof *words);
+        for (size_t i = 0; i < n_words; i++) out[i * PF_GEMM_PANEL + j] = words[i];
+    }
+}
+
 static inline void pack_panel_floats(const pf_gemm_weights *w, uint32_t *panel, const row_view rows[PF_GEMM_PANEL])
 {
     const size_t k_all = (size_t)w->k, per_word = w->format == PF_FORMAT_F32 ? 1 : 2;
-    uint32_t words[STRETCH];
+    for (size_t k = 0; k < k_all; k += STRETCH)
+        pack_stretch(panel + k / per_word * PF_GEMM_PANEL, w->format, rows, k,
+                     k_all - k < STRETCH ? k_all - k : STRETCH);
+}
+
+/* False: it takes more than a panel has in reserve. */
+static inline bool pack_panel_bf16_12(const pf_gemm_weights *w, int32_t p, const row_view rows[PF_GEMM_PANEL])
+{
+    const size_t k_all = (size_t)w->k;
+    uint8_t *code = pf_b12_panel(w, p), *block = code + pf_b12_head_bytes(w->k);
+    uint8_t *reserve = pf_b12_reserve(w, p), *end = reserve + pf_b12_reserve_bytes(w->k);
+    uint32_t words[STRETCH / 2 * PF_GEMM_PANEL];
+    memset(code, 0, pf_b12_head_bytes(w->k));
     for (size_t k = 0; k < k_all; k += STRETCH) {
-        const size_t n = k_all - k < STRETCH ? k_all - k : STRETCH, n_words = (n + per_word - 1) / per_word;
-        uint32_t *stretch = panel + k / per_word * PF_GEMM_PANEL;
-        for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
-            if (rows[j].data)
-                load_words(words, w->format, &rows[j], k, n);
-            else
-                memset(words, 0, n_words * sizeof *words);
-            for (size_t i = 0; i < n_words; i++) stretch[i * PF_GEMM_PANEL + j] = words[i];
+        const size_t n = k_all - k < STRETCH ? k_all - k : STRETCH;
+        if (n < STRETCH) memset(words, 0, sizeof words);
+        pack_stretch(words, w->format, rows, k, n);
+        for (size_t i = 0; i < n; i += PF_B12_BLOCK_K, block += PF_B12_BLOCK_BYTES, code++) {
+            uint16_t values[PF_B12_BLOCK_VALUES];
+            uint8_t reserved[PF_B12_RAW_BYTES];
+            memcpy(values, words + i / 2 * PF_GEMM_PANEL, sizeof values);
+            *code = encode_block(values, block, reserved);
+            const size_t bytes = pf_b12_reserved(*code);
+            if (bytes > (size_t)(end - reserve)) return false;
+            memcpy(reserve, reserved, bytes);
+            reserve += bytes;
         }
     }
+    return true;
 }
 
 /* Values [k, k + n) of a row of numbers, n at most a stretch, into `range`. */
@@ -166,7 +198,7 @@ static inline void pack_panel_integers(const pf_gemm_weights *w, uint8_t *panel,
     memset(panel + used, 0, w->panel_bytes - used);
 }
 
-static inline void pack_panels(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
+static inline bool pack_panels(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
                                int32_t panel_begin, int32_t panel_end)
 {
     int64_t n_rows = 0;
@@ -174,15 +206,19 @@ static inline void pack_panels(const pf_gemm_weights *w, const pf_gemm_source *s
     assert(n_rows == w->n && "stacked sources must have the matrix's rows");
     (void)n_rows;
 
+    bool held = true;
     for (int32_t p = panel_begin; p < panel_end; p++) {
         uint8_t *panel = (uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         row_view rows[PF_GEMM_PANEL];
         for (int32_t j = 0; j < PF_GEMM_PANEL; j++) rows[j] = source_row(w, sources, n_sources, p * PF_GEMM_PANEL + j);
-        if (pf_format_get(w->format)->bits < 16)
+        if (w->format == PF_FORMAT_BF16_12)
+            held &= pack_panel_bf16_12(w, p, rows);
+        else if (pf_format_get(w->format)->bits < 16)
             pack_panel_integers(w, panel, rows);
         else
             pack_panel_floats(w, (uint32_t *)(void *)panel, rows);
     }
+    return held;
 }
 
 #endif

@@ -55,8 +55,7 @@ static void compare(const widening *by, const pf_gemm_weights *w, size_t pair, s
     float row[MAX_K];
     pf_guard out = pf_guard_alloc((n_pairs + 1) / 2 * 2 * 128, 64);
     for (int32_t n = 0; n < N; n++) {
-        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
-        if (n % PF_GEMM_PANEL == 0) by->widen(&layout, panel, pair, n_pairs, out.data);
+        if (n % PF_GEMM_PANEL == 0) by->widen(w, &layout, n / PF_GEMM_PANEL, pair, n_pairs, out.data);
         pf_gemm_unpack_row(w, n, row);
         for (size_t k = 2 * pair; k < 2 * (pair + n_pairs) && k < (size_t)w->k; k++) {
             const size_t at = ((k / 2 - pair) * PF_GEMM_PANEL + (size_t)n % PF_GEMM_PANEL) * 2 + k % 2;

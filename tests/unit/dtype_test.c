@@ -66,11 +66,30 @@ static void a_refused_activation_names_what_the_format_takes(void **state)
     assert_says(error, "weights in int4-g128 are multiplied with activations in bf16 or int8, not in f32");
 }
 
+static void auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_speed_allow(void **state)
+{
+    (void)state;
+    const struct {
+        pf_dtype_facts facts;
+        pf_dtype chosen;
+    } cases[] = {
+        { { PF_TYPE_BF16, true, 33 << 20, 32 << 20 }, PF_DTYPE_BF16_12 },
+        { { PF_TYPE_F16, true, 33 << 20, 32 << 20 }, PF_DTYPE_BF16_12 },
+        { { PF_TYPE_F32, true, 33 << 20, 32 << 20 }, PF_DTYPE_F32 },
+        { { PF_TYPE_BF16, true, 32 << 20, 32 << 20 }, PF_DTYPE_BF16 },  /* it lies in cache */
+        { { PF_TYPE_BF16, true, 33 << 20, 0 }, PF_DTYPE_BF16 },         /* who knows */
+        { { PF_TYPE_BF16, false, 33 << 20, 32 << 20 }, PF_DTYPE_BF16 }, /* other bits, or slower, or oneDNN's */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(pf_dtype_choose(&cases[i].facts), cases[i].chosen);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_is_a_dtype_by_its_own_name),
         cmocka_unit_test(what_is_no_dtype_is_refused_with_all_there_are),
+        cmocka_unit_test(auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_speed_allow),
         cmocka_unit_test(activations_are_the_formats_own_unless_another_is_asked_for),
         cmocka_unit_test(a_refused_activation_names_what_the_format_takes),
     };

@@ -215,7 +215,7 @@ static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **
     const pf_isa best = pf_cpu_best_isa();
     pf_tiny_model_create(&ODD, directory);
     for (int isa = 0; isa <= (int)best; isa++)
-        for (int f = PF_FORMAT_INT8; f < PF_N_FORMATS; f++)
+        for (int f = PF_FORMAT_BF16_12; f < PF_N_FORMATS; f++)
             for (int act = 0; act < PF_N_ACTS; act++) {
                 if (!pf_format_takes((pf_format)f, (pf_act)act)) continue;
                 const pf_dtype dtype = pf_dtype_of((pf_format)f);

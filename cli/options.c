@@ -134,7 +134,7 @@ static const struct pf_option_row speculation_rows[] = {
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
 
 static const struct pf_option_row running_rows[] = {
-    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16, int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
+    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
         .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
         .offset = AT(activations)),

@@ -22,9 +22,27 @@ typedef struct {
     const pf_model_options *options;
     size_t done_bytes;
     pf_gemm_pack_weights_fn *pack_weights;
+    bool beyond_twelve; /* a matrix was met that bf16-12 cannot hold */
 } source;
 
 /* ---- which types ------------------------------------------------------------------------------------------------- */
+
+/* What a step reads in BF16, biases and norms apart. */
+static size_t plain_bytes(const pf_checkpoint *checkpoint)
+{
+    const pf_config *config = &checkpoint->config;
+    const size_t looked_up = config->tied_embeddings ? 0 : (size_t)config->vocab_size * (size_t)config->hidden_size;
+    return ((size_t)checkpoint->n_parameters - looked_up) * sizeof(uint16_t);
+}
+
+/* Whether twelve bits have the bits of sixteen here, and a fast product. */
+static bool twelve_is_as_good(const pf_model *m, const source *src)
+{
+    const pf_kernel *twelve = m->kernels.chosen_gemm[PF_FORMAT_BF16_12][PF_ACT_BF16];
+    const pf_kernel *sixteen = m->kernels.chosen_gemm[PF_FORMAT_BF16][PF_ACT_BF16];
+    return src->options->backend != PF_BACKEND_ONEDNN && twelve->isa >= PF_ISA_AVX512BF16 &&
+           strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
+}
 
 /* AUTO keeps the precision of the file, and of one that is quantised the format. */
 static pf_status resolve_dtype(pf_model *m, const source *src, pf_error *error)
@@ -49,7 +67,13 @@ static pf_status resolve_dtype(pf_model *m, const source *src, pf_error *error)
         return pf_fail(error, PF_UNSUPPORTED,
                        "%s: dtype f16 is for files in f16, and this one is in %s: take auto, or one of the others",
                        directory, pf_type_name(m->file_type));
-    m->dtype = asked != PF_DTYPE_AUTO ? asked : m->file_type == PF_TYPE_F32 ? PF_DTYPE_F32 : PF_DTYPE_BF16;
+    pf_topology machine;
+    PF_TRY(pf_topology_read(&machine, error));
+    const pf_dtype_facts facts = { .file = m->file_type,
+                                   .twelve_is_as_good = twelve_is_as_good(m, src),
+                                   .plain_bytes = plain_bytes(&src->checkpoint),
+                                   .cache_bytes = machine.l3_bytes };
+    m->dtype = asked != PF_DTYPE_AUTO ? asked : pf_dtype_choose(&facts);
     return PF_OK;
 }
 
@@ -234,7 +258,8 @@ typedef struct {
     const pf_checkpoint *checkpoint;
     pf_gemm_source parts[PF_MAX_PARTS];
     int32_t n_parts;
-    _Atomic int32_t bad_part; /* one whose values may not be; -1: none */
+    _Atomic int32_t bad_part;   /* one whose values may not be; -1: none */
+    _Atomic bool beyond_twelve; /* a panel was not held */
 } pack_job;
 
 typedef void part_rows_fn(pack_job *job, int32_t part, int32_t begin, int32_t end);
@@ -266,7 +291,7 @@ static void pack_panels(pack_job *job, int32_t begin, int32_t end)
     for (int32_t to; begin < end; begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
-        job->pack_weights(job->weights, job->parts, job->n_parts, begin, to);
+        if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->beyond_twelve = true;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, release_part);
     }
 }
@@ -315,6 +340,7 @@ static pf_status load_linear(source *src, const pf_model *m, const pf_matrix_rec
     pf_team_run(src->options->team, pack_share, &job);
     if (job.bad_part >= 0)
         return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, linear->weights.format, error);
+    src->beyond_twelve |= job.beyond_twelve;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
         report_progress(src, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
@@ -322,6 +348,7 @@ static pf_status load_linear(source *src, const pf_model *m, const pf_matrix_rec
     return linear->bias != NULL ? load_biases(src, recipe, layer, linear->bias, error) : PF_OK;
 }
 
+/* All of it, or until a matrix was not held. */
 static pf_status load_weights(const pf_model *m, source *src, pf_error *error)
 {
     PF_TRY(load_embedding(m, src, error));
@@ -332,8 +359,25 @@ static pf_status load_weights(const pf_model *m, source *src, pf_error *error)
         PF_TRY(load_vector(src, PF_TENSOR_MLP_NORM, l, "weight", layer->mlp_norm, error));
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
+        if (src->beyond_twelve) return PF_OK;
     }
     return load_linear(src, m, &pf_head_recipe, 0, &m->head, error);
+}
+
+/* Anew as plain BF16, which holds everything, where the weights turn out not to fit twelve bits. */
+static pf_status reserve_and_load(pf_model *m, source *src, pf_error *error)
+{
+    PF_TRY(reserve(m, src, error));
+    PF_TRY(load_weights(m, src, error));
+    if (!src->beyond_twelve) return PF_OK;
+    pf_arena_destroy(&m->arena);
+    m->beyond_twelve = true;
+    m->dtype = PF_DTYPE_BF16;
+    m->format = PF_FORMAT_BF16;
+    src->done_bytes = 0;
+    src->beyond_twelve = false;
+    PF_TRY(reserve(m, src, error));
+    return load_weights(m, src, error);
 }
 
 /* ---- the model ----------------------------------------------------------------------------------------------------- */
@@ -384,8 +428,7 @@ static pf_status open_model(pf_model *m, const char *directory, source *src, pf_
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
     if (m->layers == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
-    PF_TRY(reserve(m, src, error));
-    PF_TRY(load_weights(m, src, error));
+    PF_TRY(reserve_and_load(m, src, error));
     return attach_backend(m, src, error);
 }
 

@@ -8,6 +8,7 @@
 
 /* ---- what a step reads --------------------------------------------------------------------------------------------- */
 
+/* Without what bf16-12 has in reserve, of which a step reads a percent or two. */
 static size_t panel_bytes(const pf_linear *linear)
 {
     return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
@@ -104,15 +105,17 @@ static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_
 }
 
 /* Why this format. */
-static const char *format_reason(const pf_model *m)
+static void format_reason(const pf_model *m, char *out, size_t capacity)
 {
-    if (!m->is_default) return "asked for";
-    if (m->config.quantized) return "the directory was quantised to it";
-    switch (m->file_type) {
-    case PF_TYPE_F32: return "the file is in f32";
-    case PF_TYPE_F16: return "the file is in f16";
-    default: return "the file is in bf16";
-    }
+    if (m->beyond_twelve)
+        snprintf(out, capacity, "bf16-12 has no room for weights whose magnitudes lie so far apart");
+    else if (!m->is_default)
+        snprintf(out, capacity, "asked for");
+    else if (m->config.quantized)
+        snprintf(out, capacity, "the directory was quantised to it");
+    else
+        snprintf(out, capacity, "the file is in %s%s", pf_type_name(m->file_type),
+                 m->dtype == PF_DTYPE_BF16_12 ? " and beyond the cache: the same bits, fewer bytes to read" : "");
 }
 
 /* Why this kernel. */
@@ -120,16 +123,16 @@ static void tell_reason(const pf_model *m, const pf_kernel *kernel, char *out, s
 {
     const pf_format_info *format = pf_format_get(m->format);
     const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
-    char act[64] = "";
+    char why[96], act[64] = "";
+    format_reason(m, why, sizeof why);
     if (pf_format_is_integer(m->format))
         snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
                  m->act == format->act ? "the default" : "asked for");
     if (kernel->isa == m->kernels.isa)
-        snprintf(out, capacity, "%s%s; %s is the highest instruction set allowed, and has this product",
-                 format_reason(m), act, has);
+        snprintf(out, capacity, "%s%s; %s is the highest instruction set allowed, and has this product", why, act, has);
     else
-        snprintf(out, capacity, "%s%s; %s is allowed and has no such product, %s is the next below that has one",
-                 format_reason(m), act, allowed, has);
+        snprintf(out, capacity, "%s%s; %s is allowed and has no such product, %s is the next below that has one", why,
+                 act, allowed, has);
 }
 
 static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, int32_t layer,

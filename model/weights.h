@@ -36,6 +36,7 @@ struct pf_model {
     pf_kernels kernels;
     pf_dtype dtype;       /* resolved */
     bool is_default;      /* nobody asked for it */
+    bool beyond_twelve;   /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
     pf_format format;     /* of panels */
     pf_act act;           /* of what they are multiplied with */
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */

@@ -711,6 +711,13 @@ class Formats(Case):
                                  self.run_json("tokenize", "-m", self.target, "-p", PROMPT))
         self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
 
+    def test_twelve_bits_give_the_bits_of_bf16_and_are_not_written(self):
+        for arguments in [[], ["--isa", "scalar"]]:
+            self.assertEqual(self.logits(self.target, "--dtype", "bf16-12", *arguments),
+                             self.logits(self.target, "--dtype", "bf16", *arguments))
+        self.assert_fails("quantize", "-m", self.target, "-o", self.root / "never", "--dtype", "bf16-12", code=2,
+                          saying=["bf16-12"])
+
     def header(self, directory):
         data = (directory / "model.safetensors").read_bytes()
         header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
@@ -814,7 +821,7 @@ class Formats(Case):
     def test_info_names_each_format_and_says_why(self):
         directory, _ = self.quantize("told", "int4-asym-g128")
         cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it")]
-        cases += [(self.target, ["--dtype", dtype], dtype, "asked for") for dtype in FORMATS]
+        cases += [(self.target, ["--dtype", dtype], dtype, "asked for") for dtype in [*FORMATS, "bf16-12"]]
         for model, arguments, dtype, why in cases:
             with self.subTest(model=model.name, dtype=dtype):
                 document = self.run_json("info", "-m", model, *arguments)["model"]

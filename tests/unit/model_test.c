@@ -165,6 +165,59 @@ static void a_dtype_is_resolved_by_the_file(void **state)
     pf_tiny_model_remove(directory);
 }
 
+/* Give all numbers of the file, which are bf16, magnitudes from one end to the other. */
+static void spread_magnitudes(void)
+{
+    char path[PF_TINY_PATH + 64], *data;
+    size_t n_bytes;
+    uint64_t header_bytes;
+    pf_error error;
+    snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    assert_ok(pf_file_read(path, 1 << 24, &data, &n_bytes, &error), error);
+    memcpy(&header_bytes, data, sizeof header_bytes);
+    uint16_t value = 0;
+    for (size_t at = 8 + header_bytes; at < n_bytes; at += sizeof value) {
+        value = (uint16_t)(value * 5 + 0x1235);
+        const uint16_t finite = (value & 0x7F80) == 0x7F80 ? value & 0x3FFF : value;
+        memcpy(data + at, &finite, sizeof finite);
+    }
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n_bytes, f), n_bytes);
+    assert_int_equal(fclose(f), 0);
+    free(data);
+}
+
+static void say_reason(void *user, const pf_model_tensor *tensor)
+{
+    if (strstr(tensor->name, "down_proj") != NULL) snprintf(user, 256, "%s", tensor->reason);
+}
+
+static void weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *asked, *plain;
+    char reason[256] = "";
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16, .hidden = 192 }, directory);
+    assert_ok(load_as(PF_DTYPE_BF16_12, PF_ISA_SCALAR, 2, &asked, &error), error);
+    assert_int_equal(pf_model_dtype(asked), PF_DTYPE_BF16_12);
+    pf_model_release(asked);
+
+    spread_magnitudes();
+    assert_ok(load_as(PF_DTYPE_BF16, PF_ISA_SCALAR, 1, &plain, &error), error);
+    assert_ok(load_as(PF_DTYPE_BF16_12, PF_ISA_SCALAR, 2, &asked, &error), error);
+    assert_int_equal(pf_model_dtype(asked), PF_DTYPE_BF16);
+    assert_int_equal(pf_model_format(asked), PF_FORMAT_BF16);
+    assert_int_equal(pf_model_packed_bytes(asked), pf_model_packed_bytes(plain));
+    assert_memory_equal(asked->arena.base, plain->arena.base, plain->arena.used);
+    pf_model_visit_tensors(asked, say_reason, reason);
+    assert_non_null(strstr(reason, "bf16-12 has no room"));
+    pf_model_release(asked);
+    pf_model_release(plain);
+    pf_tiny_model_remove(directory);
+}
+
 static void f16_weights_are_held_exactly(void **state)
 {
     (void)state;
@@ -240,7 +293,7 @@ static void a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_i
     enum { V = 128, H = 64 };
     static float tied[V * H], apart[V * H];
     const pf_type files[] = { PF_TYPE_F32, PF_TYPE_BF16, PF_TYPE_F16 };
-    const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16 };
+    const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_BF16_12 };
     int32_t tokens[V];
     pf_error error;
     for (int32_t i = 0; i < V; i++) tokens[i] = (i * 37 + 5) % V;
@@ -458,6 +511,7 @@ int main(void)
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
         cmocka_unit_test(buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_the_embedding_is_the_head),
         cmocka_unit_test(a_dtype_is_resolved_by_the_file),
+        cmocka_unit_test(weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so),
         cmocka_unit_test(f16_weights_are_held_exactly),
         cmocka_unit_test(every_byte_of_a_step_is_accounted_for),
         cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_its_own),

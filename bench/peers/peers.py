@@ -30,6 +30,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 GGUF_OF = {"bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
+THEIRS = {"bf16-12": "bf16"}   # what others hold where this engine holds the same values in its own way
 PREFILL = 512
 DECODE = "step 1", 8           # the request of a pass, and how many passes a turn counts
 VERIFY_ROWS, VERIFY_PASSES = (1, 2, 4, 8, 16), 2
@@ -48,9 +49,10 @@ def openvino_command(options, shape, name):
 def commands(options, shape, name):
     """Side -> command line, of all that have this format; this engine first."""
     directory = options.home / shape
+    ours, name = name, THEIRS.get(name, name)
     gguf = directory / f"{GGUF_OF[name]}.gguf" if name in GGUF_OF else None
     room = max(PREFILL, options.context) + 512
-    sides = {OURS: [options.binary, "bench", "steps", "-m", directory, "--dtype", name, "--threads", options.threads,
+    sides = {OURS: [options.binary, "bench", "steps", "-m", directory, "--dtype", ours, "--threads", options.threads,
                     "--context", room]}
     if "llama.cpp" in options.engines and gguf:
         sides["llama.cpp"] = [options.home / "llama_steps", gguf, options.threads, room]

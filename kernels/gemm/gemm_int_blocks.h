@@ -4,7 +4,7 @@
  * that file's instruction set. Internal.
  *
  *   for each panel of 32 columns
- *     for each span of K
+ *     for each span of K: nibbles become bytes first, where that pays (pf_int_family.unpack)
  *       for each row tile
  *         for each group of weights, or stretch of a column
  *           for each half of the panel (YMM; ZMM hold it whole): one step of K after another, sums in registers
@@ -38,21 +38,27 @@ enum {
     PF_INT_PAIR_WORDS = 16,    /* the second */
     PF_INT_STRETCH_STEPS = 32, /* of a column, between two visits to the scratch */
     PF_INT_SPAN_BLOCKS = 64,   /* that several row tiles pass over */
+    PF_INT_UNPACK_TILES = 3,   /* from how many row tiles on nibbles are taken apart once for all of them ... */
+    PF_INT_UNPACK_BLOCKS = 16, /* ... so many blocks at a time: 16 KiB, which stay in L1 */
 };
 
 /* What one register tile is to do. Its height is the function's. */
 typedef struct {
-    const uint8_t *w;   /* a group; or the weights of a step, where a column shares a scale */
-    const uint32_t *a;  /* a block of the tile */
-    size_t steps;       /* of four values; whole blocks but at the end of a column */
-    uint32_t *sums;     /* [height, 32] to be added to: f32, or int32 where a column shares a scale */
-    uint32_t *partial;  /* [height, 32] int32 for the tile's own use */
-    uintptr_t prefetch; /* where, and how much further with each half step */
+    const uint8_t *w;        /* a group; or the weights of a step, where a column shares a scale */
+    const uint32_t *a;       /* a block of the tile */
+    size_t steps;            /* of four values; whole blocks but at the end of a column */
+    uint32_t *sums;          /* [height, 32] to be added to: f32, or int32 where a column shares a scale */
+    uint32_t *partial;       /* [height, 32] int32 for the tile's own use */
+    const uint8_t *unpacked; /* the weights of the blocks, a byte each, [step] { n0..n15 | n16..n31 }; or NULL */
+    uintptr_t prefetch;      /* where, and how much further with each half step */
     size_t prefetch_stride;
     const pf_gemm_layout *layout;
 } pf_int_tile;
 
 typedef void pf_int_tile_fn(const pf_int_tile *tile);
+
+/* The nibbles of some steps that follow each other to bytes. */
+typedef void pf_int_unpack_fn(uint8_t *bytes, const uint8_t *nibbles, size_t steps);
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
@@ -60,6 +66,7 @@ typedef struct {
     size_t block_words;           /* of a row */
     size_t halves;                /* of a panel, one after the other */
     pf_int_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+    pf_int_unpack_fn *unpack;     /* NULL: the tiles take apart what they need */
 } pf_int_family;
 
 /* A row of sums [32] to a row of c. */
@@ -84,6 +91,20 @@ PF_INLINE void pf_int_finish(const pf_gemm_layout *l, const uint8_t *panel, cons
         memcpy(c, result, (size_t)n_columns * sizeof *c);
 }
 
+/* The weights of n_steps from `begin` on, a step or a group's head. */
+PF_INLINE void pf_int_unpack_span(const pf_gemm_layout *l, pf_int_unpack_fn *unpack, uint8_t *bytes,
+                                  const uint8_t *begin, size_t n_steps)
+{
+    if (l->scale_size == 4) {
+        unpack(bytes, begin, n_steps);
+        return;
+    }
+    for (size_t step = 0; step < n_steps; step += l->group_steps, begin += l->group_bytes) {
+        const size_t left = n_steps - step;
+        unpack(bytes + step * 4 * PF_GEMM_PANEL, begin + l->head_bytes, left < l->group_steps ? left : l->group_steps);
+    }
+}
+
 PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w, const uint32_t *input, int32_t m,
                            int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
                            uint32_t *scratch)
@@ -92,7 +113,8 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
     const bool column = layout.scale_size == 4;
     const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
     const size_t steps = ((size_t)w->k + 3) / 4, blocks = (steps + PF_INT_STEPS - 1) / PF_INT_STEPS;
-    const size_t span = n_tiles == 1 ? blocks : PF_INT_SPAN_BLOCKS;
+    const bool unpacks = family.unpack && layout.bits == 4 && n_tiles >= PF_INT_UNPACK_TILES;
+    const size_t span = n_tiles == 1 ? blocks : unpacks ? PF_INT_UNPACK_BLOCKS : PF_INT_SPAN_BLOCKS;
     const size_t row_words = PF_INT_HEAD_WORDS + blocks * family.block_words;
     /* bytes of a block of a panel; a group's head is spread over its blocks */
     const size_t block_bytes =
@@ -100,6 +122,7 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
     const size_t half_steps = family.halves * PF_INT_STEPS;
     const size_t stride = (block_bytes + half_steps * (size_t)n_tiles - 1) / (half_steps * (size_t)n_tiles);
     const size_t rows_words = pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* of one part of the scratch */
+    uint8_t *unpacked = (uint8_t *)(scratch + 2 * rows_words);
 
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
@@ -109,6 +132,8 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
             const size_t end = blocks - block < span ? blocks : block + span;
             const uint8_t *begin = panel + (column ? layout.head_bytes : 0) + block * block_bytes;
             const size_t bytes = (end - block) * block_bytes;
+            const size_t n_steps = (column && end == blocks ? steps : end * PF_INT_STEPS) - block * PF_INT_STEPS;
+            if (unpacks) pf_int_unpack_span(&layout, family.unpack, unpacked, begin, n_steps);
             for (int32_t t = 0; t < n_tiles; t++) {
                 const size_t row = (size_t)pf_gemm_tile_row(n_tiles, m, t);
                 const size_t height = (size_t)pf_gemm_tile_row(n_tiles, m, t + 1) - row;
@@ -117,9 +142,10 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
                 const pf_int_tile tile = {
                     .w = begin,
                     .a = head + (PF_INT_HEAD_WORDS + block * family.block_words) * height,
-                    .steps = (column && end == blocks ? steps : end * PF_INT_STEPS) - block * PF_INT_STEPS,
+                    .steps = n_steps,
                     .sums = sums,
                     .partial = sums + rows_words,
+                    .unpacked = unpacks ? unpacked : NULL,
                     .prefetch = (uintptr_t)begin +
                                 (n_tiles == 1 ? PF_GEMM_W_AHEAD : bytes + bytes * (size_t)t / (size_t)n_tiles),
                     .prefetch_stride = stride,

@@ -16,6 +16,9 @@
 
 #include "kernels/gemm/gemm_int_vec.h"
 
+/* Taking nibbles apart is a tenth of the work of 6 rows, and done once for several tiles; for 12 it is not worth it. */
+enum { PF_INT4_UNPACKS = PF_VEC_TILE_ROWS <= 6 };
+
 /* Some steps of a column for half a panel, or a whole one; `sums` of its first column. Returns where to prefetch. */
 PF_INLINE uintptr_t pf_int8_columns(const int height, const uint8_t *w, const uint32_t *a, size_t steps, uint32_t *sums,
                                     uintptr_t prefetch, size_t stride)
@@ -84,9 +87,10 @@ typedef enum {
 
 /* One block for half a panel, or a whole one: straight-line code where `steps` is a constant, which saves up to a sixth.
  * `zeros`: z of its columns, twice in each lane; NULL: 8, or of a column nothing is taken from the products. */
-PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const uint8_t *w,
-                                  const uint32_t *a, size_t steps, const pf_vec zeros[2], const pf_vecf scales[2],
-                                  uint32_t *sums, const uint32_t *partial, uintptr_t prefetch, size_t stride)
+PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const bool unpacked,
+                                  const uint8_t *w, const uint32_t *a, size_t steps, const pf_vec zeros[2],
+                                  const pf_vecf scales[2], uint32_t *sums, const uint32_t *partial, uintptr_t prefetch,
+                                  size_t stride)
 {
     const pf_vec ones = pf_vec_set(0x00010001);
     const bool tall = height > 4;
@@ -114,13 +118,13 @@ PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const 
     }
 
 #pragma GCC unroll 8
-    for (size_t step = 0; step < steps; step++, w += 2 * PF_GEMM_PANEL) {
+    for (size_t step = 0; step < steps; step++, w += (unpacked ? 4 : 2) * PF_GEMM_PANEL) {
         a += height;
         PF_PREFETCH(prefetch);
         if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
         prefetch += stride;
-        const pf_vec both = pf_vec_load(w);
-        const pf_vec w0 = pf_vec_low_nibbles(both, tall), w1 = pf_vec_low_nibbles(pf_vec_right16(both, 4), tall);
+        const pf_vec first = pf_vec_load(w), w0 = unpacked ? first : pf_vec_low_nibbles(first, tall);
+        const pf_vec w1 = unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(first, 4), tall);
 #define ROW(m)                                                    \
     if (m < height) {                                             \
         const pf_vec b = pf_vec_spread(a + m);                    \
@@ -154,33 +158,44 @@ PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const 
 }
 
 /* A block of columns that share a scale. */
-PF_INLINE uintptr_t int4_column_block(const int height, const pf_int_tile *t, const uint8_t *w, const uint32_t *a,
-                                      size_t steps, uintptr_t prefetch)
+PF_INLINE uintptr_t int4_column_block(const int height, const bool unpacked, const pf_int_tile *t, const uint8_t *w,
+                                      const uint32_t *a, size_t steps, uintptr_t prefetch)
 {
     for (size_t j = 0; j < 16; j += PF_VEC_LANES)
-        prefetch = pf_int4_block(height, PF_INT_KEEP, true, w + 4 * j, a, steps, NULL, NULL, t->sums + j, NULL,
-                                 prefetch, t->prefetch_stride);
+        prefetch = pf_int4_block(height, PF_INT_KEEP, true, unpacked, w + 4 * j, a, steps, NULL, NULL, t->sums + j,
+                                 NULL, prefetch, t->prefetch_stride);
     return prefetch;
 }
 
 /* One block after the other; the last may lack steps. */
-PF_INLINE void int4_column_tile(const int height, const pf_int_tile *t)
+PF_INLINE void pf_int4_columns(const int height, const bool unpacked, const pf_int_tile *t)
 {
-    const uint8_t *w = t->w;
+    const uint8_t *w = unpacked ? t->unpacked : t->w;
     const uint32_t *a = t->a;
     const size_t last = t->steps % PF_INT_STEPS;
     uintptr_t prefetch = t->prefetch;
     for (size_t block = t->steps / PF_INT_STEPS; block; block--) {
-        prefetch = int4_column_block(height, t, w, a, PF_INT_STEPS, prefetch);
-        w += PF_INT_STEPS * 2 * PF_GEMM_PANEL;
+        prefetch = int4_column_block(height, unpacked, t, w, a, PF_INT_STEPS, prefetch);
+        w += PF_INT_STEPS * (unpacked ? 4 : 2) * PF_GEMM_PANEL;
         a += PF_INT_BYTE_WORDS * (size_t)height;
     }
-    if (last) int4_column_block(height, t, w, a, last, prefetch);
+    if (last) int4_column_block(height, unpacked, t, w, a, last, prefetch);
+}
+
+PF_INLINE void int4_column_tile(const int height, const pf_int_tile *t)
+{
+    if (PF_INT4_UNPACKS && t->unpacked)
+        pf_int4_columns(height, true, t);
+    else
+        pf_int4_columns(height, false, t);
 }
 
 /* Groups, one after the other; the last may lack blocks. */
-PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, const pf_int_tile *t)
+PF_INLINE void pf_int4_groups(const int height, const size_t group_blocks, const bool unpacked, const pf_int_tile *t)
 {
+    enum { BLOCK_NIBBLES = PF_INT_STEPS * 2 * PF_GEMM_PANEL };
+    const size_t block_bytes = unpacked ? 2 * BLOCK_NIBBLES : BLOCK_NIBBLES;
+    const uint8_t *bytes = t->unpacked;
     const pf_gemm_layout *l = t->layout;
     const uint8_t *group = t->w;
     const uint32_t *a = t->a;
@@ -192,17 +207,17 @@ PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, cons
             const pf_vec z[2] = { pf_int_zeros(l, group, j), pf_int_zeros(l, group, j + 16) };
             const pf_vec *zeros = l->has_zeros ? z : NULL;
             const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
-            const uint8_t *w = group + l->head_bytes + 4 * j;
+            const uint8_t *w = (unpacked ? bytes : group + l->head_bytes) + 4 * j;
             const uint32_t *words = a;
             uint32_t *partial = t->partial + j;
-#define BLOCK(END, SUMS) \
-    prefetch =           \
-        pf_int4_block(height, END, false, w, words, PF_INT_STEPS, zeros, scales, SUMS, partial, prefetch, stride);
+#define BLOCK(END, SUMS)                                                                                         \
+    prefetch = pf_int4_block(height, END, false, unpacked, w, words, PF_INT_STEPS, zeros, scales, SUMS, partial, \
+                             prefetch, stride);
             if (group_blocks == 1 || blocks == 1) {
                 BLOCK(PF_INT_SCALE, t->sums + j)
                 continue;
             }
-            for (size_t b = 1; b < blocks; b++, w += PF_INT_STEPS * 2 * PF_GEMM_PANEL, words += block_words)
+            for (size_t b = 1; b < blocks; b++, w += block_bytes, words += block_words)
                 if (b == 1)
                     BLOCK(PF_INT_BEGIN, partial)
                 else
@@ -211,12 +226,32 @@ PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, cons
 #undef BLOCK
         }
         group += l->group_bytes;
+        if (unpacked) bytes += blocks * block_bytes;
         a += blocks * block_words;
         left -= blocks;
     }
 }
 
+PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, const pf_int_tile *t)
+{
+    if (PF_INT4_UNPACKS && t->unpacked)
+        pf_int4_groups(height, group_blocks, true, t);
+    else
+        pf_int4_groups(height, group_blocks, false, t);
+}
+
 PF_INT_DEFINE_TILES
+
+/* See pf_int_unpack_fn. */
+static void pf_int4_unpack(uint8_t *bytes, const uint8_t *nibbles, size_t steps)
+{
+    for (; steps; steps--, nibbles += 2 * PF_GEMM_PANEL, bytes += 4 * PF_GEMM_PANEL)
+        for (size_t half = 0; half < 64; half += 4 * PF_VEC_LANES) {
+            const pf_vec both = pf_vec_load(nibbles + half);
+            pf_vec_store(bytes + half, pf_vec_low_nibbles(both, false));
+            pf_vec_store(bytes + 64 + half, pf_vec_low_nibbles(pf_vec_right16(both, 4), false));
+        }
+}
 
 PF_INLINE void pf_int_multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
@@ -225,7 +260,8 @@ PF_INLINE void pf_int_multiply(const pf_gemm_weights *w, const void *input, int3
                                    .block_words =
                                        pf_format_get(w->format)->bits == 8 ? PF_INT_PAIR_WORDS : PF_INT_BYTE_WORDS,
                                    .halves = PF_VEC_HALVES,
-                                   .tiles = pf_int_tiles[pf_int_tiles_of(w->format)] };
+                                   .tiles = pf_int_tiles[pf_int_tiles_of(w->format)],
+                                   .unpack = PF_INT4_UNPACKS ? pf_int4_unpack : NULL };
     pf_int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 

@@ -84,25 +84,30 @@ static float any_scale(test_rng *rng)
     return test_bits(rng) % 8 ? test_float(rng) * 0.01f : special[test_below(rng, 8)];
 }
 
+static void compare_any(const pf_kernel *kernel, const pf_kernel *definition, int32_t m, int32_t k, uint64_t seed)
+{
+    stored_product *x = stored_make(kernel->format, m, k);
+    test_rng rng = { seed };
+    for (size_t j = 0; j < sizeof x->q; j++) x->q[j] = (uint8_t)test_bits(&rng);
+    for (size_t j = 0; j < sizeof x->zeros; j++) x->zeros[j] = (uint8_t)(test_bits(&rng) & 15);
+    for (size_t j = 0; j < sizeof x->scales / sizeof(float); j++) x->scales[j] = any_scale(&rng);
+    fill_activations(x, &rng);
+    stored_pack(x);
+    stored_multiply(x, definition, x->expected);
+    stored_multiply(x, kernel, x->got);
+    char what[160];
+    snprintf(what, sizeof what, "%s of %s, m %d k %d", kernel->name, pf_format_get(kernel->format)->name, m, k);
+    assert_same_floats(what, x->got, x->expected, (size_t)m * N);
+    stored_free(x);
+}
+
 static void check_any(const pf_kernel *kernel, const pf_kernel *definition)
 {
     static const int32_t ks[] = { 1, 4, 31, 32, 36, 100, 128, 132, 257, 1030 };
     if (!exact(kernel)) return;
     for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-        stored_product *x = stored_make(kernel->format, 1 + (int32_t)i * 13 % ROWS, ks[i]);
-        test_rng rng = { 71 + i };
-        for (size_t j = 0; j < sizeof x->q; j++) x->q[j] = (uint8_t)test_bits(&rng);
-        for (size_t j = 0; j < sizeof x->zeros; j++) x->zeros[j] = (uint8_t)(test_bits(&rng) & 15);
-        for (size_t j = 0; j < sizeof x->scales / sizeof(float); j++) x->scales[j] = any_scale(&rng);
-        fill_activations(x, &rng);
-        stored_pack(x);
-        stored_multiply(x, definition, x->expected);
-        stored_multiply(x, kernel, x->got);
-        char what[160];
-        snprintf(what, sizeof what, "%s of %s, m %d k %d", kernel->name, pf_format_get(kernel->format)->name, x->m,
-                 x->k);
-        assert_same_floats(what, x->got, x->expected, (size_t)x->m * N);
-        stored_free(x);
+        compare_any(kernel, definition, 1 + (int32_t)i * 13 % ROWS, ks[i], 71 + i);
+        compare_any(kernel, definition, ROWS, ks[i], 91 + i); /* several tiles of most kernels */
     }
 }
 

@@ -47,7 +47,7 @@ pf_burst pf_peak_burst_of(const pf_kernel *kernel)
     pf_burst_kind kind = PF_BURST_F32;
     if (kernel->op != PF_OP_GEMM && kernel->op != PF_OP_ATTN) return (pf_burst){ 0 };
     if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_INT8)
-        kind = PF_BURST_INT8;
+        kind = pf_format_get(kernel->format)->bits == 4 ? PF_BURST_INT4 : PF_BURST_INT8;
     else if (kernel->op == PF_OP_GEMM && kernel->act == PF_ACT_BF16 && has_bf16)
         kind = PF_BURST_BF16;
     else if (kernel->op == PF_OP_ATTN && kernel->type == PF_TYPE_BF16 && has_bf16)

@@ -280,7 +280,7 @@ static void choose_bursts(bench *b)
     const pf_model *model = pf_engine_model(b->engine);
     const pf_isa isa = pf_cpu_best_isa();
     const uint32_t features = pf_cpu_features();
-    for (int kind = 0; kind < PF_N_BURSTS; kind++)
+    for (int kind = 0; kind <= PF_BURST_INT8; kind++) /* what is reported */
         b->bursts[kind] = pf_burst_select((pf_burst_kind)kind, isa, features);
     const pf_kernel *product = pf_model_kernels(model)->chosen_gemm[pf_model_format(model)][pf_model_act(model)];
     if (product) b->bursts[OWN_BURST] = pf_peak_burst_of(product);

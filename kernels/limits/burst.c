@@ -27,9 +27,15 @@ static const struct {
     BURST(BF16, AMX,        0, 16 * 16 * 32 * PF_BURST_SUMS_AMX,        pf_burst_bf16_amx,        "TDPBF16PS"),
     BURST(INT8, AVX2,       0, 16 * PF_BURST_SUMS_AVX2,                 pf_burst_int8_avx2,       "VPMADDWD"),
     BURST(INT8, AVX512,     0, 32 * PF_BURST_SUMS_AVX512,               pf_burst_int8_avx512,     "VPMADDWD"),
-    BURST(INT8, AVX2,       PF_FEATURE_AVX_VNNI, 32 * PF_BURST_SUMS_AVX2, pf_burst_int8_avxvnni,  "VPDPBUSD"),
-    BURST(INT8, AVX512,     PF_FEATURE_AVX512_VNNI, 64 * PF_BURST_SUMS_AVX512, pf_burst_int8_avx512vnni, "VPDPBUSD"),
-    BURST(INT8, AMX,        0, 16 * 16 * 64 * PF_BURST_SUMS_AMX,        pf_burst_int8_amx,        "TDPBUSD"),
+    BURST(INT4, AVX2,       0, 32 * PF_BURST_SUMS_AVX2,                 pf_burst_int4_avx2,       "VPMADDUBSW"),
+    BURST(INT4, AVX512,     0, 64 * PF_BURST_SUMS_AVX512,               pf_burst_int4_avx512,     "VPMADDUBSW"),
+#define BURST_INTS(ISA, FEATURES, MULTIPLY_ADDS, FUNCTION, INSTRUCTION)   \
+    BURST(INT8, ISA, FEATURES, MULTIPLY_ADDS, FUNCTION, INSTRUCTION),     \
+    BURST(INT4, ISA, FEATURES, MULTIPLY_ADDS, FUNCTION, INSTRUCTION)
+    BURST_INTS(AVX2,   PF_FEATURE_AVX_VNNI, 32 * PF_BURST_SUMS_AVX2,   pf_burst_int8_avxvnni, "VPDPBUSD"),
+    BURST_INTS(AVX512, PF_FEATURE_AVX512_VNNI, 64 * PF_BURST_SUMS_AVX512, pf_burst_int8_avx512vnni, "VPDPBUSD"),
+    BURST_INTS(AMX,    0, 16 * 16 * 64 * PF_BURST_SUMS_AMX,            pf_burst_int8_amx,     "TDPBUSD"),
+#undef BURST_INTS
 /* clang-format on */
 #undef BURST
 };

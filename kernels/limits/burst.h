@@ -17,6 +17,7 @@ typedef enum {
     PF_BURST_F32,  /* VFMADD231PS */
     PF_BURST_BF16, /* VDPBF16PS, TDPBF16PS */
     PF_BURST_INT8, /* VPDPBUSD, TDPBUSD; VPMADDWD where there is neither */
+    PF_BURST_INT4, /* the same; VPMADDUBSW, which nibbles do not overflow */
     PF_N_BURSTS
 } pf_burst_kind;
 

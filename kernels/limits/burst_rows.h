@@ -10,11 +10,18 @@ enum {
     PF_BURST_SUMS_AMX = 6,     /* of 8 tiles: latency 52, one in 16 cycles, two for the operands */
 };
 
+/* Straight-line code for each sum. */
+#define PF_BURST_EACH_4(DO, i) DO(i) DO((i) + 1) DO((i) + 2) DO((i) + 3)
+#define PF_BURST_EACH_12(DO)   PF_BURST_EACH_4(DO, 0) PF_BURST_EACH_4(DO, 4) PF_BURST_EACH_4(DO, 8)
+#define PF_BURST_EACH_16(DO)   PF_BURST_EACH_12(DO) PF_BURST_EACH_4(DO, 12)
+
 pf_burst_fn pf_burst_f32_avx2;
 pf_burst_fn pf_burst_int8_avx2;
+pf_burst_fn pf_burst_int4_avx2;
 pf_burst_fn pf_burst_int8_avxvnni;
 pf_burst_fn pf_burst_f32_avx512;
 pf_burst_fn pf_burst_int8_avx512;
+pf_burst_fn pf_burst_int4_avx512;
 pf_burst_fn pf_burst_int8_avx512vnni;
 pf_burst_fn pf_burst_bf16_avx512bf16;
 pf_burst_fn pf_burst_bf16_amx;

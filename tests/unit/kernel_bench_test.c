@@ -32,6 +32,8 @@ static void a_burst_is_the_widest_that_the_instruction_set_has(void **state)
     assert_null(pf_burst_select(PF_BURST_F32, PF_ISA_SCALAR, 0).run);
     assert_null(pf_burst_select(PF_BURST_BF16, PF_ISA_AVX512, vnni).run);
     assert_string_equal(pf_burst_select(PF_BURST_INT8, PF_ISA_AVX2, 0).instruction, "VPMADDWD");
+    assert_string_equal(pf_burst_select(PF_BURST_INT4, PF_ISA_AVX2, 0).instruction, "VPMADDUBSW");
+    assert_string_equal(pf_burst_select(PF_BURST_INT4, PF_ISA_AVX512, vnni).instruction, "VPDPBUSD");
     assert_true(pf_burst_select(PF_BURST_F32, PF_ISA_AVX512, 0).operations == 512.0);
     assert_true(pf_burst_select(PF_BURST_INT8, PF_ISA_AVX512BF16, vnni | small).operations == 2048.0);
     assert_true(pf_burst_select(PF_BURST_INT8, PF_ISA_AVX512, small).operations == 768.0); /* no VPDPBUSD on ZMM */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,12 +25,15 @@ enum {
     NOW_MS = 0,
     SOON_MS = 10,   /* gRPC will have closed what was shut down */
     LATER_MS = 100, /* perhaps somebody has left */
+    LOOK_MS = 50,   /* between looks at the poll */
     MAX_EVENTS = 64,
 };
 
 static const uint64_t COUNT_AGAIN_NS = 100u * 1000 * 1000;
 static const uint64_t YOUNG_NS = 100u * 1000 * 1000; /* a newcomer has had no time to speak, or to call */
 static const uint64_t COMPLAIN_AGAIN_NS = UINT64_C(60) * 1000 * 1000 * 1000;
+static const uint64_t MOST_CPU_NS = 100u * 1000 * 1000; /* of one poll: 100 MB of honest messages, copied */
+static const uint64_t REST_NS = 1000u * 1000 * 1000;    /* for those who are connected, after somebody kept them out */
 static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 typedef struct {
@@ -38,6 +42,7 @@ typedef struct {
     ino_t inode;    /* of the socket */
     int32_t n_calls;
     uint64_t since_ns;
+    int n_unread; /* bytes, when it was last looked at */
 } connection;
 
 struct pf_listener {
@@ -51,6 +56,10 @@ struct pf_listener {
     int bell;  /* an eventfd: wakes the thread */
     int spare; /* a descriptor to work with when there are no more */
     uint64_t counted_ns, complained_ns;
+    uint64_t accept_ns;   /* nobody is accepted before */
+    uint64_t look_ns;     /* when the poll is looked at next */
+    uint32_t poll;        /* the one last seen, */
+    uint64_t poll_cpu_ns; /* and the CPU time of its thread then */
 
     pthread_mutex_t lock;    /* of the calls below; the thread alone adds, moves and removes connections */
     connection *connections; /* [n] the oldest first; some of gRPC's are closed already */
@@ -149,6 +158,7 @@ static void count_call(pf_listener *l, int fd, int32_t change)
     pthread_mutex_lock(&l->lock);
     connection *c = find(l, fd);
     if (c) c->n_calls += change;
+    if (c && c->n_calls > l->config.max_calls) (void)shutdown(fd, SHUT_RDWR);
     if (fd < 0) l->blind = true;
     pthread_mutex_unlock(&l->lock);
 }
@@ -206,6 +216,10 @@ static void welcome(pf_listener *l, int fd)
 
 static void accept_one(pf_listener *l, int listening)
 {
+    if (pf_now_ns() < l->accept_ns) {
+        nap(l, SOON_MS);
+        return;
+    }
     int wait_ms = NOW_MS;
     if (l->n >= l->config.max_connections) wait_ms = make_room(l);
     if (l->n >= l->config.max_connections) {
@@ -285,18 +299,89 @@ static int drop_silent(pf_listener *l)
     return -1;
 }
 
+/* ---- a poll that does not end ---------------------------------------------------------------------------------- */
+
+static bool has_grpc_any(const pf_listener *l)
+{
+    for (int32_t i = 0; i < l->n; i++)
+        if (!l->connections[i].is_silent) return true;
+    return false;
+}
+
+/* Whether the poll is the one last seen, and has computed for too long since. */
+static bool is_held_up(pf_listener *l)
+{
+    uint32_t poll;
+    uint64_t cpu_ns;
+    if (!pf_poller_sample(l->config.poller, &poll, &cpu_ns)) return false;
+    if (poll == l->poll) return cpu_ns - l->poll_cpu_ns >= MOST_CPU_NS;
+    l->poll = poll;
+    l->poll_cpu_ns = cpu_ns;
+    return false;
+}
+
+/* One that has been read since it was last looked at; or NULL. */
+static connection *being_read(pf_listener *l)
+{
+    connection *read = NULL;
+    for (int32_t i = 0; i < l->n; i++) {
+        connection *c = &l->connections[i];
+        int n_unread = 0;
+        if (c->is_silent || ioctl(c->fd, FIONREAD, &n_unread) != 0) continue;
+        if (n_unread < c->n_unread) read = c;
+        c->n_unread = n_unread;
+    }
+    return read;
+}
+
+/* While a poll is held up, only who holds it up is read: all others wait for the next. */
+static void free_poll(pf_listener *l)
+{
+    (void)being_read(l);
+    for (int i = 0; i < LOOK_MS && is_held_up(l) && !atomic_load(&l->stop); i++) {
+        nap(l, 1);
+        connection *c = being_read(l);
+        if (!c || !is_held_up(l)) continue;
+        pthread_mutex_lock(&l->lock);
+        shut_down(l, c);
+        forget(l, c);
+        pthread_mutex_unlock(&l->lock);
+        l->accept_ns = pf_now_ns() + REST_NS;
+        if (l->config.log) l->config.log(l->config.log_user, "a connection that kept all others waiting has been cut");
+        return;
+    }
+}
+
+/* In how many milliseconds to look again; -1: there is nobody to look at. */
+static int look_at_poll(pf_listener *l)
+{
+    if (!has_grpc_any(l)) return -1;
+    const uint64_t now_ns = pf_now_ns();
+    if (now_ns < l->look_ns) return (int)((l->look_ns - now_ns) / (1000 * 1000)) + 1;
+    if (is_held_up(l)) free_poll(l);
+    l->look_ns = pf_now_ns() + (uint64_t)LOOK_MS * 1000 * 1000;
+    return LOOK_MS;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+
+/* Of two times, of which -1 is never. */
+static int sooner(int a_ms, int b_ms)
+{
+    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
 static void *run(void *arg)
 {
     pf_listener *l = arg;
     struct epoll_event events[MAX_EVENTS];
     while (!atomic_load(&l->stop)) {
-        const int n = epoll_wait(l->epoll, events, MAX_EVENTS, drop_silent(l));
+        const int wait_ms = sooner(drop_silent(l), look_at_poll(l));
+        const int n = epoll_wait(l->epoll, events, MAX_EVENTS, wait_ms);
         for (int i = 0; i < n && !atomic_load(&l->stop); i++) on_event(l, events[i].data.fd);
     }
     return NULL;
 }
-
-/* ---- life ------------------------------------------------------------------------------------------------------ */
 
 static bool await(const pf_listener *l, int fd)
 {

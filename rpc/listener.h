@@ -17,8 +17,14 @@
  * it; they are compared only when room is needed. Which connection a call came by is in the name that gRPC gives its
  * peer, "fd:7"; the descriptor cannot be closed while the call is referred to.
  *
- * Threads: one of its own, which sleeps unless there is somebody to accept or to listen to. It takes no lock of its
- * owner's.
+ * gRPC 1.51 takes apart whatever a connection sends for as long as more comes. Who opens streams and resets them without
+ * end (CVE-2023-44487) is so all that is heard, and each stream stays, 12 KB, until he pauses. He shows in one of two
+ * ways, by which of gRPC's threads reads him, and is shut down: more calls of his than streams may be open, or a poll
+ * that computes for a tenth of a second and reads his connection alone. After the latter nobody is accepted for a second,
+ * which goes to those who are connected: he comes back at once.
+ *
+ * Threads: one of its own, asleep unless there is somebody to accept or to listen to, or the poll to look at: twenty times
+ * a second while gRPC has connections. It takes no lock of its owner's.
  */
 #ifndef PF_RPC_LISTENER_H
 #define PF_RPC_LISTENER_H
@@ -28,13 +34,16 @@
 #include <grpc/grpc.h>
 
 #include "base/status.h"
+#include "rpc/poller.h"
 #include "rpc/sockets.h"
 
 typedef struct pf_listener pf_listener;
 
 typedef struct {
     grpc_server *server;                           /* started; lives until pf_listener_close has returned */
+    const pf_poller *poller;                       /* of the server's queue; lives as long */
     int32_t max_connections;                       /* at once, silent ones included */
+    int32_t max_calls;                             /* of one connection; with more it is shut down */
     uint64_t silence_ns;                           /* how long one may take for its preface */
     void (*log)(void *user, const char *sentence); /* from its thread, or NULL */
     void *log_user;

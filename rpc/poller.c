@@ -15,7 +15,12 @@ enum {
 /* Whether the queue is still open. *came: an event has been handled. */
 static bool poll_once(pf_poller *p, gpr_timespec deadline, bool *came)
 {
+    clockid_t clock = 0;
+    (void)pthread_getcpuclockid(pthread_self(), &clock);
+    (void)atomic_fetch_add_explicit(&p->n_polls, 1, memory_order_relaxed);
+    atomic_store_explicit(&p->polls_clock, clock, memory_order_relaxed);
     const grpc_event event = grpc_completion_queue_next(p->cq, deadline, NULL);
+    atomic_store_explicit(&p->polls_clock, 0, memory_order_relaxed);
     *came = event.type == GRPC_OP_COMPLETE;
     if (*came && event.tag != p) p->config.handle(p->config.user, event.tag, event.success != 0);
     return event.type != GRPC_QUEUE_SHUTDOWN;
@@ -96,6 +101,16 @@ static void leave(pf_poller *p)
 bool pf_poller_front_polls(const pf_poller *poller)
 {
     return atomic_load(&poller->front_polls);
+}
+
+bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns)
+{
+    struct timespec time;
+    const clockid_t clock = atomic_load_explicit(&poller->polls_clock, memory_order_relaxed);
+    *poll = atomic_load_explicit(&poller->n_polls, memory_order_relaxed);
+    if (clock == 0 || clock_gettime(clock, &time) != 0) return false;
+    *cpu_ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    return true;
 }
 
 void pf_poller_notify(pf_poller *poller)

@@ -40,6 +40,8 @@ typedef struct {
     pthread_t back;
     atomic_bool news;
     atomic_bool front_polls; /* or waits for the back to make way */
+    atomic_uint n_polls;     /* begun */
+    atomic_int polls_clock;  /* the CPU clock of the thread that polls; 0: none does */
 
     pthread_mutex_t lock;
     pthread_cond_t turn;
@@ -56,6 +58,10 @@ void pf_poller_stop(pf_poller *poller);
 
 /* Whether the front polls, or waits for the back to make way. From anywhere. */
 bool pf_poller_front_polls(const pf_poller *poller);
+
+/* Whether somebody polls now: the number of the poll, and the CPU time that its thread has had in its life. A poll ends
+ * within 50 ms, unless what it reads never ends. From anywhere. */
+bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns);
 
 /* Whatever the front waits for may have come. From anywhere, mostly from `handle`. It wakes nobody: the front polls
  * itself, or waits for the back to make way. */

@@ -276,7 +276,9 @@ static pf_status start_listening(pf_server *server, pf_error *error)
     else
         snprintf(server->actual, sizeof server->actual, "%s:%d", address->host, (int)sockets.port);
     const pf_listener_config config = { .server = server->grpc,
+                                        .poller = &server->poller,
                                         .max_connections = server->config.max_connections,
+                                        .max_calls = 2 * (server->config.max_streams + PF_UNARY_CALLS),
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };

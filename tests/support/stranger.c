@@ -66,6 +66,18 @@ bool stranger_reset_stream(int fd, uint32_t stream)
     return stranger_push_frame(fd, 3, 0, stream, "\0\0\0\x08", 4);
 }
 
+bool stranger_resets_until_hung_up_on(int fd, uint32_t n, const char *path)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct pollfd it = { .fd = fd, .events = POLLOUT };
+        while (poll(&it, 1, -1) < 0) continue;
+        if (it.revents & (POLLHUP | POLLERR)) return true;
+        const uint32_t stream = 2 * i + 1; /* a writable socket has room for both frames */
+        if (!stranger_open_stream(fd, stream, path) || !stranger_reset_stream(fd, stream)) return true;
+    }
+    return false;
+}
+
 /* More of what comes: how much; 0 at the end; -1: nothing in time. */
 static ssize_t hear(int fd, uint8_t *bytes, size_t n, uint64_t until_ns)
 {

@@ -225,6 +225,24 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
     end(server);
 }
 
+static void who_resets_streams_without_end_is_cut_and_others_go_on(void **state)
+{
+    (void)state;
+    const pid_t server = begin((pf_server_config){ .max_streams = 0 }, 1000);
+    const int kept = watcher();
+    assert_true(is_told(kept, 5000));
+    const int wild = idler();
+    assert_true(stranger_resets_until_hung_up_on(wild, 200 * 1000, "/pilotfish.v1.Drafter/Draft"));
+    assert_true(stranger_push_frame(kept, 6, 0, 0, "12345678", 8));
+    assert_true(stranger_hears(kept, "\0\0\x08\6\1\0\0\0\00012345678", 17, 5000));
+    bool served = false; /* once its streams have been swept up */
+    for (int i = 0; i < 100 && !served; i++, usleep(100 * 1000)) served = is_served(5000);
+    assert_true(served);
+    close(wild);
+    close(kept);
+    end(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +250,7 @@ int main(void)
         cmocka_unit_test(who_is_silent_or_idle_makes_way),
         cmocka_unit_test(who_has_a_call_stays),
         cmocka_unit_test(who_does_not_speak_is_hung_up_on_after_a_while),
+        cmocka_unit_test(who_resets_streams_without_end_is_cut_and_others_go_on),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

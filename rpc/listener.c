@@ -147,8 +147,8 @@ static int make_room(pf_listener *l)
 static int connection_of(grpc_call *call)
 {
     char *peer = grpc_call_get_peer(call);
-    int fd = -1;
-    if (peer && sscanf(peer, "fd:%d", &fd) != 1) fd = -1;
+    const bool is_told = peer && strncmp(peer, "fd:", 3) == 0;
+    const int fd = is_told ? (int)strtol(peer + 3, NULL, 10) : -1;
     gpr_free(peer);
     return fd;
 }

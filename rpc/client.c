@@ -17,8 +17,7 @@ enum {
      * an attempt for longer than that either. */
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 200,
-    CONNECT_ATTEMPT_UNIX_MS = 100,
-    CONNECT_ATTEMPT_TCP_MS = 600,
+    CONNECT_ATTEMPT_MS = 600,
     MEND_NS = 100 * 1000 * 1000,           /* between a broken stream and the next attempt */
     MEND_INFO_NS = 2 * 1000 * 1000 * 1000, /* an attempt's question */
     AWAY_NS = 10 * 1000 * 1000,            /* of a caller who collects nothing, until the back of the poller polls */
@@ -466,13 +465,12 @@ static const pf_peer_ops OPS = {
 
 static grpc_channel *make_channel(const pf_address *address, size_t max_message_bytes)
 {
-    const int attempt_ms = address->is_unix ? CONNECT_ATTEMPT_UNIX_MS : CONNECT_ATTEMPT_TCP_MS;
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
         pf_grpc_int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* each peer has a connection of its own */
         pf_grpc_int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS),
-        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, attempt_ms),
+        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_ATTEMPT_MS),
         pf_grpc_int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS),
         pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)max_message_bytes),

@@ -288,7 +288,9 @@ static void a_verdict_is_answered_by_its_proposal_in_microseconds(void **state)
     qsort(took, ROUNDS, sizeof *took, compare_u64);
     const double p50 = (double)took[ROUNDS / 2] * 1e-3, p99 = (double)took[ROUNDS * 99 / 100] * 1e-3;
     print_message("round trip: p50 %.1f us, p99 %.1f us\n", p50, p99);
-    if (p50 > 2000.0) fail_msg("a round trip takes %.0f us at the median", p50); /* a loaded machine, or a sleep */
+    /* A sleep on the way would be in all of them, other work on the machine is not. */
+    const double p1 = (double)took[ROUNDS / 100] * 1e-3;
+    if (p1 > 500.0) fail_msg("the fastest hundredth of the round trips takes %.0f us", p1);
     pf_peer_destroy(peer);
     end(&f);
 }

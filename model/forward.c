@@ -25,6 +25,7 @@ typedef struct {
     const pf_member_scratch *mine;
     pf_panels qkv[3]; /* its part of Q, K and V, the same in every layer */
     int32_t n_qkv;
+    pf_rows attended; /* what attention gives */
 } worker;
 
 /* A member's part of something: columns of a product, items of attention. Empty when end <= begin. */
@@ -60,6 +61,14 @@ static const void *pack(const worker *w, const left_side *a, pf_rows rows, int32
     return input;
 }
 
+/* A member's columns of `rows`, apart from the others': row behind row, in lines and pages that nobody else has business
+ * with, or a core's prefetching would take the neighbours' from it. Column j of row i is at data + i * stride + j. */
+static pf_rows apart(pf_rows rows, int32_t n_rows, range columns)
+{
+    const size_t begin = (size_t)columns.begin, width = (size_t)(columns.end - columns.begin);
+    return (pf_rows){ rows.data + (size_t)(n_rows - 1) * begin, width };
+}
+
 /* Pack the columns of a product's left side that this member has made. */
 static void pack_columns(const worker *w, pf_rows rows, int32_t n_rows, int32_t k, range columns)
 {
@@ -79,21 +88,25 @@ static const void *norm_and_pack(const worker *w, const left_side *a, const floa
     return pack(w, a, normed, config->hidden_size);
 }
 
-/* Columns of out = input * W^T + bias, or of out += that. Returns the columns. */
-static range multiply_panels(const worker *w, const pf_linear *linear, pf_panels panels, const void *input,
-                             int32_t n_rows, pf_rows out, pf_gemm_mode mode)
+static range columns_of(const pf_linear *linear, pf_panels panels)
+{
+    const int32_t n = linear->weights.n, end = panels.end * PF_GEMM_PANEL;
+    return (range){ panels.begin * PF_GEMM_PANEL, end < n ? end : n };
+}
+
+/* Columns of out = input * W^T + bias, or of out += that. */
+static void multiply_panels(const worker *w, const pf_linear *linear, pf_panels panels, const void *input,
+                            int32_t n_rows, pf_rows out, pf_gemm_mode mode)
 {
     if (panels.begin < panels.end)
         w->gemm->multiply(&linear->weights, input, n_rows, panels.begin, panels.end, out.data, out.stride, mode,
                           w->mine->gemm);
 
-    const int32_t n = linear->weights.n, end = panels.end * PF_GEMM_PANEL;
-    const range columns = { panels.begin * PF_GEMM_PANEL, end < n ? end : n };
+    const range columns = columns_of(linear, panels);
     if (linear->bias != NULL)
         for (int32_t i = 0; i < n_rows; i++)
             for (int32_t j = columns.begin; j < columns.end; j++)
                 out.data[(size_t)i * out.stride + (size_t)j] += linear->bias[j];
-    return columns;
 }
 
 static pf_panels share_of(const worker *w, const pf_linear *linear)
@@ -113,10 +126,10 @@ static void fetch_ahead(const worker *w, const pf_linear *next)
 }
 
 /* This member's columns. */
-static range multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
-                      pf_gemm_mode mode)
+static void multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
+                     pf_gemm_mode mode)
 {
-    return multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
+    multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
 }
 
 /* Queries, keys and values: those of this member's heads, or its share of all, and then they are awaited. */
@@ -189,8 +202,8 @@ static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer
     const pf_attn_args args = { .pages = pages_of(w, span, layer),
                                 .q = c->qkv.data + (size_t)span->first_row * c->qkv.stride,
                                 .q_stride = c->qkv.stride,
-                                .out = c->attended.data + (size_t)span->first_row * c->attended.stride,
-                                .out_stride = c->attended.stride,
+                                .out = w->attended.data + (size_t)span->first_row * w->attended.stride,
+                                .out_stride = w->attended.stride,
                                 .n_rows = span->n_rows,
                                 .n_heads = c->model->config.n_heads,
                                 .position = span->position,
@@ -265,11 +278,13 @@ void pf_context_run_pass(pf_member member, void *context)
         const pf_layer *layer = &m->layers[l];
         const bool last = l == m->config.n_layers - 1, drops_rows = last && c->n_logit_rows < c->n_rows;
         const bool heads_by_columns = by_columns && c->heads_apart && !drops_rows;
+        const range heads = attended_columns(&w);
+        w.attended = heads_by_columns ? apart(c->attended, c->n_rows, heads) : c->attended;
 
         input = norm_and_pack(&w, &rows, layer->attention_norm);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
         attend(&w, l);
-        if (heads_by_columns) pack_columns(&w, c->attended, rows.n_rows, m->q_dim, attended_columns(&w));
+        if (heads_by_columns) pack_columns(&w, w.attended, rows.n_rows, m->q_dim, heads);
         fetch_ahead(&w, &layer->o);
         pf_team_barrier(member);
 
@@ -285,12 +300,15 @@ void pf_context_run_pass(pf_member member, void *context)
         pf_team_barrier(member);
 
         input = norm_and_pack(&w, &rows, layer->mlp_norm);
-        multiply(&w, &layer->gate, input, rows.n_rows, c->gate, PF_GEMM_STORE);
-        const range mine = multiply(&w, &layer->up, input, rows.n_rows, c->up, PF_GEMM_STORE);
+        const range mine = columns_of(&layer->gate, share_of(&w, &layer->gate));
+        const pf_rows gate = by_columns ? apart(c->gate, rows.n_rows, mine) : c->gate;
+        const pf_rows up = by_columns ? apart(c->up, rows.n_rows, mine) : c->up;
+        multiply(&w, &layer->gate, input, rows.n_rows, gate, PF_GEMM_STORE);
+        multiply(&w, &layer->up, input, rows.n_rows, up, PF_GEMM_STORE);
         if (mine.begin < mine.end)
-            w.kernels->swiglu(c->gate.data + mine.begin, c->gate.stride, c->gate.data + mine.begin,
-                              c->up.data + mine.begin, c->gate.stride, rows.n_rows, mine.end - mine.begin);
-        if (by_columns) pack_columns(&w, c->gate, rows.n_rows, m->config.intermediate_size, mine);
+            w.kernels->swiglu(gate.data + mine.begin, gate.stride, gate.data + mine.begin, up.data + mine.begin,
+                              gate.stride, rows.n_rows, mine.end - mine.begin);
+        if (by_columns) pack_columns(&w, gate, rows.n_rows, m->config.intermediate_size, mine);
         fetch_ahead(&w, &layer->down);
         pf_team_barrier(member);
 

@@ -25,6 +25,7 @@ typedef struct {
     const pf_member_scratch *mine;
     pf_panels qkv[3]; /* its part of Q, K and V, the same in every layer */
     int32_t n_qkv;
+    pf_rows q, k, v;  /* where they go */
     pf_rows attended; /* what attention gives */
 } worker;
 
@@ -132,10 +133,21 @@ static void multiply(const worker *w, const pf_linear *linear, const void *input
     multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
 }
 
+/* Apart, where each member computes its own heads. */
+static void place_qkv(worker *w)
+{
+    pf_rows *const places[] = { &w->q, &w->k, &w->v };
+    for (int32_t i = 0; i < 3; i++)
+        *places[i] = w->n_qkv == 3 && w->c->heads_apart
+                         ? apart(w->c->qkv, w->c->n_rows, columns_of(&w->c->model->layers->qkv, w->qkv[i]))
+                         : w->c->qkv;
+}
+
 /* Queries, keys and values: those of this member's heads, or its share of all, and then they are awaited. */
 static void multiply_qkv(const worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
 {
-    for (int32_t i = 0; i < w->n_qkv; i++) multiply_panels(w, qkv, w->qkv[i], input, n_rows, w->c->qkv, PF_GEMM_STORE);
+    const pf_rows out[] = { w->q, w->k, w->v };
+    for (int32_t i = 0; i < w->n_qkv; i++) multiply_panels(w, qkv, w->qkv[i], input, n_rows, out[i], PF_GEMM_STORE);
     if (!w->c->heads_apart) pf_team_barrier(w->member);
 }
 
@@ -174,23 +186,26 @@ static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t la
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
     const int32_t group = config->n_heads / config->n_kv_heads, head_dim = config->head_dim;
-    float *rows = c->qkv.data + (size_t)span->first_row * c->qkv.stride;
+    const size_t first = (size_t)span->first_row;
+    float *q_rows = w->q.data + first * w->q.stride;
+    float *k_rows = w->k.data + first * w->k.stride + c->model->q_dim;
+    const float *v_rows = w->v.data + first * w->v.stride + c->model->q_dim + c->model->kv_dim;
     const int32_t *positions = c->positions + span->first_row;
 
     for (int32_t item = items.begin; item < items.end;) { /* one key head after the other */
         const int32_t head = item / span->n_rows, row = item % span->n_rows;
         const int32_t left = span->n_rows - row, n = left < items.end - item ? left : items.end - item;
-        float *q = rows + (size_t)row * c->qkv.stride + (size_t)head * (size_t)group * (size_t)head_dim;
-        float *k = rows + (size_t)row * c->qkv.stride + (size_t)c->model->q_dim + (size_t)head * (size_t)head_dim;
-        w->kernels->rope(q, c->qkv.stride, n, group, head_dim, positions + row, &c->rope);
-        w->kernels->rope(k, c->qkv.stride, n, 1, head_dim, positions + row, &c->rope);
+        float *q = q_rows + (size_t)row * w->q.stride + (size_t)head * (size_t)group * (size_t)head_dim;
+        float *k = k_rows + (size_t)row * w->k.stride + (size_t)head * (size_t)head_dim;
+        w->kernels->rope(q, w->q.stride, n, group, head_dim, positions + row, &c->rope);
+        w->kernels->rope(k, w->k.stride, n, 1, head_dim, positions + row, &c->rope);
         item += n;
     }
 
     const pf_attn_store_args args = { .pages = pages_of(w, span, layer),
-                                      .k = rows + c->model->q_dim,
-                                      .v = rows + c->model->q_dim + c->model->kv_dim,
-                                      .stride = c->qkv.stride,
+                                      .k = k_rows,
+                                      .v = v_rows,
+                                      .stride = w->k.stride, /* and of v */
                                       .n_rows = span->n_rows,
                                       .position = span->position };
     w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
@@ -200,8 +215,8 @@ static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer
 {
     const pf_context *c = w->c;
     const pf_attn_args args = { .pages = pages_of(w, span, layer),
-                                .q = c->qkv.data + (size_t)span->first_row * c->qkv.stride,
-                                .q_stride = c->qkv.stride,
+                                .q = w->q.data + (size_t)span->first_row * w->q.stride,
+                                .q_stride = w->q.stride,
                                 .out = w->attended.data + (size_t)span->first_row * w->attended.stride,
                                 .out_stride = w->attended.stride,
                                 .n_rows = span->n_rows,
@@ -270,6 +285,7 @@ void pf_context_run_pass(pf_member member, void *context)
                  .member = member,
                  .mine = &c->members[member.id] };
     w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
+    place_qkv(&w);
     const bool by_columns = w.gemm->pack_columns != NULL;
     left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;

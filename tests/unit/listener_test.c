@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "rpc/server.h"
+#include "tests/support/mute_peer.h"
 #include "tests/support/running_server.h"
 #include "tests/support/stranger.h"
 #include "tests/support/test.h"
@@ -18,42 +19,6 @@ enum { MS = 1000 * 1000, FEW_FILES = 48, CROWD = 100 };
 
 /* ---- the server, a child ----------------------------------------------------------------------------------------- */
 
-static pf_status take(pf_peer *peer, const pf_batch *batch)
-{
-    (void)peer;
-    (void)batch;
-    return PF_OK;
-}
-
-static pf_status say_nothing(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
-{
-    (void)peer;
-    (void)deadline_ns;
-    (void)out;
-    (void)error;
-    return PF_CANCELLED;
-}
-
-static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
-{
-    (void)peer;
-    (void)error;
-    *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
-                            .model_id = "mute",
-                            .vocab_size = 10,
-                            .max_context = 10,
-                            .max_sequences = 8,
-                            .max_draft = 1,
-                            .methods = 1u << PF_METHOD_GREEDY };
-    return PF_OK;
-}
-
-static void destroy(pf_peer *peer)
-{
-    (void)peer;
-}
-
-static const pf_peer_ops MUTE = { take, say_nothing, tell_info, destroy };
 static volatile bool stop;
 
 static void on_signal(int number)
@@ -65,7 +30,7 @@ static void on_signal(int number)
 static int serve(pf_server_config config, rlim_t n_files, int ready)
 {
     const struct rlimit files = { n_files, n_files };
-    pf_peer mute = { &MUTE };
+    pf_peer mute = { &mute_peer_ops };
     pf_server *server;
     pf_error error;
     config.address = serving_address;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
+#include "tests/support/mute_peer.h"
 #include "tests/support/running_server.h"
 #include "tests/support/stranger.h"
 #include "tests/support/test.h"
@@ -21,43 +22,6 @@ static const char DRAFT[] = "/pilotfish.v1.Drafter/Draft";
 
 /* ---- a peer that has nothing to say, and its server -------------------------------------------------------------- */
 
-static pf_status take(pf_peer *peer, const pf_batch *batch)
-{
-    (void)peer;
-    (void)batch;
-    return PF_OK;
-}
-
-static pf_status say_nothing(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
-{
-    (void)peer;
-    (void)deadline_ns;
-    (void)out;
-    (void)error;
-    return PF_CANCELLED;
-}
-
-static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
-{
-    (void)peer;
-    (void)error;
-    *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
-                            .model_id = "mute",
-                            .vocab_size = 10,
-                            .max_context = 10,
-                            .max_sequences = 8,
-                            .max_draft = 1,
-                            .methods = 1u << PF_METHOD_GREEDY };
-    return PF_OK;
-}
-
-static void destroy(pf_peer *peer)
-{
-    (void)peer;
-}
-
-static const pf_peer_ops MUTE = { take, say_nothing, tell_info, destroy };
-
 typedef struct {
     pf_peer peer;
     running_server running;
@@ -65,7 +29,7 @@ typedef struct {
 
 static void begin(fixture *f, int32_t max_streams)
 {
-    *f = (fixture){ .peer = { &MUTE } };
+    *f = (fixture){ .peer = { &mute_peer_ops } };
     const pf_server_config config = { .address = serving_address,
                                       .drafter = &f->peer,
                                       .max_message_bytes = MESSAGE_BYTES,

@@ -2,25 +2,9 @@
  * Products with AVX-512 F: f32 in tiles of 1 to 14 rows by 32 columns; bf16, for machines without VDPBF16PS, in tiles
  * of up to 12, each weight pair taken apart once for all rows of a tile.
  */
-#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum { F32_ROWS = 14, BF16_ROWS = 12 };
-
-#define START(m)                                                                                          \
-    if (m < height) {                                                                                     \
-        sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
-        sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
-    }
-#define FINISH(m)                                                          \
-    if (m < height) {                                                      \
-        float *c = t->c + m * t->ldc;                                      \
-        if (t->add) {                                                      \
-            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
-            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
-        }                                                                  \
-        _mm512_storeu_ps(c, sum[m][0]);                                    \
-        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
-    }
 
 PF_INLINE void tile_f32(const int height, const pf_gemm_tile *t)
 {
@@ -30,7 +14,7 @@ PF_INLINE void tile_f32(const int height, const pf_gemm_tile *t)
     uintptr_t prefetch = t->prefetch;
     const size_t stride = t->prefetch_stride, ahead = t->a_ahead;
 
-    PF_ROWS_14(START)
+    PF_ROWS_14(PF_SUMS_START)
     for (size_t step = t->steps; step; step--) {
         const __m512 w0 = _mm512_load_ps(w), w1 = _mm512_load_ps(w + 64);
         PF_PREFETCH(prefetch);
@@ -48,7 +32,7 @@ PF_INLINE void tile_f32(const int height, const pf_gemm_tile *t)
         w += PF_GEMM_STEP_BYTES;
         a += height;
     }
-    PF_ROWS_14(FINISH)
+    PF_ROWS_14(PF_SUMS_FINISH)
 }
 
 /* The two halves of bf16 pairs, as f32. */
@@ -69,7 +53,7 @@ PF_INLINE void tile_bf16(const int height, const pf_gemm_tile *t)
     uintptr_t prefetch = t->prefetch;
     const size_t stride = t->prefetch_stride, ahead = t->a_ahead;
 
-    PF_ROWS_12(START)
+    PF_ROWS_12(PF_SUMS_START)
     for (size_t step = t->steps; step; step--) {
         const __m512i p0 = _mm512_load_si512(w), p1 = _mm512_load_si512(w + 64);
         const __m512 even0 = even_half(p0), odd0 = odd_half(p0), even1 = even_half(p1), odd1 = odd_half(p1);
@@ -91,7 +75,7 @@ PF_INLINE void tile_bf16(const int height, const pf_gemm_tile *t)
         w += PF_GEMM_STEP_BYTES;
         a += 2 * height;
     }
-    PF_ROWS_12(FINISH)
+    PF_ROWS_12(PF_SUMS_FINISH)
 }
 
 #define DEFINE_F32(m)                          \

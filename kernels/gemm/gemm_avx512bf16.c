@@ -5,22 +5,9 @@
  */
 #include "kernels/gemm/gemm_pairs_avx512.h"
 #include "kernels/gemm/pack_words_avx512.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum { TILE_ROWS = 14, PAIR_ROWS = 6 };
-
-/* One instruction each, registers left to the compiler: a broadcast of its own beats {1to16} from two vectors on. */
-PF_INLINE __m512i broadcast(const uint32_t *word)
-{
-    __m512i v;
-    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
-    return v;
-}
-
-PF_INLINE __m512 dot_pairs(__m512 sum, __m512i w, __m512i a)
-{
-    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(a));
-    return sum;
-}
 
 PF_INLINE void tile(const int height, const pf_gemm_tile *t)
 {
@@ -30,13 +17,7 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
     uintptr_t prefetch = t->prefetch;
     const size_t stride = t->prefetch_stride, ahead = t->a_ahead;
 
-#define START(m)                                                                                          \
-    if (m < height) {                                                                                     \
-        sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
-        sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
-    }
-    PF_ROWS_14(START)
-#undef START
+    PF_ROWS_14(PF_SUMS_START)
 
     for (size_t step = t->steps; step; step--) {
         const __m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
@@ -44,11 +25,11 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
         PF_PREFETCH(prefetch + 64);
         prefetch += stride;
         if (height > 3) PF_PREFETCH((uintptr_t)a + ahead);
-#define ROW(m)                                   \
-    if (m < height) {                            \
-        const __m512i b = broadcast(a + m);      \
-        sum[m][0] = dot_pairs(sum[m][0], w0, b); \
-        sum[m][1] = dot_pairs(sum[m][1], w1, b); \
+#define ROW(m)                                           \
+    if (m < height) {                                    \
+        const __m512i b = pf_sums_broadcast(a + m);      \
+        sum[m][0] = pf_sums_dot_pairs(sum[m][0], w0, b); \
+        sum[m][1] = pf_sums_dot_pairs(sum[m][1], w1, b); \
     }
         PF_ROWS_14(ROW)
 #undef ROW
@@ -56,18 +37,7 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
         a += height;
     }
 
-#define FINISH(m)                                                          \
-    if (m < height) {                                                      \
-        float *c = t->c + m * t->ldc;                                      \
-        if (t->add) {                                                      \
-            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
-            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
-        }                                                                  \
-        _mm512_storeu_ps(c, sum[m][0]);                                    \
-        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
-    }
-    PF_ROWS_14(FINISH)
-#undef FINISH
+    PF_ROWS_14(PF_SUMS_FINISH)
 }
 
 /* The same for two panels: 24 sums and four weight vectors. Each panel is prefetched on its own, and past its end in the
@@ -96,13 +66,13 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
             PF_PREFETCH(prefetch + t->panel_bytes);
             PF_PREFETCH(prefetch + t->panel_bytes + 64);
             prefetch += PF_GEMM_STEP_BYTES;
-#define ROW(m)                                   \
-    if (m < height) {                            \
-        const __m512i b = broadcast(a + m);      \
-        sum[m][0] = dot_pairs(sum[m][0], w0, b); \
-        sum[m][1] = dot_pairs(sum[m][1], w1, b); \
-        sum[m][2] = dot_pairs(sum[m][2], w2, b); \
-        sum[m][3] = dot_pairs(sum[m][3], w3, b); \
+#define ROW(m)                                           \
+    if (m < height) {                                    \
+        const __m512i b = pf_sums_broadcast(a + m);      \
+        sum[m][0] = pf_sums_dot_pairs(sum[m][0], w0, b); \
+        sum[m][1] = pf_sums_dot_pairs(sum[m][1], w1, b); \
+        sum[m][2] = pf_sums_dot_pairs(sum[m][2], w2, b); \
+        sum[m][3] = pf_sums_dot_pairs(sum[m][3], w3, b); \
     }
             PF_ROWS_6(ROW)
 #undef ROW

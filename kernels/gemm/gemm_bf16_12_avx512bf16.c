@@ -15,23 +15,9 @@
  * times as long and 512 the same; two panels side by side, as plain bf16 has them for few rows, 1.1 times.
  */
 #include "kernels/gemm/bf16_12.h"
-#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum { TILE_ROWS = 14 };
-
-/* One instruction each, as in gemm_avx512bf16.c. */
-PF_INLINE __m512i broadcast(const uint32_t *word)
-{
-    __m512i v;
-    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
-    return v;
-}
-
-PF_INLINE __m512 dot_pairs(__m512 sum, __m512i w, __m512i a)
-{
-    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(a));
-    return sum;
-}
 
 /* ---- a block's weights --------------------------------------------------------------------------------------------- */
 
@@ -112,11 +98,11 @@ enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD_FEW = PF_GEMM_W_AHEAD, BL
         PF_ROWS_14(ROW)                           \
         a += height;                              \
     }
-#define ROW(m)                                         \
-    if (m < height) {                                  \
-        const __m512i both = broadcast(a + m);         \
-        sum[m][0] = dot_pairs(sum[m][0], left, both);  \
-        sum[m][1] = dot_pairs(sum[m][1], right, both); \
+#define ROW(m)                                                 \
+    if (m < height) {                                          \
+        const __m512i both = pf_sums_broadcast(a + m);         \
+        sum[m][0] = pf_sums_dot_pairs(sum[m][0], left, both);  \
+        sum[m][1] = pf_sums_dot_pairs(sum[m][1], right, both); \
     }
 
 PF_INLINE void tile(const int height, const piece_tile *t)
@@ -128,13 +114,7 @@ PF_INLINE void tile(const int height, const piece_tile *t)
     uintptr_t prefetch = t->prefetch;
     const size_t stride = t->prefetch_stride;
 
-#define START(m)                                                                                          \
-    if (m < height) {                                                                                     \
-        sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
-        sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
-    }
-    PF_ROWS_14(START)
-#undef START
+    PF_ROWS_14(PF_SUMS_START)
 
     size_t left_steps = t->steps;
     for (; left_steps > 0; codes++, block += PF_B12_BLOCK_BYTES) {
@@ -168,18 +148,7 @@ PF_INLINE void tile(const int height, const piece_tile *t)
         left_steps -= n;
     }
 
-#define FINISH(m)                                                          \
-    if (m < height) {                                                      \
-        float *c = t->c + m * t->ldc;                                      \
-        if (t->add) {                                                      \
-            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
-            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
-        }                                                                  \
-        _mm512_storeu_ps(c, sum[m][0]);                                    \
-        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
-    }
-    PF_ROWS_14(FINISH)
-#undef FINISH
+    PF_ROWS_14(PF_SUMS_FINISH)
 }
 #undef STEP
 #undef ROW

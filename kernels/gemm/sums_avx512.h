@@ -1,0 +1,38 @@
+/* What the tiles of AVX-512's products of f32 and bf16 have in common, of `height` rows by 32 columns with sums in
+ * registers: __m512 sum[height][2] of a tile *t with before, c, ldc and add. Internal; for files compiled for AVX-512. */
+#ifndef PF_KERNELS_GEMM_SUMS_AVX512_H
+#define PF_KERNELS_GEMM_SUMS_AVX512_H
+
+#include "kernels/gemm/gemm_nest.h"
+
+#define PF_SUMS_START(m)                                                                                  \
+    if (m < height) {                                                                                     \
+        sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
+        sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
+    }
+#define PF_SUMS_FINISH(m)                                                  \
+    if (m < height) {                                                      \
+        float *c = t->c + m * t->ldc;                                      \
+        if (t->add) {                                                      \
+            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
+            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
+        }                                                                  \
+        _mm512_storeu_ps(c, sum[m][0]);                                    \
+        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
+    }
+
+/* One instruction each, registers left to the compiler: a broadcast of its own beats {1to16} from two vectors on. */
+PF_INLINE __m512i pf_sums_broadcast(const uint32_t *word)
+{
+    __m512i v;
+    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
+    return v;
+}
+
+PF_INLINE __m512 pf_sums_dot_pairs(__m512 sum, __m512i w, __m512i a)
+{
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(w), "v"(a));
+    return sum;
+}
+
+#endif

@@ -138,7 +138,7 @@ static void place_qkv(worker *w)
 {
     pf_rows *const places[] = { &w->q, &w->k, &w->v };
     for (int32_t i = 0; i < 3; i++)
-        *places[i] = w->n_qkv == 3 && w->c->heads_apart
+        *places[i] = w->c->heads_apart
                          ? apart(w->c->qkv, w->c->n_rows, columns_of(&w->c->model->layers->qkv, w->qkv[i]))
                          : w->c->qkv;
 }
@@ -287,6 +287,7 @@ void pf_context_run_pass(pf_member member, void *context)
     w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
     place_qkv(&w);
     const bool by_columns = w.gemm->pack_columns != NULL;
+    const range heads = attended_columns(&w);
     left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;
 
@@ -294,7 +295,6 @@ void pf_context_run_pass(pf_member member, void *context)
         const pf_layer *layer = &m->layers[l];
         const bool last = l == m->config.n_layers - 1, drops_rows = last && c->n_logit_rows < c->n_rows;
         const bool heads_by_columns = by_columns && c->heads_apart && !drops_rows;
-        const range heads = attended_columns(&w);
         w.attended = heads_by_columns ? apart(c->attended, c->n_rows, heads) : c->attended;
 
         input = norm_and_pack(&w, &rows, layer->attention_norm);

@@ -1,7 +1,7 @@
 # The checks of the tree itself that are quick enough to be tests. The rest, format and clang-tidy, is in `./dev check`.
 function(pf_check name)
     add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS quick SKIP_RETURN_CODE 77)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS quick SKIP_RETURN_CODE 77)
 endfunction()
 
 if(PF_TESTS AND NOT PF_SANITIZE)   # sanitizers have nothing to say about the tree, and add symbols of their own
@@ -19,6 +19,6 @@ endif()
 if(PF_TESTS AND NOT PF_SANITIZE AND TARGET pilotfish AND TARGET libpilotfish)
     add_test(NAME install_test COMMAND tests/e2e/install_test.sh ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER}
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(install_test PROPERTIES TIMEOUT 120 LABELS quick)
+    set_tests_properties(install_test PROPERTIES TIMEOUT 300 LABELS quick)
     pf_label_targets(libpilotfish quick)
 endif()

@@ -99,7 +99,7 @@ function(pf_test name)
     endif()
     cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LIBS;DEFINES;ARGS;LABELS" ${ARGN})
     if(NOT arg_TIMEOUT)
-        set(arg_TIMEOUT 60)
+        set(arg_TIMEOUT 300) # what takes seconds takes minutes under a sanitizer beside other work
     endif()
     if(NOT arg_LABELS)
         set(arg_LABELS quick)

@@ -10,6 +10,8 @@
 #include "tests/support/test.h"
 
 enum { MS = 1000 * 1000, AWAY_NS = 5 * MS };
+/* A thread that is not scheduled is late whatever it runs: a wait is judged by the best of so many, the first in time. */
+enum { TRIES = 50 };
 static const uint64_t SECOND = 1000u * MS;
 
 typedef struct {
@@ -78,6 +80,11 @@ static void *post_later(void *arg)
     return NULL;
 }
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static uint64_t cpu_ns(void)
 {
     struct timespec ts;
@@ -137,14 +144,13 @@ static void the_back_makes_way_at_once(void **state)
     fixture f;
     begin(&f);
     uint64_t least_ns = SECOND;
-    for (int i = 1; i <= 5; i++) {
+    for (int i = 1; i <= TRIES && least_ns > 30 * MS; i++) {
         usleep(2 * AWAY_NS / 1000); /* away: the back sleeps in the queue, for 50 ms if nobody rings */
         const uint64_t begin_ns = pf_now_ns();
         pf_poller_wait(&f.poller, 0, begin_ns + 3 * MS);
         post(&f);
         wait_for(&f, i);
-        const uint64_t took_ns = pf_now_ns() - begin_ns;
-        if (took_ns < least_ns) least_ns = took_ns;
+        least_ns = lesser(least_ns, pf_now_ns() - begin_ns);
     }
     assert_true(f.n_front > 0);
     if (least_ns > 30 * MS) fail_msg("the front came back after %.1f ms", (double)least_ns * 1e-6);
@@ -156,11 +162,15 @@ static void what_the_back_has_handled_ends_the_next_wait(void **state)
     (void)state;
     fixture f;
     begin(&f);
-    post(&f);
-    for (int i = 0; i < 2000 && n_handled(&f) < 1; i++) usleep(1000);
-    const uint64_t begin_ns = pf_now_ns();
-    pf_poller_wait(&f.poller, 0, begin_ns + SECOND);
-    assert_true(pf_now_ns() - begin_ns < 40 * MS);
+    uint64_t least_ns = SECOND;
+    for (int n = 1; n <= TRIES && least_ns >= 40 * MS; n++) {
+        post(&f);
+        for (int i = 0; i < 2000 && n_handled(&f) < n; i++) usleep(1000);
+        const uint64_t begin_ns = pf_now_ns();
+        pf_poller_wait(&f.poller, 0, begin_ns + SECOND);
+        least_ns = lesser(least_ns, pf_now_ns() - begin_ns);
+    }
+    if (least_ns >= 40 * MS) fail_msg("a wait for what had come already took %.0f ms", (double)least_ns * 1e-6);
     end(&f);
 }
 
@@ -173,14 +183,14 @@ static void a_wait_ends_at_its_deadline_and_not_a_millisecond_before(void **stat
     pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
     for (size_t i = 0; i < PF_COUNT(waits_ns); i++) {
         uint64_t least_ns = UINT64_MAX;
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < TRIES && least_ns > waits_ns[i] + MS; k++) {
             const uint64_t begin_ns = pf_now_ns();
             pf_poller_wait(&f.poller, 0, begin_ns + waits_ns[i]);
             const uint64_t took_ns = pf_now_ns() - begin_ns;
             assert_true(took_ns >= waits_ns[i]);
-            if (took_ns < least_ns) least_ns = took_ns;
+            least_ns = lesser(least_ns, took_ns);
         }
-        if (least_ns > waits_ns[i] + MS) /* the best of five: gRPC alone would add one or two */
+        if (least_ns > waits_ns[i] + MS) /* gRPC alone would add one or two, every time */
             fail_msg("a wait of %.1f ms took %.1f ms", (double)waits_ns[i] * 1e-6, (double)least_ns * 1e-6);
     }
     end(&f);

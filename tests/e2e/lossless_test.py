@@ -42,8 +42,8 @@ def main(binary, models, n_prompts):
                 assert speculation["accepted"] > 0 or late > 0, f"{where}: nothing was accepted"
                 accepted += speculation["accepted"]
                 seen.setdefault(run["text_checksum"], where)
-                print(f"{where}: acceptance rate {speculation['acceptance_rate']:.3f}, speed-up {run['speedup']:.2f}, "
-                      f"{late} rounds without a proposal", flush=True)
+                print(f"{where}: {speculation['accepted']} of {speculation['drafted']} accepted, {late} rounds without a "
+                      f"proposal, speed-up {run['speedup']:.2f}", flush=True)
             assert accepted > 0, f"{name}, {threads} threads: nothing was accepted at any draft length"
 
         for threads in THREADS:

@@ -55,6 +55,7 @@ typedef struct {
     pf_arena arena;
     pf_stream_answerer *stream;
     pf_chooser chooser;
+    pf_length last_length;     /* of the adaptive sequence that ended last */
     sequence_state *sequences; /* [max_sequences] by the stream's slot */
     uint64_t n_opened;
     pf_span *spans;            /* [max_sequences] of a part of the batch */
@@ -67,6 +68,7 @@ typedef struct {
 static void end_sequence(drafter *d, sequence_state *s)
 {
     pf_kv_release(d->kv, s->kv);
+    if (s->adaptive) d->last_length = s->length;
     s->alive = s->cold = s->wanted = false;
 }
 
@@ -147,7 +149,7 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
                          .draft_seed = draft_seed(d, open) };
     s->max_draft = min_of(open->max_draft, d->config.max_draft);
     s->adaptive = open->adaptive_draft;
-    s->length = (pf_length){ 0 };
+    pf_length_begin(&s->length, &d->last_length);
     s->n_proposed = 0;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);

@@ -12,6 +12,8 @@ enum { MAX_DRAFT = 16, ROUNDS = 300 };
 
 typedef struct {
     double acceptance, token_ns, verify_ns, row_ns;
+    double tile_ns;    /* every tile of rows after the first costs so much more */
+    int32_t tile_rows; /* 0: no tiles */
 } machine;
 
 static uint64_t rng = 1;
@@ -21,11 +23,17 @@ static double uniform01(void)
     return (double)(rng >> 11) * 0x1p-53;
 }
 
+static double away_ns(const machine *m, int32_t k)
+{
+    const int32_t tiles = m->tile_rows > 0 ? k / m->tile_rows : 0; /* k + 1 rows */
+    return m->verify_ns + k * m->row_ns + tiles * m->tile_ns;
+}
+
 static double rate(const machine *m, int32_t k)
 {
     double tokens = 1.0, power = 1.0;
     for (int32_t i = 0; i < k; i++) tokens += power *= m->acceptance;
-    return tokens / (k * m->token_ns + m->verify_ns + k * m->row_ns);
+    return tokens / (k * m->token_ns + away_ns(m, k));
 }
 
 static int32_t accepted_of(const machine *m, int32_t k)
@@ -43,7 +51,7 @@ static int32_t run(pf_length *length, const machine *m, int32_t rounds)
         assert_in_range(k, 1, MAX_DRAFT);
         const double noise = 0.9 + 0.2 * uniform01(), stall = i % 50 == 49 ? 20.0 : 1.0;
         pf_length_observe(length, k, accepted_of(m, k), (uint64_t)(k * m->token_ns * noise),
-                          (uint64_t)((m->verify_ns + k * m->row_ns) * noise * stall));
+                          (uint64_t)(away_ns(m, k) * noise * stall));
     }
     return k;
 }
@@ -62,7 +70,11 @@ static void lengths_come_near_the_best_on_machines_of_every_kind(void **state)
     (void)state;
     const double acceptances[] = { 0.2, 0.5, 0.7, 0.85, 0.95 };
     const machine machines[] = {
-        { 0, 20e3, 150e3, 10e3 }, { 0, 3e6, 20e6, 0 }, { 0, 5e6, 20e6, 1e6 }, { 0, 10e3, 5e6, 5e3 }
+        { .token_ns = 20e3, .verify_ns = 150e3, .row_ns = 10e3 },
+        { .token_ns = 3e6, .verify_ns = 20e6 },
+        { .token_ns = 5e6, .verify_ns = 20e6, .row_ns = 1e6 },
+        { .token_ns = 10e3, .verify_ns = 5e6, .row_ns = 5e3 },
+        { .token_ns = 12e3, .verify_ns = 180e3, .row_ns = 3e3, .tile_ns = 80e3, .tile_rows = 6 },
     };
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
         for (size_t j = 0; j < sizeof acceptances / sizeof *acceptances; j++) {
@@ -73,10 +85,63 @@ static void lengths_come_near_the_best_on_machines_of_every_kind(void **state)
         }
 }
 
+/* The mean rate over many rounds of one length after the other, as part of the best: what the choices cost. */
+static double part_of_best(pf_length *length, const machine *m, int32_t rounds)
+{
+    double tokens = 0.0, ns = 0.0, best = 0.0;
+    for (int32_t i = 0; i < rounds; i++) {
+        const int32_t k = pf_length_next(length, MAX_DRAFT), n = accepted_of(m, k);
+        const double noise = 0.8 + 0.4 * uniform01();
+        pf_length_observe(length, k, n, (uint64_t)(k * m->token_ns * noise), (uint64_t)(away_ns(m, k) * noise));
+        tokens += rate(m, k) * (k * m->token_ns + away_ns(m, k));
+        ns += k * m->token_ns + away_ns(m, k);
+    }
+    for (int32_t k = 1; k <= MAX_DRAFT; k++)
+        if (rate(m, k) > best) best = rate(m, k);
+    return tokens / ns / best;
+}
+
+/* A line through rounds of six rows and of seven would call the sixth dear. */
+static void the_step_of_a_tile_is_found_and_kept_from(void **state)
+{
+    (void)state;
+    const machine m = {
+        .acceptance = 0.72, .token_ns = 12e3, .verify_ns = 180e3, .row_ns = 3e3, .tile_ns = 80e3, .tile_rows = 6
+    };
+    pf_length length = { 0 };
+    (void)run(&length, &m, ROUNDS);
+    const double part = part_of_best(&length, &m, 5000);
+    if (part < 0.991) fail_msg("the lengths chosen give %.3f of the best length's rate", part);
+}
+
+static void a_sequence_begins_with_what_the_one_before_has_measured(void **state)
+{
+    (void)state;
+    const machine m = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 20e6 };
+    pf_length first = { 0 }, second, third, fourth;
+    (void)run(&first, &m, ROUNDS);
+    pf_length_begin(&second, &first);
+    (void)run(&second, &m, 2); /* of the first length */
+    expect_near_best(&m, pf_length_next(&second, MAX_DRAFT));
+
+    /* Nor is it bound by it: with another verifier the sequences' own rounds soon count for more. */
+    const machine other = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 1e5, .row_ns = 2e6 };
+    int32_t k = 0;
+    for (int i = 0; i < 4; i++) {
+        pf_length_begin(&third, &second);
+        k = run(&third, &other, 40);
+        second = third;
+    }
+    expect_near_best(&other, k);
+
+    pf_length_begin(&fourth, &(pf_length){ 0 });
+    assert_int_equal(pf_length_next(&fourth, MAX_DRAFT), PF_LENGTH_FIRST);
+}
+
 static void a_change_of_acceptance_is_followed(void **state)
 {
     (void)state;
-    machine m = { 0.95, 1e6, 20e6, 0 };
+    machine m = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 20e6 };
     pf_length length = { 0 };
     const int32_t easy = run(&length, &m, ROUNDS);
     m.acceptance = 0.1;
@@ -106,6 +171,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_come_near_the_best_on_machines_of_every_kind),
+        cmocka_unit_test(the_step_of_a_tile_is_found_and_kept_from),
+        cmocka_unit_test(a_sequence_begins_with_what_the_one_before_has_measured),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
         cmocka_unit_test(times_of_zero_do_no_harm),

@@ -285,7 +285,7 @@ static pf_status run_attention(bench *b, const pf_kernel *kernel)
             b->total++;
             continue;
         }
-        pf_work_fill_cache(&b->data, kernel->type, attentions[i].keys, &b->cache);
+        pf_work_fill_cache(&b->data, kernel, attentions[i].keys, &b->cache);
         const pf_work work = pf_work_attention(&b->data, kernel, &b->cache, attentions[i].rows, attentions[i].keys);
         b->reader = choose_reader(b, work);
         PF_TRY(measure(b, work));

@@ -16,7 +16,7 @@ enum {
     INTERMEDIATE = 8192,
     VOCABULARY = 32000,
     TOP = 256,        /* of a vocabulary: what a drafter declares */
-    PAGE_TOKENS = 16, /* as the model has it */
+    PAGE_TOKENS = 16, /* that a store writes to */
     TILE_ROWS = 64,   /* at least the height of any kernel's tile */
     DEFAULT_CACHE_BYTES = 32 << 20,
     SEED_WORDS = 1 << 14,
@@ -180,17 +180,18 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     return PF_OK;
 }
 
-void pf_work_fill_cache(pf_work_data *data, pf_type type, int32_t keys, pf_work_cache *out)
+void pf_work_fill_cache(pf_work_data *data, const pf_kernel *attention, int32_t keys, pf_work_cache *out)
 {
+    const pf_type type = attention->type;
     uint16_t halves[SEED_WORDS];
     const bool is_bf16 = type == PF_TYPE_BF16;
     for (int32_t i = 0; i < SEED_WORDS; i++) halves[i] = pf_bf16_from_f32(data->a[i]);
     const void *pattern = is_bf16 ? (const void *)halves : (const void *)data->a;
     const size_t pattern_bytes = SEED_WORDS * pf_type_bytes(type);
-    const size_t page_bytes = (size_t)KV_HEADS * PAGE_TOKENS * HEAD_DIM * pf_type_bytes(type);
-
     out->type = type;
-    out->n_pages = (keys + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    out->page_tokens = pf_isa_page_tokens(attention->isa);
+    out->n_pages = (keys + out->page_tokens - 1) / out->page_tokens;
+    const size_t page_bytes = (size_t)KV_HEADS * (size_t)out->page_tokens * HEAD_DIM * pf_type_bytes(type);
     out->n_copies = 0;
     data->store.used = 0;
     const size_t bytes = 2 * (size_t)out->n_pages * page_bytes;
@@ -272,7 +273,7 @@ static pf_attn_pages pages_of(const pf_work *w, int32_t copy)
 {
     return (pf_attn_pages){ .key_pages = w->cache->key_pages[copy],
                             .value_pages = w->cache->value_pages[copy],
-                            .page_tokens = PAGE_TOKENS,
+                            .page_tokens = w->cache->page_tokens,
                             .n_kv_heads = KV_HEADS,
                             .head_dim = HEAD_DIM };
 }

@@ -52,7 +52,7 @@ typedef struct {
 typedef struct {
     void *key_pages[PF_WORK_MAX_COPIES][PF_WORK_MAX_PAGES];
     void *value_pages[PF_WORK_MAX_COPIES][PF_WORK_MAX_PAGES];
-    int32_t n_pages, n_copies;
+    int32_t page_tokens, n_pages, n_copies;
     pf_type type;
 } pf_work_cache;
 
@@ -76,7 +76,7 @@ struct pf_work {
  * room for PF_WORK_MIN_COPIES. */
 PF_MUST_USE pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n, int32_t k,
                                             pf_work_matrices *out, pf_error *error);
-void pf_work_fill_cache(pf_work_data *data, pf_type type, int32_t keys, pf_work_cache *out);
+void pf_work_fill_cache(pf_work_data *data, const pf_kernel *attention, int32_t keys, pf_work_cache *out);
 
 /* A product of m rows with the first n columns of each matrix. */
 pf_work pf_work_gemm(const pf_work_data *data, const pf_kernel *kernel, const pf_work_matrices *matrices, int32_t m,

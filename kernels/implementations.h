@@ -27,6 +27,7 @@ pf_rope_fn pf_rope_f32_ref;
 pf_swiglu_fn pf_swiglu_f32_ref;
 pf_attn_fn pf_attn_f32_ref;
 pf_attn_fn pf_attn_bf16_ref;
+pf_attn_fn pf_attn_bf16_amx_ref; /* the amx class: see gemm.h */
 pf_attn_store_fn pf_attn_store_f32_ref;
 pf_attn_store_fn pf_attn_store_bf16_ref;
 pf_argmax_fn pf_argmax_f32_ref;
@@ -123,6 +124,7 @@ pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_amx;
 /* Rows of VNNI's highest tiles: the AMX products leave few rows to them. */
 enum { PF_GEMM_VNNI_INT8_ROWS = 14, PF_GEMM_VNNI_CHANNEL_ROWS = 12, PF_GEMM_VNNI_GROUP_ROWS = 6 };
 pf_attn_fn pf_attn_bf16_avx512bf16;
+pf_attn_fn pf_attn_bf16_amx;
 #endif
 
 #endif

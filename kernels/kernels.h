@@ -102,6 +102,13 @@ static inline bool pf_kernel_is_usable(const pf_kernels *kernels, const pf_kerne
     return kernel->isa <= kernels->isa && (kernel->features & ~kernels->features) == 0;
 }
 
+/* Positions of a page of the KV cache: few, since a fork copies one at most. With AMX a block of attention's, whose values
+ * its tiles then read as they lie. */
+static inline int32_t pf_isa_page_tokens(pf_isa isa)
+{
+    return isa == PF_ISA_AMX ? PF_ATTN_BLOCK : PF_ATTN_SIXTEEN;
+}
+
 /* The row that was chosen for the task of `kernel`. */
 static inline const pf_kernel *pf_kernels_chosen(const pf_kernels *kernels, const pf_kernel *kernel)
 {

@@ -12,6 +12,7 @@
 #define ATTN_F32       "f32, one fma chain over d and one over positions"
 #define ATTN_BF16      "bf16 pairs, one f32 fma chain over d and one over positions, denormals kept"
 #define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
+#define ATTN_TDPBF16   "bf16 pairs, even and odd apart in 32 of d or positions, denormals flushed"
 #define ROUNDING       "rounding to the format"
 #define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
 
@@ -162,6 +163,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_F32,  PF_ISA_AVX512, COPY,         pf_attn_store_f32_avx512),
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX512, COPY,         pf_attn_store_bf16_avx512),
     KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AVX512BF16, ATTN_VDPBF16, pf_attn_bf16_avx512bf16),
+    KERNEL(PF_OP_ATTN,       attn,       PF_TYPE_BF16, PF_ISA_AMX,    ATTN_TDPBF16, pf_attn_bf16_amx),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_argmax_f32_avx512),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_softmax_f32_avx512),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_top_f32_avx512),

@@ -13,7 +13,6 @@
 #include "model/pass.h"
 
 enum {
-    PAGE_TOKENS = 16, /* a fork copies at most one page: small pages make it cheap */
     LINE_FLOATS = 64 / sizeof(float),
     MAX_ROWS = 1 << 16,
     MAX_SEQUENCES = 1 << 16,
@@ -32,7 +31,7 @@ static pf_kv_config kv_config(const pf_model *model, const pf_context_config *co
                            .n_layers = model->config.n_layers,
                            .n_kv_heads = model->config.n_kv_heads,
                            .head_dim = model->config.head_dim,
-                           .page_tokens = PAGE_TOKENS,
+                           .page_tokens = pf_isa_page_tokens(model->kernels.isa),
                            .max_sequences = config->max_sequences,
                            .max_tokens = config->max_tokens,
                            .budget_bytes = config->kv_budget_bytes };
@@ -68,7 +67,8 @@ static pf_status resolve(const pf_model *model, const pf_context_config *asked, 
 
     if (c.kv_budget_bytes == 0) { /* every sequence at full length, and a page each for what a fork copies */
         const pf_kv_config kv = kv_config(model, &c);
-        const size_t pages = ((size_t)c.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
+        const size_t page_tokens = (size_t)kv.page_tokens,
+                     pages = ((size_t)c.max_tokens + page_tokens - 1) / page_tokens + 1;
         if (!pf_size_mul(pages, pf_kv_page_bytes(&kv), &c.kv_budget_bytes) ||
             !pf_size_mul(c.kv_budget_bytes, (size_t)c.max_sequences, &c.kv_budget_bytes))
             return pf_fail(error, PF_LIMIT, "the KV cache of %d sequences of %d tokens is larger than can be addressed",

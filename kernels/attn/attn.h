@@ -37,11 +37,14 @@
  *                        f32    acc[d] = fma(weight[t], value[t, d], acc[d])
  *                        bf16   acc[d] = fma(weight[t], value[t, d], fma(weight[t+1], value[t+1, d], acc[d]))
  *                    where the odd one of a pair is not seen its weight and value count as 0
+ *                The amx class, bf16 by TDPBF16PS, sums apart what is even and what is odd, in scores of 32 elements and in
+ *                blocks of 32 positions: even = fma(.., even), odd = fma(.., odd), both from 0, then c = c + (even + odd).
+ *                A block's c begins at 0, and acc[d] = fma(acc[d], shrink, c).
  *                out[d] = acc[d] / sum, the sixteen being added 8 apart, then 4, 2, 1
  *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/exp.h)
  * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
- * instruction set, in bf16 too as long as no number on the way is denormal: with VDPBF16PS rounding to bf16 and the
- * products read denormals as zero and give none, the others keep them.
+ * instruction set; in bf16 too, the amx class apart, as long as no number on the way is denormal: with VDPBF16PS rounding
+ * to bf16 and the products read denormals as zero and give none, the others keep them.
  * Draft trees (parents): row i is stored at position + i all the same, but stands right behind its parent, and its keys
  * from position on are those of the rows on its path, in the path's order. Nothing else differs, so a row's bits are
  * those of the chain of the same tokens, wherever its ancestors lie.

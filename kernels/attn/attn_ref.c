@@ -4,6 +4,8 @@
 #include "kernels/exp.h"
 #include "kernels/implementations.h"
 
+enum { AMX_STEP = 32 }; /* elements, or positions, of which TDPBF16PS sums the even and the odd apart */
+
 /* Element d of the key or value of a head at a position. */
 static float element(const void *page, pf_type type, size_t at)
 {
@@ -14,6 +16,7 @@ static float element(const void *page, pf_type type, size_t at)
 typedef struct {
     const pf_attn_args *args;
     pf_type type;
+    bool tiles; /* the amx class */
     int32_t row, kv_head;
 } view;
 
@@ -60,19 +63,31 @@ static float rounded(float f, pf_type type)
     return type == PF_TYPE_F32 ? f : pf_bf16_to_f32(pf_bf16_from_f32(f));
 }
 
+/* Element d of a query as the products take it; there are zeros behind the head's. */
+static float query(const view *v, const float *q, int32_t d)
+{
+    return d < v->args->pages.head_dim ? rounded(scale_of(v->args, v->type) * q[d], v->type) : 0.0f;
+}
+
 static float score(const view *v, const float *q, int32_t t)
 {
     const int32_t head_dim = v->args->pages.head_dim;
-    const float scale = scale_of(v->args, v->type);
     float c = 0.0f;
     if (v->type == PF_TYPE_F32) {
-        for (int32_t d = 0; d < head_dim; d++) c = fmaf(scale * q[d], key(v, t, d), c);
+        for (int32_t d = 0; d < head_dim; d++) c = fmaf(query(v, q, d), key(v, t, d), c);
         return c;
     }
-    for (int32_t d = 0; d < head_dim; d += 2) {
-        const float odd = d + 1 < head_dim ? rounded(scale * q[d + 1], v->type) : 0.0f;
-        c = fmaf(odd, key(v, t, d + 1), c);
-        c = fmaf(rounded(scale * q[d], v->type), key(v, t, d), c);
+    for (int32_t begin = 0; begin < head_dim; begin += AMX_STEP) {
+        float even = 0.0f, odd = 0.0f;
+        for (int32_t d = begin; d < begin + AMX_STEP && d < head_dim; d += 2) {
+            if (!v->tiles) {
+                c = fmaf(query(v, q, d + 1), key(v, t, d + 1), c);
+                c = fmaf(query(v, q, d), key(v, t, d), c);
+            }
+            even = fmaf(query(v, q, d), key(v, t, d), even);
+            odd = fmaf(query(v, q, d + 1), key(v, t, d + 1), odd);
+        }
+        if (v->tiles) c += even + odd;
     }
     return c;
 }
@@ -83,19 +98,27 @@ typedef struct {
     float lane[PF_LANES]; /* sums of exp(score - top) */
 } running;
 
-/* out[d] += weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
-static void gather(const view *v, const float *weight, int32_t begin, int32_t end, int32_t d, float *out)
+/* sum * shrink + weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
+static float gather(const view *v, const float *weight, int32_t begin, int32_t end, int32_t d, float sum, float shrink)
 {
+    float c = sum * shrink;
     if (v->type == PF_TYPE_F32) {
-        for (int32_t t = begin; t < end; t++) *out = fmaf(weight[t - begin], value(v, t, d), *out);
-        return;
+        for (int32_t t = begin; t < end; t++) c = fmaf(weight[t - begin], value(v, t, d), c);
+        return c;
     }
+    float block = 0.0f, even = 0.0f, odd = 0.0f;
     for (int32_t t = begin; t < end; t += 2) {
         const float odd_weight = t + 1 < end ? weight[t + 1 - begin] : 0.0f;
         const float odd_value = t + 1 < end ? value(v, t + 1, d) : 0.0f;
-        *out = fmaf(odd_weight, odd_value, *out);
-        *out = fmaf(weight[t - begin], value(v, t, d), *out);
+        c = fmaf(odd_weight, odd_value, c);
+        c = fmaf(weight[t - begin], value(v, t, d), c);
+        even = fmaf(weight[t - begin], value(v, t, d), even);
+        odd = fmaf(odd_weight, odd_value, odd);
+        if (t + 2 < end && (t + 2 - begin) % AMX_STEP != 0) continue;
+        block += even + odd;
+        even = odd = 0.0f;
     }
+    return v->tiles ? fmaf(sum, shrink, block) : c;
 }
 
 /* Keys begin .. end-1: a block, or as much of it as the row sees. */
@@ -119,18 +142,17 @@ static void attend_block(const view *v, const float *q, int32_t begin, int32_t e
         for (int32_t t = 0; t < n; t += 2)
             run->lane[t / 2 % PF_LANES] = weight[t] + (weight[t + 1] + run->lane[t / 2 % PF_LANES]);
 
-    for (int32_t d = 0; d < v->args->pages.head_dim; d++) {
-        out[d] *= shrink;
-        gather(v, weight, begin, end, d, &out[d]);
-    }
+    for (int32_t d = 0; d < v->args->pages.head_dim; d++) out[d] = gather(v, weight, begin, end, d, out[d], shrink);
 }
 
-static void attend(const pf_attn_args *args, pf_type type, int32_t item_begin, int32_t item_end)
+static void attend(const pf_attn_args *args, pf_type type, bool tiles, int32_t item_begin, int32_t item_end)
 {
     const size_t head_dim = (size_t)args->pages.head_dim;
     const int32_t group = args->n_heads / args->pages.n_kv_heads;
     for (int32_t item = item_begin; item < item_end; item++) {
-        const view v = { .args = args, .type = type, .row = item % args->n_rows, .kv_head = item / args->n_rows };
+        const view v = {
+            .args = args, .type = type, .tiles = tiles, .row = item % args->n_rows, .kv_head = item / args->n_rows
+        };
         const int32_t n_keys = pf_attn_position(args, v.row) + 1;
         for (int32_t head = v.kv_head * group; head < (v.kv_head + 1) * group; head++) {
             const float *q = args->q + (size_t)v.row * args->q_stride + (size_t)head * head_dim;
@@ -150,13 +172,19 @@ static void attend(const pf_attn_args *args, pf_type type, int32_t item_begin, i
 void pf_attn_f32_ref(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
 {
     (void)scratch;
-    attend(args, PF_TYPE_F32, item_begin, item_end);
+    attend(args, PF_TYPE_F32, false, item_begin, item_end);
 }
 
 void pf_attn_bf16_ref(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
 {
     (void)scratch;
-    attend(args, PF_TYPE_BF16, item_begin, item_end);
+    attend(args, PF_TYPE_BF16, false, item_begin, item_end);
+}
+
+void pf_attn_bf16_amx_ref(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
+{
+    (void)scratch;
+    attend(args, PF_TYPE_BF16, true, item_begin, item_end);
 }
 
 static void put(void *page, pf_type type, size_t at, float f)

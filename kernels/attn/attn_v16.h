@@ -28,6 +28,11 @@
 #include "base/checked.h"
 #include "kernels/attn/attn_scratch.h"
 
+#ifndef ATTN_TILE_LINES /* attn_amx.c multiplies tiles of its own */
+#define ATTN_TILE_LINES PF_V16_TILE_LINES
+#define ATTN_BY_LINES   0 /* queries lie line by line, and tiles are full but for the last */
+#endif
+
 enum {
     ATTN_SIXTEENS = PF_ATTN_BLOCK / PF_ATTN_SIXTEEN,
     ATTN_SPLIT_LINES = 4,        /* in two tiles, though one would hold them ... */
@@ -64,9 +69,11 @@ typedef struct attn_block attn_block;
 typedef void attn_tile_fn(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile,
                           int32_t t0);
 typedef void attn_branches_fn(const attn_pass *pass, int32_t first, int32_t t0);
+typedef void attn_prepare_fn(const attn_pass *pass, attn_block *block, int32_t t0);
 typedef struct {
-    attn_tile_fn *score[PF_V16_TILE_LINES + 1], *value[PF_V16_TILE_LINES + 1]; /* by height */
-    attn_branches_fn *branches;                                                /* of a tree */
+    attn_tile_fn *score[ATTN_TILE_LINES + 1], *value[ATTN_TILE_LINES + 1]; /* by height */
+    attn_branches_fn *branches;                                            /* of a tree */
+    attn_prepare_fn *prepare;                                              /* before a block's tiles, or NULL */
 } attn_tiles;
 
 struct attn_pass {
@@ -76,11 +83,12 @@ struct attn_pass {
     int32_t n_lines, n_tiles;
     size_t head_dim, padded;         /* elements; padded to a multiple of 16 */
     size_t query_words, value_words; /* of a query; of a position's, or pair's, values */
-    float *queries;                  /* [tile][query_words][lines of the tile] */
+    float *queries;                  /* [tile][query_words][lines of the tile]; by lines: [line][query_stride] */
     float *sums;                     /* [n_lines, padded] */
     float *weights;                  /* [n_lines, PF_ATTN_BLOCK]: scores, then words of their exp */
     float *lanes;                    /* [n_lines, 16]: sums of weights */
     float *gathered;                 /* a block's keys, then its values, on one path of a tree */
+    float *copied;                   /* [PF_ATTN_BLOCK / 2, padded] for what `prepare` needs elsewhere */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
     float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
 };
@@ -92,7 +100,14 @@ struct attn_block {
 
 PF_V16 int32_t attn_tile_line(const attn_pass *pass, int32_t tile)
 {
+    if (ATTN_BY_LINES) return tile < pass->n_tiles ? tile * ATTN_TILE_LINES : pass->n_lines;
     return pass->n_lines * tile / pass->n_tiles;
+}
+
+/* Words from a line's query to the next one's, where they lie by lines: zeros fill up the last sixteen. */
+PF_V16 size_t attn_query_stride(const attn_pass *pass)
+{
+    return pf_round_up(pass->query_words, 16);
 }
 
 /* The block at t0. A sixteen that begins behind the last key stands for the first, so that all can be read. */
@@ -376,9 +391,10 @@ PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *p
     };
 
 /* One block, for tiles from `tile` on. */
-PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, const attn_block *block, const attn_block *next,
+PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, attn_block *block, const attn_block *next,
                             int32_t tile, int32_t t0)
 {
+    if (pass->tiles->prepare) pass->tiles->prepare(pass, block, t0);
     for (int32_t i = tile; i < pass->n_tiles; i++)
         pass->tiles->score[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
     attn_softmax(type, pass, attn_tile_line(pass, tile), t0);
@@ -400,20 +416,23 @@ PF_V16 float attn_scale(pf_type type, float scale)
     return type == PF_TYPE_F32 ? scale : scale * PF_EXP_LOG2E;
 }
 
-/* Words of one line's scaled query, n_lines apart. */
+/* Words of one line's scaled query: by lines as they are, with zeros behind them; else n_lines apart. */
 PF_V16 void attn_pack_query(const pf_type type, const attn_pass *pass, const float *q, float *out, int32_t n_lines)
 {
     const pf_v16 scale = pf_v16_set(attn_scale(type, pass->args->scale));
     const int32_t n = (int32_t)pass->head_dim, per_vector = 16 * attn_pair(type);
     for (int32_t d = 0; d < n; d += per_vector) {
         float words[16];
-        const pf_v16 low = pf_v16_mul(pf_v16_load_first(q + d, n - d), scale);
-        if (type == PF_TYPE_F32) {
-            pf_v16_store(words, low);
-        } else {
+        pf_v16 v = pf_v16_mul(pf_v16_load_first(q + d, n - d), scale);
+        if (type == PF_TYPE_BF16) {
             const pf_v16 high = n - d > 16 ? pf_v16_load_first(q + d + 16, n - d - 16) : pf_v16_set(0.0f);
-            pf_v16_store(words, pf_v16_words(low, pf_v16_mul(high, scale)));
+            v = pf_v16_words(v, pf_v16_mul(high, scale));
         }
+        if (ATTN_BY_LINES) {
+            pf_v16_store(out + d / attn_pair(type), v);
+            continue;
+        }
+        pf_v16_store(words, v);
         const int32_t left = (n - d + attn_pair(type) - 1) / attn_pair(type);
         for (int32_t i = 0; i < left && i < 16; i++, out += n_lines) *out = words[i];
     }
@@ -423,18 +442,20 @@ PF_V16 void attn_pack_query(const pf_type type, const attn_pass *pass, const flo
 PF_V16 void attn_take_queries(const pf_type type, attn_pass *pass, int32_t first)
 {
     const pf_attn_args *args = pass->args;
-    pass->n_tiles = (pass->n_lines + PF_V16_TILE_LINES - 1) / PF_V16_TILE_LINES;
-    if (pass->n_tiles == 1 && pass->n_lines >= ATTN_SPLIT_LINES && args->position >= ATTN_SPLIT_POSITIONS)
+    const size_t n_words = ATTN_BY_LINES ? attn_query_stride(pass) : pass->query_words;
+    pass->n_tiles = (pass->n_lines + ATTN_TILE_LINES - 1) / ATTN_TILE_LINES;
+    if (!ATTN_BY_LINES && pass->n_tiles == 1 && pass->n_lines >= ATTN_SPLIT_LINES &&
+        args->position >= ATTN_SPLIT_POSITIONS)
         pass->n_tiles = 2;
     for (int32_t tile = 0; tile < pass->n_tiles; tile++) {
         const int32_t begin = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
-        float *queries = pass->queries + (size_t)begin * pass->query_words;
+        float *queries = pass->queries + (size_t)begin * n_words;
         for (int32_t line = begin; line < end; line++) {
             int32_t row;
             size_t head;
             attn_line(args, pass->kv_head, first + line, &row, &head);
-            attn_pack_query(type, pass, args->q + (size_t)row * args->q_stride + head, queries + (line - begin),
-                            end - begin);
+            attn_pack_query(type, pass, args->q + (size_t)row * args->q_stride + head,
+                            queries + (size_t)(line - begin) * (ATTN_BY_LINES ? n_words : 1), end - begin);
             pass->n_keys[line] = pf_attn_position(args, row) + 1;
         }
     }
@@ -531,6 +552,7 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.sums = pass.lanes + PF_ATTN_LINES * 16;
     pass.queries = pass.sums + PF_ATTN_LINES * pass.padded;
     pass.gathered = pass.queries + PF_ATTN_LINES * pass.padded;
+    pass.copied = pass.gathered + 2 * PF_ATTN_BLOCK * pass.padded;
     attn_take_queries(type, &pass, first);
     attn_start_sums(&pass);
 

@@ -99,13 +99,15 @@ static uint64_t add_to_checksum(uint64_t sum, const void *bytes, size_t n)
     return sum;
 }
 
+static const uint64_t CHECKSUM_OF_NOTHING = 0xCBF29CE484222325u;
+
 static void check_products(void)
 {
     int32_t n, n_products = 0;
     const pf_kernel *all = pf_kernels_all(&n);
-    uint64_t checksum = 0xCBF29CE484222325u;
+    uint64_t checksum = CHECKSUM_OF_NOTHING;
     for (int32_t i = 0; i < n; i++) {
-        if (all[i].isa != PF_ISA_AMX) continue;
+        if (all[i].isa != PF_ISA_AMX || all[i].op != PF_OP_GEMM) continue;
         const pf_gemm definition = definition_of(&all[i]);
         for (size_t s = 0; s < N_SHAPES; s++, n_products++) {
             const size_t bytes = (size_t)shapes[s][0] * (size_t)shapes[s][1] * sizeof(float);
@@ -118,6 +120,72 @@ static void check_products(void)
         }
     }
     printf("amx: %d products, %d wrong, checksum %016llx\n", n_products, n_wrong, (unsigned long long)checksum);
+}
+
+/* --- attention --- */
+
+/* n_rows at the end of `length` positions, head_dim. */
+static const int32_t spans[][3] = { { 1, 130, 64 }, { 5, 69, 64 }, { 40, 200, 80 }, { 23, 90, 33 } };
+enum { N_SPANS = sizeof spans / sizeof *spans, HEADS = 4, KV_HEADS = 2, PAGE_TOKENS = 16, MAX_PAGES = 16 };
+
+/* Output [n_rows, HEADS, head_dim] of the same keys, values and queries every time. */
+static float *attended(pf_attn_fn *attn, const int32_t span[3])
+{
+    const int32_t n_rows = span[0], length = span[1], head_dim = span[2];
+    const size_t width = (size_t)KV_HEADS * (size_t)head_dim, q_width = (size_t)HEADS * (size_t)head_dim;
+    const size_t page = PAGE_TOKENS * KV_HEADS * pf_attn_width(PF_TYPE_BF16, head_dim) * sizeof(uint16_t);
+    numbers x = { (uint64_t)(n_rows + length + head_dim) };
+    void *pages[2][MAX_PAGES];
+    for (int i = 0; i < 2 * MAX_PAGES; i++) pages[i % 2][i / 2] = aligned(page);
+    float *kv = aligned(2 * (size_t)length * width * sizeof *kv), *q = aligned((size_t)n_rows * q_width * sizeof *q);
+    float *out = aligned((size_t)n_rows * q_width * sizeof *out);
+    void *scratch = aligned(pf_attn_scratch_bytes(head_dim));
+    for (size_t i = 0; i < 2 * (size_t)length * width; i++) kv[i] = next_float(&x);
+    for (size_t i = 0; i < (size_t)n_rows * q_width; i++) q[i] = next_float(&x);
+
+    const pf_attn_pages where = { .key_pages = pages[0],
+                                  .value_pages = pages[1],
+                                  .page_tokens = PAGE_TOKENS,
+                                  .n_kv_heads = KV_HEADS,
+                                  .head_dim = head_dim };
+    const pf_attn_store_args store = {
+        .pages = where, .k = kv, .v = kv + (size_t)length * width, .stride = width, .n_rows = length
+    };
+    pf_attn_store_bf16_ref(&store, 0, pf_attn_items(KV_HEADS, length));
+    const pf_attn_args args = { .pages = where,
+                                .q = q,
+                                .q_stride = q_width,
+                                .out = out,
+                                .out_stride = q_width,
+                                .n_rows = n_rows,
+                                .n_heads = HEADS,
+                                .position = length - n_rows,
+                                .scale = 0.125f };
+    attn(&args, 0, pf_attn_items(KV_HEADS, n_rows), scratch);
+    for (int i = 0; i < 2 * MAX_PAGES; i++) free(pages[i % 2][i / 2]);
+    free(kv);
+    free(q);
+    free(scratch);
+    return out;
+}
+
+static void check_attention(void)
+{
+    int32_t n, n_spans = 0;
+    const pf_kernel *all = pf_kernels_all(&n);
+    uint64_t checksum = CHECKSUM_OF_NOTHING;
+    for (int32_t i = 0; i < n; i++) {
+        if (all[i].isa != PF_ISA_AMX || all[i].op != PF_OP_ATTN) continue;
+        for (size_t s = 0; s < N_SPANS; s++, n_spans++) {
+            const size_t bytes = (size_t)spans[s][0] * HEADS * (size_t)spans[s][2] * sizeof(float);
+            float *got = attended(all[i].fn.attn, spans[s]), *expected = attended(pf_attn_bf16_amx_ref, spans[s]);
+            report(memcmp(got, expected, bytes) == 0, all[i].name);
+            checksum = add_to_checksum(checksum, got, bytes);
+            free(got);
+            free(expected);
+        }
+    }
+    printf("amx: attention of %d spans, %d wrong, checksum %016llx\n", n_spans, n_wrong, (unsigned long long)checksum);
 }
 
 /* --- switches: two threads, each with tiles of its own, on one core --- */
@@ -210,6 +278,7 @@ int main(void)
     check_machine();
 #endif
     check_products();
+    check_attention();
     check_switches();
     check_faults();
     puts(n_wrong == 0 ? "amx: passed" : "amx: FAILED");

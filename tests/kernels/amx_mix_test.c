@@ -1,5 +1,5 @@
 /*
- * Where there is no silicon: which instructions a product runs, counted by the emulator, and what share of the multiplier's
+ * Where there is no silicon: which instructions a kernel runs, counted by the emulator, and what share of the multiplier's
  * cycles they allow. Cycles of one instruction after another: Intel's Optimization Reference Manual (248966), the table
  * of the chapter on AMX.
  */
@@ -107,11 +107,65 @@ static void up_to_16_rows_four_multiplies_share_one_load_of_activations(void **s
     }
 }
 
+/* What attention of n_rows at the end of `length` positions runs: 4 heads of one key head, 64 elements, pages of 16. */
+static amx_counts count_attention(const pf_kernel *kernel, int32_t n_rows, int32_t length)
+{
+    enum { HEADS = 4, DIM = 64, PAGE_TOKENS = 16, MAX_PAGES = 64 };
+    pf_guard page = pf_guard_alloc(PAGE_TOKENS * DIM * sizeof(uint16_t), 64);
+    pf_guard rows = pf_guard_alloc((size_t)n_rows * HEADS * DIM * sizeof(float), 64),
+             out = pf_guard_alloc(rows.bytes, 64);
+    pf_guard scratch = pf_guard_alloc(pf_attn_scratch_bytes(DIM), 64);
+    void *pages[MAX_PAGES];
+    for (int i = 0; i < MAX_PAGES; i++) pages[i] = page.data; /* zeros, all of them */
+    assert_true(length <= MAX_PAGES * PAGE_TOKENS);
+    const pf_attn_args args = { .pages = { pages, pages, .page_tokens = PAGE_TOKENS, .n_kv_heads = 1, .head_dim = DIM },
+                                .q = rows.data,
+                                .q_stride = HEADS * DIM,
+                                .out = out.data,
+                                .out_stride = HEADS * DIM,
+                                .n_rows = n_rows,
+                                .n_heads = HEADS,
+                                .position = length - n_rows,
+                                .scale = 0.125f };
+    amx_trap_reset();
+    kernel->fn.attn(&args, 0, n_rows, scratch.data);
+    const amx_counts n = amx_trap_counts();
+    pf_guard_free(&page);
+    pf_guard_free(&rows);
+    pf_guard_free(&out);
+    pf_guard_free(&scratch);
+    return n;
+}
+
+/* For 16 lines and a block of 64 keys: 8 multiplies a product, each with a load of its own, and 2 of the lines' side. */
+static void attention_loads_a_quarter_more_than_it_multiplies(void **state)
+{
+    (void)state;
+    if (!amx_trap_works()) skip();
+    int32_t n_kernels;
+    const pf_kernel *all = pf_kernels_all(&n_kernels), *kernel = NULL;
+    for (int32_t i = 0; i < n_kernels; i++)
+        if (all[i].op == PF_OP_ATTN && all[i].isa == PF_ISA_AMX) kernel = &all[i];
+    assert_non_null(kernel);
+    static const int32_t spans[][2] = { { 1, 1024 }, { 8, 1024 }, { 512, 512 }, { 512, 1024 } };
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
+        const amx_counts n = count_attention(kernel, spans[i][0], spans[i][1]);
+        print_message("%-28s %d rows of %d: %llu multiplies, %llu loads, %llu stores, %llu configurations\n",
+                      kernel->name, spans[i][0], spans[i][1], (unsigned long long)n.multiplies,
+                      (unsigned long long)n.loads, (unsigned long long)n.stores, (unsigned long long)n.configures);
+        assert_int_equal(4 * n.loads, 5 * n.multiplies);
+        assert_int_equal(2 * n.stores, n.multiplies);
+        assert_int_equal(n.configures, 1);
+        assert_int_equal(n.releases, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(from_32_rows_on_tile_loads_are_no_more_than_multiplies),
         cmocka_unit_test(up_to_16_rows_four_multiplies_share_one_load_of_activations),
+        cmocka_unit_test(attention_loads_a_quarter_more_than_it_multiplies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

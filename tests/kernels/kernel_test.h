@@ -17,21 +17,28 @@
 typedef void check_fn(const pf_kernel *kernel, const pf_kernel *definition);
 
 #ifdef PF_TEST_AMX
-/* The amx class has no row of its own in the table: no machine would choose it. */
-static const pf_kernel amx_definition = {
-    .op = PF_OP_GEMM,
-    .format = PF_FORMAT_BF16,
-    .act = PF_ACT_BF16,
-    .name = "pf_gemm_bf16_amx_ref",
-    .arithmetic = "even and odd apart in 32 of k, denormals kept",
-    .fn.gemm = { .tile_rows = 1, .pack = pf_gemm_pack_bf16_ref, .multiply = pf_gemm_bf16_amx_ref }
+/* The amx class has no rows of its own in the table: no machine would choose them. */
+static const pf_kernel amx_definitions[] = {
+    { .op = PF_OP_GEMM,
+      .format = PF_FORMAT_BF16,
+      .act = PF_ACT_BF16,
+      .name = "pf_gemm_bf16_amx_ref",
+      .arithmetic = "even and odd apart in 32 of k, denormals kept",
+      .fn.gemm = { .tile_rows = 1, .pack = pf_gemm_pack_bf16_ref, .multiply = pf_gemm_bf16_amx_ref } },
+    { .op = PF_OP_ATTN,
+      .type = PF_TYPE_BF16,
+      .name = "pf_attn_bf16_amx_ref",
+      .arithmetic = "even and odd apart in 32 of d or positions, denormals kept",
+      .fn.attn = pf_attn_bf16_amx_ref },
 };
+enum { N_AMX_DEFINITIONS = sizeof amx_definitions / sizeof *amx_definitions };
 #endif
 
 static inline const pf_kernel *definition_of(const pf_kernel *kernel)
 {
 #ifdef PF_TEST_AMX
-    if (pf_kernel_same_task(kernel, &amx_definition)) return &amx_definition;
+    for (int32_t i = 0; i < N_AMX_DEFINITIONS; i++)
+        if (pf_kernel_same_task(kernel, &amx_definitions[i])) return &amx_definitions[i];
 #endif
     int32_t n;
     const pf_kernel *all = pf_kernels_all(&n);
@@ -49,7 +56,8 @@ static inline void for_each_kernel(pf_op op, check_fn *check)
     const uint32_t features = pf_cpu_features();
 #ifdef PF_TEST_AMX /* only the rows that need it, and what they are measured by */
     if (best < PF_ISA_AMX) skip();
-    check(&amx_definition, &amx_definition);
+    for (int32_t i = 0; i < N_AMX_DEFINITIONS; i++)
+        if (amx_definitions[i].op == op) check(&amx_definitions[i], &amx_definitions[i]);
 #endif
     for (int32_t i = 0; i < n; i++) {
 #ifdef PF_TEST_AMX

@@ -1,0 +1,220 @@
+/*
+ * Attention by tiles: TDPBF16PS on keys and values as they lie in their pages. Internal to the registry.
+ *
+ *   scores   16 lines' queries times 16 keys, 32 elements a step       four sums of 16 keys for one A
+ *   values   16 lines' weights times 16 elements, 32 positions a step  two sums of 16 elements, two steps a block
+ *
+ * Between the two stands the softmax of attn_v16.h, which takes most of the time: a block of 64 keys is 16 multiplies for
+ * 16 lines of 64 elements, 256 cycles, and 64 vectors of exponentials.
+ *
+ * Tiles are configured once a call, for as many rows as it has lines at most. The last tile of a pass may have fewer:
+ * its other rows are whatever lies there, and their sums go where nobody looks. So sums of values do not live in tiles:
+ * a block's begin at zero and join the lines' own by vectors, which have to shrink them anyway.
+ *
+ * The values of a block lie in one piece where tiles read them: where pages are smaller than a block, or its end is not
+ * seen, a copy with zeros in the place of what is not. A line that sees less than its neighbours has weights of zero there,
+ * which is not enough for an infinity or a NaN: then each line multiplies what it sees alone.
+ */
+#include "kernels/v16_avx512.h"
+#include "kernels/tiles_amx.h"
+
+#define ATTN_TILE_LINES 16
+#define ATTN_BY_LINES   1
+#include "kernels/attn/attn_v16.h"
+
+enum {
+    BLOCK_PAIRS = PF_ATTN_BLOCK / 2,
+    STEP_PAIRS = PF_TILE_ROWS, /* of elements, or of positions, that a multiply sums over */
+    SCORES_STRIDE = PF_ATTN_BLOCK * sizeof(float),
+};
+
+/* --- scores --- */
+
+/* What is left of a head behind its whole steps: n pairs of 16 keys, and zeros. */
+static const float *fill_step(const float *keys, size_t n, float *to)
+{
+    memcpy(to, keys, n * PF_ATTN_SIXTEEN * sizeof *to);
+    memset(to + n * PF_ATTN_SIXTEEN, 0, (STEP_PAIRS - n) * PF_ATTN_SIXTEEN * sizeof *to);
+    return to;
+}
+
+static void score(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile, int32_t t0)
+{
+    (void)t0;
+    const bool fetches = tile + 1 == pass->n_tiles;
+    const int32_t line = attn_tile_line(pass, tile);
+    const size_t stride = attn_query_stride(pass);
+    const float *q = pass->queries + (size_t)line * stride;
+    float *out = pass->weights + (size_t)line * PF_ATTN_BLOCK;
+    PF_TILE_ZERO(0);
+    PF_TILE_ZERO(1);
+    PF_TILE_ZERO(2);
+    PF_TILE_ZERO(3);
+    for (size_t pair = 0; pair < pass->query_words; pair += STEP_PAIRS) {
+        _Alignas(64) float rest[ATTN_SIXTEENS][STEP_PAIRS * PF_ATTN_SIXTEEN];
+        const size_t left = pass->query_words - pair, n = left < STEP_PAIRS ? left : STEP_PAIRS;
+        const float *keys[ATTN_SIXTEENS];
+        for (int i = 0; i < ATTN_SIXTEENS; i++) {
+            keys[i] = block->keys[i] + pair * PF_ATTN_SIXTEEN;
+            if (n < STEP_PAIRS) keys[i] = fill_step(keys[i], n, rest[i]);
+        }
+        PF_TILE_LOAD(4, q + pair, stride * sizeof *q);
+        PF_TILE_LOAD(6, keys[0], PF_TILE_ROW_BYTES);
+        PF_TILE_LOAD(7, keys[1], PF_TILE_ROW_BYTES);
+        PF_TILE_DOT(PF_DOT_BF16, 0, 4, 6);
+        PF_TILE_LOAD(6, keys[2], PF_TILE_ROW_BYTES);
+        PF_TILE_DOT(PF_DOT_BF16, 1, 4, 7);
+        PF_TILE_LOAD(7, keys[3], PF_TILE_ROW_BYTES);
+        PF_TILE_DOT(PF_DOT_BF16, 2, 4, 6);
+        PF_TILE_DOT(PF_DOT_BF16, 3, 4, 7);
+        for (int i = 0; fetches && i < ATTN_SIXTEENS; i++)
+            for (size_t at = 0; at < n; at++)
+                _mm_prefetch((const char *)(next->keys[i] + (pair + at) * PF_ATTN_SIXTEEN), _MM_HINT_T0);
+    }
+    PF_TILE_STORE(0, out, SCORES_STRIDE);
+    PF_TILE_STORE(1, out + 16, SCORES_STRIDE);
+    PF_TILE_STORE(2, out + 32, SCORES_STRIDE);
+    PF_TILE_STORE(3, out + 48, SCORES_STRIDE);
+}
+
+/* --- values --- */
+
+/* A pair's values of 16 elements, of which n exist: those of the first `seen` positions from the pair on, else zeros. */
+PF_V16 pf_v16 seen_values(const float *pair, int32_t n, int32_t seen)
+{
+    if (seen <= 0) return pf_v16_set(0.0f);
+    const pf_v16 words = pf_v16_load_first(pair, n);
+    return seen == 1 ? pf_v16_even_of_words(words) : words;
+}
+
+static int32_t at_most_16(size_t n)
+{
+    return n < 16 ? (int32_t)n : 16;
+}
+
+/* The values in one piece, [BLOCK_PAIRS, padded]: as they lie or a copy, with zeros behind what the last line sees. */
+static void prepare(const attn_pass *pass, attn_block *block, int32_t t0)
+{
+    enum { PAIRS = PF_ATTN_SIXTEEN / 2 };
+    const int32_t seen = attn_seen(pass, pass->n_lines - 1, t0);
+    bool whole = seen == PF_ATTN_BLOCK && pass->value_words == pass->padded;
+    for (int i = 1; i < ATTN_SIXTEENS; i++)
+        whole = whole && block->values[i] == block->values[i - 1] + PAIRS * pass->padded;
+    if (whole) return;
+    for (int32_t pair = 0; pair < BLOCK_PAIRS; pair++) {
+        const float *from = block->values[pair / PAIRS] + (size_t)(pair % PAIRS) * pass->value_words;
+        float *to = pass->copied + (size_t)pair * pass->padded;
+        for (size_t d = 0; d < pass->head_dim; d += 16)
+            pf_v16_store(to + d, seen_values(from + d, at_most_16(pass->head_dim - d), seen - 2 * pair));
+    }
+    for (int i = 0; i < ATTN_SIXTEENS; i++) block->values[i] = pass->copied + (size_t)i * PAIRS * pass->padded;
+}
+
+/* No infinity and no NaN from position `begin` of a block on. */
+static bool all_finite(const attn_pass *pass, const float *values, int32_t begin)
+{
+    const __m512i even = _mm512_set1_epi32(0x7F80), odd = _mm512_set1_epi32(0x7F800000);
+    uint32_t found = 0;
+    for (int32_t pair = begin / 2; pair < BLOCK_PAIRS; pair++)
+        for (size_t d = 0; d < pass->head_dim; d += 16) {
+            const __m512i words = _mm512_castps_si512(
+                pf_v16_load_first(values + (size_t)pair * pass->padded + d, at_most_16(pass->head_dim - d)));
+            found |= _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, even), even);
+            found |= _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, odd), odd);
+        }
+    return found == 0;
+}
+
+/* sums[l, d ..] = sums * shrink + a block's, of n vectors, for lines begin .. end - 1 of those from `line` on. */
+PF_V16 void join(const attn_pass *pass, const float *block_sums, int32_t line, int32_t begin, int32_t end, size_t d,
+                 size_t n)
+{
+    for (int32_t l = begin; l < end; l++) {
+        const pf_v16 shrink = pf_v16_set(pass->shrink[l]);
+        float *sums = pass->sums + (size_t)l * pass->padded + d;
+        for (size_t v = 0; v < n; v++)
+            pf_v16_store(sums + v * 16, pf_v16_fma(pf_v16_load(sums + v * 16), shrink,
+                                                   pf_v16_load(block_sums + (l - line) * 32 + (int32_t)v * 16)));
+    }
+}
+
+/* The weighted values of a tile's lines, of which begin .. end - 1 are to have them; with `seen` below a block's
+ * positions, as if there were no others. */
+static void gather(const attn_pass *pass, const float *values, int32_t line, int32_t begin, int32_t end, int32_t seen)
+{
+    const float *weights = pass->weights + (size_t)line * PF_ATTN_BLOCK;
+    PF_TILE_LOAD(4, weights, SCORES_STRIDE);
+    PF_TILE_LOAD(5, weights + STEP_PAIRS, SCORES_STRIDE);
+    for (size_t d = 0; d < pass->padded; d += 32) {
+        _Alignas(64) float sums[PF_TILE_ROWS * 32], some[BLOCK_PAIRS * 32];
+        const size_t n = pass->padded - d > 16 ? 2 : 1;
+        const float *b = values + d;
+        size_t stride = pass->padded;
+        if (seen < PF_ATTN_BLOCK) {
+            for (int32_t pair = 0; pair < BLOCK_PAIRS; pair++)
+                for (size_t v = 0; v < n; v++)
+                    pf_v16_store(some + pair * 32 + v * 16,
+                                 seen_values(b + (size_t)pair * stride + v * 16, 16, seen - 2 * pair));
+            b = some;
+            stride = 32;
+        }
+        const float *second = b + STEP_PAIRS * stride;
+        PF_TILE_ZERO(0);
+        PF_TILE_LOAD(6, b, stride * sizeof *b);
+        PF_TILE_DOT(PF_DOT_BF16, 0, 4, 6);
+        PF_TILE_LOAD(6, second, stride * sizeof *b);
+        if (n == 2) {
+            PF_TILE_ZERO(1);
+            PF_TILE_LOAD(7, b + 16, stride * sizeof *b);
+            PF_TILE_DOT(PF_DOT_BF16, 1, 4, 7);
+            PF_TILE_LOAD(7, second + 16, stride * sizeof *b);
+            PF_TILE_DOT(PF_DOT_BF16, 1, 5, 7);
+            PF_TILE_STORE(1, sums + 16, 32 * sizeof *sums);
+        }
+        PF_TILE_DOT(PF_DOT_BF16, 0, 5, 6);
+        PF_TILE_STORE(0, sums, 32 * sizeof *sums);
+        join(pass, sums, line, begin, end, d, n);
+    }
+}
+
+static void value(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile, int32_t t0)
+{
+    const int32_t line = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
+    for (int32_t l = line; l < end; l++)
+        for (int32_t word = (attn_seen(pass, l, t0) + 31) / 32 * 16; word < BLOCK_PAIRS; word += 16)
+            pf_v16_store(pass->weights + l * PF_ATTN_BLOCK + word, pf_v16_set(0.0f)); /* over scores */
+
+    const float *values = block->values[0];
+    const int32_t seen_by_all = attn_seen(pass, line, t0);
+    if (seen_by_all == PF_ATTN_BLOCK || all_finite(pass, values, seen_by_all))
+        gather(pass, values, line, line, end, PF_ATTN_BLOCK);
+    else
+        for (int32_t l = line; l < end; l++) gather(pass, values, line, l, l + 1, attn_seen(pass, l, t0));
+
+    if (tile + 1 < pass->n_tiles) return;
+    for (int i = 0; i < ATTN_SIXTEENS; i++)
+        for (size_t at = 0; at < PF_ATTN_SIXTEEN / 2 * pass->value_words; at += 16)
+            _mm_prefetch((const char *)(next->values[i] + at), _MM_HINT_T0);
+}
+
+/* --- the operation --- */
+
+ATTN_BRANCHES(amx, PF_TYPE_BF16)
+
+#define SIXTEEN(F) F, F, F, F, F, F, F, F, F, F, F, F, F, F, F, F
+static const attn_tiles tiles = {
+    .score = { NULL, SIXTEEN(score) },
+    .value = { NULL, SIXTEEN(value) },
+    .branches = attn_branches_amx,
+    .prepare = prepare,
+};
+
+void pf_attn_bf16_amx(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
+{
+    if (item_begin >= item_end) return;
+    const int32_t n_lines = args->n_rows * (args->n_heads / args->pages.n_kv_heads);
+    const int32_t n_rows = n_lines < PF_TILE_ROWS ? n_lines : PF_TILE_ROWS;
+    pf_tile_configure(n_rows, n_rows);
+    attn_items(args, PF_TYPE_BF16, &tiles, item_begin, item_end, scratch);
+    pf_tile_release();
+}

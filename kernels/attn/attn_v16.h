@@ -538,6 +538,18 @@ PF_V16 void attn_branches(const pf_type type, const attn_pass *pass, int32_t fir
     }
 }
 
+/* Ask for the lines' rows of queries, or of results: they lie far apart. */
+PF_V16 void attn_fetch_rows(const attn_pass *pass, int32_t first, const float *rows, size_t stride)
+{
+    for (int32_t line = 0; line < pass->n_lines; line++) {
+        int32_t row;
+        size_t head;
+        attn_line(pass->args, pass->kv_head, first + line, &row, &head);
+        for (size_t d = 0; d < pass->head_dim; d += 16)
+            _mm_prefetch((const char *)(rows + (size_t)row * stride + head + d), _MM_HINT_T0);
+    }
+}
+
 /* Lines first .. first + n_lines - 1 of one key head; next_head is what the pass behind this one reads. */
 PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
                        int32_t next_head, const attn_tiles *tiles, float *scratch)
@@ -555,6 +567,10 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.copied = pass.gathered + 2 * PF_ATTN_BLOCK * pass.padded;
     attn_take_queries(type, &pass, first);
     attn_start_sums(&pass);
+    if (first + 2 * n_lines <= args->n_rows * (args->n_heads / args->pages.n_kv_heads)) { /* another pass behind it */
+        attn_fetch_rows(&pass, first, args->out, args->out_stride);
+        attn_fetch_rows(&pass, first + n_lines, args->q, args->q_stride);
+    }
 
     const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass.n_keys[n_lines - 1];
     attn_block block, next;

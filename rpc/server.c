@@ -228,7 +228,7 @@ static void raise_file_limit(void)
 
 static int32_t default_connections(const pf_server_config *config)
 {
-    const int32_t wanted = 2 * (config->max_streams + PF_UNARY_CALLS);
+    const int32_t wanted = 2 * pf_server_max_calls(config);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || (rlim_t)wanted <= limit.rlim_cur / 4 * 3) return wanted;
     return limit.rlim_cur < 4 ? 1 : (int32_t)(limit.rlim_cur / 4 * 3);
@@ -249,7 +249,7 @@ static grpc_server *make_grpc_server(const pf_server_config *config)
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_bytes),
-        pf_grpc_int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, config->max_streams + PF_UNARY_CALLS),
+        pf_grpc_int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, pf_server_max_calls(config)),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
@@ -278,7 +278,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
     const pf_listener_config config = { .server = server->grpc,
                                         .poller = &server->poller,
                                         .max_connections = server->config.max_connections,
-                                        .max_calls = 2 * (server->config.max_streams + PF_UNARY_CALLS),
+                                        .max_calls = 2 * pf_server_max_calls(&server->config),
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };

@@ -267,7 +267,7 @@ static void on_new(pf_call *c)
     } else if (c->role == PF_ROLE_STREAM && server->n_streams >= server->config.max_streams) {
         c->role = PF_ROLE_UNKNOWN;
         pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "as many streams are open as are taken");
-    } else if (server->n_calls > server->config.max_streams + PF_UNARY_CALLS) {
+    } else if (server->n_calls > pf_server_max_calls(&server->config)) {
         c->role = PF_ROLE_UNKNOWN;
         pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "as many calls are open as are taken");
     } else if (c->role == PF_ROLE_STREAM) {

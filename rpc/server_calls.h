@@ -28,6 +28,12 @@ enum {
     PF_END_TEXT_BYTES = 512,
 };
 
+/* Calls of all kinds that may be open at once. */
+static inline int32_t pf_server_max_calls(const pf_server_config *config)
+{
+    return config->max_streams + PF_UNARY_CALLS;
+}
+
 /* What a completion event is about; a call has at most one of each under way. */
 typedef enum {
     PF_EV_NEW,

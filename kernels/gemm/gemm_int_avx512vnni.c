@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "kernels/gemm/gemm_nest.h"
 #include "kernels/gemm/layout.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum {
     INT8_ROWS = PF_GEMM_VNNI_INT8_ROWS,
@@ -55,13 +56,6 @@ typedef struct {
     uintptr_t prefetch;
 } cursor;
 
-PF_INLINE __m512i broadcast(const uint32_t *word)
-{
-    __m512i v;
-    __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
-    return v;
-}
-
 PF_INLINE __m512i dot_bytes(__m512i sum, __m512i w, __m512i a)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(a));
@@ -86,11 +80,11 @@ PF_INLINE void one_step(const int height, const int bits, const bool zeros, cons
         if (zeros) w1 = _mm512_add_epi8(w1, bias[1]);
     }
     if (height > 3) PF_PREFETCH((uintptr_t)at->a + t->a_ahead);
-#define ROW(m)                                   \
-    if (m < height) {                            \
-        const __m512i b = broadcast(at->a + m);  \
-        sum[m][0] = dot_bytes(sum[m][0], w0, b); \
-        sum[m][1] = dot_bytes(sum[m][1], w1, b); \
+#define ROW(m)                                          \
+    if (m < height) {                                   \
+        const __m512i b = pf_sums_broadcast(at->a + m); \
+        sum[m][0] = dot_bytes(sum[m][0], w0, b);        \
+        sum[m][1] = dot_bytes(sum[m][1], w1, b);        \
     }
     PF_ROWS_14(ROW)
 #undef ROW
@@ -189,7 +183,7 @@ PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, 
 #undef LOAD
     } else {
 #define START(m) \
-    if (m < height) sum[m][0] = sum[m][1] = broadcast(at.a + m);
+    if (m < height) sum[m][0] = sum[m][1] = pf_sums_broadcast(at.a + m);
         PF_ROWS_14(START)
 #undef START
         at.a += height;
@@ -246,7 +240,7 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
         if (zeros) load_bias(bias, head + 64);
         at.w += zeros ? 96 : 64;
 #define BEGIN(m) \
-    if (m < height) sum[m][0] = sum[m][1] = broadcast(at.a + m);
+    if (m < height) sum[m][0] = sum[m][1] = pf_sums_broadcast(at.a + m);
         PF_ROWS_6(BEGIN)
 #undef BEGIN
         at.a += height;

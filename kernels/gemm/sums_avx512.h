@@ -1,4 +1,4 @@
-/* What the tiles of AVX-512's products of f32 and bf16 have in common, of `height` rows by 32 columns with sums in
+/* What the tiles of AVX-512's products have in common; of f32 and bf16 those of `height` rows by 32 columns with sums in
  * registers: __m512 sum[height][2] of a tile *t with before, c, ldc and add. Internal; for files compiled for AVX-512. */
 #ifndef PF_KERNELS_GEMM_SUMS_AVX512_H
 #define PF_KERNELS_GEMM_SUMS_AVX512_H

@@ -538,21 +538,23 @@ PF_V16 void attn_branches(const pf_type type, const attn_pass *pass, int32_t fir
     }
 }
 
-/* Ask for the lines' rows of queries, or of results: they lie far apart. */
-PF_V16 void attn_fetch_rows(const attn_pass *pass, int32_t first, const float *rows, size_t stride)
+/* Ask for n lines' part of queries, or of results: they lie far apart. */
+PF_V16 void attn_fetch_rows(const pf_attn_args *args, int32_t kv_head, int32_t first, int32_t n, const float *rows,
+                            size_t stride)
 {
-    for (int32_t line = 0; line < pass->n_lines; line++) {
+    for (int32_t line = first; line < first + n; line++) {
         int32_t row;
         size_t head;
-        attn_line(pass->args, pass->kv_head, first + line, &row, &head);
-        for (size_t d = 0; d < pass->head_dim; d += 16)
-            _mm_prefetch((const char *)(rows + (size_t)row * stride + head + d), _MM_HINT_T0);
+        attn_line(args, kv_head, line, &row, &head);
+        for (int32_t d = 0; d < args->pages.head_dim; d += 16)
+            _mm_prefetch((const char *)(rows + (size_t)row * stride + head + (size_t)d), _MM_HINT_T0);
     }
 }
 
-/* Lines first .. first + n_lines - 1 of one key head; next_head is what the pass behind this one reads. */
+/* Lines first .. first + n_lines - 1 of one key head. The pass behind this one takes n_next lines more of the same head,
+ * or none, and reads the keys of next_head. */
 PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
-                       int32_t next_head, const attn_tiles *tiles, float *scratch)
+                       int32_t n_next, int32_t next_head, const attn_tiles *tiles, float *scratch)
 {
     attn_pass pass = { .args = args, .tiles = tiles, .kv_head = kv_head, .n_lines = n_lines };
     pass.head_dim = (size_t)args->pages.head_dim;
@@ -567,9 +569,9 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.copied = pass.gathered + 2 * PF_ATTN_BLOCK * pass.padded;
     attn_take_queries(type, &pass, first);
     attn_start_sums(&pass);
-    if (first + 2 * n_lines <= args->n_rows * (args->n_heads / args->pages.n_kv_heads)) { /* another pass behind it */
-        attn_fetch_rows(&pass, first, args->out, args->out_stride);
-        attn_fetch_rows(&pass, first + n_lines, args->q, args->q_stride);
+    if (n_next > 0) {
+        attn_fetch_rows(args, kv_head, first, n_lines, args->out, args->out_stride);
+        attn_fetch_rows(args, kv_head, first + n_lines, n_next, args->q, args->q_stride);
     }
 
     const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass.n_keys[n_lines - 1];
@@ -595,11 +597,14 @@ PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_
         const int32_t kv_head = item_begin / args->n_rows, row = item_begin % args->n_rows;
         const int32_t left = args->n_rows - row, n_rows = item_end - item_begin < left ? item_end - item_begin : left;
         const int32_t n = n_rows * group, n_passes = (n + PF_ATTN_LINES - 1) / PF_ATTN_LINES;
-        for (int32_t i = 0; i < n_passes; i++) {
-            const int32_t first = (int32_t)((int64_t)n * i / n_passes),
-                          end = (int32_t)((int64_t)n * (i + 1) / n_passes);
-            const bool last = i + 1 == n_passes && item_begin + n_rows < item_end;
-            attn_lines(args, type, kv_head, row * group + first, end - first, kv_head + last, tiles, scratch);
+        for (int32_t i = 0, first = 0; i < n_passes; i++) {
+            const int32_t end = (int32_t)((int64_t)n * (i + 1) / n_passes);
+            const bool last = i + 1 == n_passes;
+            const int32_t next_end = last ? end : (int32_t)((int64_t)n * (i + 2) / n_passes);
+            const bool next_head = last && item_begin + n_rows < item_end;
+            attn_lines(args, type, kv_head, row * group + first, end - first, next_end - end, kv_head + next_head,
+                       tiles, scratch);
+            first = end;
         }
         item_begin += n_rows;
     }

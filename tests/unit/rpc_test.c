@@ -495,7 +495,7 @@ static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **s
     assert_status(pf_peer_collect(peer, begin_ns + 30 * MS, &batch, &error), PF_CANCELLED);
     const uint64_t took = pf_now_ns() - begin_ns;
     assert_true(took >= 30 * MS);
-    if (took > SECOND) fail_msg("a wait of 30 ms took %.1f ms", (double)took * 1e-6);
+    if (took > 500 * MS) fail_msg("a wait of 30 ms took %.1f ms", (double)took * 1e-6);
     assert_status(pf_peer_collect(peer, 0, &batch, &error), PF_CANCELLED);
     assert_null(batch);
     pf_peer_destroy(peer);
@@ -519,7 +519,7 @@ static uint64_t restart(void)
     assert_says(error, serving_address);
     uint64_t begin_ns = pf_now_ns();
     assert_int_equal(say_verdict(peer, 1, 1, 9), PF_UNAVAILABLE);
-    assert_true(pf_now_ns() - begin_ns < SECOND); /* never blocks */
+    assert_true(pf_now_ns() - begin_ns < 200 * MS); /* never blocks */
     usleep(400000);
 
     begin(&f);

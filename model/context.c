@@ -209,7 +209,7 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
     PF_TRY(resolve(model, config, &resolved, error));
     pf_context *c = calloc(1, sizeof *c);
     if (c == NULL) return pf_fail(error, PF_NOMEM, "no memory for a context");
-    *c = (pf_context){ .model = model, .team = team, .config = resolved };
+    *c = (pf_context){ .model = model, .team = team, .config = resolved, .calls = PF_ALL_PASS_KERNELS };
     const pf_status status = create(c, error);
     if (status != PF_OK) {
         pf_context_destroy(c);

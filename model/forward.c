@@ -42,6 +42,20 @@ typedef struct {
     int32_t row_begin, row_end;   /* the rows of those tiles */
 } left_side;
 
+/* All kernels are called, and members wait for each other; but not while one is measured alone (pass_kernels.h). */
+static bool is_whole(const worker *w)
+{
+    return w->c->calls == PF_ALL_PASS_KERNELS;
+}
+static bool calls(const worker *w, pf_pass_kernel kernel)
+{
+    return (w->c->calls >> kernel & 1) != 0;
+}
+static void wait_for_all(const worker *w)
+{
+    if (is_whole(w)) pf_team_barrier(w->member);
+}
+
 static left_side plan_left_side(const worker *w, int32_t n_rows)
 {
     const int32_t n_tiles = pf_gemm_tiles(w->gemm->tile_rows, n_rows);
@@ -53,12 +67,12 @@ static left_side plan_left_side(const worker *w, int32_t n_rows)
 }
 
 /* Pack `rows` as the left side of a product over k. */
-static const void *pack(const worker *w, const left_side *a, pf_rows rows, int32_t k)
+static const void *pack(const worker *w, pf_pass_kernel kernel, const left_side *a, pf_rows rows, int32_t k)
 {
     void *input = a->shared ? w->c->input : w->mine->input;
-    if (a->tile_begin < a->tile_end)
+    if (a->tile_begin < a->tile_end && calls(w, kernel))
         w->gemm->pack(input, rows.data, rows.stride, a->n_rows, k, a->tile_begin, a->tile_end);
-    if (a->shared) pf_team_barrier(w->member);
+    if (a->shared) wait_for_all(w);
     return input;
 }
 
@@ -71,9 +85,9 @@ static pf_rows apart(pf_rows rows, int32_t n_rows, range columns)
 }
 
 /* Pack the columns of a product's left side that this member has made. */
-static void pack_columns(const worker *w, pf_rows rows, int32_t n_rows, int32_t k, range columns)
+static void pack_columns(const worker *w, pf_pass_kernel kernel, pf_rows rows, int32_t n_rows, int32_t k, range columns)
 {
-    if (columns.begin < columns.end)
+    if (columns.begin < columns.end && calls(w, kernel))
         w->gemm->pack_columns(w->c->columns, rows.data, rows.stride, n_rows, k, columns.begin, columns.end);
 }
 
@@ -83,10 +97,10 @@ static const void *norm_and_pack(const worker *w, const left_side *a, const floa
     const pf_config *config = &w->c->model->config;
     const pf_rows x = w->c->x, normed = a->shared ? w->c->normed : w->mine->normed;
     const size_t first = (size_t)a->row_begin * x.stride;
-    if (a->row_begin < a->row_end)
+    if (a->row_begin < a->row_end && calls(w, PF_PASS_NORM))
         w->kernels->rmsnorm(normed.data + first, NULL, x.data + first, NULL, weight, a->row_end - a->row_begin,
                             config->hidden_size, x.stride, config->rms_eps);
-    return pack(w, a, normed, config->hidden_size);
+    return pack(w, PF_PASS_PACK_NORMED, a, normed, config->hidden_size);
 }
 
 static range columns_of(const pf_linear *linear, pf_panels panels)
@@ -120,6 +134,7 @@ static pf_panels share_of(const worker *w, const pf_linear *linear)
 /* Ask for the first lines of this member's panels of the product to come, before it waits for the others. */
 static void fetch_ahead(const worker *w, const pf_linear *next)
 {
+    if (!is_whole(w)) return;
     const pf_panels mine = share_of(w, next);
     const char *panel = (const char *)next->weights.panels + (size_t)mine.begin * next->weights.panel_bytes;
     for (int i = 0; i < 2 && mine.begin + i < mine.end; i++, panel += next->weights.panel_bytes)
@@ -127,10 +142,10 @@ static void fetch_ahead(const worker *w, const pf_linear *next)
 }
 
 /* This member's columns. */
-static void multiply(const worker *w, const pf_linear *linear, const void *input, int32_t n_rows, pf_rows out,
-                     pf_gemm_mode mode)
+static void multiply(const worker *w, pf_pass_kernel kernel, const pf_linear *linear, const void *input, int32_t n_rows,
+                     pf_rows out, pf_gemm_mode mode)
 {
-    multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
+    if (calls(w, kernel)) multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
 }
 
 /* Apart, where each member computes its own heads. */
@@ -147,8 +162,9 @@ static void place_qkv(worker *w)
 static void multiply_qkv(const worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
 {
     const pf_rows out[] = { w->q, w->k, w->v };
-    for (int32_t i = 0; i < w->n_qkv; i++) multiply_panels(w, qkv, w->qkv[i], input, n_rows, out[i], PF_GEMM_STORE);
-    if (!w->c->heads_apart) pf_team_barrier(w->member);
+    for (int32_t i = 0; i < w->n_qkv && calls(w, PF_PASS_QKV); i++)
+        multiply_panels(w, qkv, w->qkv[i], input, n_rows, out[i], PF_GEMM_STORE);
+    if (!w->c->heads_apart) wait_for_all(w);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------- */
@@ -192,7 +208,7 @@ static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t la
     const float *v_rows = w->v.data + first * w->v.stride + c->model->q_dim + c->model->kv_dim;
     const int32_t *positions = c->positions + span->first_row;
 
-    for (int32_t item = items.begin; item < items.end;) { /* one key head after the other */
+    for (int32_t item = items.begin; item < items.end && calls(w, PF_PASS_ROPE);) { /* one key head after the other */
         const int32_t head = item / span->n_rows, row = item % span->n_rows;
         const int32_t left = span->n_rows - row, n = left < items.end - item ? left : items.end - item;
         float *q = q_rows + (size_t)row * w->q.stride + (size_t)head * (size_t)group * (size_t)head_dim;
@@ -208,7 +224,7 @@ static void rope_and_store(const worker *w, const pf_pass_span *span, int32_t la
                                       .stride = w->k.stride, /* and of v */
                                       .n_rows = span->n_rows,
                                       .position = span->position };
-    w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
+    if (calls(w, PF_PASS_ATTN_STORE)) w->kernels->attn_store[c->config.kv_type](&args, items.begin, items.end);
 }
 
 static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer, range items)
@@ -224,7 +240,7 @@ static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer
                                 .position = span->position,
                                 .scale = c->attention_scale,
                                 .parents = span->parents };
-    w->kernels->attn[c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
+    if (calls(w, PF_PASS_ATTN)) w->kernels->attn[c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
 }
 
 /* Columns of `attended` that this member makes, where heads are apart. */
@@ -245,7 +261,7 @@ static void attend(const worker *w, int32_t layer)
         const range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) rope_and_store(w, &c->spans[s], layer, items);
     }
-    if (c->split_heads) pf_team_barrier(w->member);
+    if (c->split_heads) wait_for_all(w);
     for (int32_t s = 0; s < c->n_spans; s++) {
         const range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
@@ -272,7 +288,7 @@ static void keep_logit_rows(const worker *w)
             memmove(row + begin, from + begin, (size_t)(end - begin) * sizeof *row);
         }
     }
-    pf_team_barrier(w->member);
+    wait_for_all(w);
 }
 
 void pf_context_run_pass(pf_member member, void *context)
@@ -300,9 +316,9 @@ void pf_context_run_pass(pf_member member, void *context)
         input = norm_and_pack(&w, &rows, layer->attention_norm);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
         attend(&w, l);
-        if (heads_by_columns) pack_columns(&w, w.attended, rows.n_rows, m->q_dim, heads);
+        if (heads_by_columns) pack_columns(&w, PF_PASS_PACK_ATTENDED, w.attended, rows.n_rows, m->q_dim, heads);
         fetch_ahead(&w, &layer->o);
-        pf_team_barrier(member);
+        wait_for_all(&w);
 
         if (drops_rows) {
             if (c->n_logit_rows == 0) return;
@@ -310,30 +326,30 @@ void pf_context_run_pass(pf_member member, void *context)
             rows = plan_left_side(&w, c->n_logit_rows);
         }
 
-        input = heads_by_columns ? c->columns : pack(&w, &rows, c->attended, m->q_dim);
-        multiply(&w, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
+        input = heads_by_columns ? c->columns : pack(&w, PF_PASS_PACK_ATTENDED, &rows, c->attended, m->q_dim);
+        multiply(&w, PF_PASS_O, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, &layer->gate);
-        pf_team_barrier(member);
+        wait_for_all(&w);
 
         input = norm_and_pack(&w, &rows, layer->mlp_norm);
         const range mine = columns_of(&layer->gate, share_of(&w, &layer->gate));
         const pf_rows gate = by_columns ? apart(c->gate, rows.n_rows, mine) : c->gate;
         const pf_rows up = by_columns ? apart(c->up, rows.n_rows, mine) : c->up;
-        multiply(&w, &layer->gate, input, rows.n_rows, gate, PF_GEMM_STORE);
-        multiply(&w, &layer->up, input, rows.n_rows, up, PF_GEMM_STORE);
-        if (mine.begin < mine.end)
+        multiply(&w, PF_PASS_GATE_UP, &layer->gate, input, rows.n_rows, gate, PF_GEMM_STORE);
+        multiply(&w, PF_PASS_GATE_UP, &layer->up, input, rows.n_rows, up, PF_GEMM_STORE);
+        if (mine.begin < mine.end && calls(&w, PF_PASS_SWIGLU))
             w.kernels->swiglu(gate.data + mine.begin, gate.stride, gate.data + mine.begin, up.data + mine.begin,
                               gate.stride, rows.n_rows, mine.end - mine.begin);
-        if (by_columns) pack_columns(&w, gate, rows.n_rows, m->config.intermediate_size, mine);
+        if (by_columns) pack_columns(&w, PF_PASS_PACK_GATED, gate, rows.n_rows, m->config.intermediate_size, mine);
         fetch_ahead(&w, &layer->down);
-        pf_team_barrier(member);
+        wait_for_all(&w);
 
-        input = by_columns ? c->columns : pack(&w, &rows, c->gate, m->config.intermediate_size);
-        multiply(&w, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
+        input = by_columns ? c->columns : pack(&w, PF_PASS_PACK_GATED, &rows, c->gate, m->config.intermediate_size);
+        multiply(&w, PF_PASS_DOWN, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, l + 1 < m->config.n_layers ? &m->layers[l + 1].qkv : &m->head);
-        pf_team_barrier(member);
+        wait_for_all(&w);
     }
 
     input = norm_and_pack(&w, &rows, m->final_norm);
-    multiply(&w, &m->head, input, rows.n_rows, c->logits, PF_GEMM_STORE);
+    multiply(&w, PF_PASS_HEAD, &m->head, input, rows.n_rows, c->logits, PF_GEMM_STORE);
 }

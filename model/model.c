@@ -90,11 +90,11 @@ static pf_status resolve_types(pf_model *m, const source *src, pf_error *error)
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
 const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES] = {
-    { offsetof(pf_layer, qkv), 3, { PF_TENSOR_Q, PF_TENSOR_K, PF_TENSOR_V } },
-    { offsetof(pf_layer, o), 1, { PF_TENSOR_O } },
-    { offsetof(pf_layer, gate), 1, { PF_TENSOR_GATE } },
-    { offsetof(pf_layer, up), 1, { PF_TENSOR_UP } },
-    { offsetof(pf_layer, down), 1, { PF_TENSOR_DOWN } },
+    [PF_MATRIX_QKV] = { offsetof(pf_layer, qkv), 3, { PF_TENSOR_Q, PF_TENSOR_K, PF_TENSOR_V } },
+    [PF_MATRIX_O] = { offsetof(pf_layer, o), 1, { PF_TENSOR_O } },
+    [PF_MATRIX_GATE] = { offsetof(pf_layer, gate), 1, { PF_TENSOR_GATE } },
+    [PF_MATRIX_UP] = { offsetof(pf_layer, up), 1, { PF_TENSOR_UP } },
+    [PF_MATRIX_DOWN] = { offsetof(pf_layer, down), 1, { PF_TENSOR_DOWN } },
 };
 const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
 

@@ -44,15 +44,20 @@ static uint64_t read_share(pf_member member, pf_read_fn *read, const pf_linear *
     return read((const char *)linear->weights.panels + (size_t)begin * bytes, (size_t)(end - begin) * bytes);
 }
 
+uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t matrices, pf_read_fn *read)
+{
+    uint64_t sum = 0;
+    for (int32_t l = 0; l < model->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            if (matrices >> i & 1) sum += read_share(member, read, pf_layer_matrix(&model->layers[l], i));
+    if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, &model->head);
+    return sum;
+}
+
 static void read_all(pf_member member, void *arg)
 {
     read_job *job = arg;
-    const pf_model *m = job->model;
-    uint64_t sum = 0;
-    for (int32_t l = 0; l < m->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            sum += read_share(member, job->read, pf_layer_matrix(&m->layers[l], i));
-    job->checksum += sum + read_share(member, job->read, &m->head);
+    job->checksum += pf_model_read_share(job->model, member, UINT32_MAX, job->read);
 }
 
 uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn *read)

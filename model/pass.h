@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "model/context.h"
 #include "model/crew.h"
+#include "model/pass_kernels.h"
 #include "model/weights.h"
 
 /* A matrix of activations: row i is at data + i * stride. */
@@ -65,6 +66,7 @@ struct pf_context {
     int32_t *logit_rows; /* [max_logit_rows] the rows whose logits are wanted */
     int32_t n_logit_rows;
     int32_t n_members; /* that run it */
+    uint32_t calls;    /* bits by pf_pass_kernel: all, but while one is measured alone */
     bool heads_apart;  /* each has key heads of its own, and computes them up to what they attend to without waiting */
     bool split_heads;  /* members share a key head of some span: they must wait between store and attend */
 };

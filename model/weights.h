@@ -60,9 +60,19 @@ typedef struct {
     pf_tensor_role parts[3]; /* PF_MAX_PARTS */
 } pf_matrix_recipe;
 
-enum { PF_N_LAYER_MATRICES = 5, PF_MAX_PARTS = 3 };
+typedef enum {
+    PF_MATRIX_QKV,
+    PF_MATRIX_O,
+    PF_MATRIX_GATE,
+    PF_MATRIX_UP,
+    PF_MATRIX_DOWN,
+    PF_N_LAYER_MATRICES,
+    PF_MATRIX_HEAD = PF_N_LAYER_MATRICES,
+} pf_matrix;
 
-extern const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES]; /* QKV, O, gate, up, down */
+enum { PF_MAX_PARTS = 3 };
+
+extern const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES];
 extern const pf_matrix_recipe pf_head_recipe;
 
 /* The matrix of pf_layer_recipes[i]. */
@@ -70,6 +80,9 @@ static inline pf_linear *pf_layer_matrix(pf_layer *layer, int i)
 {
     return (pf_linear *)((char *)layer + pf_layer_recipes[i].offset);
 }
+
+/* A member's share of a bare read of some matrices, of every layer: bits by pf_matrix. Returns the sum. */
+uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t matrices, pf_read_fn *read);
 
 /* Whether the key heads part evenly over n members, their queries, keys and values at whole panels. */
 bool pf_model_heads_part(const pf_model *model, int32_t n_members);

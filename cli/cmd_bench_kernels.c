@@ -1,12 +1,14 @@
-/* pilotfish bench kernels: every kernel of the registry beside its limit. */
+/* pilotfish bench kernels: every kernel of the registry beside its limit; or, of a model, those of a pass beside it. */
 #include <math.h>
 #include <string.h>
 
 #include "base/topology.h"
 #include "bench/kernel_bench.h"
+#include "bench/pass_bench.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/setup.h"
 
 /* What figures are printed with, one at a time. */
 typedef struct {
@@ -31,10 +33,12 @@ static json_t *document(const pf_kernel_figure *f)
     json_object_set_new(line, "us", pf_json_number(f->us));
     if (!isnan(f->gflops)) json_object_set_new(line, "gflops", pf_json_number(f->gflops));
     json_object_set_new(line, "gbps", pf_json_number(f->gbps));
-    json_object_set_new(line, "limit", json_string(pf_limit_name(f->limit)));
-    json_object_set_new(line, "limit_us", pf_json_number(f->limit_us));
     json_object_set_new(line, "fraction", pf_json_number(f->fraction));
-    json_object_set_new(line, "read", json_string(f->read));
+    if (!isnan(f->limit_us)) {
+        json_object_set_new(line, "limit", json_string(pf_limit_name(f->limit)));
+        json_object_set_new(line, "limit_us", pf_json_number(f->limit_us));
+        json_object_set_new(line, "read", json_string(f->read));
+    }
     if (f->multiply) json_object_set_new(line, "multiply", json_string(f->multiply));
     if (!isnan(f->onednn_us)) json_object_set_new(line, "onednn_us", pf_json_number(f->onednn_us));
     return line;
@@ -77,6 +81,102 @@ static void progress(void *user, size_t done, size_t total)
     printer *p = user;
     pf_progress_update(&p->progress, done, total);
 }
+
+/* ---- a pass ------------------------------------------------------------------------------------------------------- */
+
+static json_t *pass_document(const pf_pass_figure *f)
+{
+    json_t *line = document(&f->figure);
+    if (!line) return NULL;
+    json_object_set_new(line, "op", json_string(f->op));
+    json_object_set_new(line, "part", json_string(f->name));
+    json_object_set_new(line, "calls", json_integer(f->n_calls));
+    json_object_set_new(line, "pass_us", pf_json_number(f->pass_us));
+    json_object_set_new(line, "once_us", pf_json_number(f->once_us));
+    return line;
+}
+
+static void print_pass_row(printer *p, const pf_pass_figure *f)
+{
+    const pf_kernel_figure *k = &f->figure;
+    if (!p->last)
+        pf_out_print(p->out, "%-14s %-34s %-14s %5s %9s %9s %9s %8s %7s %6s  %s\n", "of a pass", "kernel", "shape",
+                     "calls", "us", "all, us", "once, us", "Gop/s", "GB/s", "of", "limit");
+    char gflops[24] = "-", fraction[24] = "-";
+    if (!isnan(k->gflops)) snprintf(gflops, sizeof gflops, "%.1f", k->gflops);
+    if (!isnan(k->fraction)) snprintf(fraction, sizeof fraction, "%.2f", k->fraction);
+    pf_out_print(p->out, "%-14s %-34s %-14s %5d %9.3f %9.3f %9.3f %8s %7.1f %6s  %s\n", f->name, k->kernel->name,
+                 k->shape, f->n_calls, k->us, f->pass_us, f->once_us, gflops, k->gbps, fraction,
+                 isnan(k->fraction)              ? "-"
+                 : k->limit == PF_LIMIT_MULTIPLY ? k->multiply
+                                                 : pf_limit_name(k->limit));
+    p->last = k->kernel;
+}
+
+static void print_pass_figure(void *user, const pf_pass_figure *figure)
+{
+    printer *p = user;
+    pf_progress_end(&p->progress);
+    if (p->json)
+        pf_out_json(p->out, pass_document(figure));
+    else
+        print_pass_row(p, figure);
+}
+
+static json_t *sum_document(const pf_pass_sum *s)
+{
+    return json_pack("{s:s, s:o, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "op", "pass", "shape",
+                     json_sprintf("%d behind %d", s->rows, s->context), "isa", pf_isa_name(s->isa), "rows", s->rows,
+                     "context", s->context, "threads", s->n_threads, "us", pf_json_number(s->pass_us), "sum_us",
+                     pf_json_number(s->sum_us), "ratio", pf_json_number(s->ratio), "once_sum_us",
+                     pf_json_number(s->once_sum_us), "once_ratio", pf_json_number(s->once_ratio));
+}
+
+static void print_pass_sum(void *user, const pf_pass_sum *s)
+{
+    printer *p = user;
+    if (p->json)
+        pf_out_json(p->out, sum_document(s));
+    else
+        pf_out_print(p->out,
+                     "a pass of %d row%s behind %d tokens, %d thread%s: %.3f us\n"
+                     "  its kernels alone, again and again: %.3f us, ratio %.3f\n"
+                     "  once, right behind a pass: %.3f us, ratio %.3f\n\n",
+                     s->rows, s->rows == 1 ? "" : "s", s->context, s->n_threads, s->n_threads == 1 ? "" : "s",
+                     s->pass_us, s->sum_us, s->ratio, s->once_sum_us, s->once_ratio);
+    p->last = NULL;
+    pf_out_flush(p->out);
+}
+
+static int run_pass(const pf_options *options, printer *p)
+{
+    if (options->bench_op || options->bench_format)
+        return pf_options_misuse(&pf_command_bench_kernels, "--op and --format choose kernels, and -m has its own");
+    const pf_pass_bench_options measured = {
+        .context = options->bench_context,
+        .rows = options->rows,
+        .n_rows = options->n_rows,
+        .quick = options->quick,
+        .cancel = pf_interrupt_flag(),
+        .figure = print_pass_figure,
+        .sum = print_pass_sum,
+        .progress = progress,
+        .user = p,
+    };
+    pf_options opened = *options;
+    opened.context = options->bench_context + PF_PASS_MAX_ROWS;
+    pf_error error = { 0 };
+    pf_engine *engine = NULL;
+    pf_status status = pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, &error);
+    pf_progress_begin(&p->progress, "measuring");
+    if (status == PF_OK) status = pf_bench_pass(engine, &measured, &error);
+    pf_progress_end(&p->progress);
+    pf_engine_close(engine);
+    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
+}
+
+/* ---- the registry ------------------------------------------------------------------------------------------------- */
 
 static const char *format_name(int format)
 {
@@ -124,6 +224,7 @@ static pf_status create_team(const pf_options *options, pf_team **out, pf_error 
 static int run(const pf_options *options, pf_out *out)
 {
     printer p = { .out = out, .json = options->json };
+    if (options->model) return run_pass(options, &p);
     const choice format = { "--format", options->bench_format, format_name, PF_N_FORMATS };
     const choice op = { "--op", options->bench_op, op_name, PF_N_OPS };
     const pf_kernel_bench_options measured = {
@@ -150,21 +251,28 @@ static int run(const pf_options *options, pf_out *out)
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }
 
-static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_options_json, NULL };
+static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_options_pass, &pf_options_json, NULL };
 
 const pf_command pf_command_bench_kernels = {
     .name = "bench kernels",
     .summary = "every kernel beside what this machine allows it",
-    .synopsis = "[--isa NAME] [--op NAME] [--format NAME] [--threads N] [--quick] [--json]",
+    .synopsis = "[--isa NAME] [--op NAME] [--format NAME | -m MODEL [--dtype T] [--rows LIST]] [--threads N] [--json]",
     .description =
         "Products have the shapes of a Llama-3.2-1B and come from memory. The limit is the larger of a bare read\n"
         "of the same packed bytes, by the best of several patterns, and of the multiplies at the rate of a burst\n"
         "of nothing else; all are measured in turns, and each figure is a median. Norms and the like work on one\n"
         "thread in cache, beside a read of what goes in and a copy of what comes out. A fraction above 1.05 means\n"
-        "that the limit was measured badly, and fails. With --json one object a line.\n",
+        "that the limit was measured badly, and fails. With --json one object a line.\n"
+        "\n"
+        "With -m: the kernels that a pass of this model calls, with its own weights, shapes and shares of the\n"
+        "threads, each run alone through all layers: again and again, at its best (us, and all its calls of a\n"
+        "pass), and once, right behind a pass; in turns with them the whole pass. The last lines have the pass, the\n"
+        "sums of its kernels and the ratios: what the engine adds. Without --threads a small model runs on one or on\n"
+        "all, whichever is measured faster, and its kernels likewise.\n",
     .examples = "  pilotfish bench kernels\n"
                 "  pilotfish bench kernels --isa avx2 --format bf16 --threads 1\n"
-                "  pilotfish bench kernels --quick --json\n",
+                "  pilotfish bench kernels --quick --json\n"
+                "  pilotfish bench kernels -m models/draft --dtype int8 --rows 1,4\n",
     .groups = groups,
     .run = run,
 };

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/topology.h"
+#include "bench/pass_bench.h"
 
 typedef enum {
     KIND_FLAG,    /* bool */
@@ -30,6 +31,7 @@ typedef enum {
     KIND_LENGTHS, /* draft_lens, n_draft_lens */
     KIND_METHODS, /* methods, n_methods */
     KIND_FLOATS,  /* temperatures, n_temperatures */
+    KIND_ROWS,    /* rows, n_rows */
 } option_kind;
 
 typedef struct {
@@ -215,9 +217,21 @@ static const struct pf_option_row kernels_rows[] = {
     ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
         .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
-    ROW(0, "quick", NULL, "one small shape, few samples: to see that all run", KIND_FLAG, .offset = AT(quick)),
+    ROW(0, "quick", NULL, "few samples, one small shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
 };
 GROUP(pf_options_kernels, "Measurement", kernels_rows);
+
+static const struct pf_option_row pass_rows[] = {
+    ROW('m', "model", "MODEL", "measure those of a pass of this model instead", KIND_STRING, .offset = AT(model)),
+    ROW(0, "dtype", "T", "its weights, as in generate (auto)", KIND_DTYPE, .offset = AT(dtype)),
+    ROW(0, "act", "T", "activations of integer weights, as in generate (auto)", KIND_ACT, .offset = AT(activations)),
+    ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .offset = AT(kv_type),
+        .choices = kv_choices),
+    ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_ROWS, .min = 1, .max = PF_PASS_MAX_ROWS),
+    ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
+        .max = 1 << 20),
+};
+GROUP(pf_options_pass, "A pass", pass_rows);
 
 static const struct pf_option_row rpc_rows[] = {
     ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_STRING, .offset = AT(worker)),
@@ -380,6 +394,8 @@ static bool parse_list(const struct pf_option_row *row, const char *list, pf_opt
             int value;
             if (!parse_choice(row, word, &value, c)) return false;
             out->methods[n] = (pf_method)value;
+        } else if (row->kind == KIND_ROWS) {
+            if (!parse_int(row, word, &out->rows[n], c)) return false;
         } else {
             double value;
             if (!parse_double(row, word, &value, c)) return false;
@@ -389,6 +405,7 @@ static bool parse_list(const struct pf_option_row *row, const char *list, pf_opt
     if (n == 0) return complain(c, "--%s is empty, expected a list", row->name);
     *(row->kind == KIND_LENGTHS   ? &out->n_draft_lens
       : row->kind == KIND_METHODS ? &out->n_methods
+      : row->kind == KIND_ROWS    ? &out->n_rows
                                   : &out->n_temperatures) = n;
     return true;
 }
@@ -461,7 +478,8 @@ static bool parse_value(const struct pf_option_row *row, const char *word, pf_op
     case KIND_LENGTH: return parse_length(row, word, field, c);
     case KIND_LENGTHS:
     case KIND_METHODS:
-    case KIND_FLOATS: return parse_list(row, word, out, c);
+    case KIND_FLOATS:
+    case KIND_ROWS: return parse_list(row, word, out, c);
     }
     return complain(c, "--%s is not understood", row->name);
 }
@@ -547,6 +565,8 @@ static void set_defaults(pf_options *out)
         .bench_gen_len = 64,
         .bench_context = 128,
         .bench_rounds = 2000,
+        .rows = { 1 },
+        .n_rows = 1,
         .limit = INT_MAX,
     };
 }

@@ -85,6 +85,7 @@ typedef struct {
     const char *prompts_file;
     const char *bench_op, *bench_format; /* NULL: all */
     bool quick;
+    int32_t rows[PF_MAX_LIST], n_rows; /* of a pass */
     int32_t draft_lens[PF_MAX_LIST], n_draft_lens;
     pf_method methods[PF_MAX_LIST];
     int32_t n_methods;
@@ -121,7 +122,7 @@ extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, --draft-act, --simulate-token-ms */
 extern const pf_option_group pf_options_listen_worker, pf_options_listen_verifier;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */
-extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_kernels;
+extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_kernels, pf_options_pass;
 extern const pf_option_group pf_options_rpc, pf_options_acceptance;
 extern const pf_option_group pf_options_json, pf_options_color;
 

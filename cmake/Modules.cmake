@@ -12,7 +12,7 @@ set(PF_MAY_USE_verify base kvcache model proto)
 set(PF_MAY_USE_rpc base proto draft verify)
 set(PF_MAY_USE_engine base model proto draft verify rpc)
 set(PF_MAY_USE_cli base model engine bench)
-set(PF_MAY_USE_bench base kernels engine rpc)   # kernels: the bursts of kernels/limits; rpc: its loopback
+set(PF_MAY_USE_bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.

@@ -108,6 +108,7 @@ class Usage(Case):
             ["quantize", *model, "--dtype", "int8"], ["quantize", "-o", "x", "--dtype", "int8"],
             ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "f16"],
             ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
+            ["bench", "kernels", *model, "--rows", "17"], ["bench", "kernels", *model, "--op", "gemm"],
             ["bench", "kernels", "--format", "int5"], ["bench", "kernels", "--op", "gem"], ["bench", "throughput"], ["bench", "steps"],
             ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
             ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
@@ -910,6 +911,26 @@ class Benchmarks(Case):
         products = [f for f in figures if f["op"] == "gemm"]
         self.assertTrue(all(f["gflops"] > 0 and f["act"] for f in products))
         self.assertLessEqual({"f32", "bf16"}, {f["format"] for f in products})
+
+    def test_a_pass_stands_beside_the_sum_of_its_kernels(self):
+        result = self.pilotfish.run("bench", "kernels", "-m", self.target, "--dtype", "int8", "--rows", "1,4", "--context",
+                                    "32", "--threads", "1", "--quick", "--json")
+        if not (result.code == 1 and "measured badly" in result.err):
+            self.assertEqual(result.code, 0, result.err)
+        lines = [json.loads(line) for line in result.out.decode().splitlines()]
+        of_pass = [line["op"] for line in lines].index("pass")
+        self.assertEqual(len(lines), 2 * (of_pass + 1))
+        self.assertEqual([line["rows"] for line in lines], [1] * (of_pass + 1) + [4] * (of_pass + 1))
+        self.assertLessEqual({"gemm", "pack", "rmsnorm", "rope", "swiglu", "attn", "attn_store", "argmax"},
+                             {line["op"] for line in lines})
+        for kernel in lines[:of_pass]:
+            self.assertTrue(kernel["shape"] and kernel["isa"] and kernel["kernel"] and kernel["part"])
+            self.assertIn("fraction", kernel)
+            self.assertEqual(kernel["format"] == "int8", kernel["op"] in ("gemm", "pack"))
+        whole = lines[of_pass]
+        self.assertAlmostEqual(whole["sum_us"], sum(kernel["pass_us"] for kernel in lines[:of_pass]), places=3)
+        self.assertAlmostEqual(whole["ratio"] * whole["sum_us"], whole["us"], places=3)
+        self.assertTrue(whole["us"] > 0 and whole["once_ratio"] > 0 and whole["threads"] == 1 and whole["context"] == 32)
 
     def test_steps_answers_each_line_by_a_number(self):
         def converse(requests):

@@ -1,8 +1,8 @@
 /*
  * The words for how a model's weights are held and what its activations are rounded to: --dtype and --act.
  *
- * The names are those of kernels/gemm/format.h; besides them there are `auto`, and `f16`, which is F32 for files that
- * are in F16.
+ * The names are those of kernels/gemm/format.h; besides them there are `auto`, and `f16`, which is F32 that
+ * holds F16 values.
  */
 #ifndef PF_MODEL_DTYPE_H
 #define PF_MODEL_DTYPE_H
@@ -16,7 +16,7 @@
 
 typedef enum {
     PF_DTYPE_AUTO,    /* as the file: pf_dtype_choose for numbers, its own format for one that is quantised */
-    PF_DTYPE_F16,     /* accepted for files in F16: their values, held as F32 */
+    PF_DTYPE_F16,     /* matrices rounded to F16 (nearest, ties to even; beyond 65504 to infinity), held as F32 */
     PF_DTYPE_FORMATS, /* from here on a pf_format each, in its order */
     PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,         /* F32 weights, activations, sums and KV */
     PF_DTYPE_BF16 = PF_DTYPE_FORMATS + PF_FORMAT_BF16,       /* BF16 weights, activations and KV, F32 sums */

@@ -63,10 +63,6 @@ static pf_status resolve_dtype(pf_model *m, const source *src, pf_error *error)
     pf_tensor embedding;
     PF_TRY(pf_checkpoint_numbers(&src->checkpoint, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
     m->file_type = embedding.type;
-    if (asked == PF_DTYPE_F16 && m->file_type != PF_TYPE_F16)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: dtype f16 is for files in f16, and this one is in %s: take auto, or one of the others",
-                       directory, pf_type_name(m->file_type));
     pf_topology machine;
     PF_TRY(pf_topology_read(&machine, error));
     const pf_dtype_facts facts = { .file = m->file_type,
@@ -171,6 +167,14 @@ static pf_status load_vector(source *src, pf_tensor_role role, int32_t layer, co
     return PF_OK;
 }
 
+/* ---- f16 ----------------------------------------------------------------------------------------------------------- */
+
+/* What --dtype f16 leaves of F32 values that come from a file in another type. */
+static void round_to_f16(float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++) values[i] = pf_f16_to_f32(pf_f16_from_f32(values[i]));
+}
+
 /* ---- the embedding's rows ------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -195,6 +199,8 @@ static void convert_elements(const embedding_job *job, size_t begin, size_t end)
         uint16_t *out = job->model->embedding;
         for (size_t i = begin; i < end; i++) out[i] = pf_bf16_from_f32(pf_tensor_element(from, type, i));
     }
+    if (job->model->dtype == PF_DTYPE_F16 && type != PF_TYPE_F16)
+        round_to_f16((float *)job->model->embedding + begin, end - begin);
 }
 
 static void convert_share(pf_member member, void *arg)
@@ -285,13 +291,25 @@ static void release_part(pack_job *job, int32_t part, int32_t begin, int32_t end
     pf_checkpoint_release_rows(job->checkpoint, &job->parts[part], begin, end);
 }
 
+/* Whether a part is to be rounded to F16, which packing, to F32 here, does not do. */
+static bool rounds_to_f16(const pack_job *job)
+{
+    bool any = false;
+    for (int32_t p = 0; p < job->n_parts; p++) any |= job->parts[p].type != PF_TYPE_F16;
+    return any && job->model->dtype == PF_DTYPE_F16;
+}
+
 static void pack_panels(pack_job *job, int32_t begin, int32_t end)
 {
+    const size_t panel_bytes = job->weights->panel_bytes;
     const int32_t stretch = pf_checkpoint_stretch(job->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
     for (int32_t to; begin < end; begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
         if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->beyond_twelve = true;
+        if (rounds_to_f16(job))
+            round_to_f16((float *)((char *)job->weights->panels + (size_t)begin * panel_bytes),
+                         (size_t)(to - begin) * panel_bytes / sizeof(float));
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, release_part);
     }
 }

@@ -129,23 +129,13 @@ static double next_uniform(uint64_t *state)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1.0;
 }
 
-/* To binary16 for the magnitudes that occur here: normal numbers or 0. */
-static uint16_t to_f16(float value)
-{
-    if (fabsf(value) < 0x1p-14f) return 0;
-    int exponent;
-    const float mantissa = frexpf(fabsf(value), &exponent);                      /* 0.5 .. 1 */
-    const long bits = lrintf(mantissa * 2048.0f) + ((long)exponent + 13) * 1024; /* a carry moves the exponent on */
-    return (uint16_t)(bits | (value < 0.0f ? 0x8000L : 0L));
-}
-
 static void write_element(FILE *f, pf_type type, float value)
 {
     if (type == PF_TYPE_F32) {
         fwrite(&value, sizeof value, 1, f);
         return;
     }
-    const uint16_t half = type == PF_TYPE_BF16 ? pf_bf16_from_f32(value) : to_f16(value);
+    const uint16_t half = type == PF_TYPE_BF16 ? pf_bf16_from_f32(value) : pf_f16_from_f32(value);
     fwrite(&half, sizeof half, 1, f);
 }
 

@@ -149,6 +149,7 @@ static void a_dtype_is_resolved_by_the_file(void **state)
         { PF_TYPE_BF16, PF_DTYPE_AUTO, PF_DTYPE_BF16 }, { PF_TYPE_F16, PF_DTYPE_F16, PF_DTYPE_F16 },
         { PF_TYPE_F32, PF_DTYPE_BF16, PF_DTYPE_BF16 },  { PF_TYPE_BF16, PF_DTYPE_F32, PF_DTYPE_F32 },
         { PF_TYPE_F16, PF_DTYPE_INT8, PF_DTYPE_INT8 },  { PF_TYPE_F32, PF_DTYPE_INT4, PF_DTYPE_INT4 },
+        { PF_TYPE_BF16, PF_DTYPE_F16, PF_DTYPE_F16 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_model *model;
@@ -158,11 +159,6 @@ static void a_dtype_is_resolved_by_the_file(void **state)
         pf_model_release(model);
         pf_tiny_model_remove(directory);
     }
-    pf_model *model = NULL;
-    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16 }, directory);
-    assert_status(load_as(PF_DTYPE_F16, PF_ISA_SCALAR, 1, &model, &error), PF_UNSUPPORTED);
-    assert_says(error, "bf16");
-    pf_tiny_model_remove(directory);
 }
 
 /* Give all numbers of the file, which are bf16, magnitudes from one end to the other. */
@@ -232,6 +228,34 @@ static void f16_weights_are_held_exactly(void **state)
     assert_memory_equal(a, b, sizeof a);
     pf_model_release(as_f16);
     pf_model_release(as_f32);
+    pf_tiny_model_remove(directory);
+}
+
+static void assert_panels_equal(const pf_linear *a, const pf_linear *b)
+{
+    assert_int_equal(a->weights.panel_bytes, b->weights.panel_bytes);
+    assert_memory_equal(a->weights.panels, b->weights.panels, (size_t)a->weights.n_panels * a->weights.panel_bytes);
+}
+
+static void other_weights_are_rounded_to_f16(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *from_f16, *from_f32;
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_F16 }, directory);
+    assert_ok(load_as(PF_DTYPE_F16, pf_cpu_best_isa(), 1, &from_f16, &error), error);
+    pf_tiny_model_remove(directory);
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_F32 }, directory); /* the same numbers, not rounded */
+    assert_ok(load_as(PF_DTYPE_F16, pf_cpu_best_isa(), 2, &from_f32, &error), error);
+    const pf_config *c = pf_model_config(from_f32);
+    assert_memory_equal(from_f16->embedding, from_f32->embedding,
+                        (size_t)c->vocab_size * (size_t)c->hidden_size * sizeof(float));
+    assert_panels_equal(&from_f16->head, &from_f32->head);
+    for (int32_t l = 0; l < c->n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            assert_panels_equal(pf_layer_matrix(&from_f16->layers[l], i), pf_layer_matrix(&from_f32->layers[l], i));
+    pf_model_release(from_f16);
+    pf_model_release(from_f32);
     pf_tiny_model_remove(directory);
 }
 
@@ -513,6 +537,7 @@ int main(void)
         cmocka_unit_test(a_dtype_is_resolved_by_the_file),
         cmocka_unit_test(weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so),
         cmocka_unit_test(f16_weights_are_held_exactly),
+        cmocka_unit_test(other_weights_are_rounded_to_f16),
         cmocka_unit_test(every_byte_of_a_step_is_accounted_for),
         cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_its_own),
         cmocka_unit_test(a_tied_embedding_of_integers_is_what_the_head_multiplies),

@@ -83,18 +83,89 @@ static pf_status append(made_text *out, const char *bytes, size_t n)
     return PF_OK;
 }
 
+/* ---- the normal form of what utf8proc knows as the library does ------------------------------------------------- */
+
+/* Code points, by malloc, with room for the byte 0 that utf8proc_reencode puts behind them. */
+typedef struct {
+    utf8proc_int32_t *list;
+    size_t n, capacity;
+} code_points;
+
+static pf_status decompose(const char *text, size_t n, utf8proc_option_t options, code_points *out)
+{
+    enum { MOST_OF_ONE = 18 }; /* U+FDFA's */
+    int boundary = 0;
+    for (size_t at = 0; at < n;) {
+        if (out->capacity - out->n <= MOST_OF_ONE) {
+            const size_t capacity = 2 * out->capacity + n + MOST_OF_ONE + 1;
+            utf8proc_int32_t *grown = realloc(out->list, capacity * sizeof *grown);
+            if (!grown) return PF_NOMEM;
+            out->list = grown;
+            out->capacity = capacity;
+        }
+        utf8proc_int32_t c;
+        const utf8proc_ssize_t width =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
+        const utf8proc_ssize_t made =
+            width < 1 ? -1 : utf8proc_decompose_char(c, out->list + out->n, MOST_OF_ONE, options, &boundary);
+        if (made < 0 || made > MOST_OF_ONE) return PF_LIMIT; /* the text is valid */
+        at += (size_t)width;
+        out->n += (size_t)made;
+    }
+    return PF_OK;
+}
+
+/* 0: a character that marks stand on. */
+static uint8_t class_of(utf8proc_int32_t c)
+{
+    return (uint8_t)utf8proc_get_property(c)->combining_class;
+}
+
+static bool are_ordered(const utf8proc_int32_t *marks, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (class_of(marks[i - 1]) > class_of(marks[i])) return false;
+    return true;
+}
+
+/* Marks by class, those of a class as they stand. By counting: a run is as long as its writer likes, and utf8proc's own
+ * ordering takes the square of that. Source: Unicode, D109. */
+static void order_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
+{
+    size_t next[257] = { 0 }; /* of each class the next place; counted one further up */
+    for (size_t i = 0; i < n; i++) next[class_of(marks[i]) + 1]++;
+    for (int i = 1; i < 257; i++) next[i] += next[i - 1];
+    for (size_t i = 0; i < n; i++) spare[next[class_of(marks[i])]++] = marks[i];
+    memcpy(marks, spare, n * sizeof *marks);
+}
+
+static pf_status order(code_points *points)
+{
+    utf8proc_int32_t *spare = NULL;
+    for (size_t begin = 0, end; begin < points->n; begin = end) {
+        end = begin + 1;
+        if (class_of(points->list[begin]) == 0) continue;
+        while (end < points->n && class_of(points->list[end]) != 0) end++;
+        if (are_ordered(points->list + begin, end - begin)) continue;
+        if (!spare) spare = malloc(points->n * sizeof *spare);
+        if (!spare) return PF_NOMEM;
+        order_marks(points->list + begin, end - begin, spare);
+    }
+    free(spare);
+    return PF_OK;
+}
+
 static pf_status append_normal(made_text *out, const char *text, size_t n, int32_t options)
 {
-    utf8proc_uint8_t *mapped = NULL;
-    const utf8proc_ssize_t length =
-        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &mapped, (utf8proc_option_t)options);
-    if (length < 0) return length == UTF8PROC_ERROR_NOMEM ? PF_NOMEM : PF_LIMIT;
-    if (out->bytes == NULL) { /* the usual case: all of it at once */
-        *out = (made_text){ (char *)mapped, (size_t)length, (size_t)length };
-        return PF_OK;
-    }
-    const pf_status status = append(out, (const char *)mapped, (size_t)length);
-    free(mapped);
+    code_points points = { .list = NULL };
+    pf_status status = decompose(text, n, (utf8proc_option_t)options, &points);
+    if (status == PF_OK) status = order(&points);
+    utf8proc_ssize_t length = 0;
+    if (status == PF_OK)
+        length = utf8proc_reencode(points.list, (utf8proc_ssize_t)points.n, (utf8proc_option_t)options);
+    if (length < 0) status = PF_LIMIT;
+    if (status == PF_OK) status = append(out, (const char *)points.list, (size_t)length);
+    free(points.list);
     return status;
 }
 

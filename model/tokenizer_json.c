@@ -540,17 +540,15 @@ static pf_status add_post_processor(void *user, const pf_json *doc, const char *
         return pf_fail(error, PF_UNSUPPORTED,
                        "%s: the post_processor %.60s is not known (known: TemplateProcessing, ByteLevel)", doc->name,
                        type);
+    if (t->n_prefix + t->n_suffix > 0) /* to the library, what the first put around is a second text */
+        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor has a second TemplateProcessing, expected one",
+                       doc->name);
     id_list before = { .n = 0 }, after = { .n = 0 };
     PF_TRY(read_template(t, doc, part, &before, &after, error));
-    if (before.n + t->n_prefix > PF_MAX_TEMPLATE_IDS || after.n + t->n_suffix > PF_MAX_TEMPLATE_IDS)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
-                       PF_MAX_TEMPLATE_IDS);
-    /* A later template goes around an earlier one. */
-    memmove(t->prefix + before.n, t->prefix, (size_t)t->n_prefix * sizeof *t->prefix);
     memcpy(t->prefix, before.ids, (size_t)before.n * sizeof *before.ids);
-    memcpy(t->suffix + t->n_suffix, after.ids, (size_t)after.n * sizeof *after.ids);
-    t->n_prefix += before.n;
-    t->n_suffix += after.n;
+    memcpy(t->suffix, after.ids, (size_t)after.n * sizeof *after.ids);
+    t->n_prefix = before.n;
+    t->n_suffix = after.n;
     return PF_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "model/bpe.h"
 #include "model/regex_syntax.h"
 #include "model/tokenizer.h"
@@ -361,23 +362,26 @@ static void a_character_later_than_the_librarys_tables_stays_where_it_is(void **
     pf_tokenizer_close(t);
 }
 
-static void a_later_template_goes_around_an_earlier_one(void **state)
+static void marks_without_end_are_ordered_in_time(void **state)
 {
     (void)state;
-    pf_tokenizer *t = open_parts((parts){
-        .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
-               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"s\"}},"
-               "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"s\": {\"ids\": [1, 2]}}},"
-               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"t\"}},"
-               "{\"Sequence\": {\"id\": \"A\"}}, {\"SpecialToken\": {\"id\": \"t\"}}],"
-               "\"special_tokens\": {\"t\": {\"ids\": [3]}}}]},",
-    });
-    static const int32_t expected[] = { 3, 1, 2, 'a', 3 };
-    pf_tokens got = encode_bytes(t, "a", 1, true);
-    assert_int_equal(got.n, PF_COUNT(expected));
-    assert_memory_equal(got.ids, expected, sizeof expected);
+    enum { PAIRS = 200000 }; /* of an acute and a dot below, which goes before it; the first dot joins the a */
+    const size_t n = 1 + 4 * (size_t)PAIRS;
+    char *text = malloc(n);
+    assert_non_null(text);
+    text[0] = 'a';
+    for (size_t i = 1; i < n; i += 4) memcpy(text + i, "\xCC\x81\xCC\xA3", 4);
+    pf_tokenizer *t = open_parts((parts){ .top = "\"normalizer\": {\"type\": \"NFC\"}," });
+    const uint64_t begin_ns = pf_now_ns();
+    pf_tokens got = encode_bytes(t, text, n, false);
+    assert_true(pf_now_ns() - begin_ns < 10000000000u);
+    assert_int_equal(got.n, 3 + 2 * (PAIRS - 1) + 2 * PAIRS);
+    assert_memory_equal(got.ids, ((int32_t[]){ 0xE1, 0xBA, 0xA1, 0xCC, 0xA3 }), 5 * sizeof *got.ids);
+    assert_memory_equal(got.ids + 3 + 2 * (PAIRS - 2), ((int32_t[]){ 0xCC, 0xA3, 0xCC, 0x81 }), 4 * sizeof *got.ids);
+    assert_memory_equal(got.ids + got.n - 2, ((int32_t[]){ 0xCC, 0x81 }), 2 * sizeof *got.ids);
     pf_tokens_clear(&got);
     pf_tokenizer_close(t);
+    free(text);
 }
 
 static void holes_in_the_vocabulary_are_no_tokens(void **state)
@@ -442,6 +446,12 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .top = "\"normalizer\": {\"type\": \"Sequence\"}," }, "normalizers", PF_FORMAT },
         { { .top = "\"post_processor\": {\"type\": \"BertProcessing\"}," }, "BertProcessing", PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}," }, "lost", PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
+                   "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"s\"}},"
+                   "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"s\": {\"ids\": [1, 2]}}},"
+                   "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\"}}]}]}," },
+          "a second TemplateProcessing",
+          PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\":"
                    "\"x\"}}], \"special_tokens\": {\"x\": {\"ids\": [999]}}}," },
           "no token",
@@ -593,7 +603,7 @@ int main(void)
         cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
         cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
         cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),
-        cmocka_unit_test(a_later_template_goes_around_an_earlier_one),
+        cmocka_unit_test(marks_without_end_are_ordered_in_time),
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
         cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),

@@ -330,9 +330,8 @@ static pf_status check_range(const place *at, const char *field, int64_t value, 
 
 static pf_status check_count(const place *at, const char *field, size_t n, size_t low, size_t high)
 {
-    if (n > high) return refuse(at, PF_LIMIT, field, "has %zu entries, at most %zu are taken", n, high);
-    if (n < low) return refuse(at, PF_FORMAT, field, "has %zu entries, expected %zu to %zu", n, low, high);
-    return PF_OK;
+    if (n >= low && n <= high) return PF_OK;
+    return refuse(at, PF_FORMAT, field, "has %zu entries, expected %zu to %zu", n, low, high);
 }
 
 static pf_status check_tokens(const place *at, const char *field, const int32_t *tokens, size_t n, size_t low,
@@ -525,7 +524,7 @@ static pf_status entries(pf_bump *bump, pf_error *error, const char *kind, size_
 {
     *out = NULL;
     if (n > PF_MAX_BATCH_SEQUENCES)
-        return pf_fail(error, PF_LIMIT, "%s has %zu entries, at most %d are taken", kind, n, PF_MAX_BATCH_SEQUENCES);
+        return pf_fail(error, PF_FORMAT, "%s has %zu entries, expected at most %d", kind, n, PF_MAX_BATCH_SEQUENCES);
     if (n == 0) return PF_OK;
     *out = pf_bump_take(bump, n * size);
     return *out ? PF_OK : pf_fail(error, PF_LIMIT, "%s takes more memory than a batch may", kind);

@@ -39,7 +39,7 @@ PF_MUST_USE pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *bat
 /* *out and what it points to belong to the codec until the next decode. Control characters in a refusal's text are
  * replaced by '?'.
  * PF_FORMAT: not a Batch, or a field outside what proto/pilotfish.proto documents (the sentence names it).
- * PF_LIMIT: a limit of messages.h or the memory budget is passed.
+ * PF_LIMIT: larger than the codec's largest message, or than its memory budget when it is unpacked.
  * PF_UNSUPPORTED: a parameter that this version does not speak (the sentence names it). */
 PF_MUST_USE pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             pf_error *error);

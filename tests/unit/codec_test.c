@@ -517,7 +517,7 @@ static void a_small_message_that_unpacks_to_a_large_one_meets_the_budget(void **
     }
     assert_status(pf_codec_decode_batch(codec, buffer, BUFFER, &out, &error), PF_LIMIT);
     assert_says(error, "unpacks to more than");
-    assert_status(pf_codec_decode_batch(codec, buffer, 2 * 257, &out, &error), PF_LIMIT);
+    assert_status(pf_codec_decode_batch(codec, buffer, 2 * 257, &out, &error), PF_FORMAT);
     assert_says(error, "opens has 257 entries");
     assert_status(pf_codec_decode_batch(codec, buffer, BUFFER + 1, &out, &error), PF_LIMIT);
     assert_null(out);

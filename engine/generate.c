@@ -10,6 +10,7 @@
  */
 #include "engine/pilotfish.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ static const uint64_t CANCEL_POLL_NS = 50000000;      /* how soon a far verifier
 static const uint64_t VERDICT_LIMIT_NS = 60000000000; /* a verifier that is silent for longer is called gone */
 static const uint64_t RETURN_LIMIT_NS = 5000000000;   /* how long a verifier that vanished may take to come back */
 static const uint64_t RETURN_POLL_NS = 20000000;
+enum { MAX_LOSSES = 50 }; /* of a sequence in one round, RETURN_POLL_NS apart: more is no restart */
 
 struct pf_session {
     pf_session_options options;
@@ -220,7 +222,9 @@ static pf_status find_verdict(run *r, const pf_batch *answer, const pf_proposal 
     pf_stream_owner *link = r->session->to_verifier;
     for (int32_t i = 0; i < answer->n_refusals; i++)
         if (answer->refusals[i].sequence == r->sequence)
-            return pf_fail(r->error, answer->refusals[i].status, "%s", answer->refusals[i].text);
+            return pf_fail(r->error, answer->refusals[i].status, "%s%s",
+                           r->session->options.verifier_is_far ? "the verifier refuses the sequence: " : "",
+                           answer->refusals[i].text);
     for (int32_t i = 0; i < answer->n_prefix_requests; i++)
         (void)pf_stream_owner_on_prefix_request(link, &answer->prefix_requests[i]);
     for (int32_t i = 0; i < answer->n_verdicts; i++) {
@@ -239,14 +243,28 @@ static pf_status find_verdict(run *r, const pf_batch *answer, const pf_proposal 
     return PF_CANCELLED;
 }
 
+/* It has taken the sequence and lost it before it answered. Now and then that is a restart. */
+static pf_status give_up_or_pause(const run *r, int32_t n_losses)
+{
+    if (n_losses == MAX_LOSSES) {
+        const pf_error last = r->error ? *r->error : (pf_error){ 0 };
+        return pf_fail(r->error, PF_UNAVAILABLE, "the verifier has lost the sequence %d times without an answer%s%s",
+                       n_losses, last.text[0] ? ", at last: " : "", last.text);
+    }
+    if (n_losses > 1) pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
+    return PF_OK;
+}
+
 /* Wait for the verdict of this round, through restarts of a far verifier: after one, the round has no proposal. */
 static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_verdict **out)
 {
     pf_session *s = r->session;
     uint64_t limit = pf_now_ns() + VERDICT_LIMIT_NS;
+    int32_t n_losses = 0;
     while (pf_now_ns() < limit) {
         if (is_cancelled(r)) return PF_CANCELLED;
         if (pf_stream_owner_due(s->to_verifier, r->sequence)) {
+            PF_TRY(give_up_or_pause(r, ++n_losses));
             *proposal = NULL;
             PF_TRY(reopen_verifier(r));
             limit = pf_now_ns() + VERDICT_LIMIT_NS;
@@ -330,13 +348,21 @@ static pf_status tell_drafter(run *r, uint64_t *round)
     return submit(r, s->options.drafter, &batch);
 }
 
+static void warn_of_refusal(const pf_session *session, const char *text)
+{
+    char sentence[2 * PF_MAX_REFUSAL_BYTES];
+    snprintf(sentence, sizeof sentence, "%s refuses the sequence: %s; decoding goes on without it",
+             session->options.drafter_is_far ? "the draft worker" : "the draft", text);
+    warn(session, sentence);
+}
+
 /* The proposal for the coming round in an answer, or NULL. */
 static const pf_proposal *find_proposal(run *r, const pf_batch *answer)
 {
     pf_session *s = r->session;
     for (int32_t i = 0; i < answer->n_refusals; i++) {
         if (answer->refusals[i].sequence != r->sequence) continue;
-        warn(s, answer->refusals[i].text);
+        warn_of_refusal(s, answer->refusals[i].text);
         r->drafter_refused = true;
     }
     for (int32_t i = 0; i < answer->n_prefix_requests; i++)

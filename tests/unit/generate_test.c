@@ -26,12 +26,15 @@ typedef struct {
     mood only;            /* HONEST: any */
     int32_t gone_for;     /* calls that still find nobody */
     uint64_t sequence;    /* last opened */
+    uint32_t incarnation; /* its */
     int32_t n_reopened, n_calls, vanish_at;
     pf_batch answer;
     pf_proposal proposal;
     pf_verdict verdict;
     int32_t tokens[PF_MAX_DRAFT_TOKENS + 1];
     bool accept_too_many, accept_another, ignore_limits;
+    bool knows_nothing; /* and asks for the prefix again and again */
+    pf_prefix_request request;
     pf_open open;
 } unreliable;
 
@@ -68,9 +71,11 @@ static pf_status unreliable_submit(pf_peer *peer, const pf_batch *batch)
     }
     for (int32_t i = 0; i < batch->n_opens; i++) {
         u->sequence = batch->opens[i].sequence;
+        u->incarnation = batch->opens[i].incarnation;
         if (batch->opens[i].incarnation > 1) u->n_reopened++;
         if (batch->opens[i].method != PF_METHOD_COUPLED) assert_int_equal(batch->opens[i].sampling.seed, 0);
     }
+    if (u->knows_nothing) return PF_OK;
     if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
     u->open = batch->opens[0];
     u->open.max_tokens = u->open.n_stop_tokens = 0;
@@ -83,6 +88,12 @@ static pf_status unreliable_collect(pf_peer *peer, uint64_t deadline_ns, const p
 {
     unreliable *u = (unreliable *)peer;
     if (u->gone_for > 0) return PF_UNAVAILABLE;
+    if (u->knows_nothing) {
+        u->request = (pf_prefix_request){ .sequence = u->sequence, .incarnation = u->incarnation };
+        u->answer = (pf_batch){ .prefix_requests = &u->request, .n_prefix_requests = 1 };
+        *out = &u->answer;
+        return PF_OK;
+    }
     const mood now = next_mood(u);
     if (now == VANISH) return vanish(u);
     const pf_batch *answer;
@@ -341,6 +352,20 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     }
 }
 
+static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
+{
+    pair *p = *state;
+    unreliable u = wrap(p->verifier, 1, 0);
+    u.knows_nothing = true;
+    pf_session *session = open_session(p, &u.head, p->drafter, true);
+    text out;
+    pf_error error = { 0 };
+    const pf_request request = plain_request();
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_says(error, "lost the sequence 50 times");
+    pf_session_destroy(session);
+}
+
 static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
 {
     pair *p = *state;
@@ -547,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
         cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
         cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),
         cmocka_unit_test(every_token_is_accounted_for),
         cmocka_unit_test(nothing_is_allocated_between_the_first_token_and_the_last),

@@ -23,7 +23,7 @@
 enum { N_DECLARED = 64 };
 
 static const uint64_t CANCEL_POLL_NS = 50000000;      /* how soon a far verifier's wait notices Ctrl-C */
-static const uint64_t VERDICT_LIMIT_NS = 60000000000; /* a verifier that is silent for longer is called gone */
+static const uint64_t VERDICT_LIMIT_NS = 60000000000; /* a verifier without an answer for longer is called gone */
 static const uint64_t RETURN_LIMIT_NS = 5000000000;   /* how long a verifier that vanished may take to come back */
 static const uint64_t RETURN_POLL_NS = 20000000;
 enum { MAX_LOSSES = 50 }; /* of a sequence in one round, RETURN_POLL_NS apart: more is no restart */
@@ -259,7 +259,7 @@ static pf_status give_up_or_pause(const run *r, int32_t n_losses)
 static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_verdict **out)
 {
     pf_session *s = r->session;
-    uint64_t limit = pf_now_ns() + VERDICT_LIMIT_NS;
+    const uint64_t limit = pf_now_ns() + VERDICT_LIMIT_NS;
     int32_t n_losses = 0;
     while (pf_now_ns() < limit) {
         if (is_cancelled(r)) return PF_CANCELLED;
@@ -267,7 +267,6 @@ static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_ve
             PF_TRY(give_up_or_pause(r, ++n_losses));
             *proposal = NULL;
             PF_TRY(reopen_verifier(r));
-            limit = pf_now_ns() + VERDICT_LIMIT_NS;
         }
         const pf_batch *answer;
         pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);

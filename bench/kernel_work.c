@@ -387,28 +387,32 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
     }
 }
 
+/* What goes in of a row, but for its first bytes. */
+static void read_row(const pf_work *w, int32_t row, size_t n_done)
+{
+    const size_t row_bytes = (size_t)w->columns * sizeof(float), at = (size_t)row * PF_WORK_K;
+    keep(w->reader((const char *)(w->data->a + at) + n_done, row_bytes - n_done));
+    if (w->kernel->op == PF_OP_SWIGLU) keep(w->reader(w->data->b + at, row_bytes));
+}
+
 static void read_rows(const pf_work *w, pf_member member, int32_t copy)
 {
     if (member.id > 0) return;
     (void)copy;
-    for (int32_t i = 0; i < w->n_repeats; i++) {
-        const size_t row_bytes = (size_t)w->columns * sizeof(float);
-        for (int32_t row = 0; row < w->rows; row++) {
-            keep(w->reader(w->data->a + (size_t)row * PF_WORK_K, row_bytes));
-            if (w->kernel->op == PF_OP_SWIGLU) keep(w->reader(w->data->b + (size_t)row * PF_WORK_K, row_bytes));
-        }
-    }
+    for (int32_t i = 0; i < w->n_repeats; i++)
+        for (int32_t row = 0; row < w->rows; row++) read_row(w, row, 0);
 }
 
 static void copy_rows(const pf_work *w, pf_member member, int32_t copy)
 {
+    const size_t out_bytes = w->bytes_out / (size_t)w->rows;
     if (member.id > 0) return;
     (void)copy;
     for (int32_t i = 0; i < w->n_repeats; i++)
         for (int32_t row = 0; row < w->rows; row++) {
-            memcpy(w->data->c + (size_t)row * PF_WORK_K, w->data->a + (size_t)row * PF_WORK_K,
-                   w->bytes_out / (size_t)w->rows);
+            memcpy(w->data->c + (size_t)row * PF_WORK_K, w->data->a + (size_t)row * PF_WORK_K, out_bytes);
             __asm__ volatile("" : : : "memory");
+            read_row(w, row, out_bytes);
         }
 }
 

@@ -60,7 +60,7 @@ struct pf_work {
     const pf_work_data *data;
     const pf_kernel *kernel;
     pf_work_fn *run, *read; /* each member its share */
-    pf_work_fn *copy;       /* NULL: nothing much is written */
+    pf_work_fn *copy;       /* as much as comes out, and a read of what else goes in. NULL: nothing much is written */
     int32_t n_copies;
     int32_t n_repeats; /* of the kernel within one call, where one is too short to time */
     int32_t n_threads;

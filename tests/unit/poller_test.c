@@ -1,6 +1,7 @@
 /* Who polls when: events are put on the queue by hand, and say which thread handled them. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@ static const uint64_t SECOND = 1000u * MS;
 
 typedef struct {
     pf_poller poller;
-    pthread_t front;
+    pthread_t front, poster;
+    bool has_poster;
     atomic_int n_front, n_back, n_inside, n_looks;
     bool overlapped; /* two events were handled at once */
 } fixture;
@@ -39,20 +41,29 @@ static void look(void *user)
     atomic_fetch_add(&f->n_looks, 1);
 }
 
-static void begin(fixture *f)
+/* Around each test, so that one that fails leaves no thread behind that goes on with its fixture. */
+static int set_up(void **state)
 {
-    memset(f, 0, sizeof *f);
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
     f->front = pthread_self();
     pf_grpc_begin();
     const pf_poller_config config = { .handle = handle, .look = look, .user = f, .away_ns = AWAY_NS };
     assert_true(pf_poller_start(&f->poller, &config));
+    *state = f;
+    return 0;
 }
 
-static void end(fixture *f)
+static int tear_down(void **state)
 {
+    fixture *f = *state;
+    if (f->has_poster) pthread_join(f->poster, NULL);
     pf_poller_stop(&f->poller);
     grpc_shutdown_blocking();
-    assert_false(f->overlapped);
+    const bool overlapped = f->overlapped;
+    free(f);
+    assert_false(overlapped);
+    return 0;
 }
 
 static void post(fixture *f)
@@ -71,6 +82,12 @@ static void wait_for(fixture *f, int n)
     const uint64_t limit_ns = pf_now_ns() + 5 * SECOND;
     while (n_handled(f) < n && pf_now_ns() < limit_ns) pf_poller_wait(&f->poller, 0, limit_ns);
     assert_int_equal(n_handled(f), n);
+}
+
+static void start_poster(fixture *f, void *(*poster)(void *))
+{
+    assert_int_equal(pthread_create(&f->poster, NULL, poster, f), 0);
+    f->has_poster = true;
 }
 
 static void *post_later(void *arg)
@@ -94,98 +111,79 @@ static uint64_t cpu_ns(void)
 
 static void a_front_that_waits_handles_what_comes_itself(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
-    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS); /* it comes */
+    fixture *f = *state;
+    pf_poller_wait(&f->poller, 0, pf_now_ns() + 2 * MS); /* it comes */
     for (int i = 1; i <= 100; i++) {
-        post(&f);
-        wait_for(&f, i);
+        post(f);
+        wait_for(f, i);
     }
-    if (f.n_front < 90) fail_msg("the front handled %d of 100 events itself", f.n_front); /* a pause on a busy host */
-    end(&f);
+    if (f->n_front < 90) fail_msg("the front handled %d of 100 events itself", f->n_front); /* a pause on a busy host */
 }
 
 static void a_sleeping_front_is_woken_by_the_event(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
-    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
-    pthread_t thread;
+    fixture *f = *state;
+    pf_poller_wait(&f->poller, 0, pf_now_ns() + 2 * MS);
     const uint64_t begin_ns = pf_now_ns();
-    assert_int_equal(pthread_create(&thread, NULL, post_later, &f), 0);
-    wait_for(&f, 1);
+    start_poster(f, post_later);
+    wait_for(f, 1);
     const uint64_t took_ns = pf_now_ns() - begin_ns;
     if (took_ns > 500 * MS) fail_msg("an event after 20 ms was seen after %.0f ms", (double)took_ns * 1e-6);
-    assert_int_equal(f.n_front, 1);
-    pthread_join(thread, NULL);
-    end(&f);
+    assert_int_equal(f->n_front, 1);
 }
 
 static void the_back_polls_while_the_front_is_away(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
-    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
+    fixture *f = *state;
+    pf_poller_wait(&f->poller, 0, pf_now_ns() + 2 * MS);
     for (int n = 1; n <= 3; n++) {
-        post(&f);
-        for (int i = 0; i < 2000 && n_handled(&f) < n; i++) usleep(1000);
+        post(f);
+        for (int i = 0; i < 2000 && n_handled(f) < n; i++) usleep(1000);
     }
-    assert_int_equal(f.n_back, 3);
-    assert_true(f.n_looks > 0);
-    end(&f);
+    assert_int_equal(f->n_back, 3);
+    assert_true(f->n_looks > 0);
 }
 
 static void the_back_makes_way_at_once(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
+    fixture *f = *state;
     uint64_t least_ns = SECOND;
     for (int i = 1; i <= TRIES && least_ns > 30 * MS; i++) {
         usleep(2 * AWAY_NS / 1000); /* away: the back sleeps in the queue, for 50 ms if nobody rings */
         const uint64_t begin_ns = pf_now_ns();
-        pf_poller_wait(&f.poller, 0, begin_ns + 3 * MS);
-        post(&f);
-        wait_for(&f, i);
+        pf_poller_wait(&f->poller, 0, begin_ns + 3 * MS);
+        post(f);
+        wait_for(f, i);
         least_ns = lesser(least_ns, pf_now_ns() - begin_ns);
     }
-    assert_true(f.n_front > 0);
+    assert_true(f->n_front > 0);
     if (least_ns > 30 * MS) fail_msg("the front came back after %.1f ms", (double)least_ns * 1e-6);
-    end(&f);
 }
 
 static void what_the_back_has_handled_ends_the_next_wait(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
+    fixture *f = *state;
     uint64_t least_ns = SECOND;
     for (int n = 1; n <= TRIES && least_ns >= 40 * MS; n++) {
-        post(&f);
-        for (int i = 0; i < 2000 && n_handled(&f) < n; i++) usleep(1000);
+        post(f);
+        for (int i = 0; i < 2000 && n_handled(f) < n; i++) usleep(1000);
         const uint64_t begin_ns = pf_now_ns();
-        pf_poller_wait(&f.poller, 0, begin_ns + SECOND);
+        pf_poller_wait(&f->poller, 0, begin_ns + SECOND);
         least_ns = lesser(least_ns, pf_now_ns() - begin_ns);
     }
     if (least_ns >= 40 * MS) fail_msg("a wait for what had come already took %.0f ms", (double)least_ns * 1e-6);
-    end(&f);
 }
 
 static void a_wait_ends_at_its_deadline_and_not_a_millisecond_before(void **state)
 {
-    (void)state;
     static const uint64_t waits_ns[] = { 0, MS / 10, MS, 5 * MS, 20 * MS };
-    fixture f;
-    begin(&f);
-    pf_poller_wait(&f.poller, 0, pf_now_ns() + 2 * MS);
+    fixture *f = *state;
+    pf_poller_wait(&f->poller, 0, pf_now_ns() + 2 * MS);
     for (size_t i = 0; i < PF_COUNT(waits_ns); i++) {
         uint64_t least_ns = UINT64_MAX;
         for (int k = 0; k < TRIES && least_ns > waits_ns[i] + MS; k++) {
             const uint64_t begin_ns = pf_now_ns();
-            pf_poller_wait(&f.poller, 0, begin_ns + waits_ns[i]);
+            pf_poller_wait(&f->poller, 0, begin_ns + waits_ns[i]);
             const uint64_t took_ns = pf_now_ns() - begin_ns;
             assert_true(took_ns >= waits_ns[i]);
             least_ns = lesser(least_ns, took_ns);
@@ -193,16 +191,13 @@ static void a_wait_ends_at_its_deadline_and_not_a_millisecond_before(void **stat
         if (least_ns > waits_ns[i] + MS) /* gRPC alone would add one or two, every time */
             fail_msg("a wait of %.1f ms took %.1f ms", (double)waits_ns[i] * 1e-6, (double)least_ns * 1e-6);
     }
-    end(&f);
 }
 
 static void waiting_costs_no_computing(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
+    fixture *f = *state;
     uint64_t begin_ns = cpu_ns();
-    for (int i = 0; i < 6; i++) pf_poller_wait(&f.poller, 0, UINT64_MAX); /* 50 ms each */
+    for (int i = 0; i < 6; i++) pf_poller_wait(&f->poller, 0, UINT64_MAX); /* 50 ms each */
     const uint64_t front_ns = cpu_ns() - begin_ns;
     begin_ns = cpu_ns();
     usleep(300000);
@@ -210,7 +205,6 @@ static void waiting_costs_no_computing(void **state)
     if (front_ns > 30 * MS || back_ns > 30 * MS)
         fail_msg("300 ms of waiting cost %.1f ms on the front, and %.1f ms on the back", (double)front_ns * 1e-6,
                  (double)back_ns * 1e-6);
-    end(&f);
 }
 
 static void *post_many(void *arg)
@@ -224,31 +218,28 @@ static void *post_many(void *arg)
 
 static void no_event_is_lost_while_front_and_back_take_turns(void **state)
 {
-    (void)state;
-    fixture f;
-    begin(&f);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, post_many, &f), 0);
-    for (int i = 0; n_handled(&f) < 2000 && i < 20000; i++) {
-        pf_poller_wait(&f.poller, pf_now_ns() + (uint64_t)(i % 2) * MS / 10, pf_now_ns() + (uint64_t)(i % 4) * MS);
+    fixture *f = *state;
+    start_poster(f, post_many);
+    for (int i = 0; n_handled(f) < 2000 && i < 20000; i++) {
+        pf_poller_wait(&f->poller, pf_now_ns() + (uint64_t)(i % 2) * MS / 10, pf_now_ns() + (uint64_t)(i % 4) * MS);
         if (i % 16 == 0) usleep(AWAY_NS / 1000 + 1000);
     }
-    assert_int_equal(n_handled(&f), 2000);
-    pthread_join(thread, NULL);
-    end(&f);
+    assert_int_equal(n_handled(f), 2000);
 }
+
+#define TEST(claim) cmocka_unit_test_setup_teardown(claim, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_front_that_waits_handles_what_comes_itself),
-        cmocka_unit_test(a_sleeping_front_is_woken_by_the_event),
-        cmocka_unit_test(the_back_polls_while_the_front_is_away),
-        cmocka_unit_test(the_back_makes_way_at_once),
-        cmocka_unit_test(what_the_back_has_handled_ends_the_next_wait),
-        cmocka_unit_test(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
-        cmocka_unit_test(waiting_costs_no_computing),
-        cmocka_unit_test(no_event_is_lost_while_front_and_back_take_turns),
+        TEST(a_front_that_waits_handles_what_comes_itself),
+        TEST(a_sleeping_front_is_woken_by_the_event),
+        TEST(the_back_polls_while_the_front_is_away),
+        TEST(the_back_makes_way_at_once),
+        TEST(what_the_back_has_handled_ends_the_next_wait),
+        TEST(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
+        TEST(waiting_costs_no_computing),
+        TEST(no_event_is_lost_while_front_and_back_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

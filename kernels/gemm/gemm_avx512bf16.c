@@ -81,19 +81,10 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
             a += height;
         }
 
-#define FINISH(m)                                                          \
-    if (m < height) {                                                      \
-        float *c = t->c + m * t->ldc;                                      \
-        if (t->add) {                                                      \
-            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
-            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
-            sum[m][2] = _mm512_add_ps(_mm512_loadu_ps(c + 32), sum[m][2]); \
-            sum[m][3] = _mm512_add_ps(_mm512_loadu_ps(c + 48), sum[m][3]); \
-        }                                                                  \
-        _mm512_storeu_ps(c, sum[m][0]);                                    \
-        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
-        _mm512_storeu_ps(c + 32, sum[m][2]);                               \
-        _mm512_storeu_ps(c + 48, sum[m][3]);                               \
+#define FINISH(m)                                                                        \
+    if (m < height) {                                                                    \
+        pf_sums_finish(sum[m][0], sum[m][1], t->c + m * t->ldc, t->add);                 \
+        pf_sums_finish(sum[m][2], sum[m][3], t->c + m * t->ldc + PF_GEMM_PANEL, t->add); \
     }
     PF_ROWS_6(FINISH)
 #undef FINISH

@@ -10,16 +10,19 @@
         sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
         sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
     }
-#define PF_SUMS_FINISH(m)                                                  \
-    if (m < height) {                                                      \
-        float *c = t->c + m * t->ldc;                                      \
-        if (t->add) {                                                      \
-            sum[m][0] = _mm512_add_ps(_mm512_loadu_ps(c), sum[m][0]);      \
-            sum[m][1] = _mm512_add_ps(_mm512_loadu_ps(c + 16), sum[m][1]); \
-        }                                                                  \
-        _mm512_storeu_ps(c, sum[m][0]);                                    \
-        _mm512_storeu_ps(c + 16, sum[m][1]);                               \
+#define PF_SUMS_FINISH(m) \
+    if (m < height) pf_sums_finish(sum[m][0], sum[m][1], t->c + m * t->ldc, t->add);
+
+/* Two vectors of a row to c, or added to what is there. */
+PF_INLINE void pf_sums_finish(__m512 left, __m512 right, float *c, bool add)
+{
+    if (add) {
+        left = _mm512_add_ps(_mm512_loadu_ps(c), left);
+        right = _mm512_add_ps(_mm512_loadu_ps(c + 16), right);
     }
+    _mm512_storeu_ps(c, left);
+    _mm512_storeu_ps(c + 16, right);
+}
 
 /* One instruction each, registers left to the compiler: a broadcast of its own beats {1to16} from two vectors on. */
 PF_INLINE __m512i pf_sums_broadcast(const uint32_t *word)

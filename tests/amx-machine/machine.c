@@ -66,24 +66,29 @@ static pf_gemm definition_of(const pf_kernel *kernel)
     abort();
 }
 
-/* c [m, n] of the same operands every time. */
-static float *product(pf_format format, const pf_gemm *gemm, const int32_t shape[3])
+/* What an AMX row, or its definition, gives for a shape: of the same operands every time. To be freed. */
+typedef float *result_fn(const pf_kernel *kernel, bool by_definition, const int32_t shape[3], size_t *bytes);
+
+/* c [m, n] */
+static float *product(const pf_kernel *kernel, bool by_definition, const int32_t shape[3], size_t *result_bytes)
 {
+    const pf_gemm gemm = by_definition ? definition_of(kernel) : kernel->fn.gemm;
     const int32_t m = shape[0], n = shape[1], k = shape[2];
     numbers x = { (uint64_t)(m + n + k) };
     pf_gemm_weights w;
     size_t bytes;
-    if (pf_gemm_plan_weights(format, n, k, &w, &bytes) != PF_OK) abort();
+    if (pf_gemm_plan_weights(kernel->format, n, k, &w, &bytes) != PF_OK) abort();
     w.panels = aligned(bytes);
     float *source = aligned((size_t)n * (size_t)k * sizeof(float)), *a = aligned((size_t)m * (size_t)k * sizeof(float));
-    float *c = aligned((size_t)m * (size_t)n * sizeof(float));
+    *result_bytes = (size_t)m * (size_t)n * sizeof(float);
+    float *c = aligned(*result_bytes);
     for (int32_t i = 0; i < n * k; i++) source[i] = next_float(&x);
     for (int32_t i = 0; i < m * k; i++) a[i] = next_float(&x);
     void *input = aligned(pf_gemm_input_bytes(m, k)), *scratch = aligned(pf_gemm_scratch_bytes(m));
     const pf_gemm_source tensor = { .data = source, .type = PF_TYPE_F32, .n_rows = n, .stride = (size_t)k };
     pf_gemm_pack_weights(&w, &tensor, 1, 0, w.n_panels);
-    gemm->pack(input, a, (size_t)k, m, k, 0, pf_gemm_tiles(gemm->tile_rows, m));
-    gemm->multiply(&w, input, m, 0, w.n_panels, c, (size_t)n, PF_GEMM_STORE, scratch);
+    gemm.pack(input, a, (size_t)k, m, k, 0, pf_gemm_tiles(gemm.tile_rows, m));
+    gemm.multiply(&w, input, m, 0, w.n_panels, c, (size_t)n, PF_GEMM_STORE, scratch);
     free(w.panels);
     free(source);
     free(a);
@@ -101,25 +106,26 @@ static uint64_t add_to_checksum(uint64_t sum, const void *bytes, size_t n)
 
 static const uint64_t CHECKSUM_OF_NOTHING = 0xCBF29CE484222325u;
 
-static void check_products(void)
+/* Every AMX row of an operation against its definition, on every shape. */
+static void check_results(pf_op op, result_fn *result, const int32_t (*of_shapes)[3], size_t n_shapes)
 {
-    int32_t n, n_products = 0;
+    int32_t n, n_results = 0;
     const pf_kernel *all = pf_kernels_all(&n);
     uint64_t checksum = CHECKSUM_OF_NOTHING;
     for (int32_t i = 0; i < n; i++) {
-        if (all[i].isa != PF_ISA_AMX || all[i].op != PF_OP_GEMM) continue;
-        const pf_gemm definition = definition_of(&all[i]);
-        for (size_t s = 0; s < N_SHAPES; s++, n_products++) {
-            const size_t bytes = (size_t)shapes[s][0] * (size_t)shapes[s][1] * sizeof(float);
-            float *got = product(all[i].format, &all[i].fn.gemm, shapes[s]);
-            float *expected = product(all[i].format, &definition, shapes[s]);
+        if (all[i].isa != PF_ISA_AMX || all[i].op != op) continue;
+        for (size_t s = 0; s < n_shapes; s++, n_results++) {
+            size_t bytes;
+            float *got = result(&all[i], false, of_shapes[s], &bytes);
+            float *expected = result(&all[i], true, of_shapes[s], &bytes);
             report(memcmp(got, expected, bytes) == 0, all[i].name);
             checksum = add_to_checksum(checksum, got, bytes);
             free(got);
             free(expected);
         }
     }
-    printf("amx: %d products, %d wrong, checksum %016llx\n", n_products, n_wrong, (unsigned long long)checksum);
+    printf("amx: %s: %d results, %d wrong so far, checksum %016llx\n", pf_op_name(op), n_results, n_wrong,
+           (unsigned long long)checksum);
 }
 
 /* --- attention --- */
@@ -129,8 +135,9 @@ static const int32_t spans[][3] = { { 1, 130, 64 }, { 5, 69, 64 }, { 40, 200, 80
 enum { N_SPANS = sizeof spans / sizeof *spans, HEADS = 4, KV_HEADS = 2, PAGE_TOKENS = 16, MAX_PAGES = 16 };
 
 /* Output [n_rows, HEADS, head_dim] of the same keys, values and queries every time. */
-static float *attended(pf_attn_fn *attn, const int32_t span[3])
+static float *attended(const pf_kernel *kernel, bool by_definition, const int32_t span[3], size_t *result_bytes)
 {
+    pf_attn_fn *attn = by_definition ? pf_attn_bf16_amx_ref : kernel->fn.attn;
     const int32_t n_rows = span[0], length = span[1], head_dim = span[2];
     const size_t width = (size_t)KV_HEADS * (size_t)head_dim, q_width = (size_t)HEADS * (size_t)head_dim;
     const size_t page = PAGE_TOKENS * KV_HEADS * pf_attn_width(PF_TYPE_BF16, head_dim) * sizeof(uint16_t);
@@ -138,7 +145,8 @@ static float *attended(pf_attn_fn *attn, const int32_t span[3])
     void *pages[2][MAX_PAGES];
     for (int i = 0; i < 2 * MAX_PAGES; i++) pages[i % 2][i / 2] = aligned(page);
     float *kv = aligned(2 * (size_t)length * width * sizeof *kv), *q = aligned((size_t)n_rows * q_width * sizeof *q);
-    float *out = aligned((size_t)n_rows * q_width * sizeof *out);
+    *result_bytes = (size_t)n_rows * q_width * sizeof(float);
+    float *out = aligned(*result_bytes);
     void *scratch = aligned(pf_attn_scratch_bytes(head_dim));
     for (size_t i = 0; i < 2 * (size_t)length * width; i++) kv[i] = next_float(&x);
     for (size_t i = 0; i < (size_t)n_rows * q_width; i++) q[i] = next_float(&x);
@@ -167,25 +175,6 @@ static float *attended(pf_attn_fn *attn, const int32_t span[3])
     free(q);
     free(scratch);
     return out;
-}
-
-static void check_attention(void)
-{
-    int32_t n, n_spans = 0;
-    const pf_kernel *all = pf_kernels_all(&n);
-    uint64_t checksum = CHECKSUM_OF_NOTHING;
-    for (int32_t i = 0; i < n; i++) {
-        if (all[i].isa != PF_ISA_AMX || all[i].op != PF_OP_ATTN) continue;
-        for (size_t s = 0; s < N_SPANS; s++, n_spans++) {
-            const size_t bytes = (size_t)spans[s][0] * HEADS * (size_t)spans[s][2] * sizeof(float);
-            float *got = attended(all[i].fn.attn, spans[s]), *expected = attended(pf_attn_bf16_amx_ref, spans[s]);
-            report(memcmp(got, expected, bytes) == 0, all[i].name);
-            checksum = add_to_checksum(checksum, got, bytes);
-            free(got);
-            free(expected);
-        }
-    }
-    printf("amx: attention of %d spans, %d wrong, checksum %016llx\n", n_spans, n_wrong, (unsigned long long)checksum);
 }
 
 /* --- switches: two threads, each with tiles of its own, on one core --- */
@@ -277,8 +266,8 @@ int main(void)
 #else
     check_machine();
 #endif
-    check_products();
-    check_attention();
+    check_results(PF_OP_GEMM, product, shapes, N_SHAPES);
+    check_results(PF_OP_ATTN, attended, spans, N_SPANS);
     check_switches();
     check_faults();
     puts(n_wrong == 0 ? "amx: passed" : "amx: FAILED");

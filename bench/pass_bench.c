@@ -70,7 +70,8 @@ static pf_status run_pass(bench *b, uint64_t *ns)
 
 static uint64_t time_alone(const bench *b, int which, int32_t n_repeats)
 {
-    if (which != ARGMAX) return pf_pass_run_alone(b->context, which == EMPTY ? PF_N_PASS_KERNELS : which, n_repeats);
+    if (which != ARGMAX)
+        return pf_pass_run_alone(b->context, which == EMPTY ? PF_N_PASS_KERNELS : (pf_pass_kernel)which, n_repeats);
     const uint64_t begin_ns = pf_now_ns();
     for (int32_t i = 0; i < n_repeats; i++) find_best(b);
     return pf_now_ns() - begin_ns;
@@ -103,8 +104,8 @@ static pf_status prepare(bench *b)
     }
     for (int i = 0; i < PF_N_PASS_KERNELS; i++) {
         b->read[i].n = 0;
-        const bool has_weights = pf_pass_describe(b->context, i).has_weights;
-        b->readers[i] = has_weights ? pf_reader_choose(read_weights, &(weights){ b, i }) : NULL;
+        const bool has_weights = pf_pass_describe(b->context, (pf_pass_kernel)i).has_weights;
+        b->readers[i] = has_weights ? pf_reader_choose(read_weights, &(weights){ b, (pf_pass_kernel)i }) : NULL;
     }
     return PF_OK;
 }
@@ -122,7 +123,7 @@ static pf_status take_sample(bench *b, int which)
     pf_samples_add(&b->once[which], (double)time_alone(b, which, 1));
     pf_samples_add(&b->run[which], (double)time_alone(b, which, n) / n);
     if (which >= PF_N_PASS_KERNELS || !b->readers[which]) return PF_OK;
-    const uint64_t read_ns = read_weights(&(weights){ b, which }, b->readers[which]->read);
+    const uint64_t read_ns = read_weights(&(weights){ b, (pf_pass_kernel)which }, b->readers[which]->read);
     pf_samples_add(&b->read[which], (double)read_ns / n);
     return PF_OK;
 }
@@ -140,7 +141,7 @@ static void sample_peak(bench *b, uint64_t ns)
 
 static pf_pass_part describe(const bench *b, int which)
 {
-    if (which != ARGMAX) return pf_pass_describe(b->context, which);
+    if (which != ARGMAX) return pf_pass_describe(b->context, (pf_pass_kernel)which);
     pf_pass_part part = { .name = "argmax", .op = pf_op_name(PF_OP_ARGMAX), .kernel = b->argmax, .n_calls = b->rows };
     part.bytes = (size_t)pf_context_n_vocab(b->context) * sizeof(float);
     snprintf(part.shape, sizeof part.shape, "1x%d", pf_context_n_vocab(b->context));

@@ -278,6 +278,8 @@ static void instructions_are_counted_by_kind(void **state)
     assert_int_equal(n.stores, 1);
     assert_int_equal(n.releases, 1);
     assert_int_equal(n.zeros, 0);
+    assert_int_equal(n.loaded_rows, 2 * ROWS + STEPS);
+    assert_int_equal(n.stored_rows, ROWS);
 }
 
 static void without_amx_the_machine_says_so_and_amx_is_refused_by_name(void **state)

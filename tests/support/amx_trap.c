@@ -20,9 +20,9 @@ pf_isa __wrap_pf_cpu_best_isa(void)
 
 /* initial-exec: a signal handler must not allocate its thread's variables. */
 static __thread amx_tiles tiles __attribute__((tls_model("initial-exec")));
-static atomic_uint_fast64_t counts[6];
+enum { CONFIGURE, RELEASE, ZERO, LOAD, STORE, MULTIPLY, N_KINDS };
 
-enum { CONFIGURE, RELEASE, ZERO, LOAD, STORE, MULTIPLY };
+static atomic_uint_fast64_t counts[N_KINDS], moved_rows[N_KINDS];
 
 amx_counts amx_trap_counts(void)
 {
@@ -31,12 +31,14 @@ amx_counts amx_trap_counts(void)
                          .zeros = counts[ZERO],
                          .loads = counts[LOAD],
                          .stores = counts[STORE],
-                         .multiplies = counts[MULTIPLY] };
+                         .multiplies = counts[MULTIPLY],
+                         .loaded_rows = moved_rows[LOAD],
+                         .stored_rows = moved_rows[STORE] };
 }
 
 void amx_trap_reset(void)
 {
-    for (int i = 0; i < 6; i++) counts[i] = 0;
+    for (int i = 0; i < N_KINDS; i++) counts[i] = moved_rows[i] = 0;
 }
 
 /* --- decoding: Intel SDM volume 2, sections 2.1.5 (ModRM, SIB), 2.3.5 (VEX) --- */
@@ -168,6 +170,7 @@ static void on_illegal(int signal_number, siginfo_t *info, void *context)
             break;
         }
         counts[kind]++;
+        if (kind == LOAD || kind == STORE) moved_rows[kind] += tiles.rows[i.reg];
         registers[REG_RIP] += i.length;
     }
     errno = saved_errno;

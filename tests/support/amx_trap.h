@@ -19,6 +19,7 @@
 
 typedef struct {
     uint64_t configures, releases, zeros, loads, stores, multiplies;
+    uint64_t loaded_rows, stored_rows; /* by those loads and stores */
 } amx_counts;
 
 /* Whether AMX instructions are trapped here: false where the processor runs them, and where nothing can. Takes SIGILL, as

@@ -53,8 +53,8 @@ static const pf_kernel table[] = {
 #define GEMM_VNNI(FORMAT, NAME, TILE, ROWS)                                                  \
     GEMM_INTS(FORMAT, INT8, PF_ISA_AVX512, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
               pf_gemm_pack_##NAME##_int8_avx512vnni, NULL, pf_gemm_##NAME##_int8_avx512vnni)
-#define GEMM_INT_AMX(FORMAT, NAME)                                                                \
-    GEMM_INTS(FORMAT, INT8, PF_ISA_AMX, PF_FEATURE_AVX512_VNNI, "32x32, 16x32", 32, EXACT_GROUPS, \
+#define GEMM_INT_AMX(FORMAT, NAME, TILE, ROWS)                                            \
+    GEMM_INTS(FORMAT, INT8, PF_ISA_AMX, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
               pf_gemm_pack_##NAME##_int8_amx, NULL, pf_gemm_##NAME##_int8_amx)
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
@@ -137,11 +137,13 @@ static const pf_kernel table[] = {
     GEMM_VDPBF16_INTS(INT4_ASYM_CHANNEL),
     GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
          pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx),
-    GEMM_INT_AMX(INT8,              int8),
-    GEMM_INT_AMX(INT4_G128,         int4_g128),
-    GEMM_INT_AMX(INT4_CHANNEL,      int4_channel),
-    GEMM_INT_AMX(INT4_ASYM_G128,    int4_asym_g128),
-    GEMM_INT_AMX(INT4_ASYM_CHANNEL, int4_asym_channel),
+    GEMM_INT_AMX(INT8,              int8,              "32x32, 16x32", 32),
+    GEMM_INT_AMX(INT4_G32,          int4_g32,          "16x32", 16),
+    GEMM_INT_AMX(INT4_G128,         int4_g128,         "32x32, 16x32", 32),
+    GEMM_INT_AMX(INT4_CHANNEL,      int4_channel,      "32x32, 16x32", 32),
+    GEMM_INT_AMX(INT4_ASYM_G32,     int4_asym_g32,     "16x32", 16),
+    GEMM_INT_AMX(INT4_ASYM_G128,    int4_asym_g128,    "32x32, 16x32", 32),
+    GEMM_INT_AMX(INT4_ASYM_CHANNEL, int4_asym_channel, "32x32, 16x32", 32),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

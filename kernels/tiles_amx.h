@@ -39,8 +39,9 @@ enum { PF_TILE_ROWS = 16, PF_TILE_ROW_BYTES = 64 };
 /* What A and B hold. */
 typedef enum { PF_DOT_BF16, PF_DOT_INT8_UINT8, PF_DOT_INT8_INT8 } pf_tile_dot;
 
-/* Rows of the tiles in the table above, at least 1; all are 64 bytes wide. */
-static inline __attribute__((always_inline)) void pf_tile_configure(int32_t upper, int32_t lower)
+/* Rows of the tiles in the table above, at least 1, and bytes of K in a row of A: B has a row for each four of them. Sums
+ * and B are 64 bytes wide. */
+static inline __attribute__((always_inline)) void pf_tile_configure(int32_t upper, int32_t lower, size_t a_row_bytes)
 {
     struct {
         uint8_t palette, start_row, reserved[14];
@@ -48,11 +49,11 @@ static inline __attribute__((always_inline)) void pf_tile_configure(int32_t uppe
         uint8_t rows[16];
     } config = { .palette = 1 };
     _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
-    const uint8_t rows[8] = { [0] = (uint8_t)upper, [1] = (uint8_t)upper, [2] = (uint8_t)lower, [3] = (uint8_t)lower,
-                              [4] = (uint8_t)upper, [5] = (uint8_t)lower, [6] = PF_TILE_ROWS,   [7] = PF_TILE_ROWS };
+    const uint8_t up = (uint8_t)upper, low = (uint8_t)lower, b = (uint8_t)(a_row_bytes / 4);
+    const uint8_t rows[8] = { up, up, low, low, up, low, b, b };
     for (int tile = 0; tile < 8; tile++) {
         config.rows[tile] = rows[tile];
-        config.row_bytes[tile] = PF_TILE_ROW_BYTES;
+        config.row_bytes[tile] = tile == 4 || tile == 5 ? (uint16_t)a_row_bytes : PF_TILE_ROW_BYTES;
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(config));
 }

@@ -75,10 +75,10 @@ static void multiply_tall(const pf_gemm_weights *w, const uint8_t *input, int32_
         for (int32_t t = 0; t < n_blocks; t++) {
             const int32_t row = pf_gemm_tile_row(n_blocks, m, t);
             const int32_t height = pf_gemm_tile_row(n_blocks, m, t + 1) - row;
-            pf_tile_rows x = pf_tile_rows_of(height, m);
+            pf_tile_rows x = pf_tile_rows_of(height, true, PF_TILE_ROW_BYTES);
             x.a = input + (size_t)row * steps * PF_TILE_ROW_BYTES;
             x.prefetch_lines = (PF_TILE_STEP_BYTES / 64 + (size_t)n_blocks - 1) / (size_t)n_blocks;
-            if (height != configured) pf_tile_configure(x.upper, x.lower);
+            if (height != configured) pf_tile_configure(x.upper, x.lower, x.row_bytes);
             configured = height;
             for (int32_t p = first; p < end; p++) {
                 _Alignas(64) uint8_t last[PF_TILE_STEP_BYTES];
@@ -155,7 +155,7 @@ static void multiply_wide(const pf_gemm_weights *w, const uint8_t *input, int32_
                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const size_t steps = steps_of(w->k);
-    pf_tile_configure(m, m);
+    pf_tile_configure(m, m, PF_TILE_ROW_BYTES);
     for (int32_t p = panel_begin; p < panel_end;) {
         _Alignas(64) uint8_t last[2][PF_TILE_STEP_BYTES];
         const bool pair = p + 1 < panel_end;
@@ -164,7 +164,7 @@ static void multiply_wide(const pf_gemm_weights *w, const uint8_t *input, int32_
             const pf_tile_steps right = panel_steps(w, p + 1, last[1]);
             multiply_pair(input, m, &left, &right, steps);
         } else {
-            pf_tile_rows x = pf_tile_rows_of(m, m);
+            pf_tile_rows x = pf_tile_rows_of(m, false, PF_TILE_ROW_BYTES);
             x.a = input;
             x.prefetch = (uintptr_t)left.whole + PF_GEMM_W_AHEAD;
             x.prefetch_lines = PF_TILE_STEP_BYTES / 64;

@@ -1,30 +1,39 @@
 /*
- * Integer weights times int8 activations, 64 values of K a step of a tile. The sums of tiles are exact, so they may be
- * parted where that suits: no sum is ever loaded into a tile, and tile loads are no more than multiplies.
+ * Integer weights times int8 activations, 64 values of K a step of a tile, or a group of 32. The sums of tiles are exact,
+ * so they may be parted where that suits: no sum is ever loaded into a tile.
  *
  *   for each panel
- *     for each piece of K (1024 values)                 int4: unpacked to bytes, 32 KiB
+ *     for each piece of K (512 values)                  int4: unpacked to bytes, 16 KiB
  *       for each block of rows
- *         for each span of the piece: all of it, or a group of 128
- *           A A B B, four multiplies a step; then the sums leave the tiles for the scratch,
- *           added as integers, or scaled and added as floats where a group ends
+ *         a scale a column: A A B B, four multiplies a step; then the sums leave the tiles and are added as integers
+ *         a scale a group:  for each group of the piece
+ *                             the same; some rows of the batch before are scaled; the sums leave the tiles
+ *
+ * A batch is as many groups of a block as there is room to park. Its sums wait while the tiles fill the other park, and
+ * are then scaled and added as floats, groups in order: float sums are loaded and stored once a batch, not once a group,
+ * and the vectors work between the multiplies of a group and the stores that wait for them. The last batch of a panel is
+ * scaled alone.
  *
  * int8 is multiplied as it lies, unsigned q + 128 (TDPBSUD); 128 times the sum of a row of A is taken off at the end.
  * int4 is unpacked to q - 8 or q - z, signed (TDPBSSD), once for all rows.
  *
- * Below FEW_ROWS the VNNI kernels multiply, and pack: they have the same class of arithmetic, need no unpacked copy, and
- * are bound by memory there. Groups of 32 are half a step of a tile and have no AMX kernel.
+ * A group of 32 is half a step: A has rows of 32 bytes and B 8 rows. Tiles as deep as others, with zeros for the next
+ * group, would have more rows loaded, and twice as much unpacked. Blocks are one tile high: twice as many groups are
+ * parked in the same room, which saves more stores than the second tile saves loads.
  *
- *   input   [block] [steps] [rows of the block] 64 bytes | [m] { scale f32, sum of the row int32 }
+ * Below FEW_ROWS the VNNI kernels multiply, and pack: they have the same class of arithmetic, need no unpacked copy, and
+ * are bound by memory there.
+ *
+ *   input   [block] [steps] [rows of the block] 64 bytes, or 32 | [m] { scale f32, sum of the row int32 }
  */
 #include "kernels/gemm/gemm_amx.h"
 #include "kernels/gemm/gemm_int_blocks.h"
+#include "kernels/unroll.h"
 
 enum {
-    STEP_VALUES = 64,
-    STEP_WEIGHTS = 16, /* words of four values of a column */
-    PIECE_STEPS = PF_GEMM_UNPACKED_BYTES / PF_TILE_STEP_BYTES,
-    GROUP_STEPS = 2, /* of the groups of 128 */
+    PIECE_BYTES = PF_GEMM_UNPACKED_BYTES / 2, /* stays in L1 while blocks pass over it */
+    PARK_BYTES = PF_GEMM_UNPACKED_BYTES / 4,  /* of each of two */
+    STRIP_ROWS = 8,                           /* that are scaled together, sums in registers */
     FEW_ROWS = 8,
 };
 
@@ -34,16 +43,41 @@ typedef struct {
     int32_t sum;
 } row_head;
 
-static bool has_groups(const pf_gemm_layout *l)
+/* How a format goes through tiles. */
+typedef struct {
+    pf_gemm_layout l;
+    bool groups;        /* have scales of their own; else columns */
+    int32_t block_rows; /* of the highest block */
+    size_t step_values; /* of K: bytes of a row of A */
+    size_t step_words;  /* of four values of a column: rows of B */
+    size_t step_bytes;  /* of B, both halves of a panel */
+    size_t group_steps;
+    size_t steps; /* of a row: whole groups */
+} tiling;
+
+static tiling tiling_of(pf_format format, int32_t k)
 {
-    return l->scale_size == 2;
+    tiling t = { .l = pf_gemm_layout_of(format, k),
+                 .block_rows = PF_TILE_BLOCK_ROWS,
+                 .step_values = PF_TILE_ROW_BYTES };
+    const size_t n_values = (size_t)k, group = (size_t)t.l.group;
+    t.groups = t.l.scale_size == 2;
+    if (t.groups && group < t.step_values) {
+        t.step_values = group;
+        t.block_rows = PF_TILE_ROWS;
+    }
+    t.step_words = t.step_values / 4;
+    t.step_bytes = t.step_words * PF_TILE_B_STRIDE;
+    t.group_steps = group / t.step_values;
+    t.steps = t.groups ? (size_t)t.l.n_groups * t.group_steps : (n_values + t.step_values - 1) / t.step_values;
+    return t;
 }
 
-/* Steps of a row: whole groups, where there are groups. */
-static size_t steps_of(const pf_gemm_layout *l, int32_t k)
+/* Where a step begins in a panel; of groups, the head of the group that it begins. */
+static size_t step_at(const tiling *t, size_t step)
 {
-    if (has_groups(l)) return (size_t)l->n_groups * GROUP_STEPS;
-    return ((size_t)k + STEP_VALUES - 1) / STEP_VALUES;
+    if (t->groups) return step / t->group_steps * t->l.group_bytes;
+    return t->l.head_bytes + step * t->step_words * t->l.step_bytes;
 }
 
 /* --- weights --- */
@@ -69,19 +103,30 @@ static void unpack_words(const pf_gemm_layout *l, const uint8_t *group, size_t f
     }
 }
 
-/* `n` steps from `step` on, at most a piece; what lies past the panel's end becomes zero. */
-static void unpack_piece(const pf_gemm_layout *l, const uint8_t *panel, size_t step, size_t n, uint8_t *out)
+/* n steps from `step` on, at most a piece; what lies past the panel's end becomes zero. */
+static void unpack_piece(const tiling *t, const uint8_t *panel, size_t step, size_t n, uint8_t *out)
 {
-    if (has_groups(l)) {
-        for (size_t s = 0; s < n; s += GROUP_STEPS)
-            unpack_words(l, panel + (step + s) / GROUP_STEPS * l->group_bytes, 0, l->group_steps,
-                         out + s * PF_TILE_STEP_BYTES);
+    const pf_gemm_layout *l = &t->l;
+    if (t->groups) {
+        for (size_t s = 0; s < n; s += t->group_steps)
+            unpack_words(l, panel + step_at(t, step + s), 0, l->group_steps, out + s * t->step_bytes);
         return;
     }
-    const size_t first = step * STEP_WEIGHTS, wanted = n * STEP_WEIGHTS;
+    const size_t first = step * t->step_words, wanted = n * t->step_words;
     const size_t there = l->group_steps - first < wanted ? l->group_steps - first : wanted;
     unpack_words(l, panel, first, there, out);
     memset(out + there * PF_TILE_B_STRIDE, 0, (wanted - there) * PF_TILE_B_STRIDE);
+}
+
+/* The same steps as B: unpacked, or as they lie. */
+static pf_tile_steps piece_of(const tiling *t, const uint8_t *panel, size_t step, size_t n, uint8_t *unpacked)
+{
+    if (t->l.bits == 4) {
+        unpack_piece(t, panel, step, n, unpacked);
+        return (pf_tile_steps){ .whole = unpacked, .n_whole = n, .step_bytes = t->step_bytes };
+    }
+    const size_t at = step_at(t, step), left = t->l.group_bytes - at, wanted = n * t->step_bytes;
+    return pf_tile_steps_of(panel + at, left < wanted ? left : wanted, unpacked);
 }
 
 /* --- sums --- */
@@ -93,37 +138,77 @@ static void add_integers(int32_t *sums, const int32_t *tile, size_t n)
         _mm512_store_si512(sums + i, _mm512_add_epi32(_mm512_load_si512(sums + i), _mm512_load_si512(tile + i)));
 }
 
-/* From the tiles to the float sums, scaled: a group. */
-static void add_scaled(float *sums, const int32_t *tile, size_t n_rows, const uint8_t *group)
+/* Groups of a block whose sums have left the tiles. */
+typedef struct {
+    const uint8_t *group; /* the first of them in the panel: its scales; the others follow */
+    size_t group_bytes;
+    const int32_t *parked; /* [n_groups, ..., 32], park_words apart */
+    size_t park_words;
+    float *sums; /* [n_rows, 32]: what they are added to, groups in order */
+    size_t n_groups, n_rows;
+    size_t n_scaled; /* of the rows */
+} batch;
+
+/* Rows [row, row + height) of a batch. */
+PF_INLINE void scale_strip(const size_t height, const batch *b, size_t row)
 {
-    const __m256i *halves = (const __m256i *)(const void *)group;
-    const __m512 s0 = _mm512_cvtph_ps(_mm256_loadu_si256(halves)), s1 = _mm512_cvtph_ps(_mm256_loadu_si256(halves + 1));
-    for (size_t r = 0; r < n_rows; r++, sums += PF_GEMM_PANEL, tile += PF_GEMM_PANEL) {
-        const __m512 i0 = _mm512_cvtepi32_ps(_mm512_load_si512(tile));
-        const __m512 i1 = _mm512_cvtepi32_ps(_mm512_load_si512(tile + 16));
-        _mm512_store_ps(sums, _mm512_fmadd_ps(i0, s0, _mm512_load_ps(sums)));
-        _mm512_store_ps(sums + 16, _mm512_fmadd_ps(i1, s1, _mm512_load_ps(sums + 16)));
+    __m512 sum[STRIP_ROWS][2];
+    float *sums = b->sums + row * PF_GEMM_PANEL;
+    const int32_t *parked = b->parked + row * PF_GEMM_PANEL;
+    const uint8_t *group = b->group;
+    PF_UNROLL_16
+    for (size_t r = 0; r < height; r++) {
+        sum[r][0] = _mm512_load_ps(sums + r * PF_GEMM_PANEL);
+        sum[r][1] = _mm512_load_ps(sums + r * PF_GEMM_PANEL + 16);
+    }
+    for (size_t g = 0; g < b->n_groups; g++, group += b->group_bytes, parked += b->park_words) {
+        const __m256i *halves = (const __m256i *)(const void *)group;
+        const __m512 s0 = _mm512_cvtph_ps(_mm256_loadu_si256(halves));
+        const __m512 s1 = _mm512_cvtph_ps(_mm256_loadu_si256(halves + 1));
+        PF_UNROLL_16
+        for (size_t r = 0; r < height; r++) {
+            const __m512i i0 = _mm512_load_si512(parked + r * PF_GEMM_PANEL);
+            const __m512i i1 = _mm512_load_si512(parked + r * PF_GEMM_PANEL + 16);
+            sum[r][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i0), s0, sum[r][0]);
+            sum[r][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(i1), s1, sum[r][1]);
+        }
+    }
+    PF_UNROLL_16
+    for (size_t r = 0; r < height; r++) {
+        _mm512_store_ps(sums + r * PF_GEMM_PANEL, sum[r][0]);
+        _mm512_store_ps(sums + r * PF_GEMM_PANEL + 16, sum[r][1]);
     }
 }
 
-/* What 16 columns of one row come to, but for the row's scale. */
-static __m512 result_of(const pf_gemm_layout *l, const uint8_t *panel, const void *sums, int32_t row_sum, size_t column)
+/* The next n rows of a batch, or those that are left. */
+static void scale_rows(batch *b, size_t n)
 {
-    if (has_groups(l)) return _mm512_load_ps((const float *)sums + column);
+    size_t row = b->n_scaled;
+    const size_t end = b->n_rows - row < n ? b->n_rows : row + n;
+    for (; row + STRIP_ROWS <= end; row += STRIP_ROWS) scale_strip(STRIP_ROWS, b, row);
+    for (; row + STRIP_ROWS / 2 <= end; row += STRIP_ROWS / 2) scale_strip(STRIP_ROWS / 2, b, row);
+    for (; row < end; row++) scale_strip(1, b, row);
+    b->n_scaled = row;
+}
+
+/* What 16 columns of one row come to, but for the row's scale. */
+static __m512 result_of(const tiling *t, const uint8_t *panel, const void *sums, int32_t row_sum, size_t column)
+{
+    if (t->groups) return _mm512_load_ps((const float *)sums + column);
     __m512i i = _mm512_load_si512((const int32_t *)sums + column);
-    if (l->bits == 8) i = _mm512_sub_epi32(i, _mm512_slli_epi32(_mm512_set1_epi32(row_sum), 7));
+    if (t->l.bits == 8) i = _mm512_sub_epi32(i, _mm512_slli_epi32(_mm512_set1_epi32(row_sum), 7));
     const __m512 scale = _mm512_loadu_ps((const float *)(const void *)panel + column);
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), scale, _mm512_setzero_ps());
 }
 
 /* One row of one panel to c. */
-static void finish_row(const pf_gemm_layout *l, const uint8_t *panel, const int32_t *sums, row_head head, float *c,
+static void finish_row(const tiling *t, const uint8_t *panel, const void *sums, row_head head, float *c,
                        int32_t n_columns, pf_gemm_mode mode)
 {
     for (int32_t column = 0; column < n_columns; column += 16) {
         const int32_t left = n_columns - column;
         const __mmask16 exist = (__mmask16)(left >= 16 ? 0xFFFFu : (1u << left) - 1);
-        __m512 r = result_of(l, panel, sums, head.sum, (size_t)column);
+        __m512 r = result_of(t, panel, sums, head.sum, (size_t)column);
         r = _mm512_mul_ps(r, _mm512_set1_ps(head.scale));
         if (mode == PF_GEMM_ADD) r = _mm512_add_ps(_mm512_maskz_loadu_ps(exist, c + column), r);
         _mm512_mask_storeu_ps(c + column, exist, r);
@@ -132,87 +217,128 @@ static void finish_row(const pf_gemm_layout *l, const uint8_t *panel, const int3
 
 /* --- the nest --- */
 
-/* `rows` of a block times one piece of one panel; sums [rows, 32] go on. */
-static void multiply_piece(const pf_gemm_layout *l, size_t rows, pf_tile_rows x, const pf_tile_steps *piece,
-                           size_t n_steps, const uint8_t *first_group, int32_t *sums, int32_t *tile)
+/* A block of rows before a piece of a panel. */
+typedef struct {
+    size_t n_rows;
+    pf_tile_rows x;
+    pf_tile_steps piece;
+    const uint8_t *from; /* the piece in the panel */
+    void *sums;          /* [n_rows, 32]: float where groups have scales, else int32 */
+} block;
+
+/* n steps, to the tiles of sums. */
+static void multiply_steps(int32_t bits, const block *b, size_t n)
 {
-    const size_t span = has_groups(l) ? GROUP_STEPS : n_steps;
-    pf_tile_steps b = *piece;
-    for (size_t step = 0; step < n_steps; step += span, b.whole += span * PF_TILE_STEP_BYTES) {
-        if (l->bits == 8 && x.lower)
-            pf_tile_multiply_tall(PF_DOT_INT8_UINT8, &x, &b, span);
-        else if (l->bits == 8)
-            pf_tile_multiply_low(PF_DOT_INT8_UINT8, &x, &b, span);
-        else if (x.lower)
-            pf_tile_multiply_tall(PF_DOT_INT8_INT8, &x, &b, span);
-        else
-            pf_tile_multiply_low(PF_DOT_INT8_INT8, &x, &b, span);
-        pf_tile_store(&x, (uint8_t *)tile, PF_GEMM_PANEL * sizeof *tile);
-        if (has_groups(l))
-            add_scaled((float *)sums, tile, rows, first_group + step / GROUP_STEPS * l->group_bytes);
-        else
-            add_integers(sums, tile, rows * PF_GEMM_PANEL);
-        x.a += span * x.a_step;
-        x.prefetch += 64 * span * x.prefetch_lines;
+    if (bits == 8 && b->x.lower)
+        pf_tile_multiply_tall(PF_DOT_INT8_UINT8, &b->x, &b->piece, n);
+    else if (bits == 8)
+        pf_tile_multiply_low(PF_DOT_INT8_UINT8, &b->x, &b->piece, n);
+    else if (b->x.lower)
+        pf_tile_multiply_tall(PF_DOT_INT8_INT8, &b->x, &b->piece, n);
+    else
+        pf_tile_multiply_low(PF_DOT_INT8_INT8, &b->x, &b->piece, n);
+}
+
+/* The n steps of a piece whose columns share a scale. */
+static void multiply_columns(const tiling *t, const block *b, size_t n, int32_t *park)
+{
+    multiply_steps(t->l.bits, b, n);
+    pf_tile_store(&b->x, (uint8_t *)park, PF_GEMM_PANEL * sizeof *park);
+    add_integers(b->sums, park, b->n_rows * PF_GEMM_PANEL);
+}
+
+/* The n groups of a piece, batch by batch, into the park where `before` is not. `before` is scaled meanwhile, and is the
+ * last of them in the end. */
+static void multiply_groups(const tiling *t, block b, size_t n, int32_t *parks, batch *before)
+{
+    const size_t park_words = (size_t)(b.x.upper + b.x.lower) * PF_GEMM_PANEL;
+    const size_t fit = PARK_BYTES / sizeof *parks / park_words;
+    while (n) {
+        const size_t n_groups = n < fit ? n : fit; /* each sees to its share of the rows of the batch before */
+        const size_t share = pf_round_up((before->n_rows + n_groups - 1) / n_groups, STRIP_ROWS / 2);
+        int32_t *park = before->parked == parks ? parks + PARK_BYTES / sizeof *parks : parks;
+        for (size_t g = 0; g < n_groups; g++) {
+            multiply_steps(t->l.bits, &b, t->group_steps);
+            scale_rows(before, share);
+            pf_tile_store(&b.x, (uint8_t *)(park + g * park_words), PF_GEMM_PANEL * sizeof *park);
+            b.piece.whole += t->group_steps * t->step_bytes;
+            b.x.a += t->group_steps * b.x.a_step;
+            b.x.prefetch += 64 * t->group_steps * b.x.prefetch_lines;
+        }
+        *before = (batch){ .group = b.from,
+                           .group_bytes = t->l.group_bytes,
+                           .parked = park,
+                           .park_words = park_words,
+                           .sums = b.sums,
+                           .n_groups = n_groups,
+                           .n_rows = b.n_rows };
+        b.from += n_groups * t->l.group_bytes;
+        n -= n_groups;
     }
+}
+
+/* All rows times one panel, but for the rows' scales; sums [m, 32]. */
+static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, const uint8_t *panel, pf_tile_rows x,
+                           uint8_t *sums, uint8_t *unpacked)
+{
+    const int32_t n_blocks = pf_gemm_tiles(t->block_rows, m);
+    const size_t piece_steps = PIECE_BYTES / t->step_bytes;
+    int32_t *parks = (int32_t *)(void *)(unpacked + PIECE_BYTES);
+    batch before = { 0 };
+    memset(sums, 0, (size_t)m * PF_GEMM_PANEL * sizeof(float));
+    for (size_t step = 0; step < t->steps; step += piece_steps) {
+        const size_t n = t->steps - step < piece_steps ? t->steps - step : piece_steps;
+        const size_t at = step_at(t, step), bytes = step_at(t, step + n) - at;
+        const size_t lines = (bytes / n + 63) / 64, share = (lines + (size_t)n_blocks - 1) / (size_t)n_blocks;
+        const pf_tile_steps piece = piece_of(t, panel, step, n, unpacked);
+        for (int32_t i = 0; i < n_blocks; i++) {
+            const size_t row = (size_t)pf_gemm_tile_row(n_blocks, m, i);
+            const size_t n_rows = (size_t)pf_gemm_tile_row(n_blocks, m, i + 1) - row;
+            x.a_step = n_rows * t->step_values;
+            x.a = input + row * t->steps * t->step_values + step * x.a_step;
+            const size_t fetched = 64 * n * share * (size_t)i; /* of the next piece, by the blocks before */
+            x.prefetch = (uintptr_t)panel + at + bytes + fetched;
+            x.prefetch_lines = fetched < bytes ? share : 0;
+            const block b = { n_rows, x, piece, panel + at, sums + row * PF_GEMM_PANEL * sizeof(float) };
+            if (t->groups)
+                multiply_groups(t, b, n / t->group_steps, parks, &before);
+            else
+                multiply_columns(t, &b, n, parks);
+        }
+    }
+    scale_rows(&before, before.n_rows);
 }
 
 static void multiply(const pf_gemm_weights *w, const uint8_t *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                      float *c, size_t ldc, pf_gemm_mode mode, uint8_t *scratch)
 {
-    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-    const int32_t n_blocks = pf_gemm_tiles(PF_TILE_BLOCK_ROWS, m);
-    const size_t steps = steps_of(&l, w->k), row_bytes = steps * PF_TILE_ROW_BYTES;
-    const size_t weights_bytes = l.group_steps * l.step_bytes; /* of a column's panel, without its head */
-    const row_head *heads = (const row_head *)(const void *)(input + (size_t)m * row_bytes);
-    const size_t sums_bytes = pf_round_up((size_t)m, 16) * PF_GEMM_PANEL * sizeof(int32_t);
-    int32_t *sums = (int32_t *)(void *)scratch, *tile = (int32_t *)(void *)(scratch + sums_bytes);
-    uint8_t *unpacked = scratch + 2 * sums_bytes;
-    const size_t step_lines = STEP_WEIGHTS * l.step_bytes / 64;
+    const tiling t = tiling_of(w->format, w->k);
+    const row_head *heads = (const row_head *)(const void *)(input + (size_t)m * t.steps * t.step_values);
+    uint8_t *unpacked = scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
     /* Blocks differ in height by one row at most. All are multiplied as the highest: the last row of the others is what
-     * follows in the input, its sums stay in `tile`, and one configuration serves them all. */
-    pf_tile_rows x = pf_tile_rows_of((m + n_blocks - 1) / n_blocks, m);
-    x.prefetch_lines = (step_lines + (size_t)n_blocks - 1) / (size_t)n_blocks;
-    pf_tile_configure(x.upper, x.lower ? x.lower : x.upper);
-
+     * follows in the input, its sums are nobody's, and one configuration serves them all. */
+    const int32_t n_blocks = pf_gemm_tiles(t.block_rows, m), highest = (m + n_blocks - 1) / n_blocks;
+    const bool tall = m > PF_TILE_ROWS && t.block_rows > PF_TILE_ROWS;
+    const pf_tile_rows x = pf_tile_rows_of(highest, tall, t.step_values);
+    pf_tile_configure(x.upper, x.lower ? x.lower : x.upper, x.row_bytes);
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
-        memset(sums, 0, (size_t)m * PF_GEMM_PANEL * sizeof *sums);
-        for (size_t step = 0; step < steps; step += PIECE_STEPS) {
-            const size_t n = steps - step < PIECE_STEPS ? steps - step : PIECE_STEPS;
-            const size_t at =
-                has_groups(&l) ? step / GROUP_STEPS * l.group_bytes : l.head_bytes + step * STEP_WEIGHTS * l.step_bytes;
-            pf_tile_steps piece = { .whole = unpacked, .n_whole = n };
-            if (l.bits == 8) {
-                const size_t left = weights_bytes - step * PF_TILE_STEP_BYTES, wanted = n * PF_TILE_STEP_BYTES;
-                piece = pf_tile_steps_of(panel + at, left < wanted ? left : wanted, unpacked);
-            } else {
-                unpack_piece(&l, panel, step, n, unpacked);
-            }
-            for (int32_t t = 0; t < n_blocks; t++) {
-                const size_t row = (size_t)pf_gemm_tile_row(n_blocks, m, t);
-                const size_t rows = (size_t)pf_gemm_tile_row(n_blocks, m, t + 1) - row;
-                x.a_step = rows * PF_TILE_ROW_BYTES;
-                x.a = input + row * row_bytes + step * x.a_step;
-                x.prefetch = (uintptr_t)panel + at + 64 * n * (step_lines + x.prefetch_lines * (size_t)t);
-                multiply_piece(&l, rows, x, &piece, n, panel + at, sums + row * PF_GEMM_PANEL, tile);
-            }
-        }
         const int32_t left = w->n - p * PF_GEMM_PANEL, n_columns = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+        multiply_panel(&t, input, m, panel, x, scratch, unpacked);
         for (size_t row = 0; row < (size_t)m; row++)
-            finish_row(&l, panel, sums + row * PF_GEMM_PANEL, heads[row], c + row * ldc + (size_t)p * PF_GEMM_PANEL,
-                       n_columns, mode);
+            finish_row(&t, panel, scratch + row * PF_GEMM_PANEL * sizeof(float), heads[row],
+                       c + row * ldc + (size_t)p * PF_GEMM_PANEL, n_columns, mode);
     }
     pf_tile_release();
 }
 
 /* --- activations --- */
 
-/* n values of a row to the 64 bytes of a step. Returns their sum. */
-static int32_t round_step(uint8_t out[STEP_VALUES], const float *row, size_t n, float factor)
+/* n values of a row to the bytes of a step. Returns their sum. */
+static int32_t round_step(uint8_t *out, size_t step_values, const float *row, size_t n, float factor)
 {
     int32_t q[PF_INT_BLOCK], sum = 0;
-    for (size_t begin = 0; begin < STEP_VALUES; begin += PF_INT_BLOCK) {
+    for (size_t begin = 0; begin < step_values; begin += PF_INT_BLOCK) {
         const size_t left = begin < n ? n - begin : 0;
         pf_int_round_block(q, row + (left ? begin : 0), left < PF_INT_BLOCK ? left : PF_INT_BLOCK, factor);
         for (size_t i = 0; i < PF_INT_BLOCK; i++) {
@@ -226,22 +352,22 @@ static int32_t round_step(uint8_t out[STEP_VALUES], const float *row, size_t n, 
 static void pack(pf_format format, uint8_t *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                  int32_t tile_end)
 {
-    const pf_gemm_layout l = pf_gemm_layout_of(format, k);
-    const size_t n_values = (size_t)k, steps = steps_of(&l, k);
-    const int32_t n_blocks = pf_gemm_tiles(PF_TILE_BLOCK_ROWS, m);
-    row_head *heads = (row_head *)(void *)(input + (size_t)m * steps * PF_TILE_ROW_BYTES);
-    for (int32_t t = tile_begin; t < tile_end; t++) {
-        const size_t first = (size_t)pf_gemm_tile_row(n_blocks, m, t);
-        const size_t height = (size_t)pf_gemm_tile_row(n_blocks, m, t + 1) - first;
-        uint8_t *out = input + first * steps * PF_TILE_ROW_BYTES;
+    const tiling t = tiling_of(format, k);
+    const size_t n_values = (size_t)k, row_bytes = t.steps * t.step_values;
+    const int32_t n_blocks = pf_gemm_tiles(t.block_rows, m);
+    row_head *heads = (row_head *)(void *)(input + (size_t)m * row_bytes);
+    for (int32_t i = tile_begin; i < tile_end; i++) {
+        const size_t first = (size_t)pf_gemm_tile_row(n_blocks, m, i);
+        const size_t height = (size_t)pf_gemm_tile_row(n_blocks, m, i + 1) - first;
+        uint8_t *out = input + first * row_bytes;
         for (size_t r = 0; r < height; r++) {
             const float *row = a + (first + r) * lda;
             const pf_int_rounding rounding = pf_int_rounding_of(pf_int_magnitude(row, n_values));
             row_head head = { .scale = rounding.scale };
-            for (size_t step = 0; step < steps; step++) {
-                const size_t at = step * STEP_VALUES, left = at < n_values ? n_values - at : 0;
-                head.sum += round_step(out + (step * height + r) * PF_TILE_ROW_BYTES, row + (left ? at : 0),
-                                       left < STEP_VALUES ? left : STEP_VALUES, rounding.factor);
+            for (size_t step = 0; step < t.steps; step++) {
+                const size_t at = step * t.step_values, left = at < n_values ? n_values - at : 0;
+                head.sum += round_step(out + (step * height + r) * t.step_values, t.step_values, row + (left ? at : 0),
+                                       left < t.step_values ? left : t.step_values, rounding.factor);
             }
             heads[first + r] = head;
         }
@@ -269,6 +395,8 @@ static void pack(pf_format format, uint8_t *input, const float *a, size_t lda, i
 
 FORMAT(int8, PF_FORMAT_INT8, PF_GEMM_VNNI_INT8_ROWS)
 FORMAT(int4_channel, PF_FORMAT_INT4_CHANNEL, PF_GEMM_VNNI_CHANNEL_ROWS)
+FORMAT(int4_g32, PF_FORMAT_INT4_G32, PF_GEMM_VNNI_GROUP_ROWS)
 FORMAT(int4_g128, PF_FORMAT_INT4_G128, PF_GEMM_VNNI_GROUP_ROWS)
 FORMAT(int4_asym_channel, PF_FORMAT_INT4_ASYM_CHANNEL, PF_GEMM_VNNI_CHANNEL_ROWS)
+FORMAT(int4_asym_g32, PF_FORMAT_INT4_ASYM_G32, PF_GEMM_VNNI_GROUP_ROWS)
 FORMAT(int4_asym_g128, PF_FORMAT_INT4_ASYM_G128, PF_GEMM_VNNI_GROUP_ROWS)

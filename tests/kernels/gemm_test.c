@@ -213,6 +213,7 @@ static void check_deep(const pf_kernel *kernel, const pf_kernel *definition)
     if (of_integers(kernel)) {                        /* past two blocks of 2048 values of K, and past one of 4096 */
         compare(kernel, definition, 17, 33, 4133, PF_GEMM_STORE);
         compare(kernel, definition, 30, 20, 2049, PF_GEMM_ADD);
+        compare(kernel, definition, 70, 20, 1610, PF_GEMM_STORE); /* blocks of rows and of K, the last ones lower */
         return;
     }
     /* past one and two blocks of 1024 steps of K; the last block short, or of one step */

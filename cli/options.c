@@ -294,10 +294,10 @@ static bool complain(complaint *c, const char *format, ...)
 static bool parse_double(const struct pf_option_row *row, const char *word, double *out, complaint *c)
 {
     char *end;
-    const bool begins_well = isdigit((unsigned char)word[0]) || ((word[0] == '.' || word[0] == '-') && word[1]);
-    const double value = begins_well ? strtod(word, &end) : 0.0;
+    const bool decimal = *word && word[strspn(word, "0123456789.eE+-")] == '\0'; /* strtod takes more: 0x10, nan */
+    const double value = decimal ? strtod(word, &end) : 0.0;
     const bool in_range = row->above_min ? value > row->min : value >= row->min;
-    if (!begins_well || *end || !isfinite(value) || !in_range || value > row->max)
+    if (!decimal || *end || !isfinite(value) || !in_range || value > row->max)
         return complain(c, "--%s is \"%.40s\", expected a number %s %g %s %g", row->name, word,
                         row->above_min ? "above" : "from", row->min, row->above_min ? "and at most" : "to", row->max);
     *out = value;

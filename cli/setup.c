@@ -78,6 +78,7 @@ static bool find_in_cache(const char *cache, const char *name, char out[PF_MAX_P
 pf_status pf_setup_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error)
 {
     struct stat st;
+    if (!*name) return pf_fail(error, PF_INVALID, "the model's name is empty, expected a directory or org/name");
     if (strlen(name) >= PF_MAX_PATH)
         return pf_fail(error, PF_INVALID, "the model's path has more than %d bytes", PF_MAX_PATH - 1);
     if (stat(name, &st) == 0) {

@@ -92,6 +92,7 @@ class Usage(Case):
             ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],
             ["generate", *model, "-p", "a", "-n", "0"], ["generate", *model, "-p", "a", "-n", "1x"],
             ["generate", *model, "-p", "a", "--temperature", "-1"], ["generate", *model, "-p", "a", "--temperature", "nan"],
+            ["generate", *model, "-p", "a", "--temperature", "0x1"], ["generate", *model, "-p", "a", "--temperature", "nan"],
             ["generate", *model, "-p", "a", "--top-p", "0"], ["generate", *model, "-p", "a", "--top-p", "1.5"],
             ["generate", *model, "-p", "a", "--seed", "18446744073709551616"], ["generate", *model, "-p", "a", "--stop", ""],
             ["generate", *model, "-p", "a", "--draft-len", "65"], ["generate", *model, "-p", "a", "--draft-len", "none"],

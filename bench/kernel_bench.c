@@ -38,7 +38,7 @@ typedef struct {
     bool counting;                 /* only how many figures there will be */
     size_t done, total;
     pf_onednn *onednn; /* or NULL */
-    int32_t n_peers;   /* copies of the matrix at hand that oneDNN has too */
+    int32_t n_peers;   /* copies of the matrix at hand that oneDNN has too, for the activations at hand */
     pf_samples run, read, copy, peak, peer;
     pf_kernel_figure worst; /* of all, the one that is hardest to believe */
     pf_error *error;
@@ -110,10 +110,9 @@ static pf_work peer_of(const bench *b, const pf_work *work)
 {
     pf_work peer = *work;
     const bool chosen = pf_kernels_chosen(&b->kernels, work->kernel) == work->kernel;
-    if (!work->matrices || b->n_peers == 0 || !chosen || work->columns != work->matrices->weights[0].n ||
-        pf_onednn_check(work->kernel->format, work->kernel->act, NULL) != PF_OK)
+    if (!work->matrices || b->n_peers == 0 || !chosen || work->columns != work->matrices->weights[0].n)
         return (pf_work){ 0 };
-    peer.kernel = pf_onednn_kernel(work->kernel->format);
+    peer.kernel = pf_onednn_kernel(work->kernel->format, work->kernel->act);
     peer.n_copies = b->n_peers;
     for (int32_t i = 0; i < peer.n_copies; i++) (void)time_call(b, &peer, peer.run, i); /* makes its code */
     return peer;
@@ -228,15 +227,15 @@ static pf_status run_product(bench *b, const pf_kernel *kernel)
 }
 
 /* So many copies for oneDNN that they come from memory; none where it is not there or cannot. */
-static void attach_peers(bench *b, pf_format format)
+static void attach_peers(bench *b, pf_format format, pf_act act)
 {
     pf_work_matrices *m = &b->matrices;
     const size_t bytes = (size_t)m->weights[0].n_panels * m->weights[0].panel_bytes;
-    if (b->options->quick || pf_onednn_check(format, pf_format_get(format)->act, NULL) != PF_OK) return;
+    if (b->options->quick || pf_onednn_check(format, act, NULL) != PF_OK) return;
     if (!b->onednn && pf_onednn_open(b->team, &b->onednn, NULL) != PF_OK) return;
     while (b->n_peers < m->n_copies &&
            (b->n_peers < PF_WORK_MIN_COPIES || (size_t)b->n_peers * bytes < 4 * b->data.cache_bytes)) {
-        if (pf_onednn_attach(b->onednn, b->team, &m->weights[b->n_peers], NULL) != PF_OK) return;
+        if (pf_onednn_attach(b->onednn, b->team, &m->weights[b->n_peers], act, NULL) != PF_OK) return;
         b->n_peers++;
     }
 }
@@ -246,24 +245,35 @@ static void detach_peers(bench *b)
     while (b->n_peers > 0) pf_onednn_detach(&b->matrices.weights[--b->n_peers]);
 }
 
-static pf_status run_format(bench *b, pf_format format, int32_t n, int32_t k)
+/* The products of a format with activations of one type; *filled: the matrices are in the store. */
+static pf_status run_activations(bench *b, pf_format format, pf_act act, int32_t n, int32_t k, bool *filled)
 {
     int32_t n_kernels;
     const pf_kernel *all = pf_kernels_all(&n_kernels);
-    bool filled = b->counting;
+    bool attached = b->counting;
     pf_status status = PF_OK;
     for (int32_t i = 0; i < n_kernels && status == PF_OK; i++) {
-        if (all[i].op != PF_OP_GEMM || all[i].format != format || !is_wanted(b, &all[i])) continue;
-        if (!filled) {
+        const pf_kernel *kernel = &all[i];
+        if (kernel->op != PF_OP_GEMM || kernel->format != format || kernel->act != act || !is_wanted(b, kernel))
+            continue;
+        if (!*filled) {
             PF_TRY(pf_work_fill_matrices(&b->data, format, n, k, &b->matrices, b->error));
-            b->reader = choose_reader(b, pf_work_gemm(&b->data, &all[i], &b->matrices, 1, b->matrices.weights[0].n));
-            attach_peers(b, format);
-            filled = true;
+            b->reader = choose_reader(b, pf_work_gemm(&b->data, kernel, &b->matrices, 1, b->matrices.weights[0].n));
+            *filled = true;
         }
-        status = run_product(b, &all[i]);
+        if (!attached) attach_peers(b, format, act);
+        attached = true;
+        status = run_product(b, kernel);
     }
     detach_peers(b);
     return status;
+}
+
+static pf_status run_format(bench *b, pf_format format, int32_t n, int32_t k)
+{
+    bool filled = b->counting;
+    for (int act = 0; act < PF_N_ACTS; act++) PF_TRY(run_activations(b, format, (pf_act)act, n, k, &filled));
+    return PF_OK;
 }
 
 static pf_status run_products(bench *b)

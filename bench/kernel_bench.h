@@ -10,7 +10,8 @@
  * of the rest that goes in. What it computes on the way is not counted: a race over a vocabulary makes a random number
  * for each token. Nor is where it goes: the key of one row is written a word to each cache line.
  *
- * Beside a product that is what this machine would choose, oneDNN multiplies the same, where it is there and can.
+ * Beside a product that is what this machine would choose, oneDNN multiplies the same weights, where it is there and can,
+ * in the way that is its fastest: by bf16 perhaps where ours is by int8 (gemm_onednn.h).
  *
  * Times are medians of samples taken in turns. A kernel that seems faster than its limit shows that the limit was
  * measured badly; it is measured again, and then the benchmark fails instead of boasting (PF_BELIEVABLE_FRACTION).

@@ -415,9 +415,9 @@ static pf_status attach_backend(pf_model *m, const source *src, pf_error *error)
     PF_TRY(pf_onednn_open(team, &m->onednn, error));
     for (int32_t l = 0; l < m->config.n_layers; l++)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            PF_TRY(pf_onednn_attach(m->onednn, team, &pf_layer_matrix(&m->layers[l], i)->weights, error));
-    PF_TRY(pf_onednn_attach(m->onednn, team, &m->head.weights, error));
-    const pf_kernel *kernel = pf_onednn_kernel(m->format);
+            PF_TRY(pf_onednn_attach(m->onednn, team, &pf_layer_matrix(&m->layers[l], i)->weights, m->act, error));
+    PF_TRY(pf_onednn_attach(m->onednn, team, &m->head.weights, m->act, error));
+    const pf_kernel *kernel = pf_onednn_kernel(m->format, m->act);
     m->kernels.chosen_gemm[m->format][m->act] = kernel;
     m->kernels.gemm[m->format][m->act] = kernel->fn.gemm;
     return PF_OK;

@@ -6,14 +6,26 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/quantise.h"
 
 #ifdef PF_ONEDNN
 #include <dlfcn.h>
 
 #include "kernels/gemm/onednn_api.h"
+#include "kernels/gemm/onednn_unpack.h"
 
 enum { TILE_ROWS = 16, PLANNED_ROWS = 32 };
+
+/* How weights of a format are multiplied by activations of a type. */
+typedef struct {
+    pf_kernel row;                    /* what stands for it in a table of kernels */
+    dnnl_data_type_t source, weights; /* what oneDNN is given */
+    dnnl_data_type_t zeros;           /* of a weight's group; undef: none */
+    bool transposed;                  /* of four bits: one column behind the other */
+    int32_t strip;                    /* panels that are multiplied by one call; 0: all of a member's */
+} recipe;
+
+static const recipe *recipe_of(pf_format format, pf_act act);
 
 #define STRING_OF(x)     #x
 #define VERSION(a, b, c) STRING_OF(a) "." STRING_OF(b) "." STRING_OF(c)
@@ -23,19 +35,17 @@ const char *pf_onednn_version(void)
     return VERSION(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
 }
 
-static bool has_product(pf_format format, pf_act act)
-{
-    return (format == PF_FORMAT_F32 || format == PF_FORMAT_BF16 || format == PF_FORMAT_INT8) &&
-           pf_format_get(format)->act == act;
-}
-
 pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error)
 {
-    if (has_product(format, act)) return PF_OK;
+    if (recipe_of(format, act)) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED,
-                   "oneDNN %s has no product of %s weights with %s activations: f32, bf16 and int8 with their own are "
-                   "what it has; without --gemm onednn all formats are there",
-                   pf_onednn_version(), pf_format_get(format)->name, pf_act_name(act));
+                   "oneDNN %s has no product of %s weights with %s activations: %s; without --gemm onednn all formats "
+                   "are there",
+                   pf_onednn_version(), pf_format_get(format)->name, pf_act_name(act),
+                   PF_ONEDNN_HAS_INT4_ZEROS ? "f32, bf16, int8 and int4 are what it has"
+                   : PF_ONEDNN_HAS_INT4
+                       ? "f32, bf16, int8 and symmetric int4 are what it has, asymmetric int4 since version 3.13"
+                       : "f32, bf16 and int8 with their own are what it has, int4 since version 3.5");
 }
 
 /* ---- a matrix ----------------------------------------------------------------------------------------------------- */
@@ -47,13 +57,15 @@ typedef struct {
     dnnl_memory_t source, target;
 } product;
 
-/* A member's columns. It alone writes here once it is made. */
+/* A member's columns, or a strip of them. It alone writes here once it is made. */
 typedef struct {
     int32_t panel_begin, panel_end;
-    int32_t n; /* columns */
+    int32_t n;     /* columns */
+    int32_t width; /* columns that oneDNN multiplies: n, or of four bits those of whole panels */
     dnnl_memory_t weights;
-    float *scales;              /* [n] of int8 */
-    dnnl_memory_t scales_there; /* the same, where they come with a call; or NULL */
+    float *scales;                           /* [groups, width] of integers */
+    uint8_t *zeros;                          /* [groups, width] or half as many bytes; or NULL */
+    dnnl_memory_t scales_there, zeros_there; /* the same, where they come with a call; or NULL */
     product products[PF_ONEDNN_PRIMITIVES];
     int32_t oldest; /* the place that is taken next */
 } block;
@@ -73,16 +85,14 @@ struct pf_onednn {
 
 struct pf_onednn_matrix {
     pf_onednn *home;
-    pf_format format;
+    const recipe *how;
     int32_t k;
+    int32_t depth;           /* values of a column that oneDNN multiplies: k, or of four bits those of whole groups */
+    int32_t group, n_groups; /* values that share a scale, and how many do in a column */
     _Atomic dnnl_status_t failure; /* a status of oneDNN that was not success, while it is made */
-    block *blocks;                 /* [home->n_members] */
+    int32_t n_strips;              /* of a member */
+    block *blocks;                 /* [home->n_members, n_strips]; without panels where there are fewer than strips */
 };
-
-static dnnl_data_type_t type_of(pf_format format)
-{
-    return format == PF_FORMAT_F32 ? dnnl_f32 : format == PF_FORMAT_BF16 ? dnnl_bf16 : dnnl_s8;
-}
 
 static void call_with_one_thread(const pf_onednn *d)
 {
@@ -103,29 +113,45 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *out, dnnl_data_type_t type, int3
     return pf_onednn_plain(out, type, sizes, 2, strides);
 }
 
+/* What a product does with integers on the way. */
+static dnnl_status_t set_attributes(const struct pf_onednn_matrix *d, const block *b, dnnl_primitive_attr_t attributes)
+{
+    const pf_kernel *row = &d->how->row;
+    const int32_t bits = pf_format_get(row->format)->bits;
+#if PF_ONEDNN_HAS_INT4
+    if (bits < 16 && row->act == PF_ACT_BF16) TRY_ONEDNN(pf_onednn_widen(attributes));
+    if (bits == 4) return pf_onednn_set_groups(attributes, d->group, d->n_groups == 1, d->how->zeros);
+#endif
+    return bits == 8 ? pf_onednn_set_scales(attributes, b->n, b->scales) : dnnl_success;
+}
+
 /* m rows times a block, weights in `layout`, all described. */
 static dnnl_status_t describe_as(const struct pf_onednn_matrix *d, const block *b, pf_onednn_layout a,
                                  pf_onednn_layout layout, pf_onednn_layout c, dnnl_primitive_desc_t *out)
 {
     dnnl_primitive_attr_t attributes;
     TRY_ONEDNN(dnnl_primitive_attr_create(&attributes));
-    dnnl_status_t status = dnnl_success;
-    if (d->format == PF_FORMAT_INT8) status = pf_onednn_set_scales(attributes, b->n, b->scales);
+    dnnl_status_t status = set_attributes(d, b, attributes);
     if (status == dnnl_success) status = pf_onednn_matmul(out, d->home->engine, a, layout, c, attributes);
     dnnl_primitive_attr_destroy(attributes);
     return status;
+}
+
+/* Packed activations: rows of so many values, of which those beyond k are zero. */
+static size_t row_stride(int32_t k)
+{
+    return pf_round_up((size_t)k, 128);
 }
 
 /* The description of m rows times a block, weights in `layout` (NULL: as oneDNN likes them best). */
 static dnnl_status_t describe(const struct pf_onednn_matrix *d, const block *b, int32_t m, pf_onednn_layout layout,
                               dnnl_primitive_desc_t *out)
 {
-    const dnnl_data_type_t type = type_of(d->format);
-    const dnnl_dims_t w_sizes = { d->k, b->n };
+    const dnnl_dims_t w_sizes = { d->depth, b->width };
     dnnl_memory_desc_t a = { 0 }, w = { 0 }, c = { 0 };
-    dnnl_status_t status = matrix(&a, type, m, d->k, (size_t)d->k, 1);
-    if (status == dnnl_success) status = matrix(&c, dnnl_f32, m, b->n, (size_t)b->n, 1);
-    if (status == dnnl_success && !layout) status = pf_onednn_any(&w, type, w_sizes);
+    dnnl_status_t status = matrix(&a, d->how->source, m, d->depth, row_stride(d->k), 1);
+    if (status == dnnl_success) status = matrix(&c, dnnl_f32, m, b->width, (size_t)b->width, 1);
+    if (status == dnnl_success && !layout) status = pf_onednn_any(&w, d->how->weights, w_sizes);
     if (status == dnnl_success)
         status = describe_as(d, b, pf_onednn_view(&a), layout ? layout : pf_onednn_view(&w), pf_onednn_view(&c), out);
     pf_onednn_drop(&a);
@@ -157,26 +183,6 @@ static dnnl_status_t make_product(const struct pf_onednn_matrix *d, const block 
     return status;
 }
 
-/* Column j of a block from the panels: numbers, or integers with their scale. */
-static void unpack_column(const pf_gemm_weights *w, block *b, int32_t j, void *out, float *row)
-{
-    const int32_t n = b->panel_begin * PF_GEMM_PANEL + j;
-    if (w->format == PF_FORMAT_INT8) {
-        const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-        const uint8_t *panel = (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
-        b->scales[j] = pf_gemm_scale(&l, panel, n % PF_GEMM_PANEL);
-        int8_t *q = (int8_t *)out + (size_t)j * (size_t)w->k;
-        for (int32_t i = 0; i < w->k; i++)
-            q[i] = (int8_t)(pf_gemm_stored(&l, panel, n % PF_GEMM_PANEL, (size_t)i) - 128);
-        return;
-    }
-    pf_gemm_unpack_row(w, n, row);
-    if (w->format == PF_FORMAT_F32) memcpy((float *)out + (size_t)j * (size_t)w->k, row, (size_t)w->k * sizeof *row);
-    if (w->format == PF_FORMAT_BF16)
-        for (int32_t i = 0; i < w->k; i++)
-            ((uint16_t *)out)[(size_t)j * (size_t)w->k + (size_t)i] = pf_bf16_from_f32(row[i]);
-}
-
 /* Copy from one layout to another. */
 static dnnl_status_t copy(dnnl_engine_t engine, dnnl_stream_t stream, dnnl_memory_t from, dnnl_memory_t to)
 {
@@ -203,7 +209,7 @@ static dnnl_status_t reorder(const struct pf_onednn_matrix *d, dnnl_stream_t str
     dnnl_memory_desc_t plain;
     dnnl_memory_t from;
     TRY_ONEDNN(dnnl_memory_create(&b->weights, layout, d->home->engine, DNNL_MEMORY_ALLOCATE));
-    TRY_ONEDNN(matrix(&plain, type_of(d->format), d->k, b->n, 1, (size_t)d->k));
+    TRY_ONEDNN(matrix(&plain, d->how->weights, d->k, b->n, 1, (size_t)d->k));
     dnnl_status_t status = dnnl_memory_create(&from, pf_onednn_view(&plain), d->home->engine, columns);
     pf_onednn_drop(&plain);
     if (status != dnnl_success) return status;
@@ -212,40 +218,87 @@ static dnnl_status_t reorder(const struct pf_onednn_matrix *d, dnnl_stream_t str
     return status;
 }
 
-/* Scales that come with each call, where this version wants that. */
-static dnnl_status_t place_scales(const struct pf_onednn_matrix *d, block *b)
+/* What is there for each group of each column of a block, as oneDNN sees it where it comes with each call. */
+static dnnl_status_t place(const struct pf_onednn_matrix *d, const block *b, dnnl_data_type_t type, void *data,
+                           dnnl_memory_t *out)
 {
-    if (!PF_ONEDNN_SCALES_AT_CALL || d->format != PF_FORMAT_INT8) return dnnl_success;
     dnnl_memory_desc_t plain;
-    const dnnl_dims_t sizes = { b->n }, strides = { 1 };
-    TRY_ONEDNN(pf_onednn_plain(&plain, dnnl_f32, sizes, 1, strides));
-    const dnnl_status_t status =
-        dnnl_memory_create(&b->scales_there, pf_onednn_view(&plain), d->home->engine, b->scales);
+    const dnnl_dims_t sizes[2] = { { b->width }, { d->n_groups, b->width } };
+    const dnnl_dims_t strides[2] = { { 1 }, { b->width, 1 } };
+    const int grouped = d->n_groups > 1;
+    TRY_ONEDNN(pf_onednn_plain(&plain, type, sizes[grouped], grouped + 1, strides[grouped]));
+    const dnnl_status_t status = dnnl_memory_create(out, pf_onednn_view(&plain), d->home->engine, data);
     pf_onednn_drop(&plain);
     return status;
 }
 
-static dnnl_status_t make_block(const struct pf_onednn_matrix *d, dnnl_stream_t stream, const pf_gemm_weights *w,
-                                block *b)
+/* Weights of four bits go straight where they will lie: oneDNN multiplies them as they are, and copies them nowhere. */
+static dnnl_status_t make_int4(const struct pf_onednn_matrix *d, const pf_gemm_weights *w, block *b)
 {
-    const size_t element = d->format == PF_FORMAT_F32 ? 4 : d->format == PF_FORMAT_BF16 ? 2 : 1;
-    b->n = (b->panel_end * PF_GEMM_PANEL < w->n ? b->panel_end * PF_GEMM_PANEL : w->n) - b->panel_begin * PF_GEMM_PANEL;
-    b->scales = calloc((size_t)b->n, sizeof *b->scales);
+    const size_t n = (size_t)b->width, depth = (size_t)d->depth;
+    const bool transposed = d->how->transposed;
+    dnnl_memory_desc_t plain;
+    TRY_ONEDNN(matrix(&plain, d->how->weights, d->depth, b->width, transposed ? 1 : n, transposed ? depth : 1));
+    const dnnl_status_t status =
+        dnnl_memory_create(&b->weights, pf_onednn_view(&plain), d->home->engine, DNNL_MEMORY_ALLOCATE);
+    pf_onednn_drop(&plain);
+    if (status != dnnl_success) return status;
+
+    const bool centred = d->how->zeros == dnnl_data_type_undef;
+    void *q;
+    TRY_ONEDNN(dnnl_memory_get_data_handle(b->weights, &q));
+    memset(q, 0, n * depth / 2);
+    b->zeros = calloc((size_t)d->n_groups * n, 1);
+    if (!b->zeros) return dnnl_out_of_memory;
+    pf_onednn_unpack_int4(w, b->panel_begin, b->panel_end,
+                          &(pf_onednn_int4){ .transposed = transposed,
+                                             .centred = centred,
+                                             .nibble_zeros = d->how->zeros == d->how->weights,
+                                             .q = q,
+                                             .scales = b->scales,
+                                             .zeros = b->zeros });
+    return centred ? dnnl_success : place(d, b, d->how->zeros, b->zeros, &b->zeros_there);
+}
+
+/* The others are copied into the layout that oneDNN asks for. */
+static dnnl_status_t make_numbers(const struct pf_onednn_matrix *d, dnnl_stream_t stream, const pf_gemm_weights *w,
+                                  block *b)
+{
+    const size_t element = (size_t)pf_format_get(w->format)->bits / 8;
     void *columns = malloc((size_t)b->n * (size_t)d->k * element);
     float *row = malloc((size_t)d->k * sizeof *row);
-    dnnl_status_t status = b->scales && columns && row ? dnnl_success : dnnl_out_of_memory;
+    dnnl_status_t status = columns && row ? dnnl_success : dnnl_out_of_memory;
     dnnl_primitive_desc_t description = NULL;
     if (status == dnnl_success) {
-        for (int32_t j = 0; j < b->n; j++) unpack_column(w, b, j, columns, row);
-        status = place_scales(d, b);
+        if (w->format == PF_FORMAT_INT8)
+            pf_onednn_unpack_int8(w, b->panel_begin, b->n, columns, b->scales);
+        else
+            pf_onednn_unpack_numbers(w, b->panel_begin, b->n, columns, row);
+        status = describe(d, b, PLANNED_ROWS, NULL, &description);
     }
-    if (status == dnnl_success) status = describe(d, b, PLANNED_ROWS, NULL, &description);
     if (status == dnnl_success) {
         status = reorder(d, stream, b, columns, dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0));
         dnnl_primitive_desc_destroy(description);
     }
     free(columns);
     free(row);
+    return status;
+}
+
+static dnnl_status_t make_block(const struct pf_onednn_matrix *d, dnnl_stream_t stream, const pf_gemm_weights *w,
+                                block *b)
+{
+    const int32_t bits = pf_format_get(w->format)->bits, first = b->panel_begin * PF_GEMM_PANEL;
+    const int32_t end = b->panel_end * PF_GEMM_PANEL;
+    b->n = (end < w->n ? end : w->n) - first;
+    b->width = bits == 4 ? end - first : b->n;
+    b->scales = calloc((size_t)d->n_groups * (size_t)b->width, sizeof *b->scales);
+    if (!b->scales) return dnnl_out_of_memory;
+    TRY_ONEDNN(bits == 4 ? make_int4(d, w, b) : make_numbers(d, stream, w, b));
+    if (PF_ONEDNN_SCALES_AT_CALL && bits < 16) TRY_ONEDNN(place(d, b, dnnl_f32, b->scales, &b->scales_there));
+    product probe = { .m = PLANNED_ROWS };
+    const dnnl_status_t status = make_product(d, b, &probe);
+    clear_product(&probe);
     return status;
 }
 
@@ -258,12 +311,18 @@ static void make_share(pf_member member, void *arg)
 {
     const make_job *job = arg;
     struct pf_onednn_matrix *d = job->matrix;
-    block *b = &d->blocks[member.id];
-    pf_team_share(member, job->weights->n_panels, &b->panel_begin, &b->panel_end);
-    if (b->panel_begin == b->panel_end) return;
+    int32_t begin, end;
+    pf_team_share(member, job->weights->n_panels, &begin, &end);
     call_with_one_thread(d->home);
-    const dnnl_status_t status = make_block(d, d->home->members[member.id].stream, job->weights, b);
-    if (status != dnnl_success) d->failure = status;
+    for (int32_t s = 0; s < d->n_strips; s++) {
+        block *b = &d->blocks[member.id * d->n_strips + s];
+        const int32_t strip = d->how->strip > 0 ? d->how->strip : end - begin, first = begin + s * strip;
+        b->panel_begin = first < end ? first : end;
+        b->panel_end = end - b->panel_begin < strip ? end : b->panel_begin + strip;
+        if (b->panel_begin == b->panel_end) continue;
+        const dnnl_status_t status = make_block(d, d->home->members[member.id].stream, job->weights, b);
+        if (status != dnnl_success) d->failure = status;
+    }
 }
 
 static pf_status refuse(dnnl_status_t status, const char *what, pf_error *error)
@@ -310,31 +369,49 @@ void pf_onednn_detach(pf_gemm_weights *w)
 {
     struct pf_onednn_matrix *d = w->onednn;
     if (!d) return;
-    for (int32_t i = 0; i < d->home->n_members; i++) {
+    for (int32_t i = 0; i < d->home->n_members * d->n_strips; i++) {
         block *b = &d->blocks[i];
         for (int p = 0; p < PF_ONEDNN_PRIMITIVES; p++) clear_product(&b->products[p]);
         if (b->weights) dnnl_memory_destroy(b->weights);
         if (b->scales_there) dnnl_memory_destroy(b->scales_there);
+        if (b->zeros_there) dnnl_memory_destroy(b->zeros_there);
         free(b->scales);
+        free(b->zeros);
     }
     free(d->blocks);
     free(d);
     w->onednn = NULL;
 }
 
-pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_error *error)
+/* How long the columns of a matrix are, in values and in groups, and into how many strips a member's are cut. */
+static void measure(struct pf_onednn_matrix *d, const pf_gemm_weights *w)
 {
-    PF_TRY(pf_onednn_check(w->format, pf_format_get(w->format)->act, error));
+    const int32_t share = (w->n_panels + d->home->n_members - 1) / d->home->n_members, strip = d->how->strip;
+    d->n_strips = strip > 0 ? (share + strip - 1) / strip : 1;
+    d->k = d->depth = d->group = w->k;
+    d->n_groups = 1;
+    if (pf_format_get(w->format)->bits != 4) return;
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    d->group = l.group;
+    d->n_groups = l.n_groups;
+    d->depth = l.group * l.n_groups;
+}
+
+pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_act act, pf_error *error)
+{
+    PF_TRY(pf_onednn_check(w->format, act, error));
     assert(pf_team_size(team) == onednn->n_members);
     struct pf_onednn_matrix *d = calloc(1, sizeof *d);
-    if (d) d->blocks = calloc((size_t)onednn->n_members, sizeof *d->blocks);
+    if (d) {
+        d->home = onednn;
+        d->how = recipe_of(w->format, act);
+        measure(d, w);
+        d->blocks = calloc((size_t)onednn->n_members * (size_t)d->n_strips, sizeof *d->blocks);
+    }
     if (!d || !d->blocks) {
         free(d);
         return pf_fail(error, PF_NOMEM, "no memory for oneDNN's copy of a matrix");
     }
-    d->home = onednn;
-    d->format = w->format;
-    d->k = w->k;
     w->onednn = d;
     pf_team_run(team, make_share, &(make_job){ .matrix = d, .weights = w });
     const dnnl_status_t failure = d->failure;
@@ -348,7 +425,15 @@ pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w,
 /* Rows one behind the other; behind int8 rows, a scale for each. */
 static float *row_scales(const void *input, int32_t m, int32_t k)
 {
-    return (float *)((char *)(uintptr_t)input + pf_round_up((size_t)m * (size_t)k, 64));
+    return (float *)((char *)(uintptr_t)input + (size_t)m * row_stride(k));
+}
+
+/* Where a packed row begins; what is beyond its k values is zeroed. */
+static void *open_row(void *input, int32_t row, int32_t k, size_t element)
+{
+    unsigned char *to = (unsigned char *)input + (size_t)row * row_stride(k) * element;
+    memset(to + (size_t)k * element, 0, (row_stride(k) - (size_t)k) * element);
+    return to;
 }
 
 static void pack_f32(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
@@ -356,7 +441,7 @@ static void pack_f32(void *input, const float *a, size_t lda, int32_t m, int32_t
 {
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m), end = pf_gemm_tile_row(n_tiles, m, tile_end);
     for (int32_t row = pf_gemm_tile_row(n_tiles, m, tile_begin); row < end; row++)
-        memcpy((float *)input + (size_t)row * (size_t)k, a + (size_t)row * lda, (size_t)k * sizeof *a);
+        memcpy(open_row(input, row, k, sizeof *a), a + (size_t)row * lda, (size_t)k * sizeof *a);
 }
 
 static void pack_bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
@@ -365,7 +450,7 @@ static void pack_bf16(void *input, const float *a, size_t lda, int32_t m, int32_
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m), end = pf_gemm_tile_row(n_tiles, m, tile_end);
     for (int32_t row = pf_gemm_tile_row(n_tiles, m, tile_begin); row < end; row++) {
         const float *from = a + (size_t)row * lda;
-        uint16_t *to = (uint16_t *)input + (size_t)row * (size_t)k;
+        uint16_t *to = open_row(input, row, k, sizeof *to);
         for (int32_t i = 0; i < k; i++) to[i] = pf_bf16_from_f32(from[i]);
     }
 }
@@ -377,17 +462,19 @@ static void pack_int8(void *input, const float *a, size_t lda, int32_t m, int32_
     float *scales = row_scales(input, m, k);
     for (int32_t row = pf_gemm_tile_row(n_tiles, m, tile_begin); row < end; row++) {
         const float *from = a + (size_t)row * lda;
-        int8_t *to = (int8_t *)input + (size_t)row * (size_t)k;
-        float largest = 0.0f, sum = 0.0f;
+        int8_t *to = open_row(input, row, k, sizeof *to);
+        int32_t largest = 0; /* magnitude, as bits: of what is no finite number they are the largest of all */
         for (int32_t i = 0; i < k; i++) {
-            const float magnitude = fabsf(from[i]);
+            const int32_t magnitude = float_bits(from[i]) & 0x7FFFFFFF;
             largest = magnitude > largest ? magnitude : largest;
-            sum += from[i] * 0.0f; /* a NaN where one of them is no finite number */
         }
-        const bool counts = largest >= 0x1p-100f && sum == 0.0f;
-        const float by = counts ? 127.0f / largest : 0.0f;
-        scales[row] = sum == 0.0f ? (counts ? largest / 127.0f : 0.0f) : NAN;
-        for (int32_t i = 0; i < k; i++) to[i] = (int8_t)(counts ? (int32_t)rintf(from[i] * by) : 0);
+        const bool finite = largest < 0x7F800000, counts = finite && float_of(largest) >= 0x1p-100f;
+        const float by = counts ? 127.0f / float_of(largest) : 0.0f;
+        scales[row] = finite ? (counts ? float_of(largest) / 127.0f : 0.0f) : NAN;
+        if (counts)
+            for (int32_t i = 0; i < k; i++) to[i] = (int8_t)nearest(from[i] * by);
+        else
+            memset(to, 0, (size_t)k);
     }
 }
 
@@ -421,11 +508,13 @@ static dnnl_status_t execute(const struct pf_onednn_matrix *d, member_state *min
     if (!p->primitive || !out) return dnnl_out_of_memory;
     TRY_ONEDNN(dnnl_memory_set_data_handle(p->source, (void *)(uintptr_t)input));
     TRY_ONEDNN(dnnl_memory_set_data_handle(p->target, out));
-    const dnnl_exec_arg_t arguments[4] = { { DNNL_ARG_SRC, p->source },
+    const dnnl_exec_arg_t arguments[5] = { { DNNL_ARG_SRC, p->source },
                                            { DNNL_ARG_WEIGHTS, b->weights },
                                            { DNNL_ARG_DST, p->target },
-                                           { DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, b->scales_there } };
-    TRY_ONEDNN(dnnl_primitive_execute(p->primitive, mine->stream, b->scales_there ? 4 : 3, arguments));
+                                           { DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, b->scales_there },
+                                           { DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS, b->zeros_there } };
+    const int n = b->zeros_there ? 5 : b->scales_there ? 4 : 3;
+    TRY_ONEDNN(dnnl_primitive_execute(p->primitive, mine->stream, n, arguments));
     return dnnl_stream_wait(mine->stream);
 }
 
@@ -433,7 +522,7 @@ static dnnl_status_t execute(const struct pf_onednn_matrix *d, member_state *min
 static void put_rows(const block *b, const float *sums, const float *scales, int32_t m, float *c, size_t ldc,
                      pf_gemm_mode mode)
 {
-    for (int32_t row = 0; row < m; row++, c += ldc, sums += b->n) {
+    for (int32_t row = 0; row < m; row++, c += ldc, sums += b->width) {
         const float scale = scales ? scales[row] : 1.0f;
         if (mode == PF_GEMM_ADD)
             for (int32_t j = 0; j < b->n; j++) c[j] += sums[j] * scale;
@@ -442,15 +531,13 @@ static void put_rows(const block *b, const float *sums, const float *scales, int
     }
 }
 
-static void multiply_block(const struct pf_onednn_matrix *d, int32_t id, const void *input, int32_t m, float *c,
-                           size_t ldc, pf_gemm_mode mode)
+static void multiply_block(const struct pf_onednn_matrix *d, member_state *mine, block *b, const void *input, int32_t m,
+                           float *c, size_t ldc, pf_gemm_mode mode)
 {
-    block *b = &d->blocks[id];
-    member_state *mine = &d->home->members[id];
     c += (size_t)b->panel_begin * PF_GEMM_PANEL;
-    const bool is_int8 = d->format == PF_FORMAT_INT8;
-    const bool direct = mode == PF_GEMM_STORE && !is_int8 && (m == 1 || ldc == (size_t)b->n);
-    float *sums = direct ? c : sums_of(mine, (size_t)m * (size_t)b->n);
+    const bool is_int8 = d->how->row.act == PF_ACT_INT8;
+    const bool direct = mode == PF_GEMM_STORE && !is_int8 && b->n == b->width && (m == 1 || ldc == (size_t)b->n);
+    float *sums = direct ? c : sums_of(mine, (size_t)m * (size_t)b->width);
     const dnnl_status_t status = execute(d, mine, b, input, m, sums);
     if (status == dnnl_success && !direct)
         put_rows(b, sums, is_int8 ? row_scales(input, m, d->k) : NULL, m, c, ldc, mode);
@@ -458,7 +545,7 @@ static void multiply_block(const struct pf_onednn_matrix *d, int32_t id, const v
         for (int32_t j = 0; j < b->n; j++) c[(size_t)row * ldc + (size_t)j] = NAN;
 }
 
-/* One block, or for one thread that multiplies alone all of them. */
+/* A member's blocks, or for one thread that multiplies alone all of them. */
 static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                      float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
@@ -466,37 +553,75 @@ static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int
     const struct pf_onednn_matrix *d = w->onednn;
     int32_t n_panels = 0;
     call_with_one_thread(d->home);
-    for (int32_t id = 0; id < d->home->n_members; id++) {
-        const block *b = &d->blocks[id];
+    for (int32_t i = 0; i < d->home->n_members * d->n_strips; i++) {
+        block *b = &d->blocks[i];
         if (b->panel_begin < panel_begin || b->panel_end > panel_end || b->panel_begin == b->panel_end) continue;
-        multiply_block(d, id, input, m, c, ldc, mode);
+        multiply_block(d, &d->home->members[i / d->n_strips], b, input, m, c, ldc, mode);
         n_panels += b->panel_end - b->panel_begin;
     }
     assert(n_panels == panel_end - panel_begin);
     (void)n_panels;
 }
 
-static const pf_kernel rows[] = {
-#define ROW(FORMAT, PACK)                                                                                            \
-    {                                                                                                                \
-        .op = PF_OP_GEMM, .format = PF_FORMAT_##FORMAT, .act = PF_ACT_##FORMAT, .name = "onednn_matmul_" #FORMAT,    \
-        .tile = "", .packing = "as oneDNN likes it, beside panels", .arithmetic = "oneDNN's, by the number of rows", \
-        .fn.gemm = {                                                                                                 \
-            .tile_rows = TILE_ROWS,                                                                                  \
-            .pack = PACK,                                                                                            \
-            .multiply = multiply                                                                                     \
-        }                                                                                                            \
+#define ROW(FORMAT, ACT, PACK)                                \
+    .row = { .op = PF_OP_GEMM,                                \
+             .format = PF_FORMAT_##FORMAT,                    \
+             .act = PF_ACT_##ACT,                             \
+             .name = "onednn_matmul_" #FORMAT,                \
+             .tile = "",                                      \
+             .packing = "as oneDNN likes it, beside panels",  \
+             .arithmetic = "oneDNN's, by the number of rows", \
+             .fn.gemm = { .tile_rows = TILE_ROWS, .pack = PACK, .multiply = multiply } }
+/* By int8 it multiplies weights of which all columns' first value comes first, fast where those rows are short; by bf16 it
+ * is faster on one column behind the other. */
+#define BY_INT8(FORMAT)                                                                                    \
+    {                                                                                                      \
+        ROW(FORMAT, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_u4, .zeros = dnnl_u4, .strip = 32 \
     }
-    ROW(F32, pack_f32),
-    ROW(BF16, pack_bf16),
-    ROW(INT8, pack_int8),
+#define BY_BF16(FORMAT, WEIGHTS, ZEROS)                                                                           \
+    {                                                                                                             \
+        ROW(FORMAT, BF16, pack_bf16), .source = dnnl_bf16, .weights = WEIGHTS, .zeros = ZEROS, .transposed = true \
+    }
+
+static const recipe recipes[] = {
+    { ROW(F32, F32, pack_f32), .source = dnnl_f32, .weights = dnnl_f32 },
+    { ROW(BF16, BF16, pack_bf16), .source = dnnl_bf16, .weights = dnnl_bf16 },
+    { ROW(INT8, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_s8 },
+#if PF_ONEDNN_HAS_INT4
+    { ROW(INT8, BF16, pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8 },
+    BY_BF16(INT4_G32, dnnl_s4, dnnl_data_type_undef),
+    BY_BF16(INT4_G128, dnnl_s4, dnnl_data_type_undef),
+    BY_BF16(INT4_CHANNEL, dnnl_s4, dnnl_data_type_undef),
+#endif
+#if PF_ONEDNN_HAS_INT4_ZEROS
+    BY_BF16(INT4_ASYM_G32, dnnl_u4, dnnl_s8),
+    BY_BF16(INT4_ASYM_G128, dnnl_u4, dnnl_s8),
+    BY_BF16(INT4_ASYM_CHANNEL, dnnl_u4, dnnl_s8),
+    BY_INT8(INT4_G128),
+    BY_INT8(INT4_CHANNEL),
+    BY_INT8(INT4_ASYM_G128),
+    BY_INT8(INT4_ASYM_CHANNEL),
+#endif
 };
 
-const pf_kernel *pf_onednn_kernel(pf_format format)
+static const recipe *exact_recipe(pf_format format, pf_act act)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].format == format) return &rows[i];
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (recipes[i].row.format == format && recipes[i].row.act == act) return &recipes[i];
     return NULL;
+}
+
+/* Where oneDNN is slower by int8 than by bf16, or has no product of the two, bf16 stands for int8. */
+static const recipe *recipe_of(pf_format format, pf_act act)
+{
+    const recipe *r = exact_recipe(format, act);
+    return r || !pf_format_takes(format, act) ? r : exact_recipe(format, PF_ACT_BF16);
+}
+
+const pf_kernel *pf_onednn_kernel(pf_format format, pf_act act)
+{
+    const recipe *r = recipe_of(format, act);
+    return r ? &r->row : NULL;
 }
 
 #else
@@ -513,9 +638,10 @@ pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error)
                    "this build is without oneDNN: install libdnnl-dev (2.6 or later) and configure again");
 }
 
-const pf_kernel *pf_onednn_kernel(pf_format format)
+const pf_kernel *pf_onednn_kernel(pf_format format, pf_act act)
 {
     (void)format;
+    (void)act;
     return NULL;
 }
 
@@ -531,11 +657,11 @@ void pf_onednn_close(pf_onednn *onednn)
     (void)onednn;
 }
 
-pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_error *error)
+pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_act act, pf_error *error)
 {
     (void)onednn;
     (void)team;
-    return pf_onednn_check(w->format, pf_format_get(w->format)->act, error);
+    return pf_onednn_check(w->format, act, error);
 }
 
 void pf_onednn_detach(pf_gemm_weights *w)

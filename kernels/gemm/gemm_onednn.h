@@ -15,9 +15,17 @@
  * are kept; a call that finds one allocates nothing here. What oneDNN allocates is its own. Its fast code wants results
  * without gaps between rows, so those of several rows go through a buffer of the member's.
  *
- * f32 by f32, bf16 by bf16, int8 by int8 (a scale a column, one a row found as it is packed). oneDNN 2.6 has no product
- * of 4-bit weights, and none of int8 by bf16. A denormal, a NaN, an infinity: as oneDNN has it; but a row of int8
- * activations that held one that is not finite is NaN.
+ *      weights         activations asked for     what oneDNN multiplies
+ *      f32, bf16       their own                 the same
+ *      int8            int8                      the same: a scale a column, one a row found as it is packed
+ *      int8            bf16                      weights to bf16 on the way, a column's scale at the end
+ *      int4...         bf16                      weights to bf16((q - z) * s) on the way, of a column as int8
+ *      int4...         int8                      by bf16 again in groups of 32, where that is faster; else int8 by q - z,
+ *                                                exactly, and a group's scale
+ *
+ * Integers by bf16 and four bits are there since version 3.5, zero points and four bits by int8 since 3.13: between the
+ * two symmetric int4 is by bf16 and asymmetric is refused. A denormal, a NaN, an infinity: as oneDNN has it; but a row of
+ * int8 activations that held one that is not finite is NaN.
  *
  * Threads: one team at a time multiplies.
  */
@@ -35,8 +43,9 @@ const char *pf_onednn_version(void);
 /* PF_UNSUPPORTED: this build is without oneDNN, or oneDNN has no such product; the sentence says which. */
 PF_MUST_USE pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error);
 
-/* The row that stands for oneDNN in a table of kernels. Only for what pf_onednn_check lets pass. */
-const pf_kernel *pf_onednn_kernel(pf_format format);
+/* The row that stands for oneDNN in a table of kernels, where `act` was asked for; its own `act` is what it rounds to,
+ * bf16 perhaps for int8. NULL: what pf_onednn_check does not let pass. */
+const pf_kernel *pf_onednn_kernel(pf_format format, pf_act act);
 
 /* What all matrices of a model share. It is for teams of this one's size. PF_NOMEM; PF_INTERNAL: oneDNN refused, the
  * sentence has its status. The caller ends it with pf_onednn_close, after every matrix. */
@@ -44,10 +53,12 @@ typedef struct pf_onednn pf_onednn;
 PF_MUST_USE pf_status pf_onednn_open(pf_team *team, pf_onednn **out, pf_error *error);
 void pf_onednn_close(pf_onednn *onednn); /* NULL is fine */
 
-/* Give w, packed, its copy: each member of the team makes the part that it will multiply. Products by
- * pf_onednn_kernel's functions must then be called with the panels that pf_team_share gives the members of a team of
- * that size, or with all panels by one thread alone. Errors as pf_onednn_open and pf_onednn_check. The caller ends it with pf_onednn_detach. */
-PF_MUST_USE pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_error *error);
+/* Give w, packed, its copy for these activations: each member of the team makes the part that it will multiply. Products
+ * by pf_onednn_kernel's functions must then be called with the panels that pf_team_share gives the members of a team of
+ * that size, or with all panels by one thread alone. Errors as pf_onednn_open and pf_onednn_check. The caller ends it
+ * with pf_onednn_detach. */
+PF_MUST_USE pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_act act,
+                                       pf_error *error);
 void pf_onednn_detach(pf_gemm_weights *w); /* nothing attached is fine */
 
 #endif

@@ -846,13 +846,18 @@ class Formats(Case):
 class Backends(Case):
     def test_onednn_generates_or_says_why_not(self):
         arguments = ["generate", "-m", self.target, "--tokens", "1,2,3", "-n", "8", "--json", "--gemm", "onednn"]
-        self.assert_fails(*arguments, "--dtype", "int4", saying=["oneDNN"])
-        result = self.pilotfish.run(*arguments, "--dtype", "int8")
-        if result.code == 1 and "without oneDNN" in result.err:
-            self.skipTest(result.err.strip())
-        self.assertEqual(result.code, 0, result.err)
-        self.assertEqual(len(result.json["tokens"]), 8)
         self.assert_fails(*arguments, "--gemm", "mkl", code=2, saying=["own", "onednn"])
+        self.assert_fails(*arguments, "--dtype", "bf16-12", saying=["oneDNN"])
+        for dtype in FORMATS:
+            with self.subTest(dtype=dtype):
+                result = self.pilotfish.run(*arguments, "--dtype", dtype)
+                if result.code == 1 and "without oneDNN" in result.err:
+                    self.skipTest(result.err.strip())
+                if dtype.startswith("int4") and result.code == 1:
+                    self.assertIn(f"no product of {dtype} weights", result.err)
+                    continue
+                self.assertEqual(result.code, 0, result.err)
+                self.assertEqual(len(result.json["tokens"]), 8)
 
 
 class Benchmarks(Case):

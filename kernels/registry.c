@@ -29,9 +29,12 @@ static const pf_kernel table[] = {
             .tile_rows = ROWS,                                                                                 \
             .pack = PACK,                                                                                      \
             .pack_columns = COLUMNS,                                                                           \
+            .packed_value_bytes = VALUE_BYTES(ISA),                                                            \
             .multiply = MULTIPLY                                                                               \
         }                                                                                                      \
     }
+/* What multiplies pairs packs pairs of bf16; the others a word a value. */
+#define VALUE_BYTES(ISA) ((ISA) >= PF_ISA_AVX512BF16 ? 2 : 4)
 /* Weights and activations of one type. */
 #define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY) \
     GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)

@@ -85,10 +85,17 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
+/* Rows whose columns may lie in n_parts apart (forward.c). */
+static pf_rows take_rows_apart(pf_arena *arena, int32_t n_rows, int32_t n_columns, int32_t n_parts)
 {
     const size_t stride = pf_round_up((size_t)n_columns, LINE_FLOATS);
-    return (pf_rows){ pf_arena_take(arena, (size_t)n_rows, stride * sizeof(float)), stride };
+    const size_t between = ((size_t)n_parts - 1) * PF_APART_FLOATS;
+    return (pf_rows){ pf_arena_take(arena, (size_t)n_rows * stride + between, sizeof(float)), stride };
+}
+
+static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
+{
+    return take_rows_apart(arena, n_rows, n_columns, 1);
 }
 
 static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
@@ -115,10 +122,10 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
                                .rot_dim = m->rotary_dim };
     c->x = take_rows(arena, max_rows, m->hidden_size);
     c->normed = take_rows(arena, max_rows, m->hidden_size);
-    c->qkv = take_rows(arena, max_rows, model->q_dim + 2 * model->kv_dim);
-    c->attended = take_rows(arena, max_rows, model->q_dim);
-    c->gate = take_rows(arena, max_rows, m->intermediate_size);
-    c->up = take_rows(arena, max_rows, m->intermediate_size);
+    c->qkv = take_rows_apart(arena, max_rows, model->q_dim + 2 * model->kv_dim, 3 * n_threads);
+    c->attended = take_rows_apart(arena, max_rows, model->q_dim, n_threads);
+    c->gate = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
+    c->up = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
     c->logits = take_rows(arena, c->config.max_logit_rows, m->vocab_size);
 
     size_t input_bytes = pf_gemm_input_bytes(max_rows, m->hidden_size);

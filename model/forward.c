@@ -76,12 +76,13 @@ static const void *pack(const worker *w, pf_pass_kernel kernel, const left_side 
     return input;
 }
 
-/* A member's columns of `rows`, apart from the others': row behind row, in lines and pages that nobody else has business
- * with, or a core's prefetching would take the neighbours' from it. Column j of row i is at data + i * stride + j. */
-static pf_rows apart(pf_rows rows, int32_t n_rows, range columns)
+/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, in lines that nobody else has
+ * business with and no other core's prefetching runs into. Column j of row i is at data + i * stride + j. */
+static pf_rows apart(pf_rows rows, int32_t n_rows, range columns, int32_t before)
 {
     const size_t begin = (size_t)columns.begin, width = (size_t)(columns.end - columns.begin);
-    return (pf_rows){ rows.data + (size_t)(n_rows - 1) * begin, width };
+    const size_t between = (size_t)before * PF_APART_FLOATS;
+    return (pf_rows){ rows.data + between + (size_t)(n_rows - 1) * begin, width };
 }
 
 /* Pack the columns of a product's left side that this member has made. */
@@ -89,6 +90,57 @@ static void pack_columns(const worker *w, pf_pass_kernel kernel, pf_rows rows, i
 {
     if (columns.begin < columns.end && calls(w, kernel))
         w->gemm->pack_columns(w->c->columns, rows.data, rows.stride, n_rows, k, columns.begin, columns.end);
+}
+
+/* ---- lines that pass from core to core, where rows are a single tile ----------------------------------------------
+ *
+ * A member that writes a line which others have read waits until they have given it up; one that reads what another has
+ * just written waits for it. Without a cache in common either takes as long as a multiplication of hundreds of
+ * weights, and a product comes upon one such line after the other: so they are asked for, all at once. */
+
+typedef struct {
+    const char *begin, *end;
+} lines;
+
+static bool passes_lines(const worker *w, int32_t n_rows)
+{
+    return w->member.n_threads > 1 && n_rows <= w->gemm->tile_rows && is_whole(w);
+}
+
+/* Columns of the packed left side. */
+static lines packed(const worker *w, int32_t n_rows, range columns)
+{
+    const size_t column_bytes = (size_t)n_rows * (size_t)w->gemm->packed_value_bytes;
+    const char *data = w->c->columns;
+    return (lines){ data + (size_t)columns.begin * column_bytes, data + (size_t)columns.end * column_bytes };
+}
+
+/* To be written: long before it is, but not before the others have read what is there. */
+static void claim(lines mine)
+{
+    for (const char *at = mine.begin; at < mine.end; at += 64) __builtin_prefetch(at, 1);
+}
+
+static void claim_columns(const worker *w, int32_t n_rows, range mine)
+{
+    if (passes_lines(w, n_rows)) claim(packed(w, n_rows, mine));
+}
+
+static void claim_residual(const worker *w, int32_t n_rows, range mine)
+{
+    if (!passes_lines(w, n_rows)) return;
+    const float *row = w->c->x.data;
+    for (int32_t i = 0; i < n_rows; i++, row += w->c->x.stride)
+        claim((lines){ (const char *)(row + mine.begin), (const char *)(row + mine.end) });
+}
+
+/* What the others have just packed. */
+static void fetch_columns(const worker *w, int32_t n_rows, int32_t k, range mine)
+{
+    if (!passes_lines(w, n_rows)) return;
+    const lines others[] = { packed(w, n_rows, (range){ 0, mine.begin }), packed(w, n_rows, (range){ mine.end, k }) };
+    for (int i = 0; i < 2; i++)
+        for (const char *at = others[i].begin; at < others[i].end; at += 64) __builtin_prefetch(at, 0);
 }
 
 /* Norm the rows of x and pack them. */
@@ -154,7 +206,8 @@ static void place_qkv(worker *w)
     pf_rows *const places[] = { &w->q, &w->k, &w->v };
     for (int32_t i = 0; i < 3; i++)
         *places[i] = w->c->heads_apart
-                         ? apart(w->c->qkv, w->c->n_rows, columns_of(&w->c->model->layers->qkv, w->qkv[i]))
+                         ? apart(w->c->qkv, w->c->n_rows, columns_of(&w->c->model->layers->qkv, w->qkv[i]),
+                                 i * w->member.n_threads + w->member.id)
                          : w->c->qkv;
 }
 
@@ -311,10 +364,12 @@ void pf_context_run_pass(pf_member member, void *context)
         const pf_layer *layer = &m->layers[l];
         const bool last = l == m->config.n_layers - 1, drops_rows = last && c->n_logit_rows < c->n_rows;
         const bool heads_by_columns = by_columns && c->heads_apart && !drops_rows;
-        w.attended = heads_by_columns ? apart(c->attended, c->n_rows, heads) : c->attended;
+        w.attended = heads_by_columns ? apart(c->attended, c->n_rows, heads, member.id) : c->attended;
 
         input = norm_and_pack(&w, &rows, layer->attention_norm);
+        if (heads_by_columns) claim_columns(&w, rows.n_rows, heads);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
+        claim_residual(&w, rows.n_rows, columns_of(&layer->o, share_of(&w, &layer->o)));
         attend(&w, l);
         if (heads_by_columns) pack_columns(&w, PF_PASS_PACK_ATTENDED, w.attended, rows.n_rows, m->q_dim, heads);
         fetch_ahead(&w, &layer->o);
@@ -326,6 +381,7 @@ void pf_context_run_pass(pf_member member, void *context)
             rows = plan_left_side(&w, c->n_logit_rows);
         }
 
+        if (heads_by_columns) fetch_columns(&w, rows.n_rows, m->q_dim, heads);
         input = heads_by_columns ? c->columns : pack(&w, PF_PASS_PACK_ATTENDED, &rows, c->attended, m->q_dim);
         multiply(&w, PF_PASS_O, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, &layer->gate);
@@ -333,10 +389,12 @@ void pf_context_run_pass(pf_member member, void *context)
 
         input = norm_and_pack(&w, &rows, layer->mlp_norm);
         const range mine = columns_of(&layer->gate, share_of(&w, &layer->gate));
-        const pf_rows gate = by_columns ? apart(c->gate, rows.n_rows, mine) : c->gate;
-        const pf_rows up = by_columns ? apart(c->up, rows.n_rows, mine) : c->up;
+        const pf_rows gate = by_columns ? apart(c->gate, rows.n_rows, mine, member.id) : c->gate;
+        const pf_rows up = by_columns ? apart(c->up, rows.n_rows, mine, member.id) : c->up;
+        if (by_columns) claim_columns(&w, rows.n_rows, mine);
         multiply(&w, PF_PASS_GATE_UP, &layer->gate, input, rows.n_rows, gate, PF_GEMM_STORE);
         multiply(&w, PF_PASS_GATE_UP, &layer->up, input, rows.n_rows, up, PF_GEMM_STORE);
+        claim_residual(&w, rows.n_rows, columns_of(&layer->down, share_of(&w, &layer->down)));
         if (mine.begin < mine.end && calls(&w, PF_PASS_SWIGLU))
             w.kernels->swiglu(gate.data + mine.begin, gate.stride, gate.data + mine.begin, up.data + mine.begin,
                               gate.stride, rows.n_rows, mine.end - mine.begin);
@@ -344,6 +402,7 @@ void pf_context_run_pass(pf_member member, void *context)
         fetch_ahead(&w, &layer->down);
         wait_for_all(&w);
 
+        if (by_columns) fetch_columns(&w, rows.n_rows, m->config.intermediate_size, mine);
         input = by_columns ? c->columns : pack(&w, PF_PASS_PACK_GATED, &rows, c->gate, m->config.intermediate_size);
         multiply(&w, PF_PASS_DOWN, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, l + 1 < m->config.n_layers ? &m->layers[l + 1].qkv : &m->head);

@@ -20,6 +20,9 @@ typedef struct {
     size_t stride; /* elements */
 } pf_rows;
 
+/* Between what two members write: as far as a core's prefetching runs ahead, and into the other's lines. */
+enum { PF_APART_FLOATS = 8192 / sizeof(float) };
+
 /* What one member has for itself: it is written and read by that member alone. */
 typedef struct {
     pf_rows normed;  /* [tile_rows, hidden] */

@@ -160,6 +160,7 @@ typedef struct {
     int32_t tile_rows; /* rows of the highest tile */
     pf_gemm_pack_fn *pack;
     pf_gemm_pack_columns_fn *pack_columns; /* NULL: a row is packed as a whole (it has a scale) */
+    int32_t packed_value_bytes;            /* in a single tile of m rows packed column j begins at j * m of them */
     pf_gemm_multiply_fn *multiply;
 } pf_gemm;
 

@@ -537,14 +537,20 @@ static pf_status read_rope(const pf_json *doc, const architecture *row, pf_confi
 
 /* --- ids --- */
 
+/* An id past the vocabulary stands for none: a text never has it. Models cut out of larger ones keep theirs. */
+static bool is_token(const pf_config *c, int64_t id)
+{
+    return id >= 0 && id < c->vocab_size;
+}
+
 static pf_status push_eos(const pf_json *doc, const json_t *id, pf_config *c, pf_error *error)
 {
-    if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= c->vocab_size) {
+    if (!json_is_integer(id)) {
         char found[80];
         show(id, found);
-        return pf_fail(error, PF_FORMAT, "%s: eos_token_id is %s, expected 0 to %d", doc->name, found,
-                       c->vocab_size - 1);
+        return pf_fail(error, PF_FORMAT, "%s: eos_token_id is %s, expected the id of a token", doc->name, found);
     }
+    if (!is_token(c, json_integer_value(id))) return PF_OK;
     const int32_t value = (int32_t)json_integer_value(id);
     for (int32_t i = 0; i < c->n_eos; i++)
         if (c->eos_ids[i] == value) return PF_OK;
@@ -558,9 +564,10 @@ static pf_status push_eos(const pf_json *doc, const json_t *id, pf_config *c, pf
  * GenerationMixin.adjust_generation_fn). */
 static pf_status read_ids(const pf_json *doc, pf_config *c, pf_error *error)
 {
-    c->bos_id = -1;
+    int64_t bos = -1;
+    PF_TRY(pf_json_get_int(doc, doc->root, "bos_token_id", false, INT64_MIN, INT64_MAX, &bos, error));
+    c->bos_id = is_token(c, bos) ? (int32_t)bos : -1;
     c->n_eos = 0;
-    PF_TRY(get_int32(doc, doc->root, "bos_token_id", false, 0, c->vocab_size - 1, &c->bos_id, error));
     const json_t *eos = json_object_get(doc->root, "eos_token_id");
     if (!eos || json_is_null(eos)) return PF_OK;
     if (!json_is_array(eos)) return push_eos(doc, eos, c, error);

@@ -89,6 +89,19 @@ static void generation_config_has_the_only_word_on_ids(void **state)
     assert_int_equal(c.n_eos, 0);
 }
 
+/* A model cut down from a larger one keeps its ids; transformers loads it, and no text ever has them. */
+static void ids_past_the_vocabulary_stand_for_none(void **state)
+{
+    (void)state;
+    static const char config[] = LLAMA("\"bos_token_id\": 128000, \"eos_token_id\": [128001, 99, 100, -1],");
+    pf_config c;
+    pf_error error = { 0 };
+    assert_ok(pf_config_parse("config.json", config, strlen(config), NULL, 0, &c, &error), error);
+    assert_int_equal(c.bos_id, -1);
+    assert_int_equal(c.n_eos, 1);
+    assert_int_equal(c.eos_ids[0], 99);
+}
+
 static void what_transformers_writes_beside_is_passed_over(void **state)
 {
     (void)state;
@@ -172,8 +185,8 @@ static void numbers_out_of_range_are_refused(void **state)
         { LLAMA("\"head_dim\": 1000000000000,"), "head_dim" },
         { LLAMA("\"rope_theta\": -1,"), "rope_theta" },
         { LLAMA("\"rope_theta\": \"big\","), "rope_theta" },
-        { LLAMA("\"eos_token_id\": 100,"), "eos_token_id is 100" },
-        { LLAMA("\"eos_token_id\": [-1],"), "eos_token_id is -1" },
+        { LLAMA("\"eos_token_id\": \"</s>\","), "eos_token_id is" },
+        { LLAMA("\"eos_token_id\": [2, 1.5],"), "eos_token_id is 1.5" },
         { LLAMA("\"bos_token_id\": 1.5,"), "bos_token_id" },
         { LLAMA("\"rope_scaling\": {\"type\": \"linear\"},"), "factor" },
         { LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0},"), "factor" },
@@ -288,6 +301,7 @@ int main(void)
         cmocka_unit_test(dimensions_are_read_and_defaults_filled_in),
         cmocka_unit_test(explicit_fields_go_before_defaults),
         cmocka_unit_test(generation_config_has_the_only_word_on_ids),
+        cmocka_unit_test(ids_past_the_vocabulary_stand_for_none),
         cmocka_unit_test(what_transformers_writes_beside_is_passed_over),
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
         cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),

@@ -133,7 +133,10 @@ static void tell_reason(const pf_model *m, const pf_kernel *kernel, char *out, s
     if (pf_format_is_integer(m->format))
         snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
                  m->act == format->act ? "the default" : "asked for");
-    if (kernel->isa == m->kernels.isa)
+    if (m->onednn != NULL)
+        snprintf(out, capacity, "%s%s; oneDNN's product was asked for, which multiplies activations in %s", why, act,
+                 pf_act_name(kernel->act));
+    else if (kernel->isa == m->kernels.isa)
         snprintf(out, capacity, "%s%s; %s is the highest instruction set allowed, and has this product", why, act, has);
     else
         snprintf(out, capacity, "%s%s; %s is allowed and has no such product, %s is the next below that has one", why,

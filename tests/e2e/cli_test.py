@@ -858,6 +858,9 @@ class Backends(Case):
                     continue
                 self.assertEqual(result.code, 0, result.err)
                 self.assertEqual(len(result.json["tokens"]), 8)
+                document = self.run_json("info", "-m", self.target, "--gemm", "onednn", "--dtype", dtype)["model"]
+                head = next(t for t in document["tensors"] if "lm_head" in t["name"])
+                self.assertIn("oneDNN's product was asked for", head["reason"])
 
 
 class Benchmarks(Case):

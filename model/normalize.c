@@ -71,6 +71,7 @@ typedef struct {
 
 static pf_status append(made_text *out, const char *bytes, size_t n)
 {
+    if (n == 0) return PF_OK;
     if (n > out->capacity - out->n) {
         const size_t capacity = 2 * out->capacity + n;
         char *grown = realloc(out->bytes, capacity);

@@ -3,6 +3,8 @@
 #include "tests/kernels/kernel_test.h"
 #include "tests/support/test.h"
 
+#include <stdlib.h>
+
 /* K: several groups of each size, the last of them short; SHORT_K: less than one of 128. WIDE_N: more than a strip. */
 enum { MAX_ROWS = 40, N = 100, WIDE_N = 1100, K = 331, SHORT_K = 75, LDC = 1112 };
 
@@ -75,8 +77,12 @@ static void attach(problem *p, pf_act act, int32_t n_threads)
 /* Whether the oneDNN that is linked is this version or a later one. */
 static bool is_since(int major, int minor)
 {
-    int has_major = 0, has_minor = 0;
-    if (pf_onednn_version()) assert_int_equal(sscanf(pf_onednn_version(), "%d.%d", &has_major, &has_minor), 2);
+    const char *version = pf_onednn_version();
+    if (!version) return false;
+    char *end;
+    const long has_major = strtol(version, &end, 10);
+    assert_int_equal(*end, '.');
+    const long has_minor = strtol(end + 1, NULL, 10);
     return has_major > major || (has_major == major && has_minor >= minor);
 }
 

@@ -133,7 +133,7 @@ static void check_parts(rig *r)
     for (pf_pass_kernel kernel = 0; kernel < PF_N_PASS_KERNELS; kernel++) {
         const pf_pass_part part = pf_pass_describe(r->context, kernel);
         assert_ptr_equal(part.kernel, pf_kernels_chosen(kernels, part.kernel));
-        assert_true(part.bytes > 0 && part.n_calls >= 1 && atoi(part.shape) == r->n_rows);
+        assert_true(part.bytes > 0 && part.n_calls >= 1 && strtol(part.shape, NULL, 10) == r->n_rows);
         if (part.has_weights) bytes += (size_t)part.n_calls * part.bytes;
     }
     const size_t norms = (size_t)(2 * n_layers + 1) * (size_t)config->hidden_size * sizeof(float);

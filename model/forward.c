@@ -357,6 +357,7 @@ void pf_context_run_pass(pf_member member, void *context)
     place_qkv(&w);
     const bool by_columns = w.gemm->pack_columns != NULL;
     const range heads = attended_columns(&w);
+    const range residual = columns_of(&m->layers->o, share_of(&w, &m->layers->o)); /* what O and DOWN add to */
     left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;
 
@@ -369,7 +370,7 @@ void pf_context_run_pass(pf_member member, void *context)
         input = norm_and_pack(&w, &rows, layer->attention_norm);
         if (heads_by_columns) claim_columns(&w, rows.n_rows, heads);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
-        claim_residual(&w, rows.n_rows, columns_of(&layer->o, share_of(&w, &layer->o)));
+        claim_residual(&w, rows.n_rows, residual);
         attend(&w, l);
         if (heads_by_columns) pack_columns(&w, PF_PASS_PACK_ATTENDED, w.attended, rows.n_rows, m->q_dim, heads);
         fetch_ahead(&w, &layer->o);
@@ -394,7 +395,7 @@ void pf_context_run_pass(pf_member member, void *context)
         if (by_columns) claim_columns(&w, rows.n_rows, mine);
         multiply(&w, PF_PASS_GATE_UP, &layer->gate, input, rows.n_rows, gate, PF_GEMM_STORE);
         multiply(&w, PF_PASS_GATE_UP, &layer->up, input, rows.n_rows, up, PF_GEMM_STORE);
-        claim_residual(&w, rows.n_rows, columns_of(&layer->down, share_of(&w, &layer->down)));
+        claim_residual(&w, rows.n_rows, residual);
         if (mine.begin < mine.end && calls(&w, PF_PASS_SWIGLU))
             w.kernels->swiglu(gate.data + mine.begin, gate.stride, gate.data + mine.begin, up.data + mine.begin,
                               gate.stride, rows.n_rows, mine.end - mine.begin);

@@ -342,6 +342,14 @@ static void embed_share(pf_member member, void *context)
     embed_rows(c, begin, end);
 }
 
+void pf_context_run_members(const pf_context *c, pf_team_fn *fn, void *arg)
+{
+    if (c->n_members == 1)
+        pf_team_run_alone(c->team, fn, arg);
+    else
+        pf_team_run(c->team, fn, arg);
+}
+
 static void run_pass(pf_context *c, bool alone)
 {
     plan_crew(c, alone);
@@ -349,10 +357,7 @@ static void run_pass(pf_context *c, bool alone)
         embed_rows(c, 0, c->n_rows);
     else
         pf_team_run(c->team, embed_share, c);
-    if (alone)
-        pf_team_run_alone(c->team, pf_context_run_pass, c);
-    else
-        pf_team_run(c->team, pf_context_run_pass, c);
+    pf_context_run_members(c, pf_context_run_pass, c);
 }
 
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)

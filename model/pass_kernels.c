@@ -19,10 +19,7 @@ typedef struct {
 static uint64_t time_by_members(const pf_context *c, pf_team_fn *fn, job *arg)
 {
     const uint64_t begin_ns = pf_now_ns();
-    if (c->n_members == 1)
-        pf_team_run_alone(c->team, fn, arg);
-    else
-        pf_team_run(c->team, fn, arg);
+    pf_context_run_members(c, fn, arg);
     return pf_now_ns() - begin_ns;
 }
 

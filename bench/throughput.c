@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "bench/operations.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
 #include "bench/stepper.h"
@@ -187,23 +188,6 @@ static pf_status measure(bench *b)
 
 /* ---- what was done ---------------------------------------------------------------------------------------------- */
 
-static double layer_parameters(const pf_config *c)
-{
-    const double q = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim, h = c->hidden_size;
-    return h * q + 2.0 * h * kv + q * h + 3.0 * h * c->intermediate_size;
-}
-
-/* Two operations a multiply-add: n_rows rows through every layer, each with attention over the keys that it may see
- * (those before, those of the rows before it, its own), and the head for n_heads of them. */
-static double operations(const pf_config *c, int32_t n_before, int32_t n_rows, int32_t n_heads)
-{
-    const double rows = n_rows, keys = rows * n_before + rows * (rows + 1.0) / 2.0;
-    const double linear = rows * c->n_layers * layer_parameters(c);
-    const double attention = 2.0 * keys * c->n_heads * c->head_dim * c->n_layers;
-    const double head = (double)n_heads * c->vocab_size * c->hidden_size;
-    return 2.0 * (linear + attention + head);
-}
-
 static size_t kv_bytes(const pf_model *model, const pf_throughput_options *options)
 {
     const pf_config *c = pf_model_config(model);
@@ -219,7 +203,7 @@ static void summarise_verify(bench *b, pf_throughput *out)
     const double gops = pf_samples_median(&b->verify_burst);
     for (int i = 0; i < PF_N_VERIFY_ROWS; i++) {
         const int32_t rows = pf_verify_rows[i];
-        const double multiply_ms = operations(config, b->options->context, rows, rows) / (0.75 * gops * 1e6);
+        const double multiply_ms = pf_pass_operations(config, b->options->context, rows, rows) / (0.75 * gops * 1e6);
         out->verify_ms[i] = pf_samples_median(&b->verify[i]);
         out->verify_of_limit[i] = out->verify_ms[i] / (multiply_ms > read_ms ? multiply_ms : read_ms);
     }
@@ -247,7 +231,8 @@ static void summarise(bench *b, pf_throughput *out)
     out->read_gbps = (double)out->weight_bytes / (out->read_ms * 1e6);
     out->bandwidth_fraction = out->read_ms / out->step_ms;
     out->bandwidth_fraction_with_kv = (out->read_ms + out->kv_read_ms) / out->step_ms;
-    out->prefill_gflops = operations(pf_model_config(model), 0, out->prefill_tokens, 1) / (out->prefill_ms * 1e6);
+    out->prefill_gflops =
+        pf_pass_operations(pf_model_config(model), 0, out->prefill_tokens, 1) / (out->prefill_ms * 1e6);
     out->peak_fraction = out->prefill_gflops / pf_samples_median(&b->burst[OWN_BURST]);
     summarise_verify(b, out);
 }

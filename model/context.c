@@ -85,10 +85,11 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Rows whose columns may lie in n_parts apart (forward.c). */
+/* Rows whose columns may lie in n_parts apart (forward.c). They are an odd number of cache lines apart: the rows of a column
+ * then lie in different sets of a cache, where a power of two would put all in the same few, and take turns in them. */
 static pf_rows take_rows_apart(pf_arena *arena, int32_t n_rows, int32_t n_columns, int32_t n_parts)
 {
-    const size_t stride = pf_round_up((size_t)n_columns, LINE_FLOATS);
+    const size_t stride = pf_round_up((size_t)n_columns, LINE_FLOATS) | LINE_FLOATS;
     const size_t between = ((size_t)n_parts - 1) * PF_APART_FLOATS;
     return (pf_rows){ pf_arena_take(arena, (size_t)n_rows * stride + between, sizeof(float)), stride };
 }

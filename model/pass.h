@@ -3,7 +3,7 @@
  *
  *   one arena:   cos | sin | x | qkv | attended | gate | up | logits | shared inputs | scratch of member 0 | 1 | ...
  *
- * Rows of a buffer are a whole number of cache lines apart, so members that write neighbouring panels share none.
+ * Rows of a buffer are a whole, odd number of cache lines apart, so members that write neighbouring panels share none.
  */
 #ifndef PF_MODEL_PASS_H
 #define PF_MODEL_PASS_H

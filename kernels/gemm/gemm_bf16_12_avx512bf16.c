@@ -213,6 +213,7 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
                     tile.c = c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL;
                     tile.ldc = ldc;
                     tile.add = mode == PF_GEMM_ADD;
+                    if (n_tiles > 1) pf_gemm_claim(tile.c, ldc, (size_t)height);
                 }
                 tiles[height](&tile);
             }

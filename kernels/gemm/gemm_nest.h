@@ -82,6 +82,15 @@ typedef struct {
 
 #define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
 
+/* Ask for a tile's lines of c to be written: others have read them, or written them, and they come while it multiplies. */
+PF_INLINE void pf_gemm_claim(const float *c, size_t ldc, size_t height)
+{
+    for (size_t row = 0; row < height; row++, c += ldc) {
+        __builtin_prefetch(c, 1);
+        __builtin_prefetch(c + 16, 1);
+    }
+}
+
 /* The last panel when n is no multiple of 32: from the scratch into the columns that exist. */
 PF_INLINE void pf_gemm_copy_columns(float *c, size_t ldc, const float *sums, int32_t n_rows, int32_t n_columns,
                                     pf_gemm_mode mode)
@@ -141,6 +150,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     tile.c = c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL;
                     tile.ldc = ldc;
                     tile.add = mode == PF_GEMM_ADD;
+                    if (n_tiles > 1) pf_gemm_claim(tile.c, ldc, (size_t)height);
                 }
                 if (family.widen) {
                     tile.prefetch = (uintptr_t)begin; /* the widening has seen to it */

@@ -53,11 +53,9 @@ static void set_up(rig *r, const char *directory, int32_t n_threads)
     gemm->multiply = counting_multiply;
     attend = r->model->kernels.attn[PF_TYPE_F32];
     r->model->kernels.attn[PF_TYPE_F32] = counting_attend;
-    const pf_context_config config = { .max_tokens = MAX_TOKENS,
-                                       .max_sequences = 1,
-                                       .max_rows = CHUNK,
-                                       .max_logit_rows = CHUNK,
-                                       .kv_type = PF_TYPE_F32 };
+    const pf_context_config config = {
+        .max_tokens = MAX_TOKENS, .max_sequences = 1, .max_rows = CHUNK, .max_logit_rows = CHUNK, .kv_type = PF_TYPE_F32
+    };
     assert_ok(pf_context_create(r->model, r->team, &config, &r->context, &error), error);
     assert_int_equal(pf_kv_acquire(pf_context_kv(r->context), &r->sequence), PF_OK);
 }
@@ -102,9 +100,11 @@ static void check_passes(const char *directory, int32_t n_threads)
 static void a_pass_is_counted_as_it_runs(void **state)
 {
     (void)state;
-    static const pf_tiny_model models[] = { { .layers = 1, .seed = 1 },
-                                            { .layers = 3, .kv_heads = 1, .seed = 2 },
-                                            { .heads = 6, .kv_heads = 3, .head_dim = 20, .intermediate = 50, .seed = 3 } };
+    static const pf_tiny_model models[] = {
+        { .layers = 1, .seed = 1 },
+        { .layers = 3, .kv_heads = 1, .seed = 2 },
+        { .heads = 6, .kv_heads = 3, .head_dim = 20, .intermediate = 50, .seed = 3 }
+    };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char directory[PF_TINY_PATH];
         pf_tiny_model_create(&models[i], directory);

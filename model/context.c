@@ -141,6 +141,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->positions = pf_arena_take(arena, (size_t)max_rows, sizeof *c->positions);
     c->logit_rows = pf_arena_take(arena, (size_t)c->config.max_logit_rows, sizeof *c->logit_rows);
 
+    c->pieces = pf_arena_take(arena, (size_t)n_threads, sizeof *c->pieces);
     c->members = pf_arena_take(arena, (size_t)n_threads, sizeof *c->members);
     for (int32_t i = 0; i < n_threads; i++) {
         pf_member_scratch measured;
@@ -324,6 +325,7 @@ static void plan_crew(pf_context *c, bool alone)
     c->n_members = alone ? 1 : pf_team_size(c->team);
     c->heads_apart = pf_model_heads_part(c->model, c->n_members);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
+    pf_pieces_reset(c->pieces, c->n_members);
 }
 
 /* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are

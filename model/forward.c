@@ -16,6 +16,11 @@
 
 #include "model/pass.h"
 
+/* A member's part of something: columns of a product, items of attention. Empty when end <= begin. */
+typedef struct {
+    int32_t begin, end;
+} range;
+
 /* A member at work on the pass at hand. */
 typedef struct {
     pf_context *c;
@@ -27,12 +32,9 @@ typedef struct {
     int32_t n_qkv;
     pf_rows q, k, v;  /* where they go */
     pf_rows attended; /* what attention gives */
+    range residual;   /* its columns, where rows are few: O and DOWN add to them */
+    int32_t phase;    /* the next whose panels are taken in pieces */
 } worker;
-
-/* A member's part of something: columns of a product, items of attention. Empty when end <= begin. */
-typedef struct {
-    int32_t begin, end;
-} range;
 
 /* Rows to be multiplied: how they are cut into tiles and who prepares them. */
 typedef struct {
@@ -126,12 +128,12 @@ static void claim_columns(const worker *w, int32_t n_rows, range mine)
     if (passes_lines(w, n_rows)) claim(packed(w, n_rows, mine));
 }
 
-static void claim_residual(const worker *w, int32_t n_rows, range mine)
+static void claim_residual(const worker *w, int32_t n_rows)
 {
     if (!passes_lines(w, n_rows)) return;
     const float *row = w->c->x.data;
     for (int32_t i = 0; i < n_rows; i++, row += w->c->x.stride)
-        claim((lines){ (const char *)(row + mine.begin), (const char *)(row + mine.end) });
+        claim((lines){ (const char *)(row + w->residual.begin), (const char *)(row + w->residual.end) });
 }
 
 /* What the others have just packed. */
@@ -193,11 +195,79 @@ static void fetch_ahead(const worker *w, const pf_linear *next)
         for (size_t at = 0; at < 4096; at += 64) __builtin_prefetch(panel + at, 0, 2);
 }
 
-/* This member's columns. */
-static void multiply(const worker *w, pf_pass_kernel kernel, const pf_linear *linear, const void *input, int32_t n_rows,
+/* The panels of a phase, as a member comes by them: with few rows its share, once; with many piece after piece of it, and then
+ * of the others' (base/pieces.h). */
+typedef struct {
+    const pf_linear *linear;
+    bool in_pieces;
+    int32_t phase, piece; /* panels of one */
+    bool share_is_taken;
+} panels_left;
+
+/* A piece takes a tenth of a millisecond; a share that is not much more, of a small model, is not cut. */
+enum { IN_PIECES_ROWS = 32, PIECE_MULTIPLIES = 1 << 25, PIECES_OF_A_SHARE = 4 };
+
+static panels_left begin_panels(worker *w, const pf_linear *linear, int32_t n_rows)
+{
+    panels_left left = { .linear = linear };
+    if (n_rows < IN_PIECES_ROWS || w->member.n_threads == 1 || !is_whole(w)) return left;
+    if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
+    left.piece = (int32_t)(PIECE_MULTIPLIES / ((int64_t)n_rows * PF_GEMM_PANEL * linear->weights.k)) + 1;
+    left.in_pieces = linear->weights.n_panels / w->member.n_threads >= PIECES_OF_A_SHARE * left.piece;
+    if (!left.in_pieces) return left;
+    left.phase = w->phase++;
+    pf_pieces_begin(w->c->pieces, w->member, left.phase);
+    return left;
+}
+
+static bool next_panels(const worker *w, panels_left *left, pf_panels *out)
+{
+    if (left->in_pieces)
+        return pf_pieces_take(w->c->pieces, w->member, left->phase, left->linear->weights.n_panels, left->piece,
+                              &out->begin, &out->end);
+    if (left->share_is_taken) return false;
+    left->share_is_taken = true;
+    *out = share_of(w, left->linear);
+    return out->begin < out->end;
+}
+
+static void multiply(worker *w, pf_pass_kernel kernel, const pf_linear *linear, const void *input, int32_t n_rows,
                      pf_rows out, pf_gemm_mode mode)
 {
-    if (calls(w, kernel)) multiply_panels(w, linear, share_of(w, linear), input, n_rows, out, mode);
+    if (!calls(w, kernel)) return;
+    panels_left left = begin_panels(w, linear, n_rows);
+    for (pf_panels panels; next_panels(w, &left, &panels);)
+        multiply_panels(w, linear, panels, input, n_rows, out, mode);
+}
+
+/* Some columns of what DOWN multiplies: gate and up, activated, and packed where that goes by columns. */
+static void multiply_gated_panels(const worker *w, const pf_layer *layer, pf_panels panels, const void *input,
+                                  int32_t n_rows, pf_rows gate, pf_rows up)
+{
+    const range columns = columns_of(&layer->gate, panels);
+    if (calls(w, PF_PASS_GATE_UP)) {
+        multiply_panels(w, &layer->gate, panels, input, n_rows, gate, PF_GEMM_STORE);
+        multiply_panels(w, &layer->up, panels, input, n_rows, up, PF_GEMM_STORE);
+    }
+    claim_residual(w, n_rows);
+    if (calls(w, PF_PASS_SWIGLU))
+        w->kernels->swiglu(gate.data + columns.begin, gate.stride, gate.data + columns.begin, up.data + columns.begin,
+                           gate.stride, n_rows, columns.end - columns.begin);
+    if (w->gemm->pack_columns != NULL)
+        pack_columns(w, PF_PASS_PACK_GATED, gate, n_rows, w->c->model->config.intermediate_size, columns);
+}
+
+static void multiply_gated(worker *w, const pf_layer *layer, const void *input, int32_t n_rows)
+{
+    panels_left left = begin_panels(w, &layer->gate, n_rows);
+    pf_rows gate = w->c->gate, up = w->c->up;
+    if (w->gemm->pack_columns != NULL && !left.in_pieces) {
+        const range mine = columns_of(&layer->gate, share_of(w, &layer->gate));
+        gate = apart(gate, n_rows, mine, w->member.id);
+        up = apart(up, n_rows, mine, w->member.id);
+    }
+    for (pf_panels panels; next_panels(w, &left, &panels);)
+        multiply_gated_panels(w, layer, panels, input, n_rows, gate, up);
 }
 
 /* Apart, where each member computes its own heads. */
@@ -357,7 +427,7 @@ void pf_context_run_pass(pf_member member, void *context)
     place_qkv(&w);
     const bool by_columns = w.gemm->pack_columns != NULL;
     const range heads = attended_columns(&w);
-    const range residual = columns_of(&m->layers->o, share_of(&w, &m->layers->o)); /* what O and DOWN add to */
+    w.residual = columns_of(&m->layers->o, share_of(&w, &m->layers->o));
     left_side rows = plan_left_side(&w, c->n_rows);
     const void *input;
 
@@ -370,7 +440,7 @@ void pf_context_run_pass(pf_member member, void *context)
         input = norm_and_pack(&w, &rows, layer->attention_norm);
         if (heads_by_columns) claim_columns(&w, rows.n_rows, heads);
         multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
-        claim_residual(&w, rows.n_rows, residual);
+        claim_residual(&w, rows.n_rows);
         attend(&w, l);
         if (heads_by_columns) pack_columns(&w, PF_PASS_PACK_ATTENDED, w.attended, rows.n_rows, m->q_dim, heads);
         fetch_ahead(&w, &layer->o);
@@ -390,16 +460,8 @@ void pf_context_run_pass(pf_member member, void *context)
 
         input = norm_and_pack(&w, &rows, layer->mlp_norm);
         const range mine = columns_of(&layer->gate, share_of(&w, &layer->gate));
-        const pf_rows gate = by_columns ? apart(c->gate, rows.n_rows, mine, member.id) : c->gate;
-        const pf_rows up = by_columns ? apart(c->up, rows.n_rows, mine, member.id) : c->up;
         if (by_columns) claim_columns(&w, rows.n_rows, mine);
-        multiply(&w, PF_PASS_GATE_UP, &layer->gate, input, rows.n_rows, gate, PF_GEMM_STORE);
-        multiply(&w, PF_PASS_GATE_UP, &layer->up, input, rows.n_rows, up, PF_GEMM_STORE);
-        claim_residual(&w, rows.n_rows, residual);
-        if (mine.begin < mine.end && calls(&w, PF_PASS_SWIGLU))
-            w.kernels->swiglu(gate.data + mine.begin, gate.stride, gate.data + mine.begin, up.data + mine.begin,
-                              gate.stride, rows.n_rows, mine.end - mine.begin);
-        if (by_columns) pack_columns(&w, PF_PASS_PACK_GATED, gate, rows.n_rows, m->config.intermediate_size, mine);
+        multiply_gated(&w, layer, input, rows.n_rows);
         fetch_ahead(&w, &layer->down);
         wait_for_all(&w);
 

@@ -9,6 +9,7 @@
 #define PF_MODEL_PASS_H
 
 #include "base/arena.h"
+#include "base/pieces.h"
 #include "model/context.h"
 #include "model/crew.h"
 #include "model/pass_kernels.h"
@@ -59,6 +60,7 @@ struct pf_context {
     void *input;                /* a packed left side, when rows are more than one tile */
     void *columns;              /* that of O or down, packed by columns */
     pf_member_scratch *members; /* [n_threads] */
+    pf_pieces *pieces;          /* [n_threads] of a product's panels */
 
     /* The pass at hand. */
     pf_pass_span *spans; /* [max_sequences] */

@@ -235,6 +235,27 @@ static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **
     pf_tiny_model_remove(directory);
 }
 
+/* So wide that two members take panels of gate and up, and of down, in pieces (forward.c). Not by an emulated AMX, which
+ * would take a while. */
+static void logits_do_not_depend_on_who_takes_which_panels(void **state)
+{
+    (void)state;
+    static const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_INT8, PF_DTYPE_INT4 };
+    const pf_isa isa = pf_cpu_best_isa() == PF_ISA_AMX ? PF_ISA_AVX512BF16 : pf_cpu_best_isa();
+    pf_tiny_model_create(&(pf_tiny_model){ .hidden = 256, .layers = 1, .intermediate = 16000, .seed = 9 }, directory);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        rig one, two;
+        set_up(&one, isa, dtypes[d], 1);
+        float *plain = plain_logits(&one, 0);
+        tear_down(&one);
+        set_up(&two, isa, dtypes[d], 2);
+        for (int i = 0; i < 3; i++) compare_cut(&two, plain, N_TEXT, 1);
+        tear_down(&two);
+        free(plain);
+    }
+    pf_tiny_model_remove(directory);
+}
+
 /* ---- another library's products --------------------------------------------------------------------------------- */
 
 /* Heads that part evenly over two members, in whole panels, and do not over three. */
@@ -648,6 +669,7 @@ int main(void)
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
+        cmocka_unit_test(logits_do_not_depend_on_who_takes_which_panels),
         cmocka_unit_test(logits_through_onednn_are_ours_within_rounding_on_any_number_of_threads),
         cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),
         cmocka_unit_test(logits_after_rollback_and_fork_are_those_of_a_straight_run),

@@ -1,0 +1,42 @@
+/*
+ * The work of a phase, cut into pieces that members take as they have time: each those of its own share, and when they
+ * are gone what the others have not begun.
+ *
+ *      member 0's share  | done | done | at it | .... | .... |      member 1's share  | done | done | done | done | at it |
+ *                                                        ^ the next that member 1 takes
+ *
+ * Cores of a shared machine are not equally fast from one moment to the next, and a phase of equal shares lasts as long as
+ * the slower one takes. A share is still the same member's from phase to phase while nobody is late, so what it touched
+ * first, or has in its cache, stays its own.
+ *
+ * Between two phases stands a barrier. The phases of a pass are numbered alike by all members, and the places where they
+ * count take turns: a member that is in phase p makes its own ready for p + 1, which nobody has looked at since p - 1.
+ *
+ * Source: self-scheduling with affinity, Markatos and LeBlanc, IEEE TPDS 5(4), 1994, section 3 (pieces of one size here).
+ */
+#ifndef PF_BASE_PIECES_H
+#define PF_BASE_PIECES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/team.h"
+
+/* What has been taken of a member's share, in pieces: of phases of even number and of odd. A line of its own. */
+typedef struct {
+    _Alignas(64) _Atomic int32_t taken[2];
+} pf_pieces;
+
+/* Before the first phase of a step, by its caller: all [n_threads]. */
+void pf_pieces_reset(pf_pieces *all, int32_t n_threads);
+
+/* By every member, as it comes to a phase; phases are numbered from 0. */
+void pf_pieces_begin(pf_pieces *all, pf_member member, int32_t phase);
+
+/* The next piece of 0 .. total-1 for this member, of `size` or, at the end of a share, less. False: there are none left,
+ * but others may still be at theirs. total and size are the same for all members. */
+bool pf_pieces_take(pf_pieces *all, pf_member member, int32_t phase, int32_t total, int32_t size, int32_t *begin,
+                    int32_t *end);
+
+#endif

@@ -13,7 +13,6 @@
 #include "model/pass.h"
 
 enum {
-    LINE_FLOATS = 64 / sizeof(float),
     MAX_ROWS = 1 << 16,
     MAX_SEQUENCES = 1 << 16,
 };
@@ -89,9 +88,10 @@ static size_t larger(size_t a, size_t b)
  * then lie in different sets of a cache, where a power of two would put all in the same few, and take turns in them. */
 static pf_rows take_rows_apart(pf_arena *arena, int32_t n_rows, int32_t n_columns, int32_t n_parts)
 {
-    const size_t stride = pf_round_up((size_t)n_columns, LINE_FLOATS) | LINE_FLOATS;
-    const size_t between = ((size_t)n_parts - 1) * PF_APART_FLOATS;
-    return (pf_rows){ pf_arena_take(arena, (size_t)n_rows * stride + between, sizeof(float)), stride };
+    const size_t stride = pf_round_up((size_t)n_columns, PF_LINE_FLOATS) | PF_LINE_FLOATS;
+    const size_t apart = ((size_t)n_parts - 1) * PF_APART_FLOATS, lines = (size_t)n_parts * (size_t)n_rows;
+    const size_t n_floats = (size_t)n_rows * stride + apart + lines * PF_LINE_FLOATS;
+    return (pf_rows){ pf_arena_take(arena, n_floats, sizeof(float)), stride };
 }
 
 static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)

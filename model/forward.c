@@ -78,13 +78,13 @@ static const void *pack(const worker *w, pf_pass_kernel kernel, const left_side 
     return input;
 }
 
-/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, in lines that nobody else has
- * business with and no other core's prefetching runs into. Column j of row i is at data + i * stride + j. */
+/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row (in lines, an odd number again), in
+ * lines that nobody else has business with and no other core's prefetching runs into. Column j of row i is at data + i * stride + j. */
 static pf_rows apart(pf_rows rows, int32_t n_rows, range columns, int32_t before)
 {
     const size_t begin = (size_t)columns.begin, width = (size_t)(columns.end - columns.begin);
-    const size_t between = (size_t)before * PF_APART_FLOATS;
-    return (pf_rows){ rows.data + between + (size_t)(n_rows - 1) * begin, width };
+    const size_t between = (size_t)before * (PF_APART_FLOATS + (size_t)n_rows * PF_LINE_FLOATS);
+    return (pf_rows){ rows.data + between + (size_t)(n_rows - 1) * begin, width | PF_LINE_FLOATS };
 }
 
 /* Pack the columns of a product's left side that this member has made. */

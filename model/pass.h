@@ -22,7 +22,7 @@ typedef struct {
 } pf_rows;
 
 /* Between what two members write: as far as a core's prefetching runs ahead, and into the other's lines. */
-enum { PF_APART_FLOATS = 8192 / sizeof(float) };
+enum { PF_APART_FLOATS = 8192 / sizeof(float), PF_LINE_FLOATS = 64 / sizeof(float) };
 
 /* What one member has for itself: it is written and read by that member alone. */
 typedef struct {

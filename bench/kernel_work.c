@@ -172,6 +172,7 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     data->store.used = 0;
     out->n_copies = 0;
     while (out->n_copies < PF_WORK_MAX_COPIES && data->store.size - data->store.used >= bytes) {
+        whole.from_memory = true;
         whole.panels = pf_arena_take(&data->store, bytes, 1);
         fill_matrix(data, &whole, bytes, &panel, panel_bytes);
         out->weights[out->n_copies++] = whole;

@@ -129,6 +129,15 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
     return lay_out_linear(m, &pf_head_recipe, &m->head, arena);
 }
 
+static void note_where_weights_lie(pf_model *m, size_t cache_bytes)
+{
+    const bool from_memory = cache_bytes > 0 && pf_model_step_bytes(m) > cache_bytes;
+    for (int32_t l = 0; l < m->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            pf_layer_matrix(&m->layers[l], i)->weights.from_memory = from_memory;
+    m->head.weights.from_memory = from_memory;
+}
+
 static pf_status reserve(pf_model *m, const source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
@@ -145,7 +154,9 @@ static pf_status reserve(pf_model *m, const source *src, pf_error *error)
     const pf_status status = pf_arena_create(measure.used, &m->arena);
     if (status != PF_OK)
         return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, measure.used >> 20);
-    return lay_out(m, &m->arena);
+    PF_TRY(lay_out(m, &m->arena));
+    note_where_weights_lie(m, machine.l3_bytes);
+    return PF_OK;
 }
 
 /* ---- vectors ------------------------------------------------------------------------------------------------------- */

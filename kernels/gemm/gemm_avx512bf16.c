@@ -7,7 +7,7 @@
 #include "kernels/gemm/pack_words_avx512.h"
 #include "kernels/gemm/sums_avx512.h"
 
-enum { TILE_ROWS = 14, PAIR_ROWS = 6 };
+enum { TILE_ROWS = 14, PAIR_ROWS = 6, FAR_PAIR_ROWS = 3 };
 
 PF_INLINE void tile(const int height, const pf_gemm_tile *t)
 {
@@ -121,7 +121,12 @@ void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_
                              int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const pf_gemm_family family = {
-        .tile_rows = TILE_ROWS, .step_words = 1, .tiles = tiles, .pair_rows = PAIR_ROWS, .pairs = pairs
+        .tile_rows = TILE_ROWS,
+        .step_words = 1,
+        .tiles = tiles,
+        .pair_rows = PAIR_ROWS,
+        .far_pair_rows = FAR_PAIR_ROWS,
+        .pairs = pairs,
     };
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }

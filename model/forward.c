@@ -1,8 +1,9 @@
 /*
  * The forward pass: from the embedded rows of a pass to logits. One path for prefill, decode and verification.
  *
- * Every member of the team runs it and computes its share: of the panels of a product, of the heads of attention.
- * Between two phases that read what others wrote stands a barrier; nothing else waits.
+ * Every member of the team runs it and computes its share: of the panels of a product, of the heads of attention. With many
+ * rows it goes on to panels that another has not begun. Between two phases that read what others wrote stands a barrier;
+ * nothing else waits.
  *
  * The left sides of products are prepared in one of three ways, with the same bits:
  *

@@ -129,13 +129,22 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
     return lay_out_linear(m, &pf_head_recipe, &m->head, arena);
 }
 
+/* All matrices there are, layer after layer, and the head. */
+static int32_t n_matrices(const pf_model *m)
+{
+    return m->layers == NULL ? 0 : m->config.n_layers * PF_N_LAYER_MATRICES + 1;
+}
+static pf_gemm_weights *matrix(pf_model *m, int32_t i)
+{
+    const int32_t l = i / PF_N_LAYER_MATRICES;
+    return l == m->config.n_layers ? &m->head.weights
+                                   : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
+}
+
 static void note_where_weights_lie(pf_model *m, size_t cache_bytes)
 {
     const bool from_memory = cache_bytes > 0 && pf_model_step_bytes(m) > cache_bytes;
-    for (int32_t l = 0; l < m->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            pf_layer_matrix(&m->layers[l], i)->weights.from_memory = from_memory;
-    m->head.weights.from_memory = from_memory;
+    for (int32_t i = 0; i < n_matrices(m); i++) matrix(m, i)->from_memory = from_memory;
 }
 
 static pf_status reserve(pf_model *m, const source *src, pf_error *error)
@@ -409,8 +418,6 @@ static pf_status reserve_and_load(pf_model *m, source *src, pf_error *error)
     return load_weights(m, src, error);
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------------------- */
-
 /* ---- another library's products ------------------------------------------------------------------------------------ */
 
 static pf_status check_backend(const pf_model *m, const source *src, pf_error *error)
@@ -424,10 +431,7 @@ static pf_status attach_backend(pf_model *m, const source *src, pf_error *error)
     if (src->options->backend != PF_BACKEND_ONEDNN) return PF_OK;
     pf_team *team = src->options->team;
     PF_TRY(pf_onednn_open(team, &m->onednn, error));
-    for (int32_t l = 0; l < m->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            PF_TRY(pf_onednn_attach(m->onednn, team, &pf_layer_matrix(&m->layers[l], i)->weights, m->act, error));
-    PF_TRY(pf_onednn_attach(m->onednn, team, &m->head.weights, m->act, error));
+    for (int32_t i = 0; i < n_matrices(m); i++) PF_TRY(pf_onednn_attach(m->onednn, team, matrix(m, i), m->act, error));
     const pf_kernel *kernel = pf_onednn_kernel(m->format, m->act);
     m->kernels.chosen_gemm[m->format][m->act] = kernel;
     m->kernels.gemm[m->format][m->act] = kernel->fn.gemm;
@@ -436,11 +440,11 @@ static pf_status attach_backend(pf_model *m, const source *src, pf_error *error)
 
 static void detach_backend(pf_model *m)
 {
-    for (int32_t l = 0; m->layers != NULL && l < m->config.n_layers; l++)
-        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) pf_onednn_detach(&pf_layer_matrix(&m->layers[l], i)->weights);
-    pf_onednn_detach(&m->head.weights);
+    for (int32_t i = 0; i < n_matrices(m); i++) pf_onednn_detach(matrix(m, i));
     pf_onednn_close(m->onednn);
 }
+
+/* ---- the model ----------------------------------------------------------------------------------------------------- */
 
 static pf_status open_model(pf_model *m, const char *directory, source *src, pf_error *error)
 {

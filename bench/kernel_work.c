@@ -161,6 +161,7 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     const size_t most = data->store.size / PF_WORK_MIN_COPIES / panel_bytes; /* panels */
     if ((size_t)n > most * PF_GEMM_PANEL) n = (int32_t)most * PF_GEMM_PANEL;
     PF_TRY(pf_gemm_plan_weights(format, n, k, &whole, &bytes));
+    whole.from_memory = true;
 
     panel.panels = aligned_alloc(PF_ARENA_ALIGN, pf_round_up(panel_bytes, PF_ARENA_ALIGN));
     if (panel.panels == NULL) return pf_fail(error, PF_NOMEM, "no memory for a panel of %zu bytes", panel_bytes);
@@ -172,7 +173,6 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     data->store.used = 0;
     out->n_copies = 0;
     while (out->n_copies < PF_WORK_MAX_COPIES && data->store.size - data->store.used >= bytes) {
-        whole.from_memory = true;
         whole.panels = pf_arena_take(&data->store, bytes, 1);
         fill_matrix(data, &whole, bytes, &panel, panel_bytes);
         out->weights[out->n_copies++] = whole;

@@ -29,6 +29,7 @@ typedef struct {
     const pf_gemm *gemm;
     pf_member member;
     const pf_member_scratch *mine;
+    bool by_columns;  /* a product's left side can be packed by columns */
     pf_panels qkv[3]; /* its part of Q, K and V, the same in every layer */
     int32_t n_qkv;
     pf_rows q, k, v;  /* where they go */
@@ -79,8 +80,9 @@ static const void *pack(const worker *w, pf_pass_kernel kernel, const left_side 
     return input;
 }
 
-/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row (in lines, an odd number again), in
- * lines that nobody else has business with and no other core's prefetching runs into. Column j of row i is at data + i * stride + j. */
+/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, an odd number of lines again, in
+ * lines that nobody else has business with and no other core's prefetching runs into. Column j of row i is at
+ * data + i * stride + j. */
 static pf_rows apart(pf_rows rows, int32_t n_rows, range columns, int32_t before)
 {
     const size_t begin = (size_t)columns.begin, width = (size_t)(columns.end - columns.begin);
@@ -254,16 +256,16 @@ static void multiply_gated_panels(const worker *w, const pf_layer *layer, pf_pan
     if (calls(w, PF_PASS_SWIGLU))
         w->kernels->swiglu(gate.data + columns.begin, gate.stride, gate.data + columns.begin, up.data + columns.begin,
                            gate.stride, n_rows, columns.end - columns.begin);
-    if (w->gemm->pack_columns != NULL)
+    if (w->by_columns)
         pack_columns(w, PF_PASS_PACK_GATED, gate, n_rows, w->c->model->config.intermediate_size, columns);
 }
 
-static void multiply_gated(worker *w, const pf_layer *layer, const void *input, int32_t n_rows)
+/* `mine`: the columns of this member's share. */
+static void multiply_gated(worker *w, const pf_layer *layer, const void *input, int32_t n_rows, range mine)
 {
     panels_left left = begin_panels(w, &layer->gate, n_rows);
     pf_rows gate = w->c->gate, up = w->c->up;
-    if (w->gemm->pack_columns != NULL && !left.in_pieces) {
-        const range mine = columns_of(&layer->gate, share_of(w, &layer->gate));
+    if (w->by_columns && !left.in_pieces) {
         gate = apart(gate, n_rows, mine, w->member.id);
         up = apart(up, n_rows, mine, w->member.id);
     }
@@ -424,9 +426,9 @@ void pf_context_run_pass(pf_member member, void *context)
                  .gemm = &m->kernels.gemm[m->format][m->act],
                  .member = member,
                  .mine = &c->members[member.id] };
+    w.by_columns = w.gemm->pack_columns != NULL;
     w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
     place_qkv(&w);
-    const bool by_columns = w.gemm->pack_columns != NULL;
     const range heads = attended_columns(&w);
     w.residual = columns_of(&m->layers->o, share_of(&w, &m->layers->o));
     left_side rows = plan_left_side(&w, c->n_rows);
@@ -435,7 +437,7 @@ void pf_context_run_pass(pf_member member, void *context)
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         const pf_layer *layer = &m->layers[l];
         const bool last = l == m->config.n_layers - 1, drops_rows = last && c->n_logit_rows < c->n_rows;
-        const bool heads_by_columns = by_columns && c->heads_apart && !drops_rows;
+        const bool heads_by_columns = w.by_columns && c->heads_apart && !drops_rows;
         w.attended = heads_by_columns ? apart(c->attended, c->n_rows, heads, member.id) : c->attended;
 
         input = norm_and_pack(&w, &rows, layer->attention_norm);
@@ -461,13 +463,13 @@ void pf_context_run_pass(pf_member member, void *context)
 
         input = norm_and_pack(&w, &rows, layer->mlp_norm);
         const range mine = columns_of(&layer->gate, share_of(&w, &layer->gate));
-        if (by_columns) claim_columns(&w, rows.n_rows, mine);
-        multiply_gated(&w, layer, input, rows.n_rows);
+        if (w.by_columns) claim_columns(&w, rows.n_rows, mine);
+        multiply_gated(&w, layer, input, rows.n_rows, mine);
         fetch_ahead(&w, &layer->down);
         wait_for_all(&w);
 
-        if (by_columns) fetch_columns(&w, rows.n_rows, m->config.intermediate_size, mine);
-        input = by_columns ? c->columns : pack(&w, PF_PASS_PACK_GATED, &rows, c->gate, m->config.intermediate_size);
+        if (w.by_columns) fetch_columns(&w, rows.n_rows, m->config.intermediate_size, mine);
+        input = w.by_columns ? c->columns : pack(&w, PF_PASS_PACK_GATED, &rows, c->gate, m->config.intermediate_size);
         multiply(&w, PF_PASS_DOWN, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
         fetch_ahead(&w, l + 1 < m->config.n_layers ? &m->layers[l + 1].qkv : &m->head);
         wait_for_all(&w);

@@ -384,8 +384,8 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
                     .last = unit + n == units,
                     .add = whole && mode == PF_GEMM_ADD,
                 };
-                if (n_tiles > 1 && tile.last && whole) pf_gemm_claim(tile.c, ldc, height);
                 if (n_tiles > 1) {
+                    if (tile.last && whole) pf_gemm_claim(tile.c, ldc, height);
                     tile.prefetch = (uintptr_t)from + bytes + bytes * (size_t)i / shares;
                     tile.step_stride = (l.step_bytes + shares - 1) / shares;
                     tile.head_stride = (l.head_bytes + shares - 1) / shares;

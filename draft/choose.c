@@ -1,5 +1,7 @@
 #include "draft/choose.h"
 
+#include <math.h>
+
 pf_chooser pf_chooser_create(const pf_model *model, int32_t n_vocab, pf_arena *arena)
 {
     return (pf_chooser){
@@ -52,4 +54,19 @@ pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const 
     *token = ids[pf_sampling_draw_entry(probabilities, n, uniform)];
     *n_declared = n;
     return PF_OK;
+}
+
+/* Raise *best to the greatest of logits [n]. */
+static void raise_to(float *best, const pf_chooser *chooser, const float *logits, int32_t n)
+{
+    const int32_t at = n > 0 ? chooser->kernels->argmax(logits, n) : -1;
+    if (at >= 0 && logits[at] > *best) *best = logits[at];
+}
+
+float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token)
+{
+    float other = -INFINITY;
+    raise_to(&other, chooser, logits, token);
+    raise_to(&other, chooser, logits + token + 1, chooser->n_vocab - token - 1);
+    return logits[token] - other;
 }

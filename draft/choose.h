@@ -7,7 +7,8 @@
  *                                     renormalised: q is declared as it is (DESIGN, invariant 3)
  *      rejection, max_declared 0      the argmax: judged as one-hot, exact because no uniform has been looked at
  *
- * What is chosen is proposed: there is no look at a token that could then be held back (invariant 4).
+ * What is chosen is proposed: there is no look at a token that could then be held back (invariant 4). How sure of it the
+ * draft was, its margin, decides about the token after it (draft/length.h).
  */
 #ifndef PF_DRAFT_CHOOSE_H
 #define PF_DRAFT_CHOOSE_H
@@ -49,5 +50,9 @@ bool pf_wish_declares(const pf_wish *wish);
 PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits,
                                       int32_t position, uint64_t round, int32_t *token, int32_t *ids,
                                       float *probabilities, int32_t *n_declared);
+
+/* How far the logit of `token` lies above the best other's, in nats; negative where one is above it. Not a number where the
+ * two are no numbers or infinite. */
+float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token);
 
 #endif

@@ -1,9 +1,17 @@
 /*
- * How many tokens to propose: the length that commits most tokens a second, by what has been measured so far.
+ * How many tokens to propose: after each one that is drawn, whether another is worth its time.
  *
- *      E(k) = 1 + a + a^2 + ... + a^k      tokens that a round of k commits, at acceptance a
- *      T(k) = k * c + v(k)                 its time: c a draft token, v from the proposal's leaving to the verdict
- *      next = argmax over 1 <= k <= max of E(k) / T(k)
+ *      reach    = P(all that are drawn will be kept), the product of what each one's margin has meant so far
+ *      gain(j)  = reach * (a + a^2 + ... + a^(j - n))     tokens that j instead of n commit, at mean acceptance a
+ *      T(k)     = k * c + v(k)                            a round's time: c a draft token, v from the proposal's leaving
+ *                                                         to the verdict
+ *      go on    if gain(j) > rate * (T(j) - T(n)) for some j from n + 1 to max
+ *
+ * rate, the tokens that a unit of time has committed of late, is what the time could buy elsewhere: in the next round.
+ *
+ * A token's margin is how far its logit lies above the best other's, in nats. What a margin means is learnt: the share of
+ * tokens that were kept, by stretches of it, each leaning on a. So neither draft nor target need be calibrated, and where
+ * margins tell nothing, all there is left is the mean acceptance.
  *
  * c and v are remembered for about a hundred rounds. v is a table by length, since a verifier's time goes in steps, a tile
  * of rows more or less; a length that was seldom tried leans on the line through all of them. So what k rows more cost the
@@ -11,41 +19,61 @@
  * rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured.
  *
  * Pure arithmetic: no clock, no state but the struct, so a sequence that is replayed with the same measurements chooses
- * the same lengths. The choice looks at past rounds alone, never at a token of the coming one (DESIGN, invariant 4).
+ * the same lengths. The choice is made before a token is drawn, by those already in the proposal, all of which are
+ * proposed: none is looked at and then held back (DESIGN, invariant 4).
  *
- * Source of E and of the criterion: Leviathan et al., arXiv:2211.17192, section 3.4.
+ * Source of T: Leviathan et al., arXiv:2211.17192, section 3.4; of a threshold on the product of confidences: Huang et al.,
+ * SpecDec++, arXiv:2405.19715, section 3.2; of a rate as the price of time: Charnov, Theor. Popul. Biol. 9(2), 1976.
  */
 #ifndef PF_DRAFT_LENGTH_H
 #define PF_DRAFT_LENGTH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/messages.h"
 
-enum { PF_LENGTH_FIRST = 4 }; /* proposed until something has been measured */
+enum {
+    PF_LENGTH_FIRST = 4,    /* proposed until something has been measured */
+    PF_LENGTH_MARGINS = 16, /* stretches of margins; the first is of tokens that are not the likeliest */
+};
 
 /* A weighted count, and weighted nanoseconds: the weight of a round falls with every later one. */
 typedef struct {
     double rounds, ns;
 } pf_length_time;
 
+/* Likewise of tokens: those that were judged, and of them those that were kept. */
+typedef struct {
+    double judged, kept;
+} pf_length_share;
+
+/* v(k) = mean_v + slope * (k - mean_k). */
+typedef struct {
+    double rounds, mean_k, mean_v, slope;
+} pf_length_line;
+
 /* One sequence's. Zero it to begin with nothing known. */
 typedef struct {
     int32_t n_trials;                             /* rounds of PF_LENGTH_FIRST so far; a few, then lengths are chosen */
-    double n_kept, n_refused;                     /* draft tokens that were judged, of late */
-    double n_kept_before, n_refused_before;       /* and for longer, in the sequences before as well */
+    pf_length_share lately, before;               /* a: of this text, and for longer, of the sequences before as well */
+    pf_length_share by_margin[PF_LENGTH_MARGINS]; /* all along */
     double n_drafted, drafted_ns;                 /* c is their ratio */
+    double n_committed, committed_ns;             /* rate is theirs */
     pf_length_time away[PF_MAX_DRAFT_TOKENS + 1]; /* v, by length */
+    pf_length_line line;                          /* through them */
 } pf_length;
 
 /* Begin a sequence with what `before` has measured: its times count as some tens of rounds, and fewer are tried. */
 void pf_length_begin(pf_length *length, const pf_length *before);
 
-/* A round is over: of n_draft tokens (1 .. PF_MAX_DRAFT_TOKENS), drafted in draft_ns, n_accepted were kept; the verdict
- * came away_ns after the proposal left. */
-void pf_length_observe(pf_length *length, int32_t n_draft, int32_t n_accepted, uint64_t draft_ns, uint64_t away_ns);
+/* A round is over: of n_draft tokens (1 .. PF_MAX_DRAFT_TOKENS) with these margins, drafted in draft_ns, n_accepted were
+ * kept; the verdict came away_ns after the proposal left. */
+void pf_length_observe(pf_length *length, const float *margins, int32_t n_draft, int32_t n_accepted, uint64_t draft_ns,
+                       uint64_t away_ns);
 
-/* The length of the next proposal, 1 .. max_draft (at most PF_MAX_DRAFT_TOKENS). */
-int32_t pf_length_next(const pf_length *length, int32_t max_draft);
+/* Whether to draw another token behind n_drawn of these margins, of at most max_draft (1 .. PF_MAX_DRAFT_TOKENS).
+ * The first is always drawn. */
+bool pf_length_goes_on(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft);
 
 #endif

@@ -31,16 +31,17 @@ typedef struct {
     pf_kv_seq kv;
     pf_wish wish;
     int32_t max_draft;
-    bool adaptive; /* the length of a proposal is chosen by `length`, up to max_draft */
+    bool adaptive; /* `length` tells after each token whether another is drawn, up to max_draft */
     pf_length length;
-    int32_t n_proposed;  /* of the latest proposal; 0: it has been judged */
-    uint64_t drafted_ns; /* what it took */
-    uint64_t left_ns;    /* when it was handed out */
-    int32_t max_tokens;  /* of the request; INT32_MAX when unknown */
-    int32_t *tokens;     /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
+    float margins[PF_MAX_DRAFT_TOKENS]; /* of the latest proposal's tokens, where it does */
+    int32_t n_proposed;                 /* of the latest proposal; 0: it has been judged */
+    uint64_t drafted_ns;                /* what it took */
+    uint64_t left_ns;                   /* when it was handed out */
+    int32_t max_tokens;                 /* of the request; INT32_MAX when unknown */
+    int32_t *tokens;                    /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
     int32_t n_committed;
     int32_t n_drafted;
-    int32_t n_planned;     /* tokens of the proposal in the making */
+    int32_t n_planned;     /* tokens of the proposal in the making, at most */
     uint64_t round;        /* of that proposal */
     pf_declared *declared; /* [max_draft], into the two below */
     int32_t *ids;          /* [max_draft, PF_MAX_DECLARED] */
@@ -206,7 +207,8 @@ static pf_status follow(drafter *d, sequence_state *s, const int32_t *tokens, in
 static void learn_length(sequence_state *s, const pf_verdict *verdict)
 {
     if (s->n_proposed > 0 && verdict->round == s->round && verdict->n_accepted <= s->n_proposed)
-        pf_length_observe(&s->length, s->n_proposed, verdict->n_accepted, s->drafted_ns, pf_now_ns() - s->left_ns);
+        pf_length_observe(&s->length, s->margins, s->n_proposed, verdict->n_accepted, s->drafted_ns,
+                          pf_now_ns() - s->left_ns);
     s->n_proposed = 0;
 }
 
@@ -268,7 +270,7 @@ static pf_status prefill(drafter *d, sequence_state *s, int32_t rows)
     return status;
 }
 
-/* The length of the next proposal, from what is committed and what there is room for: no look at any draft token. */
+/* The length of the next proposal, or where it is adaptive what bounds it: what was asked for, and what there is room for. */
 static int32_t plan(const drafter *d, const sequence_state *s)
 {
     if (s->full || s->n_committed == 0) return 0;
@@ -276,26 +278,29 @@ static int32_t plan(const drafter *d, const sequence_state *s)
     if (to_commit <= 0) return 0;
     /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
     const int32_t room = longest_sequence(d) - s->n_committed + 1;
-    const int32_t wished = s->adaptive ? pf_length_next(&s->length, s->max_draft) : s->max_draft;
-    return min_of(min_of(wished, room), to_commit > 1 ? to_commit - 1 : 1);
+    return min_of(min_of(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
 }
 
 /* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */
 static void draw_token(drafter *d, sequence_state *s, int32_t row)
 {
     const int32_t i = s->n_drafted;
+    const float *logits = pf_context_logits(d->context, row);
+    int32_t *token = &s->tokens[s->n_committed + i];
     int32_t *ids = s->ids + (ptrdiff_t)i * PF_MAX_DECLARED;
     float *probabilities = s->probabilities + (ptrdiff_t)i * PF_MAX_DECLARED;
     int32_t n_declared = 0;
-    const pf_status status =
-        pf_choose_token(&d->chooser, &s->wish, pf_context_logits(d->context, row), s->n_committed + i, s->round,
-                        &s->tokens[s->n_committed + i], ids, probabilities, &n_declared);
+    const pf_status status = pf_choose_token(&d->chooser, &s->wish, logits, s->n_committed + i, s->round, token, ids,
+                                             probabilities, &n_declared);
     if (status != PF_OK) {
         s->n_planned = i;
         return;
     }
     s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
     s->n_drafted++;
+    if (!s->adaptive) return;
+    s->margins[i] = pf_choose_margin(&d->chooser, logits, *token);
+    if (!pf_length_goes_on(&s->length, s->margins, s->n_drafted, s->n_planned)) s->n_planned = s->n_drafted;
 }
 
 /* Run n spans, and draw a token for each. What one of them lacks it lacks alone: after a failure each runs by itself,

@@ -12,14 +12,14 @@
  * What is declared is what was sampled (invariant 3): at temperature above 0 with the method `rejection`, q is the
  * request's own temperature and filters applied to the draft's logits, truncated to max_declared entries and
  * renormalised, and the token is drawn from exactly that. With max_declared 0 the argmax is proposed (one-hot).
- * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): a proposal's length is settled
- * before its first token is drawn.
+ * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): whether there is another is settled
+ * before it is drawn.
  *
  * Its own draws come from the open's seed where it brings one (in process), else from config.seed, from which every such
  * sequence gets a seed of its own: with one for all, samples of one prompt would be drafted alike, each exactly
  * distributed but not independent of the others.
  *
- * Length: fixed, or chosen round by round where the open asks for it (draft/length.h); at most what the sequence may
+ * Length: fixed, or chosen token by token where the open asks for it (draft/length.h); at most what the sequence may
  * still commit less one, but at least 1, and what the draft's context has room for. A draft whose context is full
  * proposes nothing: an empty proposal, at once. So it does when the KV pool is
  * full, and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean

@@ -77,7 +77,7 @@ typedef struct {
     int32_t max_tokens;         /* the committed length at which E will close; 0 unknown */
     const int32_t *stop_tokens; /* [n_stop_tokens] the verifier finishes (eos) after committing one of these */
     int32_t n_stop_tokens;
-    bool adaptive_draft; /* max_draft is a bound: the drafter chooses each round's length by what it measures */
+    bool adaptive_draft; /* max_draft is a bound: the drafter chooses by what it measures */
 } pf_open;
 
 typedef struct {

@@ -1,4 +1,5 @@
 /* The draft length policy against machines whose best length is known. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +11,14 @@
 
 enum { MAX_DRAFT = 16, ROUNDS = 300 };
 
+/* What margins say of tokens: nothing, that those of more than a nat are more often kept, or less. */
+typedef enum { SILENT, TELLING, CONTRARY } margins_kind;
+
 typedef struct {
     double acceptance, token_ns, verify_ns, row_ns;
     double tile_ns;    /* every tile of rows after the first costs so much more */
     int32_t tile_rows; /* 0: no tiles */
+    margins_kind margins;
 } machine;
 
 static uint64_t rng = 1;
@@ -36,33 +41,58 @@ static double rate(const machine *m, int32_t k)
     return tokens / (k * m->token_ns + away_ns(m, k));
 }
 
-static int32_t accepted_of(const machine *m, int32_t k)
+static double acceptance_of(const machine *m, float margin)
 {
-    int32_t n = 0;
-    while (n < k && uniform01() < m->acceptance) n++;
-    return n;
+    const double sure = 1.4 * m->acceptance, unsure = 0.6 * m->acceptance;
+    if (m->margins == SILENT) return m->acceptance;
+    return (m->margins == TELLING) == (margin > 1.0f) ? sure : unsure;
 }
 
-static int32_t run(pf_length *length, const machine *m, int32_t rounds)
+/* One round: tokens are drawn while the policy goes on, or `fixed` of them; some are kept. */
+typedef struct {
+    float margins[MAX_DRAFT];
+    int32_t n, n_accepted;
+} proposal;
+
+static proposal propose(const pf_length *length, const machine *m, int32_t fixed)
 {
-    int32_t k = 0;
+    proposal p = { 0 };
+    while (fixed > 0 ? p.n < fixed : pf_length_goes_on(length, p.margins, p.n, MAX_DRAFT))
+        p.margins[p.n++] = 2.0f * (float)uniform01();
+    assert_in_range(p.n, 1, MAX_DRAFT);
+    while (p.n_accepted < p.n && uniform01() < acceptance_of(m, p.margins[p.n_accepted])) p.n_accepted++;
+    return p;
+}
+
+/* Tokens a nanosecond over many rounds, while times are measured with noise and now and then with a stall. */
+static double run(pf_length *length, const machine *m, int32_t rounds, int32_t fixed)
+{
+    double tokens = 0.0, ns = 0.0;
     for (int32_t i = 0; i < rounds; i++) {
-        k = pf_length_next(length, MAX_DRAFT);
-        assert_in_range(k, 1, MAX_DRAFT);
+        const proposal p = propose(length, m, fixed);
         const double noise = 0.9 + 0.2 * uniform01(), stall = i % 50 == 49 ? 20.0 : 1.0;
-        pf_length_observe(length, k, accepted_of(m, k), (uint64_t)(k * m->token_ns * noise),
-                          (uint64_t)(away_ns(m, k) * noise * stall));
+        pf_length_observe(length, p.margins, p.n, p.n_accepted, (uint64_t)(p.n * m->token_ns * noise),
+                          (uint64_t)(away_ns(m, p.n) * noise * stall));
+        tokens += p.n_accepted + 1;
+        ns += p.n * m->token_ns + away_ns(m, p.n);
     }
-    return k;
+    return tokens / ns;
 }
 
-static void expect_near_best(const machine *m, int32_t k)
+/* Of the best fixed length, by its expectation where margins are silent. */
+static double best_rate(const machine *m)
 {
     double best = 0.0;
-    for (int32_t i = 1; i <= MAX_DRAFT; i++)
-        if (rate(m, i) > best) best = rate(m, i);
-    if (rate(m, k) < 0.93 * best)
-        fail_msg("length %d gives %.3f of the best rate at acceptance %.2f", k, rate(m, k) / best, m->acceptance);
+    for (int32_t k = 1; k <= MAX_DRAFT; k++)
+        if (rate(m, k) > best) best = rate(m, k);
+    return best;
+}
+
+static void expect_part_of_best(pf_length *length, const machine *m, double least)
+{
+    const double part = run(length, m, 5000, 0) / best_rate(m);
+    if (part < least)
+        fail_msg("%.3f of the best fixed length's rate at acceptance %.2f; expected %.3f", part, m->acceptance, least);
 }
 
 static void lengths_come_near_the_best_on_machines_of_every_kind(void **state)
@@ -81,24 +111,9 @@ static void lengths_come_near_the_best_on_machines_of_every_kind(void **state)
             machine m = machines[i];
             m.acceptance = acceptances[j];
             pf_length length = { 0 };
-            expect_near_best(&m, run(&length, &m, ROUNDS));
+            (void)run(&length, &m, ROUNDS, 0);
+            expect_part_of_best(&length, &m, 0.95);
         }
-}
-
-/* The mean rate over many rounds of one length after the other, as part of the best: what the choices cost. */
-static double part_of_best(pf_length *length, const machine *m, int32_t rounds)
-{
-    double tokens = 0.0, ns = 0.0, best = 0.0;
-    for (int32_t i = 0; i < rounds; i++) {
-        const int32_t k = pf_length_next(length, MAX_DRAFT), n = accepted_of(m, k);
-        const double noise = 0.8 + 0.4 * uniform01();
-        pf_length_observe(length, k, n, (uint64_t)(k * m->token_ns * noise), (uint64_t)(away_ns(m, k) * noise));
-        tokens += rate(m, k) * (k * m->token_ns + away_ns(m, k));
-        ns += k * m->token_ns + away_ns(m, k);
-    }
-    for (int32_t k = 1; k <= MAX_DRAFT; k++)
-        if (rate(m, k) > best) best = rate(m, k);
-    return tokens / ns / best;
 }
 
 /* A line through rounds of six rows and of seven would call the sixth dear. */
@@ -109,9 +124,34 @@ static void the_step_of_a_tile_is_found_and_kept_from(void **state)
         .acceptance = 0.72, .token_ns = 12e3, .verify_ns = 180e3, .row_ns = 3e3, .tile_ns = 80e3, .tile_rows = 6
     };
     pf_length length = { 0 };
-    (void)run(&length, &m, ROUNDS);
-    const double part = part_of_best(&length, &m, 5000);
-    if (part < 0.991) fail_msg("the lengths chosen give %.3f of the best length's rate", part);
+    (void)run(&length, &m, ROUNDS, 0);
+    expect_part_of_best(&length, &m, 0.975);
+}
+
+/* Whichever way they point: what a margin means is learnt. */
+static void margins_that_tell_something_beat_every_fixed_length(void **state)
+{
+    (void)state;
+    for (margins_kind kind = TELLING; kind <= CONTRARY; kind++) {
+        const machine m = { .acceptance = 0.7, .token_ns = 15e3, .verify_ns = 100e3, .row_ns = 15e3, .margins = kind };
+        double best = 0.0;
+        for (int32_t k = 1; k <= 8; k++) {
+            const double r = run(&(pf_length){ 0 }, &m, 20000, k);
+            if (r > best) best = r;
+        }
+        pf_length length = { 0 };
+        (void)run(&length, &m, ROUNDS, 0);
+        const double part = run(&length, &m, 20000, 0) / best;
+        if (part < 1.03) fail_msg("%.3f of the best fixed length's rate; expected more than 1.03", part);
+    }
+}
+
+static int32_t length_of(const pf_length *length, float margin)
+{
+    float margins[MAX_DRAFT];
+    int32_t n = 0;
+    while (pf_length_goes_on(length, margins, n, MAX_DRAFT)) margins[n++] = margin;
+    return n;
 }
 
 static void a_sequence_begins_with_what_the_one_before_has_measured(void **state)
@@ -119,23 +159,22 @@ static void a_sequence_begins_with_what_the_one_before_has_measured(void **state
     (void)state;
     const machine m = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 20e6 };
     pf_length first = { 0 }, second, third, fourth;
-    (void)run(&first, &m, ROUNDS);
+    (void)run(&first, &m, ROUNDS, 0);
     pf_length_begin(&second, &first);
-    (void)run(&second, &m, 2); /* of the first length */
-    expect_near_best(&m, pf_length_next(&second, MAX_DRAFT));
+    (void)run(&second, &m, 2, 0); /* of the first length */
+    if (length_of(&second, 1.0f) < 10) fail_msg("length %d; expected at least 10", length_of(&second, 1.0f));
 
     /* Nor is it bound by it: with another verifier the sequences' own rounds soon count for more. */
     const machine other = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 1e5, .row_ns = 2e6 };
-    int32_t k = 0;
     for (int i = 0; i < 4; i++) {
         pf_length_begin(&third, &second);
-        k = run(&third, &other, 40);
+        (void)run(&third, &other, 40, 0);
         second = third;
     }
-    expect_near_best(&other, k);
+    expect_part_of_best(&third, &other, 0.95);
 
     pf_length_begin(&fourth, &(pf_length){ 0 });
-    assert_int_equal(pf_length_next(&fourth, MAX_DRAFT), PF_LENGTH_FIRST);
+    assert_int_equal(length_of(&fourth, 1.0f), PF_LENGTH_FIRST);
 }
 
 static void a_change_of_acceptance_is_followed(void **state)
@@ -143,28 +182,36 @@ static void a_change_of_acceptance_is_followed(void **state)
     (void)state;
     machine m = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 20e6 };
     pf_length length = { 0 };
-    const int32_t easy = run(&length, &m, ROUNDS);
+    (void)run(&length, &m, ROUNDS, 0);
+    const int32_t easy = length_of(&length, 1.0f);
     m.acceptance = 0.1;
-    const int32_t hard = run(&length, &m, 100);
+    (void)run(&length, &m, 200, 0);
+    const int32_t hard = length_of(&length, 1.0f);
     if (easy < 10 || hard > 3) fail_msg("lengths %d then %d; expected at least 10, then at most 3", easy, hard);
-    expect_near_best(&m, hard);
 }
 
 static void nothing_measured_is_the_first_length_within_the_bound(void **state)
 {
     (void)state;
     const pf_length length = { 0 };
-    assert_int_equal(pf_length_next(&length, 16), PF_LENGTH_FIRST);
-    assert_int_equal(pf_length_next(&length, 2), 2);
-    assert_int_equal(pf_length_next(&length, 1), 1);
+    const float margins[16] = { 0 };
+    for (int32_t max = 1; max <= 16; max++)
+        for (int32_t n = 0; n < max; n++)
+            assert_int_equal(pf_length_goes_on(&length, margins, n, max), n < PF_LENGTH_FIRST);
+    assert_false(pf_length_goes_on(&length, margins, 1, 1));
+    assert_true(pf_length_goes_on(&length, margins, 0, 1));
 }
 
-static void times_of_zero_do_no_harm(void **state)
+static void numbers_of_every_kind_do_no_harm(void **state)
 {
     (void)state;
     pf_length length = { 0 };
-    for (int i = 0; i < 50; i++) pf_length_observe(&length, 1 + i % 3, 1, 0, 0);
-    assert_in_range(pf_length_next(&length, 8), 1, 8);
+    const float margins[] = { NAN, INFINITY, -INFINITY, 3e38f, -0.0f };
+    for (int i = 0; i < 50; i++) pf_length_observe(&length, margins, 1 + i % 5, i % 2, 0, 0);
+    for (int i = 0; i < 50; i++) pf_length_observe(&length, margins, 1 + i % 5, 1 + i % 5, UINT64_MAX, UINT64_MAX);
+    for (int32_t n = 0; n <= 5; n++) (void)pf_length_goes_on(&length, margins, n, 5);
+    assert_false(pf_length_goes_on(&length, margins, 5, 5));
+    assert_true(pf_length_goes_on(&length, margins, 0, 5));
 }
 
 int main(void)
@@ -172,10 +219,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_come_near_the_best_on_machines_of_every_kind),
         cmocka_unit_test(the_step_of_a_tile_is_found_and_kept_from),
+        cmocka_unit_test(margins_that_tell_something_beat_every_fixed_length),
         cmocka_unit_test(a_sequence_begins_with_what_the_one_before_has_measured),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
-        cmocka_unit_test(times_of_zero_do_no_harm),
+        cmocka_unit_test(numbers_of_every_kind_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "kernels/gemm/pack_words_avx512.h"
 #include "kernels/gemm/sums_avx512.h"
 
-enum { TILE_ROWS = 14, PAIR_ROWS = 6, FAR_PAIR_ROWS = 3 };
+enum { TILE_ROWS = 14, PAIR_ROWS = 7, PAIR_ROWS_AT_ONCE = 6, FAR_PAIR_ROWS = 3 };
 
 PF_INLINE void tile(const int height, const pf_gemm_tile *t)
 {
@@ -40,8 +40,8 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
     PF_ROWS_14(PF_SUMS_FINISH)
 }
 
-/* The same for two panels: 24 sums and four weight vectors. Each panel is prefetched on its own, and past its end in the
- * next pair, two panels on. */
+/* The same for two panels: 24 sums and four weight vectors, or 28 sums and the weights of one panel after the other's. Each
+ * panel is prefetched on its own, and past its end in the next pair, two panels on. */
 PF_INLINE void pair(const int height, const pf_gemm_pair *t)
 {
     __m512 sum[PAIR_ROWS][4];
@@ -54,18 +54,23 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
 
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = _mm512_setzero_ps();
-    PF_ROWS_6(START)
+    PF_ROWS_7(START)
 #undef START
 
     for (int i = 0; i < 2; i++, prefetch += t->panel_bytes)
         for (size_t step = part[i]; step; step--) {
             const __m512i w0 = _mm512_load_si512(left), w1 = _mm512_load_si512(left + 64);
-            const __m512i w2 = _mm512_load_si512(right), w3 = _mm512_load_si512(right + 64);
+            __m512i w2, w3;
+            if (height <= PAIR_ROWS_AT_ONCE) {
+                w2 = _mm512_load_si512(right);
+                w3 = _mm512_load_si512(right + 64);
+            }
             PF_PREFETCH(prefetch);
             PF_PREFETCH(prefetch + 64);
             PF_PREFETCH(prefetch + t->panel_bytes);
             PF_PREFETCH(prefetch + t->panel_bytes + 64);
             prefetch += PF_GEMM_STEP_BYTES;
+            if (height <= PAIR_ROWS_AT_ONCE) {
 #define ROW(m)                                           \
     if (m < height) {                                    \
         const __m512i b = pf_sums_broadcast(a + m);      \
@@ -74,8 +79,29 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
         sum[m][2] = pf_sums_dot_pairs(sum[m][2], w2, b); \
         sum[m][3] = pf_sums_dot_pairs(sum[m][3], w3, b); \
     }
-            PF_ROWS_6(ROW)
+                PF_ROWS_6(ROW)
 #undef ROW
+            } else {
+#define ROW(m)                                           \
+    {                                                    \
+        const __m512i b = pf_sums_broadcast(a + m);      \
+        sum[m][0] = pf_sums_dot_pairs(sum[m][0], w0, b); \
+        sum[m][1] = pf_sums_dot_pairs(sum[m][1], w1, b); \
+    }
+                PF_ROWS_7(ROW)
+#undef ROW
+                __asm__ volatile("" ::: "memory"); /* load again: broadcasts that are kept leave no room for sums */
+                w2 = _mm512_load_si512(right);
+                w3 = _mm512_load_si512(right + 64);
+#define ROW(m)                                           \
+    {                                                    \
+        const __m512i b = pf_sums_broadcast(a + m);      \
+        sum[m][2] = pf_sums_dot_pairs(sum[m][2], w2, b); \
+        sum[m][3] = pf_sums_dot_pairs(sum[m][3], w3, b); \
+    }
+                PF_ROWS_7(ROW)
+#undef ROW
+            }
             left += PF_GEMM_STEP_BYTES;
             right += PF_GEMM_STEP_BYTES;
             a += height;
@@ -86,7 +112,7 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
         pf_sums_finish(sum[m][0], sum[m][1], t->c + m * t->ldc, t->add);                 \
         pf_sums_finish(sum[m][2], sum[m][3], t->c + m * t->ldc + PF_GEMM_PANEL, t->add); \
     }
-    PF_ROWS_6(FINISH)
+    PF_ROWS_7(FINISH)
 #undef FINISH
 }
 
@@ -104,9 +130,9 @@ static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
     {                                           \
         pair(m + 1, t);                         \
     }
-PF_ROWS_6(DEFINE_PAIR)
+PF_ROWS_7(DEFINE_PAIR)
 #define NAME_PAIR(m) pair_##m,
-static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_6(NAME_PAIR) };
+static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_7(NAME_PAIR) };
 
 void pf_gemm_integers_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                       int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)

@@ -229,7 +229,8 @@ PF_INLINE void pf_gemm_pack_part(pf_gemm_words_fn *convert, size_t row_words, in
 #define PF_ROWS_2(DO)  DO(0) DO(1)
 #define PF_ROWS_3(DO)  PF_ROWS_2(DO) DO(2)
 #define PF_ROWS_6(DO)  PF_ROWS_3(DO) DO(3) DO(4) DO(5)
-#define PF_ROWS_12(DO) PF_ROWS_6(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define PF_ROWS_7(DO)  PF_ROWS_6(DO) DO(6)
+#define PF_ROWS_12(DO) PF_ROWS_7(DO) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define PF_ROWS_14(DO) PF_ROWS_12(DO) DO(12) DO(13)
 
 #endif

@@ -312,7 +312,9 @@ static pf_status start(pf_server *server, pf_error *error)
     PF_TRY(add_service(server, PF_SERVICE_VERIFIER, server->config.verifier, error));
     raise_file_limit();
     if (server->config.max_connections == 0) server->config.max_connections = default_connections(&server->config);
-    const pf_poller_config polling = { .handle = pf_server_on_event, .user = server, .away_ns = AWAY_NS };
+    const pf_poller_config polling = {
+        .handle = pf_server_on_event, .look = pf_server_give_signs, .user = server, .away_ns = AWAY_NS
+    };
     if (!pf_poller_start(&server->poller, &polling))
         return pf_fail(error, PF_NOMEM, "the server's thread cannot be started");
     server->grpc = make_grpc_server(&server->config);
@@ -330,6 +332,7 @@ static pf_status settle(pf_server_config *config, pf_error *error)
     if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
     if (config->grace_ns == 0) config->grace_ns = 1000u * 1000 * 1000;
     if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
+    if (config->sign_ns == 0) config->sign_ns = UINT64_C(10) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
         return pf_fail(error, PF_INVALID, "a server of %d streams and messages of %zu bytes", config->max_streams,
                        config->max_message_bytes);

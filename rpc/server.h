@@ -10,6 +10,9 @@
  * which never computes, polls when the first has been computing for a millisecond (rpc/poller.h): health, pings and
  * other streams go on.
  *
+ * A computation may take minutes: meanwhile a stream that waits for it is sent an empty batch every ten seconds, a sign
+ * of life.
+ *
  * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence, a peer that
  * reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
  * internal ones. The end of a stream closes its sequences at the peer.
@@ -42,6 +45,7 @@ typedef struct {
     uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 1 ms */
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: 1 s */
     uint64_t silence_ns;      /* how long a connection may take for its first words; 0: 5 s */
+    uint64_t sign_ns;         /* how often a stream hears that what it waits for is still computed; 0: 10 s */
     void (*log)(void *user, const char *sentence); /* what happens meanwhile, from any thread, or NULL */
     void *log_user;
 } pf_server_config;

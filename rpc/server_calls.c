@@ -146,6 +146,31 @@ void pf_call_free(pf_call *c)
     free(c);
 }
 
+/* ---- signs of life --------------------------------------------------------------------------------------------- */
+
+/* Whether an answer may be under way: something of the stream is in line, or being computed. */
+static bool is_waiting(const pf_call *c)
+{
+    return c->in_count > 0 || c->is_absorbed;
+}
+
+static void give_sign(pf_call *c, uint64_t now_ns)
+{
+    if (!is_waiting(c) || c->writing || now_ns < c->quiet_ns + c->server->config.sign_ns) return;
+    c->quiet_ns = now_ns;
+    pf_call_send(c, pf_grpc_copy((const uint8_t *)"", 0)); /* an empty batch */
+}
+
+void pf_server_give_signs(void *user)
+{
+    pf_server *server = user;
+    const uint64_t now_ns = pf_now_ns();
+    pthread_mutex_lock(&server->lock);
+    for (pf_call *c = server->absorbed; c; c = c->next_absorbed) give_sign(c, now_ns);
+    for (pf_call *c = server->ready; c; c = c->next_ready) give_sign(c, now_ns);
+    pthread_mutex_unlock(&server->lock);
+}
+
 /* ---- health ---------------------------------------------------------------------------------------------------- */
 
 static void tell_watcher(pf_call *c)
@@ -300,7 +325,9 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
         pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many bytes wait to be computed; try later");
         return;
     }
-    c->in[(c->in_head + c->in_count++) % PF_N_INBOUND] = (pf_inbound){ message, n_bytes, pf_now_ns() };
+    const uint64_t now_ns = pf_now_ns();
+    if (!is_waiting(c)) c->quiet_ns = now_ns;
+    c->in[(c->in_head + c->in_count++) % PF_N_INBOUND] = (pf_inbound){ message, n_bytes, now_ns };
     c->in_bytes += n_bytes;
     server->queued_bytes += n_bytes;
     pf_call_make_ready(c);

@@ -88,6 +88,7 @@ struct pf_call {
     grpc_byte_buffer *out[PF_N_OUTBOUND];
     int32_t out_head, out_count;
     size_t in_bytes;
+    uint64_t quiet_ns; /* since when a stream that waits has heard nothing */
 
     bool is_ready, is_absorbed;
     pf_call *next_ready, *next_absorbed, *next_watch;
@@ -134,7 +135,8 @@ bool pf_call_is_done(pf_call *c); /* nothing refers to it: it is out of every li
 /* Without it. */
 void pf_call_free(pf_call *c);
 void pf_server_accept_call(pf_server *server); /* asks for the next call; each asks for another when it comes */
-void pf_server_set_health(pf_server *server, pf_health health);     /* and tells who watches */
+void pf_server_set_health(pf_server *server, pf_health health); /* and tells who watches */
+void pf_server_give_signs(void *user); /* the poller's too: of life, to streams that have waited for long */
 void pf_server_on_event(void *user, void *event_tag, bool success); /* the poller's; user: the server */
 
 #endif

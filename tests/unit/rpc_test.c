@@ -102,7 +102,9 @@ static void echo_destroy(pf_peer *peer)
     (void)peer;
 }
 
-static const pf_peer_ops ECHO = { echo_submit, echo_collect, echo_info, echo_destroy };
+static const pf_peer_ops ECHO = {
+    .submit = echo_submit, .collect = echo_collect, .info = echo_info, .destroy = echo_destroy
+};
 
 /* ---- the server under test --------------------------------------------------------------------------------------- */
 
@@ -111,14 +113,20 @@ typedef struct {
     running_server running;
 } fixture;
 
-static void begin_at(fixture *f, const char *address)
+static void begin_with(fixture *f, pf_server_config config)
 {
     memset(f, 0, sizeof *f);
     f->echo.head.ops = &ECHO;
     f->echo.answer.proposals = f->echo.proposals;
     f->echo.answer.refusals = f->echo.refusals;
-    const pf_server_config config = { .address = address, .drafter = &f->echo.head, .grace_ns = 20 * MS };
+    config.drafter = &f->echo.head;
+    config.grace_ns = 20 * MS;
     serving_begin(&f->running, &config);
+}
+
+static void begin_at(fixture *f, const char *address)
+{
+    begin_with(f, (pf_server_config){ .address = address });
 }
 
 static void begin(fixture *f)
@@ -482,6 +490,36 @@ static void health_is_told_while_the_peer_computes(void **state)
     end(&f);
 }
 
+static void a_long_computation_gives_signs_of_life_and_a_short_one_none(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .sign_ns = 100 * MS });
+    pf_peer *peer = connected(serving_address), *idle = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    assert_int_equal(say_open(idle, 1, PROMPT, 3), PF_OK);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(say_verdict(peer, 1, (uint64_t)i, 9), PF_OK);
+        assert_proposal(answer_within(peer, 5 * SECOND), 1, (uint64_t)i + 1, 9);
+    }
+    f.echo.thinks_ms = 1000;
+    assert_int_equal(say_verdict(peer, 1, 200, 9), PF_OK);
+    int n_signs = 0;
+    const pf_batch *batch = answer_within(peer, 5 * SECOND);
+    for (; batch->n_proposals == 0; batch = answer_within(peer, 5 * SECOND)) {
+        assert_int_equal(batch->n_opens + batch->n_closes + batch->n_verdicts, 0);
+        assert_int_equal(batch->n_prefix_requests + batch->n_refusals, 0);
+        n_signs++;
+    }
+    assert_proposal(batch, 1, 201, 9);
+    assert_in_range(n_signs, 3, 10); /* the poller looks every 50 ms, on a machine that does other things as well */
+    pf_error error;
+    assert_status(pf_peer_collect(idle, 0, &batch, &error), PF_CANCELLED);
+    pf_peer_destroy(idle);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
 {
     (void)state;
@@ -704,6 +742,7 @@ int main(void)
         cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
         cmocka_unit_test(health_follows_the_server),
         cmocka_unit_test(health_is_told_while_the_peer_computes),
+        cmocka_unit_test(a_long_computation_gives_signs_of_life_and_a_short_one_none),
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),

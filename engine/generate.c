@@ -394,6 +394,7 @@ static pf_status ask_drafter(run *r, const pf_proposal **out)
     uint64_t round = 0;
     const pf_status told = tell_drafter(r, &round);
     if (told != PF_OK && !far) return pf_fail(r->error, told, "the drafter took no verdict: %s", pf_status_name(told));
+    if (told == PF_LIMIT) return pf_stream_owner_give_up(s->to_drafter, r->sequence); /* far behind: once it answers */
     if (told != PF_OK) {
         drafter_lost(r);
         return PF_OK;

@@ -13,6 +13,13 @@
 enum {
     N_OUTBOUND = 16, /* batches that wait for the transport; then the peer counts as gone */
 
+    /* Batches on their way since the last answer. A process that was stopped reads no more, and 280 small messages fill
+     * its unix socket: gRPC 1.51 then never lets go of the connection, neither for a ping without an answer, which it
+     * cannot write, nor for the end of the channel. Past it one goes out a second. */
+    N_UNANSWERED = 64,
+    PROBE_NS = 1000 * 1000 * 1000,
+    FAREWELL_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that all the same */
+
     /* Reconnection: a worker that comes back is taken up within a second. A host that swallows packets must not hold
      * an attempt for longer than that either. */
     BACKOFF_MS = 100,
@@ -66,6 +73,8 @@ typedef struct {
     uint64_t mend_ns;
     rpc call;
     bool sending, reading;
+    int32_t n_unanswered;     /* batches that ask for an answer, since the last one */
+    uint64_t sent_ns;         /* when the last batch was taken */
     grpc_byte_buffer *answer; /* for the caller */
     grpc_byte_buffer *out[N_OUTBOUND];
     int32_t out_head, out_count;
@@ -162,6 +171,7 @@ static void start_stream(client *c)
 {
     open_call(c, c->stream_method, 0);
     c->sending = c->reading = false;
+    c->n_unanswered = 0;
     const grpc_op status = status_op(&c->call);
     const grpc_op start[] = {
         { .op = GRPC_OP_SEND_INITIAL_METADATA },
@@ -259,6 +269,7 @@ static void on_stream_read(client *c, bool success)
     c->answer = c->call.received;
     c->call.received = NULL;
     c->stats.n_received++;
+    c->n_unanswered = 0;
     pf_poller_notify(&c->poller);
 }
 
@@ -322,27 +333,47 @@ static void mend(void *user)
 
 /* ---- pf_peer, on the caller's thread --------------------------------------------------------------------------- */
 
+/* Whether a batch can be sent now, with the lock held. */
+static pf_status check_link(client *c)
+{
+    if (c->lost || c->state != LINK_UP) {
+        c->lost = false; /* this tells */
+        return PF_UNAVAILABLE;
+    }
+    if (c->n_unanswered >= N_UNANSWERED && pf_now_ns() < c->sent_ns + PROBE_NS) return PF_LIMIT;
+    if (c->sending && c->out_count == N_OUTBOUND)
+        return pf_fail(&c->why, PF_UNAVAILABLE, "%s: it does not read: %d batches wait to be sent", c->address,
+                       c->out_count);
+    return PF_OK;
+}
+
+/* Takes the message, with the lock held. */
+static void send_or_queue(client *c, grpc_byte_buffer *message)
+{
+    if (c->sending)
+        c->out[(c->out_head + c->out_count++) % N_OUTBOUND] = message;
+    else
+        start_send(c, message);
+}
+
 static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
 {
     client *c = (client *)peer;
-    grpc_byte_buffer *message = pf_grpc_encode(c->encoder, batch);
-    if (!message) return PF_LIMIT;
-
+    grpc_byte_buffer *message = NULL;
     pthread_mutex_lock(&c->lock);
-    pf_status status = PF_OK;
-    if (c->lost || c->state != LINK_UP) {
-        c->lost = false; /* this tells */
-        status = PF_UNAVAILABLE;
-    } else if (!c->sending) {
-        start_send(c, message);
-    } else if (c->out_count < N_OUTBOUND) {
-        c->out[(c->out_head + c->out_count++) % N_OUTBOUND] = message;
-    } else {
-        status = PF_UNAVAILABLE; /* it has stopped reading */
+    pf_status status = check_link(c);
+    if (status == PF_OK) {
+        message = pf_grpc_encode(c->encoder, batch);
+        if (!message) status = PF_LIMIT;
     }
-    if (status != PF_OK) c->stats.n_dropped++;
+    if (status == PF_OK) {
+        if (batch->n_verdicts + batch->n_proposals > 0) c->n_unanswered++; /* the rest may go unanswered */
+        c->sent_ns = pf_now_ns();
+        send_or_queue(c, message);
+    } else {
+        c->stats.n_dropped++;
+    }
     pthread_mutex_unlock(&c->lock);
-    if (status != PF_OK) grpc_byte_buffer_destroy(message);
     return status;
 }
 
@@ -436,10 +467,10 @@ static void dismantle(client *c)
 }
 
 /* Waits on the front, with the lock held, until something has changed. */
-static void await_change(client *c)
+static void await_change(client *c, uint64_t deadline_ns)
 {
     pthread_mutex_unlock(&c->lock);
-    pf_poller_wait(&c->poller, 0, UINT64_MAX);
+    pf_poller_wait(&c->poller, 0, deadline_ns);
     pthread_mutex_lock(&c->lock);
 }
 
@@ -450,8 +481,11 @@ static void client_destroy(pf_peer *peer)
     c->stopping = true;
     if (c->call.grpc) grpc_call_cancel(c->call.grpc, NULL);
     /* The queue may be shut down once nothing is posted any more: `stopping` sees to it. */
-    while (c->call.grpc) await_change(c);
+    const uint64_t until_ns = pf_now_ns() + FAREWELL_NS;
+    while (c->call.grpc && pf_now_ns() < until_ns) await_change(c, until_ns);
+    const bool stuck = c->call.grpc != NULL;
     pthread_mutex_unlock(&c->lock);
+    if (stuck) return; /* what gRPC does not let go of is its own until the process ends */
     pf_poller_stop(&c->poller);
     dismantle(c);
 }
@@ -492,7 +526,7 @@ static pf_status first_contact(client *c, pf_error *error)
 {
     pthread_mutex_lock(&c->lock);
     ask(c, c->config.connect_timeout_ns);
-    while (!c->asked) await_change(c);
+    while (!c->asked) await_change(c, UINT64_MAX);
     const pf_status status = c->asked_status;
     if (status != PF_OK && error) *error = c->asked_error;
     pthread_mutex_unlock(&c->lock);

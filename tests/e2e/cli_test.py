@@ -388,6 +388,20 @@ class Faults(Case):
             tries.append(self.kill_and_replace_worker(expected))
         self.assertLess(tries[-1], 1.0, tries)
 
+    def test_a_worker_that_is_stopped_holds_nobody_up_and_costs_no_token(self):
+        expected = self.plain_text()
+        with self.pilotfish.serve("worker", self.draft, self.socket("stopped")) as worker:
+            process = self.start_generation(worker.address)
+            read_some(process.stdout, QUICKLY)
+            worker.process.send_signal(signal.SIGSTOP)
+            try:
+                out, err = process.communicate(timeout=QUICKLY)   # its rounds would fill the worker's socket
+            finally:
+                process.kill()
+                worker.process.send_signal(signal.SIGCONT)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertTrue(expected.endswith(out), (out, expected))
+
     def test_no_worker_there_is_a_warning_and_plain_decoding(self):
         result = self.run_ok("generate", "-m", self.target, "--draft-worker", self.socket("nobody"), "-p", PROMPT, "-n",
                              "16", "--json")

@@ -33,6 +33,7 @@ typedef struct {
     atomic_int n_open, n_closes;
     atomic_int longest_prompt;
     atomic_int thinks_ms;
+    atomic_bool is_mute;
     pf_proposal proposals[N_PENDING];
     int32_t tokens[N_PENDING][PF_MAX_VERDICT_TOKENS];
     pf_refusal refusals[N_PENDING];
@@ -53,7 +54,7 @@ static pf_status echo_submit(pf_peer *peer, const pf_batch *batch)
         else
             e->n_open++;
     }
-    for (int32_t i = 0; i < batch->n_verdicts; i++) {
+    for (int32_t i = 0; i < batch->n_verdicts && !e->is_mute; i++) {
         const pf_verdict *v = &batch->verdicts[i];
         if (e->answer.n_proposals == N_PENDING) return PF_LIMIT;
         const int32_t at = e->answer.n_proposals++;
@@ -588,6 +589,26 @@ static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
     if (took > SECOND) fail_msg("taken up again after %.0f ms, expected a second at most", (double)took * 1e-6);
 }
 
+static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.is_mute = true;
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    uint64_t n = 0;
+    for (; n < 200 && say_verdict(peer, 1, n, 9) == PF_OK; n++) usleep(1000);
+    assert_int_equal(n, 64);
+    assert_int_equal(say_verdict(peer, 1, n, 9), PF_LIMIT);
+    f.echo.is_mute = false;
+    for (int i = 0; i < 5000 && say_verdict(peer, 1, n, 9) == PF_LIMIT; i++) usleep(1000);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, n + 1, 9); /* one a second is let through */
+    assert_int_equal(say_verdict(peer, 1, n + 1, 9), PF_OK);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void a_caller_that_only_submits_is_mended_too(void **state)
 {
     (void)state;
@@ -745,6 +766,7 @@ int main(void)
         cmocka_unit_test(a_long_computation_gives_signs_of_life_and_a_short_one_none),
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
+        cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),

@@ -73,7 +73,9 @@ static void echo_destroy(pf_peer *peer)
     (void)peer; /* part of the loopback */
 }
 
-static const pf_peer_ops echo_ops = { echo_submit, echo_collect, echo_info, echo_destroy };
+static const pf_peer_ops echo_ops = {
+    .submit = echo_submit, .collect = echo_collect, .info = echo_info, .destroy = echo_destroy
+};
 
 /* ---- the server ------------------------------------------------------------------------------------------------- */
 

@@ -22,22 +22,25 @@
  * bundled pair 64 is faster than 128 and 256 at temperatures 0.7 and 1 (docs/performance.md). */
 enum { N_DECLARED = 64 };
 
-static const uint64_t CANCEL_POLL_NS = 50000000;      /* how soon a far verifier's wait notices Ctrl-C */
-static const uint64_t VERDICT_LIMIT_NS = 60000000000; /* a verifier without an answer for longer is called gone */
-static const uint64_t RETURN_LIMIT_NS = 5000000000;   /* how long a verifier that vanished may take to come back */
+static const uint64_t CANCEL_POLL_NS = 50000000; /* how soon a far verifier's wait notices Ctrl-C */
+static const uint64_t VERDICT_LIMIT_NS = 60000000000;
+static const uint64_t RETURN_LIMIT_NS = 5000000000;
 static const uint64_t RETURN_POLL_NS = 20000000;
 enum { MAX_LOSSES = 50 }; /* of a sequence in one round, RETURN_POLL_NS apart: more is no restart */
 
 struct pf_session {
     pf_session_options options;
-    int32_t n_vocab;    /* ids of both peers */
+    int32_t n_vocab; /* ids of both peers */
+    pf_model_info verifier_info;
     int32_t *committed; /* [max_context] prompt, then verdicts */
     int32_t n_committed;
     uint64_t last_sequence;       /* ids are never used twice on a stream */
     pf_stream_owner *to_verifier; /* fences of either link */
     pf_stream_owner *to_drafter;
-    pf_patience patience;  /* with a far drafter */
-    bool drafter_was_lost; /* a warning has been given */
+    pf_patience patience;      /* with a far drafter */
+    pf_status drafter_trouble; /* what kind of it the last warning told; PF_OK: none, it is there */
+    bool drafter_is_known;     /* what it says of itself has been looked at */
+    bool drafter_is_unfit;     /* its vocabulary is another: it is not asked */
 };
 
 /* One request while it runs. */
@@ -51,8 +54,9 @@ typedef struct {
     int32_t max_tokens; /* committed length at which the request ends */
     int32_t last_base;  /* committed length before the last verdict */
     int32_t last_accepted;
-    uint64_t asked_ns;    /* when the last batch left */
-    bool drafter_refused; /* it will not serve this sequence */
+    uint64_t asked_ns;         /* when the last batch left */
+    bool drafter_refused;      /* it will not serve this sequence */
+    pf_error verifier_trouble; /* why a far verifier was lost, the last time */
 } run;
 
 /* ---- session ---------------------------------------------------------------------------------------------------- */
@@ -85,17 +89,18 @@ static pf_status check_vocabularies(const pf_model_info *drafter, const pf_model
 
 static pf_status meet_peers(pf_session *session, pf_error *error)
 {
-    pf_model_info verifier, drafter;
-    PF_TRY(pf_peer_info(session->options.verifier, &verifier, error));
-    session->n_vocab = verifier.vocab_size;
+    pf_model_info drafter;
+    PF_TRY(pf_peer_info(session->options.verifier, &session->verifier_info, error));
+    session->n_vocab = session->verifier_info.vocab_size;
     if (!session->options.drafter) return PF_OK;
 
     pf_error why = { 0 };
     const pf_status status = pf_peer_info(session->options.drafter, &drafter, &why);
-    if (status == PF_OK) return check_vocabularies(&drafter, &verifier, error);
+    session->drafter_is_known = status == PF_OK;
+    if (status == PF_OK) return check_vocabularies(&drafter, &session->verifier_info, error);
     if (!session->options.drafter_is_far) return pf_fail(error, status, "%s", why.text);
     warn(session, why.text);
-    session->drafter_was_lost = true;
+    session->drafter_trouble = status;
     return PF_OK;
 }
 
@@ -116,6 +121,8 @@ pf_status pf_session_create(const pf_session_options *options, pf_session **out,
     pf_session *session = calloc(1, sizeof *session);
     if (!session) return pf_fail(error, PF_NOMEM, "no memory for a session");
     session->options = *options;
+    if (options->verdict_limit_ns == 0) session->options.verdict_limit_ns = VERDICT_LIMIT_NS;
+    if (options->return_limit_ns == 0) session->options.return_limit_ns = RETURN_LIMIT_NS;
     pf_patience_init(&session->patience);
     pf_status status = make_session_memory(session, error);
     if (status == PF_OK) status = meet_peers(session, error);
@@ -190,18 +197,34 @@ static pf_status open_verifier(run *r)
     return submit(r, o->verifier, &batch);
 }
 
-/* A far verifier that vanished gets a moment to come back; what was committed is sent again. */
-static pf_status reopen_verifier(run *r)
+static double seconds(uint64_t ns)
 {
-    const uint64_t limit = pf_now_ns() + RETURN_LIMIT_NS;
-    do {
+    return (double)ns * 1e-9;
+}
+
+/* Whatever it knew is gone with it. */
+static void verifier_lost(run *r)
+{
+    pf_stream_owner_lost(r->session->to_verifier);
+    pf_peer_why(r->session->options.verifier, &r->verifier_trouble);
+}
+
+/* A far verifier that vanished gets a moment to come back; what was committed is sent again. */
+static pf_status reach_verifier(run *r)
+{
+    const uint64_t limit_ns = r->session->options.return_limit_ns, until_ns = pf_now_ns() + limit_ns;
+    for (;;) {
         if (is_cancelled(r)) return PF_CANCELLED;
-        if (open_verifier(r) == PF_OK) return PF_OK;
-        pf_stream_owner_lost(r->session->to_verifier);
+        const pf_status status = open_verifier(r);
+        if (status == PF_OK) return PF_OK;
+        if (status != PF_UNAVAILABLE || !r->session->options.verifier_is_far)
+            return pf_fail(r->error, status, "the verifier did not take the sequence: %s", pf_status_name(status));
+        verifier_lost(r);
+        if (pf_now_ns() >= until_ns) break;
         pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
-    } while (pf_now_ns() < limit);
-    return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %d s",
-                   (int)(RETURN_LIMIT_NS / 1000000000u));
+    }
+    return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %g s: %s",
+                   seconds(limit_ns), r->verifier_trouble.text);
 }
 
 /* The fences have passed; do the tokens fit what was proposed? */
@@ -246,31 +269,35 @@ static pf_status find_verdict(run *r, const pf_batch *answer, const pf_proposal 
 /* It has taken the sequence and lost it before it answered. Now and then that is a restart. */
 static pf_status give_up_or_pause(const run *r, int32_t n_losses)
 {
-    if (n_losses == MAX_LOSSES) {
-        const pf_error last = r->error ? *r->error : (pf_error){ 0 };
+    const char *last = r->verifier_trouble.text;
+    if (n_losses == MAX_LOSSES)
         return pf_fail(r->error, PF_UNAVAILABLE, "the verifier has lost the sequence %d times without an answer%s%s",
-                       n_losses, last.text[0] ? ", at last: " : "", last.text);
-    }
+                       n_losses, *last ? ", at last: " : "", last);
     if (n_losses > 1) pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
     return PF_OK;
 }
 
-/* Wait for the verdict of this round, through restarts of a far verifier: after one, the round has no proposal. */
+/* Wait for the verdict of this round, through restarts of a far verifier: after one, the round has no proposal.
+ *
+ * Whatever it says shows that it is at work, as long as that may take. Silence is counted in looks, and not by the clock:
+ * this process may have been stopped meanwhile, with the answer already here. */
 static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_verdict **out)
 {
     pf_session *s = r->session;
-    const uint64_t limit = pf_now_ns() + VERDICT_LIMIT_NS;
+    const uint64_t limit_ns = s->options.verdict_limit_ns;
     int32_t n_losses = 0;
-    while (pf_now_ns() < limit) {
+    for (uint64_t silent_ns = 0; silent_ns < limit_ns; silent_ns += CANCEL_POLL_NS) {
         if (is_cancelled(r)) return PF_CANCELLED;
         if (pf_stream_owner_due(s->to_verifier, r->sequence)) {
             PF_TRY(give_up_or_pause(r, ++n_losses));
             *proposal = NULL;
-            PF_TRY(reopen_verifier(r));
+            PF_TRY(reach_verifier(r));
+            silent_ns = 0;
         }
         const pf_batch *answer;
         pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);
         if (status == PF_OK) {
+            silent_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
             if (status == PF_OK) {
                 r->result->speculation.verify_ns += answer->timing.compute_ns;
@@ -278,13 +305,13 @@ static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_ve
                 return PF_OK;
             }
         } else if (status == PF_UNAVAILABLE && s->options.verifier_is_far) {
-            pf_stream_owner_lost(s->to_verifier);
+            verifier_lost(r);
             continue;
         }
         if (status != PF_CANCELLED) return status;
     }
-    return pf_fail(r->error, PF_UNAVAILABLE, "the verifier has not answered for %d s",
-                   (int)(VERDICT_LIMIT_NS / 1000000000u));
+    return pf_fail(r->error, PF_UNAVAILABLE,
+                   "the verifier has said nothing for %g s, expected a verdict or a sign of life", seconds(limit_ns));
 }
 
 /* One round: *proposal (NULL: none) to the verifier, and its verdict. *proposal is NULL after it where it was lost. */
@@ -296,7 +323,7 @@ static pf_status decide(run *r, const pf_proposal **proposal, const pf_verdict *
     const pf_batch batch = { .proposals = &sent, .n_proposals = 1 };
     const pf_status status = submit(r, s->options.verifier, &batch);
     if (status == PF_UNAVAILABLE && s->options.verifier_is_far)
-        pf_stream_owner_lost(s->to_verifier);
+        verifier_lost(r);
     else if (status != PF_OK)
         return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));
     const uint64_t begin_ns = r->asked_ns;
@@ -307,12 +334,18 @@ static pf_status decide(run *r, const pf_proposal **proposal, const pf_verdict *
 
 /* ---- the drafter ------------------------------------------------------------------------------------------------ */
 
+/* One warning for each kind of trouble: nobody there, and somebody else there. */
 static void drafter_lost(run *r)
 {
     pf_session *s = r->session;
     pf_stream_owner_lost(s->to_drafter);
-    if (!s->drafter_was_lost) warn(s, "the draft worker is gone; decoding goes on without it");
-    s->drafter_was_lost = true;
+    pf_error why = { .status = PF_UNAVAILABLE, .text = "no reason given" };
+    pf_peer_why(s->options.drafter, &why);
+    if (s->drafter_trouble == why.status) return;
+    s->drafter_trouble = why.status;
+    char sentence[sizeof why.text + 64];
+    snprintf(sentence, sizeof sentence, "the draft worker is gone (%s); decoding goes on without it", why.text);
+    warn(s, sentence);
 }
 
 /* Let a far drafter read the prompt while the verifier does. */
@@ -377,11 +410,31 @@ static const pf_proposal *find_proposal(run *r, const pf_batch *answer)
     return current;
 }
 
-/* A far drafter is back, or has been late: what it says shows that it lives. */
-static void drafter_heard(run *r)
+/* A drafter that was not there when the session began. */
+static void get_to_know(pf_session *session)
 {
-    if (r->session->drafter_was_lost) warn(r->session, "the draft worker is back");
-    r->session->drafter_was_lost = false;
+    pf_model_info drafter;
+    pf_error why = { 0 };
+    if (pf_peer_info(session->options.drafter, &drafter, NULL) != PF_OK) return;
+    session->drafter_is_known = true;
+    if (check_vocabularies(&drafter, &session->verifier_info, &why) == PF_OK) return;
+    session->drafter_is_unfit = true;
+    warn(session, why.text);
+}
+
+/* A far drafter is back, or has been late: what it says shows that it lives. */
+static void drafter_heard(pf_session *session)
+{
+    if (session->drafter_trouble != PF_OK) warn(session, "the draft worker is back");
+    session->drafter_trouble = PF_OK;
+    if (!session->drafter_is_known) get_to_know(session);
+}
+
+static bool is_in_vocabulary(const pf_session *session, const pf_proposal *proposal)
+{
+    for (int32_t i = 0; i < proposal->n_tokens; i++)
+        if (proposal->tokens[i] < 0 || proposal->tokens[i] >= session->n_vocab) return false;
+    return true;
 }
 
 /* Ask for the coming round's proposal. *out is NULL where none came in time: the round is then decoded plainly. */
@@ -390,7 +443,7 @@ static pf_status ask_drafter(run *r, const pf_proposal **out)
     pf_session *s = r->session;
     const bool far = s->options.drafter_is_far;
     *out = NULL;
-    if (!s->options.drafter || r->drafter_refused) return PF_OK;
+    if (!s->options.drafter || r->drafter_refused || s->drafter_is_unfit) return PF_OK;
     uint64_t round = 0;
     const pf_status told = tell_drafter(r, &round);
     if (told != PF_OK && !far) return pf_fail(r->error, told, "the drafter took no verdict: %s", pf_status_name(told));
@@ -413,12 +466,13 @@ static pf_status ask_drafter(run *r, const pf_proposal **out)
             return PF_OK;
         }
         PF_TRY(status);
-        if (far) drafter_heard(r);
+        if (far) drafter_heard(s);
+        if (s->drafter_is_unfit) return PF_OK;
         const pf_proposal *proposal = find_proposal(r, answer);
         if (proposal) {
             r->result->speculation.draft_ns += answer->timing.compute_ns;
             if (far) count_rpc(r, answer);
-            if (proposal->n_tokens > 0) *out = proposal;
+            if (proposal->n_tokens > 0 && is_in_vocabulary(s, proposal)) *out = proposal;
             return PF_OK;
         }
         if (r->drafter_refused || pf_stream_owner_due(s->to_drafter, r->sequence)) return PF_OK;
@@ -482,8 +536,7 @@ static pf_status first_token(run *r, pf_finish *finish)
     pf_session *s = r->session;
     const uint64_t begin_ns = pf_now_ns();
     announce(r);
-    const pf_status status = open_verifier(r);
-    if (status != PF_OK) return pf_fail(r->error, status, "the verifier cannot be reached");
+    PF_TRY(reach_verifier(r));
     const pf_proposal *none = NULL;
     const pf_verdict *verdict;
     PF_TRY(await_verdict(r, &none, &verdict));

@@ -79,6 +79,8 @@ typedef struct {
     bool drafter_is_far;                            /* it may be slow or gone: wait with patience, go on without */
     bool verifier_is_far;                           /* its own uniforms judge; it gets the seed under `coupled` alone */
     int32_t max_context;                            /* tokens of a sequence */
+    uint64_t verdict_limit_ns;                      /* a far verifier that says nothing for longer is gone; 0: 60 s */
+    uint64_t return_limit_ns;                       /* how long one that vanished may take to come back; 0: 5 s */
     void (*warn)(void *user, const char *sentence); /* or NULL */
     void *warn_user;
 } pf_session_options;

@@ -18,7 +18,8 @@ typedef struct pf_peer pf_peer;
 typedef struct {
     /* Take a batch. What it points to is borrowed for the call only. Several may be submitted before a collect; each
      * has at most one answer, and one that asks for nothing (an open alone, a close) may have none.
-     * PF_UNAVAILABLE: the peer is not there now; it may come back.  PF_LIMIT: the batch does not fit. */
+     * PF_UNAVAILABLE: the peer is not there now (pf_peer_why tells); it may come back.  PF_LIMIT: the batch is too
+     * large, or too many are unanswered. */
     pf_status (*submit)(pf_peer *peer, const pf_batch *batch);
 
     /* The next answer, waiting until deadline_ns (pf_now_ns time; 0: do not wait). *out is borrowed until the next
@@ -31,6 +32,10 @@ typedef struct {
     pf_status (*info)(pf_peer *peer, pf_model_info *out, pf_error *error);
 
     void (*destroy)(pf_peer *peer);
+
+    /* The sentence behind the last PF_UNAVAILABLE, for whoever had it from submit; its status is PF_UNSUPPORTED where
+     * somebody is there who cannot be used. NULL for a peer that is always there. */
+    void (*why)(pf_peer *peer, pf_error *out);
 } pf_peer_ops;
 
 /* The head of every implementation. */
@@ -52,6 +57,12 @@ static inline PF_MUST_USE pf_status pf_peer_collect(pf_peer *peer, uint64_t dead
 static inline PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
     return peer->ops->info(peer, out, error);
+}
+
+/* After PF_UNAVAILABLE. *out is untouched where the peer has nothing to say. */
+static inline void pf_peer_why(pf_peer *peer, pf_error *out)
+{
+    if (peer->ops->why) peer->ops->why(peer, out);
 }
 
 static inline void pf_peer_destroy(pf_peer *peer)

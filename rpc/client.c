@@ -69,7 +69,7 @@ typedef struct {
     pf_error asked_error;
     bool known; /* info is what somebody said */
     pf_model_info info;
-    pf_error why; /* why the link is down */
+    pf_error why; /* it is down, or was last */
     uint64_t mend_ns;
     rpc call;
     bool sending, reading;
@@ -207,6 +207,15 @@ static pf_status status_of(grpc_status_code code)
     }
 }
 
+static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_error *error)
+{
+    grpc_slice hold;
+    PF_TRY(pf_grpc_bytes(answer, &hold, error));
+    const pf_status status = pf_codec_decode_info(GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), info, error);
+    grpc_slice_unref(hold);
+    return status;
+}
+
 static pf_status read_info(client *c, pf_model_info *info, pf_error *error)
 {
     if (c->call.status != GRPC_STATUS_OK || !c->call.received) {
@@ -221,11 +230,10 @@ static pf_status read_info(client *c, pf_model_info *info, pf_error *error)
         gpr_free(details);
         return failed;
     }
-    grpc_slice hold;
-    PF_TRY(pf_grpc_bytes(c->call.received, &hold, error));
-    const pf_status status = pf_codec_decode_info(GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), info, error);
-    grpc_slice_unref(hold);
-    if (status != PF_OK || !c->known || same_vocabulary(info, &c->info)) return status;
+    pf_error why;
+    const pf_status status = decode_info(c->call.received, info, &why);
+    if (status != PF_OK) return pf_fail(error, status, "%s: %s", c->address, why.text);
+    if (!c->known || same_vocabulary(info, &c->info)) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d",
                    c->address, info->model_id, (int)info->vocab_size, c->info.model_id, (int)c->info.vocab_size);
 }
@@ -287,8 +295,8 @@ static void on_sent(client *c, bool success)
 static void on_status(client *c)
 {
     char *details = grpc_slice_to_c_string(c->call.details);
-    (void)pf_fail(&c->why, PF_UNAVAILABLE, "%s: the stream broke (%s)", c->address,
-                  *details ? details : "no reason given");
+    (void)pf_fail(&c->why, PF_UNAVAILABLE, "%s: the stream broke (status %d%s%s)", c->address, (int)c->call.status,
+                  *details ? ": " : "", details);
     gpr_free(details);
     c->state = LINK_CLOSING;
     c->lost = true;
@@ -421,20 +429,34 @@ static pf_status decode_answer(client *c, grpc_byte_buffer *answer, const pf_bat
     return status;
 }
 
+/* End the stream; a new one may be better, and every sequence starts afresh on it. */
+static pf_status hang_up(client *c, const char *nonsense, pf_error *error)
+{
+    pthread_mutex_lock(&c->lock);
+    (void)pf_fail(&c->why, PF_UNAVAILABLE, "%s: it talks nonsense: %s", c->address, nonsense);
+    if (error) *error = c->why;
+    if (c->state == LINK_UP) (void)grpc_call_cancel_with_status(c->call.grpc, GRPC_STATUS_CANCELLED, nonsense, NULL);
+    pthread_mutex_unlock(&c->lock);
+    return PF_UNAVAILABLE;
+}
+
 static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     client *c = (client *)peer;
     grpc_byte_buffer *answer;
     PF_TRY(await_answer(c, deadline_ns, &answer, error));
-    const pf_status status = decode_answer(c, answer, out, error);
+    pf_error nonsense;
+    const pf_status status = decode_answer(c, answer, out, &nonsense);
     grpc_byte_buffer_destroy(answer);
-    if (status == PF_OK) return PF_OK;
+    return status == PF_OK ? PF_OK : hang_up(c, nonsense.text, error);
+}
 
-    /* It talks nonsense: end the stream; a new one may be better, and every sequence starts afresh on it. */
+static void client_why(pf_peer *peer, pf_error *out)
+{
+    client *c = (client *)peer;
     pthread_mutex_lock(&c->lock);
-    if (c->state == LINK_UP) grpc_call_cancel(c->call.grpc, NULL);
+    *out = c->why;
     pthread_mutex_unlock(&c->lock);
-    return PF_UNAVAILABLE;
 }
 
 static pf_status client_info(pf_peer *peer, pf_model_info *out, pf_error *error)
@@ -495,6 +517,7 @@ static const pf_peer_ops OPS = {
     .collect = client_collect,
     .info = client_info,
     .destroy = client_destroy,
+    .why = client_why,
 };
 
 static grpc_channel *make_channel(const pf_address *address, size_t max_message_bytes)

@@ -379,7 +379,8 @@ class Faults(Case):
             out = out.replace(code, b"")
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(out, expected)
-        self.assertIn(b"warning", err)
+        self.assertIn(f"warning: the draft worker is gone ({address}: the stream broke (".encode(), err)
+        self.assertIn(b"warning: the draft worker is back", err)
         return taken_up
 
     def test_a_worker_that_is_killed_costs_no_token_and_one_that_returns_is_taken_up_within_a_second(self):

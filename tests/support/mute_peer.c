@@ -35,4 +35,4 @@ static void destroy(pf_peer *peer)
     (void)peer;
 }
 
-const pf_peer_ops mute_peer_ops = { take, say_nothing, tell_info, destroy };
+const pf_peer_ops mute_peer_ops = { .submit = take, .collect = say_nothing, .info = tell_info, .destroy = destroy };

@@ -5,6 +5,7 @@
  * script tells, without any wire.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "engine/pilotfish.h"
 #include "tests/support/alloc_count.h"
@@ -25,6 +26,7 @@ typedef struct {
     int32_t faults_in_16; /* how often a mood other than honest is drawn */
     mood only;            /* HONEST: any */
     int32_t gone_for;     /* calls that still find nobody */
+    bool stays_away;      /* once it has vanished */
     uint64_t sequence;    /* last opened */
     uint32_t incarnation; /* its */
     int32_t n_reopened, n_calls, vanish_at;
@@ -36,6 +38,15 @@ typedef struct {
     bool knows_nothing; /* and asks for the prefix again and again */
     pf_prefix_request request;
     pf_open open;
+    pf_error why; /* it is not there */
+    int32_t computes,
+        sign_at; /* looks that find no answer yet, after each open; of those, which finds a sign of life */
+    int32_t n_looks;
+    useconds_t sleeps_us; /* in a look that finds nothing, deadline or not */
+    bool is_unmet;        /* says nothing of itself yet */
+    int32_t vocab;        /* what it says then; 0: the truth */
+    bool out_of_vocabulary;
+    int32_t full_for; /* calls that find it far behind */
 } unreliable;
 
 static uint32_t draw(unreliable *u)
@@ -58,7 +69,7 @@ static pf_status vanish(unreliable *u)
     pf_close close = { .sequence = u->sequence };
     const pf_batch batch = { .closes = &close, .n_closes = 1 };
     assert_int_equal(pf_peer_submit(u->inner, &batch), PF_OK);
-    u->gone_for = 3;
+    u->gone_for = u->stays_away ? INT32_MAX : 3;
     return PF_UNAVAILABLE;
 }
 
@@ -69,11 +80,16 @@ static pf_status unreliable_submit(pf_peer *peer, const pf_batch *batch)
         u->gone_for--;
         return PF_UNAVAILABLE;
     }
+    if (u->full_for > 0 && batch->n_verdicts > 0 && batch->verdicts[0].round > 3) {
+        u->full_for--;
+        return PF_LIMIT;
+    }
     for (int32_t i = 0; i < batch->n_opens; i++) {
         u->sequence = batch->opens[i].sequence;
         u->incarnation = batch->opens[i].incarnation;
         if (batch->opens[i].incarnation > 1) u->n_reopened++;
         if (batch->opens[i].method != PF_METHOD_COUPLED) assert_int_equal(batch->opens[i].sampling.seed, 0);
+        u->n_looks = 0;
     }
     if (u->knows_nothing) return PF_OK;
     if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
@@ -94,6 +110,13 @@ static pf_status unreliable_collect(pf_peer *peer, uint64_t deadline_ns, const p
         *out = &u->answer;
         return PF_OK;
     }
+    if (u->n_looks < u->computes) {
+        u->n_looks++;
+        if (u->sleeps_us) usleep(u->sleeps_us);
+        u->answer = (pf_batch){ .n_verdicts = 0 };
+        *out = &u->answer;
+        return u->sign_at && u->n_looks % u->sign_at == 0 ? PF_OK : PF_CANCELLED;
+    }
     const mood now = next_mood(u);
     if (now == VANISH) return vanish(u);
     const pf_batch *answer;
@@ -108,6 +131,15 @@ static pf_status unreliable_collect(pf_peer *peer, uint64_t deadline_ns, const p
         u->proposal.tokens = u->tokens;
         if (draw(u) % 4 == 0) u->proposal.base++;
         if (draw(u) % 4 == 0) u->proposal.round--;
+        u->answer.proposals = &u->proposal;
+        *out = &u->answer;
+    }
+    if (u->out_of_vocabulary && answer->n_proposals == 1) {
+        u->answer = *answer;
+        u->proposal = answer->proposals[0];
+        memcpy(u->tokens, u->proposal.tokens, (size_t)u->proposal.n_tokens * sizeof *u->tokens);
+        if (u->proposal.n_tokens > 0) u->tokens[u->proposal.n_tokens - 1] = draw(u) % 2 ? VOCAB : -1;
+        u->proposal.tokens = u->tokens;
         u->answer.proposals = &u->proposal;
         *out = &u->answer;
     }
@@ -128,7 +160,18 @@ static pf_status unreliable_collect(pf_peer *peer, uint64_t deadline_ns, const p
 
 static pf_status unreliable_info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
-    return pf_peer_info(((unreliable *)peer)->inner, out, error);
+    const unreliable *u = (unreliable *)peer;
+    if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
+    PF_TRY(pf_peer_info(u->inner, out, error));
+    if (u->vocab == 0) return PF_OK;
+    out->vocab_size = u->vocab;
+    memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);
+    return PF_OK;
+}
+
+static void unreliable_why(pf_peer *peer, pf_error *out)
+{
+    *out = ((unreliable *)peer)->why;
 }
 
 static void unreliable_destroy(pf_peer *peer)
@@ -136,11 +179,17 @@ static void unreliable_destroy(pf_peer *peer)
     (void)peer;
 }
 
-static const pf_peer_ops UNRELIABLE = { unreliable_submit, unreliable_collect, unreliable_info, unreliable_destroy };
+static const pf_peer_ops UNRELIABLE = { .submit = unreliable_submit,
+                                        .collect = unreliable_collect,
+                                        .info = unreliable_info,
+                                        .destroy = unreliable_destroy,
+                                        .why = unreliable_why };
 
 static unreliable wrap(pf_peer *inner, uint64_t seed, int32_t faults_in_16)
 {
-    return (unreliable){ .head = { &UNRELIABLE }, .inner = inner, .rng = seed, .faults_in_16 = faults_in_16 };
+    unreliable u = { .head = { &UNRELIABLE }, .inner = inner, .rng = seed, .faults_in_16 = faults_in_16 };
+    (void)pf_fail(&u.why, PF_UNAVAILABLE, "far:1: the cable is cut");
+    return u;
 }
 
 /* ---- two engines ------------------------------------------------------------------------------------------------ */
@@ -149,6 +198,7 @@ typedef struct {
     pf_engine *target, *draft;
     pf_peer *verifier, *drafter;
     int32_t n_warnings;
+    pf_error warning; /* the last: its text */
 } pair;
 
 static pf_engine *open_engine(const pf_tiny_model *model, pf_engine *threads_of)
@@ -193,9 +243,12 @@ static int close_pair(void **state)
 
 static void on_warning(void *user, const char *sentence)
 {
-    assert_non_null(sentence);
-    ((pair *)user)->n_warnings++;
+    pair *p = user;
+    p->n_warnings++;
+    pf_error_set(&p->warning, PF_OK, "%s", sentence);
 }
+
+static const uint64_t LIMIT_NS = 200000000; /* of a verifier's silence and absence: four looks */
 
 static pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter, bool far)
 {
@@ -204,6 +257,8 @@ static pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter, bo
                                          .drafter_is_far = far && drafter != p->drafter,
                                          .verifier_is_far = far && verifier != p->verifier,
                                          .max_context = CONTEXT,
+                                         .verdict_limit_ns = LIMIT_NS,
+                                         .return_limit_ns = LIMIT_NS,
                                          .warn = on_warning,
                                          .warn_user = p };
     pf_session *session = NULL;
@@ -335,6 +390,171 @@ static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void
     assert_int_equal(p->n_warnings, 1);
 }
 
+static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->drafter, 1, 0);
+    pf_session *session = open_session(p, p->verifier, &u.head, true);
+    const struct {
+        pf_status status;
+        const char *reason, *warning;
+        int32_t n_warnings;
+    } cases[] = {
+        { PF_UNAVAILABLE, "far:1: the cable is cut",
+          "the draft worker is gone (far:1: the cable is cut); decoding goes on without it", 1 },
+        { PF_UNAVAILABLE, "far:1: nobody answers", "", 0 }, /* known */
+        { PF_UNSUPPORTED, "far:1: another model is there now",
+          "the draft worker is gone (far:1: another model is there now); decoding goes on without it", 1 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        (void)pf_fail(&u.why, cases[i].status, "%s", cases[i].reason);
+        u.gone_for = INT32_MAX;
+        p->n_warnings = 0;
+        pf_error_set(&p->warning, PF_OK, "%s", "");
+        pf_error error = { 0 };
+        assert_ok(run(session, &request, &drafted, &error), error);
+        assert_same_text(&drafted, &plain);
+        assert_int_equal(p->n_warnings, cases[i].n_warnings);
+        assert_string_equal(p->warning.text, cases[i].warning);
+    }
+    u.gone_for = 0;
+    pf_error error = { 0 };
+    assert_ok(run(session, &request, &drafted, &error), error);
+    assert_string_equal(p->warning.text, "the draft worker is back");
+    assert_true(drafted.result.speculation.accepted > 0);
+    pf_session_destroy(session);
+}
+
+static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->drafter, 1, 0);
+    u.is_unmet = true;
+    pf_session *session = open_session(p, p->verifier, &u.head, true);
+    assert_string_equal(p->warning.text, "nobody answers");
+    u.is_unmet = false;
+    u.vocab = VOCAB + 2;
+    pf_error error = { 0 };
+    for (int i = 0; i < 2; i++) {
+        assert_ok(run(session, &request, &drafted, &error), error);
+        assert_same_text(&drafted, &plain);
+        assert_int_equal(drafted.result.speculation.rounds, 0);
+        assert_says(p->warning, "130 tokens");
+    }
+    pf_session_destroy(session);
+}
+
+static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable liar = wrap(p->drafter, 1, 0), verifier = wrap(p->verifier, 2, 0);
+    liar.out_of_vocabulary = true;
+    generate(p, &verifier.head, &liar.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(drafted.result.speculation.drafted, 0);
+    assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
+}
+
+static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void **state)
+{
+    pair *p = *state;
+    text plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->drafter, 1, 0);
+    u.full_for = 10;
+    p->n_warnings = 0;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(p->n_warnings, 0);
+    assert_int_equal(u.full_for, 0);
+    assert_int_equal(u.n_reopened, 1); /* with all that it has missed */
+    assert_int_equal(drafted.result.speculation.fallback_rounds, 10);
+    assert_true(drafted.result.speculation.rounds > 4);
+}
+
+/* ---- a far verifier's absence and silence ----------------------------------------------------------------------- */
+
+static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **state)
+{
+    pair *p = *state;
+    for (int32_t at = 0; at < 3; at++) { /* before the request, in its prefill, and later */
+        unreliable u = wrap(p->verifier, 1, 0);
+        u.vanish_at = at;
+        u.stays_away = true;
+        if (at == 0) u.gone_for = INT32_MAX;
+        pf_session *session = open_session(p, &u.head, NULL, true);
+        text out;
+        pf_error error = { 0 };
+        const pf_request request = plain_request();
+        assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+        assert_string_equal(error.text,
+                            "the verifier is gone and has not come back within 0.2 s: far:1: the cable is cut");
+        assert_int_equal(out.result.n_tokens, at < 2 ? 0 : 1);
+        pf_session_destroy(session);
+    }
+}
+
+static void a_verifier_that_was_restarted_between_two_requests_serves_the_second(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->verifier, 1, 0);
+    pf_session *session = open_session(p, &u.head, p->drafter, true);
+    pf_error error = { 0 };
+    for (int i = 0; i < 2; i++) {
+        assert_ok(run(session, &request, &out, &error), error);
+        assert_same_text(&out, &plain);
+        u.gone_for = 3;
+    }
+    pf_session_destroy(session);
+}
+
+static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->verifier, 1, 0);
+    u.computes = 20; /* looks: five times the limit */
+    u.sign_at = 3;
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_same_text(&out, &plain);
+
+    u.sign_at = 0;
+    pf_session *session = open_session(p, &u.head, p->drafter, true);
+    pf_error error = { 0 };
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_string_equal(error.text, "the verifier has said nothing for 0.2 s, expected a verdict or a sign of life");
+    assert_int_equal(u.n_looks, LIMIT_NS / 50000000);
+    pf_session_destroy(session);
+}
+
+static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable u = wrap(p->verifier, 1, 0);
+    u.computes = 1;
+    u.sleeps_us = 2 * LIMIT_NS / 1000;
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_same_text(&out, &plain);
+}
+
 static void a_verdict_that_does_not_fit_is_refused(void **state)
 {
     pair *p = *state;
@@ -440,6 +660,15 @@ static void nothing_is_allocated_between_the_first_token_and_the_last(void **sta
         generate(p, p->verifier, p->drafter, &request, &out);
         assert_int_equal(l.n, N_NEW);
         assert_int_equal(l.n_allocations, 0);
+
+        l.n = 0;
+        unreliable drafter = wrap(p->drafter, 3, 4), verifier = wrap(p->verifier, 1, 0);
+        verifier.vanish_at = 9;
+        p->n_warnings = 0;
+        generate(p, &verifier.head, &drafter.head, &request, &out);
+        assert_int_equal(l.n, N_NEW);
+        assert_int_equal(l.n_allocations, 0); /* peers that are lost are told of without any, too */
+        assert_true(p->n_warnings > 1);
     }
 }
 
@@ -571,6 +800,14 @@ int main(void)
         cmocka_unit_test(a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
         cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
+        cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
+        cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
+        cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
+        cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
+        cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
+        cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
+        cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
+        cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
         cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
         cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),

@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,46 @@ static void set_name(pf_json *doc, const char *name)
         snprintf(doc->name, sizeof doc->name, "...%s", name + n - (sizeof doc->name - 4));
 }
 
+/* Rewrites integers that 64 bits do not hold as reals of the same width, "123456" as "123e03", so that lines and columns
+ * stay. `text` ends with a NUL. */
+static void make_large_integers_real(char *text)
+{
+    bool in_string = false;
+    for (char *at = text; *at;) {
+        const size_t sign = *at == '-', width = in_string ? 0 : sign + strspn(at + sign, "0123456789");
+        const size_t whole = width ? strspn(at, "-+.eE0123456789") : 0;
+        if (width > 3 && width == whole) {
+            errno = 0;
+            (void)strtoll(at, NULL, 10);
+            if (errno == ERANGE) memcpy(at + width - 3, "e03", 3);
+        }
+        if (*at == '"') in_string = !in_string;
+        if (*at == '\\' && at[1]) at++;
+        at += whole ? whole : 1;
+    }
+}
+
+static json_t *load(const char *text, size_t bytes, json_error_t *why)
+{
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
+    json_t *root = json_loadb(text, bytes, flags, why);
+    if (root || json_error_code(why) != json_error_numeric_overflow) return root;
+    char *copy = malloc(bytes + 1);
+    if (!copy) return NULL;
+    memcpy(copy, text, bytes);
+    copy[bytes] = '\0';
+    make_large_integers_real(copy);
+    root = json_loadb(copy, bytes, flags, why);
+    free(copy);
+    return root;
+}
+
 pf_status pf_json_parse(const char *name, const char *text, size_t bytes, pf_json *out, pf_error *error)
 {
     pf_json doc = { 0 };
     json_error_t why;
     set_name(&doc, name);
-    doc.root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    doc.root = load(text, bytes, &why);
     if (!doc.root) {
         if (json_error_code(&why) == json_error_out_of_memory)
             return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);

@@ -17,7 +17,8 @@ typedef struct {
     char name[256]; /* the file's path, or what stands for it */
 } pf_json;
 
-/* Parse a file of at most max_bytes whose top is an object. Duplicate keys are refused. Strings may hold \u0000.
+/* Parse a file of at most max_bytes whose top is an object. Duplicate keys are refused. Strings may hold \u0000. An
+ * integer that 64 bits do not hold is a real (transformers writes 10^30 where a tokenizer has no longest text).
  * PF_UNAVAILABLE, PF_LIMIT (size), PF_FORMAT (names line and column). The caller ends it with pf_json_close. */
 PF_MUST_USE pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t bytes, pf_json *out, pf_error *error);

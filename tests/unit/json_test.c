@@ -111,12 +111,45 @@ static void numbers_flags_and_strings_are_not_taken_for_one_another(void **state
     pf_json_close(&doc);
 }
 
+static void an_integer_that_64_bits_do_not_hold_is_a_real(void **state)
+{
+    (void)state;
+    /* as transformers writes model_max_length; in a string, in a fraction and where it fits a number stays as it is */
+    pf_json doc = parse("{\"model_max_length\": 1000000000000000019884624838656, \"x\": [-98765432109876543210],"
+                        "\"s\": \"\\\"98765432109876543210\", \"f\": 0.98765432109876543210,"
+                        "\"least\": -9223372036854775808}");
+    int64_t n;
+    double x;
+    const char *s;
+    pf_error error;
+    assert_ok(pf_json_get_double(&doc, doc.root, "model_max_length", true, 0.0, 1e31, &x, &error), error);
+    assert_true(x == 1000000000000000019884624838656.0);
+    assert_true(json_real_value(json_array_get(json_object_get(doc.root, "x"), 0)) == -98765432109876543210.0);
+    assert_ok(pf_json_get_string(&doc, doc.root, "s", true, &s, &error), error);
+    assert_string_equal(s, "\"98765432109876543210");
+    assert_ok(pf_json_get_double(&doc, doc.root, "f", true, 0.0, 1.0, &x, &error), error);
+    assert_true(x == 0.98765432109876543210);
+    assert_ok(pf_json_get_int(&doc, doc.root, "least", true, INT64_MIN, INT64_MAX, &n, &error), error);
+    assert_true(n == INT64_MIN);
+    assert_status(pf_json_get_int(&doc, doc.root, "model_max_length", true, 0, INT64_MAX, &n, &error), PF_FORMAT);
+    assert_says(error, "config.json: model_max_length is 1e30, expected an integer");
+    pf_json_close(&doc);
+    assert_status(pf_json_parse("a.json", "{\"n\": 98765432109876543210, \"x\": 1e999}", 41, &doc, &error), PF_FORMAT);
+    assert_says(error, "line 1, column ");
+}
+
 static void a_text_that_is_not_one_object_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "", "{", "[]", "3", "{} {}", "{\"a\": 1, \"a\": 2}", "{\"a\": \"\xFF\"}", "{\"n\": 99999999999999999999}"
-    };
+    static const char *const texts[] = { "",
+                                         "{",
+                                         "[]",
+                                         "3",
+                                         "{} {}",
+                                         "{\"a\": 1, \"a\": 2}",
+                                         "{\"a\": \"\xFF\"}",
+                                         "{\"n\": 1e999}",
+                                         "{\"n\": 99999999999999999999-5}" };
     for (size_t i = 0; i < PF_COUNT(texts); i++) {
         pf_json doc = { .name = "untouched" };
         pf_error error;
@@ -188,6 +221,7 @@ int main(void)
         cmocka_unit_test(an_absent_or_null_field_keeps_the_default_unless_it_is_required),
         cmocka_unit_test(a_value_of_the_wrong_type_or_range_is_shown),
         cmocka_unit_test(numbers_flags_and_strings_are_not_taken_for_one_another),
+        cmocka_unit_test(an_integer_that_64_bits_do_not_hold_is_a_real),
         cmocka_unit_test(a_text_that_is_not_one_object_is_refused),
         cmocka_unit_test(nesting_without_end_is_refused_without_a_crash),
         cmocka_unit_test(an_error_of_syntax_names_line_and_column),

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     int32_t id;
     pf_added_flags flags;
+    bool is_ignored;
 } added_token;
 
 struct pf_added_matcher {
@@ -71,7 +72,8 @@ static int32_t find(const pf_added_matcher *m, int32_t at, unsigned char byte)
     return at;
 }
 
-pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_bytes, int32_t id, pf_added_flags flags)
+pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_bytes, int32_t id, pf_added_flags flags,
+                               bool is_ignored)
 {
     PF_TRY(reserve(m, n_bytes));
     int32_t at = 0;
@@ -88,7 +90,7 @@ pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_b
     }
     if (m->nodes[at].token >= 0) return PF_OK;
     m->nodes[at].token = (int32_t)m->n_tokens;
-    m->tokens[m->n_tokens++] = (added_token){ .id = id, .flags = flags };
+    m->tokens[m->n_tokens++] = (added_token){ .id = id, .flags = flags, .is_ignored = is_ignored };
     return PF_OK;
 }
 
@@ -195,6 +197,7 @@ bool pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_added
         w->scanned = token < 0 ? begin + 1 : end;
         if (token < 0) continue;
         const pf_added_flags flags = m->tokens[token].flags;
+        if (m->tokens[token].is_ignored) continue;
         if (flags.single_word && touches_word(w, begin, end)) continue;
         if (flags.lstrip) begin = strip_left(w, begin);
         if (flags.rstrip) end = strip_right(w, end);

@@ -30,9 +30,9 @@ PF_MUST_USE pf_status pf_added_matcher_create(pf_added_matcher **out);
 void pf_added_matcher_destroy(pf_added_matcher *m); /* NULL is fine */
 
 /* Look for text [n_bytes, at least 1 and at most PF_MAX_ADDED_TOKEN_BYTES], valid UTF-8, as token `id`; the first to
- * say a text keeps it. PF_NOMEM. */
+ * say a text keeps it. is_ignored: it is found before a shorter one, and then is text like any other. PF_NOMEM. */
 PF_MUST_USE pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_bytes, int32_t id,
-                                           pf_added_flags flags);
+                                           pf_added_flags flags, bool is_ignored);
 
 /* A part of the text: a token, or what lies between tokens (id is -1). */
 typedef struct {

@@ -197,6 +197,11 @@ void pf_pretokenizer_destroy(pf_pretokenizer *p)
     free(p);
 }
 
+void pf_pretokenizer_set_prefix_space(pf_pretokenizer *p, bool add_prefix_space)
+{
+    p->add_prefix_space = add_prefix_space;
+}
+
 /* --- scratch --- */
 
 pf_status pf_pretokenize_scratch_create(size_t n_bytes, pf_pretokenize_scratch **out)

@@ -28,6 +28,9 @@ PF_MUST_USE pf_status pf_pretokenizer_create(const pf_json *doc, const json_t *n
                                              pf_error *error);
 void pf_pretokenizer_destroy(pf_pretokenizer *p); /* NULL is fine */
 
+/* Whether ByteLevel puts a space before a piece, whatever the node says. Before the first use. */
+void pf_pretokenizer_set_prefix_space(pf_pretokenizer *p, bool add_prefix_space);
+
 typedef struct pf_pretokenize_scratch pf_pretokenize_scratch;
 
 /* Working memory and budget for texts of n_bytes in all. PF_NOMEM. */

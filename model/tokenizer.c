@@ -70,7 +70,8 @@ pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *confi
     pf_status status = pf_json_parse("tokenizer.json", text, n_bytes, &doc, error);
     if (status == PF_OK && config_text)
         status = pf_json_parse("tokenizer_config.json", config_text, n_config_bytes, &config, error);
-    if (status == PF_OK) status = pf_tokenizer_read_documents(&doc, config_text ? &config : NULL, t, error);
+    const pf_tokenizer_files files = { .tokenizer = &doc, .config = config_text ? &config : NULL };
+    if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
     pf_json_close(&config);
     pf_json_close(&doc);
     return finish_open(status, t, out);

@@ -28,8 +28,11 @@ typedef struct {
 PF_MUST_USE pf_status pf_tokens_push(pf_tokens *tokens, int32_t id); /* PF_NOMEM, PF_LIMIT (2^31) */
 void pf_tokens_clear(pf_tokens *tokens);
 
-/* Read DIR/tokenizer.json, and the special tokens that tokenizer_config.json names, when it is there. (Its add_bos_token
- * says nothing beside a tokenizer.json, as in transformers 5: the post-processor does.)
+/* Read DIR/tokenizer.json, and of tokenizer_config.json, special_tokens_map.json and added_tokens.json, where they are,
+ * the tokens that they add (model/tokenizer_config.h). How a text is cut and what is put around it tokenizer.json alone
+ * says: add_bos_token says nothing beside it, as in transformers 5, and tokenizer_class cuts no other way, as in
+ * transformers 4 (5 cuts by GPT-2's or Qwen2's pattern where the class has their names, whatever the model was trained
+ * with).
  * PF_UNAVAILABLE: there is none.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and value. */
 PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
 void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */

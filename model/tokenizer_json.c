@@ -1,10 +1,8 @@
 /*
- * tokenizer.json, and what transformers takes from tokenizer_config.json beside it.
+ * tokenizer.json, and the tokens that the files beside it add (tokenizer_config.c).
  *
  * Ids of added tokens are the vocabulary's where it has their text, and counted on from its end otherwise, in the order
- * of the file: so does the library that writes these files, whatever "id" says. add_bos_token and add_eos_token of
- * tokenizer_config.json say nothing where there is a tokenizer.json: the post-processor in it does (transformers 5,
- * PreTrainedTokenizerBase._from_pretrained).
+ * of the file: so does the library that writes these files, whatever "id" says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +11,7 @@
 
 #include "base/json.h"
 #include "model/json_sequence.h"
+#include "model/tokenizer_config.h"
 #include "model/tokenizer_parts.h"
 
 enum {
@@ -33,6 +32,7 @@ typedef struct {
     const json_t *vocab;
     int32_t capacity;   /* of t->tokens */
     int32_t last_added; /* the largest id of an added token; -1 */
+    int32_t next_added; /* the id of the next new one */
     added_text *added;
     size_t n_added, added_capacity;
     int16_t byte_of[N_STAND_INS]; /* the byte that a code point stands for; -1: none */
@@ -299,13 +299,20 @@ static pf_status note_added(reader *r, const char *text, size_t n, int32_t id)
     return PF_OK;
 }
 
+/* Tokens are added in two lots, tokenizer.json's and those of the files beside it: new ids count on from what was there
+ * before the lot. */
+static void begin_lot(reader *r)
+{
+    const int32_t n_vocab = (int32_t)json_object_size(r->vocab);
+    r->next_added = r->last_added >= n_vocab ? r->last_added + 1 : n_vocab;
+}
+
 /* The id for a text that is to be an added token: the vocabulary's, or the next one free. */
 static pf_status added_id(reader *r, const char *text, int32_t *out)
 {
-    const int32_t n_vocab = (int32_t)json_object_size(r->vocab);
     int32_t id = vocab_id(r, text);
     if (id < 0) {
-        id = r->last_added >= n_vocab ? r->last_added + 1 : n_vocab;
+        id = r->next_added++;
         if (id > PF_MAX_TOKEN_ID)
             return pf_fail(r->error, PF_FORMAT, "%s: more than %d tokens", r->doc->name, PF_MAX_TOKEN_ID);
         PF_TRY(reserve_id(r, id));
@@ -317,8 +324,8 @@ static pf_status added_id(reader *r, const char *text, int32_t *out)
     return PF_OK;
 }
 
-/* `keep`: a text that is an added token already stays as it is, but for becoming special. */
-static pf_status add_token(reader *r, const char *text, size_t n, pf_added_flags flags, bool keep)
+/* Of a text that is an added token already the flags change; what was special stays so. */
+static pf_status add_token(reader *r, const char *text, size_t n, pf_added_flags flags)
 {
     if (n == 0) return PF_OK; /* as the library does */
     if (n > PF_MAX_ADDED_TOKEN_BYTES || strlen(text) != n)
@@ -328,9 +335,8 @@ static pf_status add_token(reader *r, const char *text, size_t n, pf_added_flags
     if (id < 0) PF_TRY(added_id(r, text, &id));
     pf_token *token = &r->t->tokens[id];
     if (token->is_added) {
-        const bool special = token->flags.special || flags.special;
-        if (!keep) token->flags = flags;
-        token->flags.special = special;
+        flags.special = flags.special || token->flags.special;
+        token->flags = flags;
         return PF_OK;
     }
     if (!token->bytes) {
@@ -344,21 +350,12 @@ static pf_status add_token(reader *r, const char *text, size_t n, pf_added_flags
     return note_added(r, text, n, id);
 }
 
-static pf_status read_flags(const reader *r, const pf_json *doc, const json_t *node, pf_added_flags *out)
-{
-    PF_TRY(pf_json_get_bool(doc, node, "single_word", false, &out->single_word, r->error));
-    PF_TRY(pf_json_get_bool(doc, node, "lstrip", false, &out->lstrip, r->error));
-    PF_TRY(pf_json_get_bool(doc, node, "rstrip", false, &out->rstrip, r->error));
-    PF_TRY(pf_json_get_bool(doc, node, "special", false, &out->special, r->error));
-    out->normalized = !out->special;
-    return pf_json_get_bool(doc, node, "normalized", false, &out->normalized, r->error);
-}
-
 static pf_status read_added(reader *r)
 {
     const json_t *list = json_object_get(r->doc->root, "added_tokens");
     if (list && !json_is_null(list) && !json_is_array(list))
         return pf_fail(r->error, PF_FORMAT, "%s: added_tokens must be a list", r->doc->name);
+    begin_lot(r);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *node = json_array_get(list, i), *content = json_object_get(node, "content");
         pf_added_flags flags = { 0 };
@@ -366,69 +363,52 @@ static pf_status read_added(reader *r)
         if (!json_is_string(content))
             return pf_fail(r->error, PF_FORMAT, "%s: added_tokens[%zu] has no content", r->doc->name, i);
         PF_TRY(pf_json_get_int(r->doc, node, "id", true, 0, PF_MAX_TOKEN_ID, &id, r->error));
-        PF_TRY(read_flags(r, r->doc, node, &flags));
-        PF_TRY(add_token(r, json_string_value(content), json_string_length(content), flags, false));
+        PF_TRY(pf_added_flags_read(r->doc, node, false, &flags, r->error));
+        PF_TRY(add_token(r, json_string_value(content), json_string_length(content), flags));
     }
     return PF_OK;
 }
 
-/* --- tokenizer_config.json --- */
-
-/* A token there is its text, or an object with its flags. */
-static pf_status add_config_token(reader *r, const pf_json *config, const json_t *node, bool special)
+static bool is_added(const reader *r, const char *text, size_t n)
 {
-    const json_t *content = json_is_object(node) ? json_object_get(node, "content") : node;
-    pf_added_flags flags = { 0 };
-    if (!json_is_string(content)) return PF_OK;
-    if (json_is_object(node)) PF_TRY(read_flags(r, config, node, &flags));
-    if (special) flags.special = true;
-    return add_token(r, json_string_value(content), json_string_length(content), flags, true);
+    const int32_t id = vocab_id(r, text);
+    return pf_token_index_find(&r->t->added, r->t->tokens, text, n) >= 0 || (id >= 0 && r->t->tokens[id].is_added);
 }
 
-static const char *const SPECIAL_LISTS[] = { "additional_special_tokens", "extra_special_tokens" };
-
-static pf_status read_config(reader *r, const pf_json *config)
+static pf_status add_tokens(reader *r, const pf_config_token *tokens, size_t n)
 {
-    static const char *const names[] = { "bos_token", "eos_token", "unk_token", "sep_token",
-                                         "pad_token", "cls_token", "mask_token" };
-    const char *key;
-    json_t *node;
-    json_object_foreach(json_object_get(config->root, "added_tokens_decoder"), key, node)
-        PF_TRY(add_config_token(r, config, node, false));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        PF_TRY(add_config_token(r, config, json_object_get(config->root, names[i]), true));
-    for (int i = 0; i < 2; i++) {
-        const json_t *list = json_object_get(config->root, SPECIAL_LISTS[i]);
-        for (size_t k = 0; k < json_array_size(list); k++)
-            PF_TRY(add_config_token(r, config, json_array_get(list, k), true));
-    }
+    for (size_t i = 0; i < n; i++) PF_TRY(add_token(r, tokens[i].text, tokens[i].n_bytes, tokens[i].flags));
     return PF_OK;
 }
 
-static pf_status reserve_added(reader *r, const pf_json *config)
+/* The tokens of the files beside tokenizer.json: those listed, then those named that are none yet. */
+static pf_status add_beside(reader *r, pf_tokenizer_config *config)
 {
-    size_t n = json_array_size(json_object_get(r->doc->root, "added_tokens")) + 8;
-    if (config) {
-        n += json_object_size(json_object_get(config->root, "added_tokens_decoder"));
-        for (int i = 0; i < 2; i++) n += json_array_size(json_object_get(config->root, SPECIAL_LISTS[i]));
-    }
-    return pf_token_index_reserve(&r->t->added, n) == PF_OK ? PF_OK : no_memory(r);
+    pf_config_token *const named = config->tokens + config->n_listed;
+    size_t n_named = 0;
+    begin_lot(r);
+    PF_TRY(add_tokens(r, config->tokens, config->n_listed));
+    for (size_t i = 0; i < config->n - config->n_listed; i++)
+        if (!is_added(r, named[i].text, named[i].n_bytes)) named[n_named++] = named[i];
+    return add_tokens(r, named, n_named);
 }
 
-static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags)
+static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags, bool is_ignored)
 {
     char *made = NULL;
     size_t n = item->n_bytes;
     pf_added_matcher *matcher = flags.normalized ? r->t->normalized : r->t->raw;
     pf_status status = PF_OK;
     if (flags.normalized) status = pf_tokenizer_normalize(r->t, item->text, item->n_bytes, &made, &n);
-    if (status == PF_OK && n > 0) status = pf_added_matcher_add(matcher, made ? made : item->text, n, item->id, flags);
+    if (status == PF_OK && n > 0)
+        status = pf_added_matcher_add(matcher, made ? made : item->text, n, item->id, flags, is_ignored);
     free(made);
     return status == PF_OK ? PF_OK : no_memory(r);
 }
 
-/* Special tokens first: where two are one after normalisation, the special one is found. */
-static pf_status build_matchers(reader *r)
+/* Special tokens first: where two are one after normalisation, the special one is found. `split_special`: what would be
+ * one in a text is not. */
+static pf_status build_matchers(reader *r, bool split_special)
 {
     pf_tokenizer *t = r->t;
     if (pf_added_matcher_create(&t->raw) != PF_OK || pf_added_matcher_create(&t->normalized) != PF_OK)
@@ -436,7 +416,8 @@ static pf_status build_matchers(reader *r)
     for (int special = 1; special >= 0; special--) {
         for (size_t i = 0; i < r->n_added; i++) {
             const pf_added_flags flags = t->tokens[r->added[i].id].flags;
-            if (flags.special == (special == 1)) PF_TRY(add_pattern(r, &r->added[i], flags));
+            if (flags.special == (special == 1))
+                PF_TRY(add_pattern(r, &r->added[i], flags, split_special && flags.special));
         }
     }
     return PF_OK;
@@ -554,7 +535,17 @@ static pf_status add_post_processor(void *user, const pf_json *doc, const char *
 
 /* --- the whole --- */
 
-static pf_status read_parts(reader *r, const pf_json *config)
+static pf_status read_cuts(reader *r, pf_prefix_space space)
+{
+    const json_t *node = json_object_get(r->doc->root, "pre_tokenizer");
+    const char *type = json_string_value(json_object_get(node, "type"));
+    PF_TRY(pf_pretokenizer_create(r->doc, node, &r->t->pretokenizer, r->error));
+    if (space != PF_PREFIX_SPACE_AS_FILED && type && strcmp(type, "ByteLevel") == 0)
+        pf_pretokenizer_set_prefix_space(r->t->pretokenizer, space == PF_PREFIX_SPACE_ON);
+    return PF_OK;
+}
+
+static pf_status read_parts(reader *r, pf_tokenizer_config *config)
 {
     /* truncation and padding are the caller's business, as transformers has it */
     static const char *const known[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
@@ -562,7 +553,7 @@ static pf_status read_parts(reader *r, const pf_json *config)
     const json_t *root = r->doc->root;
     bool has_byte_level = false;
     PF_TRY(check_keys(r, root, "the file", known));
-    PF_TRY(pf_pretokenizer_create(r->doc, json_object_get(root, "pre_tokenizer"), &r->t->pretokenizer, r->error));
+    PF_TRY(read_cuts(r, config->prefix_space));
     PF_TRY(pf_json_visit_sequence(r->doc, json_object_get(root, "normalizer"), "normalizer", "normalizers",
                                   add_normalizer, r->t, r->error));
     PF_TRY(pf_json_visit_sequence(r->doc, json_object_get(root, "decoder"), "decoder", "decoders", check_decoder,
@@ -571,41 +562,62 @@ static pf_status read_parts(reader *r, const pf_json *config)
         return pf_fail(r->error, PF_UNSUPPORTED, "%s: decoder has no ByteLevel: only byte-level BPE is known",
                        r->doc->name);
     PF_TRY(read_model(r));
-    PF_TRY(reserve_added(r, config));
+    if (pf_token_index_reserve(&r->t->added, json_array_size(json_object_get(root, "added_tokens")) + config->n) !=
+        PF_OK)
+        return no_memory(r);
     PF_TRY(read_added(r));
-    if (config) PF_TRY(read_config(r, config));
-    PF_TRY(build_matchers(r));
+    PF_TRY(add_beside(r, config));
+    PF_TRY(build_matchers(r, config->split_special_tokens));
     return pf_json_visit_sequence(r->doc, json_object_get(root, "post_processor"), "post_processor", "processors",
                                   add_post_processor, r->t, r->error);
 }
 
-pf_status pf_tokenizer_read_documents(const pf_json *doc, const pf_json *config, pf_tokenizer *t, pf_error *error)
+pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokenizer *t, pf_error *error)
 {
-    reader r = { .doc = doc, .t = t, .last_added = -1, .error = error };
+    pf_tokenizer_config config = { .tokens = NULL };
+    PF_TRY(pf_tokenizer_config_read(files, &config, error));
+    reader r = { .doc = files->tokenizer, .t = t, .last_added = -1, .error = error };
     fill_stand_ins(&r);
-    const pf_status status = read_parts(&r, config);
+    const pf_status status = read_parts(&r, &config);
     for (size_t i = 0; i < r.n_added; i++) free(r.added[i].text);
     free(r.added);
+    pf_tokenizer_config_clear(&config);
     return status;
+}
+
+/* A file that need not be there: *out stays zeroed, and *view NULL, where it is not. */
+static pf_status open_optional(const char *directory, const char *name, pf_json *out, const pf_json **view,
+                               pf_error *error)
+{
+    char path[4096];
+    pf_error why = { 0 };
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path)
+        return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
+    const pf_status status = pf_json_open(path, MAX_CONFIG_BYTES, out, &why);
+    if (status == PF_OK) *view = out;
+    if (status != PF_OK && status != PF_UNAVAILABLE && error) *error = why;
+    return status == PF_UNAVAILABLE ? PF_OK : status;
+}
+
+static pf_status open_beside(const char *directory, pf_json documents[3], pf_tokenizer_files *files, pf_error *error)
+{
+    PF_TRY(open_optional(directory, "tokenizer_config.json", &documents[0], &files->config, error));
+    if (!pf_tokenizer_config_is_old(files->config)) return PF_OK;
+    PF_TRY(open_optional(directory, "special_tokens_map.json", &documents[1], &files->special_map, error));
+    return open_optional(directory, "added_tokens.json", &documents[2], &files->added, error);
 }
 
 pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error)
 {
     char path[4096];
-    pf_json doc = { 0 }, config = { 0 };
-    pf_error absent = { 0 }; /* that there is no tokenizer_config.json is no failure */
-    if ((size_t)snprintf(path, sizeof path, "%s/tokenizer_config.json", directory) >= sizeof path)
+    pf_json doc = { 0 }, beside[3] = { 0 };
+    pf_tokenizer_files files = { .tokenizer = &doc };
+    if ((size_t)snprintf(path, sizeof path, "%s/tokenizer.json", directory) >= sizeof path)
         return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
-    pf_status status = pf_json_open(path, MAX_CONFIG_BYTES, &config, &absent);
-    const bool has_config = status == PF_OK;
-    if (status != PF_OK && status != PF_UNAVAILABLE) {
-        if (error) *error = absent;
-        return status;
-    }
-    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
-    status = pf_json_open(path, MAX_FILE_BYTES, &doc, error);
-    if (status == PF_OK) status = pf_tokenizer_read_documents(&doc, has_config ? &config : NULL, t, error);
-    pf_json_close(&config);
+    PF_TRY(pf_json_open(path, MAX_FILE_BYTES, &doc, error));
+    pf_status status = open_beside(directory, beside, &files, error);
+    if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
+    for (int i = 0; i < 3; i++) pf_json_close(&beside[i]);
     pf_json_close(&doc);
     return status;
 }

@@ -13,6 +13,7 @@
 #include "model/bpe.h"
 #include "model/pretokenize.h"
 #include "model/tokenizer.h"
+#include "model/tokenizer_config.h"
 
 enum {
     PF_MAX_TOKEN_ID = (1 << 24) - 1,
@@ -65,9 +66,8 @@ PF_MUST_USE pf_status pf_tokenizer_normalize(const pf_tokenizer *t, const char *
 /* Fill *t, zeroed, from the files in a directory. On failure the caller still closes it. */
 PF_MUST_USE pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error);
 
-/* The same from documents in memory; config may be NULL. */
-PF_MUST_USE pf_status pf_tokenizer_read_documents(const pf_json *doc, const pf_json *config, pf_tokenizer *t,
-                                                  pf_error *error);
+/* The same from documents in memory. */
+PF_MUST_USE pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokenizer *t, pf_error *error);
 
 /* As pf_tokenizer_open, from the text of tokenizer.json and of tokenizer_config.json, which may be NULL. */
 PF_MUST_USE pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *config_text,

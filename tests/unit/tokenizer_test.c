@@ -418,6 +418,97 @@ static void special_tokens_of_tokenizer_config_are_recognised(void **state)
     free(text);
 }
 
+static void flags_listed_beside_the_file_are_those_that_hold(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"lstrip\": true,"
+                                       "\"special\": true, \"normalized\": false}]," });
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"added_tokens_decoder\": {\"256\": {\"content\": \"<s>\", \"rstrip\": true}}}");
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', ' ', 256, 'b' }, 4);
+    assert_true(pf_tokenizer_is_special(t, 256)); /* which it has been from the start */
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"bos_token\": \"<s>\"}"); /* a name alone changes nothing */
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void split_special_tokens_are_text_like_any_other(void **state)
+{
+    (void)state;
+    char *text = build((parts){
+        .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"special\": true},"
+               "{\"id\": 257, \"content\": \"s>\", \"normalized\": false}, {\"id\": 258, \"content\": \"tool\"}],"
+               "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\":"
+               "[{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": \"A\"}}],"
+               "\"special_tokens\": {\"<s>\": {\"ids\": [256]}}}," });
+    pf_tokenizer *t = open_text(text, "{\"split_special_tokens\": true}");
+    /* found, and so not what begins within it */
+    assert_ids(t, "<s>tool", (int32_t[]){ '<', 's', '>', 258 }, 4);
+    pf_tokens tokens = encode_bytes(t, "a", 1, true);
+    assert_int_equal(tokens.n, 2);
+    assert_int_equal(tokens.ids[0], 256);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"split_special_tokens\": false}");
+    assert_ids(t, "<s>tool", (int32_t[]){ 256, 258 }, 2);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void truncation_and_padding_change_nothing(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts(
+        (parts){ .top = "\"truncation\": {\"max_length\": 2, \"strategy\": \"LongestFirst\", \"stride\": 0,"
+                        "\"direction\": \"Right\"}, \"padding\": {\"strategy\": {\"Fixed\": 9}, \"pad_id\": 0,"
+                        "\"pad_token\": \"[PAD]\", \"direction\": \"Left\"}," });
+    assert_ids(t, "abc", (int32_t[]){ 'a', 'b', 'c' }, 3);
+    assert_ids(t, "a[PAD]", (int32_t[]){ 'a', 256 }, 2); /* but it is a token, as transformers makes it one */
+    pf_tokenizer_close(t);
+}
+
+static void the_class_of_gpt2_has_the_word_on_the_space_before_a_text(void **state)
+{
+    (void)state;
+    static const char *const configs[] = { "{}", "{\"tokenizer_class\": \"GPT2Tokenizer\"}",
+                                           "{\"tokenizer_class\": \"GPT2TokenizerFast\", \"add_prefix_space\": true}",
+                                           "{\"tokenizer_class\": \"X\", \"add_prefix_space\": false}" };
+    static const bool spaced[2][4] = { { false, false, true, false }, { true, false, true, true } };
+    for (int filed = 0; filed < 2; filed++) {
+        char *text =
+            build((parts){ .pre = filed ? "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}" : BYTE_LEVEL });
+        for (int i = 0; i < 4; i++) {
+            pf_tokenizer *t = open_text(text, configs[i]);
+            if (spaced[filed][i])
+                assert_ids(t, "a", (int32_t[]){ ' ', 'a' }, 2);
+            else
+                assert_ids(t, "a", (int32_t[]){ 'a' }, 1);
+            pf_tokenizer_close(t);
+        }
+        free(text);
+    }
+}
+
+static void new_tokens_count_on_from_what_was_there_before_their_lot(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000",
+                                          .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"},"
+                                                 "{\"id\": 257, \"content\": \"<a>\"}]," });
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 257);
+    pf_tokenizer_close(t);
+    char *text =
+        build((parts){ .vocab = ",\"zz\":1000", .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"}]," });
+    t = open_text(text, "{\"bos_token\": \"<a>\"}");
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 1001);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
 static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
 {
     (void)state;
@@ -578,6 +669,19 @@ static void a_directory_is_read_with_and_without_its_configuration(void **state)
     assert_ok(pf_tokenizer_open(dir.path, &t, &error), error);
     assert_int_equal(pf_tokenizer_find_special(t, "<s>"), 256);
     pf_tokenizer_close(t);
+    pf_temp_write(&dir, "special_tokens_map.json", "{\"eos_token\": \"</s>\"}", 21);
+    pf_temp_write(&dir, "added_tokens.json", "{\"<x>\": 9}", 10);
+    assert_ok(pf_tokenizer_open(dir.path, &t, &error), error);
+    assert_int_equal(pf_tokenizer_find_special(t, "<x>"), 257);
+    assert_int_equal(pf_tokenizer_find_special(t, "</s>"), 258);
+    pf_tokenizer_close(t);
+    pf_temp_write(&dir, "added_tokens.json", "[", 1);
+    assert_status(pf_tokenizer_open(dir.path, &t, &error), PF_FORMAT);
+    assert_says(error, "added_tokens.json");
+    pf_temp_write(&dir, "tokenizer_config.json", "{\"added_tokens_decoder\": {}}", 28);
+    assert_ok(pf_tokenizer_open(dir.path, &t, &error), error); /* nobody asks the older files */
+    assert_int_equal(pf_tokenizer_find_special(t, "</s>"), -1);
+    pf_tokenizer_close(t);
     pf_temp_write(&dir, "tokenizer_config.json", "{", 1);
     assert_status(pf_tokenizer_open(dir.path, &t, &error), PF_FORMAT);
     assert_says(error, "tokenizer_config.json");
@@ -606,6 +710,11 @@ int main(void)
         cmocka_unit_test(marks_without_end_are_ordered_in_time),
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
+        cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),
+        cmocka_unit_test(split_special_tokens_are_text_like_any_other),
+        cmocka_unit_test(truncation_and_padding_change_nothing),
+        cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),
+        cmocka_unit_test(new_tokens_count_on_from_what_was_there_before_their_lot),
         cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),

@@ -636,7 +636,8 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, p
     PF_TRY(read_dimensions(doc, row, &c, error));
     PF_TRY(read_rope(doc, row, &c, error));
     PF_TRY(read_quantization(doc, &c, error));
-    PF_TRY(read_ids(generation ? generation : doc, &c, error));
+    PF_TRY(read_ids(doc, &c, error)); /* looked at in any case: a wrong type there is an error, whoever has the word */
+    if (generation) PF_TRY(read_ids(generation, &c, error));
     *out = c;
     return PF_OK;
 }

@@ -87,6 +87,9 @@ static void generation_config_has_the_only_word_on_ids(void **state)
     assert_ok(pf_config_parse("config.json", config, strlen(config), "{}", 2, &c, &error), error);
     assert_int_equal(c.bos_id, -1);
     assert_int_equal(c.n_eos, 0);
+    static const char wrong[] = LLAMA("\"eos_token_id\": \"2\","); /* transformers looks at its type all the same */
+    assert_status(pf_config_parse("config.json", wrong, strlen(wrong), lists, strlen(lists), &c, &error), PF_FORMAT);
+    assert_says(error, "config.json: eos_token_id is \"2\"");
 }
 
 /* A model cut down from a larger one keeps its ids; transformers loads it, and no text ever has them. */

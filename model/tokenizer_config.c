@@ -48,7 +48,7 @@ typedef struct {
     int class_row;                      /* of CLASSES; -1: none */
     filed_token named[MAX_NAMED_TOKENS];
     size_t n_named;
-    json_t *special; /* the texts that have a name or are listed as special: a set */
+    json_t *special; /* the texts that are special by a name or a list; to false when put, see is_repeated */
     filed_token *extra;
     size_t n_extra;
     listed_token *listed;
@@ -364,6 +364,16 @@ static bool is_special(const reader *r, const filed_token *t)
     return t->node ? is_named(r, t->text, t->n_bytes) : json_object_getn(r->special, t->text, t->n_bytes) != NULL;
 }
 
+/* Whether a token without flags was said before in the same way: it does not take those away that an object has given it
+ * since. */
+static bool is_repeated(const reader *r, const filed_token *t)
+{
+    if (json_is_object(t->node)) return false;
+    const bool repeated = json_is_false(json_object_getn(r->special, t->text, t->n_bytes));
+    if (!repeated) (void)json_object_setn_new(r->special, t->text, t->n_bytes, json_false());
+    return repeated;
+}
+
 static pf_status put_tokens(const reader *r, pf_tokenizer_config *out)
 {
     out->tokens = malloc((r->n_listed + r->n_named + r->n_extra + 1) * sizeof *out->tokens);
@@ -373,9 +383,11 @@ static pf_status put_tokens(const reader *r, pf_tokenizer_config *out)
         PF_TRY(put_token(r, t, is_special(r, t), out));
     }
     out->n_listed = out->n;
-    for (size_t i = 0; i < r->n_named; i++) PF_TRY(put_token(r, &r->named[i], true, out));
+    for (size_t i = 0; i < r->n_named; i++)
+        if (!is_repeated(r, &r->named[i])) PF_TRY(put_token(r, &r->named[i], true, out));
     for (size_t i = 0; i < r->n_extra; i++) {
         const filed_token *t = &r->extra[i];
+        if (is_repeated(r, t)) continue;
         const bool special = !json_is_object(t->node) || t->doc == r->files->special_map;
         PF_TRY(put_token(r, t, special || is_named(r, t->text, t->n_bytes), out));
     }

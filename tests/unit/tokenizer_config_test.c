@@ -108,6 +108,14 @@ static void names_come_in_their_order_then_those_of_the_model(void **state)
                   "| <s>:! </s>:R! <m>:! <v>:L! <j>:! <t>:! ");
 }
 
+static void a_text_said_again_takes_no_flags_away(void **state)
+{
+    (void)state;
+    assert_tokens((texts){ .config = "{\"bos_token\": \"x\", \"eos_token\": {\"content\": \"x\", \"lstrip\": true},"
+                                     "\"pad_token\": \"x\", \"extra_special_tokens\": [\"x\", \"y\", \"y\"]}" },
+                  "| x:! x:L! y:! ");
+}
+
 static void additional_tokens_are_read_where_there_are_no_extra_ones(void **state)
 {
     (void)state;
@@ -160,14 +168,13 @@ static void some_classes_name_tokens_of_their_own(void **state)
         const char *config, *tokens;
         pf_prefix_space space;
     } cases[] = {
-        { "{\"tokenizer_class\": \"GPT2TokenizerFast\"}", "| <|endoftext|>:! <|endoftext|>:! <|endoftext|>:! ",
-          PF_PREFIX_SPACE_OFF },
+        { "{\"tokenizer_class\": \"GPT2TokenizerFast\"}", "| <|endoftext|>:! ", PF_PREFIX_SPACE_OFF },
         { "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_prefix_space\": true, \"bos_token\": \"b\", \"eos_token\": "
           "null,"
           "\"unk_token\": null}",
           "| b:! ", PF_PREFIX_SPACE_ON },
         { "{\"tokenizer_class\": \"Qwen2TokenizerFast\", \"pad_token\": \"p\", \"add_prefix_space\": true}",
-          "| <|endoftext|>:! <|endoftext|>:! p:! ", PF_PREFIX_SPACE_AS_FILED },
+          "| <|endoftext|>:! p:! ", PF_PREFIX_SPACE_AS_FILED },
         { "{\"tokenizer_class\": \"LlamaTokenizerFast\", \"add_prefix_space\": true}", "| ", PF_PREFIX_SPACE_AS_FILED },
         { "{\"tokenizer_class\": \"GPT2TokenizerFaster\"}", "| ", PF_PREFIX_SPACE_AS_FILED },
         { "{\"tokenizer_class\": null, \"add_prefix_space\": null}", "| ", PF_PREFIX_SPACE_AS_FILED },
@@ -237,6 +244,7 @@ int main(void)
         cmocka_unit_test(listed_tokens_come_in_order_of_their_ids),
         cmocka_unit_test(a_name_makes_a_listed_token_special),
         cmocka_unit_test(names_come_in_their_order_then_those_of_the_model),
+        cmocka_unit_test(a_text_said_again_takes_no_flags_away),
         cmocka_unit_test(additional_tokens_are_read_where_there_are_no_extra_ones),
         cmocka_unit_test(older_files_have_a_say_where_no_tokens_are_listed),
         cmocka_unit_test(what_a_tokenizer_pads_with_is_its_pad_token),

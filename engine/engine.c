@@ -118,7 +118,8 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     };
     model_name(path, info->model_id, sizeof info->model_id);
     if (engine->tokenizer) {
-        info->vocab_size = pf_tokenizer_vocab_size(engine->tokenizer);
+        const int32_t n_tokens = pf_tokenizer_vocab_size(engine->tokenizer);
+        if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
         pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_fingerprint);
     }
 }
@@ -164,10 +165,10 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     };
     PF_TRY(pf_model_load(path, &load, &engine->model, error));
     PF_TRY(open_tokenizer(path, &engine->tokenizer, error));
-    if (engine->tokenizer && pf_tokenizer_vocab_size(engine->tokenizer) > pf_model_config(engine->model)->vocab_size)
+    /* A token that was added, to pad with most often, may lie past the embedding: a text that has it is refused then. */
+    if (engine->tokenizer && pf_tokenizer_base_size(engine->tokenizer) > pf_model_config(engine->model)->vocab_size)
         return pf_fail(error, PF_FORMAT, "%s: tokenizer.json has ids up to %d, but config.json says vocab_size %d",
-                       path, pf_tokenizer_vocab_size(engine->tokenizer) - 1,
-                       pf_model_config(engine->model)->vocab_size);
+                       path, pf_tokenizer_base_size(engine->tokenizer) - 1, pf_model_config(engine->model)->vocab_size);
 
     if (threads_are_ours_to_choose(options) && pf_team_size(engine->team) > 1 &&
         pf_model_step_bytes(engine->model) < ONE_THREAD_BYTES)

@@ -54,6 +54,9 @@ PF_MUST_USE pf_status pf_tokenizer_decode_token(const pf_tokenizer *tokenizer, i
 /* One more than the largest id that exists. */
 int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);
 
+/* The same of the vocabulary that was trained: without what was added to it. */
+int32_t pf_tokenizer_base_size(const pf_tokenizer *tokenizer);
+
 /* The id of a token by its text as a special or added token; -1 when there is none. */
 int32_t pf_tokenizer_find_special(const pf_tokenizer *tokenizer, const char *text);
 bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);

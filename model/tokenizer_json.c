@@ -152,6 +152,7 @@ static pf_status read_vocab(reader *r, const json_t *model)
     const char *text;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value) PF_TRY(read_token(r, text, value));
+    r->t->base_size = r->t->vocab_size;
 
     if (!r->t->ignore_merges) return PF_OK;
     if (pf_token_index_reserve(&r->t->pieces, json_object_size(r->vocab)) != PF_OK) return no_memory(r);

@@ -39,6 +39,7 @@ typedef struct {
 struct pf_tokenizer {
     pf_token *tokens; /* [vocab_size] */
     int32_t vocab_size;
+    int32_t base_size;     /* the same without added tokens */
     pf_token_index pieces; /* the model's tokens, by their bytes; for ignore_merges */
     pf_token_index added;  /* added tokens by their text */
     bool ignore_merges;

@@ -590,6 +590,19 @@ class BadModels(Case):
         (model / "config.json").unlink()
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
 
+    def test_a_token_added_past_the_embedding_stops_only_texts_that_have_it(self):
+        model = self.broken("padded")
+        (model / "tokenizer_config.json").write_text(json.dumps({
+            "pad_token": "[PAD]", "model_max_length": int(1e30)}))   # as transformers writes "no longest text"
+        ids = self.run_json("tokenize", "-m", model, "-p", "a[PAD]", "--no-special")["tokens"]
+        self.assertEqual(ids[-1], tiny_llama.VOCAB_SIZE)
+        self.assertEqual(self.run_ok("detokenize", "-m", model, "--tokens", f"{ids[-1]}").out, b"[PAD]")
+        self.assertEqual(self.run_json("generate", "-m", model, "-p", PROMPT, "-n", 4)["tokens"],
+                         self.run_json("generate", "-m", self.target, "-p", PROMPT, "-n", 4)["tokens"])
+        self.assert_fails("generate", "-m", model, "-p", "a[PAD]", saying=[str(tiny_llama.VOCAB_SIZE)])
+        tiny_llama.write_tokenizer(model, extra=["\u0120other"])
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json", "vocab_size"])
+
     def test_a_tokenizer_that_is_not_one_is_refused(self):
         model = self.broken("babble")
         (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')

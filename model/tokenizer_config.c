@@ -174,40 +174,57 @@ static bool is_own_name(const char *key)
     return n >= n_end && strcmp(key + n - n_end, "_token") == 0 && !is_usual(key);
 }
 
-/* An object is a token only where it says so: other fields may end alike. */
+/* What a value must be for such a field to be a token; other fields may end alike. In tokenizer_config.json an object says
+ * that it is one. */
+typedef bool is_token_fn(const json_t *node);
+
 static bool is_typed_token(const json_t *node)
 {
     const char *type = json_string_value(json_object_get(node, "__type"));
     return type && strcmp(type, "AddedToken") == 0;
 }
 
-static pf_status name_all(reader *r, const pf_json *doc, const json_t *object)
+static bool is_string(const json_t *node)
+{
+    return json_is_string(node);
+}
+
+static bool is_string_or_object(const json_t *node)
+{
+    return json_is_string(node) || json_is_object(node);
+}
+
+static pf_status name_own(reader *r, const pf_json *doc, const json_t *root, is_token_fn *is_token)
 {
     const char *key;
     json_t *node;
-    json_object_foreach((json_t *)(uintptr_t)object, key, node) PF_TRY(name_token(r, doc, key, node));
+    json_object_foreach((json_t *)(uintptr_t)root, key, node)
+    {
+        if (is_own_name(key) && is_token(node)) PF_TRY(name_token(r, doc, key, node));
+    }
     return PF_OK;
 }
 
-static const json_t *named_extra(const json_t *root)
+/* extra_special_tokens as an object: names and their tokens. */
+static pf_status name_extra(reader *r, const pf_json *doc, const json_t *root)
 {
     const json_t *extra = json_object_get(root, "extra_special_tokens");
-    return json_is_object(extra) ? extra : NULL;
+    const char *key;
+    json_t *node;
+    if (!json_is_object(extra)) return PF_OK;
+    json_object_foreach((json_t *)(uintptr_t)extra, key, node) PF_TRY(name_token(r, doc, key, node));
+    return PF_OK;
 }
 
 static pf_status read_names(reader *r)
 {
-    const char *key;
-    json_t *node;
+    const pf_json *config = r->files->config, *map = r->files->special_map;
     for (int i = 0; i < N_NAMES; i++) PF_TRY(name_usual(r, i));
-    json_object_foreach((json_t *)(uintptr_t)r->config, key, node) if (is_own_name(key) && is_typed_token(node))
-        PF_TRY(name_token(r, r->files->config, key, node));
-    json_object_foreach((json_t *)(uintptr_t)r->special_map, key, node) if (is_own_name(key) && !json_is_null(node))
-        PF_TRY(name_token(r, r->files->special_map, key, node));
-    json_object_foreach((json_t *)(uintptr_t)r->config, key, node) if (is_own_name(key) && json_is_string(node))
-        PF_TRY(name_token(r, r->files->config, key, node));
-    PF_TRY(name_all(r, r->files->config, named_extra(r->config)));
-    return name_all(r, r->files->special_map, named_extra(r->special_map));
+    PF_TRY(name_own(r, config, r->config, is_typed_token));
+    PF_TRY(name_own(r, map, r->special_map, is_string_or_object));
+    PF_TRY(name_own(r, config, r->config, is_string));
+    PF_TRY(name_extra(r, config, r->config));
+    return name_extra(r, map, r->special_map);
 }
 
 /* --- tokens without a name --- */
@@ -350,9 +367,9 @@ static pf_status read_listed(reader *r)
 
 static pf_status put_token(const reader *r, const filed_token *t, bool special, pf_tokenizer_config *out)
 {
-    pf_config_token token = { .text = t->text,
-                              .n_bytes = t->n_bytes,
-                              .flags = { .special = special, .normalized = !special } };
+    pf_config_token token = {
+        .doc = t->doc, .text = t->text, .n_bytes = t->n_bytes, .flags = { .special = special, .normalized = !special }
+    };
     if (json_is_object(t->node)) PF_TRY(pf_added_flags_read(t->doc, t->node, special, &token.flags, r->error));
     out->tokens[out->n++] = token;
     return PF_OK;

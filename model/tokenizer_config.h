@@ -39,7 +39,8 @@ typedef struct {
 bool pf_tokenizer_config_is_old(const pf_json *config);
 
 typedef struct {
-    const char *text; /* borrowed from the documents */
+    const pf_json *doc; /* that has it, for errors */
+    const char *text;   /* borrowed from the documents */
     size_t n_bytes;
     pf_added_flags flags;
 } pf_config_token;

@@ -309,31 +309,31 @@ static void begin_lot(reader *r)
 }
 
 /* The id for a text that is to be an added token: the vocabulary's, or the next one free. */
-static pf_status added_id(reader *r, const char *text, int32_t *out)
+static pf_status added_id(reader *r, const pf_json *doc, const char *text, int32_t *out)
 {
     int32_t id = vocab_id(r, text);
     if (id < 0) {
         id = r->next_added++;
         if (id > PF_MAX_TOKEN_ID)
-            return pf_fail(r->error, PF_FORMAT, "%s: more than %d tokens", r->doc->name, PF_MAX_TOKEN_ID);
+            return pf_fail(r->error, PF_FORMAT, "%s: more than %d tokens", doc->name, PF_MAX_TOKEN_ID);
         PF_TRY(reserve_id(r, id));
         if (r->t->tokens[id].bytes)
             return pf_fail(r->error, PF_FORMAT, "%s: the added token \"%.60s\" gets the id %d, which is taken",
-                           r->doc->name, text, id);
+                           doc->name, text, id);
     }
     *out = id;
     return PF_OK;
 }
 
 /* Of a text that is an added token already the flags change; what was special stays so. */
-static pf_status add_token(reader *r, const char *text, size_t n, pf_added_flags flags)
+static pf_status add_token(reader *r, const pf_json *doc, const char *text, size_t n, pf_added_flags flags)
 {
     if (n == 0) return PF_OK; /* as the library does */
     if (n > PF_MAX_ADDED_TOKEN_BYTES || strlen(text) != n)
         return pf_fail(r->error, PF_UNSUPPORTED, "%s: the added token \"%.60s\" is longer than %d bytes or holds a NUL",
-                       r->doc->name, text, PF_MAX_ADDED_TOKEN_BYTES);
+                       doc->name, text, PF_MAX_ADDED_TOKEN_BYTES);
     int32_t id = pf_token_index_find(&r->t->added, r->t->tokens, text, n);
-    if (id < 0) PF_TRY(added_id(r, text, &id));
+    if (id < 0) PF_TRY(added_id(r, doc, text, &id));
     pf_token *token = &r->t->tokens[id];
     if (token->is_added) {
         flags.special = flags.special || token->flags.special;
@@ -365,7 +365,7 @@ static pf_status read_added(reader *r)
             return pf_fail(r->error, PF_FORMAT, "%s: added_tokens[%zu] has no content", r->doc->name, i);
         PF_TRY(pf_json_get_int(r->doc, node, "id", true, 0, PF_MAX_TOKEN_ID, &id, r->error));
         PF_TRY(pf_added_flags_read(r->doc, node, false, &flags, r->error));
-        PF_TRY(add_token(r, json_string_value(content), json_string_length(content), flags));
+        PF_TRY(add_token(r, r->doc, json_string_value(content), json_string_length(content), flags));
     }
     return PF_OK;
 }
@@ -378,7 +378,8 @@ static bool is_added(const reader *r, const char *text, size_t n)
 
 static pf_status add_tokens(reader *r, const pf_config_token *tokens, size_t n)
 {
-    for (size_t i = 0; i < n; i++) PF_TRY(add_token(r, tokens[i].text, tokens[i].n_bytes, tokens[i].flags));
+    for (size_t i = 0; i < n; i++)
+        PF_TRY(add_token(r, tokens[i].doc, tokens[i].text, tokens[i].n_bytes, tokens[i].flags));
     return PF_OK;
 }
 

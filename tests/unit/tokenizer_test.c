@@ -436,6 +436,23 @@ static void flags_listed_beside_the_file_are_those_that_hold(void **state)
     free(text);
 }
 
+static void an_added_token_that_is_too_long_is_refused_under_its_files_name(void **state)
+{
+    (void)state;
+    static char too_long[6000];
+    snprintf(too_long, sizeof too_long, "{\"image_token\": \"%05000d\"}", 0);
+    const char *const configs[] = { "{\"bos_token\": \"a\\u0000b\"}", too_long };
+    char *text = build((parts){ .vocab = NULL });
+    for (int i = 0; i < 2; i++) {
+        pf_tokenizer *t = NULL;
+        pf_error error = { 0 };
+        assert_status(pf_tokenizer_parse(text, strlen(text), configs[i], strlen(configs[i]), &t, &error),
+                      PF_UNSUPPORTED);
+        assert_says(error, "tokenizer_config.json: the added token \"");
+    }
+    free(text);
+}
+
 static void split_special_tokens_are_text_like_any_other(void **state)
 {
     (void)state;
@@ -711,6 +728,7 @@ int main(void)
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
         cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),
+        cmocka_unit_test(an_added_token_that_is_too_long_is_refused_under_its_files_name),
         cmocka_unit_test(split_special_tokens_are_text_like_any_other),
         cmocka_unit_test(truncation_and_padding_change_nothing),
         cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),

@@ -31,6 +31,7 @@ PF_V16 pf_v16 attn_store_number_words(const pf_type type, const float *from, int
 PF_V16 void attn_store_turned_words(const pf_type type, float *to, const float *k, size_t stride, int32_t n_rows,
                                     int32_t n, pf_v16_mask *numbers)
 {
+    const int32_t n_words = type == PF_TYPE_F32 ? n : (n + 1) / 2;
     pf_v16 words[16];
     PF_UNROLL_16
     for (int32_t i = 0; i < 16; i++)
@@ -38,7 +39,7 @@ PF_V16 void attn_store_turned_words(const pf_type type, float *to, const float *
     pf_v16_turn(words);
     PF_UNROLL_16
     for (int32_t i = 0; i < 16; i++) {
-        if ((type == PF_TYPE_F32 ? i : 2 * i) >= n) return;
+        if (i >= n_words) continue; /* not out of the loop: clang does not unroll one that has two ends */
         if (n_rows == 16)
             pf_v16_store(to + i * 16, words[i]);
         else

@@ -297,7 +297,7 @@ static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_thre
     (void)state;
     int32_t n_products = 0;
     pf_tiny_model_create(&PARTED, directory);
-    for (int i = 0; i < PF_N_FORMATS * PF_N_ACTS; i++) {
+    for (int i = 0; i < PF_N_FORMATS * (int)PF_N_ACTS; i++) {
         const pf_format f = (pf_format)(i / PF_N_ACTS);
         const pf_act act = (pf_act)(i % PF_N_ACTS);
         if (pf_onednn_check(f, act, NULL) != PF_OK) continue;

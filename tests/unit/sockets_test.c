@@ -1,5 +1,6 @@
 /* Where a server listens: what is in use stays in use, what is dead is taken over, what is another's is left alone. */
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -53,6 +54,15 @@ static bool has_ipv6(void)
     return has;
 }
 
+/* A chroot of the least packages may lack /etc/hosts. */
+static bool has_localhost(void)
+{
+    struct addrinfo *found = NULL;
+    const bool has = getaddrinfo("localhost", NULL, NULL, &found) == 0;
+    if (has) freeaddrinfo(found);
+    return has;
+}
+
 static bool answers(const char *ip, int32_t port)
 {
     struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
@@ -74,7 +84,7 @@ static void a_port_is_chosen_and_never_shared(void **state)
     (void)state;
     const char *const hosts[] = { "127.0.0.1", "[::1]", "localhost" };
     for (size_t i = 0; i < PF_COUNT(hosts); i++) {
-        if (i == 1 && !has_ipv6()) continue;
+        if ((i == 1 && !has_ipv6()) || (i == 2 && !has_localhost())) continue;
         char text[64];
         snprintf(text, sizeof text, "%s:0", hosts[i]);
         pf_address address = address_of(text);
@@ -92,6 +102,7 @@ static void a_port_is_chosen_and_never_shared(void **state)
 static void a_name_is_every_address_that_it_has(void **state)
 {
     (void)state;
+    if (!has_localhost()) skip();
     const pf_address address = address_of("localhost:0");
     pf_sockets sockets = listening(&address);
     assert_true(answers("127.0.0.1", sockets.port));

@@ -6,7 +6,7 @@
 
 /* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. */
 typedef struct {
-    float temperature; /* 0: greedy, and nothing below matters */
+    float temperature; /* 0: greedy; what is below is checked and plays no part */
     int32_t top_k;     /* 0: off */
     float top_p;       /* 1: off */
     float min_p;       /* 0: off */

@@ -137,6 +137,14 @@ static pf_status put_name(reader *r, filed_token token)
     return note_special(r, &token);
 }
 
+static void drop_name(reader *r, const char *name)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < r->n_named; i++)
+        if (strcmp(r->named[i].name, name) != 0) r->named[n_kept++] = r->named[i];
+    r->n_named = n_kept;
+}
+
 static pf_status name_token(reader *r, const pf_json *doc, const char *name, const json_t *node)
 {
     filed_token token;
@@ -200,7 +208,11 @@ static pf_status name_own(reader *r, const pf_json *doc, const json_t *root, is_
     json_t *node;
     json_object_foreach((json_t *)(uintptr_t)root, key, node)
     {
-        if (is_own_name(key) && is_token(node)) PF_TRY(name_token(r, doc, key, node));
+        if (!is_own_name(key)) continue;
+        if (is_token(node))
+            PF_TRY(name_token(r, doc, key, node));
+        else if (root == r->special_map)
+            drop_name(r, key);
     }
     return PF_OK;
 }

@@ -151,6 +151,16 @@ static void older_files_have_a_say_where_no_tokens_are_listed(void **state)
     assert_tokens(t, "plain:N own:LN <old>:! | <old>:L! ");
 }
 
+static void a_name_that_the_older_file_takes_back_is_none(void **state)
+{
+    (void)state;
+    static const char map[] = "{\"image_token\": null, \"turn_token\": null, \"audio_token\": true}";
+    assert_tokens((texts){ .config = "{\"turn_token\": \"<t>\", \"image_token\": {\"__type\": \"AddedToken\","
+                                     "\"content\": \"<i>\"}}",
+                           .special_map = map },
+                  "| <t>:! "); /* a plain text is set aside before that file is read */
+}
+
 static void what_a_tokenizer_pads_with_is_its_pad_token(void **state)
 {
     (void)state;
@@ -247,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_text_said_again_takes_no_flags_away),
         cmocka_unit_test(additional_tokens_are_read_where_there_are_no_extra_ones),
         cmocka_unit_test(older_files_have_a_say_where_no_tokens_are_listed),
+        cmocka_unit_test(a_name_that_the_older_file_takes_back_is_none),
         cmocka_unit_test(what_a_tokenizer_pads_with_is_its_pad_token),
         cmocka_unit_test(some_classes_name_tokens_of_their_own),
         cmocka_unit_test(what_is_no_token_is_refused_by_name),

@@ -3,7 +3,8 @@
 
 The bundled pair and fresh random variants (tests/golden/llama_variants.py) go through `pilotfish logits`, `generate` and
 `tokenize`, and through transformers in float32. Demanded: every logit within 1e-4 of the largest one, the same greedy
-tokens, the same token ids of the same text. A greedy token may differ only where the two best logits are a near tie.
+tokens, the same token ids of the same text, whatever the files beside tokenizer.json say (side_files.py). A greedy token
+may differ only where the two best logits are a near tie.
 
 The Python packages are large: without them this makes a virtual environment in build/oracle and installs them there.
 PF_ORACLE_PYTHON names an interpreter that has them already.
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from random import Random
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "numpy==2.4.6"]
@@ -122,12 +124,32 @@ def check_variants(pilotfish, isas, seed):
             print(f"{name}: logits within {worst:.2g} of the largest on {', '.join(isas)}")
 
 
+def check_side_files(pilotfish, seed, n):
+    """The ids of texts where the files beside tokenizer.json say all kinds of things."""
+    import side_files
+    from transformers import AutoTokenizer
+    random = Random(seed)
+    for i in range(n):
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = pathlib.Path(scratch)
+            side_files.Maker(random).write(directory, json.loads((ROOT / "models" / "target" / "tokenizer.json").read_text()))
+            tokenizer = AutoTokenizer.from_pretrained(scratch)
+            for text in side_files.make_texts(random, 4):
+                for option, special in (((), True), (("--no-special",), False)):
+                    found = pilotfish.json("tokenize", "-m", directory, *option, stdin=text.encode())["tokens"]
+                    expected = tokenizer(text, add_special_tokens=special)["input_ids"]
+                    files = {f.name: f.read_text() for f in directory.iterdir() if f.name != "tokenizer.json"}
+                    assert found == expected, f"side files {i}: {text!r}: {found}, expected {expected}: {files}"
+    print(f"{n} directories of random files beside tokenizer.json: the same ids")
+
+
 def main():
     become_capable()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pilotfish", required=True, help="the binary")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100000, help="of the random variants")
     parser.add_argument("--prompts", type=int, default=12, help="of the bundled set")
+    parser.add_argument("--side-files", type=int, default=100, help="directories of them")
     arguments = parser.parse_args()
 
     sys.path.insert(0, str(ROOT / "tests" / "golden"))
@@ -143,6 +165,7 @@ def main():
     pilotfish = Pilotfish(arguments.pilotfish)
     isas = [isa for isa in ISAS if pilotfish.has(isa)]
     assert "scalar" in isas
+    check_side_files(pilotfish, arguments.seed, arguments.side_files)
     check_variants(pilotfish, isas, arguments.seed)
     check_bundled(pilotfish, isas, arguments.prompts)
 

@@ -1,5 +1,6 @@
-/* The input is a tokenizer.json, then a NUL, then a text. A text without a tokenizer is one for the tokenizer at hand:
- * all bytes, a few merges, the pattern of Llama 3, in which any text comes back byte for byte. */
+/* The input is a tokenizer.json, a NUL, then a text; where that begins with "{" it is another document first, up to a
+ * second NUL, that stands for tokenizer_config.json and special_tokens_map.json. A text without a tokenizer is one for the tokenizer
+ * at hand: all bytes, a few merges, the pattern of Llama 3, in which any text comes back byte for byte. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,19 +58,45 @@ static void there_and_back(const pf_tokenizer *t, const uint8_t *text, size_t n,
     pf_tokens_clear(&tokens);
 }
 
+static pf_status read_documents(const char *text, size_t n, const char *beside, size_t n_beside, pf_tokenizer *t)
+{
+    pf_json doc = { 0 }, other = { 0 };
+    pf_error error;
+    pf_status status = pf_json_parse("tokenizer.json", text, n, &doc, &error);
+    if (status == PF_OK && beside) status = pf_json_parse("tokenizer_config.json", beside, n_beside, &other, &error);
+    const pf_json *view = beside ? &other : NULL;
+    const pf_tokenizer_files files = { .tokenizer = &doc, .config = view, .special_map = view };
+    if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, &error);
+    pf_json_close(&other);
+    pf_json_close(&doc);
+    return status;
+}
+
+static void read_and_use(const uint8_t *data, size_t size, const uint8_t *end)
+{
+    const uint8_t *text = end + 1, *stop = data + size;
+    const uint8_t *second = text < stop && *text == '{' ? memchr(text, '\0', (size_t)(stop - text)) : NULL;
+    pf_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) abort();
+    if (read_documents((const char *)data, (size_t)(end - data), second ? (const char *)text : NULL,
+                       second ? (size_t)(second - text) : 0, t) == PF_OK) {
+        uint8_t fingerprint[32];
+        if (second) text = second + 1;
+        pf_tokenizer_fingerprint(t, fingerprint);
+        there_and_back(t, text, (size_t)(stop - text), false);
+    }
+    pf_tokenizer_close(t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *end = size && data[0] == '{' ? memchr(data, '\0', size) : NULL;
-    pf_tokenizer *t = NULL;
-    pf_error error;
-    if (!end) {
-        t = make_tokenizer();
+    if (end) {
+        read_and_use(data, size, end);
+    } else {
+        pf_tokenizer *t = make_tokenizer();
         there_and_back(t, data, size, true);
-    } else if (pf_tokenizer_parse((const char *)data, (size_t)(end - data), NULL, 0, &t, &error) == PF_OK) {
-        uint8_t fingerprint[32];
-        pf_tokenizer_fingerprint(t, fingerprint);
-        there_and_back(t, end + 1, size - (size_t)(end - data) - 1, false);
+        pf_tokenizer_close(t);
     }
-    pf_tokenizer_close(t);
     return 0;
 }

@@ -120,7 +120,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     if (engine->tokenizer) {
         const int32_t n_tokens = pf_tokenizer_vocab_size(engine->tokenizer);
         if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
-        pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_fingerprint);
+        pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint);
     }
 }
 

@@ -272,11 +272,11 @@ static void put_u32_le(uint8_t out[4], uint32_t value)
     for (int i = 0; i < 4; i++) out[i] = (uint8_t)(value >> (8 * i));
 }
 
-void pf_tokenizer_fingerprint(const pf_tokenizer *t, uint8_t out[32])
+void pf_tokenizer_fingerprint(const pf_tokenizer *t, int32_t n_ids, uint8_t out[32])
 {
     EVP_MD_CTX *hash = EVP_MD_CTX_new();
     bool ok = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL) == 1;
-    for (int32_t id = 0; ok && id < t->vocab_size; id++) {
+    for (int32_t id = 0; ok && id < t->vocab_size && id < n_ids; id++) {
         const pf_token *token = token_of(t, id);
         if (!token) continue;
         uint8_t head[8];

@@ -61,8 +61,9 @@ int32_t pf_tokenizer_base_size(const pf_tokenizer *tokenizer);
 int32_t pf_tokenizer_find_special(const pf_tokenizer *tokenizer, const char *text);
 bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);
 
-/* SHA-256 over every token that exists, in order of id: id (u32 little endian), length (u32), the token's bytes.
- * Two vocabularies are one when their fingerprints are equal; an embedding's padding is not part of it. */
-void pf_tokenizer_fingerprint(const pf_tokenizer *tokenizer, uint8_t out[32]);
+/* SHA-256 over every token that exists below n_ids, in order of id: id (u32 little endian), length (u32), the token's bytes.
+ * Two vocabularies are one when their fingerprints are equal. An embedding's padding is not part of it, nor, where n_ids
+ * is the embedding's rows, a token that has none. */
+void pf_tokenizer_fingerprint(const pf_tokenizer *tokenizer, int32_t n_ids, uint8_t out[32]);
 
 #endif

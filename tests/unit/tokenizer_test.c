@@ -647,16 +647,18 @@ static void patterns_are_rewritten_for_pcre2(void **state)
 static void equal_vocabularies_have_one_fingerprint(void **state)
 {
     (void)state;
-    uint8_t a[32], b[32], c[32], d[32];
+    uint8_t a[32], b[32], c[32], d[32], e[32];
     pf_tokenizer *t = open_golden("gpt2", NULL), *u = open_golden("gpt2", "{\"eos_token\": \"<|end|>\"}");
     pf_tokenizer *v = open_golden("gpt2", "{\"pad_token\": \"<pad>\"}");
     pf_tokenizer *w = open_parts((parts){ .vocab = NULL });
-    pf_tokenizer_fingerprint(t, a);
-    pf_tokenizer_fingerprint(u, b);
-    pf_tokenizer_fingerprint(v, c);
-    pf_tokenizer_fingerprint(w, d);
+    pf_tokenizer_fingerprint(t, INT32_MAX, a);
+    pf_tokenizer_fingerprint(u, INT32_MAX, b);
+    pf_tokenizer_fingerprint(v, INT32_MAX, c);
+    pf_tokenizer_fingerprint(v, pf_tokenizer_vocab_size(v) - 1, e);
+    pf_tokenizer_fingerprint(w, INT32_MAX, d);
     assert_memory_equal(a, b, 32);
     assert_memory_not_equal(a, c, 32); /* one token more */
+    assert_memory_equal(a, e, 32);     /* for which the embedding has no row */
     /* of the 256 bytes as ids 0 to 255, by another implementation of SHA-256 */
     static const uint8_t known[32] = { 0x4A, 0x3C, 0xBC, 0x05, 0x36, 0xC8, 0xCD, 0x34, 0xF6, 0x2D, 0xD3,
                                        0xF6, 0xD4, 0xF7, 0x94, 0x59, 0xAD, 0xB2, 0xEF, 0xC6, 0x4F, 0x5A,

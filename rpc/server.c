@@ -172,6 +172,16 @@ static int32_t open_sequences(const pf_server *server)
     return n;
 }
 
+/* Whether gRPC is through with all calls, and so are we: the queue may hold events of calls that are over for gRPC, and
+ * whoever handles one may start another operation, which a queue that is shut down answers by abort(). */
+static bool is_drained(pf_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    const bool drained = atomic_load(&server->drained) && server->n_calls == 0;
+    pthread_mutex_unlock(&server->lock);
+    return drained;
+}
+
 static void shut_down(pf_server *server, uint64_t grace_ns)
 {
     if (server->shut) return;
@@ -184,7 +194,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
     const uint64_t until = pf_now_ns() + grace_ns;
     uint64_t worked_ns = 0;
     for (;;) {
-        const bool drained = atomic_load(&server->drained); /* before: what came until then is computed */
+        const bool drained = is_drained(server); /* before: what came until then is computed */
         if (compute(server, &error)) {
             worked_ns = pf_now_ns();
             continue;

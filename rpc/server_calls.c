@@ -426,7 +426,6 @@ void pf_server_on_event(void *user, void *event_tag, bool success)
 
     if (another) pf_server_accept_call(server);
     if (done) pf_call_free(c);
-    if (c) return;
-    atomic_store(&server->drained, true);
-    pf_poller_notify(&server->poller);
+    if (!c) atomic_store(&server->drained, true);
+    if (!c || done) pf_poller_notify(&server->poller); /* who shuts down waits for the last of them */
 }

@@ -127,7 +127,7 @@ static void begin_with(fixture *f, pf_server_config config)
     f->echo.answer.proposals = f->echo.proposals;
     f->echo.answer.refusals = f->echo.refusals;
     config.drafter = &f->echo.head;
-    config.grace_ns = 20 * MS;
+    if (config.grace_ns == 0) config.grace_ns = 20 * MS;
     serving_begin(&f->running, &config);
 }
 
@@ -793,6 +793,29 @@ static void a_server_with_clients_stops_in_its_grace_period(void **state)
     for (int i = 0; i < 3; i++) pf_peer_destroy(peers[i]);
 }
 
+static void a_client_that_leaves_while_the_server_stops_harms_nobody(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        fixture f;
+        begin_with(&f, (pf_server_config){ .address = serving_address, .grace_ns = SECOND });
+        pf_peer *peer = connected(serving_address);
+        assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+        assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+        assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+        f.echo.thinks_ms = 12; /* another thread polls meanwhile */
+        pf_server_stop(f.running.server);
+        for (uint64_t round = 1; round < 4; round++) {
+            assert_int_equal(say_verdict(peer, 1, round, 9), PF_OK);
+            assert_proposal(answer_within(peer, 5 * SECOND), 1, round + 1, 9);
+        }
+        pf_close close = { .sequence = 1 };
+        assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+        pf_peer_destroy(peer); /* the stream's end comes with its last message */
+        end(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -818,6 +841,7 @@ int main(void)
         cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),
         cmocka_unit_test(the_socket_file_of_a_dead_process_is_taken_over),
         cmocka_unit_test(a_server_with_clients_stops_in_its_grace_period),
+        cmocka_unit_test(a_client_that_leaves_while_the_server_stops_harms_nobody),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

@@ -83,8 +83,9 @@ static const architecture ARCHITECTURES[PF_N_ARCHITECTURES] = {
     },
 };
 
-/* Written by transformers, 4 or 5, and not read by a causal language model at inference: the origin of the file,
- * training, classification heads, what `generate` would default to, and how PyTorch is to run it. */
+/* Written by transformers, 4 or 5, or found in models that were published, and not read by a causal language model at
+ * inference: the origin of the file, training, classification heads, what `generate` would default to, and how PyTorch or
+ * a browser is to run it. */
 static const char *const INERT[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -92,32 +93,43 @@ static const char *const INERT[] = {
     "_flash_attn_2_enabled",
     "_name_or_path",
     "attention_dropout",
+    "attention_probs_dropout_prob",
     "attn_implementation",
+    "attn_pdrop",
     "auto_map",
     "bad_words_ids",
     "begin_suppress_tokens",
+    "cache_implementation",
     "chunk_size_feed_forward",
+    "classifier_dropout",
     "decoder_start_token_id",
     "diversity_penalty",
     "do_sample",
     "dtype",
     "early_stopping",
+    "embd_pdrop",
     "encoder_no_repeat_ngram_size",
     "exponential_decay_length_penalty",
     "finetuning_task",
     "forced_bos_token_id",
     "forced_eos_token_id",
     "gradient_checkpointing",
+    "hidden_dropout",
+    "hidden_dropout_prob",
     "id2label",
     "initializer_range",
     "is_decoder",
     "keys_to_ignore_at_inference",
     "label2id",
     "length_penalty",
+    "mask_token_id",
     "max_length",
     "max_sequence_length",
+    "max_window_layers",
     "min_length",
+    "model_max_length",
     "name_or_path",
+    "neftune_noise_alpha",
     "no_repeat_ngram_size",
     "num_beam_groups",
     "num_beams",
@@ -131,6 +143,7 @@ static const char *const INERT[] = {
     "problem_type",
     "remove_invalid_values",
     "repetition_penalty",
+    "resid_pdrop",
     "return_dict",
     "return_dict_in_generate",
     "sep_token_id",
@@ -144,24 +157,40 @@ static const char *const INERT[] = {
     "top_p",
     "torch_dtype",
     "torchscript",
+    "transformers.js_config",
     "transformers_version",
     "typical_p",
+    "unk_token_id",
     "unsloth_fixed",
     "unsloth_version",
     "use_bfloat16",
     "use_cache",
+    "use_flash_attention",
+    "use_flash_attn",
+    "use_sdpa",
     NULL,
 };
 
-/* Keys that change a result, with the values under which they do not. */
+/* Keys that change a result, or would if anybody read them, with the values under which they do not. */
 static const struct {
     const char *key;
     const char *values[3]; /* as compact JSON */
 } FIXED[] = {
-    { "add_cross_attention", { "false" } }, { "hidden_act", { "\"silu\"", "\"swish\"" } },
-    { "is_encoder_decoder", { "false" } },  { "per_layer_config", { "{}" } },
-    { "pretraining_tp", { "1" } },          { "pruned_heads", { "{}" } },
-    { "tie_encoder_decoder", { "false" } }, { "use_sliding_window", { "false" } },
+    { "add_cross_attention", { "false" } },
+    { "alibi", { "false" } },
+    { "hidden_act", { "\"silu\"", "\"swish\"" } },
+    { "is_causal", { "true" } },
+    { "is_encoder_decoder", { "false" } },
+    { "is_llama_config", { "true" } },
+    { "per_layer_config", { "{}" } },
+    { "pretraining_tp", { "1" } },
+    { "pruned_heads", { "{}" } },
+    { "qk_norm", { "false" } },
+    { "rope_interleaved", { "false" } },
+    { "tie_encoder_decoder", { "false" } },
+    { "use_mrope", { "false" } },
+    { "use_qk_norm", { "false" } },
+    { "use_sliding_window", { "false" } },
 };
 
 static const char *const ROPE_FIELDS[] = {

@@ -119,9 +119,25 @@ static void what_transformers_writes_beside_is_passed_over(void **state)
               error);
 }
 
+/* Of SmolLM2's config.json, as it is published, and of others. */
+static void what_published_models_have_beside_is_passed_over(void **state)
+{
+    (void)state;
+    pf_config c;
+    pf_error error = { 0 };
+    assert_ok(parse(LLAMA("\"is_llama_config\": true, \"rope_interleaved\": false, \"rope_scaling\": null,"
+                          "\"transformers.js_config\": {\"kv_cache_dtype\": {\"q4f16\": \"float16\"}},"
+                          "\"neftune_noise_alpha\": 0.0, \"use_sdpa\": true, \"alibi\": false,"
+                          "\"hidden_dropout_prob\": 0.1, \"max_window_layers\": 28, \"use_sliding_window\": false,"),
+                    &c, &error),
+              error);
+}
+
 static void a_field_that_could_change_the_result_is_refused_by_name(void **state)
 {
     (void)state;
+    assert_refused(LLAMA("\"rope_interleaved\": true,"), PF_UNSUPPORTED, "rope_interleaved is true");
+    assert_refused(LLAMA("\"is_causal\": false,"), PF_UNSUPPORTED, "is_causal is false");
     assert_refused(LLAMA("\"hidden_act\": \"gelu\","), PF_UNSUPPORTED, "hidden_act is \"gelu\"");
     assert_refused(LLAMA("\"pretraining_tp\": 2,"), PF_UNSUPPORTED, "pretraining_tp is 2");
     assert_refused(LLAMA("\"quantization_config\": {\"bits\": 4},"), PF_UNSUPPORTED, "quantization_config");
@@ -306,6 +322,7 @@ int main(void)
         cmocka_unit_test(generation_config_has_the_only_word_on_ids),
         cmocka_unit_test(ids_past_the_vocabulary_stand_for_none),
         cmocka_unit_test(what_transformers_writes_beside_is_passed_over),
+        cmocka_unit_test(what_published_models_have_beside_is_passed_over),
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
         cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),

@@ -69,11 +69,13 @@ static const choice color_choices[] = {
 /* ---- the tables ------------------------------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(pf_options, field)
+/* clang-format off */
 #define ROW(the_letter, the_name, the_argument, the_help, the_kind, ...)                                      \
     {                                                                                                         \
         .name = the_name, .letter = the_letter, .argument = the_argument, .help = the_help, .kind = the_kind, \
         __VA_ARGS__                                                                                           \
     }
+/* clang-format on */
 #define GROUP(variable, heading, table) \
     const pf_option_group variable = { heading, table, sizeof(table) / sizeof *(table) }
 

@@ -59,12 +59,12 @@ static const pf_kernel table[] = {
 #define GEMM_INT_AMX(FORMAT, NAME, TILE, ROWS)                                            \
     GEMM_INTS(FORMAT, INT8, PF_ISA_AMX, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
               pf_gemm_pack_##NAME##_int8_amx, NULL, pf_gemm_##NAME##_int8_amx)
+/* clang-format off */
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
         .fn.MEMBER = FUNCTION                                                                                  \
     }
-    /* clang-format off */
     GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref, NULL, pf_gemm_f32_ref),
     GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_ref),
     GEMM_12(PF_ISA_SCALAR, "1x32", 1, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_12_ref),

@@ -164,7 +164,8 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     if (top == -INFINITY) return PF_INTERNAL;
 
     const bool cut_k = sampling->top_k > 0 && sampling->top_k < n_vocab;
-    const bool cut_p = sampling->top_p<1.0f, cut_min = sampling->min_p> 0.0f;
+    const bool cut_p = sampling->top_p < 1.0f;
+    const bool cut_min = sampling->min_p > 0.0f;
     if (!cut_k && !cut_p && !cut_min) return PF_OK;
 
     if (cut_k) keep_top_k(kernels, probabilities, n_vocab, sampling->top_k, scratch);

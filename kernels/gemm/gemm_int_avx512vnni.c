@@ -17,6 +17,8 @@
  * groups keep integer and float sums, of six rows. A sum of integers may be taken in any order, so with few rows up to
  * four steps of K go into sums of their own: eight chains at least, which hides the latency.
  */
+#include <assert.h>
+
 #include "base/checked.h"
 #include "kernels/gemm/gemm_nest.h"
 #include "kernels/gemm/layout.h"
@@ -99,6 +101,7 @@ PF_INLINE void one_step(const int height, const int bits, const bool zeros, cons
 /* Some rows' sums to those of other steps. */
 PF_INLINE void clear_sums(const int height, __m512i (*sum)[2])
 {
+    assert(height <= 6);
 #define CLEAR(m) \
     if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
     PF_ROWS_6(CLEAR)
@@ -106,6 +109,7 @@ PF_INLINE void clear_sums(const int height, __m512i (*sum)[2])
 }
 PF_INLINE void add_sums(const int height, __m512i (*sum)[2], __m512i (*part)[2])
 {
+    assert(height <= 6);
 #define ADD(m)                                               \
     if (m < height) {                                        \
         sum[m][0] = _mm512_add_epi32(sum[m][0], part[m][0]); \

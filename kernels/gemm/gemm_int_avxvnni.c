@@ -68,7 +68,7 @@ PF_INLINE void column_tile(const int height, const int bits, const pf_int_tile *
 #undef START
             prefetch = add_steps(height, bits, &sum, w + 4 * j, a, steps, prefetch, t->prefetch_stride);
 #define ADD(m) \
-    if (m < height) pf_int_add(to + (m)*PF_GEMM_PANEL, sum.of[m][0], sum.of[m][1]);
+    if (m < height) pf_int_add(to + PF_GEMM_PANEL * (m), sum.of[m][0], sum.of[m][1]);
             PF_VEC_EACH_ROW(ADD)
 #undef ADD
         }
@@ -105,7 +105,7 @@ PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, cons
                                  t->prefetch_stride);
             const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
 #define SCALE(m) \
-    if (m < height) pf_int_add_scaled(to + (m)*PF_GEMM_PANEL, sum.of[m][0], sum.of[m][1], scales);
+    if (m < height) pf_int_add_scaled(to + PF_GEMM_PANEL * (m), sum.of[m][0], sum.of[m][1], scales);
             PF_VEC_EACH_ROW(SCALE)
 #undef SCALE
         }

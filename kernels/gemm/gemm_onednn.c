@@ -574,14 +574,10 @@ static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int
              .fn.gemm = { .tile_rows = TILE_ROWS, .pack = PACK, .multiply = multiply } }
 /* By int8 it multiplies weights of which all columns' first value comes first, fast where those rows are short; by bf16 it
  * is faster on one column behind the other. */
-#define BY_INT8(FORMAT)                                                                                    \
-    {                                                                                                      \
-        ROW(FORMAT, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_u4, .zeros = dnnl_u4, .strip = 32 \
-    }
-#define BY_BF16(FORMAT, WEIGHTS, ZEROS)                                                                           \
-    {                                                                                                             \
-        ROW(FORMAT, BF16, pack_bf16), .source = dnnl_bf16, .weights = WEIGHTS, .zeros = ZEROS, .transposed = true \
-    }
+#define BY_INT8(FORMAT) \
+    ROW(FORMAT, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_u4, .zeros = dnnl_u4, .strip = 32
+#define BY_BF16(FORMAT, WEIGHTS, ZEROS) \
+    ROW(FORMAT, BF16, pack_bf16), .source = dnnl_bf16, .weights = WEIGHTS, .zeros = ZEROS, .transposed = true
 
 static const recipe recipes[] = {
     { ROW(F32, F32, pack_f32), .source = dnnl_f32, .weights = dnnl_f32 },
@@ -589,18 +585,18 @@ static const recipe recipes[] = {
     { ROW(INT8, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_s8 },
 #if PF_ONEDNN_HAS_INT4
     { ROW(INT8, BF16, pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8 },
-    BY_BF16(INT4_G32, dnnl_s4, dnnl_data_type_undef),
-    BY_BF16(INT4_G128, dnnl_s4, dnnl_data_type_undef),
-    BY_BF16(INT4_CHANNEL, dnnl_s4, dnnl_data_type_undef),
+    { BY_BF16(INT4_G32, dnnl_s4, dnnl_data_type_undef) },
+    { BY_BF16(INT4_G128, dnnl_s4, dnnl_data_type_undef) },
+    { BY_BF16(INT4_CHANNEL, dnnl_s4, dnnl_data_type_undef) },
 #endif
 #if PF_ONEDNN_HAS_INT4_ZEROS
-    BY_BF16(INT4_ASYM_G32, dnnl_u4, dnnl_s8),
-    BY_BF16(INT4_ASYM_G128, dnnl_u4, dnnl_s8),
-    BY_BF16(INT4_ASYM_CHANNEL, dnnl_u4, dnnl_s8),
-    BY_INT8(INT4_G128),
-    BY_INT8(INT4_CHANNEL),
-    BY_INT8(INT4_ASYM_G128),
-    BY_INT8(INT4_ASYM_CHANNEL),
+    { BY_BF16(INT4_ASYM_G32, dnnl_u4, dnnl_s8) },
+    { BY_BF16(INT4_ASYM_G128, dnnl_u4, dnnl_s8) },
+    { BY_BF16(INT4_ASYM_CHANNEL, dnnl_u4, dnnl_s8) },
+    { BY_INT8(INT4_G128) },
+    { BY_INT8(INT4_CHANNEL) },
+    { BY_INT8(INT4_ASYM_G128) },
+    { BY_INT8(INT4_ASYM_CHANNEL) },
 #endif
 };
 

@@ -16,6 +16,9 @@
  * after an empty proposal). EOS and max_tokens finish a sequence: what comes behind them in a round is cut off before
  * it is committed, and is not counted as accepted.
  *
+ * A prompt of many passes is not fed at one go where the caller has a deadline: past it collect comes back after a pass,
+ * with an empty answer, and the next one goes on.
+ *
  * What a peer can do wrong harms its own sequence alone. A proposal is judged up to its first token that cannot be:
  * one out of the vocabulary, past max_draft, past what the context still holds, or off the first path of a tree.
  * An open that cannot be served, and a sequence that runs out of context or of KV pages, is refused by name.

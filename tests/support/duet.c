@@ -30,7 +30,7 @@ static const pf_batch *exchange(pf_peer *peer, const pf_batch *batch)
     pf_error error = { 0 };
     const pf_batch *answer;
     if (pf_peer_submit(peer, batch) != PF_OK) give_up("duet: submit failed\n");
-    if (pf_peer_collect(peer, 0, &answer, &error) != PF_OK) give_up("duet: collect: %s\n", error.text);
+    if (pf_peer_collect(peer, UINT64_MAX, &answer, &error) != PF_OK) give_up("duet: collect: %s\n", error.text);
     if (answer->n_refusals > 0) give_up("duet: refused: %s\n", answer->refusals[0].text);
     if (answer->n_prefix_requests > 0) give_up("duet: a prefix was asked for\n");
     return answer;

@@ -67,7 +67,7 @@ static const pf_batch *ask(bench *b, pf_batch batch)
     pf_error error = { 0 };
     const pf_batch *answer;
     assert_ok(pf_peer_submit(b->verifier, &batch), error);
-    const pf_status status = pf_peer_collect(b->verifier, 0, &answer, &error);
+    const pf_status status = pf_peer_collect(b->verifier, UINT64_MAX, &answer, &error);
     if (status == PF_CANCELLED) return NULL;
     assert_ok(status, error);
     return answer;
@@ -292,6 +292,38 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
         close_bench(&b);
         close_bench(&wide);
     }
+}
+
+static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void **state)
+{
+    (void)state;
+    int32_t prompt[61], expected[3], other[3];
+    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+    bench wide = open_plain_bench();
+    pf_tiny_side_decode(&wide.side, &GREEDY, prompt, 61, 3, expected);
+    pf_tiny_side_decode(&wide.side, &GREEDY, PROMPT, N_PROMPT, 3, other);
+    pf_open open = open_of(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    pf_open second = open_of(2);
+    const pf_batch *answer = NULL;
+    pf_error error;
+    for (int pass = 1; pass <= 6; pass++) { /* 60 tokens, ten a pass; the last has logits */
+        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+        assert_int_equal(answer->n_verdicts, pass == 3); /* who comes meanwhile is served */
+        if (pass == 3) assert_verdict(&answer->verdicts[0], 0, N_PROMPT, other, 1, 0, PF_FINISH_NONE);
+        if (pass == 2)
+            assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &second, .n_opens = 1 }), PF_OK);
+    }
+    assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+    assert_int_equal(answer->n_verdicts, 1);
+    assert_verdict(&answer->verdicts[0], 0, 61, expected, 1, 0, PF_FINISH_NONE);
+    assert_status(pf_peer_collect(b.verifier, 0, &answer, &error), PF_CANCELLED);
+    close_bench(&wide);
+    close_bench(&b);
 }
 
 static void a_batch_with_more_rows_than_a_pass_is_run_in_parts(void **state)
@@ -637,6 +669,7 @@ int main(void)
         cmocka_unit_test(max_tokens_ends_a_sequence_and_cuts_what_is_behind_it),
         cmocka_unit_test(a_finished_sequence_hears_no_more),
         cmocka_unit_test(a_prompt_longer_than_a_pass_gives_the_same_text),
+        cmocka_unit_test(a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass),
         cmocka_unit_test(a_batch_with_more_rows_than_a_pass_is_run_in_parts),
         cmocka_unit_test(batches_submitted_one_after_another_are_answered_together),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),

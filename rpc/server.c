@@ -144,6 +144,21 @@ static void follow_up(pf_server *server)
     pthread_mutex_unlock(&server->lock);
 }
 
+static bool is_told_to_stop(const pf_server *server)
+{
+    return atomic_load(&server->stop) || (server->told && *server->told);
+}
+
+/* Whether the server was told to stop so long ago that nothing is computed to its end any more: a long prompt's prefill may
+ * take minutes. */
+static bool is_overdue(void *user)
+{
+    pf_server *server = user;
+    if (server->until_ns == 0 && !is_told_to_stop(server)) return false;
+    if (server->until_ns == 0) server->until_ns = pf_now_ns() + server->config.grace_ns;
+    return pf_now_ns() >= server->until_ns;
+}
+
 /* What has come in, and the answers. Whether there was anything. */
 static bool compute(pf_server *server, pf_error *error)
 {
@@ -152,7 +167,7 @@ static bool compute(pf_server *server, pf_error *error)
     if (n == 0) return false;
     for (int service = 0; service < 2; service++) {
         if (!server->dispatch[service] || server->failed != PF_OK) continue;
-        server->failed = pf_dispatch_collect(server->dispatch[service], error);
+        server->failed = pf_dispatch_collect(server->dispatch[service], is_overdue, server, error);
     }
     follow_up(server);
     return true;
@@ -191,7 +206,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
     if (server->listener) pf_listener_close(server->listener);
     grpc_server_shutdown_and_notify(server->grpc, server->poller.cq, &server->shutdown_tag);
 
-    const uint64_t until = pf_now_ns() + grace_ns;
+    if (server->until_ns == 0) server->until_ns = pf_now_ns() + grace_ns;
     uint64_t worked_ns = 0;
     for (;;) {
         const bool drained = is_drained(server); /* before: what came until then is computed */
@@ -200,7 +215,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
             continue;
         }
         if (drained) return;
-        if (open_sequences(server) == 0 || pf_now_ns() >= until || server->failed != PF_OK)
+        if (open_sequences(server) == 0 || is_overdue(server) || server->failed != PF_OK)
             grpc_server_cancel_all_calls(server->grpc); /* watches never end by themselves */
         wait_for_work(server, worked_ns);
     }
@@ -210,8 +225,9 @@ pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *
 {
     if (server->shut) return pf_fail(error, PF_INVALID, "the server has been stopped");
     pf_server_set_health(server, PF_HEALTH_SERVING);
+    server->told = stop;
     uint64_t worked_ns = pf_now_ns();
-    while (!atomic_load(&server->stop) && !(stop && *stop) && server->failed == PF_OK) {
+    while (!is_told_to_stop(server) && server->failed == PF_OK) {
         if (compute(server, error))
             worked_ns = pf_now_ns();
         else

@@ -110,6 +110,8 @@ struct pf_server {
     pf_status failed;  /* of a peer as a whole */
     pf_call *absorbed; /* streams whose answers are being computed */
     bool shut;
+    const volatile bool *told; /* to stop, by whoever runs the server; or NULL */
+    uint64_t until_ns;         /* when open sequences are given up; 0: it has not been told to stop */
 
     uint8_t info[2][PF_MAX_INFO_BYTES];
     size_t info_bytes[2];

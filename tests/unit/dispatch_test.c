@@ -15,6 +15,7 @@ typedef struct {
     int32_t n_opens, n_closes, n_verdicts;
     pf_batch answer;
     bool has_answer;
+    int32_t n_busy; /* answers with nothing in them, before any other */
     pf_status submit_status, collect_status;
 } script_peer;
 
@@ -33,6 +34,12 @@ static pf_status script_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     (void)deadline_ns;
     (void)error;
     script_peer *s = (script_peer *)peer;
+    if (s->n_busy > 0) {
+        static const pf_batch at_work = { 0 };
+        s->n_busy--;
+        *out = &at_work;
+        return PF_OK;
+    }
     if (!s->has_answer) return s->collect_status;
     s->has_answer = false;
     *out = &s->answer;
@@ -98,7 +105,7 @@ static void say_close(fixture *f, mailbox *stream, uint64_t sequence)
 static void collect(fixture *f)
 {
     pf_error error;
-    assert_ok(pf_dispatch_collect(f->dispatch, &error), error);
+    assert_ok(pf_dispatch_collect(f->dispatch, NULL, NULL, &error), error);
 }
 
 static void one_answer_for_two_streams_is_split(void **state)
@@ -211,6 +218,31 @@ static void a_stream_cannot_name_a_sequence_of_another(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
+static bool is_last(void *user)
+{
+    return --*(int32_t *)user == 0;
+}
+
+static void enough_leaves_the_rest_for_a_later_collect(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    f.peer.n_busy = 5;
+    int32_t looks = 3;
+    pf_error error;
+    assert_ok(pf_dispatch_collect(f.dispatch, is_last, &looks, &error), error);
+    assert_int_equal(f.peer.n_busy, 2);
+    assert_int_equal(f.a.n_batches, 0); /* nothing that a stream is to hear */
+    collect(&f);                        /* without another submit */
+    assert_int_equal(f.peer.n_busy, 0);
+    f.peer.n_busy = 1;
+    collect(&f); /* and then nothing is due */
+    assert_int_equal(f.peer.n_busy, 1);
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void a_peer_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -219,7 +251,7 @@ static void a_peer_that_fails_is_reported(void **state)
     say_open(&f, &f.a, 1);
     f.peer.collect_status = PF_INTERNAL;
     pf_error error;
-    assert_status(pf_dispatch_collect(f.dispatch, &error), PF_INTERNAL);
+    assert_status(pf_dispatch_collect(f.dispatch, NULL, NULL, &error), PF_INTERNAL);
     f.peer.submit_status = PF_LIMIT;
     pf_open open = { .sequence = 2, .incarnation = 1 };
     assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .opens = &open, .n_opens = 1 }, 0, &error),
@@ -235,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
         cmocka_unit_test(a_refused_sequence_is_closed_and_others_stay),
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
+        cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

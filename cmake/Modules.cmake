@@ -128,7 +128,7 @@ function(pf_fuzz name)
     cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LIBS" ${ARGN})
     if(NOT PF_FUZZ)
         pf_test(${name} SOURCES ${arg_SOURCES} tests/support/fuzz_replay.c DEPS ${arg_DEPS} LIBS ${arg_LIBS}
-                ARGS tests/fuzz/corpus/${name} TIMEOUT 120)
+                ARGS tests/fuzz/corpus/${name} TIMEOUT 300)
         return()
     endif()
     list(TRANSFORM arg_DEPS PREPEND pf_ OUTPUT_VARIABLE libraries)

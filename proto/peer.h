@@ -23,10 +23,10 @@ typedef struct {
     pf_status (*submit)(pf_peer *peer, const pf_batch *batch);
 
     /* The next answer, waiting until deadline_ns (pf_now_ns time; 0: do not wait). *out is borrowed until the next
-     * call on this peer. An answer may have nothing in it: a sign that the peer is at work
-     * still. PF_CANCELLED: nothing came in time, or nothing is to come.  PF_UNAVAILABLE: the peer is gone,
-     * and all it knew with it: reopen sequences when it is back. What goes wrong with one sequence comes as a refusal
-     * in the answer; another status here is a fault of the whole peer. */
+     * call on this peer. An answer may have nothing in it: a sign that the peer is at work still.
+     * PF_CANCELLED: nothing came in time, or nothing is to come.  PF_UNAVAILABLE: the peer is gone, and all it knew with
+     * it: reopen sequences when it is back. What goes wrong with one sequence comes as a refusal in the answer; another
+     * status here is a fault of the whole peer. */
     pf_status (*collect)(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error);
 
     /* What the peer says of itself. PF_UNAVAILABLE: never reached. */

@@ -154,9 +154,12 @@ static bool is_told_to_stop(const pf_server *server)
 static bool is_overdue(void *user)
 {
     pf_server *server = user;
-    if (server->until_ns == 0 && !is_told_to_stop(server)) return false;
-    if (server->until_ns == 0) server->until_ns = pf_now_ns() + server->config.grace_ns;
-    return pf_now_ns() >= server->until_ns;
+    const uint64_t now_ns = pf_now_ns();
+    if (server->until_ns == 0) {
+        if (!is_told_to_stop(server)) return false;
+        server->until_ns = now_ns + server->config.grace_ns;
+    }
+    return now_ns >= server->until_ns;
 }
 
 /* What has come in, and the answers. Whether there was anything. */

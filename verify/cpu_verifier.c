@@ -321,18 +321,19 @@ static bool feed(verifier *v, int32_t slot, int32_t excess)
 {
     sequence_state *s = &v->sequences[slot];
     const int32_t max_rows = pf_context_get_config(v->context)->max_rows;
-    bool is_behind = false;
-    while (excess > 0 && !is_behind) {
+    while (excess > 0) {
         const int32_t n = excess < max_rows ? excess : max_rows;
         if (pf_context_prefill(v->context, s->kv, s->tokens + pf_kv_length(v->kv, s->kv), n, false, NULL) != PF_OK) {
             refuse_forward(v, slot);
             return false;
         }
+        if (pf_now_ns() >= v->deadline_ns) {
+            v->is_behind = true;
+            return false;
+        }
         excess -= n;
-        is_behind = pf_now_ns() >= v->deadline_ns;
     }
-    v->is_behind |= is_behind;
-    return !is_behind;
+    return true;
 }
 
 /* Whether the sequence has rows to run; if not, it has been answered, or it is behind. Long prompts are cut down to one

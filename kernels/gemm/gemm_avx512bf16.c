@@ -82,25 +82,22 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
                 PF_ROWS_6(ROW)
 #undef ROW
             } else {
-#define ROW(m)                                           \
-    {                                                    \
-        const __m512i b = pf_sums_broadcast(a + m);      \
-        sum[m][0] = pf_sums_dot_pairs(sum[m][0], w0, b); \
-        sum[m][1] = pf_sums_dot_pairs(sum[m][1], w1, b); \
+#define HALF_ROW(m, first, left_of_it, right_of_it)                               \
+    {                                                                             \
+        const __m512i b = pf_sums_broadcast(a + m);                               \
+        sum[m][first] = pf_sums_dot_pairs(sum[m][first], left_of_it, b);          \
+        sum[m][first + 1] = pf_sums_dot_pairs(sum[m][first + 1], right_of_it, b); \
     }
-                PF_ROWS_7(ROW)
-#undef ROW
+#define LEFT_ROW(m)  HALF_ROW(m, 0, w0, w1)
+#define RIGHT_ROW(m) HALF_ROW(m, 2, w2, w3)
+                PF_ROWS_7(LEFT_ROW)
                 __asm__ volatile("" ::: "memory"); /* load again: broadcasts that are kept leave no room for sums */
                 w2 = _mm512_load_si512(right);
                 w3 = _mm512_load_si512(right + 64);
-#define ROW(m)                                           \
-    {                                                    \
-        const __m512i b = pf_sums_broadcast(a + m);      \
-        sum[m][2] = pf_sums_dot_pairs(sum[m][2], w2, b); \
-        sum[m][3] = pf_sums_dot_pairs(sum[m][3], w3, b); \
-    }
-                PF_ROWS_7(ROW)
-#undef ROW
+                PF_ROWS_7(RIGHT_ROW)
+#undef RIGHT_ROW
+#undef LEFT_ROW
+#undef HALF_ROW
             }
             left += PF_GEMM_STEP_BYTES;
             right += PF_GEMM_STEP_BYTES;

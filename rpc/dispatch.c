@@ -196,7 +196,7 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
     if (queue_ns > dispatch->queue_ns) dispatch->queue_ns = queue_ns;
     pf_status status = pf_peer_submit(dispatch->peer, &in);
     if (status == PF_LIMIT && dispatch->submitted) { /* it can hold no more before it has answered */
-        PF_TRY(pf_dispatch_collect(dispatch, NULL, NULL, error));
+        PF_TRY(pf_dispatch_collect(dispatch, NULL, error));
         status = pf_peer_submit(dispatch->peer, &in);
     }
     if (status != PF_OK) return pf_fail(error, status, "the peer cannot take this batch: %s", pf_status_name(status));
@@ -263,14 +263,14 @@ static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
     }
 }
 
-pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, void *user, pf_error *error)
+pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
 {
     if (!dispatch->submitted) return PF_OK;
     pf_status status;
     const pf_batch *answer;
     while ((status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error)) == PF_OK) {
         distribute(dispatch, answer);
-        if (enough && enough(user)) return PF_OK;
+        if (enough && enough(dispatch->user)) return PF_OK;
     }
     dispatch->submitted = false;
     dispatch->queue_ns = 0;

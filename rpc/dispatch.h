@@ -35,13 +35,12 @@ void pf_dispatch_destroy(pf_dispatch *dispatch); /* NULL is fine; says nothing t
 PF_MUST_USE pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, uint64_t queue_ns,
                                          pf_error *error);
 
-/* Whether to leave the rest for a later collect: asked now and then while the peer computes. */
+/* Whether to leave the rest for a later collect: asked now and then while the peer computes. user: pf_dispatch_create's. */
 typedef bool pf_dispatch_enough(void *user);
 
 /* Compute and send all that is due, or what there is until `enough` (NULL: never) says so. PF_OK, or the status of a peer
  * that failed as a whole. */
-PF_MUST_USE pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, void *user,
-                                          pf_error *error);
+PF_MUST_USE pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error);
 
 /* The stream is gone: close its sequences at the peer. Its number may come back for another stream. */
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream);

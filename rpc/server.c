@@ -170,7 +170,7 @@ static bool compute(pf_server *server, pf_error *error)
     if (n == 0) return false;
     for (int service = 0; service < 2; service++) {
         if (!server->dispatch[service] || server->failed != PF_OK) continue;
-        server->failed = pf_dispatch_collect(server->dispatch[service], is_overdue, server, error);
+        server->failed = pf_dispatch_collect(server->dispatch[service], is_overdue, error);
     }
     follow_up(server);
     return true;

@@ -83,7 +83,7 @@ static void end(server *s)
 {
     pf_error error;
     for (int i = 0; i < N_STREAMS; i++) pf_dispatch_end_stream(s->dispatch, &s->streams[i]);
-    must(pf_dispatch_collect(s->dispatch, NULL, NULL, &error) == PF_OK);
+    must(pf_dispatch_collect(s->dispatch, NULL, &error) == PF_OK);
     must(pf_dispatch_open_sequences(s->dispatch) == 0);
     must(pf_kv_free_pages(pf_context_kv(side()->context)) == s->free_pages);
     pf_dispatch_destroy(s->dispatch);
@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 1; at + 3 <= size;) {
         const uint8_t stream = data[at] & 0x7F;
         size_t n = data[at + 1] | (size_t)data[at + 2] << 8;
-        if (data[at] & 0x80) must(pf_dispatch_collect(s.dispatch, NULL, NULL, &error) == PF_OK);
+        if (data[at] & 0x80) must(pf_dispatch_collect(s.dispatch, NULL, &error) == PF_OK);
         at += 3;
         if (n > size - at) n = size - at;
         if (stream < N_STREAMS)
@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             pf_dispatch_end_stream(s.dispatch, &s.streams[stream % N_STREAMS]);
         at += n;
     }
-    must(pf_dispatch_collect(s.dispatch, NULL, NULL, &error) == PF_OK);
+    must(pf_dispatch_collect(s.dispatch, NULL, &error) == PF_OK);
     must(pf_dispatch_open_sequences(s.dispatch) <= N_SEQUENCES);
     end(&s);
     return 0;

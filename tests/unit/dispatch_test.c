@@ -73,6 +73,7 @@ typedef struct {
     script_peer peer;
     pf_dispatch *dispatch;
     mailbox a, b;
+    int32_t looks_left; /* before it is enough */
 } fixture;
 
 static void begin(fixture *f, int32_t max_sequences)
@@ -80,7 +81,7 @@ static void begin(fixture *f, int32_t max_sequences)
     memset(f, 0, sizeof *f);
     f->peer.head.ops = &SCRIPT;
     f->peer.collect_status = PF_CANCELLED;
-    assert_int_equal(pf_dispatch_create(PF_SERVICE_DRAFTER, &f->peer.head, max_sequences, post, NULL, &f->dispatch),
+    assert_int_equal(pf_dispatch_create(PF_SERVICE_DRAFTER, &f->peer.head, max_sequences, post, f, &f->dispatch),
                      PF_OK);
 }
 
@@ -105,7 +106,7 @@ static void say_close(fixture *f, mailbox *stream, uint64_t sequence)
 static void collect(fixture *f)
 {
     pf_error error;
-    assert_ok(pf_dispatch_collect(f->dispatch, NULL, NULL, &error), error);
+    assert_ok(pf_dispatch_collect(f->dispatch, NULL, &error), error);
 }
 
 static void one_answer_for_two_streams_is_split(void **state)
@@ -220,7 +221,7 @@ static void a_stream_cannot_name_a_sequence_of_another(void **state)
 
 static bool is_last(void *user)
 {
-    return --*(int32_t *)user == 0;
+    return --((fixture *)user)->looks_left == 0;
 }
 
 static void enough_leaves_the_rest_for_a_later_collect(void **state)
@@ -230,9 +231,9 @@ static void enough_leaves_the_rest_for_a_later_collect(void **state)
     begin(&f, MAX);
     say_open(&f, &f.a, 1);
     f.peer.n_busy = 5;
-    int32_t looks = 3;
+    f.looks_left = 3;
     pf_error error;
-    assert_ok(pf_dispatch_collect(f.dispatch, is_last, &looks, &error), error);
+    assert_ok(pf_dispatch_collect(f.dispatch, is_last, &error), error);
     assert_int_equal(f.peer.n_busy, 2);
     assert_int_equal(f.a.n_batches, 0); /* nothing that a stream is to hear */
     collect(&f);                        /* without another submit */
@@ -251,7 +252,7 @@ static void a_peer_that_fails_is_reported(void **state)
     say_open(&f, &f.a, 1);
     f.peer.collect_status = PF_INTERNAL;
     pf_error error;
-    assert_status(pf_dispatch_collect(f.dispatch, NULL, NULL, &error), PF_INTERNAL);
+    assert_status(pf_dispatch_collect(f.dispatch, NULL, &error), PF_INTERNAL);
     f.peer.submit_status = PF_LIMIT;
     pf_open open = { .sequence = 2, .incarnation = 1 };
     assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .opens = &open, .n_opens = 1 }, 0, &error),

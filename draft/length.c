@@ -9,7 +9,8 @@ static const double MEAN = 4.0;                           /* tokens that it coun
 static const pf_length_share PRIOR = { 3.0, 2.0 };        /* acceptance before the first verdicts */
 static const double OUTLIER = 4.0;                        /* a stall says nothing about a length */
 static const float MARGIN_STEP = 0.3f;                    /* nats */
-enum { TRIALS = 4, TRIALS_INHERITED = 2 }; /* rounds of the first length, to have two points of the line */
+/* Rounds of the first length, so that there is something to weigh by; with what another sequence measured fewer are left. */
+enum { TRIALS = 4, TRIALS_INHERITED = 2 };
 
 /* ---- time ------------------------------------------------------------------------------------------------------ */
 

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "draft/model_drafter.h"
-#include "tests/support/alloc_count.h"
 #include "tests/support/chi_square.h"
+#include "tests/support/near_peer.h"
 #include "tests/support/tiny_side.h"
 
 enum { N_PROMPT = 5, V = 128, MAX_TOKENS = 128 };
@@ -61,16 +61,9 @@ static pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, co
     };
 }
 
-/* The answer, or NULL when there is none. */
 static const pf_batch *ask(bench *b, pf_batch batch)
 {
-    pf_error error = { 0 };
-    const pf_batch *answer;
-    assert_ok(pf_peer_submit(b->drafter, &batch), error);
-    const pf_status status = pf_peer_collect(b->drafter, 0, &answer, &error);
-    if (status == PF_CANCELLED) return NULL;
-    assert_ok(status, error);
-    return answer;
+    return near_peer_ask(b->drafter, batch);
 }
 
 static const pf_proposal *ask_proposal(bench *b, pf_batch batch)
@@ -636,30 +629,18 @@ static void a_configuration_out_of_range_is_named(void **state)
     pf_tiny_side_close(&side);
 }
 
+static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
+{
+    const pf_model_drafter_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
+    return pf_model_drafter_create(context, &config, out, error);
+}
+
 static void creation_survives_every_refused_allocation(void **state)
 {
     (void)state;
     const pf_context_config context = { .max_sequences = 2 };
     pf_tiny_side side = pf_tiny_side_open(&MODEL, 1, &context);
-    const pf_model_drafter_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
-    int64_t n = 0;
-    for (;; n++) {
-        pf_error error = { 0 };
-        pf_peer *peer = NULL;
-        pf_alloc_refuse_after(n);
-        const pf_status status = pf_model_drafter_create(side.context, &config, &peer, &error);
-        pf_alloc_refuse_after(-1);
-        if (status == PF_OK) {
-            pf_model_info info = { 0 };
-            assert_ok(pf_peer_info(peer, &info, &error), error);
-            assert_string_equal(info.model_id, "tiny");
-            pf_peer_destroy(peer);
-            break;
-        }
-        assert_int_equal(status, PF_NOMEM);
-        assert_null(peer);
-    }
-    assert_true(n >= 2);
+    near_peer_check_refused_allocations(create, side.context);
     pf_tiny_side_close(&side);
 }
 

@@ -1,0 +1,19 @@
+/* What the tests of near peers, a drafter's and a verifier's, ask of theirs. */
+#ifndef PF_TESTS_SUPPORT_NEAR_PEER_H
+#define PF_TESTS_SUPPORT_NEAR_PEER_H
+
+#include "proto/peer.h"
+
+struct pf_context;
+
+/* What a peer answers to a batch, borrowed until its next call; NULL: nothing. Another status fails the test. */
+const pf_batch *near_peer_ask(pf_peer *peer, pf_batch batch);
+
+/* Makes a peer whose model_id is "tiny". */
+typedef pf_status near_peer_create_fn(struct pf_context *context, pf_peer **out, pf_error *error);
+
+/* Refuse the first allocation of a creation, then the second, and so on: each time it fails with PF_NOMEM and leaves
+ * nothing behind, until it needs no more. */
+void near_peer_check_refused_allocations(near_peer_create_fn *create, struct pf_context *context);
+
+#endif

@@ -4,11 +4,11 @@
 
 #include <stdint.h>
 
-/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. */
+/* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. All zero is greedy. */
 typedef struct {
     float temperature; /* 0: greedy; what is below is checked and plays no part */
     int32_t top_k;     /* 0: off */
-    float top_p;       /* 1: off */
+    float top_p;       /* 0 or 1: off */
     float min_p;       /* 0: off */
     uint64_t seed;
 } pf_sampling;

@@ -71,7 +71,6 @@ static pf_status round_trip(driver *d, uint64_t *away_ns, uint64_t *compute_ns)
             .incarnation = 1,
             .tokens = tokens,
             .n_tokens = PROMPT_TOKENS,
-            .sampling = { .top_p = 1.0f },
             .method = PF_METHOD_GREEDY,
             .max_draft = 1,
         };

@@ -53,7 +53,6 @@ pf_status pf_stepper_begin(pf_stepper *s, int32_t n, uint64_t *ns, pf_error *err
         .incarnation = 1,
         .tokens = s->prompt,
         .n_tokens = n,
-        .sampling = { .top_p = 1.0f },
         .method = PF_METHOD_GREEDY,
         .max_draft = PF_STEPPER_MAX_ROWS - 1,
     };

@@ -22,8 +22,8 @@ pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error)
                        (double)sampling->temperature);
     if (sampling->top_k < 0)
         return pf_fail(error, PF_INVALID, "top_k is %d, expected 0 (off) or more", sampling->top_k);
-    if (!(sampling->top_p > 0.0f && sampling->top_p <= 1.0f))
-        return pf_fail(error, PF_INVALID, "top_p is %g, expected above 0 and at most 1 (off)", (double)sampling->top_p);
+    if (!(sampling->top_p >= 0.0f && sampling->top_p <= 1.0f))
+        return pf_fail(error, PF_INVALID, "top_p is %g, expected 0 (off) to 1 (off)", (double)sampling->top_p);
     if (!(sampling->min_p >= 0.0f && sampling->min_p <= 1.0f))
         return pf_fail(error, PF_INVALID, "min_p is %g, expected 0 (off) to 1", (double)sampling->min_p);
     return PF_OK;
@@ -164,7 +164,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     if (top == -INFINITY) return PF_INTERNAL;
 
     const bool cut_k = sampling->top_k > 0 && sampling->top_k < n_vocab;
-    const bool cut_p = sampling->top_p < 1.0f;
+    const bool cut_p = sampling->top_p > 0.0f && sampling->top_p < 1.0f;
     const bool cut_min = sampling->min_p > 0.0f;
     if (!cut_k && !cut_p && !cut_min) return PF_OK;
 

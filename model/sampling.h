@@ -17,7 +17,7 @@
 #include "kernels/kernels.h"
 #include "kernels/sample/noise.h"
 
-/* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 < top_p <= 1,
+/* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 <= top_p <= 1,
  * 0 <= min_p <= 1. */
 PF_MUST_USE pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error);
 

@@ -1,13 +1,7 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/support/test.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 #include "base/json.h"
 #include "model/sampling.h"
@@ -46,7 +40,7 @@ static void philox_gives_the_known_answers_of_random123(void **state)
           { 0xa4093822, 0x299f31d0 },
           { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
         uint32_t out[4];
         pf_noise_philox(cases[i].counter, cases[i].key, out);
         assert_memory_equal(out, cases[i].expected, sizeof out);
@@ -369,18 +363,34 @@ static void parameters_out_of_range_are_named(void **state)
         { { .temperature = NAN, .top_p = 1.0f }, "temperature" },
         { { .temperature = INFINITY, .top_p = 1.0f }, "temperature" },
         { { .top_k = -1, .top_p = 1.0f }, "top_k" },
-        { { .top_p = 0.0f }, "top_p" },
+        { { .top_p = -0.01f }, "top_p" },
         { { .top_p = 1.01f }, "top_p" },
         { { .top_p = NAN }, "top_p" },
         { { .top_p = 1.0f, .min_p = -0.1f }, "min_p" },
         { { .top_p = 1.0f, .min_p = 1.5f }, "min_p" },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_error error;
         assert_int_equal(pf_sampling_check(&cases[i].sampling, &error), PF_INVALID);
         assert_non_null(strstr(error.text, cases[i].name));
     }
     assert_int_equal(pf_sampling_check(&plain, NULL), PF_OK);
+}
+
+static void a_zero_is_off_and_all_zero_is_greedy(void **state)
+{
+    (void)state;
+    const float logits[] = { 0.5f, 2.0f, 1.0f };
+    const float best[] = { 0.0f, 1.0f, 0.0f };
+    const pf_sampling zero = { 0 }, warm = { .temperature = 1.0f };
+    float p[3], expected[3];
+    assert_int_equal(pf_sampling_check(&zero, NULL), PF_OK);
+    distribution(&zero, logits, 3, p);
+    assert_memory_equal(p, best, sizeof p);
+    assert_int_equal(pf_sampling_check(&warm, NULL), PF_OK);
+    distribution(&warm, logits, 3, p);
+    distribution(&plain, logits, 3, expected);
+    assert_memory_equal(p, expected, sizeof p);
 }
 
 int main(void)
@@ -401,6 +411,7 @@ int main(void)
         cmocka_unit_test(extreme_temperatures_give_a_distribution),
         cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
         cmocka_unit_test(parameters_out_of_range_are_named),
+        cmocka_unit_test(a_zero_is_off_and_all_zero_is_greedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,16 +7,10 @@
  * follows a refusal are all in there. Rules that are wrong in ways that have been believed right go through the same
  * trial, and the same test must tell.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdbool.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "tests/support/test.h"
 
-#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
 
 #include "tests/support/chi_square.h"
 #include "verify/accept.h"
@@ -36,7 +30,7 @@ static void exact_keeps_the_longest_prefix_that_the_target_agrees_with(void **st
         { { 5, 0, 7 }, 1, 6 },
         { { 0, 6, 7 }, 0, 5 }, /* later agreement does not count */
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
         const pf_acceptance a = pf_accept_exact(cases[i].draft, 3, best);
         assert_int_equal(a.n_accepted, cases[i].n_accepted);
         assert_int_equal(a.next, cases[i].next);
@@ -110,7 +104,7 @@ static void a_token_that_its_own_distribution_excludes_is_refused(void **state)
     const float p[] = { .5f, .5f, 1.f, 0.f };
     const int32_t draft[] = { 0 };
     const float bad[] = { 0.f, -1.f, NAN };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < PF_COUNT(bad); i++) {
         const float q[] = { bad[i], 0.f };
         const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ 0.f, .9f });
         assert_int_equal(a.n_accepted, 0);
@@ -138,7 +132,7 @@ static void a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_u
     (void)state;
     const float p[] = { 0.f, 1.f, .5f, .5f };
     const float us[] = { 0.f, .5f, 1.f - 0x1p-24f };
-    for (size_t i = 0; i < sizeof us / sizeof *us; i++) {
+    for (size_t i = 0; i < PF_COUNT(us); i++) {
         const float u[] = { us[i], us[i] };
         assert_int_equal(pf_accept_tokens((const int32_t[]){ 1 }, 1, 2, p, u).n_accepted, 1);
         const pf_acceptance a = pf_accept_tokens((const int32_t[]){ 0 }, 1, 2, p, u);
@@ -545,7 +539,7 @@ static void the_tail_probability_is_the_tables(void **state)
     } rows[] = {
         { 3.84146, 1, .05 }, { 14.0671, 7, .05 }, { 29.8775, 7, .0001 }, { 124.342, 100, .05 }, { 161.319, 100, .0001 },
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < PF_COUNT(rows); i++) {
         const double tail = pf_chi_square_tail(rows[i].chi, rows[i].degrees);
         if (fabs(tail / rows[i].tail - 1.0) > 1e-4)
             fail_msg("chi %.3f, %g degrees: %.6g, expected %.6g", rows[i].chi, rows[i].degrees, tail, rows[i].tail);

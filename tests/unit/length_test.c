@@ -1,11 +1,7 @@
 /* The draft length policy against machines whose best length is known. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/test.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "draft/length.h"
 
@@ -106,8 +102,8 @@ static void lengths_come_near_the_best_on_machines_of_every_kind(void **state)
         { .token_ns = 10e3, .verify_ns = 5e6, .row_ns = 5e3 },
         { .token_ns = 12e3, .verify_ns = 180e3, .row_ns = 3e3, .tile_ns = 80e3, .tile_rows = 6 },
     };
-    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
-        for (size_t j = 0; j < sizeof acceptances / sizeof *acceptances; j++) {
+    for (size_t i = 0; i < PF_COUNT(machines); i++)
+        for (size_t j = 0; j < PF_COUNT(acceptances); j++) {
             machine m = machines[i];
             m.acceptance = acceptances[j];
             pf_length length = { 0 };

@@ -20,7 +20,7 @@ const char *pf_status_name(pf_status status)
     return "unknown";
 }
 
-/* Where a text of `length` bytes that was cut must end so that no character is halved: before the last lead byte
+/* Where the first `length` bytes of a text must end so that no character is halved: before the last lead byte
  * when the bytes behind it are too few. */
 static size_t utf8_end(const char *text, size_t length)
 {
@@ -35,17 +35,32 @@ static size_t utf8_end(const char *text, size_t length)
     return length;
 }
 
+/* Into out [capacity] all of it, or its beginning and its end: where a path is long, what is wrong stands behind it. */
+static void shorten(const char *whole, char *out, size_t capacity)
+{
+    enum { HEAD = 120 };
+    const size_t n = strlen(whole);
+    if (n < capacity) {
+        memcpy(out, whole, n + 1);
+        return;
+    }
+    const size_t head = utf8_end(whole, HEAD);
+    const char *tail = whole + n - (capacity - 1 - head - strlen("..."));
+    while (((unsigned char)*tail & 0xC0) == 0x80) tail++; /* the rest of a character */
+    snprintf(out, capacity, "%.*s...%s", (int)head, whole, tail);
+}
+
 void pf_error_set(pf_error *error, pf_status status, const char *format, ...)
 {
     if (!error) return;
     error->status = status;
 
+    char whole[2 * 4096 + sizeof error->text]; /* two paths */
     va_list args;
     va_start(args, format);
-    const int wanted = vsnprintf(error->text, sizeof error->text, format, args);
+    const int wanted = vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
-    if (wanted < 0) error->text[0] = '\0';
-    if (wanted >= (int)sizeof error->text) error->text[utf8_end(error->text, sizeof error->text - 1)] = '\0';
+    shorten(wanted < 0 ? "" : whole, error->text, sizeof error->text);
 
     /* One line: a path or a value from a file may hold line ends. */
     for (char *c = error->text; *c; c++)

@@ -24,7 +24,7 @@ const char *pf_status_name(pf_status status);
  * pointer (NULL: not wanted) into calls at cold boundaries: loading, parsing, connecting. */
 typedef struct {
     pf_status status;
-    char text[512]; /* NUL-terminated UTF-8, no line end; cut when longer */
+    char text[512]; /* NUL-terminated UTF-8, no line end; of a longer one the middle is left out */
 } pf_error;
 
 /* Fill *error (when not NULL) and yield `status`, so that a failing function reads

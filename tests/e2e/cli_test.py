@@ -538,6 +538,11 @@ class BadModels(Case):
         shutil.copytree(self.target, model)
         return model
 
+    def test_of_a_long_path_the_sentence_says_what_is_wrong(self):
+        model = self.root / "d" / ("deep" * 40) / ("deeper" * 40) / ("deepest" * 30)
+        model.mkdir(parents=True)
+        self.assert_fails("info", "-m", model, saying=[str(self.root), "config.json: cannot be opened: No such file"])
+
     def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
         self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
         self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["download acme/small"])

@@ -49,19 +49,23 @@ static void try_returns_at_the_first_failure(void **state)
     assert_int_equal(reached, 1);
 }
 
-static void a_long_sentence_is_cut_between_characters(void **state)
+static void of_a_long_sentence_the_middle_is_left_out_between_characters(void **state)
 {
     (void)state;
-    char text[1024];
-    for (int shift = 0; shift < 4; shift++) { /* a four-byte character at every place relative to the end */
-        memset(text, 'x', sizeof text);
-        for (size_t i = (size_t)shift; i + 4 < sizeof text; i += 4) memcpy(text + i, "\xF0\x9F\x90\x9F", 4);
-        text[sizeof text - 1] = '\0';
+    char path[1024];
+    for (int shift = 0; shift < 4; shift++) { /* a four-byte character at every place relative to the ends */
+        memset(path, 'x', sizeof path);
+        for (size_t i = (size_t)shift; i + 4 < sizeof path; i += 4) memcpy(path + i, "\xF0\x9F\x90\x9F", 4);
+        path[sizeof path - 1] = '\0';
         pf_error error;
-        assert_int_equal(pf_fail(&error, PF_INVALID, "%s", text), PF_INVALID);
+        assert_int_equal(pf_fail(&error, PF_INVALID, "%s: is a pipe", path), PF_INVALID);
         const size_t n = strlen(error.text);
-        assert_in_range(n, sizeof error.text - 4, sizeof error.text - 1);
-        assert_int_equal((n - (size_t)shift) % 4, 0);
+        assert_in_range(n, sizeof error.text - 7, sizeof error.text - 1);
+        const char *dots = strstr(error.text, "...");
+        assert_non_null(dots);
+        assert_int_equal((dots - error.text - shift) % 4, 0);
+        assert_true((dots[3] & 0xC0) != 0x80);
+        assert_string_equal(error.text + n - 11, ": is a pipe");
     }
 }
 
@@ -80,7 +84,7 @@ int main(void)
         cmocka_unit_test(a_failure_carries_its_status_and_its_sentence),
         cmocka_unit_test(a_caller_that_wants_no_sentence_still_gets_the_status),
         cmocka_unit_test(try_returns_at_the_first_failure),
-        cmocka_unit_test(a_long_sentence_is_cut_between_characters),
+        cmocka_unit_test(of_a_long_sentence_the_middle_is_left_out_between_characters),
         cmocka_unit_test(a_sentence_is_one_line_whatever_a_path_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

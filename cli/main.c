@@ -53,10 +53,10 @@ static int unknown_command(int argc, char **argv)
                  in_bench ? name + 6 : name);
     }
     if (is_bench && argc < 3)
-        fprintf(stderr, "pilotfish: bench needs to be told what: one of %s; see pilotfish --help\n", known);
+        pf_out_say("pilotfish: bench needs to be told what: one of %s; see pilotfish --help", known);
     else
-        fprintf(stderr, "pilotfish: there is no %s\"%.40s\", expected one of %s%s; see pilotfish --help\n",
-                is_bench ? "bench " : "command ", argv[is_bench ? 2 : 1], known, is_bench ? "" : ", bench");
+        pf_out_say("pilotfish: there is no %s\"%.40s\", expected one of %s%s; see pilotfish --help",
+                   is_bench ? "bench " : "command ", argv[is_bench ? 2 : 1], known, is_bench ? "" : ", bench");
     return PF_EXIT_USAGE;
 }
 
@@ -72,7 +72,7 @@ static int run_command(const pf_command *command, pf_options *options, pf_out *o
 static int run(int argc, char **argv, pf_out *out)
 {
     if (argc < 2) {
-        fputs("pilotfish: a command is needed; see pilotfish --help\n", stderr);
+        pf_out_say("pilotfish: a command is needed; see pilotfish --help");
         return PF_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {

@@ -515,7 +515,7 @@ int pf_options_misuse(const pf_command *command, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "pilotfish %s: %s; see pilotfish %s --help\n", command->name, text, command->name);
+    pf_out_say("pilotfish %s: %s; see pilotfish %s --help", command->name, text, command->name);
     return PF_EXIT_USAGE;
 }
 
@@ -577,6 +577,7 @@ static int explain(const pf_command *command, int value, char **argv)
 {
     const char *word = argv[optind - 1];
     if (value == ':') return pf_options_misuse(command, "%s needs a value", word);
+    if (optopt < 0) return pf_options_misuse(command, "there is no option of the byte %d", optopt + 256);
     if (optopt > 0 && optopt < FIRST_LONG) return pf_options_misuse(command, "there is no option -%c", optopt);
     if (optopt) return pf_options_misuse(command, "%.60s takes no value", word);
     return pf_options_misuse(command, "there is no option %.60s here, or it is short for several", word);

@@ -77,14 +77,60 @@ int pf_out_finish(pf_out *out, int status)
 
 /* ---- sentences -------------------------------------------------------------------------------------------------- */
 
+enum { SENTENCE_BYTES = 1024 };
+
+/* Bytes as UTF-8 into out [3 * n_bytes], for every byte may become U+FFFD. Returns the length; *all_valid: nothing had to
+ * be replaced. */
+static size_t replace_ill_formed(const char *bytes, size_t n_bytes, char *out, bool *all_valid)
+{
+    static const char replacement[] = "\xEF\xBF\xBD";
+    size_t n = 0;
+    *all_valid = true;
+    for (size_t i = 0; i < n_bytes;) {
+        bool valid;
+        const size_t length = pf_utf8_length(bytes + i, n_bytes - i, &valid);
+        memcpy(out + n, valid ? bytes + i : replacement, valid ? length : 3);
+        n += valid ? length : 3;
+        i += length;
+        *all_valid = *all_valid && valid;
+    }
+    return n;
+}
+
+/* C0, DEL, and C1 as UTF-8 has it (C2 80 to C2 9F): a terminal obeys them. */
+static void replace_controls(char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)text[i], before = i > 0 ? (unsigned char)text[i - 1] : 0;
+        const bool is_c1 = before == 0xC2 && c < 0xA0;
+        if (is_c1) text[i - 1] = ' ';
+        if (c < 0x20 || c == 0x7F || is_c1) text[i] = ' ';
+    }
+}
+
+void pf_out_say(const char *format, ...)
+{
+    char text[SENTENCE_BYTES], line[3 * SENTENCE_BYTES + 1];
+    bool all_valid;
+    va_list arguments;
+    va_start(arguments, format);
+    const int wanted = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (wanted < 0) return;
+    size_t n = replace_ill_formed(text, pf_utf8_complete(text, strlen(text)), line, &all_valid);
+    replace_controls(line, n);
+    line[n++] = '\n';
+    fwrite(line, 1, n, stderr);
+}
+
 int pf_out_fail(const char *format, ...)
 {
-    char text[1024];
+    char text[SENTENCE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "pilotfish: %s\n", text);
+    pf_out_say("pilotfish: %s", text);
     return PF_EXIT_FAILED;
 }
 
@@ -146,21 +192,11 @@ static char *base64(const unsigned char *bytes, size_t n)
 }
 
 /* *all_valid: nothing had to be replaced. */
-static json_t *replace_ill_formed(const char *bytes, size_t n_bytes, bool *all_valid)
+static json_t *make_string(const char *bytes, size_t n_bytes, bool *all_valid)
 {
-    static const char replacement[] = "\xEF\xBF\xBD";
-    char *text = malloc(n_bytes * 3 + 1); /* every byte may become U+FFFD */
+    char *text = calloc(n_bytes + 1, 3);
     if (!text) return NULL;
-    size_t n = 0;
-    *all_valid = true;
-    for (size_t i = 0; i < n_bytes;) {
-        bool valid;
-        const size_t length = pf_utf8_length(bytes + i, n_bytes - i, &valid);
-        memcpy(text + n, valid ? bytes + i : replacement, valid ? length : 3);
-        n += valid ? length : 3;
-        i += length;
-        *all_valid = *all_valid && valid;
-    }
+    const size_t n = replace_ill_formed(bytes, n_bytes, text, all_valid);
     json_t *string = json_stringn(text, n);
     free(text);
     return string;
@@ -169,13 +205,13 @@ static json_t *replace_ill_formed(const char *bytes, size_t n_bytes, bool *all_v
 json_t *pf_json_text(const char *bytes, size_t n_bytes)
 {
     bool all_valid;
-    return replace_ill_formed(bytes, n_bytes, &all_valid);
+    return make_string(bytes, n_bytes, &all_valid);
 }
 
 void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes)
 {
     bool all_valid = true;
-    json_object_set_new(object, "text", replace_ill_formed(bytes, n_bytes, &all_valid));
+    json_object_set_new(object, "text", make_string(bytes, n_bytes, &all_valid));
     if (all_valid) return;
     char *encoded = base64((const unsigned char *)bytes, n_bytes);
     if (encoded) json_object_set_new(object, "text_base64", json_string(encoded));

@@ -28,6 +28,9 @@ bool pf_out_flush(pf_out *out);
 /* Flush, and turn a failed write into a sentence: `status` itself, or PF_EXIT_FAILED when something was lost. */
 int pf_out_finish(pf_out *out, int status);
 
+/* One line of UTF-8 on stderr whatever is quoted in it: control characters become spaces, what is not UTF-8 U+FFFD. */
+void pf_out_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* "pilotfish: SENTENCE" on stderr; returns PF_EXIT_FAILED. */
 int pf_out_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int pf_out_fail_error(pf_status status, const pf_error *error); /* the status speaks where the error is empty */

@@ -19,7 +19,7 @@ static void on_ready(void *user, const char *address)
 static void on_log(void *user, const char *line)
 {
     (void)user;
-    fprintf(stderr, "pilotfish: %s\n", line);
+    pf_out_say("pilotfish: %s", line);
 }
 
 int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out)

@@ -158,7 +158,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
 static void warn(void *user, const char *sentence)
 {
     (void)user;
-    fprintf(stderr, "pilotfish: warning: %s\n", sentence);
+    pf_out_say("pilotfish: warning: %s", sentence);
 }
 
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)

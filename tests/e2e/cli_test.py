@@ -117,6 +117,19 @@ class Usage(Case):
             with self.subTest(arguments):
                 self.assert_fails(*arguments, code=2, saying=["--help"])
 
+    def test_what_is_quoted_from_an_argument_cannot_break_the_line_or_the_terminal(self):
+        model = ["generate", "-m", self.target]
+        for arguments in [[*model, "-p", "a", "-n"], [*model, "--tokens"], [*model, "-p", "a", "--temperature"], ["--wait"],
+                          [*model, "-p", "a", "--isa"], ["bench"], [], ["info"], ["info", "--cores"], ["info", "-m"]]:
+            for word in ["a\nb", "\x1b[2J", "\x7f", "\u009b2J", b"\xff", "\u00e9" * 39 + "x"]:
+                with self.subTest(arguments, word=word):
+                    process = self.pilotfish.start(*arguments, word)
+                    out, err = process.communicate(timeout=QUICKLY)
+                    self.assertIn(process.returncode, [1, 2])
+                    self.assertEqual((out, err.count(b"\n")), (b"", 1))
+                    self.assertFalse([c for c in err.decode()[:-1] if not c.isprintable()], err)   # and it is UTF-8
+        self.assert_fails("info", "-\u00e9", code=2, saying=["no option"])
+
 
 class Tokens(Case):
     def test_any_bytes_come_back(self):

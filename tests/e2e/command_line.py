@@ -37,7 +37,8 @@ class Pilotfish:
                                      env={**self.environment, **(environment or {})}))
 
     def start(self, *arguments, **options):
-        return subprocess.Popen([self.path, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        return subprocess.Popen([self.path, *(a if isinstance(a, bytes) else str(a) for a in arguments)],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 stdin=subprocess.DEVNULL, env=self.environment, **options)
 
     def serve(self, role, model, address, *arguments):

@@ -220,9 +220,7 @@ static void make_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned 
 
 static pf_status write_part(const matrix_job *m, const void *data, size_t n_bytes, size_t offset, pf_error *error)
 {
-    pf_error why = { 0 };
-    const pf_status status = pf_staging_write(m->j->descriptor, data, n_bytes, offset, WEIGHTS_NAME, &why);
-    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s/%s", m->j->staging.target, why.text);
+    return pf_staging_write(&m->j->staging, WEIGHTS_NAME, m->j->descriptor, data, n_bytes, offset, error);
 }
 
 static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *buffer, pf_error *error)
@@ -276,7 +274,8 @@ static pf_status write_item(job *j, const item *it, pf_error *error)
     if (it->treatment != KEPT) return write_matrix(j, it, error);
     pf_tensor tensor;
     PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
-    PF_TRY(pf_staging_write(j->descriptor, tensor.data, tensor.data_bytes, j->offset, WEIGHTS_NAME, error));
+    PF_TRY(
+        pf_staging_write(&j->staging, WEIGHTS_NAME, j->descriptor, tensor.data, tensor.data_bytes, j->offset, error));
     j->offset += tensor.data_bytes;
     report_progress(j, tensor.data_bytes);
     return PF_OK;
@@ -287,7 +286,7 @@ static pf_status write_header(job *j, pf_error *error)
     char *text;
     size_t n_bytes;
     PF_TRY(pf_safetensors_header_print(&j->header, &text, &n_bytes, error));
-    const pf_status status = pf_staging_write(j->descriptor, text, n_bytes, 0, WEIGHTS_NAME, error);
+    const pf_status status = pf_staging_write(&j->staging, WEIGHTS_NAME, j->descriptor, text, n_bytes, 0, error);
     free(text);
     j->offset = n_bytes;
     return status;
@@ -336,15 +335,9 @@ static pf_status write_config(const job *j, pf_error *error)
     char *text = describe_weights(j, doc.root) ? json_dumps(doc.root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     pf_json_close(&doc);
     if (text == NULL) return pf_fail(error, PF_NOMEM, "%s: no memory to write it anew", path);
-    int descriptor = -1;
-    pf_status status = pf_staging_open(&j->staging, CONFIG_NAME, &descriptor, error);
-    if (status == PF_OK) {
-        const size_t n = strlen(text);
-        text[n] = '\n'; /* in the place of the NUL */
-        status = pf_staging_write(descriptor, text, n + 1, 0, CONFIG_NAME, error);
-        const pf_status closed = pf_staging_close(&j->staging, CONFIG_NAME, descriptor, status == PF_OK ? error : NULL);
-        if (status == PF_OK) status = closed;
-    }
+    const size_t n = strlen(text);
+    text[n] = '\n'; /* in the place of the NUL */
+    const pf_status status = pf_staging_write_file(&j->staging, CONFIG_NAME, text, n + 1, error);
     free(text);
     return status;
 }

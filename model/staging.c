@@ -138,32 +138,38 @@ pf_status pf_staging_close(const pf_staging *staging, const char *name, int desc
                    strerror(synced != 0 ? why : errno));
 }
 
-pf_status pf_staging_write(int descriptor, const void *data, size_t n_bytes, size_t offset, const char *name,
-                           pf_error *error)
+pf_status pf_staging_write(const pf_staging *staging, const char *name, int descriptor, const void *data,
+                           size_t n_bytes, size_t offset, pf_error *error)
 {
     for (size_t done = 0; done < n_bytes;) {
         const ssize_t n = pwrite(descriptor, (const char *)data + done, n_bytes - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be written: %s", name, strerror(errno));
+        if (n < 0)
+            return pf_fail(error, PF_UNAVAILABLE, "%s/%s: cannot be written: %s", staging->target, name,
+                           strerror(errno));
         done += (size_t)n;
     }
     return PF_OK;
 }
 
+pf_status pf_staging_write_file(const pf_staging *staging, const char *name, const void *data, size_t n_bytes,
+                                pf_error *error)
+{
+    int descriptor = -1;
+    PF_TRY(pf_staging_open(staging, name, &descriptor, error));
+    const pf_status status = pf_staging_write(staging, name, descriptor, data, n_bytes, 0, error);
+    const pf_status closed = pf_staging_close(staging, name, descriptor, status == PF_OK ? error : NULL);
+    return status != PF_OK ? status : closed;
+}
+
 pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory, const char *name, pf_error *error)
 {
-    char path[PF_STAGING_PATH];
+    char path[PF_STAGING_PATH], *text;
+    size_t n_bytes;
     PF_TRY(join(from_directory, name, path, error));
     if (pf_file_is_absent(path)) return PF_OK;
-    pf_file_map file;
-    PF_TRY(pf_file_open_map(path, &file, error));
-    int descriptor = -1;
-    pf_status status = pf_staging_open(staging, name, &descriptor, error);
-    if (status == PF_OK) {
-        status = pf_staging_write(descriptor, file.data, file.size, 0, name, error);
-        const pf_status closed = pf_staging_close(staging, name, descriptor, status == PF_OK ? error : NULL);
-        if (status == PF_OK) status = closed;
-    }
-    pf_file_unmap(&file);
+    PF_TRY(pf_file_read(path, PF_STAGING_MAX_COPY, &text, &n_bytes, error));
+    const pf_status status = pf_staging_write_file(staging, name, text, n_bytes, error);
+    free(text);
     return status;
 }

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-enum { PF_STAGING_PATH = 4096 };
+enum { PF_STAGING_PATH = 4096, PF_STAGING_MAX_COPY = 1 << 28 };
 
 typedef struct {
     char target[PF_STAGING_PATH]; /* DIR without slashes at its end */
@@ -27,11 +27,17 @@ PF_MUST_USE pf_status pf_staging_begin(const char *directory, pf_staging *out, p
 PF_MUST_USE pf_status pf_staging_open(const pf_staging *staging, const char *name, int *descriptor, pf_error *error);
 PF_MUST_USE pf_status pf_staging_close(const pf_staging *staging, const char *name, int descriptor, pf_error *error);
 
-/* Write all of n bytes at an offset, from any thread. PF_UNAVAILABLE: the disk is full, or what errno says. */
-PF_MUST_USE pf_status pf_staging_write(int descriptor, const void *data, size_t n_bytes, size_t offset,
-                                       const char *name, pf_error *error);
+/* Write all of n bytes at an offset of the file `name`, from any thread. PF_UNAVAILABLE: the disk is full, or what errno
+ * says. */
+PF_MUST_USE pf_status pf_staging_write(const pf_staging *staging, const char *name, int descriptor, const void *data,
+                                       size_t n_bytes, size_t offset, pf_error *error);
 
-/* Copy from_directory/name. A file that is not there is passed over. */
+/* Make the file `name` of n bytes. */
+PF_MUST_USE pf_status pf_staging_write_file(const pf_staging *staging, const char *name, const void *data,
+                                            size_t n_bytes, pf_error *error);
+
+/* Copy from_directory/name. A file that is not there is passed over. PF_LIMIT: it is larger than any that is read
+ * beside weights, PF_STAGING_MAX_COPY. */
 PF_MUST_USE pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory, const char *name,
                                       pf_error *error);
 

@@ -806,13 +806,20 @@ class Formats(Case):
         self.assert_fails(*quantize, busy, saying=["busy", "not empty"])
         self.assert_fails(*quantize, self.root / "no" / "such", saying=["no/such"])
         self.assert_fails("quantize", "-m", self.root / "none", "--dtype", "int8", "-o", self.root / "new", saying=["none"])
-        limit = [20000] * 2   # as a disk that is full
-        process = self.pilotfish.start(*quantize, self.root / "new",
-                                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
-        out, err = process.communicate(timeout=QUICKLY)
-        self.assertEqual(process.returncode, 1, err)
-        self.assertIn(b"cannot be written", err)
+        for limit, name in [(0, "config.json"), (2000, "tokenizer.json"), (20000, "model.safetensors")]:   # as a disk that is full
+            process = self.pilotfish.start(*quantize, self.root / "new",
+                                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, [limit] * 2))
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertIn(f"{self.root}/new/{name}: cannot be written", err.decode())
         self.assertEqual(sorted(p.name for p in self.root.iterdir()), before)
+
+    def test_a_file_beside_the_weights_that_no_model_could_have_is_not_copied(self):
+        model = self.root / "endless"
+        shutil.copytree(self.target, model)
+        (model / "merges.txt").touch()
+        os.truncate(model / "merges.txt", (1 << 28) + 1)
+        self.assert_fails("quantize", "-m", model, "--dtype", "int8", "-o", self.root / "never", saying=["merges.txt", "at most"])
 
     def test_an_empty_directory_is_filled_by_any_of_its_names(self):
         (self.root / "here").mkdir()

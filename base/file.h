@@ -9,7 +9,8 @@
 #include "base/status.h"
 
 /* A file mapped read-only. Bytes past the mapping are never touched; a file that shrinks while it is mapped
- * raises SIGBUS as with any mapping, so weights are packed (copied) before a model is used. */
+ * raises SIGBUS as with any mapping, so weights are packed (copied) before a model is used, and the command line makes
+ * a sentence of it (cli/cut_short.h). */
 typedef struct {
     const uint8_t *data; /* NULL when the file is empty */
     size_t size;         /* bytes */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/cut_short.h"
 #include "cli/interrupt.h"
 
 static const pf_command *const commands[] = {
@@ -110,5 +111,6 @@ int main(int argc, char **argv)
 {
     pf_out out = { .n = 0 };
     pf_interrupt_install();
+    pf_cut_short_install();
     return pf_out_finish(&out, run(argc, argv, &out));
 }

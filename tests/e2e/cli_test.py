@@ -580,6 +580,34 @@ class BadModels(Case):
                 (model / "model.safetensors").write_bytes(whole[:length])
                 self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
 
+    def test_weights_that_shrink_while_they_are_read_are_a_sentence(self):
+        model, name = self.broken("shrinking"), "model.embed_tokens.weight"
+        path, n_vocab, hidden = model / "model.safetensors", 1 << 19, 64   # so many that reading them takes a while
+        header, data, _ = tiny_llama.open_weights(model)
+        kept = {key: data[slice(*entry["data_offsets"])] for key, entry in header.items() if key not in [name, "lm_head.weight"]}
+        at = 0
+        for key, values in kept.items():
+            header[key]["data_offsets"] = [at, at := at + len(values)]
+        entries = {key: header[key] for key in kept}
+        entries[name] = {"dtype": "F32", "shape": [n_vocab, hidden], "data_offsets": [at, at + 4 * n_vocab * hidden]}
+        text = json.dumps(entries).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(kept.values()))
+        n_small = path.stat().st_size
+        os.truncate(path, n_small + 4 * n_vocab * hidden)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "vocab_size": n_vocab, "tie_word_embeddings": True}))
+
+        process = self.pilotfish.start("logits", "-m", model, "--tokens", "1", "--json")
+        while process.poll() is None and str(path) not in Path(f"/proc/{process.pid}/maps").read_text():
+            pass
+        process.send_signal(signal.SIGSTOP)
+        os.truncate(path, n_small)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual((process.returncode, out), (1, b""), err)
+        self.assertIn(f"{path}: was cut short", err.decode())
+        self.assertEqual(err.count(b"\n"), 1)
+
     def test_a_hostile_header_is_refused(self):
         whole = (self.target / "model.safetensors").read_bytes()
         model = self.broken("hostile")

@@ -409,7 +409,7 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     opens[0].tokens = past;
     opens[0].n_tokens = 2;
     opens[1].method = PF_METHOD_BLOCK;
-    opens[2].sampling.top_p = 0.0f;
+    opens[2].sampling.top_p = 2.0f;
     opens[3].max_draft = 0;
     opens[4].max_declared = PF_MAX_DECLARED + 1;
     opens[5].tokens = long_prompt;

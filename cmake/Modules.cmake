@@ -9,7 +9,7 @@ set(PF_MAY_USE_model base kernels kvcache)
 set(PF_MAY_USE_proto base)
 set(PF_MAY_USE_draft base kvcache model proto)
 set(PF_MAY_USE_verify base kvcache model proto)
-set(PF_MAY_USE_rpc base proto draft verify)
+set(PF_MAY_USE_rpc base proto)
 set(PF_MAY_USE_engine base model proto draft verify rpc)
 set(PF_MAY_USE_cli base model engine bench)
 set(PF_MAY_USE_bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback

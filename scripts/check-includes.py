@@ -14,7 +14,6 @@ KEPT = [
     (re.compile(r"grpc(pp)?/"), "rpc/"),
     (re.compile(r"protobuf-c/|.*\.pb-c\.h$"), "proto/"),
     (re.compile(r".*(immintrin|intrin)\.h$|arm_neon\.h$|arm_sve\.h$"), "kernels/"),
-    (re.compile(r"cuda|cublas"), "verify/cuda/"),
     (re.compile(r"hwloc"), "base/"),
     (re.compile(r"pcre2\.h|utf8proc\.h"), "model/"),
 ]

@@ -1,26 +1,15 @@
 #!/usr/bin/env python3
 """The names and sizes of files: each name is unique in the tree, and no file is above 25 MB."""
 import collections
-import pathlib
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tree_files import ROOT, tree_files
+
 MOST_BYTES = 25_000_000
 # Names that a tool or a format gives.
 REPEATED = {"CMakeLists.txt", "README.md", ".gitignore", "__init__.py", "conftest.py", "requirements.txt"}
 # Folders whose names inside are data: a model directory has the files that every model directory has.
-DATA = ("models/", "tests/golden/", "tests/fuzz/corpus/", "integration/", ".ci/")
-
-
-def tree_files():
-    """The files of the tree by their path from its root; outside of a repository there is nothing to check."""
-    try:
-        return subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                              capture_output=True, text=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError) as why:
-        print(f"skipped: not a git repository: {why}")
-        sys.exit(77)
+DATA = ("models/", "tests/golden/", "tests/fuzz/corpus/", ".ci/")
 
 
 def main():

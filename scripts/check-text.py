@@ -3,12 +3,11 @@
 
 Libraries neither print nor exit; no TODO without an owner; no path of one person's machine anywhere.
 """
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from tree_files import ROOT, tree_files
+
 LIBRARIES = ("base/", "kernels/", "kvcache/", "model/", "draft/", "verify/", "proto/", "rpc/", "engine/")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|perror|exit|_exit|abort)\s*\(|\b(stdout|stderr)\b")
 ORPHAN = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(\w+\))")
@@ -42,16 +41,6 @@ def complaints(path, text):
             yield f"{path}:{line}: blanks at the end of the line"
     if text and not text.endswith("\n"):
         yield f"{path}: no line end at the end of the file"
-
-
-def tree_files():
-    """The files of the tree by their path from its root; outside of a repository there is nothing to check."""
-    try:
-        return subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                              capture_output=True, text=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError) as why:
-        print(f"skipped: not a git repository: {why}")
-        sys.exit(77)
 
 
 def main():

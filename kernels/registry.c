@@ -43,22 +43,17 @@ static const pf_kernel table[] = {
 /* Integer weights. */
 #define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, COLUMNS, MULTIPLY) \
     GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, COLUMNS, MULTIPLY)
-/* What takes activations in bf16 pairs. */
-#define GEMM_VDPBF16(FORMAT, TILE, PACKING, MULTIPLY)                                                      \
-    GEMM_ROW(FORMAT, BF16, PF_ISA_AVX512BF16, 0, TILE, 14, PACKING, VDPBF16, pf_gemm_pack_bf16_avx512bf16, \
-             pf_gemm_pack_columns_bf16_avx512bf16, MULTIPLY)
-#define GEMM_VDPBF16_INTS(FORMAT) GEMM_VDPBF16(FORMAT, "14x32", PANELS_INTS, pf_gemm_integers_bf16_avx512bf16)
 /* The six of four bits. */
 #define GEMM_INT4(...)                                                                                         \
     GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__), GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), \
         GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__),                         \
         GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
-#define GEMM_VNNI(FORMAT, NAME, TILE, ROWS)                                                  \
-    GEMM_INTS(FORMAT, INT8, PF_ISA_AVX512, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
-              pf_gemm_pack_##NAME##_int8_avx512vnni, NULL, pf_gemm_##NAME##_int8_avx512vnni)
-#define GEMM_INT_AMX(FORMAT, NAME, TILE, ROWS)                                            \
-    GEMM_INTS(FORMAT, INT8, PF_ISA_AMX, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
-              pf_gemm_pack_##NAME##_int8_amx, NULL, pf_gemm_##NAME##_int8_amx)
+/* Those that have a function for each format, named after it; of four bits symmetric and with zero points. */
+#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS)                            \
+    GEMM_INTS(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
+              pf_gemm_pack_##NAME##_int8_##SUFFIX, NULL, pf_gemm_##NAME##_int8_##SUFFIX)
+#define GEMM_OWN_INT4(GROUPS, NAME, ...) \
+    GEMM_OWN(INT4_##GROUPS, int4_##NAME, __VA_ARGS__), GEMM_OWN(INT4_ASYM_##GROUPS, int4_asym_##NAME, __VA_ARGS__)
 /* clang-format off */
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
@@ -118,35 +113,28 @@ static const pf_kernel table[] = {
               pf_gemm_pack_int8_pairs_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
               pf_gemm_pack_int8_bytes_avx512, NULL, pf_gemm_integers_int8_avx512),
-    GEMM_VNNI(INT8,              int8,              "14x32", 14),
-    GEMM_VNNI(INT4_G32,          int4_g32,          "6x32", 6),
-    GEMM_VNNI(INT4_G128,         int4_g128,         "6x32", 6),
-    GEMM_VNNI(INT4_CHANNEL,      int4_channel,      "12x32", 12),
-    GEMM_VNNI(INT4_ASYM_G32,     int4_asym_g32,     "6x32", 6),
-    GEMM_VNNI(INT4_ASYM_G128,    int4_asym_g128,    "6x32", 6),
-    GEMM_VNNI(INT4_ASYM_CHANNEL, int4_asym_channel, "12x32", 12),
+    GEMM_OWN(INT8, int8, PF_ISA_AVX512, avx512vnni, "14x32", PF_GEMM_VNNI_INT8_ROWS),
+    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
+    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
+    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS),
     GEMM_INTS(INT8, BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
     GEMM_INT4(BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
-    GEMM_VDPBF16(BF16, "14x32, 6x64", PANELS_BF16, pf_gemm_bf16_avx512bf16),
-    GEMM_VDPBF16(BF16_12, "14x32", PANELS_BF16_12, pf_gemm_bf16_12_avx512bf16),
-    GEMM_VDPBF16_INTS(INT8),
-    GEMM_VDPBF16_INTS(INT4_G32),
-    GEMM_VDPBF16_INTS(INT4_G128),
-    GEMM_VDPBF16_INTS(INT4_CHANNEL),
-    GEMM_VDPBF16_INTS(INT4_ASYM_G32),
-    GEMM_VDPBF16_INTS(INT4_ASYM_G128),
-    GEMM_VDPBF16_INTS(INT4_ASYM_CHANNEL),
+    GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 7x64", 14, PANELS_BF16, VDPBF16,
+         pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_bf16_avx512bf16),
+    GEMM_12(PF_ISA_AVX512BF16, "14x32", 14, VDPBF16,
+            pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_bf16_12_avx512bf16),
+    GEMM_INTS(INT8, BF16, PF_ISA_AVX512BF16, 0, "14x32", 14, VDPBF16,
+              pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_integers_bf16_avx512bf16),
+    GEMM_INT4(BF16, PF_ISA_AVX512BF16, 0, "14x32", 14, VDPBF16,
+              pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_integers_bf16_avx512bf16),
     GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
          pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx),
-    GEMM_INT_AMX(INT8,              int8,              "32x32, 16x32", 32),
-    GEMM_INT_AMX(INT4_G32,          int4_g32,          "16x32", 16),
-    GEMM_INT_AMX(INT4_G128,         int4_g128,         "32x32, 16x32", 32),
-    GEMM_INT_AMX(INT4_CHANNEL,      int4_channel,      "32x32, 16x32", 32),
-    GEMM_INT_AMX(INT4_ASYM_G32,     int4_asym_g32,     "16x32", 16),
-    GEMM_INT_AMX(INT4_ASYM_G128,    int4_asym_g128,    "32x32, 16x32", 32),
-    GEMM_INT_AMX(INT4_ASYM_CHANNEL, int4_asym_channel, "32x32, 16x32", 32),
+    GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32),
+    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AMX, amx, "16x32", 16),
+    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AMX, amx, "32x32, 16x32", 32),
+    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AMX, amx, "32x32, 16x32", 32),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

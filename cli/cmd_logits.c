@@ -63,14 +63,15 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
 static pf_status check_tokens(const pf_context *context, const pf_tokens *tokens, pf_error *error)
 {
     const int32_t max_tokens = pf_context_get_config(context)->max_tokens, n_vocab = pf_context_n_vocab(context);
-    if (tokens->n < 1) return pf_fail(error, PF_INVALID, "--tokens is empty; at least one token is needed");
+    if (tokens->n < 1) return pf_fail(error, PF_INVALID, "--tokens is empty, expected at least one token");
     if (tokens->n > max_tokens)
-        return pf_fail(error, PF_INVALID, "--tokens has %d entries; the context has room for %d", tokens->n,
+        return pf_fail(error, PF_INVALID,
+                       "--tokens has %d entries, expected at most %d: the context has room for no more", tokens->n,
                        max_tokens);
     for (int32_t i = 0; i < tokens->n; i++)
         if (tokens->ids[i] >= n_vocab)
-            return pf_fail(error, PF_INVALID, "entry %d of --tokens is %d; ids are 0 to %d", i + 1, tokens->ids[i],
-                           n_vocab - 1);
+            return pf_fail(error, PF_INVALID, "entry %d of --tokens is %d, expected a token id from 0 to %d", i + 1,
+                           tokens->ids[i], n_vocab - 1);
     return PF_OK;
 }
 

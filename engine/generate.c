@@ -582,23 +582,22 @@ static void close_everywhere(run *r)
 
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)
 {
-    if (q->n_prompt < 1) return pf_fail(error, PF_INVALID, "the prompt is empty; at least one token is needed");
+    if (q->n_prompt < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
     if (q->n_prompt >= s->options.max_context)
-        return pf_fail(error, PF_INVALID, "the prompt has %d tokens; the context of %d leaves room for at most %d",
-                       q->n_prompt, s->options.max_context, s->options.max_context - 1);
+        return pf_fail(error, PF_INVALID, "the prompt has %d tokens, expected at most %d: the context is %d",
+                       q->n_prompt, s->options.max_context - 1, s->options.max_context);
     for (int32_t i = 0; i < q->n_prompt; i++)
         if (q->prompt[i] < 0 || q->prompt[i] >= s->n_vocab)
-            return pf_fail(error, PF_INVALID, "token %d of the prompt is %d; ids are 0 to %d", i, q->prompt[i],
+            return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, expected 0 to %d", i, q->prompt[i],
                            s->n_vocab - 1);
     if (q->max_new_tokens < 1 || result->capacity < q->max_new_tokens)
-        return pf_fail(error, PF_INVALID, "%d new tokens with room for %d; at least 1, and room for all, is needed",
+        return pf_fail(error, PF_INVALID, "%d new tokens with room for %d, expected at least 1, and room for all",
                        q->max_new_tokens, result->capacity);
     if (s->options.drafter && (q->draft_len < 0 || q->draft_len > PF_MAX_DRAFT_TOKENS))
-        return pf_fail(error, PF_INVALID, "a draft length of %d; 1 to %d is possible, or 0 for auto", q->draft_len,
+        return pf_fail(error, PF_INVALID, "a draft length of %d, expected 1 to %d, or 0 for auto", q->draft_len,
                        PF_MAX_DRAFT_TOKENS);
     if (q->n_stop_tokens < 0 || q->n_stop_tokens > PF_MAX_STOP_TOKENS)
-        return pf_fail(error, PF_INVALID, "%d stop tokens; at most %d are possible", q->n_stop_tokens,
-                       PF_MAX_STOP_TOKENS);
+        return pf_fail(error, PF_INVALID, "%d stop tokens, expected at most %d", q->n_stop_tokens, PF_MAX_STOP_TOKENS);
     return pf_sampling_check(&q->sampling, error);
 }
 

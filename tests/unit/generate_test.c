@@ -753,7 +753,7 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
     const struct {
         const pf_request *request;
         const char *sentence;
-    } cases[] = { { &none, "prompt is empty" },   { &high, "token 1 of the prompt is 128; ids are 0 to 127" },
+    } cases[] = { { &none, "prompt is empty" },   { &high, "token 1 of the prompt is 128, expected 0 to 127" },
                   { &over, "160 tokens" },        { &zero, "0 new tokens" },
                   { &far, "draft length of 65" }, { &hot, "temperature" } };
     pf_session *session = open_session(p, p->verifier, p->drafter, true);

@@ -59,9 +59,8 @@ typedef struct {
     int32_t n_samples;
 
     /* speculation */
-    int32_t
-        draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; PF_DRAFT_LEN_UNSET: likewise, where a seed need not repeat */
-    pf_method method; /* 0: by temperature */
+    int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
+    pf_method method;  /* 0: by temperature */
     uint64_t simulate_token_ns, simulate_step_ns;
 
     /* running */

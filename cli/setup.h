@@ -24,7 +24,8 @@ PF_MUST_USE pf_status pf_setup_find_model(const char *name, char out[PF_MAX_PATH
 PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *out, pf_error *error);
 
 /* Open one engine by the shared options, with a progress bar. `is_draft`: by the draft's, and with a context no
- * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL. PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */
+ * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL.
+ * PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */
 PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft,
                                            int32_t max_sequences, pf_engine *threads_of, pf_engine **out,
                                            pf_error *error);

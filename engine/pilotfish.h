@@ -35,10 +35,9 @@ typedef struct {
     pf_backend backend;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;
-    int32_t n_threads; /* 0: the cores there are; a small model runs on one while that is measured faster */
-    pf_engine
-        *threads_of; /* run on that engine's threads, in turn with it; it outlives this one. NULL: threads of its own */
-    const int32_t *cores; /* [n_cores] to pin to, or NULL */
+    int32_t n_threads;     /* 0: the cores there are; a small model runs on one while that is measured faster */
+    pf_engine *threads_of; /* to run on its threads, in turn; it outlives this one. NULL: on threads of its own */
+    const int32_t *cores;  /* [n_cores] to pin to, or NULL */
     int32_t n_cores;
     bool serves; /* another process of this machine may wait for it: its caller takes the last core, not the first */
     int32_t max_context;   /* tokens; 0: the model's, at most PF_DEFAULT_CONTEXT */

@@ -49,8 +49,8 @@
  * from position on are those of the rows on its path, in the path's order. Nothing else differs, so a row's bits are
  * those of the chain of the same tokens, wherever its ancestors lie.
  *
- * Slots past p, or off the path, are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus infinity up to
- * the end of a block: that row and head of out are NaN, others untouched.
+ * Slots past p, or off the path, are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus
+ * infinity up to the end of a block: that row and head of out are NaN, others untouched.
  * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,
  * arXiv:1805.02867, section 3.
  */

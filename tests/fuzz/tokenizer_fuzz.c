@@ -1,6 +1,6 @@
 /* The input is a tokenizer.json, a NUL, then a text; where that begins with "{" it is another document first, up to a
- * second NUL, that stands for tokenizer_config.json and special_tokens_map.json. A text without a tokenizer is one for the tokenizer
- * at hand: all bytes, a few merges, the pattern of Llama 3, in which any text comes back byte for byte. */
+ * second NUL, that stands for tokenizer_config.json and special_tokens_map.json. A text without a tokenizer is one for the
+ * tokenizer at hand: all bytes, a few merges, the pattern of Llama 3, in which any text comes back byte for byte. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

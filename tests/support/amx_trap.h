@@ -4,8 +4,8 @@
  *
  * Without AMX its opcodes raise SIGILL. The handler decodes the instruction, lets amx_tiles.c do it on tiles of the
  * thread's own, and goes on behind it, as long as one AMX instruction follows another; some 200 thousand a second. What
- * would fault on AMX faults here, at the same instruction: #UD is SIGILL, #GP is SIGSEGV. AddressSanitizer sees loads and stores
- * of tiles, which on AMX it could not.
+ * would fault on AMX faults here, at the same instruction: #UD is SIGILL, #GP is SIGSEGV. AddressSanitizer sees loads and
+ * stores of tiles, which on AMX it could not.
  *
  * Linked with -Wl,--wrap=pf_cpu_best_isa (the library pf_amx_trap brings it), so that kernels are chosen as if the machine
  * had AMX. That needs the instruction sets below; a machine that lacks those, or is no x86-64, keeps what it has. A

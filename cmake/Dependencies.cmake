@@ -1,7 +1,7 @@
 # What is found on the system, as imported targets. Who uses what: see the LIBS of each module.
 #   PkgConfig::JANSSON, PkgConfig::HWLOC          base
 #   PkgConfig::PCRE2, UTF8PROC, CRYPTO           model
-#   PkgConfig::PROTOBUF_C, protoc-c               proto
+#   PkgConfig::PROTOBUF_C, PF_PROTOC_C            proto
 #   PkgConfig::GRPC                               rpc
 #   PkgConfig::CMOCKA                             tests
 #   PF_ONEDNN_LIBRARY                             kernels, where oneDNN is there
@@ -16,8 +16,18 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc>=2.6)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c>=1.4)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)
-find_program(PROTOC_C protoc-c REQUIRED)
 find_program(PYTHON3 python3 REQUIRED)   # the build makes files with it, and the checks are written in it
+
+# The compiler of .proto files to C: protobuf's with protobuf-c's generator, or, where that is not there, protobuf-c's own,
+# which says from 1.5 on that it is deprecated.
+find_program(PROTOC protoc)
+find_program(PROTOC_GEN_C protoc-gen-c)
+if(PROTOC AND PROTOC_GEN_C)
+    set(PF_PROTOC_C ${PROTOC} --plugin=protoc-gen-c=${PROTOC_GEN_C})
+else()
+    find_program(PROTOC_C protoc-c REQUIRED)
+    set(PF_PROTOC_C ${PROTOC_C})
+endif()
 
 # oneDNN, version 2 or 3, is for comparing (--gemm onednn). It has no file for pkg-config, and its CMake package wants
 # OpenCL's headers. PF_ONEDNN_ROOT: where another one than the system's is installed, built for OpenMP or for one thread.

@@ -140,7 +140,7 @@ function(pf_fuzz name)
     pf_label_targets(${name} fuzz)
 endfunction()
 
-# pf_protobuf_c(TARGET file.proto...): C made by protoc-c at build time, as the library pf_TARGET. Its warnings are
+# pf_protobuf_c(TARGET file.proto...): C made by PF_PROTOC_C at build time, as the library pf_TARGET. Its warnings are
 # not ours. Include as "X.pb-c.h".
 function(pf_protobuf_c target)
     set(made "")
@@ -148,7 +148,7 @@ function(pf_protobuf_c target)
         get_filename_component(stem ${proto} NAME_WE)
         set(base ${CMAKE_CURRENT_BINARY_DIR}/${stem}.pb-c)
         add_custom_command(OUTPUT ${base}.c ${base}.h
-            COMMAND ${PROTOC_C} --c_out=${CMAKE_CURRENT_BINARY_DIR} --proto_path=${CMAKE_CURRENT_SOURCE_DIR}
+            COMMAND ${PF_PROTOC_C} --c_out=${CMAKE_CURRENT_BINARY_DIR} --proto_path=${CMAKE_CURRENT_SOURCE_DIR}
                     ${CMAKE_CURRENT_SOURCE_DIR}/${proto}
             DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${proto} VERBATIM)
         list(APPEND made ${base}.c)

@@ -47,11 +47,10 @@ double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures)
     const pf_speculation *s = &figures->speculation;
     if (s->rounds == 0 || figures->plain_tokens == 0) return NAN;
     const double plain_ns = (double)figures->plain_ns / (double)figures->plain_tokens;
-    const double length = 1.0 + (double)s->accepted / (double)s->rounds;
     const double verify_ns = (double)s->verify_ns / (double)(s->rounds + s->fallback_rounds);
     const double draft_ns = (double)s->draft_ns / (double)s->rounds;
     const double trip_ns = s->n_rpc > 0 ? 1000.0 * pf_rpc_percentile(s, 0.5) : 0.0;
-    return plain_ns * length / (verify_ns + draft_ns + trip_ns);
+    return plain_ns * pf_speculation_mean_length(s) / (verify_ns + draft_ns + trip_ns);
 }
 
 /* ---- one request, both ways ------------------------------------------------------------------------------------- */

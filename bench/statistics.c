@@ -1,4 +1,4 @@
-/* Medians and percentiles. */
+/* Medians, percentiles, shares. */
 #include "bench/statistics.h"
 
 #include <math.h>
@@ -28,6 +28,16 @@ void pf_samples_add(pf_samples *samples, double value)
 double pf_samples_median(pf_samples *samples)
 {
     return pf_percentile(samples->values, samples->n, 0.5);
+}
+
+double pf_speculation_acceptance_rate(const pf_speculation *s)
+{
+    return s->drafted > 0 ? (double)s->accepted / (double)s->drafted : NAN;
+}
+
+double pf_speculation_mean_length(const pf_speculation *s)
+{
+    return s->rounds > 0 ? 1.0 + (double)s->accepted / (double)s->rounds : NAN;
 }
 
 double pf_rpc_percentile(const pf_speculation *speculation, double share)

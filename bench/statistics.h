@@ -1,4 +1,4 @@
-/* Medians and percentiles of what was measured. */
+/* Medians, percentiles and shares of what was measured. */
 #ifndef PF_BENCH_STATISTICS_H
 #define PF_BENCH_STATISTICS_H
 
@@ -18,6 +18,10 @@ typedef struct {
 
 void pf_samples_add(pf_samples *samples, double value);
 double pf_samples_median(pf_samples *samples); /* sorts them; NaN: there are none */
+
+/* Accepted tokens of those drafted; the tokens that a round commits, the target's own included. NaN when there were none. */
+double pf_speculation_acceptance_rate(const pf_speculation *speculation);
+double pf_speculation_mean_length(const pf_speculation *speculation);
 
 /* A percentile of the round trips that a request's ring still holds, in microseconds; NaN when there were none. */
 double pf_rpc_percentile(const pf_speculation *speculation, double share);

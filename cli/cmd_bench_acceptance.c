@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench/acceptance.h"
+#include "bench/statistics.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
 #include "cli/interrupt.h"
@@ -53,13 +54,13 @@ static json_t *categories_json(const pf_acceptance_run *run)
     for (int32_t i = 0; i < run->n_categories; i++) {
         const pf_acceptance_figures *f = &run->categories[i];
         const pf_speculation *s = &f->speculation;
-        json_object_set_new(
-            object, f->category,
-            json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "requests", (json_int_t)f->n_requests, "plain_tokens_per_s",
-                      pf_json_number(pf_acceptance_plain_rate(f)), "speculative_tokens_per_s",
-                      pf_json_number(pf_acceptance_speculative_rate(f)), "speedup", speedup(f), "acceptance_rate",
-                      pf_json_ratio((double)s->accepted, (double)s->drafted), "mean_accepted_length",
-                      s->rounds ? pf_json_number(1.0 + (double)s->accepted / (double)s->rounds) : json_null()));
+        json_object_set_new(object, f->category,
+                            json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "requests", (json_int_t)f->n_requests,
+                                      "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)),
+                                      "speculative_tokens_per_s", pf_json_number(pf_acceptance_speculative_rate(f)),
+                                      "speedup", speedup(f), "acceptance_rate",
+                                      pf_json_number(pf_speculation_acceptance_rate(s)), "mean_accepted_length",
+                                      pf_json_number(pf_speculation_mean_length(s))));
     }
     return object;
 }
@@ -109,8 +110,7 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
     const double plain = pf_acceptance_plain_rate(f), speculative = pf_acceptance_speculative_rate(f);
     pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld\n", method_of(setting),
                  (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
-                 s->drafted ? (double)s->accepted / (double)s->drafted : NAN,
-                 s->rounds ? 1.0 + (double)s->accepted / (double)s->rounds : NAN, plain, speculative,
+                 pf_speculation_acceptance_rate(s), pf_speculation_mean_length(s), plain, speculative,
                  speculative / plain, pf_acceptance_predicted_speedup(f), (long long)f->n_identical,
                  (long long)f->n_requests);
     pf_out_flush(out);

@@ -18,15 +18,14 @@ static json_t *per_position(const pf_speculation *s)
 
 json_t *pf_json_speculation(const pf_speculation *s)
 {
-    json_t *mean = s->rounds > 0 ? json_real(1.0 + (double)s->accepted / (double)s->rounds) : json_null();
     return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:{s:o, s:o}, s:I, s:I}", "rounds",
                      (json_int_t)s->rounds, "fallback_rounds", (json_int_t)s->fallback_rounds, "drafted",
                      (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "acceptance_rate",
-                     pf_json_ratio((double)s->accepted, (double)s->drafted), "mean_accepted_length", mean,
-                     "per_position", per_position(s), "draft_ms", (double)s->draft_ns * 1e-6, "verify_ms",
-                     (double)s->verify_ns * 1e-6, "rpc_us", "p50", pf_json_number(pf_rpc_percentile(s, 0.50)), "p99",
-                     pf_json_number(pf_rpc_percentile(s, 0.99)), "ahead_hits", (json_int_t)s->ahead_hits,
-                     "ahead_misses", (json_int_t)s->ahead_misses);
+                     pf_json_number(pf_speculation_acceptance_rate(s)), "mean_accepted_length",
+                     pf_json_number(pf_speculation_mean_length(s)), "per_position", per_position(s), "draft_ms",
+                     (double)s->draft_ns * 1e-6, "verify_ms", (double)s->verify_ns * 1e-6, "rpc_us", "p50",
+                     pf_json_number(pf_rpc_percentile(s, 0.50)), "p99", pf_json_number(pf_rpc_percentile(s, 0.99)),
+                     "ahead_hits", (json_int_t)s->ahead_hits, "ahead_misses", (json_int_t)s->ahead_misses);
 }
 
 void pf_figures_print_speculation(const pf_speculation *s)
@@ -34,8 +33,8 @@ void pf_figures_print_speculation(const pf_speculation *s)
     fprintf(stderr, "speculation: %lld rounds, %lld without a proposal, ", (long long)s->rounds,
             (long long)s->fallback_rounds);
     if (s->rounds > 0 && s->drafted > 0)
-        fprintf(stderr, "acceptance rate %.3f, mean accepted length %.2f, ", (double)s->accepted / (double)s->drafted,
-                1.0 + (double)s->accepted / (double)s->rounds);
+        fprintf(stderr, "acceptance rate %.3f, mean accepted length %.2f, ", pf_speculation_acceptance_rate(s),
+                pf_speculation_mean_length(s));
     fprintf(stderr, "draft %.1f ms, verify %.1f ms", (double)s->draft_ns * 1e-6, (double)s->verify_ns * 1e-6);
     if (s->n_rpc > 0)
         fprintf(stderr, ", round trip %.0f us at the median, %.0f us at p99", pf_rpc_percentile(s, 0.50),

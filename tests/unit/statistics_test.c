@@ -62,6 +62,10 @@ static void figures_add_up(void **state)
     assert_int_equal(total.reached[1], 4);
     assert_int_equal(total.n_rpc, 4);
     assert_int_equal(total.rpc_us[3], 9);
+    assert_true(pf_speculation_acceptance_rate(&total) == 10.0 / 16.0);
+    assert_true(pf_speculation_mean_length(&total) == 1.0 + 10.0 / 4.0);
+    const pf_speculation none = { 0 };
+    assert_true(isnan(pf_speculation_acceptance_rate(&none)) && isnan(pf_speculation_mean_length(&none)));
 }
 
 int main(void)

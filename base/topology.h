@@ -8,7 +8,7 @@
 #include "base/status.h"
 
 typedef struct {
-    int32_t n_cores; /* physical cores that this process may use (affinity and cgroup quota respected) */
+    int32_t n_cores; /* physical cores that this process may use, by affinity and cgroup quota; at least 1 */
     int32_t n_cpus;  /* logical CPUs likewise */
     size_t l1d_bytes, l2_bytes, l3_bytes; /* of one core; L3 as shared; 0 unknown */
     size_t memory_bytes;                  /* physical, or the cgroup's limit where lower */

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/topology.h"
 #include "bench/kernel_bench.h"
 #include "bench/pass_bench.h"
 #include "cli/commands.h"
@@ -212,15 +211,6 @@ static int misuse(const choice *c)
                              known);
 }
 
-static pf_status create_team(const pf_options *options, pf_team **out, pf_error *error)
-{
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
-    const int32_t *cores = options->n_cores > 0 ? options->cores : NULL;
-    return pf_team_create(options->n_threads > 0 ? options->n_threads : machine.n_cores, cores, options->n_cores, out,
-                          error);
-}
-
 static int run(const pf_options *options, pf_out *out)
 {
     printer p = { .out = out, .json = options->json };
@@ -242,7 +232,7 @@ static int run(const pf_options *options, pf_out *out)
     if (op.word && measured.op == PF_N_OPS) return misuse(&op);
     pf_error error = { 0 };
     pf_team *team = NULL;
-    pf_status status = create_team(options, &team, &error);
+    pf_status status = pf_setup_create_team(options, &team, &error);
     pf_progress_begin(&p.progress, "measuring");
     if (status == PF_OK) status = pf_bench_kernels(team, &measured, &error);
     pf_progress_end(&p.progress);

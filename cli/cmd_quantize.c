@@ -1,21 +1,9 @@
 /* pilotfish quantize: a model's directory written anew with its weights in another format. */
-#include "base/topology.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
 #include "model/quantize.h"
-
-static pf_status start_team(const pf_options *options, pf_team **out, pf_error *error)
-{
-    int32_t n_threads = options->n_threads;
-    if (n_threads == 0) {
-        pf_topology machine;
-        PF_TRY(pf_topology_read(&machine, error));
-        n_threads = machine.n_cores > 0 ? machine.n_cores : 1;
-    }
-    return pf_team_create(n_threads, NULL, 0, out, error);
-}
 
 static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf_error *error)
 {
@@ -23,7 +11,7 @@ static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf
     pf_team *team;
     pf_progress progress;
     PF_TRY(pf_setup_find_model(options->model, directory, error));
-    PF_TRY(start_team(options, &team, error));
+    PF_TRY(pf_setup_create_team(options, &team, error));
     pf_progress_begin(&progress, "quantizing");
     const pf_quantize_options how = { .dtype = options->dtype,
                                       .team = team,

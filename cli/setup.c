@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/topology.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "engine/connect.h"
@@ -115,6 +116,14 @@ pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *ou
     return PF_OK;
 }
 
+pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_error *error)
+{
+    pf_topology machine;
+    PF_TRY(pf_topology_read(&machine, error));
+    const int32_t n_threads = options->n_threads > 0 ? options->n_threads : machine.n_cores;
+    return pf_team_create(n_threads, options->cores, options->n_cores, out, error);
+}
+
 pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
                                pf_engine *threads_of, pf_engine **out, pf_error *error)
 {
@@ -130,12 +139,12 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .isa = options->isa,
         .n_threads = options->n_threads,
         .threads_of = threads_of,
-        .cores = options->n_cores > 0 ? options->cores : NULL,
+        .cores = options->cores,
         .n_cores = options->n_cores,
         .serves = options->listen != NULL,
         .max_context = options->context,
         .max_sequences = max_sequences,
-        .max_draft = options->draft_len > 16 ? options->draft_len : 16,
+        .max_draft = options->draft_len > PF_DEFAULT_MAX_DRAFT ? options->draft_len : PF_DEFAULT_MAX_DRAFT,
         .progress = pf_progress_update,
         .progress_user = &progress,
     };

@@ -23,6 +23,10 @@ PF_MUST_USE pf_status pf_setup_find_model(const char *name, char out[PF_MAX_PATH
  * pf_config_load. */
 PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *out, pf_error *error);
 
+/* A team by --threads and --cores; without them of as many threads as there are cores. Errors as pf_topology_read and
+ * pf_team_create. */
+PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_error *error);
+
 /* Open one engine by the shared options, with a progress bar. `is_draft`: by the draft's, and with a context no
  * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL.
  * PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */

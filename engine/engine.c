@@ -50,7 +50,7 @@ static pf_status default_threads(int32_t *out, pf_error *error)
 {
     pf_topology topology;
     PF_TRY(pf_topology_read(&topology, error));
-    *out = topology.n_cores > 0 ? topology.n_cores : 1;
+    *out = topology.n_cores;
     return PF_OK;
 }
 

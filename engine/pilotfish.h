@@ -118,7 +118,7 @@ typedef struct {
     uint64_t draft_ns, verify_ns;             /* compute, as each side measured it */
     uint32_t rpc_us[PF_RPC_SAMPLES];          /* a ring: answer's arrival less submit less the peer's compute */
     int64_t n_rpc;                            /* samples ever taken */
-    int64_t ahead_hits, ahead_misses;
+    int64_t ahead_hits, ahead_misses;         /* of drafting ahead, which no drafter does yet: 0 */
 } pf_speculation;
 
 typedef struct {

@@ -519,6 +519,28 @@ static void engine_round(world *w, engine *e, uint64_t sequence)
     put_on_wire(w, &verdict);
 }
 
+static void assert_reference(uint64_t seed, const text committed[N_SEQ])
+{
+    for (uint64_t s = 0; s < N_SEQ; s++)
+        for (int32_t i = 0; i < committed[s].n; i++)
+            if (committed[s].tokens[i] != reference(s, i))
+                fail_msg("seed %llu: sequence %llu differs at %d", (unsigned long long)seed, (unsigned long long)s, i);
+}
+
+/* Many runs must have been through all of it, and speculation must have survived. */
+static void check_with_faults(world (*run)(uint64_t seed, bool faults))
+{
+    long n_current = 0, n_stale = 0, n_missing = 0, n_reopened = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        const world w = run(seed, true);
+        n_current += w.n_current;
+        n_stale += w.n_stale;
+        n_missing += w.n_missing;
+        n_reopened += w.n_reopened;
+    }
+    assert_true(n_current > 300 && n_stale > 300 && n_missing > 300 && n_reopened > 300);
+}
+
 static world run_drafter(uint64_t seed, bool faulty)
 {
     world w = { .rng = seed, .faulty = faulty };
@@ -554,10 +576,7 @@ static world run_drafter(uint64_t seed, bool faulty)
         done = true;
         for (uint64_t i = 0; i < N_SEQ; i++) done &= e.committed[i].n >= N_TOKENS;
     }
-    for (uint64_t s = 0; s < N_SEQ; s++)
-        for (int32_t i = 0; i < e.committed[s].n; i++)
-            if (e.committed[s].tokens[i] != reference(s, i))
-                fail_msg("seed %llu: sequence %llu differs at %d", (unsigned long long)seed, (unsigned long long)s, i);
+    assert_reference(seed, e.committed);
     pf_stream_owner_destroy(e.stream);
     pf_stream_answerer_destroy(k.stream);
     return w;
@@ -566,16 +585,7 @@ static world run_drafter(uint64_t seed, bool faulty)
 static void a_drafters_proposals_stand_on_the_committed_text_whatever_the_wire_does(void **state)
 {
     (void)state;
-    long n_current = 0, n_stale = 0, n_missing = 0, n_reopened = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
-        const world w = run_drafter(seed, true);
-        n_current += w.n_current;
-        n_stale += w.n_stale;
-        n_missing += w.n_missing;
-        n_reopened += w.n_reopened;
-    }
-    /* The runs must have been through all of it, and speculation must have survived. */
-    assert_true(n_current > 300 && n_stale > 300 && n_missing > 300 && n_reopened > 300);
+    check_with_faults(run_drafter);
 }
 
 static void without_faults_nothing_is_reopened_or_missing(void **state)
@@ -708,10 +718,7 @@ static world run_verifier(uint64_t seed, bool faulty)
             proposer_speaks(&w, &e, i);
         }
     }
-    for (uint64_t s = 0; s < N_SEQ; s++)
-        for (int32_t i = 0; i < e.committed[s].n; i++)
-            if (e.committed[s].tokens[i] != reference(s, i))
-                fail_msg("seed %llu: sequence %llu differs at %d", (unsigned long long)seed, (unsigned long long)s, i);
+    assert_reference(seed, e.committed);
     pf_stream_owner_destroy(e.stream);
     pf_stream_answerer_destroy(g.stream);
     return w;
@@ -720,15 +727,7 @@ static world run_verifier(uint64_t seed, bool faulty)
 static void a_verifiers_text_is_the_references_whatever_the_wire_does(void **state)
 {
     (void)state;
-    long n_current = 0, n_stale = 0, n_missing = 0, n_reopened = 0;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
-        const world w = run_verifier(seed, true);
-        n_current += w.n_current;
-        n_stale += w.n_stale;
-        n_missing += w.n_missing;
-        n_reopened += w.n_reopened;
-    }
-    assert_true(n_current > 300 && n_stale > 300 && n_missing > 300 && n_reopened > 300);
+    check_with_faults(run_verifier);
     const world calm = run_verifier(1, false);
     assert_int_equal(calm.n_missing + calm.n_reopened + calm.n_stale, 0);
 }

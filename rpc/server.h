@@ -7,7 +7,7 @@
  *                   and info)            stops)             encodes, sends)
  *
  * The computing thread polls for itself while it waits for work, so that no message has to wake it; a second thread,
- * which never computes, polls when the first has been computing for a millisecond (rpc/poller.h): health, pings and
+ * which never computes, polls when the first has been computing for ten milliseconds (rpc/poller.h): health, pings and
  * other streams go on.
  *
  * A computation may take minutes: meanwhile a stream that waits for it is sent an empty batch every ten seconds, a sign

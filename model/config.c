@@ -124,9 +124,11 @@ static const char *const INERT[] = {
     "length_penalty",
     "mask_token_id",
     "max_length",
+    "max_new_tokens",
     "max_sequence_length",
     "max_window_layers",
     "min_length",
+    "min_new_tokens",
     "model_max_length",
     "name_or_path",
     "neftune_noise_alpha",
@@ -159,6 +161,7 @@ static const char *const INERT[] = {
     "torchscript",
     "transformers.js_config",
     "transformers_version",
+    "type_vocab_size",
     "typical_p",
     "unk_token_id",
     "unsloth_fixed",
@@ -166,6 +169,7 @@ static const char *const INERT[] = {
     "use_bfloat16",
     "use_cache",
     "use_flash_attention",
+    "use_flash_attention_2",
     "use_flash_attn",
     "use_sdpa",
     NULL,
@@ -210,6 +214,7 @@ static const char *const ROPE_FIELDS[] = {
     "mscale_all_dim",
     "truncate",
     "partial_rotary_factor",
+    "finetuned", /* of YaRN's first models; nothing reads it since */
     NULL,
 };
 

@@ -128,7 +128,12 @@ static void what_published_models_have_beside_is_passed_over(void **state)
     assert_ok(parse(LLAMA("\"is_llama_config\": true, \"rope_interleaved\": false, \"rope_scaling\": null,"
                           "\"transformers.js_config\": {\"kv_cache_dtype\": {\"q4f16\": \"float16\"}},"
                           "\"neftune_noise_alpha\": 0.0, \"use_sdpa\": true, \"alibi\": false,"
-                          "\"hidden_dropout_prob\": 0.1, \"max_window_layers\": 28, \"use_sliding_window\": false,"),
+                          "\"hidden_dropout_prob\": 0.1, \"max_window_layers\": 28, \"use_sliding_window\": false,"
+                          "\"type_vocab_size\": 16, \"max_new_tokens\": 20, \"use_flash_attention_2\": true,"),
+                    &c, &error),
+              error);
+    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 16.0, \"finetuned\": true,"
+                          "\"original_max_position_embeddings\": 4096},"),
                     &c, &error),
               error);
 }

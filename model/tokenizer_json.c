@@ -325,6 +325,15 @@ static pf_status added_id(reader *r, const pf_json *doc, const char *text, int32
     return PF_OK;
 }
 
+/* The added token of a text; -1: none. The vocabulary is asked first: a text that it has is that token and no other, whatever
+ * bytes it stands for. */
+static int32_t find_added(const reader *r, const char *text, size_t n)
+{
+    const int32_t id = vocab_id(r, text);
+    if (id >= 0) return r->t->tokens[id].is_added ? id : -1;
+    return pf_token_index_find(&r->t->added, r->t->tokens, text, n);
+}
+
 /* Of a text that is an added token already the flags change; what was special stays so. */
 static pf_status add_token(reader *r, const pf_json *doc, const char *text, size_t n, pf_added_flags flags)
 {
@@ -332,7 +341,7 @@ static pf_status add_token(reader *r, const pf_json *doc, const char *text, size
     if (n > PF_MAX_ADDED_TOKEN_BYTES || strlen(text) != n)
         return pf_fail(r->error, PF_UNSUPPORTED, "%s: the added token \"%.60s\" is longer than %d bytes or holds a NUL",
                        doc->name, text, PF_MAX_ADDED_TOKEN_BYTES);
-    int32_t id = pf_token_index_find(&r->t->added, r->t->tokens, text, n);
+    int32_t id = find_added(r, text, n);
     if (id < 0) PF_TRY(added_id(r, doc, text, &id));
     pf_token *token = &r->t->tokens[id];
     if (token->is_added) {
@@ -347,7 +356,7 @@ static pf_status add_token(reader *r, const pf_json *doc, const char *text, size
     token->is_added = true;
     token->flags = flags;
     if (id > r->last_added) r->last_added = id;
-    pf_token_index_add(&r->t->added, r->t->tokens, id);
+    if (token->n_bytes == n && memcmp(token->bytes, text, n) == 0) pf_token_index_add(&r->t->added, r->t->tokens, id);
     return note_added(r, text, n, id);
 }
 
@@ -370,12 +379,6 @@ static pf_status read_added(reader *r)
     return PF_OK;
 }
 
-static bool is_added(const reader *r, const char *text, size_t n)
-{
-    const int32_t id = vocab_id(r, text);
-    return pf_token_index_find(&r->t->added, r->t->tokens, text, n) >= 0 || (id >= 0 && r->t->tokens[id].is_added);
-}
-
 static pf_status add_tokens(reader *r, const pf_config_token *tokens, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -391,7 +394,7 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
     begin_lot(r);
     PF_TRY(add_tokens(r, config->tokens, config->n_listed));
     for (size_t i = 0; i < config->n - config->n_listed; i++)
-        if (!is_added(r, named[i].text, named[i].n_bytes)) named[n_named++] = named[i];
+        if (find_added(r, named[i].text, named[i].n_bytes) < 0) named[n_named++] = named[i];
     return add_tokens(r, named, n_named);
 }
 

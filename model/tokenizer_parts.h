@@ -21,7 +21,8 @@ enum {
     PF_MAX_TEMPLATE_IDS = 64,
 };
 
-/* A token that exists. Its bytes are owned; an added token's are its text. */
+/* A token that exists. Its bytes are owned; an added token's are its text, unless the vocabulary has that text as the
+ * stand-ins of bytes ("\u0120", a space): then they are those bytes. */
 typedef struct {
     char *bytes; /* NULL: no token has this id */
     uint32_t n_bytes;
@@ -41,7 +42,7 @@ struct pf_tokenizer {
     int32_t vocab_size;
     int32_t base_size;     /* the same without added tokens */
     pf_token_index pieces; /* the model's tokens, by their bytes; for ignore_merges */
-    pf_token_index added;  /* added tokens by their text */
+    pf_token_index added;  /* added tokens whose bytes are their text */
     bool ignore_merges;
     pf_bpe bpe;
     pf_pretokenizer *pretokenizer;

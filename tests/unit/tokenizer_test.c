@@ -325,6 +325,16 @@ static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
     pf_tokenizer_close(t);
 }
 
+/* \u0120 stands for a space in the vocabulary, and is a letter in a text. */
+static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("\\u0120", "") "," ADDED(" ", "") "]," });
+    assert_ids(t, "x \xC4\xA0", (int32_t[]){ 'x', 256, ' ' }, 3);
+    assert_int_equal(pf_tokenizer_find_special(t, " "), 256);
+    pf_tokenizer_close(t);
+}
+
 static void white_space_goes_to_the_first_token_that_takes_it(void **state)
 {
     (void)state;
@@ -723,6 +733,7 @@ int main(void)
         cmocka_unit_test(empty_matches_and_line_ends_cut),
         cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
+        cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
         cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
         cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
         cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),

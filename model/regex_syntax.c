@@ -221,18 +221,32 @@ static pf_status posix_bracket(rewriter *r)
     return refuse(r, "a POSIX bracket");
 }
 
+/* A bracket of a class inside another. Such a class adds what it has, so its brackets are left out; beside one of them a '-'
+ * would make a range of what it is not. */
+static pf_status inner_bracket(rewriter *r, int *depth)
+{
+    const bool opens = peek(r, 0) == '[';
+    if (r->in[r->at - 1] == '-' || peek(r, 1) == '-') return refuse(r, "a '-' beside a character class inside another");
+    if (opens && peek(r, 1) == '^') return refuse(r, "a negated character class inside another");
+    if (opens && peek(r, 1) == ']') return refuse(r, "an empty character class inside another");
+    *depth += opens ? 1 : -1;
+    r->at++;
+    return PF_OK;
+}
+
 static pf_status character_class(rewriter *r)
 {
+    int depth = 0; /* of classes inside this one */
     PF_TRY(copy(r, 1));
     if (peek(r, 0) == '^') PF_TRY(copy(r, 1));
     if (peek(r, 0) == ']') PF_TRY(replace(r, 1, "\\]"));
-    while (r->at < r->n && peek(r, 0) != ']') {
+    while (r->at < r->n && (peek(r, 0) != ']' || depth > 0)) {
         if (peek(r, 0) == '\\')
             PF_TRY(escape(r, true));
         else if (peek(r, 0) == '[' && peek(r, 1) == ':')
             PF_TRY(posix_bracket(r));
-        else if (peek(r, 0) == '[')
-            return refuse(r, "a character class inside another");
+        else if (peek(r, 0) == '[' || peek(r, 0) == ']')
+            PF_TRY(inner_bracket(r, &depth));
         else if (peek(r, 0) == '&' && peek(r, 1) == '&')
             return refuse(r, "an intersection of character classes, &&,");
         else

@@ -584,6 +584,13 @@ static void what_is_not_known_is_refused_by_name(void **state)
           PF_UNSUPPORTED },
         { { .pre = SPLIT("(") }, "unmatched (", PF_UNSUPPORTED },
         { { .pre = SPLIT("[a-z&&[^b]]") }, "intersection", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[a[^b]]") }, "negated character class inside", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[a[]b]]") }, "empty character class inside", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[a[b]") }, "does not end", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[a-[b]]") }, "a '-' beside", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[a[-b]]") }, "a '-' beside", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[[a-]b]") }, "a '-' beside", PF_UNSUPPORTED },
+        { { .pre = SPLIT("[[a]-b]") }, "a '-' beside", PF_UNSUPPORTED },
         { { .pre = SPLIT("\\\\p{Nonsense}") }, "Nonsense", PF_UNSUPPORTED },
         { { .pre = SPLIT("(?<n>a)") }, "(?<", PF_UNSUPPORTED },
         { { .pre = SPLIT("a\\\\1") }, "\\1", PF_UNSUPPORTED },
@@ -640,6 +647,9 @@ static void patterns_are_rewritten_for_pcre2(void **state)
         { "[\\h\\b]", "[0-9A-Fa-f\\x08]" },
         { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\p{^Lu}" },
         { "[]a]", "[\\]a]" },
+        { " ?[^(\\s|[.,!?])]+", " ?[^(\\p{White_Space}|.,!?)]+" },
+        { "[a[b[cd]]e][]]", "[abcde][\\]]" },
+        { "[[:alpha:][0-9]]", "[\\p{Alphabetic}0-9]" },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         char *out = NULL;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "model/json_sequence.h"
 #include "model/regex_syntax.h"
+#include "model/stand_ins.h"
 
 enum {
     MAX_SPLITS = 64,
@@ -40,8 +41,9 @@ typedef struct {
 struct pf_pretokenizer {
     split splits[MAX_SPLITS];
     int32_t n_splits;
+    int32_t n_before; /* of them, those in front of ByteLevel: the others cut its stand-ins */
     bool add_prefix_space;
-    bool has_byte_level; /* while it is built: nothing may follow */
+    bool has_byte_level; /* while it is built */
     split gpt2;          /* of ByteLevel; code is NULL when it has no pattern */
 };
 
@@ -60,10 +62,13 @@ struct pf_pretokenize_scratch {
     pcre2_match_data *match;
     pcre2_match_context *limits;
     spans found, pieces, next;
-    char *prefixed; /* a piece behind a space */
-    size_t prefixed_capacity;
+    char *made; /* a piece behind a space, or in stand-ins */
+    size_t made_capacity;
     uint64_t steps_left, deadline_ns;
     uint32_t n_searches;
+    size_t n_bytes; /* of the texts that it is for */
+    pf_pretokenize_scratch
+        *behind; /* for the splits behind ByteLevel, while its own pieces are walked; made when needed */
 };
 
 /* --- building --- */
@@ -109,17 +114,25 @@ static pf_status next_split(const pf_json *doc, pf_pretokenizer *p, split **out,
     return PF_OK;
 }
 
+static pf_status read_behavior(const pf_json *doc, const json_t *node, behavior *out, pf_error *error)
+{
+    const char *name = NULL;
+    PF_TRY(pf_json_get_string(doc, node, "behavior", true, &name, error));
+    for (behavior b = 0; b < N_BEHAVIORS; b++) {
+        if (strcmp(name, BEHAVIORS[b]) != 0) continue;
+        *out = b;
+        return PF_OK;
+    }
+    return pf_fail(error, PF_UNSUPPORTED, "%s: the behavior %.40s of a split is not known", doc->name, name);
+}
+
 static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
-    const char *name = NULL, *key = NULL;
+    const char *key = NULL;
     split *s = NULL;
     PF_TRY(next_split(doc, p, &s, error));
-    PF_TRY(pf_json_get_string(doc, node, "behavior", true, &name, error));
+    PF_TRY(read_behavior(doc, node, &s->behavior, error));
     PF_TRY(pf_json_get_bool(doc, node, "invert", true, &s->invert, error));
-    for (s->behavior = 0; s->behavior < N_BEHAVIORS; s->behavior++)
-        if (strcmp(name, BEHAVIORS[s->behavior]) == 0) break;
-    if (s->behavior == N_BEHAVIORS)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: Split's behavior %.40s is not known", doc->name, name);
 
     const json_t *pattern = json_object_get(node, "pattern"), *text = json_object_get(pattern, key = "Regex");
     if (!text) text = json_object_get(pattern, key = "String");
@@ -149,10 +162,25 @@ static pf_status add_digits(const pf_json *doc, const json_t *node, pf_pretokeni
     return PF_OK;
 }
 
+/* Punctuation: that of Unicode, and ASCII's symbols. */
+static pf_status add_punctuation(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    static const char pattern[] = "[\\p{P}$+<=>^`|~]";
+    split *s = NULL;
+    PF_TRY(next_split(doc, p, &s, error));
+    PF_TRY(read_behavior(doc, node, &s->behavior, error));
+    PF_TRY(compile_regex(doc, "Punctuation", pattern, sizeof pattern - 1, &s->code, error));
+    p->n_splits++;
+    return PF_OK;
+}
+
 static pf_status add_byte_level(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     bool use_regex = true;
+    if (p->has_byte_level)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has a second ByteLevel, expected one", doc->name);
     p->has_byte_level = true;
+    p->n_before = p->n_splits;
     p->add_prefix_space = true; /* as the library's default; files always say */
     PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &p->add_prefix_space, error));
     PF_TRY(pf_json_get_bool(doc, node, "use_regex", false, &use_regex, error));
@@ -163,15 +191,13 @@ static pf_status add_byte_level(const pf_json *doc, const json_t *node, pf_preto
 static pf_status add_part(void *user, const pf_json *doc, const char *type, const json_t *node, pf_error *error)
 {
     pf_pretokenizer *p = user;
-    if (p->has_byte_level)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has %.60s behind ByteLevel, expected ByteLevel last",
-                       doc->name, type);
     if (strcmp(type, "Split") == 0) return add_split(doc, node, p, error);
     if (strcmp(type, "Digits") == 0) return add_digits(doc, node, p, error);
+    if (strcmp(type, "Punctuation") == 0) return add_punctuation(doc, node, p, error);
     if (strcmp(type, "ByteLevel") == 0) return add_byte_level(doc, node, p, error);
     return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: the pre_tokenizer %.60s is not known (known: ByteLevel, Split, Digits, Sequence)", doc->name,
-                   type);
+                   "%s: the pre_tokenizer %.60s is not known (known: ByteLevel, Split, Digits, Punctuation, Sequence)",
+                   doc->name, type);
 }
 
 pf_status pf_pretokenizer_create(const pf_json *doc, const json_t *node, pf_pretokenizer **out, pf_error *error)
@@ -217,6 +243,7 @@ pf_status pf_pretokenize_scratch_create(size_t n_bytes, pf_pretokenize_scratch *
     pcre2_set_heap_limit(s->limits, 1 << 18); /* KiB */
     s->steps_left = STEPS_ON_DEMAND + 100u * (uint64_t)n_bytes;
     s->deadline_ns = pf_now_ns() + DEADLINE_NS + 10000u * (uint64_t)n_bytes;
+    s->n_bytes = n_bytes;
     *out = s;
     return PF_OK;
 }
@@ -229,7 +256,8 @@ void pf_pretokenize_scratch_destroy(pf_pretokenize_scratch *s)
     free(s->found.items);
     free(s->pieces.items);
     free(s->next.items);
-    free(s->prefixed);
+    free(s->made);
+    pf_pretokenize_scratch_destroy(s->behind);
     free(s);
 }
 
@@ -365,17 +393,22 @@ static pf_status apply(pf_pretokenize_scratch *s, const split *how, const char *
 
 /* --- ByteLevel --- */
 
+static pf_status reserve_made(pf_pretokenize_scratch *s, size_t n)
+{
+    if (s->made_capacity >= n) return PF_OK;
+    char *grown = realloc(s->made, n);
+    if (!grown) return PF_NOMEM;
+    s->made = grown;
+    s->made_capacity = n;
+    return PF_OK;
+}
+
 static pf_status prefix_space(pf_pretokenize_scratch *s, const char **piece, size_t *n)
 {
-    if (s->prefixed_capacity < *n + 1) {
-        char *grown = realloc(s->prefixed, *n + 1);
-        if (!grown) return PF_NOMEM;
-        s->prefixed = grown;
-        s->prefixed_capacity = *n + 1;
-    }
-    s->prefixed[0] = ' ';
-    memcpy(s->prefixed + 1, *piece, *n);
-    *piece = s->prefixed;
+    PF_TRY(reserve_made(s, *n + 1));
+    s->made[0] = ' ';
+    memcpy(s->made + 1, *piece, *n);
+    *piece = s->made;
     *n += 1;
     return PF_OK;
 }
@@ -393,16 +426,75 @@ static pf_status byte_level(const pf_pretokenizer *p, pf_pretokenize_scratch *s,
     return PF_OK;
 }
 
+/* text [n] into s->pieces, by the splits from `begin` to `end`. */
+static pf_status apply_splits(const pf_pretokenizer *p, pf_pretokenize_scratch *s, int32_t begin, int32_t end,
+                              const char *text, size_t n)
+{
+    s->pieces.n = 0;
+    PF_TRY(push(&s->pieces, (span){ 0, n, false }));
+    for (int32_t i = begin; i < end; i++) PF_TRY(apply(s, &p->splits[i], text));
+    return PF_OK;
+}
+
+/* --- behind ByteLevel --- */
+
+typedef struct {
+    const pf_pretokenizer *p;
+    pf_pretokenize_scratch *s;
+    pf_piece_fn *emit;
+    void *user;
+} behind;
+
+/* Stand-ins are two bytes of UTF-8 at most. */
+static size_t write_stand_ins(const char *bytes, size_t n, char *out)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int32_t c = pf_stand_in((unsigned char)bytes[i]);
+        if (c >= 0x80) out[used++] = (char)(0xC0 | c >> 6);
+        out[used++] = (char)(c < 0x80 ? c : 0x80 | (c & 0x3F));
+    }
+    return used;
+}
+
+/* Characters, each of which stands for a byte. */
+static size_t count_characters(const char *text, size_t begin, size_t end)
+{
+    size_t n = 0;
+    for (size_t i = begin; i < end; i++) n += (text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* A piece that ByteLevel made, cut further where its stand-ins are. */
+static pf_status cut_stand_ins(void *user, const char *piece, size_t n)
+{
+    const behind *b = user;
+    if (!b->s->behind) PF_TRY(pf_pretokenize_scratch_create(2 * b->s->n_bytes, &b->s->behind));
+    pf_pretokenize_scratch *s = b->s->behind;
+    PF_TRY(reserve_made(s, 2 * n));
+    PF_TRY(apply_splits(b->p, s, b->p->n_before, b->p->n_splits, s->made, write_stand_ins(piece, n, s->made)));
+    size_t at = 0, byte = 0; /* the same place in the stand-ins and in the piece */
+    for (size_t i = 0; i < s->pieces.n; i++) {
+        const span part = s->pieces.items[i];
+        const size_t begin = byte + count_characters(s->made, at, part.begin);
+        byte = begin + count_characters(s->made, part.begin, part.end);
+        at = part.end;
+        PF_TRY(b->emit(b->user, piece + begin, byte - begin));
+    }
+    return PF_OK;
+}
+
 pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *s, const char *text, size_t n_bytes,
                          pf_piece_fn *emit, void *user)
 {
+    behind rest = { .p = p, .s = s, .emit = emit, .user = user };
+    const bool has_rest = p->n_before < p->n_splits;
     if (n_bytes == 0) return PF_OK;
-    s->pieces.n = 0;
-    PF_TRY(push(&s->pieces, (span){ 0, n_bytes, false }));
-    for (int32_t i = 0; i < p->n_splits; i++) PF_TRY(apply(s, &p->splits[i], text));
+    PF_TRY(apply_splits(p, s, 0, p->n_before, text, n_bytes));
     for (size_t i = 0; i < s->pieces.n; i++) {
         const span piece = s->pieces.items[i];
-        PF_TRY(byte_level(p, s, text + piece.begin, piece.end - piece.begin, emit, user));
+        PF_TRY(byte_level(p, s, text + piece.begin, piece.end - piece.begin, has_rest ? cut_stand_ins : emit,
+                          has_rest ? &rest : user));
     }
     return PF_OK;
 }

@@ -1,8 +1,9 @@
 /*
  * A text into the pieces that are tokenised each for itself: the pre_tokenizer of tokenizer.json.
  *
- * A list of splits, each applied to every piece of the one before, and at the end ByteLevel, which may put a space
- * before a piece and split it by GPT-2's pattern. A pattern sees only the piece: a lookaround does not reach past it.
+ * A list of splits, each applied to every piece of the one before, and among them ByteLevel, which may put a space
+ * before a piece and split it by GPT-2's pattern; the splits behind it see each byte as the character that stands for it
+ * (stand_ins.h). A pattern sees only the piece: a lookaround does not reach past it.
  *
  * Time is bounded: a search is given few steps at first, more on demand out of a budget for the whole text, and a text
  * has a deadline, so that a pattern from a hostile file ends in PF_LIMIT.

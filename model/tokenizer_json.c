@@ -11,13 +11,13 @@
 
 #include "base/json.h"
 #include "model/json_sequence.h"
+#include "model/stand_ins.h"
 #include "model/tokenizer_config.h"
 #include "model/tokenizer_parts.h"
 
 enum {
     MAX_FILE_BYTES = 1 << 28,
     MAX_CONFIG_BYTES = 1 << 26,
-    N_STAND_INS = 256 + 68, /* code points from 0 that can stand for a byte */
 };
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
     int32_t next_added; /* the id of the next new one */
     added_text *added;
     size_t n_added, added_capacity;
-    int16_t byte_of[N_STAND_INS]; /* the byte that a code point stands for; -1: none */
+    int16_t byte_of[PF_N_STAND_INS]; /* the byte that a code point stands for; -1: none */
     pf_error *error;
 } reader;
 
@@ -66,15 +66,10 @@ static pf_status check_keys(const reader *r, const json_t *object, const char *w
 
 /* --- bytes and their stand-ins --- */
 
-/* GPT-2's table: printable bytes stand for themselves, the others for code points from 256 on, in order. */
 static void fill_stand_ins(reader *r)
 {
     memset(r->byte_of, 0xFF, sizeof r->byte_of);
-    int next = 256;
-    for (int b = 0; b < 256; b++) {
-        const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-        r->byte_of[printable ? b : next++] = (int16_t)b;
-    }
+    for (int b = 0; b < 256; b++) r->byte_of[pf_stand_in((unsigned char)b)] = (int16_t)b;
 }
 
 /* The bytes that `text` stands for, into out [n]; false where one of its characters stands for none. */
@@ -85,7 +80,7 @@ static bool decode_stand_ins(const reader *r, const char *text, size_t n, char *
         utf8proc_int32_t c = -1;
         const utf8proc_ssize_t width =
             utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
-        if (width <= 0 || c >= N_STAND_INS || r->byte_of[c] < 0) return false;
+        if (width <= 0 || c >= PF_N_STAND_INS || r->byte_of[c] < 0) return false;
         out[made++] = (char)r->byte_of[c];
         i += (size_t)width;
     }

@@ -25,6 +25,7 @@ CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\
           r"|\s+(?!\S)|\s")
 DEEPSEEK = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
             r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
 
 TEXTS = [
     "",
@@ -108,6 +109,12 @@ def cases():
 
     yield "deepseek", special(train(pre_tokenizers.Sequence([
         split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), bytes_only()])), "<|end|>")
+
+    yield "falcon", special(train(pre_tokenizers.Sequence([
+        pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizers.Digits(individual_digits=False), split("[0-9][0-9][0-9]")])), "<|end|>")
+
+    yield "bloom", special(train(pre_tokenizers.Sequence([split(BLOOM), bytes_only()]), normalizers.NFC()), "<|end|>")
 
     yield "digits", train(pre_tokenizers.Sequence([
         pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=True)]))

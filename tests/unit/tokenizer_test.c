@@ -10,8 +10,8 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
-static const char *const GOLDEN[] = { "gpt2",     "llama3", "qwen2",     "o200k", "cl100k",
-                                      "deepseek", "digits", "behaviors", "flags" };
+static const char *const GOLDEN[] = { "gpt2",   "llama3", "qwen2",  "o200k",     "cl100k", "deepseek",
+                                      "falcon", "bloom",  "digits", "behaviors", "flags" };
 
 static pf_tokenizer *open_text(const char *text, const char *config)
 {
@@ -290,6 +290,29 @@ static void empty_matches_and_line_ends_cut(void **state)
     t = open_parts((parts){ .vocab = ",\"a\\u010a\":256", .merges = "\"a \\u010a\"" });
     assert_ids(t, "a\nb", (int32_t[]){ 256, 'b' }, 2);
     pf_tokenizer_close(t);
+}
+
+/* Its pattern sees characters that stand for bytes: \u0120 is a space, and an e with an accent is two. */
+static void a_split_behind_byte_level_cuts_between_bytes(void **state)
+{
+    (void)state;
+#define BEHIND(split) "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," split "]}"
+    pf_tokenizer *t = open_parts((parts){ .pre = BEHIND("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\u0120\"},"
+                                                        "\"behavior\": \"Removed\", \"invert\": false}") });
+    assert_ids(t, " a \xC3\xA9  b ", (int32_t[]){ 'a', 0xC3, 0xA9, 'b' }, 4);
+    pf_tokenizer_close(t);
+
+    static const char vocab[] = ",\"\\u00c3\\u00a9\":300,\"12\":301,\"\\u00b2\\u00b3\":302";
+    static const char merges[] = "\"\\u00c3 \\u00a9\",\"1 2\",\"\\u00b2 \\u00b3\"";
+    t = open_parts((parts){
+        .pre = BEHIND("{\"type\": \"Digits\", \"individual_digits\": true}"), .vocab = vocab, .merges = merges });
+    assert_ids(t, "12\xC3\xA9", (int32_t[]){ '1', '2', 300 }, 3);
+    assert_ids(t, "\xF2\xB2\xB3\x80", (int32_t[]){ 0xF2, 0xB2, 0xB3, 0x80 }, 4); /* two digits there */
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .vocab = vocab, .merges = merges });
+    assert_ids(t, "12\xF2\xB2\xB3\x80", (int32_t[]){ 301, 0xF2, 302, 0x80 }, 4);
+    pf_tokenizer_close(t);
+#undef BEHIND
 }
 
 static void ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
@@ -580,7 +603,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .pre = "null" }, "no ByteLevel", PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"Metaspace\"}" }, "Metaspace", PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," BYTE_LEVEL "]}" },
-          "behind ByteLevel",
+          "a second ByteLevel",
           PF_UNSUPPORTED },
         { { .pre = SPLIT("(") }, "unmatched (", PF_UNSUPPORTED },
         { { .pre = SPLIT("[a-z&&[^b]]") }, "intersection", PF_UNSUPPORTED },
@@ -741,6 +764,7 @@ int main(void)
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),
         cmocka_unit_test(empty_matches_and_line_ends_cut),
+        cmocka_unit_test(a_split_behind_byte_level_cuts_between_bytes),
         cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
         cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),

@@ -157,16 +157,30 @@ static void merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n)
     }
 }
 
+/* The piece's bytes as tokens, chained; their number in *n. */
+static pf_status begin(const pf_bpe *bpe, pf_bpe_symbol *symbols, const char *piece, size_t n_bytes, int32_t *n)
+{
+    bool was_unknown = false;
+    *n = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        const int32_t id = bpe->byte_id[(unsigned char)piece[i]];
+        const bool is_unknown = id < 0, is_fused = is_unknown && was_unknown && bpe->fuse_unk;
+        was_unknown = is_unknown;
+        if (is_unknown && bpe->unk_id < 0) return PF_UNSUPPORTED;
+        if (is_fused) continue;
+        symbols[*n] = (pf_bpe_symbol){ .id = is_unknown ? bpe->unk_id : id, .prev = *n - 1, .next = *n + 1 };
+        (*n)++;
+    }
+    symbols[*n - 1].next = -1;
+    return PF_OK;
+}
+
 pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes, pf_tokens *out)
 {
     if (n_bytes == 0) return PF_OK;
     PF_TRY(reserve(scratch, n_bytes));
-    const int32_t n = (int32_t)n_bytes;
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t id = bpe->byte_id[(unsigned char)piece[i]];
-        if (id < 0) return PF_UNSUPPORTED;
-        scratch->symbols[i] = (pf_bpe_symbol){ .id = id, .prev = i - 1, .next = i + 1 < n ? i + 1 : -1 };
-    }
+    int32_t n;
+    PF_TRY(begin(bpe, scratch->symbols, piece, n_bytes, &n));
     merge_all(bpe, scratch, n);
     for (int32_t i = 0; i >= 0; i = scratch->symbols[i].next) PF_TRY(pf_tokens_push(out, scratch->symbols[i].id));
     return PF_OK;

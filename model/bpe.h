@@ -21,6 +21,8 @@ typedef struct {
 
 typedef struct {
     int32_t byte_id[256]; /* the token of each byte alone; -1: none */
+    int32_t unk_id;       /* the token for a byte that has none; -1: there is no such token */
+    bool fuse_unk;        /* one for a run of them */
     pf_merge *merges;     /* hash table, open addressing */
     size_t n_slots;       /* a power of two, at least twice the merges; 0: no merges */
 } pf_bpe;
@@ -45,7 +47,7 @@ typedef struct {
 void pf_bpe_scratch_clear(pf_bpe_scratch *scratch);
 
 /* Append the tokens of piece [n_bytes]; O(n log n).
- * PF_NOMEM; PF_UNSUPPORTED: a byte has no token. */
+ * PF_NOMEM; PF_UNSUPPORTED: a byte has no token, nor is there one for those that have none. */
 PF_MUST_USE pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes,
                                     pf_tokens *out);
 

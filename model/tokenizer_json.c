@@ -238,15 +238,29 @@ static pf_status check_options(const reader *r, const json_t *model)
                            empty[i], text);
     }
     double dropout = 0.0;
-    bool byte_fallback = false;
     PF_TRY(pf_json_get_double(r->doc, model, "dropout", false, 0.0, 1.0, &dropout, r->error));
     if (dropout > 0.0)
         return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.dropout is %g, only null is known here", r->doc->name,
                        dropout);
+    return PF_OK;
+}
+
+/* What a byte becomes that the vocabulary lacks. byte_fallback is about such bytes alone, so it says nothing where there is
+ * none. */
+static pf_status read_unknown(reader *r, const json_t *model)
+{
+    const char *unk = NULL;
+    bool byte_fallback = false;
+    PF_TRY(pf_json_get_string(r->doc, model, "unk_token", false, &unk, r->error));
+    PF_TRY(pf_json_get_bool(r->doc, model, "fuse_unk", false, &r->t->bpe.fuse_unk, r->error));
     PF_TRY(pf_json_get_bool(r->doc, model, "byte_fallback", false, &byte_fallback, r->error));
-    if (byte_fallback)
-        return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.byte_fallback is true, only false is known here",
-                       r->doc->name);
+    r->t->bpe.unk_id = unk ? vocab_id(r, unk) : -1;
+    for (int b = 0; byte_fallback && b < 256; b++)
+        if (r->t->bpe.byte_id[b] < 0)
+            return pf_fail(r->error, PF_UNSUPPORTED,
+                           "%s: model.byte_fallback is true and the byte %d has no token in model.vocab, only false is "
+                           "known here then",
+                           r->doc->name, b);
     return PF_OK;
 }
 
@@ -274,6 +288,7 @@ static pf_status read_model(reader *r)
     PF_TRY(check_options(r, model));
     PF_TRY(pf_json_get_bool(r->doc, model, "ignore_merges", false, &r->t->ignore_merges, r->error));
     PF_TRY(read_vocab(r, model));
+    PF_TRY(read_unknown(r, model));
     return read_merges(r, model);
 }
 

@@ -574,6 +574,30 @@ static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
     pf_tokenizer_close(t);
 }
 
+static void a_byte_without_a_token_is_the_unknown_one_where_there_is_one(void **state)
+{
+    (void)state;
+#define FEW(model)                                                                                   \
+    "{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {" model \
+    "\"unk_token\": \"<unk>\", \"vocab\": {\"a\": 0, \"b\": 1, \"<unk>\": 2, \"ab\": 3}, \"merges\": [\"a b\"]}}"
+    pf_tokenizer *t = open_text(FEW(""), NULL);
+    assert_ids(t, "abxyaxb", (int32_t[]){ 3, 2, 2, 0, 2, 1 }, 6);
+    pf_tokenizer_close(t);
+    t = open_text(FEW("\"fuse_unk\": true,"), NULL);
+    assert_ids(t, "xxabxya x", (int32_t[]){ 2, 3, 2, 0, 2 }, 5);
+    pf_tokenizer_close(t);
+
+    t = open_parts((parts){ .model = "\"byte_fallback\": true," }); /* no byte to fall back for */
+    assert_ids(t, "a", (int32_t[]){ 'a' }, 1);
+    pf_tokenizer_close(t);
+    pf_error error = { 0 };
+    t = NULL;
+    static const char lacking[] = FEW("\"byte_fallback\": true,");
+    assert_status(pf_tokenizer_parse(lacking, strlen(lacking), NULL, 0, &t, &error), PF_UNSUPPORTED);
+    assert_says(error, "the byte 0 has no token");
+#undef FEW
+}
+
 static void what_is_not_known_is_refused_by_name(void **state)
 {
     (void)state;
@@ -618,7 +642,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .pre = SPLIT("(?<n>a)") }, "(?<", PF_UNSUPPORTED },
         { { .pre = SPLIT("a\\\\1") }, "\\1", PF_UNSUPPORTED },
         { { .pre = SPLIT("\\\\X") }, "\\X", PF_UNSUPPORTED }, /* where it ends differs from library to library */
-        { { .model = "\"byte_fallback\": true," }, "byte_fallback", PF_UNSUPPORTED },
+        { { .model = "\"byte_fallback\": 1," }, "byte_fallback", PF_FORMAT },
         { { .model = "\"dropout\": 0.1," }, "dropout", PF_UNSUPPORTED },
         { { .model = "\"continuing_subword_prefix\": \"##\"," }, "continuing_subword_prefix", PF_UNSUPPORTED },
         { { .model = "\"end_of_word_suffix\": \"</w>\"," }, "end_of_word_suffix", PF_UNSUPPORTED },
@@ -781,6 +805,7 @@ int main(void)
         cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),
         cmocka_unit_test(new_tokens_count_on_from_what_was_there_before_their_lot),
         cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),
+        cmocka_unit_test(a_byte_without_a_token_is_the_unknown_one_where_there_is_one),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
         cmocka_unit_test(patterns_are_rewritten_for_pcre2),

@@ -3,8 +3,8 @@
 
 The bundled pair and fresh random variants (tests/golden/llama_variants.py) go through `pilotfish logits`, `generate` and
 `tokenize`, and through transformers in float32. Demanded: every logit within 1e-4 of the largest one, the same greedy
-tokens, the same token ids of the same text, whatever the files beside tokenizer.json say (side_files.py). A greedy token
-may differ only where the two best logits are a near tie.
+tokens, the same token ids of the same text, by random tokenizers (random_tokenizers.py) and whatever the files beside
+tokenizer.json say (side_files.py). A greedy token may differ only where the two best logits are a near tie.
 
 The Python packages are large: without them this makes a virtual environment in build/oracle and installs them there.
 PF_ORACLE_PYTHON names an interpreter that has them already.
@@ -143,6 +143,22 @@ def check_side_files(pilotfish, seed, n):
     print(f"{n} directories of random files beside tokenizer.json: the same ids")
 
 
+def check_tokenizers(pilotfish, seed, n):
+    """The ids of texts by tokenizers of all kinds."""
+    import random_tokenizers
+    random = Random(seed)
+    for i in range(n):
+        with tempfile.TemporaryDirectory() as scratch:
+            maker = random_tokenizers.Maker(random)
+            tokenizer = maker.write(pathlib.Path(scratch) / "tokenizer.json")
+            for text in [maker.text() for _ in range(4)]:
+                for option, special in (((), True), (("--no-special",), False)):
+                    found = pilotfish.json("tokenize", "-m", scratch, *option, stdin=text.encode())["tokens"]
+                    expected = tokenizer.encode(text, add_special_tokens=special).ids
+                    assert found == expected, f"tokenizer {i}: {text!r}: {found}, expected {expected}: {tokenizer.to_str()}"
+    print(f"{n} random tokenizers: the same ids")
+
+
 def main():
     become_capable()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -150,6 +166,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100000, help="of the random variants")
     parser.add_argument("--prompts", type=int, default=12, help="of the bundled set")
     parser.add_argument("--side-files", type=int, default=100, help="directories of them")
+    parser.add_argument("--tokenizers", type=int, default=200, help="random ones")
     arguments = parser.parse_args()
 
     sys.path.insert(0, str(ROOT / "tests" / "golden"))
@@ -166,6 +183,7 @@ def main():
     isas = [isa for isa in ISAS if pilotfish.has(isa)]
     assert "scalar" in isas
     check_side_files(pilotfish, arguments.seed, arguments.side_files)
+    check_tokenizers(pilotfish, arguments.seed, arguments.tokenizers)
     check_variants(pilotfish, isas, arguments.seed)
     check_bundled(pilotfish, isas, arguments.prompts)
 

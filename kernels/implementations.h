@@ -106,6 +106,8 @@ pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_12_avx512bf16;
 pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
+pf_gemm_multiply_fn pf_gemm_integers_bf16_few_avx512bf16; /* of it, up to PF_GEMM_FEW_ROWS rows */
+enum { PF_GEMM_FEW_ROWS = 8 };
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_amx;

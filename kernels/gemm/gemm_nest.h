@@ -17,7 +17,7 @@
  *
  * Integer weights are widened to bf16 a block at a time, in the scratch, and the tiles pass over that: the whole cost of
  * the integers is in the widening, once a panel, whatever the rows. With few rows the blocks are short, so that the
- * widening of one overlaps the chains of the one before.
+ * widening of one overlaps the chains of the one before (but see gemm_few_avx512bf16.c).
  *
  * The distances and the order of loops are those that a prototype of this nest found best on two Zen 5 cores in
  * November 2026: prefetch into L1 beat L2 by 5 to 12 points at 8 to 12 rows, a distance of 2 KiB cost up to a third
@@ -230,7 +230,8 @@ PF_INLINE void pf_gemm_pack_part(pf_gemm_words_fn *convert, size_t row_words, in
 #define PF_ROWS_3(DO)  PF_ROWS_2(DO) DO(2)
 #define PF_ROWS_6(DO)  PF_ROWS_3(DO) DO(3) DO(4) DO(5)
 #define PF_ROWS_7(DO)  PF_ROWS_6(DO) DO(6)
-#define PF_ROWS_12(DO) PF_ROWS_7(DO) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define PF_ROWS_8(DO)  PF_ROWS_7(DO) DO(7)
+#define PF_ROWS_12(DO) PF_ROWS_8(DO) DO(8) DO(9) DO(10) DO(11)
 #define PF_ROWS_14(DO) PF_ROWS_12(DO) DO(12) DO(13)
 
 #endif

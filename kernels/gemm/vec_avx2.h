@@ -167,4 +167,11 @@ PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
     return _mm256_sub_ps(pf_vec_nibble_to_float(v), _mm256_set1_ps(8.0f));
 }
 
+/* A byte a lane, `shift` bits up, less 128, as f32. */
+PF_INLINE pf_vecf pf_vec_byte_less_128(pf_vec v, const int shift)
+{
+    const __m256i top = _mm256_slli_epi32(_mm256_xor_si256(v, _mm256_set1_epi8(-128)), 24 - shift);
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
+}
+
 #endif

@@ -71,7 +71,7 @@ PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 }
 /* Shifts: of lanes of 16 and 32 bits. */
 #define pf_vec_right16(v, n) _mm512_srli_epi16(v, n)
-#define pf_vec_right(v, n)   _mm512_srli_epi32(v, n)
+#define pf_vec_right(v, n)   _mm512_srli_epi32(v, (unsigned)(n))
 #define pf_vec_left(v, n)    _mm512_slli_epi32(v, n)
 #define pf_vec_left16(v, n)  _mm512_slli_epi16(v, n)
 
@@ -166,6 +166,13 @@ PF_INLINE pf_vecf pf_vec_nibble_to_float(pf_vec v)
 PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
 {
     return _mm512_permutexvar_ps(v, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* A byte a lane, `shift` bits up, less 128, as f32. */
+PF_INLINE pf_vecf pf_vec_byte_less_128(pf_vec v, const int shift)
+{
+    const __m512i top = _mm512_slli_epi32(_mm512_xor_si512(v, _mm512_set1_epi8(-128)), (unsigned)(24 - shift));
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
 }
 
 #endif

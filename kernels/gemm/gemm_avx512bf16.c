@@ -104,11 +104,7 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
             a += height;
         }
 
-#define FINISH(m)                                                                        \
-    if (m < height) {                                                                    \
-        pf_sums_finish(sum[m][0], sum[m][1], t->c + m * t->ldc, t->add);                 \
-        pf_sums_finish(sum[m][2], sum[m][3], t->c + m * t->ldc + PF_GEMM_PANEL, t->add); \
-    }
+#define FINISH(m) PF_SUMS_FINISH_PANEL(m, 0) PF_SUMS_FINISH_PANEL(m, 1)
     PF_ROWS_7(FINISH)
 #undef FINISH
 }

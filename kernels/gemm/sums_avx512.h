@@ -10,8 +10,11 @@
         sum[m][0] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL) : _mm512_setzero_ps();      \
         sum[m][1] = t->before ? _mm512_load_ps(t->before + m * PF_GEMM_PANEL + 16) : _mm512_setzero_ps(); \
     }
-#define PF_SUMS_FINISH(m) \
-    if (m < height) pf_sums_finish(sum[m][0], sum[m][1], t->c + m * t->ldc, t->add);
+#define PF_SUMS_FINISH(m) PF_SUMS_FINISH_PANEL(m, 0)
+/* Of several panels side by side, __m512 sum[height][2 * panels], one. */
+#define PF_SUMS_FINISH_PANEL(m, panel) \
+    if (m < height)                    \
+        pf_sums_finish(sum[m][2 * (panel)], sum[m][2 * (panel) + 1], t->c + m * t->ldc + (panel)*PF_GEMM_PANEL, t->add);
 
 /* Two vectors of a row to c, or added to what is there. */
 PF_INLINE void pf_sums_finish(__m512 left, __m512 right, float *c, bool add)

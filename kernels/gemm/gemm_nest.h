@@ -9,8 +9,8 @@
  *
  * One row tile: no K block; a panel is read once, straight through, prefetched W_AHEAD before its use, over the
  * panel's end into the next. A low tile takes two panels side by side: with few rows there are too few chains to hide
- * the latency of their products, and that, not memory, would be the limit. Where memory is the limit all the same, four to
- * six rows take one panel after the other: two streams took 3 to 12 % longer (and 4 to 10 % less from a cache).
+ * the latency of their products, and that, not memory, would be the limit. Where memory is the limit all the same, four
+ * rows and more take one panel after the other: two streams took four to six 3 to 12 % longer (from a cache 4 to 10 % less).
  *
  * More tiles: the block stays in L1 and L2 while they pass over it, and each fetches its share of the next block, evenly,
  * so that memory works all the time. Partial sums wait in the scratch and are loaded, not added: an output stays one chain.

@@ -325,7 +325,9 @@ static pf_status list_decoder(reader *r, const json_t *decoder)
     return PF_OK;
 }
 
-/* added_tokens.json, and behind it what tokenizer.json has, which is said again only to become special by its name. */
+/* added_tokens.json, and behind it what tokenizer.json has. That is in the tokenizer already, in the order of its file
+ * (tokenizer_json.c), which gave it its ids; it is said again because in this list, by id, its word on an id goes before
+ * added_tokens.json's, and because it becomes special by its name. */
 static pf_status list_old(reader *r, const json_t *added, const json_t *own)
 {
     const char *key;

@@ -80,8 +80,7 @@ static void auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_s
         { { PF_TYPE_BF16, true, 33 << 20, 0 }, PF_DTYPE_BF16 },         /* who knows */
         { { PF_TYPE_BF16, false, 33 << 20, 32 << 20 }, PF_DTYPE_BF16 }, /* other bits, or slower, or oneDNN's */
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(pf_dtype_choose(&cases[i].facts), cases[i].chosen);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) assert_int_equal(pf_dtype_choose(&cases[i].facts), cases[i].chosen);
 }
 
 int main(void)

@@ -88,7 +88,7 @@ static void check_passes(const char *directory, int32_t n_threads)
 
     static const int32_t passes[][2] = { { 5, 5 }, { 1, 1 }, { 6, 2 }, { 3, 0 } };
     int32_t n_before = n_prompt;
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    for (size_t i = 0; i < PF_COUNT(passes); i++) {
         const pf_span span = { r.sequence, r.tokens + n_before, passes[i][0], passes[i][1], NULL };
         assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
         assert_counted(&r, n_before, passes[i][0], passes[i][1]);
@@ -105,7 +105,7 @@ static void a_pass_is_counted_as_it_runs(void **state)
         { .layers = 3, .kv_heads = 1, .seed = 2 },
         { .heads = 6, .kv_heads = 3, .head_dim = 20, .intermediate = 50, .seed = 3 }
     };
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < PF_COUNT(models); i++) {
         char directory[PF_TINY_PATH];
         pf_tiny_model_create(&models[i], directory);
         for (int32_t n_threads = 1; n_threads <= 2; n_threads++) check_passes(directory, n_threads);

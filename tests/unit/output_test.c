@@ -27,7 +27,7 @@ static void a_character_that_is_not_whole_is_held_back(void **state)
         { "x\xF4\x90", 3 }, /* beyond U+10FFFF */
         { "\xC3\xA9\xC3", 2 },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < PF_COUNT(cases); i++)
         assert_int_equal(pf_utf8_complete(cases[i].bytes, strlen(cases[i].bytes)), cases[i].complete);
 }
 

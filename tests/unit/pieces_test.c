@@ -19,7 +19,7 @@ static void a_member_takes_its_own_share_in_order_and_then_the_others(void **sta
                                            { 28, 30 }, { 0, 4 },   { 4, 8 },   { 8, 10 } };
     const pf_member member = { NULL, 1, 3 };
     int32_t begin, end;
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    for (size_t i = 0; i < PF_COUNT(expected); i++) {
         assert_true(pf_pieces_take(all, member, 0, 30, 4, &begin, &end));
         assert_int_equal(begin, expected[i][0]);
         assert_int_equal(end, expected[i][1]);

@@ -20,7 +20,7 @@ bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id)
 pf_status pf_tokenizer_decode_token(const pf_tokenizer *tokenizer, int32_t id, const char **bytes, size_t *n_bytes)
 {
     (void)tokenizer;
-    if (id < 0 || (size_t)id >= sizeof pieces / sizeof *pieces) return PF_INVALID;
+    if (id < 0 || (size_t)id >= PF_COUNT(pieces)) return PF_INVALID;
     *bytes = pieces[id];
     *n_bytes = strlen(pieces[id]);
     return PF_OK;

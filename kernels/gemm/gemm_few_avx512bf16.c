@@ -89,15 +89,13 @@ PF_ROWS_8(DEFINE)
 #define INT8(m) int8_##m,
 #define INT4(m) int4_##m,
 #define ASYM(m) asym_##m,
-static few_fn *const int8[PF_GEMM_FEW_ROWS] = { PF_ROWS_8(INT8) };
-static few_fn *const int4[PF_GEMM_FEW_ROWS] = { PF_ROWS_8(INT4) };
-static few_fn *const int4_asym[PF_GEMM_FEW_ROWS] = { PF_ROWS_8(ASYM) };
+static few_fn *const functions[3][PF_GEMM_FEW_ROWS] = { { PF_ROWS_8(INT8) }, { PF_ROWS_8(INT4) }, { PF_ROWS_8(ASYM) } };
 
 void pf_gemm_integers_bf16_few_avx512bf16(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const pf_gemm_layout layout = pf_gemm_layout_of(w->format, w->k);
-    few_fn *const multiply = (layout.bits == 8 ? int8 : layout.has_zeros ? int4_asym : int4)[m - 1];
+    few_fn *const multiply = functions[layout.bits == 8 ? 0 : layout.has_zeros ? 2 : 1][m - 1];
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
         const bool whole = n_columns >= PF_GEMM_PANEL;

@@ -257,10 +257,19 @@ static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
         if (out.timing.queue_ns == 0) out.timing.queue_ns = dispatch->queue_ns;
         dispatch->send(dispatch->user, stream, &out);
     }
-    for (int32_t i = 0; i < answer->n_refusals; i++) { /* refused is closed */
+}
+
+/* Refused is closed: at the peer as well, where the sequence may have been opened again before its owner could hear. */
+static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
+{
+    pf_batch batch = { .closes = dispatch->closes };
+    for (int32_t i = 0; i < answer->n_refusals && i < N; i++) {
         const tenant *t = resident(dispatch, answer->refusals[i].sequence);
-        if (t) evict(dispatch, (int32_t)(t - dispatch->tenants));
+        if (!t) continue;
+        dispatch->closes[batch.n_closes++].sequence = t->internal;
+        evict(dispatch, (int32_t)(t - dispatch->tenants));
     }
+    return batch.n_closes > 0 ? pf_peer_submit(dispatch->peer, &batch) : PF_OK;
 }
 
 pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
@@ -270,6 +279,8 @@ pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough,
     const pf_batch *answer;
     while ((status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error)) == PF_OK) {
         distribute(dispatch, answer);
+        status = close_refused(dispatch, answer);
+        if (status != PF_OK) return pf_fail(error, status, "the peer cannot take a close: %s", pf_status_name(status));
         if (enough && enough(dispatch->user)) return PF_OK;
     }
     dispatch->submitted = false;

@@ -198,6 +198,28 @@ static void a_refused_sequence_is_closed_and_others_stay(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
+/* Two batches before the peer is asked: to it the second opens the sequence anew, and nobody would ever close it. */
+static void a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.a, 1);
+    assert_int_equal(f.peer.n_opens, 2);
+    const uint64_t internal = f.peer.opens[0].sequence;
+    pf_refusal refusals[] = { { internal, 1, PF_LIMIT, "too long" }, { internal, 1, PF_LIMIT, "too long" } };
+    f.peer.answer = (pf_batch){ .refusals = refusals, .n_refusals = 2 };
+    f.peer.has_answer = true;
+    collect(&f);
+    assert_int_equal(f.a.n_refusals, 2);
+    assert_int_equal(f.peer.n_closes, 1);
+    assert_int_equal(f.peer.closes[0].sequence, internal);
+    pf_dispatch_end_stream(f.dispatch, &f.a);
+    assert_int_equal(f.peer.n_closes, 1);
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void a_stream_cannot_name_a_sequence_of_another(void **state)
 {
     (void)state;
@@ -267,6 +289,7 @@ int main(void)
         cmocka_unit_test(an_answer_for_the_last_tenant_of_a_slot_reaches_nobody),
         cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
         cmocka_unit_test(a_refused_sequence_is_closed_and_others_stay),
+        cmocka_unit_test(a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer),
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
         cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
         cmocka_unit_test(a_peer_that_fails_is_reported),

@@ -55,6 +55,7 @@ typedef struct {
     int32_t last_base;  /* committed length before the last verdict */
     int32_t last_accepted;
     uint64_t asked_ns;         /* when the last batch left */
+    uint64_t away_ns;          /* how long a far verifier has been away since it last said something */
     bool drafter_refused;      /* it will not serve this sequence */
     pf_error verifier_trouble; /* why a far verifier was lost, the last time */
 } run;
@@ -209,20 +210,21 @@ static void verifier_lost(run *r)
     pf_peer_why(r->session->options.verifier, &r->verifier_trouble);
 }
 
-/* A far verifier that vanished gets a moment to come back; what was committed is sent again. */
+/* A far verifier that vanished gets a moment to come back; what was committed is sent again. One that only comes back to vanish
+ * gets no more of it. */
 static pf_status reach_verifier(run *r)
 {
-    const uint64_t limit_ns = r->session->options.return_limit_ns, until_ns = pf_now_ns() + limit_ns;
-    for (;;) {
+    const uint64_t limit_ns = r->session->options.return_limit_ns, since_ns = pf_now_ns() - r->away_ns;
+    do {
         if (is_cancelled(r)) return PF_CANCELLED;
         const pf_status status = open_verifier(r);
         if (status == PF_OK) return PF_OK;
         if (status != PF_UNAVAILABLE || !r->session->options.verifier_is_far)
             return pf_fail(r->error, status, "the verifier did not take the sequence: %s", pf_status_name(status));
         verifier_lost(r);
-        if (pf_now_ns() >= until_ns) break;
         pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
-    }
+        r->away_ns = pf_now_ns() - since_ns;
+    } while (r->away_ns < limit_ns);
     return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %g s: %s",
                    seconds(limit_ns), r->verifier_trouble.text);
 }
@@ -297,7 +299,7 @@ static pf_status await_verdict(run *r, const pf_proposal **proposal, const pf_ve
         const pf_batch *answer;
         pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);
         if (status == PF_OK) {
-            silent_ns = 0;
+            silent_ns = r->away_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
             if (status == PF_OK) {
                 r->result->speculation.verify_ns += answer->timing.compute_ns;
@@ -453,8 +455,9 @@ static pf_status ask_drafter(run *r, const pf_proposal **out)
         return PF_OK;
     }
     const uint64_t wait_ns = far ? pf_patience_asked(&s->patience, round, r->asked_ns) : 0;
-    const uint64_t deadline = wait_ns ? r->asked_ns + wait_ns : 0;
+    const uint64_t deadline = wait_ns ? r->asked_ns + wait_ns : 0; /* a near one computes all the same, pass by pass */
     for (;;) {
+        if (!far && is_cancelled(r)) return PF_CANCELLED;
         const pf_batch *answer;
         const pf_status status = pf_peer_collect(s->options.drafter, deadline, &answer, r->error);
         if (status == PF_CANCELLED) {
@@ -469,8 +472,8 @@ static pf_status ask_drafter(run *r, const pf_proposal **out)
         if (far) drafter_heard(s);
         if (s->drafter_is_unfit) return PF_OK;
         const pf_proposal *proposal = find_proposal(r, answer);
+        if (proposal || !far) r->result->speculation.draft_ns += answer->timing.compute_ns;
         if (proposal) {
-            r->result->speculation.draft_ns += answer->timing.compute_ns;
             if (far) count_rpc(r, answer);
             if (proposal->n_tokens > 0 && is_in_vocabulary(s, proposal)) *out = proposal;
             return PF_OK;

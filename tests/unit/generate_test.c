@@ -27,6 +27,7 @@ typedef struct {
     mood only;            /* HONEST: any */
     int32_t gone_for;     /* calls that still find nobody */
     bool stays_away;      /* once it has vanished */
+    int32_t stays_for;    /* calls, then; 0: three */
     uint64_t sequence;    /* last opened */
     uint32_t incarnation; /* its */
     int32_t n_reopened, n_calls, vanish_at;
@@ -69,7 +70,7 @@ static pf_status vanish(unreliable *u)
     pf_close close = { .sequence = u->sequence };
     const pf_batch batch = { .closes = &close, .n_closes = 1 };
     assert_int_equal(pf_peer_submit(u->inner, &batch), PF_OK);
-    u->gone_for = u->stays_away ? INT32_MAX : 3;
+    u->gone_for = u->stays_away ? INT32_MAX : u->stays_for ? u->stays_for : 3;
     return PF_UNAVAILABLE;
 }
 
@@ -504,6 +505,22 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
     }
 }
 
+static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **state)
+{
+    pair *p = *state;
+    unreliable u = wrap(p->verifier, 1, 16);
+    u.only = VANISH;
+    u.stays_for = 3; /* looks of 20 ms */
+    pf_session *session = open_session(p, &u.head, NULL, true);
+    text out;
+    pf_error error = { 0 };
+    const pf_request request = plain_request();
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_says(error, "has not come back within 0.2 s");
+    assert_in_range(u.n_reopened, 1, 12);
+    pf_session_destroy(session);
+}
+
 static void a_verifier_that_was_restarted_between_two_requests_serves_the_second(void **state)
 {
     pair *p = *state;
@@ -805,6 +822,7 @@ int main(void)
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
         cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
+        cmocka_unit_test(a_verifier_that_returns_only_to_vanish_is_given_up_as_soon),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
         cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),

@@ -23,9 +23,10 @@
 
 typedef struct {
     bool alive;  /* open here; the stream knows it under this slot */
-    bool cold;   /* just opened: to be prefilled by the next collect */
-    bool wanted; /* a verdict has come: the next collect proposes */
+    bool cold;   /* opened, and no verdict has come: its prompt is fed while the target is busy with it too */
+    bool wanted; /* a verdict has come: to be proposed for */
     bool full;   /* committed more than the context holds: nothing to propose until it is closed */
+    bool stuck;  /* the pool has no room for its prompt: the next proposal is empty */
     uint64_t sequence;
     uint32_t incarnation;
     pf_kv_seq kv;
@@ -143,7 +144,7 @@ static uint64_t draft_seed(drafter *d, const pf_open *open)
 static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
 {
     s->alive = s->cold = true;
-    s->wanted = s->full = false;
+    s->wanted = s->full = s->stuck = false;
     s->wish = (pf_wish){ .sampling = open->sampling,
                          .method = open->method,
                          .max_declared = open->max_declared,
@@ -232,6 +233,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
     }
     if (s->adaptive) learn_length(s, verdict);
     s->wanted = verdict->finish == PF_FINISH_NONE;
+    s->cold = false;
 }
 
 static pf_status submit(pf_peer *peer, const pf_batch *batch)
@@ -259,26 +261,59 @@ static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
     return status;
 }
 
-/* Feed committed tokens until at most `rows` of them are left. */
-static pf_status prefill(drafter *d, sequence_state *s, int32_t rows)
-{
-    const int32_t held = pf_kv_length(d->kv, s->kv), excess = s->n_committed - held - rows;
-    if (excess <= 0) return PF_OK;
-    const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
-    const pf_status status = pf_context_prefill(d->context, s->kv, s->tokens + held, excess, false, NULL);
-    if (d->config.simulate_token_ns > 0) pf_wait_until(start + d->config.simulate_token_ns);
-    return status;
-}
-
 /* The length of the next proposal, or where it is adaptive what bounds it: what was asked for, and what there is room for. */
 static int32_t plan(const drafter *d, const sequence_state *s)
 {
-    if (s->full || s->n_committed == 0) return 0;
+    if (s->full || s->stuck || s->n_committed == 0) return 0;
     const int32_t to_commit = s->max_tokens - s->n_committed;
     if (to_commit <= 0) return 0;
     /* The last token of a proposal is not fed, so the context may be full when it is drawn. */
     const int32_t room = longest_sequence(d) - s->n_committed + 1;
     return min_of(min_of(s->max_draft, room), to_commit > 1 ? to_commit - 1 : 1);
+}
+
+/* Tokens to be fed before it is a sequence's turn: all but what one pass takes together with the first draft token's row;
+ * of a cold one all. */
+static int32_t count_backlog(const drafter *d, const sequence_state *s)
+{
+    if (!s->cold && (!s->wanted || plan(d, s) == 0)) return 0;
+    const int32_t missing = s->n_committed - pf_kv_length(d->kv, s->kv);
+    return s->wanted ? missing - pf_context_get_config(d->context)->max_rows : missing;
+}
+
+static bool is_ready(const drafter *d, const sequence_state *s)
+{
+    return s->wanted && count_backlog(d, s) <= 0;
+}
+
+/* One pass over a backlog. What a pool that is full has taken of it is given back. */
+static void feed_sequence(drafter *d, sequence_state *s, int32_t n_tokens)
+{
+    const int32_t held = pf_kv_length(d->kv, s->kv);
+    const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
+    if (pf_context_prefill(d->context, s->kv, s->tokens + held, n_tokens, false, NULL) != PF_OK) {
+        s->stuck = s->wanted;
+        s->cold = false;
+        (void)!pf_kv_truncate(d->kv, s->kv, 0);
+    }
+    if (d->config.simulate_token_ns > 0) pf_wait_until(start + d->config.simulate_token_ns);
+}
+
+/* One pass over every backlog. Whether there was any. */
+static bool feed(drafter *d)
+{
+    const int32_t max_rows = pf_context_get_config(d->context)->max_rows;
+    bool any = false;
+    for (int32_t slot = 0; slot < d->config.max_sequences; slot++) {
+        sequence_state *s = &d->sequences[slot];
+        const int32_t n = min_of(count_backlog(d, s), max_rows);
+        any |= n > 0;
+        if (n > 0)
+            feed_sequence(d, s, n);
+        else
+            s->cold = false;
+    }
+    return any;
 }
 
 /* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */
@@ -350,9 +385,7 @@ static void begin_proposal(drafter *d, int32_t slot)
     pf_proposal proposal = { 0 };
     pf_stream_answerer_propose(d->stream, slot, &proposal);
     s->round = proposal.round;
-    s->cold = false;
     s->n_planned = plan(d, s);
-    if (s->n_planned > 0 && prefill(d, s, pf_context_get_config(d->context)->max_rows) != PF_OK) s->n_planned = 0;
 }
 
 static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
@@ -364,39 +397,39 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
     proposal.n_tokens = s->n_drafted;
     proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
     d->answer.batch.proposals[d->answer.batch.n_proposals++] = proposal;
-    s->wanted = false;
+    s->wanted = s->stuck = false;
     s->n_proposed = s->n_drafted;
     s->drafted_ns = drafted_ns;
     s->left_ns = pf_now_ns();
 }
 
-/* Prompts that came without a verdict: fed now, while the target is busy with them too. A pool that is full shows
- * again when the proposal is asked for. */
-static void warm_up(drafter *d)
+/* Proposals for all that are ready, drafted together. */
+static void propose(drafter *d)
 {
+    const uint64_t start = pf_now_ns();
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++) {
-        sequence_state *s = &d->sequences[slot];
-        if (s->cold) (void)(prefill(d, s, 0) == PF_OK);
-        s->cold = false;
+        d->sequences[slot].n_planned = 0;
+        if (is_ready(d, &d->sequences[slot])) begin_proposal(d, slot);
     }
+    while (draft_step(d)) {}
+    for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
+        if (is_ready(d, &d->sequences[slot])) end_proposal(d, slot, pf_now_ns() - start);
 }
 
+/* Who is ready goes before who has a prompt to be fed, and is answered before it. */
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
-    (void)deadline_ns; /* a near peer computes: there is nobody to wait for */
     drafter *d = (drafter *)peer;
     pf_answer_begin(&d->answer);
     const uint64_t start = pf_now_ns();
-    for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
-        if (d->sequences[slot].wanted) begin_proposal(d, slot);
-    while (draft_step(d)) {}
-    for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
-        if (d->sequences[slot].wanted) end_proposal(d, slot, pf_now_ns() - start);
-    warm_up(d);
-    d->answer.batch.timing.compute_ns = pf_now_ns() - start;
-
-    if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
-    return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
+    do {
+        propose(d);
+        d->answer.batch.timing.compute_ns = pf_now_ns() - start;
+        if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
+        if (!feed(d)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
+    } while (pf_now_ns() < deadline_ns);
+    *out = &d->answer.batch; /* nothing in it: it is at work still */
+    return PF_OK;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------- */

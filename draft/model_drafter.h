@@ -25,6 +25,9 @@
  * full, and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean
  * nothing here, is refused.
  *
+ * A long prompt is fed pass by pass: whoever else is asked for meanwhile is drafted for between them, and past the caller's
+ * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.
+ *
  * Unknown, stale and reordered verdicts are told apart by proto/stream.h; a prefix request asks for what is missing.
  * Threads: those of pf_peer (one caller). Memory: made at creation; a round allocates nothing.
  */

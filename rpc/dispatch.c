@@ -9,7 +9,7 @@
 #include "proto/idmap.h"
 
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
-static const uint64_t LOOK_NS = 100 * 1000 * 1000; /* how often a peer that computes is called back to ask `enough` */
+static const uint64_t LOOK_NS = 20 * 1000 * 1000; /* how often a peer that computes is called back to ask `enough` */
 
 /* A sequence as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a late answer
  * for a slot's last tenant finds nobody. */
@@ -272,6 +272,12 @@ static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
     return batch.n_closes > 0 ? pf_peer_submit(dispatch->peer, &batch) : PF_OK;
 }
 
+/* Nothing but word that the peer is at work still. */
+static bool is_sign(const pf_batch *answer)
+{
+    return answer->n_proposals + answer->n_verdicts + answer->n_prefix_requests + answer->n_refusals == 0;
+}
+
 pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
 {
     if (!dispatch->submitted) return PF_OK;
@@ -281,11 +287,16 @@ pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough,
         distribute(dispatch, answer);
         status = close_refused(dispatch, answer);
         if (status != PF_OK) return pf_fail(error, status, "the peer cannot take a close: %s", pf_status_name(status));
-        if (enough && enough(dispatch->user)) return PF_OK;
+        if (is_sign(answer) && enough && enough(dispatch->user)) break;
     }
-    dispatch->submitted = false;
+    dispatch->submitted = status == PF_OK;
     dispatch->queue_ns = 0;
     return status == PF_CANCELLED ? PF_OK : status;
+}
+
+bool pf_dispatch_is_behind(const pf_dispatch *dispatch)
+{
+    return dispatch->submitted;
 }
 
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)

@@ -42,6 +42,9 @@ typedef bool pf_dispatch_enough(void *user);
  * that failed as a whole. */
 PF_MUST_USE pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error);
 
+/* Whether something is left for a later collect. */
+bool pf_dispatch_is_behind(const pf_dispatch *dispatch);
+
 /* The stream is gone: close its sequences at the peer. Its number may come back for another stream. */
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream);
 

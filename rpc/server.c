@@ -127,20 +127,26 @@ static void absorb(pf_call *c)
     pthread_mutex_unlock(&server->lock);
 }
 
-/* The answers have been sent: streams whose client has said all end well, the others are read on. */
+/* What there was has been sent: streams are read on, and those whose client has said all end well once nothing is left
+ * for later. One that is over is let go of at once, so that nothing more is computed for it. */
 static void follow_up(pf_server *server)
 {
     pthread_mutex_lock(&server->lock);
+    pf_call *kept = NULL;
     for (pf_call *c = server->absorbed, *next; c; c = next) {
         next = c->next_absorbed;
-        c->is_absorbed = false;
-        if (c->half_closed && c->in_count == 0)
+        if (c->half_closed && c->in_count == 0 && !server->is_behind)
             pf_call_end(c, GRPC_STATUS_OK, "");
         else if (!c->reading && !c->half_closed && !c->ending && !c->ended && pf_call_has_room(c))
             pf_call_read(c);
+        c->is_absorbed = server->is_behind && !c->ended;
+        if (c->is_absorbed) {
+            c->next_absorbed = kept;
+            kept = c;
+        }
         if (c->ended) pf_call_make_ready(c);
     }
-    server->absorbed = NULL;
+    server->absorbed = kept;
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -151,9 +157,8 @@ static bool is_told_to_stop(const pf_server *server)
 
 /* Whether the server was told to stop so long ago that nothing is computed to its end any more: a long prompt's prefill may
  * take minutes. */
-static bool is_overdue(void *user)
+static bool is_overdue(pf_server *server)
 {
-    pf_server *server = user;
     const uint64_t now_ns = pf_now_ns();
     if (server->until_ns == 0) {
         if (!is_told_to_stop(server)) return false;
@@ -162,16 +167,36 @@ static bool is_overdue(void *user)
     return now_ns >= server->until_ns;
 }
 
+/* Whether somebody should be looked at before the peer goes on with a long prompt: who says something, or is gone. */
+static bool has_news(void *user)
+{
+    pf_server *server = user;
+    pthread_mutex_lock(&server->lock);
+    const bool ready = server->ready != NULL;
+    pthread_mutex_unlock(&server->lock);
+    return ready || is_overdue(server);
+}
+
+/* Whether something is left for later. */
+static bool collect(pf_server *server, pf_error *error)
+{
+    bool is_behind = false;
+    for (int service = 0; service < 2; service++) {
+        if (!server->dispatch[service] || server->failed != PF_OK) continue;
+        server->failed = pf_dispatch_collect(server->dispatch[service], has_news, error);
+        is_behind |= pf_dispatch_is_behind(server->dispatch[service]);
+    }
+    return is_behind && server->failed == PF_OK;
+}
+
 /* What has come in, and the answers. Whether there was anything. */
 static bool compute(pf_server *server, pf_error *error)
 {
     int n = 0;
     for (pf_call *c; n < ROUND_BATCHES && (c = take_ready(server)) != NULL; n++) absorb(c);
-    if (n == 0) return false;
-    for (int service = 0; service < 2; service++) {
-        if (!server->dispatch[service] || server->failed != PF_OK) continue;
-        server->failed = pf_dispatch_collect(server->dispatch[service], is_overdue, error);
-    }
+    const bool overdue = is_overdue(server);
+    if (n == 0 && (overdue || !server->is_behind)) return false;
+    if (!overdue) server->is_behind = collect(server, error);
     follow_up(server);
     return true;
 }

@@ -11,7 +11,8 @@
  * other streams go on.
  *
  * A computation may take minutes: meanwhile a stream that waits for it is sent an empty batch every ten seconds, a sign
- * of life.
+ * of life. A peer that comes back between the passes of a long prompt is given what others have said in the meantime, and
+ * told who has gone; the end of a stream whose client has said all waits until it is through.
  *
  * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence, a peer that
  * reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees

@@ -109,6 +109,7 @@ struct pf_server {
     pf_codec *codec[2];
     pf_status failed;  /* of a peer as a whole */
     pf_call *absorbed; /* streams whose answers are being computed */
+    bool is_behind;    /* some of it is left for later: others came meanwhile */
     bool shut;
     const volatile bool *told; /* to stop, by whoever runs the server; or NULL */
     uint64_t until_ns;         /* when open sequences are given up; 0: it has not been told to stop */

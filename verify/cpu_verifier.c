@@ -54,8 +54,6 @@ typedef struct {
     pf_span *spans;      /* [max_sequences] of a part of the batch */
     int32_t *span_slots; /* [max_sequences] */
     pf_answer answer;
-    uint64_t deadline_ns; /* of this collect */
-    bool is_behind;       /* it has passed in the midst of a long prompt */
 } verifier;
 
 /* ---- the end of a sequence ------------------------------------------------------------------------------------- */
@@ -315,29 +313,30 @@ static void run_spans(verifier *v, int32_t n)
     }
 }
 
-/* Feed the first `excess` tokens behind what the KV holds, pass by pass. Whether all are fed; if not, the sequence has been
- * refused, or the deadline has passed and the next collect goes on. */
-static bool feed(verifier *v, int32_t slot, int32_t excess)
+/* Tokens to be fed before it is a sequence's turn: all but what one pass takes together with the rows to be judged. */
+static int32_t count_backlog(const verifier *v, const sequence_state *s)
 {
-    sequence_state *s = &v->sequences[slot];
-    const int32_t max_rows = pf_context_get_config(v->context)->max_rows;
-    while (excess > 0) {
-        const int32_t n = excess < max_rows ? excess : max_rows;
-        if (pf_context_prefill(v->context, s->kv, s->tokens + pf_kv_length(v->kv, s->kv), n, false, NULL) != PF_OK) {
-            refuse_forward(v, slot);
-            return false;
-        }
-        if (pf_now_ns() >= v->deadline_ns) {
-            v->is_behind = true;
-            return false;
-        }
-        excess -= n;
-    }
-    return true;
+    return s->n_committed + s->n_draft - pf_kv_length(v->kv, s->kv) - pf_context_get_config(v->context)->max_rows;
 }
 
-/* Whether the sequence has rows to run; if not, it has been answered, or it is behind. Long prompts are cut down to one
- * pass here. */
+/* One pass over every backlog. Whether there was any. */
+static bool feed(verifier *v)
+{
+    const int32_t max_rows = pf_context_get_config(v->context)->max_rows;
+    bool any = false;
+    for (int32_t slot = 0; slot < v->config.max_sequences; slot++) {
+        const sequence_state *s = &v->sequences[slot];
+        if (!s->pending) continue;
+        const int32_t backlog = count_backlog(v, s), n = backlog < max_rows ? backlog : max_rows;
+        if (n <= 0) continue;
+        any = true;
+        const int32_t *tokens = s->tokens + pf_kv_length(v->kv, s->kv);
+        if (pf_context_prefill(v->context, s->kv, tokens, n, false, NULL) != PF_OK) refuse_forward(v, slot);
+    }
+    return any;
+}
+
+/* Whether the sequence has rows to run; if not, it has been answered, or has a backlog. */
 static bool prepare(verifier *v, int32_t slot, pf_span *out)
 {
     sequence_state *s = &v->sequences[slot];
@@ -353,8 +352,7 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
         refuse(v, s, PF_LIMIT, "the context is full");
         return false;
     }
-    const int32_t max_rows = pf_context_get_config(v->context)->max_rows;
-    if (!feed(v, slot, s->n_committed + s->n_draft - pf_kv_length(v->kv, s->kv) - max_rows)) return false;
+    if (count_backlog(v, s) > 0) return false;
     const int32_t held = pf_kv_length(v->kv, s->kv);
     *out = (pf_span){ .sequence = s->kv,
                       .tokens = s->tokens + held,
@@ -363,17 +361,14 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
     return true;
 }
 
-/* All pending work, in as few passes as the context's rows allow. Returns whether there was any. */
-static bool run_pending(verifier *v)
+/* All pending work that has no backlog, in as few passes as the context's rows allow. */
+static void run_ready(verifier *v)
 {
     const pf_context_config *limits = pf_context_get_config(v->context);
     int32_t n = 0, n_rows = 0, n_logits = 0;
-    bool any = false;
     for (int32_t slot = 0; slot < v->config.max_sequences; slot++) {
-        if (!v->sequences[slot].pending) continue;
-        any = true;
         pf_span span;
-        if (!prepare(v, slot, &span)) continue;
+        if (!v->sequences[slot].pending || !prepare(v, slot, &span)) continue;
         if (n_rows + span.n_tokens > limits->max_rows || n_logits + span.n_logits > limits->max_logit_rows) {
             run_spans(v, n);
             n = n_rows = n_logits = 0;
@@ -384,23 +379,24 @@ static bool run_pending(verifier *v)
         n_logits += span.n_logits;
     }
     run_spans(v, n);
-    return any;
 }
 
+/* Who is ready goes before who has a prompt to be fed, and is answered before it. */
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     verifier *v = (verifier *)peer;
-    v->deadline_ns = deadline_ns;
-    v->is_behind = false;
     pf_answer_begin(&v->answer);
     const uint64_t start = pf_now_ns();
-    if (run_pending(v)) {
-        if (v->config.simulate_step_ns > 0) pf_wait_until(start + v->config.simulate_step_ns);
-        v->answer.batch.timing.compute_ns = pf_now_ns() - start;
-    }
-    if (pf_answer_hand_out(&v->answer, out)) return PF_OK;
-    if (!v->is_behind) return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
-    *out = &v->answer.batch;
+    do {
+        run_ready(v);
+        if (v->answer.batch.n_verdicts > 0) {
+            if (v->config.simulate_step_ns > 0) pf_wait_until(start + v->config.simulate_step_ns);
+            v->answer.batch.timing.compute_ns = pf_now_ns() - start;
+        }
+        if (pf_answer_hand_out(&v->answer, out)) return PF_OK;
+        if (!feed(v)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
+    } while (pf_now_ns() < deadline_ns);
+    if (!pf_answer_hand_out(&v->answer, out)) *out = &v->answer.batch; /* nothing in it: it is at work still */
     return PF_OK;
 }
 

@@ -16,8 +16,8 @@
  * after an empty proposal). EOS and max_tokens finish a sequence: what comes behind them in a round is cut off before
  * it is committed, and is not counted as accepted.
  *
- * A prompt of many passes is not fed at one go where the caller has a deadline: past it collect comes back after a pass,
- * with an empty answer, and the next one goes on.
+ * A long prompt is fed pass by pass: whoever else has a proposal meanwhile is judged between them, and past the caller's
+ * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.
  *
  * What a peer can do wrong harms its own sequence alone. A proposal is judged up to its first token that cannot be:
  * one out of the vocabulary, past max_draft, past what the context still holds, or off the first path of a tree.

@@ -353,6 +353,66 @@ static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **stat
     }
 }
 
+/* ---- long prompts -------------------------------------------------------------------------------------------- */
+
+static void submit_begin(bench *b, const pf_open *open, int32_t token)
+{
+    pf_open opens[] = { *open };
+    pf_verdict verdict = verdict_of(open->sequence, 0, open->n_tokens, &token, 1);
+    const pf_batch batch = { .opens = opens, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 };
+    assert_int_equal(pf_peer_submit(b->drafter, &batch), PF_OK);
+}
+
+static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between(void **state)
+{
+    (void)state;
+    int32_t prompt[61], expected[4], other[4];
+    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    pf_open open = open_of(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    bench wide = open_plain_bench();
+    memcpy(expected, begin(&wide, open, 77)->tokens, sizeof expected);
+    memcpy(other, begin(&wide, open_of(2), 77)->tokens, sizeof other);
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    const pf_open second = open_of(2);
+    const pf_batch *answer = NULL;
+    pf_error error;
+    submit_begin(&b, &open, 77);
+    for (int pass = 1; pass <= 7; pass++) { /* 52 tokens, ten a pass; with the last ten the first is drafted */
+        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        assert_int_equal(answer->n_proposals, pass == 3);
+        if (pass == 3) assert_proposal(&answer->proposals[0], 1, N_PROMPT + 1, other, 4);
+        if (pass == 2) submit_begin(&b, &second, 77);
+    }
+    assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+    assert_int_equal(answer->n_proposals, 1);
+    assert_proposal(&answer->proposals[0], 1, 62, expected, 4);
+    assert_status(pf_peer_collect(b.drafter, 0, &answer, &error), PF_CANCELLED);
+    close_bench(&b);
+    close_bench(&wide);
+}
+
+static void a_long_prompt_that_is_closed_is_fed_no_further(void **state)
+{
+    (void)state;
+    static int32_t prompt[61];
+    bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_rows = 10 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 4 });
+    pf_open open = open_of(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    const pf_batch *answer = NULL;
+    pf_error error;
+    assert_int_equal(pf_peer_submit(b.drafter, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+    pf_close close = { 1 };
+    assert_int_equal(pf_peer_submit(b.drafter, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+    assert_status(pf_peer_collect(b.drafter, 0, &answer, &error), PF_CANCELLED);
+    close_bench(&b);
+}
+
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
 static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **state)
@@ -655,6 +715,8 @@ int main(void)
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
         cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
+        cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
+        cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
         cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),

@@ -23,7 +23,7 @@
 #include "tests/support/running_server.h"
 #include "tests/support/test.h"
 
-enum { MS = 1000 * 1000, LONGEST_PROMPT = 400000, N_PENDING = 64, VOCAB = 100000 };
+enum { MS = 1000 * 1000, LONGEST_PROMPT = 400000, N_PENDING = 64, VOCAB = 100000, ENDLESS = 99999 };
 static const uint64_t SECOND = 1000u * MS;
 
 /* ---- a peer that proposes what was committed last --------------------------------------------------------------- */
@@ -33,6 +33,8 @@ typedef struct {
     atomic_int n_open, n_closes;
     atomic_int longest_prompt;
     atomic_int thinks_ms;
+    uint64_t feeds; /* the sequence that it computes for without end, until it is closed; 0: none */
+    atomic_int n_fed;
     atomic_bool talks_nonsense, is_mute;
     atomic_int n_swallowed;
     pf_proposal proposals[N_PENDING];
@@ -44,11 +46,14 @@ typedef struct {
 static pf_status echo_submit(pf_peer *peer, const pf_batch *batch)
 {
     echo_peer *e = (echo_peer *)peer;
+    for (int32_t i = 0; i < batch->n_closes; i++)
+        if (batch->closes[i].sequence == e->feeds) e->feeds = 0;
     e->n_open -= batch->n_closes;
     e->n_closes += batch->n_closes;
     for (int32_t i = 0; i < batch->n_opens; i++) {
         const pf_open *o = &batch->opens[i];
         if (o->n_tokens > e->longest_prompt) e->longest_prompt = o->n_tokens;
+        if (o->tokens[0] == ENDLESS) e->feeds = o->sequence;
         if (o->n_tokens > LONGEST_PROMPT)
             e->answer.refusals[e->answer.n_refusals++] =
                 (pf_refusal){ o->sequence, o->incarnation, PF_INVALID, "the prompt is too long for an echo" };
@@ -81,7 +86,14 @@ static pf_status echo_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batc
     (void)error;
     static _Thread_local pf_batch given;
     echo_peer *e = (echo_peer *)peer;
-    if (e->answer.n_proposals + e->answer.n_refusals == 0) return PF_CANCELLED;
+    if (e->answer.n_proposals + e->answer.n_refusals == 0) {
+        if (!e->feeds) return PF_CANCELLED;
+        e->n_fed++;
+        usleep(5000);
+        given = (pf_batch){ .n_proposals = 0 };
+        *out = &given;
+        return PF_OK;
+    }
     if (e->thinks_ms) usleep((useconds_t)e->thinks_ms * 1000);
     given = e->answer;
     given.timing.compute_ns = 7;
@@ -525,6 +537,50 @@ static void a_long_computation_gives_signs_of_life(void **state)
     end(&f);
 }
 
+/* A peer that has a prompt to feed says so between its passes: others are served, and nothing is fed for who has gone. */
+static void a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .sign_ns = 100 * MS });
+    pf_peer *greedy = connected(serving_address), *peer = connected(serving_address);
+    const int32_t endless[] = { ENDLESS, 1, 2 };
+    assert_int_equal(say_open(greedy, 1, endless, 3), PF_OK);
+    while (f.echo.n_fed == 0) usleep(1000);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    for (uint64_t round = 0; round < 20; round++) {
+        assert_int_equal(say_verdict(peer, 1, round, 9), PF_OK);
+        const pf_batch *batch = answer_within(peer, 2 * SECOND);
+        while (batch->n_proposals == 0) batch = answer_within(peer, 2 * SECOND); /* a sign of life */
+        assert_proposal(batch, 1, round + 1, 9);
+    }
+    assert_int_equal(answer_within(greedy, 2 * SECOND)->n_proposals, 0); /* a sign of life */
+    pf_peer_destroy(greedy);
+    for (const uint64_t until = pf_now_ns() + 2 * SECOND; f.echo.n_open > 1 && pf_now_ns() < until;) usleep(1000);
+    assert_int_equal(f.echo.n_open, 1);
+    const int n_fed = f.echo.n_fed;
+    usleep(50000);
+    assert_int_equal(f.echo.n_fed, n_fed);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_server_stops_in_its_grace_period_with_a_prompt_without_end(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    const int32_t endless[] = { ENDLESS, 1, 2 };
+    assert_int_equal(say_open(peer, 1, endless, 3), PF_OK);
+    while (f.echo.n_fed == 0) usleep(1000);
+    const uint64_t begin_ns = pf_now_ns();
+    end(&f);
+    const uint64_t took = pf_now_ns() - begin_ns;
+    if (took > SECOND) fail_msg("stopping took %.1f s", (double)took * 1e-9);
+    pf_peer_destroy(peer);
+}
+
 static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
 {
     (void)state;
@@ -830,6 +886,8 @@ int main(void)
         cmocka_unit_test(health_follows_the_server),
         cmocka_unit_test(health_is_told_while_the_peer_computes),
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
+        cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
+        cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),

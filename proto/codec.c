@@ -659,8 +659,10 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     info.max_sequences = wire->max_sequences;
     info.max_draft = wire->limits->max_draft;
     info.max_declared = wire->limits->max_declared;
-    for (size_t i = 0; i < wire->n_methods; i++) /* a newer peer may speak methods that have no bit here */
-        if (wire->methods[i] > 0 && (int)wire->methods[i] < 32) info.methods |= 1u << wire->methods[i];
+    for (size_t i = 0; i < wire->n_methods; i++) { /* a newer peer may speak methods that have no bit here */
+        const uint32_t method = (uint32_t)wire->methods[i];
+        if (method > 0 && method < 32) info.methods |= 1u << method;
+    }
     *out = info;
     return PF_OK;
 }

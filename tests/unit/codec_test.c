@@ -545,6 +545,20 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
     assert_status(pf_codec_create((size_t)PF_MAX_MESSAGE_BYTES + 1, 0, &codec), PF_INVALID);
 }
 
+static void a_method_that_has_no_bit_is_passed_over(void **state)
+{
+    (void)state;
+    /* 32, and -1 */
+    static const uint8_t methods[] = { 0x40, 32, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1 };
+    pf_error error;
+    pf_model_info out;
+    size_t n = 0;
+    assert_int_equal(pf_codec_encode_info(&golden_info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    memcpy(buffer + n, methods, sizeof methods);
+    assert_ok(pf_codec_decode_info(buffer, n + sizeof methods, &out, &error), error);
+    assert_int_equal(out.methods, golden_info.methods);
+}
+
 static void a_refusals_text_cannot_drive_a_terminal(void **state)
 {
     (void)state;
@@ -656,6 +670,7 @@ int main(void)
         cmocka_unit_test(a_refusals_text_cannot_drive_a_terminal),
         cmocka_unit_test(encoding_and_decoding_allocate_nothing),
         cmocka_unit_test(a_codec_that_cannot_be_made_leaves_nothing_behind),
+        cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
         cmocka_unit_test(model_info_of_another_version_or_out_of_range_is_refused),
         cmocka_unit_test(health_messages_come_through),
     };

@@ -360,7 +360,7 @@ static pf_status check_neutral(const place *at, const char *field, float value, 
 
 static pf_status take_sampling(const place *at, const wire_sampling *wire, pf_sampling *out)
 {
-    *out = (pf_sampling){ .top_p = 1.0f };
+    *out = (pf_sampling){ 0 }; /* proto3 has no presence: what is absent is off */
     if (!wire) return PF_OK;
     PF_TRY(check_real(at, "sampling.temperature", wire->temperature, 0.0f, 1e6f));
     PF_TRY(check_range(at, "sampling.top_k", wire->top_k, 0, INT32_MAX));
@@ -371,7 +371,7 @@ static pf_status take_sampling(const place *at, const wire_sampling *wire, pf_sa
     PF_TRY(check_neutral(at, "sampling.frequency_penalty", wire->frequency_penalty, 0.0f));
     out->temperature = wire->temperature;
     out->top_k = wire->top_k;
-    out->top_p = wire->top_p > 0.0f ? wire->top_p : 1.0f; /* proto3 has no presence: absent is off */
+    out->top_p = wire->top_p;
     out->min_p = wire->min_p;
     out->seed = wire->seed;
     return PF_OK;

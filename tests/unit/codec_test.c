@@ -501,7 +501,7 @@ static void an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy(void **
     assert_ok(pf_codec_decode_batch(codec, bytes, sizeof bytes, &out, &error), error);
     assert_int_equal(out->n_opens, 1);
     assert_int_equal(out->opens[0].tokens[0], 5);
-    assert_true(out->opens[0].sampling.temperature == 0.0f && out->opens[0].sampling.top_p == 1.0f);
+    assert_true(out->opens[0].sampling.temperature == 0.0f && out->opens[0].sampling.top_p == 0.0f);
     pf_codec_destroy(codec);
 }
 

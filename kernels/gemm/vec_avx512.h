@@ -171,7 +171,7 @@ PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
 /* A byte a lane, `shift` bits up, less 128, as f32. */
 PF_INLINE pf_vecf pf_vec_byte_less_128(pf_vec v, const int shift)
 {
-    const __m512i top = _mm512_slli_epi32(_mm512_xor_si512(v, _mm512_set1_epi8(-128)), (unsigned)(24 - shift));
+    const __m512i top = _mm512_slli_epi32(_mm512_xor_si512(v, _mm512_set1_epi8(-128)), (uint8_t)(24 - shift));
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
 }
 

@@ -124,6 +124,14 @@ def check_variants(pilotfish, isas, seed):
             print(f"{name}: logits within {worst:.2g} of the largest on {', '.join(isas)}")
 
 
+def compare_ids(what, pilotfish, directory, text, files, encode):
+    """A text's ids, with the special tokens that are added (encode(True)) and without."""
+    for option, special in (((), True), (("--no-special",), False)):
+        found = pilotfish.json("tokenize", "-m", directory, *option, stdin=text.encode())["tokens"]
+        expected = encode(special)
+        assert found == expected, f"{what}: {text!r}: {found}, expected {expected}: {files}"
+
+
 def check_side_files(pilotfish, seed, n):
     """The ids of texts where the files beside tokenizer.json say all kinds of things."""
     import side_files
@@ -135,11 +143,9 @@ def check_side_files(pilotfish, seed, n):
             side_files.Maker(random).write(directory, json.loads((ROOT / "models" / "target" / "tokenizer.json").read_text()))
             tokenizer = AutoTokenizer.from_pretrained(scratch)
             for text in side_files.make_texts(random, 4):
-                for option, special in (((), True), (("--no-special",), False)):
-                    found = pilotfish.json("tokenize", "-m", directory, *option, stdin=text.encode())["tokens"]
-                    expected = tokenizer(text, add_special_tokens=special)["input_ids"]
-                    files = {f.name: f.read_text() for f in directory.iterdir() if f.name != "tokenizer.json"}
-                    assert found == expected, f"side files {i}: {text!r}: {found}, expected {expected}: {files}"
+                files = {f.name: f.read_text() for f in directory.iterdir() if f.name != "tokenizer.json"}
+                compare_ids(f"side files {i}", pilotfish, directory, text, files,
+                            lambda special: tokenizer(text, add_special_tokens=special)["input_ids"])
     print(f"{n} directories of random files beside tokenizer.json: the same ids")
 
 
@@ -152,10 +158,8 @@ def check_tokenizers(pilotfish, seed, n):
             maker = random_tokenizers.Maker(random)
             tokenizer = maker.write(pathlib.Path(scratch) / "tokenizer.json")
             for text in [maker.text() for _ in range(4)]:
-                for option, special in (((), True), (("--no-special",), False)):
-                    found = pilotfish.json("tokenize", "-m", scratch, *option, stdin=text.encode())["tokens"]
-                    expected = tokenizer.encode(text, add_special_tokens=special).ids
-                    assert found == expected, f"tokenizer {i}: {text!r}: {found}, expected {expected}: {tokenizer.to_str()}"
+                compare_ids(f"tokenizer {i}", pilotfish, scratch, text, tokenizer.to_str(),
+                            lambda special: tokenizer.encode(text, add_special_tokens=special).ids)
     print(f"{n} random tokenizers: the same ids")
 
 

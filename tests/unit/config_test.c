@@ -251,10 +251,12 @@ static void a_session_may_grow_as_far_as_scaling_reaches(void **state)
     assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4},"), &c, &error), error);
     assert_int_equal(c.max_context, 1024);
     assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4,"
-                          "\"original_max_position_embeddings\": 256},"),
+                          "\"original_max_position_embeddings\": 128},"),
                     &c, &error),
               error);
-    assert_int_equal(c.max_context, 1024);
+    assert_int_equal(c.max_context, 512);
+    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2},"), &c, &error), error);
+    assert_int_equal(c.max_context, 512);
     assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
                           "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64},"),
                     &c, &error),

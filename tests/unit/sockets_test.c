@@ -63,6 +63,19 @@ static bool has_localhost(void)
     return has;
 }
 
+/* By the linker in the place of getaddrinfo: a host called "two" has two addresses, the second of them twice. */
+int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out);
+
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out)
+{
+    static const char *const two[] = { "127.0.0.1", "127.0.0.2", "127.0.0.2" };
+    if (strcmp(node, "two") != 0) return __real_getaddrinfo(node, service, hints, out);
+    for (size_t i = 0; i < PF_COUNT(two); out = &(*out)->ai_next, i++)
+        assert_int_equal(__real_getaddrinfo(two[i], service, hints, out), 0);
+    return 0;
+}
+
 static bool answers(const char *ip, int32_t port)
 {
     struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
@@ -102,11 +115,11 @@ static void a_port_is_chosen_and_never_shared(void **state)
 static void a_name_is_every_address_that_it_has(void **state)
 {
     (void)state;
-    if (!has_localhost()) skip();
-    const pf_address address = address_of("localhost:0");
+    const pf_address address = address_of("two:0");
     pf_sockets sockets = listening(&address);
+    assert_int_equal(sockets.n, 2);
     assert_true(answers("127.0.0.1", sockets.port));
-    if (sockets.n > 1) assert_true(answers("::1", sockets.port));
+    assert_true(answers("127.0.0.2", sockets.port));
     pf_sockets_close(&sockets);
 }
 

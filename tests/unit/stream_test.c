@@ -280,8 +280,10 @@ static void a_peer_that_answers_is_waited_for_in_proportion_to_verification(void
     assert_int_equal(pf_patience_asked(&p, 1, 1000 * MS), PF_PATIENCE_FLOOR_NS);
     pf_patience_verified(&p, 100 * MS);
     assert_int_equal(pf_patience_asked(&p, 2, 1000 * MS), 400 * MS);
+    pf_patience_verified(&p, 20 * MS); /* one that is quicker counts an eighth */
+    assert_int_equal(pf_patience_asked(&p, 3, 1000 * MS), 360 * MS);
     for (int i = 0; i < 100; i++) pf_patience_verified(&p, 1 * MS);
-    assert_int_equal(pf_patience_asked(&p, 3, 1000 * MS), PF_PATIENCE_FLOOR_NS);
+    assert_int_equal(pf_patience_asked(&p, 4, 1000 * MS), PF_PATIENCE_FLOOR_NS);
 }
 
 static void a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again(void **state)

@@ -43,7 +43,7 @@ struct pf_option_row {
     const char *name;
     char letter;          /* 0: none */
     const char *argument; /* NULL: a flag */
-    const char *help;     /* at most 60 columns a line */
+    const char *help;     /* one line */
     option_kind kind;
     size_t offset;
     double min, max;

@@ -36,7 +36,7 @@ typedef struct {
     int32_t n;
 } pf_strings;
 
-/* Strings point into argv. What was not given keeps the default that pf_options_default writes. */
+/* Strings point into argv. What was not given has its default. */
 typedef struct {
     /* models and peers */
     const char *model, *draft, *draft_worker, *verifier, *worker;

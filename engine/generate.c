@@ -19,7 +19,7 @@
 #include "proto/stream.h"
 
 /* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
- * bundled pair 64 is faster than 128 and 256 at temperatures 0.7 and 1 (docs/gains.md). */
+ * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/gains.md). */
 enum { N_DECLARED = 64 };
 
 static const uint64_t CANCEL_POLL_NS = 50000000; /* how soon a far verifier's wait notices Ctrl-C */

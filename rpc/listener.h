@@ -19,7 +19,7 @@
  *
  * gRPC 1.51 takes apart whatever a connection sends for as long as more comes. Who opens streams and resets them without
  * end (CVE-2023-44487) is so all that is heard, and each stream stays, 12 KB, until he pauses. He shows in one of two
- * ways, by which of gRPC's threads reads him, and is shut down: more calls of his than streams may be open, or a poll
+ * ways, by which of gRPC's threads reads him, and is shut down: twice as many calls of his as may be open, or a poll
  * that computes for a tenth of a second and reads his connection alone. After the latter nobody is accepted for a second,
  * which goes to those who are connected: he comes back at once.
  *

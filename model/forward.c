@@ -120,12 +120,28 @@ static lines packed(const worker *w, int32_t n_rows, range columns)
     return (lines){ data + (size_t)columns.begin * column_bytes, data + (size_t)columns.end * column_bytes };
 }
 
-/* To be written: long before it is, but not before the others have read what is there. A function that only prefetches has no
- * effect in gcc's eyes, which drops the calls of it; hence the empty asm. */
+/* Those of some columns of the residual. */
+static lines residual(const worker *w, int32_t row, range columns)
+{
+    const float *x = w->c->x.data + (size_t)row * w->c->x.stride;
+    return (lines){ (const char *)(x + columns.begin), (const char *)(x + columns.end) };
+}
+
+/* A function that only prefetches has no effect in gcc's eyes, which drops the calls of it: hence the empty asm. */
+#define PF_KEEP_PREFETCHES() __asm__ volatile("")
+
+/* To be written: long before it is, but not before the others have read what is there. */
 static void claim(lines mine)
 {
     for (const char *at = mine.begin; at < mine.end; at += 64) __builtin_prefetch(at, 1);
-    __asm__ volatile("");
+    PF_KEEP_PREFETCHES();
+}
+
+/* What others have just written. */
+static void fetch(lines theirs)
+{
+    for (const char *at = theirs.begin; at < theirs.end; at += 64) __builtin_prefetch(at, 0);
+    PF_KEEP_PREFETCHES();
 }
 
 static void claim_columns(const worker *w, int32_t n_rows, range mine)
@@ -133,22 +149,25 @@ static void claim_columns(const worker *w, int32_t n_rows, range mine)
     if (passes_lines(w, n_rows)) claim(packed(w, n_rows, mine));
 }
 
-static void claim_residual(const worker *w, int32_t n_rows)
-{
-    if (!passes_lines(w, n_rows)) return;
-    const float *row = w->c->x.data;
-    for (int32_t i = 0; i < n_rows; i++, row += w->c->x.stride)
-        claim((lines){ (const char *)(row + w->residual.begin), (const char *)(row + w->residual.end) });
-}
-
-/* What the others have just packed. */
 static void fetch_columns(const worker *w, int32_t n_rows, int32_t k, range mine)
 {
     if (!passes_lines(w, n_rows)) return;
-    const lines others[] = { packed(w, n_rows, (range){ 0, mine.begin }), packed(w, n_rows, (range){ mine.end, k }) };
-    for (int i = 0; i < 2; i++)
-        for (const char *at = others[i].begin; at < others[i].end; at += 64) __builtin_prefetch(at, 0);
-    __asm__ volatile(""); /* or, as in claim, no call of this would be left */
+    fetch(packed(w, n_rows, (range){ 0, mine.begin }));
+    fetch(packed(w, n_rows, (range){ mine.end, k }));
+}
+
+static void claim_residual(const worker *w, int32_t n_rows)
+{
+    for (int32_t i = 0; i < n_rows && passes_lines(w, n_rows); i++) claim(residual(w, i, w->residual));
+}
+
+static void fetch_residual(const worker *w, int32_t n_rows)
+{
+    const int32_t n = w->c->model->config.hidden_size;
+    for (int32_t i = 0; i < n_rows && passes_lines(w, n_rows); i++) {
+        fetch(residual(w, i, (range){ 0, w->residual.begin }));
+        fetch(residual(w, i, (range){ w->residual.end, n }));
+    }
 }
 
 /* Norm the rows of x and pack them. */
@@ -157,6 +176,7 @@ static const void *norm_and_pack(const worker *w, const left_side *a, const floa
     const pf_config *config = &w->c->model->config;
     const pf_rows x = w->c->x, normed = a->shared ? w->c->normed : w->mine->normed;
     const size_t first = (size_t)a->row_begin * x.stride;
+    fetch_residual(w, a->n_rows);
     if (a->row_begin < a->row_end && calls(w, PF_PASS_NORM))
         w->kernels->rmsnorm(normed.data + first, NULL, x.data + first, NULL, weight, a->row_end - a->row_begin,
                             config->hidden_size, x.stride, config->rms_eps);

@@ -143,7 +143,7 @@ static void print_kernels(pf_out *out, const json_t *kernels)
     json_array_foreach(kernels, i, k)
     {
         if (!json_is_true(json_object_get(k, "chosen"))) continue;
-        pf_out_print(out, "  %-10s %-5s %-28s %-8s %s\n", text_of(k, "op"), text_of(k, "type"), text_of(k, "name"),
+        pf_out_print(out, "  %-12s %-24s %-41s %-12s %s\n", text_of(k, "op"), text_of(k, "type"), text_of(k, "name"),
                      text_of(k, "tile"), text_of(k, "arithmetic"));
     }
 }

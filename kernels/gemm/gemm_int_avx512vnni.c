@@ -2,9 +2,9 @@
  * Products of integer weights and int8 activations with VPDPBUSD on ZMM: four products of an unsigned and a signed byte
  * added to a sum of 32 bits, exactly.
  *
- * Weights are the unsigned side: int8 as q + 128, int4 as q, asymmetric int4 as q + 15 - z. What they have too much is
- * taken off before it arises: a group's sum starts at -128, -8 or -15 times the sum of its activations, which packing
- * (gemm_int_pack_avx512vnni.c) has put before them.
+ * Weights are the unsigned side: int8 as q + 128, int4 as q, asymmetric int4 of many rows in groups as q + 16 - z. What they
+ * have too much is taken off by means of the sums of the activations, which packing (gemm_int_pack_avx512vnni.c) has put
+ * before them: a group's sum starts at what must go.
  *
  *   for each panel of 32 columns
  *     for each block of K
@@ -29,13 +29,16 @@ enum {
     CHANNEL_ROWS = PF_GEMM_VNNI_CHANNEL_ROWS, /* int4 of a channel */
     GROUP_ROWS = PF_GEMM_VNNI_GROUP_ROWS,
     BLOCK_VALUES = 2048, /* of K that several row tiles pass over */
+    MOST_VALUES = 65536, /* and one: 16 times the sum of so many nibbles by activations fits 32 bits */
+    SHORT_STEPS = 8,     /* of a group of 32 */
 };
 
 /* What one register tile is to do. Its height, and the format, are the function's. */
 typedef struct {
     const uint8_t *head;    /* of the panel: scales of a column, and its z */
     const uint8_t *w;       /* the block's first step, or its first group's head */
-    const uint32_t *a;      /* the block's words; a first block's, or a group's, begin with the starts */
+    const uint32_t *a;      /* the block's words; a group's begin with its starts */
+    const uint32_t *starts; /* [height] of a channel */
     const float *row_scale; /* [height] */
     const void *before;     /* [height, 32] sums so far, 64-byte aligned; NULL: none */
     void *sums;             /* [height, 32] to leave sums in, where the block is not the last */
@@ -56,7 +59,13 @@ typedef struct {
     const uint8_t *w;
     const uint32_t *a;
     uintptr_t prefetch;
+    size_t stride, a_ahead; /* of the tile: clang would read them again with every step */
 } cursor;
+
+PF_INLINE cursor begin(const int_tile *t)
+{
+    return (cursor){ .w = t->w, .a = t->a, .prefetch = t->prefetch, .stride = t->step_stride, .a_ahead = t->a_ahead };
+}
 
 PF_INLINE __m512i dot_bytes(__m512i sum, __m512i w, __m512i a)
 {
@@ -64,24 +73,36 @@ PF_INLINE __m512i dot_bytes(__m512i sum, __m512i w, __m512i a)
     return sum;
 }
 
-/* One step of K for all rows of a tile. `bias`: what is added to nibbles, where the format has zeros. */
-PF_INLINE void one_step(const int height, const int bits, const bool zeros, const int_tile *t, cursor *at,
-                        const __m512i bias[2], __m512i (*sum)[2])
+/* How a step's weights meet the activations. Sums of whole bytes are the first ones, of low nibbles, and 16 times those of
+ * high ones: one instruction takes a step apart, not three. From three or four rows on the products alone take longer. */
+typedef enum { BYTES, NIBBLES, BIASED_NIBBLES, WHOLE_BYTES } step_form;
+
+PF_INLINE bool takes_whole_bytes(const int height, const bool zeros)
 {
+    return height <= (zeros ? 3 : 2);
+}
+
+/* One step of K for all rows of a tile. `bias`: what is added to nibbles. */
+PF_INLINE void one_step(const int height, const step_form form, cursor *at, const __m512i bias[2], __m512i (*sum)[2])
+{
+    const __m512i low = _mm512_set1_epi8(15);
     __m512i w0 = _mm512_loadu_si512(at->w), w1;
     PF_PREFETCH(at->prefetch);
-    if (bits == 8) {
+    if (form == BYTES) {
         PF_PREFETCH(at->prefetch + 64);
         w1 = _mm512_loadu_si512(at->w + 64);
+    } else if (form == WHOLE_BYTES) {
+        __asm__("" : "+v"(w0)); /* load it once: behind zeros, weights lie across two lines */
+        w1 = w0;
+        w0 = _mm512_and_si512(w0, low);
     } else {
-        const __m512i low = _mm512_set1_epi8(15);
-        if (zeros) __asm__("" : "+v"(w0)); /* load it once: behind zeros, weights lie across two lines */
+        if (form == BIASED_NIBBLES) __asm__("" : "+v"(w0)); /* likewise */
         w1 = _mm512_and_si512(_mm512_srli_epi16(w0, 4), low);
         w0 = _mm512_and_si512(w0, low);
-        if (zeros) w0 = _mm512_add_epi8(w0, bias[0]);
-        if (zeros) w1 = _mm512_add_epi8(w1, bias[1]);
+        if (form == BIASED_NIBBLES) w0 = _mm512_add_epi8(w0, bias[0]);
+        if (form == BIASED_NIBBLES) w1 = _mm512_add_epi8(w1, bias[1]);
     }
-    if (height > 3) PF_PREFETCH((uintptr_t)at->a + t->a_ahead);
+    if (height > 3) PF_PREFETCH((uintptr_t)at->a + at->a_ahead);
 #define ROW(m)                                          \
     if (m < height) {                                   \
         const __m512i b = pf_sums_broadcast(at->a + m); \
@@ -90,13 +111,17 @@ PF_INLINE void one_step(const int height, const int bits, const bool zeros, cons
     }
     PF_ROWS_14(ROW)
 #undef ROW
-    at->w += bits == 8 ? 128 : 64;
+    at->w += form == BYTES ? 128 : 64;
     at->a += height;
-    at->prefetch += t->step_stride;
+    at->prefetch += at->stride;
 }
 
-/* How many steps in a row go into sums of their own. */
-#define PARTS(height) ((height) <= 2 ? 4 : (height) <= 4 ? 2 : 1)
+/* How many steps in a row go into sums of their own; short groups overlap each other. */
+PF_INLINE size_t parts_of(const int height, const step_form form, const bool brief)
+{
+    if (brief) return height <= 3 || (height == 4 && form == NIBBLES) ? 2 : 1;
+    return height <= 2 ? 4 : height <= 4 ? 2 : 1;
+}
 
 /* Some rows' sums to those of other steps. */
 PF_INLINE void clear_sums(const int height, __m512i (*sum)[2])
@@ -119,40 +144,59 @@ PF_INLINE void add_sums(const int height, __m512i (*sum)[2], __m512i (*part)[2])
 #undef ADD
 }
 
-/* n steps into `sum`. */
-PF_INLINE void steps(const int height, const int bits, const bool zeros, const int_tile *t, cursor *at,
-                     const __m512i bias[2], __m512i (*sum)[2], size_t n)
+/* As many steps, each into its sums. */
+PF_INLINE void parts_step(const int height, const step_form form, const size_t parts, cursor *at, const __m512i bias[2],
+                          __m512i (*sum)[2], __m512i (*second)[2], __m512i (*third)[2], __m512i (*fourth)[2])
 {
-    __m512i second[4][2], third[2][2], fourth[2][2];
-    if (PARTS(height) > 1) clear_sums(height, second);
-    if (PARTS(height) > 2) clear_sums(height, third);
-    if (PARTS(height) > 2) clear_sums(height, fourth);
-    for (; n >= PARTS(height); n -= PARTS(height)) {
-        one_step(height, bits, zeros, t, at, bias, sum);
-        if (PARTS(height) > 1) one_step(height, bits, zeros, t, at, bias, second);
-        if (PARTS(height) > 2) one_step(height, bits, zeros, t, at, bias, third);
-        if (PARTS(height) > 2) one_step(height, bits, zeros, t, at, bias, fourth);
-    }
-    if (PARTS(height) > 1)
-        for (; n; n--) one_step(height, bits, zeros, t, at, bias, sum);
-    if (PARTS(height) > 1) add_sums(height, sum, second);
-    if (PARTS(height) > 2) add_sums(height, sum, third);
-    if (PARTS(height) > 2) add_sums(height, sum, fourth);
+    one_step(height, form, at, bias, sum);
+    if (parts > 1) one_step(height, form, at, bias, second);
+    if (parts > 2) one_step(height, form, at, bias, third);
+    if (parts > 2) one_step(height, form, at, bias, fourth);
 }
 
-/* 15 - z of 32 columns, a byte of each weight. */
+/* n steps into `sum`. `brief`: those of a short group, as straight-line code. */
+PF_INLINE void steps(const int height, const step_form form, const bool brief, cursor *at, const __m512i bias[2],
+                     __m512i (*sum)[2], size_t n)
+{
+    const size_t parts = parts_of(height, form, brief);
+    __m512i second[4][2], third[2][2], fourth[2][2];
+    if (parts > 1) clear_sums(height, second);
+    if (parts > 2) clear_sums(height, third);
+    if (parts > 2) clear_sums(height, fourth);
+    if (brief) {
+#pragma GCC unroll 8
+        for (size_t i = 0; i < SHORT_STEPS; i += parts)
+            parts_step(height, form, parts, at, bias, sum, second, third, fourth);
+    } else {
+        for (; n >= parts; n -= parts) parts_step(height, form, parts, at, bias, sum, second, third, fourth);
+        if (parts > 1)
+            for (; n; n--) one_step(height, form, at, bias, sum);
+    }
+    if (parts > 1) add_sums(height, sum, second);
+    if (parts > 2) add_sums(height, sum, third);
+    if (parts > 2) add_sums(height, sum, fourth);
+}
+
+/* 16 - z of 32 columns, a byte of each weight. */
 PF_INLINE void load_bias(__m512i bias[2], const uint8_t *zeros)
 {
     const __m512i four_times = _mm512_set_epi8(15, 15, 15, 15, 14, 14, 14, 14, 13, 13, 13, 13, 12, 12, 12, 12, /**/
                                                11, 11, 11, 11, 10, 10, 10, 10, 9, 9, 9, 9, 8, 8, 8, 8,         /**/
                                                7, 7, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 4, 4, 4, 4,                 /**/
                                                3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
-    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i sixteen = _mm512_set1_epi8(16);
     const __m128i *z = (const __m128i *)(const void *)zeros;
     const __m512i left = _mm512_broadcast_i32x4(_mm_loadu_si128(z)),
                   right = _mm512_broadcast_i32x4(_mm_loadu_si128(z + 1));
-    bias[0] = _mm512_xor_si512(_mm512_shuffle_epi8(left, four_times), low);
-    bias[1] = _mm512_xor_si512(_mm512_shuffle_epi8(right, four_times), low);
+    bias[0] = _mm512_sub_epi8(sixteen, _mm512_shuffle_epi8(left, four_times));
+    bias[1] = _mm512_sub_epi8(sixteen, _mm512_shuffle_epi8(right, four_times));
+}
+
+/* z of 32 columns, a lane each. */
+PF_INLINE void load_zeros(__m512i z[2], const uint8_t *zeros)
+{
+    z[0] = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)zeros));
+    z[1] = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(zeros + 16)));
 }
 
 /* The results of one row into c. */
@@ -170,37 +214,48 @@ PF_INLINE void put_row(const int_tile *t, size_t row, __m512 r0, __m512 r1)
     _mm512_storeu_ps(c + 16, r1);
 }
 
-/* A scale a column: one group. */
+/* A scale a column: one group. What the weights have too much is taken off at its end. */
 PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, const int_tile *t)
 {
-    __m512i sum[INT8_ROWS][2], bias[2];
-    cursor at = { .w = t->w, .a = t->a, .prefetch = t->prefetch };
-    if (zeros) load_bias(bias, t->head + 128);
-    const int32_t *before = t->before;
-    if (before) {
-#define LOAD(m)                                                         \
-    if (m < height) {                                                   \
-        sum[m][0] = _mm512_load_si512(before + m * PF_GEMM_PANEL);      \
-        sum[m][1] = _mm512_load_si512(before + m * PF_GEMM_PANEL + 16); \
-    }
-        PF_ROWS_14(LOAD)
-#undef LOAD
-    } else {
+    const step_form form = bits == 8 ? BYTES : takes_whole_bytes(height, zeros) ? WHOLE_BYTES : NIBBLES;
+    __m512i sum[INT8_ROWS][2];
+    cursor at = begin(t);
 #define START(m) \
-    if (m < height) sum[m][0] = sum[m][1] = pf_sums_broadcast(at.a + m);
-        PF_ROWS_14(START)
+    if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
+    PF_ROWS_14(START)
 #undef START
-        at.a += height;
-    }
 
-    steps(height, bits, zeros, t, &at, bias, sum, t->n);
+    steps(height, form, false, &at, NULL, sum, t->n);
+
+    if (form == WHOLE_BYTES) {
+#define PART(m) \
+    if (m < height) sum[m][1] = _mm512_srai_epi32(_mm512_sub_epi32(sum[m][1], sum[m][0]), 4);
+        PF_ROWS_14(PART)
+#undef PART
+    }
+    if (t->before) {
+        const int32_t *before = t->before;
+#define ADD(m)                                                                                       \
+    if (m < height) {                                                                                \
+        sum[m][0] = _mm512_add_epi32(sum[m][0], _mm512_load_si512(before + m * PF_GEMM_PANEL));      \
+        sum[m][1] = _mm512_add_epi32(sum[m][1], _mm512_load_si512(before + m * PF_GEMM_PANEL + 16)); \
+    }
+        PF_ROWS_14(ADD)
+#undef ADD
+    }
 
     if (t->last) {
         const __m512 s0 = _mm512_loadu_ps(t->head), s1 = _mm512_loadu_ps(t->head + 64), none = _mm512_setzero_ps();
-#define FINISH(m)                                                               \
-    if (m < height)                                                             \
-        put_row(t, m, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][0]), s0, none), \
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][1]), s1, none));
+        __m512i z[2];
+        if (zeros) load_zeros(z, t->head + 128);
+#define FINISH(m)                                                                                      \
+    if (m < height) {                                                                                  \
+        const __m512i less = pf_sums_broadcast(t->starts + m);                                         \
+        const __m512i i0 = _mm512_add_epi32(sum[m][0], zeros ? _mm512_mullo_epi32(z[0], less) : less); \
+        const __m512i i1 = _mm512_add_epi32(sum[m][1], zeros ? _mm512_mullo_epi32(z[1], less) : less); \
+        put_row(t, m, _mm512_fmadd_ps(_mm512_cvtepi32_ps(i0), s0, none),                               \
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(i1), s1, none));                                    \
+    }
         PF_ROWS_14(FINISH)
 #undef FINISH
     } else {
@@ -221,11 +276,28 @@ PF_INLINE __m512 load_scales(const uint8_t *halves)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
 }
 
+/* What the sums of a group start at: so that the weights have nothing too much at its end. `word` is -8 times the sum of a
+ * row's activations, or where there are zeros -1 times. */
+PF_INLINE void start_group(const step_form form, const bool zeros, const __m512i z[2], const uint32_t *word,
+                           __m512i sum[2])
+{
+    const __m512i b = pf_sums_broadcast(word);
+    if (form == BIASED_NIBBLES) {
+        sum[0] = sum[1] = _mm512_slli_epi32(b, 4);
+    } else {
+        sum[0] = zeros ? _mm512_madd_epi16(z[0], b) : b; /* the sum of 128 activations fits 16 bits */
+        sum[1] = form == NIBBLES ? b
+                 : zeros         ? _mm512_madd_epi16(z[1], b)
+                                 : _mm512_add_epi32(b, _mm512_slli_epi32(b, 4));
+    }
+}
+
 /* Nibbles in groups: the integer sum of each is scaled and added, groups in order. */
 PF_INLINE void group_tile(const int height, const size_t group_steps, const bool zeros, const int_tile *t)
 {
+    const step_form form = takes_whole_bytes(height, zeros) ? WHOLE_BYTES : zeros ? BIASED_NIBBLES : NIBBLES;
     __m512 total[GROUP_ROWS][2];
-    cursor at = { .w = t->w, .a = t->a, .prefetch = t->prefetch };
+    cursor at = begin(t);
     const float *before = t->before;
 #define START(m)                                                                                      \
     if (m < height) {                                                                                 \
@@ -236,22 +308,34 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
 #undef START
 
     for (size_t g = t->n; g; g--) {
-        __m512i sum[GROUP_ROWS][2], bias[2];
+        __m512i sum[GROUP_ROWS][2], z[2] = { 0 };
         const uint8_t *head = at.w;
         PF_PREFETCH(at.prefetch);
         at.prefetch += t->head_stride;
         if (zeros) PF_PREFETCH(at.prefetch - 1);
-        if (zeros) load_bias(bias, head + 64);
+        if (form == BIASED_NIBBLES) load_bias(z, head + 64);
+        if (form == WHOLE_BYTES && zeros) {
+            load_zeros(z, head + 64);
+            z[1] = _mm512_add_epi32(z[0], _mm512_slli_epi32(z[1], 4));
+        }
         at.w += zeros ? 96 : 64;
 #define BEGIN(m) \
-    if (m < height) sum[m][0] = sum[m][1] = pf_sums_broadcast(at.a + m);
+    if (m < height) start_group(form, zeros, z, at.a + m, sum[m]);
         PF_ROWS_6(BEGIN)
 #undef BEGIN
         at.a += height;
 
-        steps(height, 4, zeros, t, &at, bias, sum, group_steps);
+        steps(height, form, group_steps == SHORT_STEPS, &at, z, sum, group_steps);
 
-        const __m512 s0 = load_scales(head), s1 = load_scales(head + 32);
+        const __m512 s0 = load_scales(head);
+        __m512 s1 = load_scales(head + 32);
+        if (form == WHOLE_BYTES) {
+            s1 = _mm512_mul_ps(s1, _mm512_set1_ps(0.0625f)); /* exact, as 16 times an integer is */
+#define PART(m) \
+    if (m < height) sum[m][1] = _mm512_sub_epi32(sum[m][1], sum[m][0]);
+            PF_ROWS_6(PART)
+#undef PART
+        }
 #define SCALE(m)                                                                       \
     if (m < height) {                                                                  \
         total[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][0]), s0, total[m][0]); \
@@ -353,7 +437,7 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
     const size_t units = channel ? l.group_steps : (size_t)l.n_groups;
     const size_t unit_bytes = channel ? l.step_bytes : l.group_bytes, unit_words = channel ? 1 : 1 + l.group_steps;
     const size_t unit_values = channel ? 4 : (size_t)l.group;
-    const size_t block = n_tiles == 1 ? units : BLOCK_VALUES / unit_values;
+    const size_t block = (n_tiles == 1 ? MOST_VALUES : BLOCK_VALUES) / unit_values;
     const size_t shares = (size_t)n_tiles, words = row_words(&l);
     float *rest =
         (float *)scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* results of columns that fill the panel */
@@ -374,7 +458,8 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
                 int_tile tile = {
                     .head = panel,
                     .w = from,
-                    .a = packed + height * ((channel && unit ? 2u : 1u) + unit * unit_words),
+                    .a = packed + height * ((channel ? 2u : 1u) + unit * unit_words),
+                    .starts = packed + height,
                     .row_scale = (const float *)(const void *)packed,
                     .before = unit ? sums : NULL,
                     .sums = sums,

@@ -4,8 +4,8 @@
  *
  *   input   [tile] { [height] scales of the rows   [groups] { [height] starts   [group / 4] [height] words } }
  *
- * A start is the sum of the group's bytes times what the stored weights have too much: -128, -8 or -15. A format with a
- * scale a column has one group, of all K; the last of several is filled with zeros.
+ * A start is the sum of the group's bytes times what the stored weights have too much, -128 or -8; where that is z, a
+ * column's own, times -1. A format with a scale a column has one group, of all K; the last of several is filled with zeros.
  */
 #include "kernels/gemm/gemm_int_rounding.h"
 #include "kernels/gemm/pack_words_avx512.h"
@@ -238,6 +238,6 @@ FORMAT(int8, PF_GEMM_VNNI_INT8_ROWS, 0, -128)
 FORMAT(int4_channel, PF_GEMM_VNNI_CHANNEL_ROWS, 0, -8)
 FORMAT(int4_g32, PF_GEMM_VNNI_GROUP_ROWS, 8, -8)
 FORMAT(int4_g128, PF_GEMM_VNNI_GROUP_ROWS, 32, -8)
-FORMAT(int4_asym_channel, PF_GEMM_VNNI_CHANNEL_ROWS, 0, -15)
-FORMAT(int4_asym_g32, PF_GEMM_VNNI_GROUP_ROWS, 8, -15)
-FORMAT(int4_asym_g128, PF_GEMM_VNNI_GROUP_ROWS, 32, -15)
+FORMAT(int4_asym_channel, PF_GEMM_VNNI_CHANNEL_ROWS, 0, -1)
+FORMAT(int4_asym_g32, PF_GEMM_VNNI_GROUP_ROWS, 8, -1)
+FORMAT(int4_asym_g128, PF_GEMM_VNNI_GROUP_ROWS, 32, -1)

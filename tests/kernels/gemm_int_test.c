@@ -3,11 +3,11 @@
 #include "kernels/gemm/layout.h"
 #include "tests/kernels/kernel_test.h"
 
-enum { N = 45, ROWS = 14, MAX_K = 1030 };
+enum { N = 45, ROWS = 14, MAX_K = PF_GEMM_MAX_INT_K };
 
 /* Integers as a file has them, their product's operands, and both results. */
 typedef struct {
-    uint8_t q[N * MAX_K], zeros[N * (MAX_K / 32 + 1)];
+    uint8_t q[N * (MAX_K + 1)], zeros[N * (MAX_K / 32 + 1)];
     float scales[N * (MAX_K / 32 + 1)];
     float a[ROWS * MAX_K], expected[ROWS * N], got[ROWS * N];
     int32_t m, k;
@@ -88,9 +88,10 @@ static void compare_any(const pf_kernel *kernel, const pf_kernel *definition, in
 {
     stored_product *x = stored_make(kernel->format, m, k);
     test_rng rng = { seed };
-    for (size_t j = 0; j < sizeof x->q; j++) x->q[j] = (uint8_t)test_bits(&rng);
-    for (size_t j = 0; j < sizeof x->zeros; j++) x->zeros[j] = (uint8_t)(test_bits(&rng) & 15);
-    for (size_t j = 0; j < sizeof x->scales / sizeof(float); j++) x->scales[j] = any_scale(&rng);
+    const size_t n_scales = (size_t)N * (size_t)(k / 32 + 1);
+    for (size_t j = 0; j < (size_t)N * (size_t)(k + 1); j++) x->q[j] = (uint8_t)test_bits(&rng);
+    for (size_t j = 0; j < n_scales; j++) x->zeros[j] = (uint8_t)(test_bits(&rng) & 15);
+    for (size_t j = 0; j < n_scales; j++) x->scales[j] = any_scale(&rng);
     fill_activations(x, &rng);
     stored_pack(x);
     stored_multiply(x, definition, x->expected);
@@ -120,21 +121,21 @@ static void any_stored_integers_give_what_the_definition_gives(void **state)
 /* --- the ends --- */
 
 /* All stored values one, all zeros one, all activations `sign` * 127: the product is known without a definition. */
-static void check_end(const pf_kernel *kernel, int32_t stored, int32_t zero, float sign)
+static void check_end(const pf_kernel *kernel, int32_t m, int32_t k, int32_t stored, int32_t zero, float sign)
 {
     const bool nibbles = pf_format_get(kernel->format)->bits == 4;
-    stored_product *x = stored_make(kernel->format, ROWS, 1024);
+    stored_product *x = stored_make(kernel->format, m, k);
     memset(x->q, nibbles ? stored * 17 : stored - 128, sizeof x->q);
     memset(x->zeros, zero, sizeof x->zeros);
     for (size_t i = 0; i < sizeof x->scales / sizeof(float); i++) x->scales[i] = 1.0f;
-    for (int32_t i = 0; i < ROWS * x->k; i++) x->a[i] = sign * 127.0f;
+    for (int32_t i = 0; i < m * k; i++) x->a[i] = sign * 127.0f;
     stored_pack(x);
     stored_multiply(x, kernel, x->got);
-    const float expected = sign * 127.0f * (float)(stored - zero) * (float)x->k; /* below 2^24 */
-    for (int32_t i = 0; i < ROWS * N; i++) {
+    const float expected = sign * 127.0f * (float)(stored - zero) * (float)k; /* exact */
+    for (int32_t i = 0; i < m * N; i++) {
         if (x->got[i] == expected) continue;
-        fail_msg("%s of %s, all %d less %d times %g: %g, expected %g", kernel->name,
-                 pf_format_get(kernel->format)->name, stored, zero, (double)sign * 127.0, (double)x->got[i],
+        fail_msg("%s of %s, m %d k %d, all %d less %d times %g: %g, expected %g", kernel->name,
+                 pf_format_get(kernel->format)->name, m, k, stored, zero, (double)sign * 127.0, (double)x->got[i],
                  (double)expected);
     }
     stored_free(x);
@@ -147,11 +148,11 @@ static void check_ends(const pf_kernel *kernel, const pf_kernel *definition)
     if (!exact(kernel)) return;
     for (float sign = -1.0f; sign <= 1.0f; sign += 2.0f) {
         if (info->bits == 8) {
-            check_end(kernel, 0, 128, sign);
-            check_end(kernel, 255, 128, sign);
+            check_end(kernel, ROWS, 1024, 0, 128, sign);
+            check_end(kernel, ROWS, 1024, 255, 128, sign);
         } else {
-            check_end(kernel, 0, info->has_zeros ? 15 : 8, sign);
-            check_end(kernel, 15, info->has_zeros ? 0 : 8, sign);
+            check_end(kernel, ROWS, 1024, 0, info->has_zeros ? 15 : 8, sign);
+            check_end(kernel, ROWS, 1024, 15, info->has_zeros ? 0 : 8, sign);
         }
     }
 }
@@ -162,11 +163,28 @@ static void sums_at_the_ends_of_their_range_are_whole(void **state)
     for_each_kernel(PF_OP_GEMM, check_ends);
 }
 
+/* Where a column shares a scale, its sum is one integer, however long it is. */
+static void check_longest(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    const pf_format_info *info = pf_format_get(kernel->format);
+    if (!exact(kernel) || info->group) return;
+    for (int32_t m = 1; m <= 4; m += 3)
+        check_end(kernel, m, MAX_K, info->bits == 8 ? 255 : 15, info->bits == 8 ? 128 : info->has_zeros ? 0 : 8, -1.0f);
+}
+
+static void the_longest_columns_have_whole_sums(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_longest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_stored_integers_give_what_the_definition_gives),
         cmocka_unit_test(sums_at_the_ends_of_their_range_are_whole),
+        cmocka_unit_test(the_longest_columns_have_whole_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

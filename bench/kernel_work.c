@@ -370,9 +370,7 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
     (void)copy;
     for (int32_t i = 0; i < w->n_repeats; i++) {
         switch (w->kernel->op) {
-        case PF_OP_RMSNORM:
-            w->kernel->fn.rmsnorm(d->c, NULL, d->a, NULL, d->b, w->rows, n_columns, stride, 1e-5f);
-            break;
+        case PF_OP_RMSNORM: w->kernel->fn.rmsnorm(d->c, d->a, d->b, w->rows, n_columns, stride, 1e-5f); break;
         case PF_OP_SWIGLU: w->kernel->fn.swiglu(d->c, stride, d->a, d->b, stride, w->rows, n_columns); break;
         case PF_OP_ROPE: w->kernel->fn.rope(d->c, stride, w->rows, HEADS, HEAD_DIM, d->positions, &rope); break;
         case PF_OP_ATTN_STORE: store_rows(w); break;

@@ -178,8 +178,8 @@ static const void *norm_and_pack(const worker *w, const left_side *a, const floa
     const size_t first = (size_t)a->row_begin * x.stride;
     fetch_residual(w, a->n_rows);
     if (a->row_begin < a->row_end && calls(w, PF_PASS_NORM))
-        w->kernels->rmsnorm(normed.data + first, NULL, x.data + first, NULL, weight, a->row_end - a->row_begin,
-                            config->hidden_size, x.stride, config->rms_eps);
+        w->kernels->rmsnorm(normed.data + first, x.data + first, weight, a->row_end - a->row_begin, config->hidden_size,
+                            x.stride, config->rms_eps);
     return pack(w, PF_PASS_PACK_NORMED, a, normed, config->hidden_size);
 }
 

@@ -1,8 +1,7 @@
 /*
- * Root-mean-square normalisation of rows, with the residual added on the way in.
+ * Root-mean-square normalisation of rows.
  *
- *   h[m, k] = x[m, k] + r[m, k]
- *   y[m, k] = h[m, k] * (1 / sqrt(mean_k(h[m, k]^2) + eps)) * w[k]
+ *   y[m, k] = x[m, k] * (1 / sqrt(mean_k(x[m, k]^2) + eps)) * w[k]
  *
  * Source: Zhang and Sennrich, arXiv:1910.07467, equation 4.
  */
@@ -12,17 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*   y    [n_rows, n_cols]  f32, out; overlaps nothing, or is h itself
- *   h    [n_rows, n_cols]  f32, out: the new residual stream; may be x itself, else overlaps nothing but y. NULL when
- *                          it is not wanted (r must be NULL then)
- *   x, r [n_rows, n_cols]  f32; r NULL stands for zero
- *   w    [n_cols]          f32
- * Rows are `stride` elements apart in all four, of any alignment. n_cols is a multiple of nothing.
+/*   y  [n_rows, n_cols]  f32, out; overlaps nothing, or is x itself
+ *   x  [n_rows, n_cols]  f32
+ *   w  [n_cols]          f32
+ * Rows are `stride` elements apart in both, of any alignment. n_cols is a multiple of nothing.
  * Order: element k goes to partial sum k mod 16 by fma, in order of k; the 16 sums are added pairwise, 8 apart, then 4,
  * 2, 1. Every implementation keeps that order, so a row's bits depend on that row alone, and on no instruction set.
- * Denormals are kept. A NaN in a row makes that row's y NaN; an infinity makes y NaN there and 0 where h is finite
+ * Denormals are kept. A NaN in a row makes that row's y NaN; an infinity makes y NaN there and 0 where x is finite
  * (the squares of values above 1.8e19 overflow: the same zero). Other rows are untouched. */
-typedef void pf_rmsnorm_fn(float *y, float *h, const float *x, const float *r, const float *w, int32_t n_rows,
-                           int32_t n_cols, size_t stride, float eps);
+typedef void pf_rmsnorm_fn(float *y, const float *x, const float *w, int32_t n_rows, int32_t n_cols, size_t stride,
+                           float eps);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "kernels/norm/rmsnorm_v16.h"
 
-void pf_rmsnorm_f32_avx2(float *y, float *h, const float *x, const float *r, const float *w, int32_t n_rows,
-                         int32_t n_cols, size_t stride, float eps)
+void pf_rmsnorm_f32_avx2(float *y, const float *x, const float *w, int32_t n_rows, int32_t n_cols, size_t stride,
+                         float eps)
 {
-    rmsnorm_rows(y, h, x, r, w, n_rows, n_cols, stride, eps);
+    rmsnorm_rows(y, x, w, n_rows, n_cols, stride, eps);
 }

@@ -1,43 +1,30 @@
 /* rmsnorm in vectors of sixteen: the sixteen partial sums of the definition are the lanes of one vector. Internal. */
 #include <math.h>
 
-PF_V16 pf_v16 rmsnorm_input(const float *x, const float *r, int32_t n)
-{
-    const pf_v16 v = n == 16 ? pf_v16_load(x) : pf_v16_load_first(x, n);
-    if (!r) return v;
-    return pf_v16_add(v, n == 16 ? pf_v16_load(r) : pf_v16_load_first(r, n));
-}
-
-PF_V16 void rmsnorm_row(float *y, float *h, const float *x, const float *r, const float *w, int32_t n_cols, float eps)
+PF_V16 void rmsnorm_row(float *y, const float *x, const float *w, int32_t n_cols, float eps)
 {
     const int32_t whole = n_cols / 16 * 16, tail = n_cols - whole;
     pf_v16 lanes = pf_v16_set(0.0f);
     for (int32_t k = 0; k < whole; k += 16) {
-        const pf_v16 v = rmsnorm_input(x + k, r ? r + k : NULL, 16);
-        if (h) pf_v16_store(h + k, v);
+        const pf_v16 v = pf_v16_load(x + k);
         lanes = pf_v16_fma(v, v, lanes);
     }
     if (tail) {
-        const pf_v16 v = rmsnorm_input(x + whole, r ? r + whole : NULL, tail);
-        if (h) pf_v16_store_first(h + whole, v, tail);
+        const pf_v16 v = pf_v16_load_first(x + whole, tail);
         lanes = pf_v16_fma(v, v, lanes);
     }
 
     const pf_v16 scale = pf_v16_set(1.0f / sqrtf(pf_v16_tree_sum(lanes) / (float)n_cols + eps));
-    const float *in = h ? h : x;
     for (int32_t k = 0; k < whole; k += 16)
-        pf_v16_store(y + k, pf_v16_mul(pf_v16_mul(pf_v16_load(in + k), scale), pf_v16_load(w + k)));
+        pf_v16_store(y + k, pf_v16_mul(pf_v16_mul(pf_v16_load(x + k), scale), pf_v16_load(w + k)));
     if (tail) {
-        const pf_v16 v = pf_v16_mul(pf_v16_load_first(in + whole, tail), scale);
+        const pf_v16 v = pf_v16_mul(pf_v16_load_first(x + whole, tail), scale);
         pf_v16_store_first(y + whole, pf_v16_mul(v, pf_v16_load_first(w + whole, tail)), tail);
     }
 }
 
-PF_V16 void rmsnorm_rows(float *y, float *h, const float *x, const float *r, const float *w, int32_t n_rows,
-                         int32_t n_cols, size_t stride, float eps)
+PF_V16 void rmsnorm_rows(float *y, const float *x, const float *w, int32_t n_rows, int32_t n_cols, size_t stride,
+                         float eps)
 {
-    for (int32_t m = 0; m < n_rows; m++) {
-        const size_t row = (size_t)m * stride;
-        rmsnorm_row(y + row, h ? h + row : NULL, x + row, r ? r + row : NULL, w, n_cols, eps);
-    }
+    for (int32_t m = 0; m < n_rows; m++) rmsnorm_row(y + (size_t)m * stride, x + (size_t)m * stride, w, n_cols, eps);
 }

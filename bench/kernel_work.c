@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/topology.h"
+#include "bench/keep.h"
 
 enum {
     HEADS = 32, /* the shape of Llama-3.2-1B */
@@ -231,19 +232,13 @@ static void run_gemm(const pf_work *w, pf_member member, int32_t copy)
                        w->data->member_scratch[member.id]);
 }
 
-/* Keeps what a read returns, so that it is made. */
-static void keep(uint64_t value)
-{
-    __asm__ volatile("" : : "r"(value));
-}
-
 static void read_gemm(const pf_work *w, pf_member member, int32_t copy)
 {
     const pf_gemm_weights *weights = &w->matrices->weights[copy];
     int32_t begin, end;
     pf_team_share(member, (w->columns + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL, &begin, &end);
-    keep(w->reader((const char *)weights->panels + (size_t)begin * weights->panel_bytes,
-                   (size_t)(end - begin) * weights->panel_bytes));
+    pf_keep(w->reader((const char *)weights->panels + (size_t)begin * weights->panel_bytes,
+                      (size_t)(end - begin) * weights->panel_bytes));
 }
 
 pf_work pf_work_gemm(const pf_work_data *data, const pf_kernel *kernel, const pf_work_matrices *matrices, int32_t m,
@@ -300,7 +295,7 @@ static void read_attention(const pf_work *w, pf_member member, int32_t copy)
 {
     size_t end;
     const size_t begin = lines_share(member, w->bytes_in, &end);
-    keep(w->reader((const char *)w->cache->key_pages[copy][0] + begin, end - begin));
+    pf_keep(w->reader((const char *)w->cache->key_pages[copy][0] + begin, end - begin));
 }
 
 pf_work pf_work_attention(const pf_work_data *data, const pf_kernel *kernel, const pf_work_cache *cache, int32_t m,
@@ -375,12 +370,12 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
         case PF_OP_ROPE: w->kernel->fn.rope(d->c, stride, w->rows, HEADS, HEAD_DIM, d->positions, &rope); break;
         case PF_OP_ATTN_STORE: store_rows(w); break;
         case PF_OP_PACK_WEIGHTS: pack_rows(w); break;
-        case PF_OP_ARGMAX: keep((uint64_t)w->kernel->fn.argmax(d->a, n_columns)); break;
+        case PF_OP_ARGMAX: pf_keep((uint64_t)w->kernel->fn.argmax(d->a, n_columns)); break;
         case PF_OP_SOFTMAX: (void)w->kernel->fn.softmax(d->c, d->a, n_columns, 1.0f); break;
         case PF_OP_TOP:
-            keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, ids, top, d->member_scratch[member.id]));
+            pf_keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, ids, top, d->member_scratch[member.id]));
             break;
-        case PF_OP_RACE: keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
+        case PF_OP_RACE: pf_keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
         default: break;
         }
     }
@@ -390,8 +385,8 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
 static void read_row(const pf_work *w, int32_t row, size_t n_done)
 {
     const size_t row_bytes = (size_t)w->columns * sizeof(float), at = (size_t)row * PF_WORK_K;
-    keep(w->reader((const char *)(w->data->a + at) + n_done, row_bytes - n_done));
-    if (w->kernel->op == PF_OP_SWIGLU) keep(w->reader(w->data->b + at, row_bytes));
+    pf_keep(w->reader((const char *)(w->data->a + at) + n_done, row_bytes - n_done));
+    if (w->kernel->op == PF_OP_SWIGLU) pf_keep(w->reader(w->data->b + at, row_bytes));
 }
 
 static void read_rows(const pf_work *w, pf_member member, int32_t copy)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "bench/keep.h"
 #include "bench/peak.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
@@ -42,16 +43,10 @@ static bool is_cancelled(const bench *b)
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-/* Keeps what is found, so that it is looked for. */
-static void keep(int32_t value)
-{
-    __asm__ volatile("" : : "r"(value));
-}
-
 static void find_best(const bench *b)
 {
     for (int32_t i = 0; i < b->rows; i++)
-        keep(b->argmax->fn.argmax(pf_context_logits(b->context, i), pf_context_n_vocab(b->context)));
+        pf_keep((uint64_t)b->argmax->fn.argmax(pf_context_logits(b->context, i), pf_context_n_vocab(b->context)));
 }
 
 /* A pass behind the same tokens as the one before, which it makes forgotten. */

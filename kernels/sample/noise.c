@@ -53,11 +53,6 @@ double pf_noise_exponential(uint64_t seed, pf_noise_domain domain, int32_t posit
     return -log1p(-pf_noise_open_unit(word, seed, domain, position, index));
 }
 
-float pf_noise_gumbel(uint64_t seed, pf_noise_domain domain, int32_t position, int32_t index)
-{
-    return (float)-log(pf_noise_exponential(seed, domain, position, index));
-}
-
 uint64_t pf_noise_derive_seed(uint64_t seed, uint64_t number)
 {
     uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;

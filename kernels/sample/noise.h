@@ -55,11 +55,8 @@ float pf_noise_uniform(uint64_t seed, pf_noise_domain domain, int32_t position, 
  * probability 1e-12 keeps its share. */
 double pf_noise_exponential(uint64_t seed, pf_noise_domain domain, int32_t position, int32_t index);
 
-/* Standard Gumbel noise of the same counter: -log of the exponential. Finite. */
-float pf_noise_gumbel(uint64_t seed, pf_noise_domain domain, int32_t position, int32_t index);
-
 /* The index in 0 .. n-1 with the smallest exponential(index) / p[index] among p > 0, ties to the lowest: the same as
- * the largest log p + gumbel. -1: no p is above 0. A p that is no number never wins. */
+ * the largest log p - log exponential: Gumbel noise. -1: no p is above 0. A p that is no number never wins. */
 typedef int32_t pf_race_fn(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position);
 
 #endif

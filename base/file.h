@@ -1,4 +1,4 @@
-/* Files as memory: read-only maps, whole reads, whole writes. */
+/* Files as memory: read-only maps and whole reads. */
 #ifndef PF_BASE_FILE_H
 #define PF_BASE_FILE_H
 

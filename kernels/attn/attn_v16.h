@@ -57,6 +57,11 @@ PF_V16 pf_v16 attn_multiply(pf_type type, pf_v16 a, pf_v16 b, pf_v16 sum)
 {
     return type == PF_TYPE_F32 ? pf_v16_fma(a, b, sum) : pf_v16_multiply_half(a, b, sum);
 }
+/* Words are loaded again for their other half: both at once, as compilers would have it, leave too few registers for sums. */
+PF_V16 void attn_end_half(pf_type type)
+{
+    if (attn_halves(type) > 1) __asm__ volatile("" ::: "memory");
+}
 PF_V16 int32_t attn_pair(pf_type type) /* numbers in a word */
 {
     return type == PF_TYPE_F32 ? 1 : 2;
@@ -159,6 +164,7 @@ PF_V16 void attn_score(const int n_lines, const pf_type type, const attn_pass *p
     }
                 ATTN_VECTORS(LOAD)
                 ATTN_LINES(SCORE_LINE)
+                attn_end_half(type);
             }
         }
 #define PUT(l, v) \
@@ -306,6 +312,7 @@ PF_V16 void attn_gather(const int n_lines, const int n_vectors, const pf_type ty
     }
             ATTN_VECTORS(LOAD)
             ATTN_LINES(GATHER_LINE)
+            attn_end_half(type);
         }
     }
 

@@ -48,6 +48,16 @@ static const pf_kernel table[] = {
     GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__), GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), \
         GEMM_INTS(INT4_ASYM_G32, __VA_ARGS__), GEMM_INTS(INT4_ASYM_G128, __VA_ARGS__),                         \
         GEMM_INTS(INT4_ASYM_CHANNEL, __VA_ARGS__)
+/* All that an instruction set multiplies as pairs of bf16, its functions named after it; PLAIN: the tile of bf16 itself. */
+#define GEMM_PAIRS(ISA, SUFFIX, PLAIN, TILE, ROWS, CLASS)                                                            \
+    GEMM(BF16, ISA, PLAIN, ROWS, PANELS_BF16, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX, \
+         pf_gemm_bf16_##SUFFIX),                                                                                     \
+        GEMM_12(ISA, TILE, ROWS, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX,              \
+                pf_gemm_bf16_12_##SUFFIX),                                                                           \
+        GEMM_INTS(INT8, BF16, ISA, 0, TILE, ROWS, CLASS, pf_gemm_pack_bf16_##SUFFIX,                                 \
+                  pf_gemm_pack_columns_bf16_##SUFFIX, pf_gemm_integers_bf16_##SUFFIX),                               \
+        GEMM_INT4(BF16, ISA, 0, TILE, ROWS, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX,   \
+                  pf_gemm_integers_bf16_##SUFFIX)
 /* Those that have a function for each format, named after it; of four bits symmetric and with zero points. */
 #define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS)                            \
     GEMM_INTS(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
@@ -87,10 +97,7 @@ static const pf_kernel table[] = {
 #ifdef PF_KERNELS_X86
     GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
-    GEMM(BF16, PF_ISA_AVX2,   "2x32", 2,   PANELS_BF16, ONE_CHAIN_BF16,
-         pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_bf16_avx2),
-    GEMM_12(PF_ISA_AVX2, "2x32", 2, ONE_CHAIN_BF16,
-            pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_bf16_12_avx2),
+    GEMM_PAIRS(PF_ISA_AVX2, avx2, "2x32", "2x32", 2, ONE_CHAIN_BF16),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
               pf_gemm_pack_int8_pairs_avx2, NULL, pf_gemm_integers_int8_avx2),
     GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
@@ -99,16 +106,9 @@ static const pf_kernel table[] = {
               pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
     GEMM_INT4(INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT_GROUPS,
               pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
-    GEMM_INTS(INT8, BF16, PF_ISA_AVX2, 0, "2x32", 2, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_integers_bf16_avx2),
-    GEMM_INT4(BF16, PF_ISA_AVX2, 0, "2x32", 2, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx2, pf_gemm_pack_columns_bf16_avx2, pf_gemm_integers_bf16_avx2),
     GEMM(F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx512, pf_gemm_pack_columns_f32_avx512, pf_gemm_f32_avx512),
-    GEMM(BF16, PF_ISA_AVX512, "12x32", 12, PANELS_BF16, ONE_CHAIN_BF16,
-         pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_bf16_avx512),
-    GEMM_12(PF_ISA_AVX512, "12x32", 12, ONE_CHAIN_BF16,
-            pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_bf16_12_avx512),
+    GEMM_PAIRS(PF_ISA_AVX512, avx512, "12x32", "12x32", 12, ONE_CHAIN_BF16),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
               pf_gemm_pack_int8_pairs_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
@@ -117,18 +117,7 @@ static const pf_kernel table[] = {
     GEMM_OWN_INT4(G32,     g32,     PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
     GEMM_OWN_INT4(G128,    g128,    PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
     GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS),
-    GEMM_INTS(INT8, BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
-    GEMM_INT4(BF16, PF_ISA_AVX512, 0, "12x32", 12, ONE_CHAIN_BF16,
-              pf_gemm_pack_bf16_avx512, pf_gemm_pack_columns_bf16_avx512, pf_gemm_integers_bf16_avx512),
-    GEMM(BF16, PF_ISA_AVX512BF16, "14x32, 7x64", 14, PANELS_BF16, VDPBF16,
-         pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_bf16_avx512bf16),
-    GEMM_12(PF_ISA_AVX512BF16, "14x32", 14, VDPBF16,
-            pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_bf16_12_avx512bf16),
-    GEMM_INTS(INT8, BF16, PF_ISA_AVX512BF16, 0, "14x32", 14, VDPBF16,
-              pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_integers_bf16_avx512bf16),
-    GEMM_INT4(BF16, PF_ISA_AVX512BF16, 0, "14x32", 14, VDPBF16,
-              pf_gemm_pack_bf16_avx512bf16, pf_gemm_pack_columns_bf16_avx512bf16, pf_gemm_integers_bf16_avx512bf16),
+    GEMM_PAIRS(PF_ISA_AVX512BF16, avx512bf16, "14x32, 7x64", "14x32", 14, VDPBF16),
     GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
          pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx),
     GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32),

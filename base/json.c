@@ -18,6 +18,41 @@ static void set_name(pf_json *doc, const char *name)
         snprintf(doc->name, sizeof doc->name, "...%s", name + n - (sizeof doc->name - 4));
 }
 
+/* The most that jansson takes for a text: of an object or a list itself and its first table, of a field's place in an
+ * object, of a value, of a string, which takes its bytes besides. Larger than what was measured on a machine of 64 bits. */
+static size_t tree_bytes(const char *text, size_t n)
+{
+    enum { AN_OBJECT = 256, A_LIST = 128, A_FIELD = 96, A_VALUE = 64, A_STRING = 32 };
+    size_t total = n + A_VALUE;
+    for (size_t i = 0; i < n; i++) {
+        switch (text[i]) {
+        case '{': total += AN_OBJECT + A_VALUE; break;
+        case '[': total += A_LIST + A_VALUE; break;
+        case ':': total += A_FIELD; break;
+        case ',': total += A_VALUE; break;
+        case '"':
+            total += A_STRING;
+            for (i++; i < n && text[i] != '"';) i += text[i] == '\\' ? 2 : 1;
+            break;
+        default: break;
+        }
+    }
+    return total;
+}
+
+pf_status pf_json_check_size(const char *name, const char *text, size_t bytes, size_t max_bytes, pf_error *error)
+{
+    if (bytes > max_bytes)
+        return pf_fail(error, PF_LIMIT, "%s: is %zu bytes, expected at most %zu", name, bytes, max_bytes);
+    const size_t most = max_bytes > SIZE_MAX / PF_JSON_MEMORY_A_BYTE ? SIZE_MAX : max_bytes * PF_JSON_MEMORY_A_BYTE;
+    const size_t needed = tree_bytes(text, bytes);
+    if (needed > most)
+        return pf_fail(error, PF_LIMIT,
+                       "%s: has too many values: %zu bytes of memory would hold them, expected at most %zu", name,
+                       needed, most);
+    return PF_OK;
+}
+
 /* Rewrites integers that 64 bits do not hold as reals of the same width, "123456" as "123e03", so that lines and columns
  * stay. `text` ends with a NUL. */
 static void make_large_integers_real(char *text)
@@ -52,11 +87,13 @@ static json_t *load(const char *text, size_t bytes, json_error_t *why)
     return root;
 }
 
-pf_status pf_json_parse(const char *name, const char *text, size_t bytes, pf_json *out, pf_error *error)
+pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t max_bytes, pf_json *out,
+                        pf_error *error)
 {
     pf_json doc = { 0 };
     json_error_t why;
     set_name(&doc, name);
+    PF_TRY(pf_json_check_size(doc.name, text, bytes, max_bytes, error));
     doc.root = load(text, bytes, &why);
     if (!doc.root) {
         if (json_error_code(&why) == json_error_out_of_memory)
@@ -76,7 +113,7 @@ pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_erro
     char *text;
     size_t bytes;
     PF_TRY(pf_file_read(path, max_bytes, &text, &bytes, error));
-    const pf_status status = pf_json_parse(path, text, bytes, out, error);
+    const pf_status status = pf_json_parse(path, text, bytes, max_bytes, out, error);
     free(text);
     return status;
 }

@@ -2,12 +2,14 @@
 #include "bench/prompts.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
-enum { MAX_FILE_BYTES = 256 << 20, MAX_TURNS = 64 };
+enum { MAX_FILE_BYTES = 256 << 20, MAX_LINE_BYTES = 16 << 20, MAX_TURNS = 64, MAX_PROMPTS = 1 << 20 };
 
 static void clear_prompt(pf_prompt *prompt)
 {
@@ -52,6 +54,9 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
 static pf_status parse_object(const char *text, size_t n_bytes, const char *path, size_t line, pf_prompt *out,
                               pf_error *error)
 {
+    char name[512];
+    snprintf(name, sizeof name, "%.480s, line %zu", path, line);
+    PF_TRY(pf_json_check_size(name, text, n_bytes, MAX_LINE_BYTES, error));
     json_error_t why;
     json_t *object = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
     if (!object) return pf_fail(error, PF_FORMAT, "%s, line %zu: %s", path, line, why.text);
@@ -80,10 +85,12 @@ static pf_status take_line(const char *text, size_t n_bytes, const char *path, s
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static pf_status append(pf_prompts *prompts, const pf_prompt *prompt)
+static pf_status append(pf_prompts *prompts, const pf_prompt *prompt, const char *path, size_t line, pf_error *error)
 {
+    if (prompts->n == MAX_PROMPTS)
+        return pf_fail(error, PF_LIMIT, "%s, line %zu: expected at most %d prompts", path, line, MAX_PROMPTS);
     pf_prompt *items = realloc(prompts->items, (prompts->n + 1) * sizeof *items);
-    if (!items) return PF_NOMEM;
+    if (!items) return no_memory(path, line, error);
     prompts->items = items;
     prompts->items[prompts->n++] = *prompt;
     return PF_OK;
@@ -101,7 +108,7 @@ static pf_status read_lines(const char *text, const char *path, size_t limit, pf
         if (n_bytes > 0) {
             pf_prompt prompt = { 0 };
             pf_status status = (is_jsonl ? parse_object : take_line)(at, n_bytes, path, line, &prompt, error);
-            if (status == PF_OK && append(out, &prompt) != PF_OK) status = no_memory(path, line, error);
+            if (status == PF_OK) status = append(out, &prompt, path, line, error);
             if (status != PF_OK) {
                 clear_prompt(&prompt);
                 return status;

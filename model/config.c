@@ -700,10 +700,11 @@ pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, co
                           size_t n_generation_bytes, pf_config *out, pf_error *error)
 {
     pf_json doc = { 0 }, generation = { 0 };
-    PF_TRY(pf_json_parse(name, text, n_bytes, &doc, error));
+    PF_TRY(pf_json_parse(name, text, n_bytes, MAX_CONFIG_BYTES, &doc, error));
     pf_status status = PF_OK;
     if (generation_text)
-        status = pf_json_parse("generation_config.json", generation_text, n_generation_bytes, &generation, error);
+        status = pf_json_parse("generation_config.json", generation_text, n_generation_bytes, MAX_CONFIG_BYTES,
+                               &generation, error);
     if (status == PF_OK) status = read_documents(&doc, generation_text ? &generation : NULL, out, error);
     pf_json_close(&generation);
     pf_json_close(&doc);

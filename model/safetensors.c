@@ -231,7 +231,7 @@ static pf_status read_file(pf_safetensors *set, int32_t file, const char *path, 
     pf_json doc = { 0 };
     const uint8_t *data = map->data + 8 + header_bytes;
     const size_t data_bytes = map->size - 8 - (size_t)header_bytes;
-    PF_TRY(pf_json_parse(path, (const char *)map->data + 8, (size_t)header_bytes, &doc, error));
+    PF_TRY(pf_json_parse(path, (const char *)map->data + 8, (size_t)header_bytes, MAX_HEADER_BYTES, &doc, error));
     const pf_status status = append_entries(set, file, &doc, data, data_bytes, error);
     pf_json_close(&doc);
     return status;

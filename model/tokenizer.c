@@ -67,9 +67,10 @@ pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *confi
     pf_json doc = { 0 }, config = { 0 };
     pf_tokenizer *t = calloc(1, sizeof *t);
     if (!t) return pf_fail(error, PF_NOMEM, "no memory for the tokenizer");
-    pf_status status = pf_json_parse("tokenizer.json", text, n_bytes, &doc, error);
+    pf_status status = pf_json_parse("tokenizer.json", text, n_bytes, PF_MAX_TOKENIZER_BYTES, &doc, error);
     if (status == PF_OK && config_text)
-        status = pf_json_parse("tokenizer_config.json", config_text, n_config_bytes, &config, error);
+        status = pf_json_parse("tokenizer_config.json", config_text, n_config_bytes, PF_MAX_TOKENIZER_CONFIG_BYTES,
+                               &config, error);
     const pf_tokenizer_files files = { .tokenizer = &doc, .config = config_text ? &config : NULL };
     if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
     pf_json_close(&config);

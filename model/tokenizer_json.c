@@ -15,11 +15,6 @@
 #include "model/tokenizer_config.h"
 #include "model/tokenizer_parts.h"
 
-enum {
-    MAX_FILE_BYTES = 1 << 28,
-    MAX_CONFIG_BYTES = 1 << 26,
-};
-
 typedef struct {
     char *text;
     size_t n_bytes;
@@ -608,7 +603,7 @@ static pf_status open_optional(const char *directory, const char *name, pf_json 
     pf_error why = { 0 };
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path)
         return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
-    const pf_status status = pf_json_open(path, MAX_CONFIG_BYTES, out, &why);
+    const pf_status status = pf_json_open(path, PF_MAX_TOKENIZER_CONFIG_BYTES, out, &why);
     if (status == PF_OK) *view = out;
     if (status != PF_OK && status != PF_UNAVAILABLE && error) *error = why;
     return status == PF_UNAVAILABLE ? PF_OK : status;
@@ -629,7 +624,7 @@ pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *er
     pf_tokenizer_files files = { .tokenizer = &doc };
     if ((size_t)snprintf(path, sizeof path, "%s/tokenizer.json", directory) >= sizeof path)
         return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
-    PF_TRY(pf_json_open(path, MAX_FILE_BYTES, &doc, error));
+    PF_TRY(pf_json_open(path, PF_MAX_TOKENIZER_BYTES, &doc, error));
     pf_status status = open_beside(directory, beside, &files, error);
     if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
     for (int i = 0; i < 3; i++) pf_json_close(&beside[i]);

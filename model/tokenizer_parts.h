@@ -16,6 +16,8 @@
 #include "model/tokenizer_config.h"
 
 enum {
+    PF_MAX_TOKENIZER_BYTES = 1 << 27,        /* of tokenizer.json: four times the largest that was found */
+    PF_MAX_TOKENIZER_CONFIG_BYTES = 1 << 26, /* of each file beside it */
     PF_MAX_TOKEN_ID = (1 << 24) - 1,
     PF_MAX_NORMALIZERS = 8,
     PF_MAX_TEMPLATE_IDS = 64,

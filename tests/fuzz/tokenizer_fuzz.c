@@ -62,8 +62,10 @@ static pf_status read_documents(const char *text, size_t n, const char *beside, 
 {
     pf_json doc = { 0 }, other = { 0 };
     pf_error error;
-    pf_status status = pf_json_parse("tokenizer.json", text, n, &doc, &error);
-    if (status == PF_OK && beside) status = pf_json_parse("tokenizer_config.json", beside, n_beside, &other, &error);
+    pf_status status = pf_json_parse("tokenizer.json", text, n, PF_MAX_TOKENIZER_BYTES, &doc, &error);
+    if (status == PF_OK && beside)
+        status =
+            pf_json_parse("tokenizer_config.json", beside, n_beside, PF_MAX_TOKENIZER_CONFIG_BYTES, &other, &error);
     const pf_json *view = beside ? &other : NULL;
     const pf_tokenizer_files files = { .tokenizer = &doc, .config = view, .special_map = view };
     if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, &error);

@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include <malloc.h>
+
 #include "base/json.h"
 #include "tests/support/temp_dir.h"
 
@@ -7,7 +9,7 @@ static pf_json parse(const char *text)
 {
     pf_json doc;
     pf_error error;
-    assert_ok(pf_json_parse("config.json", text, strlen(text), &doc, &error), error);
+    assert_ok(pf_json_parse("config.json", text, strlen(text), 1 << 20, &doc, &error), error);
     return doc;
 }
 
@@ -135,7 +137,7 @@ static void an_integer_that_64_bits_do_not_hold_is_a_real(void **state)
     assert_says(error, "config.json: model_max_length is 1e30, expected an integer");
     pf_json_close(&doc);
     static const char overflows[] = "{\"n\": 98765432109876543210, \"x\": 1e999}";
-    assert_status(pf_json_parse("a.json", overflows, strlen(overflows), &doc, &error), PF_FORMAT);
+    assert_status(pf_json_parse("a.json", overflows, strlen(overflows), 1 << 20, &doc, &error), PF_FORMAT);
     assert_says(error, "line 1, column ");
 }
 
@@ -154,7 +156,7 @@ static void a_text_that_is_not_one_object_is_refused(void **state)
     for (size_t i = 0; i < PF_COUNT(texts); i++) {
         pf_json doc = { .name = "untouched" };
         pf_error error;
-        assert_status(pf_json_parse("x.json", texts[i], strlen(texts[i]), &doc, &error), PF_FORMAT);
+        assert_status(pf_json_parse("x.json", texts[i], strlen(texts[i]), 1 << 20, &doc, &error), PF_FORMAT);
         assert_says(error, "x.json: ");
         assert_string_equal(doc.name, "untouched");
         pf_json_close(&doc);
@@ -169,7 +171,75 @@ static void nesting_without_end_is_refused_without_a_crash(void **state)
     memcpy(text, "{\"a\":", 5);
     pf_json doc;
     pf_error error;
-    assert_status(pf_json_parse("deep", text, sizeof text, &doc, &error), PF_FORMAT);
+    assert_status(pf_json_parse("deep", text, sizeof text, 1 << 24, &doc, &error), PF_FORMAT);
+}
+
+/* n bytes of `unit` over and over, in a list or an object. */
+static char *repeat(const char *open, const char *unit, const char *close, size_t n, bool numbered)
+{
+    char *text = malloc(n + 64);
+    size_t at = (size_t)sprintf(text, "%s", open);
+    for (size_t i = 0; at < n; i++) {
+        if (i > 0) text[at++] = ',';
+        if (numbered) at += (size_t)sprintf(text + at, "\"%zx\":", i);
+        at += (size_t)sprintf(text + at, "%s", unit);
+    }
+    sprintf(text + at, "%s", close);
+    return text;
+}
+
+static void no_shape_of_a_document_takes_more_than_is_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *open, *unit, *close;
+        bool numbered;
+    } shapes[] = {
+        { "{\"a\":[", "0", "]}", false },
+        { "{\"a\":[", "[]", "]}", false },
+        { "{\"a\":[", "{}", "]}", false },
+        { "{\"a\":[", "\"\"", "]}", false },
+        { "{\"a\":[", "[0]", "]}", false },
+        { "{\"a\":[", "[1.5,2]", "]}", false },
+        { "{\"a\":[", "null", "]}", false },
+        { "{\"a\":[", "[[[]]]", "]}", false },
+        { "{", "0", "}", true },
+        { "{", "\"a\\\"b\"", "}", true },
+        { "{", "{}", "}", true },
+        { "{", "[]", "}", true },
+        { "{\"a\":[", "{\"a\":0,\"b\":[1,2]}", "]}", false },
+    };
+    for (size_t i = 0; i < PF_COUNT(shapes); i++) {
+        char *text = repeat(shapes[i].open, shapes[i].unit, shapes[i].close, 1 << 20, shapes[i].numbered);
+        const size_t before = mallinfo2().uordblks;
+        json_t *root = json_loads(text, 0, NULL);
+        const size_t taken = mallinfo2().uordblks - before; /* 0 under a sanitizer */
+        assert_non_null(root);
+        json_decref(root);
+        pf_error error;
+        assert_status(pf_json_check_size("x.json", text, strlen(text), taken / PF_JSON_MEMORY_A_BYTE, &error),
+                      PF_LIMIT);
+        free(text);
+    }
+}
+
+static void what_would_take_too_much_memory_is_refused_before_it_is_taken(void **state)
+{
+    (void)state;
+    char *text = repeat("{\"a\":[", "0", "]}", 1 << 20, false);
+    pf_json doc;
+    pf_error error;
+    assert_status(pf_json_parse("config.json", text, strlen(text), 1 << 21, &doc, &error), PF_LIMIT);
+    assert_says(error, "config.json: has too many values: ");
+    assert_says(error, " expected at most 16777216");
+    assert_ok(pf_json_parse("config.json", text, strlen(text), 1 << 23, &doc, &error), error);
+    pf_json_close(&doc);
+    free(text);
+
+    text = repeat("{\"a\":\"", ",:[{\\\"", "\"}", 1 << 20, false); /* a string is no more than its bytes */
+    assert_ok(pf_json_parse("config.json", text, strlen(text), 1 << 21, &doc, &error), error);
+    pf_json_close(&doc);
+    free(text);
 }
 
 static void an_error_of_syntax_names_line_and_column(void **state)
@@ -178,7 +248,7 @@ static void an_error_of_syntax_names_line_and_column(void **state)
     pf_json doc;
     pf_error error;
     const char *text = "{\n  \"a\": 1,\n  \"b\": x\n}";
-    assert_status(pf_json_parse("config.json", text, strlen(text), &doc, &error), PF_FORMAT);
+    assert_status(pf_json_parse("config.json", text, strlen(text), 1 << 20, &doc, &error), PF_FORMAT);
     assert_says(error, "config.json: line 3, column 8: ");
 }
 
@@ -190,12 +260,14 @@ static void a_document_is_read_from_disk_under_its_path(void **state)
     pf_json doc;
     pf_error error;
     pf_temp_dir_make(&dir);
-    pf_temp_write(&dir, "a.json", "{\"n\": 3}", 8);
-    assert_ok(pf_json_open(pf_temp_path(&dir, "a.json", path), 8, &doc, &error), error);
+    char text[101];
+    snprintf(text, sizeof text, "%100s", "{\"n\": 3}");
+    pf_temp_write(&dir, "a.json", text, 100);
+    assert_ok(pf_json_open(pf_temp_path(&dir, "a.json", path), 100, &doc, &error), error);
     assert_string_equal(doc.name, path);
     pf_json_close(&doc);
     pf_json_close(&doc);
-    assert_status(pf_json_open(path, 7, &doc, &error), PF_LIMIT);
+    assert_status(pf_json_open(path, 99, &doc, &error), PF_LIMIT);
     assert_status(pf_json_open(pf_temp_path(&dir, "b.json", path), 7, &doc, &error), PF_UNAVAILABLE);
     pf_temp_dir_remove(&dir);
 }
@@ -208,7 +280,7 @@ static void of_a_name_that_is_too_long_the_end_is_kept(void **state)
     strcpy(name + sizeof name - 13, "/config.json");
     pf_json doc;
     pf_error error;
-    assert_ok(pf_json_parse(name, "{}", 2, &doc, &error), error);
+    assert_ok(pf_json_parse(name, "{}", 2, 1 << 20, &doc, &error), error);
     assert_int_equal(strlen(doc.name), sizeof doc.name - 1);
     assert_memory_equal(doc.name, "...ddd", 6);
     assert_string_equal(doc.name + sizeof doc.name - 13, "/config.json");
@@ -225,6 +297,8 @@ int main(void)
         cmocka_unit_test(an_integer_that_64_bits_do_not_hold_is_a_real),
         cmocka_unit_test(a_text_that_is_not_one_object_is_refused),
         cmocka_unit_test(nesting_without_end_is_refused_without_a_crash),
+        cmocka_unit_test(no_shape_of_a_document_takes_more_than_is_counted),
+        cmocka_unit_test(what_would_take_too_much_memory_is_refused_before_it_is_taken),
         cmocka_unit_test(an_error_of_syntax_names_line_and_column),
         cmocka_unit_test(a_document_is_read_from_disk_under_its_path),
         cmocka_unit_test(of_a_name_that_is_too_long_the_end_is_kept),

@@ -18,7 +18,7 @@ static const pf_json *parse(const char *name, const char *text, pf_json *out)
 {
     pf_error error = { 0 };
     if (!text) return NULL;
-    assert_ok(pf_json_parse(name, text, strlen(text), out, &error), error);
+    assert_ok(pf_json_parse(name, text, strlen(text), 1 << 20, out, &error), error);
     return out;
 }
 

@@ -85,13 +85,16 @@ static bool decode_stand_ins(const reader *r, const char *text, size_t n, char *
 
 /* --- tokens --- */
 
+/* Ids may be far apart: what calloc gives takes no memory where no token is. */
 static pf_status reserve_id(reader *r, int32_t id)
 {
     if (id >= r->capacity) {
         const int64_t wanted = ((int64_t)id + 1) + (r->capacity ? id / 2 : 0);
-        pf_token *grown = realloc(r->t->tokens, (size_t)wanted * sizeof *grown);
+        pf_token *grown = calloc((size_t)wanted, sizeof *grown);
         if (!grown) return no_memory(r);
-        memset(grown + r->capacity, 0, (size_t)(wanted - r->capacity) * sizeof *grown);
+        for (int32_t i = 0; i < r->t->vocab_size; i++)
+            if (r->t->tokens[i].bytes) grown[i] = r->t->tokens[i];
+        free(r->t->tokens);
         r->t->tokens = grown;
         r->capacity = (int32_t)wanted;
     }

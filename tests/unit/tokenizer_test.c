@@ -1,6 +1,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "model/bpe.h"
@@ -255,6 +256,28 @@ static void assert_ids(const pf_tokenizer *t, const char *text, const int32_t *i
     assert_int_equal(got.n, n);
     assert_memory_equal(got.ids, ids, (size_t)n * sizeof *ids);
     pf_tokens_clear(&got);
+}
+
+static size_t resident_bytes(void)
+{
+    size_t total, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%zu %zu", &total, &resident), 2);
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void ids_far_apart_take_no_memory_between_them(void **state)
+{
+    (void)state;
+    static const char text[] = ",\"middle\": 9000000, \"last\": 16777215";
+    const size_t before = resident_bytes();
+    pf_tokenizer *t = open_parts((parts){ .vocab = text });
+    assert_true(resident_bytes() - before < 128 << 20);
+    assert_int_equal(pf_tokenizer_vocab_size(t), 16777216);
+    assert_ids(t, "a", (const int32_t[]){ 'a' }, 1);
+    pf_tokenizer_close(t);
 }
 
 static void merges_go_by_rank_then_from_the_left(void **state)
@@ -785,6 +808,7 @@ int main(void)
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
         cmocka_unit_test(a_long_piece_takes_n_log_n),
+        cmocka_unit_test(ids_far_apart_take_no_memory_between_them),
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),
         cmocka_unit_test(empty_matches_and_line_ends_cut),

@@ -166,21 +166,25 @@ static bool touches_word(const pf_added_walk *w, size_t begin, size_t end)
 
 static size_t strip_left(const pf_added_walk *w, size_t begin)
 {
-    while (begin > 0) {
+    while (begin > w->covered) { /* what the token before took is gone */
         const size_t before = previous_character(w->text, begin);
         if (!is_space(character_at(w->text, w->n_bytes, before))) break;
         begin = before;
     }
-    return begin > w->covered ? begin : w->covered; /* what the token before took is gone */
+    return begin > w->covered ? begin : w->covered;
 }
 
-static size_t strip_right(const pf_added_walk *w, size_t end)
+/* Where the run of white space at `end` ends. The last run is kept: many tokens may stand in it. */
+static size_t strip_right(pf_added_walk *w, size_t end)
 {
+    if (end >= w->run_begin && end < w->run_end) return w->run_end;
+    w->run_begin = end;
     while (end < w->n_bytes) {
         const int32_t c = character_at(w->text, w->n_bytes, end);
         if (!is_space(c)) break;
         end += c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
     }
+    w->run_end = end;
     return end;
 }
 

@@ -44,8 +44,9 @@ typedef struct {
 typedef struct {
     const char *text; /* valid UTF-8 */
     size_t n_bytes;
-    size_t scanned; /* where the search goes on */
-    size_t covered; /* where the next part begins */
+    size_t scanned;            /* where the search goes on */
+    size_t covered;            /* where the next part begins */
+    size_t run_begin, run_end; /* white space that was stripped to the right of a token */
     bool has_pending;
     pf_added_part pending;
 } pf_added_walk;

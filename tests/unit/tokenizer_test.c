@@ -268,6 +268,29 @@ static size_t resident_bytes(void)
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+static void stripping_white_space_that_is_tokens_takes_linear_time(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "\"lstrip\": true", "\"rstrip\": true", "\"lstrip\": true, \"rstrip\": true" };
+    enum { N = 100000 };
+    char *text = malloc(N + 1), top[128];
+    assert_non_null(text);
+    memset(text, '\n', N);
+    text[N] = '\0';
+    for (size_t i = 0; i < PF_COUNT(flags); i++) {
+        snprintf(top, sizeof top, "\"added_tokens\": [{\"id\": 256, \"content\": \"\\n\", %s}],", flags[i]);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        const clock_t begin = clock();
+        pf_tokens tokens = encode(t, text);
+        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (seconds > 2.0) fail_msg("%s: %d bytes took %.1f s", flags[i], N, seconds);
+        assert_true(tokens.n > 0 && tokens.ids[0] == 256);
+        pf_tokens_clear(&tokens);
+        pf_tokenizer_close(t);
+    }
+    free(text);
+}
+
 static void ids_far_apart_take_no_memory_between_them(void **state)
 {
     (void)state;
@@ -808,6 +831,7 @@ int main(void)
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
         cmocka_unit_test(a_long_piece_takes_n_log_n),
+        cmocka_unit_test(stripping_white_space_that_is_tokens_takes_linear_time),
         cmocka_unit_test(ids_far_apart_take_no_memory_between_them),
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),

@@ -52,6 +52,9 @@ static const struct {
 };
 enum { N_DTYPES = sizeof DTYPES / sizeof *DTYPES };
 
+/* What a clone without Git LFS has in a file's place begins so. */
+static const char LFS_POINTER[] = "version https://git-lfs.github.com/spec/";
+
 typedef struct {
     pf_tensor tensor; /* its name is owned */
     int32_t dtype;    /* row of DTYPES */
@@ -220,6 +223,9 @@ static pf_status read_file(pf_safetensors *set, int32_t file, const char *path, 
     if (map->size < 8)
         return pf_fail(error, PF_FORMAT, "%s: %zu bytes long, expected 8 and a header: it is cut short", path,
                        map->size);
+    if (map->size > strlen(LFS_POINTER) && memcmp(map->data, LFS_POINTER, strlen(LFS_POINTER)) == 0)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: is a pointer of Git LFS, expected what it points to: git lfs pull fetches it", path);
     const uint64_t header_bytes = read_u64_le(map->data);
     if (header_bytes > MAX_HEADER_BYTES)
         return pf_fail(error, PF_FORMAT, "%s: the header's length is %llu, expected at most %d", path,

@@ -154,6 +154,8 @@ static void a_header_that_does_not_fit_the_file_is_refused(void **state)
     }
     write_text("model.safetensors", "1234567");
     assert_open_fails(PF_FORMAT, "cut short");
+    write_text("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n");
+    assert_open_fails(PF_FORMAT, "is a pointer of Git LFS, expected");
     write_text("model.safetensors", "");
     assert_open_fails(PF_FORMAT, "cut short");
 }

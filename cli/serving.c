@@ -9,11 +9,11 @@
 
 enum { DEFAULT_SEQUENCES = 8 };
 
-static void on_ready(void *user, const char *address)
+/* Where it cannot be said whoever waits for it would wait for ever: pf_out_finish tells why this ends instead. */
+static bool on_ready(void *user, const char *address)
 {
     pf_out *out = user;
-    pf_out_print(out, "ready %s\n", address);
-    pf_out_flush(out); /* a reader that is gone is no reason to stop serving */
+    return pf_out_print(out, "ready %s\n", address) && pf_out_flush(out);
 }
 
 static void on_log(void *user, const char *line)

@@ -53,10 +53,8 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
     listening l = { &config, &server, error, PF_INTERNAL };
     pf_team_run_unseated(listen_there, &l); /* gRPC's threads begin there, and this one may be a seated member */
     pf_status status = l.status;
-    if (status == PF_OK) {
-        if (options->ready) options->ready(options->user, pf_server_address(server));
+    if (status == PF_OK && (!options->ready || options->ready(options->user, pf_server_address(server))))
         status = pf_server_run(server, options->stop, error);
-    }
     pf_server_destroy(server);
     pf_peer_destroy(peer);
     return status;

@@ -15,14 +15,15 @@ typedef struct {
     pf_role role;
     const char *address;                            /* "host:port" (port 0: any) or "unix:/path" */
     uint64_t simulate_ns;                           /* as in pf_engine_drafter and pf_engine_verifier */
-    void (*ready)(void *user, const char *address); /* once connections are accepted: the address, port filled in */
+    bool (*ready)(void *user, const char *address); /* once connections are accepted: the address, port filled in.
+                                                       False: nobody could be told, do not serve */
     void (*log)(void *user, const char *line);      /* what happens meanwhile, or NULL */
     void *user;
     const volatile bool *stop; /* looked at a few times a second; set it to end */
 } pf_serve_options;
 
 /* Serve until *stop, then finish gracefully: health says NOT_SERVING, open streams get a moment, the rest is
- * cancelled. Takes the engine's one role.
+ * cancelled. PF_OK also where `ready` says no, and nothing was served. Takes the engine's one role.
  * PF_UNAVAILABLE: the address is in use or cannot be listened on (the sentence names it).  PF_INVALID: not an
  * address.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);

@@ -501,7 +501,9 @@ class Faults(Case):
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],
                           ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],
                           ["logits", "-m", self.target, "--tokens", "1,2", "--all"], ["info"], ["--help"],
-                          ["tokenize", "-m", self.target, "-p", "a"]]:
+                          ["tokenize", "-m", self.target, "-p", "a"],
+                          ["worker", "-m", self.draft, "--listen", self.socket("unheard")],
+                          ["verifier", "-m", self.target, "--listen", "localhost:0"]]:
             with self.subTest(arguments):
                 with open("/dev/full", "wb") as full:
                     result = self.pilotfish.run(*arguments, stdout=full)
@@ -517,18 +519,19 @@ class Faults(Case):
 
     def test_a_closed_descriptor_is_a_sentence_and_is_given_to_nothing_else(self):
         def run(closed, *arguments):
-            process = self.pilotfish.start(*arguments, preexec_fn=lambda: os.close(closed))
-            out, err = process.communicate(timeout=QUICKLY)
-            return process.returncode, out, err.decode()
+            result = self.pilotfish.run(*arguments, preexec_fn=lambda: os.close(closed))
+            return result.code, result.out, result.err
 
         code, out, err = run(0, "tokenize", "-m", self.target)
         self.assertEqual((code, out, err), (1, b"", "pilotfish: standard input: Bad file descriptor\n"))
         self.assertEqual(run(0, "tokenize", "-m", self.target, "-p", "a")[0], 0)
-        for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "2"], ["info", "-m", self.target]]:
+        for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "2"], ["info", "-m", self.target],
+                          ["worker", "-m", self.draft, "--listen", self.socket("closed")]]:
             code, out, err = run(1, *arguments)
             self.assertEqual((code, out), (1, b""))
             self.assertIn("standard output: Bad file descriptor", err)
-            self.assertEqual(run(2, *arguments)[0], 0)
+            if arguments[0] != "worker":
+                self.assertEqual(run(2, *arguments)[0], 0)
 
     def test_a_pipe_that_does_not_block_gets_all_of_it(self):
         read_end, write_end = os.pipe()

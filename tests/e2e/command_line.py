@@ -31,10 +31,10 @@ class Pilotfish:
         for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"):
             self.environment.pop(name, None)
 
-    def run(self, *arguments, stdin=b"", stdout=subprocess.PIPE, environment=None, timeout=QUICKLY):
+    def run(self, *arguments, stdin=b"", stdout=subprocess.PIPE, environment=None, timeout=QUICKLY, **options):
         return Result(subprocess.run([self.path, *map(str, arguments)], input=stdin, stdout=stdout,
                                      stderr=subprocess.PIPE, timeout=timeout,
-                                     env={**self.environment, **(environment or {})}))
+                                     env={**self.environment, **(environment or {})}, **options))
 
     def start(self, *arguments, **options):
         return subprocess.Popen([self.path, *(a if isinstance(a, bytes) else str(a) for a in arguments)],

@@ -1,4 +1,5 @@
 /* pilotfish bench steps: passes on request, for whoever measures this engine in turns with another one. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static pf_status converse(steps *s, pf_out *out, pf_error *error)
         PF_TRY(answer(s, line, &number, error));
         pf_out_print(out, "%.6f\n", number);
     }
-    return PF_OK;
+    return ferror(stdin) ? pf_fail(error, PF_UNAVAILABLE, "standard input: %s", strerror(errno)) : PF_OK;
 }
 
 static int run(const pf_options *options, pf_out *out)

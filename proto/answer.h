@@ -29,8 +29,8 @@ void pf_answer_lay_out(pf_answer *answer, pf_arena *arena);
 /* At the head of submit and collect: empty what has been handed out. */
 void pf_answer_begin(pf_answer *answer);
 
-/* A batch of complaints that is full drops the rest: whoever asked hears nothing, and asks again. `text` is copied, and
- * cut to PF_MAX_REFUSAL_BYTES. */
+/* An answer that is full of complaints drops the rest (proto/peer.h). `text` is copied, and cut to
+ * PF_MAX_REFUSAL_BYTES. */
 void pf_answer_refuse(pf_answer *answer, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text);
 void pf_answer_request_prefix(pf_answer *answer, pf_prefix_request request);
 

@@ -17,7 +17,9 @@ typedef struct pf_peer pf_peer;
 
 typedef struct {
     /* Take a batch. What it points to is borrowed for the call only. Several may be submitted before a collect; each
-     * has at most one answer, and one that asks for nothing (an open alone, a close) may have none.
+     * has at most one answer, and one that asks for nothing (an open alone, a close) may have none. The refusals and
+     * prefix requests for all of them come in the next answer: of more than PF_MAX_BATCH_SEQUENCES of a kind it has
+     * the first.
      * PF_UNAVAILABLE: the peer is not there now (pf_peer_why tells); it may come back.  PF_LIMIT: the batch is too
      * large, or too many are unanswered. */
     pf_status (*submit)(pf_peer *peer, const pf_batch *batch);

@@ -1,5 +1,6 @@
 #include "rpc/dispatch.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ typedef struct {
     void *stream; /* NULL: free */
     uint64_t sequence;
     uint64_t internal;
+    bool is_over; /* to be closed at the peer */
 } tenant;
 
 struct pf_dispatch {
@@ -30,6 +32,7 @@ struct pf_dispatch {
     uint64_t generation;
     uint64_t queue_ns; /* of the batches since the last collect, the longest */
     bool submitted;    /* something since the last collect */
+    int32_t n_entries; /* submitted since the peer's last answer */
 
     /* Parts of what is sent next. */
     pf_proposal proposals[N];
@@ -139,9 +142,8 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
 
 static void ask_for_prefix(pf_batch *reply, uint64_t sequence, uint32_t incarnation)
 {
-    if (reply->n_prefix_requests < N)
-        reply->prefix_requests[reply->n_prefix_requests++] =
-            (pf_prefix_request){ .sequence = sequence, .incarnation = incarnation };
+    reply->prefix_requests[reply->n_prefix_requests++] =
+        (pf_prefix_request){ .sequence = sequence, .incarnation = incarnation };
 }
 
 static void translate_proposals(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
@@ -180,10 +182,27 @@ static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *ba
     return PF_OK;
 }
 
+static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error);
+
+/* One stream's complaints shall not crowd out another's: what may cause more than an answer holds waits for the peer's
+ * next one. */
+static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_error *error)
+{
+    const int32_t n = batch->n_opens + batch->n_proposals + batch->n_verdicts;
+    bool at_work;
+    if (dispatch->n_entries > 0 && dispatch->n_entries + n > N) {
+        const pf_status status = pass_on(dispatch, &at_work, error);
+        if (status != PF_OK && status != PF_CANCELLED) return status;
+    }
+    dispatch->n_entries += n;
+    return PF_OK;
+}
+
 pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, uint64_t queue_ns,
                              pf_error *error)
 {
     PF_TRY(check_direction(dispatch, batch, error));
+    PF_TRY(make_room(dispatch, batch, error));
     pf_batch in = *batch;
     pf_batch reply = { .refusals = dispatch->refusals, .prefix_requests = dispatch->prefix_requests };
     translate_closes(dispatch, stream, &in);
@@ -194,11 +213,7 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
     if (in.n_opens + in.n_closes + in.n_proposals + in.n_verdicts == 0) return PF_OK;
 
     if (queue_ns > dispatch->queue_ns) dispatch->queue_ns = queue_ns;
-    pf_status status = pf_peer_submit(dispatch->peer, &in);
-    if (status == PF_LIMIT && dispatch->submitted) { /* it can hold no more before it has answered */
-        PF_TRY(pf_dispatch_collect(dispatch, NULL, error));
-        status = pf_peer_submit(dispatch->peer, &in);
-    }
+    const pf_status status = pf_peer_submit(dispatch->peer, &in);
     if (status != PF_OK) return pf_fail(error, status, "the peer cannot take this batch: %s", pf_status_name(status));
     dispatch->submitted = true;
     return PF_OK;
@@ -231,7 +246,7 @@ static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *
                        .timing = answer->timing };
 
 #define PF_SELECT(kind)                                                 \
-    for (int32_t i = 0; i < answer->n_##kind && i < N; i++) {           \
+    for (int32_t i = 0; i < answer->n_##kind; i++) {                    \
         if (sent->kind[i]) continue;                                    \
         const tenant *t = resident(dispatch, answer->kind[i].sequence); \
         if (t && !stream) stream = t->stream;                           \
@@ -251,6 +266,8 @@ static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *
 
 static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
 {
+    assert(answer->n_proposals <= N && answer->n_verdicts <= N && answer->n_prefix_requests <= N &&
+           answer->n_refusals <= N);
     marks sent = { .proposals = { false } };
     pf_batch out;
     for (void *stream; (stream = select_parts(dispatch, answer, &sent, &out)) != NULL;) {
@@ -259,17 +276,31 @@ static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
     }
 }
 
+/* Close at the peer what is over here. A close asks for no answer. */
+static pf_status close_what_is_over(pf_dispatch *dispatch)
+{
+    pf_status status = PF_OK;
+    for (int32_t slot = 0; slot < dispatch->max;) {
+        pf_batch batch = { .closes = dispatch->closes };
+        for (; slot < dispatch->max && batch.n_closes < N; slot++) {
+            if (!dispatch->tenants[slot].is_over) continue;
+            dispatch->closes[batch.n_closes++].sequence = dispatch->tenants[slot].internal;
+            evict(dispatch, slot);
+        }
+        const pf_status taken = batch.n_closes > 0 ? pf_peer_submit(dispatch->peer, &batch) : PF_OK;
+        if (taken != PF_OK) status = taken;
+    }
+    return status;
+}
+
 /* Refused is closed: at the peer as well, where the sequence may have been opened again before its owner could hear. */
 static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
 {
-    pf_batch batch = { .closes = dispatch->closes };
-    for (int32_t i = 0; i < answer->n_refusals && i < N; i++) {
-        const tenant *t = resident(dispatch, answer->refusals[i].sequence);
-        if (!t) continue;
-        dispatch->closes[batch.n_closes++].sequence = t->internal;
-        evict(dispatch, (int32_t)(t - dispatch->tenants));
+    for (int32_t i = 0; i < answer->n_refusals; i++) {
+        tenant *t = resident(dispatch, answer->refusals[i].sequence);
+        if (t) t->is_over = true;
     }
-    return batch.n_closes > 0 ? pf_peer_submit(dispatch->peer, &batch) : PF_OK;
+    return answer->n_refusals > 0 ? close_what_is_over(dispatch) : PF_OK;
 }
 
 /* Nothing but word that the peer is at work still. */
@@ -278,18 +309,27 @@ static bool is_sign(const pf_batch *answer)
     return answer->n_proposals + answer->n_verdicts + answer->n_prefix_requests + answer->n_refusals == 0;
 }
 
+/* One answer, to the streams that it is for. PF_CANCELLED: there is none left.  *at_work: it had nothing in it. */
+static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error)
+{
+    const pf_batch *answer;
+    pf_status status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error);
+    dispatch->n_entries = 0;
+    dispatch->submitted = status != PF_CANCELLED;
+    if (status != PF_OK) return status;
+    *at_work = is_sign(answer);
+    distribute(dispatch, answer);
+    status = close_refused(dispatch, answer);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
+}
+
 pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
 {
     if (!dispatch->submitted) return PF_OK;
+    bool at_work = false;
     pf_status status;
-    const pf_batch *answer;
-    while ((status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error)) == PF_OK) {
-        distribute(dispatch, answer);
-        status = close_refused(dispatch, answer);
-        if (status != PF_OK) return pf_fail(error, status, "the peer cannot take a close: %s", pf_status_name(status));
-        if (is_sign(answer) && enough && enough(dispatch->user)) break;
-    }
-    dispatch->submitted = status == PF_OK;
+    while ((status = pass_on(dispatch, &at_work, error)) == PF_OK)
+        if (at_work && enough && enough(dispatch->user)) break;
     dispatch->queue_ns = 0;
     return status == PF_CANCELLED ? PF_OK : status;
 }
@@ -301,19 +341,9 @@ bool pf_dispatch_is_behind(const pf_dispatch *dispatch)
 
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
 {
-    pf_batch batch = { .closes = dispatch->closes };
-    for (int32_t slot = 0; slot < dispatch->max; slot++) {
-        if (dispatch->tenants[slot].stream == stream) {
-            dispatch->closes[batch.n_closes++].sequence = dispatch->tenants[slot].internal;
-            evict(dispatch, slot);
-        }
-        if (batch.n_closes == N || (slot == dispatch->max - 1 && batch.n_closes)) {
-            /* A close asks for no answer and takes no room; a peer that refuses even this has failed as a whole,
-             * and the next collect tells. */
-            if (pf_peer_submit(dispatch->peer, &batch) == PF_OK) dispatch->submitted = true;
-            batch.n_closes = 0;
-        }
-    }
+    for (int32_t slot = 0; slot < dispatch->max; slot++)
+        if (dispatch->tenants[slot].stream == stream) dispatch->tenants[slot].is_over = true;
+    (void)!close_what_is_over(dispatch); /* who refuses even this has failed as a whole, and the next collect tells */
 }
 
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)

@@ -381,6 +381,12 @@ static void run_ready(verifier *v)
     run_spans(v, n);
 }
 
+/* Computing may end every sequence, and each is to have its refusal. */
+static bool has_room_for_refusals(const verifier *v)
+{
+    return v->answer.batch.n_refusals + v->config.max_sequences <= PF_MAX_BATCH_SEQUENCES;
+}
+
 /* Who is ready goes before who has a prompt to be fed, and is answered before it. */
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
@@ -388,7 +394,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     pf_answer_begin(&v->answer);
     const uint64_t start = pf_now_ns();
     do {
-        run_ready(v);
+        if (has_room_for_refusals(v)) run_ready(v);
         if (v->answer.batch.n_verdicts > 0) {
             if (v->config.simulate_step_ns > 0) pf_wait_until(start + v->config.simulate_step_ns);
             v->answer.batch.timing.compute_ns = pf_now_ns() - start;

@@ -406,6 +406,26 @@ static void one_sequence_too_many_is_refused_until_another_closes(void **state)
     close_bench(&b);
 }
 
+static void refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_it(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    static pf_open opens[PF_MAX_BATCH_SEQUENCES];
+    const int32_t n_bad = PF_MAX_BATCH_SEQUENCES - 3; /* and four sequences */
+    for (int32_t i = 0; i < n_bad; i++) {
+        opens[i] = open_of(100);
+        opens[i].method = PF_METHOD_BLOCK;
+    }
+    opens[n_bad] = open_of(1);
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = n_bad + 1 });
+    assert_int_equal(answer->n_refusals, n_bad);
+    assert_int_equal(answer->n_verdicts, 0);
+    assert_int_equal(ask_verdict(&b, (pf_batch){ 0 })->sequence, 1);
+    answer = ask(&b, (pf_batch){ .opens = opens + 1, .n_opens = n_bad - 1 });
+    assert_int_equal(answer->n_refusals, n_bad - 1);
+    close_bench(&b);
+}
+
 static void a_sequence_that_fills_the_context_is_refused_there_and_no_other(void **state)
 {
     (void)state;
@@ -655,6 +675,7 @@ int main(void)
         cmocka_unit_test(batches_submitted_one_after_another_are_answered_together),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(one_sequence_too_many_is_refused_until_another_closes),
+        cmocka_unit_test(refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_it),
         cmocka_unit_test(a_sequence_that_fills_the_context_is_refused_there_and_no_other),
         cmocka_unit_test(a_full_kv_pool_refuses_who_needs_a_page_and_no_other),
         cmocka_unit_test(stale_and_repeated_proposals_get_no_answer),

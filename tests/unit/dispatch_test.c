@@ -13,6 +13,7 @@ typedef struct {
     pf_close closes[MAX];
     pf_verdict verdicts[MAX];
     int32_t n_opens, n_closes, n_verdicts;
+    int32_t n_entries, most_entries; /* between two answers */
     pf_batch answer;
     bool has_answer;
     int32_t n_busy; /* answers with nothing in them, before any other */
@@ -23,7 +24,9 @@ static pf_status script_submit(pf_peer *peer, const pf_batch *batch)
 {
     script_peer *s = (script_peer *)peer;
     if (s->submit_status != PF_OK) return s->submit_status;
-    for (int32_t i = 0; i < batch->n_opens; i++) s->opens[s->n_opens++] = batch->opens[i];
+    s->n_entries += batch->n_opens + batch->n_verdicts;
+    if (s->n_entries > s->most_entries) s->most_entries = s->n_entries;
+    for (int32_t i = 0; i < batch->n_opens; i++) s->opens[s->n_opens++ % MAX] = batch->opens[i];
     for (int32_t i = 0; i < batch->n_closes; i++) s->closes[s->n_closes++] = batch->closes[i];
     for (int32_t i = 0; i < batch->n_verdicts; i++) s->verdicts[s->n_verdicts++] = batch->verdicts[i];
     return PF_OK;
@@ -34,6 +37,7 @@ static pf_status script_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     (void)deadline_ns;
     (void)error;
     script_peer *s = (script_peer *)peer;
+    s->n_entries = 0;
     if (s->n_busy > 0) {
         static const pf_batch at_work = { 0 };
         s->n_busy--;
@@ -266,6 +270,25 @@ static void enough_leaves_the_rest_for_a_later_collect(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
+static void a_peer_has_no_more_to_answer_than_its_answer_holds(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    static pf_open opens[PF_MAX_BATCH_SEQUENCES];
+    for (uint32_t i = 0; i < PF_MAX_BATCH_SEQUENCES; i++) opens[i] = (pf_open){ .sequence = 1, .incarnation = i + 1 };
+    const int32_t n_opens[] = { 200, 56, 1, 256, 1, 200, 57 };
+    int32_t n = 0;
+    for (size_t i = 0; i < sizeof n_opens / sizeof *n_opens; i++) {
+        for (int32_t k = 0; k < n_opens[i]; k++) opens[k].sequence = 1; /* what was said is rewritten */
+        say(&f, i % 2 ? &f.a : &f.b, &(pf_batch){ .opens = opens, .n_opens = n_opens[i] });
+        n += n_opens[i];
+        assert_int_equal(f.peer.n_opens, n);
+    }
+    assert_int_equal(f.peer.most_entries, PF_MAX_BATCH_SEQUENCES);
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void a_peer_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -292,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer),
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
         cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
+        cmocka_unit_test(a_peer_has_no_more_to_answer_than_its_answer_holds),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,7 +200,9 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
             }
         }
     }
-    assert_served();
+    pf_peer *peer = patient(); /* gRPC, short of memory, may send who has no stream yet away */
+    assert_all_come_up(&peer, 1);
+    pf_peer_destroy(peer);
     const size_t grown = resident_bytes() - before;
     if (grown > (size_t)100 << 20) fail_msg("%zu MiB more in memory, of 240 that were offered", grown >> 20);
     end(&f);

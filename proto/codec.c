@@ -443,6 +443,7 @@ static pf_status take_proposal(const place *at, pf_bump *bump, const wire_propos
 {
     const size_t n = wire->n_tokens;
     PF_TRY(check_range(at, "incarnation", wire->incarnation, 1, UINT32_MAX));
+    if (wire->round == 0) return refuse(at, PF_FORMAT, "round", "is 0, expected 1 or more");
     PF_TRY(check_range(at, "base_length", wire->base_length, 0, INT32_MAX - PF_MAX_VERDICT_TOKENS));
     PF_TRY(check_tokens(at, "tokens", wire->tokens, n, 0, PF_MAX_DRAFT_TOKENS));
     if (wire->n_parents) PF_TRY(check_count(at, "parents", wire->n_parents, n, n));

@@ -385,6 +385,7 @@ SPOIL(draft_none, pf_open, x->max_draft = 0)
 SPOIL(declared_beyond, pf_open, x->max_declared = 257)
 SPOIL(max_tokens_negative, pf_open, x->max_tokens = -1)
 SPOIL(p_no_incarnation, pf_proposal, x->incarnation = 0)
+SPOIL(p_round, pf_proposal, x->round = 0)
 SPOIL(p_base_negative, pf_proposal, x->base = -1)
 SPOIL(p_base_huge, pf_proposal, x->base = INT32_MAX)
 SPOIL(p_id, pf_proposal, x->tokens = beyond, x->n_tokens = 2)
@@ -423,6 +424,7 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "opens[0].limits.max_declared is 257", IN_OPEN, declared_beyond },
         { "opens[0].limits.max_tokens is -1", IN_OPEN, max_tokens_negative },
         { "proposals[0].incarnation is 0", IN_PROPOSAL, p_no_incarnation },
+        { "proposals[0].round is 0", IN_PROPOSAL, p_round },
         { "proposals[0].base_length is -1", IN_PROPOSAL, p_base_negative },
         { "proposals[0].base_length is 2147483647", IN_PROPOSAL, p_base_huge },
         { "proposals[0].tokens[1] is 4096", IN_PROPOSAL, p_id },

@@ -431,7 +431,7 @@ static void a_malformed_message_ends_its_own_stream_alone(void **state)
     r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", no_limits, sizeof no_limits, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(r.text, "opens[0].limits is missing"));
-    const uint8_t proposal[] = { 0x1a, 0x02, 0x10, 0x01 }; /* proposals { incarnation: 1 }: the wrong way */
+    const uint8_t proposal[] = { 0x1a, 0x04, 0x10, 0x01, 0x18, 0x01 }; /* { incarnation: 1 round: 1 }: the wrong way */
     r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", proposal, sizeof proposal, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(r.text, "takes none"));

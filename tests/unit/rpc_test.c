@@ -601,6 +601,26 @@ static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **s
     end(&f);
 }
 
+/* A target that is faster than its worker does not wait for it: it takes what has come, and tells its next verdict. */
+static void a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.is_mute = true;
+    pf_peer *peer = connected(serving_address);
+    assert_status(say_open(peer, 1, PROMPT, 3), PF_OK);
+    const pf_batch *batch;
+    pf_error error;
+    for (uint64_t round = 0; round < 60; round++) {
+        assert_status(say_verdict(peer, 1, round, 5), PF_OK);
+        assert_status(pf_peer_collect(peer, 0, &batch, &error), PF_CANCELLED);
+        usleep(100);
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 /* Nanoseconds from a server's start, in the place of one that was stopped, to the first open that its client takes. */
 static uint64_t restart(void)
 {
@@ -889,6 +909,7 @@ int main(void)
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
+        cmocka_unit_test(a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
         cmocka_unit_test(a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named),

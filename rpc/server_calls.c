@@ -280,6 +280,16 @@ static void recognise(pf_call *c)
     if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Watch")) c->role = PF_ROLE_WATCH;
 }
 
+/* Watches may take what is free, and no more: the oldest goes when another call needs its place. */
+static bool make_way(pf_server *server)
+{
+    pf_call *oldest = NULL;
+    for (pf_call *w = server->watchers; w; w = w->next_watch)
+        if (!w->ending && !w->ended) oldest = w;
+    if (oldest) pf_call_end(oldest, GRPC_STATUS_RESOURCE_EXHAUSTED, "another call needs the place");
+    return oldest != NULL;
+}
+
 static void on_new(pf_call *c)
 {
     pf_server *server = c->server;
@@ -292,7 +302,8 @@ static void on_new(pf_call *c)
     } else if (c->role == PF_ROLE_STREAM && server->n_streams >= server->config.max_streams) {
         c->role = PF_ROLE_UNKNOWN;
         pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "as many streams are open as are taken");
-    } else if (server->n_calls > pf_server_max_calls(&server->config)) {
+    } else if (server->n_calls > pf_server_max_calls(&server->config) &&
+               (c->role == PF_ROLE_WATCH || !make_way(server))) {
         c->role = PF_ROLE_UNKNOWN;
         pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "as many calls are open as are taken");
     } else if (c->role == PF_ROLE_STREAM) {

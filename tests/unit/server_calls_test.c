@@ -143,6 +143,26 @@ static void streams_past_the_limit_are_refused_until_another_ends(void **state)
     end(&f);
 }
 
+static void watches_take_what_is_free_and_make_way(void **state)
+{
+    (void)state;
+    enum { N = 2 + 64 }; /* all calls that there may be */
+    fixture f;
+    begin(&f, 2);
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd));
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(stranger_open_stream(fd, 2 * i + 1, "/grpc.health.v1.Health/Watch"));
+        assert_true(stranger_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5)); /* an empty message, half closed */
+    }
+    usleep(100 * 1000);
+    pf_peer *peer = patient();
+    assert_all_come_up(&peer, 1);
+    pf_peer_destroy(peer);
+    end(&f);
+    close(fd);
+}
+
 static void streams_that_are_dropped_at_once_leave_nothing(void **state)
 {
     (void)state;
@@ -214,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mute_and_half_spoken_connections_keep_nobody_out),
         cmocka_unit_test(streams_past_the_limit_are_refused_until_another_ends),
+        cmocka_unit_test(watches_take_what_is_free_and_make_way),
         cmocka_unit_test(streams_that_are_dropped_at_once_leave_nothing),
         cmocka_unit_test(messages_that_never_end_do_not_fill_the_memory),
     };

@@ -20,36 +20,61 @@ typedef struct {
     pf_vec of[PF_VEC_TILE_ROWS][2];
 } tile_sums;
 
-/* Some steps of 16 columns, words of activations behind the sums of their blocks. Returns where to prefetch next. */
-PF_INLINE uintptr_t add_steps(const int height, const int bits, tile_sums *sum, const uint8_t *w, const uint32_t *a,
-                              size_t steps, uintptr_t prefetch, size_t stride)
+/* Where a tile is in its operands. */
+typedef struct {
+    const uint8_t *w;
+    const uint32_t *a;
+    uintptr_t prefetch;
+    size_t stride;
+} cursor;
+
+/* One step of 16 columns. */
+PF_INLINE void one_step(const int height, const int bits, tile_sums *sum, cursor *at)
 {
     const pf_vec nibble = pf_vec_set(0x0F0F0F0F);
-    while (steps) {
-        const size_t n_steps = steps < PF_INT_STEPS ? steps : PF_INT_STEPS;
-        for (size_t step = n_steps; step; step--) {
-            a += height;
-            PF_PREFETCH(prefetch);
-            prefetch += stride;
-            pf_vec w0 = pf_vec_load(w), w1 = bits == 8 ? pf_vec_load(w + 64) : pf_vec_right16(w0, 4);
-            if (bits == 4) {
-                w0 = pf_vec_and(w0, nibble);
-                w1 = pf_vec_and(w1, nibble);
-            }
+    PF_PREFETCH(at->prefetch);
+    at->prefetch += at->stride;
+    pf_vec w0 = pf_vec_load(at->w), w1;
+    if (bits == 8) {
+        w1 = pf_vec_load(at->w + 64);
+    } else {
+        __asm__("" : "+x"(w0)); /* load it once */
+        w1 = pf_vec_right16(w0, 4);
+        w0 = pf_vec_and(w0, nibble);
+        w1 = pf_vec_and(w1, nibble);
+    }
 #define ROW(m)                                     \
     if (m < height) {                              \
-        const pf_vec b = pf_vec_spread(a + m);     \
+        const pf_vec b = pf_vec_spread(at->a + m); \
         sum->of[m][0] = dot(sum->of[m][0], w0, b); \
         sum->of[m][1] = dot(sum->of[m][1], w1, b); \
     }
-            PF_VEC_EACH_ROW(ROW)
+    PF_VEC_EACH_ROW(ROW)
 #undef ROW
-            w += bits == 8 ? 4 * PF_GEMM_PANEL : 2 * PF_GEMM_PANEL;
-        }
-        a += height;
+    at->w += bits == 8 ? 4 * PF_GEMM_PANEL : 2 * PF_GEMM_PANEL;
+    at->a += height;
+}
+
+/* Some steps of 16 columns, a block's sums before its words of activations. `one_block`: eight, as straight-line code.
+ * Returns where to prefetch next. */
+PF_INLINE uintptr_t add_steps(const int height, const int bits, const bool one_block, tile_sums *sum, const uint8_t *w,
+                              const uint32_t *a, size_t steps, uintptr_t prefetch, size_t stride)
+{
+    cursor at = { .w = w, .a = a, .prefetch = prefetch, .stride = stride };
+    if (one_block) {
+        at.a += height;
+        __asm__("" : "+r"(at.a)); /* one register: the compiler would keep every word's address */
+#pragma GCC unroll 8
+        for (int step = 0; step < PF_INT_STEPS; step++) one_step(height, bits, sum, &at);
+        return at.prefetch;
+    }
+    while (steps) {
+        const size_t n_steps = steps < PF_INT_STEPS ? steps : PF_INT_STEPS;
+        at.a += height;
+        for (size_t step = n_steps; step; step--) one_step(height, bits, sum, &at);
         steps -= n_steps;
     }
-    return prefetch;
+    return at.prefetch;
 }
 
 /* A column's steps, in stretches: from zero, and to the integers in the scratch. */
@@ -66,7 +91,7 @@ PF_INLINE void column_tile(const int height, const int bits, const pf_int_tile *
 #define START(m) sum.of[m][0] = sum.of[m][1] = pf_vec_zero();
             PF_VEC_EACH_ROW(START)
 #undef START
-            prefetch = add_steps(height, bits, &sum, w + 4 * j, a, steps, prefetch, t->prefetch_stride);
+            prefetch = add_steps(height, bits, false, &sum, w + 4 * j, a, steps, prefetch, t->prefetch_stride);
 #define ADD(m) \
     if (m < height) pf_int_add(to + PF_GEMM_PANEL * (m), sum.of[m][0], sum.of[m][1]);
             PF_VEC_EACH_ROW(ADD)
@@ -101,8 +126,8 @@ PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, cons
     }
             PF_VEC_EACH_ROW(START)
 #undef START
-            prefetch = add_steps(height, 4, &sum, group + l->head_bytes + 4 * j, a, blocks * PF_INT_STEPS, prefetch,
-                                 t->prefetch_stride);
+            prefetch = add_steps(height, 4, group_blocks == 1, &sum, group + l->head_bytes + 4 * j, a,
+                                 blocks * PF_INT_STEPS, prefetch, t->prefetch_stride);
             const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
 #define SCALE(m) \
     if (m < height) pf_int_add_scaled(to + PF_GEMM_PANEL * (m), sum.of[m][0], sum.of[m][1], scales);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 
 struct pf_bpe_symbol {
     int32_t id;         /* -1: merged into its left neighbour */
@@ -21,9 +22,7 @@ struct pf_bpe_candidate {
 
 static size_t slot_of(const pf_bpe *bpe, int32_t left, int32_t right)
 {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
-    h ^= h >> 32;
-    return (size_t)h & (bpe->n_slots - 1);
+    return (size_t)pf_hash_mix(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ bpe->seed) & (bpe->n_slots - 1);
 }
 
 pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
@@ -33,6 +32,7 @@ pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
     bpe->merges = calloc(n_slots, sizeof *bpe->merges);
     if (!bpe->merges) return PF_NOMEM;
     bpe->n_slots = n_slots;
+    bpe->seed = pf_hash_seed();
     for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
     return PF_OK;
 }

@@ -25,6 +25,7 @@ typedef struct {
     bool fuse_unk;        /* one for a run of them */
     pf_merge *merges;     /* hash table, open addressing */
     size_t n_slots;       /* a power of two, at least twice the merges; 0: no merges */
+    uint64_t seed;        /* of its hashes */
 } pf_bpe;
 
 /* Room for n_merges. PF_NOMEM. Freed with pf_bpe_clear. */

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/hash.h"
 #include "model/tokenizer_parts.h"
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
@@ -94,13 +95,6 @@ void pf_tokenizer_close(pf_tokenizer *t)
 
 /* --- the index of texts --- */
 
-static size_t hash_bytes(const char *bytes, size_t n)
-{
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 1099511628211u;
-    return (size_t)(h ^ h >> 32);
-}
-
 pf_status pf_token_index_reserve(pf_token_index *index, size_t n_tokens)
 {
     size_t n_slots = 2;
@@ -108,13 +102,14 @@ pf_status pf_token_index_reserve(pf_token_index *index, size_t n_tokens)
     index->ids = malloc(n_slots * sizeof *index->ids);
     if (!index->ids) return PF_NOMEM;
     index->n_slots = n_slots;
+    index->seed = pf_hash_seed();
     for (size_t i = 0; i < n_slots; i++) index->ids[i] = -1;
     return PF_OK;
 }
 
 static size_t slot_of(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n)
 {
-    size_t i = hash_bytes(bytes, n) & (index->n_slots - 1);
+    size_t i = (size_t)pf_hash_bytes(index->seed, bytes, n) & (index->n_slots - 1);
     for (; index->ids[i] >= 0; i = (i + 1) & (index->n_slots - 1)) {
         const pf_token *token = &tokens[index->ids[i]];
         if (token->n_bytes == n && memcmp(token->bytes, bytes, n) == 0) break;

@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     int32_t *ids;   /* -1: empty */
     size_t n_slots; /* a power of two */
+    uint64_t seed;  /* of its hashes */
 } pf_token_index;
 
 struct pf_tokenizer {

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 enum { MAX_PAIRS = 1 << 24 };
 
 typedef struct {
@@ -12,6 +14,7 @@ typedef struct {
 } cell;
 
 struct pf_idmap {
+    uint64_t seed;
     uint32_t mask; /* cells - 1; cells a power of two, at least twice max */
     int32_t n_free;
     int32_t max;
@@ -21,10 +24,7 @@ struct pf_idmap {
 
 static uint32_t home(const pf_idmap *map, uint64_t a, uint64_t b)
 {
-    uint64_t z = a * 0x9E3779B97F4A7C15u ^ b; /* splitmix64's finaliser over both */
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (uint32_t)(z ^ (z >> 31)) & map->mask;
+    return (uint32_t)pf_hash_pair(map->seed, a, b) & map->mask;
 }
 
 pf_status pf_idmap_create(int32_t max, pf_idmap **out)
@@ -40,6 +40,7 @@ pf_status pf_idmap_create(int32_t max, pf_idmap **out)
         free(free_slots);
         return PF_NOMEM;
     }
+    map->seed = pf_hash_seed();
     map->mask = n_cells - 1;
     map->max = map->n_free = max;
     map->free_slots = free_slots;

@@ -1,0 +1,30 @@
+/*
+ * Hashes of keys that a file or a peer has chosen, for tables in memory. They begin with a number drawn once a process, so
+ * that nobody can write down a million keys that all meet in one slot.
+ *
+ * Source of the finaliser: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64); of the hash of bytes: FNV-1a.
+ */
+#ifndef PF_BASE_HASH_H
+#define PF_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The same in all of a process. Any thread. */
+uint64_t pf_hash_seed(void);
+
+static inline uint64_t pf_hash_mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static inline uint64_t pf_hash_pair(uint64_t seed, uint64_t a, uint64_t b)
+{
+    return pf_hash_mix(pf_hash_mix(a ^ seed) ^ b);
+}
+
+uint64_t pf_hash_bytes(uint64_t seed, const void *bytes, size_t n);
+
+#endif

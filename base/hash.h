@@ -1,6 +1,6 @@
 /*
- * Hashes of keys that a file or a peer has chosen, for tables in memory. They begin with a number drawn once a process, so
- * that nobody can write down a million keys that all meet in one slot.
+ * Hashes of keys that a file or a peer has chosen, for tables in memory. They begin with a number drawn for each table,
+ * so that nobody can write down a million keys that all meet in one slot.
  *
  * Source of the finaliser: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64); of the hash of bytes: FNV-1a.
  */
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The same in all of a process. Any thread. */
+/* A table's, drawn anew. Any thread. */
 uint64_t pf_hash_seed(void);
 
 static inline uint64_t pf_hash_mix(uint64_t z)

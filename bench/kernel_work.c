@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "base/topology.h"
 #include "bench/keep.h"
 
@@ -29,10 +30,7 @@ static const size_t SMALLEST_STORE_BYTES = (size_t)320 << 20;
 /* splitmix64: the same numbers in every run. */
 static uint64_t next_bits(uint64_t *state)
 {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    return pf_hash_mix(*state += 0x9E3779B97F4A7C15u);
 }
 
 static void fill_floats(float *out, size_t n, uint64_t seed)

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/hash.h"
+
 void pf_noise_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -55,8 +57,5 @@ double pf_noise_exponential(uint64_t seed, pf_noise_domain domain, int32_t posit
 
 uint64_t pf_noise_derive_seed(uint64_t seed, uint64_t number)
 {
-    uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    return pf_hash_mix(seed + (number + 1) * 0x9E3779B97F4A7C15u);
 }

@@ -158,13 +158,15 @@ static void fetch_columns(const worker *w, int32_t n_rows, int32_t k, range mine
 
 static void claim_residual(const worker *w, int32_t n_rows)
 {
-    for (int32_t i = 0; i < n_rows && passes_lines(w, n_rows); i++) claim(residual(w, i, w->residual));
+    if (!passes_lines(w, n_rows)) return;
+    for (int32_t i = 0; i < n_rows; i++) claim(residual(w, i, w->residual));
 }
 
 static void fetch_residual(const worker *w, int32_t n_rows)
 {
+    if (!passes_lines(w, n_rows)) return;
     const int32_t n = w->c->model->config.hidden_size;
-    for (int32_t i = 0; i < n_rows && passes_lines(w, n_rows); i++) {
+    for (int32_t i = 0; i < n_rows; i++) {
         fetch(residual(w, i, (range){ 0, w->residual.begin }));
         fetch(residual(w, i, (range){ w->residual.end, n }));
     }

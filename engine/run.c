@@ -1,0 +1,47 @@
+/* What both links of a request have in common. */
+#include "engine/run.h"
+
+#include "base/clock.h"
+
+/* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
+ * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/gains.md). */
+enum { N_DECLARED = 64 };
+
+/* A far peer gets the seed only where the method shares the noise (DESIGN, invariant 7). */
+pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_open *open)
+{
+    const pf_request *q = r->request;
+    *open = (pf_open){
+        .tokens = r->session->committed,
+        .sampling = q->sampling,
+        .method = r->method,
+        .max_draft = q->draft_len > 0 ? q->draft_len : PF_DEFAULT_MAX_DRAFT,
+        .adaptive_draft = q->draft_len == 0,
+        .max_declared = r->method == PF_METHOD_REJECTION ? N_DECLARED : 0,
+        .max_tokens = r->max_tokens,
+        .stop_tokens = q->stop_tokens,
+        .n_stop_tokens = q->n_stop_tokens,
+    };
+    if (far && r->method != PF_METHOD_COUPLED) open->sampling.seed = 0;
+    return pf_stream_owner_open(link, r->sequence, open, &open->n_tokens);
+}
+
+bool pf_run_is_cancelled(const pf_run *r)
+{
+    return r->request->cancel && *r->request->cancel;
+}
+
+pf_status pf_run_submit(pf_run *r, pf_peer *peer, const pf_batch *batch)
+{
+    r->asked_ns = pf_now_ns();
+    return pf_peer_submit(peer, batch);
+}
+
+/* The time away less what the peer computed. */
+void pf_run_count_rpc(pf_run *r, const pf_batch *answer)
+{
+    pf_speculation *s = &r->result->speculation;
+    const uint64_t away_ns = pf_now_ns() - r->asked_ns;
+    const uint64_t peer_ns = answer->timing.compute_ns < away_ns ? answer->timing.compute_ns : away_ns;
+    s->rpc_us[s->n_rpc++ % PF_RPC_SAMPLES] = (uint32_t)((away_ns - peer_ns) / 1000);
+}

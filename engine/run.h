@@ -1,0 +1,99 @@
+/*
+ * One request while it runs, and what is between it and its two peers. Internal to engine/.
+ *
+ *      generate.c       the loop, from the prompt to the last token
+ *      run_verifier.c   a round's verdict, through restarts of a far verifier
+ *      run_drafter.c    a round's proposal, for as long as it is worth waiting for
+ *      run.c            what both links are told
+ *      session.c        the peers and the memory that many requests use, one at a time
+ *
+ * Either link is a pf_stream_owner (proto/stream.h): the engine owns the request, the peer follows.
+ * Threads: the caller's of pf_generate.
+ */
+#ifndef PF_ENGINE_RUN_H
+#define PF_ENGINE_RUN_H
+
+#include "engine/pilotfish.h"
+#include "proto/stream.h"
+
+struct pf_session {
+    pf_session_options options;
+    int32_t n_vocab; /* ids of both peers */
+    pf_model_info verifier_info;
+    int32_t *committed; /* [max_context] prompt, then verdicts */
+    int32_t n_committed;
+    uint64_t last_sequence;       /* ids are never used twice on a stream */
+    pf_stream_owner *to_verifier; /* fences of either link */
+    pf_stream_owner *to_drafter;
+    pf_patience patience;      /* with a far drafter */
+    pf_status drafter_trouble; /* what kind of it the last warning told; PF_OK: none, it is there */
+    bool drafter_is_known;     /* what it says of itself has been looked at */
+    bool drafter_is_unfit;     /* its vocabulary is another: it is not asked */
+};
+
+typedef struct {
+    pf_session *session;
+    const pf_request *request;
+    pf_method method;
+    pf_result *result;
+    pf_error *error;
+    uint64_t sequence;
+    int32_t max_tokens; /* committed length at which the request ends */
+    int32_t last_base;  /* committed length before the last verdict */
+    int32_t last_accepted;
+    uint64_t asked_ns;         /* when the last batch left */
+    uint64_t away_ns;          /* how long a far verifier has been away since it last said something */
+    bool drafter_refused;      /* it will not serve this sequence */
+    pf_error verifier_trouble; /* why a far verifier was lost, the last time */
+} pf_run;
+
+/* ---- session.c -------------------------------------------------------------------------------------------------- */
+
+/* To the session's callback, where it has one. */
+void pf_session_warn(const pf_session *session, const char *sentence);
+
+/* PF_INVALID: they differ, by fingerprint where both have one, else by size. The sentence shows both. */
+PF_MUST_USE pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_model_info *verifier,
+                                                    pf_error *error);
+
+/* ---- run.c: what both peers are told ------------------------------------------------------------------------------ */
+
+/* The open of this sequence at one of the links: all that is committed there. PF_INVALID: the link does not know the
+ * sequence. */
+PF_MUST_USE pf_status pf_run_make_open(const pf_run *run, pf_stream_owner *link, bool far, pf_open *open);
+
+/* pf_peer_submit, and asked_ns is when. */
+PF_MUST_USE pf_status pf_run_submit(pf_run *run, pf_peer *peer, const pf_batch *batch);
+
+/* Into the figures: what the wire and the waking of threads took of an answer that has just come to what left last. */
+void pf_run_count_rpc(pf_run *run, const pf_batch *answer);
+
+bool pf_run_is_cancelled(const pf_run *run);
+
+/* ---- run_verifier.c ----------------------------------------------------------------------------------------------- */
+
+/* Open the sequence at the verifier, or open it again with all that is committed. A far one that is away gets
+ * return_limit_ns to come back, over all calls since it last said something.
+ * PF_CANCELLED.  PF_UNAVAILABLE: it is gone. Else what it says to the open. */
+PF_MUST_USE pf_status pf_run_reach_verifier(pf_run *run);
+
+/* The verdict of this round, borrowed until the next call on the verifier. *proposal is what it was sent, or NULL; it is
+ * NULL afterwards where the verifier was lost meanwhile, since it then decodes plainly.
+ * PF_CANCELLED.  PF_UNAVAILABLE: it is gone, or silent for too long.  PF_FORMAT: a verdict that does not fit. Else the
+ * status of its refusal. */
+PF_MUST_USE pf_status pf_run_await_verdict(pf_run *run, const pf_proposal **proposal, const pf_verdict **out);
+
+/* One round: *proposal (NULL: none) to the verifier, and then as pf_run_await_verdict. */
+PF_MUST_USE pf_status pf_run_decide(pf_run *run, const pf_proposal **proposal, const pf_verdict **verdict);
+
+/* ---- run_drafter.c ------------------------------------------------------------------------------------------------ */
+
+/* Let a far drafter read the prompt while the verifier does. */
+void pf_run_announce(pf_run *run);
+
+/* Tell the drafter what the last verdict committed, and ask for the coming round's proposal. *out is NULL where none came
+ * in time, or none that can be used: the round is then decoded plainly. It is borrowed until the next call on the drafter.
+ * PF_CANCELLED (near). Else a near drafter's own failure: a far one's costs speed alone. */
+PF_MUST_USE pf_status pf_run_ask_drafter(pf_run *run, const pf_proposal **out);
+
+#endif

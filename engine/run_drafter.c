@@ -1,0 +1,164 @@
+/*
+ * A round's proposal from the drafter, near or far.
+ *
+ * Keeps true: a far drafter that is late, gone, refusing or wrong costs at most the patience that proto/stream.h grants it,
+ * and one warning for each kind of trouble (DESIGN, invariant 6). A near one computes in this process: its failure is ours.
+ */
+#include "engine/run.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+
+/* One warning for each kind of trouble: nobody there, and somebody else there. */
+static void drafter_lost(pf_run *r)
+{
+    pf_session *s = r->session;
+    pf_stream_owner_lost(s->to_drafter);
+    pf_error why = { .status = PF_UNAVAILABLE, .text = "no reason given" };
+    pf_peer_why(s->options.drafter, &why);
+    if (s->drafter_trouble == why.status) return;
+    s->drafter_trouble = why.status;
+    char sentence[sizeof why.text + 64];
+    snprintf(sentence, sizeof sentence, "the draft worker is gone (%s); decoding goes on without it", why.text);
+    pf_session_warn(s, sentence);
+}
+
+void pf_run_announce(pf_run *r)
+{
+    pf_session *s = r->session;
+    if (!s->options.drafter || !s->options.drafter_is_far) return;
+    pf_open open;
+    if (pf_run_make_open(r, s->to_drafter, true, &open) != PF_OK) return;
+    const pf_batch batch = { .opens = &open, .n_opens = 1 };
+    if (pf_run_submit(r, s->options.drafter, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
+}
+
+/* Tell the drafter what the last verdict committed; one that does not know the sequence gets all that came before. */
+static pf_status tell_drafter(pf_run *r, uint64_t *round)
+{
+    pf_session *s = r->session;
+    pf_open open;
+    pf_verdict verdict = {
+        .tokens = s->committed + r->last_base,
+        .n_tokens = s->n_committed - r->last_base,
+        .n_accepted = r->last_accepted,
+    };
+    pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1 };
+    if (pf_stream_owner_due(s->to_drafter, r->sequence)) {
+        PF_TRY(pf_run_make_open(r, s->to_drafter, s->options.drafter_is_far, &open));
+        batch.opens = &open;
+        batch.n_opens = 1;
+    }
+    PF_TRY(pf_stream_owner_commit(s->to_drafter, r->sequence, verdict.n_tokens, &verdict));
+    *round = verdict.round + 1;
+    return pf_run_submit(r, s->options.drafter, &batch);
+}
+
+static void warn_of_refusal(const pf_session *session, const char *text)
+{
+    char sentence[2 * PF_MAX_REFUSAL_BYTES];
+    snprintf(sentence, sizeof sentence, "%s refuses the sequence: %s; decoding goes on without it",
+             session->options.drafter_is_far ? "the draft worker" : "the draft", text);
+    pf_session_warn(session, sentence);
+}
+
+/* The proposal for the coming round in an answer, or NULL. */
+static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
+{
+    pf_session *s = r->session;
+    for (int32_t i = 0; i < answer->n_refusals; i++) {
+        if (answer->refusals[i].sequence != r->sequence) continue;
+        warn_of_refusal(s, answer->refusals[i].text);
+        r->drafter_refused = true;
+    }
+    for (int32_t i = 0; i < answer->n_prefix_requests; i++)
+        (void)pf_stream_owner_on_prefix_request(s->to_drafter, &answer->prefix_requests[i]);
+    const pf_proposal *current = NULL;
+    for (int32_t i = 0; i < answer->n_proposals; i++) {
+        const pf_proposal *p = &answer->proposals[i];
+        if (p->sequence != r->sequence) continue;
+        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p->round, pf_now_ns());
+        if (pf_stream_owner_on_proposal(s->to_drafter, p) == PF_FENCE_CURRENT && p->n_tokens <= PF_MAX_DRAFT_TOKENS)
+            current = p;
+    }
+    return current;
+}
+
+/* A drafter that was not there when the session began. */
+static void get_to_know(pf_session *session)
+{
+    pf_model_info drafter;
+    pf_error why = { 0 };
+    if (pf_peer_info(session->options.drafter, &drafter, NULL) != PF_OK) return;
+    session->drafter_is_known = true;
+    if (pf_session_check_vocabularies(&drafter, &session->verifier_info, &why) == PF_OK) return;
+    session->drafter_is_unfit = true;
+    pf_session_warn(session, why.text);
+}
+
+/* A far drafter is back, or has been late: what it says shows that it lives. */
+static void drafter_heard(pf_session *session)
+{
+    if (session->drafter_trouble != PF_OK) pf_session_warn(session, "the draft worker is back");
+    session->drafter_trouble = PF_OK;
+    if (!session->drafter_is_known) get_to_know(session);
+}
+
+static bool is_in_vocabulary(const pf_session *session, const pf_proposal *proposal)
+{
+    for (int32_t i = 0; i < proposal->n_tokens; i++)
+        if (proposal->tokens[i] < 0 || proposal->tokens[i] >= session->n_vocab) return false;
+    return true;
+}
+
+/* The coming round's proposal, waited for wait_ns since it was asked for; 0: as long as a near drafter computes, and of a far
+ * one what has come. *out stays NULL where none came, or none that can be used. */
+static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal **out)
+{
+    pf_session *s = r->session;
+    const bool far = s->options.drafter_is_far;
+    const uint64_t deadline_ns =
+        wait_ns ? r->asked_ns + wait_ns : 0; /* a near one computes all the same, pass by pass */
+    for (;;) {
+        if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
+        const pf_batch *answer;
+        const pf_status status = pf_peer_collect(s->options.drafter, deadline_ns, &answer, r->error);
+        if (status == PF_CANCELLED) {
+            if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());
+            return PF_OK;
+        }
+        if (status == PF_UNAVAILABLE && far) {
+            drafter_lost(r);
+            return PF_OK;
+        }
+        PF_TRY(status);
+        if (far) drafter_heard(s);
+        if (s->drafter_is_unfit) return PF_OK;
+        const pf_proposal *proposal = find_proposal(r, answer);
+        if (proposal || !far) r->result->speculation.draft_ns += answer->timing.compute_ns;
+        if (proposal) {
+            if (far) pf_run_count_rpc(r, answer);
+            if (proposal->n_tokens > 0 && is_in_vocabulary(s, proposal)) *out = proposal;
+            return PF_OK;
+        }
+        if (r->drafter_refused || pf_stream_owner_due(s->to_drafter, r->sequence)) return PF_OK;
+    }
+}
+
+pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
+{
+    pf_session *s = r->session;
+    const bool far = s->options.drafter_is_far;
+    *out = NULL;
+    if (!s->options.drafter || r->drafter_refused || s->drafter_is_unfit) return PF_OK;
+    uint64_t round = 0;
+    const pf_status told = tell_drafter(r, &round);
+    if (told != PF_OK && !far) return pf_fail(r->error, told, "the drafter took no verdict: %s", pf_status_name(told));
+    if (told == PF_LIMIT) return pf_stream_owner_give_up(s->to_drafter, r->sequence); /* far behind: once it answers */
+    if (told != PF_OK) {
+        drafter_lost(r);
+        return PF_OK;
+    }
+    return await_proposal(r, far ? pf_patience_asked(&s->patience, round, r->asked_ns) : 0, out);
+}

@@ -1,0 +1,156 @@
+/*
+ * A round at the verifier: its proposal there, its verdict back.
+ *
+ * Keeps true: a far verifier may be restarted at any moment. Whatever it knew is then gone; the sequence is opened again
+ * with all that is committed, and the round has no proposal. How long it may be away or silent is bounded, how long it may
+ * compute is not.
+ */
+#include "engine/run.h"
+
+#include "base/clock.h"
+
+static const uint64_t CANCEL_POLL_NS = 50000000; /* how soon a far verifier's wait notices Ctrl-C */
+static const uint64_t RETURN_POLL_NS = 20000000;
+enum { MAX_LOSSES = 50 }; /* of a sequence in one round, RETURN_POLL_NS apart: more is no restart */
+
+/* Open, or open again with all that is committed. */
+static pf_status open_verifier(pf_run *r)
+{
+    const pf_session_options *o = &r->session->options;
+    pf_open open;
+    PF_TRY(pf_run_make_open(r, r->session->to_verifier, o->verifier_is_far, &open));
+    const pf_batch batch = { .opens = &open, .n_opens = 1 };
+    return pf_run_submit(r, o->verifier, &batch);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/* Whatever it knew is gone with it. */
+static void verifier_lost(pf_run *r)
+{
+    pf_stream_owner_lost(r->session->to_verifier);
+    pf_peer_why(r->session->options.verifier, &r->verifier_trouble);
+}
+
+/* One that only comes back to vanish gets no more time than one that stays away. */
+pf_status pf_run_reach_verifier(pf_run *r)
+{
+    const uint64_t limit_ns = r->session->options.return_limit_ns, since_ns = pf_now_ns() - r->away_ns;
+    do {
+        if (pf_run_is_cancelled(r)) return PF_CANCELLED;
+        const pf_status status = open_verifier(r);
+        if (status == PF_OK) return PF_OK;
+        if (status != PF_UNAVAILABLE || !r->session->options.verifier_is_far)
+            return pf_fail(r->error, status, "the verifier did not take the sequence: %s", pf_status_name(status));
+        verifier_lost(r);
+        pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
+        r->away_ns = pf_now_ns() - since_ns;
+    } while (r->away_ns < limit_ns);
+    return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %g s: %s",
+                   seconds(limit_ns), r->verifier_trouble.text);
+}
+
+/* The fences have passed; do the tokens fit what was proposed? */
+static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
+{
+    if (v->n_accepted > v->n_tokens || v->n_tokens > r->session->options.max_context - r->session->n_committed)
+        return false;
+    for (int32_t i = 0; i < v->n_accepted; i++)
+        if (v->tokens[i] != proposal->tokens[i]) return false;
+    for (int32_t i = 0; i < v->n_tokens; i++)
+        if (v->tokens[i] < 0 || v->tokens[i] >= r->session->n_vocab) return false;
+    return true;
+}
+
+/* Look for this round's verdict in an answer. PF_CANCELLED: it is not there. */
+static pf_status find_verdict(pf_run *r, const pf_batch *answer, const pf_proposal *proposal, const pf_verdict **out)
+{
+    pf_stream_owner *link = r->session->to_verifier;
+    for (int32_t i = 0; i < answer->n_refusals; i++)
+        if (answer->refusals[i].sequence == r->sequence)
+            return pf_fail(r->error, answer->refusals[i].status, "%s%s",
+                           r->session->options.verifier_is_far ? "the verifier refuses the sequence: " : "",
+                           answer->refusals[i].text);
+    for (int32_t i = 0; i < answer->n_prefix_requests; i++)
+        (void)pf_stream_owner_on_prefix_request(link, &answer->prefix_requests[i]);
+    for (int32_t i = 0; i < answer->n_verdicts; i++) {
+        const pf_verdict *v = &answer->verdicts[i];
+        const pf_fence fence = pf_stream_owner_on_verdict(link, v);
+        if (fence == PF_FENCE_CURRENT && tokens_fit(r, v, proposal)) {
+            *out = v;
+            return PF_OK;
+        }
+        if (fence == PF_FENCE_CURRENT || fence == PF_FENCE_NONSENSE)
+            return pf_fail(
+                r->error, PF_FORMAT,
+                "the verifier answered a proposal of %d tokens at %d with %d tokens at %d, %d of them accepted",
+                proposal ? proposal->n_tokens : 0, r->session->n_committed, v->n_tokens, v->base, v->n_accepted);
+    }
+    return PF_CANCELLED;
+}
+
+/* It has taken the sequence and lost it before it answered. Now and then that is a restart. */
+static pf_status give_up_or_pause(const pf_run *r, int32_t n_losses)
+{
+    const char *last = r->verifier_trouble.text;
+    if (n_losses == MAX_LOSSES)
+        return pf_fail(r->error, PF_UNAVAILABLE, "the verifier has lost the sequence %d times without an answer%s%s",
+                       n_losses, *last ? ", at last: " : "", last);
+    if (n_losses > 1) pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
+    return PF_OK;
+}
+
+/* Whatever it says shows that it is at work, as long as that may take. Silence is counted in looks, and not by the clock:
+ * this process may have been stopped meanwhile, with the answer already here. */
+pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf_verdict **out)
+{
+    pf_session *s = r->session;
+    const uint64_t limit_ns = s->options.verdict_limit_ns;
+    int32_t n_losses = 0;
+    for (uint64_t silent_ns = 0; silent_ns < limit_ns; silent_ns += CANCEL_POLL_NS) {
+        if (pf_run_is_cancelled(r)) return PF_CANCELLED;
+        if (pf_stream_owner_due(s->to_verifier, r->sequence)) {
+            PF_TRY(give_up_or_pause(r, ++n_losses));
+            *proposal = NULL;
+            PF_TRY(pf_run_reach_verifier(r));
+            silent_ns = 0;
+        }
+        const pf_batch *answer;
+        pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);
+        if (status == PF_OK) {
+            silent_ns = r->away_ns = 0;
+            status = find_verdict(r, answer, *proposal, out);
+            if (status == PF_OK) {
+                r->result->speculation.verify_ns += answer->timing.compute_ns;
+                if (s->options.verifier_is_far) pf_run_count_rpc(r, answer);
+                return PF_OK;
+            }
+        } else if (status == PF_UNAVAILABLE && s->options.verifier_is_far) {
+            verifier_lost(r);
+            continue;
+        }
+        if (status != PF_CANCELLED) return status;
+    }
+    return pf_fail(r->error, PF_UNAVAILABLE,
+                   "the verifier has said nothing for %g s, expected a verdict or a sign of life", seconds(limit_ns));
+}
+
+pf_status pf_run_decide(pf_run *r, const pf_proposal **proposal, const pf_verdict **verdict)
+{
+    pf_session *s = r->session;
+    pf_proposal sent = *proposal ? **proposal : (pf_proposal){ 0 };
+    PF_TRY(pf_stream_owner_propose(s->to_verifier, r->sequence, sent.n_tokens, &sent));
+    const pf_batch batch = { .proposals = &sent, .n_proposals = 1 };
+    const pf_status status = pf_run_submit(r, s->options.verifier, &batch);
+    if (status == PF_UNAVAILABLE && s->options.verifier_is_far)
+        verifier_lost(r);
+    else if (status != PF_OK)
+        return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));
+    const uint64_t begin_ns = r->asked_ns;
+    PF_TRY(pf_run_await_verdict(r, proposal, verdict));
+    pf_patience_verified(&s->patience, pf_now_ns() - begin_ns);
+    return PF_OK;
+}

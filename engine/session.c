@@ -1,0 +1,90 @@
+/* What many requests use, one at a time: two peers that speak one vocabulary, and the memory of a sequence. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/run.h"
+
+static const uint64_t VERDICT_LIMIT_NS = 60000000000;
+static const uint64_t RETURN_LIMIT_NS = 5000000000;
+
+void pf_session_warn(const pf_session *session, const char *sentence)
+{
+    if (session->options.warn) session->options.warn(session->options.warn_user, sentence);
+}
+
+static bool is_zero(const uint8_t fingerprint[32])
+{
+    static const uint8_t zero[32];
+    return memcmp(fingerprint, zero, sizeof zero) == 0;
+}
+
+pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_model_info *verifier, pf_error *error)
+{
+    const bool both_named = !is_zero(drafter->vocab_fingerprint) && !is_zero(verifier->vocab_fingerprint);
+    const bool same = both_named ? memcmp(drafter->vocab_fingerprint, verifier->vocab_fingerprint, 32) == 0
+                                 : drafter->vocab_size == verifier->vocab_size;
+    if (same) return PF_OK;
+    const uint8_t *d = drafter->vocab_fingerprint, *v = verifier->vocab_fingerprint;
+    return pf_fail(
+        error, PF_INVALID,
+        "drafter %s and verifier %s do not share a vocabulary: %d tokens, fingerprint %02x%02x%02x%02x, against "
+        "%d tokens, fingerprint %02x%02x%02x%02x; both must be one",
+        drafter->model_id, verifier->model_id, drafter->vocab_size, d[0], d[1], d[2], d[3], verifier->vocab_size, v[0],
+        v[1], v[2], v[3]);
+}
+
+static pf_status meet_peers(pf_session *session, pf_error *error)
+{
+    pf_model_info drafter;
+    PF_TRY(pf_peer_info(session->options.verifier, &session->verifier_info, error));
+    session->n_vocab = session->verifier_info.vocab_size;
+    if (!session->options.drafter) return PF_OK;
+
+    pf_error why = { 0 };
+    const pf_status status = pf_peer_info(session->options.drafter, &drafter, &why);
+    session->drafter_is_known = status == PF_OK;
+    if (status == PF_OK) return pf_session_check_vocabularies(&drafter, &session->verifier_info, error);
+    if (!session->options.drafter_is_far) return pf_fail(error, status, "%s", why.text);
+    pf_session_warn(session, why.text);
+    session->drafter_trouble = status;
+    return PF_OK;
+}
+
+static pf_status make_session_memory(pf_session *session, pf_error *error)
+{
+    session->committed = calloc((size_t)session->options.max_context, sizeof *session->committed);
+    if (!session->committed || pf_stream_owner_create(1, &session->to_verifier) != PF_OK ||
+        pf_stream_owner_create(1, &session->to_drafter) != PF_OK)
+        return pf_fail(error, PF_NOMEM, "no memory for a session of %d tokens", session->options.max_context);
+    return PF_OK;
+}
+
+pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error)
+{
+    if (!options->verifier || options->max_context < 1 || options->max_context > PF_MAX_PROMPT_TOKENS)
+        return pf_fail(error, PF_INVALID, "a session needs a verifier, and a context of 1 to %d tokens, not %d",
+                       PF_MAX_PROMPT_TOKENS, options->max_context);
+    pf_session *session = calloc(1, sizeof *session);
+    if (!session) return pf_fail(error, PF_NOMEM, "no memory for a session");
+    session->options = *options;
+    if (options->verdict_limit_ns == 0) session->options.verdict_limit_ns = VERDICT_LIMIT_NS;
+    if (options->return_limit_ns == 0) session->options.return_limit_ns = RETURN_LIMIT_NS;
+    pf_patience_init(&session->patience);
+    pf_status status = make_session_memory(session, error);
+    if (status == PF_OK) status = meet_peers(session, error);
+    if (status != PF_OK) {
+        pf_session_destroy(session);
+        return status;
+    }
+    *out = session;
+    return PF_OK;
+}
+
+void pf_session_destroy(pf_session *session)
+{
+    if (!session) return;
+    pf_stream_owner_destroy(session->to_drafter);
+    pf_stream_owner_destroy(session->to_verifier);
+    free(session->committed);
+    free(session);
+}

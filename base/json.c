@@ -167,6 +167,15 @@ pf_status pf_json_get_int(const pf_json *doc, const json_t *object, const char *
     return PF_OK;
 }
 
+pf_status pf_json_get_int32(const pf_json *doc, const json_t *object, const char *field, bool required, int32_t min,
+                            int32_t max, int32_t *out, pf_error *error)
+{
+    int64_t value = *out;
+    PF_TRY(pf_json_get_int(doc, object, field, required, min, max, &value, error));
+    *out = (int32_t)value;
+    return PF_OK;
+}
+
 pf_status pf_json_get_double(const pf_json *doc, const json_t *object, const char *field, bool required, double min,
                              double max, double *out, pf_error *error)
 {

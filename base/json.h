@@ -39,6 +39,8 @@ void pf_json_close(pf_json *doc); /* zeroed is fine */
  * Absent or null: *out keeps its value when `required` is false, else PF_FORMAT. */
 PF_MUST_USE pf_status pf_json_get_int(const pf_json *doc, const json_t *object, const char *field, bool required,
                                       int64_t min, int64_t max, int64_t *out, pf_error *error);
+PF_MUST_USE pf_status pf_json_get_int32(const pf_json *doc, const json_t *object, const char *field, bool required,
+                                        int32_t min, int32_t max, int32_t *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_get_double(const pf_json *doc, const json_t *object, const char *field, bool required,
                                          double min, double max, double *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_get_bool(const pf_json *doc, const json_t *object, const char *field, bool required,

@@ -1,7 +1,7 @@
 /*
  * config.json as a plain struct: all that the forward pass must know of a model, and nothing else.
  *
- * An architecture is one row of a table (config.c): its name, the fields that it knows, their defaults, the names of its
+ * An architecture is one row of a table (architectures.c): its name, the fields that it knows, their defaults, the names of its
  * tensors. Files are read as transformers 4 writes them (rope_theta, rope_scaling) and as transformers 5 does
  * (rope_parameters). A field that could change a result and is not known here is refused by name; what transformers
  * writes and inference does not read (dtype, use_cache, initializer_range, ...) is passed over.
@@ -154,7 +154,7 @@ PF_MUST_USE pf_status pf_config_visit_tensors(const pf_config *config, pf_config
  *                          only dynamic and longrope look at it
  *   inv_freq               [rotary_dim / 2] out
  * float32 where transformers computes in float32, double where Python's floats do.
- * Source: transformers, modeling_rope_utils.py (5.x; where 4.x differs, config.c says so). */
+ * Source: transformers, modeling_rope_utils.py (5.x; where 4.x differs, config_rope.c says so). */
 void pf_rope_frequencies(const pf_config *config, int32_t context_tokens, float *inv_freq, float *attention_scale);
 
 #endif

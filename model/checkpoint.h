@@ -1,6 +1,6 @@
 /*
  * The weights of a model's directory, found by role and checked against config.json: every tensor that there must be,
- * in its shape and type, and none besides. What model.c packs and quantize.c writes anew.
+ * in its shape and type, and none besides. What packing.c packs and quantize.c writes anew.
  *
  * A matrix lies in the files as it was trained, in F32, F16 or BF16, or as `pilotfish quantize` wrote it:
  *

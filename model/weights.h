@@ -53,11 +53,13 @@ struct pf_model {
     pf_linear head;    /* [vocab, hidden] */
 };
 
+enum { PF_MAX_PARTS = 3 };
+
 /* Which matrix of a layer is made of which tensors, in order of rows. */
 typedef struct {
     size_t offset; /* of the pf_linear in pf_layer */
     int32_t n_parts;
-    pf_tensor_role parts[3]; /* PF_MAX_PARTS */
+    pf_tensor_role parts[PF_MAX_PARTS];
 } pf_matrix_recipe;
 
 typedef enum {
@@ -69,8 +71,6 @@ typedef enum {
     PF_N_LAYER_MATRICES,
     PF_MATRIX_HEAD = PF_N_LAYER_MATRICES,
 } pf_matrix;
-
-enum { PF_MAX_PARTS = 3 };
 
 extern const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES];
 extern const pf_matrix_recipe pf_head_recipe;

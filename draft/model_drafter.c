@@ -19,7 +19,6 @@
 #include "draft/length.h"
 #include "kvcache/kvcache.h"
 #include "proto/answer.h"
-#include "proto/stream.h"
 
 typedef struct {
     bool alive;  /* open here; the stream knows it under this slot */
@@ -55,7 +54,6 @@ typedef struct {
     pf_kv *kv;
     pf_model_drafter_config config;
     pf_arena arena;
-    pf_stream_answerer *stream;
     pf_chooser chooser;
     pf_length last_length;     /* of the adaptive sequence that ended last */
     sequence_state *sequences; /* [max_sequences] by the stream's slot */
@@ -74,12 +72,9 @@ static void end_sequence(drafter *d, sequence_state *s)
     s->alive = s->cold = s->wanted = false;
 }
 
-/* Refuse a sequence and forget it: to the stream it is as if its owner had closed it. */
 static void refuse(drafter *d, sequence_state *s, pf_status status, const char *text)
 {
     pf_answer_refuse(&d->answer, s->sequence, s->incarnation, status, text);
-    int32_t slot;
-    (void)pf_stream_answerer_on_close(d->stream, &(pf_close){ s->sequence }, &slot);
     end_sequence(d, s);
 }
 
@@ -162,14 +157,7 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
 static void take_open(drafter *d, const pf_open *open)
 {
     int32_t slot;
-    bool known = false;
-    switch (pf_stream_answerer_on_open(d->stream, open, &slot, &known)) {
-    case PF_FENCE_CURRENT: break;
-    case PF_FENCE_FULL:
-        pf_answer_refuse(&d->answer, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
-        return;
-    default: return;
-    }
+    if (!pf_answer_admit_open(&d->answer, open, &slot)) return;
     sequence_state *s = &d->sequences[slot];
     if (!s->alive) s->kv = -1;
     s->sequence = open->sequence;
@@ -216,12 +204,7 @@ static void learn_length(sequence_state *s, const pf_verdict *verdict)
 static void take_verdict(drafter *d, const pf_verdict *verdict)
 {
     int32_t slot;
-    pf_prefix_request request;
-    switch (pf_stream_answerer_on_verdict(d->stream, verdict, &slot, &request)) {
-    case PF_FENCE_CURRENT: break;
-    case PF_FENCE_MISSING: pf_answer_request_prefix(&d->answer, request); return;
-    default: return;
-    }
+    if (!pf_answer_admit_verdict(&d->answer, verdict, &slot)) return;
     sequence_state *s = &d->sequences[slot];
     if (find_unknown(d, verdict->tokens, verdict->n_tokens) < verdict->n_tokens) {
         refuse(d, s, PF_INVALID, "a committed token is not in the draft's vocabulary");
@@ -240,11 +223,9 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     drafter *d = (drafter *)peer;
     pf_answer_begin(&d->answer);
-    for (int32_t i = 0; i < batch->n_closes; i++) {
-        int32_t slot;
-        if (pf_stream_answerer_on_close(d->stream, &batch->closes[i], &slot) == PF_FENCE_CURRENT)
-            end_sequence(d, &d->sequences[slot]);
-    }
+    int32_t slot;
+    for (int32_t i = 0; i < batch->n_closes; i++)
+        if (pf_answer_admit_close(&d->answer, &batch->closes[i], &slot)) end_sequence(d, &d->sequences[slot]);
     for (int32_t i = 0; i < batch->n_opens; i++) take_open(d, &batch->opens[i]);
     for (int32_t i = 0; i < batch->n_verdicts; i++) take_verdict(d, &batch->verdicts[i]);
     return PF_OK;
@@ -383,7 +364,7 @@ static void begin_proposal(drafter *d, int32_t slot)
 {
     sequence_state *s = &d->sequences[slot];
     pf_proposal proposal = { 0 };
-    pf_stream_answerer_propose(d->stream, slot, &proposal);
+    pf_stream_answerer_propose(d->answer.stream, slot, &proposal);
     s->round = proposal.round;
     s->n_planned = plan(d, s);
 }
@@ -392,7 +373,7 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
 {
     sequence_state *s = &d->sequences[slot];
     pf_proposal proposal = { 0 };
-    pf_stream_answerer_propose(d->stream, slot, &proposal);
+    pf_stream_answerer_propose(d->answer.stream, slot, &proposal);
     proposal.tokens = s->tokens + s->n_committed;
     proposal.n_tokens = s->n_drafted;
     proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
@@ -446,7 +427,7 @@ static void destroy(pf_peer *peer)
     drafter *d = (drafter *)peer;
     for (int32_t i = 0; d->sequences && i < d->config.max_sequences; i++)
         if (d->sequences[i].alive) end_sequence(d, &d->sequences[i]);
-    pf_stream_answerer_destroy(d->stream);
+    pf_stream_answerer_destroy(d->answer.stream);
     pf_arena_destroy(&d->arena);
     free(d);
 }
@@ -507,7 +488,7 @@ pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_co
     pf_status status = pf_arena_create(measure.used, &d->arena);
     if (status == PF_OK) {
         lay_out(d, &d->arena);
-        status = pf_stream_answerer_create(config->max_sequences, &d->stream);
+        status = pf_stream_answerer_create(config->max_sequences, &d->answer.stream);
     }
     if (status != PF_OK) {
         destroy(&d->peer);

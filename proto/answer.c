@@ -19,7 +19,9 @@ void pf_answer_begin(pf_answer *answer)
     batch->timing = (pf_timing){ 0 };
 }
 
-void pf_answer_refuse(pf_answer *answer, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
+/* ---- complaints ------------------------------------------------------------------------------------------------- */
+
+static void add_refusal(pf_answer *answer, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
 {
     pf_batch *batch = &answer->batch;
     if (batch->n_refusals == PF_MAX_BATCH_SEQUENCES) return;
@@ -28,11 +30,53 @@ void pf_answer_refuse(pf_answer *answer, uint64_t sequence, uint32_t incarnation
     batch->refusals[i] = (pf_refusal){ sequence, incarnation, status, answer->refusal_texts[i] };
 }
 
-void pf_answer_request_prefix(pf_answer *answer, pf_prefix_request request)
+void pf_answer_refuse(pf_answer *answer, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
 {
-    if (answer->batch.n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
-        answer->batch.prefix_requests[answer->batch.n_prefix_requests++] = request;
+    int32_t slot;
+    add_refusal(answer, sequence, incarnation, status, text);
+    (void)pf_stream_answerer_on_close(answer->stream, &(pf_close){ sequence }, &slot);
 }
+
+/* Whether the fence of a verdict or a proposal lets it pass. */
+static bool pass(pf_answer *answer, pf_fence fence, const pf_prefix_request *request)
+{
+    pf_batch *batch = &answer->batch;
+    if (fence == PF_FENCE_MISSING && batch->n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
+        batch->prefix_requests[batch->n_prefix_requests++] = *request;
+    return fence == PF_FENCE_CURRENT;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+bool pf_answer_admit_close(pf_answer *answer, const pf_close *close, int32_t *slot)
+{
+    return pf_stream_answerer_on_close(answer->stream, close, slot) == PF_FENCE_CURRENT;
+}
+
+bool pf_answer_admit_open(pf_answer *answer, const pf_open *open, int32_t *slot)
+{
+    bool known;
+    const pf_fence fence = pf_stream_answerer_on_open(answer->stream, open, slot, &known);
+    if (fence == PF_FENCE_FULL)
+        add_refusal(answer, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
+    return fence == PF_FENCE_CURRENT;
+}
+
+bool pf_answer_admit_verdict(pf_answer *answer, const pf_verdict *verdict, int32_t *slot)
+{
+    pf_prefix_request request;
+    const pf_fence fence = pf_stream_answerer_on_verdict(answer->stream, verdict, slot, &request);
+    return pass(answer, fence, &request);
+}
+
+bool pf_answer_admit_proposal(pf_answer *answer, const pf_proposal *proposal, int32_t *slot)
+{
+    pf_prefix_request request;
+    const pf_fence fence = pf_stream_answerer_on_proposal(answer->stream, proposal, slot, &request);
+    return pass(answer, fence, &request);
+}
+
+/* ---- handing out ------------------------------------------------------------------------------------------------- */
 
 bool pf_answer_hand_out(pf_answer *answer, const pf_batch **out)
 {

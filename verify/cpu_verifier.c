@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "kvcache/kvcache.h"
 #include "proto/answer.h"
-#include "proto/stream.h"
 #include "verify/judge.h"
 
 typedef struct {
@@ -47,7 +46,6 @@ typedef struct {
     pf_kv *kv;
     pf_cpu_verifier_config config;
     pf_arena arena;
-    pf_stream_answerer *stream;
     pf_judge judge;
     sequence_state *sequences; /* [max_sequences] by the stream's slot */
     uint64_t n_opened;
@@ -64,12 +62,9 @@ static void end_sequence(verifier *v, sequence_state *s)
     s->alive = s->pending = false;
 }
 
-/* Refuse a sequence and forget it: to the stream it is as if its owner had closed it. */
 static void refuse(verifier *v, sequence_state *s, pf_status status, const char *text)
 {
     pf_answer_refuse(&v->answer, s->sequence, s->incarnation, status, text);
-    int32_t slot;
-    (void)pf_stream_answerer_on_close(v->stream, &(pf_close){ s->sequence }, &slot);
     end_sequence(v, s);
 }
 
@@ -141,14 +136,7 @@ static void start_sequence(verifier *v, sequence_state *s, const pf_open *open)
 static void take_open(verifier *v, const pf_open *open)
 {
     int32_t slot;
-    bool known = false;
-    switch (pf_stream_answerer_on_open(v->stream, open, &slot, &known)) {
-    case PF_FENCE_CURRENT: break;
-    case PF_FENCE_FULL:
-        pf_answer_refuse(&v->answer, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
-        return;
-    default: return;
-    }
+    if (!pf_answer_admit_open(&v->answer, open, &slot)) return;
     sequence_state *s = &v->sequences[slot];
     if (!s->alive) s->kv = -1;
     s->sequence = open->sequence;
@@ -202,12 +190,7 @@ static void copy_declared(sequence_state *s, int32_t i, const pf_declared *from)
 static void take_proposal(verifier *v, const pf_proposal *proposal)
 {
     int32_t slot;
-    pf_prefix_request request;
-    switch (pf_stream_answerer_on_proposal(v->stream, proposal, &slot, &request)) {
-    case PF_FENCE_CURRENT: break;
-    case PF_FENCE_MISSING: pf_answer_request_prefix(&v->answer, request); return;
-    default: return;
-    }
+    if (!pf_answer_admit_proposal(&v->answer, proposal, &slot)) return;
     sequence_state *s = &v->sequences[slot];
     if (s->finished || s->pending) return;
 
@@ -222,11 +205,9 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     verifier *v = (verifier *)peer;
     pf_answer_begin(&v->answer);
-    for (int32_t i = 0; i < batch->n_closes; i++) {
-        int32_t slot;
-        if (pf_stream_answerer_on_close(v->stream, &batch->closes[i], &slot) == PF_FENCE_CURRENT)
-            end_sequence(v, &v->sequences[slot]);
-    }
+    int32_t slot;
+    for (int32_t i = 0; i < batch->n_closes; i++)
+        if (pf_answer_admit_close(&v->answer, &batch->closes[i], &slot)) end_sequence(v, &v->sequences[slot]);
     for (int32_t i = 0; i < batch->n_opens; i++) take_open(v, &batch->opens[i]);
     for (int32_t i = 0; i < batch->n_proposals; i++) take_proposal(v, &batch->proposals[i]);
     return PF_OK;
@@ -264,7 +245,7 @@ static void commit(verifier *v, int32_t slot, pf_acceptance acceptance)
 
     pf_verdict verdict = { 0 };
     const int32_t n = cut(s, acceptance.n_accepted + 1, &verdict.finish);
-    pf_stream_answerer_commit(v->stream, slot, n, &verdict);
+    pf_stream_answerer_commit(v->answer.stream, slot, n, &verdict);
     verdict.tokens = s->tokens + s->n_committed;
     verdict.n_tokens = n;
     verdict.n_accepted = acceptance.n_accepted < n ? acceptance.n_accepted : n;
@@ -342,7 +323,7 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
     sequence_state *s = &v->sequences[slot];
     if (s->n_committed >= s->max_tokens) { /* asked for a token too many: nothing, and the end */
         pf_verdict verdict = { .tokens = s->tokens + s->n_committed, .finish = PF_FINISH_LENGTH };
-        pf_stream_answerer_commit(v->stream, slot, 0, &verdict);
+        pf_stream_answerer_commit(v->answer.stream, slot, 0, &verdict);
         v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
         s->pending = false;
         s->finished = true;
@@ -420,7 +401,7 @@ static void destroy(pf_peer *peer)
     verifier *v = (verifier *)peer;
     for (int32_t i = 0; v->sequences && i < v->config.max_sequences; i++)
         if (v->sequences[i].alive) end_sequence(v, &v->sequences[i]);
-    pf_stream_answerer_destroy(v->stream);
+    pf_stream_answerer_destroy(v->answer.stream);
     pf_arena_destroy(&v->arena);
     free(v);
 }
@@ -485,7 +466,7 @@ pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_conf
     pf_status status = pf_arena_create(measure.used, &v->arena);
     if (status == PF_OK) {
         lay_out(v, &v->arena);
-        status = pf_stream_answerer_create(config->max_sequences, &v->stream);
+        status = pf_stream_answerer_create(config->max_sequences, &v->answer.stream);
     }
     if (status != PF_OK) {
         destroy(&v->peer);

@@ -3,7 +3,7 @@
  *
  * Such a pass takes some ten microseconds, and a team meets at four or five barriers a layer. What a barrier costs depends on
  * where the cores are: 0.05 us where two share an L3, 0.25 us where they do not, and a hypervisor moves them from the
- * one to the other within seconds (docs/performance.md has the measurement). So from time to time passes of the same number
+ * one to the other within seconds (docs/measurements.md has it). So from time to time passes of the same number
  * of rows are run both ways, in turns, and the way with the smaller median is that of the passes to come.
  *
  * Pure: no clock, no threads. A row's logits do not depend on who runs the pass (DESIGN, invariant 2).

@@ -92,17 +92,11 @@ static float median_of_three(float a, float b, float c)
     return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
 }
 
-/* The smallest set of largest weights whose mass reaches top_p: a selection by mass, as quickselect is by rank.
- * Where equal weights straddle the boundary the lowest ids stay; transformers leaves that to an unstable sort. */
-static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
+/* The least weight of the smallest set of largest weights [n_left] that weighs `target`, and what is larger than it
+ * together: a selection by mass, as quickselect is by rank. `left` is reordered. */
+static float find_boundary(float *left, int32_t n_left, double target, double *mass_above)
 {
-    float *left = scratch;
-    int32_t n_left = 0;
-    for (int32_t i = 0; i < n; i++)
-        if (weights[i] > 0.0f) left[n_left++] = weights[i];
-
-    /* Invariant: the boundary weight is among left[0 .. n_left), and all that is larger than those weighs `above`. */
-    const double target = (double)top_p * sum_of(weights, n);
+    /* Invariant: the boundary is among left[0 .. n_left), and all that is larger than those weighs `above`. */
     double above = 0.0;
     float boundary = 0.0f;
     while (n_left > 0) {
@@ -126,15 +120,28 @@ static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
         above += (double)boundary * n_equal;
         n_left = n_back;
     }
+    *mass_above = above;
+    return boundary;
+}
 
-    /* `above` is what is larger than the boundary: of those equal to it, as many as are needed, at least one. */
-    int32_t needed = 0;
-    double mass = above;
+/* Keep the smallest set of largest weights whose mass reaches top_p; the others become 0. Where equal weights straddle the
+ * boundary the lowest ids stay; transformers leaves that to an unstable sort. */
+static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
+{
+    float *left = scratch;
+    int32_t n_left = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (weights[i] > 0.0f) left[n_left++] = weights[i];
+    const double target = (double)top_p * sum_of(weights, n);
+    double mass; /* of what is larger than the boundary: of those equal to it, as many as are needed, at least one */
+    const float boundary = find_boundary(left, n_left, target, &mass);
+
+    int32_t n_equal = 0;
     for (int32_t i = 0; i < n; i++) {
         if (weights[i] > boundary) continue;
-        if (weights[i] == boundary && (needed == 0 || mass < target)) {
+        if (weights[i] == boundary && (n_equal == 0 || mass < target)) {
             mass += (double)boundary;
-            needed++;
+            n_equal++;
             continue;
         }
         weights[i] = 0.0f;

@@ -10,7 +10,9 @@
 #include "bench/statistics.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
+#include "cli/hub.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
 

@@ -6,6 +6,7 @@
 #include "bench/pass_bench.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
 

@@ -4,6 +4,7 @@
 #include "bench/roundtrip.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "engine/connect.h"
 
 static pf_status to_worker(const pf_options *options, pf_roundtrip *out, pf_error *error)

@@ -5,6 +5,7 @@
 #include "bench/throughput.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
 

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/setup.h"
+#include "cli/hub.h"
+#include "cli/json_out.h"
 
 /* The bytes of all tokens, joined; the caller frees. */
 static pf_status decode(const pf_tokenizer *tokenizer, const pf_tokens *tokens, char **out, size_t *n_out,
@@ -39,7 +40,7 @@ static pf_status open_and_decode(const pf_options *options, char **text, size_t 
 {
     char directory[PF_MAX_PATH];
     pf_tokenizer *tokenizer;
-    PF_TRY(pf_setup_find_model(options->model, directory, error));
+    PF_TRY(pf_hub_find_model(options->model, directory, error));
     PF_TRY(pf_tokenizer_open(directory, &tokenizer, error));
     const pf_status status = decode(tokenizer, &options->tokens, text, n, error);
     pf_tokenizer_close(tokenizer);

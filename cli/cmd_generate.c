@@ -15,9 +15,12 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/setup.h"
 #include "cli/text_stream.h"
+#include "cli/utf8.h"
 
 static const char *const COLOR_DRAFTED = "\033[32m"; /* green: proposed by the draft, accepted by the target */
 static const char *const COLOR_OWN = "\033[33m";     /* yellow: the target's own */
@@ -262,7 +265,7 @@ static int run_all(const pf_options *options, const pf_setup *setup, const pf_to
 static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *prompt, uint64_t *seed, pf_error *error)
 {
     PF_TRY(pf_setup_open(options, false, setup, error));
-    PF_TRY(pf_setup_read_prompt(options, setup->tokenizer, prompt, error));
+    PF_TRY(pf_input_read_prompt(options, setup->tokenizer, prompt, error));
     if (options->stops.n > 0 && !setup->tokenizer)
         return pf_fail(error, PF_INVALID, "--stop needs text, and the model's directory has no tokenizer.json");
     *seed = options->sampling.seed;

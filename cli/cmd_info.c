@@ -4,6 +4,7 @@
 
 #include "base/topology.h"
 #include "cli/commands.h"
+#include "cli/json_out.h"
 #include "cli/setup.h"
 
 /* ---- the machine ------------------------------------------------------------------------------------------------ */

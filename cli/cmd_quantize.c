@@ -1,6 +1,8 @@
 /* pilotfish quantize: a model's directory written anew with its weights in another format. */
 #include "cli/commands.h"
+#include "cli/hub.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
 #include "model/quantize.h"
@@ -10,7 +12,7 @@ static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf
     char directory[PF_MAX_PATH];
     pf_team *team;
     pf_progress progress;
-    PF_TRY(pf_setup_find_model(options->model, directory, error));
+    PF_TRY(pf_hub_find_model(options->model, directory, error));
     PF_TRY(pf_setup_create_team(options, &team, error));
     pf_progress_begin(&progress, "quantizing");
     const pf_quantize_options how = { .dtype = options->dtype,

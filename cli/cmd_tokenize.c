@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/setup.h"
+#include "cli/hub.h"
+#include "cli/input.h"
+#include "cli/json_out.h"
 
 static int print_ids(const pf_options *options, pf_out *out, const pf_tokens *tokens)
 {
@@ -18,7 +20,7 @@ static pf_status encode(const pf_options *options, pf_tokens *out, pf_error *err
 {
     char directory[PF_MAX_PATH];
     pf_tokenizer *tokenizer;
-    PF_TRY(pf_setup_find_model(options->model, directory, error));
+    PF_TRY(pf_hub_find_model(options->model, directory, error));
     PF_TRY(pf_tokenizer_open(directory, &tokenizer, error));
 
     char *input = NULL;
@@ -26,10 +28,10 @@ static pf_status encode(const pf_options *options, pf_tokens *out, pf_error *err
     size_t n_bytes = text ? strlen(text) : 0;
     pf_status status = PF_OK;
     if (!text) {
-        status = pf_setup_read_stream(STDIN_FILENO, "standard input", &input, &n_bytes, error);
+        status = pf_input_read_stream(STDIN_FILENO, "standard input", &input, &n_bytes, error);
         text = input;
     }
-    if (status == PF_OK) status = pf_setup_encode(tokenizer, text, n_bytes, !options->no_special, out, error);
+    if (status == PF_OK) status = pf_input_encode(tokenizer, text, n_bytes, !options->no_special, out, error);
     free(input);
     pf_tokenizer_close(tokenizer);
     return status;

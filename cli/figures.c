@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/statistics.h"
-#include "cli/output.h"
+#include "cli/json_out.h"
 
 static json_t *per_position(const pf_speculation *s)
 {

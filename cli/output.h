@@ -1,5 +1,5 @@
 /*
- * What reaches the caller: bytes on standard output, checked; sentences on standard error; JSON in one piece.
+ * What reaches the caller: bytes on standard output, checked; sentences on standard error.
  *
  * A write that fails (a full disk, a closed pipe) is remembered, later writes are dropped, and pf_out_finish makes
  * it one sentence and exit status 1.
@@ -7,7 +7,6 @@
 #ifndef PF_CLI_OUTPUT_H
 #define PF_CLI_OUTPUT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -34,27 +33,5 @@ void pf_out_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "pilotfish: SENTENCE" on stderr; returns PF_EXIT_FAILED. */
 int pf_out_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int pf_out_fail_error(pf_status status, const pf_error *error); /* the status speaks where the error is empty */
-
-/* The document on one line; takes the reference. Its text is made whole before the first byte is written. A NULL
- * document means that memory was short. Returns an exit status. */
-int pf_out_json(pf_out *out, json_t *document);
-
-/* object.text = the bytes as UTF-8, what is not UTF-8 replaced by U+FFFD; then object.text_base64 has the bytes. */
-void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes);
-
-/* The bytes as a JSON string, what is not UTF-8 replaced; NULL: no memory. */
-json_t *pf_json_text(const char *bytes, size_t n_bytes);
-
-/* A number, or null where it is not finite: how a rate of 0/0 appears. */
-json_t *pf_json_number(double value);
-json_t *pf_json_ratio(double numerator, double denominator);
-json_t *pf_json_ids(const int32_t *ids, int32_t n_ids);
-
-/* Length of the longest prefix of the bytes that ends at a character's end: where a terminal may be left. Bytes that
- * can be no part of a character count as characters. */
-size_t pf_utf8_complete(const char *bytes, size_t n_bytes);
-
-/* Length in bytes of the character that begins here, 1 .. 4; 1 for a byte that begins none. *valid says which. */
-size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);
 
 #endif

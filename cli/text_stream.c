@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/utf8.h"
+
 enum { USUAL_TOKEN_BYTES = 16 };
 
 static pf_status reserve(pf_text_stream *stream, size_t n_more)

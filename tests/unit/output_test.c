@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/json_out.h"
 #include "cli/output.h"
+#include "cli/utf8.h"
 
 static void a_character_that_is_not_whole_is_held_back(void **state)
 {

@@ -1,0 +1,14 @@
+/* A model's name on the command line: a directory, or a repository of the Hugging Face Hub in its local cache. */
+#ifndef PF_CLI_HUB_H
+#define PF_CLI_HUB_H
+
+#include "base/status.h"
+
+enum { PF_MAX_PATH = 4096 };
+
+/* Where a model's directory is: the name itself when it is one, else org/name in the local Hugging Face cache
+ * (HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub).
+ * PF_UNAVAILABLE: nowhere; the sentence gives the command that downloads it.  PF_INVALID: it is a file. */
+PF_MUST_USE pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error);
+
+#endif

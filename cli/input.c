@@ -1,0 +1,100 @@
+/* Text and ids that come in. */
+#include "cli/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/interrupt.h"
+
+enum { MAX_PROMPT_BYTES = 1 << 28 };
+
+/* Until a read would not wait, or fail: a signal that came just before it would not end it. False: interrupted. */
+static bool wait_readable(int descriptor)
+{
+    enum { LOOK_AGAIN_MS = 100 };
+    struct pollfd wanted = { .fd = descriptor, .events = POLLIN };
+    while (!*pf_interrupt_flag())
+        if (poll(&wanted, 1, LOOK_AGAIN_MS) > 0) return true;
+    return false;
+}
+
+pf_status pf_input_read_stream(int descriptor, const char *name, char **out, size_t *n_bytes, pf_error *error)
+{
+    size_t n = 0, capacity = 1 << 16;
+    char *text = malloc(capacity);
+    while (text) {
+        if (!wait_readable(descriptor)) {
+            free(text);
+            return pf_fail(error, PF_CANCELLED, "%s: interrupted", name);
+        }
+        const ssize_t got = read(descriptor, text + n, capacity - n);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (got < 0) {
+            const int why = errno;
+            free(text);
+            return pf_fail(error, PF_UNAVAILABLE, "%s: %s", name, strerror(why));
+        }
+        if (got == 0) {
+            *out = text;
+            *n_bytes = n;
+            return PF_OK;
+        }
+        n += (size_t)got;
+        if (n > MAX_PROMPT_BYTES) {
+            free(text);
+            return pf_fail(error, PF_LIMIT, "%s has more than %d bytes", name, MAX_PROMPT_BYTES);
+        }
+        if (n == capacity) {
+            char *larger = realloc(text, capacity *= 2);
+            if (!larger) free(text);
+            text = larger;
+        }
+    }
+    return pf_fail(error, PF_NOMEM, "%s: no memory to read it", name);
+}
+
+static pf_status read_prompt_file(const char *path, char **out, size_t *n_bytes, pf_error *error)
+{
+    if (strcmp(path, "-") == 0) return pf_input_read_stream(STDIN_FILENO, "standard input", out, n_bytes, error);
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: %s", path, strerror(errno));
+    const pf_status status = pf_input_read_stream(descriptor, path, out, n_bytes, error);
+    close(descriptor);
+    return status;
+}
+
+pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
+                          pf_tokens *out, pf_error *error)
+{
+    const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, add_special, out);
+    if (status == PF_OK) return PF_OK;
+    const char *why = status == PF_UNSUPPORTED ? "the tokenizer's vocabulary lacks a token for one of them"
+                      : status == PF_LIMIT     ? "they are too many, or the tokenizer's pattern takes too long on them"
+                                               : "no memory";
+    return pf_fail(error, status, "a text of %zu bytes cannot be cut into tokens: %s", n_bytes, why);
+}
+
+pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
+                               pf_error *error)
+{
+    if (options->tokens_given) {
+        for (int32_t i = 0; i < options->tokens.n; i++) PF_TRY(pf_tokens_push(out, options->tokens.ids[i]));
+        return PF_OK;
+    }
+    if (!tokenizer)
+        return pf_fail(error, PF_INVALID, "the model's directory has no tokenizer.json: give the prompt as --tokens");
+    char *file = NULL;
+    const char *text = options->prompt;
+    size_t n_bytes = text ? strlen(text) : 0;
+    if (options->prompt_file) {
+        PF_TRY(read_prompt_file(options->prompt_file, &file, &n_bytes, error));
+        text = file;
+    }
+    const pf_status status = pf_input_encode(tokenizer, text, n_bytes, true, out, error);
+    free(file);
+    return status;
+}

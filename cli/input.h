@@ -1,0 +1,24 @@
+/* What comes in: a prompt as text or as ids, from an option, a file or standard input. */
+#ifndef PF_CLI_INPUT_H
+#define PF_CLI_INPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/options.h"
+#include "model/tokenizer.h"
+
+/* The prompt's ids from -p, -f or --tokens, appended to *out.
+ * PF_INVALID: a text, but the model has no tokenizer.  PF_UNAVAILABLE: the file cannot be read. */
+PF_MUST_USE pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
+                                           pf_error *error);
+
+/* Append a text's ids to *out. The sentence of what pf_tokenizer_encode refuses. */
+PF_MUST_USE pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
+                                      pf_tokens *out, pf_error *error);
+
+/* All of a stream, to its end; the caller frees. PF_UNAVAILABLE, PF_LIMIT, PF_NOMEM, PF_CANCELLED (interrupted). */
+PF_MUST_USE pf_status pf_input_read_stream(int descriptor, const char *name, char **out, size_t *n_bytes,
+                                           pf_error *error);
+
+#endif

@@ -1,14 +1,11 @@
 /*
- * The buffers of a pass, laid out by one walk that first measures and then takes, and the checks before a pass: what
- * forward.c runs cannot fail.
+ * A context from its configuration to its memory: the buffers of a pass are laid out by one walk that first measures and then
+ * takes. What runs in them is pass.c's and forward.c's.
  */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/topology.h"
 #include "model/pass.h"
 
@@ -236,180 +233,7 @@ void pf_context_destroy(pf_context *context)
     free(context);
 }
 
-/* ---- a pass -------------------------------------------------------------------------------------------------------- */
-
-/* Everything about the spans that can be known before the cache is touched. */
-static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t n_spans)
-{
-    if (n_spans < 0 || n_spans > c->config.max_sequences) return PF_INVALID;
-    int32_t rows_left = c->config.max_rows, logit_rows_left = c->config.max_logit_rows;
-    for (int32_t s = 0; s < n_spans; s++) {
-        const pf_span *span = &spans[s];
-        if (span->n_tokens < 1 || span->n_tokens > rows_left) return PF_INVALID;
-        if (span->n_logits < 0 || span->n_logits > span->n_tokens || span->n_logits > logit_rows_left)
-            return PF_INVALID;
-        rows_left -= span->n_tokens;
-        logit_rows_left -= span->n_logits;
-        if (pf_kv_length(c->kv, span->sequence) < 0) return PF_INVALID;
-        for (int32_t other = 0; other < s; other++)
-            if (spans[other].sequence == span->sequence) return PF_INVALID;
-        for (int32_t i = 0; i < span->n_tokens; i++) {
-            if (span->tokens[i] < 0 || span->tokens[i] >= c->model->config.vocab_size) return PF_INVALID;
-            if (span->parents != NULL && (span->parents[i] < -1 || span->parents[i] >= i)) return PF_INVALID;
-        }
-    }
-    return PF_OK;
-}
-
-/* Extend every sequence, or none. */
-static pf_status extend_all(pf_context *c, const pf_span *spans, int32_t n_spans)
-{
-    for (int32_t s = 0; s < n_spans; s++) {
-        const pf_status status = pf_kv_extend(c->kv, spans[s].sequence, spans[s].n_tokens);
-        if (status == PF_OK) continue;
-        while (s-- > 0) {
-            const int32_t before = pf_kv_length(c->kv, spans[s].sequence) - spans[s].n_tokens;
-            const pf_status undone = pf_kv_truncate(c->kv, spans[s].sequence, before);
-            assert(undone == PF_OK);
-            (void)undone;
-        }
-        return status;
-    }
-    return PF_OK;
-}
-
-/* Whether some member's share of attention ends inside a key head's rows, so that two members store keys that one of
- * them reads. A span of one row has no inside. */
-static bool shares_split_heads(const pf_context *c)
-{
-    const int32_t n_kv_heads = c->model->config.n_kv_heads;
-    int32_t s = 0;
-    for (int32_t id = 1; id < c->n_members; id++) {
-        int32_t begin, end;
-        pf_team_share((pf_member){ c->team, id, c->n_members }, n_kv_heads * c->n_rows, &begin, &end);
-        while (begin >= n_kv_heads * (c->spans[s].first_row + c->spans[s].n_rows)) s++;
-        if ((begin - n_kv_heads * c->spans[s].first_row) % c->spans[s].n_rows != 0) return true;
-    }
-    return false;
-}
-
-/* Where each row of a span stands. */
-static void place_rows(const pf_span *span, int32_t position, int32_t *positions)
-{
-    for (int32_t i = 0; i < span->n_tokens; i++) {
-        const int32_t parent = span->parents != NULL ? span->parents[i] : i - 1;
-        positions[i] = parent < 0 ? position : positions[parent] + 1;
-    }
-}
-
-/* Write down what the pass is about: rows, positions, which logits are wanted. The cache has been extended. */
-static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
-{
-    c->n_spans = n_spans;
-    c->n_rows = 0;
-    c->n_logit_rows = 0;
-    for (int32_t s = 0; s < n_spans; s++) {
-        const int32_t n = spans[s].n_tokens;
-        const int32_t position = pf_kv_length(c->kv, spans[s].sequence) - n;
-        c->spans[s] = (pf_pass_span){ spans[s].sequence, c->n_rows, n, position, spans[s].parents };
-        memcpy(c->tokens + c->n_rows, spans[s].tokens, (size_t)n * sizeof *c->tokens);
-        place_rows(&spans[s], position, c->positions + c->n_rows);
-        for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
-        c->n_rows += n;
-    }
-}
-
-/* Who runs the pass, and who of them must wait for whom. */
-static void plan_crew(pf_context *c, bool alone)
-{
-    c->n_members = alone ? 1 : pf_team_size(c->team);
-    c->heads_apart = pf_model_heads_part(c->model, c->n_members);
-    c->split_heads = !c->heads_apart && shares_split_heads(c);
-    pf_pieces_reset(c->pieces, c->n_members);
-}
-
-/* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are
- * worth sharing, those of a decode step are not worth waking anybody for. */
-enum { SHARED_EMBEDDING_ROWS = 32 };
-
-static void embed_rows(const pf_context *c, int32_t begin, int32_t end)
-{
-    pf_model_embed(c->model, c->tokens + begin, end - begin, c->x.data + (size_t)begin * c->x.stride, c->x.stride);
-}
-
-static void embed_share(pf_member member, void *context)
-{
-    const pf_context *c = context;
-    int32_t begin, end;
-    pf_team_share(member, c->n_rows, &begin, &end);
-    embed_rows(c, begin, end);
-}
-
-void pf_context_run_members(const pf_context *c, pf_team_fn *fn, void *arg)
-{
-    if (c->n_members == 1)
-        pf_team_run_alone(c->team, fn, arg);
-    else
-        pf_team_run(c->team, fn, arg);
-}
-
-static void run_pass(pf_context *c, bool alone)
-{
-    plan_crew(c, alone);
-    if (c->n_rows < SHARED_EMBEDDING_ROWS)
-        embed_rows(c, 0, c->n_rows);
-    else
-        pf_team_run(c->team, embed_share, c);
-    pf_context_run_members(c, pf_context_run_pass, c);
-}
-
-pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
-{
-    PF_TRY(check_spans(context, spans, n_spans));
-    if (n_spans == 0) return PF_OK;
-    PF_TRY(extend_all(context, spans, n_spans));
-    plan_pass(context, spans, n_spans);
-    if (!context->config.may_run_alone) {
-        run_pass(context, false);
-        return PF_OK;
-    }
-    const uint64_t begin_ns = pf_now_ns();
-    run_pass(context, pf_crew_alone(&context->crew, context->n_rows));
-    pf_crew_note(&context->crew, context->n_rows, pf_now_ns() - begin_ns);
-    return PF_OK;
-}
-
-static bool wants_to_stop(const volatile bool *stop)
-{
-    return stop != NULL && *stop;
-}
-
-pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int32_t *tokens, int32_t n_tokens,
-                             bool want_logits, const volatile bool *stop)
-{
-    const int32_t before = pf_kv_length(context->kv, sequence), max_rows = context->config.max_rows;
-    if (before < 0 || n_tokens < 1) return PF_INVALID;
-    if (n_tokens > context->config.max_tokens - before) return PF_LIMIT;
-    pf_status status = PF_OK;
-    for (int32_t done = 0, n; done < n_tokens && status == PF_OK; done += n) {
-        n = n_tokens - done < max_rows ? n_tokens - done : max_rows;
-        const bool is_last = done + n == n_tokens;
-        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0, NULL };
-        status = wants_to_stop(stop) ? PF_CANCELLED : pf_context_forward(context, &span, 1);
-    }
-    if (status != PF_OK) {
-        const pf_status undone = pf_kv_truncate(context->kv, sequence, before);
-        assert(undone == PF_OK);
-        (void)undone;
-    }
-    return status;
-}
-
-float *pf_context_logits(pf_context *context, int32_t i)
-{
-    assert(i >= 0 && i < context->n_logit_rows);
-    return context->logits.data + (size_t)i * context->logits.stride;
-}
+/* ---- what is asked of it ----------------------------------------------------------------------------------------- */
 
 int32_t pf_context_n_vocab(const pf_context *context)
 {

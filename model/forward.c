@@ -34,6 +34,7 @@ typedef struct {
     int32_t n_qkv;
     pf_rows q, k, v;  /* where they go */
     pf_rows attended; /* what attention gives */
+    range heads;      /* the columns of `attended` that its heads make, where heads are apart */
     range residual;   /* its columns, where rows are few: O and DOWN add to them */
     int32_t phase;    /* the next whose panels are taken in pieces */
 } worker;
@@ -384,7 +385,6 @@ static void attend_span(const worker *w, const pf_pass_span *span, int32_t layer
     if (calls(w, PF_PASS_ATTN)) w->kernels->attn[c->config.kv_type](&args, items.begin, items.end, w->mine->attention);
 }
 
-/* Columns of `attended` that this member makes, where heads are apart. */
 static range attended_columns(const worker *w)
 {
     const pf_config *config = &w->c->model->config;
@@ -432,6 +432,54 @@ static void keep_logit_rows(const worker *w)
     wait_for_all(w);
 }
 
+/* The first half of a layer: what its rows attend to joins the residual. Behind the last attention only the rows whose logits
+ * are wanted go on; false: there are none. */
+static bool attention_half(worker *w, int32_t l, left_side *rows)
+{
+    const pf_context *c = w->c;
+    const pf_model *m = c->model;
+    const pf_layer *layer = &m->layers[l];
+    const bool drops_rows = l == m->config.n_layers - 1 && c->n_logit_rows < c->n_rows;
+    const bool heads_by_columns = w->by_columns && c->heads_apart && !drops_rows;
+    w->attended = heads_by_columns ? apart(c->attended, c->n_rows, w->heads, w->member.id) : c->attended;
+
+    const void *input = norm_and_pack(w, rows, layer->attention_norm);
+    if (heads_by_columns) claim_columns(w, rows->n_rows, w->heads);
+    multiply_qkv(w, &layer->qkv, input, rows->n_rows);
+    claim_residual(w, rows->n_rows);
+    attend(w, l);
+    if (heads_by_columns) pack_columns(w, PF_PASS_PACK_ATTENDED, w->attended, rows->n_rows, m->q_dim, w->heads);
+    wait_for_all(w);
+
+    if (drops_rows) {
+        if (c->n_logit_rows == 0) return false;
+        keep_logit_rows(w);
+        *rows = plan_left_side(w, c->n_logit_rows);
+    }
+    if (heads_by_columns) fetch_columns(w, rows->n_rows, m->q_dim, w->heads);
+    input = heads_by_columns ? c->columns : pack(w, PF_PASS_PACK_ATTENDED, rows, c->attended, m->q_dim);
+    multiply(w, PF_PASS_O, &layer->o, input, rows->n_rows, c->x, PF_GEMM_ADD);
+    wait_for_all(w);
+    return true;
+}
+
+/* The second: the gated product joins the residual. */
+static void gated_half(worker *w, const pf_layer *layer, const left_side *rows)
+{
+    const pf_context *c = w->c;
+    const int32_t intermediate = c->model->config.intermediate_size;
+    const void *input = norm_and_pack(w, rows, layer->mlp_norm);
+    const range mine = columns_of(&layer->gate, share_of(w, &layer->gate));
+    if (w->by_columns) claim_columns(w, rows->n_rows, mine);
+    multiply_gated(w, layer, input, rows->n_rows, mine);
+    wait_for_all(w);
+
+    if (w->by_columns) fetch_columns(w, rows->n_rows, intermediate, mine);
+    input = w->by_columns ? c->columns : pack(w, PF_PASS_PACK_GATED, rows, c->gate, intermediate);
+    multiply(w, PF_PASS_DOWN, &layer->down, input, rows->n_rows, c->x, PF_GEMM_ADD);
+    wait_for_all(w);
+}
+
 void pf_context_run_pass(pf_member member, void *context)
 {
     pf_context *c = context;
@@ -443,49 +491,15 @@ void pf_context_run_pass(pf_member member, void *context)
                  .mine = &c->members[member.id] };
     w.by_columns = w.gemm->pack_columns != NULL;
     w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
-    place_qkv(&w);
-    const range heads = attended_columns(&w);
+    w.heads = attended_columns(&w);
     w.residual = columns_of(&m->layers->o, share_of(&w, &m->layers->o));
+    place_qkv(&w);
+
     left_side rows = plan_left_side(&w, c->n_rows);
-    const void *input;
-
     for (int32_t l = 0; l < m->config.n_layers; l++) {
-        const pf_layer *layer = &m->layers[l];
-        const bool last = l == m->config.n_layers - 1, drops_rows = last && c->n_logit_rows < c->n_rows;
-        const bool heads_by_columns = w.by_columns && c->heads_apart && !drops_rows;
-        w.attended = heads_by_columns ? apart(c->attended, c->n_rows, heads, member.id) : c->attended;
-
-        input = norm_and_pack(&w, &rows, layer->attention_norm);
-        if (heads_by_columns) claim_columns(&w, rows.n_rows, heads);
-        multiply_qkv(&w, &layer->qkv, input, rows.n_rows);
-        claim_residual(&w, rows.n_rows);
-        attend(&w, l);
-        if (heads_by_columns) pack_columns(&w, PF_PASS_PACK_ATTENDED, w.attended, rows.n_rows, m->q_dim, heads);
-        wait_for_all(&w);
-
-        if (drops_rows) {
-            if (c->n_logit_rows == 0) return;
-            keep_logit_rows(&w);
-            rows = plan_left_side(&w, c->n_logit_rows);
-        }
-
-        if (heads_by_columns) fetch_columns(&w, rows.n_rows, m->q_dim, heads);
-        input = heads_by_columns ? c->columns : pack(&w, PF_PASS_PACK_ATTENDED, &rows, c->attended, m->q_dim);
-        multiply(&w, PF_PASS_O, &layer->o, input, rows.n_rows, c->x, PF_GEMM_ADD);
-        wait_for_all(&w);
-
-        input = norm_and_pack(&w, &rows, layer->mlp_norm);
-        const range mine = columns_of(&layer->gate, share_of(&w, &layer->gate));
-        if (w.by_columns) claim_columns(&w, rows.n_rows, mine);
-        multiply_gated(&w, layer, input, rows.n_rows, mine);
-        wait_for_all(&w);
-
-        if (w.by_columns) fetch_columns(&w, rows.n_rows, m->config.intermediate_size, mine);
-        input = w.by_columns ? c->columns : pack(&w, PF_PASS_PACK_GATED, &rows, c->gate, m->config.intermediate_size);
-        multiply(&w, PF_PASS_DOWN, &layer->down, input, rows.n_rows, c->x, PF_GEMM_ADD);
-        wait_for_all(&w);
+        if (!attention_half(&w, l, &rows)) return;
+        gated_half(&w, &m->layers[l], &rows);
     }
-
-    input = norm_and_pack(&w, &rows, m->final_norm);
+    const void *input = norm_and_pack(&w, &rows, m->final_norm);
     multiply(&w, PF_PASS_HEAD, &m->head, input, rows.n_rows, c->logits, PF_GEMM_STORE);
 }

@@ -1,68 +1,27 @@
-/* The tables of options, and the one parser that reads them. */
+/* The tables of options, their help, and the one parser that reads them. */
 #include "cli/options.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/topology.h"
 #include "bench/pass_bench.h"
+#include "cli/option_values.h"
 
-typedef enum {
-    KIND_FLAG,    /* bool */
-    KIND_STRING,  /* const char * */
-    KIND_STRINGS, /* pf_strings */
-    KIND_INT,     /* int32_t, min .. max */
-    KIND_FLOAT,   /* float, min .. max */
-    KIND_MS,      /* uint64_t nanoseconds from milliseconds, min .. max */
-    KIND_SEED,    /* sampling.seed and seed_given */
-    KIND_IDS,     /* pf_tokens tokens, tokens_given */
-    KIND_CORES,   /* cores, n_cores */
-    KIND_CHOICE,  /* an enumeration, as int */
-    KIND_DTYPE,   /* pf_dtype */
-    KIND_ACT,     /* pf_activations */
-    KIND_LENGTH,  /* int32_t: "auto" or 1 .. max */
-    KIND_LENGTHS, /* draft_lens, n_draft_lens */
-    KIND_METHODS, /* methods, n_methods */
-    KIND_FLOATS,  /* temperatures, n_temperatures */
-    KIND_ROWS,    /* rows, n_rows */
-} option_kind;
-
-typedef struct {
-    const char *word;
-    int value;
-} choice;
-
-struct pf_option_row {
-    const char *name;
-    char letter;          /* 0: none */
-    const char *argument; /* NULL: a flag */
-    const char *help;     /* one line */
-    option_kind kind;
-    size_t offset;
-    double min, max;
-    bool above_min;        /* min itself is refused */
-    const choice *choices; /* ends with a NULL word */
-};
-
-static const choice kv_choices[] = {
+static const pf_option_choice kv_choices[] = {
     { "auto", PF_N_TYPES }, { "f32", PF_TYPE_F32 }, { "bf16", PF_TYPE_BF16 }, { NULL, 0 }
 };
-static const choice method_choices[] = {
+static const pf_option_choice method_choices[] = {
     { "greedy", PF_METHOD_GREEDY }, { "rejection", PF_METHOD_REJECTION }, { "coupled", PF_METHOD_COUPLED }, { NULL, 0 }
 };
-static const choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
-                                      { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
-static const choice backend_choices[] = {
+static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
+                                                { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
+static const pf_option_choice backend_choices[] = {
     { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
 };
-static const choice color_choices[] = {
+static const pf_option_choice color_choices[] = {
     { "auto", PF_COLOR_AUTO }, { "always", PF_COLOR_ALWAYS }, { "never", PF_COLOR_NEVER }, { NULL, 0 }
 };
 
@@ -72,7 +31,7 @@ static const choice color_choices[] = {
 /* clang-format off */
 #define ROW(the_letter, the_name, the_argument, the_help, the_kind, ...)                                      \
     {                                                                                                         \
-        .name = the_name, .letter = the_letter, .argument = the_argument, .help = the_help, .kind = the_kind, \
+        .name = the_name, .letter = the_letter, .argument = the_argument, .help = the_help, .kind = PF_OPTION_##the_kind, \
         __VA_ARGS__                                                                                           \
     }
 /* clang-format on */
@@ -88,12 +47,12 @@ GROUP(pf_options_model, "Model", model_rows);
 static const struct pf_option_row prompt_rows[] = {
     ROW('p', "prompt", "TEXT", "the text to go on from", KIND_STRING, .offset = AT(prompt)),
     ROW('f', "file", "FILE", "the same from a file (- is standard input)", KIND_STRING, .offset = AT(prompt_file)),
-    ROW(0, "tokens", "IDS", "the same as token ids: 12,7,99 (nothing is added)", KIND_IDS, .offset = 0),
+    ROW(0, "tokens", "IDS", "the same as token ids: 12,7,99 (nothing is added)", KIND_IDS),
 };
 GROUP(pf_options_prompt, "Prompt", prompt_rows);
 
 static const struct pf_option_row id_rows[] = {
-    ROW(0, "tokens", "IDS", "token ids, separated by commas", KIND_IDS, .offset = 0),
+    ROW(0, "tokens", "IDS", "token ids, separated by commas", KIND_IDS),
 };
 GROUP(pf_options_ids, "Input", id_rows);
 
@@ -121,7 +80,7 @@ static const struct pf_option_row sampling_rows[] = {
         .offset = AT(sampling.top_p), .max = 1, .above_min = true),
     ROW(0, "min-p", "P", "drop below this share of the most probable; 0 off (0)", KIND_FLOAT,
         .offset = AT(sampling.min_p), .max = 1),
-    ROW(0, "seed", "S", "of all randomness; drawn and reported when absent", KIND_SEED, .offset = 0),
+    ROW(0, "seed", "S", "of all randomness; drawn and reported when absent", KIND_SEED),
 };
 GROUP(pf_options_sampling, "Sampling", sampling_rows);
 
@@ -148,8 +107,8 @@ static const struct pf_option_row running_rows[] = {
         .choices = kv_choices),
     ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT, .offset = AT(n_threads),
         .min = 1, .max = 1024),
-    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
-    ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_CHOICE, .offset = AT(isa_word),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
+    ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),
         .choices = isa_choices),
 };
 GROUP(pf_options_running, "Running", running_rows);
@@ -211,14 +170,14 @@ static const struct pf_option_row throughput_rows[] = {
 GROUP(pf_options_throughput, "Measurement", throughput_rows);
 
 static const struct pf_option_row kernels_rows[] = {
-    ROW(0, "isa", "NAME", "what is chosen there; auto: all that run here (auto)", KIND_CHOICE, .offset = AT(isa_word),
+    ROW(0, "isa", "NAME", "what is chosen there; auto: all that run here (auto)", KIND_WORD, .offset = AT(isa_word),
         .choices = isa_choices),
     ROW(0, "op", "NAME", "one operation alone: gemm, attn, rmsnorm, top, ...", KIND_STRING, .offset = AT(bench_op)),
     ROW(0, "format", "NAME", "products with such weights alone: bf16, int8, int4-g128, ...", KIND_STRING,
         .offset = AT(bench_format)),
     ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
         .max = 1024),
-    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .offset = 0),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
     ROW(0, "quick", NULL, "few samples, one small shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
 };
 GROUP(pf_options_kernels, "Measurement", kernels_rows);
@@ -229,7 +188,8 @@ static const struct pf_option_row pass_rows[] = {
     ROW(0, "act", "T", "activations of integer weights, as in generate (auto)", KIND_ACT, .offset = AT(activations)),
     ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .offset = AT(kv_type),
         .choices = kv_choices),
-    ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_ROWS, .min = 1, .max = PF_PASS_MAX_ROWS),
+    ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .offset = AT(rows), .count = AT(n_rows), .min = 1,
+        .max = PF_PASS_MAX_ROWS),
     ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
         .max = 1 << 20),
 };
@@ -250,15 +210,16 @@ static const struct pf_option_row acceptance_rows[] = {
         .offset = AT(prompts_file)),
     ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),
     ROW('n', "new-tokens", "N", "new tokens a prompt (64)", KIND_INT, .offset = AT(n_new), .min = 2, .max = 1 << 20),
-    ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (auto)", KIND_LENGTHS, .min = 1,
-        .max = PF_MAX_DRAFT_TOKENS),
-    ROW(0, "method", "LIST", "greedy, rejection, coupled (greedy at 0, else rejection)", KIND_METHODS,
-        .choices = method_choices),
-    ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOATS, .max = 1000),
+    ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (auto)", KIND_LENGTH, .offset = AT(draft_lens),
+        .count = AT(n_draft_lens), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "method", "LIST", "greedy, rejection, coupled (greedy at 0, else rejection)", KIND_CHOICE,
+        .offset = AT(methods), .count = AT(n_methods), .choices = method_choices),
+    ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOAT, .offset = AT(temperatures),
+        .count = AT(n_temperatures), .max = 1000),
     ROW(0, "top-k", "K", "as in generate", KIND_INT, .offset = AT(sampling.top_k), .max = INT_MAX),
     ROW(0, "top-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.top_p), .max = 1, .above_min = true),
     ROW(0, "min-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.min_p), .max = 1),
-    ROW(0, "seed", "S", "of all randomness (1)", KIND_SEED, .offset = 0),
+    ROW(0, "seed", "S", "of all randomness (1)", KIND_SEED),
     ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
 };
 GROUP(pf_options_acceptance, "Measurement", acceptance_rows);
@@ -274,217 +235,6 @@ static const struct pf_option_row color_rows[] = {
         .offset = AT(color), .choices = color_choices),
 };
 GROUP(pf_options_color, "Output", color_rows);
-
-/* ---- values ----------------------------------------------------------------------------------------------------- */
-
-/* What is wrong with a value, for the sentence; empty while nothing is. */
-typedef struct {
-    char text[256];
-} complaint;
-
-static bool complain(complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool complain(complaint *c, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(c->text, sizeof c->text, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
-static bool parse_double(const struct pf_option_row *row, const char *word, double *out, complaint *c)
-{
-    char *end;
-    const bool decimal = *word && word[strspn(word, "0123456789.eE+-")] == '\0'; /* strtod takes more: 0x10, nan */
-    const double value = decimal ? strtod(word, &end) : 0.0;
-    const bool in_range = row->above_min ? value > row->min : value >= row->min;
-    if (!decimal || *end || !isfinite(value) || !in_range || value > row->max)
-        return complain(c, "--%s is \"%.40s\", expected a number %s %g %s %g", row->name, word,
-                        row->above_min ? "above" : "from", row->min, row->above_min ? "and at most" : "to", row->max);
-    *out = value;
-    return true;
-}
-
-static bool parse_digits(const char *word, uint64_t max, uint64_t *out)
-{
-    uint64_t value = 0;
-    if (!*word) return false;
-    for (; *word; word++) {
-        if (!isdigit((unsigned char)*word)) return false;
-        const uint64_t digit = (uint64_t)(*word - '0');
-        if (value > (max - digit) / 10 || digit > max) return false;
-        value = value * 10 + digit;
-    }
-    *out = value;
-    return true;
-}
-
-static bool parse_int(const struct pf_option_row *row, const char *word, int32_t *out, complaint *c)
-{
-    uint64_t value;
-    if (!parse_digits(word, (uint64_t)row->max, &value) || value < (uint64_t)row->min)
-        return complain(c, "--%s is \"%.40s\", expected a whole number from %.0f to %.0f", row->name, word, row->min,
-                        row->max);
-    *out = (int32_t)value;
-    return true;
-}
-
-static bool parse_length(const struct pf_option_row *row, const char *word, int32_t *out, complaint *c)
-{
-    if (strcmp(word, "auto") == 0) {
-        *out = PF_DRAFT_LEN_AUTO;
-        return true;
-    }
-    if (!parse_int(row, word, out, c))
-        return complain(c, "--%s is \"%.40s\", expected auto or a whole number from %.0f to %.0f", row->name, word,
-                        row->min, row->max);
-    return true;
-}
-
-static bool parse_choice(const struct pf_option_row *row, const char *word, int *out, complaint *c)
-{
-    char known[160] = "";
-    for (const choice *at = row->choices; at->word; at++) {
-        if (strcmp(at->word, word) == 0) {
-            *out = at->value;
-            return true;
-        }
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "", at->word);
-    }
-    return complain(c, "--%s is \"%.40s\", expected one of %s", row->name, word, known);
-}
-
-static bool parse_ids(const char *list, pf_tokens *out, complaint *c)
-{
-    const char *at = list;
-    while (*at) {
-        const size_t length = strcspn(at, ",");
-        char word[16];
-        uint64_t id;
-        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), at);
-        if (length >= sizeof word || !parse_digits(word, INT32_MAX, &id))
-            return complain(c, "--tokens has \"%.*s\" as entry %d, expected a token id from 0 to %d",
-                            (int)(length < 40 ? length : 40), at, out->n + 1, INT32_MAX);
-        if (pf_tokens_push(out, (int32_t)id) != PF_OK) return complain(c, "--tokens: no memory for %d ids", out->n);
-        at += length;
-        if (*at == ',' && !*++at) return complain(c, "--tokens ends with a comma, expected a token id behind it");
-    }
-    return true;
-}
-
-/* The next entry of a list, or false at its end. */
-static bool next_entry(const char **at, char *word, size_t capacity)
-{
-    if (!**at) return false;
-    const size_t length = strcspn(*at, ",");
-    snprintf(word, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), *at);
-    *at += length;
-    if (**at == ',') ++*at;
-    return true;
-}
-
-static bool parse_list(const struct pf_option_row *row, const char *list, pf_options *out, complaint *c)
-{
-    char word[64];
-    int32_t n = 0;
-    for (const char *at = list; next_entry(&at, word, sizeof word); n++) {
-        if (n == PF_MAX_LIST) return complain(c, "--%s has more than %d entries", row->name, PF_MAX_LIST);
-        if (row->kind == KIND_LENGTHS) {
-            if (!parse_length(row, word, &out->draft_lens[n], c)) return false;
-        } else if (row->kind == KIND_METHODS) {
-            int value;
-            if (!parse_choice(row, word, &value, c)) return false;
-            out->methods[n] = (pf_method)value;
-        } else if (row->kind == KIND_ROWS) {
-            if (!parse_int(row, word, &out->rows[n], c)) return false;
-        } else {
-            double value;
-            if (!parse_double(row, word, &value, c)) return false;
-            out->temperatures[n] = (float)value;
-        }
-    }
-    if (n == 0) return complain(c, "--%s is empty, expected a list", row->name);
-    *(row->kind == KIND_LENGTHS   ? &out->n_draft_lens
-      : row->kind == KIND_METHODS ? &out->n_methods
-      : row->kind == KIND_ROWS    ? &out->n_rows
-                                  : &out->n_temperatures) = n;
-    return true;
-}
-
-static bool parse_choice_into(const struct pf_option_row *row, const char *word, void *field, complaint *c)
-{
-    int value = 0;
-    if (!parse_choice(row, word, &value, c)) return false;
-    if (row->choices == kv_choices) *(pf_type *)field = (pf_type)value;
-    if (row->choices == method_choices) *(pf_method *)field = (pf_method)value;
-    if (row->choices == backend_choices) *(pf_backend *)field = (pf_backend)value;
-    if (row->choices == color_choices) *(pf_color *)field = (pf_color)value;
-    if (row->choices == isa_choices) *(const char **)field = word;
-    return true;
-}
-
-/* Words that the libraries know, with their own list of what there is. */
-static bool parse_type(const struct pf_option_row *row, const char *word, void *field, complaint *c)
-{
-    pf_error error = { 0 };
-    const pf_status status =
-        row->kind == KIND_DTYPE ? pf_dtype_parse(word, field, &error) : pf_activations_parse(word, field, &error);
-    return status == PF_OK || complain(c, "--%s: %.220s", row->name, error.text);
-}
-
-static bool parse_value(const struct pf_option_row *row, const char *word, pf_options *out, complaint *c)
-{
-    void *field = (char *)out + row->offset;
-    double number;
-    switch (row->kind) {
-    case KIND_FLAG: *(bool *)field = true; return true;
-    case KIND_STRING: *(const char **)field = word; return true;
-    case KIND_STRINGS: {
-        pf_strings *list = field;
-        if (!*word) return complain(c, "--%s is empty, expected a text", row->name);
-        if (list->n == PF_MAX_STOPS) return complain(c, "--%s was given more than %d times", row->name, PF_MAX_STOPS);
-        list->items[list->n++] = word;
-        return true;
-    }
-    case KIND_INT:
-        if (field == &out->n_new) out->n_new_given = true;
-        return parse_int(row, word, field, c);
-    case KIND_FLOAT:
-        if (!parse_double(row, word, &number, c)) return false;
-        *(float *)field = (float)number;
-        return true;
-    case KIND_MS:
-        if (!parse_double(row, word, &number, c)) return false;
-        *(uint64_t *)field = (uint64_t)(number * 1e6);
-        return true;
-    case KIND_SEED:
-        if (!parse_digits(word, INT64_MAX, &out->sampling.seed))
-            return complain(c, "--seed is \"%.40s\", expected a whole number from 0 to %lld", word,
-                            (long long)INT64_MAX);
-        out->seed_given = true;
-        return true;
-    case KIND_IDS:
-        out->tokens_given = true;
-        out->tokens.n = 0;
-        return parse_ids(word, &out->tokens, c);
-    case KIND_CORES: {
-        pf_error error = { 0 };
-        if (pf_topology_parse_cores(word, out->cores, PF_MAX_CORES, &out->n_cores, &error) != PF_OK)
-            return complain(c, "--cores: %.200s", error.text);
-        return true;
-    }
-    case KIND_CHOICE: return parse_choice_into(row, word, field, c);
-    case KIND_DTYPE:
-    case KIND_ACT: return parse_type(row, word, field, c);
-    case KIND_LENGTH: return parse_length(row, word, field, c);
-    case KIND_LENGTHS:
-    case KIND_METHODS:
-    case KIND_FLOATS:
-    case KIND_ROWS: return parse_list(row, word, out, c);
-    }
-    return complain(c, "--%s is not understood", row->name);
-}
 
 /* ---- help ------------------------------------------------------------------------------------------------------- */
 
@@ -601,8 +351,8 @@ int pf_options_parse(const pf_command *command, int argc, char **argv, pf_option
         }
         const struct pf_option_row *row = value == '?' || value == ':' ? NULL : find_row(&tables, value);
         if (!row) return explain(command, value, argv);
-        complaint c = { "" };
-        if (!parse_value(row, optarg, out, &c)) return pf_options_misuse(command, "%s", c.text);
+        pf_complaint c = { "" };
+        if (!pf_option_read(row, optarg, out, &c)) return pf_options_misuse(command, "%s", c.text);
     }
     if (optind < argc)
         return pf_options_misuse(command, "\"%.60s\" is not an option, and nothing else is expected", argv[optind]);

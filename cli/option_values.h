@@ -1,0 +1,54 @@
+/* A row of the table of options, and the reading of its value. Internal to cli/. */
+#ifndef PF_CLI_OPTION_VALUES_H
+#define PF_CLI_OPTION_VALUES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/options.h"
+
+typedef enum {
+    PF_OPTION_KIND_FLAG,    /* bool */
+    PF_OPTION_KIND_STRING,  /* const char * */
+    PF_OPTION_KIND_STRINGS, /* pf_strings */
+    PF_OPTION_KIND_INT,     /* int32_t, min .. max */
+    PF_OPTION_KIND_FLOAT,   /* float, min .. max */
+    PF_OPTION_KIND_MS,      /* uint64_t nanoseconds from milliseconds, min .. max */
+    PF_OPTION_KIND_LENGTH,  /* int32_t: "auto" or min .. max */
+    PF_OPTION_KIND_CHOICE,  /* an enumeration */
+    PF_OPTION_KIND_WORD,    /* const char *: one of the choices, as it was given */
+    PF_OPTION_KIND_SEED,    /* sampling.seed and seed_given */
+    PF_OPTION_KIND_IDS,     /* tokens and tokens_given */
+    PF_OPTION_KIND_CORES,   /* cores and n_cores */
+    PF_OPTION_KIND_DTYPE,   /* pf_dtype */
+    PF_OPTION_KIND_ACT,     /* pf_activations */
+} pf_option_kind;
+
+typedef struct {
+    const char *word;
+    int value;
+} pf_option_choice;
+
+struct pf_option_row {
+    const char *name;
+    char letter;          /* 0: none */
+    const char *argument; /* NULL: a flag */
+    const char *help;     /* one line */
+    pf_option_kind kind;
+    size_t offset; /* in pf_options, where the kind does not say */
+    size_t
+        count; /* of an int32_t in pf_options: the option is a list, of PF_MAX_LIST values of the kind at most; 0: one */
+    double min, max;
+    bool above_min;                  /* min itself is refused */
+    const pf_option_choice *choices; /* ends with a NULL word */
+};
+
+/* What is wrong with a value: one sentence. */
+typedef struct {
+    char text[256];
+} pf_complaint;
+
+/* Put the value of an option where it goes. False: it is not understood, and *complaint says why. */
+bool pf_option_read(const struct pf_option_row *row, const char *word, pf_options *out, pf_complaint *complaint);
+
+#endif

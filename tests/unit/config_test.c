@@ -17,6 +17,14 @@ static pf_status parse(const char *text, pf_config *out, pf_error *error)
     return pf_config_parse("config.json", text, strlen(text), NULL, 0, out, error);
 }
 
+static pf_config parsed(const char *text)
+{
+    pf_config c;
+    pf_error error = { 0 };
+    assert_ok(parse(text, &c, &error), error);
+    return c;
+}
+
 static void assert_refused(const char *text, pf_status status, const char *part)
 {
     pf_config c = { .vocab_size = -7 };
@@ -30,9 +38,7 @@ static void assert_refused(const char *text, pf_status status, const char *part)
 static void dimensions_are_read_and_defaults_filled_in(void **state)
 {
     (void)state;
-    pf_config c;
-    pf_error error = { 0 };
-    assert_ok(parse(LLAMA(""), &c, &error), error);
+    const pf_config c = parsed(LLAMA(""));
     assert_int_equal(c.architecture, PF_ARCH_LLAMA);
     assert_int_equal(c.vocab_size, 100);
     assert_int_equal(c.hidden_size, 64);
@@ -55,13 +61,9 @@ static void dimensions_are_read_and_defaults_filled_in(void **state)
 static void explicit_fields_go_before_defaults(void **state)
 {
     (void)state;
-    pf_config c;
-    pf_error error = { 0 };
-    assert_ok(parse(LLAMA("\"num_key_value_heads\": 2, \"head_dim\": 24, \"tie_word_embeddings\": true,"
-                          "\"attention_bias\": true, \"mlp_bias\": true, \"rope_theta\": 500000,"
-                          "\"bos_token_id\": 1, \"eos_token_id\": [2, 3, 2],"),
-                    &c, &error),
-              error);
+    const pf_config c = parsed(LLAMA("\"num_key_value_heads\": 2, \"head_dim\": 24, \"tie_word_embeddings\": true,"
+                                     "\"attention_bias\": true, \"mlp_bias\": true, \"rope_theta\": 500000,"
+                                     "\"bos_token_id\": 1, \"eos_token_id\": [2, 3, 2],"));
     assert_int_equal(c.n_kv_heads, 2);
     assert_int_equal(c.head_dim, 24); /* 4 * 24 is not hidden_size, and need not be */
     assert_true(c.tied_embeddings && c.attention_bias && c.mlp_bias);
@@ -108,34 +110,24 @@ static void ids_past_the_vocabulary_stand_for_none(void **state)
 static void what_transformers_writes_beside_is_passed_over(void **state)
 {
     (void)state;
-    pf_config c;
-    pf_error error = { 0 };
-    assert_ok(parse(LLAMA("\"torch_dtype\": \"bfloat16\", \"dtype\": \"bfloat16\", \"use_cache\": true,"
-                          "\"initializer_range\": 0.02, \"transformers_version\": \"5.0.0\", \"_name_or_path\": \"x\","
-                          "\"attention_dropout\": 0.0, \"pretraining_tp\": 1, \"hidden_act\": \"silu\","
-                          "\"quantization_config\": null, \"sliding_window\": null, \"never_heard_of\": null,"
-                          "\"rope_scaling\": null, \"layer_types\": [\"full_attention\", \"full_attention\"],"),
-                    &c, &error),
-              error);
+    (void)parsed(LLAMA("\"torch_dtype\": \"bfloat16\", \"dtype\": \"bfloat16\", \"use_cache\": true,"
+                       "\"initializer_range\": 0.02, \"transformers_version\": \"5.0.0\", \"_name_or_path\": \"x\","
+                       "\"attention_dropout\": 0.0, \"pretraining_tp\": 1, \"hidden_act\": \"silu\","
+                       "\"quantization_config\": null, \"sliding_window\": null, \"never_heard_of\": null,"
+                       "\"rope_scaling\": null, \"layer_types\": [\"full_attention\", \"full_attention\"],"));
 }
 
 /* Of SmolLM2's config.json, as it is published, and of others. */
 static void what_published_models_have_beside_is_passed_over(void **state)
 {
     (void)state;
-    pf_config c;
-    pf_error error = { 0 };
-    assert_ok(parse(LLAMA("\"is_llama_config\": true, \"rope_interleaved\": false, \"rope_scaling\": null,"
-                          "\"transformers.js_config\": {\"kv_cache_dtype\": {\"q4f16\": \"float16\"}},"
-                          "\"neftune_noise_alpha\": 0.0, \"use_sdpa\": true, \"alibi\": false,"
-                          "\"hidden_dropout_prob\": 0.1, \"max_window_layers\": 28, \"use_sliding_window\": false,"
-                          "\"type_vocab_size\": 16, \"max_new_tokens\": 20, \"use_flash_attention_2\": true,"),
-                    &c, &error),
-              error);
-    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 16.0, \"finetuned\": true,"
-                          "\"original_max_position_embeddings\": 4096},"),
-                    &c, &error),
-              error);
+    (void)parsed(LLAMA("\"is_llama_config\": true, \"rope_interleaved\": false, \"rope_scaling\": null,"
+                       "\"transformers.js_config\": {\"kv_cache_dtype\": {\"q4f16\": \"float16\"}},"
+                       "\"neftune_noise_alpha\": 0.0, \"use_sdpa\": true, \"alibi\": false,"
+                       "\"hidden_dropout_prob\": 0.1, \"max_window_layers\": 28, \"use_sliding_window\": false,"
+                       "\"type_vocab_size\": 16, \"max_new_tokens\": 20, \"use_flash_attention_2\": true,"));
+    (void)parsed(LLAMA("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 16.0, \"finetuned\": true,"
+                       "\"original_max_position_embeddings\": 4096},"));
 }
 
 static void a_field_that_could_change_the_result_is_refused_by_name(void **state)
@@ -159,14 +151,10 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
 static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(void **state)
 {
     (void)state;
-    pf_config c;
-    pf_error error = { 0 };
-    assert_ok(parse(LLAMA(""), &c, &error), error);
+    pf_config c = parsed(LLAMA(""));
     assert_false(c.quantized);
-    assert_ok(parse(LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", \"format\": \"int4-asym-g128\","
-                          "\"bits\": 4, \"group_size\": 128, \"zero_point\": true},"),
-                    &c, &error),
-              error);
+    c = parsed(LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", \"format\": \"int4-asym-g128\","
+                     "\"bits\": 4, \"group_size\": 128, \"zero_point\": true},"));
     assert_true(c.quantized);
     assert_int_equal(c.format, PF_FORMAT_INT4_ASYM_G128);
 
@@ -246,31 +234,23 @@ static void tensors_have_the_names_of_the_files(void **state)
 static void a_session_may_grow_as_far_as_scaling_reaches(void **state)
 {
     (void)state;
-    pf_config c;
-    pf_error error = { 0 };
-    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4},"), &c, &error), error);
+    pf_config c = parsed(LLAMA("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4},"));
     assert_int_equal(c.max_context, 1024);
-    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4,"
-                          "\"original_max_position_embeddings\": 128},"),
-                    &c, &error),
-              error);
+    c = parsed(LLAMA("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4,"
+                     "\"original_max_position_embeddings\": 128},"));
     assert_int_equal(c.max_context, 512);
-    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2},"), &c, &error), error);
+    c = parsed(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2},"));
     assert_int_equal(c.max_context, 512);
-    assert_ok(parse(LLAMA("\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
-                          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64},"),
-                    &c, &error),
-              error);
+    c = parsed(LLAMA("\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
+                     "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64},"));
     assert_int_equal(c.max_context, 256);
 }
 
 /* One vector of transformers: two ulps are PyTorch's vector pow and libm's. */
 static void check_frequencies(const json_t *item, size_t index)
 {
-    pf_config c;
-    pf_error error = { 0 };
     char *text = json_dumps(json_object_get(item, "config"), 0);
-    assert_ok(parse(text, &c, &error), error);
+    const pf_config c = parsed(text);
     free(text);
 
     float inv_freq[PF_MAX_HEAD_DIM / 2], scale;

@@ -9,6 +9,9 @@
  * gives, with rejection it has the same distribution. A drafter that is slow, gone or lying costs speed alone.
  *
  * Libraries never print and never exit: warnings go to the callback of the session.
+ *
+ * Threads: an engine, the peer made of it and the session that uses it are one thread's at a time, and so are two engines of
+ * which one runs on the other's threads. Others are independent.
  */
 #ifndef PF_ENGINE_PILOTFISH_H
 #define PF_ENGINE_PILOTFISH_H
@@ -53,6 +56,7 @@ PF_MUST_USE pf_status pf_engine_open(const char *model, const pf_engine_options 
                                      pf_error *error);
 void pf_engine_close(pf_engine *engine); /* NULL is fine */
 
+/* What it is made of, borrowed until pf_engine_close. Whoever runs passes in the context by himself takes no role. */
 const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine);
 const pf_model *pf_engine_model(const pf_engine *engine);
 struct pf_context *pf_engine_context(pf_engine *engine);

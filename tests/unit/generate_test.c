@@ -1,197 +1,15 @@
 /*
  * The generation loop over tiny random models: the text is the verifier's alone, whatever becomes of the drafter.
- *
- * Peers that are far are played by a wrapper around a near one that loses answers, lies, vanishes and comes back as a
- * script tells, without any wire.
+ * Peers that are far are played by tests/support/unreliable_peer.h.
  */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "engine/pilotfish.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/unreliable_peer.h"
 
 enum { CONTEXT = 160, N_NEW = 60, VOCAB = 128 };
 static const int32_t PROMPT[] = { 5, 17, 3, 99, 42 };
-
-/* ---- an unreliable peer ----------------------------------------------------------------------------------------- */
-
-typedef enum { HONEST, LOSE_ANSWER, LIE, VANISH, N_MOODS } mood;
-
-typedef struct {
-    pf_peer head;
-    pf_peer *inner;
-    uint64_t rng;
-    int32_t faults_in_16; /* how often a mood other than honest is drawn */
-    mood only;            /* HONEST: any */
-    int32_t gone_for;     /* calls that still find nobody */
-    bool stays_away;      /* once it has vanished */
-    int32_t stays_for;    /* calls, then; 0: three */
-    uint64_t sequence;    /* last opened */
-    uint32_t incarnation; /* its */
-    int32_t n_reopened, n_calls, vanish_at;
-    pf_batch answer;
-    pf_proposal proposal;
-    pf_verdict verdict;
-    int32_t tokens[PF_MAX_DRAFT_TOKENS + 1];
-    bool accept_too_many, accept_another, ignore_limits;
-    bool knows_nothing; /* and asks for the prefix again and again */
-    pf_prefix_request request;
-    pf_open open;
-    pf_error why; /* it is not there */
-    int32_t computes,
-        sign_at; /* looks that find no answer yet, after each open; of those, which finds a sign of life */
-    int32_t n_looks;
-    useconds_t sleeps_us; /* in a look that finds nothing, deadline or not */
-    bool is_unmet;        /* says nothing of itself yet */
-    int32_t vocab;        /* what it says then; 0: the truth */
-    bool out_of_vocabulary;
-    int32_t full_for; /* calls that find it far behind */
-} unreliable;
-
-static uint32_t draw(unreliable *u)
-{
-    u->rng = u->rng * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(u->rng >> 33);
-}
-
-static mood next_mood(unreliable *u)
-{
-    u->n_calls++;
-    if (u->vanish_at && u->n_calls == u->vanish_at) return VANISH;
-    if ((int32_t)(draw(u) % 16) >= u->faults_in_16) return HONEST;
-    return u->only ? u->only : (mood)(draw(u) % N_MOODS);
-}
-
-/* Whatever it knew is gone with it. */
-static pf_status vanish(unreliable *u)
-{
-    pf_close close = { .sequence = u->sequence };
-    const pf_batch batch = { .closes = &close, .n_closes = 1 };
-    assert_int_equal(pf_peer_submit(u->inner, &batch), PF_OK);
-    u->gone_for = u->stays_away ? INT32_MAX : u->stays_for ? u->stays_for : 3;
-    return PF_UNAVAILABLE;
-}
-
-static pf_status unreliable_submit(pf_peer *peer, const pf_batch *batch)
-{
-    unreliable *u = (unreliable *)peer;
-    if (u->gone_for > 0) {
-        u->gone_for--;
-        return PF_UNAVAILABLE;
-    }
-    if (u->full_for > 0 && batch->n_verdicts > 0 && batch->verdicts[0].round > 3) {
-        u->full_for--;
-        return PF_LIMIT;
-    }
-    for (int32_t i = 0; i < batch->n_opens; i++) {
-        u->sequence = batch->opens[i].sequence;
-        u->incarnation = batch->opens[i].incarnation;
-        if (batch->opens[i].incarnation > 1) u->n_reopened++;
-        if (batch->opens[i].method != PF_METHOD_COUPLED) assert_int_equal(batch->opens[i].sampling.seed, 0);
-        u->n_looks = 0;
-    }
-    if (u->knows_nothing) return PF_OK;
-    if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
-    u->open = batch->opens[0];
-    u->open.max_tokens = u->open.n_stop_tokens = 0;
-    pf_batch limitless = *batch;
-    limitless.opens = &u->open;
-    return pf_peer_submit(u->inner, &limitless);
-}
-
-static pf_status unreliable_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
-{
-    unreliable *u = (unreliable *)peer;
-    if (u->gone_for > 0) return PF_UNAVAILABLE;
-    if (u->knows_nothing) {
-        u->request = (pf_prefix_request){ .sequence = u->sequence, .incarnation = u->incarnation };
-        u->answer = (pf_batch){ .prefix_requests = &u->request, .n_prefix_requests = 1 };
-        *out = &u->answer;
-        return PF_OK;
-    }
-    if (u->n_looks < u->computes) {
-        u->n_looks++;
-        if (u->sleeps_us) usleep(u->sleeps_us);
-        u->answer = (pf_batch){ .n_verdicts = 0 };
-        *out = &u->answer;
-        return u->sign_at && u->n_looks % u->sign_at == 0 ? PF_OK : PF_CANCELLED;
-    }
-    const mood now = next_mood(u);
-    if (now == VANISH) return vanish(u);
-    const pf_batch *answer;
-    const pf_status status = pf_peer_collect(u->inner, deadline_ns, &answer, error);
-    if (status != PF_OK) return status;
-    if (now == LOSE_ANSWER) return PF_CANCELLED;
-    *out = answer;
-    if (now == LIE && answer->n_proposals == 1) {
-        u->answer = *answer;
-        u->proposal = answer->proposals[0];
-        for (int32_t i = 0; i < u->proposal.n_tokens; i++) u->tokens[i] = (int32_t)(draw(u) % VOCAB);
-        u->proposal.tokens = u->tokens;
-        if (draw(u) % 4 == 0) u->proposal.base++;
-        if (draw(u) % 4 == 0) u->proposal.round--;
-        u->answer.proposals = &u->proposal;
-        *out = &u->answer;
-    }
-    if (u->out_of_vocabulary && answer->n_proposals == 1) {
-        u->answer = *answer;
-        u->proposal = answer->proposals[0];
-        memcpy(u->tokens, u->proposal.tokens, (size_t)u->proposal.n_tokens * sizeof *u->tokens);
-        if (u->proposal.n_tokens > 0) u->tokens[u->proposal.n_tokens - 1] = draw(u) % 2 ? VOCAB : -1;
-        u->proposal.tokens = u->tokens;
-        u->answer.proposals = &u->proposal;
-        *out = &u->answer;
-    }
-    if ((u->accept_too_many || u->accept_another) && answer->n_verdicts == 1) {
-        u->answer = *answer;
-        u->verdict = answer->verdicts[0];
-        if (u->accept_too_many) u->verdict.n_accepted = u->verdict.n_tokens + 1;
-        if (u->accept_another) {
-            memcpy(u->tokens, u->verdict.tokens, (size_t)u->verdict.n_tokens * sizeof *u->tokens);
-            if (u->verdict.n_accepted > 0) u->tokens[0] = (u->tokens[0] + 1) % VOCAB;
-            u->verdict.tokens = u->tokens;
-        }
-        u->answer.verdicts = &u->verdict;
-        *out = &u->answer;
-    }
-    return PF_OK;
-}
-
-static pf_status unreliable_info(pf_peer *peer, pf_model_info *out, pf_error *error)
-{
-    const unreliable *u = (unreliable *)peer;
-    if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
-    PF_TRY(pf_peer_info(u->inner, out, error));
-    if (u->vocab == 0) return PF_OK;
-    out->vocab_size = u->vocab;
-    memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);
-    return PF_OK;
-}
-
-static void unreliable_why(pf_peer *peer, pf_error *out)
-{
-    *out = ((unreliable *)peer)->why;
-}
-
-static void unreliable_destroy(pf_peer *peer)
-{
-    (void)peer;
-}
-
-static const pf_peer_ops UNRELIABLE = { .submit = unreliable_submit,
-                                        .collect = unreliable_collect,
-                                        .info = unreliable_info,
-                                        .destroy = unreliable_destroy,
-                                        .why = unreliable_why };
-
-static unreliable wrap(pf_peer *inner, uint64_t seed, int32_t faults_in_16)
-{
-    unreliable u = { .head = { &UNRELIABLE }, .inner = inner, .rng = seed, .faults_in_16 = faults_in_16 };
-    (void)pf_fail(&u.why, PF_UNAVAILABLE, "far:1: the cable is cut");
-    return u;
-}
 
 /* ---- two engines ------------------------------------------------------------------------------------------------ */
 
@@ -313,7 +131,7 @@ static void greedy_text_is_the_plain_text_at_every_draft_length(void **state)
     generate(p, p->verifier, NULL, &request, &plain);
     int64_t n_accepted = 0, n_refused = 0;
     for (request.draft_len = 0; request.draft_len <= 8; request.draft_len++) { /* 0: the drafter chooses */
-        unreliable u = wrap(p->drafter, 7, 6);
+        unreliable_peer u = unreliable_peer_of(p->drafter, 7, 6);
         u.only = LIE;
         generate(p, p->verifier, &u.head, &request, &drafted);
         assert_same_text(&drafted, &plain);
@@ -346,7 +164,7 @@ static void a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token(void
     generate(p, p->verifier, NULL, &request, &plain);
     int32_t n_reopened = 0, n_fallback = 0, n_rounds = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
-        unreliable u = wrap(p->drafter, seed, 1 + (int32_t)(seed % 12));
+        unreliable_peer u = unreliable_peer_of(p->drafter, seed, 1 + (int32_t)(seed % 12));
         u.only = (mood)(seed % N_MOODS);
         request.draft_len = 1 + (int32_t)(seed % 8);
         generate(p, p->verifier, &u.head, &request, &drafted);
@@ -367,7 +185,7 @@ static void a_verifier_that_vanishes_and_returns_changes_no_token(void **state)
     pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
     for (int32_t at = 1; at <= 12; at++) {
-        unreliable u = wrap(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
         u.vanish_at = at;
         generate(p, &u.head, p->drafter, &request, &drafted);
         assert_same_text(&drafted, &plain);
@@ -381,7 +199,7 @@ static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void
     text plain, drafted;
     pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.gone_for = INT32_MAX;
     p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &drafted);
@@ -397,7 +215,7 @@ static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_ki
     text plain, drafted;
     pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     pf_session *session = open_session(p, p->verifier, &u.head, true);
     const struct {
         pf_status status;
@@ -435,7 +253,7 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
     text plain, drafted;
     pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.is_unmet = true;
     pf_session *session = open_session(p, p->verifier, &u.head, true);
     assert_string_equal(p->warning.text, "nobody answers");
@@ -457,7 +275,7 @@ static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void *
     text plain, drafted;
     pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable liar = wrap(p->drafter, 1, 0), verifier = wrap(p->verifier, 2, 0);
+    unreliable_peer liar = unreliable_peer_of(p->drafter, 1, 0), verifier = unreliable_peer_of(p->verifier, 2, 0);
     liar.out_of_vocabulary = true;
     generate(p, &verifier.head, &liar.head, &request, &drafted);
     assert_same_text(&drafted, &plain);
@@ -471,7 +289,7 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
     text plain, drafted;
     pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.full_for = 10;
     p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &drafted);
@@ -489,7 +307,7 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
 {
     pair *p = *state;
     for (int32_t at = 0; at < 3; at++) { /* before the request, in its prefill, and later */
-        unreliable u = wrap(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
         u.vanish_at = at;
         u.stays_away = true;
         if (at == 0) u.gone_for = INT32_MAX;
@@ -508,7 +326,7 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
 static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **state)
 {
     pair *p = *state;
-    unreliable u = wrap(p->verifier, 1, 16);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16);
     u.only = VANISH;
     u.stays_for = 3; /* looks of 20 ms */
     pf_session *session = open_session(p, &u.head, NULL, true);
@@ -527,7 +345,7 @@ static void a_verifier_that_was_restarted_between_two_requests_serves_the_second
     text plain, out;
     const pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     pf_session *session = open_session(p, &u.head, p->drafter, true);
     pf_error error = { 0 };
     for (int i = 0; i < 2; i++) {
@@ -544,7 +362,7 @@ static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void *
     text plain, out;
     const pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     u.computes = 20; /* looks: five times the limit */
     u.sign_at = 3;
     generate(p, &u.head, p->drafter, &request, &out);
@@ -565,9 +383,9 @@ static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
     text plain, out;
     const pf_request request = plain_request();
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable u = wrap(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     u.computes = 1;
-    u.sleeps_us = 2 * LIMIT_NS / 1000;
+    u.sleeps_us = (uint32_t)(2 * LIMIT_NS / 1000);
     generate(p, &u.head, p->drafter, &request, &out);
     assert_same_text(&out, &plain);
 }
@@ -576,7 +394,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
 {
     pair *p = *state;
     for (int kind = 0; kind < 2; kind++) {
-        unreliable u = wrap(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
         u.accept_too_many = kind == 0;
         u.accept_another = kind == 1;
         pf_session *session = open_session(p, &u.head, p->drafter, true);
@@ -592,7 +410,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
 static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
 {
     pair *p = *state;
-    unreliable u = wrap(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     u.knows_nothing = true;
     pf_session *session = open_session(p, &u.head, p->drafter, true);
     text out;
@@ -610,7 +428,7 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
     pf_request request = plain_request();
     for (request.max_new_tokens = 2; request.max_new_tokens < 10; request.max_new_tokens++) {
         generate(p, p->verifier, NULL, &request, &plain);
-        unreliable u = wrap(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
         u.ignore_limits = true;
         generate(p, &u.head, p->drafter, &request, &out);
         assert_same_text(&out, &plain);
@@ -679,7 +497,8 @@ static void nothing_is_allocated_between_the_first_token_and_the_last(void **sta
         assert_int_equal(l.n_allocations, 0);
 
         l.n = 0;
-        unreliable drafter = wrap(p->drafter, 3, 4), verifier = wrap(p->verifier, 1, 0);
+        unreliable_peer drafter = unreliable_peer_of(p->drafter, 3, 4),
+                        verifier = unreliable_peer_of(p->verifier, 1, 0);
         verifier.vanish_at = 9;
         p->n_warnings = 0;
         generate(p, &verifier.head, &drafter.head, &request, &out);

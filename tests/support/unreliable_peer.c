@@ -1,0 +1,175 @@
+#include "tests/support/unreliable_peer.h"
+
+#include <unistd.h>
+
+#include "tests/support/test.h"
+
+static uint32_t draw(unreliable_peer *u)
+{
+    u->rng = u->rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(u->rng >> 33);
+}
+
+static mood next_mood(unreliable_peer *u)
+{
+    u->n_answers++;
+    if (u->vanish_at && u->n_answers == u->vanish_at) return VANISH;
+    if ((int32_t)(draw(u) % 16) >= u->faults_in_16) return HONEST;
+    return u->only ? u->only : (mood)(draw(u) % N_MOODS);
+}
+
+/* Whatever it knew is gone with it. */
+static pf_status vanish(unreliable_peer *u)
+{
+    pf_close close = { .sequence = u->open.sequence };
+    const pf_batch batch = { .closes = &close, .n_closes = 1 };
+    assert_int_equal(pf_peer_submit(u->inner, &batch), PF_OK);
+    u->gone_for = u->stays_away ? INT32_MAX : u->stays_for ? u->stays_for : 3;
+    return PF_UNAVAILABLE;
+}
+
+/* ---- what it hears ------------------------------------------------------------------------------------------------ */
+
+static void note_opens(unreliable_peer *u, const pf_batch *batch)
+{
+    for (int32_t i = 0; i < batch->n_opens; i++) {
+        u->open = batch->opens[i];
+        if (u->open.incarnation > 1) u->n_reopened++;
+        if (u->open.method != PF_METHOD_COUPLED) assert_int_equal(u->open.sampling.seed, 0);
+        u->n_looks = 0;
+    }
+}
+
+static pf_status submit(pf_peer *peer, const pf_batch *batch)
+{
+    unreliable_peer *u = (unreliable_peer *)peer;
+    if (u->gone_for > 0) {
+        u->gone_for--;
+        return PF_UNAVAILABLE;
+    }
+    if (u->full_for > 0 && batch->n_verdicts > 0 && batch->verdicts[0].round > 3) {
+        u->full_for--;
+        return PF_LIMIT;
+    }
+    note_opens(u, batch);
+    if (u->knows_nothing) return PF_OK;
+    if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
+    pf_open limitless = batch->opens[0];
+    limitless.max_tokens = limitless.n_stop_tokens = 0;
+    pf_batch changed = *batch;
+    changed.opens = &limitless;
+    return pf_peer_submit(u->inner, &changed);
+}
+
+/* ---- what it says in the place of the truth ------------------------------------------------------------------------ */
+
+/* A copy of the answer's one proposal, its tokens in memory of our own. */
+static pf_proposal *change_proposal(unreliable_peer *u, const pf_batch *answer)
+{
+    u->answer = *answer;
+    u->answer.proposals = &u->proposal;
+    u->proposal = answer->proposals[0];
+    if (u->proposal.n_tokens > 0)
+        memcpy(u->tokens, u->proposal.tokens, (size_t)u->proposal.n_tokens * sizeof *u->tokens);
+    u->proposal.tokens = u->tokens;
+    return &u->proposal;
+}
+
+static void lie(unreliable_peer *u, const pf_batch *answer)
+{
+    pf_proposal *p = change_proposal(u, answer);
+    for (int32_t i = 0; i < p->n_tokens; i++) u->tokens[i] = (int32_t)(draw(u) % (uint32_t)u->n_vocab);
+    if (draw(u) % 4 == 0) p->base++;
+    if (draw(u) % 4 == 0) p->round--;
+}
+
+static void leave_vocabulary(unreliable_peer *u, const pf_batch *answer)
+{
+    const pf_proposal *p = change_proposal(u, answer);
+    if (p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
+}
+
+static void accept_wrongly(unreliable_peer *u, const pf_batch *answer)
+{
+    u->answer = *answer;
+    u->answer.verdicts = &u->verdict;
+    u->verdict = answer->verdicts[0];
+    memcpy(u->tokens, u->verdict.tokens, (size_t)u->verdict.n_tokens * sizeof *u->tokens);
+    u->verdict.tokens = u->tokens;
+    if (u->accept_another && u->verdict.n_accepted > 0) u->tokens[0] = (u->tokens[0] + 1) % u->n_vocab;
+    if (u->accept_too_many) u->verdict.n_accepted = u->verdict.n_tokens + 1;
+}
+
+/* A look that finds no answer: nothing, or a sign of life. */
+static pf_status look(unreliable_peer *u, const pf_batch **out)
+{
+    u->n_looks++;
+    if (u->sleeps_us) usleep(u->sleeps_us);
+    u->answer = (pf_batch){ .n_verdicts = 0 };
+    *out = &u->answer;
+    return u->sign_at && u->n_looks % u->sign_at == 0 ? PF_OK : PF_CANCELLED;
+}
+
+static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    unreliable_peer *u = (unreliable_peer *)peer;
+    if (u->gone_for > 0) return PF_UNAVAILABLE;
+    if (u->knows_nothing) {
+        u->request = (pf_prefix_request){ .sequence = u->open.sequence, .incarnation = u->open.incarnation };
+        u->answer = (pf_batch){ .prefix_requests = &u->request, .n_prefix_requests = 1 };
+        *out = &u->answer;
+        return PF_OK;
+    }
+    if (u->n_looks < u->computes) return look(u, out);
+    const mood now = next_mood(u);
+    if (now == VANISH) return vanish(u);
+    const pf_batch *answer;
+    PF_TRY(pf_peer_collect(u->inner, deadline_ns, &answer, error));
+    if (now == LOSE_ANSWER) return PF_CANCELLED;
+
+    const bool lies = now == LIE && answer->n_proposals == 1;
+    const bool strays = u->out_of_vocabulary && answer->n_proposals == 1;
+    const bool misjudges = (u->accept_too_many || u->accept_another) && answer->n_verdicts == 1;
+    if (lies) lie(u, answer);
+    if (strays) leave_vocabulary(u, answer);
+    if (misjudges) accept_wrongly(u, answer);
+    *out = lies || strays || misjudges ? &u->answer : answer;
+    return PF_OK;
+}
+
+static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    const unreliable_peer *u = (unreliable_peer *)peer;
+    if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
+    PF_TRY(pf_peer_info(u->inner, out, error));
+    if (u->vocab == 0) return PF_OK;
+    out->vocab_size = u->vocab;
+    memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);
+    return PF_OK;
+}
+
+static void tell_why(pf_peer *peer, pf_error *out)
+{
+    *out = ((unreliable_peer *)peer)->why;
+}
+
+static void destroy(pf_peer *peer)
+{
+    (void)peer;
+}
+
+static const pf_peer_ops OPS = {
+    .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .why = tell_why
+};
+
+unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16)
+{
+    pf_error error = { 0 };
+    pf_model_info info;
+    assert_ok(pf_peer_info(inner, &info, &error), error);
+    unreliable_peer u = {
+        .head = { &OPS }, .inner = inner, .rng = seed, .n_vocab = info.vocab_size, .faults_in_16 = faults_in_16
+    };
+    (void)pf_fail(&u.why, PF_UNAVAILABLE, "far:1: the cable is cut");
+    return u;
+}

@@ -1,0 +1,63 @@
+/*
+ * A far peer played by a near one: a wrapper that loses answers, lies, vanishes and comes back as a test tells it, without
+ * any wire. What it does at random it does again with the same seed.
+ */
+#ifndef PF_TESTS_SUPPORT_UNRELIABLE_PEER_H
+#define PF_TESTS_SUPPORT_UNRELIABLE_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/peer.h"
+
+/* What becomes of an answer. */
+typedef enum { HONEST, LOSE_ANSWER, LIE, VANISH, N_MOODS } mood;
+
+/* All but what `unreliable_peer_of` fills in is a test's to set, before it gives the peer away. */
+typedef struct {
+    pf_peer head;
+    pf_peer *inner;
+    uint64_t rng;
+    int32_t n_vocab;
+
+    /* Faults drawn for each answer. */
+    int32_t faults_in_16; /* how often a mood other than honest is drawn */
+    mood only;            /* HONEST: any */
+
+    /* Being away. */
+    int32_t vanish_at;  /* the answer, from 1, at which it vanishes; 0: none */
+    int32_t gone_for;   /* calls that still find nobody */
+    bool stays_away;    /* once it has vanished */
+    int32_t stays_for;  /* calls, then; 0: three */
+    int32_t full_for;   /* calls that find it far behind, from round 4 on */
+    bool knows_nothing; /* and asks for the prefix again and again */
+    pf_error why;       /* it is not there */
+
+    /* Being at work. */
+    int32_t computes;   /* looks that find no answer yet, after each open */
+    int32_t sign_at;    /* of those, every how manieth finds a sign of life; 0: none */
+    uint32_t sleeps_us; /* in a look that finds nothing, deadline or not */
+
+    /* Speaking untruth. */
+    bool is_unmet;                        /* says nothing of itself yet */
+    int32_t vocab;                        /* what it says then; 0: the truth */
+    bool out_of_vocabulary;               /* the last token of each proposal */
+    bool accept_too_many, accept_another; /* in each verdict */
+    bool ignore_limits;                   /* of an open: a verifier that knows no end */
+
+    /* What has happened. */
+    int32_t n_answers, n_looks, n_reopened;
+
+    /* The last open, and memory for what it says in the place of the truth. */
+    pf_open open;
+    pf_batch answer;
+    pf_proposal proposal;
+    pf_verdict verdict;
+    pf_prefix_request request;
+    int32_t tokens[PF_MAX_DRAFT_TOKENS + 1];
+} unreliable_peer;
+
+/* inner is borrowed; the wrapper's end is not its end. */
+unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16);
+
+#endif

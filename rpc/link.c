@@ -1,0 +1,382 @@
+#include "rpc/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum {
+    /* Reconnection: a worker that comes back is taken up within a second. A host that swallows packets must not hold
+     * an attempt for longer than that either. */
+    BACKOFF_MS = 100,
+    BACKOFF_MAX_MS = 200,
+    CONNECT_ATTEMPT_MS = 600,
+    MEND_NS = 100 * 1000 * 1000,           /* between a broken stream and the next attempt */
+    MEND_INFO_NS = 2 * 1000 * 1000 * 1000, /* an attempt's question */
+
+    FAREWELL_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that */
+    AWAY_NS = 10 * 1000 * 1000,       /* of a caller who collects nothing, until the back of the poller polls */
+};
+
+/* Events of the completion queue. */
+typedef enum { EV_INFO, EV_STARTED, EV_SENT, EV_READ, EV_STATUS, N_EVENTS } event_kind;
+
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+static void say(const pf_link *link, const char *sentence)
+{
+    if (link->config.log) link->config.log(link->config.log_user, sentence);
+}
+
+static bool post(pf_link *link, const grpc_op *ops, size_t n, event_kind kind)
+{
+    link->call.pending++;
+    if (grpc_call_start_batch(link->call.grpc, ops, n, (void *)(uintptr_t)(kind + 1), NULL) == GRPC_CALL_OK)
+        return true;
+    link->call.pending--;
+    return false;
+}
+
+static void open_call(pf_link *link, const char *method, uint64_t deadline_ns)
+{
+    link->call = (pf_link_call){ .details = grpc_empty_slice(), .status = GRPC_STATUS_UNKNOWN };
+    grpc_metadata_array_init(&link->call.initial);
+    grpc_metadata_array_init(&link->call.trailing);
+    const gpr_timespec deadline = deadline_ns ? pf_grpc_deadline(deadline_ns) : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    link->call.grpc = grpc_channel_create_call(link->channel, NULL, GRPC_PROPAGATE_DEFAULTS, link->poller.cq,
+                                               grpc_slice_from_static_string(method), NULL, deadline, NULL);
+}
+
+static void close_call(pf_link *link)
+{
+    pf_link_call *call = &link->call;
+    if (!call->grpc) return;
+    if (call->received) grpc_byte_buffer_destroy(call->received);
+    grpc_metadata_array_destroy(&call->initial);
+    grpc_metadata_array_destroy(&call->trailing);
+    grpc_slice_unref(call->details);
+    grpc_call_unref(call->grpc);
+    memset(call, 0, sizeof *call);
+}
+
+static void drop_queues(pf_link *link)
+{
+    if (link->answer) grpc_byte_buffer_destroy(link->answer);
+    link->answer = NULL;
+    for (; link->out_count; link->out_count--, link->out_head = (link->out_head + 1) % PF_LINK_OUTBOUND) {
+        grpc_byte_buffer_destroy(link->out[link->out_head]);
+        link->stats.n_dropped++;
+    }
+}
+
+/* ---- asking, and the stream -------------------------------------------------------------------------------------- */
+
+static grpc_op status_op(pf_link_call *call)
+{
+    return (grpc_op){ .op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                      .data.recv_status_on_client = { .trailing_metadata = &call->trailing,
+                                                      .status = &call->status,
+                                                      .status_details = &call->details } };
+}
+
+/* Ask who is there. The first time a refused connection ends the attempt at once; later it waits for the channel. */
+static void ask(pf_link *link, uint64_t timeout_ns)
+{
+    uint8_t bytes[PF_MAX_INFO_BYTES];
+    size_t n = 0;
+    if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
+    grpc_byte_buffer *request = pf_grpc_copy(bytes, n);
+    open_call(link, link->info_method, pf_now_ns() + timeout_ns);
+    const grpc_op ops[] = {
+        { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = link->asked ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
+        { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
+        { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
+        { .op = GRPC_OP_RECV_INITIAL_METADATA,
+          .data.recv_initial_metadata.recv_initial_metadata = &link->call.initial },
+        { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &link->call.received },
+        status_op(&link->call),
+    };
+    link->state = PF_LINK_ASKING;
+    if (!post(link, ops, sizeof ops / sizeof *ops, EV_INFO)) {
+        close_call(link);
+        link->state = PF_LINK_DOWN;
+        link->mend_ns = pf_now_ns() + MEND_NS;
+    }
+    grpc_byte_buffer_destroy(request);
+}
+
+void pf_link_read(pf_link *link)
+{
+    const grpc_op op = { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &link->call.received };
+    link->reading = post(link, &op, 1, EV_READ);
+}
+
+static void start_stream(pf_link *link)
+{
+    open_call(link, link->stream_method, 0);
+    link->sending = link->reading = false;
+    link->n_unanswered = 0;
+    const grpc_op status = status_op(&link->call);
+    const grpc_op start[] = {
+        { .op = GRPC_OP_SEND_INITIAL_METADATA },
+        { .op = GRPC_OP_RECV_INITIAL_METADATA,
+          .data.recv_initial_metadata.recv_initial_metadata = &link->call.initial },
+    };
+    link->state = PF_LINK_UP;
+    link->stats.n_streams++;
+    (void)post(link, &status, 1, EV_STATUS);
+    (void)post(link, start, sizeof start / sizeof *start, EV_STARTED);
+    pf_link_read(link);
+}
+
+static void start_send(pf_link *link, grpc_byte_buffer *message)
+{
+    const grpc_op op = { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message };
+    link->sending = post(link, &op, 1, EV_SENT);
+    link->stats.n_sent++;
+    grpc_byte_buffer_destroy(message);
+}
+
+void pf_link_send(pf_link *link, grpc_byte_buffer *message)
+{
+    if (link->sending)
+        link->out[(link->out_head + link->out_count++) % PF_LINK_OUTBOUND] = message;
+    else
+        start_send(link, message);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static bool same_vocabulary(const pf_model_info *a, const pf_model_info *b)
+{
+    return a->vocab_size == b->vocab_size &&
+           memcmp(a->vocab_fingerprint, b->vocab_fingerprint, sizeof a->vocab_fingerprint) == 0;
+}
+
+static pf_status status_of(grpc_status_code code)
+{
+    switch (code) {
+    case GRPC_STATUS_UNIMPLEMENTED: return PF_UNSUPPORTED;
+    case GRPC_STATUS_INVALID_ARGUMENT: return PF_FORMAT;
+    default: return PF_UNAVAILABLE;
+    }
+}
+
+static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_error *error)
+{
+    grpc_slice hold;
+    PF_TRY(pf_grpc_bytes(answer, &hold, error));
+    const pf_status status = pf_codec_decode_info(GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), info, error);
+    grpc_slice_unref(hold);
+    return status;
+}
+
+static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
+{
+    if (link->call.status != GRPC_STATUS_OK || !link->call.received) {
+        char *details = grpc_slice_to_c_string(link->call.details);
+        const pf_status status = link->call.status == GRPC_STATUS_OK ? PF_FORMAT : status_of(link->call.status);
+        const bool late = link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED;
+        const pf_status failed = pf_fail(error, status, "%s: %s (%s)", link->address,
+                                         status == PF_UNSUPPORTED ? "this service is not offered there"
+                                         : late                   ? "nobody answers in time"
+                                                                  : "nobody answers",
+                                         details);
+        gpr_free(details);
+        return failed;
+    }
+    pf_error why;
+    const pf_status status = decode_info(link->call.received, info, &why);
+    if (status != PF_OK) return pf_fail(error, status, "%s: %s", link->address, why.text);
+    if (!link->known || same_vocabulary(info, &link->info)) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d",
+                   link->address, info->model_id, (int)info->vocab_size, link->info.model_id,
+                   (int)link->info.vocab_size);
+}
+
+static void say_connected(const pf_link *link)
+{
+    char sentence[512];
+    snprintf(sentence, sizeof sentence, "%s: connected again, to %s", link->address, link->info.model_id);
+    say(link, sentence);
+}
+
+static void on_info(pf_link *link)
+{
+    pf_model_info info;
+    pf_error error = { .status = PF_OK };
+    const pf_status status = read_info(link, &info, &error);
+    close_call(link);
+    link->state = PF_LINK_DOWN;
+    link->mend_ns = pf_now_ns() + MEND_NS;
+    if (status == PF_OK) {
+        link->info = info;
+        link->known = true;
+        if (!link->stopping) start_stream(link);
+        if (link->asked) say_connected(link);
+    } else {
+        if (status == PF_UNSUPPORTED && link->known && link->why.status != status) say(link, error.text);
+        link->why = error;
+    }
+    if (!link->asked) {
+        link->asked = true;
+        link->asked_status = status;
+        link->asked_error = error;
+    }
+    pf_poller_notify(&link->poller);
+}
+
+static void on_stream_read(pf_link *link, bool success)
+{
+    link->reading = false;
+    if (!success || !link->call.received || link->state != PF_LINK_UP) return; /* the status tells the rest */
+    link->answer = link->call.received;
+    link->call.received = NULL;
+    link->stats.n_received++;
+    link->n_unanswered = 0;
+    pf_poller_notify(&link->poller);
+}
+
+static void on_sent(pf_link *link, bool success)
+{
+    link->sending = false;
+    if (!success || link->out_count == 0 || link->state != PF_LINK_UP) return;
+    grpc_byte_buffer *next = link->out[link->out_head];
+    link->out_head = (link->out_head + 1) % PF_LINK_OUTBOUND;
+    link->out_count--;
+    start_send(link, next);
+}
+
+/* The stream has its status: whatever the peer knew is gone. */
+static void on_status(pf_link *link)
+{
+    char *details = grpc_slice_to_c_string(link->call.details);
+    (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: the stream broke (status %d%s%s)", link->address,
+                  (int)link->call.status, *details ? ": " : "", details);
+    gpr_free(details);
+    link->state = PF_LINK_CLOSING;
+    link->lost = true;
+    drop_queues(link);
+    if (!link->stopping) say(link, link->why.text);
+    pf_poller_notify(&link->poller);
+}
+
+/* Whatever it changes, whoever waits on the front is told by pf_poller_notify. */
+static void on_event(void *user, void *tag, bool success)
+{
+    pf_link *link = user;
+    const event_kind kind = (event_kind)((uintptr_t)tag - 1);
+    pthread_mutex_lock(&link->lock);
+    link->call.pending--;
+    switch (kind) {
+    case EV_INFO: on_info(link); break;
+    case EV_SENT: on_sent(link, success); break;
+    case EV_READ: on_stream_read(link, success); break;
+    case EV_STATUS: on_status(link); break;
+    case EV_STARTED:
+    case N_EVENTS:
+    default: break;
+    }
+    if (link->state == PF_LINK_CLOSING && link->call.pending == 0) {
+        close_call(link);
+        link->state = PF_LINK_DOWN;
+        link->mend_ns = pf_now_ns() + MEND_NS;
+        pf_poller_notify(&link->poller);
+    }
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* From the back alone: nobody waits in collect for a link that is down. */
+static void mend(void *user)
+{
+    pf_link *link = user;
+    pthread_mutex_lock(&link->lock);
+    if (link->state == PF_LINK_DOWN && !link->stopping && link->asked && pf_now_ns() >= link->mend_ns)
+        ask(link, MEND_INFO_NS);
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static grpc_channel *make_channel(const pf_address *address, size_t max_message_bytes)
+{
+    grpc_arg args[] = {
+        pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
+        pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
+        pf_grpc_int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* each peer has a connection of its own */
+        pf_grpc_int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS),
+        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_ATTEMPT_MS),
+        pf_grpc_int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS),
+        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
+        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
+        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
+        pf_grpc_int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
+        pf_grpc_int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+        pf_grpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
+    };
+    const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(address->text, credentials, &all);
+    grpc_channel_credentials_release(credentials);
+    return channel;
+}
+
+/* Once nothing is polled any more, or was ever. */
+static void dismantle(pf_link *link)
+{
+    grpc_channel_destroy(link->channel);
+    grpc_shutdown_blocking();
+    drop_queues(link);
+    pthread_mutex_destroy(&link->lock);
+}
+
+pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *error)
+{
+    strcpy(link->address, address->text);
+    (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: not connected yet", link->address);
+    pthread_mutex_init(&link->lock, NULL);
+    pf_grpc_begin();
+    link->channel = make_channel(address, link->config.max_message_bytes);
+    const pf_poller_config polling = { .handle = on_event, .look = mend, .user = link, .away_ns = AWAY_NS };
+    if (pf_poller_start(&link->poller, &polling)) return PF_OK;
+    dismantle(link);
+    return pf_fail(error, PF_NOMEM, "%s: the connection's thread cannot be started", address->text);
+}
+
+/* Waits on the front, with the lock held, until something has changed. */
+static void await_change(pf_link *link, uint64_t deadline_ns)
+{
+    pthread_mutex_unlock(&link->lock);
+    pf_poller_wait(&link->poller, 0, deadline_ns);
+    pthread_mutex_lock(&link->lock);
+}
+
+pf_status pf_link_meet(pf_link *link, pf_error *error)
+{
+    pthread_mutex_lock(&link->lock);
+    ask(link, link->config.connect_timeout_ns);
+    while (!link->asked) await_change(link, UINT64_MAX);
+    const pf_status status = link->asked_status;
+    if (status != PF_OK && error) *error = link->asked_error;
+    pthread_mutex_unlock(&link->lock);
+    return status;
+}
+
+bool pf_link_stop(pf_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    link->stopping = true;
+    if (link->call.grpc) grpc_call_cancel(link->call.grpc, NULL);
+    /* The queue may be shut down once nothing is posted any more: `stopping` sees to it. */
+    const uint64_t until_ns = pf_now_ns() + FAREWELL_NS;
+    while (link->call.grpc && pf_now_ns() < until_ns) await_change(link, until_ns);
+    const bool stuck = link->call.grpc != NULL;
+    pthread_mutex_unlock(&link->lock);
+    if (stuck) return false;
+    pf_poller_stop(&link->poller);
+    dismantle(link);
+    return true;
+}

@@ -113,8 +113,10 @@ static pf_status hang_up(pf_link *link, const char *nonsense, pf_error *error)
     pthread_mutex_lock(&link->lock);
     (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: it talks nonsense: %s", link->address, nonsense);
     if (error) *error = link->why;
-    if (link->state == PF_LINK_UP)
+    if (link->state == PF_LINK_UP) {
         (void)grpc_call_cancel_with_status(link->call.grpc, GRPC_STATUS_CANCELLED, nonsense, NULL);
+        link->state = PF_LINK_CLOSING; /* nothing more is sent on it */
+    }
     pthread_mutex_unlock(&link->lock);
     return PF_UNAVAILABLE;
 }

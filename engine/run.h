@@ -13,6 +13,7 @@
 #ifndef PF_ENGINE_RUN_H
 #define PF_ENGINE_RUN_H
 
+#include "engine/patience.h"
 #include "engine/pilotfish.h"
 #include "proto/stream.h"
 

@@ -1,7 +1,7 @@
 /*
  * A round's proposal from the drafter, near or far.
  *
- * Keeps true: a far drafter that is late, gone, refusing or wrong costs at most the patience that proto/stream.h grants it,
+ * Keeps true: a far drafter that is late, gone, refusing or wrong costs at most the patience that engine/patience.h grants it,
  * and one warning for each kind of trouble (DESIGN, invariant 6). A near one computes in this process: its failure is ours.
  */
 #include "engine/run.h"

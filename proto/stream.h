@@ -129,42 +129,4 @@ void pf_stream_answerer_commit(pf_stream_answerer *answerer, int32_t slot, int32
 /* Committed length of a slot in use. */
 int32_t pf_stream_answerer_committed(const pf_stream_answerer *answerer, int32_t slot);
 
-/* ---- patience: how long an engine waits for a proposal ---------------------------------------------------------- */
-
-enum {
-    /* A drafter that keeps up answers in single milliseconds, but two processes on two busy cores lose whole time
-     * slices to each other: below this a wait says more about the scheduler than about the drafter. */
-    PF_PATIENCE_FLOOR_NS = 20 * 1000 * 1000,
-    /* A wait of this many verifications is the most that any acceptance rate could repay at common draft lengths. */
-    PF_PATIENCE_VERIFY_FACTOR = 4,
-    /* A peer that is not waited for is tried again this often: a floor's wait in a second costs 2 %. */
-    PF_PATIENCE_PROBE_NS = 1000 * 1000 * 1000,
-    PF_PATIENCE_ROUNDS = 64, /* rounds back that an answer's latency can still be told */
-};
-
-/* For one sequence, or one engine that runs one at a time. Times are pf_now_ns or any other steady clock's. */
-typedef struct {
-    uint64_t verify_ns; /* smoothed; 0: none yet */
-    uint64_t probe_ns;  /* when to try again, while it is not waited for */
-    bool waiting;       /* the peer answers in time, as far as known */
-    uint64_t asked_round[PF_PATIENCE_ROUNDS], asked_ns[PF_PATIENCE_ROUNDS];
-} pf_patience;
-
-void pf_patience_init(pf_patience *patience);
-
-/* The longest that an answer is worth: max(floor, factor * recent verification). */
-uint64_t pf_patience_limit_ns(const pf_patience *patience);
-
-void pf_patience_verified(pf_patience *patience, uint64_t verify_ns); /* one verification took that long */
-
-/* The request for `round`'s proposal (the verdict of the round before) leaves now; how long to wait for it: the
- * limit, or 0 while the peer is too slow: take what has come, decode on plainly. */
-uint64_t pf_patience_asked(pf_patience *patience, uint64_t round, uint64_t now_ns);
-
-/* The proposal of `round` has come, in time or stale: below the limit, the peer is waited for again. */
-void pf_patience_answered(pf_patience *patience, uint64_t round, uint64_t now_ns);
-
-/* The wait has passed without an answer: the peer is not waited for until it shows that it is back. */
-void pf_patience_timed_out(pf_patience *patience, uint64_t now_ns);
-
 #endif

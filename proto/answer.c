@@ -55,8 +55,7 @@ bool pf_answer_admit_close(pf_answer *answer, const pf_close *close, int32_t *sl
 
 bool pf_answer_admit_open(pf_answer *answer, const pf_open *open, int32_t *slot)
 {
-    bool known;
-    const pf_fence fence = pf_stream_answerer_on_open(answer->stream, open, slot, &known);
+    const pf_fence fence = pf_stream_answerer_on_open(answer->stream, open, slot);
     if (fence == PF_FENCE_FULL)
         add_refusal(answer, open->sequence, open->incarnation, PF_LIMIT, "no room for another sequence");
     return fence == PF_FENCE_CURRENT;

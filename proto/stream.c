@@ -220,12 +220,11 @@ void pf_stream_answerer_destroy(pf_stream_answerer *answerer)
     free(answerer);
 }
 
-pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot, bool *known)
+pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot)
 {
     *slot = pf_idmap_find(answerer->ids, 0, open->sequence);
-    *known = *slot >= 0;
-    if (*known && open->incarnation <= answerer->slots[*slot].incarnation) return PF_FENCE_STALE;
-    if (!*known) {
+    if (*slot >= 0 && open->incarnation <= answerer->slots[*slot].incarnation) return PF_FENCE_STALE;
+    if (*slot < 0) {
         *slot = pf_idmap_insert(answerer->ids, 0, open->sequence);
         if (*slot < 0) return PF_FENCE_FULL;
     }

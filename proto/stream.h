@@ -104,9 +104,9 @@ void pf_stream_answerer_destroy(pf_stream_answerer *answerer); /* NULL is fine *
 /* In all of these *slot is a number in 0 .. max_sequences - 1 that is the sequence's own from its open to its close:
  * the caller's index for what it keeps. Set where the sequence is known after the call, else -1. */
 
-/* CURRENT: opened; *known tells whether it was open before with a lower incarnation (the caller may keep the tokens
- * that the old and the new prefix share). STALE: a duplicate, or a lower incarnation. FULL. */
-pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot, bool *known);
+/* CURRENT: opened, in the slot that it had where it was open before with a lower incarnation (the caller may keep the
+ * tokens that the old and the new prefix share). STALE: a duplicate, or a lower incarnation. FULL. */
+pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot);
 
 /* CURRENT: the slot is free again (its number is still told); STALE: unknown, nothing to do. */
 pf_fence pf_stream_answerer_on_close(pf_stream_answerer *answerer, const pf_close *close, int32_t *slot);

@@ -82,9 +82,8 @@ static void answer_open(pf_stream_answerer *a, known *k, int id, input *in)
                            .n_tokens = bend_length(in, s->committed) };
     const bool stale = s->open && open.incarnation <= s->incarnation, full = !s->open && count_open(k) == MAX;
     int32_t slot = -2;
-    bool was_known = !s->open;
-    const pf_fence fence = pf_stream_answerer_on_open(a, &open, &slot, &was_known);
-    must(fence == (stale ? PF_FENCE_STALE : full ? PF_FENCE_FULL : PF_FENCE_CURRENT) && was_known == s->open);
+    const pf_fence fence = pf_stream_answerer_on_open(a, &open, &slot);
+    must(fence == (stale ? PF_FENCE_STALE : full ? PF_FENCE_FULL : PF_FENCE_CURRENT));
     if (fence != PF_FENCE_CURRENT) return;
     must(!s->open || slot == s->slot);
     *s = (known){ .open = true,

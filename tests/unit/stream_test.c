@@ -18,10 +18,8 @@ static pf_stream_answerer *answerer_with(uint32_t incarnation, uint64_t round, i
     pf_stream_answerer *a;
     assert_int_equal(pf_stream_answerer_create(2, &a), PF_OK);
     int32_t slot;
-    bool known;
     const pf_open open = { .sequence = SEQ, .incarnation = incarnation, .next_round = round, .n_tokens = committed };
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_CURRENT);
-    assert_false(known);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_CURRENT);
     return a;
 }
 
@@ -92,14 +90,12 @@ static void a_reopening_needs_a_higher_incarnation(void **state)
     pf_stream_answerer *a = answerer_with(2, 0, PROMPT);
     pf_open open = { .sequence = SEQ, .incarnation = 2, .next_round = 9, .n_tokens = 50 };
     int32_t slot;
-    bool known;
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_STALE);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_STALE);
     open.incarnation = 1;
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_STALE);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_STALE);
     assert_int_equal(pf_stream_answerer_committed(a, 0), PROMPT);
     open.incarnation = 3;
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_CURRENT);
-    assert_true(known);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_CURRENT);
     assert_int_equal(slot, 0);
     assert_int_equal(pf_stream_answerer_committed(a, 0), 50);
     pf_prefix_request request;
@@ -113,15 +109,14 @@ static void a_full_table_says_so_and_a_close_makes_room(void **state)
     pf_stream_answerer *a = answerer_with(1, 0, PROMPT);
     pf_open open = { .sequence = 8, .incarnation = 1, .n_tokens = 1 };
     int32_t slot;
-    bool known;
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_CURRENT);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_CURRENT);
     open.sequence = 9;
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_FULL);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_FULL);
     assert_int_equal(slot, -1);
     assert_int_equal(pf_stream_answerer_on_close(a, &(pf_close){ .sequence = 4 }, &slot), PF_FENCE_STALE);
     assert_int_equal(pf_stream_answerer_on_close(a, &(pf_close){ .sequence = SEQ }, &slot), PF_FENCE_CURRENT);
     assert_int_equal(slot, 0);
-    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot, &known), PF_FENCE_CURRENT);
+    assert_int_equal(pf_stream_answerer_on_open(a, &open, &slot), PF_FENCE_CURRENT);
     assert_int_equal(slot, 0);
     pf_stream_answerer_destroy(a);
 }
@@ -381,12 +376,11 @@ static void start_worker(worker *k)
 static void worker_hears(world *w, worker *k, saying *s)
 {
     int32_t slot;
-    bool known;
     saying reply = { .to_owner = true };
     if (s->kind == SAY_CLOSE) {
         (void)pf_stream_answerer_on_close(k->stream, &(pf_close){ s->open.sequence }, &slot);
     } else if (s->kind == SAY_OPEN) {
-        if (pf_stream_answerer_on_open(k->stream, &s->open, &slot, &known) != PF_FENCE_CURRENT) return;
+        if (pf_stream_answerer_on_open(k->stream, &s->open, &slot) != PF_FENCE_CURRENT) return;
         memcpy(k->known[slot].tokens, s->tokens, (size_t)s->open.n_tokens * sizeof *s->tokens);
         k->known[slot].n = s->open.n_tokens;
     } else {
@@ -570,9 +564,8 @@ static void target_commits(world *w, target *g, int32_t slot, uint64_t sequence,
 static void target_hears(world *w, target *g, const saying *s)
 {
     int32_t slot;
-    bool known;
     if (s->kind == SAY_OPEN) {
-        if (pf_stream_answerer_on_open(g->stream, &s->open, &slot, &known) != PF_FENCE_CURRENT) return;
+        if (pf_stream_answerer_on_open(g->stream, &s->open, &slot) != PF_FENCE_CURRENT) return;
         memcpy(g->committed[slot].tokens, s->tokens, (size_t)s->open.n_tokens * sizeof *s->tokens);
         g->committed[slot].n = s->open.n_tokens;
         target_commits(w, g, slot, s->open.sequence, NULL);

@@ -57,18 +57,26 @@ static int32_t pages_for(int64_t n_tokens, int32_t page_tokens)
     return (int32_t)((n_tokens + page_tokens - 1) / page_tokens);
 }
 
-/* The field that is out of range, or NULL. */
-static const char *wrong_field(const pf_kv_config *c)
+static pf_status check_positive(const char *field, int32_t value, pf_error *error)
 {
-    if (c->type != PF_TYPE_F32 && c->type != PF_TYPE_BF16) return "type (expected f32 or bf16)";
-    if (c->n_layers < 1) return "n_layers (expected at least 1)";
-    if (c->n_kv_heads < 1) return "n_kv_heads (expected at least 1)";
-    if (c->head_dim < 1) return "head_dim (expected at least 1)";
+    return value > 0 ? PF_OK : pf_fail(error, PF_INVALID, "KV cache: %s is %d, expected at least 1", field, value);
+}
+
+static pf_status check_config(const pf_kv_config *c, pf_error *error)
+{
+    if (c->type != PF_TYPE_F32 && c->type != PF_TYPE_BF16)
+        return pf_fail(error, PF_INVALID, "KV cache: the type is %d, expected f32 or bf16", (int)c->type);
+    PF_TRY(check_positive("n_layers", c->n_layers, error));
+    PF_TRY(check_positive("n_kv_heads", c->n_kv_heads, error));
+    PF_TRY(check_positive("head_dim", c->head_dim, error));
+    PF_TRY(check_positive("max_tokens", c->max_tokens, error));
     if (c->page_tokens < 16 || c->page_tokens > 1024 || (c->page_tokens & (c->page_tokens - 1)) != 0)
-        return "page_tokens (expected a power of two from 16 to 1024)";
-    if (c->max_sequences < 1 || c->max_sequences > MAX_SEQUENCES) return "max_sequences (expected 1 to 1048576)";
-    if (c->max_tokens < 1) return "max_tokens (expected at least 1)";
-    return NULL;
+        return pf_fail(error, PF_INVALID, "KV cache: page_tokens is %d, expected a power of two from 16 to 1024",
+                       c->page_tokens);
+    if (c->max_sequences < 1 || c->max_sequences > MAX_SEQUENCES)
+        return pf_fail(error, PF_INVALID, "KV cache: max_sequences is %d, expected 1 to %d", c->max_sequences,
+                       MAX_SEQUENCES);
+    return PF_OK;
 }
 
 /* The sizes that follow from a valid configuration. False: they overflow. */
@@ -86,7 +94,7 @@ static bool shape(const pf_kv_config *c, pf_kv *out)
 size_t pf_kv_page_bytes(const pf_kv_config *config)
 {
     pf_kv sizes;
-    return !wrong_field(config) && shape(config, &sizes) ? sizes.page_bytes : 0;
+    return check_config(config, NULL) == PF_OK && shape(config, &sizes) ? sizes.page_bytes : 0;
 }
 
 static void **address_table(const pf_kv *kv, int32_t slot_id, int32_t layer, int32_t values)
@@ -403,8 +411,7 @@ static void start_empty(pf_kv *kv)
 pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error)
 {
     pf_kv sizes = { .config = *config };
-    const char *wrong = wrong_field(config);
-    if (wrong) return pf_fail(error, PF_INVALID, "KV cache: bad %s", wrong);
+    PF_TRY(check_config(config, error));
     if (!shape(config, &sizes)) return pf_fail(error, PF_INVALID, "KV cache: the size of a page overflows");
     const size_t n_pages = config->budget_bytes / sizes.page_bytes;
     if (n_pages < 1 || n_pages > INT32_MAX)

@@ -178,11 +178,23 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     return PF_OK;
 }
 
+static pf_status check_option(const char *model, const char *option, int32_t value, int32_t most, pf_error *error)
+{
+    if (value >= 0 && value <= most) return PF_OK;
+    return pf_fail(error, PF_INVALID, "%s: %s is %d, expected 0 to %d", model, option, value, most);
+}
+
+static pf_status check_options(const char *model, const pf_engine_options *options, pf_error *error)
+{
+    PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
+    PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
+    PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));
+    return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);
+}
+
 pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out, pf_error *error)
 {
-    if (options->n_threads < 0 || options->max_context < 0 || options->max_sequences < 0 || options->max_draft < 0 ||
-        options->max_draft > PF_MAX_DRAFT_TOKENS || options->max_sequences > PF_MAX_BATCH_SEQUENCES)
-        return pf_fail(error, PF_INVALID, "%s: an option of the engine is out of range", model);
+    PF_TRY(check_options(model, options, error));
     pf_engine *engine = calloc(1, sizeof *engine);
     if (!engine) return pf_fail(error, PF_NOMEM, "%s: no memory for the engine", model);
 

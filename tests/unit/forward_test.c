@@ -567,67 +567,108 @@ static void a_pass_allocates_nothing(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
+enum { N_FED = 40 };
+
+/* Two sequences, of which `a` has its first N_FED tokens, and the logits that a plain run gives. */
+typedef struct {
+    rig rig;
+    float *plain, *logits; /* [N_TEXT, n_vocab] */
+    int32_t tokens[N_TEXT], zeros[MAX_ROWS + 1];
+    pf_kv_seq a, b;
+} refusals;
+
+static void open_refusals(refusals *f)
+{
+    pf_tiny_model_create(&ODD, directory);
+    *f = (refusals){ 0 };
+    rig *r = &f->rig;
+    set_up(r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
+    f->plain = plain_logits(r, 0);
+    f->logits = new_logits(r);
+    make_text(r, 0, f->tokens);
+    f->a = acquire(r);
+    f->b = acquire(r);
+    feed(r, f->a, f->tokens, 0, N_FED, f->logits);
+}
+
+/* Once all refusals are over, `a` goes on as if nothing had been asked. */
+static void close_refusals(refusals *f)
+{
+    rig *r = &f->rig;
+    feed(r, f->a, f->tokens, N_FED, N_TEXT, f->logits + (size_t)N_FED * (size_t)r->n_vocab);
+    assert_same_logits(r, f->logits, f->plain, 0, N_TEXT, "after refusals");
+    free(f->logits);
+    free(f->plain);
+    tear_down(r);
+    pf_tiny_model_remove(directory);
+}
+
 static void a_refused_pass_leaves_everything_as_before(void **state)
 {
     (void)state;
-    pf_tiny_model_create(&ODD, directory);
-    rig r;
-    set_up(&r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
-    float *plain = plain_logits(&r, 0), *logits = new_logits(&r);
-    int32_t tokens[N_TEXT], many[MAX_ROWS + 1] = { 0 };
-    make_text(&r, 0, tokens);
-    const pf_kv_seq a = acquire(&r), b = acquire(&r), gone = acquire(&r);
-    pf_kv_release(r.kv, gone);
-    feed(&r, a, tokens, 0, 40, logits);
-    const size_t free_pages = pf_kv_free_pages(r.kv);
+    refusals f;
+    open_refusals(&f);
+    rig *r = &f.rig;
+    const pf_kv_seq a = f.a, b = f.b, gone = acquire(r);
+    pf_kv_release(r->kv, gone);
+    const size_t free_pages = pf_kv_free_pages(r->kv);
 
-    const int32_t negative = -1, beyond = r.n_vocab;
+    const int32_t *tokens = f.tokens, negative = -1, beyond = r->n_vocab;
     const int32_t itself[] = { -1, 1 }, below[] = { -2, 0 };
     const pf_span refused[][2] = {
         { { b, tokens, 3, 1, NULL }, { a, &beyond, 1, 1, NULL } }, /* a token outside the vocabulary */
         { { b, tokens, 3, 1, NULL }, { a, &negative, 1, 1, NULL } },
-        { { b, tokens, 3, 1, NULL }, { gone, tokens, 1, 1, NULL } },   /* a sequence that is not alive */
-        { { b, tokens, 3, 1, NULL }, { b, tokens, 1, 1, NULL } },      /* one sequence twice */
-        { { b, many, MAX_ROWS, 1, NULL }, { a, tokens, 1, 1, NULL } }, /* too many rows */
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 0, 0, NULL } },      /* no token */
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 1, 2, NULL } },      /* more logits than rows */
+        { { b, tokens, 3, 1, NULL }, { gone, tokens, 1, 1, NULL } },      /* a sequence that is not alive */
+        { { b, tokens, 3, 1, NULL }, { b, tokens, 1, 1, NULL } },         /* one sequence twice */
+        { { b, f.zeros, MAX_ROWS, 1, NULL }, { a, tokens, 1, 1, NULL } }, /* too many rows */
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 0, 0, NULL } },         /* no token */
+        { { b, tokens, 3, 1, NULL }, { a, tokens, 1, 2, NULL } },         /* more logits than rows */
         { { b, tokens, 3, 1, NULL }, { a, tokens, 1, -1, NULL } },
         { { b, tokens, 3, 1, NULL }, { a, tokens, 2, 1, itself } }, /* a parent that is no row before */
         { { b, tokens, 3, 1, NULL }, { a, tokens, 2, 1, below } },
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        if (pf_context_forward(r.context, refused[i], 2) != PF_INVALID) fail_msg("case %zu was not refused", i);
-        assert_int_equal(pf_kv_length(r.kv, a), 40);
-        assert_int_equal(pf_kv_length(r.kv, b), 0);
-        assert_int_equal(pf_kv_free_pages(r.kv), free_pages);
+        if (pf_context_forward(r->context, refused[i], 2) != PF_INVALID) fail_msg("case %zu was not refused", i);
+        assert_int_equal(pf_kv_length(r->kv, a), N_FED);
+        assert_int_equal(pf_kv_length(r->kv, b), 0);
+        assert_int_equal(pf_kv_free_pages(r->kv), free_pages);
     }
+    close_refusals(&f);
+}
 
-    /* A sequence at its end: the other one, which did have room, is rolled back too. */
-    assert_int_equal(pf_context_prefill(r.context, b, many, MAX_ROWS, false, NULL), PF_OK);
-    assert_int_equal(pf_context_prefill(r.context, b, many, MAX_ROWS, false, NULL), PF_OK);
-    assert_int_equal(pf_kv_length(r.kv, b), MAX_TOKENS);
-    const pf_span full[] = { { a, tokens + 40, 20, 1, NULL }, { b, tokens, 1, 1, NULL } };
-    assert_int_equal(pf_context_forward(r.context, full, 2), PF_LIMIT);
-    assert_int_equal(pf_kv_length(r.kv, a), 40);
-    assert_int_equal(pf_kv_length(r.kv, b), MAX_TOKENS);
+static void a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before(void **state)
+{
+    (void)state;
+    refusals f;
+    open_refusals(&f);
+    rig *r = &f.rig;
+    for (int32_t length = 0; length < MAX_TOKENS; length += MAX_ROWS)
+        assert_int_equal(pf_context_prefill(r->context, f.b, f.zeros, MAX_ROWS, false, NULL), PF_OK);
+    assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);
+    const pf_span spans[] = { { f.a, f.tokens + N_FED, 20, 1, NULL }, { f.b, f.tokens, 1, 1, NULL } };
+    assert_int_equal(pf_context_forward(r->context, spans, 2), PF_LIMIT);
+    assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
+    assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);
+    close_refusals(&f);
+}
 
-    /* A prefill that is told to stop, or does not fit. */
+static void a_prefill_that_stops_or_does_not_fit_leaves_everything_as_before(void **state)
+{
+    (void)state;
+    refusals f;
+    open_refusals(&f);
+    rig *r = &f.rig;
     const volatile bool stop = true;
-    assert_int_equal(pf_context_prefill(r.context, a, tokens, 20, true, &stop), PF_CANCELLED);
-    assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS, true, NULL), PF_OK);
-    assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS, true, NULL), PF_LIMIT);
-    assert_int_equal(pf_kv_length(r.kv, a), 40 + MAX_ROWS);
-    assert_int_equal(pf_kv_truncate(r.kv, a, 40), PF_OK);
-    many[MAX_ROWS] = r.n_vocab; /* in the second pass: the first is undone */
-    assert_int_equal(pf_context_prefill(r.context, a, many, MAX_ROWS + 1, true, NULL), PF_INVALID);
-    assert_int_equal(pf_kv_length(r.kv, a), 40);
-
-    feed(&r, a, tokens, 40, N_TEXT, logits + (size_t)40 * (size_t)r.n_vocab);
-    assert_same_logits(&r, logits, plain, 0, N_TEXT, "after refusals");
-    free(logits);
-    free(plain);
-    tear_down(&r);
-    pf_tiny_model_remove(directory);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.tokens, 20, true, &stop), PF_CANCELLED);
+    assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true, NULL), PF_LIMIT);
+    assert_int_equal(pf_kv_length(r->kv, f.a), N_FED + MAX_ROWS);
+    assert_int_equal(pf_kv_truncate(r->kv, f.a, N_FED), PF_OK);
+    f.zeros[MAX_ROWS] = r->n_vocab; /* in the second pass: the first is undone */
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS + 1, true, NULL), PF_INVALID);
+    assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
+    close_refusals(&f);
 }
 
 static void a_context_out_of_range_is_refused_with_a_sentence(void **state)
@@ -678,6 +719,8 @@ int main(void)
         cmocka_unit_test(prefill_in_chunks_gives_the_last_rows_logits),
         cmocka_unit_test(a_pass_allocates_nothing),
         cmocka_unit_test(a_refused_pass_leaves_everything_as_before),
+        cmocka_unit_test(a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before),
+        cmocka_unit_test(a_prefill_that_stops_or_does_not_fit_leaves_everything_as_before),
         cmocka_unit_test(a_context_out_of_range_is_refused_with_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

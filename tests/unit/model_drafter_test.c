@@ -273,69 +273,87 @@ static void a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow(voi
 
 /* ---- rollback ------------------------------------------------------------------------------------------------ */
 
-static uint32_t next_random(uint32_t *rng)
+/* What a proposal says, kept while its drafter is asked for another. */
+typedef struct {
+    int32_t n_tokens, tokens[PF_MAX_DRAFT_TOKENS];
+    int32_t n_declared, ids[PF_MAX_DECLARED]; /* for its first token */
+    float q[PF_MAX_DECLARED];
+} kept;
+
+static kept keep(const pf_proposal *p)
 {
-    return (*rng = *rng * 1664525u + 1013904223u) >> 8;
+    kept k = { .n_tokens = p->n_tokens, .n_declared = p->declared ? p->declared[0].n : 0 };
+    memcpy(k.tokens, p->tokens, (size_t)k.n_tokens * sizeof *k.tokens);
+    if (k.n_declared == 0) return k;
+    memcpy(k.ids, p->declared[0].ids, (size_t)k.n_declared * sizeof *k.ids);
+    memcpy(k.q, p->declared[0].probabilities, (size_t)k.n_declared * sizeof *k.q);
+    return k;
 }
 
-/* Verdicts that accept some, none or all, and then commit the token that was proposed next or others; now and then
- * several without a proposal between them. After each, a drafter that has just been opened with the same prefix
- * proposes the same bits. */
+/* A sequence whose text a target makes up. */
+typedef struct {
+    int32_t text[MAX_TOKENS], n;
+    uint32_t rng;
+} story;
+
+static int32_t draw(story *s, int32_t n)
+{
+    s->rng = s->rng * 1664525u + 1013904223u;
+    return (int32_t)((s->rng >> 8) % (uint32_t)n);
+}
+
+/* A verdict that accepts some, none or all of a proposal, and then commits the token that was proposed next or another;
+ * now and then several without a proposal between them. */
+static void accept_some(story *s, const kept *p)
+{
+    const int32_t n_accepted = draw(s, p->n_tokens + 1);
+    memcpy(s->text + s->n, p->tokens, (size_t)n_accepted * sizeof *s->text);
+    s->n += n_accepted;
+    const bool as_proposed = n_accepted < p->n_tokens && draw(s, 4) == 0;
+    s->text[s->n++] = as_proposed ? p->tokens[n_accepted] : draw(s, V);
+    for (int32_t more = draw(s, 3); more > 0; more--) s->text[s->n++] = draw(s, V); /* of somebody else's proposal */
+}
+
+/* The drafter proposes for a sequence that has just been opened with the same text what it proposed for the story. Draws
+ * are each sequence's own: where p was drawn, what it was drawn from is compared. */
+static void assert_fresh_one_is_the_same(bench *b, pf_open fresh, const story *s, const kept *p)
+{
+    fresh.sequence = 2;
+    fresh.tokens = s->text;
+    fresh.n_tokens = s->n - 1;
+    const pf_proposal *proposal = begin(b, fresh, s->text[s->n - 1]);
+    assert_int_equal(proposal->base, s->n);
+    const kept other = keep(proposal);
+    assert_int_equal(other.n_declared, p->n_declared);
+    if (p->n_declared > 0) {
+        assert_memory_equal(other.ids, p->ids, (size_t)p->n_declared * sizeof *p->ids);
+        assert_memory_equal(other.q, p->q, (size_t)p->n_declared * sizeof *p->q);
+    } else {
+        assert_int_equal(other.n_tokens, p->n_tokens);
+        assert_memory_equal(other.tokens, p->tokens, (size_t)p->n_tokens * sizeof *p->tokens);
+    }
+    end(b, 2);
+}
+
 static void assert_leaves_no_trace(pf_open open, uint32_t seed)
 {
     bench b = open_plain_bench();
-    int32_t text[MAX_TOKENS], n = N_PROMPT + 1;
-    memcpy(text, PROMPT, sizeof PROMPT);
-    text[N_PROMPT] = 77;
-    const pf_proposal *p = begin(&b, open, 77);
-    for (uint64_t round = 1; n < 90; round++) {
-        const int32_t base = n, n_kept = (int32_t)(next_random(&seed) % (uint32_t)(p->n_tokens + 1));
-        memcpy(text + n, p->tokens, (size_t)n_kept * sizeof *text);
-        n += n_kept;
-        text[n] =
-            n_kept < p->n_tokens && next_random(&seed) % 4 == 0 ? p->tokens[n_kept] : (int32_t)(next_random(&seed) % V);
-        n++;
-        for (uint32_t more = next_random(&seed) % 3; more > 0; more--) /* of somebody else's proposal */
-            text[n++] = (int32_t)(next_random(&seed) % V);
-        pf_verdict verdicts[2] = { verdict_of(1, round, base, text + base, n - base) };
-        int32_t n_verdicts = 1;
-        if (next_random(&seed) % 4 == 0) { /* the target went on alone */
-            round++;
-            text[n] = (int32_t)(next_random(&seed) % V);
-            verdicts[n_verdicts++] = verdict_of(1, round, n, text + n, 1);
-            n++;
+    story s = { .n = N_PROMPT + 1, .rng = seed };
+    memcpy(s.text, PROMPT, sizeof PROMPT);
+    s.text[N_PROMPT] = 77;
+    kept p = keep(begin(&b, open, 77));
+    for (uint64_t round = 1; s.n < 90; round++) {
+        int32_t base = s.n, n_verdicts = 0;
+        pf_verdict verdicts[2];
+        accept_some(&s, &p);
+        verdicts[n_verdicts++] = verdict_of(1, round, base, s.text + base, s.n - base);
+        if (draw(&s, 4) == 0) { /* the target goes on alone */
+            base = s.n;
+            s.text[s.n++] = draw(&s, V);
+            verdicts[n_verdicts++] = verdict_of(1, ++round, base, s.text + base, 1);
         }
-        p = ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = n_verdicts });
-
-        pf_open fresh = open;
-        fresh.sequence = 2;
-        fresh.tokens = text;
-        fresh.n_tokens = n - 1;
-        int32_t proposed[PF_MAX_DRAFT_TOKENS], ids[PF_MAX_DECLARED];
-        float q[PF_MAX_DECLARED];
-        const int32_t n_proposed = p->n_tokens, n_declared = p->declared ? p->declared[0].n : 0;
-        memcpy(proposed, p->tokens, (size_t)n_proposed * sizeof *proposed);
-        if (n_declared > 0) {
-            memcpy(ids, p->declared[0].ids, (size_t)n_declared * sizeof *ids);
-            memcpy(q, p->declared[0].probabilities, (size_t)n_declared * sizeof *q);
-        }
-        const pf_proposal *other = begin(&b, fresh, text[n - 1]);
-        assert_int_equal(other->base, n);
-        if (n_declared > 0) { /* draws are each sequence's own; what they are drawn from is not */
-            assert_int_equal(other->declared[0].n, n_declared);
-            assert_memory_equal(other->declared[0].ids, ids, (size_t)n_declared * sizeof *ids);
-            assert_memory_equal(other->declared[0].probabilities, q, (size_t)n_declared * sizeof *q);
-        } else {
-            assert_int_equal(other->n_tokens, n_proposed);
-            assert_memory_equal(other->tokens, proposed, (size_t)n_proposed * sizeof *proposed);
-        }
-        end(&b, 2);
-        /* The other's proposal overwrote what p borrows; what matters of it has been copied. */
-        static pf_proposal held;
-        static int32_t held_tokens[PF_MAX_DRAFT_TOKENS];
-        memcpy(held_tokens, proposed, sizeof held_tokens);
-        held = (pf_proposal){ .n_tokens = n_proposed, .tokens = held_tokens };
-        p = &held;
+        p = keep(ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = n_verdicts }));
+        assert_fresh_one_is_the_same(&b, open, &s, &p);
     }
     close_bench(&b);
 }

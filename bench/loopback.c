@@ -12,21 +12,23 @@
 
 /* ---- the drafter ------------------------------------------------------------------------------------------------ */
 
-/* Answers every verdict with a proposal of one token for the round behind it. */
+/* Answers every verdict with a proposal for the round behind it, of as many tokens as the latest open allows. */
 typedef struct {
     pf_peer peer;
+    int32_t draft_len;
     pf_proposal proposals[PF_MAX_BATCH_SEQUENCES];
     pf_batch answer;
     bool collected;
 } echo;
 
-static const int32_t echo_token[1];
+static const int32_t echo_tokens[PF_MAX_DRAFT_TOKENS];
 
 static pf_status echo_submit(pf_peer *peer, const pf_batch *batch)
 {
     echo *e = (echo *)peer;
     e->answer = (pf_batch){ .proposals = e->proposals };
     e->collected = false;
+    if (batch->n_opens > 0) e->draft_len = batch->opens[batch->n_opens - 1].max_draft;
     for (int32_t i = 0; i < batch->n_verdicts; i++) {
         const pf_verdict *v = &batch->verdicts[i];
         e->proposals[e->answer.n_proposals++] = (pf_proposal){
@@ -34,8 +36,8 @@ static pf_status echo_submit(pf_peer *peer, const pf_batch *batch)
             .incarnation = v->incarnation,
             .round = v->round + 1,
             .base = v->base + v->n_tokens,
-            .tokens = echo_token,
-            .n_tokens = 1,
+            .tokens = echo_tokens,
+            .n_tokens = e->draft_len,
         };
     }
     return PF_OK;
@@ -62,7 +64,7 @@ static pf_status echo_info(pf_peer *peer, pf_model_info *out, pf_error *error)
         .vocab_size = 1,
         .max_context = PF_MAX_PROMPT_TOKENS,
         .max_sequences = PF_MAX_BATCH_SEQUENCES,
-        .max_draft = 1,
+        .max_draft = PF_MAX_DRAFT_TOKENS,
         .methods = 1u << PF_METHOD_GREEDY,
     };
     return PF_OK;

@@ -6,34 +6,137 @@
 #include "base/clock.h"
 #include "bench/statistics.h"
 
-enum { PROMPT_TOKENS = 16, LONGEST = 256, TOKEN = 0 }; /* any vocabulary has a token 0 */
+enum { DECLARED = 64 }; /* as an engine asks for */
 static const uint64_t PATIENCE_NS = 10000000000;
 static const uint64_t POLL_NS = 50000000;
 
-/* One sequence at the drafter, in the part of whoever owns the request. */
+/* A sequence, in the part of whoever owns the request. */
+typedef struct {
+    uint64_t id, round;                        /* of the verdict that it had last */
+    int32_t committed;                         /* before that verdict */
+    int32_t n_verdict;                         /* tokens of that verdict */
+    int32_t proposed[PF_MAX_DRAFT_TOKENS + 1]; /* [n_proposed], and room for the target's own token */
+    int32_t n_proposed;
+} trip_sequence;
+
 typedef struct {
     pf_peer *peer;
+    const pf_roundtrip_plan *plan;
     const volatile bool *cancel;
     pf_error *error;
-    uint64_t sequence, round;
-    int32_t committed;
-    bool is_open;
-    double *away_us, *compute_us;
-    size_t n;
+    int32_t n_vocab, max_declared;
+    int32_t *prompt;          /* [plan->context] */
+    trip_sequence *sequences; /* [plan->n_sequences] */
+    pf_open *opens;           /* [n_sequences] and so on: the message in the making */
+    pf_close *closes;
+    pf_verdict *verdicts;
+    uint64_t n_begun; /* sequences so far: the last one's id */
+    uint64_t n_rounds;
+    double *away_us, *compute_us, *round_us; /* [plan->n_rounds] */
 } driver;
 
-static const pf_proposal *find_proposal(const driver *d, const pf_batch *answer)
+/* What one round took. */
+typedef struct {
+    uint64_t total_ns, compute_ns;
+    int64_t n_tokens;
+    bool opened; /* a sequence began in it */
+} trip;
+
+/* ---- what goes out ---------------------------------------------------------------------------------------------- */
+
+/* A sequence begins, in the place of one that is long enough. */
+static void begin(driver *d, trip_sequence *s, pf_batch *batch)
 {
-    for (int32_t i = 0; i < answer->n_proposals; i++)
-        if (answer->proposals[i].sequence == d->sequence && answer->proposals[i].round == d->round + 1)
-            return &answer->proposals[i];
+    if (s->id > 0) d->closes[batch->n_closes++] = (pf_close){ s->id };
+    *s = (trip_sequence){ .id = ++d->n_begun, .committed = d->plan->context };
+    d->opens[batch->n_opens++] = (pf_open){
+        .sequence = s->id,
+        .incarnation = 1,
+        .tokens = d->prompt,
+        .n_tokens = d->plan->context,
+        .method = d->plan->temperature > 0.0f ? PF_METHOD_REJECTION : PF_METHOD_GREEDY,
+        .sampling = { .temperature = d->plan->temperature, .top_p = 1.0f },
+        .max_declared = d->max_declared,
+        .max_draft = d->plan->draft_len,
+    };
+}
+
+/* The verdict on what was proposed last: some of it, and one token that is not the draft's. */
+static pf_verdict judge(driver *d, trip_sequence *s, int32_t index)
+{
+    const int32_t n_accepted = (int32_t)((d->n_rounds + (uint64_t)index) % (uint64_t)(s->n_proposed + 1));
+    const int32_t refused = s->proposed[n_accepted];
+    s->proposed[n_accepted] = (refused + 1) % d->n_vocab;
+    s->n_verdict = n_accepted + 1;
+    return (pf_verdict){
+        .sequence = s->id,
+        .incarnation = 1,
+        .round = s->round,
+        .base = s->committed,
+        .tokens = s->proposed,
+        .n_tokens = s->n_verdict,
+        .n_accepted = n_accepted,
+    };
+}
+
+/* The last verdicts are part of the sequences now. Whether all begin anew: the first time, and once one is long enough. */
+static bool commit_verdicts(driver *d)
+{
+    bool anew = d->n_begun == 0;
+    for (int32_t i = 0; i < d->plan->n_sequences; i++) {
+        trip_sequence *s = &d->sequences[i];
+        s->committed += s->n_verdict;
+        s->round++;
+        anew |= s->committed >= d->plan->context + PF_ROUNDTRIP_GROWTH;
+    }
+    return anew;
+}
+
+static pf_batch fill_batch(driver *d)
+{
+    pf_batch batch = { .opens = d->opens, .closes = d->closes, .verdicts = d->verdicts };
+    const bool anew = commit_verdicts(d);
+    for (int32_t i = 0; i < d->plan->n_sequences; i++) {
+        if (anew) begin(d, &d->sequences[i], &batch);
+        batch.verdicts[batch.n_verdicts++] = judge(d, &d->sequences[i], i);
+    }
+    return batch;
+}
+
+/* ---- what comes back -------------------------------------------------------------------------------------------- */
+
+/* The sequence whose next proposal this is; NULL: it is of none. */
+static trip_sequence *find_sequence(driver *d, const pf_proposal *proposal)
+{
+    for (int32_t i = 0; i < d->plan->n_sequences; i++) {
+        trip_sequence *s = &d->sequences[i];
+        if (s->id == proposal->sequence && s->round + 1 == proposal->round) return s;
+    }
     return NULL;
 }
 
-static pf_status await_proposal(driver *d, uint64_t *compute_ns)
+/* How many of the sequences an answer has proposals for. */
+static int32_t take_answer(driver *d, const pf_batch *answer, trip *t)
+{
+    int32_t n = 0;
+    t->compute_ns += answer->timing.compute_ns;
+    for (int32_t i = 0; i < answer->n_proposals; i++) {
+        const pf_proposal *proposal = &answer->proposals[i];
+        trip_sequence *s = find_sequence(d, proposal);
+        if (!s || proposal->n_tokens > PF_MAX_DRAFT_TOKENS) continue;
+        s->n_proposed = proposal->n_tokens;
+        for (int32_t j = 0; j < proposal->n_tokens; j++) s->proposed[j] = proposal->tokens[j];
+        t->n_tokens += proposal->n_tokens;
+        n++;
+    }
+    return n;
+}
+
+static pf_status await_proposals(driver *d, trip *t)
 {
     const uint64_t limit_ns = pf_now_ns() + PATIENCE_NS;
-    while (pf_now_ns() < limit_ns) {
+    int32_t missing = d->plan->n_sequences;
+    while (missing > 0 && pf_now_ns() < limit_ns) {
         if (d->cancel && *d->cancel) return PF_CANCELLED;
         const pf_batch *answer;
         const pf_status status = pf_peer_collect(d->peer, pf_now_ns() + POLL_NS, &answer, d->error);
@@ -41,96 +144,130 @@ static pf_status await_proposal(driver *d, uint64_t *compute_ns)
         if (status != PF_OK) return status;
         for (int32_t i = 0; i < answer->n_refusals; i++)
             return pf_fail(d->error, answer->refusals[i].status, "the worker refused: %s", answer->refusals[i].text);
-        *compute_ns = answer->timing.compute_ns;
-        if (find_proposal(d, answer)) return PF_OK;
+        missing -= take_answer(d, answer, t);
     }
-    return pf_fail(d->error, PF_UNAVAILABLE, "the worker has not answered for %d s", (int)(PATIENCE_NS / 1000000000u));
+    return missing <= 0 ? PF_OK
+                        : pf_fail(d->error, PF_UNAVAILABLE, "the worker has not answered for %d s",
+                                  (int)(PATIENCE_NS / 1000000000u));
 }
 
-static void end_sequence(driver *d)
-{
-    pf_close close = { .sequence = d->sequence };
-    const pf_batch batch = { .closes = &close, .n_closes = 1 };
-    if (d->is_open) (void)!pf_peer_submit(d->peer, &batch);
-    d->is_open = false;
-}
+/* ---- the rounds ------------------------------------------------------------------------------------------------- */
 
-/* A verdict of one token, with the open before it where the sequence is new; then the proposal. */
-static pf_status round_trip(driver *d, uint64_t *away_ns, uint64_t *compute_ns)
+static pf_status round_trip(driver *d, trip *t)
 {
-    static const int32_t tokens[PROMPT_TOKENS]; /* PROMPT_TOKENS times TOKEN */
-    pf_open open;
-    pf_batch batch = { .n_verdicts = 1 };
-    if (d->committed >= LONGEST) end_sequence(d);
-    if (!d->is_open) {
-        d->sequence++;
-        d->round = 0;
-        d->committed = PROMPT_TOKENS;
-        open = (pf_open){
-            .sequence = d->sequence,
-            .incarnation = 1,
-            .tokens = tokens,
-            .n_tokens = PROMPT_TOKENS,
-            .method = PF_METHOD_GREEDY,
-            .max_draft = 1,
-        };
-        batch.opens = &open;
-        batch.n_opens = 1;
-    } else {
-        d->round++;
-    }
-    pf_verdict verdict = {
-        .sequence = d->sequence,
-        .incarnation = 1,
-        .round = d->round,
-        .base = d->committed,
-        .tokens = tokens,
-        .n_tokens = 1,
-    };
-    batch.verdicts = &verdict;
-    d->is_open = true;
+    const pf_batch batch = fill_batch(d);
+    *t = (trip){ .opened = batch.n_opens > 0 };
     const uint64_t begin_ns = pf_now_ns();
     const pf_status status = pf_peer_submit(d->peer, &batch);
     if (status != PF_OK) return pf_fail(d->error, status, "the worker took no message: %s", pf_status_name(status));
-    PF_TRY(await_proposal(d, compute_ns));
-    *away_ns = pf_now_ns() - begin_ns;
-    d->committed++;
+    PF_TRY(await_proposals(d, t));
+    t->total_ns = pf_now_ns() - begin_ns;
+    if (t->compute_ns > t->total_ns) t->compute_ns = t->total_ns;
+    d->n_rounds++;
     return PF_OK;
 }
 
-static pf_status run(driver *d, int32_t n_rounds, pf_roundtrip *out)
+static pf_status run(driver *d, pf_roundtrip *out)
 {
-    const int32_t n_warm = n_rounds / 10 + 1;
-    uint64_t begin_ns = 0, away_ns = 0, compute_ns = 0;
-    for (int32_t i = -n_warm; i < n_rounds; i++) {
-        if (i == 0) begin_ns = pf_now_ns();
-        PF_TRY(round_trip(d, &away_ns, &compute_ns));
-        if (i < 0) continue;
-        if (compute_ns > away_ns) compute_ns = away_ns;
-        d->away_us[d->n] = (double)(away_ns - compute_ns) * 1e-3;
-        d->compute_us[d->n++] = (double)compute_ns * 1e-3;
+    const int32_t n_warm = d->plan->n_rounds / 10 + 1;
+    uint64_t total_ns = 0;
+    int64_t n_tokens = 0;
+    for (int32_t i = -n_warm; i < d->plan->n_rounds;) {
+        trip t;
+        PF_TRY(round_trip(d, &t));
+        if (t.opened) continue;
+        if (i >= 0) {
+            total_ns += t.total_ns;
+            n_tokens += t.n_tokens;
+            d->away_us[i] = (double)(t.total_ns - t.compute_ns) * 1e-3;
+            d->compute_us[i] = (double)t.compute_ns * 1e-3;
+            d->round_us[i] = (double)t.total_ns * 1e-3;
+        }
+        i++;
     }
-    const double seconds = (double)(pf_now_ns() - begin_ns) * 1e-9;
+    const size_t n = (size_t)d->plan->n_rounds;
+    const double seconds = (double)total_ns * 1e-9;
     *out = (pf_roundtrip){
-        .p50_us = pf_percentile(d->away_us, d->n, 0.50),
-        .p99_us = pf_percentile(d->away_us, d->n, 0.99),
-        .compute_p50_us = pf_percentile(d->compute_us, d->n, 0.50),
-        .per_s = (double)n_rounds / seconds,
-        .rounds = n_rounds,
+        .p50_us = pf_percentile(d->away_us, n, 0.50),
+        .p99_us = pf_percentile(d->away_us, n, 0.99),
+        .compute_p50_us = pf_percentile(d->compute_us, n, 0.50),
+        .round_p50_us = pf_percentile(d->round_us, n, 0.50),
+        .per_s = (double)n / seconds,
+        .tokens_per_s = (double)n_tokens / seconds,
     };
     return PF_OK;
 }
 
-pf_status pf_bench_roundtrip(pf_peer *peer, int32_t n_rounds, const volatile bool *cancel, pf_roundtrip *out,
-                             pf_error *error)
+static void close_sequences(driver *d)
 {
-    driver d = { .peer = peer, .cancel = cancel, .error = error };
-    d.away_us = calloc((size_t)n_rounds, sizeof *d.away_us);
-    d.compute_us = calloc((size_t)n_rounds, sizeof *d.compute_us);
-    const pf_status status = d.away_us && d.compute_us ? run(&d, n_rounds, out)
-                                                       : pf_fail(error, PF_NOMEM, "no memory for %d rounds", n_rounds);
-    end_sequence(&d);
-    free(d.away_us);
-    free(d.compute_us);
+    pf_batch batch = { .closes = d->closes };
+    for (int32_t i = 0; i < d->plan->n_sequences; i++)
+        if (d->sequences[i].id > 0) d->closes[batch.n_closes++] = (pf_close){ d->sequences[i].id };
+    if (batch.n_closes > 0) (void)!pf_peer_submit(d->peer, &batch);
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------- */
+
+static pf_status check_plan(driver *d)
+{
+    pf_model_info info;
+    PF_TRY(pf_peer_info(d->peer, &info, d->error));
+    const pf_roundtrip_plan *plan = d->plan;
+    d->n_vocab = info.vocab_size;
+    if (plan->temperature > 0.0f) d->max_declared = info.max_declared < DECLARED ? info.max_declared : DECLARED;
+    if (plan->n_sequences > info.max_sequences)
+        return pf_fail(d->error, PF_INVALID,
+                       "the worker takes %d sequences at once, expected %d or more (--max-sequences)",
+                       info.max_sequences, plan->n_sequences);
+    if (plan->draft_len > info.max_draft)
+        return pf_fail(d->error, PF_INVALID, "the worker proposes %d tokens at most, expected %d or more",
+                       info.max_draft, plan->draft_len);
+    const int64_t longest = (int64_t)plan->context + PF_ROUNDTRIP_GROWTH + 2 * (plan->draft_len + 1);
+    if (longest > info.max_context)
+        return pf_fail(d->error, PF_INVALID, "sequences grow to %lld tokens, the worker's context holds %d",
+                       (long long)longest, info.max_context);
+    return PF_OK;
+}
+
+static bool allocate(driver *d)
+{
+    const size_t n = (size_t)d->plan->n_sequences, n_rounds = (size_t)d->plan->n_rounds;
+    d->prompt = calloc((size_t)d->plan->context, sizeof *d->prompt); /* token 0: any vocabulary has it */
+    d->sequences = calloc(n, sizeof *d->sequences);
+    d->opens = calloc(n, sizeof *d->opens);
+    d->closes = calloc(n, sizeof *d->closes);
+    d->verdicts = calloc(n, sizeof *d->verdicts);
+    d->away_us = calloc(n_rounds, sizeof *d->away_us);
+    d->compute_us = calloc(n_rounds, sizeof *d->compute_us);
+    d->round_us = calloc(n_rounds, sizeof *d->round_us);
+    return d->prompt && d->sequences && d->opens && d->closes && d->verdicts && d->away_us && d->compute_us &&
+           d->round_us;
+}
+
+static void clear(driver *d)
+{
+    free(d->prompt);
+    free(d->sequences);
+    free(d->opens);
+    free(d->closes);
+    free(d->verdicts);
+    free(d->away_us);
+    free(d->compute_us);
+    free(d->round_us);
+}
+
+pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const volatile bool *cancel,
+                             pf_roundtrip *out, pf_error *error)
+{
+    driver d = { .peer = peer, .plan = plan, .cancel = cancel, .error = error };
+    PF_TRY(check_plan(&d));
+    pf_status status = PF_NOMEM;
+    if (allocate(&d)) {
+        status = run(&d, out);
+        close_sequences(&d);
+    } else {
+        (void)!pf_fail(error, PF_NOMEM, "no memory for %d rounds of %d sequences", plan->n_rounds, plan->n_sequences);
+    }
+    clear(&d);
     return status;
 }

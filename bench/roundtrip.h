@@ -1,8 +1,10 @@
 /*
- * Round trips of real messages: a verdict goes out, a proposal comes back, as in every round of generation.
+ * Round trips of real messages: a verdict for each sequence goes out, a proposal for each comes back, as in every round
+ * of an engine that serves them together.
  *
- * To a worker, each round makes it draft one token; what it says it computed is taken off, so that what is left is the
- * way there and back. The loopback has a server in this process and a drafter behind it that does not think.
+ * What the worker says it computed is taken off, so that what is left is the way there and back. Its verdicts accept
+ * 0 to draft_len tokens in turn, each sequence one more than the one before it. The loopback has a server in this process and a
+ * drafter behind it that does not think.
  */
 #ifndef PF_BENCH_ROUNDTRIP_H
 #define PF_BENCH_ROUNDTRIP_H
@@ -10,15 +12,26 @@
 #include "engine/pilotfish.h"
 
 typedef struct {
-    double p50_us, p99_us; /* answer's arrival less submit less the peer's compute */
+    int32_t n_rounds;    /* counted ones; a tenth as many go before them to warm up */
+    int32_t n_sequences; /* 1 .. PF_MAX_BATCH_SEQUENCES */
+    int32_t draft_len;   /* tokens that a proposal may have, 1 .. PF_MAX_DRAFT_TOKENS */
+    int32_t context;     /* tokens of each prompt, at least 1; all begin anew once one is PF_ROUNDTRIP_GROWTH longer */
+    float temperature;   /* above 0: proposals are sampled, and declared */
+} pf_roundtrip_plan;
+
+enum { PF_ROUNDTRIP_GROWTH = 240 };
+
+typedef struct {
+    double p50_us, p99_us; /* the last answer's arrival less submit less the peer's compute */
     double compute_p50_us; /* what the peer computed */
-    double per_s;          /* rounds a second, compute included */
-    int64_t rounds;
+    double round_p50_us;   /* both together */
+    double per_s;          /* rounds a second, compute included; those that open sequences are not counted */
+    double tokens_per_s;   /* proposed in them */
 } pf_roundtrip;
 
-/* n_rounds after a tenth as many to warm up. cancel: or NULL; then PF_CANCELLED.
+/* cancel: or NULL; then PF_CANCELLED. PF_INVALID: the peer's limits do not allow the plan.
  * PF_UNAVAILABLE: the peer is gone, or has not answered within ten seconds. */
-PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, int32_t n_rounds, const volatile bool *cancel,
+PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const volatile bool *cancel,
                                          pf_roundtrip *out, pf_error *error);
 
 /* A server on a unix socket in a temporary directory, on a thread of its own, and a connection to it. */

@@ -11,7 +11,7 @@ static pf_status to_worker(const pf_options *options, pf_roundtrip *out, pf_erro
 {
     pf_peer *peer = NULL;
     pf_status status = pf_connect_drafter(options->worker, &peer, error);
-    if (status == PF_OK) status = pf_bench_roundtrip(peer, options->bench_rounds, pf_interrupt_flag(), out, error);
+    if (status == PF_OK) status = pf_bench_roundtrip(peer, &options->trips, pf_interrupt_flag(), out, error);
     pf_peer_destroy(peer);
     return status;
 }
@@ -21,7 +21,7 @@ static pf_status to_loopback(const pf_options *options, pf_roundtrip *out, pf_er
     pf_loopback *loopback;
     PF_TRY(pf_loopback_open(&loopback, error));
     const pf_status status =
-        pf_bench_roundtrip(pf_loopback_peer(loopback), options->bench_rounds, pf_interrupt_flag(), out, error);
+        pf_bench_roundtrip(pf_loopback_peer(loopback), &options->trips, pf_interrupt_flag(), out, error);
     pf_loopback_close(loopback);
     return status;
 }
@@ -36,12 +36,19 @@ static int run(const pf_options *options, pf_out *out)
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
     if (status != PF_OK) return pf_out_fail_error(status, &error);
     if (options->json)
-        return pf_out_json(out, json_pack("{s:o, s:o, s:o, s:o, s:I}", "p50_us", pf_json_number(r.p50_us), "p99_us",
-                                          pf_json_number(r.p99_us), "per_s", pf_json_number(r.per_s), "compute_p50_us",
-                                          pf_json_number(r.compute_p50_us), "rounds", (json_int_t)r.rounds));
-    pf_out_print(
-        out, "%lld round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
-        (long long)r.rounds, r.p50_us, r.p99_us, r.compute_p50_us, r.per_s);
+        return pf_out_json(out, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:o}", "p50_us",
+                                          pf_json_number(r.p50_us), "p99_us", pf_json_number(r.p99_us), "per_s",
+                                          pf_json_number(r.per_s), "compute_p50_us", pf_json_number(r.compute_p50_us),
+                                          "round_p50_us", pf_json_number(r.round_p50_us), "tokens_per_s",
+                                          pf_json_number(r.tokens_per_s), "rounds", options->trips.n_rounds,
+                                          "sequences", options->trips.n_sequences, "draft_len",
+                                          options->trips.draft_len, "context", options->trips.context, "temperature",
+                                          pf_json_number(options->trips.temperature)));
+    pf_out_print(out,
+                 "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
+                 options->trips.n_rounds, r.p50_us, r.p99_us, r.compute_p50_us, r.per_s);
+    pf_out_print(out, "%d sequences a message, %d tokens a proposal: %.0f draft tokens a second\n",
+                 options->trips.n_sequences, options->trips.draft_len, r.tokens_per_s);
     return PF_EXIT_DONE;
 }
 
@@ -50,12 +57,14 @@ static const pf_option_group *const groups[] = { &pf_options_rpc, &pf_options_js
 const pf_command pf_command_bench_rpc = {
     .name = "bench rpc",
     .summary = "round trips of real messages, to a worker or in this process",
-    .synopsis = "(--worker ADDR | --loopback) [--rounds N] [--json]",
+    .synopsis = "(--worker ADDR | --loopback) [--sequences N] [--draft-len K] [--rounds N] [--json]",
     .description =
-        "A verdict goes out, a proposal of one token comes back. p50 and p99 are the way there and back: what\n"
-        "the worker says it computed is taken off.\n",
+        "A verdict for each sequence goes out, a proposal for each comes back, as in a round of an engine that\n"
+        "serves them together; 0 to K tokens of each proposal are accepted, in turn. p50 and p99 are the way there\n"
+        "and back: what the worker says it computed is taken off.\n",
     .examples = "  pilotfish bench rpc --loopback\n"
-                "  pilotfish bench rpc --worker unix:/tmp/worker.sock --rounds 500 --json\n",
+                "  pilotfish bench rpc --worker unix:/tmp/worker.sock --rounds 500 --json\n"
+                "  pilotfish bench rpc --worker unix:/tmp/worker.sock --sequences 32 --draft-len 4 --context 128\n",
     .groups = groups,
     .run = run,
 };

@@ -198,7 +198,15 @@ GROUP(pf_options_pass, "A pass", pass_rows);
 static const struct pf_option_row rpc_rows[] = {
     ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_STRING, .offset = AT(worker)),
     ROW(0, "loopback", NULL, "to a server in this process, over a unix socket", KIND_FLAG, .offset = AT(loopback)),
-    ROW(0, "rounds", "N", "round trips (2000)", KIND_INT, .offset = AT(bench_rounds), .min = 10, .max = 1 << 24),
+    ROW(0, "rounds", "N", "round trips (2000)", KIND_INT, .offset = AT(trips.n_rounds), .min = 10, .max = 1 << 24),
+    ROW(0, "sequences", "N", "that each message speaks of (1)", KIND_INT, .offset = AT(trips.n_sequences), .min = 1,
+        .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "draft-len", "K", "tokens that are asked for each of them (1)", KIND_INT, .offset = AT(trips.draft_len),
+        .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "context", "N", "tokens of each prompt (16)", KIND_INT, .offset = AT(trips.context), .min = 1,
+        .max = PF_MAX_PROMPT_TOKENS),
+    ROW(0, "temperature", "T", "above 0: proposals are sampled and declared (0)", KIND_FLOAT,
+        .offset = AT(trips.temperature), .max = 1000),
 };
 GROUP(pf_options_rpc, "Measurement", rpc_rows);
 
@@ -316,7 +324,7 @@ static void set_defaults(pf_options *out)
         .bench_prompt_len = 512,
         .bench_gen_len = 64,
         .bench_context = 128,
-        .bench_rounds = 2000,
+        .trips = { .n_rounds = 2000, .n_sequences = 1, .draft_len = 1, .context = 16 },
         .rows = { 1 },
         .n_rows = 1,
         .limit = INT_MAX,

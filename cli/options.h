@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/roundtrip.h"
 #include "cli/output.h"
 #include "engine/pilotfish.h"
 
@@ -80,7 +81,8 @@ typedef struct {
     pf_color color;
 
     /* benchmarks */
-    int32_t bench_prompt_len, bench_gen_len, bench_context, bench_rounds, limit;
+    int32_t bench_prompt_len, bench_gen_len, bench_context, limit;
+    pf_roundtrip_plan trips;
     const char *prompts_file;
     const char *bench_op, *bench_format; /* NULL: all */
     bool quick;

@@ -953,9 +953,16 @@ class Backends(Case):
 class Benchmarks(Case):
     def test_round_trips(self):
         loop = self.run_json("bench", "rpc", "--loopback", "--rounds", "50")
-        with self.pilotfish.serve("worker", self.draft, self.socket("bench")) as worker:
-            far = self.run_json("bench", "rpc", "--worker", worker.address, "--rounds", "300")
-        for document in (loop, far):
+        with self.pilotfish.serve("worker", self.draft, self.socket("bench"), "--max-sequences", "3") as worker:
+            def trips(*options):
+                return ["bench", "rpc", "--worker", worker.address, "--rounds", "100", *options]
+            far = self.run_json(*trips())
+            many = self.run_json(*trips("--sequences", "3", "--draft-len", "4", "--temperature", "0.5"))
+            self.assert_fails(*trips("--sequences", "4"), saying=["takes 3 sequences", "--max-sequences"])
+            self.assert_fails(*trips("--context", "100000"), saying=["the worker's context holds"])
+        self.assertEqual((many["sequences"], many["draft_len"], many["temperature"]), (3, 4, 0.5))
+        self.assertAlmostEqual(many["tokens_per_s"] / many["per_s"], 12, places=3)
+        for document in (loop, far, many):
             self.assertGreater(document["p50_us"], 0)
             self.assertGreaterEqual(document["p99_us"], document["p50_us"])
             self.assertGreater(document["per_s"], 0)

@@ -371,7 +371,7 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
         case PF_OP_ARGMAX: pf_keep((uint64_t)w->kernel->fn.argmax(d->a, n_columns)); break;
         case PF_OP_SOFTMAX: (void)w->kernel->fn.softmax(d->c, d->a, n_columns, 1.0f); break;
         case PF_OP_TOP:
-            pf_keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, ids, top, d->member_scratch[member.id]));
+            pf_keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, 0.0f, ids, top, d->member_scratch[member.id]));
             break;
         case PF_OP_RACE: pf_keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
         default: break;

@@ -30,29 +30,24 @@ static pf_status choose_best(const pf_chooser *chooser, const float *logits, int
     return PF_OK;
 }
 
-static pf_status fill_p(const pf_chooser *chooser, const pf_wish *wish, const float *logits)
-{
-    const pf_status status = pf_sampling_distribution(&wish->sampling, chooser->kernels, logits, chooser->n_vocab,
-                                                      chooser->p, chooser->scratch);
-    return status == PF_OK ? PF_OK : PF_UNSUPPORTED;
-}
-
 pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits, int32_t position,
                           uint64_t round, int32_t *token, int32_t *ids, float *probabilities, int32_t *n_declared)
 {
+    const pf_sampling *sampling = &wish->sampling;
     if (samples(wish) && wish->method == PF_METHOD_COUPLED) {
-        PF_TRY(fill_p(chooser, wish, logits));
-        *token = chooser->kernels->race(chooser->p, chooser->n_vocab, wish->sampling.seed, PF_NOISE_TARGET, position);
+        if (pf_sampling_distribution(sampling, chooser->kernels, logits, chooser->n_vocab, chooser->p,
+                                     chooser->scratch) != PF_OK)
+            return PF_UNSUPPORTED;
+        *token = chooser->kernels->race(chooser->p, chooser->n_vocab, sampling->seed, PF_NOISE_TARGET, position);
         return PF_OK;
     }
     if (!pf_wish_declares(wish)) return choose_best(chooser, logits, token);
 
-    PF_TRY(fill_p(chooser, wish, logits));
-    const int32_t n = pf_sampling_truncate(chooser->kernels, chooser->p, chooser->n_vocab, wish->max_declared, ids,
-                                           probabilities, chooser->scratch);
+    if (pf_sampling_shortlist(sampling, chooser->kernels, logits, chooser->n_vocab, wish->max_declared, ids,
+                              probabilities, n_declared, chooser->p, chooser->scratch) != PF_OK)
+        return PF_UNSUPPORTED;
     const float uniform = pf_noise_uniform(wish->draft_seed, PF_NOISE_DRAFT, position, (int32_t)(round & INT32_MAX));
-    *token = ids[pf_sampling_draw_entry(probabilities, n, uniform)];
-    *n_declared = n;
+    *token = ids[pf_sampling_draw_entry(probabilities, *n_declared, uniform)];
     return PF_OK;
 }
 

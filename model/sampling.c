@@ -52,7 +52,7 @@ static void keep_at_least(float *weights, int32_t n, float threshold)
 static void keep_top_k(const pf_kernels *kernels, float *weights, int32_t n, int32_t k, void *scratch)
 {
     const selection s = selection_in(scratch, n);
-    if (kernels->top(weights, n, k, s.ids, s.values, s.search) < k) return;
+    if (kernels->top(weights, n, k, 0.0f, s.ids, s.values, s.search) < k) return;
     float least = s.values[0];
     for (int32_t i = 1; i < k; i++) least = fminf(least, s.values[i]);
     keep_at_least(weights, n, least);
@@ -162,6 +162,11 @@ static pf_status one_hot_at_the_best(const pf_kernels *kernels, const float *log
     return PF_OK;
 }
 
+static bool cuts_mass(const pf_sampling *sampling)
+{
+    return sampling->top_p > 0.0f && sampling->top_p < 1.0f;
+}
+
 pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels *kernels, const float *logits,
                                    int32_t n_vocab, float *probabilities, void *scratch)
 {
@@ -171,7 +176,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     if (top == -INFINITY) return PF_INTERNAL;
 
     const bool cut_k = sampling->top_k > 0 && sampling->top_k < n_vocab;
-    const bool cut_p = sampling->top_p > 0.0f && sampling->top_p < 1.0f;
+    const bool cut_p = cuts_mass(sampling);
     const bool cut_min = sampling->min_p > 0.0f;
     if (!cut_k && !cut_p && !cut_min) return PF_OK;
 
@@ -186,15 +191,46 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     return PF_OK;
 }
 
-/* ---- draws ----------------------------------------------------------------------------------------------------- */
+/* ---- the few most probable --------------------------------------------------------------------------------------- */
 
-int32_t pf_sampling_truncate(const pf_kernels *kernels, const float *probabilities, int32_t n_vocab,
-                             int32_t max_entries, int32_t *ids, float *values, void *scratch)
+/* Drop the entries below a threshold and those of no weight, and make the rest sum to 1. Returns their number. */
+static int32_t keep_entries(int32_t *ids, float *values, int32_t n, float threshold)
 {
-    const int32_t n = kernels->top(probabilities, n_vocab, max_entries, ids, values, scratch);
-    const double sum = sum_of(values, n);
-    for (int32_t i = 0; i < n; i++) values[i] = (float)((double)values[i] / sum);
-    return n;
+    int32_t n_kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (!(values[i] > 0.0f) || values[i] < threshold) continue;
+        ids[n_kept] = ids[i];
+        values[n_kept++] = values[i];
+    }
+    const double sum = sum_of(values, n_kept);
+    for (int32_t i = 0; i < n_kept; i++) values[i] = (float)((double)values[i] / sum);
+    return n_kept;
+}
+
+static float largest_of(const float *values, int32_t n)
+{
+    float best = values[0];
+    for (int32_t i = 1; i < n; i++) best = fmaxf(best, values[i]);
+    return best;
+}
+
+pf_status pf_sampling_shortlist(const pf_sampling *sampling, const pf_kernels *kernels, const float *logits,
+                                int32_t n_vocab, int32_t max_entries, int32_t *ids, float *values, int32_t *n_entries,
+                                float *probabilities, void *scratch)
+{
+    if (sampling->temperature == 0.0f || cuts_mass(sampling)) {
+        PF_TRY(pf_sampling_distribution(sampling, kernels, logits, n_vocab, probabilities, scratch));
+        const int32_t n = kernels->top(probabilities, n_vocab, max_entries, 0.0f, ids, values, scratch);
+        *n_entries = keep_entries(ids, values, n, 0.0f);
+        return PF_OK;
+    }
+    const bool cut_k = sampling->top_k > 0 && sampling->top_k < max_entries;
+    const int32_t wanted = cut_k ? sampling->top_k : max_entries;
+    const int32_t n = kernels->top(logits, n_vocab, wanted, -INFINITY, ids, values, scratch);
+    if (n == 0) return PF_INTERNAL;
+    (void)kernels->softmax(values, values, n, fmaxf(sampling->temperature, COLDEST));
+    *n_entries = keep_entries(ids, values, n, sampling->min_p * largest_of(values, n));
+    return PF_OK;
 }
 
 int32_t pf_sampling_draw_entry(const float *values, int32_t n, float uniform)

@@ -37,11 +37,17 @@ PF_MUST_USE pf_status pf_sampling_distribution(const pf_sampling *sampling, cons
                                                const float *logits, int32_t n_vocab, float *probabilities,
                                                void *scratch);
 
-/* Truncate a distribution to its `max_entries` most probable tokens (ties to the lowest id) and renormalise:
- * ids and values [max_entries] out, in order of id, summing to 1. Returns their number n >= 1.
- * What a drafter declares is exactly what this returns, and it draws its token from exactly that. */
-int32_t pf_sampling_truncate(const pf_kernels *kernels, const float *probabilities, int32_t n_vocab,
-                             int32_t max_entries, int32_t *ids, float *values, void *scratch);
+/* That distribution truncated to its `max_entries` most probable tokens (of equals the lowest ids) and made to sum to 1
+ * again. What lies below needs no weight unless top-p asks for the mass of all, so the vocabulary is searched once and the
+ * softmax is over the few. top-k counts entries here: at its boundary, too, the lowest ids.
+ *   ids, values    [max_entries]  out, in order of id, each value above 0
+ *   probabilities  [n_vocab]      room for the whole, used with top-p
+ *   *n_entries     at least 1
+ * What a drafter declares is exactly this, and it draws its token from exactly this.
+ * PF_INTERNAL: no logit is above minus infinity. */
+PF_MUST_USE pf_status pf_sampling_shortlist(const pf_sampling *sampling, const pf_kernels *kernels, const float *logits,
+                                            int32_t n_vocab, int32_t max_entries, int32_t *ids, float *values,
+                                            int32_t *n_entries, float *probabilities, void *scratch);
 
 /* Draw an entry index from values [n] (summing to 1) with one uniform: inverse transform, sums in double. */
 int32_t pf_sampling_draw_entry(const float *values, int32_t n, float uniform);

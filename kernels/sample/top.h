@@ -5,12 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The `wanted` largest of values [n] among those above 0, wanted >= 1; of equals at the boundary the lowest indices. A
- * NaN is not among them.
+/* The `wanted` largest of values [n] among those above `floor`, wanted >= 1: 0 for probabilities, minus infinity for
+ * logits. Of equals at the boundary the lowest indices. A NaN is not among them.
  *   ids, top  [min(wanted, n)]  out: indices, ascending, and their values
  *   scratch   pf_top_scratch_bytes, aligned as a float
- * Returns their number: less than wanted where fewer are above 0. Same result on every instruction set. */
-typedef int32_t pf_top_fn(const float *values, int32_t n, int32_t wanted, int32_t *ids, float *top, void *scratch);
+ * Returns their number: less than wanted where fewer are above the floor. Same result on every instruction set. */
+typedef int32_t pf_top_fn(const float *values, int32_t n, int32_t wanted, float floor, int32_t *ids, float *top,
+                          void *scratch);
 
 static inline size_t pf_top_scratch_bytes(int32_t n)
 {

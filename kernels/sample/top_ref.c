@@ -13,12 +13,13 @@ static void sift_down(float *heap, int32_t n, int32_t i)
     heap[i] = moving;
 }
 
-int32_t pf_top_f32_ref(const float *values, int32_t n, int32_t wanted, int32_t *ids, float *top, void *scratch)
+int32_t pf_top_f32_ref(const float *values, int32_t n, int32_t wanted, float floor, int32_t *ids, float *top,
+                       void *scratch)
 {
     float *heap = scratch;
     int32_t n_heap = 0, i = 0;
     for (; i < n && n_heap < wanted; i++)
-        if (values[i] > 0.0f) heap[n_heap++] = values[i];
+        if (values[i] > floor) heap[n_heap++] = values[i];
     for (int32_t node = n_heap / 2; node-- > 0;) sift_down(heap, n_heap, node);
     for (; i < n; i++) {
         if (!(values[i] > heap[0])) continue;

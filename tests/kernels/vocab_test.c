@@ -120,23 +120,27 @@ static void fill_values(test_rng *rng, float *values, int32_t n, int form)
                                 : (test_below(rng, 3) ? NAN : -1.0f);
 }
 
+enum { LONGEST_TOP = 5000 };
+
 static void check_top(const pf_kernel *kernel, const pf_kernel *definition)
 {
     test_rng rng = { 53 };
-    for (int32_t n = 1; n <= 700; n += n < 70 ? 1 : 53)
+    for (int32_t n = 1; n <= LONGEST_TOP; n += n < 70 ? 1 : n < 700 ? 53 : 1117)
         for (int form = 0; form < 4; form++)
             for (int32_t wanted = 1; wanted <= n + 3; wanted += 1 + wanted / 2) {
                 const size_t n_out = (size_t)(wanted < n ? wanted : n);
+                const float floor = test_below(&rng, 2) ? 0.0f : -INFINITY;
                 pf_guard values = pf_guard_alloc((size_t)n * sizeof(float), 4);
                 pf_guard scratch = pf_guard_alloc(pf_top_scratch_bytes(n), 4);
                 pf_guard ids = pf_guard_alloc(n_out * sizeof(int32_t), 4),
                          top = pf_guard_alloc(n_out * sizeof(float), 4);
                 fill_values(&rng, values.data, n, form);
-                int32_t expected_ids[704];
-                float expected_top[704];
+                int32_t expected_ids[LONGEST_TOP];
+                float expected_top[LONGEST_TOP];
                 const int32_t expected =
-                    definition->fn.top(values.data, n, wanted, expected_ids, expected_top, scratch.data);
-                assert_int_equal(kernel->fn.top(values.data, n, wanted, ids.data, top.data, scratch.data), expected);
+                    definition->fn.top(values.data, n, wanted, floor, expected_ids, expected_top, scratch.data);
+                assert_int_equal(kernel->fn.top(values.data, n, wanted, floor, ids.data, top.data, scratch.data),
+                                 expected);
                 assert_memory_equal(ids.data, expected_ids, (size_t)expected * sizeof(int32_t));
                 assert_memory_equal(top.data, expected_top, (size_t)expected * sizeof(float));
                 pf_guard_free(&values);
@@ -158,10 +162,10 @@ static void the_largest_are_those_that_a_sort_would_put_in_front(void **state)
     for (int32_t i = 0; i < n; i++) {
         if (all[i].op != PF_OP_TOP || all[i].isa > pf_cpu_best_isa()) continue;
         assert_true(pf_top_scratch_bytes(8) <= sizeof scratch);
-        assert_int_equal(all[i].fn.top(values, 8, 4, ids, top, scratch), 4);
+        assert_int_equal(all[i].fn.top(values, 8, 4, 0.0f, ids, top, scratch), 4);
         const int32_t four[] = { 0, 2, 3, 6 };
         assert_memory_equal(ids, four, sizeof four);
-        assert_int_equal(all[i].fn.top(values, 8, 9, ids, top, scratch), 5); /* no more are above 0 */
+        assert_int_equal(all[i].fn.top(values, 8, 9, 0.0f, ids, top, scratch), 5); /* no more are above 0 */
     }
 }
 

@@ -183,33 +183,88 @@ static void a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise(void **st
     }
 }
 
-static void truncation_keeps_the_most_probable_in_order_and_sums_to_one(void **state)
+/* ---- the few most probable ---------------------------------------------------------------------------------------- */
+
+/* The entries of a distribution that come first by probability, then by id. */
+static int32_t largest_entries(const float *p, int32_t n_vocab, int32_t max_entries, bool *is_in)
 {
-    (void)state;
-    const float p[] = { 0.05f, 0.3f, 0.05f, 0.1f, 0.3f, 0.2f };
-    int32_t ids[6];
-    float values[6];
-    float scratch[64];
-    assert_true(pf_sampling_scratch_bytes(6) <= sizeof scratch);
-    assert_int_equal(pf_sampling_truncate(kernels(), p, 6, 5, ids, values, scratch), 5);
-    const int32_t expected[] = { 0, 1, 3, 4, 5 }; /* in order of id; ties at the boundary to the lowest */
-    assert_memory_equal(ids, expected, sizeof expected);
-    double sum = 0.0;
-    for (int i = 0; i < 5; i++) {
-        assert_true(fabs((double)values[i] - (double)p[ids[i]] / 0.95) < 1e-6);
-        sum += (double)values[i];
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_vocab; i++) is_in[i] = false;
+    for (; n < max_entries; n++) {
+        int32_t best = -1;
+        for (int32_t i = 0; i < n_vocab; i++)
+            if (!is_in[i] && p[i] > 0.0f && (best < 0 || p[i] > p[best])) best = i;
+        if (best < 0) break;
+        is_in[best] = true;
+    }
+    return n;
+}
+
+/* A shortlist against the whole distribution, cut and divided by what is left of it. */
+static void check_shortlist(const pf_sampling *sampling, const float *logits, int32_t n_vocab, int32_t max_entries)
+{
+    float p[MAX_VOCAB], room[MAX_VOCAB], values[MAX_VOCAB];
+    int32_t ids[MAX_VOCAB], n;
+    bool is_in[MAX_VOCAB];
+    _Alignas(64) unsigned char scratch[MAX_VOCAB * 16];
+    distribution(sampling, logits, n_vocab, p);
+    const int32_t expected = largest_entries(p, n_vocab, max_entries, is_in);
+    double mass = 0.0, sum = 0.0;
+    for (int32_t i = 0; i < n_vocab; i++) mass += is_in[i] ? (double)p[i] : 0.0;
+    assert_int_equal(
+        pf_sampling_shortlist(sampling, kernels(), logits, n_vocab, max_entries, ids, values, &n, room, scratch),
+        PF_OK);
+    assert_int_equal(n, expected);
+    for (int32_t i = 0, at = 0; i < n_vocab; i++) {
+        if (!is_in[i]) continue;
+        assert_int_equal(ids[at], i);
+        assert_true(fabs((double)values[at] - (double)p[i] / mass) < 1e-6);
+        sum += (double)values[at++];
     }
     assert_true(fabs(sum - 1.0) < 1e-6);
+}
 
-    const float tied[] = { 0.3f, 0.2f, 0.3f, 0.2f };
-    assert_int_equal(pf_sampling_truncate(kernels(), tied, 4, 3, ids, values, scratch), 3);
+static float drawn(int32_t trial, int32_t use)
+{
+    return pf_noise_uniform(71, PF_NOISE_DRAFT, trial, use);
+}
+
+static void a_shortlist_is_the_head_of_the_distribution(void **state)
+{
+    (void)state;
+    for (int32_t trial = 0; trial < 3000; trial++) {
+        const int32_t n_vocab = 1 + (int32_t)(drawn(trial, 0) * (MAX_VOCAB - 16));
+        float logits[MAX_VOCAB];
+        for (int32_t i = 0; i < n_vocab; i++) logits[i] = 12.0f * drawn(trial, 10 + i) - 6.0f;
+        if (trial % 5 == 0 && n_vocab > 2) logits[n_vocab / 2] = -INFINITY;
+        if (trial % 7 == 0 && n_vocab > 2) logits[0] = NAN;
+        const pf_sampling sampling = { .temperature = trial % 11 == 0 ? 0.0f : 0.05f + 2.0f * drawn(trial, 1),
+                                       .top_k = trial % 2 ? (int32_t)(drawn(trial, 2) * 40) : 0,
+                                       .top_p = trial % 3 ? 1.0f : 0.05f + 0.9f * drawn(trial, 3),
+                                       .min_p = trial % 4 ? 0.0f : 0.5f * drawn(trial, 4) };
+        check_shortlist(&sampling, logits, n_vocab, 1 + (int32_t)(drawn(trial, 5) * 70));
+    }
+}
+
+static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
+{
+    (void)state;
+    const float tied[] = { 1.0f, 0.0f, 1.0f, 0.0f }, far[] = { 0.0f, -3000.0f, 1.0f, -INFINITY };
+    const float none[] = { NAN, -INFINITY, NAN, -INFINITY };
+    float room[4], values[4], scratch[64];
+    int32_t ids[4], n;
+    const pf_sampling two = { .temperature = 1.0f, .top_k = 2, .top_p = 1.0f };
     const int32_t lowest[] = { 0, 1, 2 };
+    assert_true(pf_sampling_scratch_bytes(4) <= sizeof scratch);
+    assert_int_equal(pf_sampling_shortlist(&plain, kernels(), tied, 4, 3, ids, values, &n, room, scratch), PF_OK);
+    assert_int_equal(n, 3);
     assert_memory_equal(ids, lowest, sizeof lowest);
-
-    const float one_hot[] = { 0.0f, 0.0f, 1.0f, 0.0f };
-    assert_int_equal(pf_sampling_truncate(kernels(), one_hot, 4, 4, ids, values, scratch),
-                     1); /* zeros are no entries */
-    assert_int_equal(ids[0], 2);
+    assert_int_equal(pf_sampling_shortlist(&two, kernels(), tied, 4, 3, ids, values, &n, room, scratch), PF_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(pf_sampling_shortlist(&plain, kernels(), far, 4, 4, ids, values, &n, room, scratch), PF_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(ids[1], 2);
+    assert_int_equal(pf_sampling_shortlist(&plain, kernels(), none, 4, 4, ids, values, &n, room, scratch), PF_INTERNAL);
 }
 
 static void an_entry_is_drawn_in_proportion_to_its_value(void **state)
@@ -403,7 +458,8 @@ int main(void)
         cmocka_unit_test(the_small_end_of_the_noise_is_finer_than_one_word),
         cmocka_unit_test(gumbel_draws_have_the_distribution_they_are_given),
         cmocka_unit_test(a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise),
-        cmocka_unit_test(truncation_keeps_the_most_probable_in_order_and_sums_to_one),
+        cmocka_unit_test(a_shortlist_is_the_head_of_the_distribution),
+        cmocka_unit_test(a_shortlist_breaks_ties_by_id_and_has_no_empty_entries),
         cmocka_unit_test(an_entry_is_drawn_in_proportion_to_its_value),
         cmocka_unit_test(filters_give_what_transformers_warpers_give),
         cmocka_unit_test(temperature_zero_is_one_hot_at_the_lowest_of_the_best),

@@ -48,18 +48,25 @@ typedef struct {
     float *probabilities;  /* [max_draft, PF_MAX_DECLARED] */
 } sequence_state;
 
+enum {
+    MAX_CHOOSERS = 8, /* each has memory in the size of the vocabulary */
+    SHARED_ROWS = 4,  /* fewer are not worth a step of the team */
+};
+
 typedef struct {
     pf_peer peer;
     pf_context *context;
     pf_kv *kv;
     pf_model_drafter_config config;
     pf_arena arena;
-    pf_chooser chooser;
+    pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many members */
+    int32_t n_choosers;
     pf_length last_length;     /* of the adaptive sequence that ended last */
     sequence_state *sequences; /* [max_sequences] by the stream's slot */
     uint64_t n_opened;
     pf_span *spans;            /* [max_sequences] of a part of the batch */
     sequence_state **drafting; /* [max_sequences] whose they are */
+    int32_t n_drafting;        /* whose tokens are being drawn */
     pf_answer answer;
 } drafter;
 
@@ -298,7 +305,7 @@ static bool feed(drafter *d)
 }
 
 /* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */
-static void draw_token(drafter *d, sequence_state *s, int32_t row)
+static void draw_token(drafter *d, const pf_chooser *chooser, sequence_state *s, int32_t row)
 {
     const int32_t i = s->n_drafted;
     const float *logits = pf_context_logits(d->context, row);
@@ -306,7 +313,7 @@ static void draw_token(drafter *d, sequence_state *s, int32_t row)
     int32_t *ids = s->ids + (ptrdiff_t)i * PF_MAX_DECLARED;
     float *probabilities = s->probabilities + (ptrdiff_t)i * PF_MAX_DECLARED;
     int32_t n_declared = 0;
-    const pf_status status = pf_choose_token(&d->chooser, &s->wish, logits, s->n_committed + i, s->round, token, ids,
+    const pf_status status = pf_choose_token(chooser, &s->wish, logits, s->n_committed + i, s->round, token, ids,
                                              probabilities, &n_declared);
     if (status != PF_OK) {
         s->n_planned = i;
@@ -315,8 +322,28 @@ static void draw_token(drafter *d, sequence_state *s, int32_t row)
     s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
     s->n_drafted++;
     if (!s->adaptive) return;
-    s->margins[i] = pf_choose_margin(&d->chooser, logits, *token);
+    s->margins[i] = pf_choose_margin(chooser, logits, *token);
     if (!pf_length_goes_on(&s->length, s->margins, s->n_drafted, s->n_planned)) s->n_planned = s->n_drafted;
+}
+
+/* A member's share of the rows of d->drafting. */
+static void draw_share(pf_member member, void *arg)
+{
+    drafter *d = arg;
+    member.n_threads = min_of(member.n_threads, d->n_choosers);
+    if (member.id >= member.n_threads) return;
+    int32_t begin, end;
+    pf_team_share(member, d->n_drafting, &begin, &end);
+    for (int32_t i = begin; i < end; i++) draw_token(d, &d->choosers[member.id], d->drafting[i], i);
+}
+
+static void draw_tokens(drafter *d, int32_t n)
+{
+    d->n_drafting = n;
+    if (n < SHARED_ROWS)
+        draw_share((pf_member){ .n_threads = 1 }, d);
+    else
+        pf_context_run_members(d->context, draw_share, d);
 }
 
 /* Run n spans, and draw a token for each. What one of them lacks it lacks alone: after a failure each runs by itself,
@@ -325,12 +352,12 @@ static void run_spans(drafter *d, int32_t n)
 {
     if (n == 0) return;
     if (forward(d, d->spans, n) == PF_OK) {
-        for (int32_t i = 0; i < n; i++) draw_token(d, d->drafting[i], i);
+        draw_tokens(d, n);
         return;
     }
     for (int32_t i = 0; i < n; i++) {
         if (n > 1 && forward(d, &d->spans[i], 1) == PF_OK)
-            draw_token(d, d->drafting[i], 0);
+            draw_token(d, &d->choosers[0], d->drafting[i], 0);
         else
             d->drafting[i]->n_planned = d->drafting[i]->n_drafted;
     }
@@ -452,7 +479,9 @@ static void lay_out(drafter *d, pf_arena *arena)
     const size_t n = (size_t)d->config.max_sequences;
     int32_t n_vocab = pf_context_n_vocab(d->context);
     if (d->config.info.vocab_size > 0) n_vocab = min_of(n_vocab, d->config.info.vocab_size);
-    d->chooser = pf_chooser_create(pf_context_model(d->context), n_vocab, arena);
+    d->n_choosers = min_of(pf_context_n_threads(d->context), MAX_CHOOSERS);
+    for (int32_t i = 0; i < d->n_choosers; i++)
+        d->choosers[i] = pf_chooser_create(pf_context_model(d->context), n_vocab, arena);
     d->sequences = pf_arena_take(arena, n, sizeof *d->sequences);
     d->spans = pf_arena_take(arena, n, sizeof *d->spans);
     d->drafting = pf_arena_take(arena, n, sizeof(sequence_state *));

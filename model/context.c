@@ -235,6 +235,11 @@ void pf_context_destroy(pf_context *context)
 
 /* ---- what is asked of it ----------------------------------------------------------------------------------------- */
 
+int32_t pf_context_n_threads(const pf_context *context)
+{
+    return pf_team_size(context->team);
+}
+
 int32_t pf_context_n_vocab(const pf_context *context)
 {
     return context->model->config.vocab_size;

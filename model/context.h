@@ -77,8 +77,12 @@ PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence
  * may overwrite them. */
 float *pf_context_logits(pf_context *context, int32_t i);
 
-int32_t pf_context_n_vocab(const pf_context *context); /* rows of the embedding */
-pf_kv *pf_context_kv(pf_context *context);             /* acquire, fork, truncate and release sequences here */
+/* Run fn(member, arg) by those who ran the last pass, the team or its caller alone: for what is done to its logits. */
+void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg);
+
+int32_t pf_context_n_threads(const pf_context *context); /* of the team */
+int32_t pf_context_n_vocab(const pf_context *context);   /* rows of the embedding */
+pf_kv *pf_context_kv(pf_context *context);               /* acquire, fork, truncate and release sequences here */
 const pf_model *pf_context_model(const pf_context *context);
 const pf_context_config *pf_context_get_config(const pf_context *context); /* resolved */
 

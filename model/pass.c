@@ -121,12 +121,12 @@ static void embed_share(pf_member member, void *context)
     embed_rows(c, begin, end);
 }
 
-void pf_context_run_members(const pf_context *c, pf_team_fn *fn, void *arg)
+void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg)
 {
-    if (c->n_members == 1)
-        pf_team_run_alone(c->team, fn, arg);
+    if (context->n_members == 1)
+        pf_team_run_alone(context->team, fn, arg);
     else
-        pf_team_run(c->team, fn, arg);
+        pf_team_run(context->team, fn, arg);
 }
 
 static void run_pass(pf_context *c, bool alone)

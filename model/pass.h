@@ -76,9 +76,6 @@ struct pf_context {
     bool split_heads;  /* members share a key head of some span: they must wait between store and attend */
 };
 
-/* Run fn by those who run the pass at hand: the team, or its caller alone. */
-void pf_context_run_members(const pf_context *c, pf_team_fn *fn, void *arg);
-
 /* One member's part of the pass at hand: from x, the embedded tokens, to logits. */
 void pf_context_run_pass(pf_member member, void *context);
 

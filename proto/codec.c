@@ -35,6 +35,7 @@ struct pf_codec {
     int32_t n_vocab; /* 0: not known */
     pf_bump in, out;
     pf_batch batch; /* the last one decoded */
+    pf_misfits misfits;
 };
 
 pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out)
@@ -377,12 +378,19 @@ static pf_status take_sampling(const place *at, const wire_sampling *wire, pf_sa
     return PF_OK;
 }
 
+static pf_status check_method(const place *at, int32_t method)
+{
+    if (method == 0) return refuse(at, PF_FORMAT, "method", "is missing");
+    if (method >= PF_METHOD_GREEDY && method <= PF_METHOD_COUPLED) return PF_OK;
+    return refuse(at, PF_UNSUPPORTED, "method", "is %d, but this version has %d to %d", (int)method, PF_METHOD_GREEDY,
+                  PF_METHOD_COUPLED);
+}
+
 static pf_status take_open(const place *at, const wire_open *wire, pf_open *out)
 {
     if (!wire->limits) return refuse(at, PF_FORMAT, "limits", "is missing");
-    PF_TRY(check_range(at, "incarnation", wire->incarnation, 1, UINT32_MAX));
     PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, 1, PF_MAX_PROMPT_TOKENS));
-    PF_TRY(check_range(at, "method", wire->method, PF_METHOD_GREEDY, PF_METHOD_COUPLED));
+    PF_TRY(check_method(at, (int32_t)wire->method));
     PF_TRY(check_range(at, "limits.max_draft", wire->limits->max_draft, 1, PF_MAX_DRAFT_TOKENS));
     PF_TRY(check_range(at, "limits.max_declared", wire->limits->max_declared, 0, PF_MAX_DECLARED));
     PF_TRY(check_range(at, "limits.max_tokens", wire->limits->max_tokens, 0, INT32_MAX));
@@ -442,9 +450,6 @@ static pf_status take_declared(const place *at, const wire_declared *wire, int32
 static pf_status take_proposal(const place *at, pf_bump *bump, const wire_proposal *wire, pf_proposal *out)
 {
     const size_t n = wire->n_tokens;
-    PF_TRY(check_range(at, "incarnation", wire->incarnation, 1, UINT32_MAX));
-    if (wire->round == 0) return refuse(at, PF_FORMAT, "round", "is 0, expected 1 or more");
-    PF_TRY(check_range(at, "base_length", wire->base_length, 0, INT32_MAX - PF_MAX_VERDICT_TOKENS));
     PF_TRY(check_tokens(at, "tokens", wire->tokens, n, 0, PF_MAX_DRAFT_TOKENS));
     if (wire->n_parents) PF_TRY(check_count(at, "parents", wire->n_parents, n, n));
     if (wire->n_declared) PF_TRY(check_count(at, "declared", wire->n_declared, n, n));
@@ -474,8 +479,6 @@ static pf_status take_proposal(const place *at, pf_bump *bump, const wire_propos
 
 static pf_status take_verdict(const place *at, const wire_verdict *wire, pf_verdict *out)
 {
-    PF_TRY(check_range(at, "incarnation", wire->incarnation, 1, UINT32_MAX));
-    PF_TRY(check_range(at, "base_length", wire->base_length, 0, INT32_MAX - PF_MAX_VERDICT_TOKENS));
     PF_TRY(check_range(at, "finish", wire->finish, PF_FINISH_NONE, PF_FINISH_EOS));
     const size_t least = wire->finish == PILOTFISH__V1__FINISH__FINISH_NONE ? 1 : 0;
     PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, least, PF_MAX_VERDICT_TOKENS));
@@ -531,74 +534,226 @@ static pf_status entries(pf_bump *bump, pf_error *error, const char *kind, size_
     return *out ? PF_OK : pf_fail(error, PF_LIMIT, "%s takes more memory than a batch may", kind);
 }
 
-static pf_status take_batch(pf_codec *codec, const wire_batch *wire, pf_batch *batch, pf_error *error)
+/* One batch being decoded. */
+typedef struct {
+    pf_codec *codec;
+    const wire_batch *wire;
+    pf_batch batch;
+    bool in_parts; /* a part that does not fit is set aside; else it fails the batch */
+    pf_refusal *misfits;
+    int32_t n_misfits, n_misfit_proposals, n_misfit_verdicts;
+    pf_error error; /* of what was checked last */
+} taking;
+
+/* What names the round that a part is about. One that has none is of no sequence: its sender is broken. */
+static pf_status check_fences(const place *at, uint32_t incarnation, uint64_t round, uint64_t first_round, int64_t base)
 {
-    pf_bump *bump = &codec->in;
-    void *p;
+    PF_TRY(check_range(at, "incarnation", incarnation, 1, UINT32_MAX));
+    if (round < first_round) return refuse(at, PF_FORMAT, "round", "is 0, expected 1 or more");
+    return check_range(at, "base_length", base, 0, INT32_MAX - PF_MAX_VERDICT_TOKENS);
+}
 
-    PF_TRY(entries(bump, error, "opens", wire->n_opens, sizeof *batch->opens, &p));
-    batch->opens = p;
-    batch->n_opens = (int32_t)wire->n_opens;
-    for (size_t i = 0; i < wire->n_opens; i++)
-        PF_TRY(take_open(&(place){ "opens", i, codec->n_vocab, error }, wire->opens[i], &batch->opens[i]));
-
-    PF_TRY(entries(bump, error, "closes", wire->n_closes, sizeof *batch->closes, &p));
-    batch->closes = p;
-    batch->n_closes = (int32_t)wire->n_closes;
-    for (size_t i = 0; i < wire->n_closes; i++) batch->closes[i] = (pf_close){ .sequence = wire->closes[i]->sequence };
-
-    PF_TRY(entries(bump, error, "proposals", wire->n_proposals, sizeof *batch->proposals, &p));
-    batch->proposals = p;
-    batch->n_proposals = (int32_t)wire->n_proposals;
-    for (size_t i = 0; i < wire->n_proposals; i++)
-        PF_TRY(take_proposal(&(place){ "proposals", i, codec->n_vocab, error }, bump, wire->proposals[i],
-                             &batch->proposals[i]));
-
-    PF_TRY(entries(bump, error, "verdicts", wire->n_verdicts, sizeof *batch->verdicts, &p));
-    batch->verdicts = p;
-    batch->n_verdicts = (int32_t)wire->n_verdicts;
-    for (size_t i = 0; i < wire->n_verdicts; i++)
-        PF_TRY(take_verdict(&(place){ "verdicts", i, codec->n_vocab, error }, wire->verdicts[i], &batch->verdicts[i]));
-
-    PF_TRY(entries(bump, error, "prefix_requests", wire->n_prefix_requests, sizeof *batch->prefix_requests, &p));
-    batch->prefix_requests = p;
-    batch->n_prefix_requests = (int32_t)wire->n_prefix_requests;
-    for (size_t i = 0; i < wire->n_prefix_requests; i++) {
-        const wire_prefix_request *r = wire->prefix_requests[i];
-        PF_TRY(check_range(&(place){ "prefix_requests", i, 0, error }, "known", r->known, 0, INT32_MAX));
-        batch->prefix_requests[i] =
-            (pf_prefix_request){ .sequence = r->sequence, .incarnation = r->incarnation, .known = r->known };
-    }
-
-    PF_TRY(entries(bump, error, "refusals", wire->n_refusals, sizeof *batch->refusals, &p));
-    batch->refusals = p;
-    batch->n_refusals = (int32_t)wire->n_refusals;
-    for (size_t i = 0; i < wire->n_refusals; i++)
-        PF_TRY(take_refusal(&(place){ "refusals", i, 0, error }, wire->refusals[i], &batch->refusals[i]));
-
-    if (wire->timing)
-        batch->timing = (pf_timing){ .compute_ns = wire->timing->compute_ns, .queue_ns = wire->timing->queue_ns };
+/* The part does not fit, for the reason in t->error: its sequence alone is to pay for it. */
+static pf_status set_aside(taking *t, pf_status status, uint64_t sequence, uint32_t incarnation)
+{
+    pf_bump *bump = &t->codec->in;
+    if (!t->in_parts || bump->refused) return status;
+    if (!t->misfits) t->misfits = pf_bump_take(bump, (size_t)3 * PF_MAX_BATCH_SEQUENCES * sizeof *t->misfits);
+    char *text = pf_bump_take(bump, PF_MAX_REFUSAL_BYTES + 1);
+    if (!t->misfits || !text)
+        return pf_fail(&t->error, PF_LIMIT, "what does not fit takes more memory than a batch may");
+    snprintf(text, PF_MAX_REFUSAL_BYTES + 1, "%s", t->error.text);
+    t->misfits[t->n_misfits++] = (pf_refusal){
+        .sequence = sequence,
+        .incarnation = incarnation,
+        .status = status == PF_UNSUPPORTED ? PF_UNSUPPORTED : PF_INVALID,
+        .text = text,
+    };
     return PF_OK;
 }
 
-pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
-                                pf_error *error)
+static pf_status take_opens(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "opens", t->wire->n_opens, sizeof *t->batch.opens, &p));
+    t->batch.opens = p;
+    for (size_t i = 0; i < t->wire->n_opens; i++) {
+        const wire_open *o = t->wire->opens[i];
+        const place at = { "opens", i, t->codec->n_vocab, &t->error };
+        PF_TRY(check_fences(&at, o->incarnation, 0, 0, 0));
+        const pf_status status = take_open(&at, o, &t->batch.opens[t->batch.n_opens]);
+        if (status == PF_OK)
+            t->batch.n_opens++;
+        else
+            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+    }
+    return PF_OK;
+}
+
+static pf_status take_closes(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "closes", t->wire->n_closes, sizeof *t->batch.closes, &p));
+    t->batch.closes = p;
+    t->batch.n_closes = (int32_t)t->wire->n_closes;
+    for (size_t i = 0; i < t->wire->n_closes; i++)
+        t->batch.closes[i] = (pf_close){ .sequence = t->wire->closes[i]->sequence };
+    return PF_OK;
+}
+
+static pf_status take_proposals(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "proposals", t->wire->n_proposals, sizeof *t->batch.proposals, &p));
+    t->batch.proposals = p;
+    for (size_t i = 0; i < t->wire->n_proposals; i++) {
+        const wire_proposal *o = t->wire->proposals[i];
+        const place at = { "proposals", i, t->codec->n_vocab, &t->error };
+        PF_TRY(check_fences(&at, o->incarnation, o->round, 1, o->base_length));
+        const pf_status status = take_proposal(&at, &t->codec->in, o, &t->batch.proposals[t->batch.n_proposals]);
+        if (status == PF_OK) {
+            t->batch.n_proposals++;
+        } else {
+            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+            t->n_misfit_proposals++;
+        }
+    }
+    return PF_OK;
+}
+
+static pf_status take_verdicts(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "verdicts", t->wire->n_verdicts, sizeof *t->batch.verdicts, &p));
+    t->batch.verdicts = p;
+    for (size_t i = 0; i < t->wire->n_verdicts; i++) {
+        const wire_verdict *o = t->wire->verdicts[i];
+        const place at = { "verdicts", i, t->codec->n_vocab, &t->error };
+        PF_TRY(check_fences(&at, o->incarnation, o->round, 0, o->base_length));
+        const pf_status status = take_verdict(&at, o, &t->batch.verdicts[t->batch.n_verdicts]);
+        if (status == PF_OK) {
+            t->batch.n_verdicts++;
+        } else {
+            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+            t->n_misfit_verdicts++;
+        }
+    }
+    return PF_OK;
+}
+
+static pf_status take_prefix_requests(taking *t)
+{
+    pf_batch *batch = &t->batch;
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "prefix_requests", t->wire->n_prefix_requests,
+                   sizeof *batch->prefix_requests, &p));
+    batch->prefix_requests = p;
+    batch->n_prefix_requests = (int32_t)t->wire->n_prefix_requests;
+    for (size_t i = 0; i < t->wire->n_prefix_requests; i++) {
+        const wire_prefix_request *r = t->wire->prefix_requests[i];
+        PF_TRY(check_range(&(place){ "prefix_requests", i, 0, &t->error }, "known", r->known, 0, INT32_MAX));
+        batch->prefix_requests[i] =
+            (pf_prefix_request){ .sequence = r->sequence, .incarnation = r->incarnation, .known = r->known };
+    }
+    return PF_OK;
+}
+
+static pf_status take_refusals(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "refusals", t->wire->n_refusals, sizeof *t->batch.refusals, &p));
+    t->batch.refusals = p;
+    t->batch.n_refusals = (int32_t)t->wire->n_refusals;
+    for (size_t i = 0; i < t->wire->n_refusals; i++)
+        PF_TRY(take_refusal(&(place){ "refusals", i, 0, &t->error }, t->wire->refusals[i], &t->batch.refusals[i]));
+    return PF_OK;
+}
+
+static bool is_misfit(const taking *t, int32_t n, uint64_t sequence)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (t->misfits[i].sequence == sequence) return true;
+    return false;
+}
+
+/* One refusal a sequence, and nothing else about it: a prefix request could only bring it back. */
+static void drop_misfits(taking *t)
+{
+    pf_batch *b = &t->batch;
+    int32_t n = 0;
+    for (int32_t i = 0; i < t->n_misfits; i++)
+        if (!is_misfit(t, n, t->misfits[i].sequence)) t->misfits[n++] = t->misfits[i];
+    t->n_misfits = n;
+
+#define PF_KEEP(kind)                      \
+    const int32_t n_##kind = b->n_##kind;  \
+    b->n_##kind = 0;                       \
+    for (int32_t i = 0; i < n_##kind; i++) \
+        if (!is_misfit(t, n, b->kind[i].sequence)) b->kind[b->n_##kind++] = b->kind[i];
+    PF_KEEP(opens)
+    PF_KEEP(proposals)
+    PF_KEEP(verdicts)
+#undef PF_KEEP
+}
+
+static pf_status take_batch(taking *t)
+{
+    PF_TRY(take_opens(t));
+    PF_TRY(take_closes(t));
+    PF_TRY(take_proposals(t));
+    PF_TRY(take_verdicts(t));
+    PF_TRY(take_prefix_requests(t));
+    PF_TRY(take_refusals(t));
+    if (t->n_misfits > 0) drop_misfits(t);
+    if (t->wire->timing)
+        t->batch.timing =
+            (pf_timing){ .compute_ns = t->wire->timing->compute_ns, .queue_ns = t->wire->timing->queue_ns };
+    return PF_OK;
+}
+
+static pf_status unpack(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const wire_batch **out, pf_error *error)
 {
     if (n_bytes > codec->max_message_bytes)
         return pf_fail(error, PF_LIMIT, "a batch of %zu bytes, at most %zu are taken", n_bytes,
                        codec->max_message_bytes);
     pf_bump_reset(&codec->in);
     ProtobufCAllocator allocator = pf_bump_allocator(&codec->in);
-    const wire_batch *wire = pilotfish__v1__batch__unpack(&allocator, n_bytes, bytes);
-    if (!wire && codec->in.refused)
+    *out = pilotfish__v1__batch__unpack(&allocator, n_bytes, bytes);
+    if (!*out && codec->in.refused)
         return pf_fail(error, PF_LIMIT, "a batch of %zu bytes that unpacks to more than %zu", n_bytes, codec->in.size);
-    if (!wire) return pf_fail(error, PF_FORMAT, "%zu bytes that are not a pilotfish.v1.Batch", n_bytes);
-
-    pf_batch batch = { 0 };
-    PF_TRY(take_batch(codec, wire, &batch, error));
-    codec->batch = batch;
-    *out = &codec->batch;
+    if (!*out) return pf_fail(error, PF_FORMAT, "%zu bytes that are not a pilotfish.v1.Batch", n_bytes);
     return PF_OK;
+}
+
+/* misfits NULL: whole or not at all. */
+static pf_status decode(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                        const pf_misfits **misfits, pf_error *error)
+{
+    taking t = { .codec = codec, .in_parts = misfits != NULL };
+    PF_TRY(unpack(codec, bytes, n_bytes, &t.wire, error));
+    const pf_status status = take_batch(&t);
+    if (status != PF_OK) {
+        if (error) *error = t.error;
+        return status;
+    }
+    codec->batch = t.batch;
+    *out = &codec->batch;
+    if (!misfits) return PF_OK;
+    codec->misfits = (pf_misfits){ t.misfits, t.n_misfits, t.n_misfit_proposals, t.n_misfit_verdicts };
+    *misfits = &codec->misfits;
+    return PF_OK;
+}
+
+pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                                pf_error *error)
+{
+    return decode(codec, bytes, n_bytes, out, NULL, error);
+}
+
+pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                                const pf_misfits **misfits, pf_error *error)
+{
+    return decode(codec, bytes, n_bytes, out, misfits, error);
 }
 
 /* ---- model info ------------------------------------------------------------------------------------------------ */

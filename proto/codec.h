@@ -3,7 +3,9 @@
  *
  * Decoding trusts nothing: counts, lengths, ids, probabilities and enums are checked against the limits of
  * proto/messages.h before anything is handed on, and memory is bounded by a budget that protobuf-c draws from.
- * A batch that decodes is well-formed; whether it fits a stream's state is proto/stream.h's business.
+ * A batch that decodes is well-formed; whether it fits a stream's state is proto/stream.h's business. Who serves takes
+ * a batch part by part: one that is about a sequence and does not fit costs that sequence alone (docs/protocol.md,
+ * "Refusals").
  *
  *     bytes --protobuf-c--> its structs in one arena --checks--> pf_batch in the same arena, tokens not copied
  *
@@ -43,6 +45,19 @@ PF_MUST_USE pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *bat
  * PF_UNSUPPORTED: a parameter that this version does not speak (the sentence names it). */
 PF_MUST_USE pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             pf_error *error);
+
+/* What of a batch does not fit. */
+typedef struct {
+    const pf_refusal *refusals; /* [n] one a sequence, as its owner is to hear it */
+    int32_t n;
+    int32_t n_proposals, n_verdicts; /* that did not fit; the others were opens */
+} pf_misfits;
+
+/* The same, but an open, a proposal or a verdict that says which round of which sequence it is about and has another
+ * field outside what is documented, or not spoken, becomes a misfit. Then *out has no open, proposal or verdict of that
+ * sequence. *misfits belongs to the codec like *out. */
+PF_MUST_USE pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                                            const pf_misfits **misfits, pf_error *error);
 
 enum { PF_MAX_INFO_BYTES = 1024 }; /* an encoded pf_model_info, or a request for one */
 

@@ -172,11 +172,14 @@ static void translate_verdicts(pf_dispatch *dispatch, void *stream, pf_batch *ba
     batch->n_verdicts = n;
 }
 
-static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *batch, pf_error *error)
+static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *batch, const pf_misfits *misfits,
+                                 pf_error *error)
 {
     const bool drafter = dispatch->service == PF_SERVICE_DRAFTER;
-    if (drafter && batch->n_proposals) return pf_fail(error, PF_FORMAT, "a Drafter makes proposals, it takes none");
-    if (!drafter && batch->n_verdicts) return pf_fail(error, PF_FORMAT, "a Verifier makes verdicts, it takes none");
+    if (drafter && batch->n_proposals + misfits->n_proposals)
+        return pf_fail(error, PF_FORMAT, "a Drafter makes proposals, it takes none");
+    if (!drafter && batch->n_verdicts + misfits->n_verdicts)
+        return pf_fail(error, PF_FORMAT, "a Verifier makes verdicts, it takes none");
     if (batch->n_prefix_requests || batch->n_refusals)
         return pf_fail(error, PF_FORMAT, "prefix requests and refusals go from server to client only");
     return PF_OK;
@@ -198,10 +201,34 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
     return PF_OK;
 }
 
-pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, uint64_t queue_ns,
-                             pf_error *error)
+static pf_status close_what_is_over(pf_dispatch *dispatch);
+
+static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_misfits *misfits)
 {
-    PF_TRY(check_direction(dispatch, batch, error));
+    bool any_open = false;
+    for (int32_t i = 0; i < misfits->n; i++) {
+        const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), misfits->refusals[i].sequence);
+        if (slot < 0) continue;
+        dispatch->tenants[slot].is_over = true;
+        any_open = true;
+    }
+    for (int32_t i = 0; i < misfits->n; i += N) {
+        const int32_t left = misfits->n - i;
+        pf_batch reply = { .refusals = dispatch->refusals, .n_refusals = left < N ? left : N };
+        memcpy(reply.refusals, misfits->refusals + i, (size_t)reply.n_refusals * sizeof *reply.refusals);
+        dispatch->send(dispatch->user, stream, &reply);
+    }
+    return any_open ? close_what_is_over(dispatch) : PF_OK;
+}
+
+pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, const pf_misfits *misfits,
+                             uint64_t queue_ns, pf_error *error)
+{
+    static const pf_misfits none = { .n = 0 };
+    if (!misfits) misfits = &none;
+    PF_TRY(check_direction(dispatch, batch, misfits, error));
+    pf_status status = refuse_misfits(dispatch, stream, misfits);
+    if (status != PF_OK) return pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
     PF_TRY(make_room(dispatch, batch, error));
     pf_batch in = *batch;
     pf_batch reply = { .refusals = dispatch->refusals, .prefix_requests = dispatch->prefix_requests };
@@ -213,7 +240,7 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
     if (in.n_opens + in.n_closes + in.n_proposals + in.n_verdicts == 0) return PF_OK;
 
     if (queue_ns > dispatch->queue_ns) dispatch->queue_ns = queue_ns;
-    const pf_status status = pf_peer_submit(dispatch->peer, &in);
+    status = pf_peer_submit(dispatch->peer, &in);
     if (status != PF_OK) return pf_fail(error, status, "the peer cannot take this batch: %s", pf_status_name(status));
     dispatch->submitted = true;
     return PF_OK;

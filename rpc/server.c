@@ -58,17 +58,19 @@ static grpc_status_code code_of(pf_status status)
     }
 }
 
-/* Decode and submit one message; the stream alone pays for what is wrong with it. */
+/* Decode and submit one message; the stream alone pays for what is wrong with it, or one sequence of it. */
 static pf_status submit_message(pf_call *c, const pf_inbound *message, pf_error *error)
 {
     pf_server *server = c->server;
     grpc_slice hold;
     PF_TRY(pf_grpc_bytes(message->bytes, &hold, error));
     const pf_batch *batch;
-    pf_status status = pf_codec_decode_batch(server->codec[c->service], GRPC_SLICE_START_PTR(hold),
-                                             GRPC_SLICE_LENGTH(hold), &batch, error);
+    const pf_misfits *misfits;
+    pf_status status = pf_codec_decode_parts(server->codec[c->service], GRPC_SLICE_START_PTR(hold),
+                                             GRPC_SLICE_LENGTH(hold), &batch, &misfits, error);
     if (status == PF_OK)
-        status = pf_dispatch_submit(server->dispatch[c->service], c, batch, pf_now_ns() - message->arrived_ns, error);
+        status = pf_dispatch_submit(server->dispatch[c->service], c, batch, misfits, pf_now_ns() - message->arrived_ns,
+                                    error);
     grpc_slice_unref(hold);
     return status;
 }

@@ -14,8 +14,8 @@
  * of life. A peer that comes back between the passes of a long prompt is given what others have said in the meantime, and
  * told who has gone; the end of a stream whose client has said all waits until it is through.
  *
- * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence, a peer that
- * reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
+ * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence (where it is about
+ * one sequence, that one is refused), a peer that reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
  * internal ones. The end of a stream closes its sequences at the peer.
  *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. What gRPC holds

@@ -70,17 +70,49 @@ static void encode_again(pf_codec *codec, const pf_batch *batch)
     free(twice);
 }
 
+/* One refusal a sequence, and no part of the batch about it. */
+static void check_misfits(const pf_misfits *misfits, const pf_batch *b)
+{
+    must(misfits->n >= 0 && misfits->n_proposals >= 0 && misfits->n_verdicts >= 0);
+    for (int32_t i = 0; i < misfits->n; i++) {
+        const pf_refusal *r = &misfits->refusals[i];
+        must(r->text[0] != '\0' && strlen(r->text) <= PF_MAX_REFUSAL_BYTES && r->incarnation > 0);
+        for (int32_t j = 0; j < i; j++) must(misfits->refusals[j].sequence != r->sequence);
+        for (int32_t j = 0; j < b->n_opens; j++) must(b->opens[j].sequence != r->sequence);
+        for (int32_t j = 0; j < b->n_proposals; j++) must(b->proposals[j].sequence != r->sequence);
+        for (int32_t j = 0; j < b->n_verdicts; j++) must(b->verdicts[j].sequence != r->sequence);
+    }
+}
+
+/* Whether the bytes decode as a whole; they do part by part then, too, with nothing set aside. */
+static int check_parts(pf_codec *codec, const uint8_t *data, size_t bytes)
+{
+    const pf_batch *batch;
+    const pf_misfits *misfits;
+    pf_error error;
+    if (pf_codec_decode_parts(codec, data, bytes, &batch, &misfits, &error) != PF_OK) {
+        must(error.text[0] != '\0');
+        return 0;
+    }
+    check_batch(batch);
+    check_misfits(misfits, batch);
+    const int whole = misfits->n == 0;
+    encode_again(codec, batch);
+    return whole;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     pf_codec *codec;
     if (pf_codec_create(LARGEST, N_VOCAB, &codec) != PF_OK) return 0;
     const pf_batch *batch;
     pf_error error;
+    const int whole = check_parts(codec, data, bytes);
     if (pf_codec_decode_batch(codec, data, bytes, &batch, &error) == PF_OK) {
+        must(whole);
         check_batch(batch);
-        encode_again(codec, batch);
     } else {
-        must(error.text[0] != '\0');
+        must(!whole && error.text[0] != '\0');
     }
     pf_codec_destroy(codec);
 

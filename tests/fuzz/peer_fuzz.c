@@ -92,13 +92,14 @@ static void end(server *s)
     pf_codec_destroy(s->answers);
 }
 
-/* As server.c does: what cannot be taken ends its stream. */
+/* As server.c does: what is not a batch ends its stream, and what does not fit its sequence. */
 static void say(server *s, void *stream, const uint8_t *bytes, size_t n)
 {
     const pf_batch *batch;
+    const pf_misfits *misfits;
     pf_error error = { .text = "" };
-    if (pf_codec_decode_batch(s->codec, bytes, n, &batch, &error) == PF_OK &&
-        pf_dispatch_submit(s->dispatch, stream, batch, 0, &error) == PF_OK)
+    if (pf_codec_decode_parts(s->codec, bytes, n, &batch, &misfits, &error) == PF_OK &&
+        pf_dispatch_submit(s->dispatch, stream, batch, misfits, 0, &error) == PF_OK)
         return;
     must(error.text[0] != '\0');
     pf_dispatch_end_stream(s->dispatch, stream);

@@ -92,7 +92,7 @@ static void begin(fixture *f, int32_t max_sequences)
 static void say(fixture *f, mailbox *stream, const pf_batch *batch)
 {
     pf_error error;
-    assert_ok(pf_dispatch_submit(f->dispatch, stream, batch, 5, &error), error);
+    assert_ok(pf_dispatch_submit(f->dispatch, stream, batch, NULL, 5, &error), error);
 }
 
 static void say_open(fixture *f, mailbox *stream, uint64_t sequence)
@@ -289,6 +289,40 @@ static void a_peer_has_no_more_to_answer_than_its_answer_holds(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
+static void what_does_not_fit_is_refused_and_closed_at_the_peer(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.a, 2);
+    say_open(&f, &f.b, 1);
+    const pf_refusal refusals[] = { { 1, 3, PF_INVALID, "verdicts[0].n_accepted is -1" },
+                                    { 7, 1, PF_UNSUPPORTED, "no penalties" } };
+    const pf_misfits misfits = { .refusals = refusals, .n = 2, .n_verdicts = 1 };
+    pf_verdict verdict = { .sequence = 2, .incarnation = 1 };
+    pf_error error;
+    assert_ok(
+        pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }, &misfits, 0, &error),
+        error);
+    assert_int_equal(f.a.n_refusals, 2);
+    assert_int_equal(f.a.refusals[0].sequence, 1);
+    assert_int_equal(f.a.refusals[0].incarnation, 3);
+    assert_int_equal(f.a.refusals[1].sequence, 7);
+    assert_int_equal(f.a.refusals[1].status, PF_UNSUPPORTED);
+    assert_int_equal(f.b.n_refusals, 0);
+    assert_int_equal(f.peer.n_closes, 1);
+    assert_int_equal(f.peer.closes[0].sequence, f.peer.opens[0].sequence);
+    assert_int_equal(f.peer.n_verdicts, 1); /* another sequence of the stream goes on */
+    assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 2);
+
+    /* A proposal does not go to a drafter, whatever else is wrong with it. */
+    const pf_misfits astray = { .refusals = refusals, .n = 1, .n_proposals = 1 };
+    assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .n_opens = 0 }, &astray, 0, &error), PF_FORMAT);
+    assert_int_equal(f.a.n_refusals, 2);
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void a_peer_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -300,7 +334,7 @@ static void a_peer_that_fails_is_reported(void **state)
     assert_status(pf_dispatch_collect(f.dispatch, NULL, &error), PF_INTERNAL);
     f.peer.submit_status = PF_LIMIT;
     pf_open open = { .sequence = 2, .incarnation = 1 };
-    assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .opens = &open, .n_opens = 1 }, 0, &error),
+    assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .opens = &open, .n_opens = 1 }, NULL, 0, &error),
                   PF_LIMIT);
     pf_dispatch_destroy(f.dispatch);
 }
@@ -316,6 +350,7 @@ int main(void)
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
         cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
         cmocka_unit_test(a_peer_has_no_more_to_answer_than_its_answer_holds),
+        cmocka_unit_test(what_does_not_fit_is_refused_and_closed_at_the_peer),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -427,10 +427,10 @@ static void a_malformed_message_ends_its_own_stream_alone(void **state)
     raw_result r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", "\x0a\xff\xff\xff\xff\x0fzz", 8, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(r.text, "not a pilotfish.v1.Batch"));
-    const uint8_t no_limits[] = { 0x0a, 0x02, 0x10, 0x01 }; /* opens { incarnation: 1 } */
-    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", no_limits, sizeof no_limits, 5000);
+    const uint8_t no_incarnation[] = { 0x0a, 0x02, 0x08, 0x01 }; /* opens { sequence: 1 } */
+    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", no_incarnation, sizeof no_incarnation, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(r.text, "opens[0].limits is missing"));
+    assert_non_null(strstr(r.text, "opens[0].incarnation is 0"));
     const uint8_t proposal[] = { 0x1a, 0x04, 0x10, 0x01, 0x18, 0x01 }; /* { incarnation: 1 round: 1 }: the wrong way */
     r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", proposal, sizeof proposal, 5000);
     assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT);
@@ -441,6 +441,32 @@ static void a_malformed_message_ends_its_own_stream_alone(void **state)
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
     assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
     pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void what_does_not_fit_costs_its_own_sequence_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    assert_int_equal(say_open(peer, 2, PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 2, 0, VOCAB), PF_OK);
+    const pf_batch *batch = answer_within(peer, 5 * SECOND);
+    assert_int_equal(batch->n_refusals, 1);
+    assert_int_equal(batch->refusals[0].sequence, 2);
+    assert_int_equal(batch->refusals[0].status, PF_INVALID);
+    assert_non_null(strstr(batch->refusals[0].text, "verdicts[0].tokens[0] is "));
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_int_equal(f.echo.n_open, 1);
+    pf_peer_destroy(peer);
+
+    const uint8_t no_limits[] = { 0x0a, 0x02, 0x10, 0x01 }; /* opens { incarnation: 1 } */
+    const raw_result r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", no_limits, sizeof no_limits, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_OK);
+    assert_non_null(memmem(r.reply, r.n_reply, "opens[0].limits is missing", 26));
     end(&f);
 }
 
@@ -902,6 +928,7 @@ int main(void)
         cmocka_unit_test(more_sequences_than_the_peer_takes_are_refused_one_by_one),
         cmocka_unit_test(a_stream_that_ends_closes_its_sequences),
         cmocka_unit_test(a_malformed_message_ends_its_own_stream_alone),
+        cmocka_unit_test(what_does_not_fit_costs_its_own_sequence_alone),
         cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
         cmocka_unit_test(health_follows_the_server),
         cmocka_unit_test(health_is_told_while_the_peer_computes),

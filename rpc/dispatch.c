@@ -377,3 +377,10 @@ int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
 {
     return pf_idmap_count(dispatch->ids);
 }
+
+bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream)
+{
+    for (int32_t slot = 0; slot < dispatch->max; slot++)
+        if (dispatch->tenants[slot].stream == stream) return true;
+    return false;
+}

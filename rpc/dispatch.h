@@ -51,5 +51,6 @@ bool pf_dispatch_is_behind(const pf_dispatch *dispatch);
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream);
 
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch);
+bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream); /* open ones */
 
 #endif

@@ -137,6 +137,7 @@ static void follow_up(pf_server *server)
     pf_call *kept = NULL;
     for (pf_call *c = server->absorbed, *next; c; c = next) {
         next = c->next_absorbed;
+        pf_call_tell_sequences(c, pf_dispatch_has_sequences(server->dispatch[c->service], c));
         if (c->half_closed && c->in_count == 0 && !server->is_behind)
             pf_call_end(c, GRPC_STATUS_OK, "");
         else if (!c->reading && !c->half_closed && !c->ending && !c->ended && pf_call_has_room(c))

@@ -18,6 +18,9 @@
  * one sequence, that one is refused), a peer that reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
  * internal ones. The end of a stream closes its sequences at the peer.
  *
+ * When all places are taken, calls that wait for nothing make way, the longest idle first: a stream without an open sequence
+ * for a stream, a watch or a question that is not said or whose answer is not read for any other call.
+ *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. What gRPC holds
  * of messages on their way is bounded too, by 32 of the largest: past that it reads no more until there is room. A
  * connection that speaks takes 200 KiB of gRPC's, and there are only so many (rpc/listener.h). What gRPC takes for
@@ -40,7 +43,7 @@ typedef struct {
     pf_peer *drafter;         /* served as pilotfish.v1.Drafter, or NULL; borrowed, used by pf_server_run's thread */
     pf_peer *verifier;        /* served as pilotfish.v1.Verifier, or NULL */
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
-    int32_t max_streams;      /* 0: 256 */
+    int32_t max_streams;      /* 0: 256; idle ones make way for others */
     int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
     int32_t max_sequences;    /* open at once over all streams of a service; 0: what the peer says of itself */
     uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 1 ms */

@@ -75,6 +75,24 @@ static void reply_and_end(pf_call *c, const uint8_t *bytes, size_t n_bytes)
     grpc_byte_buffer_destroy(message);
 }
 
+/* It is over, or goes: another may have its place. */
+static void leave_place(pf_call *c)
+{
+    if (!c->has_place) return;
+    c->has_place = false;
+    c->server->n_open--;
+    if (c->role == PF_ROLE_STREAM) c->server->n_streams--;
+}
+
+/* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
+ * nothing. */
+static void turn_away(pf_call *c, grpc_status_code code, const char *text)
+{
+    leave_place(c);
+    c->ending = c->ended = true;
+    (void)grpc_call_cancel_with_status(c->grpc, code, text, NULL);
+}
+
 static void start_write(pf_call *c, grpc_byte_buffer *message)
 {
     const grpc_op op = message_op(message);
@@ -93,8 +111,7 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
         c->out[(c->out_head + c->out_count++) % PF_N_OUTBOUND] = message;
     } else {
         grpc_byte_buffer_destroy(message);
-        c->ended = true;
-        grpc_call_cancel_with_status(c->grpc, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read", NULL);
+        turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read");
     }
 }
 
@@ -109,13 +126,17 @@ void pf_call_make_ready(pf_call *c)
     pf_poller_notify(&server->poller);
 }
 
-static void unlink_watcher(pf_server *server, const pf_call *c)
+static void link_call(pf_server *server, pf_call *c)
 {
-    for (pf_call **w = &server->watchers; *w; w = &(*w)->next_watch) {
-        if (*w != c) continue;
-        *w = c->next_watch;
-        return;
-    }
+    c->previous = server->youngest;
+    *(c->previous ? &c->previous->next : &server->oldest) = c;
+    server->youngest = c;
+}
+
+static void unlink_call(pf_server *server, const pf_call *c)
+{
+    *(c->previous ? &c->previous->next : &server->oldest) = c->next;
+    *(c->next ? &c->next->previous : &server->youngest) = c->previous;
 }
 
 /* Whether nothing refers to the call any more; it is then out of every list, and pf_call_free may end it. */
@@ -123,8 +144,8 @@ bool pf_call_is_done(pf_call *c)
 {
     if (c->pending > 0 || c->held || c->is_ready) return false;
     pf_server *server = c->server;
-    if (c->role == PF_ROLE_WATCH) unlink_watcher(server, c);
-    if (c->role == PF_ROLE_STREAM) server->n_streams--;
+    if (c->grpc) unlink_call(server, c);
+    leave_place(c);
     server->n_calls--;
     server->queued_bytes -= c->in_bytes;
     return true;
@@ -195,7 +216,8 @@ void pf_server_set_health(pf_server *server, pf_health health)
 {
     pthread_mutex_lock(&server->lock);
     server->health = health;
-    for (pf_call *c = server->watchers; c; c = c->next_watch) tell_watcher(c);
+    for (pf_call *c = server->oldest; c; c = c->next)
+        if (c->role == PF_ROLE_WATCH && c->watches) tell_watcher(c);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -217,8 +239,7 @@ static void on_health_request(pf_call *c, const uint8_t *bytes, size_t n_bytes)
     const bool known = status == PF_OK && is_served(server, service);
     if (c->role == PF_ROLE_WATCH) {
         c->told = known ? PF_HEALTH_UNKNOWN : PF_HEALTH_SERVICE_UNKNOWN;
-        c->next_watch = server->watchers;
-        server->watchers = c;
+        c->watches = true;
         tell_watcher(c);
     } else if (!known) {
         pf_call_end(c, GRPC_STATUS_NOT_FOUND, "no such service here");
@@ -280,14 +301,66 @@ static void recognise(pf_call *c)
     if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Watch")) c->role = PF_ROLE_WATCH;
 }
 
-/* Watches may take what is free, and no more: the oldest goes when another call needs its place. */
-static bool make_way(pf_server *server)
+/* ---- places: few enough calls, and nobody kept out by one who wants nothing -------------------------------------- */
+
+void pf_call_tell_sequences(pf_call *c, bool any)
 {
-    pf_call *oldest = NULL;
-    for (pf_call *w = server->watchers; w; w = w->next_watch)
-        if (!w->ending && !w->ended) oldest = w;
-    if (oldest) pf_call_end(oldest, GRPC_STATUS_RESOURCE_EXHAUSTED, "another call needs the place");
-    return oldest != NULL;
+    if (c->has_sequences && !any) c->idle_ns = pf_now_ns();
+    c->has_sequences = any;
+}
+
+/* Whether it waits for nothing of ours. A question is answered as soon as it is said, so any that is there has not been
+ * said, is not read, or watches. */
+static bool is_idle(const pf_call *c)
+{
+    if (c->role != PF_ROLE_STREAM || c->ending || c->ended) return true;
+    return !c->has_sequences && !is_waiting(c);
+}
+
+static pf_call *longest_idle(const pf_server *server, bool stream)
+{
+    pf_call *idle = NULL;
+    for (pf_call *c = server->oldest; c; c = c->next)
+        if ((c->role == PF_ROLE_STREAM) == stream && c->has_place && is_idle(c) &&
+            (!idle || c->idle_ns < idle->idle_ns))
+            idle = c;
+    return idle;
+}
+
+/* Frees a place of a stream, or of any other call. */
+static bool make_way(pf_server *server, bool stream)
+{
+    pf_call *c = longest_idle(server, stream);
+    if (!c) return false;
+    turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED,
+              stream ? "another stream needs the place: this one has no sequence open"
+                     : "another call needs the place");
+    return true;
+}
+
+/* NULL: the call has a place now, else why there is none. Watches take what is free, and no more. */
+static const char *take_place(pf_call *c)
+{
+    pf_server *server = c->server;
+    const int32_t most = pf_server_max_calls(&server->config);
+    const bool stream = c->role == PF_ROLE_STREAM;
+    if (server->n_calls - server->n_open > most) return "too many calls are ending; try again";
+    if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))
+        return "as many streams are open as are taken, all of them with sequences";
+    if (server->n_open >= most && (c->role == PF_ROLE_WATCH || !make_way(server, false)))
+        return "as many calls are open as are taken";
+    c->has_place = true;
+    server->n_open++;
+    if (stream) server->n_streams++;
+    return NULL;
+}
+
+static void begin_stream(pf_call *c)
+{
+    c->opened = true;
+    const grpc_op open = metadata_op(); /* at once: the client learns that the stream stands */
+    (void)post(c, &open, 1, PF_EV_METADATA);
+    pf_call_read(c);
 }
 
 static void on_new(pf_call *c)
@@ -296,26 +369,18 @@ static void on_new(pf_call *c)
     const grpc_op over = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER, .data.recv_close_on_server.cancelled = &c->cancelled };
     (void)post(c, &over, 1, PF_EV_OVER);
     c->connection = pf_listener_enter(server->listener, c->grpc);
+    c->idle_ns = pf_now_ns();
     recognise(c);
-    if (c->role == PF_ROLE_UNKNOWN) {
-        pf_call_end(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");
-    } else if (c->role == PF_ROLE_STREAM && server->n_streams >= server->config.max_streams) {
-        c->role = PF_ROLE_UNKNOWN;
-        pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "as many streams are open as are taken");
-    } else if (server->n_calls > pf_server_max_calls(&server->config) &&
-               (c->role == PF_ROLE_WATCH || !make_way(server))) {
-        c->role = PF_ROLE_UNKNOWN;
-        pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "as many calls are open as are taken");
-    } else if (c->role == PF_ROLE_STREAM) {
-        server->n_streams++;
-        c->held = true;
-        c->opened = true;
-        const grpc_op open = metadata_op(); /* at once: the client learns that the stream stands */
-        (void)post(c, &open, 1, PF_EV_METADATA);
+    link_call(server, c);
+    const char *no_place = c->role == PF_ROLE_UNKNOWN ? NULL : take_place(c);
+    if (no_place)
+        turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, no_place);
+    else if (c->role == PF_ROLE_UNKNOWN)
+        turn_away(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");
+    else if (c->role == PF_ROLE_STREAM)
+        begin_stream(c);
+    else
         pf_call_read(c);
-    } else {
-        pf_call_read(c);
-    }
 }
 
 /* Whether a stream may be read further. */
@@ -338,6 +403,7 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
     }
     const uint64_t now_ns = pf_now_ns();
     if (!is_waiting(c)) c->quiet_ns = now_ns;
+    c->held = true;
     c->in[(c->in_head + c->in_count++) % PF_N_INBOUND] = (pf_inbound){ message, n_bytes, now_ns };
     c->in_bytes += n_bytes;
     server->queued_bytes += n_bytes;
@@ -378,9 +444,11 @@ static void on_read(pf_call *c, bool success)
     }
     if (live) {
         on_unary_message(c, message);
-    } else if (c->role == PF_ROLE_STREAM) {
+    } else if (c->role == PF_ROLE_STREAM && c->held) {
         c->half_closed = true;
         pf_call_make_ready(c);
+    } else if (c->role == PF_ROLE_STREAM) {
+        pf_call_end(c, GRPC_STATUS_OK, ""); /* it has said nothing */
     } else {
         pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, "a request without a message");
     }
@@ -416,6 +484,7 @@ static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
     case PF_EV_WRITE: on_written(c, success); break;
     case PF_EV_OVER:
         c->ended = true;
+        leave_place(c);
         pf_call_make_ready(c); /* the computing thread lets go of it */
         break;
     case PF_EV_METADATA:

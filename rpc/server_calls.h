@@ -72,7 +72,7 @@ struct pf_call {
     int connection; /* the listener's word for it */
 
     int pending; /* events to come */
-    bool held;   /* the computing thread may still look at it */
+    bool held;   /* the computing thread may still look at it: a stream that has said something */
     bool reading, writing;
     bool opened;      /* initial metadata is on its way */
     bool half_closed; /* the client will send no more */
@@ -91,8 +91,13 @@ struct pf_call {
     uint64_t quiet_ns; /* since when a stream that waits has heard nothing */
 
     bool is_ready, is_absorbed;
-    pf_call *next_ready, *next_absorbed, *next_watch;
-    pf_health told; /* to a watcher */
+    bool has_sequences; /* of a stream: some were open when it was last looked at */
+    bool has_place;     /* counts among those that may be open */
+    uint64_t idle_ns;   /* since when it has had none open; of any other call: since when it is there */
+    pf_call *next_ready, *next_absorbed;
+    pf_call *next, *previous; /* all that are there, the oldest first */
+    bool watches;             /* has said whose health */
+    pf_health told;           /* to a watcher */
 };
 
 struct pf_server {
@@ -121,9 +126,10 @@ struct pf_server {
 
     pthread_mutex_t lock;
     pf_call *ready, **ready_end; /* streams with work, first come first served */
-    pf_call *watchers;
+    pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
-    int32_t n_calls, n_streams;
+    int32_t n_calls;           /* all that are not freed, the one that is awaited too */
+    int32_t n_open, n_streams; /* that have a place, and those of them that are streams */
     size_t queued_bytes;
 };
 
@@ -133,6 +139,7 @@ bool pf_call_has_room(const pf_call *c);                  /* for one more: its o
 void pf_call_send(pf_call *c, grpc_byte_buffer *message); /* now, or after what is being sent; takes the message */
 void pf_call_end(pf_call *c, grpc_status_code code, const char *text); /* once nothing is being written */
 void pf_call_make_ready(pf_call *c);                                   /* in line for the computing thread */
+void pf_call_tell_sequences(pf_call *c, bool any);                     /* whether a stream has any open */
 bool pf_call_is_done(pf_call *c); /* nothing refers to it: it is out of every list, and pf_call_free may end it */
 
 /* Without it. */

@@ -91,7 +91,7 @@ static ssize_t hear(int fd, uint8_t *bytes, size_t n, uint64_t until_ns)
 
 bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms)
 {
-    uint8_t heard[4096];
+    static uint8_t heard[64 << 10];
     size_t n_heard = 0;
     const uint64_t until_ns = pf_now_ns() + (uint64_t)within_ms * 1000 * 1000;
     while (n_heard < sizeof heard) {

@@ -125,40 +125,126 @@ static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
     for (int i = 0; i < N; i++) close(fds[i]);
 }
 
-static void streams_past_the_limit_are_refused_until_another_ends(void **state)
+static void open_sequence(pf_peer *peer)
+{
+    const int32_t token = 1;
+    pf_open open = {
+        .sequence = 1, .incarnation = 1, .tokens = &token, .n_tokens = 1, .method = PF_METHOD_GREEDY, .max_draft = 1
+    };
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+}
+
+static void close_sequence(pf_peer *peer)
+{
+    pf_close close = { .sequence = 1 };
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+}
+
+static void streams_with_sequences_keep_their_places_until_those_end(void **state)
 {
     (void)state;
     fixture f;
     pf_error error;
     begin(&f, 2);
     pf_peer *a = connected(), *b = connected();
+    open_sequence(a);
+    open_sequence(b);
     assert_true(is_up(a, 100 * MS, &error) && is_up(b, 100 * MS, &error));
     pf_peer *c = connected(); /* what it is may be asked; its stream is refused */
     assert_false(is_up(c, SECOND, &error));
     assert_non_null(strstr(error.text, "as many streams are open as are taken"));
-    pf_peer_destroy(a);
+    close_sequence(a);
     assert_all_come_up(&c, 1);
+    open_sequence(c);
+    assert_false(is_up(a, SECOND, &error));
+    assert_non_null(strstr(error.text, "this one has no sequence open"));
+    assert_true(is_up(b, 100 * MS, &error) && is_up(c, 100 * MS, &error));
     pf_peer_destroy(b);
+    assert_all_come_up(&a, 1);
+    pf_peer_destroy(a);
     pf_peer_destroy(c);
     end(&f);
+}
+
+/* Calls of one connection, with or without what they ask. */
+static int crowd_in(const char *path, uint32_t n, bool say)
+{
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd));
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(stranger_open_stream(fd, 2 * i + 1, path));
+        if (say) assert_true(stranger_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5)); /* empty, half closed */
+    }
+    usleep(100 * 1000);
+    return fd;
+}
+
+/* Two clients are served: each asks what is there, and has a stream with a sequence. Whoever is at `fd` hears why he goes. */
+static void assert_two_get_in(int fd)
+{
+    static const char why[] = "needs the place";
+    pf_peer *peers[2] = { patient(), NULL };
+    assert_all_come_up(peers, 1);
+    open_sequence(peers[0]);
+    peers[1] = patient();
+    assert_all_come_up(peers, 2);
+    open_sequence(peers[1]);
+    assert_all_come_up(peers, 2);
+    assert_true(stranger_hears(fd, why, strlen(why), 1000));
+    pf_peer_destroy(peers[0]);
+    pf_peer_destroy(peers[1]);
+}
+
+enum { MOST_STREAMS = 2, MOST_CALLS = MOST_STREAMS + 64 };
+
+static void streams_that_say_nothing_make_way(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MOST_STREAMS);
+    const int fd = crowd_in(DRAFT, MOST_STREAMS, false);
+    assert_two_get_in(fd);
+    end(&f);
+    close(fd);
 }
 
 static void watches_take_what_is_free_and_make_way(void **state)
 {
     (void)state;
-    enum { N = 2 + 64 }; /* all calls that there may be */
     fixture f;
-    begin(&f, 2);
+    begin(&f, MOST_STREAMS);
+    const int fd = crowd_in("/grpc.health.v1.Health/Watch", MOST_CALLS, true);
+    assert_two_get_in(fd);
+    end(&f);
+    close(fd);
+}
+
+static void questions_that_are_never_said_make_way(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MOST_STREAMS);
+    const int fd = crowd_in("/pilotfish.v1.Drafter/GetModelInfo", MOST_CALLS, false);
+    assert_two_get_in(fd);
+    end(&f);
+    close(fd);
+}
+
+/* The client has room for no answer: gRPC holds each until there is some. */
+static void answers_that_are_never_read_make_way(void **state)
+{
+    (void)state;
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
+    fixture f;
+    begin(&f, MOST_STREAMS);
     const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
-    for (uint32_t i = 0; i < N; i++) {
-        assert_true(stranger_open_stream(fd, 2 * i + 1, "/grpc.health.v1.Health/Watch"));
-        assert_true(stranger_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5)); /* an empty message, half closed */
+    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    for (uint32_t i = 0; i < MOST_CALLS; i++) {
+        assert_true(stranger_open_stream(fd, 2 * i + 1, "/pilotfish.v1.Drafter/GetModelInfo"));
+        assert_true(stranger_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5));
     }
     usleep(100 * 1000);
-    pf_peer *peer = patient();
-    assert_all_come_up(&peer, 1);
-    pf_peer_destroy(peer);
+    assert_two_get_in(fd);
     end(&f);
     close(fd);
 }
@@ -233,8 +319,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mute_and_half_spoken_connections_keep_nobody_out),
-        cmocka_unit_test(streams_past_the_limit_are_refused_until_another_ends),
+        cmocka_unit_test(streams_with_sequences_keep_their_places_until_those_end),
+        cmocka_unit_test(streams_that_say_nothing_make_way),
         cmocka_unit_test(watches_take_what_is_free_and_make_way),
+        cmocka_unit_test(questions_that_are_never_said_make_way),
+        cmocka_unit_test(answers_that_are_never_read_make_way),
         cmocka_unit_test(streams_that_are_dropped_at_once_leave_nothing),
         cmocka_unit_test(messages_that_never_end_do_not_fill_the_memory),
     };

@@ -26,7 +26,10 @@ enum {
     SOON_MS = 10,   /* gRPC will have closed what was shut down */
     LATER_MS = 100, /* perhaps somebody has left */
     LOOK_MS = 50,   /* between looks at the poll */
+    RETRY_MS = 1,   /* for gRPC to read what it has been given */
     MAX_EVENTS = 64,
+    MOST_UNREAD = 8,   /* connections that gRPC has been given and has not begun to read */
+    MOST_CLOSING = 16, /* that have been shut down, and that it has not closed */
 };
 
 static const uint64_t COUNT_AGAIN_NS = 100u * 1000 * 1000;
@@ -36,9 +39,17 @@ static const uint64_t MOST_CPU_NS = 100u * 1000 * 1000; /* of one poll: 100 MB o
 static const uint64_t REST_NS = 1000u * 1000 * 1000;    /* for those who are connected, after somebody kept them out */
 static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+typedef enum {
+    SILENT,  /* it has not said all of the preface */
+    SPOKEN,  /* it has, and waits until gRPC is through with others */
+    GIVEN,   /* to gRPC, which closes it */
+    CLOSING, /* it was shut down; gRPC will close it */
+} stage;
+
 typedef struct {
     int fd;
-    bool is_silent; /* not gRPC's yet */
+    stage stage;
+    bool is_unread; /* given, and gRPC has not begun to read it */
     ino_t inode;    /* of the socket */
     int32_t n_calls;
     uint64_t since_ns;
@@ -90,24 +101,34 @@ static ino_t inode_of(int fd)
 }
 
 /* gRPC may close it meanwhile, and its number may become another's: what is shut down is a descriptor of our own. */
-static void shut_down(pf_listener *l, const connection *c)
+static void shut_down(pf_listener *l, connection *c)
 {
+    c->stage = CLOSING;
     if (dup3(c->fd, l->spare, O_CLOEXEC) < 0) return;
     if (inode_of(l->spare) == c->inode) (void)shutdown(l->spare, SHUT_RDWR);
     (void)dup3(l->bell, l->spare, O_CLOEXEC);
 }
 
+/* Of those that were shut down, and now and then of all: that is thousands of system calls. */
 static void forget_closed(pf_listener *l)
 {
     const uint64_t now_ns = pf_now_ns();
-    if (now_ns - l->counted_ns < COUNT_AGAIN_NS) return; /* thousands of system calls */
-    l->counted_ns = now_ns;
+    const bool all = now_ns - l->counted_ns >= COUNT_AGAIN_NS;
+    if (all) l->counted_ns = now_ns;
     pthread_mutex_lock(&l->lock);
     for (int32_t i = l->n - 1; i >= 0; i--) {
         connection *c = &l->connections[i];
-        if (!c->is_silent && c->n_calls == 0 && inode_of(c->fd) != c->inode) forget(l, c);
+        if ((c->stage == CLOSING || (all && c->stage == GIVEN)) && c->n_calls == 0 && inode_of(c->fd) != c->inode)
+            forget(l, c);
     }
     pthread_mutex_unlock(&l->lock);
+}
+
+static int32_t count(const pf_listener *l, stage of)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->n; i++) n += l->connections[i].stage == of;
+    return n;
 }
 
 /* Of those without a call the oldest, of those that are silent first: whoever means it speaks at once. */
@@ -117,26 +138,29 @@ static connection *most_idle(pf_listener *l)
     connection *idle = NULL;
     for (int32_t i = l->n - 1; i >= 0; i--) {
         connection *c = &l->connections[i];
-        if (c->n_calls > 0 || (!c->is_silent && l->blind) || now_ns - c->since_ns < YOUNG_NS) continue;
-        if (c->is_silent || !idle || !idle->is_silent) idle = c;
+        const bool may_go = c->stage == SILENT || (c->stage == GIVEN && c->n_calls == 0 && !l->blind);
+        if (!may_go || now_ns - c->since_ns < YOUNG_NS) continue;
+        if (c->stage == SILENT || !idle || idle->stage != SILENT) idle = c;
     }
     return idle;
 }
 
-/* In how many milliseconds there is room for another connection. */
+/* In how many milliseconds there may be room for another connection. */
 static int make_room(pf_listener *l)
 {
     const int32_t before = l->n;
     forget_closed(l);
     if (l->n < before) return NOW_MS;
+    if (count(l, CLOSING) >= MOST_CLOSING) return SOON_MS;
     pthread_mutex_lock(&l->lock);
     connection *c = most_idle(l);
-    const int wait_ms = !c ? LATER_MS : c->is_silent ? NOW_MS : SOON_MS;
-    if (c && c->is_silent)
+    const int wait_ms = !c ? LATER_MS : c->stage == SILENT ? NOW_MS : SOON_MS;
+    if (c && c->stage == SILENT) {
         close(c->fd);
-    else if (c)
+        forget(l, c);
+    } else if (c) {
         shut_down(l, c);
-    if (c) forget(l, c);
+    }
     pthread_mutex_unlock(&l->lock);
     return wait_ms;
 }
@@ -209,8 +233,7 @@ static void welcome(pf_listener *l, int fd)
     pthread_mutex_lock(&l->lock);
     connection *before = find(l, fd); /* one that gRPC has closed since */
     if (before) forget(l, before);
-    l->connections[l->n++] =
-        (connection){ .fd = fd, .is_silent = true, .inode = inode_of(fd), .since_ns = pf_now_ns() };
+    l->connections[l->n++] = (connection){ .fd = fd, .stage = SILENT, .inode = inode_of(fd), .since_ns = pf_now_ns() };
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -255,13 +278,11 @@ static void drop(pf_listener *l, connection *c)
     pthread_mutex_unlock(&l->lock);
 }
 
-static void give_to_grpc(pf_listener *l, connection *c)
+static void advance(pf_listener *l, connection *c, stage to)
 {
-    (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
     pthread_mutex_lock(&l->lock);
-    c->is_silent = false;
+    c->stage = to;
     pthread_mutex_unlock(&l->lock);
-    grpc_server_add_channel_from_fd(l->config.server, c->fd, l->credentials);
 }
 
 /* It says something, or goes. */
@@ -270,10 +291,47 @@ static void listen_to(pf_listener *l, connection *c)
     char said[sizeof PREFACE - 1];
     const ssize_t n = recv(c->fd, said, sizeof said, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0 || memcmp(said, PREFACE, (size_t)n) != 0)
+    if (n <= 0 || memcmp(said, PREFACE, (size_t)n) != 0) {
         drop(l, c);
-    else if ((size_t)n == sizeof said)
-        give_to_grpc(l, c);
+    } else if ((size_t)n == sizeof said) {
+        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+        advance(l, c, SPOKEN);
+    }
+}
+
+/* Whether the preface is still what comes first. */
+static bool is_unread(const connection *c)
+{
+    char said[sizeof PREFACE - 1];
+    return recv(c->fd, said, sizeof said, MSG_PEEK | MSG_DONTWAIT) == (ssize_t)sizeof said &&
+           memcmp(said, PREFACE, sizeof said) == 0;
+}
+
+static int32_t count_unread(pf_listener *l)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->n; i++) {
+        connection *c = &l->connections[i];
+        if (c->is_unread) c->is_unread = is_unread(c);
+        n += c->is_unread;
+    }
+    return n;
+}
+
+/* Gives gRPC who has spoken, the oldest first, as fast as it begins to read them: who connects faster than that waits here,
+ * and not everybody who is connected with him. In how many milliseconds to go on; -1: there is nobody left. */
+static int hand_over(pf_listener *l)
+{
+    int32_t n_unread = count_unread(l);
+    for (int32_t i = 0; i < l->n; i++) {
+        connection *c = &l->connections[i];
+        if (c->stage != SPOKEN) continue;
+        if (n_unread++ >= MOST_UNREAD) return RETRY_MS;
+        advance(l, c, GIVEN);
+        c->is_unread = true;
+        grpc_server_add_channel_from_fd(l->config.server, c->fd, l->credentials);
+    }
+    return -1;
 }
 
 static void on_event(pf_listener *l, int fd)
@@ -281,7 +339,7 @@ static void on_event(pf_listener *l, int fd)
     for (int32_t i = 0; i < l->sockets.n; i++)
         if (l->sockets.fds[i] == fd) accept_one(l, fd);
     connection *c = find(l, fd);
-    if (c && c->is_silent) listen_to(l, c);
+    if (c && c->stage == SILENT) listen_to(l, c);
 }
 
 /* Those that were silent for too long. In how many milliseconds the next will have been; -1: there is none. */
@@ -290,7 +348,7 @@ static int drop_silent(pf_listener *l)
     const uint64_t now_ns = pf_now_ns();
     for (int32_t i = 0; i < l->n; i++) {
         connection *c = &l->connections[i];
-        if (!c->is_silent) continue;
+        if (c->stage != SILENT) continue;
         const uint64_t until_ns = c->since_ns + l->config.silence_ns;
         if (until_ns > now_ns) return (int)((until_ns - now_ns) / (1000 * 1000)) + 1;
         drop(l, c);
@@ -304,7 +362,7 @@ static int drop_silent(pf_listener *l)
 static bool has_grpc_any(const pf_listener *l)
 {
     for (int32_t i = 0; i < l->n; i++)
-        if (!l->connections[i].is_silent) return true;
+        if (l->connections[i].stage == GIVEN) return true;
     return false;
 }
 
@@ -327,7 +385,7 @@ static connection *being_read(pf_listener *l)
     for (int32_t i = 0; i < l->n; i++) {
         connection *c = &l->connections[i];
         int n_unread = 0;
-        if (c->is_silent || ioctl(c->fd, FIONREAD, &n_unread) != 0) continue;
+        if (c->stage != GIVEN || ioctl(c->fd, FIONREAD, &n_unread) != 0) continue;
         if (n_unread < c->n_unread) read = c;
         c->n_unread = n_unread;
     }
@@ -344,7 +402,6 @@ static void free_poll(pf_listener *l)
         if (!c || !is_held_up(l)) continue;
         pthread_mutex_lock(&l->lock);
         shut_down(l, c);
-        forget(l, c);
         pthread_mutex_unlock(&l->lock);
         l->accept_ns = pf_now_ns() + REST_NS;
         if (l->config.log) l->config.log(l->config.log_user, "a connection that kept all others waiting has been cut");
@@ -376,7 +433,7 @@ static void *run(void *arg)
     pf_listener *l = arg;
     struct epoll_event events[MAX_EVENTS];
     while (!atomic_load(&l->stop)) {
-        const int wait_ms = sooner(drop_silent(l), look_at_poll(l));
+        const int wait_ms = sooner(sooner(drop_silent(l), look_at_poll(l)), hand_over(l));
         const int n = epoll_wait(l->epoll, events, MAX_EVENTS, wait_ms);
         for (int i = 0; i < n && !atomic_load(&l->stop); i++) on_event(l, events[i].data.fd);
     }
@@ -430,7 +487,7 @@ void pf_listener_close(pf_listener *listener)
     }
     pf_sockets_close(&listener->sockets);
     for (int32_t i = listener->n - 1; i >= 0; i--)
-        if (listener->connections[i].is_silent) drop(listener, &listener->connections[i]);
+        if (listener->connections[i].stage <= SPOKEN) drop(listener, &listener->connections[i]);
 }
 
 void pf_listener_destroy(pf_listener *listener)

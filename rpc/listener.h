@@ -1,17 +1,18 @@
 /*
  * The connections of a server: accepted here, given to gRPC once they speak, and kept few enough.
  *
- *     backlog --accept4--> silent --24 bytes, HTTP/2's preface--> gRPC's: it reads, writes and closes
- *                            |                                      |
- *                            | silent for too long, or saying       | room is needed, it has no call,
- *                            | anything else, or room is needed     | and is the oldest such: shut down
- *                            v                                      v
- *                          closed                            closed by gRPC
+ *     backlog --accept4--> silent --HTTP/2's preface--> spoken --few are unread--> gRPC's: it reads, writes and closes
+ *                            |                                                       |
+ *                            | silent for too long, or saying                        | room is needed, it has no call,
+ *                            | anything else, or room is needed                      | and is the oldest such: shut down
+ *                            v                                                       v
+ *                          closed                                               closed by gRPC
  *
  * gRPC 1.51 accepts for itself too, but its listener ends for good at the first accept that finds no descriptor free,
  * does not count what it accepts, and spends 200 KiB on a connection that never says a word. Here a connection costs a
- * descriptor until it speaks. Whoever waits for room waits in the kernel's backlog; descriptors, kernel memory or both
- * may run out at any time, and it goes on when there are some again.
+ * descriptor until it speaks, and until gRPC has begun to read those that came before: it serves in turn, so one who is
+ * connected would wait for a thousand newcomers. Whoever waits for room waits in the kernel's backlog; descriptors, kernel
+ * memory or both may run out at any time, and it goes on when there are some again.
  *
  * Whether a connection of gRPC's still lives is not told by gRPC. A descriptor's number and the inode of its socket say
  * it; they are compared only when room is needed. Which connection a call came by is in the name that gRPC gives its

@@ -15,11 +15,11 @@
  * told who has gone; the end of a stream whose client has said all waits until it is through.
  *
  * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence (where it is about
- * one sequence, that one is refused), a peer that reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different streams never meet: the peer sees
- * internal ones. The end of a stream closes its sequences at the peer.
+ * one sequence, that one is refused), a peer that reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of
+ * different streams never meet: the peer sees internal ones. The end of a stream closes its sequences at the peer.
  *
- * When all places are taken, calls that wait for nothing make way, the longest idle first: a stream without an open sequence
- * for a stream, a watch or a question that is not said or whose answer is not read for any other call.
+ * When all places are taken, calls that wait for nothing make way, the longest idle first: a stream without an open
+ * sequence for a stream; for any other call a watch, or a question that is not said or whose answer is not read.
  *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. What gRPC holds
  * of messages on their way is bounded too, by 32 of the largest: past that it reads no more until there is room. A

@@ -27,6 +27,13 @@ static void on_signal(int number)
     stop = true;
 }
 
+/* The main thread is the one that polls while there is nothing to compute: nobody does until it is back. */
+static void on_pause(int number)
+{
+    (void)number;
+    usleep(1000 * 1000);
+}
+
 static int serve(pf_server_config config, rlim_t n_files, int ready)
 {
     const struct rlimit files = { n_files, n_files };
@@ -37,6 +44,7 @@ static int serve(pf_server_config config, rlim_t n_files, int ready)
     config.drafter = &mute;
     config.grace_ns = 20 * MS;
     signal(SIGTERM, on_signal);
+    signal(SIGUSR1, on_pause);
     if (setrlimit(RLIMIT_NOFILE, &files) != 0 || pf_server_create(&config, &server, &error) != PF_OK) return 1;
     if (write(ready, "r", 1) != 1) return 1;
     const pf_status status = pf_server_run(server, &stop, &error);
@@ -171,6 +179,32 @@ static void who_has_a_call_stays(void **state)
     end(server);
 }
 
+/* Those to whom gRPC has said its first words, which it does when it is given a connection. */
+static int count_given(const int fds[CROWD], int within_ms)
+{
+    int n = 0;
+    for (int i = 0; i < CROWD; i++) n += stranger_hears(fds[i], "\4\0\0\0\0\0", 6, within_ms); /* SETTINGS */
+    return n;
+}
+
+static void who_comes_faster_than_he_is_read_waits_at_the_door(void **state)
+{
+    (void)state;
+    int fds[CROWD];
+    const pid_t server = begin((pf_server_config){ .max_connections = 0 }, 1000);
+    assert_true(is_served(5000));
+    assert_int_equal(kill(server, SIGUSR1), 0);
+    usleep(100 * 1000);
+    crowd(fds, idler);
+    usleep(400 * 1000);
+    const int n_given = count_given(fds, 1);
+    if (n_given < 1 || n_given > 8) fail_msg("%d connections were given to a gRPC that reads none", n_given);
+    assert_true(is_served(5000));
+    assert_int_equal(count_given(fds, 20), CROWD - n_given); /* the others, now */
+    leave(fds);
+    end(server);
+}
+
 static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
 {
     (void)state;
@@ -214,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_server_out_of_descriptors_serves_again_once_some_are_free),
         cmocka_unit_test(who_is_silent_or_idle_makes_way),
         cmocka_unit_test(who_has_a_call_stays),
+        cmocka_unit_test(who_comes_faster_than_he_is_read_waits_at_the_door),
         cmocka_unit_test(who_does_not_speak_is_hung_up_on_after_a_while),
         cmocka_unit_test(who_resets_streams_without_end_is_cut_and_others_go_on),
     };

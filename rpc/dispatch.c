@@ -18,7 +18,9 @@ typedef struct {
     void *stream; /* NULL: free */
     uint64_t sequence;
     uint64_t internal;
-    bool is_over; /* to be closed at the peer */
+    bool is_over;         /* to be closed at the peer */
+    uint64_t heard_ns;    /* when its owner or the peer last said something of it */
+    uint64_t asked_epoch; /* the epoch in which its owner did */
 } tenant;
 
 struct pf_dispatch {
@@ -28,8 +30,10 @@ struct pf_dispatch {
     void *user;
     pf_idmap *ids;
     int32_t max;
+    uint64_t silence_ns;
     tenant *tenants; /* [max] */
     uint64_t generation;
+    uint64_t epoch;    /* one more whenever the peer has answered all that it will */
     uint64_t queue_ns; /* of the batches since the last collect, the longest */
     bool submitted;    /* something since the last collect */
     int32_t n_entries; /* submitted since the peer's last answer */
@@ -43,8 +47,8 @@ struct pf_dispatch {
     char text[96]; /* of the one refusal that is made here */
 };
 
-pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, pf_dispatch_send *send,
-                             void *user, pf_dispatch **out)
+pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, uint64_t silence_ns,
+                             pf_dispatch_send *send, void *user, pf_dispatch **out)
 {
     if (max_sequences < 1 || max_sequences >= 1 << SLOT_BITS) return PF_INVALID;
     pf_idmap *ids;
@@ -63,6 +67,8 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     dispatch->user = user;
     dispatch->ids = ids;
     dispatch->max = max_sequences;
+    dispatch->silence_ns = silence_ns;
+    dispatch->epoch = 1;
     dispatch->tenants = tenants;
     snprintf(dispatch->text, sizeof dispatch->text, "%d sequences are open, more are not taken", (int)max_sequences);
     *out = dispatch;
@@ -84,22 +90,15 @@ static uint64_t key(const void *stream)
     return (uint64_t)(uintptr_t)stream;
 }
 
-static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+/* Its owner says something of a sequence; the peer's name for it. False: it is not open. */
+static bool to_internal(pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
 {
     const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), *sequence);
     if (slot < 0) return false;
-    *sequence = dispatch->tenants[slot].internal;
-    return true;
-}
-
-static bool admit(pf_dispatch *dispatch, void *stream, uint64_t *sequence)
-{
-    if (to_internal(dispatch, stream, sequence)) return true;
-    const int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), *sequence);
-    if (slot < 0) return false;
-    const uint64_t internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot;
-    dispatch->tenants[slot] = (tenant){ .stream = stream, .sequence = *sequence, .internal = internal };
-    *sequence = internal;
+    tenant *t = &dispatch->tenants[slot];
+    t->heard_ns = pf_now_ns();
+    t->asked_epoch = dispatch->epoch;
+    *sequence = t->internal;
     return true;
 }
 
@@ -108,6 +107,37 @@ static void evict(pf_dispatch *dispatch, int32_t slot)
     tenant *t = &dispatch->tenants[slot];
     (void)pf_idmap_remove(dispatch->ids, key(t->stream), t->sequence);
     *t = (tenant){ .stream = NULL };
+}
+
+static pf_status close_what_is_over(pf_dispatch *dispatch);
+
+/* The place of the sequence that has been silent for longest, and long enough. Its owner hears of it by the prefix request
+ * that answers his next word. */
+static bool make_way(pf_dispatch *dispatch)
+{
+    tenant *silent = NULL;
+    for (int32_t slot = 0; slot < dispatch->max; slot++) {
+        tenant *t = &dispatch->tenants[slot];
+        if (t->asked_epoch != dispatch->epoch && (!silent || t->heard_ns < silent->heard_ns)) silent = t;
+    }
+    if (!silent || pf_now_ns() - silent->heard_ns < dispatch->silence_ns) return false;
+    silent->is_over = true;
+    return close_what_is_over(dispatch) == PF_OK;
+}
+
+static bool admit(pf_dispatch *dispatch, void *stream, uint64_t *sequence)
+{
+    if (to_internal(dispatch, stream, sequence)) return true;
+    int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), *sequence);
+    if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), *sequence);
+    if (slot < 0) return false;
+    dispatch->tenants[slot] = (tenant){ .stream = stream,
+                                        .sequence = *sequence,
+                                        .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
+                                        .heard_ns = pf_now_ns(),
+                                        .asked_epoch = dispatch->epoch };
+    *sequence = dispatch->tenants[slot].internal;
+    return true;
 }
 
 static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batch)
@@ -201,8 +231,6 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
     return PF_OK;
 }
 
-static pf_status close_what_is_over(pf_dispatch *dispatch);
-
 static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_misfits *misfits)
 {
     bool any_open = false;
@@ -266,22 +294,25 @@ typedef struct {
 static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *sent, pf_batch *out)
 {
     void *stream = NULL;
+    const uint64_t now_ns = pf_now_ns();
     *out = (pf_batch){ .proposals = dispatch->proposals,
                        .verdicts = dispatch->verdicts,
                        .prefix_requests = dispatch->prefix_requests,
                        .refusals = dispatch->refusals,
                        .timing = answer->timing };
 
-#define PF_SELECT(kind)                                                 \
-    for (int32_t i = 0; i < answer->n_##kind; i++) {                    \
-        if (sent->kind[i]) continue;                                    \
-        const tenant *t = resident(dispatch, answer->kind[i].sequence); \
-        if (t && !stream) stream = t->stream;                           \
-        if (t && t->stream != stream) continue;                         \
-        sent->kind[i] = true;                                           \
-        if (!t) continue;                                               \
-        out->kind[out->n_##kind] = answer->kind[i];                     \
-        out->kind[out->n_##kind++].sequence = t->sequence;              \
+#define PF_SELECT(kind)                                           \
+    for (int32_t i = 0; i < answer->n_##kind; i++) {              \
+        if (sent->kind[i]) continue;                              \
+        tenant *t = resident(dispatch, answer->kind[i].sequence); \
+        if (t && !stream) stream = t->stream;                     \
+        if (t && t->stream != stream) continue;                   \
+        sent->kind[i] = true;                                     \
+        if (!t) continue;                                         \
+        t->heard_ns = now_ns;                                     \
+        t->asked_epoch = 0;                                       \
+        out->kind[out->n_##kind] = answer->kind[i];               \
+        out->kind[out->n_##kind++].sequence = t->sequence;        \
     }
     PF_SELECT(proposals)
     PF_SELECT(verdicts)
@@ -343,6 +374,7 @@ static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error)
     pf_status status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error);
     dispatch->n_entries = 0;
     dispatch->submitted = status != PF_CANCELLED;
+    dispatch->epoch += status == PF_CANCELLED;
     if (status != PF_OK) return status;
     *at_work = is_sign(answer);
     distribute(dispatch, answer);

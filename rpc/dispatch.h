@@ -26,8 +26,10 @@ typedef enum { PF_SERVICE_DRAFTER = 0, PF_SERVICE_VERIFIER = 1 } pf_service;
 /* Called for whatever is to be sent on a stream; the batch is borrowed for the call. */
 typedef void pf_dispatch_send(void *user, void *stream, const pf_batch *batch);
 
-/* peer is borrowed. PF_INVALID: max_sequences not in 1 .. 2^24 - 1.  PF_NOMEM. End with pf_dispatch_destroy. */
-PF_MUST_USE pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences,
+/* peer is borrowed. silence_ns: when all places are taken, a sequence of which its owner has said nothing for that long,
+ * and whose owner waits for nothing, makes way for a new one.
+ * PF_INVALID: max_sequences not in 1 .. 2^24 - 1.  PF_NOMEM. End with pf_dispatch_destroy. */
+PF_MUST_USE pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, uint64_t silence_ns,
                                          pf_dispatch_send *send, void *user, pf_dispatch **out);
 void pf_dispatch_destroy(pf_dispatch *dispatch); /* NULL is fine; says nothing to the peer */
 

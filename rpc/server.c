@@ -357,8 +357,8 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     const int32_t wanted = server->config.max_sequences;
     status = pf_codec_create(server->config.max_message_bytes, info.vocab_size, &server->codec[service]);
     if (status == PF_OK)
-        status = pf_dispatch_create(service, peer, wanted ? wanted : info.max_sequences, send_batch, server,
-                                    &server->dispatch[service]);
+        status = pf_dispatch_create(service, peer, wanted ? wanted : info.max_sequences,
+                                    server->config.sequence_silence_ns, send_batch, server, &server->dispatch[service]);
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
     return PF_OK;
 }
@@ -389,6 +389,7 @@ static pf_status settle(pf_server_config *config, pf_error *error)
     if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
     if (config->grace_ns == 0) config->grace_ns = 1000u * 1000 * 1000;
     if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
+    if (config->sequence_silence_ns == 0) config->sequence_silence_ns = UINT64_C(60) * 1000 * 1000 * 1000;
     if (config->sign_ns == 0) config->sign_ns = UINT64_C(10) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
         return pf_fail(error, PF_INVALID, "a server of %d streams and messages of %zu bytes", config->max_streams,

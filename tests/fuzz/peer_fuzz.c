@@ -74,7 +74,7 @@ static void begin(server *s, pf_service service)
     *s = (server){ .service = service, .free_pages = pf_kv_free_pages(pf_context_kv(m->context)) };
     must((service == PF_SERVICE_DRAFTER ? pf_model_drafter_create(m->context, &drafter, &s->peer, NULL)
                                         : pf_cpu_verifier_create(m->context, &verifier, &s->peer, NULL)) == PF_OK);
-    must(pf_dispatch_create(service, s->peer, N_SEQUENCES, hear, s, &s->dispatch) == PF_OK);
+    must(pf_dispatch_create(service, s->peer, N_SEQUENCES, 0, hear, s, &s->dispatch) == PF_OK);
     must(pf_codec_create(LARGEST, N_VOCAB, &s->codec) == PF_OK);
     must(pf_codec_create(LARGEST, N_VOCAB, &s->answers) == PF_OK);
 }

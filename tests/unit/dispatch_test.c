@@ -1,10 +1,11 @@
 /* Many streams on one peer, without a network: who gets which answer. */
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "rpc/dispatch.h"
 #include "tests/support/test.h"
 
-enum { MAX = 8 };
+enum { MAX = 8, MS = 1000 * 1000, SILENCE_NS = 50 * MS };
 
 /* A peer that remembers what it was told and answers what the test put down. */
 typedef struct {
@@ -85,8 +86,8 @@ static void begin(fixture *f, int32_t max_sequences)
     memset(f, 0, sizeof *f);
     f->peer.head.ops = &SCRIPT;
     f->peer.collect_status = PF_CANCELLED;
-    assert_int_equal(pf_dispatch_create(PF_SERVICE_DRAFTER, &f->peer.head, max_sequences, post, f, &f->dispatch),
-                     PF_OK);
+    assert_int_equal(
+        pf_dispatch_create(PF_SERVICE_DRAFTER, &f->peer.head, max_sequences, SILENCE_NS, post, f, &f->dispatch), PF_OK);
 }
 
 static void say(fixture *f, mailbox *stream, const pf_batch *batch)
@@ -289,6 +290,63 @@ static void a_peer_has_no_more_to_answer_than_its_answer_holds(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
+static void say_verdict(fixture *f, mailbox *stream, uint64_t sequence)
+{
+    pf_verdict verdict = { .sequence = sequence, .incarnation = 1 };
+    say(f, stream, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+}
+
+/* The peer proposes for the i-th sequence that it was told of, and has nothing more to say. */
+static void answer(fixture *f, int i)
+{
+    pf_proposal proposal = { .sequence = f->peer.opens[i].sequence };
+    f->peer.answer = (pf_batch){ .proposals = &proposal, .n_proposals = 1 };
+    f->peer.has_answer = true;
+    collect(f);
+}
+
+static void a_sequence_of_which_nothing_is_said_makes_way(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 2);
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.a, 2);
+    collect(&f);
+    say_open(&f, &f.b, 1); /* neither has been silent for long */
+    assert_int_equal(f.b.n_refusals, 1);
+    pf_wait_until(pf_now_ns() + SILENCE_NS);
+    say_verdict(&f, &f.a, 1);
+    collect(&f); /* and the peer answers nothing */
+    say_open(&f, &f.b, 1);
+    assert_int_equal(f.b.n_refusals, 1);
+    assert_int_equal(f.peer.n_closes, 1);
+    assert_int_equal(f.peer.closes[0].sequence, f.peer.opens[1].sequence);
+    say_verdict(&f, &f.a, 2); /* who lost it is told to open it again */
+    assert_int_equal(f.a.n_prefix_requests, 1);
+    assert_int_equal(f.a.prefix_requests[0].sequence, 2);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void a_sequence_that_waits_for_its_answer_keeps_its_place(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 1);
+    say_open(&f, &f.a, 1);
+    say_verdict(&f, &f.a, 1);
+    pf_wait_until(pf_now_ns() + SILENCE_NS);
+    say_open(&f, &f.b, 1);
+    assert_int_equal(f.b.n_refusals, 1);
+    answer(&f, 0);
+    say_open(&f, &f.b, 1); /* it has only just had it */
+    assert_int_equal(f.b.n_refusals, 2);
+    pf_wait_until(pf_now_ns() + SILENCE_NS);
+    say_open(&f, &f.b, 1);
+    assert_int_equal(f.b.n_refusals, 2);
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void what_does_not_fit_is_refused_and_closed_at_the_peer(void **state)
 {
     (void)state;
@@ -350,6 +408,8 @@ int main(void)
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
         cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
         cmocka_unit_test(a_peer_has_no_more_to_answer_than_its_answer_holds),
+        cmocka_unit_test(a_sequence_of_which_nothing_is_said_makes_way),
+        cmocka_unit_test(a_sequence_that_waits_for_its_answer_keeps_its_place),
         cmocka_unit_test(what_does_not_fit_is_refused_and_closed_at_the_peer),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };

@@ -4,7 +4,7 @@
  */
 #include "kernels/gemm/sums_avx512.h"
 
-enum { F32_ROWS = 14, BF16_ROWS = 12 };
+enum { F32_ROWS = 14, BF16_ROWS = 12, PAIR_ROWS = 4 };
 
 PF_INLINE void tile_f32(const int height, const pf_gemm_tile *t)
 {
@@ -78,6 +78,53 @@ PF_INLINE void tile_bf16(const int height, const pf_gemm_tile *t)
     PF_ROWS_12(PF_SUMS_FINISH)
 }
 
+/* Two panels side by side: with one, a row has two chains, each of two products a step, and waits for them. */
+PF_INLINE void pair_bf16(const int height, const pf_gemm_pair *t)
+{
+    __m512 sum[PAIR_ROWS][4];
+    const uint8_t *w = t->w;
+    const float *a = t->a;
+    uintptr_t prefetch = (uintptr_t)w + PF_GEMM_W_AHEAD;
+    size_t part[2];
+    pf_gemm_pair_parts(t, part);
+
+#define START(m) \
+    if (m < height) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = _mm512_setzero_ps();
+    PF_ROWS_4(START)
+#undef START
+
+    for (int i = 0; i < 2; i++, prefetch += t->panel_bytes)
+        for (size_t step = part[i]; step; step--) {
+            const uint8_t *right = w + t->panel_bytes;
+            const __m512i p0 = _mm512_load_si512(w), p1 = _mm512_load_si512(w + 64);
+            const __m512i p2 = _mm512_load_si512(right), p3 = _mm512_load_si512(right + 64);
+            const __m512 even0 = even_half(p0), odd0 = odd_half(p0), even1 = even_half(p1), odd1 = odd_half(p1);
+            const __m512 even2 = even_half(p2), odd2 = odd_half(p2), even3 = even_half(p3), odd3 = odd_half(p3);
+            prefetch = pf_gemm_prefetch_pair(prefetch, t->panel_bytes);
+#define ROW(m)                                               \
+    if (m < height) {                                        \
+        const __m512 even = _mm512_set1_ps(a[m]);            \
+        const __m512 odd = _mm512_set1_ps(a[height + m]);    \
+        sum[m][0] = _mm512_fmadd_ps(odd, odd0, sum[m][0]);   \
+        sum[m][1] = _mm512_fmadd_ps(odd, odd1, sum[m][1]);   \
+        sum[m][2] = _mm512_fmadd_ps(odd, odd2, sum[m][2]);   \
+        sum[m][3] = _mm512_fmadd_ps(odd, odd3, sum[m][3]);   \
+        sum[m][0] = _mm512_fmadd_ps(even, even0, sum[m][0]); \
+        sum[m][1] = _mm512_fmadd_ps(even, even1, sum[m][1]); \
+        sum[m][2] = _mm512_fmadd_ps(even, even2, sum[m][2]); \
+        sum[m][3] = _mm512_fmadd_ps(even, even3, sum[m][3]); \
+    }
+            PF_ROWS_4(ROW)
+#undef ROW
+            w += PF_GEMM_STEP_BYTES;
+            a += 2 * height;
+        }
+
+#define FINISH(m) PF_SUMS_FINISH_PANEL(m, 0) PF_SUMS_FINISH_PANEL(m, 1)
+    PF_ROWS_4(FINISH)
+#undef FINISH
+}
+
 #define DEFINE_F32(m)                          \
     static void f32_##m(const pf_gemm_tile *t) \
     {                                          \
@@ -88,12 +135,20 @@ PF_INLINE void tile_bf16(const int height, const pf_gemm_tile *t)
     {                                           \
         tile_bf16(m + 1, t);                    \
     }
+#define DEFINE_PAIR(m)                          \
+    static void pair_##m(const pf_gemm_pair *t) \
+    {                                           \
+        pair_bf16(m + 1, t);                    \
+    }
 PF_ROWS_14(DEFINE_F32)
 PF_ROWS_12(DEFINE_BF16)
+PF_ROWS_4(DEFINE_PAIR)
 #define NAME_F32(m)  f32_##m,
 #define NAME_BF16(m) bf16_##m,
 static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { NULL, PF_ROWS_14(NAME_F32) };
 static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, PF_ROWS_12(NAME_BF16) };
+#define NAME_PAIR(m) pair_##m,
+static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_4(NAME_PAIR) };
 
 void pf_gemm_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                         float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
@@ -105,7 +160,13 @@ void pf_gemm_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, 
 void pf_gemm_bf16_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                          float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    const pf_gemm_family family = { .tile_rows = BF16_ROWS, .step_words = 2, .tiles = bf16_tiles };
+    const pf_gemm_family family = {
+        .tile_rows = BF16_ROWS,
+        .step_words = 2,
+        .tiles = bf16_tiles,
+        .pair_rows = PAIR_ROWS,
+        .pairs = bf16_pairs,
+    };
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 

@@ -40,17 +40,15 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
     PF_ROWS_14(PF_SUMS_FINISH)
 }
 
-/* The same for two panels: 24 sums and four weight vectors, or 28 sums and the weights of one panel after the other's. Each
- * panel is prefetched on its own, and past its end in the next pair, two panels on. */
+/* The same for two panels: 24 sums and four weight vectors, or 28 sums and the weights of one panel after the other's. */
 PF_INLINE void pair(const int height, const pf_gemm_pair *t)
 {
     __m512 sum[PAIR_ROWS][4];
     const uint8_t *left = t->w, *right = t->w + t->panel_bytes;
     const uint32_t *a = (const uint32_t *)(const void *)t->a;
-    const size_t steps = t->panel_bytes / PF_GEMM_STEP_BYTES, ahead = PF_GEMM_W_AHEAD;
-    const size_t near_end = ahead / PF_GEMM_STEP_BYTES < steps ? ahead / PF_GEMM_STEP_BYTES : steps;
-    const size_t part[2] = { steps - near_end, near_end };
-    uintptr_t prefetch = (uintptr_t)left + ahead;
+    uintptr_t prefetch = (uintptr_t)left + PF_GEMM_W_AHEAD;
+    size_t part[2];
+    pf_gemm_pair_parts(t, part);
 
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = sum[m][2] = sum[m][3] = _mm512_setzero_ps();
@@ -65,11 +63,7 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
                 w2 = _mm512_load_si512(right);
                 w3 = _mm512_load_si512(right + 64);
             }
-            PF_PREFETCH(prefetch);
-            PF_PREFETCH(prefetch + 64);
-            PF_PREFETCH(prefetch + t->panel_bytes);
-            PF_PREFETCH(prefetch + t->panel_bytes + 64);
-            prefetch += PF_GEMM_STEP_BYTES;
+            prefetch = pf_gemm_prefetch_pair(prefetch, t->panel_bytes);
             if (height <= PAIR_ROWS_AT_ONCE) {
 #define ROW(m)                                           \
     if (m < height) {                                    \

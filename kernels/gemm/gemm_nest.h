@@ -85,6 +85,25 @@ typedef struct {
 
 #define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
 
+/* A pair's steps, those after which what is fetched lies in the next pair and those from there on: each panel is fetched on
+ * its own, PF_GEMM_W_AHEAD of its use. */
+PF_INLINE void pf_gemm_pair_parts(const pf_gemm_pair *t, size_t part[2])
+{
+    const size_t steps = t->panel_bytes / PF_GEMM_STEP_BYTES, ahead = PF_GEMM_W_AHEAD / PF_GEMM_STEP_BYTES;
+    part[1] = ahead < steps ? ahead : steps;
+    part[0] = steps - part[1];
+}
+
+/* Of a step, the left panel's at an address. Returns where the next one is; behind part[0] a panel further on. */
+PF_INLINE uintptr_t pf_gemm_prefetch_pair(uintptr_t address, size_t panel_bytes)
+{
+    PF_PREFETCH(address);
+    PF_PREFETCH(address + 64);
+    PF_PREFETCH(address + panel_bytes);
+    PF_PREFETCH(address + panel_bytes + 64);
+    return address + PF_GEMM_STEP_BYTES;
+}
+
 /* Ask for a tile's lines of c to be written: others have read them, or written them, and they come while it multiplies. */
 PF_INLINE void pf_gemm_claim(const float *c, size_t ldc, size_t height)
 {
@@ -228,7 +247,8 @@ PF_INLINE void pf_gemm_pack_part(pf_gemm_words_fn *convert, size_t row_words, in
 /* Straight-line code for each row of a tile: with loops clang 14 keeps the sums in memory, at a third of the speed. */
 #define PF_ROWS_2(DO)  DO(0) DO(1)
 #define PF_ROWS_3(DO)  PF_ROWS_2(DO) DO(2)
-#define PF_ROWS_6(DO)  PF_ROWS_3(DO) DO(3) DO(4) DO(5)
+#define PF_ROWS_4(DO)  PF_ROWS_3(DO) DO(3)
+#define PF_ROWS_6(DO)  PF_ROWS_4(DO) DO(4) DO(5)
 #define PF_ROWS_7(DO)  PF_ROWS_6(DO) DO(6)
 #define PF_ROWS_8(DO)  PF_ROWS_7(DO) DO(7)
 #define PF_ROWS_12(DO) PF_ROWS_8(DO) DO(8) DO(9) DO(10) DO(11)

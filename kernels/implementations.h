@@ -11,6 +11,11 @@
 typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
                               size_t n_pairs, void *out);
 
+/* A product of integer weights and bf16 activations, as pf_gemm_multiply_fn. False: of more rows than it takes, and nothing
+ * is done. */
+typedef bool pf_gemm_few_fn(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                            int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch);
+
 /* The definitions. */
 pf_gemm_pack_fn pf_gemm_pack_f32_ref;
 pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
@@ -50,6 +55,7 @@ pf_gemm_multiply_fn pf_gemm_integers_int8_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avxvnni;
 pf_gemm_widen_fn pf_gemm_widen_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx2;
+pf_gemm_few_fn pf_gemm_integers_bf16_few_avx2;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx2;
 pf_rope_fn pf_rope_f32_avx2;
 pf_swiglu_fn pf_swiglu_f32_avx2;
@@ -73,6 +79,7 @@ pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx512;
 pf_gemm_widen_fn pf_gemm_widen_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512;
+pf_gemm_few_fn pf_gemm_integers_bf16_few_avx512;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx512;
 pf_rope_fn pf_rope_f32_avx512;
 pf_swiglu_fn pf_swiglu_f32_avx512;
@@ -106,8 +113,7 @@ pf_gemm_multiply_fn pf_gemm_bf16_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_bf16_12_avx512bf16;
 pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
-pf_gemm_multiply_fn pf_gemm_integers_bf16_few_avx512bf16; /* of it, up to PF_GEMM_FEW_ROWS rows */
-enum { PF_GEMM_FEW_ROWS = 8 };
+pf_gemm_few_fn pf_gemm_integers_bf16_few_avx512bf16;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_amx;

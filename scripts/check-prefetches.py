@@ -23,6 +23,8 @@ HOLDS = {
     "kernels/gemm/gemm_avx512.c": {READ, WRITE},
     "kernels/gemm/gemm_avx512bf16.c": {READ, WRITE},
     "kernels/gemm/gemm_bf16_12_avx512bf16.c": {READ, WRITE},
+    "kernels/gemm/gemm_few_avx2.c": {READ},
+    "kernels/gemm/gemm_few_avx512.c": {READ},
     "kernels/gemm/gemm_few_avx512bf16.c": {READ},
     "kernels/gemm/gemm_int_avx2.c": {READ},
     "kernels/gemm/gemm_int_avx512.c": {READ},

@@ -224,6 +224,7 @@ void pf_gemm_bf16_avx2(const pf_gemm_weights *w, const void *input, int32_t m, i
 void pf_gemm_integers_bf16_avx2(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                 int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
+    if (pf_gemm_integers_bf16_few_avx2(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch)) return;
     const pf_gemm_family family = {
         .tile_rows = BF16_ROWS, .step_words = 2, .tiles = bf16_tiles, .widen = pf_gemm_widen_avx2
     };

@@ -124,10 +124,7 @@ static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_7(NAME_PAIR
 void pf_gemm_integers_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                       int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    if (m <= PF_GEMM_FEW_ROWS) {
-        pf_gemm_integers_bf16_few_avx512bf16(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
-        return;
-    }
+    if (pf_gemm_integers_bf16_few_avx512bf16(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch)) return;
     const pf_gemm_family family = {
         .tile_rows = TILE_ROWS, .step_words = 1, .tiles = tiles, .widen = pf_gemm_widen_avx512bf16
     };

@@ -15,8 +15,10 @@ enum {
     PF_VEC_LANES = 8,
     PF_VEC_HALVES = 2,    /* of 16 columns */
     PF_VEC_TILE_ROWS = 6, /* two sums a row, two weights, a broadcast and a product */
+    PF_VEC_FEW_ROWS = 3,  /* see gemm_few_vec.h */
 };
 #define PF_VEC_EACH_ROW(DO) PF_ROWS_6(DO)
+#define PF_VEC_EACH_FEW(DO) PF_ROWS_3(DO)
 
 typedef __m256i pf_vec;
 typedef __m256 pf_vecf;
@@ -51,6 +53,10 @@ PF_INLINE pf_vec pf_vec_spread(const uint32_t *word)
     pf_vec v;
     __asm__("vpbroadcastd %1, %0" : "=x"(v) : "m"(*word));
     return v;
+}
+PF_INLINE pf_vecf pf_vec_spreadf(const uint32_t *word)
+{
+    return _mm256_castsi256_ps(pf_vec_spread(word));
 }
 PF_INLINE pf_vecf pf_vec_setf(float f)
 {
@@ -116,6 +122,10 @@ PF_INLINE pf_vecf pf_vec_to_float(pf_vec v)
 {
     return _mm256_cvtepi32_ps(v);
 }
+PF_INLINE pf_vecf pf_vec_addf(pf_vecf a, pf_vecf b)
+{
+    return _mm256_add_ps(a, b);
+}
 PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
 {
     return _mm256_sub_ps(a, b);
@@ -155,16 +165,26 @@ PF_INLINE pf_vec pf_vec_to_pairs(pf_vecf even, pf_vecf odd)
     return _mm256_blend_epi16(_mm256_srli_epi32(e_sum, 16), o_sum, 0xAA);
 }
 
+/* Rounded likewise, and still f32. */
+PF_INLINE pf_vecf pf_vec_round(pf_vecf f)
+{
+    const __m256i bits = _mm256_castps_si256(f);
+    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), last);
+    return _mm256_castsi256_ps(_mm256_and_si256(sum, _mm256_set1_epi32((int)0xFFFF0000u)));
+}
+
 /* Four bits a lane, of bits 0 to 3, as f32. */
 PF_INLINE pf_vecf pf_vec_nibble_to_float(pf_vec v)
 {
     return _mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(15)));
 }
 
-/* And less 8. */
+/* And less 8: as the last bits of 2^23, of which 2^23 + 8 are taken. */
 PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
 {
-    return _mm256_sub_ps(pf_vec_nibble_to_float(v), _mm256_set1_ps(8.0f));
+    const __m256i bits = _mm256_or_si256(_mm256_and_si256(v, _mm256_set1_epi32(15)), _mm256_set1_epi32(0x4B000000));
+    return _mm256_sub_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p23f + 8.0f));
 }
 
 /* A byte a lane, `shift` bits up, less 128, as f32. */

@@ -15,8 +15,10 @@ enum {
     PF_VEC_LANES = 16,
     PF_VEC_HALVES = 1,     /* of 16 columns */
     PF_VEC_TILE_ROWS = 12, /* two sums a row, two weights, a broadcast and a product */
+    PF_VEC_FEW_ROWS = 8,   /* see gemm_few_vec.h */
 };
 #define PF_VEC_EACH_ROW(DO) PF_ROWS_12(DO)
+#define PF_VEC_EACH_FEW(DO) PF_ROWS_8(DO)
 
 typedef __m512i pf_vec;
 typedef __m512 pf_vecf;
@@ -51,6 +53,10 @@ PF_INLINE pf_vec pf_vec_spread(const uint32_t *word)
     pf_vec v;
     __asm__("vpbroadcastd %1, %0" : "=v"(v) : "m"(*word));
     return v;
+}
+PF_INLINE pf_vecf pf_vec_spreadf(const uint32_t *word)
+{
+    return _mm512_castsi512_ps(pf_vec_spread(word));
 }
 PF_INLINE pf_vecf pf_vec_setf(float f)
 {
@@ -110,6 +116,10 @@ PF_INLINE pf_vecf pf_vec_to_float(pf_vec v)
 {
     return _mm512_cvtepi32_ps(v);
 }
+PF_INLINE pf_vecf pf_vec_addf(pf_vecf a, pf_vecf b)
+{
+    return _mm512_add_ps(a, b);
+}
 PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
 {
     return _mm512_sub_ps(a, b);
@@ -154,6 +164,15 @@ PF_INLINE pf_vec pf_vec_to_pairs(pf_vecf even, pf_vecf odd)
     const __m512i o_sum = _mm512_add_epi32(o, _mm512_add_epi32(o_last, half));
     return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(e_sum, 16), o_sum);
 #endif
+}
+
+/* Rounded likewise, and still f32. */
+PF_INLINE pf_vecf pf_vec_round(pf_vecf f)
+{
+    const __m512i bits = _mm512_castps_si512(f);
+    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), last);
+    return _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32((int)0xFFFF0000u)));
 }
 
 /* Four bits a lane, of bits 0 to 3, as f32. */

@@ -481,6 +481,33 @@ static void sums_of_the_largest_integers_are_exact_and_tiny_rows_are_zero(void *
     for_each_kernel(PF_OP_GEMM, check_ends);
 }
 
+/* Whatever the rows: a kernel may have another way to its weights for few of them. */
+static void check_scales(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    if (!of_integers(kernel) || kernel->act != PF_ACT_BF16) return;
+    static test_integers integers;
+    const pf_gemm_source source = test_odd_integers(&integers);
+    product x = product_make(kernel->format, 9, source.n_rows, TEST_INTEGERS_K);
+    test_rng rng = { 31 };
+    test_fill(&rng, x.a.data, x.a.bytes / sizeof(float));
+    pf_gemm_pack_weights(&x.weights, &source, 1, 0, x.weights.n_panels);
+    float *expected = multiply(&x, definition, PF_GEMM_STORE);
+    for (int32_t m = 1; m <= x.m; m++) {
+        clear(&x);
+        for (int32_t row = 0; row < x.m; row += m)
+            multiply_rows(&x, kernel, row, m < x.m - row ? m : x.m - row, PF_GEMM_STORE);
+        expect_same(&x, name_of(kernel), expected);
+    }
+    free(expected);
+    product_free(&x);
+}
+
+static void weights_half_way_between_two_go_to_the_even_one_at_any_number_of_rows(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_scales);
+}
+
 static void sizes_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -511,6 +538,7 @@ int main(void)
         cmocka_unit_test(denormals_are_kept_or_flushed_as_the_class_says),
         cmocka_unit_test(any_bits_at_all_give_what_the_definition_gives),
         cmocka_unit_test(sums_of_the_largest_integers_are_exact_and_tiny_rows_are_zero),
+        cmocka_unit_test(weights_half_way_between_two_go_to_the_even_one_at_any_number_of_rows),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 #include "kernels/implementations.h"
 #include "tests/kernels/kernel_test.h"
 
-enum { N = 45, MAX_K = 700 };
+enum { N = TEST_INTEGERS_N, MAX_K = 700 };
 
 typedef struct {
     pf_gemm_widen_fn *widen;
@@ -92,25 +92,12 @@ static void any_piece_of_a_panel_is_the_weights_rounded_to_bf16(void **state)
     for_each_widening(check_pieces);
 }
 
-/* Scales of nine bits and more: many products lie half way between two numbers, or are none. */
 static void check_scales(const widening *by, pf_format format)
 {
-    enum { K = 256, GROUPS = K / 32 };
-    static const uint32_t bits[] = { 0x3F808000, 0x3F818000, 0xBF808000, 0x3F80C000, 0x7F800000, 0xFF800000,
-                                     0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x00000000, 0x80000000 };
-    static uint8_t q[N * K], zeros[N * GROUPS];
-    static uint32_t scales[N * GROUPS];
-    test_rng rng = { 29 };
-    for (size_t i = 0; i < sizeof q; i++) q[i] = (uint8_t)test_bits(&rng);
-    for (size_t i = 0; i < N * GROUPS; i++) {
-        zeros[i] = (uint8_t)(test_bits(&rng) & 15);
-        scales[i] = bits[test_below(&rng, (int32_t)(sizeof bits / sizeof *bits))];
-    }
-    const pf_gemm_source rows = {
-        .data = q, .n_rows = N, .stride = K, .scales = scales, .scale_type = PF_TYPE_F32, .zeros = zeros
-    };
-    packed x = pack(format, K, &rows);
-    compare(by, &x.weights, 0, K / 2);
+    static test_integers integers;
+    const pf_gemm_source rows = test_odd_integers(&integers);
+    packed x = pack(format, TEST_INTEGERS_K, &rows);
+    compare(by, &x.weights, 0, TEST_INTEGERS_K / 2);
     pf_guard_free(&x.panels);
 }
 

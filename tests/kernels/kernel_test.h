@@ -116,6 +116,34 @@ static inline float test_extreme(test_rng *rng)
     return f;
 }
 
+/* Integers [N, K] of any format with scales of nine bits and more: of their products many lie half way between two bf16, or,
+ * in a third of the groups, are none. */
+enum { TEST_INTEGERS_N = 45, TEST_INTEGERS_K = 256, TEST_INTEGERS_GROUPS = TEST_INTEGERS_K / 32 };
+
+typedef struct {
+    uint8_t q[TEST_INTEGERS_N * TEST_INTEGERS_K], zeros[TEST_INTEGERS_N * TEST_INTEGERS_GROUPS];
+    uint32_t scales[TEST_INTEGERS_N * TEST_INTEGERS_GROUPS]; /* f32 */
+} test_integers;
+
+static inline pf_gemm_source test_odd_integers(test_integers *x)
+{
+    static const uint32_t bits[] = { 0x3F808000, 0x3F818000, 0xBF808000, 0x3F80C000, 0x7F800000, 0xFF800000,
+                                     0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x00000000, 0x80000000 };
+    enum { N_NUMBERS = 4, N_BITS = sizeof bits / sizeof *bits };
+    test_rng rng = { 29 };
+    for (size_t i = 0; i < sizeof x->q; i++) x->q[i] = (uint8_t)test_bits(&rng);
+    for (size_t i = 0; i < sizeof x->zeros; i++) {
+        x->zeros[i] = (uint8_t)(test_bits(&rng) & 15);
+        x->scales[i] = bits[test_below(&rng, i / TEST_INTEGERS_GROUPS % 3 == 0 ? N_BITS : N_NUMBERS)];
+    }
+    return (pf_gemm_source){ .data = x->q,
+                             .n_rows = TEST_INTEGERS_N,
+                             .stride = TEST_INTEGERS_K,
+                             .scales = x->scales,
+                             .scale_type = PF_TYPE_F32,
+                             .zeros = x->zeros };
+}
+
 static inline uint32_t bits_of(float f)
 {
     uint32_t bits;

@@ -10,6 +10,10 @@ if ! command -v "$compiler" >/dev/null; then
     exit 77
 fi
 read -ra libraries <<<"$(pkg-config --cflags grpc libprotobuf-c jansson libpcre2-8 hwloc 2>/dev/null || true)"
+generated=$(mktemp -d)
+trap 'rm -rf "$generated"' EXIT
+{ protoc --proto_path=proto --c_out="$generated" pilotfish.proto 2>/dev/null ||
+    protoc-c --proto_path=proto --c_out="$generated" pilotfish.proto; }
 
 avx2=(-mavx2 -mfma -mf16c)
 avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16)
@@ -24,7 +28,7 @@ check_one() {
     *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/v16_avx2.h"' ;;
     esac
     printf '%s\n#include "%s"\n' "$prelude" "$header" |
-        "$compiler" -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+        "$compiler" -std=c11 -D_GNU_SOURCE -I. -I"$generated" -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
             -Wno-unused-function "${flags[@]}" "${libraries[@]}" -x c -fsyntax-only - ||
         { echo "headers: $header does not stand alone" >&2; return 1; }
 }

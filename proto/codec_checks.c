@@ -1,0 +1,35 @@
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "proto/codec_parts.h"
+
+pf_status pf_codec_refuse(const pf_codec_place *at, pf_status status, const char *field, const char *format, ...)
+{
+    char what[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    const char *gap = what[0] == '[' ? "" : " "; /* an entry of the field */
+    return pf_fail(at->error, status, "%s[%zu].%s%s%s", at->kind, at->index, field, gap, what);
+}
+
+pf_status pf_codec_check_range(const pf_codec_place *at, const char *field, int64_t value, int64_t low, int64_t high)
+{
+    if (value >= low && value <= high) return PF_OK;
+    return pf_codec_refuse(at, PF_FORMAT, field, "is %lld, expected %lld to %lld", (long long)value, (long long)low,
+                           (long long)high);
+}
+
+pf_status pf_codec_check_count(const pf_codec_place *at, const char *field, size_t n, size_t low, size_t high)
+{
+    if (n >= low && n <= high) return PF_OK;
+    return pf_codec_refuse(at, PF_FORMAT, field, "has %zu entries, expected %zu to %zu", n, low, high);
+}
+
+/* The empty string is protobuf-c's constant. */
+void pf_codec_make_printable(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}

@@ -1,0 +1,427 @@
+/* Bytes to a batch: unpacked into the arena, checked, and pointed at. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/codec_parts.h"
+
+enum { DECLARED_HASH = 2 * PF_MAX_DECLARED };
+
+static pf_status check_tokens(const pf_codec_place *at, const char *field, const int32_t *tokens, size_t n, size_t low,
+                              size_t high)
+{
+    PF_TRY(pf_codec_check_count(at, field, n, low, high));
+    const int32_t last = at->n_vocab > 0 ? at->n_vocab - 1 : INT32_MAX;
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] > last)
+            return pf_codec_refuse(at, PF_FORMAT, field, "[%zu] is %d, expected 0 to %d", i, (int)tokens[i], (int)last);
+    return PF_OK;
+}
+
+static pf_status check_real(const pf_codec_place *at, const char *field, float value, float low, float high)
+{
+    if (isfinite(value) && value >= low && value <= high) return PF_OK;
+    return pf_codec_refuse(at, PF_FORMAT, field, "is %g, expected %g to %g", (double)value, (double)low, (double)high);
+}
+
+static pf_status check_neutral(const pf_codec_place *at, const char *field, float value, float neutral)
+{
+    if (value == 0.0f || value == neutral) return PF_OK;
+    return pf_codec_refuse(at, PF_UNSUPPORTED, field, "is %g, but this version has no penalties: expected %g",
+                           (double)value, (double)neutral);
+}
+
+static pf_status take_sampling(const pf_codec_place *at, const pf_wire_sampling *wire, pf_sampling *out)
+{
+    *out = (pf_sampling){ 0 }; /* proto3 has no presence: what is absent is off */
+    if (!wire) return PF_OK;
+    PF_TRY(check_real(at, "sampling.temperature", wire->temperature, 0.0f, 1e6f));
+    PF_TRY(pf_codec_check_range(at, "sampling.top_k", wire->top_k, 0, INT32_MAX));
+    PF_TRY(check_real(at, "sampling.top_p", wire->top_p, 0.0f, 1.0f));
+    PF_TRY(check_real(at, "sampling.min_p", wire->min_p, 0.0f, 1.0f));
+    PF_TRY(check_neutral(at, "sampling.repetition_penalty", wire->repetition_penalty, 1.0f));
+    PF_TRY(check_neutral(at, "sampling.presence_penalty", wire->presence_penalty, 0.0f));
+    PF_TRY(check_neutral(at, "sampling.frequency_penalty", wire->frequency_penalty, 0.0f));
+    out->temperature = wire->temperature;
+    out->top_k = wire->top_k;
+    out->top_p = wire->top_p;
+    out->min_p = wire->min_p;
+    out->seed = wire->seed;
+    return PF_OK;
+}
+
+static pf_status check_method(const pf_codec_place *at, int32_t method)
+{
+    if (method == 0) return pf_codec_refuse(at, PF_FORMAT, "method", "is missing");
+    if (method >= PF_METHOD_GREEDY && method <= PF_METHOD_COUPLED) return PF_OK;
+    return pf_codec_refuse(at, PF_UNSUPPORTED, "method", "is %d, but this version has %d to %d", (int)method,
+                           PF_METHOD_GREEDY, PF_METHOD_COUPLED);
+}
+
+static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, pf_open *out)
+{
+    if (!wire->limits) return pf_codec_refuse(at, PF_FORMAT, "limits", "is missing");
+    PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, 1, PF_MAX_PROMPT_TOKENS));
+    PF_TRY(check_method(at, (int32_t)wire->method));
+    PF_TRY(pf_codec_check_range(at, "limits.max_draft", wire->limits->max_draft, 1, PF_MAX_DRAFT_TOKENS));
+    PF_TRY(pf_codec_check_range(at, "limits.max_declared", wire->limits->max_declared, 0, PF_MAX_DECLARED));
+    PF_TRY(pf_codec_check_range(at, "limits.max_tokens", wire->limits->max_tokens, 0, INT32_MAX));
+    PF_TRY(check_tokens(at, "stop_tokens", wire->stop_tokens, wire->n_stop_tokens, 0, PF_MAX_STOP_TOKENS));
+    PF_TRY(take_sampling(at, wire->sampling, &out->sampling));
+    out->sequence = wire->sequence;
+    out->incarnation = wire->incarnation;
+    out->next_round = wire->next_round;
+    out->tokens = wire->tokens;
+    out->n_tokens = (int32_t)wire->n_tokens;
+    out->method = (pf_method)wire->method;
+    out->max_draft = wire->limits->max_draft;
+    out->adaptive_draft = wire->limits->adaptive_draft;
+    out->max_declared = wire->limits->max_declared;
+    out->max_tokens = wire->limits->max_tokens;
+    out->stop_tokens = wire->stop_tokens;
+    out->n_stop_tokens = (int32_t)wire->n_stop_tokens;
+    return PF_OK;
+}
+
+/* Whether ids [n] has one twice; n at most PF_MAX_DECLARED. */
+static bool has_twice(const int32_t *ids, size_t n)
+{
+    int32_t seen[DECLARED_HASH];
+    memset(seen, 0xff, sizeof seen); /* -1: no id */
+    for (size_t i = 0; i < n; i++) {
+        uint32_t at = (uint32_t)ids[i] * 2654435761u >> 16 & (DECLARED_HASH - 1);
+        while (seen[at] >= 0 && seen[at] != ids[i]) at = (at + 1) & (DECLARED_HASH - 1);
+        if (seen[at] == ids[i]) return true;
+        seen[at] = ids[i];
+    }
+    return false;
+}
+
+static pf_status take_declared(const pf_codec_place *at, const pf_wire_declared *wire, int32_t token, pf_declared *out)
+{
+    PF_TRY(check_tokens(at, "declared.ids", wire->ids, wire->n_ids, 1, PF_MAX_DECLARED));
+    PF_TRY(pf_codec_check_count(at, "declared.probabilities", wire->n_probabilities, wire->n_ids, wire->n_ids));
+    if (has_twice(wire->ids, wire->n_ids)) return pf_codec_refuse(at, PF_FORMAT, "declared.ids", "has an id twice");
+
+    double sum = 0.0;
+    bool holds_token = false;
+    for (size_t i = 0; i < wire->n_ids; i++) {
+        const float p = wire->probabilities[i];
+        if (!(p > 0.0f && p <= 1.0f)) /* NaN fails both */
+            return pf_codec_refuse(at, PF_FORMAT, "declared.probabilities", "has %g, expected above 0 to 1", (double)p);
+        sum += (double)p;
+        holds_token |= wire->ids[i] == token;
+    }
+    if (fabs(sum - 1.0) > 1e-3)
+        return pf_codec_refuse(at, PF_FORMAT, "declared.probabilities", "sum to %.6f, expected 1 within 0.001", sum);
+    if (!holds_token)
+        return pf_codec_refuse(at, PF_FORMAT, "declared.ids", "lack %d, which was drawn from them", (int)token);
+    *out = (pf_declared){ .ids = wire->ids, .probabilities = wire->probabilities, .n = (int32_t)wire->n_ids };
+    return PF_OK;
+}
+
+static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf_wire_proposal *wire, pf_proposal *out)
+{
+    const size_t n = wire->n_tokens;
+    PF_TRY(check_tokens(at, "tokens", wire->tokens, n, 0, PF_MAX_DRAFT_TOKENS));
+    if (wire->n_parents) PF_TRY(pf_codec_check_count(at, "parents", wire->n_parents, n, n));
+    if (wire->n_declared) PF_TRY(pf_codec_check_count(at, "declared", wire->n_declared, n, n));
+    for (size_t i = 0; i < wire->n_parents; i++)
+        PF_TRY(pf_codec_check_range(at, "parents", wire->parents[i], -1, (int64_t)i - 1));
+
+    pf_declared *declared = NULL;
+    if (wire->n_declared) {
+        declared = pf_bump_take(bump, n * sizeof *declared);
+        if (!declared) return pf_codec_refuse(at, PF_LIMIT, "declared", "takes more memory than a batch may");
+    }
+    for (size_t i = 0; i < wire->n_declared; i++)
+        PF_TRY(take_declared(at, wire->declared[i], wire->tokens[i], &declared[i]));
+
+    *out = (pf_proposal){
+        .sequence = wire->sequence,
+        .incarnation = wire->incarnation,
+        .round = wire->round,
+        .base = wire->base_length,
+        .tokens = wire->tokens,
+        .n_tokens = (int32_t)n,
+        .parents = wire->n_parents ? wire->parents : NULL,
+        .declared = declared,
+    };
+    return PF_OK;
+}
+
+static pf_status take_verdict(const pf_codec_place *at, const pf_wire_verdict *wire, pf_verdict *out)
+{
+    PF_TRY(pf_codec_check_range(at, "finish", wire->finish, PF_FINISH_NONE, PF_FINISH_EOS));
+    const size_t least = wire->finish == PILOTFISH__V1__FINISH__FINISH_NONE ? 1 : 0;
+    PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, least, PF_MAX_VERDICT_TOKENS));
+    PF_TRY(pf_codec_check_range(at, "n_accepted", wire->n_accepted, 0, (int64_t)wire->n_tokens));
+    *out = (pf_verdict){
+        .sequence = wire->sequence,
+        .incarnation = wire->incarnation,
+        .round = wire->round,
+        .base = wire->base_length,
+        .tokens = wire->tokens,
+        .n_tokens = (int32_t)wire->n_tokens,
+        .n_accepted = wire->n_accepted,
+        .finish = (pf_finish)wire->finish,
+    };
+    return PF_OK;
+}
+
+static pf_status status_of(Pilotfish__V1__Refusal__Reason reason)
+{
+    if (reason == PILOTFISH__V1__REFUSAL__REASON__LIMIT) return PF_LIMIT;
+    if (reason == PILOTFISH__V1__REFUSAL__REASON__UNSUPPORTED) return PF_UNSUPPORTED;
+    return PF_INVALID;
+}
+
+static pf_status take_refusal(const pf_codec_place *at, const pf_wire_refusal *wire, pf_refusal *out)
+{
+    PF_TRY(pf_codec_check_count(at, "text", strlen(wire->text), 0, PF_MAX_REFUSAL_BYTES));
+    pf_codec_make_printable(wire->text);
+    *out = (pf_refusal){
+        .sequence = wire->sequence,
+        .incarnation = wire->incarnation,
+        .status = status_of(wire->reason),
+        .text = wire->text,
+    };
+    return PF_OK;
+}
+
+/* An array for n entries of a kind, or NULL when n is 0. */
+static pf_status entries(pf_bump *bump, pf_error *error, const char *kind, size_t n, size_t size, void **out)
+{
+    *out = NULL;
+    if (n > PF_MAX_BATCH_SEQUENCES)
+        return pf_fail(error, PF_FORMAT, "%s has %zu entries, expected at most %d", kind, n, PF_MAX_BATCH_SEQUENCES);
+    if (n == 0) return PF_OK;
+    *out = pf_bump_take(bump, n * size);
+    return *out ? PF_OK : pf_fail(error, PF_LIMIT, "%s takes more memory than a batch may", kind);
+}
+
+/* One batch being decoded. */
+typedef struct {
+    pf_codec *codec;
+    const pf_wire_batch *wire;
+    pf_batch batch;
+    bool in_parts; /* a part that does not fit is set aside; else it fails the batch */
+    pf_refusal *misfits;
+    int32_t n_misfits, n_misfit_proposals, n_misfit_verdicts;
+    pf_error error; /* of what was checked last */
+} taking;
+
+/* What names the round that a part is about. One that has none is of no sequence: its sender is broken. */
+static pf_status check_fences(const pf_codec_place *at, uint32_t incarnation, uint64_t round, uint64_t first_round,
+                              int64_t base)
+{
+    PF_TRY(pf_codec_check_range(at, "incarnation", incarnation, 1, UINT32_MAX));
+    if (round < first_round) return pf_codec_refuse(at, PF_FORMAT, "round", "is 0, expected 1 or more");
+    return pf_codec_check_range(at, "base_length", base, 0, INT32_MAX - PF_MAX_VERDICT_TOKENS);
+}
+
+/* The part does not fit, for the reason in t->error: its sequence alone is to pay for it. */
+static pf_status set_aside(taking *t, pf_status status, uint64_t sequence, uint32_t incarnation)
+{
+    pf_bump *bump = &t->codec->in;
+    if (!t->in_parts || bump->refused) return status;
+    if (!t->misfits) t->misfits = pf_bump_take(bump, (size_t)3 * PF_MAX_BATCH_SEQUENCES * sizeof *t->misfits);
+    char *text = pf_bump_take(bump, PF_MAX_REFUSAL_BYTES + 1);
+    if (!t->misfits || !text)
+        return pf_fail(&t->error, PF_LIMIT, "what does not fit takes more memory than a batch may");
+    snprintf(text, PF_MAX_REFUSAL_BYTES + 1, "%s", t->error.text);
+    t->misfits[t->n_misfits++] = (pf_refusal){
+        .sequence = sequence,
+        .incarnation = incarnation,
+        .status = status == PF_UNSUPPORTED ? PF_UNSUPPORTED : PF_INVALID,
+        .text = text,
+    };
+    return PF_OK;
+}
+
+static pf_status take_opens(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "opens", t->wire->n_opens, sizeof *t->batch.opens, &p));
+    t->batch.opens = p;
+    for (size_t i = 0; i < t->wire->n_opens; i++) {
+        const pf_wire_open *o = t->wire->opens[i];
+        const pf_codec_place at = { "opens", i, t->codec->n_vocab, &t->error };
+        PF_TRY(check_fences(&at, o->incarnation, 0, 0, 0));
+        const pf_status status = take_open(&at, o, &t->batch.opens[t->batch.n_opens]);
+        if (status == PF_OK)
+            t->batch.n_opens++;
+        else
+            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+    }
+    return PF_OK;
+}
+
+static pf_status take_closes(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "closes", t->wire->n_closes, sizeof *t->batch.closes, &p));
+    t->batch.closes = p;
+    t->batch.n_closes = (int32_t)t->wire->n_closes;
+    for (size_t i = 0; i < t->wire->n_closes; i++)
+        t->batch.closes[i] = (pf_close){ .sequence = t->wire->closes[i]->sequence };
+    return PF_OK;
+}
+
+static pf_status take_proposals(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "proposals", t->wire->n_proposals, sizeof *t->batch.proposals, &p));
+    t->batch.proposals = p;
+    for (size_t i = 0; i < t->wire->n_proposals; i++) {
+        const pf_wire_proposal *o = t->wire->proposals[i];
+        const pf_codec_place at = { "proposals", i, t->codec->n_vocab, &t->error };
+        PF_TRY(check_fences(&at, o->incarnation, o->round, 1, o->base_length));
+        const pf_status status = take_proposal(&at, &t->codec->in, o, &t->batch.proposals[t->batch.n_proposals]);
+        if (status == PF_OK) {
+            t->batch.n_proposals++;
+        } else {
+            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+            t->n_misfit_proposals++;
+        }
+    }
+    return PF_OK;
+}
+
+static pf_status take_verdicts(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "verdicts", t->wire->n_verdicts, sizeof *t->batch.verdicts, &p));
+    t->batch.verdicts = p;
+    for (size_t i = 0; i < t->wire->n_verdicts; i++) {
+        const pf_wire_verdict *o = t->wire->verdicts[i];
+        const pf_codec_place at = { "verdicts", i, t->codec->n_vocab, &t->error };
+        PF_TRY(check_fences(&at, o->incarnation, o->round, 0, o->base_length));
+        const pf_status status = take_verdict(&at, o, &t->batch.verdicts[t->batch.n_verdicts]);
+        if (status == PF_OK) {
+            t->batch.n_verdicts++;
+        } else {
+            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+            t->n_misfit_verdicts++;
+        }
+    }
+    return PF_OK;
+}
+
+static pf_status take_prefix_requests(taking *t)
+{
+    pf_batch *batch = &t->batch;
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "prefix_requests", t->wire->n_prefix_requests,
+                   sizeof *batch->prefix_requests, &p));
+    batch->prefix_requests = p;
+    batch->n_prefix_requests = (int32_t)t->wire->n_prefix_requests;
+    for (size_t i = 0; i < t->wire->n_prefix_requests; i++) {
+        const pf_wire_prefix_request *r = t->wire->prefix_requests[i];
+        PF_TRY(pf_codec_check_range(&(pf_codec_place){ "prefix_requests", i, 0, &t->error }, "known", r->known, 0,
+                                    INT32_MAX));
+        batch->prefix_requests[i] =
+            (pf_prefix_request){ .sequence = r->sequence, .incarnation = r->incarnation, .known = r->known };
+    }
+    return PF_OK;
+}
+
+static pf_status take_refusals(taking *t)
+{
+    void *p;
+    PF_TRY(entries(&t->codec->in, &t->error, "refusals", t->wire->n_refusals, sizeof *t->batch.refusals, &p));
+    t->batch.refusals = p;
+    t->batch.n_refusals = (int32_t)t->wire->n_refusals;
+    for (size_t i = 0; i < t->wire->n_refusals; i++)
+        PF_TRY(take_refusal(&(pf_codec_place){ "refusals", i, 0, &t->error }, t->wire->refusals[i],
+                            &t->batch.refusals[i]));
+    return PF_OK;
+}
+
+static bool is_misfit(const taking *t, int32_t n, uint64_t sequence)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (t->misfits[i].sequence == sequence) return true;
+    return false;
+}
+
+/* One refusal a sequence, and nothing else about it: a prefix request could only bring it back. */
+static void drop_misfits(taking *t)
+{
+    pf_batch *b = &t->batch;
+    int32_t n = 0;
+    for (int32_t i = 0; i < t->n_misfits; i++)
+        if (!is_misfit(t, n, t->misfits[i].sequence)) t->misfits[n++] = t->misfits[i];
+    t->n_misfits = n;
+
+#define PF_KEEP(kind)                      \
+    const int32_t n_##kind = b->n_##kind;  \
+    b->n_##kind = 0;                       \
+    for (int32_t i = 0; i < n_##kind; i++) \
+        if (!is_misfit(t, n, b->kind[i].sequence)) b->kind[b->n_##kind++] = b->kind[i];
+    PF_KEEP(opens)
+    PF_KEEP(proposals)
+    PF_KEEP(verdicts)
+#undef PF_KEEP
+}
+
+static pf_status take_batch(taking *t)
+{
+    PF_TRY(take_opens(t));
+    PF_TRY(take_closes(t));
+    PF_TRY(take_proposals(t));
+    PF_TRY(take_verdicts(t));
+    PF_TRY(take_prefix_requests(t));
+    PF_TRY(take_refusals(t));
+    if (t->n_misfits > 0) drop_misfits(t);
+    if (t->wire->timing)
+        t->batch.timing =
+            (pf_timing){ .compute_ns = t->wire->timing->compute_ns, .queue_ns = t->wire->timing->queue_ns };
+    return PF_OK;
+}
+
+static pf_status unpack(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_wire_batch **out,
+                        pf_error *error)
+{
+    if (n_bytes > codec->max_message_bytes)
+        return pf_fail(error, PF_LIMIT, "a batch of %zu bytes, at most %zu are taken", n_bytes,
+                       codec->max_message_bytes);
+    pf_bump_reset(&codec->in);
+    ProtobufCAllocator allocator = pf_bump_allocator(&codec->in);
+    *out = pilotfish__v1__batch__unpack(&allocator, n_bytes, bytes);
+    if (!*out && codec->in.refused)
+        return pf_fail(error, PF_LIMIT, "a batch of %zu bytes that unpacks to more than %zu", n_bytes, codec->in.size);
+    if (!*out) return pf_fail(error, PF_FORMAT, "%zu bytes that are not a pilotfish.v1.Batch", n_bytes);
+    return PF_OK;
+}
+
+/* misfits NULL: whole or not at all. */
+static pf_status decode(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                        const pf_misfits **misfits, pf_error *error)
+{
+    taking t = { .codec = codec, .in_parts = misfits != NULL };
+    PF_TRY(unpack(codec, bytes, n_bytes, &t.wire, error));
+    const pf_status status = take_batch(&t);
+    if (status != PF_OK) {
+        if (error) *error = t.error;
+        return status;
+    }
+    codec->batch = t.batch;
+    *out = &codec->batch;
+    if (!misfits) return PF_OK;
+    codec->misfits = (pf_misfits){ t.misfits, t.n_misfits, t.n_misfit_proposals, t.n_misfit_verdicts };
+    *misfits = &codec->misfits;
+    return PF_OK;
+}
+
+pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                                pf_error *error)
+{
+    return decode(codec, bytes, n_bytes, out, NULL, error);
+}
+
+pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
+                                const pf_misfits **misfits, pf_error *error)
+{
+    return decode(codec, bytes, n_bytes, out, misfits, error);
+}

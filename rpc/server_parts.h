@@ -1,14 +1,21 @@
 /*
- * The calls of a server: streams, whose messages wait here for the computing thread, and the questions for health and
- * info, which are answered at once. Internal to rpc/.
+ * The inside of a server. Internal to rpc/.
+ *
+ *      server.c           its life
+ *      server_compute.c   the computing thread, between streams and peers
+ *      server_events.c    what gRPC's queue says: new calls, messages, ends
+ *      server_calls.c     one call: reading, writing, when it may be freed
+ *      server_places.c    how many calls, and who makes way
+ *      server_health.c    health, and who watches it
  *
  * A call is freed when nothing refers to it any more: no event to come, not in line, and the computing thread has let
  * go of it. Whoever takes one of these away asks pf_call_is_done.
  *
- * Threads: what is here is guarded by the server's lock, unless it says otherwise.
+ * Threads: what is here is guarded by the server's lock, unless it says otherwise. Functions want it held, unless they say
+ * otherwise.
  */
-#ifndef PF_RPC_SERVER_CALLS_H
-#define PF_RPC_SERVER_CALLS_H
+#ifndef PF_RPC_SERVER_PARTS_H
+#define PF_RPC_SERVER_PARTS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -133,20 +140,65 @@ struct pf_server {
     size_t queued_bytes;
 };
 
-/* With the server's lock held. */
-void pf_call_read(pf_call *c);                            /* the next message */
-bool pf_call_has_room(const pf_call *c);                  /* for one more: its own queue */
-void pf_call_send(pf_call *c, grpc_byte_buffer *message); /* now, or after what is being sent; takes the message */
-void pf_call_end(pf_call *c, grpc_status_code code, const char *text); /* once nothing is being written */
-void pf_call_make_ready(pf_call *c);                                   /* in line for the computing thread */
-void pf_call_tell_sequences(pf_call *c, bool any);                     /* whether a stream has any open */
-bool pf_call_is_done(pf_call *c); /* nothing refers to it: it is out of every list, and pf_call_free may end it */
+/* ---- server_calls.c -------------------------------------------------------------------------------------------------- */
 
-/* Without it. */
-void pf_call_free(pf_call *c);
+static inline grpc_op pf_call_metadata_op(void)
+{
+    return (grpc_op){ .op = GRPC_OP_SEND_INITIAL_METADATA };
+}
+
+static inline grpc_op pf_call_message_op(grpc_byte_buffer *message)
+{
+    return (grpc_op){ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message };
+}
+
+/* Whether an answer may be under way: something of the stream is in line, or being computed. */
+static inline bool pf_call_is_waiting(const pf_call *c)
+{
+    return c->in_count > 0 || c->is_absorbed;
+}
+
+bool pf_call_post(pf_call *c, const grpc_op *ops, size_t n, pf_event_kind kind); /* false: refused, no event comes */
+void pf_call_read(pf_call *c);                                                   /* the next message */
+bool pf_call_has_room(const pf_call *c);                                         /* for one more: its own queue */
+void pf_call_send(pf_call *c, grpc_byte_buffer *message); /* now, or after what is being sent; takes the message */
+bool pf_call_write_on(pf_call *c); /* the next message that waits, or the status that is decided; false: neither */
+void pf_call_end(pf_call *c, grpc_status_code code, const char *text);       /* once nothing is being written */
+void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);        /* one message, and a good end */
+void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text); /* at once, whatever is being written */
+void pf_call_link(pf_server *server, pf_call *c);                            /* into the list of all */
+void pf_call_make_ready(pf_call *c);                                         /* in line for the computing thread */
+bool pf_call_is_done(pf_call *c);      /* nothing refers to it: it is out of every list, and pf_call_free may end it */
+void pf_call_free(pf_call *c);         /* without the lock */
+void pf_server_give_signs(void *user); /* without it; the poller's too: of life, to streams that have waited for long */
+
+/* ---- server_places.c ------------------------------------------------------------------------------------------------- */
+
+const char *pf_call_take_place(pf_call *c);        /* NULL: the call has a place now, else why there is none */
+void pf_call_leave_place(pf_call *c);              /* it is over, or goes: another may have its place */
+void pf_call_tell_sequences(pf_call *c, bool any); /* whether a stream has any open */
+
+/* ---- server_health.c ------------------------------------------------------------------------------------------------- */
+
+void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes);
+void pf_call_tell_health(pf_call *c);                           /* to a watcher, where it is news */
+void pf_server_set_health(pf_server *server, pf_health health); /* without the lock; and tells who watches */
+
+/* ---- server_events.c, without the lock ------------------------------------------------------------------------------- */
+
 void pf_server_accept_call(pf_server *server); /* asks for the next call; each asks for another when it comes */
-void pf_server_set_health(pf_server *server, pf_health health); /* and tells who watches */
-void pf_server_give_signs(void *user); /* the poller's too: of life, to streams that have waited for long */
 void pf_server_on_event(void *user, void *event_tag, bool success); /* the poller's; user: the server */
+
+/* ---- server_compute.c, on the computing thread, without the lock ------------------------------------------------------ */
+
+/* Submit what has come in, and send what comes of it. Whether there was anything. *error: why server->failed is set. */
+bool pf_server_compute(pf_server *server, pf_error *error);
+
+/* A pf_dispatch_send: the user is the server, the stream a call. */
+void pf_server_send_batch(void *user, void *stream, const pf_batch *batch);
+bool pf_server_is_told_to_stop(const pf_server *server);
+
+/* Whether it was told so long ago that nothing is computed to its end any more: a long prompt's prefill may take minutes. */
+bool pf_server_is_overdue(pf_server *server);
 
 #endif

@@ -1,0 +1,65 @@
+/* Places: few enough calls, and nobody kept out by one who wants nothing. */
+#include "rpc/server_parts.h"
+
+#include "base/clock.h"
+
+/* It is over, or goes: another may have its place. */
+void pf_call_leave_place(pf_call *c)
+{
+    if (!c->has_place) return;
+    c->has_place = false;
+    c->server->n_open--;
+    if (c->role == PF_ROLE_STREAM) c->server->n_streams--;
+}
+
+void pf_call_tell_sequences(pf_call *c, bool any)
+{
+    if (c->has_sequences && !any) c->idle_ns = pf_now_ns();
+    c->has_sequences = any;
+}
+
+/* Whether it waits for nothing of ours. A question is answered as soon as it is said, so any that is there has not been
+ * said, is not read, or watches. */
+static bool is_idle(const pf_call *c)
+{
+    if (c->role != PF_ROLE_STREAM || c->ending || c->ended) return true;
+    return !c->has_sequences && !pf_call_is_waiting(c);
+}
+
+static pf_call *longest_idle(const pf_server *server, bool stream)
+{
+    pf_call *idle = NULL;
+    for (pf_call *c = server->oldest; c; c = c->next)
+        if ((c->role == PF_ROLE_STREAM) == stream && c->has_place && is_idle(c) &&
+            (!idle || c->idle_ns < idle->idle_ns))
+            idle = c;
+    return idle;
+}
+
+/* Frees a place of a stream, or of any other call. */
+static bool make_way(pf_server *server, bool stream)
+{
+    pf_call *c = longest_idle(server, stream);
+    if (!c) return false;
+    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                      stream ? "another stream needs the place: this one has no sequence open"
+                             : "another call needs the place");
+    return true;
+}
+
+/* NULL: the call has a place now, else why there is none. Watches take what is free, and no more. */
+const char *pf_call_take_place(pf_call *c)
+{
+    pf_server *server = c->server;
+    const int32_t most = pf_server_max_calls(&server->config);
+    const bool stream = c->role == PF_ROLE_STREAM;
+    if (server->n_calls - server->n_open > most) return "too many calls are ending; try again";
+    if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))
+        return "as many streams are open as are taken, all of them with sequences";
+    if (server->n_open >= most && (c->role == PF_ROLE_WATCH || !make_way(server, false)))
+        return "as many calls are open as are taken";
+    c->has_place = true;
+    server->n_open++;
+    if (stream) server->n_streams++;
+    return NULL;
+}

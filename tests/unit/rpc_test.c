@@ -1,5 +1,4 @@
 /* Server and client against each other in one process, over real sockets, with a peer that echoes. */
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -7,123 +6,18 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <grpc/byte_buffer.h>
-#include <grpc/byte_buffer_reader.h>
-#include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
-#include <grpc/slice.h>
-#include <grpc/support/alloc.h>
-#include <grpc/support/time.h>
-
 #include "base/clock.h"
 #include "proto/codec.h"
 #include "proto/health.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
+#include "tests/support/echo_peer.h"
+#include "tests/support/raw_call.h"
 #include "tests/support/running_server.h"
 #include "tests/support/test.h"
 
-enum { MS = 1000 * 1000, LONGEST_PROMPT = 400000, N_PENDING = 64, VOCAB = 100000, ENDLESS = 99999 };
+enum { MS = 1000 * 1000 };
 static const uint64_t SECOND = 1000u * MS;
-
-/* ---- a peer that proposes what was committed last --------------------------------------------------------------- */
-
-typedef struct {
-    pf_peer head;
-    atomic_int n_open, n_closes;
-    atomic_int longest_prompt;
-    atomic_int thinks_ms;
-    uint64_t feeds; /* the sequence that it computes for without end, until it is closed; 0: none */
-    atomic_int n_fed;
-    atomic_bool talks_nonsense, is_mute;
-    atomic_int n_swallowed;
-    pf_proposal proposals[N_PENDING];
-    int32_t tokens[N_PENDING][PF_MAX_VERDICT_TOKENS];
-    pf_refusal refusals[N_PENDING];
-    pf_batch answer;
-} echo_peer;
-
-static pf_status echo_submit(pf_peer *peer, const pf_batch *batch)
-{
-    echo_peer *e = (echo_peer *)peer;
-    for (int32_t i = 0; i < batch->n_closes; i++)
-        if (batch->closes[i].sequence == e->feeds) e->feeds = 0;
-    e->n_open -= batch->n_closes;
-    e->n_closes += batch->n_closes;
-    for (int32_t i = 0; i < batch->n_opens; i++) {
-        const pf_open *o = &batch->opens[i];
-        if (o->n_tokens > e->longest_prompt) e->longest_prompt = o->n_tokens;
-        if (o->tokens[0] == ENDLESS) e->feeds = o->sequence;
-        if (o->n_tokens > LONGEST_PROMPT)
-            e->answer.refusals[e->answer.n_refusals++] =
-                (pf_refusal){ o->sequence, o->incarnation, PF_INVALID, "the prompt is too long for an echo" };
-        else
-            e->n_open++;
-    }
-    if (e->is_mute) {
-        e->n_swallowed += batch->n_verdicts;
-        return PF_OK;
-    }
-    for (int32_t i = 0; i < batch->n_verdicts; i++) {
-        const pf_verdict *v = &batch->verdicts[i];
-        if (e->answer.n_proposals == N_PENDING) return PF_LIMIT;
-        const int32_t at = e->answer.n_proposals++;
-        memcpy(e->tokens[at], v->tokens, (size_t)v->n_tokens * sizeof *v->tokens);
-        e->proposals[at] = (pf_proposal){ .sequence = v->sequence,
-                                          .incarnation = v->incarnation,
-                                          .round = v->round + 1,
-                                          .base = v->base + v->n_tokens,
-                                          .tokens = e->tokens[at],
-                                          .n_tokens = v->n_tokens };
-        if (e->talks_nonsense) e->proposals[at].incarnation = 0;
-    }
-    return PF_OK;
-}
-
-static pf_status echo_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
-{
-    (void)deadline_ns;
-    (void)error;
-    static _Thread_local pf_batch given;
-    echo_peer *e = (echo_peer *)peer;
-    if (e->answer.n_proposals + e->answer.n_refusals == 0) {
-        if (!e->feeds) return PF_CANCELLED;
-        e->n_fed++;
-        usleep(5000);
-        given = (pf_batch){ .n_proposals = 0 };
-        *out = &given;
-        return PF_OK;
-    }
-    if (e->thinks_ms) usleep((useconds_t)e->thinks_ms * 1000);
-    given = e->answer;
-    given.timing.compute_ns = 7;
-    e->answer.n_proposals = e->answer.n_refusals = 0;
-    *out = &given;
-    return PF_OK;
-}
-
-static pf_status echo_info(pf_peer *peer, pf_model_info *out, pf_error *error)
-{
-    (void)peer;
-    (void)error;
-    *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
-                            .model_id = "echo",
-                            .vocab_size = VOCAB,
-                            .max_context = LONGEST_PROMPT,
-                            .max_sequences = 8,
-                            .max_draft = 16,
-                            .methods = 1u << PF_METHOD_GREEDY };
-    return PF_OK;
-}
-
-static void echo_destroy(pf_peer *peer)
-{
-    (void)peer;
-}
-
-static const pf_peer_ops ECHO = {
-    .submit = echo_submit, .collect = echo_collect, .info = echo_info, .destroy = echo_destroy
-};
 
 /* ---- the server under test --------------------------------------------------------------------------------------- */
 
@@ -134,10 +28,7 @@ typedef struct {
 
 static void begin_with(fixture *f, pf_server_config config)
 {
-    memset(f, 0, sizeof *f);
-    f->echo.head.ops = &ECHO;
-    f->echo.answer.proposals = f->echo.proposals;
-    f->echo.answer.refusals = f->echo.refusals;
+    echo_peer_init(&f->echo);
     config.drafter = &f->echo.head;
     if (config.grace_ns == 0) config.grace_ns = 20 * MS;
     serving_begin(&f->running, &config);
@@ -208,72 +99,6 @@ static void assert_proposal(const pf_batch *batch, uint64_t sequence, uint64_t r
     assert_int_equal(batch->proposals[0].round, round);
     assert_int_equal(batch->proposals[0].n_tokens, 1);
     assert_int_equal(batch->proposals[0].tokens[0], token);
-}
-
-/* ---- a stranger that speaks raw gRPC ----------------------------------------------------------------------------- */
-
-typedef struct {
-    grpc_status_code code;
-    char text[512];
-    uint8_t reply[256];
-    size_t n_reply;
-} raw_result;
-
-static raw_result raw_call(const char *address, const char *method, const void *bytes, size_t n_bytes, int timeout_ms)
-{
-    raw_result result = { .code = GRPC_STATUS_UNKNOWN };
-    grpc_init();
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(address, credentials, NULL);
-    grpc_channel_credentials_release(credentials);
-    grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
-    const gpr_timespec deadline =
-        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
-    grpc_call *call = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
-                                               grpc_slice_from_static_string(method), NULL, deadline, NULL);
-    grpc_metadata_array initial, trailing;
-    grpc_metadata_array_init(&initial);
-    grpc_metadata_array_init(&trailing);
-    grpc_slice slice = grpc_slice_from_copied_buffer(bytes, n_bytes), details = grpc_empty_slice();
-    grpc_byte_buffer *request = grpc_raw_byte_buffer_create(&slice, 1), *reply = NULL;
-    grpc_slice_unref(slice);
-    const grpc_op ops[] = {
-        { .op = GRPC_OP_SEND_INITIAL_METADATA },
-        { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
-        { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
-        { .op = GRPC_OP_RECV_INITIAL_METADATA, .data.recv_initial_metadata.recv_initial_metadata = &initial },
-        { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &reply },
-    };
-    const grpc_op status = { .op = GRPC_OP_RECV_STATUS_ON_CLIENT,
-                             .data.recv_status_on_client = {
-                                 .trailing_metadata = &trailing, .status = &result.code, .status_details = &details } };
-    grpc_call_start_batch(call, &status, 1, call, NULL);
-    grpc_call_start_batch(call, ops, PF_COUNT(ops), &result, NULL);
-    for (int n = 0; n < 2; n++) (void)grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-
-    snprintf(result.text, sizeof result.text, "%.*s", (int)GRPC_SLICE_LENGTH(details),
-             (const char *)GRPC_SLICE_START_PTR(details));
-    if (reply) {
-        grpc_byte_buffer_reader reader;
-        assert_true(grpc_byte_buffer_reader_init(&reader, reply));
-        grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
-        result.n_reply = GRPC_SLICE_LENGTH(all) < sizeof result.reply ? GRPC_SLICE_LENGTH(all) : sizeof result.reply;
-        memcpy(result.reply, GRPC_SLICE_START_PTR(all), result.n_reply);
-        grpc_slice_unref(all);
-        grpc_byte_buffer_reader_destroy(&reader);
-        grpc_byte_buffer_destroy(reply);
-    }
-    grpc_byte_buffer_destroy(request);
-    grpc_metadata_array_destroy(&initial);
-    grpc_metadata_array_destroy(&trailing);
-    grpc_slice_unref(details);
-    grpc_call_unref(call);
-    grpc_completion_queue_shutdown(cq);
-    while (grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type != GRPC_QUEUE_SHUTDOWN) {}
-    grpc_completion_queue_destroy(cq);
-    grpc_channel_destroy(channel);
-    grpc_shutdown_blocking();
-    return result;
 }
 
 static raw_result health_of(const char *method, const char *service, int timeout_ms, pf_health *health)
@@ -364,11 +189,11 @@ static void a_large_prompt_gets_through_and_a_larger_one_is_refused_alone(void *
     fixture f;
     begin(&f);
     pf_peer *peer = connected(serving_address);
-    int32_t *prompt = calloc(LONGEST_PROMPT + 1, sizeof *prompt);
+    int32_t *prompt = calloc(ECHO_LONGEST_PROMPT + 1, sizeof *prompt);
     assert_non_null(prompt);
-    for (int32_t i = 0; i <= LONGEST_PROMPT; i++) prompt[i] = i % VOCAB;
-    assert_int_equal(say_open(peer, 1, prompt, LONGEST_PROMPT), PF_OK);
-    assert_int_equal(say_open(peer, 2, prompt, LONGEST_PROMPT + 1), PF_OK);
+    for (int32_t i = 0; i <= ECHO_LONGEST_PROMPT; i++) prompt[i] = i % ECHO_VOCAB;
+    assert_int_equal(say_open(peer, 1, prompt, ECHO_LONGEST_PROMPT), PF_OK);
+    assert_int_equal(say_open(peer, 2, prompt, ECHO_LONGEST_PROMPT + 1), PF_OK);
     const pf_batch *batch = answer_within(peer, 10 * SECOND);
     assert_int_equal(batch->n_refusals, 1);
     assert_int_equal(batch->refusals[0].sequence, 2);
@@ -452,7 +277,7 @@ static void what_does_not_fit_costs_its_own_sequence_alone(void **state)
     pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
     assert_int_equal(say_open(peer, 2, PROMPT, 3), PF_OK);
-    assert_int_equal(say_verdict(peer, 2, 0, VOCAB), PF_OK);
+    assert_int_equal(say_verdict(peer, 2, 0, ECHO_VOCAB), PF_OK);
     const pf_batch *batch = answer_within(peer, 5 * SECOND);
     assert_int_equal(batch->n_refusals, 1);
     assert_int_equal(batch->refusals[0].sequence, 2);
@@ -488,9 +313,7 @@ static void health_follows_the_server(void **state)
 {
     (void)state;
     fixture f;
-    memset(&f, 0, sizeof f);
-    f.echo.head.ops = &ECHO;
-    f.echo.answer.proposals = f.echo.proposals;
+    echo_peer_init(&f.echo);
     const pf_server_config config = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = MS };
     serving_create(&f.running, &config);
 
@@ -570,7 +393,7 @@ static void a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .sign_ns = 100 * MS });
     pf_peer *greedy = connected(serving_address), *peer = connected(serving_address);
-    const int32_t endless[] = { ENDLESS, 1, 2 };
+    const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
     assert_int_equal(say_open(greedy, 1, endless, 3), PF_OK);
     while (f.echo.n_fed == 0) usleep(1000);
     assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
@@ -597,7 +420,7 @@ static void a_server_stops_in_its_grace_period_with_a_prompt_without_end(void **
     fixture f;
     begin(&f);
     pf_peer *peer = connected(serving_address);
-    const int32_t endless[] = { ENDLESS, 1, 2 };
+    const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
     assert_int_equal(say_open(peer, 1, endless, 3), PF_OK);
     while (f.echo.n_fed == 0) usleep(1000);
     const uint64_t begin_ns = pf_now_ns();
@@ -809,7 +632,7 @@ static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **st
     for (int i = 0; i < 5000 && say_open(peer, 1, PROMPT, 3) != PF_OK; i++) usleep(1000);
     assert_ok(pf_peer_info(peer, &info, &error), error);
     assert_string_equal(info.model_id, "echo");
-    assert_int_equal(info.vocab_size, VOCAB);
+    assert_int_equal(info.vocab_size, ECHO_VOCAB);
     pf_peer_destroy(peer);
     end(&f);
 }

@@ -1,0 +1,90 @@
+#include "tests/support/echo_peer.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static pf_status submit(pf_peer *peer, const pf_batch *batch)
+{
+    echo_peer *e = (echo_peer *)peer;
+    for (int32_t i = 0; i < batch->n_closes; i++)
+        if (batch->closes[i].sequence == e->feeds) e->feeds = 0;
+    e->n_open -= batch->n_closes;
+    e->n_closes += batch->n_closes;
+    for (int32_t i = 0; i < batch->n_opens; i++) {
+        const pf_open *o = &batch->opens[i];
+        if (o->tokens[0] == ECHO_ENDLESS) e->feeds = o->sequence;
+        if (o->n_tokens > ECHO_LONGEST_PROMPT)
+            e->answer.refusals[e->answer.n_refusals++] =
+                (pf_refusal){ o->sequence, o->incarnation, PF_INVALID, "the prompt is too long for an echo" };
+        else
+            e->n_open++;
+    }
+    if (e->is_mute) {
+        e->n_swallowed += batch->n_verdicts;
+        return PF_OK;
+    }
+    for (int32_t i = 0; i < batch->n_verdicts; i++) {
+        const pf_verdict *v = &batch->verdicts[i];
+        if (e->answer.n_proposals == ECHO_PENDING) return PF_LIMIT;
+        const int32_t at = e->answer.n_proposals++;
+        memcpy(e->tokens[at], v->tokens, (size_t)v->n_tokens * sizeof *v->tokens);
+        e->proposals[at] = (pf_proposal){ .sequence = v->sequence,
+                                          .incarnation = v->incarnation,
+                                          .round = v->round + 1,
+                                          .base = v->base + v->n_tokens,
+                                          .tokens = e->tokens[at],
+                                          .n_tokens = v->n_tokens };
+        if (e->talks_nonsense) e->proposals[at].incarnation = 0;
+    }
+    return PF_OK;
+}
+
+static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)deadline_ns;
+    (void)error;
+    static _Thread_local pf_batch given;
+    echo_peer *e = (echo_peer *)peer;
+    if (e->answer.n_proposals + e->answer.n_refusals == 0) {
+        if (!e->feeds) return PF_CANCELLED;
+        e->n_fed++;
+        usleep(5000);
+        given = (pf_batch){ .n_proposals = 0 };
+        *out = &given;
+        return PF_OK;
+    }
+    if (e->thinks_ms) usleep((useconds_t)e->thinks_ms * 1000);
+    given = e->answer;
+    given.timing.compute_ns = 7;
+    e->answer.n_proposals = e->answer.n_refusals = 0;
+    *out = &given;
+    return PF_OK;
+}
+
+static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    (void)peer;
+    (void)error;
+    *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
+                            .model_id = "echo",
+                            .vocab_size = ECHO_VOCAB,
+                            .max_context = ECHO_LONGEST_PROMPT,
+                            .max_sequences = 8,
+                            .max_draft = 16,
+                            .methods = 1u << PF_METHOD_GREEDY };
+    return PF_OK;
+}
+
+static void destroy(pf_peer *peer)
+{
+    (void)peer;
+}
+
+static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = info, .destroy = destroy };
+
+void echo_peer_init(echo_peer *echo)
+{
+    *echo = (echo_peer){ .head = { &OPS } };
+    echo->answer.proposals = echo->proposals;
+    echo->answer.refusals = echo->refusals;
+}

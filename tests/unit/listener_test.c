@@ -31,7 +31,7 @@ static void on_signal(int number)
 static void on_pause(int number)
 {
     (void)number;
-    usleep(1000 * 1000);
+    (void)sleep(1);
 }
 
 static int serve(pf_server_config config, rlim_t n_files, int ready)

@@ -131,6 +131,13 @@ static pf_few_fn *const pf_few_functions[3][PF_VEC_FEW_ROWS] = { { PF_VEC_EACH_F
                                                                  { PF_VEC_EACH_FEW(PF_FEW_INT4) },
                                                                  { PF_VEC_EACH_FEW(PF_FEW_ASYM) } };
 
+/* See pf_few_rows. Half a panel's passage fetches half of the next panel: panel / 2 + ahead is where that begins. */
+PF_INLINE uintptr_t pf_few_ahead(const pf_gemm_weights *w, const uint8_t *panel, size_t half)
+{
+    if (PF_VEC_HALVES == 1) return PF_GEMM_W_AHEAD;
+    return (uintptr_t)panel / 2 + w->panel_bytes + half * w->panel_bytes / 2;
+}
+
 /* A pf_gemm_few_fn. */
 PF_INLINE bool pf_few_multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
@@ -144,11 +151,10 @@ PF_INLINE bool pf_few_multiply(const pf_gemm_weights *w, const void *input, int3
         float *columns = c + (size_t)p * PF_GEMM_PANEL;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         for (size_t half = 0; half < PF_VEC_HALVES; half++) {
-            const uintptr_t next = (uintptr_t)panel + w->panel_bytes + half * w->panel_bytes / 2;
             multiply(&(pf_few_rows){ .layout = &layout,
                                      .panel = panel,
                                      .column = half * PF_VEC_LANES,
-                                     .ahead = PF_VEC_HALVES == 1 ? PF_GEMM_W_AHEAD : next - (uintptr_t)panel / 2,
+                                     .ahead = pf_few_ahead(w, panel, half),
                                      .a = input,
                                      .n_pairs = ((size_t)w->k + 1) / 2,
                                      .c = whole ? columns : scratch,

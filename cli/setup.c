@@ -89,7 +89,7 @@ static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_err
     if (!options->draft_worker) return PF_OK;
     /* Not there yet is no reason to stop: the session warns, and takes the worker up when it comes. */
     const pf_status status = pf_connect_drafter(options->draft_worker, &setup->drafter, error);
-    return status == PF_UNAVAILABLE && setup->drafter ? PF_OK : status;
+    return setup->drafter ? PF_OK : status;
 }
 
 static pf_status make_session(const pf_options *options, pf_setup *setup, bool with_drafter, pf_session **out,

@@ -9,8 +9,9 @@
 #include "engine/pilotfish.h"
 
 /* Connect and ask who is there. The caller ends *out with pf_peer_destroy.
- * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there within about two seconds. For a drafter *out is
- * then made all the same, goes on trying, and is the caller's: generation is plain until somebody answers. */
+ * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there within about two seconds.  PF_FORMAT: who answers talks
+ * nonsense. In these two cases a drafter is made all the same, goes on trying, and is the caller's: generation is plain
+ * until somebody answers.  PF_UNSUPPORTED: another version of the protocol, or another service. */
 PF_MUST_USE pf_status pf_connect_drafter(const char *address, pf_peer **out, pf_error *error);
 PF_MUST_USE pf_status pf_connect_verifier(const char *address, pf_peer **out, pf_error *error);
 

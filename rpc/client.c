@@ -210,7 +210,7 @@ static pf_status connect_to(const char *address_text, const char *stream_method,
         return status;
     }
     status = pf_link_meet(&c->link, error);
-    if (status == PF_OK || (status == PF_UNAVAILABLE && c->link.config.keep_trying))
+    if (status == PF_OK || (c->link.config.keep_trying && (status == PF_UNAVAILABLE || status == PF_FORMAT)))
         *out = &c->head;
     else
         client_destroy(&c->head);

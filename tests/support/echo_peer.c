@@ -63,11 +63,10 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 
 static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
-    (void)peer;
     (void)error;
     *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
                             .model_id = "echo",
-                            .vocab_size = ECHO_VOCAB,
+                            .vocab_size = ((const echo_peer *)peer)->has_no_vocabulary ? 0 : ECHO_VOCAB,
                             .max_context = ECHO_LONGEST_PROMPT,
                             .max_sequences = 8,
                             .max_draft = 16,

@@ -637,6 +637,32 @@ static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **st
     end(&f);
 }
 
+static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void **state)
+{
+    (void)state;
+    const pf_rpc_client_config config = { .keep_trying = true };
+    pf_peer *peer = NULL;
+    pf_error error;
+    fixture f;
+    echo_peer_init(&f.echo);
+    f.echo.has_no_vocabulary = true;
+    const pf_server_config serving = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = MS };
+    serving_begin(&f.running, &serving);
+    assert_status(pf_rpc_drafter_connect(serving_address, NULL, &peer, &error), PF_FORMAT);
+    assert_null(peer);
+    assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_FORMAT);
+    assert_says(error, "vocab_size is 0");
+    assert_non_null(peer);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_UNAVAILABLE);
+    end(&f);
+    begin(&f);
+    for (int i = 0; i < 5000 && say_open(peer, 1, PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void an_address_that_cannot_be_listened_on_says_why(void **state)
 {
     (void)state;
@@ -766,6 +792,7 @@ int main(void)
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
+        cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
         cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),
         cmocka_unit_test(the_socket_file_of_a_dead_process_is_taken_over),

@@ -87,8 +87,8 @@ pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *e
     if (!find_in_cache(cache, name, found))
         return pf_fail(error, PF_UNAVAILABLE,
                        "%s: there is no such directory, and no such repository in the Hugging Face cache (%.200s); to "
-                       "download it: huggingface-cli download %s",
-                       name, cache, name);
+                       "download it: hf download %s (older clients: huggingface-cli download %s)",
+                       name, cache, name, name);
     memcpy(out, found, sizeof found);
     return PF_OK;
 }

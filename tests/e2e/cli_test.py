@@ -564,7 +564,7 @@ class BadModels(Case):
 
     def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
         self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
-        self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["download acme/small"])
+        self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["hf download acme/small"])
         self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json"])
 
     def test_a_repository_in_the_local_cache_is_found(self):

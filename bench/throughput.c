@@ -116,7 +116,7 @@ static pf_status steps(bench *b, bool with_reads, uint64_t *total_ns)
         *total_ns += ns;
     }
     pf_stepper_end(&b->stepper);
-    return status;
+    return status == PF_OK && is_cancelled(b) ? PF_CANCELLED : status;
 }
 
 static pf_status decode_run(bench *b)
@@ -160,8 +160,9 @@ static pf_status prefill_run(bench *b)
 /* Repeat a part until it has run for long enough; the first run only warms up. */
 static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_number, pf_samples *warm[], size_t n_warm)
 {
-    PF_TRY(part(b));
+    const pf_status warmed = part(b);
     for (size_t i = 0; i < n_warm; i++) warm[i]->n = 0;
+    PF_TRY(warmed);
     const uint64_t begin_ns = pf_now_ns();
     for (int32_t runs = 0; runs < MIN_RUNS || pf_now_ns() - begin_ns < ENOUGH_NS; runs++) {
         if (is_cancelled(b)) return PF_CANCELLED;
@@ -281,9 +282,9 @@ static pf_status run(bench *b, pf_throughput *out)
     b->kv_rows = pf_arena_take(&b->kv, b->kv_bytes, 1);
     pf_team_run(pf_engine_team(b->engine), write_kv, b);
     b->reader = pf_reader_choose(read_weights, b);
-    PF_TRY(measure(b));
-    summarise(b, out);
-    return check_limits(out, b->error);
+    const pf_status status = measure(b);
+    if (status == PF_OK || status == PF_CANCELLED) summarise(b, out);
+    return status == PF_OK ? check_limits(out, b->error) : status;
 }
 
 pf_status pf_bench_throughput(pf_engine *engine, const pf_throughput_options *options, pf_throughput *out,

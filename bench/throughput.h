@@ -28,7 +28,7 @@ typedef struct {
     int32_t gen_len;    /* decode steps of a run; runs are repeated until there is enough to take a median of */
     int32_t context;    /* tokens before the first step of a run */
     pf_type kv_type;    /* as the engine was opened with */
-    const volatile bool *cancel; /* or NULL; then PF_CANCELLED */
+    const volatile bool *cancel; /* or NULL; then PF_CANCELLED, with what was measured so far */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;
 } pf_throughput_options;
@@ -36,7 +36,7 @@ typedef struct {
 /* Tokens that the engine's context must have room for. */
 int32_t pf_throughput_context(const pf_throughput_options *options);
 
-/* Times are medians. NaN: not to be had on this machine. */
+/* Times are medians. NaN: not to be had on this machine, or not measured before it was cancelled. */
 typedef struct {
     int32_t n_threads;
     double read_gbps;                          /* the bare read of weight_bytes by all threads */
@@ -59,7 +59,7 @@ typedef struct {
 } pf_throughput;
 
 /* Takes the engine's one role. PF_INVALID: the context has no room.  PF_CANCELLED.  PF_INTERNAL: a limit was measured
- * badly (the sentence gives the fraction). *out is filled in then, too. */
+ * badly (the sentence gives the fraction). *out is filled in then, too, and where the measurement was cancelled. */
 PF_MUST_USE pf_status pf_bench_throughput(pf_engine *engine, const pf_throughput_options *options, pf_throughput *out,
                                           pf_error *error);
 

@@ -46,26 +46,46 @@ static void print_peak(pf_out *out, const char *name, double gops)
     if (!isnan(gops)) pf_out_print(out, ", %s %.0f Gop/s", name, gops);
 }
 
-static void print(pf_out *out, const pf_throughput *t)
+static void print_decode(pf_out *out, const pf_throughput *t)
 {
-    pf_out_print(out, "limits   read %.1f GB/s", t->read_gbps);
-    print_peak(out, "f32", t->f32_gflops);
-    print_peak(out, "bf16", t->bf16_gflops);
-    print_peak(out, "int8", t->int8_gops);
-    pf_out_print(out, " (%d thread%s)\n", t->n_threads, t->n_threads == 1 ? "" : "s");
     pf_out_print(
         out, "decode   %.1f tokens/s, %.3f ms a step; a bare read of its %.1f MB takes %.3f ms: %.2f of the limit\n",
         t->decode_tokens_per_s, t->step_ms, (double)t->weight_bytes * 1e-6, t->read_ms, t->bandwidth_fraction);
     pf_out_print(out, "         of its weights and its %.1f MB of keys and values: %.2f (%s)\n",
                  (double)t->kv_bytes * 1e-6, t->bandwidth_fraction_with_kv, t->read_pattern);
+}
+
+static void print_prefill(pf_out *out, const pf_throughput *t)
+{
     pf_out_print(out, "prefill  %d tokens in %.2f ms, %.0f tokens/s, %.1f Gop/s: %.2f of the limit\n",
                  t->prefill_tokens, t->prefill_ms, 1000.0 * t->prefill_tokens / t->prefill_ms, t->prefill_gflops,
                  t->peak_fraction);
+}
+
+static void print_verify(pf_out *out, const pf_throughput *t, int i)
+{
+    pf_out_print(out,
+                 "%s %2d row%s  %.3f ms, %.2f of one row; %.2f of the larger of the read and the multiplies at 0.75\n",
+                 i ? "        " : "verify  ", pf_verify_rows[i], i ? "s" : " ", t->verify_ms[i],
+                 t->verify_ms[i] / t->verify_ms[0], t->verify_of_limit[i]);
+}
+
+/* What Ctrl-C kept from being measured is null in the document, and no line here. */
+static int print_figures(const pf_options *options, pf_out *out, const pf_throughput *t)
+{
+    if (options->json) return pf_out_json(out, document(t));
+    if (!isnan(t->read_gbps)) {
+        pf_out_print(out, "limits   read %.1f GB/s", t->read_gbps);
+        print_peak(out, "f32", t->f32_gflops);
+        print_peak(out, "bf16", t->bf16_gflops);
+        print_peak(out, "int8", t->int8_gops);
+        pf_out_print(out, " (%d thread%s)\n", t->n_threads, t->n_threads == 1 ? "" : "s");
+    }
+    if (!isnan(t->decode_tokens_per_s)) print_decode(out, t);
+    if (!isnan(t->prefill_ms)) print_prefill(out, t);
     for (int i = 0; i < PF_N_VERIFY_ROWS; i++)
-        pf_out_print(
-            out, "%s %2d row%s  %.3f ms, %.2f of one row; %.2f of the larger of the read and the multiplies at 0.75\n",
-            i ? "        " : "verify  ", pf_verify_rows[i], i ? "s" : " ", t->verify_ms[i],
-            t->verify_ms[i] / t->verify_ms[0], t->verify_of_limit[i]);
+        if (!isnan(t->verify_ms[i])) print_verify(out, t, i);
+    return PF_EXIT_DONE;
 }
 
 static pf_status measure(const pf_options *options, pf_throughput *out, pf_error *error)
@@ -95,13 +115,13 @@ static int run(const pf_options *options, pf_out *out)
 {
     if (!options->model) return pf_options_misuse(&pf_command_bench_throughput, "a model is needed: -m MODEL");
     pf_error error = { 0 };
-    pf_throughput figures;
+    pf_throughput figures = { .n_threads = 0 }; /* as it stays where Ctrl-C comes before the first measurement */
     const pf_status status = measure(options, &figures, &error);
-    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    if (status != PF_OK) return pf_out_fail_error(status, &error);
-    if (options->json) return pf_out_json(out, document(&figures));
-    print(out, &figures);
-    return PF_EXIT_DONE;
+    const bool interrupted = *pf_interrupt_flag();
+    if (status != PF_OK && !interrupted) return pf_out_fail_error(status, &error);
+    int code = PF_EXIT_DONE;
+    if (figures.n_threads > 0) code = print_figures(options, out, &figures);
+    return code == PF_EXIT_DONE && interrupted ? PF_EXIT_INTERRUPTED : code;
 }
 
 static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_throughput, &pf_options_running,

@@ -264,12 +264,26 @@ static int run_all(const pf_options *options, const pf_setup *setup, const pf_to
 
 static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *prompt, uint64_t *seed, pf_error *error)
 {
+    *seed = options->sampling.seed;
+    if (!options->seed_given) PF_TRY(draw_seed(seed, error));
     PF_TRY(pf_setup_open(options, false, setup, error));
     PF_TRY(pf_input_read_prompt(options, setup->tokenizer, prompt, error));
     if (options->stops.n > 0 && !setup->tokenizer)
         return pf_fail(error, PF_INVALID, "--stop needs text, and the model's directory has no tokenizer.json");
-    *seed = options->sampling.seed;
-    return options->seed_given ? PF_OK : draw_seed(seed, error);
+    return PF_OK;
+}
+
+/* Ctrl-C before there was anything to show: with --json a document all the same, with no tokens in it; of several samples,
+ * which are a line each, none. */
+static int end_early(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
+                     pf_out *out)
+{
+    if (!options->json || options->n_samples > 1) return PF_EXIT_INTERRUPTED;
+    const continuation nothing = { .options = options, .has_text = true };
+    pf_result *result = calloc(1, sizeof *result);
+    const int code = pf_out_json(out, result ? document(setup, prompt, result, seed, &nothing) : NULL);
+    free(result);
+    return code == PF_EXIT_DONE ? PF_EXIT_INTERRUPTED : code;
 }
 
 static int check(const pf_options *o)
@@ -308,7 +322,7 @@ static int run(const pf_options *options, pf_out *out)
     const pf_status status = prepare(options, &setup, &prompt, &seed, &error);
     int code;
     if (*pf_interrupt_flag())
-        code = PF_EXIT_INTERRUPTED;
+        code = end_early(options, &setup, &prompt, seed, out);
     else if (status != PF_OK)
         code = pf_out_fail_error(status, &error);
     else

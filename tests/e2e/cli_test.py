@@ -464,6 +464,24 @@ class Faults(Case):
             self.assertEqual(document["finish_reason"], "interrupted")
             self.assertLess(len(document["tokens"]), self.N)
 
+    def test_ctrl_c_before_the_first_token_is_a_document_without_tokens(self):
+        for arguments, expected in [([], [[]]), (["--num-samples", "2"], [])]:
+            read_end, write_end = os.pipe()
+            process = subprocess.Popen([self.pilotfish.path, "generate", "-m", self.target, "-f", "-", "--json", *arguments],
+                                       stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=self.pilotfish.environment)
+            os.close(read_end)
+            time.sleep(0.3)   # it waits for the rest of the prompt
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            os.close(write_end)
+            self.assertEqual(process.returncode, 130, err)
+            documents = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual([d["tokens"] for d in documents], expected)
+            for d in documents:
+                self.assertEqual((d["text"], d["finish_reason"]), ("", "interrupted"))
+                self.assertIsNone(d["timing"]["tokens_per_s"])
+
     def test_ctrl_c_at_any_moment_leaves_whole_json_or_none(self):
         for delay in [0.0, 0.004, 0.008, 0.015, 0.03, 0.06]:
             process = self.pilotfish.start("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", self.N,
@@ -1050,6 +1068,19 @@ class Benchmarks(Case):
                 failed = converse(requests)
                 self.assertEqual(failed.code, 1)
                 self.assertIn(says, failed.err)
+
+    def test_ctrl_c_shows_what_was_measured_so_far(self):
+        def interrupted(*arguments):
+            process = self.pilotfish.start("bench", *arguments, "--json")
+            time.sleep(1.5)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 130, err)
+            return json.loads(out)
+
+        document = interrupted("throughput", "-m", self.target, "--gen-len", "8", "--prompt-len", "64")
+        self.assertGreater(document["weight_bytes"], 0)
+        self.assertIsNone(document["verify"]["16"])   # the last to be measured
 
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt

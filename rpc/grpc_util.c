@@ -1,14 +1,32 @@
 #include "rpc/grpc_util.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
-void pf_grpc_begin(void)
+enum { FIRST_DESCRIPTORS = 4 }; /* two epoll sets and what wakes each: grpc_init aborts where it cannot have one */
+
+static pf_status check_descriptors(pf_error *error)
 {
+    int held[FIRST_DESCRIPTORS], n = 0, reason = 0;
+    while (n < FIRST_DESCRIPTORS && (held[n] = eventfd(0, EFD_CLOEXEC)) >= 0) n++;
+    if (n < FIRST_DESCRIPTORS) reason = errno;
+    for (int i = 0; i < n; i++) close(held[i]);
+    if (n == FIRST_DESCRIPTORS) return PF_OK;
+    return pf_fail(error, PF_NOMEM, "gRPC needs %d descriptors to begin with, and %d are to be had: %s",
+                   FIRST_DESCRIPTORS, n, strerror(reason));
+}
+
+pf_status pf_grpc_begin(pf_error *error)
+{
+    PF_TRY(check_descriptors(error));
     setenv("GRPC_VERBOSITY", "NONE", 0); /* libraries never print; whoever sets it wants to see */
     grpc_init();
+    return PF_OK;
 }
 
 gpr_timespec pf_grpc_deadline(uint64_t deadline_ns)

@@ -32,8 +32,8 @@ enum {
 #define PF_RPC_VERIFIER "/pilotfish.v1.Verifier/"
 
 /* grpc_init, silently: gRPC's own log lines go nowhere unless GRPC_VERBOSITY asks for them. Paired with
- * grpc_shutdown_blocking. */
-void pf_grpc_begin(void);
+ * grpc_shutdown_blocking. PF_NOMEM: too few descriptors are left, of which gRPC would die. */
+PF_MUST_USE pf_status pf_grpc_begin(pf_error *error);
 
 gpr_timespec pf_grpc_deadline(uint64_t deadline_ns); /* from pf_now_ns time */
 grpc_arg pf_grpc_int_arg(const char *key, int value);

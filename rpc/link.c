@@ -337,8 +337,8 @@ pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *erro
 {
     strcpy(link->address, address->text);
     (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: not connected yet", link->address);
+    PF_TRY(pf_grpc_begin(error));
     pthread_mutex_init(&link->lock, NULL);
-    pf_grpc_begin();
     link->channel = make_channel(address, link->config.max_message_bytes);
     const pf_poller_config polling = { .handle = on_event, .look = mend, .user = link, .away_ns = AWAY_NS };
     if (pf_poller_start(&link->poller, &polling)) return PF_OK;

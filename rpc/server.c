@@ -240,6 +240,11 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
     PF_TRY(settle(&settled, error));
     pf_server *server = calloc(1, sizeof *server);
     if (!server) return pf_fail(error, PF_NOMEM, "no memory for a server");
+    const pf_status begun = pf_grpc_begin(error);
+    if (begun != PF_OK) {
+        free(server);
+        return begun;
+    }
     server->config = settled;
     server->address = address;
     server->config.address = server->address.text;
@@ -247,7 +252,6 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
     server->ready_end = &server->ready;
     server->shutdown_tag = (pf_call_tag){ NULL, PF_EV_OVER };
     pthread_mutex_init(&server->lock, NULL);
-    pf_grpc_begin();
     const pf_status status = start(server, error);
     if (status != PF_OK) {
         dismantle(server);

@@ -515,6 +515,22 @@ class Faults(Case):
                 self.assertEqual(err.count("\n"), 1, err)
         self.assertIn(1, seen, "no limit was too small")
 
+    def test_descriptors_that_are_not_there_are_a_sentence(self):
+        for arguments in [["bench", "rpc", "--loopback", "--rounds", "10"],
+                          ["generate", "-m", self.target, "-p", "a", "-n", "2", "--draft-worker", self.socket("none")]]:
+            seen = set()
+            for limit in range(4, 20):
+                process = self.pilotfish.start(*arguments, preexec_fn=lambda n=limit: resource.setrlimit(
+                    resource.RLIMIT_NOFILE, [n] * 2))
+                out, err = process.communicate(timeout=QUICKLY)
+                if process.returncode == 127:   # the loader's own
+                    continue
+                seen.add(process.returncode)
+                self.assertIn(process.returncode, (0, 1), (arguments, limit, err))
+                if process.returncode == 1:
+                    self.assertEqual((out, err.count(b"\n")), (b"", 1), (limit, err))
+            self.assertEqual(seen, {0, 1}, arguments)
+
     def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],
                           ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],

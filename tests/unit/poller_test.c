@@ -47,7 +47,7 @@ static int set_up(void **state)
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     f->front = pthread_self();
-    pf_grpc_begin();
+    if (pf_grpc_begin(NULL) != PF_OK) return -1;
     const pf_poller_config config = { .handle = handle, .look = look, .user = f, .away_ns = AWAY_NS };
     assert_true(pf_poller_start(&f->poller, &config));
     *state = f;

@@ -3,15 +3,18 @@
 
 #include "kernels/limits/burst_rows.h"
 
+/* The sums by name, as in burst_avx2.c: from the intrinsic on an array gcc makes code that moves sums in every round. */
+#define ADD_PRODUCT(i) __asm__ volatile("vpdpbusd %1, %1, %0" : "+v"(sum[i]) : "v"(a));
+#define CLEAR(i)       sum[i] = a;
+#define ADD_UP(i)      all = _mm512_add_epi32(all, sum[i]);
+
 float pf_burst_int8_avx512vnni(int64_t n_rounds)
 {
-    __m512i sum[PF_BURST_SUMS_AVX512], a = _mm512_setzero_si512();
-    for (int i = 0; i < PF_BURST_SUMS_AVX512; i++) sum[i] = _mm512_setzero_si512();
+    __m512i sum[PF_BURST_SUMS_AVX512], a = _mm512_setzero_si512(), all = a;
+    PF_BURST_EACH_16(CLEAR)
     for (int64_t round = 0; round < n_rounds; round++) {
-        __asm__ volatile("" : "+v"(a)); /* may be another value each round, for all that the compiler knows */
-#pragma GCC unroll 16
-        for (int i = 0; i < PF_BURST_SUMS_AVX512; i++) sum[i] = _mm512_dpbusd_epi32(sum[i], a, a);
+        PF_BURST_EACH_16(ADD_PRODUCT)
     }
-    for (int i = 1; i < PF_BURST_SUMS_AVX512; i++) sum[0] = _mm512_add_epi32(sum[0], sum[i]);
-    return (float)_mm512_reduce_add_epi32(sum[0]);
+    PF_BURST_EACH_16(ADD_UP)
+    return (float)_mm512_reduce_add_epi32(all);
 }

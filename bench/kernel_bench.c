@@ -19,7 +19,7 @@ static const uint64_t SHORTEST_CALL_NS = 20000;                        /* what w
 static const uint64_t SHORTEST_BURST_NS = 50000, LONGEST_BURST_NS = 3000000;
 
 static const int32_t shapes[][2] = { { 3072, 2048 }, { 2048, 2048 }, { 16384, 2048 }, { 2048, 8192 }, { 32000, 2048 } };
-static const int32_t quick_shapes[][2] = { { 512, 512 } };
+static const int32_t quick_shapes[][2] = { { 2048, 2048 } };
 static const int32_t gemm_rows[] = { 1, 2, 4, 8, 16, 32, 512 };
 static const int32_t quick_rows[] = { 1, 8 };
 static const struct {

@@ -178,7 +178,7 @@ static const struct pf_option_row kernels_rows[] = {
     ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
         .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
-    ROW(0, "quick", NULL, "few samples, one small shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
+    ROW(0, "quick", NULL, "few samples, one shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
 };
 GROUP(pf_options_kernels, "Measurement", kernels_rows);
 

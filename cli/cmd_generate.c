@@ -50,11 +50,11 @@ static void show_colored(continuation *c, size_t end)
         size_t j = i;
         while (j < end && c->text.drafted[j] == drafted) {
             bool valid;
-            j += pf_utf8_length(c->text.bytes + j, end - j, &valid);
+            j += pf_utf8_length(c->text.bytes.data + j, end - j, &valid);
         }
         const char *color = drafted ? COLOR_DRAFTED : COLOR_OWN;
         pf_out_write(c->out, color, strlen(color));
-        pf_out_write(c->out, c->text.bytes + i, j - i);
+        pf_out_write(c->out, c->text.bytes.data + i, j - i);
         pf_out_write(c->out, COLOR_NONE, strlen(COLOR_NONE));
         i = j;
     }
@@ -66,7 +66,7 @@ static void show_text(continuation *c, size_t end)
     if (c->colors)
         show_colored(c, end);
     else
-        pf_out_write(c->out, c->text.bytes + c->n_shown, end - c->n_shown);
+        pf_out_write(c->out, c->text.bytes.data + c->n_shown, end - c->n_shown);
     c->n_shown = end;
     pf_out_flush(c->out);
 }
@@ -87,7 +87,7 @@ static bool on_token(void *user, int32_t token, bool drafted)
         return !c->out->error;
     }
     const pf_status status = pf_text_stream_push(&c->text, token, drafted);
-    if (status == PF_NOMEM) c->status = status; /* an id beyond the tokenizer has no text, and that is no failure */
+    if (status != PF_INVALID) c->status = status; /* an id beyond the tokenizer has no text, and that is no failure */
     if (c->shows) show_text(c, pf_text_stream_ready(&c->text));
     return !c->text.stopped && !c->out->error && c->status == PF_OK;
 }
@@ -96,8 +96,8 @@ static bool on_token(void *user, int32_t token, bool drafted)
 static void show_end(continuation *c)
 {
     if (!c->shows) return;
-    if (c->has_text) show_text(c, c->text.n);
-    const bool ended = c->has_text && c->text.n > 0 && c->text.bytes[c->text.n - 1] == '\n';
+    if (c->has_text) show_text(c, c->text.bytes.n);
+    const bool ended = c->has_text && c->text.bytes.n > 0 && c->text.bytes.data[c->text.bytes.n - 1] == '\n';
     if (!ended) pf_out_write(c->out, "\n", 1);
     pf_out_flush(c->out);
 }
@@ -154,7 +154,7 @@ static json_t *document(const pf_setup *setup, const pf_tokens *prompt, const pf
                              pf_json_ids(result->tokens, result->n_tokens));
     if (!root) return NULL;
     if (c->has_text)
-        pf_json_set_text(root, c->text.bytes, c->text.n);
+        pf_json_set_text(root, c->text.bytes.data, c->text.bytes.n);
     else
         json_object_set_new(root, "text", json_null());
     json_object_set_new(root, "seed", json_integer((json_int_t)seed));
@@ -220,7 +220,11 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     pf_error error = { 0 };
     const pf_request request = make_request(options, setup, prompt, seed, &c);
     pf_status status = pf_generate(setup->session, &request, result, &error);
-    if (c.status != PF_OK) status = pf_fail(&error, c.status, "no memory for the text");
+    if (c.has_text && c.status == PF_OK) c.status = pf_text_stream_finish(&c.text);
+    if (c.status != PF_OK)
+        status = pf_fail(&error, c.status,
+                         c.status == PF_LIMIT ? "the tokenizer's decoder makes a token longer by more than a MiB"
+                                              : "no memory for the text");
     const bool interrupted = status == PF_CANCELLED;
 
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;

@@ -14,14 +14,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/bytes.h"
 #include "cli/options.h"
+#include "model/detokenize.h"
 
 typedef struct {
     const pf_tokenizer *tokenizer;
     const pf_strings *stops;
-    char *bytes;   /* [n] the text so far; after a stop was met, what stands before it */
-    bool *drafted; /* [n] whose byte it is */
-    size_t n, capacity;
+    pf_detokenizer *detokenizer;
+    pf_bytes bytes; /* the text so far; after a stop was met, what stands before it */
+    bool *drafted;  /* [bytes.n] whose byte it is */
+    size_t drafted_capacity;
     bool stopped; /* a stop text was met */
 } pf_text_stream;
 
@@ -31,11 +34,15 @@ PF_MUST_USE pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_toke
                                            const pf_strings *stops, int32_t n_tokens);
 void pf_text_stream_end(pf_text_stream *stream); /* zeroed is fine */
 
-/* Take the next token. PF_INVALID: it is not in the vocabulary (its bytes are left out).  PF_NOMEM. */
+/* Take the next token. PF_INVALID: it is not in the vocabulary (its bytes are left out). PF_LIMIT: the decoder
+ * makes it too long. PF_NOMEM. */
 PF_MUST_USE pf_status pf_text_stream_push(pf_text_stream *stream, int32_t token, bool drafted);
 
+/* No token follows: take what the decoder held back. PF_LIMIT, PF_NOMEM. */
+PF_MUST_USE pf_status pf_text_stream_finish(pf_text_stream *stream);
+
 /* How much of `bytes` may be shown: neither a part of a character nor what may turn out to be a stop text. When no
- * more tokens will come, all n bytes are. */
+ * more tokens will come, all bytes are. */
 size_t pf_text_stream_ready(const pf_text_stream *stream);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utf8proc.h>
+#include "model/characters.h"
 
 typedef struct {
     unsigned char byte;
@@ -94,53 +94,6 @@ pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_b
     return PF_OK;
 }
 
-/* --- characters --- */
-
-/* Unicode's White_Space. */
-static bool is_space(int32_t c)
-{
-    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-/* Word characters as Rust's regex has them: Alphabetic, marks, decimal digits, connectors, joiners. The circled and
- * squared letters are alphabetic without being letters. */
-static bool is_word(int32_t c)
-{
-    if (c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
-        (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189))
-        return true;
-    switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return false;
-    }
-}
-
-static size_t previous_character(const char *text, size_t at)
-{
-    do at--;
-    while (at > 0 && (text[at] & 0xC0) == 0x80);
-    return at;
-}
-
-static int32_t character_at(const char *text, size_t n, size_t at)
-{
-    utf8proc_int32_t c = -1;
-    const size_t left = n - at;
-    (void)utf8proc_iterate((const utf8proc_uint8_t *)text + at, left > 4 ? 4 : (utf8proc_ssize_t)left, &c);
-    return c;
-}
-
 /* --- matching --- */
 
 /* The longest token that begins at `at`; -1: none. */
@@ -160,15 +113,17 @@ static int32_t longest_at(const pf_added_matcher *m, const char *text, size_t n,
 
 static bool touches_word(const pf_added_walk *w, size_t begin, size_t end)
 {
-    return (begin > 0 && is_word(character_at(w->text, w->n_bytes, previous_character(w->text, begin)))) ||
-           (end < w->n_bytes && is_word(character_at(w->text, w->n_bytes, end)));
+    size_t next;
+    return (begin > 0 && pf_is_word(pf_character_at(w->text, pf_character_before(w->text, begin), &next))) ||
+           (end < w->n_bytes && pf_is_word(pf_character_at(w->text, end, &next)));
 }
 
 static size_t strip_left(const pf_added_walk *w, size_t begin)
 {
     while (begin > w->covered) { /* what the token before took is gone */
-        const size_t before = previous_character(w->text, begin);
-        if (!is_space(character_at(w->text, w->n_bytes, before))) break;
+        size_t next;
+        const size_t before = pf_character_before(w->text, begin);
+        if (!pf_is_white_space(pf_character_at(w->text, before, &next))) break;
         begin = before;
     }
     return begin > w->covered ? begin : w->covered;
@@ -179,11 +134,8 @@ static size_t strip_right(pf_added_walk *w, size_t end)
 {
     if (end >= w->run_begin && end < w->run_end) return w->run_end;
     w->run_begin = end;
-    while (end < w->n_bytes) {
-        const int32_t c = character_at(w->text, w->n_bytes, end);
-        if (!is_space(c)) break;
-        end += c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
-    }
+    for (size_t next; end < w->n_bytes; end = next)
+        if (!pf_is_white_space(pf_character_at(w->text, end, &next))) break;
     w->run_end = end;
     return end;
 }

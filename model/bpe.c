@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "model/characters.h"
 
 struct pf_bpe_symbol {
     int32_t id;         /* -1: merged into its left neighbour */
@@ -32,7 +33,7 @@ pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
     bpe->merges = calloc(n_slots, sizeof *bpe->merges);
     if (!bpe->merges) return PF_NOMEM;
     bpe->n_slots = n_slots;
-    bpe->seed = pf_hash_seed();
+    if (bpe->n_character_slots == 0) bpe->seed = pf_hash_seed();
     for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
     return PF_OK;
 }
@@ -40,8 +41,10 @@ pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
 void pf_bpe_clear(pf_bpe *bpe)
 {
     free(bpe->merges);
+    free(bpe->characters);
     bpe->merges = NULL;
-    bpe->n_slots = 0;
+    bpe->characters = NULL;
+    bpe->n_slots = bpe->n_character_slots = 0;
 }
 
 static pf_merge *find_slot(const pf_bpe *bpe, int32_t left, int32_t right)
@@ -63,6 +66,33 @@ static const pf_merge *find_merge(const pf_bpe *bpe, int32_t left, int32_t right
     if (bpe->n_slots == 0) return NULL;
     const pf_merge *slot = find_slot(bpe, left, right);
     return slot->left < 0 ? NULL : slot;
+}
+
+/* --- characters --- */
+
+pf_status pf_bpe_reserve_characters(pf_bpe *bpe, size_t n_characters)
+{
+    size_t n_slots = 1;
+    while (n_slots < n_characters * 2 + 2) n_slots *= 2;
+    bpe->characters = malloc(n_slots * sizeof *bpe->characters);
+    if (!bpe->characters) return PF_NOMEM;
+    if (bpe->n_slots == 0) bpe->seed = pf_hash_seed();
+    bpe->n_character_slots = n_slots;
+    for (size_t i = 0; i < n_slots; i++) bpe->characters[i] = (pf_bpe_character){ .code_point = -1, .id = -1 };
+    return PF_OK;
+}
+
+static pf_bpe_character *find_character(const pf_bpe *bpe, int32_t code_point)
+{
+    size_t i = (size_t)pf_hash_mix((uint64_t)(uint32_t)code_point ^ bpe->seed) & (bpe->n_character_slots - 1);
+    while (bpe->characters[i].code_point >= 0 && bpe->characters[i].code_point != code_point)
+        i = (i + 1) & (bpe->n_character_slots - 1);
+    return &bpe->characters[i];
+}
+
+void pf_bpe_set_character(pf_bpe *bpe, int32_t code_point, int32_t id)
+{
+    *find_character(bpe, code_point) = (pf_bpe_character){ .code_point = code_point, .id = id };
 }
 
 /* --- the heap --- */
@@ -157,31 +187,91 @@ static void merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n)
     }
 }
 
-/* The piece's bytes as tokens, chained; their number in *n. */
-static pf_status begin(const pf_bpe *bpe, pf_bpe_symbol *symbols, const char *piece, size_t n_bytes, int32_t *n)
+/* The first tokens of a piece under way. */
+typedef struct {
+    const pf_bpe *bpe;
+    pf_bpe_symbol *symbols;
+    int32_t n;
+    bool has_unknown; /* what has no token was met, and its token is not written yet: the next may be fused with it */
+} chain;
+
+static void push(chain *c, int32_t id)
 {
-    bool was_unknown = false;
-    *n = 0;
+    c->symbols[c->n] = (pf_bpe_symbol){ .id = id, .prev = c->n - 1, .next = c->n + 1 };
+    c->n++;
+}
+
+static void push_unknown(chain *c)
+{
+    if (c->has_unknown) push(c, c->bpe->unk_id);
+    c->has_unknown = false;
+}
+
+static void push_known(chain *c, int32_t id)
+{
+    push_unknown(c);
+    push(c, id);
+}
+
+static pf_status note_unknown(chain *c)
+{
+    if (c->bpe->unk_id < 0) return PF_UNSUPPORTED;
+    if (!c->bpe->fuse_unk) push_unknown(c);
+    c->has_unknown = true;
+    return PF_OK;
+}
+
+static pf_status begin_bytes(chain *c, const char *piece, size_t n_bytes)
+{
     for (size_t i = 0; i < n_bytes; i++) {
-        const int32_t id = bpe->byte_id[(unsigned char)piece[i]];
-        const bool is_unknown = id < 0, is_fused = is_unknown && was_unknown && bpe->fuse_unk;
-        was_unknown = is_unknown;
-        if (is_unknown && bpe->unk_id < 0) return PF_UNSUPPORTED;
-        if (is_fused) continue;
-        symbols[*n] = (pf_bpe_symbol){ .id = is_unknown ? bpe->unk_id : id, .prev = *n - 1, .next = *n + 1 };
-        (*n)++;
+        const int32_t id = c->bpe->byte_id[(unsigned char)piece[i]];
+        if (id >= 0)
+            push_known(c, id);
+        else
+            PF_TRY(note_unknown(c));
     }
-    symbols[*n - 1].next = -1;
+    return PF_OK;
+}
+
+static bool has_bytes(const pf_bpe *bpe, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bpe->byte_id[(unsigned char)bytes[i]] < 0) return false;
+    return true;
+}
+
+/* Where a character becomes its bytes, the token for an unknown one before it still waits, and so comes behind them: as
+ * the library has it. */
+static pf_status begin_characters(chain *c, const char *piece, size_t n_bytes)
+{
+    for (size_t at = 0, next; at < n_bytes; at = next) {
+        const int32_t id = find_character(c->bpe, pf_character_at(piece, at, &next))->id;
+        if (id >= 0)
+            push_known(c, id);
+        else if (has_bytes(c->bpe, piece + at, next - at))
+            for (size_t i = at; i < next; i++) push(c, c->bpe->byte_id[(unsigned char)piece[i]]);
+        else
+            PF_TRY(note_unknown(c));
+    }
     return PF_OK;
 }
 
 pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes, pf_tokens *out)
 {
     if (n_bytes == 0) return PF_OK;
+    if (n_bytes > INT32_MAX) return PF_LIMIT;
     PF_TRY(reserve(scratch, n_bytes));
-    int32_t n;
-    PF_TRY(begin(bpe, scratch->symbols, piece, n_bytes, &n));
-    merge_all(bpe, scratch, n);
+    chain c = { .bpe = bpe, .symbols = scratch->symbols };
+    PF_TRY(bpe->characters ? begin_characters(&c, piece, n_bytes) : begin_bytes(&c, piece, n_bytes));
+    push_unknown(&c);
+    c.symbols[c.n - 1].next = -1;
+    merge_all(bpe, scratch, c.n);
     for (int32_t i = 0; i >= 0; i = scratch->symbols[i].next) PF_TRY(pf_tokens_push(out, scratch->symbols[i].id));
     return PF_OK;
+}
+
+pf_status pf_bpe_encode_byte(const pf_bpe *bpe, unsigned char byte, pf_tokens *out)
+{
+    const int32_t id = bpe->byte_id[byte] >= 0 ? bpe->byte_id[byte] : bpe->unk_id;
+    return id >= 0 ? pf_tokens_push(out, id) : PF_UNSUPPORTED;
 }

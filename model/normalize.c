@@ -1,44 +1,41 @@
 /*
- * Unicode's normal forms, as Hugging Face's tokenizers have them: their tables are those of Unicode 9, and a character
- * that came later has no decomposition and no class there, so nothing moves past it and nothing joins with it. utf8proc
- * knows newer ones; a text is cut at those that it would treat otherwise.
+ * A step appends the new text to an empty array. It keeps account of how many bytes at the front are of the first character
+ * of all that is encoded (pf_text_place): what a step writes belongs to a character as the library has it, which asks it
+ * where Metaspace puts a space before the first piece alone.
  */
+#include "model/normalize.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
-#include "model/tokenizer_parts.h"
+#include "model/characters.h"
+#include "model/json_sequence.h"
+#include "model/normal_forms.h"
 
-/* Characters later than Unicode 9 that take part in a normal form of utf8proc 2.8 (Unicode 15): found by comparing the two
- * libraries at every code point, alone and beside marks. */
-static const struct {
-    int32_t first, last;
-} NEWER[] = {
-    { 0x07FD, 0x07FD },   { 0x0898, 0x089F },   { 0x08CA, 0x08D3 },   { 0x09FE, 0x09FE },   { 0x0C3C, 0x0C3C },
-    { 0x0D3B, 0x0D3C },   { 0x0EBA, 0x0EBA },   { 0x1715, 0x1715 },   { 0x1ABF, 0x1ACE },   { 0x1DF6, 0x1DFA },
-    { 0x32FF, 0x32FF },   { 0xA7F2, 0xA7F4 },   { 0xA82C, 0xA82C },   { 0xAB69, 0xAB69 },   { 0x10781, 0x10785 },
-    { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA }, { 0x10D24, 0x10D27 }, { 0x10EAB, 0x10EAC }, { 0x10EFD, 0x10EFF },
-    { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 }, { 0x1133B, 0x1133B }, { 0x1145E, 0x1145E },
-    { 0x11839, 0x1183A }, { 0x11930, 0x11930 }, { 0x11938, 0x11938 }, { 0x1193D, 0x1193E }, { 0x11943, 0x11943 },
-    { 0x119E0, 0x119E0 }, { 0x11A34, 0x11A34 }, { 0x11A47, 0x11A47 }, { 0x11A99, 0x11A99 }, { 0x11D42, 0x11D42 },
-    { 0x11D44, 0x11D45 }, { 0x11D97, 0x11D97 }, { 0x11F41, 0x11F42 }, { 0x16FF0, 0x16FF1 }, { 0x1E030, 0x1E06D },
-    { 0x1E08F, 0x1E08F }, { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF }, { 0x1E4EC, 0x1E4EF },
-    { 0x1F16C, 0x1F16C }, { 0x1FBF0, 0x1FBF9 },
+typedef struct step step;
+
+/* A text on its way through a step. */
+typedef struct {
+    const char *text;
+    size_t n;
+    pf_text_place place; /* of it, then of what is made */
+    pf_searcher *searcher;
+    pf_bytes *out;
+} passage;
+
+struct step {
+    pf_status (*apply)(const step *how, passage *p);
+    pf_normal_form form;
+    pf_pattern *pattern;
+    char *content; /* [n_content] */
+    size_t n_content;
+    bool strips_left, strips_right;
 };
-enum { N_NEWER = sizeof NEWER / sizeof *NEWER };
 
-static bool is_newer(int32_t c)
-{
-    size_t low = 0, high = N_NEWER;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (c > NEWER[middle].last)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < N_NEWER && c >= NEWER[low].first;
-}
+struct pf_normalizer {
+    step steps[PF_MAX_NORMALIZERS];
+    int32_t n_steps;
+};
 
 static bool is_ascii(const char *text, size_t n)
 {
@@ -47,154 +44,256 @@ static bool is_ascii(const char *text, size_t n)
     return true;
 }
 
-/* The bytes before the first newer character, and its own bytes; n and 0 where there is none. */
-static size_t find_newer(const char *text, size_t n, size_t *width)
+/* --- what changes characters one by one --- */
+
+/* The character that stands for c: -1 for none. */
+typedef int32_t map_fn(int32_t c);
+
+static pf_status put(passage *p, int32_t c)
 {
-    for (size_t i = 0; i < n;) {
-        utf8proc_int32_t c = (unsigned char)text[i];
-        utf8proc_ssize_t length = 1;
-        if (c >= 0x80) length = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
-        if (length < 1) length = 1; /* the text is valid */
-        *width = (size_t)length;
-        if (c >= NEWER[0].first && is_newer(c)) return i;
-        i += (size_t)length;
-    }
-    *width = 0;
-    return n;
+    char bytes[4];
+    return pf_bytes_append(p->out, bytes, pf_character_put(c, bytes));
 }
 
-/* A text that is made, by malloc. */
-typedef struct {
-    char *bytes;
-    size_t n, capacity;
-} made_text;
-
-static pf_status append(made_text *out, const char *bytes, size_t n)
+static pf_status map(passage *p, map_fn *to)
 {
-    if (n == 0) return PF_OK;
-    if (n > out->capacity - out->n) {
-        const size_t capacity = 2 * out->capacity + n;
-        char *grown = realloc(out->bytes, capacity);
-        if (!grown) return PF_NOMEM;
-        out->bytes = grown;
-        out->capacity = capacity;
+    size_t n_first = 0;
+    PF_TRY(pf_bytes_reserve(p->out, p->n));
+    for (size_t at = 0, next; at < p->n; at = next) {
+        const int32_t c = pf_character_at(p->text, at, &next), made = to(c);
+        if (made >= 0) PF_TRY(put(p, made));
+        if (c == 0x130 && to == pf_lower_case) PF_TRY(put(p, 0x307)); /* the one that becomes two */
+        if (next <= p->place.n_first) n_first = p->out->n;
     }
-    memcpy(out->bytes + out->n, bytes, n);
-    out->n += n;
+    p->place.n_first = n_first;
     return PF_OK;
 }
 
-/* ---- the normal form of what utf8proc knows as the library does ------------------------------------------------- */
-
-/* Code points, by malloc, with room for the byte 0 that utf8proc_reencode puts behind them. */
-typedef struct {
-    utf8proc_int32_t *list;
-    size_t n, capacity;
-} code_points;
-
-static pf_status decompose(const char *text, size_t n, utf8proc_option_t options, code_points *out)
+static pf_status lowercase(const step *how, passage *p)
 {
-    enum { MOST_OF_ONE = 18 }; /* U+FDFA's */
-    int boundary = 0;
-    for (size_t at = 0; at < n;) {
-        if (out->capacity - out->n <= MOST_OF_ONE) {
-            const size_t capacity = 2 * out->capacity + n + MOST_OF_ONE + 1;
-            utf8proc_int32_t *grown = realloc(out->list, capacity * sizeof *grown);
-            if (!grown) return PF_NOMEM;
-            out->list = grown;
-            out->capacity = capacity;
-        }
-        utf8proc_int32_t c;
-        const utf8proc_ssize_t width =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
-        const utf8proc_ssize_t made =
-            width < 1 ? -1 : utf8proc_decompose_char(c, out->list + out->n, MOST_OF_ONE, options, &boundary);
-        if (made < 0 || made > MOST_OF_ONE) return PF_LIMIT; /* the text is valid */
-        at += (size_t)width;
-        out->n += (size_t)made;
-    }
+    (void)how;
+    return map(p, pf_lower_case);
+}
+
+static int32_t without_mark(int32_t c)
+{
+    return pf_is_mark(c) ? -1 : c;
+}
+
+static pf_status strip_accents(const step *how, passage *p)
+{
+    (void)how;
+    return map(p, without_mark);
+}
+
+/* As the training code of machine translation models cleans a text: control characters go, what is like a space is one. */
+static int32_t clean(int32_t c)
+{
+    if ((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
+        return -1;
+    if (c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+        c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD)
+        return ' ';
+    return c;
+}
+
+static pf_status nmt(const step *how, passage *p)
+{
+    (void)how;
+    return map(p, clean);
+}
+
+/* --- the others --- */
+
+static pf_status normal_form(const step *how, passage *p)
+{
+    if (is_ascii(p->text, p->n)) return pf_bytes_append(p->out, p->text, p->n);
+    PF_TRY(pf_normal_form_append(how->form, p->text, p->place.n_first, p->out));
+    size_t n_first = p->out->n; /* of the first character alone: what joins its last does not count */
+    p->out->n = 0;
+    PF_TRY(pf_normal_form_append(how->form, p->text, p->n, p->out));
+    while (n_first < p->out->n && (p->out->data[n_first] & 0xC0) == 0x80) n_first++;
+    p->place.n_first = n_first < p->out->n ? n_first : p->out->n;
     return PF_OK;
 }
 
-/* 0: a character that marks stand on. */
-static uint8_t class_of(utf8proc_int32_t c)
+static pf_status prepend(const step *how, passage *p)
 {
-    return (uint8_t)utf8proc_get_property(c)->combining_class;
-}
-
-static bool are_ordered(const utf8proc_int32_t *marks, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        if (class_of(marks[i - 1]) > class_of(marks[i])) return false;
-    return true;
-}
-
-/* Marks by class, those of a class as they stand. By counting: a run is as long as its writer likes, and utf8proc's own
- * ordering takes the square of that. Source: Unicode, D109. */
-static void order_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
-{
-    size_t next[257] = { 0 }; /* of each class the next place; counted one further up */
-    for (size_t i = 0; i < n; i++) next[class_of(marks[i]) + 1]++;
-    for (int i = 1; i < 257; i++) next[i] += next[i - 1];
-    for (size_t i = 0; i < n; i++) spare[next[class_of(marks[i])]++] = marks[i];
-    memcpy(marks, spare, n * sizeof *marks);
-}
-
-static pf_status order(code_points *points)
-{
-    utf8proc_int32_t *spare = NULL;
-    for (size_t begin = 0, end; begin < points->n; begin = end) {
-        end = begin + 1;
-        if (class_of(points->list[begin]) == 0) continue;
-        while (end < points->n && class_of(points->list[end]) != 0) end++;
-        if (are_ordered(points->list + begin, end - begin)) continue;
-        if (!spare) spare = malloc(points->n * sizeof *spare);
-        if (!spare) return PF_NOMEM;
-        order_marks(points->list + begin, end - begin, spare);
+    if (p->n > 0 && !p->place.goes_on) {
+        PF_TRY(pf_searcher_grow(p->searcher, how->n_content));
+        PF_TRY(pf_bytes_append(p->out, how->content, how->n_content));
+        if (p->place.n_first > 0) p->place.n_first += how->n_content;
     }
-    free(spare);
+    return pf_bytes_append(p->out, p->text, p->n);
+}
+
+static pf_status strip(const step *how, passage *p)
+{
+    size_t begin = 0, end = p->n, next;
+    while (how->strips_left && begin < end && pf_is_white_space(pf_character_at(p->text, begin, &next))) begin = next;
+    while (how->strips_right && end > begin) {
+        const size_t before = pf_character_before(p->text, end);
+        if (!pf_is_white_space(pf_character_at(p->text, before, &next))) break;
+        end = before;
+    }
+    const size_t first_end = p->place.n_first < end ? p->place.n_first : end;
+    p->place.n_first = first_end > begin ? first_end - begin : 0;
+    return pf_bytes_append(p->out, p->text + begin, end - begin);
+}
+
+/* What is written for a match belongs to the match's last character; for one of nothing, to the character before it, and at
+ * the start of all to its beginning. */
+static bool is_of_first(const passage *p, pf_span match)
+{
+    return match.end == 0 ? p->place.is_start : match.end <= p->place.n_first;
+}
+
+static pf_status write_matches(const step *how, passage *p, const pf_spans *found)
+{
+    size_t n_matched = 0, n_first = 0, n_written;
+    for (size_t i = 0; i < found->n; i++) n_matched += found->items[i].matched;
+    if (__builtin_mul_overflow(n_matched, how->n_content, &n_written)) return PF_LIMIT;
+    if (n_written > p->n) PF_TRY(pf_searcher_grow(p->searcher, n_written - p->n));
+    PF_TRY(pf_bytes_reserve(p->out, p->n + n_written));
+    for (size_t i = 0; i < found->n; i++) {
+        const pf_span item = found->items[i];
+        const size_t before = p->out->n;
+        if (item.matched)
+            PF_TRY(pf_bytes_append(p->out, how->content, how->n_content));
+        else
+            PF_TRY(pf_bytes_append(p->out, p->text + item.begin, item.end - item.begin));
+        if (item.matched && is_of_first(p, item)) n_first = p->out->n;
+        if (!item.matched && item.begin < p->place.n_first)
+            n_first = before + (item.end < p->place.n_first ? item.end : p->place.n_first) - item.begin;
+    }
+    p->place.n_first = n_first;
     return PF_OK;
 }
 
-static pf_status append_normal(made_text *out, const char *text, size_t n, int32_t options)
+static pf_status replace(const step *how, passage *p)
 {
-    code_points points = { .list = NULL };
-    pf_status status = decompose(text, n, (utf8proc_option_t)options, &points);
-    if (status == PF_OK) status = order(&points);
-    utf8proc_ssize_t length = 0;
-    if (status == PF_OK)
-        length = utf8proc_reencode(points.list, (utf8proc_ssize_t)points.n, (utf8proc_option_t)options);
-    if (length < 0) status = PF_LIMIT;
-    if (status == PF_OK) status = append(out, (const char *)points.list, (size_t)length);
-    free(points.list);
+    pf_spans found = { .items = NULL };
+    pf_status status = pf_pattern_find_all(how->pattern, p->searcher, p->text, p->n, &found);
+    if (status == PF_OK) status = write_matches(how, p, &found);
+    free(found.items);
     return status;
 }
 
-static pf_status normalise(const char *text, size_t n, int32_t options, made_text *out)
+/* --- building --- */
+
+static pf_status read_content(const pf_json *doc, const json_t *part, const char *type, const char *field, step *out,
+                              pf_error *error)
 {
-    for (size_t at = 0; at < n;) {
-        size_t width;
-        const size_t older = find_newer(text + at, n - at, &width);
-        if (older > 0) PF_TRY(append_normal(out, text + at, older, options));
-        if (width > 0) PF_TRY(append(out, text + at + older, width));
-        at += older + width;
-    }
+    const json_t *content = json_object_get(part, field);
+    const size_t n = json_string_length(content);
+    if (!json_is_string(content))
+        return pf_fail(error, PF_FORMAT, "%s: normalizer: %s must have a string %s", doc->name, type, field);
+    if (n > PF_MAX_CONTENT_BYTES)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: normalizer: the %s of %s has %zu bytes, expected at most %d",
+                       doc->name, field, type, n, PF_MAX_CONTENT_BYTES);
+    out->content = malloc(n + 1);
+    if (!out->content) return pf_fail(error, PF_NOMEM, "%s: no memory for the normalizer", doc->name);
+    memcpy(out->content, json_string_value(content), n);
+    out->n_content = n;
     return PF_OK;
 }
 
-pf_status pf_tokenizer_normalize(const pf_tokenizer *t, const char *text, size_t n_bytes, char **out, size_t *out_bytes)
+static pf_status read_prepend(const pf_json *doc, const json_t *part, step *out, pf_error *error)
 {
-    made_text made = { .bytes = NULL, .n = n_bytes };
-    for (int32_t i = 0; i < t->n_normalizers && !is_ascii(made.bytes ? made.bytes : text, made.n); i++) {
-        made_text next = { .bytes = NULL };
-        const pf_status status = normalise(made.bytes ? made.bytes : text, made.n, t->normalizers[i], &next);
-        free(made.bytes);
+    return read_content(doc, part, "Prepend", "prepend", out, error);
+}
+
+static pf_status read_replace(const pf_json *doc, const json_t *part, step *out, pf_error *error)
+{
+    PF_TRY(read_content(doc, part, "Replace", "content", out, error));
+    return pf_pattern_read(doc, part, "Replace's pattern", &out->pattern, error);
+}
+
+static pf_status read_strip(const pf_json *doc, const json_t *part, step *out, pf_error *error)
+{
+    PF_TRY(pf_json_get_bool(doc, part, "strip_left", true, &out->strips_left, error));
+    return pf_json_get_bool(doc, part, "strip_right", true, &out->strips_right, error);
+}
+
+static pf_status add_step(void *user, const pf_json *doc, const char *type, const json_t *part, pf_error *error)
+{
+    static const struct {
+        const char *type;
+        pf_status (*read)(const pf_json *doc, const json_t *part, step *out, pf_error *error); /* NULL: no fields */
+        step step;
+    } known[] = {
+        { "NFC", NULL, { .apply = normal_form, .form = PF_NFC } },
+        { "NFD", NULL, { .apply = normal_form, .form = PF_NFD } },
+        { "NFKC", NULL, { .apply = normal_form, .form = PF_NFKC } },
+        { "NFKD", NULL, { .apply = normal_form, .form = PF_NFKD } },
+        { "Prepend", read_prepend, { .apply = prepend } },
+        { "Replace", read_replace, { .apply = replace } },
+        { "Lowercase", NULL, { .apply = lowercase } },
+        { "Strip", read_strip, { .apply = strip } },
+        { "StripAccents", NULL, { .apply = strip_accents } },
+        { "Nmt", NULL, { .apply = nmt } },
+    };
+    pf_normalizer *n = user;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(type, known[i].type) != 0) continue;
+        if (n->n_steps == PF_MAX_NORMALIZERS)
+            return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d normalizers", doc->name, PF_MAX_NORMALIZERS);
+        step *made = &n->steps[n->n_steps++];
+        *made = known[i].step;
+        return known[i].read ? known[i].read(doc, part, made, error) : PF_OK;
+    }
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: the normalizer %.60s is not known (known: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, "
+                   "Strip, StripAccents, Nmt, Sequence)",
+                   doc->name, type);
+}
+
+pf_status pf_normalizer_create(const pf_json *doc, const json_t *node, pf_normalizer **out, pf_error *error)
+{
+    pf_normalizer *n = calloc(1, sizeof *n);
+    if (!n) return pf_fail(error, PF_NOMEM, "%s: no memory for the normalizer", doc->name);
+    const pf_status status = pf_json_visit_sequence(doc, node, "normalizer", "normalizers", add_step, n, error);
+    if (status != PF_OK)
+        pf_normalizer_destroy(n);
+    else
+        *out = n;
+    return status;
+}
+
+void pf_normalizer_destroy(pf_normalizer *n)
+{
+    if (!n) return;
+    for (int32_t i = 0; i < n->n_steps; i++) {
+        pf_pattern_destroy(n->steps[i].pattern);
+        free(n->steps[i].content);
+    }
+    free(n);
+}
+
+/* --- a text --- */
+
+pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, const char *text, size_t n_bytes,
+                       pf_text_place *place, pf_bytes *out)
+{
+    pf_bytes made = { .data = NULL }, next = { .data = NULL };
+    passage p = { .text = text, .n = n_bytes, .place = *place, .searcher = searcher, .out = &next };
+    pf_status status = PF_OK;
+    for (int32_t i = 0; status == PF_OK && i < normalizer->n_steps; i++) {
+        next.n = 0;
+        status = pf_bytes_reserve(&next, 1); /* so that an empty text is one */
+        if (status == PF_OK) status = normalizer->steps[i].apply(&normalizer->steps[i], &p);
+        const pf_bytes swap = made;
         made = next;
-        if (status == PF_OK) continue;
-        free(made.bytes);
+        next = swap;
+        p.text = made.data;
+        p.n = made.n;
+    }
+    pf_bytes_clear(&next);
+    if (status != PF_OK) {
+        pf_bytes_clear(&made);
         return status;
     }
-    *out = made.bytes;
-    *out_bytes = made.n;
+    *place = p.place;
+    *out = made;
     return PF_OK;
 }

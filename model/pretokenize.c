@@ -1,26 +1,37 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "model/pretokenize.h"
 
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/clock.h"
+#include "base/bytes.h"
+#include "model/characters.h"
 #include "model/json_sequence.h"
-#include "model/regex_syntax.h"
 #include "model/stand_ins.h"
 
 enum {
-    MAX_SPLITS = 64,
-    STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */
-    SEARCHES_A_CLOCK_LOOK = 4096,
+    MAX_STEPS = 64,
+    MAX_FIXED_LENGTH = 65535, /* what a repeat of PCRE2 can be */
 };
-static const uint64_t STEPS_ON_DEMAND = 100000000; /* for a text, and a hundred for each of its bytes */
-static const uint64_t DEADLINE_NS = 10000000000u;  /* for a text, and ten microseconds for each of its bytes */
 
 #define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+/* As Rust has them: Oniguruma's \s and \w are not the same. */
+#define SPACE "\\p{White_Space}"
+#define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+
+/* Punctuation of Unicode and the symbols of ASCII. The library's table is older than PCRE2's: found by asking both of every
+ * code point. */
+#define NEWER_PUNCTUATION                                                                                           \
+    "\\x{61D}\\x{9FD}\\x{A76}\\x{C77}\\x{C84}\\x{1B7D}-\\x{1B7E}\\x{2E43}-\\x{2E4F}\\x{2E52}-\\x{2E5D}\\x{10EAD}"   \
+    "\\x{10F55}-\\x{10F59}\\x{10F86}-\\x{10F89}\\x{1144B}-\\x{1144F}\\x{1145A}-\\x{1145B}\\x{1145D}\\x{11660}-\\x{" \
+    "1166C}"                                                                                                        \
+    "\\x{116B9}\\x{1183B}\\x{11944}-\\x{11946}\\x{119E2}\\x{11A3F}-\\x{11A46}\\x{11A9A}-\\x{11A9C}\\x{11A9E}-\\x{"  \
+    "11AA2}"                                                                                                        \
+    "\\x{11C41}-\\x{11C45}\\x{11C70}-\\x{11C71}\\x{11EF7}-\\x{11EF8}\\x{11FFF}\\x{12FF1}-\\x{12FF2}\\x{16E97}-\\x{" \
+    "16E9A}"                                                                                                        \
+    "\\x{16FE2}\\x{1E95E}-\\x{1E95F}"
+#define PUNCTUATION "(?![" NEWER_PUNCTUATION "])[\\p{P}$+<=>^`|~\\x{166D}\\x{111C9}]"
 
 typedef enum { ISOLATED, REMOVED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, N_BEHAVIORS } behavior;
 
@@ -32,92 +43,67 @@ static const char *const BEHAVIORS[N_BEHAVIORS] = {
     [CONTIGUOUS] = "Contiguous",
 };
 
-typedef struct {
-    pcre2_code *code;
-    behavior behavior;
-    bool invert; /* what does not match is the delimiter */
-} split;
+typedef enum { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER, N_SCHEMES } scheme;
 
-struct pf_pretokenizer {
-    split splits[MAX_SPLITS];
-    int32_t n_splits;
-    int32_t n_before; /* of them, those in front of ByteLevel: the others cut its stand-ins */
-    bool add_prefix_space;
-    bool has_byte_level; /* while it is built */
-    split gpt2;          /* of ByteLevel; code is NULL when it has no pattern */
+static const char *const SCHEMES[N_SCHEMES] = {
+    [PREPEND_ALWAYS] = "always",
+    [PREPEND_FIRST] = "first",
+    [PREPEND_NEVER] = "never",
 };
 
-/* A range of the text, and whether the pattern matched it. */
 typedef struct {
-    size_t begin, end;
-    bool matched;
-} span;
+    pf_pattern *pattern; /* NULL: does not cut */
+    behavior behavior;
+    bool invert;     /* what does not match is the delimiter */
+    char space[4];   /* Metaspace: what is written for a space */
+    size_t n_space;  /* 0: none, a split */
+    scheme prepends; /* Metaspace: where it is put before a piece that does not begin with it */
+} step;
 
-typedef struct {
-    span *items;
-    size_t n, capacity;
-} spans;
+struct pf_pretokenizer {
+    step steps[MAX_STEPS];
+    int32_t n_steps;
+    int32_t n_before; /* of them, those in front of ByteLevel: the others cut its stand-ins */
+    bool has_byte_level;
+    bool add_prefix_space;
+    pf_pattern *gpt2; /* of ByteLevel; NULL when it has no pattern */
+};
 
 struct pf_pretokenize_scratch {
-    pcre2_match_data *match;
-    pcre2_match_context *limits;
-    spans found, pieces, next;
-    char *made; /* a piece behind a space, or in stand-ins */
-    size_t made_capacity;
-    uint64_t steps_left, deadline_ns;
-    uint32_t n_searches;
-    size_t n_bytes; /* of the texts that it is for */
+    pf_searcher *searcher;
+    pf_spans found, pieces, next;
+    const char *text;           /* that the pieces are of */
+    size_t n_first;             /* of it, see pf_text_place */
+    pf_bytes written, previous; /* text that Metaspace has written, and room for it to write anew */
+    pf_bytes made;              /* a piece behind a space, or in stand-ins */
     pf_pretokenize_scratch
         *behind; /* for the splits behind ByteLevel, while its own pieces are walked; made when needed */
 };
 
 /* --- building --- */
 
-static pf_status compile(const pf_json *doc, const char *what, const char *pattern, size_t n_bytes, uint32_t options,
-                         pcre2_code **out, pf_error *error)
+static pf_status next_step(const pf_json *doc, pf_pretokenizer *p, step **out, pf_error *error)
 {
-    int code;
-    PCRE2_SIZE offset;
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!context) return pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, what);
-    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    *out = pcre2_compile((PCRE2_SPTR)pattern, n_bytes, options | PCRE2_UTF, &code, &offset, context);
-    pcre2_compile_context_free(context);
-    if (!*out) {
-        PCRE2_UCHAR why[120] = "";
-        pcre2_get_error_message(code, why, sizeof why);
-        return pf_fail(error, PF_UNSUPPORTED, "%s: %s does not compile at byte %zu: %s: %.160s", doc->name, what,
-                       (size_t)offset, (const char *)why, pattern);
-    }
-    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter serves */
+    if (p->n_steps == MAX_STEPS)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has more than %d parts", doc->name, MAX_STEPS);
+    *out = &p->steps[p->n_steps++];
     return PF_OK;
 }
 
-static pf_status compile_regex(const pf_json *doc, const char *what, const char *pattern, size_t n_bytes,
-                               pcre2_code **out, pf_error *error)
+static pf_status add_regex(const pf_json *doc, pf_pretokenizer *p, const char *what, const char *regex, behavior how,
+                           bool invert, pf_error *error)
 {
-    char *text, name[320];
-    size_t n_text;
-    snprintf(name, sizeof name, "%s: %s", doc->name, what);
-    PF_TRY(pf_regex_from_oniguruma(name, pattern, n_bytes, &text, &n_text, error));
-    const pf_status status =
-        compile(doc, what, text, n_text, PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, out, error);
-    free(text);
-    return status;
+    step *s = NULL;
+    PF_TRY(next_step(doc, p, &s, error));
+    s->behavior = how;
+    s->invert = invert;
+    return pf_pattern_of_regex(doc, what, regex, strlen(regex), &s->pattern, error);
 }
 
-static pf_status next_split(const pf_json *doc, pf_pretokenizer *p, split **out, pf_error *error)
+static pf_status read_behavior(const pf_json *doc, const json_t *node, bool required, behavior *out, pf_error *error)
 {
-    if (p->n_splits == MAX_SPLITS)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has more than %d parts", doc->name, MAX_SPLITS);
-    *out = &p->splits[p->n_splits];
-    return PF_OK;
-}
-
-static pf_status read_behavior(const pf_json *doc, const json_t *node, behavior *out, pf_error *error)
-{
-    const char *name = NULL;
-    PF_TRY(pf_json_get_string(doc, node, "behavior", true, &name, error));
+    const char *name = BEHAVIORS[*out];
+    PF_TRY(pf_json_get_string(doc, node, "behavior", required, &name, error));
     for (behavior b = 0; b < N_BEHAVIORS; b++) {
         if (strcmp(name, BEHAVIORS[b]) != 0) continue;
         *out = b;
@@ -126,52 +112,120 @@ static pf_status read_behavior(const pf_json *doc, const json_t *node, behavior 
     return pf_fail(error, PF_UNSUPPORTED, "%s: the behavior %.40s of a split is not known", doc->name, name);
 }
 
+/* A field that is one character. */
+static pf_status read_character(const pf_json *doc, const json_t *node, const char *field, const char **out,
+                                size_t *n_out, pf_error *error)
+{
+    const json_t *text = json_object_get(node, field);
+    const size_t n = json_string_length(text);
+    size_t end = 0;
+    if (json_is_string(text) && n > 0) (void)pf_character_at(json_string_value(text), 0, &end);
+    if (end == 0 || end != n)
+        return pf_fail(error, PF_FORMAT, "%s: pre_tokenizer: %s must be one character", doc->name, field);
+    *out = json_string_value(text);
+    *n_out = n;
+    return PF_OK;
+}
+
 static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
-    const char *key = NULL;
-    split *s = NULL;
-    PF_TRY(next_split(doc, p, &s, error));
-    PF_TRY(read_behavior(doc, node, &s->behavior, error));
+    step *s = NULL;
+    PF_TRY(next_step(doc, p, &s, error));
+    PF_TRY(read_behavior(doc, node, true, &s->behavior, error));
     PF_TRY(pf_json_get_bool(doc, node, "invert", true, &s->invert, error));
-
-    const json_t *pattern = json_object_get(node, "pattern"), *text = json_object_get(pattern, key = "Regex");
-    if (!text) text = json_object_get(pattern, key = "String");
-    if (!json_is_string(text) || json_object_size(pattern) != 1)
-        return pf_fail(error, PF_FORMAT, "%s: Split's pattern must be {\"Regex\": ...} or {\"String\": ...}",
-                       doc->name);
-    if (strcmp(key, "Regex") == 0)
-        PF_TRY(
-            compile_regex(doc, "Split's pattern", json_string_value(text), json_string_length(text), &s->code, error));
-    else
-        PF_TRY(compile(doc, "Split's pattern", json_string_value(text), json_string_length(text), PCRE2_LITERAL,
-                       &s->code, error));
-    p->n_splits++;
-    return PF_OK;
+    return pf_pattern_read(doc, node, "Split's pattern", &s->pattern, error);
 }
 
-/* Digits: any number character, each alone or in runs. */
+/* Any number character, each alone or in runs. */
 static pf_status add_digits(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
-    split *s = NULL;
     bool individual = false;
-    PF_TRY(next_split(doc, p, &s, error));
     PF_TRY(pf_json_get_bool(doc, node, "individual_digits", false, &individual, error));
-    s->behavior = individual ? ISOLATED : CONTIGUOUS;
-    PF_TRY(compile_regex(doc, "Digits", "\\p{N}", 5, &s->code, error));
-    p->n_splits++;
-    return PF_OK;
+    return add_regex(doc, p, "Digits", "\\p{N}", individual ? ISOLATED : CONTIGUOUS, false, error);
 }
 
-/* Punctuation: that of Unicode, and ASCII's symbols. */
 static pf_status add_punctuation(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
-    static const char pattern[] = "[\\p{P}$+<=>^`|~]";
-    split *s = NULL;
-    PF_TRY(next_split(doc, p, &s, error));
-    PF_TRY(read_behavior(doc, node, &s->behavior, error));
-    PF_TRY(compile_regex(doc, "Punctuation", pattern, sizeof pattern - 1, &s->code, error));
-    p->n_splits++;
-    return PF_OK;
+    behavior how = ISOLATED;
+    PF_TRY(read_behavior(doc, node, false, &how, error));
+    return add_regex(doc, p, "Punctuation", PUNCTUATION, how, false, error);
+}
+
+static pf_status add_whitespace(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    (void)node;
+    return add_regex(doc, p, "Whitespace", "[" WORD "]+|[^" WORD SPACE "]+", REMOVED, true, error);
+}
+
+static pf_status add_whitespace_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    (void)node;
+    return add_regex(doc, p, "WhitespaceSplit", SPACE, REMOVED, false, error);
+}
+
+static pf_status add_bert(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    PF_TRY(add_whitespace_split(doc, node, p, error));
+    return add_regex(doc, p, "BertPreTokenizer", PUNCTUATION, ISOLATED, false, error);
+}
+
+static pf_status add_delimiter(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    step *s = NULL;
+    const char *text;
+    size_t n;
+    PF_TRY(next_step(doc, p, &s, error));
+    PF_TRY(read_character(doc, node, "delimiter", &text, &n, error));
+    s->behavior = REMOVED;
+    return pf_pattern_of_text(doc, "CharDelimiterSplit", text, n, &s->pattern, error);
+}
+
+static pf_status add_fixed_length(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    int64_t length = 5;
+    char regex[32];
+    PF_TRY(pf_json_get_int(doc, node, "length", false, 1, MAX_FIXED_LENGTH, &length, error));
+    snprintf(regex, sizeof regex, "(?m:.){1,%d}", (int)length);
+    return add_regex(doc, p, "FixedLength", regex, ISOLATED, false, error);
+}
+
+/* add_prefix_space is what prepend_scheme was before there were three; the library reads no file where false meets
+ * another scheme than "never". str_rep repeats what the replacement says. */
+static pf_status read_scheme(const pf_json *doc, const json_t *node, scheme *out, pf_error *error)
+{
+    const char *name = SCHEMES[PREPEND_ALWAYS];
+    bool prefix = true;
+    PF_TRY(pf_json_get_string(doc, node, "prepend_scheme", false, &name, error));
+    PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &prefix, error));
+    for (scheme s = 0; s < N_SCHEMES; s++) {
+        if (strcmp(name, SCHEMES[s]) != 0) continue;
+        if (!prefix && s != PREPEND_NEVER)
+            return pf_fail(
+                error, PF_FORMAT,
+                "%s: Metaspace: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then",
+                doc->name, name);
+        *out = s;
+        return PF_OK;
+    }
+    return pf_fail(error, PF_FORMAT, "%s: Metaspace: prepend_scheme is \"%.40s\", expected always, first or never",
+                   doc->name, name);
+}
+
+static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
+{
+    step *s = NULL;
+    const char *text;
+    bool cuts = true;
+    if (p->has_byte_level)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has a Metaspace behind ByteLevel, expected it before",
+                       doc->name);
+    PF_TRY(next_step(doc, p, &s, error));
+    PF_TRY(read_character(doc, node, "replacement", &text, &s->n_space, error));
+    memcpy(s->space, text, s->n_space);
+    PF_TRY(read_scheme(doc, node, &s->prepends, error));
+    PF_TRY(pf_json_get_bool(doc, node, "split", false, &cuts, error));
+    s->behavior = MERGED_WITH_NEXT;
+    return cuts ? pf_pattern_of_text(doc, "Metaspace", text, s->n_space, &s->pattern, error) : PF_OK;
 }
 
 static pf_status add_byte_level(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
@@ -180,23 +234,36 @@ static pf_status add_byte_level(const pf_json *doc, const json_t *node, pf_preto
     if (p->has_byte_level)
         return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has a second ByteLevel, expected one", doc->name);
     p->has_byte_level = true;
-    p->n_before = p->n_splits;
+    p->n_before = p->n_steps;
     p->add_prefix_space = true; /* as the library's default; files always say */
     PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &p->add_prefix_space, error));
     PF_TRY(pf_json_get_bool(doc, node, "use_regex", false, &use_regex, error));
     if (!use_regex) return PF_OK;
-    return compile_regex(doc, "ByteLevel", GPT2_PATTERN, sizeof GPT2_PATTERN - 1, &p->gpt2.code, error);
+    return pf_pattern_of_regex(doc, "ByteLevel", GPT2_PATTERN, sizeof GPT2_PATTERN - 1, &p->gpt2, error);
 }
 
 static pf_status add_part(void *user, const pf_json *doc, const char *type, const json_t *node, pf_error *error)
 {
-    pf_pretokenizer *p = user;
-    if (strcmp(type, "Split") == 0) return add_split(doc, node, p, error);
-    if (strcmp(type, "Digits") == 0) return add_digits(doc, node, p, error);
-    if (strcmp(type, "Punctuation") == 0) return add_punctuation(doc, node, p, error);
-    if (strcmp(type, "ByteLevel") == 0) return add_byte_level(doc, node, p, error);
+    static const struct {
+        const char *type;
+        pf_status (*add)(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error);
+    } known[] = {
+        { "ByteLevel", add_byte_level },
+        { "Metaspace", add_metaspace },
+        { "Split", add_split },
+        { "Digits", add_digits },
+        { "Punctuation", add_punctuation },
+        { "Whitespace", add_whitespace },
+        { "WhitespaceSplit", add_whitespace_split },
+        { "CharDelimiterSplit", add_delimiter },
+        { "FixedLength", add_fixed_length },
+        { "BertPreTokenizer", add_bert },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(type, known[i].type) == 0) return known[i].add(doc, node, user, error);
     return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: the pre_tokenizer %.60s is not known (known: ByteLevel, Split, Digits, Punctuation, Sequence)",
+                   "%s: the pre_tokenizer %.60s is not known (known: ByteLevel, Metaspace, Split, Digits, Punctuation, "
+                   "Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength, BertPreTokenizer, Sequence)",
                    doc->name, type);
 }
 
@@ -204,10 +271,8 @@ pf_status pf_pretokenizer_create(const pf_json *doc, const json_t *node, pf_pret
 {
     pf_pretokenizer *p = calloc(1, sizeof *p);
     if (!p) return pf_fail(error, PF_NOMEM, "%s: no memory for the pre_tokenizer", doc->name);
-    pf_status status = pf_json_visit_sequence(doc, node, "pre_tokenizer", "pretokenizers", add_part, p, error);
-    if (status == PF_OK && !p->has_byte_level)
-        status = pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has no ByteLevel: only byte-level BPE is known",
-                         doc->name);
+    const pf_status status = pf_json_visit_sequence(doc, node, "pre_tokenizer", "pretokenizers", add_part, p, error);
+    if (!p->has_byte_level) p->n_before = p->n_steps;
     if (status != PF_OK)
         pf_pretokenizer_destroy(p);
     else
@@ -218,9 +283,14 @@ pf_status pf_pretokenizer_create(const pf_json *doc, const json_t *node, pf_pret
 void pf_pretokenizer_destroy(pf_pretokenizer *p)
 {
     if (!p) return;
-    for (int32_t i = 0; i < MAX_SPLITS; i++) pcre2_code_free(p->splits[i].code);
-    pcre2_code_free(p->gpt2.code);
+    for (int32_t i = 0; i < p->n_steps; i++) pf_pattern_destroy(p->steps[i].pattern);
+    pf_pattern_destroy(p->gpt2);
     free(p);
+}
+
+bool pf_pretokenizer_is_byte_level(const pf_pretokenizer *p)
+{
+    return p->has_byte_level;
 }
 
 void pf_pretokenizer_set_prefix_space(pf_pretokenizer *p, bool add_prefix_space)
@@ -230,20 +300,11 @@ void pf_pretokenizer_set_prefix_space(pf_pretokenizer *p, bool add_prefix_space)
 
 /* --- scratch --- */
 
-pf_status pf_pretokenize_scratch_create(size_t n_bytes, pf_pretokenize_scratch **out)
+pf_status pf_pretokenize_scratch_create(pf_searcher *searcher, pf_pretokenize_scratch **out)
 {
     pf_pretokenize_scratch *s = calloc(1, sizeof *s);
     if (!s) return PF_NOMEM;
-    s->match = pcre2_match_data_create(1, NULL);
-    s->limits = pcre2_match_context_create(NULL);
-    if (!s->match || !s->limits) {
-        pf_pretokenize_scratch_destroy(s);
-        return PF_NOMEM;
-    }
-    pcre2_set_heap_limit(s->limits, 1 << 18); /* KiB */
-    s->steps_left = STEPS_ON_DEMAND + 100u * (uint64_t)n_bytes;
-    s->deadline_ns = pf_now_ns() + DEADLINE_NS + 10000u * (uint64_t)n_bytes;
-    s->n_bytes = n_bytes;
+    s->searcher = searcher;
     *out = s;
     return PF_OK;
 }
@@ -251,100 +312,28 @@ pf_status pf_pretokenize_scratch_create(size_t n_bytes, pf_pretokenize_scratch *
 void pf_pretokenize_scratch_destroy(pf_pretokenize_scratch *s)
 {
     if (!s) return;
-    pcre2_match_data_free(s->match);
-    pcre2_match_context_free(s->limits);
     free(s->found.items);
     free(s->pieces.items);
     free(s->next.items);
-    free(s->made);
+    pf_bytes_clear(&s->written);
+    pf_bytes_clear(&s->previous);
+    pf_bytes_clear(&s->made);
     pf_pretokenize_scratch_destroy(s->behind);
     free(s);
 }
 
-static pf_status push(spans *list, span item)
-{
-    if (list->n == list->capacity) {
-        size_t bytes;
-        const size_t capacity = list->capacity ? list->capacity * 2 : 64;
-        if (!pf_size_mul(capacity, sizeof *list->items, &bytes)) return PF_NOMEM;
-        span *grown = realloc(list->items, bytes);
-        if (!grown) return PF_NOMEM;
-        list->items = grown;
-        list->capacity = capacity;
-    }
-    list->items[list->n++] = item;
-    return PF_OK;
-}
-
-/* --- one search --- */
-
-static pf_status search(pf_pretokenize_scratch *s, const pcre2_code *code, const char *text, size_t n, size_t from,
-                        bool *found)
-{
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    if (++s->n_searches % SEARCHES_A_CLOCK_LOOK == 0 && pf_now_ns() > s->deadline_ns) return PF_LIMIT;
-    for (uint32_t steps = STEPS_AT_FIRST;;) {
-        pcre2_set_match_limit(s->limits, steps);
-        const int rc = pcre2_match(code, (PCRE2_SPTR)text, n, from, options, s->match, s->limits);
-        if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) {
-            *found = rc >= 0;
-            return PF_OK;
-        }
-        if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-            options |= PCRE2_NO_JIT;
-            continue;
-        }
-        if (rc == PCRE2_ERROR_NOMEMORY) return PF_NOMEM;
-        if (rc != PCRE2_ERROR_MATCHLIMIT || steps > UINT32_MAX / 8) return PF_LIMIT;
-        steps *= 8;
-        if (steps > s->steps_left || pf_now_ns() > s->deadline_ns) return PF_LIMIT;
-        s->steps_left -= steps;
-    }
-}
-
-static size_t next_character(const char *text, size_t n, size_t at)
-{
-    for (at++; at < n && (text[at] & 0xC0) == 0x80;) at++;
-    return at;
-}
-
-/* s->found = the text cut into what the pattern matches and what lies between. An empty match counts, except right
- * behind the match before it. */
-static pf_status find_all(pf_pretokenize_scratch *s, const pcre2_code *code, const char *text, size_t n)
-{
-    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->match);
-    size_t covered = 0, last_end = SIZE_MAX, at = 0;
-    s->found.n = 0;
-    while (at <= n) {
-        bool found = false;
-        PF_TRY(search(s, code, text, n, at, &found));
-        if (!found) break;
-        const size_t begin = range[0], end = range[1];
-        if (begin > end) return PF_LIMIT; /* \K in a lookahead: no pattern of a tokenizer */
-        if (begin == end && end == last_end) {
-            at = next_character(text, n, at);
-            continue;
-        }
-        at = last_end = end;
-        if (begin > covered) PF_TRY(push(&s->found, (span){ covered, begin, false }));
-        PF_TRY(push(&s->found, (span){ begin, end, true }));
-        covered = end;
-    }
-    return covered < n ? push(&s->found, (span){ covered, n, false }) : PF_OK;
-}
-
-/* --- one split --- */
+/* --- a split --- */
 
 /* Fold what was found into pieces, as NormalizedString::split does. The pieces of `out` may be empty. */
-static pf_status fold(const spans *found, const split *how, spans *out)
+static pf_status fold(const pf_spans *found, const step *how, pf_spans *out)
 {
     const size_t first = out->n;
     bool previous = false;
     for (size_t k = 0; k < found->n; k++) {
         const size_t i = how->behavior == MERGED_WITH_NEXT ? found->n - 1 - k : k;
-        const span item = found->items[i];
+        const pf_span item = found->items[i];
         const bool match = item.matched != how->invert;
-        span *last = out->n > first ? &out->items[out->n - 1] : NULL;
+        pf_span *last = out->n > first ? &out->items[out->n - 1] : NULL;
         bool join = false;
         if (how->behavior == REMOVED && match) continue;
         if (how->behavior == CONTIGUOUS) join = last && match == previous;
@@ -352,7 +341,7 @@ static pf_status fold(const spans *found, const split *how, spans *out)
             join = last && match && !previous;
         previous = match;
         if (!join)
-            PF_TRY(push(out, item));
+            PF_TRY(pf_spans_push(out, item));
         else if (how->behavior == MERGED_WITH_NEXT)
             last->begin = item.begin;
         else
@@ -360,7 +349,7 @@ static pf_status fold(const spans *found, const split *how, spans *out)
     }
     if (how->behavior == MERGED_WITH_NEXT) {
         for (size_t a = first, b = out->n; a + 1 < b; a++, b--) {
-            const span swap = out->items[a];
+            const pf_span swap = out->items[a];
             out->items[a] = out->items[b - 1];
             out->items[b - 1] = swap;
         }
@@ -369,46 +358,104 @@ static pf_status fold(const spans *found, const split *how, spans *out)
 }
 
 /* s->pieces, each split further. */
-static pf_status apply(pf_pretokenize_scratch *s, const split *how, const char *text)
+static pf_status cut(pf_pretokenize_scratch *s, const step *how)
 {
     s->next.n = 0;
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const span piece = s->pieces.items[i];
+        const pf_span piece = s->pieces.items[i];
         const size_t first = s->next.n;
-        PF_TRY(find_all(s, how->code, text + piece.begin, piece.end - piece.begin));
+        PF_TRY(
+            pf_pattern_find_all(how->pattern, s->searcher, s->text + piece.begin, piece.end - piece.begin, &s->found));
         PF_TRY(fold(&s->found, how, &s->next));
         size_t kept = first;
         for (size_t k = first; k < s->next.n; k++) {
-            const span part = s->next.items[k];
+            const pf_span part = s->next.items[k];
             if (part.begin < part.end)
-                s->next.items[kept++] = (span){ piece.begin + part.begin, piece.begin + part.end, false };
+                s->next.items[kept++] = (pf_span){ piece.begin + part.begin, piece.begin + part.end, false };
         }
         s->next.n = kept;
     }
-    const spans swap = s->pieces;
+    const pf_spans swap = s->pieces;
     s->pieces = s->next;
     s->next = swap;
     return PF_OK;
 }
 
-/* --- ByteLevel --- */
+/* --- Metaspace --- */
 
-static pf_status reserve_made(pf_pretokenize_scratch *s, size_t n)
+static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_span piece, bool goes_on)
 {
-    if (s->made_capacity >= n) return PF_OK;
-    char *grown = realloc(s->made, n);
-    if (!grown) return PF_NOMEM;
-    s->made = grown;
-    s->made_capacity = n;
+    if (how->prepends == PREPEND_NEVER || (goes_on && piece.begin == 0)) return false;
+    if (how->prepends == PREPEND_FIRST && piece.begin >= s->n_first) return false;
+    const char c = s->text[piece.begin];
+    return c != ' ' &&
+           !(piece.end - piece.begin >= how->n_space && memcmp(s->text + piece.begin, how->space, how->n_space) == 0);
+}
+
+/* Copy a piece, what is written for a space for each. */
+static pf_status write_spaces(const step *how, const char *piece, size_t n, pf_bytes *out)
+{
+    for (size_t at = 0; at < n;) {
+        const char *space = memchr(piece + at, ' ', n - at);
+        const size_t end = space ? (size_t)(space - piece) : n;
+        PF_TRY(pf_bytes_append(out, piece + at, end - at));
+        if (space) PF_TRY(pf_bytes_append(out, how->space, how->n_space));
+        at = end + (space ? 1 : 0);
+    }
     return PF_OK;
 }
 
+/* s->text, written anew. */
+static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bool goes_on)
+{
+    const pf_bytes swap = s->previous;
+    size_t n_before = 0, n_first = 0;
+    s->previous = s->written;
+    s->written = swap;
+    s->written.n = 0;
+    for (size_t i = 0; i < s->pieces.n; i++) {
+        const pf_span piece = s->pieces.items[i];
+        const size_t begin = s->written.n, n = piece.end - piece.begin;
+        const size_t n_of_first = piece.begin >= s->n_first ? 0 : s->n_first < piece.end ? s->n_first - piece.begin : n;
+        if (prepends(s, how, piece, goes_on)) PF_TRY(pf_bytes_append(&s->written, how->space, how->n_space));
+        PF_TRY(write_spaces(how, s->text + piece.begin, n_of_first, &s->written));
+        if (n_of_first > 0) n_first = s->written.n;
+        PF_TRY(write_spaces(how, s->text + piece.begin + n_of_first, n - n_of_first, &s->written));
+        s->pieces.items[i] = (pf_span){ begin, s->written.n, false };
+        n_before += n;
+        if (s->written.n > n_before) {
+            PF_TRY(pf_searcher_grow(s->searcher, s->written.n - n_before));
+            n_before = s->written.n;
+        }
+    }
+    s->text = s->written.data;
+    s->n_first = n_first;
+    return PF_OK;
+}
+
+/* text [n] into s->pieces, by the steps from `begin` to `end`. */
+static pf_status apply_steps(const pf_pretokenizer *p, pf_pretokenize_scratch *s, int32_t begin, int32_t end,
+                             const char *text, size_t n, pf_text_place place)
+{
+    s->text = text;
+    s->n_first = place.n_first;
+    s->pieces.n = 0;
+    PF_TRY(pf_spans_push(&s->pieces, (pf_span){ 0, n, false }));
+    for (int32_t i = begin; i < end; i++) {
+        if (p->steps[i].n_space > 0) PF_TRY(write_metaspaces(s, &p->steps[i], place.goes_on));
+        if (p->steps[i].pattern) PF_TRY(cut(s, &p->steps[i]));
+    }
+    return PF_OK;
+}
+
+/* --- ByteLevel --- */
+
 static pf_status prefix_space(pf_pretokenize_scratch *s, const char **piece, size_t *n)
 {
-    PF_TRY(reserve_made(s, *n + 1));
-    s->made[0] = ' ';
-    memcpy(s->made + 1, *piece, *n);
-    *piece = s->made;
+    s->made.n = 0;
+    PF_TRY(pf_bytes_append(&s->made, " ", 1));
+    PF_TRY(pf_bytes_append(&s->made, *piece, *n));
+    *piece = s->made.data;
     *n += 1;
     return PF_OK;
 }
@@ -417,22 +464,12 @@ static pf_status byte_level(const pf_pretokenizer *p, pf_pretokenize_scratch *s,
                             pf_piece_fn *emit, void *user)
 {
     if (p->add_prefix_space && piece[0] != ' ') PF_TRY(prefix_space(s, &piece, &n));
-    if (!p->gpt2.code) return emit(user, piece, n);
-    PF_TRY(find_all(s, p->gpt2.code, piece, n));
+    if (!p->gpt2) return emit(user, piece, n);
+    PF_TRY(pf_pattern_find_all(p->gpt2, s->searcher, piece, n, &s->found));
     for (size_t i = 0; i < s->found.n; i++) {
-        const span part = s->found.items[i];
+        const pf_span part = s->found.items[i];
         if (part.begin < part.end) PF_TRY(emit(user, piece + part.begin, part.end - part.begin));
     }
-    return PF_OK;
-}
-
-/* text [n] into s->pieces, by the splits from `begin` to `end`. */
-static pf_status apply_splits(const pf_pretokenizer *p, pf_pretokenize_scratch *s, int32_t begin, int32_t end,
-                              const char *text, size_t n)
-{
-    s->pieces.n = 0;
-    PF_TRY(push(&s->pieces, (span){ 0, n, false }));
-    for (int32_t i = begin; i < end; i++) PF_TRY(apply(s, &p->splits[i], text));
     return PF_OK;
 }
 
@@ -445,16 +482,12 @@ typedef struct {
     void *user;
 } behind;
 
-/* Stand-ins are two bytes of UTF-8 at most. */
-static size_t write_stand_ins(const char *bytes, size_t n, char *out)
+static pf_status write_stand_ins(const char *bytes, size_t n, pf_bytes *out)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < n; i++) {
-        const int32_t c = pf_stand_in((unsigned char)bytes[i]);
-        if (c >= 0x80) out[used++] = (char)(0xC0 | c >> 6);
-        out[used++] = (char)(c < 0x80 ? c : 0x80 | (c & 0x3F));
-    }
-    return used;
+    out->n = 0;
+    PF_TRY(pf_bytes_reserve(out, 2 * n)); /* stand-ins are two bytes at most */
+    for (size_t i = 0; i < n; i++) out->n += pf_character_put(pf_stand_in((unsigned char)bytes[i]), out->data + out->n);
+    return PF_OK;
 }
 
 /* Characters, each of which stands for a byte. */
@@ -469,15 +502,15 @@ static size_t count_characters(const char *text, size_t begin, size_t end)
 static pf_status cut_stand_ins(void *user, const char *piece, size_t n)
 {
     const behind *b = user;
-    if (!b->s->behind) PF_TRY(pf_pretokenize_scratch_create(2 * b->s->n_bytes, &b->s->behind));
+    if (!b->s->behind) PF_TRY(pf_pretokenize_scratch_create(b->s->searcher, &b->s->behind));
     pf_pretokenize_scratch *s = b->s->behind;
-    PF_TRY(reserve_made(s, 2 * n));
-    PF_TRY(apply_splits(b->p, s, b->p->n_before, b->p->n_splits, s->made, write_stand_ins(piece, n, s->made)));
+    PF_TRY(write_stand_ins(piece, n, &s->made));
+    PF_TRY(apply_steps(b->p, s, b->p->n_before, b->p->n_steps, s->made.data, s->made.n, (pf_text_place){ 0 }));
     size_t at = 0, byte = 0; /* the same place in the stand-ins and in the piece */
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const span part = s->pieces.items[i];
-        const size_t begin = byte + count_characters(s->made, at, part.begin);
-        byte = begin + count_characters(s->made, part.begin, part.end);
+        const pf_span part = s->pieces.items[i];
+        const size_t begin = byte + count_characters(s->text, at, part.begin);
+        byte = begin + count_characters(s->text, part.begin, part.end);
         at = part.end;
         PF_TRY(b->emit(b->user, piece + begin, byte - begin));
     }
@@ -485,16 +518,18 @@ static pf_status cut_stand_ins(void *user, const char *piece, size_t n)
 }
 
 pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *s, const char *text, size_t n_bytes,
-                         pf_piece_fn *emit, void *user)
+                         pf_text_place place, pf_piece_fn *emit, void *user)
 {
     behind rest = { .p = p, .s = s, .emit = emit, .user = user };
-    const bool has_rest = p->n_before < p->n_splits;
+    const bool has_rest = p->n_before < p->n_steps;
     if (n_bytes == 0) return PF_OK;
-    PF_TRY(apply_splits(p, s, 0, p->n_before, text, n_bytes));
+    PF_TRY(apply_steps(p, s, 0, p->n_before, text, n_bytes, place));
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const span piece = s->pieces.items[i];
-        PF_TRY(byte_level(p, s, text + piece.begin, piece.end - piece.begin, has_rest ? cut_stand_ins : emit,
-                          has_rest ? &rest : user));
+        const char *piece = s->text + s->pieces.items[i].begin;
+        const size_t n = s->pieces.items[i].end - s->pieces.items[i].begin;
+        PF_TRY(!p->has_byte_level
+                   ? emit(user, piece, n)
+                   : byte_level(p, s, piece, n, has_rest ? cut_stand_ins : emit, has_rest ? &rest : user));
     }
     return PF_OK;
 }

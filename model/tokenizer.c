@@ -17,6 +17,7 @@
 #include <utf8proc.h>
 
 #include "base/hash.h"
+#include "model/characters.h"
 #include "model/tokenizer_parts.h"
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
@@ -82,12 +83,17 @@ pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *confi
 void pf_tokenizer_close(pf_tokenizer *t)
 {
     if (!t) return;
-    for (int32_t i = 0; i < t->vocab_size; i++) free(t->tokens[i].bytes);
+    for (int32_t i = 0; i < t->vocab_size; i++) {
+        free(t->tokens[i].bytes);
+        free(t->tokens[i].spelt);
+    }
     free(t->tokens);
     free(t->pieces.ids);
     free(t->added.ids);
     pf_bpe_clear(&t->bpe);
+    pf_normalizer_destroy(t->normalizer);
     pf_pretokenizer_destroy(t->pretokenizer);
+    pf_decoder_destroy(t->decoder);
     pf_added_matcher_destroy(t->raw);
     pf_added_matcher_destroy(t->normalized);
     free(t);
@@ -131,6 +137,7 @@ int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens,
 
 typedef struct {
     const pf_tokenizer *t;
+    pf_searcher *searcher;
     pf_pretokenize_scratch *pieces;
     pf_bpe_scratch bpe;
     pf_tokens *out;
@@ -146,33 +153,41 @@ static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
     return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->out);
 }
 
-/* Text that holds no added token of the raw kind. */
-static pf_status encode_text(encoder *e, const char *text, size_t n_bytes)
+/* Normalised text that holds no added token at all: a part of one that stands at `place`. */
+static pf_status encode_part(encoder *e, const pf_added_walk *walk, const pf_added_part *part, pf_text_place place)
 {
-    char *made = NULL;
-    size_t n = n_bytes;
-    PF_TRY(pf_tokenizer_normalize(e->t, text, n_bytes, &made, &n));
+    place.n_first = place.n_first > part->begin ? place.n_first - part->begin : 0;
+    place.goes_on = place.goes_on && part->begin == 0;
+    return pf_pretokenize(e->t->pretokenizer, e->pieces, walk->text + part->begin, part->end - part->begin, place,
+                          encode_piece, e);
+}
 
-    pf_added_walk walk = { .text = made ? made : text, .n_bytes = n };
+/* Text that holds no added token of the raw kind. */
+static pf_status encode_text(encoder *e, const char *text, size_t n_bytes, pf_text_place place)
+{
+    pf_bytes made = { .data = NULL };
+    PF_TRY(pf_normalize(e->t->normalizer, e->searcher, text, n_bytes, &place, &made));
+
+    pf_added_walk walk = { .text = made.data ? made.data : text, .n_bytes = made.data ? made.n : n_bytes };
     pf_added_part part;
     pf_status status = PF_OK;
     while (status == PF_OK && pf_added_matcher_next(e->t->normalized, &walk, &part))
-        status = part.id >= 0 ? pf_tokens_push(e->out, part.id)
-                              : pf_pretokenize(e->t->pretokenizer, e->pieces, walk.text + part.begin,
-                                               part.end - part.begin, encode_piece, e);
-    free(made);
+        status = part.id >= 0 ? pf_tokens_push(e->out, part.id) : encode_part(e, &walk, &part, place);
+    pf_bytes_clear(&made);
     return status;
 }
 
-static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes)
+/* A run of valid UTF-8; `behind_byte`: one that is not is before it. */
+static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool behind_byte)
 {
     pf_added_walk walk = { .text = text, .n_bytes = n_bytes };
     pf_added_part part;
     while (pf_added_matcher_next(e->t->raw, &walk, &part)) {
-        if (part.id >= 0)
-            PF_TRY(pf_tokens_push(e->out, part.id));
-        else
-            PF_TRY(encode_text(e, text + part.begin, part.end - part.begin));
+        pf_text_place place = { .is_start = !behind_byte && part.begin == 0,
+                                .goes_on = behind_byte && part.begin == 0 };
+        if (place.is_start) (void)pf_character_at(text, 0, &place.n_first);
+        PF_TRY(part.id >= 0 ? pf_tokens_push(e->out, part.id)
+                            : encode_text(e, text + part.begin, part.end - part.begin, place));
     }
     return PF_OK;
 }
@@ -199,11 +214,26 @@ static pf_status encode_bytes(encoder *e, const char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
         const size_t valid = valid_prefix(text + at, n - at);
-        if (valid > 0) PF_TRY(encode_utf8(e, text + at, valid));
+        if (valid > 0) PF_TRY(encode_utf8(e, text + at, valid, at > 0));
         at += valid;
-        if (at < n) PF_TRY(pf_bpe_encode(&e->t->bpe, &e->bpe, text + at++, 1, e->out));
+        if (at < n) PF_TRY(pf_bpe_encode_byte(&e->t->bpe, (unsigned char)text[at++], e->out));
     }
     return PF_OK;
+}
+
+static pf_status push_ids(pf_tokens *out, const pf_id_list *list)
+{
+    for (int32_t i = 0; i < list->n; i++) PF_TRY(pf_tokens_push(out, list->ids[i]));
+    return PF_OK;
+}
+
+static pf_status encode_around(encoder *e, const char *text, size_t n_bytes, bool add_special)
+{
+    PF_TRY(pf_searcher_create(n_bytes, &e->searcher));
+    PF_TRY(pf_pretokenize_scratch_create(e->searcher, &e->pieces));
+    if (add_special) PF_TRY(push_ids(e->out, &e->t->prefix));
+    PF_TRY(encode_bytes(e, text, n_bytes));
+    return add_special ? push_ids(e->out, &e->t->suffix) : PF_OK;
 }
 
 pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_bytes, bool add_special, pf_tokens *out)
@@ -211,33 +241,20 @@ pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_
     if (n_bytes > MAX_TEXT_BYTES) return PF_LIMIT;
     const int32_t n_before = out->n;
     encoder e = { .t = t, .out = out };
-    pf_status status = pf_pretokenize_scratch_create(n_bytes, &e.pieces);
-    for (int32_t i = 0; status == PF_OK && add_special && i < t->n_prefix; i++)
-        status = pf_tokens_push(out, t->prefix[i]);
-    if (status == PF_OK) status = encode_bytes(&e, text, n_bytes);
-    for (int32_t i = 0; status == PF_OK && add_special && i < t->n_suffix; i++)
-        status = pf_tokens_push(out, t->suffix[i]);
+    const pf_status status = encode_around(&e, text, n_bytes, add_special);
     if (status != PF_OK) out->n = n_before;
     pf_pretokenize_scratch_destroy(e.pieces);
+    pf_searcher_destroy(e.searcher);
     pf_bpe_scratch_clear(&e.bpe);
     return status;
 }
 
-/* --- ids to text --- */
+/* --- ids --- */
 
 static const pf_token *token_of(const pf_tokenizer *t, int32_t id)
 {
     if (id < 0 || id >= t->vocab_size || !t->tokens[id].bytes) return NULL;
     return &t->tokens[id];
-}
-
-pf_status pf_tokenizer_decode_token(const pf_tokenizer *t, int32_t id, const char **bytes, size_t *n_bytes)
-{
-    const pf_token *token = token_of(t, id);
-    if (!token) return PF_INVALID;
-    *bytes = token->bytes;
-    *n_bytes = token->n_bytes;
-    return PF_OK;
 }
 
 int32_t pf_tokenizer_vocab_size(const pf_tokenizer *t)

@@ -1,10 +1,12 @@
 /*
  * Text to token ids and back: tokenizer.json as Hugging Face writes it, exactly, on any bytes.
  *
- * Byte-level BPE: added tokens are cut out first, a pre-tokenizer regex (PCRE2, UTF and UCP) splits the rest, the
- * bytes of each piece become the 256 printable stand-ins, and merges are applied by rank. Input need not be UTF-8:
- * bytes that are no part of a valid sequence are pieces of their own and come back unchanged.
- * What a file asks for beyond that and is not known here is refused by name (PF_UNSUPPORTED).
+ * BPE: added tokens are cut out first, the rest is normalised and split by the pre-tokenizer (regular expressions through
+ * PCRE2, UTF and UCP), and merges are applied by rank to what a piece begins as: with ByteLevel its bytes, in the file as
+ * the 256 printable stand-ins; else its characters, and of one without a token the bytes ("<0xC3>", byte_fallback). The
+ * way back is model/detokenize.h. Input need not be UTF-8: bytes that are no part of a valid sequence are pieces of their
+ * own and come back unchanged, and nothing is put between them and the text behind.
+ * What a file asks for beyond what is known here is refused by name (PF_UNSUPPORTED); docs/numerics.md lists it.
  *
  * A tokenizer is immutable: any number of threads may use it, each with its own output buffers.
  */
@@ -41,15 +43,11 @@ void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
  * Special tokens spelt out in the text are recognised, as transformers does by default.
  * Ids are those of Hugging Face's tokenizers 0.23; characters newer than the PCRE2 at hand (10.42: Unicode 14) may be
  * split otherwise. On failure *out is as before.
- * PF_NOMEM; PF_LIMIT: the text is longer than 2^30 bytes, or the file's pattern takes too long on it; PF_UNSUPPORTED:
- * the text holds a byte that the vocabulary has no token for, nor one for what it lacks (unk_token). */
+ * PF_NOMEM; PF_LIMIT: the text is longer than 2^30 bytes, or the file's patterns take too long on it, or its normalizers make
+ * it more than 65 times as long; PF_UNSUPPORTED: the text holds what the vocabulary has no token for, nor one for what it
+ * lacks (unk_token). */
 PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                           bool add_special, pf_tokens *out);
-
-/* The bytes of one token, special tokens as their text. Borrowed from the tokenizer.
- * PF_INVALID: the id is not in the vocabulary. */
-PF_MUST_USE pf_status pf_tokenizer_decode_token(const pf_tokenizer *tokenizer, int32_t id, const char **bytes,
-                                                size_t *n_bytes);
 
 /* One more than the largest id that exists. */
 int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);

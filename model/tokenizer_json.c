@@ -7,10 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/json.h"
-#include "model/json_sequence.h"
+#include "model/characters.h"
 #include "model/stand_ins.h"
 #include "model/tokenizer_config.h"
 #include "model/tokenizer_parts.h"
@@ -31,6 +30,9 @@ typedef struct {
     added_text *added;
     size_t n_added, added_capacity;
     int16_t byte_of[PF_N_STAND_INS]; /* the byte that a code point stands for; -1: none */
+    bool is_byte_level;
+    size_t n_text_bytes;   /* of all tokens */
+    pf_searcher *searcher; /* for them */
     pf_error *error;
 } reader;
 
@@ -67,18 +69,16 @@ static void fill_stand_ins(reader *r)
     for (int b = 0; b < 256; b++) r->byte_of[pf_stand_in((unsigned char)b)] = (int16_t)b;
 }
 
-/* The bytes that `text` stands for, into out [n]; false where one of its characters stands for none. */
+/* The bytes that `text` stands for, into out [n]; false, and nothing written, where one of its characters stands for
+ * none. */
 static bool decode_stand_ins(const reader *r, const char *text, size_t n, char *out, size_t *n_out)
 {
-    size_t made = 0;
-    for (size_t i = 0; i < n;) {
-        utf8proc_int32_t c = -1;
-        const utf8proc_ssize_t width =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
-        if (width <= 0 || c >= PF_N_STAND_INS || r->byte_of[c] < 0) return false;
-        out[made++] = (char)r->byte_of[c];
-        i += (size_t)width;
+    size_t next, made = 0;
+    for (size_t i = 0; i < n; i = next) {
+        const int32_t c = pf_character_at(text, i, &next);
+        if (c >= PF_N_STAND_INS || r->byte_of[c] < 0) return false;
     }
+    for (size_t i = 0; i < n; i = next) out[made++] = (char)r->byte_of[pf_character_at(text, i, &next)];
     *n_out = made;
     return true;
 }
@@ -125,14 +125,30 @@ static pf_status read_token(reader *r, const char *text, const json_t *value)
         return pf_fail(r->error, PF_FORMAT, "%s: model.vocab: \"%.60s\" has the id %d, as another token has",
                        r->doc->name, text, id);
     PF_TRY(copy_text(r, text, n, &token->bytes));
-    size_t n_bytes = 0;
-    token->in_model = decode_stand_ins(r, text, n, token->bytes, &n_bytes);
-    if (!token->in_model) {
-        memcpy(token->bytes, text, n);
-        n_bytes = n;
-    }
+    size_t n_bytes = n;
+    token->in_model = !r->is_byte_level || decode_stand_ins(r, text, n, token->bytes, &n_bytes);
     token->n_bytes = (uint32_t)n_bytes;
-    if (token->in_model && n_bytes == 1) r->t->bpe.byte_id[(unsigned char)token->bytes[0]] = id;
+    r->n_text_bytes += n;
+    if (r->is_byte_level && token->in_model && n_bytes == 1) r->t->bpe.byte_id[(unsigned char)token->bytes[0]] = id;
+    return PF_OK;
+}
+
+/* Without ByteLevel a piece begins as its characters. */
+static pf_status read_characters(reader *r)
+{
+    const pf_tokenizer *t = r->t;
+    for (int write = 0; write < 2; write++) {
+        size_t n = 0;
+        for (int32_t id = 0; id < t->vocab_size; id++) {
+            size_t end = 0;
+            if (!t->tokens[id].bytes || t->tokens[id].n_bytes == 0) continue;
+            const int32_t c = pf_character_at(t->tokens[id].bytes, 0, &end);
+            if (end != t->tokens[id].n_bytes) continue;
+            n++;
+            if (write) pf_bpe_set_character(&r->t->bpe, c, id);
+        }
+        if (!write && pf_bpe_reserve_characters(&r->t->bpe, n) != PF_OK) return no_memory(r);
+    }
     return PF_OK;
 }
 
@@ -146,6 +162,7 @@ static pf_status read_vocab(reader *r, const json_t *model)
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value) PF_TRY(read_token(r, text, value));
     r->t->base_size = r->t->vocab_size;
+    if (!r->is_byte_level) PF_TRY(read_characters(r));
 
     if (!r->t->ignore_merges) return PF_OK;
     if (pf_token_index_reserve(&r->t->pieces, json_object_size(r->vocab)) != PF_OK) return no_memory(r);
@@ -243,8 +260,8 @@ static pf_status check_options(const reader *r, const json_t *model)
     return PF_OK;
 }
 
-/* What a byte becomes that the vocabulary lacks. byte_fallback is about such bytes alone, so it says nothing where there is
- * none. */
+/* What becomes of a character that the vocabulary lacks: the tokens "<0x00>" to "<0xFF>" of its bytes, where all are there,
+ * or unk_token. In a byte-level vocabulary a byte can be lacking, and then those tokens would be of its stand-in's bytes. */
 static pf_status read_unknown(reader *r, const json_t *model)
 {
     const char *unk = NULL;
@@ -253,12 +270,17 @@ static pf_status read_unknown(reader *r, const json_t *model)
     PF_TRY(pf_json_get_bool(r->doc, model, "fuse_unk", false, &r->t->bpe.fuse_unk, r->error));
     PF_TRY(pf_json_get_bool(r->doc, model, "byte_fallback", false, &byte_fallback, r->error));
     r->t->bpe.unk_id = unk ? vocab_id(r, unk) : -1;
-    for (int b = 0; byte_fallback && b < 256; b++)
-        if (r->t->bpe.byte_id[b] < 0)
+    for (int b = 0; byte_fallback && b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
+        if (!r->is_byte_level)
+            r->t->bpe.byte_id[b] = vocab_id(r, text);
+        else if (r->t->bpe.byte_id[b] < 0)
             return pf_fail(r->error, PF_UNSUPPORTED,
                            "%s: model.byte_fallback is true and the byte %d has no token in model.vocab, only false is "
                            "known here then",
                            r->doc->name, b);
+    }
     return PF_OK;
 }
 
@@ -305,6 +327,7 @@ static pf_status note_added(reader *r, const char *text, size_t n, int32_t id)
     *item = (added_text){ .n_bytes = n, .id = id };
     PF_TRY(copy_text(r, text, n, &item->text));
     r->n_added++;
+    r->n_text_bytes += n;
     return PF_OK;
 }
 
@@ -406,16 +429,39 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
     return add_tokens(r, named, n_named);
 }
 
+/* The token's text after the normalizers is what is looked for, and what the decoder gets. */
+static pf_status normalize_added(reader *r, const added_text *item, pf_bytes *made)
+{
+    pf_token *token = &r->t->tokens[item->id];
+    pf_text_place place = { .n_first = 0 };
+    PF_TRY(pf_normalize(r->t->normalizer, r->searcher, item->text, item->n_bytes, &place, made));
+    if (!made->data || (made->n == item->n_bytes && memcmp(made->data, item->text, made->n) == 0)) return PF_OK;
+    char *spelt = malloc(made->n + 1);
+    if (!spelt) return PF_NOMEM;
+    size_t n = made->n;
+    const bool is_vocabulary = r->is_byte_level && vocab_id(r, item->text) >= 0;
+    if (!is_vocabulary || !decode_stand_ins(r, made->data, made->n, spelt, &n)) memcpy(spelt, made->data, made->n);
+    free(token->spelt);
+    token->spelt = spelt;
+    token->n_spelt = (uint32_t)n;
+    return PF_OK;
+}
+
 static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags, bool is_ignored)
 {
-    char *made = NULL;
-    size_t n = item->n_bytes;
+    pf_bytes made = { .data = NULL };
     pf_added_matcher *matcher = flags.normalized ? r->t->normalized : r->t->raw;
-    pf_status status = PF_OK;
-    if (flags.normalized) status = pf_tokenizer_normalize(r->t, item->text, item->n_bytes, &made, &n);
-    if (status == PF_OK && n > 0)
-        status = pf_added_matcher_add(matcher, made ? made : item->text, n, item->id, flags, is_ignored);
-    free(made);
+    pf_status status = flags.normalized ? normalize_added(r, item, &made) : PF_OK;
+    const char *text = made.data ? made.data : item->text;
+    const size_t n = made.data ? made.n : item->n_bytes;
+    if (status == PF_OK && n > PF_MAX_ADDED_TOKEN_BYTES) status = PF_LIMIT;
+    if (status == PF_OK && n > 0) status = pf_added_matcher_add(matcher, text, n, item->id, flags, is_ignored);
+    pf_bytes_clear(&made);
+    if (status == PF_LIMIT)
+        return pf_fail(
+            r->error, PF_LIMIT,
+            "%s: the normalizers take too long on the added token \"%.60s\", or make it longer than %d bytes",
+            r->doc->name, item->text, PF_MAX_ADDED_TOKEN_BYTES);
     return status == PF_OK ? PF_OK : no_memory(r);
 }
 
@@ -436,117 +482,45 @@ static pf_status build_matchers(reader *r, bool split_special)
     return PF_OK;
 }
 
-/* --- the other parts --- */
-
-static pf_status add_normalizer(void *user, const pf_json *doc, const char *type, const json_t *part, pf_error *error)
-{
-    static const struct {
-        const char *name;
-        int32_t options;
-    } known[] = {
-        { "NFC", UTF8PROC_STABLE | UTF8PROC_COMPOSE },
-        { "NFD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE },
-        { "NFKC", UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT },
-        { "NFKD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT },
-    };
-    pf_tokenizer *t = user;
-    (void)part;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(type, known[i].name) != 0) continue;
-        if (t->n_normalizers == PF_MAX_NORMALIZERS)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d normalizers", doc->name, PF_MAX_NORMALIZERS);
-        t->normalizers[t->n_normalizers++] = known[i].options;
-        return PF_OK;
-    }
-    return pf_fail(error, PF_UNSUPPORTED, "%s: the normalizer %.60s is not known (known: NFC, NFD, NFKC, NFKD)",
-                   doc->name, type);
-}
-
-static pf_status check_decoder(void *user, const pf_json *doc, const char *type, const json_t *part, pf_error *error)
-{
-    bool *has_byte_level = user;
-    (void)part;
-    if (strcmp(type, "ByteLevel") == 0)
-        *has_byte_level = true;
-    else if (strcmp(type, "Fuse") != 0)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: the decoder %.60s is not known (known: ByteLevel)", doc->name, type);
-    return PF_OK;
-}
-
-/* --- the post-processor --- */
-
-typedef struct {
-    int32_t ids[PF_MAX_TEMPLATE_IDS];
-    int32_t n;
-} id_list;
-
-static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, const json_t *special, const char *name,
-                                   id_list *out, pf_error *error)
-{
-    const json_t *ids = json_object_get(json_object_get(special, name), "ids");
-    if (!json_is_array(ids))
-        return pf_fail(error, PF_FORMAT, "%s: post_processor: special_tokens has no ids for \"%.60s\"", doc->name,
-                       name);
-    for (size_t i = 0; i < json_array_size(ids); i++) {
-        const json_t *item = json_array_get(ids, i);
-        const json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id >= t->vocab_size || !t->tokens[id].bytes)
-            return pf_fail(error, PF_FORMAT, "%s: post_processor: the id of \"%.60s\" is no token", doc->name, name);
-        if (out->n == PF_MAX_TEMPLATE_IDS)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
-                           PF_MAX_TEMPLATE_IDS);
-        out->ids[out->n++] = (int32_t)id;
-    }
-    return PF_OK;
-}
-
-/* TemplateProcessing's "single": special tokens, the text once, special tokens. */
-static pf_status read_template(const pf_tokenizer *t, const pf_json *doc, const json_t *part, id_list *before,
-                               id_list *after, pf_error *error)
-{
-    const json_t *single = json_object_get(part, "single"), *special = json_object_get(part, "special_tokens");
-    bool has_text = false;
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *piece = json_array_get(single, i);
-        const char *name = json_string_value(json_object_get(json_object_get(piece, "SpecialToken"), "id"));
-        const char *text = json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
-        if (text && strcmp(text, "A") == 0 && !has_text)
-            has_text = true;
-        else if (name)
-            PF_TRY(push_template_ids(t, doc, special, name, has_text ? after : before, error));
-        else
-            return pf_fail(error, PF_FORMAT,
-                           "%s: post_processor: single[%zu] must be a SpecialToken, or the Sequence A once", doc->name,
-                           i);
-    }
-    if (!has_text)
-        return pf_fail(error, PF_FORMAT, "%s: post_processor: single has no Sequence A: the text would be lost",
-                       doc->name);
-    return PF_OK;
-}
-
-static pf_status add_post_processor(void *user, const pf_json *doc, const char *type, const json_t *part,
-                                    pf_error *error)
-{
-    pf_tokenizer *t = user;
-    if (strcmp(type, "ByteLevel") == 0) return PF_OK; /* offsets only */
-    if (strcmp(type, "TemplateProcessing") != 0)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: the post_processor %.60s is not known (known: TemplateProcessing, ByteLevel)", doc->name,
-                       type);
-    if (t->n_prefix + t->n_suffix > 0) /* to the library, what the first put around is a second text */
-        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor has a second TemplateProcessing, expected one",
-                       doc->name);
-    id_list before = { .n = 0 }, after = { .n = 0 };
-    PF_TRY(read_template(t, doc, part, &before, &after, error));
-    memcpy(t->prefix, before.ids, (size_t)before.n * sizeof *before.ids);
-    memcpy(t->suffix, after.ids, (size_t)after.n * sizeof *after.ids);
-    t->n_prefix = before.n;
-    t->n_suffix = after.n;
-    return PF_OK;
-}
-
 /* --- the whole --- */
+
+static pf_status set_spelling(pf_token *token, const pf_bytes *text)
+{
+    char *made = malloc(text->n + 1);
+    if (!made) return PF_NOMEM;
+    memcpy(made, text->data, text->n);
+    free(token->spelt);
+    token->spelt = made;
+    token->n_spelt = (uint32_t)text->n;
+    return PF_OK;
+}
+
+static pf_status spell_token(reader *r, pf_token *token, pf_bytes *text, pf_bytes *spare)
+{
+    const char *before = token->spelt ? token->spelt : token->bytes;
+    const size_t n_before = token->spelt ? token->n_spelt : token->n_bytes;
+    text->n = 0;
+    PF_TRY(pf_bytes_reserve(text, n_before + 1));
+    PF_TRY(pf_bytes_append(text, before, n_before));
+    PF_TRY(pf_decoder_spell(r->t->decoder, r->searcher, text, spare, &token->is_byte));
+    if (text->n == n_before && memcmp(text->data, before, n_before) == 0) return PF_OK;
+    return set_spelling(token, text);
+}
+
+/* What the decoder makes of each token alone. */
+static pf_status spell_tokens(reader *r)
+{
+    pf_bytes text = { .data = NULL }, spare = { .data = NULL };
+    pf_status status = PF_OK;
+    for (int32_t id = 0; status == PF_OK && id < r->t->vocab_size; id++)
+        if (r->t->tokens[id].bytes) status = spell_token(r, &r->t->tokens[id], &text, &spare);
+    pf_bytes_clear(&text);
+    pf_bytes_clear(&spare);
+    if (status == PF_LIMIT)
+        return pf_fail(r->error, PF_LIMIT, "%s: the decoder takes too long on the tokens, or makes them too long",
+                       r->doc->name);
+    return status == PF_OK ? PF_OK : no_memory(r);
+}
 
 static pf_status read_cuts(reader *r, pf_prefix_space space)
 {
@@ -558,31 +532,41 @@ static pf_status read_cuts(reader *r, pf_prefix_space space)
     return PF_OK;
 }
 
+/* How a text is cut and joined. */
+static pf_status read_ways(reader *r, pf_prefix_space space)
+{
+    const json_t *root = r->doc->root;
+    PF_TRY(read_cuts(r, space));
+    PF_TRY(pf_normalizer_create(r->doc, json_object_get(root, "normalizer"), &r->t->normalizer, r->error));
+    PF_TRY(pf_decoder_create(r->doc, json_object_get(root, "decoder"), &r->t->decoder, r->error));
+    r->is_byte_level = pf_pretokenizer_is_byte_level(r->t->pretokenizer);
+    if (pf_decoder_is_byte_level(r->t->decoder) == r->is_byte_level) return PF_OK;
+    return pf_fail(r->error, PF_UNSUPPORTED, "%s: %s is ByteLevel and %s has none, expected both or neither",
+                   r->doc->name, r->is_byte_level ? "pre_tokenizer" : "decoder",
+                   r->is_byte_level ? "decoder" : "pre_tokenizer");
+}
+
+static pf_status read_added_tokens(reader *r, pf_tokenizer_config *config)
+{
+    const size_t n = json_array_size(json_object_get(r->doc->root, "added_tokens"));
+    if (pf_token_index_reserve(&r->t->added, n + config->n) != PF_OK) return no_memory(r);
+    PF_TRY(read_added(r));
+    return add_beside(r, config);
+}
+
 static pf_status read_parts(reader *r, pf_tokenizer_config *config)
 {
     /* truncation and padding are the caller's business, as transformers has it */
     static const char *const known[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
                                          "pre_tokenizer", "post_processor", "decoder", "model",        NULL };
-    const json_t *root = r->doc->root;
-    bool has_byte_level = false;
-    PF_TRY(check_keys(r, root, "the file", known));
-    PF_TRY(read_cuts(r, config->prefix_space));
-    PF_TRY(pf_json_visit_sequence(r->doc, json_object_get(root, "normalizer"), "normalizer", "normalizers",
-                                  add_normalizer, r->t, r->error));
-    PF_TRY(pf_json_visit_sequence(r->doc, json_object_get(root, "decoder"), "decoder", "decoders", check_decoder,
-                                  &has_byte_level, r->error));
-    if (!has_byte_level)
-        return pf_fail(r->error, PF_UNSUPPORTED, "%s: decoder has no ByteLevel: only byte-level BPE is known",
-                       r->doc->name);
+    PF_TRY(check_keys(r, r->doc->root, "the file", known));
+    PF_TRY(read_ways(r, config->prefix_space));
     PF_TRY(read_model(r));
-    if (pf_token_index_reserve(&r->t->added, json_array_size(json_object_get(root, "added_tokens")) + config->n) !=
-        PF_OK)
-        return no_memory(r);
-    PF_TRY(read_added(r));
-    PF_TRY(add_beside(r, config));
+    PF_TRY(read_added_tokens(r, config));
+    if (pf_searcher_create(r->n_text_bytes, &r->searcher) != PF_OK) return no_memory(r);
     PF_TRY(build_matchers(r, config->split_special_tokens));
-    return pf_json_visit_sequence(r->doc, json_object_get(root, "post_processor"), "post_processor", "processors",
-                                  add_post_processor, r->t, r->error);
+    PF_TRY(spell_tokens(r));
+    return pf_post_processor_read(r->doc, r->t, r->error);
 }
 
 pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokenizer *t, pf_error *error)
@@ -594,6 +578,7 @@ pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokeni
     const pf_status status = read_parts(&r, &config);
     for (size_t i = 0; i < r.n_added; i++) free(r.added[i].text);
     free(r.added);
+    pf_searcher_destroy(r.searcher);
     pf_tokenizer_config_clear(&config);
     return status;
 }

@@ -11,6 +11,8 @@
 
 #include "model/added_tokens.h"
 #include "model/bpe.h"
+#include "model/detokenize.h"
+#include "model/normalize.h"
 #include "model/pretokenize.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_config.h"
@@ -19,17 +21,18 @@ enum {
     PF_MAX_TOKENIZER_BYTES = 1 << 27,        /* of tokenizer.json: four times the largest that was found */
     PF_MAX_TOKENIZER_CONFIG_BYTES = 1 << 26, /* of each file beside it */
     PF_MAX_TOKEN_ID = (1 << 24) - 1,
-    PF_MAX_NORMALIZERS = 8,
     PF_MAX_TEMPLATE_IDS = 64,
 };
 
-/* A token that exists. Its bytes are owned; an added token's are its text, unless the vocabulary has that text as the
- * stand-ins of bytes ("\u0120", a space): then they are those bytes. */
+/* A token that exists. Its bytes are its text; in a byte-level vocabulary what that stands for, where all its characters
+ * are stand-ins ("\u0120", a space), and an added token's text stands for itself unless the vocabulary has it. */
 typedef struct {
-    char *bytes; /* NULL: no token has this id */
-    uint32_t n_bytes;
+    char *bytes; /* owned; NULL: no token has this id */
+    char *spelt; /* [n_spelt] what the decoder makes of it alone; owned; NULL: its bytes */
+    uint32_t n_bytes, n_spelt;
+    bool is_byte; /* that is one byte of a run of such tokens */
     bool is_added;
-    bool in_model; /* its text is all stand-ins, so a piece of text can be it (ignore_merges) */
+    bool in_model; /* a piece of text can be it (ignore_merges) */
     pf_added_flags flags;
 } pf_token;
 
@@ -40,6 +43,12 @@ typedef struct {
     uint64_t seed;  /* of its hashes */
 } pf_token_index;
 
+/* What the post-processor puts on one side. */
+typedef struct {
+    int32_t ids[PF_MAX_TEMPLATE_IDS];
+    int32_t n;
+} pf_id_list;
+
 struct pf_tokenizer {
     pf_token *tokens; /* [vocab_size] */
     int32_t vocab_size;
@@ -48,13 +57,12 @@ struct pf_tokenizer {
     pf_token_index added;  /* added tokens whose bytes are their text */
     bool ignore_merges;
     pf_bpe bpe;
+    pf_normalizer *normalizer;
     pf_pretokenizer *pretokenizer;
-    int32_t normalizers[PF_MAX_NORMALIZERS]; /* options of utf8proc_map, applied in order */
-    int32_t n_normalizers;
-    pf_added_matcher *raw;                                            /* added tokens looked for in the text as it is */
-    pf_added_matcher *normalized;                                     /* and in the normalised text */
-    int32_t prefix[PF_MAX_TEMPLATE_IDS], suffix[PF_MAX_TEMPLATE_IDS]; /* what the post-processor puts around */
-    int32_t n_prefix, n_suffix;
+    pf_decoder *decoder;
+    pf_added_matcher *raw;        /* added tokens looked for in the text as it is */
+    pf_added_matcher *normalized; /* and in the normalised text */
+    pf_id_list prefix, suffix;
 };
 
 /* Room for n_tokens. PF_NOMEM. */
@@ -64,9 +72,9 @@ void pf_token_index_add(pf_token_index *index, const pf_token *tokens, int32_t i
 /* -1: there is none. */
 int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n_bytes);
 
-/* The text after the tokenizer's normalizers, by malloc; *out is NULL when it is the text itself. PF_NOMEM. */
-PF_MUST_USE pf_status pf_tokenizer_normalize(const pf_tokenizer *t, const char *text, size_t n_bytes, char **out,
-                                             size_t *out_bytes);
+/* What the post-processor of a document puts around a text, into t, whose tokens have been read. PF_FORMAT,
+ * PF_UNSUPPORTED: the sentence names the part. */
+PF_MUST_USE pf_status pf_post_processor_read(const pf_json *doc, pf_tokenizer *t, pf_error *error);
 
 /* Fill *t, zeroed, from the files in a directory. On failure the caller still closes it. */
 PF_MUST_USE pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error);

@@ -4,9 +4,10 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3
     /tmp/venv/bin/python tests/golden/make_tokenizer_golden.py
 
-Each case is a byte-level BPE of some 400 tokens, trained here on the texts below, with the pre-tokenizer of a model in
-common use. expected.json: {"texts": [...], "cases": {name: {"plain": [ids of each text], "special": [...]}}}, the
-latter with what the post-processor adds.
+Each case is a BPE of some 400 tokens, trained here on the texts below, byte-level with the pre-tokenizer of a model in
+common use, or of characters with the parts that SentencePiece's models are written with. expected.json: {"texts": [...],
+"cases": {name: {"plain": [ids of each text], "special": [...], "decoded": [...]}}}: with what the post-processor adds, and
+the text of those without it.
 """
 import json
 import pathlib
@@ -78,6 +79,24 @@ def train(pre, normalizer=None, n_vocab=384, ignore_merges=False):
     return t
 
 
+def train_characters(normalizer, pre, decoder, fuse_unk=True):
+    """Most characters of the texts have no token: they become their bytes, and the last of them has none either."""
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse_unk))
+    for name, part in (("normalizer", normalizer), ("pre_tokenizer", pre), ("decoder", decoder)):
+        if part:
+            setattr(t, name, part)
+    t.train_from_iterator([x.replace("\0", "") for x in CORPUS], trainers.BpeTrainer(
+        vocab_size=330, limit_alphabet=70, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False, max_token_length=12))
+    d = json.loads(t.to_str())
+    d["model"]["byte_fallback"] = True
+    for byte in range(256):
+        if byte != 0xF4:
+            d["model"]["vocab"].setdefault(f"<0x{byte:02X}>", len(d["model"]["vocab"]))
+    t = special(Tokenizer.from_str(json.dumps(d)), "<|begin|>", "<|end|>")
+    t.post_processor = template(t, "<|begin|> $A")
+    return t
+
+
 def special(t, *texts):
     t.add_special_tokens([AddedToken(x, special=True, normalized=False) for x in texts])
     return t
@@ -131,6 +150,23 @@ def cases():
                   AddedToken("the", single_word=True)])
     yield "flags", t
 
+    fallback = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    spaces = normalizers.Replace(" ", "\u2581")
+    llama2 = train_characters(normalizers.Sequence([normalizers.Prepend("\u2581"), spaces]), None,
+                              decoders.Sequence(fallback + [decoders.Strip(" ", 1, 0)]))
+    llama2.add_tokens([AddedToken("word", normalized=True)])
+    yield "llama2", llama2
+    yield "mistral", train_characters(None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False),
+                                      decoders.Sequence(fallback + [decoders.Strip(" ", 1, 0)]), fuse_unk=False)
+    yield "gemma", train_characters(spaces, pre_tokenizers.Split(" ", "merged_with_previous"), decoders.Sequence(fallback))
+    yield "metaspace", train_characters(
+        normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]),
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Metaspace()]),
+        decoders.Metaspace())
+    yield "words", train_characters(
+        normalizers.Sequence([normalizers.Nmt(), normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()]),
+        pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), pre_tokenizers.FixedLength(9)]), None)
+
 
 def main():
     OUT.mkdir(exist_ok=True)
@@ -147,6 +183,7 @@ def main():
         expected["cases"][name] = {
             "plain": [t.encode(x, add_special_tokens=False).ids for x in TEXTS],
             "special": [t.encode(x).ids for x in TEXTS],
+            "decoded": [t.decode(t.encode(x, add_special_tokens=False).ids, skip_special_tokens=False) for x in TEXTS],
         }
     (OUT / "expected.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 

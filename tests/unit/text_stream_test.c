@@ -17,13 +17,30 @@ bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id)
     return id == SPECIAL;
 }
 
-pf_status pf_tokenizer_decode_token(const pf_tokenizer *tokenizer, int32_t id, const char **bytes, size_t *n_bytes)
+pf_status pf_detokenizer_create(const pf_tokenizer *tokenizer, pf_detokenizer **out)
 {
     (void)tokenizer;
-    if (id < 0 || (size_t)id >= PF_COUNT(pieces)) return PF_INVALID;
-    *bytes = pieces[id];
-    *n_bytes = strlen(pieces[id]);
+    *out = NULL;
     return PF_OK;
+}
+
+void pf_detokenizer_destroy(pf_detokenizer *d)
+{
+    (void)d;
+}
+
+pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
+{
+    (void)d;
+    if (id < 0 || (size_t)id >= PF_COUNT(pieces)) return PF_INVALID;
+    return pf_bytes_append(text, pieces[id], strlen(pieces[id]));
+}
+
+/* It has held back an "a". */
+pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
+{
+    (void)d;
+    return pf_bytes_append(text, "a", 1);
 }
 
 static pf_text_stream begin(const pf_strings *stops)
@@ -41,7 +58,7 @@ static void push(pf_text_stream *stream, int32_t token)
 static void assert_bytes(const pf_text_stream *stream, size_t n, const char *expected)
 {
     assert_int_equal(n, strlen(expected));
-    assert_memory_equal(stream->bytes, expected, n);
+    assert_memory_equal(stream->bytes.data, expected, n);
 }
 
 /* ---- claims ---------------------------------------------------------------------------------------------------- */
@@ -56,7 +73,7 @@ static void a_stop_text_is_found_across_tokens(void **state)
     assert_bytes(&stream, pf_text_stream_ready(&stream), "a");
     push(&stream, 3); /* ba */
     assert_true(stream.stopped);
-    assert_bytes(&stream, stream.n, "a");
+    assert_bytes(&stream, stream.bytes.n, "a");
     pf_text_stream_end(&stream);
 }
 
@@ -70,7 +87,7 @@ static void what_did_not_become_a_stop_text_is_shown(void **state)
     push(&stream, 0); /* aba: its last a might begin one again */
     assert_bytes(&stream, pf_text_stream_ready(&stream), "ab");
     assert_false(stream.stopped);
-    assert_bytes(&stream, stream.n, "aba");
+    assert_bytes(&stream, stream.bytes.n, "aba");
     pf_text_stream_end(&stream);
 }
 
@@ -81,9 +98,9 @@ static void of_several_stop_texts_the_one_that_begins_first_cuts(void **state)
     for (size_t i = 0; i < PF_COUNT(orders); i++) {
         pf_text_stream stream = begin(&orders[i]);
         push(&stream, 8); /* aab: "ab" begins before "b" */
-        assert_bytes(&stream, stream.n, "a");
+        assert_bytes(&stream, stream.bytes.n, "a");
         push(&stream, 0);
-        assert_bytes(&stream, stream.n, "a"); /* nothing is added after a stop */
+        assert_bytes(&stream, stream.bytes.n, "a"); /* nothing is added after a stop */
         pf_text_stream_end(&stream);
     }
 }
@@ -94,9 +111,9 @@ static void special_tokens_have_no_bytes_and_unknown_ids_are_refused(void **stat
     const pf_strings none = { { NULL }, 0 };
     pf_text_stream stream = begin(&none);
     push(&stream, SPECIAL);
-    assert_int_equal(stream.n, 0);
+    assert_int_equal(stream.bytes.n, 0);
     assert_int_equal(pf_text_stream_push(&stream, 1000, false), PF_INVALID);
-    assert_int_equal(stream.n, 0);
+    assert_int_equal(stream.bytes.n, 0);
     pf_text_stream_end(&stream);
 }
 
@@ -110,6 +127,25 @@ static void a_character_of_two_tokens_is_shown_whole(void **state)
     assert_int_equal(pf_text_stream_ready(&stream), 1);
     push(&stream, 7);
     assert_int_equal(pf_text_stream_ready(&stream), 3);
+    pf_text_stream_end(&stream);
+}
+
+static void what_the_decoder_held_back_is_text_and_may_stop(void **state)
+{
+    (void)state;
+    const pf_strings stops = { { "ba", "aa" }, 2 };
+    pf_text_stream stream = begin(&stops);
+    assert_int_equal(pf_text_stream_finish(&stream), PF_OK);
+    assert_bytes(&stream, stream.bytes.n, "a");
+    assert_false(stream.stopped);
+    pf_text_stream_end(&stream);
+    stream = begin(&stops);
+    push(&stream, 2); /* ab */
+    assert_int_equal(pf_text_stream_finish(&stream), PF_OK);
+    assert_true(stream.stopped);
+    assert_bytes(&stream, stream.bytes.n, "a");
+    assert_int_equal(pf_text_stream_finish(&stream), PF_OK);
+    assert_bytes(&stream, stream.bytes.n, "a"); /* nothing is added after a stop */
     pf_text_stream_end(&stream);
 }
 
@@ -133,13 +169,13 @@ static void random_texts_end_where_the_definition_says_and_nothing_shown_is_take
             }
             const size_t ready = pf_text_stream_ready(&stream);
             assert_true(ready >= strlen(shown));
-            assert_memory_equal(stream.bytes, shown, strlen(shown));
-            memcpy(shown, stream.bytes, ready);
+            assert_memory_equal(stream.bytes.data, shown, strlen(shown));
+            memcpy(shown, stream.bytes.data, ready);
             shown[ready] = '\0';
         }
         assert_int_equal(stream.stopped, first != NULL);
-        assert_int_equal(stream.n, first ? (size_t)(first - all) : strlen(all));
-        assert_memory_equal(stream.bytes, all, stream.n);
+        assert_int_equal(stream.bytes.n, first ? (size_t)(first - all) : strlen(all));
+        assert_memory_equal(stream.bytes.data, all, stream.bytes.n);
         pf_text_stream_end(&stream);
     }
 }
@@ -152,6 +188,7 @@ int main(void)
         cmocka_unit_test(of_several_stop_texts_the_one_that_begins_first_cuts),
         cmocka_unit_test(special_tokens_have_no_bytes_and_unknown_ids_are_refused),
         cmocka_unit_test(a_character_of_two_tokens_is_shown_whole),
+        cmocka_unit_test(what_the_decoder_held_back_is_text_and_may_stop),
         cmocka_unit_test(random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,17 @@
+/*
+ * Unicode's normal forms, as Hugging Face's tokenizers have them (Unicode 9).
+ *
+ * Internal to model/.
+ */
+#ifndef PF_MODEL_NORMAL_FORMS_H
+#define PF_MODEL_NORMAL_FORMS_H
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+typedef enum { PF_NFC, PF_NFD, PF_NFKC, PF_NFKD } pf_normal_form;
+
+/* Append the form of text [n], valid UTF-8. PF_NOMEM. */
+PF_MUST_USE pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n, pf_bytes *out);
+
+#endif

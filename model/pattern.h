@@ -1,0 +1,61 @@
+/*
+ * What a part of tokenizer.json looks for in a text: {"String": ...}, or {"Regex": ...} in Oniguruma's syntax
+ * (regex_syntax.h), which PCRE2 runs.
+ *
+ * Time and memory are bounded: a search is given few steps at first, more on demand out of a budget for the whole text, a
+ * text has a deadline, and a budget says how much longer it may be made, so that a hostile file ends in PF_LIMIT.
+ *
+ * Internal to model/. A pattern is immutable; the searcher belongs to one thread.
+ */
+#ifndef PF_MODEL_PATTERN_H
+#define PF_MODEL_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/json.h"
+
+typedef struct pf_pattern pf_pattern;
+
+/* From the field "pattern" of `part`; `what` is what errors call it ("Split's pattern").
+ * PF_FORMAT, PF_UNSUPPORTED (a construct that is not known), PF_NOMEM. Ended with pf_pattern_destroy. */
+PF_MUST_USE pf_status pf_pattern_read(const pf_json *doc, const json_t *part, const char *what, pf_pattern **out,
+                                      pf_error *error);
+
+/* The same of a regular expression, and of a text as it is. */
+PF_MUST_USE pf_status pf_pattern_of_regex(const pf_json *doc, const char *what, const char *regex, size_t n_bytes,
+                                          pf_pattern **out, pf_error *error);
+PF_MUST_USE pf_status pf_pattern_of_text(const pf_json *doc, const char *what, const char *text, size_t n_bytes,
+                                         pf_pattern **out, pf_error *error);
+void pf_pattern_destroy(pf_pattern *pattern); /* NULL is fine */
+
+/* A range of a text, and whether a pattern matched it. */
+typedef struct {
+    size_t begin, end;
+    bool matched;
+} pf_span;
+
+/* Growing array; zero it before first use, free its items. */
+typedef struct {
+    pf_span *items;
+    size_t n, capacity;
+} pf_spans;
+
+PF_MUST_USE pf_status pf_spans_push(pf_spans *spans, pf_span item); /* PF_NOMEM */
+
+typedef struct pf_searcher pf_searcher;
+
+/* Working memory and budget for texts of n_bytes in all. PF_NOMEM. */
+PF_MUST_USE pf_status pf_searcher_create(size_t n_bytes, pf_searcher **out);
+void pf_searcher_destroy(pf_searcher *searcher); /* NULL is fine */
+
+/* Take n_more bytes, by which a text is about to be made longer, from the budget. PF_LIMIT: there are not so many left. */
+PF_MUST_USE pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more);
+
+/* *out = text [n_bytes, valid UTF-8] cut into what the pattern matches and what lies between. An empty match counts,
+ * except right behind the match before it; of an empty text nothing is found. PF_LIMIT: it takes too long. PF_NOMEM. */
+PF_MUST_USE pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text,
+                                          size_t n_bytes, pf_spans *out);
+
+#endif

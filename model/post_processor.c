@@ -1,0 +1,75 @@
+/* The post-processor of tokenizer.json: what is put around a text's ids. */
+#include <string.h>
+
+#include "model/json_sequence.h"
+#include "model/tokenizer_parts.h"
+
+static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, const json_t *special, const char *name,
+                                   pf_id_list *out, pf_error *error)
+{
+    const json_t *ids = json_object_get(json_object_get(special, name), "ids");
+    if (!json_is_array(ids))
+        return pf_fail(error, PF_FORMAT, "%s: post_processor: special_tokens has no ids for \"%.60s\"", doc->name,
+                       name);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *item = json_array_get(ids, i);
+        const json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id >= t->vocab_size || !t->tokens[id].bytes)
+            return pf_fail(error, PF_FORMAT, "%s: post_processor: the id of \"%.60s\" is no token", doc->name, name);
+        if (out->n == PF_MAX_TEMPLATE_IDS)
+            return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
+                           PF_MAX_TEMPLATE_IDS);
+        out->ids[out->n++] = (int32_t)id;
+    }
+    return PF_OK;
+}
+
+/* TemplateProcessing's "single": special tokens, the text once, special tokens. */
+static pf_status read_template(const pf_tokenizer *t, const pf_json *doc, const json_t *part, pf_id_list *before,
+                               pf_id_list *after, pf_error *error)
+{
+    const json_t *single = json_object_get(part, "single"), *special = json_object_get(part, "special_tokens");
+    bool has_text = false;
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *piece = json_array_get(single, i);
+        const char *name = json_string_value(json_object_get(json_object_get(piece, "SpecialToken"), "id"));
+        const char *text = json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
+        if (text && strcmp(text, "A") == 0 && !has_text)
+            has_text = true;
+        else if (name)
+            PF_TRY(push_template_ids(t, doc, special, name, has_text ? after : before, error));
+        else
+            return pf_fail(error, PF_FORMAT,
+                           "%s: post_processor: single[%zu] must be a SpecialToken, or the Sequence A once", doc->name,
+                           i);
+    }
+    if (!has_text)
+        return pf_fail(error, PF_FORMAT, "%s: post_processor: single has no Sequence A: the text would be lost",
+                       doc->name);
+    return PF_OK;
+}
+
+static pf_status add_post_processor(void *user, const pf_json *doc, const char *type, const json_t *part,
+                                    pf_error *error)
+{
+    pf_tokenizer *t = user;
+    if (strcmp(type, "ByteLevel") == 0) return PF_OK; /* offsets only */
+    if (strcmp(type, "TemplateProcessing") != 0)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: the post_processor %.60s is not known (known: TemplateProcessing, ByteLevel)", doc->name,
+                       type);
+    if (t->prefix.n + t->suffix.n > 0) /* to the library, what the first put around is a second text */
+        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor has a second TemplateProcessing, expected one",
+                       doc->name);
+    pf_id_list before = { .n = 0 }, after = { .n = 0 };
+    PF_TRY(read_template(t, doc, part, &before, &after, error));
+    t->prefix = before;
+    t->suffix = after;
+    return PF_OK;
+}
+
+pf_status pf_post_processor_read(const pf_json *doc, pf_tokenizer *t, pf_error *error)
+{
+    return pf_json_visit_sequence(doc, json_object_get(doc->root, "post_processor"), "post_processor", "processors",
+                                  add_post_processor, t, error);
+}

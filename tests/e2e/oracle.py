@@ -3,7 +3,7 @@
 
 The bundled pair and fresh random variants (tests/golden/llama_variants.py) go through `pilotfish logits`, `generate` and
 `tokenize`, and through transformers in float32. Demanded: every logit within 1e-4 of the largest one, the same greedy
-tokens, the same token ids of the same text, by random tokenizers (random_tokenizers.py) and whatever the files beside
+tokens, the same token ids of the same text and the same text of ids, by random tokenizers (random_tokenizers.py) and whatever the files beside
 tokenizer.json say (side_files.py). A greedy token may differ only where the two best logits are a near tie.
 
 The Python packages are large: without them this makes a virtual environment in build/oracle and installs them there.
@@ -149,18 +149,30 @@ def check_side_files(pilotfish, seed, n):
     print(f"{n} directories of random files beside tokenizer.json: the same ids")
 
 
-def check_tokenizers(pilotfish, seed, n):
-    """The ids of texts by tokenizers of all kinds."""
+def compare_texts(what, pilotfish, directory, tokens, expected, files):
+    """The text of ids. Where the library has no characters for bytes it says nothing of them."""
+    if not tokens or "\ufffd" in expected:
+        return
+    found = pilotfish.json("detokenize", "-m", directory, "--tokens", ids(tokens))["text"]
+    assert found == expected, f"{what}: {tokens}: {found!r}, expected {expected!r}: {files}"
+
+
+def check_tokenizers(pilotfish, kind, seed, n):
+    """The ids of texts by tokenizers of all kinds, and the texts of ids."""
     import random_tokenizers
     random = Random(seed)
     for i in range(n):
         with tempfile.TemporaryDirectory() as scratch:
-            maker = random_tokenizers.Maker(random)
+            maker = getattr(random_tokenizers, kind)(random)
             tokenizer = maker.write(pathlib.Path(scratch) / "tokenizer.json")
+            what = f"{kind} {i}"
             for text in [maker.text() for _ in range(4)]:
-                compare_ids(f"tokenizer {i}", pilotfish, scratch, text, tokenizer.to_str(),
+                compare_ids(what, pilotfish, scratch, text, tokenizer.to_str(),
                             lambda special: tokenizer.encode(text, add_special_tokens=special).ids)
-    print(f"{n} random tokenizers: the same ids")
+                for tokens in (tokenizer.encode(text).ids, maker.ids(tokenizer, random.randint(1, 12))):
+                    expected = tokenizer.decode(tokens, skip_special_tokens=False)
+                    compare_texts(what, pilotfish, scratch, tokens, expected, tokenizer.to_str())
+    print(f"{n} random tokenizers by {kind}: the same ids, and the same texts")
 
 
 def main():
@@ -170,7 +182,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100000, help="of the random variants")
     parser.add_argument("--prompts", type=int, default=12, help="of the bundled set")
     parser.add_argument("--side-files", type=int, default=100, help="directories of them")
-    parser.add_argument("--tokenizers", type=int, default=200, help="random ones")
+    parser.add_argument("--tokenizers", type=int, default=200, help="random ones of each kind")
     arguments = parser.parse_args()
 
     sys.path.insert(0, str(ROOT / "tests" / "golden"))
@@ -187,7 +199,8 @@ def main():
     isas = [isa for isa in ISAS if pilotfish.has(isa)]
     assert "scalar" in isas
     check_side_files(pilotfish, arguments.seed, arguments.side_files)
-    check_tokenizers(pilotfish, arguments.seed, arguments.tokenizers)
+    for kind in ("Maker", "CharacterMaker"):
+        check_tokenizers(pilotfish, kind, arguments.seed, arguments.tokenizers)
     check_variants(pilotfish, isas, arguments.seed)
     check_bundled(pilotfish, isas, arguments.prompts)
 

@@ -1,8 +1,10 @@
-"""Random tokenizer.json files of byte-level BPE, made by Hugging Face's library, and texts for them.
+"""Random tokenizer.json files of BPE, made by Hugging Face's library, and texts for them.
 
-The pre-tokenizers of models in use, with random normalizers, added tokens with any flags, post-processors and options of
-the model. Left out is what is random in the library itself, which takes either of two added tokens that a normalizer makes
-equal, and what it fails on, white space that strips the white space beside it.
+Maker: byte-level, with the pre-tokenizers of models in use. CharacterMaker: as SentencePiece's models are written, with
+Metaspace or normalizers that do its work, and every other part that is read. Both with added tokens with any flags,
+post-processors and options of the model. Left out is what is random in the library itself, which takes either of two added
+tokens that a normalizer makes equal, what it fails on, white space that strips the white space beside it, and what it loses,
+characters without a token.
 """
 import json
 import unicodedata
@@ -82,8 +84,16 @@ class Maker:
         template = processors.TemplateProcessing(single=single, special_tokens=ids)
         return processors.Sequence([processors.ByteLevel(), template]) if self.often(0.5) else template
 
-    def write(self, path):
+    def finish(self, document, path):
         """Returns the tokenizer as the library reads it back."""
+        if self.often(0.3):  # as older files have them
+            pairs = document["model"]["merges"]
+            if not any(" " in part for pair in pairs for part in pair):
+                document["model"]["merges"] = [" ".join(pair) for pair in pairs]
+        path.write_text(json.dumps(document))
+        return Tokenizer.from_file(str(path))
+
+    def write(self, path):
         forms = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD()]
         parts = self.random.sample(forms, self.random.choice([0, 0, 0, 1, 1, 2]))
         tokenizer = Tokenizer(models.BPE())
@@ -94,12 +104,125 @@ class Maker:
         self.model(tokenizer)
         self.add_tokens(tokenizer, bool(parts))
         tokenizer.post_processor = self.post_processor(tokenizer)
-        document = json.loads(tokenizer.to_str())
-        if self.often(0.3):  # as older files have them
-            document["model"]["merges"] = [" ".join(pair) for pair in document["model"]["merges"]]
-        path.write_text(json.dumps(document))
-        return Tokenizer.from_file(str(path))
+        return self.finish(json.loads(tokenizer.to_str()), path)
+
+    def ids(self, tokenizer, n):
+        return [self.random.randrange(tokenizer.get_vocab_size()) for _ in range(n)]
 
     def text(self):
         kinds = [WORDS, SPACES, self.added, "ab1. \n"]
         return "".join(self.random.choice(self.random.choice(kinds)) for _ in range(self.random.randint(0, 30)))
+
+
+class CharacterMaker(Maker):
+    BEHAVIORS = ["isolated", "removed", "merged_with_previous", "merged_with_next", "contiguous"]
+    PATTERNS = [Regex(r"\s+"), Regex(r"[0-9]"), Regex(r"\p{L}+"), Regex("(?i)the"), Regex(r" {2,}"), Regex("[\r\n]"), " ", "the",
+                "\u2581", ".", "\n", "aa"]
+    EMPTY = [Regex("^|$"), Regex(r"\b"), ""]  # what they write at the front the library's next normalizer writes twice
+    LLAMA = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+
+    def normalizer(self):
+        def one():
+            return self.random.choice([
+                lambda: normalizers.Prepend(self.random.choice(["\u2581", "ab", " "])),
+                lambda: normalizers.Replace(" ", "\u2581"),
+                lambda: normalizers.Replace(self.random.choice(self.PATTERNS), self.random.choice(["\u2581", "", " ", "xyz", "\u00e9"])),
+                normalizers.Lowercase, normalizers.StripAccents, normalizers.Nmt, normalizers.NFC, normalizers.NFD,
+                normalizers.NFKC, normalizers.NFKD,
+                lambda: normalizers.Strip(left=self.often(0.5), right=self.often(0.5))])()
+
+        if self.often(0.25):
+            return normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        n = self.random.choice([0, 0, 1, 1, 2, 3])
+        last = [normalizers.Replace(self.random.choice(self.EMPTY), "xy")] if self.often(0.1) else []
+        return normalizers.Sequence([one() for _ in range(n)] + last) if n + len(last) else None
+
+    def metaspace(self):
+        return pre_tokenizers.Metaspace(replacement=self.random.choice(["\u2581", "\u2581", "_", "\U0001f600"]),
+                                        prepend_scheme=self.random.choice(["first", "always", "never"]),
+                                        split=self.often(0.5))
+
+    def pre_tokenizer(self):
+        def one():
+            behavior = self.random.choice(self.BEHAVIORS)
+            return self.random.choice([
+                self.metaspace, self.metaspace, pre_tokenizers.Whitespace, pre_tokenizers.WhitespaceSplit,
+                pre_tokenizers.BertPreTokenizer, lambda: pre_tokenizers.Punctuation(behavior),
+                lambda: pre_tokenizers.Digits(individual_digits=self.often(0.5)),
+                lambda: pre_tokenizers.CharDelimiterSplit(self.random.choice(" ,a\u2581")),
+                lambda: pre_tokenizers.FixedLength(self.random.randint(1, 9)),
+                lambda: pre_tokenizers.Split(self.random.choice(self.PATTERNS + self.EMPTY), behavior, self.often(0.3))])()
+
+        n = self.random.choice([0, 0, 1, 1, 1, 2, 3])
+        return one() if n == 1 else pre_tokenizers.Sequence([one() for _ in range(n)]) if n else None
+
+    def decoder(self):
+        if self.often(0.3):
+            return decoders.Sequence(self.LLAMA[:self.random.choice([3, 4])])
+        if self.often(0.3):
+            return decoders.Metaspace(replacement=self.random.choice(["\u2581", "_"]),
+                                      prepend_scheme=self.random.choice(["first", "always", "never"]))
+        if self.often(0.1):
+            return None
+
+        def text(*choices):
+            return self.random.choice(choices)
+
+        def replace():
+            return decoders.Replace(text("\u2581", "a", "the", " ", "aba", "aab"), text(" ", "", "xy", "a", "\u2581"))
+
+        def strip():
+            return decoders.Strip(text(" ", "a", "\u2581"), self.random.randint(0, 3), 0)
+
+        parts = [text(replace, strip)() for _ in range(self.random.randint(0, 2))]
+        if self.often(0.3):
+            parts.append(decoders.Replace(self.random.choice(self.PATTERNS[:8]), text("", "xy")))
+        if self.often(0.6):
+            parts.append(decoders.ByteFallback())
+        behind = [decoders.Fuse, replace, strip, lambda: decoders.Metaspace(prepend_scheme=text("first", "never"))]
+        parts += [self.random.choice(behind)() for _ in range(self.random.randint(0, 3))]
+        return decoders.Sequence(parts)
+
+    def byte_tokens(self, document):
+        """Most often all of them, or there is unk_token for what they lack; never for nothing."""
+        model = document["model"]
+        model["byte_fallback"] = self.often(0.8)
+        missing = self.random.sample(range(256), self.random.choice([0, 0, 0, 1, 100, 256]))
+        for byte in sorted(set(range(256)) - set(missing)):
+            model["vocab"].setdefault(f"<0x{byte:02X}>", len(model["vocab"]))
+        if model["byte_fallback"] and not missing and self.often(0.5):
+            model["unk_token"] = None
+
+    def write(self, path):
+        tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=self.often(0.5), ignore_merges=self.often(0.3)))
+        for name, part in [("normalizer", self.normalizer()), ("pre_tokenizer", self.pre_tokenizer()), ("decoder", self.decoder())]:
+            if part is not None:
+                setattr(tokenizer, name, part)
+        tokenizer.train_from_iterator([text.replace("\0", "") for text in CORPUS], trainers.BpeTrainer(
+            vocab_size=self.random.choice([100, 300, 800]), special_tokens=["<unk>", "<s>", "</s>"],
+            limit_alphabet=self.random.choice([20, 60, 1000]), show_progress=False, max_token_length=self.random.choice([None, 8])))
+        document = json.loads(tokenizer.to_str())
+        document["added_tokens"] = []
+        self.byte_tokens(document)
+        if self.often(0.3) and (document["pre_tokenizer"] or {}).get("type") == "Metaspace":  # as older files have it
+            space = document["pre_tokenizer"]
+            space["str_rep"], space["add_prefix_space"] = space["replacement"], space["prepend_scheme"] != "never"
+        tokenizer = Tokenizer.from_str(json.dumps(document))
+        self.added = ["<s>", "</s>", "<|begin|>", "<|end|>"]
+        self.add_tokens(tokenizer)
+        tokenizer.post_processor = self.post_processor(tokenizer)
+        return self.finish(json.loads(tokenizer.to_str()), path)
+
+    def add_tokens(self, tokenizer):
+        """Of two that the normalizer makes equal the library takes either."""
+        normal = tokenizer.normalizer or normalizers.Sequence([])
+        tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in self.added])
+        taken = set()
+        for text in self.random.sample(ADDED + ["<unk>", "\u2581", "\u2581x", "The"], self.random.randint(0, 6)):
+            names = ["single_word", "special"] if text.isspace() else ["single_word", "special", "lstrip", "rstrip"]
+            flags = {name: True for name in names if self.often(0.25)}
+            form = normal.normalize_str(text)
+            normalized = self.often(0.5) and form != "" and form not in taken and not form.isspace()
+            taken.add(form)
+            tokenizer.add_tokens([AddedToken(text, normalized=normalized, **flags)])
+            self.added.append(text)

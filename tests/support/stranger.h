@@ -15,8 +15,9 @@ bool stranger_push_preface(int fd); /* and SETTINGS */
 bool stranger_open_stream(int fd, uint32_t stream, const char *path);
 bool stranger_reset_stream(int fd, uint32_t stream);
 
-/* Opens streams and resets them as fast as the server reads. Whether it hung up before the n-th. */
-bool stranger_resets_until_hung_up_on(int fd, uint32_t n, const char *path);
+/* Opens streams and resets them as fast as the server reads, and reads nothing himself. Whether it hung up on him, or read
+ * him no more for three seconds (gRPC, while 10,000 answers wait to be written), before the n-th. */
+bool stranger_resets_until_refused(int fd, uint32_t n, const char *path);
 
 /* Whether these bytes come within a time; what comes before them is passed over. */
 bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms);

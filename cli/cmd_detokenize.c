@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/hub.h"
 #include "cli/json_out.h"
-#include "model/detokenize.h"
+#include "tokenizer/detokenize.h"
 
 static pf_status push(pf_detokenizer *d, const pf_tokenizer *tokenizer, const pf_tokens *tokens, int32_t i,
                       pf_bytes *text, pf_error *error)

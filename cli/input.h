@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "cli/options.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 /* The prompt's ids from -p, -f or --tokens, appended to *out.
  * PF_INVALID: a text, but the model has no tokenizer.  PF_UNAVAILABLE: the file cannot be read. */

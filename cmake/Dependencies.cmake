@@ -1,6 +1,6 @@
 # What is found on the system, as imported targets. Who uses what: see the LIBS of each module.
 #   PkgConfig::JANSSON, PkgConfig::HWLOC          base
-#   PkgConfig::PCRE2, UTF8PROC, CRYPTO           model
+#   PkgConfig::PCRE2, UTF8PROC, CRYPTO           tokenizer
 #   PkgConfig::PROTOBUF_C, PF_PROTOC_C            proto
 #   PkgConfig::GRPC                               rpc
 #   PkgConfig::CMOCKA                             tests

@@ -3,6 +3,7 @@
 # Read as: module -> the modules that it may name in DEPS, and whose headers it may include.
 # scripts/check-includes.py reads these same lines.
 set(PF_MAY_USE_base "")
+set(PF_MAY_USE_tokenizer base)
 set(PF_MAY_USE_kernels base)
 set(PF_MAY_USE_kvcache base kernels)
 set(PF_MAY_USE_model base kernels kvcache)
@@ -10,8 +11,8 @@ set(PF_MAY_USE_proto base)
 set(PF_MAY_USE_draft base kvcache model proto)
 set(PF_MAY_USE_verify base kvcache model proto)
 set(PF_MAY_USE_rpc base proto)
-set(PF_MAY_USE_engine base model proto draft verify rpc)
-set(PF_MAY_USE_cli base model engine bench)
+set(PF_MAY_USE_engine base tokenizer model proto draft verify rpc)
+set(PF_MAY_USE_cli base tokenizer model engine bench)
 set(PF_MAY_USE_bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the

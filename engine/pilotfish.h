@@ -22,7 +22,7 @@
 
 #include "base/status.h"
 #include "model/model.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "proto/messages.h"
 #include "proto/peer.h"
 

@@ -34,7 +34,7 @@ check_one() {
 }
 
 status=0 n=0
-for header in $(find base kernels kvcache model draft proto verify rpc engine cli bench tests -name '*.h' | sort); do
+for header in $(find base tokenizer kernels kvcache model draft proto verify rpc engine cli bench tests -name '*.h' | sort); do
     check_one "$header" || status=1
     n=$((n + 1))
 done

@@ -15,7 +15,7 @@ KEPT = [
     (re.compile(r"protobuf-c/|.*\.pb-c\.h$"), "proto/"),
     (re.compile(r".*(immintrin|intrin)\.h$|arm_neon\.h$|arm_sve\.h$"), "kernels/"),
     (re.compile(r"hwloc"), "base/"),
-    (re.compile(r"pcre2\.h|utf8proc\.h"), "model/"),
+    (re.compile(r"pcre2\.h|utf8proc\.h"), "tokenizer/"),
 ]
 # Modules that see only the public face of another.
 ENGINE = {"engine/pilotfish.h", "engine/connect.h", "engine/serve_peer.h"}

@@ -8,7 +8,7 @@ import sys
 
 from tree_files import ROOT, tree_files
 
-LIBRARIES = ("base/", "kernels/", "kvcache/", "model/", "draft/", "verify/", "proto/", "rpc/", "engine/")
+LIBRARIES = ("base/", "tokenizer/", "kernels/", "kvcache/", "model/", "draft/", "verify/", "proto/", "rpc/", "engine/")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|perror|exit|_exit|abort)\s*\(|\b(stdout|stderr)\b")
 ORPHAN = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(\w+\))")
 MACHINE = re.compile(r"(?<![\w.])/(home|work|Users|mnt)/\w")

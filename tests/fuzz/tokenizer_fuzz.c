@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/detokenize.h"
-#include "model/tokenizer.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

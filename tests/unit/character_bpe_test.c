@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "model/detokenize.h"
-#include "model/tokenizer.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_parts.h"
 #include "tests/support/test.h"
 
 enum { UNK = 0, N_FIRST = 8, BYTES = 1000 };

@@ -1,7 +1,7 @@
 /* Expected are what transformers 5.23's AutoTokenizer adds to the tokenizer of the same files. */
 #include <stdlib.h>
 
-#include "model/tokenizer_config.h"
+#include "tokenizer/tokenizer_config.h"
 #include "tests/support/test.h"
 
 typedef struct {

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "model/bpe.h"
-#include "model/detokenize.h"
-#include "model/regex_syntax.h"
-#include "model/tokenizer.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/regex_syntax.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_parts.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 

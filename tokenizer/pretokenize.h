@@ -6,10 +6,10 @@
  * and split it by GPT-2's pattern; the splits behind it see each byte as the character that stands for it (stand_ins.h).
  * A pattern sees only the piece: a lookaround does not reach past it.
  *
- * Internal to model/. A pretokenizer is immutable; the scratch belongs to one thread.
+ * Internal to tokenizer/. A pretokenizer is immutable; the scratch belongs to one thread.
  */
-#ifndef PF_MODEL_PRETOKENIZE_H
-#define PF_MODEL_PRETOKENIZE_H
+#ifndef PF_TOKENIZER_PRETOKENIZE_H
+#define PF_TOKENIZER_PRETOKENIZE_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "model/pattern.h"
+#include "tokenizer/pattern.h"
 
 typedef struct pf_pretokenizer pf_pretokenizer;
 

@@ -1,17 +1,17 @@
 /*
  * The normalizer of tokenizer.json: a list of steps, each of which makes of a text another one.
  *
- * Internal to model/. A normalizer is immutable.
+ * Internal to tokenizer/. A normalizer is immutable.
  */
-#ifndef PF_MODEL_NORMALIZE_H
-#define PF_MODEL_NORMALIZE_H
+#ifndef PF_TOKENIZER_NORMALIZE_H
+#define PF_TOKENIZER_NORMALIZE_H
 
 #include <jansson.h>
 
 #include "base/bytes.h"
 #include "base/json.h"
-#include "model/pattern.h"
-#include "model/pretokenize.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/pretokenize.h"
 
 enum {
     PF_MAX_NORMALIZERS = 32,

@@ -2,10 +2,10 @@
  * tokenizer.json builds its parts alike: an object with a "type", or {"type": "Sequence", LIST: [parts]}, which may
  * nest. This visits the parts in order, without recursion.
  *
- * Internal to model/.
+ * Internal to tokenizer/.
  */
-#ifndef PF_MODEL_JSON_SEQUENCE_H
-#define PF_MODEL_JSON_SEQUENCE_H
+#ifndef PF_TOKENIZER_JSON_SEQUENCE_H
+#define PF_TOKENIZER_JSON_SEQUENCE_H
 
 #include "base/json.h"
 

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/characters.h"
-#include "model/stand_ins.h"
-#include "model/tokenizer_config.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/stand_ins.h"
+#include "tokenizer/tokenizer_config.h"
+#include "tokenizer/tokenizer_parts.h"
 
 typedef struct {
     char *text;

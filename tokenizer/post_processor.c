@@ -1,8 +1,8 @@
 /* The post-processor of tokenizer.json: what is put around a text's ids. */
 #include <string.h>
 
-#include "model/json_sequence.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/json_sequence.h"
+#include "tokenizer/tokenizer_parts.h"
 
 static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, const json_t *special, const char *name,
                                    pf_id_list *out, pf_error *error)

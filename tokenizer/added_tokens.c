@@ -2,12 +2,12 @@
  * A trie over bytes; the first byte through a table of 256. At each place of a text it is walked as far as it goes:
  * a token is some tens of bytes long, and PF_MAX_ADDED_TOKEN_BYTES bounds what a hostile file can ask for.
  */
-#include "model/added_tokens.h"
+#include "tokenizer/added_tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/characters.h"
+#include "tokenizer/characters.h"
 
 typedef struct {
     unsigned char byte;

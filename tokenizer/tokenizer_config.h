@@ -14,10 +14,10 @@
  *
  * Source: transformers 5.23, PreTrainedTokenizerBase._from_pretrained and TokenizersBackend.__init__.
  *
- * Internal to model/.
+ * Internal to tokenizer/.
  */
-#ifndef PF_MODEL_TOKENIZER_CONFIG_H
-#define PF_MODEL_TOKENIZER_CONFIG_H
+#ifndef PF_TOKENIZER_TOKENIZER_CONFIG_H
+#define PF_TOKENIZER_TOKENIZER_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "model/added_tokens.h"
+#include "tokenizer/added_tokens.h"
 
 /* The documents of a tokenizer; NULL where there is no such file. */
 typedef struct {

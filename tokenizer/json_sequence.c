@@ -1,4 +1,4 @@
-#include "model/json_sequence.h"
+#include "tokenizer/json_sequence.h"
 
 #include <string.h>
 

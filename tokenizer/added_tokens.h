@@ -2,10 +2,10 @@
  * Added tokens are cut out of a text before anything else looks at it: leftmost first, of those the longest, and what
  * they say of the spaces around them is obeyed.
  *
- * Internal to model/. Immutable once built.
+ * Internal to tokenizer/. Immutable once built.
  */
-#ifndef PF_MODEL_ADDED_TOKENS_H
-#define PF_MODEL_ADDED_TOKENS_H
+#ifndef PF_TOKENIZER_ADDED_TOKENS_H
+#define PF_TOKENIZER_ADDED_TOKENS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,10 +2,10 @@
  * The characters that stand for bytes in the files of byte-level BPE: GPT-2's table. A printable byte of Latin-1 stands for
  * itself, the others are code points from 256 on, in order.
  *
- * Internal to model/.
+ * Internal to tokenizer/.
  */
-#ifndef PF_MODEL_STAND_INS_H
-#define PF_MODEL_STAND_INS_H
+#ifndef PF_TOKENIZER_STAND_INS_H
+#define PF_TOKENIZER_STAND_INS_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  * that came later has no decomposition and no class there, so nothing moves past it and nothing joins with it. utf8proc
  * knows newer ones; a text is cut at those that it would treat otherwise.
  */
-#include "model/normal_forms.h"
+#include "tokenizer/normal_forms.h"
 
 #include <stdbool.h>
 #include <stdint.h>

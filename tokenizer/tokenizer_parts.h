@@ -1,21 +1,21 @@
 /*
  * What a tokenizer is made of, shared by the reader of its files (tokenizer_json.c) and the code that uses it
- * (tokenizer.c). Internal to model/.
+ * (tokenizer.c). Internal to tokenizer/.
  */
-#ifndef PF_MODEL_TOKENIZER_PARTS_H
-#define PF_MODEL_TOKENIZER_PARTS_H
+#ifndef PF_TOKENIZER_TOKENIZER_PARTS_H
+#define PF_TOKENIZER_TOKENIZER_PARTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/added_tokens.h"
-#include "model/bpe.h"
-#include "model/detokenize.h"
-#include "model/normalize.h"
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
-#include "model/tokenizer_config.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/normalize.h"
+#include "tokenizer/pretokenize.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_config.h"
 
 enum {
     PF_MAX_TOKENIZER_BYTES = 1 << 27,        /* of tokenizer.json: four times the largest that was found */

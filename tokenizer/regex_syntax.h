@@ -7,10 +7,10 @@
  * possessive  |  {,n} is {0,n}  |  \uHHHH  |  POSIX brackets.
  * Source: Oniguruma 6.9, doc/RE and doc/SYNTAX.md; pcre2pattern(3).
  *
- * Internal to model/.
+ * Internal to tokenizer/.
  */
-#ifndef PF_MODEL_REGEX_SYNTAX_H
-#define PF_MODEL_REGEX_SYNTAX_H
+#ifndef PF_TOKENIZER_REGEX_SYNTAX_H
+#define PF_TOKENIZER_REGEX_SYNTAX_H
 
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
  * The names first, since they say which of the listed tokens are special; then the list by id; then what remains of the
  * names, and the tokens without one.
  */
-#include "model/tokenizer_config.h"
+#include "tokenizer/tokenizer_config.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "model/pattern.h"
+#include "tokenizer/pattern.h"
 
 #include <pcre2.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "model/regex_syntax.h"
+#include "tokenizer/regex_syntax.h"
 
 enum {
     STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */

@@ -8,7 +8,7 @@
  *
  * and around it all what the post-processor adds.
  */
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <assert.h>
 #include <openssl/evp.h>
@@ -17,8 +17,8 @@
 #include <utf8proc.h>
 
 #include "base/hash.h"
-#include "model/characters.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/tokenizer_parts.h"
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
 

@@ -5,10 +5,10 @@
  * Time and memory are bounded: a search is given few steps at first, more on demand out of a budget for the whole text, a
  * text has a deadline, and a budget says how much longer it may be made, so that a hostile file ends in PF_LIMIT.
  *
- * Internal to model/. A pattern is immutable; the searcher belongs to one thread.
+ * Internal to tokenizer/. A pattern is immutable; the searcher belongs to one thread.
  */
-#ifndef PF_MODEL_PATTERN_H
-#define PF_MODEL_PATTERN_H
+#ifndef PF_TOKENIZER_PATTERN_H
+#define PF_TOKENIZER_PATTERN_H
 
 #include <stdbool.h>
 #include <stddef.h>

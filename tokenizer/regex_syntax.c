@@ -1,6 +1,6 @@
 /* One pass, left to right, without recursion: a stack of open groups, and the place of the last atom, since {n,m}+ wraps
  * what it repeats. */
-#include "model/regex_syntax.h"
+#include "tokenizer/regex_syntax.h"
 
 #include <ctype.h>
 #include <stdbool.h>

@@ -2,10 +2,10 @@
  * Characters of UTF-8 and what they are: the questions that added tokens and normalizers ask, as Hugging Face's library
  * answers them.
  *
- * Internal to model/.
+ * Internal to tokenizer/.
  */
-#ifndef PF_MODEL_CHARACTERS_H
-#define PF_MODEL_CHARACTERS_H
+#ifndef PF_TOKENIZER_CHARACTERS_H
+#define PF_TOKENIZER_CHARACTERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

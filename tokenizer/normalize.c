@@ -3,14 +3,14 @@
  * of all that is encoded (pf_text_place): what a step writes belongs to a character as the library has it, which asks it
  * where Metaspace puts a space before the first piece alone.
  */
-#include "model/normalize.h"
+#include "tokenizer/normalize.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/characters.h"
-#include "model/json_sequence.h"
-#include "model/normal_forms.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/json_sequence.h"
+#include "tokenizer/normal_forms.h"
 
 typedef struct step step;
 

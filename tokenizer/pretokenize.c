@@ -1,13 +1,13 @@
-#include "model/pretokenize.h"
+#include "tokenizer/pretokenize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "model/characters.h"
-#include "model/json_sequence.h"
-#include "model/stand_ins.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/json_sequence.h"
+#include "tokenizer/stand_ins.h"
 
 enum {
     MAX_STEPS = 64,

@@ -1,4 +1,4 @@
-#include "model/characters.h"
+#include "tokenizer/characters.h"
 
 #include <utf8proc.h>
 

@@ -14,8 +14,8 @@
  *
  * A decoder is immutable and belongs to its tokenizer. A detokenizer is one thread's.
  */
-#ifndef PF_MODEL_DETOKENIZE_H
-#define PF_MODEL_DETOKENIZE_H
+#ifndef PF_TOKENIZER_DETOKENIZE_H
+#define PF_TOKENIZER_DETOKENIZE_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -25,8 +25,8 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "model/pattern.h"
-#include "model/tokenizer.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct pf_decoder pf_decoder;
 

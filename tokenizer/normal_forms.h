@@ -1,10 +1,10 @@
 /*
  * Unicode's normal forms, as Hugging Face's tokenizers have them (Unicode 9).
  *
- * Internal to model/.
+ * Internal to tokenizer/.
  */
-#ifndef PF_MODEL_NORMAL_FORMS_H
-#define PF_MODEL_NORMAL_FORMS_H
+#ifndef PF_TOKENIZER_NORMAL_FORMS_H
+#define PF_TOKENIZER_NORMAL_FORMS_H
 
 #include "base/bytes.h"
 #include "base/status.h"

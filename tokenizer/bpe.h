@@ -2,17 +2,17 @@
  * Byte-pair encoding of one piece: its bytes or its characters become tokens, and the pair of neighbours whose merge has
  * the lowest rank (the leftmost of equals) is replaced until no pair has one.
  *
- * Internal to model/. Immutable once built; the scratch belongs to one thread.
+ * Internal to tokenizer/. Immutable once built; the scratch belongs to one thread.
  */
-#ifndef PF_MODEL_BPE_H
-#define PF_MODEL_BPE_H
+#ifndef PF_TOKENIZER_BPE_H
+#define PF_TOKENIZER_BPE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct {
     int32_t left, right; /* ids; left is -1 in an empty slot */

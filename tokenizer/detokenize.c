@@ -3,14 +3,14 @@
  * on to the next. Strings are looked for as they come, by Knuth, Morris and Pratt's automaton (SIAM J. Comput. 6, 1977), so
  * a step holds back no more than a part of its pattern.
  */
-#include "model/detokenize.h"
+#include "tokenizer/detokenize.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/characters.h"
-#include "model/json_sequence.h"
-#include "model/tokenizer_parts.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/json_sequence.h"
+#include "tokenizer/tokenizer_parts.h"
 
 enum {
     MAX_STEPS = 32,

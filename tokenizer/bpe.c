@@ -2,13 +2,13 @@
  * The tokens of a piece are a doubly linked list in an array; the merges that could be made wait in a binary heap,
  * ordered by rank and then by position. A candidate whose tokens have changed since is recognised when it is taken out.
  */
-#include "model/bpe.h"
+#include "tokenizer/bpe.h"
 
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "model/characters.h"
+#include "tokenizer/characters.h"
 
 struct pf_bpe_symbol {
     int32_t id;         /* -1: merged into its left neighbour */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokens.h"
 
 typedef struct {
     int32_t left, right; /* ids; left is -1 in an empty slot */

@@ -16,34 +16,10 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "base/hash.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/tokenizer_parts.h"
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
-
-/* --- token arrays --- */
-
-pf_status pf_tokens_push(pf_tokens *tokens, int32_t id)
-{
-    if (tokens->n == tokens->capacity) {
-        if (tokens->capacity == INT32_MAX) return PF_LIMIT;
-        const int64_t twice = (int64_t)tokens->capacity * 2 + 64;
-        const int32_t capacity = twice > INT32_MAX ? INT32_MAX : (int32_t)twice;
-        int32_t *grown = realloc(tokens->ids, (size_t)capacity * sizeof *grown);
-        if (!grown) return PF_NOMEM;
-        tokens->ids = grown;
-        tokens->capacity = capacity;
-    }
-    tokens->ids[tokens->n++] = id;
-    return PF_OK;
-}
-
-void pf_tokens_clear(pf_tokens *tokens)
-{
-    free(tokens->ids);
-    *tokens = (pf_tokens){ 0 };
-}
 
 /* --- life --- */
 
@@ -97,40 +73,6 @@ void pf_tokenizer_close(pf_tokenizer *t)
     pf_added_matcher_destroy(t->raw);
     pf_added_matcher_destroy(t->normalized);
     free(t);
-}
-
-/* --- the index of texts --- */
-
-pf_status pf_token_index_reserve(pf_token_index *index, size_t n_tokens)
-{
-    size_t n_slots = 2;
-    while (n_slots < n_tokens * 2 + 2) n_slots *= 2;
-    index->ids = malloc(n_slots * sizeof *index->ids);
-    if (!index->ids) return PF_NOMEM;
-    index->n_slots = n_slots;
-    index->seed = pf_hash_seed();
-    for (size_t i = 0; i < n_slots; i++) index->ids[i] = -1;
-    return PF_OK;
-}
-
-static size_t slot_of(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n)
-{
-    size_t i = (size_t)pf_hash_bytes(index->seed, bytes, n) & (index->n_slots - 1);
-    for (; index->ids[i] >= 0; i = (i + 1) & (index->n_slots - 1)) {
-        const pf_token *token = &tokens[index->ids[i]];
-        if (token->n_bytes == n && memcmp(token->bytes, bytes, n) == 0) break;
-    }
-    return i;
-}
-
-void pf_token_index_add(pf_token_index *index, const pf_token *tokens, int32_t id)
-{
-    index->ids[slot_of(index, tokens, tokens[id].bytes, tokens[id].n_bytes)] = id;
-}
-
-int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n_bytes)
-{
-    return index->n_slots == 0 ? -1 : index->ids[slot_of(index, tokens, bytes, n_bytes)];
 }
 
 /* --- text to ids --- */

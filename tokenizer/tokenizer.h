@@ -18,17 +18,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tokenizer/tokens.h"
 
 typedef struct pf_tokenizer pf_tokenizer;
-
-/* Growing array of token ids, owned by the caller; zero it before first use, free with pf_tokens_clear. */
-typedef struct {
-    int32_t *ids;
-    int32_t n, capacity;
-} pf_tokens;
-
-PF_MUST_USE pf_status pf_tokens_push(pf_tokens *tokens, int32_t id); /* PF_NOMEM, PF_LIMIT (2^31) */
-void pf_tokens_clear(pf_tokens *tokens);
 
 /* Read DIR/tokenizer.json, and of tokenizer_config.json, special_tokens_map.json and added_tokens.json, where they are,
  * the tokens that they add (tokenizer/tokenizer_config.h). How a text is cut and what is put around it tokenizer.json alone

@@ -14,6 +14,7 @@
 #include "tokenizer/detokenize.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/pretokenize.h"
+#include "tokenizer/token_index.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_config.h"
 
@@ -23,25 +24,6 @@ enum {
     PF_MAX_TOKEN_ID = (1 << 24) - 1,
     PF_MAX_TEMPLATE_IDS = 64,
 };
-
-/* A token that exists. Its bytes are its text; in a byte-level vocabulary what that stands for, where all its characters
- * are stand-ins ("\u0120", a space), and an added token's text stands for itself unless the vocabulary has it. */
-typedef struct {
-    char *bytes; /* owned; NULL: no token has this id */
-    char *spelt; /* [n_spelt] what the decoder makes of it alone; owned; NULL: its bytes */
-    uint32_t n_bytes, n_spelt;
-    bool is_byte; /* that is one byte of a run of such tokens */
-    bool is_added;
-    bool in_model; /* a piece of text can be it (ignore_merges) */
-    pf_added_flags flags;
-} pf_token;
-
-/* Texts to ids: open addressing over the tokens' own bytes. */
-typedef struct {
-    int32_t *ids;   /* -1: empty */
-    size_t n_slots; /* a power of two */
-    uint64_t seed;  /* of its hashes */
-} pf_token_index;
 
 /* What the post-processor puts on one side. */
 typedef struct {
@@ -64,13 +46,6 @@ struct pf_tokenizer {
     pf_added_matcher *normalized; /* and in the normalised text */
     pf_id_list prefix, suffix;
 };
-
-/* Room for n_tokens. PF_NOMEM. */
-PF_MUST_USE pf_status pf_token_index_reserve(pf_token_index *index, size_t n_tokens);
-void pf_token_index_add(pf_token_index *index, const pf_token *tokens, int32_t id);
-
-/* -1: there is none. */
-int32_t pf_token_index_find(const pf_token_index *index, const pf_token *tokens, const char *bytes, size_t n_bytes);
 
 /* What the post-processor of a document puts around a text, into t, whose tokens have been read. PF_FORMAT,
  * PF_UNSUPPORTED: the sentence names the part. */

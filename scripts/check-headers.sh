@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# check-headers.sh [COMPILER]: every header compiles alone, as C11, without a warning. Headers that only one
-# instruction set can compile say so in their name (_avx2, _avx512) and are compiled for it; those named _v16 are
-# written in the vectors of v16_avx2.h or v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h.
+# check-headers.sh [COMPILER]: every header compiles alone, as C11, without a warning, and all of them together, kernels'
+# texts aside: no two say one name of different things. Headers that only one instruction set can compile say so in their
+# name (_avx2, _avx512) and are compiled for it; those named _v16 are written in the vectors of v16_avx2.h or
+# v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 compiler=${1:-cc}
@@ -18,7 +19,12 @@ trap 'rm -rf "$generated"' EXIT
 avx2=(-mavx2 -mfma -mf16c)
 avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16)
 
-# Included rather than compiled, so that what is static and unused in it is nobody's fault.
+# Included rather than compiled, so that what is static and unused in it is nobody's fault: C on standard input.
+check() {
+    "$compiler" -std=c11 -D_GNU_SOURCE -I. -I"$generated" -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+        -Wno-unused-function "$@" "${libraries[@]}" -x c -fsyntax-only -
+}
+
 check_one() {
     local header=$1 prelude= flags=()
     case "$header" in
@@ -27,16 +33,16 @@ check_one() {
     *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/vec_avx2.h"' ;;
     *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/v16_avx2.h"' ;;
     esac
-    printf '%s\n#include "%s"\n' "$prelude" "$header" |
-        "$compiler" -std=c11 -D_GNU_SOURCE -I. -I"$generated" -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
-            -Wno-unused-function "${flags[@]}" "${libraries[@]}" -x c -fsyntax-only - ||
+    printf '%s\n#include "%s"\n' "$prelude" "$header" | check "${flags[@]}" ||
         { echo "headers: $header does not stand alone" >&2; return 1; }
 }
 
-status=0 n=0
-for header in $(find base tokenizer kernels kvcache model draft proto verify rpc engine cli bench tests -name '*.h' | sort); do
+mapfile -t headers < <(find base tokenizer kernels kvcache model draft proto verify rpc engine cli bench tests -name '*.h' | sort)
+status=0
+for header in "${headers[@]}"; do
     check_one "$header" || status=1
-    n=$((n + 1))
 done
-[ $status -ne 0 ] || echo "headers: $n stand alone ($compiler)"
+printf '%s\n' "${headers[@]}" | grep -v '^kernels/.*_' | sed 's/.*/#include "&"/' | check ||
+    { echo "headers: they do not stand together" >&2; status=1; }
+[ $status -ne 0 ] || echo "headers: ${#headers[@]} stand alone and together ($compiler)"
 exit $status

@@ -229,10 +229,10 @@ bool pf_decoder_is_byte_level(const pf_decoder *decoder)
 
 static pf_status replace_whole(const step *s, pf_searcher *searcher, const pf_bytes *text, pf_bytes *out)
 {
-    pf_spans found = { .items = NULL };
+    pf_text_ranges found = { .items = NULL };
     pf_status status = pf_pattern_find_all(s->regex, searcher, text->data, text->n, &found);
     for (size_t i = 0; status == PF_OK && i < found.n; i++) {
-        const pf_span item = found.items[i];
+        const pf_text_range item = found.items[i];
         if (item.matched) status = pf_searcher_grow(searcher, s->n_content);
         if (status != PF_OK) break;
         status = item.matched ? pf_bytes_append(out, s->content, s->n_content)

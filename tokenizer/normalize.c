@@ -143,12 +143,12 @@ static pf_status strip(const step *how, passage *p)
 
 /* What is written for a match belongs to the match's last character; for one of nothing, to the character before it, and at
  * the start of all to its beginning. */
-static bool is_of_first(const passage *p, pf_span match)
+static bool is_of_first(const passage *p, pf_text_range match)
 {
     return match.end == 0 ? p->place.is_start : match.end <= p->place.n_first;
 }
 
-static pf_status write_matches(const step *how, passage *p, const pf_spans *found)
+static pf_status write_matches(const step *how, passage *p, const pf_text_ranges *found)
 {
     size_t n_matched = 0, n_first = 0, n_written;
     for (size_t i = 0; i < found->n; i++) n_matched += found->items[i].matched;
@@ -156,7 +156,7 @@ static pf_status write_matches(const step *how, passage *p, const pf_spans *foun
     if (n_written > p->n) PF_TRY(pf_searcher_grow(p->searcher, n_written - p->n));
     PF_TRY(pf_bytes_reserve(p->out, p->n + n_written));
     for (size_t i = 0; i < found->n; i++) {
-        const pf_span item = found->items[i];
+        const pf_text_range item = found->items[i];
         const size_t before = p->out->n;
         if (item.matched)
             PF_TRY(pf_bytes_append(p->out, how->content, how->n_content));
@@ -172,7 +172,7 @@ static pf_status write_matches(const step *how, passage *p, const pf_spans *foun
 
 static pf_status replace(const step *how, passage *p)
 {
-    pf_spans found = { .items = NULL };
+    pf_text_ranges found = { .items = NULL };
     pf_status status = pf_pattern_find_all(how->pattern, p->searcher, p->text, p->n, &found);
     if (status == PF_OK) status = write_matches(how, p, &found);
     free(found.items);

@@ -154,18 +154,18 @@ pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more)
 
 /* --- searching --- */
 
-pf_status pf_spans_push(pf_spans *spans, pf_span item)
+pf_status pf_text_ranges_push(pf_text_ranges *ranges, pf_text_range item)
 {
-    if (spans->n == spans->capacity) {
+    if (ranges->n == ranges->capacity) {
         size_t bytes;
-        const size_t capacity = spans->capacity ? spans->capacity * 2 : 64;
-        if (!pf_size_mul(capacity, sizeof *spans->items, &bytes)) return PF_NOMEM;
-        pf_span *grown = realloc(spans->items, bytes);
+        const size_t capacity = ranges->capacity ? ranges->capacity * 2 : 64;
+        if (!pf_size_mul(capacity, sizeof *ranges->items, &bytes)) return PF_NOMEM;
+        pf_text_range *grown = realloc(ranges->items, bytes);
         if (!grown) return PF_NOMEM;
-        spans->items = grown;
-        spans->capacity = capacity;
+        ranges->items = grown;
+        ranges->capacity = capacity;
     }
-    spans->items[spans->n++] = item;
+    ranges->items[ranges->n++] = item;
     return PF_OK;
 }
 
@@ -199,14 +199,14 @@ static size_t next_character(const char *text, size_t n, size_t at)
 }
 
 /* What lies before a match, and the match. */
-static pf_status push_match(pf_spans *out, size_t *covered, size_t begin, size_t end)
+static pf_status push_match(pf_text_ranges *out, size_t *covered, size_t begin, size_t end)
 {
-    if (begin > *covered) PF_TRY(pf_spans_push(out, (pf_span){ *covered, begin, false }));
+    if (begin > *covered) PF_TRY(pf_text_ranges_push(out, (pf_text_range){ *covered, begin, false }));
     *covered = end;
-    return pf_spans_push(out, (pf_span){ begin, end, true });
+    return pf_text_ranges_push(out, (pf_text_range){ begin, end, true });
 }
 
-static pf_status find_regex(const pcre2_code *code, pf_searcher *s, const char *text, size_t n, pf_spans *out,
+static pf_status find_regex(const pcre2_code *code, pf_searcher *s, const char *text, size_t n, pf_text_ranges *out,
                             size_t *covered)
 {
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->match);
@@ -227,7 +227,7 @@ static pf_status find_regex(const pcre2_code *code, pf_searcher *s, const char *
     return PF_OK;
 }
 
-static pf_status find_text(const pf_pattern *pattern, const char *text, size_t n, pf_spans *out, size_t *covered)
+static pf_status find_text(const pf_pattern *pattern, const char *text, size_t n, pf_text_ranges *out, size_t *covered)
 {
     const char *found;
     while ((found = memmem(text + *covered, n - *covered, pattern->text, pattern->n_text)))
@@ -236,12 +236,12 @@ static pf_status find_text(const pf_pattern *pattern, const char *text, size_t n
 }
 
 pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text, size_t n_bytes,
-                              pf_spans *out)
+                              pf_text_ranges *out)
 {
     size_t covered = 0;
     out->n = 0;
     if (n_bytes == 0) return PF_OK;
     PF_TRY(pattern->code ? find_regex(pattern->code, searcher, text, n_bytes, out, &covered)
                          : find_text(pattern, text, n_bytes, out, &covered));
-    return covered < n_bytes ? pf_spans_push(out, (pf_span){ covered, n_bytes, false }) : PF_OK;
+    return covered < n_bytes ? pf_text_ranges_push(out, (pf_text_range){ covered, n_bytes, false }) : PF_OK;
 }

@@ -34,15 +34,15 @@ void pf_pattern_destroy(pf_pattern *pattern); /* NULL is fine */
 typedef struct {
     size_t begin, end;
     bool matched;
-} pf_span;
+} pf_text_range;
 
 /* Growing array; zero it before first use, free its items. */
 typedef struct {
-    pf_span *items;
+    pf_text_range *items;
     size_t n, capacity;
-} pf_spans;
+} pf_text_ranges;
 
-PF_MUST_USE pf_status pf_spans_push(pf_spans *spans, pf_span item); /* PF_NOMEM */
+PF_MUST_USE pf_status pf_text_ranges_push(pf_text_ranges *ranges, pf_text_range item); /* PF_NOMEM */
 
 typedef struct pf_searcher pf_searcher;
 
@@ -56,6 +56,6 @@ PF_MUST_USE pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more);
 /* *out = text [n_bytes, valid UTF-8] cut into what the pattern matches and what lies between. An empty match counts,
  * except right behind the match before it; of an empty text nothing is found. PF_LIMIT: it takes too long. PF_NOMEM. */
 PF_MUST_USE pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text,
-                                          size_t n_bytes, pf_spans *out);
+                                          size_t n_bytes, pf_text_ranges *out);
 
 #endif

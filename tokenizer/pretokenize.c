@@ -71,7 +71,7 @@ struct pf_pretokenizer {
 
 struct pf_pretokenize_scratch {
     pf_searcher *searcher;
-    pf_spans found, pieces, next;
+    pf_text_ranges found, pieces, next;
     const char *text;           /* that the pieces are of */
     size_t n_first;             /* of it, see pf_text_place */
     pf_bytes written, previous; /* text that Metaspace has written, and room for it to write anew */
@@ -325,15 +325,15 @@ void pf_pretokenize_scratch_destroy(pf_pretokenize_scratch *s)
 /* --- a split --- */
 
 /* Fold what was found into pieces, as NormalizedString::split does. The pieces of `out` may be empty. */
-static pf_status fold(const pf_spans *found, const step *how, pf_spans *out)
+static pf_status fold(const pf_text_ranges *found, const step *how, pf_text_ranges *out)
 {
     const size_t first = out->n;
     bool previous = false;
     for (size_t k = 0; k < found->n; k++) {
         const size_t i = how->behavior == MERGED_WITH_NEXT ? found->n - 1 - k : k;
-        const pf_span item = found->items[i];
+        const pf_text_range item = found->items[i];
         const bool match = item.matched != how->invert;
-        pf_span *last = out->n > first ? &out->items[out->n - 1] : NULL;
+        pf_text_range *last = out->n > first ? &out->items[out->n - 1] : NULL;
         bool join = false;
         if (how->behavior == REMOVED && match) continue;
         if (how->behavior == CONTIGUOUS) join = last && match == previous;
@@ -341,7 +341,7 @@ static pf_status fold(const pf_spans *found, const step *how, pf_spans *out)
             join = last && match && !previous;
         previous = match;
         if (!join)
-            PF_TRY(pf_spans_push(out, item));
+            PF_TRY(pf_text_ranges_push(out, item));
         else if (how->behavior == MERGED_WITH_NEXT)
             last->begin = item.begin;
         else
@@ -349,7 +349,7 @@ static pf_status fold(const pf_spans *found, const step *how, pf_spans *out)
     }
     if (how->behavior == MERGED_WITH_NEXT) {
         for (size_t a = first, b = out->n; a + 1 < b; a++, b--) {
-            const pf_span swap = out->items[a];
+            const pf_text_range swap = out->items[a];
             out->items[a] = out->items[b - 1];
             out->items[b - 1] = swap;
         }
@@ -362,20 +362,20 @@ static pf_status cut(pf_pretokenize_scratch *s, const step *how)
 {
     s->next.n = 0;
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const pf_span piece = s->pieces.items[i];
+        const pf_text_range piece = s->pieces.items[i];
         const size_t first = s->next.n;
         PF_TRY(
             pf_pattern_find_all(how->pattern, s->searcher, s->text + piece.begin, piece.end - piece.begin, &s->found));
         PF_TRY(fold(&s->found, how, &s->next));
         size_t kept = first;
         for (size_t k = first; k < s->next.n; k++) {
-            const pf_span part = s->next.items[k];
+            const pf_text_range part = s->next.items[k];
             if (part.begin < part.end)
-                s->next.items[kept++] = (pf_span){ piece.begin + part.begin, piece.begin + part.end, false };
+                s->next.items[kept++] = (pf_text_range){ piece.begin + part.begin, piece.begin + part.end, false };
         }
         s->next.n = kept;
     }
-    const pf_spans swap = s->pieces;
+    const pf_text_ranges swap = s->pieces;
     s->pieces = s->next;
     s->next = swap;
     return PF_OK;
@@ -383,7 +383,7 @@ static pf_status cut(pf_pretokenize_scratch *s, const step *how)
 
 /* --- Metaspace --- */
 
-static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_span piece, bool goes_on)
+static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_text_range piece, bool goes_on)
 {
     if (how->prepends == PREPEND_NEVER || (goes_on && piece.begin == 0)) return false;
     if (how->prepends == PREPEND_FIRST && piece.begin >= s->n_first) return false;
@@ -414,14 +414,14 @@ static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bo
     s->written = swap;
     s->written.n = 0;
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const pf_span piece = s->pieces.items[i];
+        const pf_text_range piece = s->pieces.items[i];
         const size_t begin = s->written.n, n = piece.end - piece.begin;
         const size_t n_of_first = piece.begin >= s->n_first ? 0 : s->n_first < piece.end ? s->n_first - piece.begin : n;
         if (prepends(s, how, piece, goes_on)) PF_TRY(pf_bytes_append(&s->written, how->space, how->n_space));
         PF_TRY(write_spaces(how, s->text + piece.begin, n_of_first, &s->written));
         if (n_of_first > 0) n_first = s->written.n;
         PF_TRY(write_spaces(how, s->text + piece.begin + n_of_first, n - n_of_first, &s->written));
-        s->pieces.items[i] = (pf_span){ begin, s->written.n, false };
+        s->pieces.items[i] = (pf_text_range){ begin, s->written.n, false };
         n_before += n;
         if (s->written.n > n_before) {
             PF_TRY(pf_searcher_grow(s->searcher, s->written.n - n_before));
@@ -440,7 +440,7 @@ static pf_status apply_steps(const pf_pretokenizer *p, pf_pretokenize_scratch *s
     s->text = text;
     s->n_first = place.n_first;
     s->pieces.n = 0;
-    PF_TRY(pf_spans_push(&s->pieces, (pf_span){ 0, n, false }));
+    PF_TRY(pf_text_ranges_push(&s->pieces, (pf_text_range){ 0, n, false }));
     for (int32_t i = begin; i < end; i++) {
         if (p->steps[i].n_space > 0) PF_TRY(write_metaspaces(s, &p->steps[i], place.goes_on));
         if (p->steps[i].pattern) PF_TRY(cut(s, &p->steps[i]));
@@ -467,7 +467,7 @@ static pf_status byte_level(const pf_pretokenizer *p, pf_pretokenize_scratch *s,
     if (!p->gpt2) return emit(user, piece, n);
     PF_TRY(pf_pattern_find_all(p->gpt2, s->searcher, piece, n, &s->found));
     for (size_t i = 0; i < s->found.n; i++) {
-        const pf_span part = s->found.items[i];
+        const pf_text_range part = s->found.items[i];
         if (part.begin < part.end) PF_TRY(emit(user, piece + part.begin, part.end - part.begin));
     }
     return PF_OK;
@@ -508,7 +508,7 @@ static pf_status cut_stand_ins(void *user, const char *piece, size_t n)
     PF_TRY(apply_steps(b->p, s, b->p->n_before, b->p->n_steps, s->made.data, s->made.n, (pf_text_place){ 0 }));
     size_t at = 0, byte = 0; /* the same place in the stand-ins and in the piece */
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const pf_span part = s->pieces.items[i];
+        const pf_text_range part = s->pieces.items[i];
         const size_t begin = byte + count_characters(s->text, at, part.begin);
         byte = begin + count_characters(s->text, part.begin, part.end);
         at = part.end;

@@ -154,15 +154,6 @@ static size_t arena_bytes(const pf_model *model, int32_t n_threads, const pf_con
     return arena.used;
 }
 
-size_t pf_context_bytes(const pf_model *model, int32_t n_threads, const pf_context_config *config)
-{
-    pf_context_config resolved;
-    size_t bytes;
-    if (n_threads < 1 || resolve(model, config, &resolved, NULL) != PF_OK) return 0;
-    if (!pf_size_add(arena_bytes(model, n_threads, &resolved), resolved.kv_budget_bytes, &bytes)) return 0;
-    return bytes;
-}
-
 /* ---- creation ------------------------------------------------------------------------------------------------------ */
 
 /* cos and sin of every position's angles, in float32 as transformers forms them: position * inv_freq is rounded, then

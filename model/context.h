@@ -40,9 +40,6 @@ enum { PF_DEFAULT_CONTEXT = 8192, PF_DEFAULT_MAX_ROWS = 256 };
 /* The KV type that suits a model's arithmetic: F32 for F32, BF16 for BF16 and for integers. */
 pf_type pf_context_default_kv_type(const pf_model *model);
 
-/* Bytes that pf_context_create would take, arena and KV cache. 0: not valid, or too large to say. */
-size_t pf_context_bytes(const pf_model *model, int32_t n_threads, const pf_context_config *config);
-
 /* model and team are borrowed and must outlive the context.
  * PF_INVALID: a field is out of range (max_tokens above the model's positions included); PF_LIMIT: more than the
  * machine's memory; PF_NOMEM. The caller ends it with pf_context_destroy. */

@@ -318,8 +318,3 @@ void pf_stream_answerer_commit(pf_stream_answerer *answerer, int32_t slot, int32
     verdict->base = s->committed;
     follow(s, n_tokens);
 }
-
-int32_t pf_stream_answerer_committed(const pf_stream_answerer *answerer, int32_t slot)
-{
-    return answerer->slots[slot].committed;
-}

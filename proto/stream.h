@@ -126,7 +126,4 @@ pf_fence pf_stream_answerer_on_proposal(pf_stream_answerer *answerer, const pf_p
  * proposal. Fills in sequence, incarnation, round and base of the verdict, and moves on to the next round. */
 void pf_stream_answerer_commit(pf_stream_answerer *answerer, int32_t slot, int32_t n_tokens, pf_verdict *verdict);
 
-/* Committed length of a slot in use. */
-int32_t pf_stream_answerer_committed(const pf_stream_answerer *answerer, int32_t slot);
-
 #endif

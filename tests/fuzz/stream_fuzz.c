@@ -91,7 +91,9 @@ static void answer_open(pf_stream_answerer *a, known *k, int id, input *in)
                   .round = open.next_round,
                   .committed = open.n_tokens,
                   .slot = slot };
-    must(pf_stream_answerer_committed(a, slot) == s->committed);
+    pf_proposal next = { 0 };
+    pf_stream_answerer_propose(a, slot, &next);
+    must(next.base == s->committed);
 }
 
 static void answer_close(pf_stream_answerer *a, known *s, int id)

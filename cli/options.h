@@ -74,7 +74,7 @@ typedef struct {
     int32_t n_threads;    /* 0: the engine chooses */
     int32_t cores[PF_MAX_CORES], n_cores;
     int32_t context;       /* 0: the model's */
-    int32_t max_sequences; /* of a server; 0: one */
+    int32_t max_sequences; /* of a server; 0: its default */
 
     /* what comes out */
     bool json, all, no_special;

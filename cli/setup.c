@@ -67,6 +67,9 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
 
 /* ---- peers and sessions ----------------------------------------------------------------------------------------- */
 
+/* Requests run one behind the other, and a sequence is closed before the next one is opened. */
+enum { AT_ONCE = 1 };
+
 static void warn(void *user, const char *sentence)
 {
     (void)user;
@@ -76,14 +79,14 @@ static void warn(void *user, const char *sentence)
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->verifier) return pf_connect_verifier(options->verifier, &setup->verifier, error);
-    PF_TRY(pf_setup_open_engine(options, options->model, false, 2, NULL, &setup->target, error));
+    PF_TRY(pf_setup_open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
     return pf_engine_verifier(setup->target, options->simulate_step_ns, &setup->verifier, error);
 }
 
 static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->draft) {
-        PF_TRY(pf_setup_open_engine(options, options->draft, true, 2, setup->target, &setup->draft, error));
+        PF_TRY(pf_setup_open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
         return pf_engine_drafter(setup->draft, options->simulate_token_ns, &setup->drafter, error);
     }
     if (!options->draft_worker) return PF_OK;

@@ -1,0 +1,152 @@
+"""The benches: every figure is there, and adds up."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from cli_case import Case, main  # noqa: E402
+from command_line import QUICKLY  # noqa: E402
+
+
+class Benchmarks(Case):
+    def test_round_trips(self):
+        loop = self.run_json("bench", "rpc", "--loopback", "--rounds", "50")
+        with self.pilotfish.serve("worker", self.draft, self.socket("bench"), "--max-sequences", "3") as worker:
+            def trips(*options):
+                return ["bench", "rpc", "--worker", worker.address, "--rounds", "100", *options]
+            far = self.run_json(*trips())
+            many = self.run_json(*trips("--sequences", "3", "--draft-len", "4", "--temperature", "0.5"))
+            self.assert_fails(*trips("--sequences", "4"), saying=["takes 3 sequences", "--max-sequences"])
+            self.assert_fails(*trips("--context", "100000"), saying=["the worker's context holds"])
+        self.assertEqual((many["sequences"], many["draft_len"], many["temperature"]), (3, 4, 0.5))
+        self.assertAlmostEqual(many["tokens_per_s"] / many["per_s"], 12, places=3)
+        for document in (loop, far, many):
+            self.assertGreater(document["p50_us"], 0)
+            self.assertGreaterEqual(document["p99_us"], document["p50_us"])
+            self.assertGreater(document["per_s"], 0)
+        self.assert_fails("bench", "rpc", "--worker", self.socket("nobody"), saying=["nobody.sock"])
+
+    def test_acceptance_over_a_grid_by_category(self):
+        prompts = self.root / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"
+                                   for i in range(4)))
+        document = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "-n", "16")
+        self.assertEqual([(r["temperature"], r["method"], r["draft_len"]) for r in document["runs"]][:2],
+                         [(0, "greedy", 2), (0, "greedy", 4)])
+        self.assertEqual(len(document["runs"]), 6)
+        for run in document["runs"]:
+            self.assertEqual(run["requests"], 8)
+            if run["method"] != "rejection":
+                self.assertEqual(run["identical"], 8)
+            self.assertEqual(set(run["by_category"]), {"a", "b"})
+            self.assertGreater(run["speculation"]["accepted"], 0)
+            self.assertAlmostEqual(run["speedup"], run["speculative_tokens_per_s"] / run["plain_tokens_per_s"], places=4)
+            self.assertGreater(run["predicted_speedup"], 0)
+
+    def test_acceptance_finds_the_bundled_prompts_from_any_directory(self):
+        result = subprocess.run([self.pilotfish.path, "bench", "acceptance", "-m", self.target, "-d", self.draft, "-n", "4",
+                                 "--limit", "2", "--json"], cwd=self.root, capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["runs"][0]["requests"], 2)
+
+    def test_acceptance_names_a_line_that_is_not_a_prompt(self):
+        prompts = self.root / "bad.jsonl"
+        prompts.write_text('{"turns": ["a"]}\n{"turns": []}\n')
+        self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                          saying=["line 2", "turns"])
+
+    def test_kernels_have_a_figure_each_and_a_limit(self):
+        result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")
+        if not (result.code == 1 and "measured badly" in result.err):
+            self.assertEqual(result.code, 0, result.err)
+        figures = [json.loads(line) for line in result.out.decode().splitlines()]
+        self.assertEqual({f["op"] for f in figures}, {"gemm", "pack_weights", "rmsnorm", "rope", "swiglu", "attn",
+                                                      "attn_store", "argmax", "softmax", "top", "race"})
+        for figure in figures:
+            self.assertGreater(figure["fraction"], 0)
+            self.assertGreater(figure["gbps"], 0)
+            self.assertIn(figure["limit"], ("read", "multiply", "copy"))
+            self.assertEqual(figure["threads"], 1)
+            self.assertTrue(figure["shape"] and figure["isa"] and figure["kernel"])
+        products = [f for f in figures if f["op"] == "gemm"]
+        self.assertTrue(all(f["gflops"] > 0 and f["act"] for f in products))
+        self.assertLessEqual({"f32", "bf16"}, {f["format"] for f in products})
+
+    def test_a_pass_stands_beside_the_sum_of_its_kernels(self):
+        result = self.pilotfish.run("bench", "kernels", "-m", self.target, "--dtype", "int8", "--rows", "1,4", "--context",
+                                    "32", "--threads", "1", "--quick", "--json")
+        self.assertEqual(result.code, 0, result.err)
+        lines = [json.loads(line) for line in result.out.decode().splitlines()]
+        of_pass = [line["op"] for line in lines].index("pass")
+        self.assertEqual(len(lines), 2 * (of_pass + 1))
+        self.assertEqual([line["rows"] for line in lines], [1] * (of_pass + 1) + [4] * (of_pass + 1))
+        self.assertLessEqual({"gemm", "pack", "rmsnorm", "rope", "swiglu", "attn", "attn_store", "argmax"},
+                             {line["op"] for line in lines})
+        for kernel in lines[:of_pass]:
+            self.assertTrue(kernel["shape"] and kernel["isa"] and kernel["kernel"] and kernel["part"])
+            self.assertIn("fraction", kernel)
+            self.assertEqual(kernel["format"] == "int8", kernel["op"] in ("gemm", "pack"))
+        whole = lines[of_pass]
+        self.assertAlmostEqual(whole["sum_us"], sum(kernel["pass_us"] for kernel in lines[:of_pass]), places=3)
+        self.assertAlmostEqual(whole["ratio"] * whole["sum_us"], whole["us"], places=3)
+        self.assertTrue(whole["us"] > 0 and whole["once_ratio"] > 0 and whole["threads"] == 1 and whole["context"] == 32)
+
+    def test_steps_answers_each_line_by_a_number(self):
+        def converse(requests):
+            return self.pilotfish.run("bench", "steps", "-m", self.target, "--context", "128", "--threads", "1",
+                                      stdin=requests.encode())
+        result = converse("begin 32\nstep 1 4\nstep 16 1\nread\nbegin 8\n")
+        self.assertEqual(result.code, 0, result.err)
+        ready, *numbers = result.out.decode().splitlines()
+        self.assertRegex(ready, r"^ready [1-9]\d*$")
+        self.assertEqual(len(numbers), 5)
+        self.assertTrue(all(float(number) > 0 for number in numbers))
+        for requests, says in [("step 1 1\n", "begin"), ("begin 0\n", "tokens"), ("begin 200\n", "tokens"),
+                               ("begin 8\nstep 17 1\n", "16 rows"), ("begin 64\nstep 1 99\n", "context"), ("stop\n", "stop")]:
+            with self.subTest(requests):
+                failed = converse(requests)
+                self.assertEqual(failed.code, 1)
+                self.assertIn(says, failed.err)
+
+    def test_ctrl_c_shows_what_was_measured_so_far(self):
+        def interrupted(*arguments):
+            process = self.pilotfish.start("bench", *arguments, "--json")
+            time.sleep(1.5)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 130, err)
+            return json.loads(out)
+
+        document = interrupted("throughput", "-m", self.target, "--gen-len", "8", "--prompt-len", "64")
+        self.assertGreater(document["weight_bytes"], 0)
+        self.assertIsNone(document["verify"]["16"])   # the last to be measured
+
+    def test_throughput_has_every_figure(self):
+        # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt
+        # and a few steps show that everything is measured.
+        result = self.pilotfish.run("bench", "throughput", "-m", self.target, "--gen-len", "8", "--prompt-len", "64",
+                                    "--threads", "1", "--json")
+        if result.code == 1 and "measured badly" in result.err:
+            self.skipTest(result.err.strip())
+        self.assertEqual(result.code, 0, result.err)
+        document = result.json
+        self.assertGreater(document["limits"]["read_gbps"], 0)
+        self.assertEqual(document["limits"]["threads"], 1)
+        self.assertGreater(document["weight_bytes"], 0)
+        self.assertLessEqual(document["decode"]["bandwidth_fraction"], 1.05)
+        self.assertGreater(document["decode"]["tokens_per_s"], 0)
+        self.assertGreater(document["decode"]["step_ms"], 0)
+        self.assertEqual(document["prefill"]["tokens"], 64)
+        self.assertEqual(set(document["verify"]), {"1", "2", "4", "8", "16"})
+        self.assertEqual(set(document["verify_of_limit"]), {"1", "2", "4", "8", "16"})
+        self.assertTrue(all(document["verify"].values()) and all(document["verify_of_limit"].values()))
+        self.assertGreater(document["decode"]["kv_read_ms"], 0)
+        self.assertGreater(document["decode"]["bandwidth_fraction_with_kv"], document["decode"]["bandwidth_fraction"])
+
+
+if __name__ == "__main__":
+    main()

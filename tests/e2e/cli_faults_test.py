@@ -1,0 +1,164 @@
+"""Ctrl-C at any moment, and memory, descriptors, disks and pipes that give out: one sentence, and JSON whole or none."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from cli_case import PROMPT, Case, SlowCase, main  # noqa: E402
+from command_line import QUICKLY, read_line, read_some  # noqa: E402
+
+
+class Interrupts(SlowCase):
+    def test_ctrl_c_shows_what_there_is_and_is_status_130(self):
+        expected = self.plain_text()
+        address = self.socket("none")
+        process = self.start_generation(address)
+        shown = read_some(process.stdout, QUICKLY)
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 130, err)
+        text = (shown + rest).rstrip(b"\n")
+        self.assertTrue(text)
+        self.assertTrue(expected.startswith(text), (text, expected))
+
+    def test_ctrl_c_closes_the_json(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start_generation(self.socket("none"), "--json")
+            read_line(process.stderr, QUICKLY)   # the warning: from here on tokens are made
+            time.sleep(0.3)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 130, err)
+            document = json.loads(out)
+            self.assertEqual(document["finish_reason"], "interrupted")
+            self.assertLess(len(document["tokens"]), self.N)
+
+    def test_ctrl_c_before_the_first_token_is_a_document_without_tokens(self):
+        for arguments, expected in [([], [[]]), (["--num-samples", "2"], [])]:
+            read_end, write_end = os.pipe()
+            process = subprocess.Popen([self.pilotfish.path, "generate", "-m", self.target, "-f", "-", "--json", *arguments],
+                                       stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=self.pilotfish.environment)
+            os.close(read_end)
+            time.sleep(0.3)   # it waits for the rest of the prompt
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            os.close(write_end)
+            self.assertEqual(process.returncode, 130, err)
+            documents = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual([d["tokens"] for d in documents], expected)
+            for d in documents:
+                self.assertEqual((d["text"], d["finish_reason"]), ("", "interrupted"))
+                self.assertIsNone(d["timing"]["tokens_per_s"])
+
+    def test_ctrl_c_at_any_moment_leaves_whole_json_or_none(self):
+        for delay in [0.0, 0.004, 0.008, 0.015, 0.03, 0.06]:
+            process = self.pilotfish.start("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", self.N,
+                                           "--simulate-step-ms", "5", "--json")
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertIn(process.returncode, (130, -signal.SIGINT), err)   # the latter before main has begun
+            if out:
+                self.assertEqual(json.loads(out)["finish_reason"], "interrupted")
+
+
+class Scarcity(Case):
+    def test_memory_that_is_not_there_is_a_sentence(self):
+        def run(megabytes):
+            limit = [megabytes << 20] * 2
+            process = self.pilotfish.start("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "4",
+                                           "--json", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+            out, err = process.communicate(timeout=QUICKLY)
+            return process.returncode, out, err.decode()
+
+        if run(4096)[0] != 0:
+            self.skipTest("not to be had under a sanitizer, which reserves terabytes")
+        seen = set()
+        for megabytes in range(26, 90, 4):
+            code, out, err = run(megabytes)
+            if code == 127:   # the loader's own: not even the libraries fit
+                continue
+            seen.add(code)
+            self.assertIn(code, (0, 1), (megabytes, err))
+            if code == 1:
+                self.assertFalse(out)
+                self.assertEqual(err.count("\n"), 1, err)
+        self.assertIn(1, seen, "no limit was too small")
+
+    def test_descriptors_that_are_not_there_are_a_sentence(self):
+        for arguments in [["bench", "rpc", "--loopback", "--rounds", "10"],
+                          ["generate", "-m", self.target, "-p", "a", "-n", "2", "--draft-worker", self.socket("none")]]:
+            seen = set()
+            for limit in range(4, 20):
+                process = self.pilotfish.start(*arguments, preexec_fn=lambda n=limit: resource.setrlimit(
+                    resource.RLIMIT_NOFILE, [n] * 2))
+                out, err = process.communicate(timeout=QUICKLY)
+                if process.returncode == 127:   # the loader's own
+                    continue
+                seen.add(process.returncode)
+                self.assertIn(process.returncode, (0, 1), (arguments, limit, err))
+                if process.returncode == 1:
+                    self.assertEqual((out, err.count(b"\n")), (b"", 1), (limit, err))
+            self.assertEqual(seen, {0, 1}, arguments)
+
+    def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
+        for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],
+                          ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],
+                          ["logits", "-m", self.target, "--tokens", "1,2", "--all"], ["info"], ["--help"],
+                          ["tokenize", "-m", self.target, "-p", "a"],
+                          ["worker", "-m", self.draft, "--listen", self.socket("unheard")],
+                          ["verifier", "-m", self.target, "--listen", "localhost:0"]]:
+            with self.subTest(arguments):
+                with open("/dev/full", "wb") as full:
+                    result = self.pilotfish.run(*arguments, stdout=full)
+                self.assertEqual(result.code, 1)
+                self.assertIn("No space left on device", result.err)
+                read_end, write_end = os.pipe()
+                os.close(read_end)
+                result = self.pilotfish.run(*arguments, stdout=write_end)
+                os.close(write_end)
+                self.assertEqual(result.code, 1)
+                self.assertIn("standard output", result.err)
+
+    def test_a_closed_descriptor_is_a_sentence_and_is_given_to_nothing_else(self):
+        def run(closed, *arguments):
+            result = self.pilotfish.run(*arguments, preexec_fn=lambda: os.close(closed))
+            return result.code, result.out, result.err
+
+        code, out, err = run(0, "tokenize", "-m", self.target)
+        self.assertEqual((code, out, err), (1, b"", "pilotfish: standard input: Bad file descriptor\n"))
+        code, out, err = run(0, "bench", "steps", "-m", self.target)
+        self.assertRegex(out, rb"^ready \d+\n$")
+        self.assertEqual((code, err), (1, "pilotfish: standard input: Bad file descriptor\n"))
+        self.assertEqual(run(0, "tokenize", "-m", self.target, "-p", "a")[0], 0)
+        for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "2"], ["info", "-m", self.target],
+                          ["worker", "-m", self.draft, "--listen", self.socket("closed")]]:
+            code, out, err = run(1, *arguments)
+            self.assertEqual((code, out), (1, b""))
+            self.assertIn("standard output: Bad file descriptor", err)
+            if arguments[0] != "worker":
+                self.assertEqual(run(2, *arguments)[0], 0)
+
+    def test_a_pipe_that_does_not_block_gets_all_of_it(self):
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        process = subprocess.Popen([self.pilotfish.path, "logits", "-m", self.target, "--all", "--json", "--tokens",
+                                    ",".join(["5"] * 200)], stdout=write_end, stderr=subprocess.PIPE,
+                                   env=self.pilotfish.environment)
+        os.close(write_end)
+        time.sleep(0.3)   # the pipe is full
+        with open(read_end, "rb") as pipe:
+            out = pipe.read()
+        _, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(len(json.loads(out)["logits"]), 200)
+
+
+if __name__ == "__main__":
+    main()

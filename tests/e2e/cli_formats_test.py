@@ -1,0 +1,197 @@
+"""Weights in every format, quantised directories, and another library's products."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
+from cli_case import PROMPT, Case, main  # noqa: E402
+from command_line import QUICKLY  # noqa: E402
+
+
+FORMATS = ["f32", "bf16", "int8", "int4", "int4-g128", "int4-channel", "int4-asym", "int4-asym-g128", "int4-asym-channel"]
+INTEGERS = FORMATS[2:]
+
+
+class Formats(Case):
+    IDS = "0,5,77,200,9,41,230,12"
+
+    def logits(self, model, *arguments):
+        return self.run_json("logits", "-m", model, "--tokens", self.IDS, "--all", *arguments)["logits"]
+
+    def quantize(self, name, dtype, *arguments):
+        directory = self.root / name
+        return directory, self.run_json("quantize", "-m", self.target, "-o", directory, "--dtype", dtype, *arguments)
+
+    def test_a_quantised_directory_gives_the_bits_of_its_original(self):
+        for dtype in FORMATS:
+            with self.subTest(dtype):
+                directory, document = self.quantize(f"as-{dtype}", dtype)
+                self.assertEqual(set(document), {"bytes_before", "bytes_after", "tensors"})
+                self.assertEqual(document["bytes_before"], sum(
+                    4 * entry["shape"][0] * (entry["shape"][1:] or [1])[0] for name, entry in self.header(self.target).items()))
+                self.assertEqual(document["tensors"], len(self.header(self.target)))
+                self.assertEqual(self.logits(directory), self.logits(self.target, "--dtype", dtype))
+                self.assertEqual(self.run_json("tokenize", "-m", directory, "-p", PROMPT),
+                                 self.run_json("tokenize", "-m", self.target, "-p", PROMPT))
+        self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
+
+    def test_twelve_bits_give_the_bits_of_bf16_and_are_not_written(self):
+        for arguments in [[], ["--isa", "scalar"]]:
+            self.assertEqual(self.logits(self.target, "--dtype", "bf16-12", *arguments),
+                             self.logits(self.target, "--dtype", "bf16", *arguments))
+        self.assert_fails("quantize", "-m", self.target, "-o", self.root / "never", "--dtype", "bf16-12", code=2,
+                          saying=["bf16-12"])
+
+    def header(self, directory):
+        data = (directory / "model.safetensors").read_bytes()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        header.pop("__metadata__", None)
+        return header
+
+    def test_activations_are_rounded_as_asked_and_refused_where_they_do_not_fit(self):
+        default = self.logits(self.target, "--dtype", "int8")
+        self.assertEqual(self.logits(self.target, "--dtype", "int8", "--act", "int8"), default)
+        finer = self.logits(self.target, "--dtype", "int8", "--act", "bf16")
+        exact = self.logits(self.target, "--dtype", "f32")
+        distance = lambda rows: sum(abs(a - b) for row, other in zip(rows, exact) for a, b in zip(row, other))
+        self.assertLess(distance(finer), distance(default))
+        for dtype, act, taken in [("f32", "int8", "f32"), ("bf16", "int8", "bf16"), ("int4", "f32", "bf16 or int8")]:
+            self.assert_fails("logits", "-m", self.target, "--tokens", "1", "--dtype", dtype, "--act", act,
+                              saying=[f"weights in {dtype}", f"activations in {taken}"])
+
+    def test_a_quantised_directory_is_refused_in_another_format(self):
+        directory, _ = self.quantize("only-int4", "int4")
+        self.assertEqual(self.logits(directory, "--dtype", "int4"), self.logits(directory))
+        for dtype in ["f32", "bf16", "int8", "int4-g128"]:
+            self.assert_fails("logits", "-m", directory, "--tokens", "1", "--dtype", dtype, saying=["quantised to int4"])
+        self.assert_fails("quantize", "-m", directory, "-o", self.root / "twice", "--dtype", "int8", saying=["already"])
+
+    def test_what_cannot_be_made_is_one_sentence_and_leaves_nothing(self):
+        busy = self.root / "busy"
+        busy.mkdir()
+        (busy / "file").write_text("x")
+        before = sorted(p.name for p in self.root.iterdir())
+        quantize = ["quantize", "-m", self.target, "--dtype", "int8", "-o"]
+        self.assert_fails(*quantize, busy, saying=["busy", "not empty"])
+        self.assert_fails(*quantize, self.root / "no" / "such", saying=["no/such"])
+        self.assert_fails("quantize", "-m", self.root / "none", "--dtype", "int8", "-o", self.root / "new", saying=["none"])
+        for limit, name in [(0, "config.json"), (2000, "tokenizer.json"), (20000, "model.safetensors")]:   # as a disk that is full
+            process = self.pilotfish.start(*quantize, self.root / "new",
+                                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, [limit] * 2))
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertIn(f"{self.root}/new/{name}: cannot be written", err.decode())
+        self.assertEqual(sorted(p.name for p in self.root.iterdir()), before)
+
+    def test_a_file_beside_the_weights_that_no_model_could_have_is_not_copied(self):
+        model = self.root / "endless"
+        shutil.copytree(self.target, model)
+        (model / "merges.txt").touch()
+        os.truncate(model / "merges.txt", (1 << 28) + 1)
+        self.assert_fails("quantize", "-m", model, "--dtype", "int8", "-o", self.root / "never", saying=["merges.txt", "at most"])
+
+    def test_an_empty_directory_is_filled_by_any_of_its_names(self):
+        (self.root / "here").mkdir()
+        (self.root / "there").mkdir()
+        (self.root / "link").symlink_to("there")
+        self.run_ok("quantize", "-m", self.target, "--dtype", "int8", "-o", self.root / "link")
+        result = subprocess.run([self.pilotfish.path, "quantize", "-m", self.target, "--dtype", "int8", "-o", "."],
+                                cwd=self.root / "here", capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue((self.root / "link").is_symlink())
+        for name in ["here", "there"]:
+            self.assertTrue((self.root / name / "model.safetensors").exists())
+
+    def test_a_weight_that_no_integer_stands_for_is_refused_with_its_tensor(self):
+        name = "model.layers.1.mlp.up_proj.weight"
+        for value, what, formats in [(float("nan"), "nan", INTEGERS), (float("inf"), "inf", INTEGERS),
+                                     (1e6, "large", ["int4", "int4-asym-g128"])]:
+            model = self.root / f"holds-{what}"
+            shutil.copytree(self.target, model)
+            tiny_llama.set_value(model, name, 77, value)
+            for dtype in formats:
+                with self.subTest(what, dtype=dtype):
+                    self.assert_fails("logits", "-m", model, "--tokens", "1", "--dtype", dtype, saying=[name, dtype])
+                    self.assert_fails("quantize", "-m", model, "-o", self.root / "never", "--dtype", dtype,
+                                      saying=[name, dtype])
+                    self.assertFalse((self.root / "never").exists())
+            self.run_ok("logits", "-m", model, "--tokens", "1", "--dtype", "bf16")
+        self.run_ok("logits", "-m", self.root / "holds-large", "--tokens", "1", "--dtype", "int4-channel")
+
+    def test_ctrl_c_leaves_the_whole_directory_or_none(self):
+        large = tiny_llama.make(self.root / "large", layers=2, hidden=256)
+        seen = set()
+        for i, delay in enumerate([0.0, 0.002, 0.005, 0.01, 0.02, 0.04]):
+            directory = self.root / f"cut-{i}"
+            process = self.pilotfish.start("quantize", "-m", large, "-o", directory, "--dtype", "int4")
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=QUICKLY)
+            self.assertIn(process.returncode, (0, 130, -signal.SIGINT), err)
+            seen.add(process.returncode)
+            if process.returncode == 0:
+                self.run_ok("logits", "-m", directory, "--tokens", "1")
+            else:
+                self.assertFalse(directory.exists())
+            self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
+
+    def test_greedy_text_with_speculation_is_the_plain_one_whatever_the_formats(self):
+        n, accepted = 40, 0
+        for dtype, draft_dtype in [("bf16", "int4"), ("int8", "int4"), ("int4", "int8"), ("int4-g128", "int4-asym"),
+                                   ("int4-channel", "bf16")]:
+            plain = self.generate("-n", n, "--dtype", dtype)["tokens"]
+            for length in [1, 2, 5, 8, "auto"]:
+                for threads in [1, 2]:
+                    with self.subTest(dtype=dtype, draft_dtype=draft_dtype, length=length, threads=threads):
+                        document = self.generate("-n", n, "-d", self.draft, "--dtype", dtype, "--draft-dtype", draft_dtype,
+                                                 "--draft-len", length, "--threads", threads)
+                        self.assertEqual(document["tokens"], plain)
+                        accepted += document["speculation"]["accepted"]
+        self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
+
+    def test_info_names_each_format_and_says_why(self):
+        directory, _ = self.quantize("told", "int4-asym-g128")
+        cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it")]
+        cases += [(self.target, ["--dtype", dtype], dtype, "asked for") for dtype in [*FORMATS, "bf16-12"]]
+        for model, arguments, dtype, why in cases:
+            with self.subTest(model=model.name, dtype=dtype):
+                document = self.run_json("info", "-m", model, *arguments)["model"]
+                self.assertEqual(document["dtype"], dtype)
+                products = [t for t in document["tensors"] if "proj" in t["name"] or "lm_head" in t["name"]]
+                self.assertEqual(len(products), 2 * 5 + 1)
+                for tensor in products:
+                    self.assertTrue(tensor["format"].startswith(dtype + " "), tensor)
+                    self.assertIn(why, tensor["reason"])
+                    self.assertIn("gemm", tensor["kernel"])
+
+
+class Backends(Case):
+    def test_onednn_generates_or_says_why_not(self):
+        arguments = ["generate", "-m", self.target, "--tokens", "1,2,3", "-n", "8", "--json", "--gemm", "onednn"]
+        self.assert_fails(*arguments, "--gemm", "mkl", code=2, saying=["own", "onednn"])
+        self.assert_fails(*arguments, "--dtype", "bf16-12", saying=["oneDNN"])
+        for dtype in FORMATS:
+            with self.subTest(dtype=dtype):
+                result = self.pilotfish.run(*arguments, "--dtype", dtype)
+                if result.code == 1 and "without oneDNN" in result.err:
+                    self.skipTest(result.err.strip())
+                if dtype.startswith("int4") and result.code == 1:
+                    self.assertIn(f"no product of {dtype} weights", result.err)
+                    continue
+                self.assertEqual(result.code, 0, result.err)
+                self.assertEqual(len(result.json["tokens"]), 8)
+                document = self.run_json("info", "-m", self.target, "--gemm", "onednn", "--dtype", dtype)["model"]
+                head = next(t for t in document["tensors"] if "lm_head" in t["name"])
+                self.assertIn("oneDNN's product was asked for", head["reason"])
+
+
+if __name__ == "__main__":
+    main()

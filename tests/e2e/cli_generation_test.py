@@ -1,0 +1,182 @@
+"""Text to ids and back, and texts that one process makes."""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
+from cli_case import GREEN, PROMPT, REPLACEMENT, Case, without_colours, main  # noqa: E402
+from command_line import QUICKLY  # noqa: E402
+
+
+class Tokens(Case):
+    def test_any_bytes_come_back(self):
+        for data in [b"", b"the other thin\n\n  in", "caf\u00e9 \U0001f41f \u4e2d".encode(), bytes(range(256)), b"\xff\xc3"]:
+            with self.subTest(data):
+                ids = self.run_ok("tokenize", "-m", self.target, stdin=data).out.decode().strip()
+                self.assertTrue(ids.startswith("0"), "the tokenizer's <|begin|> is there by default")
+                bare = self.run_ok("tokenize", "-m", self.target, "--no-special", stdin=data).out.decode().strip()
+                self.assertEqual(self.run_ok("detokenize", "-m", self.target, "--tokens", bare).out, data)
+
+    def test_a_text_as_an_argument_equals_the_same_on_stdin(self):
+        argument = self.run_json("tokenize", "-m", self.target, "-p", PROMPT)
+        stdin = self.run_json("tokenize", "-m", self.target, stdin=PROMPT.encode())
+        self.assertEqual(argument, stdin)
+        self.assertEqual(list(argument), ["tokens"])
+
+    def test_special_tokens_are_shown_and_bytes_that_are_not_utf8_are_given_twice(self):
+        ids = self.run_ok("tokenize", "-m", self.target, "--no-special", stdin=b"<|end|>\xff").out.decode().strip()
+        self.assertEqual(self.run_ok("detokenize", "-m", self.target, "--tokens", ids).out, b"<|end|>\xff")
+        document = self.run_json("detokenize", "-m", self.target, "--tokens", ids)
+        self.assertEqual(document["text"], "<|end|>" + REPLACEMENT)
+        self.assertEqual(base64.b64decode(document["text_base64"]), b"<|end|>\xff")
+        self.assertNotIn("text_base64", self.run_json("detokenize", "-m", self.target, "--tokens", "0,1"))
+
+    def test_an_id_that_no_token_has_is_named(self):
+        self.assert_fails("detokenize", "-m", self.target, "--tokens", "5,100000", saying=["100000"])
+
+    def test_a_byte_that_has_no_token_is_what_the_sentence_says(self):
+        model = self.root / "poor"
+        shutil.copytree(self.target, model)
+        document = json.loads((model / "tokenizer.json").read_text())
+        del document["model"]["vocab"]["x"]
+        (model / "tokenizer.json").write_text(json.dumps(document))
+        for arguments in [["tokenize"], ["generate"]]:
+            self.assert_fails(*arguments, "-m", model, "-p", "a x", saying=["3 bytes", "lacks a token"])
+
+    def test_a_text_that_comes_slowly_is_waited_for_and_ctrl_c_ends_the_wait(self):
+        for number, code in [(None, 0), (signal.SIGINT, 130)]:
+            read_end, write_end = os.pipe()
+            os.set_blocking(read_end, False)   # as a parent that shares it may have left it
+            process = subprocess.Popen([self.pilotfish.path, "tokenize", "-m", self.target], stdin=read_end,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.pilotfish.environment)
+            os.close(read_end)
+            os.write(write_end, b"the ")
+            time.sleep(0.2)
+            if number:
+                process.send_signal(number)
+            else:
+                os.write(write_end, b"other")
+                os.close(write_end)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, code, err)
+            self.assertEqual(out, b"" if number else self.run_ok("tokenize", "-m", self.target, "-p", "the other").out)
+            if number:
+                os.close(write_end)
+
+
+class Generation(Case):
+    def test_the_document_has_what_the_contract_says(self):
+        document = self.generate("-n", "20")
+        self.assertEqual(len(document["tokens"]), 20)
+        self.assertEqual(document["prompt_tokens"], self.run_json("tokenize", "-m", self.target, "-p", PROMPT)["tokens"])
+        self.assertEqual(document["finish_reason"], "length")
+        self.assertIsInstance(document["seed"], int)
+        self.assertEqual(set(document["timing"]) & {"prefill_ms", "decode_ms", "tokens_per_s", "ttft_ms"},
+                         {"prefill_ms", "decode_ms", "tokens_per_s", "ttft_ms"})
+        self.assertNotIn("speculation", document)
+        self.assertIsNone(self.generate("-n", "1")["timing"]["tokens_per_s"])
+
+    def test_the_text_on_stdout_is_the_texts_bytes_and_a_line_end(self):
+        document = self.generate("-n", "40")
+        data = base64.b64decode(document["text_base64"]) if "text_base64" in document else document["text"].encode()
+        result = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
+        self.assertEqual(result.out, data if data.endswith(b"\n") else data + b"\n")
+        self.assertIn("tokens/s", result.err)
+
+    def test_a_file_and_stdin_and_ids_are_the_same_prompt(self):
+        path = self.root / "prompt.txt"
+        path.write_text(PROMPT)
+        expected = self.generate("-n", "8")
+        ids = ",".join(map(str, expected["prompt_tokens"]))
+        for prompt, stdin in [(("-f", path), b""), (("-f", "-"), PROMPT.encode()), (("--tokens", ids), b"")]:
+            self.assertEqual(self.generate("-n", "8", prompt=prompt, stdin=stdin)["tokens"], expected["tokens"])
+
+    def test_a_stop_text_ends_the_text_before_it_and_keeps_the_tokens(self):
+        whole = self.generate("-n", "40", "--seed", "1", "--temperature", "1", "--top-k", "20")
+        data = base64.b64decode(whole["text_base64"]) if "text_base64" in whole else whole["text"].encode()
+        printable = [i for i in range(3, len(data) - 3) if data[i:i + 2].isascii() and b"\0" not in data[i:i + 2]]
+        self.assertTrue(printable, "the random text has no two ASCII characters in a row")
+        stop = data[printable[0]:printable[0] + 2]
+        cut = self.generate("-n", "40", "--seed", "1", "--temperature", "1", "--top-k", "20", "--stop", "no such text",
+                            "--stop", stop.decode())
+        expected = data[:data.index(stop)]
+        got = base64.b64decode(cut["text_base64"]) if "text_base64" in cut else cut["text"].encode()
+        self.assertEqual(got, expected)
+        self.assertEqual(cut["finish_reason"], "stop")
+        self.assertLess(len(cut["tokens"]), 40)
+        self.assertEqual(cut["tokens"], whole["tokens"][:len(cut["tokens"])])
+
+    def test_an_end_of_text_token_ends_it_unless_told_otherwise(self):
+        tokens = self.generate("-n", "12")["tokens"]
+        at = next(i for i, token in enumerate(tokens) if i >= 3 and token not in tokens[:i])
+        model = self.root / "eos"
+        shutil.copytree(self.target, model)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "eos_token_id": tokens[at]}))
+        for drafter in [[], ["-d", self.draft, "--draft-len", "3"]]:
+            ended = self.generate("-n", "12", *drafter, target=model)
+            self.assertEqual(ended["tokens"], tokens[:at + 1])
+            self.assertEqual(ended["finish_reason"], "eos")
+            going_on = self.generate("-n", "12", "--ignore-eos", *drafter, target=model)
+            self.assertEqual(going_on["tokens"], tokens)
+
+    def test_the_largest_seed_is_one(self):
+        largest = str(2**63 - 1)
+        self.assertEqual(self.generate("-n", "2", "--seed", largest)["seed"], 2**63 - 1)
+        self.assert_fails("generate", "-m", self.target, "-p", PROMPT, "--seed", largest, "--num-samples", "2", code=2,
+                          saying=["--seed"])
+
+    def test_samples_are_lines_with_seeds_that_count_up_and_can_be_repeated(self):
+        options = ["-n", "12", "--temperature", "1", "--seed", "7"]
+        lines = self.run_ok("generate", "-m", self.target, "-p", PROMPT, *options, "--num-samples", "3", "--json").out
+        documents = [json.loads(line) for line in lines.splitlines()]
+        self.assertEqual([d["seed"] for d in documents], [7, 8, 9])
+        self.assertEqual(len({tuple(d["tokens"]) for d in documents}), 3)
+        again = self.generate("-n", "12", "--temperature", "1", "--seed", "8")
+        self.assertEqual(again["tokens"], documents[1]["tokens"])
+
+    def test_rows_of_the_embedding_that_are_no_token_are_never_drawn(self):
+        padded = tiny_llama.make(self.root / "padded", vocab_size=2 * tiny_llama.VOCAB_SIZE)
+        document = self.generate("-n", "200", "--temperature", "1", "--seed", "5", target=padded)
+        self.assertLess(max(document["tokens"]), tiny_llama.VOCAB_SIZE)
+
+    def test_a_drawn_seed_is_reported_and_repeats_the_text(self):
+        drawn = self.generate("-n", "12", "--temperature", "1")
+        self.assertEqual(self.generate("-n", "12", "--temperature", "1", "--seed", drawn["seed"])["tokens"],
+                         drawn["tokens"])
+
+    def test_without_a_tokenizer_ids_are_enough(self):
+        model = tiny_llama.make(self.root / "mute", tokenizer=False, context=2048)
+        ids = ("--tokens", "0,5,6")
+        document = self.generate("-n", "6", target=model, prompt=ids)
+        self.assertIsNone(document["text"])
+        plain = self.run_ok("generate", "-m", model, *ids, "-n", "6").out.decode()
+        self.assertEqual(plain, ",".join(map(str, document["tokens"])) + "\n")
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer"])
+
+    def test_what_cannot_be_generated_is_one_sentence(self):
+        model = ["-m", self.target]
+        self.assert_fails("generate", *model, "--tokens", "1,320", saying=["320"])
+        self.assert_fails("generate", *model, "--tokens", "", saying=["empty"])
+        self.assert_fails("generate", *model, "--context", "4", "--tokens", "1,2,3,4,5", saying=["5", "4"])
+        self.assert_fails("generate", *model, "--context", "100000", "-p", "a", saying=["100000"])
+        self.assert_fails("generate", *model, "-f", self.root / "nothing.txt", saying=["nothing.txt"])
+
+    def test_drafted_tokens_have_a_colour_of_their_own(self):
+        result = self.run_ok("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "40", "--color", "always")
+        plain = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
+        self.assertIn(GREEN, result.out)
+        self.assertEqual(without_colours(result.out), plain.out)
+        self.assertIn("accepted", result.err)
+        self.assertNotIn(b"\x1b", plain.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Directories that are no model, or one that cannot be run: a sentence that names file, value and what was expected."""
+
+import json
+import os
+import shutil
+import signal
+import struct
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
+from cli_case import PROMPT, Case, main  # noqa: E402
+from command_line import QUICKLY  # noqa: E402
+
+
+class BadModels(Case):
+    def broken(self, name):
+        model = self.root / name
+        shutil.copytree(self.target, model)
+        return model
+
+    def test_of_a_long_path_the_sentence_says_what_is_wrong(self):
+        model = self.root / "d" / ("deep" * 40) / ("deeper" * 40) / ("deepest" * 30)
+        model.mkdir(parents=True)
+        self.assert_fails("info", "-m", model, saying=[str(self.root), "config.json: cannot be opened: No such file"])
+
+    def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
+        self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
+        self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["hf download acme/small"])
+        self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json"])
+
+    def test_a_repository_in_the_local_cache_is_found(self):
+        home = self.root / "hf"
+        repository = home / "hub" / "models--acme--small"
+        snapshot = repository / "snapshots" / "0123abcd"
+        snapshot.parent.mkdir(parents=True)
+        shutil.copytree(self.target, snapshot)
+        (repository / "refs").mkdir()
+        (repository / "refs" / "main").write_text("0123abcd")
+        found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment={"HF_HOME": str(home)})
+        self.assertEqual(found, self.run_json("tokenize", "-m", self.target, "-p", PROMPT))
+
+    def test_truncated_weights_are_refused_at_any_length(self):
+        whole = (self.target / "model.safetensors").read_bytes()
+        model = self.broken("short")
+        for length in [0, 7, 8, 100, len(whole) // 2, len(whole) - 1]:
+            with self.subTest(length):
+                (model / "model.safetensors").write_bytes(whole[:length])
+                self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
+
+    def test_weights_that_shrink_while_they_are_read_are_a_sentence(self):
+        model, name = self.broken("shrinking"), "model.embed_tokens.weight"
+        path, n_vocab, hidden = model / "model.safetensors", 1 << 19, 64   # so many that reading them takes a while
+        header, data, _ = tiny_llama.open_weights(model)
+        kept = {key: data[slice(*entry["data_offsets"])] for key, entry in header.items() if key not in [name, "lm_head.weight"]}
+        at = 0
+        for key, values in kept.items():
+            header[key]["data_offsets"] = [at, at := at + len(values)]
+        entries = {key: header[key] for key in kept}
+        entries[name] = {"dtype": "F32", "shape": [n_vocab, hidden], "data_offsets": [at, at + 4 * n_vocab * hidden]}
+        text = json.dumps(entries).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(kept.values()))
+        n_small = path.stat().st_size
+        os.truncate(path, n_small + 4 * n_vocab * hidden)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "vocab_size": n_vocab, "tie_word_embeddings": True}))
+
+        process = self.pilotfish.start("logits", "-m", model, "--tokens", "1", "--json")
+        while process.poll() is None and str(path) not in Path(f"/proc/{process.pid}/maps").read_text():
+            pass
+        process.send_signal(signal.SIGSTOP)
+        os.truncate(path, n_small)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual((process.returncode, out), (1, b""), err)
+        self.assertIn(f"{path}: was cut short", err.decode())
+        self.assertEqual(err.count(b"\n"), 1)
+
+    def test_a_hostile_header_is_refused(self):
+        whole = (self.target / "model.safetensors").read_bytes()
+        model = self.broken("hostile")
+        for head in [struct.pack("<Q", 1 << 63), struct.pack("<Q", len(whole)), struct.pack("<Q", 2) + b"[]"]:
+            (model / "model.safetensors").write_bytes(head + whole[len(head):])
+            self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
+
+    def test_a_file_that_is_there_and_cannot_be_opened_is_not_passed_over(self):
+        for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                     "model.safetensors"]:
+            for to in ["/nonexistent/file", name]:   # a link that leads nowhere, one that leads to itself
+                with self.subTest(name, to=to):
+                    model = self.broken("linked")
+                    (model / name).unlink(missing_ok=True)
+                    (model / name).symlink_to(to)
+                    self.assert_fails("generate", "-m", model, "-p", "a", "-n", "1", saying=[f"linked/{name}", "opened"])
+                    shutil.rmtree(model)
+
+    def test_an_unknown_architecture_is_named_with_those_known(self):
+        model = self.broken("unknown")
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "architectures": ["FooForCausalLM"], "model_type": "foo"}))
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["FooForCausalLM", "LlamaForCausalLM"])
+        (model / "config.json").write_text("{")
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
+        (model / "config.json").unlink()
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
+
+    def test_a_token_added_past_the_embedding_stops_only_texts_that_have_it(self):
+        model = self.broken("padded")
+        (model / "tokenizer_config.json").write_text(json.dumps({
+            "pad_token": "[PAD]", "model_max_length": int(1e30)}))   # as transformers writes "no longest text"
+        ids = self.run_json("tokenize", "-m", model, "-p", "a[PAD]", "--no-special")["tokens"]
+        self.assertEqual(ids[-1], tiny_llama.VOCAB_SIZE)
+        self.assertEqual(self.run_ok("detokenize", "-m", model, "--tokens", f"{ids[-1]}").out, b"[PAD]")
+        self.assertEqual(self.run_json("generate", "-m", model, "-p", PROMPT, "-n", 4)["tokens"],
+                         self.run_json("generate", "-m", self.target, "-p", PROMPT, "-n", 4)["tokens"])
+        self.assert_fails("generate", "-m", model, "-p", "a[PAD]", saying=[str(tiny_llama.VOCAB_SIZE)])
+        tiny_llama.write_tokenizer(model, extra=["\u0120other"])
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json", "vocab_size"])
+
+    def test_a_tokenizer_that_is_not_one_is_refused(self):
+        model = self.broken("babble")
+        (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+        self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["tokenizer.json"])
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Drafters and verifiers here and in other processes: equal texts, and workers that die, stall or are not there."""
+
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
+from cli_case import GREEN, PROMPT, Case, SlowCase, without_colours, main  # noqa: E402
+from command_line import QUICKLY, read_some  # noqa: E402
+
+
+class Lossless(Case):
+    def check_figures(self, document, n):
+        s = document["speculation"]
+        self.assertEqual(len(document["tokens"]), n)
+        self.assertIn(1 + s["rounds"] + s["fallback_rounds"] + s["accepted"], (n, n + 1))   # the last round may be cut
+        if s["drafted"] == 0:   # a worker that the machine gave no time to: no proposal came
+            self.assertEqual((s["rounds"], s["accepted"], s["acceptance_rate"]), (0, 0, None))
+            return
+        self.assertAlmostEqual(s["acceptance_rate"], s["accepted"] / s["drafted"])
+        self.assertAlmostEqual(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"])
+        self.assertTrue(all(0 <= share <= 1 for share in s["per_position"]), s["per_position"])
+
+    def test_greedy_texts_are_equal_in_one_process_and_over_the_wire_either_way_round(self):
+        n = 48
+        plain = self.generate("-n", n)["tokens"]
+        accepted = 0
+        with self.pilotfish.serve("worker", self.draft, self.socket("worker")) as worker, \
+                self.pilotfish.serve("verifier", self.target, "127.0.0.1:0") as verifier:
+            for length in [1, 2, 5, 8, "auto"]:
+                for threads in [1, 2]:
+                    shared = ["-n", n, "--draft-len", length, "--threads", threads]
+                    near = self.generate("-d", self.draft, *shared)
+                    drafted_there = self.generate("--draft-worker", worker.address, *shared)
+                    judged_there = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p",
+                                                 PROMPT, *shared)
+                    for name, document in [("near", near), ("worker", drafted_there), ("verifier", judged_there)]:
+                        with self.subTest(name, length=length, threads=threads):
+                            self.assertEqual(document["tokens"], plain)
+                            self.check_figures(document, n)
+                            accepted += document["speculation"]["accepted"]
+        self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
+
+    def test_coupled_sampling_is_equal_to_plain_sampling(self):
+        options, accepted = ["-n", 40, "--temperature", "0.9", "--top-p", "0.95", "--seed", "11"], 0
+        plain = self.generate(*options)["tokens"]
+        with self.pilotfish.serve("worker", self.draft, self.socket("coupled")) as worker, \
+                self.pilotfish.serve("verifier", self.target, self.socket("judge")) as verifier:
+            for way in [["-m", self.target, "-d", self.draft], ["-m", self.target, "--draft-worker", worker.address],
+                        ["--verifier", verifier.address, "-d", self.draft]]:
+                with self.subTest(way):
+                    document = self.run_json("generate", *way, "-p", PROMPT, *options, "--method", "coupled")
+                    self.assertEqual(document["tokens"], plain)
+                    accepted += document["speculation"]["accepted"]
+        self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
+
+    def test_rejection_sampling_repeats_with_its_seed_and_accepts(self):
+        options = ["-n", 40, "--temperature", "0.8", "--seed", "3", "-d", self.draft]
+        document = self.generate(*options)
+        self.check_figures(document, 40)
+        self.assertGreater(document["speculation"]["accepted"], 0)
+        self.assertEqual(self.generate(*options)["tokens"], document["tokens"])
+
+    def test_two_vocabularies_are_refused_with_both_named(self):
+        other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)
+        tiny_llama.write_tokenizer(other, extra=["\u0120other"])
+        self.assert_fails("generate", "-m", self.target, "-d", other, "-p", PROMPT, saying=["vocabular"])
+
+
+class Peers(SlowCase):
+    def kill_and_replace_worker(self, expected):
+        """Seconds from the new worker's readiness to its first accepted token; the whole text must be `expected`."""
+        address = self.socket("mortal")
+        worker = self.pilotfish.serve("worker", self.draft, address)
+        process = self.start_generation(address, "--color", "always", step_ms=20)
+        out = b""
+        while GREEN not in out:
+            out += read_some(process.stdout, QUICKLY)
+        worker.process.kill()
+        worker.end()
+        time.sleep(0.1)
+        before = out = out + read_some(process.stdout, QUICKLY)
+        with self.pilotfish.serve("worker", self.draft, address) as again:
+            while GREEN not in out[len(before):] or time.monotonic() < again.ready_at:
+                part = read_some(process.stdout, QUICKLY)
+                self.assertTrue(part, "generation was over before the worker was taken up")
+                out += part
+            taken_up = time.monotonic() - again.ready_at
+            rest, err = process.communicate(timeout=QUICKLY)
+        out += rest
+        out = without_colours(out)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(out, expected)
+        self.assertIn(f"warning: the draft worker is gone ({address}: the stream broke (".encode(), err)
+        self.assertIn(b"warning: the draft worker is back", err)
+        return taken_up
+
+    def test_a_worker_that_is_killed_costs_no_token_and_one_that_returns_is_taken_up_within_a_second(self):
+        expected, tries = self.plain_text(), []
+        while not tries or (tries[-1] >= 1.0 and len(tries) < 4):   # late for want of a core says nothing
+            tries.append(self.kill_and_replace_worker(expected))
+        self.assertLess(tries[-1], 1.0, tries)
+
+    def test_a_worker_that_is_stopped_holds_nobody_up_and_costs_no_token(self):
+        expected = self.plain_text()
+        with self.pilotfish.serve("worker", self.draft, self.socket("stopped")) as worker:
+            process = self.start_generation(worker.address)
+            read_some(process.stdout, QUICKLY)
+            worker.process.send_signal(signal.SIGSTOP)
+            try:
+                out, err = process.communicate(timeout=QUICKLY)   # its rounds would fill the worker's socket
+            finally:
+                process.kill()
+                worker.process.send_signal(signal.SIGCONT)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertTrue(expected.endswith(out), (out, expected))
+
+    def test_no_worker_there_is_a_warning_and_plain_decoding(self):
+        result = self.run_ok("generate", "-m", self.target, "--draft-worker", self.socket("nobody"), "-p", PROMPT, "-n",
+                             "16", "--json")
+        self.assertEqual(result.json["tokens"], self.generate("-n", "16")["tokens"])
+        self.assertIn("warning", result.err)
+        self.assertEqual(result.json["speculation"]["rounds"], 0)
+
+    def test_no_verifier_there_is_a_failure(self):
+        self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,
+                          saying=["nobody.sock"])
+
+    def test_an_address_in_use_is_named(self):
+        with self.pilotfish.serve("worker", self.draft, "127.0.0.1:0") as worker:
+            self.assert_fails("worker", "-m", self.draft, "--listen", worker.address, saying=[worker.address.split(":")[-1]])
+        with self.pilotfish.serve("verifier", self.target, self.socket("taken")) as verifier:
+            self.assert_fails("verifier", "-m", self.target, "--listen", verifier.address, saying=["taken.sock"])
+        self.assert_fails("worker", "-m", self.draft, "--listen", "nonsense", saying=["nonsense"])
+
+    def test_a_service_ends_when_it_is_told_to(self):
+        self.assertEqual(self.pilotfish.serve("worker", self.draft, self.socket("a")).end(signal.SIGTERM), 0)
+        self.assertEqual(self.pilotfish.serve("verifier", self.target, self.socket("b")).end(signal.SIGINT), 130)
+        with self.pilotfish.serve("worker", self.draft, self.socket("a")):
+            pass   # the socket of the one before is no obstacle
+
+
+if __name__ == "__main__":
+    main()

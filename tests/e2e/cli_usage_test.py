@@ -1,0 +1,80 @@
+"""Help, and what is not understood."""
+
+import sys
+
+sys.dont_write_bytecode = True
+from cli_case import Case, main  # noqa: E402
+from command_line import QUICKLY  # noqa: E402
+
+
+COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize", "quantize", "info", "bench throughput",
+            "bench kernels", "bench steps", "bench rpc", "bench acceptance"]
+
+
+class Usage(Case):
+    def test_every_command_has_help_of_a_screen_with_examples(self):
+        for command in COMMANDS:
+            with self.subTest(command):
+                text = self.run_ok(*command.split(), "--help").out.decode()
+                self.assertIn(f"Usage: pilotfish {command} ", text)
+                self.assertIn("\nExamples:\n", text)
+                lines = text.splitlines()
+                self.assertLessEqual(len(lines), 66)
+                self.assertLessEqual(max(map(len, lines)), 110)
+
+    def test_the_overview_lists_every_command(self):
+        text = self.run_ok("--help").out.decode()
+        for command in COMMANDS:
+            self.assertIn(f"  {command} ", text)
+        self.assertRegex(self.run_ok("--version").out, rb"^pilotfish \d+\.\d+\.\d+\n$")
+
+    def test_what_is_not_understood_is_status_2_and_one_sentence(self):
+        model = ["-m", self.target]
+        for arguments in [
+            [], ["chat"], ["serve"], ["bench"],
+            ["generate"], ["generate", *model], ["generate", *model, "-p", "a", "-f", "b"],
+            ["generate", *model, "-p", "a", "--nonsense"], ["generate", *model, "-p", "a", "word"],
+            ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],
+            ["generate", *model, "-p", "a", "-n", "0"], ["generate", *model, "-p", "a", "-n", "1x"],
+            ["generate", *model, "-p", "a", "--temperature", "-1"], ["generate", *model, "-p", "a", "--temperature", "nan"],
+            ["generate", *model, "-p", "a", "--temperature", "0x1"], ["generate", *model, "-p", "a", "--temperature", "inf"],
+            ["generate", *model, "-p", "a", "--top-p", "0"], ["generate", *model, "-p", "a", "--top-p", "1.5"],
+            ["generate", *model, "-p", "a", "--seed", "18446744073709551616"], ["generate", *model, "-p", "a", "--stop", ""],
+            ["generate", *model, "-p", "a", "--draft-len", "65"], ["generate", *model, "-p", "a", "--draft-len", "none"],
+            ["generate", *model, "-p", "a", "--method", "block"], ["generate", *model, "-p", "a", "--dtype", "int9"],
+            ["generate", *model, "-p", "a", "--act", "int4"], ["generate", *model, "-p", "a", "--draft-act", "x"],
+            ["generate", *model, "-p", "a", "--method", "greedy", "--temperature", "1"],
+            ["generate", *model, "-p", "a", "--isa", "mmx"], ["generate", *model, "-p", "a", "--cores", "x"],
+            ["generate", *model, "--tokens", "1,,2"], ["generate", *model, "--tokens", "1,-2"],
+            ["generate", *model, "--tokens", "1,2,"], ["generate", *model, "--tokens", "4294967296"],
+            ["generate", *model, "-p", "a", "-d", self.draft, "--draft-worker", "unix:/x"],
+            ["generate", *model, "-p", "a", "-d", self.draft, "--verifier", "unix:/x"],
+            ["generate", "-p", "a", "--verifier", "unix:/x"],
+            ["worker", *model], ["verifier", "--listen", "unix:/x"],
+            ["quantize", *model, "--dtype", "int8"], ["quantize", "-o", "x", "--dtype", "int8"],
+            ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "f16"],
+            ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
+            ["bench", "kernels", *model, "--rows", "17"], ["bench", "kernels", *model, "--op", "gemm"],
+            ["bench", "kernels", "--format", "int5"], ["bench", "kernels", "--op", "gem"], ["bench", "throughput"], ["bench", "steps"],
+            ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
+            ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
+        ]:
+            with self.subTest(arguments):
+                self.assert_fails(*arguments, code=2, saying=["--help"])
+
+    def test_what_is_quoted_from_an_argument_cannot_break_the_line_or_the_terminal(self):
+        model = ["generate", "-m", self.target]
+        for arguments in [[*model, "-p", "a", "-n"], [*model, "--tokens"], [*model, "-p", "a", "--temperature"], ["--wait"],
+                          [*model, "-p", "a", "--isa"], ["bench"], [], ["info"], ["info", "--cores"], ["info", "-m"]]:
+            for word in ["a\nb", "\x1b[2J", "\x7f", "\u009b2J", b"\xff", "\u00e9" * 39 + "x"]:
+                with self.subTest(arguments, word=word):
+                    process = self.pilotfish.start(*arguments, word)
+                    out, err = process.communicate(timeout=QUICKLY)
+                    self.assertIn(process.returncode, [1, 2])
+                    self.assertEqual((out, err.count(b"\n")), (b"", 1))
+                    self.assertFalse([c for c in err.decode()[:-1] if not c.isprintable()], err)   # and it is UTF-8
+        self.assert_fails("info", "-\u00e9", code=2, saying=["no option"])
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernels.h"
+#include "tests/support/draw.h"
 #include "tests/support/guard.h"
 #ifdef PF_TEST_AMX
 #include "kernels/implementations.h"
@@ -70,17 +71,14 @@ static inline void for_each_kernel(pf_op op, check_fn *check)
     assert_true(n_checked > 0);
 }
 
-/* splitmix64: the same numbers in every run. */
+/* The same numbers in every run. */
 typedef struct {
     uint64_t state;
 } test_rng;
 
 static inline uint32_t test_bits(test_rng *rng)
 {
-    uint64_t z = (rng->state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (uint32_t)((z ^ (z >> 31)) >> 32);
+    return (uint32_t)(draw(&rng->state) >> 32);
 }
 
 /* Uniform in [-1, 1). */

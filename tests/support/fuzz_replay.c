@@ -9,18 +9,11 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "tests/support/draw.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum { DAMAGES_A_FILE = 300, MOST_BYTES = 1 << 20 };
-
-static uint32_t next_random(uint64_t *rng) /* splitmix64 */
-{
-    uint64_t z = (*rng += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (uint32_t)(z >> 33);
-}
 
 /* Run a copy of exactly its size, so that AddressSanitizer sees a read past its end. */
 static void run(const char *data, size_t bytes)
@@ -35,12 +28,12 @@ static void run(const char *data, size_t bytes)
 static void run_damaged(char *data, size_t bytes, uint64_t *rng)
 {
     static const uint8_t extremes[] = { 0x00, 0x7F, 0x80, 0xFF };
-    const size_t at = next_random(rng) % bytes;
+    const size_t at = draw(rng) % bytes;
     const char kept = data[at];
-    switch (next_random(rng) % 3) {
+    switch (draw(rng) % 3) {
     case 0: run(data, at); return;
-    case 1: data[at] = (char)(data[at] ^ 1 << next_random(rng) % 8); break;
-    default: data[at] = (char)extremes[next_random(rng) % sizeof extremes]; break;
+    case 1: data[at] = (char)(data[at] ^ 1 << draw(rng) % 8); break;
+    default: data[at] = (char)extremes[draw(rng) % sizeof extremes]; break;
     }
     run(data, bytes);
     data[at] = kept;

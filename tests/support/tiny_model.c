@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/draw.h"
+
 static _Noreturn void give_up(const char *what, const char *path)
 {
     perror(path);
@@ -120,13 +122,9 @@ static int64_t elements(const tensor *t)
     return t->rows * (t->columns ? t->columns : 1);
 }
 
-/* splitmix64: any seed, 0 included, starts a good sequence. */
 static double next_uniform(uint64_t *state)
 {
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1.0;
+    return (double)(draw(state) >> 11) * 0x1p-52 - 1.0;
 }
 
 static void write_element(FILE *f, pf_type type, float value)

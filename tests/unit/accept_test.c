@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "tests/support/chi_square.h"
+#include "tests/support/draw.h"
 #include "verify/accept.h"
 
 /* ---- exact cases --------------------------------------------------------------------------------------------- */
@@ -145,22 +146,13 @@ static void a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_u
 
 enum { V = 8, N_DRAFT = 2, N_COMMITTED = 3, N_CELLS = V * V * V, TRIALS = 1000000 };
 
-/* splitmix64, Steele, Lea and Flood, OOPSLA 2014. */
-static uint64_t next_bits(uint64_t *rng)
-{
-    uint64_t z = (*rng += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 static double uniform53(uint64_t *rng)
 {
-    return (double)(next_bits(rng) >> 11) * 0x1p-53;
+    return (double)(draw(rng) >> 11) * 0x1p-53;
 }
 static float uniform24(uint64_t *rng)
 {
-    return (float)(next_bits(rng) >> 40) * 0x1p-24f;
+    return (float)(draw(rng) >> 40) * 0x1p-24f;
 }
 
 /* Row t: the distribution of the token that follows t. Sequences begin behind token 0. */
@@ -206,7 +198,7 @@ static world make_world(uint64_t seed, double power, int32_t top)
     return w;
 }
 
-static int32_t draw(const float *row, uint64_t *rng)
+static int32_t draw_from(const float *row, uint64_t *rng)
 {
     const double u = uniform53(rng);
     double sum = 0.0;
@@ -318,7 +310,7 @@ static void assert_caught(const world *w, const rule *r)
 static void rejection_commits_with_the_targets_distribution(void **state)
 {
     (void)state;
-    const rule r = { .choose = draw, .accept = right_rejection };
+    const rule r = { .choose = draw_from, .accept = right_rejection };
     const world plain = make_world(1, 1.0, V);
     assert_lossless(&plain, &r);
 }
@@ -326,7 +318,7 @@ static void rejection_commits_with_the_targets_distribution(void **state)
 static void rejection_is_exact_for_a_draft_that_was_tempered_and_truncated_before_the_draw(void **state)
 {
     (void)state;
-    const rule r = { .choose = draw, .accept = right_rejection };
+    const rule r = { .choose = draw_from, .accept = right_rejection };
     const world sharp = make_world(2, 2.0, 3), flat = make_world(3, 0.4, 5);
     assert_lossless(&sharp, &r);
     assert_lossless(&flat, &r);
@@ -337,7 +329,7 @@ static void tokens_alone_are_exact_whether_chosen_or_drawn(void **state)
     (void)state;
     const world w = make_world(4, 1.0, V);
     assert_lossless(&w, &(rule){ .choose = choose_most_probable, .accept = right_tokens });
-    assert_lossless(&w, &(rule){ .choose = draw, .accept = right_tokens });
+    assert_lossless(&w, &(rule){ .choose = draw_from, .accept = right_tokens });
 }
 
 /* ---- rules that are wrong ------------------------------------------------------------------------------------ */
@@ -351,7 +343,7 @@ static void rounding_q_to_6_bits_after_the_draw_is_caught(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_caught(&w, &(rule){ .choose = draw, .declare = round_to_6_bits, .accept = right_rejection });
+    assert_caught(&w, &(rule){ .choose = draw_from, .declare = round_to_6_bits, .accept = right_rejection });
 }
 
 static void declare_top_5(float *q)
@@ -363,7 +355,7 @@ static void drawing_from_all_of_q_and_declaring_its_head_is_caught(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_caught(&w, &(rule){ .choose = draw, .declare = declare_top_5, .accept = right_rejection });
+    assert_caught(&w, &(rule){ .choose = draw_from, .declare = declare_top_5, .accept = right_rejection });
 }
 
 static bool is_unlikely(int32_t drawn, const float *q)
@@ -375,7 +367,7 @@ static void withholding_a_drawn_token_is_caught(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_caught(&w, &(rule){ .choose = draw, .withhold = is_unlikely, .accept = right_rejection });
+    assert_caught(&w, &(rule){ .choose = draw_from, .withhold = is_unlikely, .accept = right_rejection });
 }
 
 static bool row_is_flat(int32_t drawn, const float *q)
@@ -388,7 +380,7 @@ static void stopping_by_the_row_and_not_by_the_drawn_token_is_lossless(void **st
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_lossless(&w, &(rule){ .choose = draw, .withhold = row_is_flat, .accept = right_rejection });
+    assert_lossless(&w, &(rule){ .choose = draw_from, .withhold = row_is_flat, .accept = right_rejection });
 }
 
 /* By the very thing that withholding is wrong by: whether there is another token may depend on the one before, which is
@@ -397,7 +389,7 @@ static void stopping_behind_a_drawn_token_is_lossless(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_lossless(&w, &(rule){ .choose = draw, .end_with = is_unlikely, .accept = right_rejection });
+    assert_lossless(&w, &(rule){ .choose = draw_from, .end_with = is_unlikely, .accept = right_rejection });
 }
 
 /* The right loop, with the correction left to `correct`. */
@@ -495,30 +487,30 @@ static void the_loop_that_the_wrong_rules_share_is_right_by_itself(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_lossless(&w, &(rule){ .choose = draw, .accept = accept_rightly });
+    assert_lossless(&w, &(rule){ .choose = draw_from, .accept = accept_rightly });
 }
 
 static void wrong_corrections_are_caught(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_unnormalised });
-    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_correcting_from_p });
-    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_with_a_stale_bonus });
+    assert_caught(&w, &(rule){ .choose = draw_from, .accept = accept_unnormalised });
+    assert_caught(&w, &(rule){ .choose = draw_from, .accept = accept_correcting_from_p });
+    assert_caught(&w, &(rule){ .choose = draw_from, .accept = accept_with_a_stale_bonus });
 }
 
 static void one_uniform_for_acceptance_and_correction_is_caught(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_reusing_a_uniform });
+    assert_caught(&w, &(rule){ .choose = draw_from, .accept = accept_reusing_a_uniform });
 }
 
 static void accepting_the_argmax_is_caught(void **state)
 {
     (void)state;
     const world w = make_world(1, 1.0, V);
-    assert_caught(&w, &(rule){ .choose = draw, .accept = accept_the_argmax });
+    assert_caught(&w, &(rule){ .choose = draw_from, .accept = accept_the_argmax });
 }
 
 /* One-hot acceptance is exact for any choice that is declared as one; a drawn token judged by its q, chosen otherwise,

@@ -14,6 +14,7 @@
 #include "kernels/attn/attn.h"
 #include "kvcache/kvcache.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/draw.h"
 
 enum { LAYERS = 2, HEADS = 2, DIM = 3, PAGE = 16, SEQUENCES = 6, MAX_TOKENS = 100, PAGES = 20 };
 
@@ -152,19 +153,6 @@ static bool extend_should_fit(const pf_kv *kv, const model *all, const model *m,
     int32_t need = pages_of(m->length + n_tokens) - pages_of(m->length);
     if (n_tokens > 0 && m->length % PAGE != 0) need += holders(kv, all, page_address(kv, m, m->length / PAGE)) > 1;
     return (size_t)need <= pf_kv_free_pages(kv);
-}
-
-static uint32_t next_random(uint64_t *rng) /* splitmix64 */
-{
-    uint64_t z = (*rng += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (uint32_t)(z >> 33);
-}
-
-static int32_t below(uint64_t *rng, int32_t n)
-{
-    return (int32_t)(next_random(rng) % (uint32_t)n);
 }
 
 /* Pages that others hold too, of those that positions [begin, end) lie in. */

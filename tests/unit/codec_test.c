@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "proto/codec.h"
-#include "proto/health.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/draw.h"
 #include "tests/support/test.h"
 
 enum { N_VOCAB = 4096, BUFFER = 1 << 20 };
@@ -110,19 +110,6 @@ static void assert_same_batch(const pf_batch *a, const pf_batch *b)
 }
 
 /* ---- random batches ---------------------------------------------------------------------------------------------- */
-
-static uint64_t draw(uint64_t *rng) /* splitmix64 */
-{
-    uint64_t z = (*rng += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
-static int32_t below(uint64_t *rng, int32_t n)
-{
-    return (int32_t)(draw(rng) % (uint64_t)n);
-}
 
 enum { MOST = 5, MOST_TOKENS = 300, MOST_DRAFT = 8, MOST_IDS = 6 };
 
@@ -722,25 +709,6 @@ static void model_info_of_another_version_or_out_of_range_is_refused(void **stat
     assert_int_equal(version, PF_PROTOCOL_VERSION);
 }
 
-static void health_messages_come_through(void **state)
-{
-    (void)state;
-    size_t n = 0;
-    char service[PF_MAX_SERVICE_BYTES];
-    pf_health health;
-    assert_int_equal(pf_health_encode_request("pilotfish.v1.Drafter", buffer, PF_MAX_HEALTH_BYTES, &n), PF_OK);
-    assert_int_equal(pf_health_decode_request(buffer, n, service), PF_OK);
-    assert_string_equal(service, "pilotfish.v1.Drafter");
-    assert_int_equal(pf_health_decode_request(NULL, 0, service), PF_OK);
-    assert_string_equal(service, "");
-    assert_int_equal(pf_health_decode_request((const uint8_t *)"\xff", 1, service), PF_FORMAT);
-    assert_int_equal(pf_health_decode_request(buffer, PF_MAX_HEALTH_BYTES + 1, service), PF_LIMIT);
-    assert_int_equal(pf_health_encode_response(PF_HEALTH_NOT_SERVING, buffer, PF_MAX_HEALTH_BYTES, &n), PF_OK);
-    assert_int_equal(pf_health_decode_response(buffer, n, &health), PF_OK);
-    assert_int_equal(health, PF_HEALTH_NOT_SERVING);
-    assert_int_equal(pf_health_decode_response((const uint8_t *)"\x08\x09", 2, &health), PF_FORMAT);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -759,7 +727,6 @@ int main(void)
         cmocka_unit_test(a_codec_that_cannot_be_made_leaves_nothing_behind),
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
         cmocka_unit_test(model_info_of_another_version_or_out_of_range_is_refused),
-        cmocka_unit_test(health_messages_come_through),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,17 @@
 #include "tests/support/alloc_count.h"
 #include "tests/support/test.h"
 
+pf_open near_peer_open(uint64_t sequence)
+{
+    return (pf_open){ .sequence = sequence,
+                      .incarnation = 1,
+                      .tokens = PROMPT,
+                      .n_tokens = N_PROMPT,
+                      .sampling = GREEDY,
+                      .method = PF_METHOD_GREEDY,
+                      .max_draft = 4 };
+}
+
 const pf_batch *near_peer_ask(pf_peer *peer, pf_batch batch)
 {
     pf_error error = { 0 };

@@ -9,11 +9,9 @@
 #include "tests/support/tiny_side.h"
 #include "verify/cpu_verifier.h"
 
-enum { N_PROMPT = 5, N_TEXT = 40, V = 128 };
+enum { N_TEXT = 40, V = 128 };
 
 static const pf_tiny_model MODEL = { .seed = 31 };
-static const int32_t PROMPT[N_PROMPT] = { 9, 8, 7, 6, 5 };
-static const pf_sampling GREEDY = { .temperature = 0.0f, .top_p = 1.0f };
 
 typedef struct {
     pf_tiny_side side;
@@ -40,17 +38,6 @@ static void close_bench(bench *b)
 {
     pf_peer_destroy(b->verifier);
     pf_tiny_side_close(&b->side);
-}
-
-static pf_open open_of(uint64_t sequence)
-{
-    return (pf_open){ .sequence = sequence,
-                      .incarnation = 1,
-                      .tokens = PROMPT,
-                      .n_tokens = N_PROMPT,
-                      .sampling = GREEDY,
-                      .method = PF_METHOD_GREEDY,
-                      .max_draft = 8 };
 }
 
 /* Round r of a sequence that has committed `base` tokens. */
@@ -115,7 +102,7 @@ static void an_open_answers_with_the_first_token(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    assert_verdict(ask_open(&b, open_of(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
+    assert_verdict(ask_open(&b, near_peer_open(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
     close_bench(&b);
 }
 
@@ -123,7 +110,7 @@ static void a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there(v
 {
     (void)state;
     bench b = open_plain_bench();
-    ask_open(&b, open_of(1));
+    ask_open(&b, near_peer_open(1));
     int32_t at = 1;
     uint64_t round = 1;
     for (int32_t n_right = 4; n_right >= 0; n_right--, round++) {
@@ -144,7 +131,7 @@ static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
     for (int what = 0; what < 5; what++) {
         bench b = open_bench((pf_context_config){ .max_sequences = 2 },
                              (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 4 });
-        ask_open(&b, open_of(1));
+        ask_open(&b, near_peer_open(1));
         int32_t draft[6], parents[6] = { -1, 0, 1, 2, 3, 4 };
         memcpy(draft, b.text + 1, sizeof draft);
         const int32_t id = 3;
@@ -175,13 +162,13 @@ static void a_sequence_reopened_with_what_was_committed_goes_on_in_its_round(voi
     for (int known = 0; known < 2; known++) {
         bench b = open_plain_bench();
         if (known) {
-            ask_open(&b, open_of(1));
+            ask_open(&b, near_peer_open(1));
             propose(&b, 1, N_PROMPT + 1, b.text + 1, 8);
         }
         int32_t committed[N_PROMPT + 6];
         memcpy(committed, PROMPT, sizeof PROMPT);
         memcpy(committed + N_PROMPT, b.text, 6 * sizeof *b.text);
-        pf_open again = open_of(1);
+        pf_open again = near_peer_open(1);
         again.incarnation = 2;
         again.next_round = 17;
         again.tokens = committed;
@@ -200,9 +187,9 @@ static void a_sequence_reopened_with_another_prompt_starts_afresh(void **state)
     const int32_t other[] = { 9, 8, 1, 2, 3 };
     int32_t expected;
     pf_tiny_side_decode(&b.side, &GREEDY, other, 5, 1, &expected);
-    ask_open(&b, open_of(1));
+    ask_open(&b, near_peer_open(1));
     propose(&b, 1, N_PROMPT + 1, b.text + 1, 8);
-    pf_open again = open_of(1);
+    pf_open again = near_peer_open(1);
     again.incarnation = 2;
     again.tokens = other;
     assert_verdict(ask_open(&b, again), 0, 5, &expected, 1, 0, PF_FINISH_NONE);
@@ -217,7 +204,7 @@ static void eos_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
         int32_t first = at;
         for (int32_t i = 0; i < at; i++)
             if (b.text[i] == b.text[at]) first = i;
-        pf_open open = open_of(1);
+        pf_open open = near_peer_open(1);
         open.stop_tokens = &b.text[at];
         open.n_stop_tokens = 1;
         const pf_verdict *v = ask_open(&b, open);
@@ -238,7 +225,7 @@ static void max_tokens_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
     (void)state;
     bench b = open_plain_bench();
     for (int32_t n_new = 0; n_new <= 6; n_new++) {
-        pf_open open = open_of(1);
+        pf_open open = near_peer_open(1);
         open.max_tokens = N_PROMPT + n_new;
         const pf_verdict *v = ask_open(&b, open);
         if (n_new < 2) {
@@ -259,7 +246,7 @@ static void a_finished_sequence_hears_no_more(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.max_tokens = N_PROMPT + 1;
     assert_int_equal(ask_open(&b, open)->finish, PF_FINISH_LENGTH);
     pf_proposal more = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
@@ -277,7 +264,7 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
                              (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
         bench wide = open_plain_bench();
         pf_tiny_side_decode(&wide.side, &GREEDY, prompt, n, 3, expected);
-        pf_open open = open_of(1);
+        pf_open open = near_peer_open(1);
         open.tokens = prompt;
         open.n_tokens = n;
         assert_verdict(ask_open(&b, open), 0, n, expected, 1, 0, PF_FINISH_NONE);
@@ -297,11 +284,11 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
     bench wide = open_plain_bench();
     pf_tiny_side_decode(&wide.side, &GREEDY, prompt, 61, 3, expected);
     pf_tiny_side_decode(&wide.side, &GREEDY, PROMPT, N_PROMPT, 3, other);
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.tokens = prompt;
     open.n_tokens = 61;
     assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
-    pf_open second = open_of(2);
+    pf_open second = near_peer_open(2);
     const pf_batch *answer = NULL;
     pf_error error;
     for (int pass = 1; pass <= 7; pass++) { /* 60 tokens, ten a pass; the last has logits */
@@ -324,7 +311,7 @@ static void a_batch_with_more_rows_than_a_pass_is_run_in_parts(void **state)
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 12, .max_logit_rows = 7 },
                          (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 4 });
-    pf_open opens[] = { open_of(1), open_of(2), open_of(3), open_of(4) };
+    pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3), near_peer_open(4) };
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 4 });
     assert_int_equal(answer->n_verdicts, 4);
     for (int32_t i = 0; i < 4; i++) assert_int_equal(answer->verdicts[i].tokens[0], b.text[0]);
@@ -343,7 +330,7 @@ static void batches_submitted_one_after_another_are_answered_together(void **sta
 {
     (void)state;
     bench b = open_plain_bench();
-    pf_open first = open_of(1), second = open_of(2);
+    pf_open first = near_peer_open(1), second = near_peer_open(2);
     pf_error error = { 0 };
     assert_ok(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &first, .n_opens = 1 }), error);
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = &second, .n_opens = 1 });
@@ -361,7 +348,7 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     const int32_t past[] = { 1, 2, V }, negative[] = { -1 };
     static const int32_t many_stops[PF_MAX_STOP_TOKENS + 1];
     static int32_t long_prompt[129];
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.tokens = past;
     open.n_tokens = 3;
     const pf_refusal *r = ask_refusal(&b, open);
@@ -372,24 +359,24 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
     open.n_tokens = 0;
     assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
-    open = open_of(1);
+    open = near_peer_open(1);
     open.sampling.temperature = -1.0f;
     assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
-    open = open_of(1);
+    open = near_peer_open(1);
     open.method = PF_METHOD_BLOCK;
     assert_int_equal(ask_refusal(&b, open)->status, PF_UNSUPPORTED);
-    open = open_of(1);
+    open = near_peer_open(1);
     open.stop_tokens = many_stops;
     open.n_stop_tokens = PF_MAX_STOP_TOKENS + 1;
     assert_int_equal(ask_refusal(&b, open)->status, PF_INVALID);
-    open = open_of(1);
+    open = near_peer_open(1);
     open.tokens = long_prompt;
     open.n_tokens = 129;
     r = ask_refusal(&b, open);
     assert_int_equal(r->status, PF_LIMIT);
     assert_non_null(strstr(r->text, "129"));
     /* A refused sequence leaves nothing behind: the same id opens anew. */
-    assert_verdict(ask_open(&b, open_of(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
+    assert_verdict(ask_open(&b, near_peer_open(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
     close_bench(&b);
 }
 
@@ -397,10 +384,10 @@ static void one_sequence_too_many_is_refused_until_another_closes(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    for (uint64_t i = 1; i <= 4; i++) ask_open(&b, open_of(i));
-    assert_int_equal(ask_refusal(&b, open_of(5))->status, PF_LIMIT);
+    for (uint64_t i = 1; i <= 4; i++) ask_open(&b, near_peer_open(i));
+    assert_int_equal(ask_refusal(&b, near_peer_open(5))->status, PF_LIMIT);
     pf_close close = { 2 };
-    pf_open open = open_of(5);
+    pf_open open = near_peer_open(5);
     const pf_verdict *v = ask_verdict(&b, (pf_batch){ .closes = &close, .n_closes = 1, .opens = &open, .n_opens = 1 });
     assert_int_equal(v->sequence, 5);
     close_bench(&b);
@@ -413,10 +400,10 @@ static void refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_
     static pf_open opens[PF_MAX_BATCH_SEQUENCES];
     const int32_t n_bad = PF_MAX_BATCH_SEQUENCES - 3; /* and four sequences */
     for (int32_t i = 0; i < n_bad; i++) {
-        opens[i] = open_of(100);
+        opens[i] = near_peer_open(100);
         opens[i].method = PF_METHOD_BLOCK;
     }
-    opens[n_bad] = open_of(1);
+    opens[n_bad] = near_peer_open(1);
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = n_bad + 1 });
     assert_int_equal(answer->n_refusals, n_bad);
     assert_int_equal(answer->n_verdicts, 0);
@@ -434,7 +421,7 @@ static void a_sequence_that_fills_the_context_is_refused_there_and_no_other(void
     int32_t prompt[60], expected[5];
     for (int32_t i = 0; i < 60; i++) prompt[i] = (i * 29) % V;
     pf_tiny_side_decode(&b.side, &GREEDY, prompt, 60, 5, expected);
-    pf_open opens[] = { open_of(1), open_of(2) };
+    pf_open opens[] = { near_peer_open(1), near_peer_open(2) };
     opens[0].tokens = prompt;
     opens[0].n_tokens = 60;
     assert_int_equal(ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 })->n_verdicts, 2);
@@ -467,7 +454,7 @@ static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
     const size_t pages = (size_t)((45 + page_tokens - 1) / page_tokens) + 1; /* text, or a short one and a part */
     bench b = open_bench((pf_context_config){ .max_sequences = 4, .kv_budget_bytes = pages * page_bytes },
                          (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
-    pf_open opens[] = { open_of(1), open_of(2), open_of(3) };
+    pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3) };
     opens[1].tokens = prompt;
     opens[1].n_tokens = (int32_t)pages * page_tokens - 1;
     if (opens[1].n_tokens > 60) opens[1].n_tokens = 60;
@@ -488,13 +475,13 @@ static void stale_and_repeated_proposals_get_no_answer(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    ask_open(&b, open_of(1));
+    ask_open(&b, near_peer_open(1));
     pf_proposal first = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
     pf_proposal twice[] = { first, first };
     assert_verdict(ask_verdict(&b, (pf_batch){ .proposals = twice, .n_proposals = 2 }), 1, N_PROMPT + 1, b.text + 1, 3,
                    2, PF_FINISH_NONE);
     assert_null(ask(&b, (pf_batch){ .proposals = &first, .n_proposals = 1 }));
-    pf_open again = open_of(1);
+    pf_open again = near_peer_open(1);
     assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
     assert_verdict(propose(&b, 2, N_PROMPT + 4, b.text + 4, 1), 2, N_PROMPT + 4, b.text + 4, 2, 1, PF_FINISH_NONE);
     close_bench(&b);
@@ -504,8 +491,8 @@ static void a_proposal_from_before_a_reopening_gets_no_answer(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    ask_open(&b, open_of(1));
-    pf_open again = open_of(1);
+    ask_open(&b, near_peer_open(1));
+    pf_open again = near_peer_open(1);
     again.incarnation = 2;
     ask_open(&b, again);
     pf_proposal old = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
@@ -517,7 +504,7 @@ static void a_proposal_for_what_is_not_known_asks_for_the_prefix(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    ask_open(&b, open_of(1));
+    ask_open(&b, near_peer_open(1));
     pf_proposal strange[] = {
         proposal_of(77, 3, 50, b.text, 2),              /* no such sequence */
         proposal_of(1, 5, N_PROMPT + 1, b.text + 1, 2), /* a round ahead */
@@ -538,7 +525,7 @@ static void a_closed_sequence_is_unknown_and_closing_it_again_is_nothing(void **
 {
     (void)state;
     bench b = open_plain_bench();
-    ask_open(&b, open_of(1));
+    ask_open(&b, near_peer_open(1));
     pf_close closes[] = { { 1 }, { 1 }, { 99 } };
     pf_proposal late = proposal_of(1, 1, N_PROMPT + 1, b.text + 1, 2);
     const pf_batch *answer =
@@ -565,7 +552,7 @@ static void more_strange_sequences_than_an_answer_holds_are_dropped(void **state
 
 static void first_tokens(bench *b, pf_method method, uint64_t seed, int32_t *out)
 {
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.method = method;
     open.sampling = (pf_sampling){ .temperature = 3.0f, .top_p = 1.0f, .seed = seed };
     out[0] = ask_open(b, open)->tokens[0];
@@ -606,7 +593,7 @@ static void a_simulated_step_takes_its_time_once_a_batch_and_says_so(void **stat
     const uint64_t step_ns = 5 * 1000 * 1000;
     bench b = open_bench((pf_context_config){ .max_sequences = 3 },
                          (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8, .simulate_step_ns = step_ns });
-    pf_open opens[] = { open_of(1), open_of(2) };
+    pf_open opens[] = { near_peer_open(1), near_peer_open(2) };
     const uint64_t start = pf_now_ns();
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 });
     const uint64_t took = pf_now_ns() - start;

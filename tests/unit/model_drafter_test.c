@@ -12,11 +12,9 @@
 #include "tests/support/near_peer.h"
 #include "tests/support/tiny_side.h"
 
-enum { N_PROMPT = 5, V = 128, MAX_TOKENS = 128 };
+enum { V = 128, MAX_TOKENS = 128 };
 
 static const pf_tiny_model MODEL = { .seed = 41 };
-static const int32_t PROMPT[N_PROMPT] = { 9, 8, 7, 6, 5 };
-static const pf_sampling GREEDY = { .temperature = 0.0f, .top_p = 1.0f };
 
 typedef struct {
     pf_tiny_side side;
@@ -41,17 +39,6 @@ static void close_bench(bench *b)
 {
     pf_peer_destroy(b->drafter);
     pf_tiny_side_close(&b->side);
-}
-
-static pf_open open_of(uint64_t sequence)
-{
-    return (pf_open){ .sequence = sequence,
-                      .incarnation = 1,
-                      .tokens = PROMPT,
-                      .n_tokens = N_PROMPT,
-                      .sampling = GREEDY,
-                      .method = PF_METHOD_GREEDY,
-                      .max_draft = 4 };
 }
 
 static pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
@@ -114,7 +101,7 @@ static void a_greedy_proposal_is_what_the_draft_would_write_itself(void **state)
     memcpy(text, PROMPT, sizeof PROMPT);
     text[N_PROMPT] = 77;
     pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 4, text + N_PROMPT + 1);
-    const pf_proposal *p = begin(&b, open_of(1), 77);
+    const pf_proposal *p = begin(&b, near_peer_open(1), 77);
     assert_proposal(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
     assert_null(p->declared);
     assert_null(p->parents);
@@ -130,7 +117,7 @@ static void a_coupled_proposal_is_drawn_with_the_targets_noise(void **state)
     memcpy(text, PROMPT, sizeof PROMPT);
     text[N_PROMPT] = 77;
     pf_tiny_side_decode(&b.side, &warm, text, N_PROMPT + 1, 4, text + N_PROMPT + 1);
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.sampling = warm;
     open.method = PF_METHOD_COUPLED;
     open.max_declared = 8;
@@ -145,8 +132,8 @@ static void without_declared_distributions_the_most_probable_token_is_proposed(v
     (void)state;
     bench b = open_plain_bench();
     int32_t greedy[4];
-    memcpy(greedy, begin(&b, open_of(1), 77)->tokens, sizeof greedy);
-    pf_open open = open_of(2);
+    memcpy(greedy, begin(&b, near_peer_open(1), 77)->tokens, sizeof greedy);
+    pf_open open = near_peer_open(2);
     open.sampling = (pf_sampling){ .temperature = 2.0f, .top_p = 1.0f };
     open.method = PF_METHOD_REJECTION;
     const pf_proposal *p = begin(&b, open, 77);
@@ -157,7 +144,7 @@ static void without_declared_distributions_the_most_probable_token_is_proposed(v
 
 static pf_open sampled_open(uint64_t sequence, int32_t max_declared)
 {
-    pf_open open = open_of(sequence);
+    pf_open open = near_peer_open(sequence);
     open.sampling = (pf_sampling){ .temperature = 2.0f, .top_p = 1.0f };
     open.method = PF_METHOD_REJECTION;
     open.max_declared = max_declared;
@@ -232,7 +219,7 @@ static void ids_past_those_that_exist_are_never_proposed(void **state)
     bench b =
         open_bench((pf_context_config){ .max_sequences = 1 },
                    (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info = { .vocab_size = EXISTING } });
-    pf_open opens[] = { open_of(1), sampled_open(1, 64), sampled_open(1, 0) };
+    pf_open opens[] = { near_peer_open(1), sampled_open(1, 64), sampled_open(1, 0) };
     for (size_t i = 0; i < PF_COUNT(opens); i++) {
         const pf_proposal *p = begin(&b, opens[i], 77);
         assert_int_equal(p->n_tokens, 4);
@@ -262,7 +249,7 @@ static void a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow(voi
         { 4, 2, 0 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        pf_open open = open_of(1);
+        pf_open open = near_peer_open(1);
         open.max_draft = cases[i].max_draft;
         open.max_tokens = cases[i].max_tokens;
         assert_int_equal(begin(&b, open, 77)->n_tokens, cases[i].expected);
@@ -361,11 +348,11 @@ static void assert_leaves_no_trace(pf_open open, uint32_t seed)
 static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **state)
 {
     (void)state;
-    pf_open coupled = open_of(1);
+    pf_open coupled = near_peer_open(1);
     coupled.method = PF_METHOD_COUPLED;
     coupled.sampling = (pf_sampling){ .temperature = 1.0f, .top_p = 1.0f, .seed = 4 };
     for (uint32_t seed = 1; seed <= 4; seed++) {
-        assert_leaves_no_trace(open_of(1), seed);
+        assert_leaves_no_trace(near_peer_open(1), seed);
         assert_leaves_no_trace(coupled, seed);
         assert_leaves_no_trace(sampled_open(1, 64), seed);
     }
@@ -386,15 +373,15 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
     (void)state;
     int32_t prompt[61], expected[4], other[4];
     for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.tokens = prompt;
     open.n_tokens = 61;
     bench wide = open_plain_bench();
     memcpy(expected, begin(&wide, open, 77)->tokens, sizeof expected);
-    memcpy(other, begin(&wide, open_of(2), 77)->tokens, sizeof other);
+    memcpy(other, begin(&wide, near_peer_open(2), 77)->tokens, sizeof other);
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
-    const pf_open second = open_of(2);
+    const pf_open second = near_peer_open(2);
     const pf_batch *answer = NULL;
     pf_error error;
     submit_begin(&b, &open, 77);
@@ -418,7 +405,7 @@ static void a_long_prompt_that_is_closed_is_fed_no_further(void **state)
     static int32_t prompt[61];
     bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_rows = 10 },
                          (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 4 });
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.tokens = prompt;
     open.n_tokens = 61;
     const pf_batch *answer = NULL;
@@ -439,7 +426,7 @@ static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **
     bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_tokens = 30 },
                          (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8 });
     static int32_t text[64];
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.tokens = text;
     open.n_tokens = 26;
     assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 27 committed: 3 more are fed, a 4th is drawn */
@@ -450,7 +437,7 @@ static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **
     for (uint64_t round = 4; round < 30; round++, base += 8)
         assert_proposal(commit(&b, round, base, text, 8), round + 1, base + 8, NULL, 0);
     end(&b, 1);
-    assert_int_equal(begin(&b, open_of(1), 77)->n_tokens, 4);
+    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
     close_bench(&b);
 }
 
@@ -468,8 +455,8 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
     text[N_PROMPT] = token;
     pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 5, text + N_PROMPT + 1);
     const int32_t *drafted = text + N_PROMPT + 1;
-    assert_proposal(begin(&b, open_of(1), token), 1, N_PROMPT + 1, drafted, 4);
-    assert_proposal(begin(&b, open_of(2), token), 1, N_PROMPT + 1, NULL, 0);
+    assert_proposal(begin(&b, near_peer_open(1), token), 1, N_PROMPT + 1, drafted, 4);
+    assert_proposal(begin(&b, near_peer_open(2), token), 1, N_PROMPT + 1, NULL, 0);
     end(&b, 1);
     pf_verdict next = verdict_of(2, 1, N_PROMPT + 1, drafted, 1);
     const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &next, .n_verdicts = 1 });
@@ -483,7 +470,8 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     bench b = open_plain_bench();
     static int32_t long_prompt[MAX_TOKENS + 1];
     const int32_t past[] = { 1, V };
-    pf_open opens[] = { open_of(1), open_of(2), open_of(3), open_of(4), open_of(5), open_of(6) };
+    pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3),
+                        near_peer_open(4), near_peer_open(5), near_peer_open(6) };
     opens[0].tokens = past;
     opens[0].n_tokens = 2;
     opens[1].method = PF_METHOD_BLOCK;
@@ -500,7 +488,7 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
         assert_int_equal(answer->refusals[i].status, expected[i]);
         assert_true(strlen(answer->refusals[i].text) > 10);
     }
-    assert_int_equal(begin(&b, open_of(1), 77)->n_tokens, 4);
+    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
     close_bench(&b);
 }
 
@@ -511,7 +499,7 @@ static void one_sequence_too_many_is_refused_and_the_others_are_served(void **st
     const int32_t token = 77;
     pf_open opens[5];
     pf_verdict verdicts[4];
-    for (uint64_t i = 0; i < 5; i++) opens[i] = open_of(i + 1);
+    for (uint64_t i = 0; i < 5; i++) opens[i] = near_peer_open(i + 1);
     for (uint64_t i = 0; i < 4; i++) verdicts[i] = verdict_of(i + 1, 0, N_PROMPT, &token, 1);
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 5, .verdicts = verdicts, .n_verdicts = 4 });
     assert_int_equal(answer->n_refusals, 1);
@@ -528,7 +516,7 @@ static void a_committed_token_that_the_draft_does_not_have_ends_the_sequence_the
     (void)state;
     bench b = open_plain_bench();
     const int32_t strange[] = { 3, V };
-    begin(&b, open_of(1), 77);
+    begin(&b, near_peer_open(1), 77);
     pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, strange, 2);
     const pf_batch *answer = ask(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
     assert_int_equal(answer->n_proposals, 0);
@@ -546,7 +534,7 @@ static void an_open_alone_asks_for_nothing_and_is_prefilled(void **state)
     static const int32_t text[100] = { 1 };
     const pf_kv *kv = pf_context_kv(b.side.context);
     const size_t before = pf_kv_free_pages(kv);
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     open.tokens = text;
     open.n_tokens = 100;
     assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1 }));
@@ -570,12 +558,12 @@ static void stale_and_repeated_verdicts_change_nothing(void **state)
     text[N_PROMPT] = 77;
     pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 7, text + N_PROMPT + 1);
     const int32_t *drafted = text + N_PROMPT + 1;
-    assert_proposal(begin(&b, open_of(1), 77), 1, N_PROMPT + 1, drafted, 4);
+    assert_proposal(begin(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 4);
     const int32_t token = 3, other = 4;
     pf_verdict old[] = { verdict_of(1, 0, N_PROMPT, &other, 1), verdict_of(1, 0, N_PROMPT, &token, 1) };
     assert_null(ask(&b, (pf_batch){ .verdicts = old, .n_verdicts = 2 }));
     assert_proposal(commit(&b, 1, N_PROMPT + 1, drafted, 3), 2, N_PROMPT + 4, drafted + 3, 4);
-    pf_open again = open_of(1);
+    pf_open again = near_peer_open(1);
     assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
     close_bench(&b);
 }
@@ -587,7 +575,7 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     int32_t text[N_PROMPT + 20];
     memcpy(text, PROMPT, sizeof PROMPT);
     for (int32_t i = N_PROMPT; i < N_PROMPT + 20; i++) text[i] = i;
-    begin(&b, open_of(1), text[N_PROMPT]);
+    begin(&b, near_peer_open(1), text[N_PROMPT]);
     pf_verdict ahead[] = { verdict_of(1, 2, N_PROMPT + 3, text, 1), verdict_of(5, 1, 9, text, 1) };
     const pf_batch *answer = ask(&b, (pf_batch){ .verdicts = ahead, .n_verdicts = 2 });
     assert_int_equal(answer->n_proposals, 0);
@@ -595,7 +583,7 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     assert_int_equal(answer->prefix_requests[0].known, N_PROMPT + 1);
     assert_int_equal(answer->prefix_requests[1].known, 0);
 
-    pf_open again = open_of(1);
+    pf_open again = near_peer_open(1);
     again.incarnation = 2;
     again.next_round = 2;
     again.tokens = text;
@@ -605,7 +593,7 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     assert_int_equal(p->incarnation, 2);
     assert_int_equal(p->round, 3);
     memcpy(healed, p->tokens, sizeof healed);
-    pf_open fresh = open_of(2);
+    pf_open fresh = near_peer_open(2);
     fresh.tokens = text;
     fresh.n_tokens = N_PROMPT + 3;
     assert_proposal(begin(&b, fresh, text[N_PROMPT + 3]), 1, N_PROMPT + 4, healed, 4);
@@ -620,11 +608,11 @@ static void a_sequence_reopened_with_less_than_it_had_forgets_the_rest(void **st
     (void)state;
     bench b = open_plain_bench();
     int32_t text[N_PROMPT + 3] = { 9, 8, 7, 6, 5, 1, 2, 3 }, expected[4];
-    begin(&b, open_of(1), 1);
+    begin(&b, near_peer_open(1), 1);
     commit(&b, 1, N_PROMPT + 1, text + N_PROMPT + 1, 2);
     /* What follows the two in memory is what the KV holds behind them: it must not count as confirmed. */
     const int32_t shorter[] = { 9, 8, 7, 6, 5, 1, 2, 3 };
-    pf_open again = open_of(1);
+    pf_open again = near_peer_open(1);
     again.incarnation = 2;
     again.tokens = shorter;
     again.n_tokens = 2;
@@ -642,7 +630,7 @@ static void several_verdicts_give_one_proposal_for_the_last_of_them(void **state
     (void)state;
     bench b = open_plain_bench();
     const int32_t text[] = { 1, 2, 3, 4 };
-    begin(&b, open_of(1), 77);
+    begin(&b, near_peer_open(1), 77);
     pf_verdict verdicts[] = { verdict_of(1, 1, N_PROMPT + 1, text, 2), verdict_of(1, 2, N_PROMPT + 3, text + 2, 1),
                               verdict_of(1, 3, N_PROMPT + 4, text + 3, 1) };
     const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = 3 });
@@ -656,7 +644,7 @@ static void a_finished_sequence_gets_no_proposal(void **state)
     (void)state;
     bench b = open_plain_bench();
     const int32_t token = 2;
-    begin(&b, open_of(1), 77);
+    begin(&b, near_peer_open(1), 77);
     pf_verdict last = verdict_of(1, 1, N_PROMPT + 1, &token, 1);
     last.finish = PF_FINISH_EOS;
     assert_null(ask(&b, (pf_batch){ .verdicts = &last, .n_verdicts = 1 }));
@@ -672,7 +660,7 @@ static void a_simulated_pass_takes_its_time(void **state)
     bench b = open_bench((pf_context_config){ .max_sequences = 1 },
                          (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .simulate_token_ns = pass_ns });
     const int32_t token = 77;
-    pf_open open = open_of(1);
+    pf_open open = near_peer_open(1);
     pf_verdict verdict = verdict_of(1, 0, N_PROMPT, &token, 1);
     const uint64_t start = pf_now_ns();
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 });

@@ -22,9 +22,10 @@
 
 #include "base/status.h"
 #include "model/model.h"
-#include "tokenizer/tokenizer.h"
 #include "proto/messages.h"
 #include "proto/peer.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/tokenizer.h"
 
 /* ---- engine: a model ready to run ---------------------------------------------------------------------------- */
 

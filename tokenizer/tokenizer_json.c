@@ -540,7 +540,7 @@ static pf_status read_ways(reader *r, pf_prefix_space space)
     PF_TRY(pf_normalizer_create(r->doc, json_object_get(root, "normalizer"), &r->t->normalizer, r->error));
     PF_TRY(pf_decoder_create(r->doc, json_object_get(root, "decoder"), &r->t->decoder, r->error));
     r->is_byte_level = pf_pretokenizer_is_byte_level(r->t->pretokenizer);
-    if (pf_decoder_is_byte_level(r->t->decoder) == r->is_byte_level) return PF_OK;
+    if (r->t->decoder->is_byte_level == r->is_byte_level) return PF_OK;
     return pf_fail(r->error, PF_UNSUPPORTED, "%s: %s is ByteLevel and %s has none, expected both or neither",
                    r->doc->name, r->is_byte_level ? "pre_tokenizer" : "decoder",
                    r->is_byte_level ? "decoder" : "pre_tokenizer");

@@ -11,7 +11,7 @@
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/detokenize.h"
+#include "tokenizer/decoder.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/token_index.h"

@@ -1,35 +1,33 @@
 #!/usr/bin/env bash
-# install_test.sh BUILD-DIRECTORY COMPILER: what `cmake --install` leaves is enough to compile, link and run a program
-# against libpilotfish by pkg-config alone, away from the source tree.
+# install_test.sh BUILD-DIRECTORY COMPILER: what `cmake --install` leaves is enough to compile, link and run the program of
+# docs/library.md against libpilotfish by pkg-config alone, away from the source tree; and every header that it leaves
+# compiles alone, pedantically, and where there is a C++ compiler in C++.
 set -euo pipefail
-build=$1 compiler=$2
+build=$1 compiler=$2 tree=$PWD
 prefix=$(mktemp -d "${TMPDIR:-/tmp}/pilotfish-install.XXXXXX")
 trap 'rm -rf "$prefix"' EXIT
 cmake --install "$build" --prefix "$prefix/moved" >/dev/null
 mv "$prefix/moved" "$prefix/here"   # nothing in it may know where it was put
 cd "$prefix"
 
-cat >program.c <<'C'
-#include "engine/connect.h"
-#include "engine/pilotfish.h"
-#include "engine/serve_peer.h"
-
-#include <stdio.h>
-
-int main(void)
-{
-    pf_peer *peer = NULL;
-    pf_error error;
-    const pf_status status = pf_connect_verifier("no address", &peer, &error);
-    printf("%s: %s\n", pf_status_name(status), error.text);
-    return status == PF_INVALID ? 0 : 1;
-}
-C
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix/here" -name pilotfish.pc)")
 export PKG_CONFIG_PATH
 flags=$(pkg-config --cflags --libs pilotfish)
+sed -n '/^```c$/,/^```$/p' "$tree/docs/library.md" | sed '1d;$d' >continue.c
 # shellcheck disable=SC2086
-"$compiler" -std=c11 -Wall -Wextra -Werror program.c $flags -o program
-./program
-"$prefix/here/bin/pilotfish" --help >/dev/null
+"$compiler" -std=c11 -Wall -Wextra -Wpedantic -Werror continue.c $flags -o continue
+./continue "$tree/models/target" "$tree/models/draft" 'The list type' >text
+tail -n 1 text | grep -Eq '^[1-9][0-9]* of 32 tokens were drafted$'
+head -n -1 text | cmp - <("$prefix/here/bin/pilotfish" generate -m "$tree/models/target" -p 'The list type' -n 32 2>log)
+
+cd "$prefix/here/include/pilotfish"
+find . -name '*.h' | while read -r header; do
+    # shellcheck disable=SC2046
+    echo "#include \"$header\"" |
+        "$compiler" -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags pilotfish) -x c -fsyntax-only -
+    ! command -v c++ >/dev/null ||
+        printf 'extern "C" {\n#include "%s"\n}\n' "$header" |
+        c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags pilotfish) -x c++ -fsyntax-only -
+done
+cd "$prefix"
 [ -s "$prefix/here/share/man/man1/pilotfish.1" ]

@@ -42,6 +42,6 @@ void pf_patience_answered(pf_patience *patience, uint64_t round, uint64_t now_ns
 
 void pf_patience_timed_out(pf_patience *patience, uint64_t now_ns)
 {
-    if (patience->waiting) patience->probe_ns = now_ns + PF_PATIENCE_PROBE_NS;
     patience->waiting = false;
+    patience->probe_ns = now_ns + PF_PATIENCE_PROBE_NS;
 }

@@ -36,6 +36,19 @@ static void a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again(void **
     assert_true(pf_patience_asked(&p, 12, now += MS) > 0);
 }
 
+static void an_answer_from_long_ago_is_not_taken_for_one_to_a_recent_question(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    uint64_t now = 1000 * MS;
+    (void)pf_patience_asked(&p, 1, now);
+    pf_patience_timed_out(&p, now += 20 * MS);
+    for (uint64_t round = 2; round <= 1 + PF_PATIENCE_ROUNDS; round++) (void)pf_patience_asked(&p, round, now += MS);
+    pf_patience_answered(&p, 1, now);
+    assert_int_equal(pf_patience_asked(&p, 2 + PF_PATIENCE_ROUNDS, now += MS), 0);
+}
+
 static void a_silent_peer_is_tried_again_once_a_second(void **state)
 {
     (void)state;
@@ -61,6 +74,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_that_answers_is_waited_for_in_proportion_to_verification),
         cmocka_unit_test(a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again),
+        cmocka_unit_test(an_answer_from_long_ago_is_not_taken_for_one_to_a_recent_question),
         cmocka_unit_test(a_silent_peer_is_tried_again_once_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

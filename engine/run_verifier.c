@@ -56,8 +56,7 @@ pf_status pf_run_reach_verifier(pf_run *r)
 /* The fences have passed; do the tokens fit what was proposed? */
 static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
 {
-    if (v->n_accepted > v->n_tokens || v->n_tokens > r->session->options.max_context - r->session->n_committed)
-        return false;
+    if (v->n_accepted > v->n_tokens) return false;
     for (int32_t i = 0; i < v->n_accepted; i++)
         if (v->tokens[i] != proposal->tokens[i]) return false;
     for (int32_t i = 0; i < v->n_tokens; i++)

@@ -133,7 +133,9 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     if (lies) lie(u, answer);
     if (strays) leave_vocabulary(u, answer);
     if (misjudges) accept_wrongly(u, answer);
-    *out = lies || strays || misjudges ? &u->answer : answer;
+    if (!lies && !strays && !misjudges) u->answer = *answer;
+    if (u->boasts_ns) u->answer.timing.compute_ns = u->boasts_ns;
+    *out = &u->answer;
     return PF_OK;
 }
 

@@ -44,6 +44,7 @@ typedef struct {
     bool out_of_vocabulary;               /* the last token of each proposal */
     bool accept_too_many, accept_another; /* in each verdict */
     bool ignore_limits;                   /* of an open: a verifier that knows no end */
+    uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 
     /* What has happened. */
     int32_t n_answers, n_looks, n_reopened;

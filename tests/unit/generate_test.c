@@ -301,6 +301,31 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
     assert_true(drafted.result.speculation.rounds > 4);
 }
 
+static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.knows_nothing = true;
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_same_text(&out, &plain);
+    assert_int_equal(out.result.speculation.fallback_rounds, N_NEW - 1);
+}
+
+static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach(void **state)
+{
+    pair *p = *state;
+    text out;
+    const pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.boasts_ns = (uint64_t)3600 * 1000000000;
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_true(out.result.speculation.n_rpc > 0);
+    for (int64_t i = 0; i < out.result.speculation.n_rpc; i++) assert_int_equal(out.result.speculation.rpc_us[i], 0);
+}
+
 /* ---- a far verifier's absence and silence ----------------------------------------------------------------------- */
 
 static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **state)
@@ -337,6 +362,20 @@ static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **st
     assert_says(error, "has not come back within 0.2 s");
     assert_in_range(u.n_reopened, 1, 12);
     pf_session_destroy(session);
+}
+
+static void a_verifier_that_answers_between_its_absences_has_its_time_anew(void **state)
+{
+    pair *p = *state;
+    text plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 4);
+    u.only = VANISH;
+    u.stays_for = 6; /* looks of 20 ms: more than half of the limit */
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_same_text(&out, &plain);
+    assert_in_range(u.n_reopened, 2, N_NEW);
 }
 
 static void a_verifier_that_was_restarted_between_two_requests_serves_the_second(void **state)
@@ -433,16 +472,47 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
         generate(p, &u.head, p->drafter, &request, &out);
         assert_same_text(&out, &plain);
     }
+    /* At the context's end its last verdict has a token too many. */
+    request.max_new_tokens = CONTEXT;
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.ignore_limits = true;
+    for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
+        generate(p, &u.head, p->drafter, &request, &out);
+        assert_same_text(&out, &plain);
+    }
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int32_t n, n_drafted, stop_at;
+    uint64_t n_allocations;
+    bool cancel;
+} listener;
+
+static bool listen(void *user, int32_t token, bool drafted)
+{
+    (void)token;
+    listener *l = user;
+    if (l->n == 0) pf_alloc_count_reset();
+    l->n_allocations = pf_alloc_count();
+    l->n++;
+    l->n_drafted += drafted;
+    if (l->stop_at == l->n) l->cancel = true;
+    return true;
+}
 
 static void every_token_is_accounted_for(void **state)
 {
     pair *p = *state;
     text out;
     pf_request request = plain_request();
+    listener l;
+    request.on_token = listen;
+    request.user = &l;
     for (request.max_new_tokens = 1; request.max_new_tokens <= 12; request.max_new_tokens++) {
+        l = (listener){ 0 };
         generate(p, p->verifier, p->drafter, &request, &out);
         const pf_speculation *s = &out.result.speculation;
         assert_int_equal(out.result.n_tokens, request.max_new_tokens);
@@ -454,25 +524,9 @@ static void every_token_is_accounted_for(void **state)
         int64_t n_accepted = 0;
         for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) n_accepted += s->accepted_to[i];
         assert_int_equal(n_accepted, s->accepted);
+        assert_int_equal(l.n, request.max_new_tokens);
+        assert_int_equal(l.n_drafted, s->accepted);
     }
-}
-
-typedef struct {
-    int32_t n, stop_at;
-    uint64_t n_allocations;
-    bool cancel;
-} listener;
-
-static bool listen(void *user, int32_t token, bool drafted)
-{
-    (void)token;
-    (void)drafted;
-    listener *l = user;
-    if (l->n == 0) pf_alloc_count_reset();
-    l->n_allocations = pf_alloc_count();
-    l->n++;
-    if (l->stop_at == l->n) l->cancel = true;
-    return true;
 }
 
 static bool listen_until(void *user, int32_t token, bool drafted)
@@ -640,8 +694,11 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
+        cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),
+        cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
         cmocka_unit_test(a_verifier_that_returns_only_to_vanish_is_given_up_as_soon),
+        cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
         cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),

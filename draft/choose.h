@@ -46,7 +46,7 @@ bool pf_wish_declares(const pf_wish *wish);
 /* The token for `position` from logits [at least n_vocab], and, where the wish declares, its distribution into ids and
  * probabilities [max_declared], *n_declared entries. `round` sets the draws of one round apart from those of another
  * at the same position: a token that was refused says nothing about the next.
- * PF_UNSUPPORTED: the logits hold no number above minus infinity. */
+ * PF_UNSUPPORTED: the logits hold no number, or for a draw none above minus infinity. */
 PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits,
                                       int32_t position, uint64_t round, int32_t *token, int32_t *ids,
                                       float *probabilities, int32_t *n_declared);

@@ -45,7 +45,7 @@ typedef struct {
 
 /* Judge the chain whose logits are rows first_row .. first_row + n of the last pass; row first_row decides `position`.
  * sampling->seed is the verifier's for this sequence; for coupled, the one that the drafter knows too.
- * PF_UNSUPPORTED: a row holds no number above minus infinity. */
+ * PF_UNSUPPORTED: a row holds no number, or for a draw none above minus infinity. */
 PF_MUST_USE pf_status pf_judge_chain(pf_judge *judge, const pf_sampling *sampling, pf_method method,
                                      const pf_chain *chain, int32_t first_row, int32_t position, pf_acceptance *out);
 

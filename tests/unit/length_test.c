@@ -173,6 +173,34 @@ static void a_sequence_begins_with_what_the_one_before_has_measured(void **state
     assert_int_equal(length_of(&fourth, 1.0f), PF_LENGTH_FIRST);
 }
 
+static void a_sequence_tries_the_first_length_twice_before_it_goes_by_another_ones_times(void **state)
+{
+    (void)state;
+    const machine hopeless = { .acceptance = 0.0, .token_ns = 1e6, .verify_ns = 1e6, .row_ns = 1e6 };
+    pf_length first = { 0 }, second;
+    (void)run(&first, &hopeless, ROUNDS, 0);
+    assert_int_equal(length_of(&first, 1.0f), 1);
+    pf_length_begin(&second, &first);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(length_of(&second, 1.0f), PF_LENGTH_FIRST);
+        (void)run(&second, &hopeless, 1, 0);
+    }
+    assert_int_equal(length_of(&second, 1.0f), 1);
+}
+
+/* Short rounds that were slow by chance are no reason to draft on. */
+static void longer_proposals_are_never_thought_to_take_less_time(void **state)
+{
+    (void)state;
+    pf_length length = { 0 };
+    const float margins[MAX_DRAFT] = { 0 };
+    for (int i = 0; i < 100; i++) {
+        pf_length_observe(&length, margins, 2, 0, 2000, 10000000);
+        pf_length_observe(&length, margins, 6, 0, 6000, 8000000);
+    }
+    assert_false(pf_length_goes_on(&length, margins, 6, MAX_DRAFT));
+}
+
 static void a_change_of_acceptance_is_followed(void **state)
 {
     (void)state;
@@ -217,6 +245,8 @@ int main(void)
         cmocka_unit_test(the_step_of_a_tile_is_found_and_kept_from),
         cmocka_unit_test(margins_that_tell_something_beat_every_fixed_length),
         cmocka_unit_test(a_sequence_begins_with_what_the_one_before_has_measured),
+        cmocka_unit_test(a_sequence_tries_the_first_length_twice_before_it_goes_by_another_ones_times),
+        cmocka_unit_test(longer_proposals_are_never_thought_to_take_less_time),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
         cmocka_unit_test(numbers_of_every_kind_do_no_harm),

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "draft/length.h"
 #include "draft/model_drafter.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/near_peer.h"
@@ -464,6 +465,42 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
     close_bench(&b);
 }
 
+static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else(void **state)
+{
+    (void)state;
+    static int32_t prompt[61];
+    bench sizing = open_plain_bench();
+    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
+    close_bench(&sizing);
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = 2 * page_bytes },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    pf_open open = near_peer_open(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    assert_proposal(begin(&b, open, 77), 1, 62, NULL, 0);
+    assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
+    assert_proposal(commit(&b, 1, 62, prompt, 1), 2, 63, NULL, 0);
+    close_bench(&b);
+}
+
+static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS] = { 0 };
+    assert_int_equal(begin(&b, open, 77)->n_tokens, PF_LENGTH_FIRST);
+    for (uint64_t round = 1; round <= 8; round++, base += 9) {
+        pf_verdict verdict = verdict_of(1, round, base, text, 9);
+        verdict.n_accepted = 9;
+        const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
+    }
+    close_bench(&b);
+}
+
 static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
 {
     (void)state;
@@ -725,6 +762,8 @@ int main(void)
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
         cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
+        cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
+        cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),
         cmocka_unit_test(a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there),

@@ -1,0 +1,95 @@
+/* One draft token: what it is drawn from and with which noise, and how sure of it the draft was. */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "draft/choose.h"
+
+enum { V = 5, POSITION = 9 };
+
+typedef struct {
+    pf_kernels kernels;
+    float p[V];
+    float scratch[64];
+    pf_chooser chooser;
+} bench;
+
+static void set_up(bench *b)
+{
+    pf_error error = { 0 };
+    assert_ok(pf_kernels_select(PF_ISA_SCALAR, &b->kernels, &error), error);
+    assert_true(pf_sampling_scratch_bytes(V) <= sizeof b->scratch);
+    b->chooser = (pf_chooser){ .kernels = &b->kernels, .n_vocab = V, .p = b->p, .scratch = b->scratch };
+}
+
+static void a_margin_is_what_a_token_lies_above_the_best_other(void **state)
+{
+    (void)state;
+    bench b;
+    set_up(&b);
+    const float logits[V] = { 1.0f, 5.0f, 3.0f, -2.0f, 2.5f };
+    const float margins[V] = { -4.0f, 2.0f, -2.0f, -7.0f, -2.5f };
+    for (int32_t i = 0; i < V; i++) assert_true(pf_choose_margin(&b.chooser, logits, i) == margins[i]);
+    b.chooser.n_vocab = 1; /* alone, it is sure; what lies behind is padding */
+    assert_true(pf_choose_margin(&b.chooser, logits, 0) == INFINITY);
+    const float all_infinite[V] = { INFINITY, INFINITY, 0.0f, 0.0f, 0.0f };
+    b.chooser.n_vocab = V;
+    assert_true(isnan(pf_choose_margin(&b.chooser, all_infinite, 0)));
+}
+
+/* What was refused in a round says nothing of the next one's draws, at whatever position. */
+static void rounds_draw_apart_from_each_other_and_alike_again(void **state)
+{
+    (void)state;
+    bench b;
+    set_up(&b);
+    const float logits[V] = { 0 };
+    const pf_wish wish = { .sampling = { .temperature = 1.0f, .top_p = 1.0f },
+                           .method = PF_METHOD_REJECTION,
+                           .max_declared = V,
+                           .draft_seed = 3 };
+    int32_t drawn[64], n_other = 0;
+    for (int again = 0; again < 2; again++)
+        for (uint64_t round = 0; round < PF_COUNT(drawn); round++) {
+            int32_t token, ids[V], n_declared;
+            float q[V];
+            assert_status(pf_choose_token(&b.chooser, &wish, logits, POSITION, round, &token, ids, q, &n_declared),
+                          PF_OK);
+            assert_int_equal(n_declared, V);
+            if (again) assert_int_equal(token, drawn[round]);
+            drawn[round] = token;
+            n_other += round > 0 && token != drawn[round - 1];
+        }
+    assert_in_range(n_other, 2 * 40, 2 * 60); /* four in five */
+}
+
+static void logits_without_a_number_give_no_token(void **state)
+{
+    (void)state;
+    bench b;
+    set_up(&b);
+    const struct {
+        pf_method method;
+        float logits[V];
+    } cases[] = { { PF_METHOD_GREEDY, { NAN, NAN, NAN, NAN, NAN } },
+                  { PF_METHOD_REJECTION, { NAN, -INFINITY, NAN, -INFINITY, NAN } },
+                  { PF_METHOD_COUPLED, { NAN, -INFINITY, NAN, -INFINITY, NAN } } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        const pf_wish wish = { .sampling = { .temperature = 1.0f }, .method = cases[i].method, .max_declared = V };
+        int32_t token = -7, ids[V], n_declared;
+        float q[V];
+        assert_status(pf_choose_token(&b.chooser, &wish, cases[i].logits, POSITION, 1, &token, ids, q, &n_declared),
+                      PF_UNSUPPORTED);
+        assert_int_equal(token, -7);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_margin_is_what_a_token_lies_above_the_best_other),
+        cmocka_unit_test(rounds_draw_apart_from_each_other_and_alike_again),
+        cmocka_unit_test(logits_without_a_number_give_no_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

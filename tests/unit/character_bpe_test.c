@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "tests/support/test.h"
 #include "tokenizer/detokenize.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
-#include "tests/support/test.h"
 
 enum { UNK = 0, N_FIRST = 8, BYTES = 1000 };
 

@@ -1,8 +1,8 @@
 /* Expected are what transformers 5.23's AutoTokenizer adds to the tokenizer of the same files. */
 #include <stdlib.h>
 
-#include "tokenizer/tokenizer_config.h"
 #include "tests/support/test.h"
+#include "tokenizer/tokenizer_config.h"
 
 typedef struct {
     const char *tokenizer; /* NULL: "{}" */

@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tokenizer/bpe.h"
-#include "tokenizer/detokenize.h"
-#include "tokenizer/regex_syntax.h"
-#include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_parts.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_parts.h"
 
 static const char *const GOLDEN[] = { "gpt2",    "llama3", "qwen2",     "o200k",     "cl100k", "deepseek",
                                       "falcon",  "bloom",  "digits",    "behaviors", "flags",  "llama2",
@@ -736,41 +735,6 @@ static void a_hostile_pattern_ends_in_a_limit(void **state)
     pf_tokenizer_close(t);
 }
 
-/* --- Oniguruma's syntax --- */
-
-static void patterns_are_rewritten_for_pcre2(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *in, *out;
-    } cases[] = {
-        { "\\s+(?!\\S)|[^\\s\\r\\n]", "\\p{White_Space}+(?!\\P{White_Space})|[^\\p{White_Space}\\r\\n]" },
-        { "(?i:'s|'t)|(?m:.)", "(?i:'s|'t)|(?s:.)" },
-        { "\\p{N}{1,3}+", "(?:\\p{N}{1,3})+" },
-        { "(a|b){2}+c", "(?:(a|b){2})+c" },
-        { "\\p{L}++a?+", "\\p{L}++a?+" },
-        { "a{,3}", "a{0,3}" },
-        { "a{x}", "a\\{x}" },
-        { "\\u0041\\x41\\x{41}", "\\x{0041}\\x41\\x{41}" },
-        { "\\v\\h", "\\x0B[0-9A-Fa-f]" },
-        { "[\\h\\b]", "[0-9A-Fa-f\\x08]" },
-        { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\p{^Lu}" },
-        { "[]a]", "[\\]a]" },
-        { " ?[^(\\s|[.,!?])]+", " ?[^(\\p{White_Space}|.,!?)]+" },
-        { "[a[b[cd]]e][]]", "[abcde][\\]]" },
-        { "[[:alpha:][0-9]]", "[\\p{Alphabetic}0-9]" },
-    };
-    for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        char *out = NULL;
-        size_t n;
-        pf_error error = { 0 };
-        assert_ok(pf_regex_from_oniguruma("test", cases[i].in, strlen(cases[i].in), &out, &n, &error), error);
-        assert_string_equal(out, cases[i].out);
-        assert_int_equal(n, strlen(out));
-        free(out);
-    }
-}
-
 /* --- the fingerprint --- */
 
 static void equal_vocabularies_have_one_fingerprint(void **state)
@@ -872,7 +836,6 @@ int main(void)
         cmocka_unit_test(a_byte_without_a_token_is_the_unknown_one_where_there_is_one),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
-        cmocka_unit_test(patterns_are_rewritten_for_pcre2),
         cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
         cmocka_unit_test(a_directory_is_read_with_and_without_its_configuration),
     };

@@ -201,6 +201,19 @@ static void longer_proposals_are_never_thought_to_take_less_time(void **state)
     assert_false(pf_length_goes_on(&length, margins, 6, MAX_DRAFT));
 }
 
+static void a_stall_in_the_middle_of_drafting_says_nothing_of_a_length(void **state)
+{
+    (void)state;
+    const machine m = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 20e6 };
+    pf_length length = { 0 };
+    (void)run(&length, &m, ROUNDS, 0);
+    const int32_t before = length_of(&length, 1.0f);
+    const float margins[MAX_DRAFT] = { 0 };
+    pf_length_observe(&length, margins, 8, 8, 8 * (uint64_t)1000000000, 20000000);
+    assert_true(before >= 10);
+    assert_in_range(length_of(&length, 1.0f), before - 2, before + 2);
+}
+
 static void a_change_of_acceptance_is_followed(void **state)
 {
     (void)state;
@@ -247,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_sequence_begins_with_what_the_one_before_has_measured),
         cmocka_unit_test(a_sequence_tries_the_first_length_twice_before_it_goes_by_another_ones_times),
         cmocka_unit_test(longer_proposals_are_never_thought_to_take_less_time),
+        cmocka_unit_test(a_stall_in_the_middle_of_drafting_says_nothing_of_a_length),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
         cmocka_unit_test(numbers_of_every_kind_do_no_harm),

@@ -37,8 +37,8 @@ typedef struct {
     pf_dtype dtype;
     pf_activations activations;
     pf_backend backend;
-    pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
-    pf_isa isa;
+    pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
+    pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
     int32_t n_threads;     /* 0: the cores there are; a small model runs on one while that is measured faster */
     pf_engine *threads_of; /* to run on its threads, in turn; it outlives this one. NULL: on threads of its own */
     const int32_t *cores;  /* [n_cores] to pin to, or NULL */
@@ -47,7 +47,7 @@ typedef struct {
     int32_t max_context;   /* tokens; 0: the model's, at most PF_DEFAULT_CONTEXT */
     int32_t max_sequences; /* alive at once; 0: 1 */
     int32_t max_draft;     /* rows of verification less one; 0: PF_DEFAULT_MAX_DRAFT */
-    void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; on the caller's thread */
     void *progress_user;
 } pf_engine_options;
 

@@ -36,8 +36,7 @@ struct pf_option_row {
     const char *help;     /* one line */
     pf_option_kind kind;
     size_t offset; /* in pf_options, where the kind does not say */
-    size_t
-        count; /* of an int32_t in pf_options: the option is a list, of PF_MAX_LIST values of the kind at most; 0: one */
+    size_t count;  /* of an int32_t in pf_options: the option is a list of at most PF_MAX_LIST; 0: one value */
     double min, max;
     bool above_min;                  /* min itself is refused */
     const pf_option_choice *choices; /* ends with a NULL word */

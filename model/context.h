@@ -52,11 +52,10 @@ void pf_context_destroy(pf_context *context); /* NULL is fine */
  * pf_kv_keep must choose a path, or pf_kv_truncate forget them. */
 typedef struct {
     pf_kv_seq sequence;
-    const int32_t *tokens; /* [n_tokens] */
-    int32_t n_tokens;      /* at least 1 */
-    int32_t n_logits;      /* of the last n_logits rows, 0 .. n_tokens */
-    const int32_t
-        *parents; /* [n_tokens] of a tree: the row that each one follows, before it; -1: the KV. NULL: a chain */
+    const int32_t *tokens;  /* [n_tokens] */
+    int32_t n_tokens;       /* at least 1 */
+    int32_t n_logits;       /* of the last n_logits rows, 0 .. n_tokens */
+    const int32_t *parents; /* [n_tokens] the row that each one follows, before it; -1: the KV. NULL: a chain */
 } pf_span;
 
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.

@@ -53,10 +53,9 @@ pf_status pf_run_reach_verifier(pf_run *r)
                    seconds(limit_ns), r->verifier_trouble.text);
 }
 
-/* The fences have passed; do the tokens fit what was proposed? */
+/* The fences have passed, counts and all; are the tokens those that were proposed, and tokens at all? */
 static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
 {
-    if (v->n_accepted > v->n_tokens) return false;
     for (int32_t i = 0; i < v->n_accepted; i++)
         if (v->tokens[i] != proposal->tokens[i]) return false;
     for (int32_t i = 0; i < v->n_tokens; i++)

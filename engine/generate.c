@@ -67,7 +67,6 @@ static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
 
 static pf_status first_token(pf_run *r, pf_finish *finish)
 {
-    pf_session *s = r->session;
     const uint64_t begin_ns = pf_now_ns();
     pf_run_announce(r);
     PF_TRY(pf_run_reach_verifier(r));
@@ -76,7 +75,6 @@ static pf_status first_token(pf_run *r, pf_finish *finish)
     PF_TRY(pf_run_await_verdict(r, &none, &verdict));
     r->result->prefill_ns = pf_now_ns() - begin_ns;
     r->result->speculation = (pf_speculation){ 0 };
-    s->patience.verify_ns = 0; /* a prefill is no measure of a round */
     (void)commit(r, verdict, finish);
     r->result->first_token_ns = pf_now_ns() - begin_ns;
     return PF_OK;

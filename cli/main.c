@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/interrupt.h"
+#include "cli/stack_limit.h"
 
 static const pf_command *const commands[] = {
     &pf_command_generate,         &pf_command_worker,           &pf_command_verifier,    &pf_command_logits,
@@ -65,7 +66,8 @@ static int unknown_command(int argc, char **argv)
 static int run_command(const pf_command *command, pf_options *options, pf_out *out)
 {
     pf_error error = { 0 };
-    const pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
+    pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
+    if (status == PF_OK) status = pf_stack_limit_check(&error);
     if (status != PF_OK) return pf_out_fail_error(status, &error);
     return command->run(options, out);
 }

@@ -107,6 +107,23 @@ class Scarcity(Case):
                     self.assertEqual((out, err.count(b"\n")), (b"", 1), (limit, err))
             self.assertEqual(seen, {0, 1}, arguments)
 
+    def test_a_stack_that_is_too_small_is_made_larger_or_is_a_sentence(self):
+        def run(least, most, *arguments):
+            process = self.pilotfish.start(*arguments, preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_STACK, [least << 10, most]))
+            out, err = process.communicate(timeout=QUICKLY)
+            return process.returncode, bool(out), err.decode()
+
+        if run(64, resource.RLIM_INFINITY, "--version")[0] != 0:
+            self.skipTest("not to be had under a sanitizer, whose frames are larger")
+        generate = ["generate", "-m", self.target, "-d", self.draft, "-p", "a", "-n", "4", "--threads", "2", "--json"]
+        for arguments in [generate, ["tokenize", "-m", self.target, "-p", "a"], ["bench", "rpc", "--loopback", "--rounds", "10"]]:
+            for least, most in [(64, resource.RLIM_INFINITY), (64, 256 << 10), (256, 256 << 10)]:
+                code, out, err = run(least, most, *arguments)
+                self.assertEqual((code, out), (0, True), (arguments, least, most, err))
+            self.assertEqual(run(64, 64 << 10, *arguments),
+                             (1, False, "pilotfish: the stack may have 64 KiB, expected 256 or more (ulimit -s)\n"))
+
     def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],
                           ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],

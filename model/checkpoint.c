@@ -44,11 +44,18 @@ static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_
                    found, expected);
 }
 
+static void name_tensor(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
+                        char out[PF_MAX_TENSOR_NAME])
+{
+    const bool is_head = c->named_as_head && role == PF_TENSOR_EMBEDDING;
+    pf_config_tensor_name(&c->config, is_head ? PF_TENSOR_HEAD : role, layer, part, out);
+}
+
 pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
                                 pf_tensor *out, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&c->config, role, layer, part, name);
+    name_tensor(c, role, layer, part, name);
     pf_tensor tensor;
     const pf_status status = pf_safetensors_find(c->set, name, &tensor, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
@@ -276,7 +283,7 @@ pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, i
                                   pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&c->config, role, layer, "weight", name);
+    name_tensor(c, role, layer, "weight", name);
     if (!c->config.quantized)
         return pf_fail(error, PF_FORMAT,
                        "%s: tensor \"%s\" has a weight that %s cannot hold, expected numbers of at most %g",
@@ -390,15 +397,19 @@ static bool are_equal(const pf_tensor *a, const pf_tensor *b)
     return equal;
 }
 
-/* config.json says that the head is the embedding, and the files have a head: where it is another matrix, it is the head,
- * as in transformers 5 (PreTrainedModel.tie_weights). */
-static pf_status untie_head(pf_checkpoint *c, pf_error *error)
+/* config.json says that the head is the embedding, and the files have a head. Where they have both, and these are not the
+ * same, the head is the head; where they have no other, it is the embedding too. As in transformers 5
+ * (PreTrainedModel.tie_weights). */
+static pf_status look_at_head(pf_checkpoint *c, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
     pf_tensor head, embedding;
     pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", name);
     if (!c->config.tied_embeddings || c->config.quantized) return PF_OK;
     if (pf_safetensors_find(c->set, name, &head, NULL) == PF_UNAVAILABLE) return PF_OK;
+    pf_config_tensor_name(&c->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    c->named_as_head = pf_safetensors_find(c->set, name, &embedding, NULL) == PF_UNAVAILABLE;
+    if (c->named_as_head) return PF_OK;
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_HEAD, 0, "weight", &head, error));
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
     c->config.tied_embeddings = are_equal(&head, &embedding);
@@ -410,7 +421,7 @@ pf_status pf_checkpoint_open(const char *directory, pf_checkpoint *out, pf_error
     pf_checkpoint c = { .directory = directory };
     PF_TRY(pf_config_load(directory, &c.config, error));
     PF_TRY(pf_safetensors_open(directory, &c.set, error));
-    pf_status status = untie_head(&c, error);
+    pf_status status = look_at_head(&c, error);
     if (status == PF_OK) status = check_tensors(&c, error);
     if (status != PF_OK)
         pf_checkpoint_close(&c);

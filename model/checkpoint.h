@@ -29,6 +29,7 @@ typedef struct {
     const char *directory; /* borrowed */
     pf_config config;      /* tied_embeddings is false where the files hold a head that is not the embedding */
     pf_safetensors *set;
+    bool named_as_head;   /* the one matrix of a tied embedding has the head's name in the files */
     size_t n_bytes;       /* of the tensors that are read */
     int64_t n_parameters; /* numbers that they stand for */
     int32_t n_tensors;    /* matrices and vectors; scales are part of a matrix */

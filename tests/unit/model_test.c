@@ -135,6 +135,31 @@ static void buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_th
     pf_model_release(said_to_be_tied);
 }
 
+/* So does transformers 5, whichever of the two names the one matrix has. */
+static void a_tied_embedding_may_have_the_name_of_the_head(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model *usual, *other;
+    float expected[128], found[128];
+    const pf_tiny_model tied = { .seed = 3, .tied = true };
+    pf_tiny_model_create(&tied, directory);
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &usual, &error), error);
+    edit("model.safetensors", "\"model.embed_tokens.weight\"", "\"lm_head.weight\"           ");
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &other, &error), error);
+    logits_of(usual, expected);
+    logits_of(other, found);
+    assert_memory_equal(found, expected, sizeof expected);
+    pf_model_release(usual);
+    pf_model_release(other);
+    pf_tiny_model_remove(directory);
+
+    pf_tiny_model_create(&tied, directory);
+    edit("model.safetensors", "\"model.embed_tokens.weight\"", "\"model.embed_tokens.weighs\"");
+    assert_refused(PF_FORMAT, "no tensor \"model.embed_tokens.weight\"");
+    pf_tiny_model_remove(directory);
+}
+
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
 static void a_dtype_is_resolved_by_the_file(void **state)
@@ -534,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_tensor_that_would_be_left_out_is_named),
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
         cmocka_unit_test(buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_the_embedding_is_the_head),
+        cmocka_unit_test(a_tied_embedding_may_have_the_name_of_the_head),
         cmocka_unit_test(a_dtype_is_resolved_by_the_file),
         cmocka_unit_test(weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so),
         cmocka_unit_test(f16_weights_are_held_exactly),

@@ -19,6 +19,7 @@ typedef struct {
     const char *top;   /* fields of the file: "\"x\": y," */
     const char *model; /* fields of the model */
     bool bytes;        /* with a token for each */
+    int lacked;        /* but for this one; 0: none */
 } parts;
 
 static char *build(parts p)
@@ -31,7 +32,7 @@ static char *build(parts p)
                      "\"merges\": [%s], \"vocab\": {%s",
                      p.top ? p.top : "", p.model ? p.model : "", MERGES, VOCAB);
     for (int b = 0; p.bytes && b < 256; b++)
-        n += snprintf(out + n, (size_t)(SIZE - n), ",\"<0x%02X>\":%d", b, BYTES + b);
+        if (b == 0 || b != p.lacked) n += snprintf(out + n, (size_t)(SIZE - n), ",\"<0x%02X>\":%d", b, BYTES + b);
     n += snprintf(out + n, (size_t)(SIZE - n), "}}}");
     assert_true(n < SIZE);
     return out;
@@ -117,6 +118,17 @@ static void a_character_without_a_token_becomes_its_bytes(void **state)
     pf_tokenizer_close(t);
 }
 
+/* And the token that stands for it comes behind what is bytes, as in the library. */
+static void a_character_of_which_one_byte_has_no_token_is_unknown(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = LLAMA, .bytes = true, .lacked = 0xA9 });
+    ASSERT_IDS(t, "a\xC3\xA8", 5, BYTES + 0xC3, BYTES + 0xA8);
+    ASSERT_IDS(t, "a\xC3\xA9", 5, UNK);
+    ASSERT_IDS(t, "a\xC3\xA9\n", 5, BYTES + '\n', UNK);
+    pf_tokenizer_close(t);
+}
+
 static void bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them(void **state)
 {
     (void)state;
@@ -135,6 +147,14 @@ static void bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them(void
                "a",
                BYTES + 0xFF, 2);
     pf_tokenizer_close(t);
+    t = open_parts(
+        (parts){ .top = METASPACE("always") "\"added_tokens\":[{\"id\":8,\"content\":\"<s>\",\"normalized\":true}],",
+                 .bytes = true });
+    ASSERT_IDS(t,
+               "\xFF"
+               "a<s>a",
+               BYTES + 0xFF, 2, N_FIRST + 256, 5);
+    pf_tokenizer_close(t);
     t = open_parts((parts){ .top = LLAMA }); /* there are no bytes, but a token for what is unknown */
     ASSERT_IDS(t, "a\xFF", 5, UNK);
     pf_tokenizer_close(t);
@@ -152,6 +172,12 @@ static void the_first_piece_is_the_one_that_comes_from_the_start(void **state)
         .top = METASPACE("first") "\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":false}," });
     ASSERT_IDS(t, "a", 5);
     ASSERT_IDS(t, "\ta", 2);
+    pf_tokenizer_close(t);
+    t = open_parts(
+        (parts){ .top = METASPACE("first") "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["
+                                           "{\"type\":\"Prepend\",\"prepend\":\" \"},"
+                                           "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":false}]}," });
+    ASSERT_IDS(t, "a", 5);
     pf_tokenizer_close(t);
     t = open_parts((parts){ .top = METASPACE("first") "\"added_tokens\":[{\"id\":9,\"content\":\"<s>\"}]," });
     ASSERT_IDS(t, "<s>a", N_FIRST, 2);
@@ -253,6 +279,36 @@ static void a_replacement_is_found_across_tokens(void **state)
         assert_text(t, ids, 24, expected, n);
     }
     pf_tokenizer_close(t);
+}
+
+static void bytes_in_a_row_are_one_token_to_what_follows(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .top = DECODER("{\"type\":\"ByteFallback\"},"
+                                           "{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"-\"}"),
+                            .bytes = true });
+    ASSERT_TEXT(t, "-", BYTES + 'a', BYTES + 'b');
+    ASSERT_TEXT(t, "ab", BYTES + 'a', 3);
+    ASSERT_TEXT(t, "b-a", 3, BYTES + 'a', BYTES + 'b', BYTES + 'a');
+    pf_tokenizer_close(t);
+}
+
+static void the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *scheme, *expected;
+    } cases[] = { { "always", "a a" }, { "first", "a a" }, { "never", " a a" } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char top[128];
+        snprintf(top, sizeof top,
+                 "\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"%s\"},",
+                 cases[i].scheme);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        assert_text(t, (const int32_t[]){ 5, 5 }, 2, cases[i].expected, strlen(cases[i].expected));
+        pf_tokenizer_close(t);
+    }
 }
 
 static void without_a_decoder_tokens_are_joined_by_spaces(void **state)
@@ -388,12 +444,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_character_without_a_token_becomes_its_bytes),
+        cmocka_unit_test(a_character_of_which_one_byte_has_no_token_is_unknown),
         cmocka_unit_test(bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them),
         cmocka_unit_test(the_first_piece_is_the_one_that_comes_from_the_start),
         cmocka_unit_test(a_long_text_that_is_one_piece_takes_n_log_n),
         cmocka_unit_test(text_comes_as_its_tokens_do),
         cmocka_unit_test(what_is_stripped_from_the_end_waits_for_it),
         cmocka_unit_test(a_replacement_is_found_across_tokens),
+        cmocka_unit_test(bytes_in_a_row_are_one_token_to_what_follows),
+        cmocka_unit_test(the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none),
         cmocka_unit_test(without_a_decoder_tokens_are_joined_by_spaces),
         cmocka_unit_test(an_added_token_is_shown_as_the_normalizers_leave_it),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/interrupt.h"
-#include "cli/stack_limit.h"
+#include "cli/shell_limits.h"
 
 static const pf_command *const commands[] = {
     &pf_command_generate,         &pf_command_worker,           &pf_command_verifier,    &pf_command_logits,
@@ -67,7 +67,7 @@ static int run_command(const pf_command *command, pf_options *options, pf_out *o
 {
     pf_error error = { 0 };
     pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
-    if (status == PF_OK) status = pf_stack_limit_check(&error);
+    if (status == PF_OK) status = pf_shell_limits_heed(&error);
     if (status != PF_OK) return pf_out_fail_error(status, &error);
     return command->run(options, out);
 }

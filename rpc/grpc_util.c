@@ -1,6 +1,7 @@
 #include "rpc/grpc_util.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,9 +22,35 @@ static pf_status check_descriptors(pf_error *error)
                    FIRST_DESCRIPTORS, n, strerror(reason));
 }
 
+/* Six that gRPC begins with, and it waits for ever at its end for one that could not be started; more once it is busy. */
+enum { FIRST_THREADS = 12 };
+
+static void *wait_for_all(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+static pf_status check_threads(pf_error *error)
+{
+    pthread_t held[FIRST_THREADS];
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    int n = 0, reason = 0;
+    pthread_mutex_lock(&gate);
+    while (n < FIRST_THREADS && (reason = pthread_create(&held[n], NULL, wait_for_all, &gate)) == 0) n++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < n; i++) pthread_join(held[i], NULL);
+    pthread_mutex_destroy(&gate);
+    if (n == FIRST_THREADS) return PF_OK;
+    return pf_fail(error, PF_NOMEM, "gRPC needs %d threads, and %d are to be had: %s", FIRST_THREADS, n,
+                   strerror(reason));
+}
+
 pf_status pf_grpc_begin(pf_error *error)
 {
     PF_TRY(check_descriptors(error));
+    PF_TRY(check_threads(error));
     setenv("GRPC_VERBOSITY", "NONE", 0); /* libraries never print; whoever sets it wants to see */
     grpc_init();
     return PF_OK;

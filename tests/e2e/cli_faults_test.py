@@ -70,26 +70,29 @@ class Interrupts(SlowCase):
 
 class Scarcity(Case):
     def test_memory_that_is_not_there_is_a_sentence(self):
-        def run(megabytes):
+        def run(megabytes, arguments):
             limit = [megabytes << 20] * 2
-            process = self.pilotfish.start("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "4",
-                                           "--json", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+            process = self.pilotfish.start(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
             out, err = process.communicate(timeout=QUICKLY)
             return process.returncode, out, err.decode()
 
-        if run(4096)[0] != 0:
-            self.skipTest("not to be had under a sanitizer, which reserves terabytes")
-        seen = set()
-        for megabytes in range(26, 90, 4):
-            code, out, err = run(megabytes)
-            if code == 127:   # the loader's own: not even the libraries fit
-                continue
-            seen.add(code)
-            self.assertIn(code, (0, 1), (megabytes, err))
-            if code == 1:
-                self.assertFalse(out)
-                self.assertEqual(err.count("\n"), 1, err)
-        self.assertIn(1, seen, "no limit was too small")
+        generate = ["generate", "-m", self.target, "-p", PROMPT, "-n", "4", "--json"]
+        for arguments, limits in [([*generate, "-d", self.draft], range(26, 90, 4)),
+                                  ([*generate, "--draft-worker", self.socket("none")], range(80, 300, 10)),   # gRPC's threads
+                                  (["bench", "rpc", "--loopback", "--rounds", "10", "--json"], range(70, 400, 10))]:
+            if run(4096, arguments)[0] != 0:
+                self.skipTest("not to be had under a sanitizer, which reserves terabytes")
+            seen = set()
+            for megabytes in limits:
+                code, out, err = run(megabytes, arguments)
+                if code == 127:   # the loader's own: not even the libraries fit
+                    continue
+                seen.add(code)
+                self.assertIn(code, (0, 1), (megabytes, err))
+                if code == 1:
+                    self.assertFalse(out)
+                    self.assertEqual(err.count("\n"), 1, err)
+            self.assertIn(1, seen, "no limit was too small")
 
     def test_descriptors_that_are_not_there_are_a_sentence(self):
         for arguments in [["bench", "rpc", "--loopback", "--rounds", "10"],

@@ -14,18 +14,20 @@
  * connected would wait for a thousand newcomers. Whoever waits for room waits in the kernel's backlog; descriptors, kernel
  * memory or both may run out at any time, and it goes on when there are some again.
  *
- * Whether a connection of gRPC's still lives is not told by gRPC. A descriptor's number and the inode of its socket say
- * it; they are compared only when room is needed. Which connection a call came by is in the name that gRPC gives its
- * peer, "fd:7"; the descriptor cannot be closed while the call is referred to.
+ * Two things cost a connection its life beside those above: a poll that does not end because of it (rpc/poll_watch.h;
+ * after which nobody is accepted for a second, which goes to those who are connected: he comes back at once), and twice as
+ * many calls as may be open at all.
  *
- * gRPC 1.51 takes apart whatever a connection sends for as long as more comes. Who opens streams and resets them without
- * end (CVE-2023-44487) is so all that is heard, and each stream stays, 12 KB, until he pauses. He shows in one of two
- * ways, by which of gRPC's threads reads him, and is shut down: twice as many calls of his as may be open, or a poll
- * that computes for a tenth of a second and reads his connection alone. After the latter nobody is accepted for a second,
- * which goes to those who are connected: he comes back at once.
+ * And a third where others need its place. gRPC 1.51 lets go of a call once what it writes to the connection is written, so
+ * who opens calls, ends them and reads none of the answers keeps each, and no ping finds him, which would be written too. When
+ * a call is turned away because too many are ending, the connections where that has been so for a second are cut, the
+ * worst first, until half as many calls are over as are too many. While nobody needs the place they stay.
  *
- * Threads: one of its own, asleep unless there is somebody to accept or to listen to, or the poll to look at: twenty times
- * a second while gRPC has connections. It takes no lock of its owner's.
+ *     connections.c   who is there, and who goes        handover.c   first words, and how many gRPC is given at once
+ *     poll_watch.c    a poll that does not end          listener.c   the door, and the thread
+ *
+ * Threads: one of its own, asleep unless there is somebody to accept or to listen to, or gRPC to look at: twenty times a
+ * second while it has connections. It takes no lock of its owner's.
  */
 #ifndef PF_RPC_LISTENER_H
 #define PF_RPC_LISTENER_H
@@ -45,6 +47,7 @@ typedef struct {
     const pf_poller *poller;                       /* of the server's queue; lives as long */
     int32_t max_connections;                       /* at once, silent ones included */
     int32_t max_calls;                             /* of one connection; with more it is shut down */
+    int32_t max_over;                              /* calls that reading nobody's answers may keep when there is need */
     uint64_t silence_ns;                           /* how long one may take for its preface */
     void (*log)(void *user, const char *sentence); /* from its thread, or NULL */
     void *log_user;
@@ -59,9 +62,16 @@ PF_MUST_USE pf_status pf_listener_open(const pf_listener_config *config, const p
 void pf_listener_close(pf_listener *listener);
 void pf_listener_destroy(pf_listener *listener); /* closes first; after the last pf_listener_leave. NULL is fine */
 
-/* A call begins on a connection, which is not taken for idle until pf_listener_leave has been given what this returns.
- * Both while the call is referred to; any thread. */
+/* After pf_listener_close: shuts down what gRPC still has, where its own shutdown waits for ever for who reads nothing. */
+void pf_listener_cut_all(pf_listener *listener);
+
+/* A call begins on a connection, which is told by what this returns; is over, one way or another; and is let go of, last.
+ * Each once, while the call is referred to; any thread. */
 int pf_listener_enter(pf_listener *listener, grpc_call *call);
+void pf_listener_over(pf_listener *listener, int connection);
 void pf_listener_leave(pf_listener *listener, int connection);
+
+/* A call finds no place because of those that are over. Within 50 ms who keeps them is dealt with; any thread. */
+void pf_listener_unclog(pf_listener *listener);
 
 #endif

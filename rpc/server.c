@@ -14,6 +14,7 @@ enum {
     /* Of the computing thread, until the back of the poller polls. Longer than a round of small models: each change of
      * hands costs one 5 to 20 us. */
     AWAY_NS = 10 * 1000 * 1000,
+    LAST_WORDS_NS = 200 * 1000 * 1000, /* for calls that are cancelled to be told so */
 };
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -42,6 +43,15 @@ static bool is_drained(pf_server *server)
     return drained;
 }
 
+/* Watches never end by themselves; and who reads nothing not even so: gRPC waits until what it writes to him is written. */
+static void end_calls(pf_server *server, uint64_t *since_ns)
+{
+    const uint64_t now_ns = pf_now_ns();
+    if (*since_ns == 0) *since_ns = now_ns;
+    grpc_server_cancel_all_calls(server->grpc);
+    if (server->listener && now_ns - *since_ns >= LAST_WORDS_NS) pf_listener_cut_all(server->listener);
+}
+
 static void shut_down(pf_server *server, uint64_t grace_ns)
 {
     if (server->shut) return;
@@ -52,7 +62,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
     grpc_server_shutdown_and_notify(server->grpc, server->poller.cq, &server->shutdown_tag);
 
     if (server->until_ns == 0) server->until_ns = pf_now_ns() + grace_ns;
-    uint64_t worked_ns = 0;
+    uint64_t worked_ns = 0, ended_ns = 0;
     for (;;) {
         const bool drained = is_drained(server); /* before: what came until then is computed */
         if (pf_server_compute(server, &error)) {
@@ -61,7 +71,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
         }
         if (drained) return;
         if (open_sequences(server) == 0 || pf_server_is_overdue(server) || server->failed != PF_OK)
-            grpc_server_cancel_all_calls(server->grpc); /* watches never end by themselves */
+            end_calls(server, &ended_ns);
         wait_for_work(server, worked_ns);
     }
 }
@@ -150,6 +160,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .poller = &server->poller,
                                         .max_connections = server->config.max_connections,
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
+                                        .max_over = pf_server_max_calls(&server->config) / 2,
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };

@@ -100,6 +100,7 @@ struct pf_call {
     bool is_ready, is_absorbed;
     bool has_sequences; /* of a stream: some were open when it was last looked at */
     bool has_place;     /* counts among those that may be open */
+    bool is_over;       /* has gone without one, or from it: the listener has been told */
     uint64_t idle_ns;   /* since when it has had none open; of any other call: since when it is there */
     pf_call *next_ready, *next_absorbed;
     pf_call *next, *previous; /* all that are there, the oldest first */

@@ -6,6 +6,8 @@
 /* It is over, or goes: another may have its place. */
 void pf_call_leave_place(pf_call *c)
 {
+    if (!c->is_over && c->grpc) pf_listener_over(c->server->listener, c->connection);
+    c->is_over = true;
     if (!c->has_place) return;
     c->has_place = false;
     c->server->n_open--;
@@ -53,7 +55,10 @@ const char *pf_call_take_place(pf_call *c)
     pf_server *server = c->server;
     const int32_t most = pf_server_max_calls(&server->config);
     const bool stream = c->role == PF_ROLE_STREAM;
-    if (server->n_calls - server->n_open > most) return "too many calls are ending; try again";
+    if (server->n_calls - server->n_open > most) {
+        pf_listener_unclog(server->listener);
+        return "too many calls are ending; try again";
+    }
     if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))
         return "as many streams are open as are taken, all of them with sequences";
     if (server->n_open >= most && (c->role == PF_ROLE_WATCH || !make_way(server, false)))

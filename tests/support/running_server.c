@@ -6,6 +6,7 @@
 #include "tests/support/test.h"
 
 char serving_path[64], serving_address[64];
+int serving_port;
 static char directory[] = "/tmp/pf-rpc-XXXXXX";
 
 static void *run(void *arg)

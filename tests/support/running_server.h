@@ -22,6 +22,7 @@ void serving_end(running_server *s);
 
 /* The socket: its file, and the same as an address. Set up and taken away around a group of tests. */
 extern char serving_path[64], serving_address[64];
+extern int serving_port; /* of 127.0.0.1, in the socket's place, where a test sets it; else 0 */
 int serving_make_directory(void **state);
 int serving_remove_directory(void **state);
 

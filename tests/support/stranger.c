@@ -1,6 +1,7 @@
 #include "tests/support/stranger.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -10,8 +11,22 @@
 #include "tests/support/running_server.h"
 #include "tests/support/test.h"
 
+static int dial_port(int port)
+{
+    const struct sockaddr_in in = { .sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)port),
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int room = 4096; /* who reads nothing is full soon */
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&in, sizeof in), 0);
+    return fd;
+}
+
 int stranger_dial(void)
 {
+    if (serving_port) return dial_port(serving_port);
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     strcpy(un.sun_path, serving_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -89,18 +104,24 @@ static ssize_t hear(int fd, uint8_t *bytes, size_t n, uint64_t until_ns)
     return got < 0 ? 0 : got; /* reset: an end too */
 }
 
-bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms)
+int stranger_hears_one_of(int fd, const stranger_words *words, int n_words, int within_ms)
 {
     static uint8_t heard[64 << 10];
     size_t n_heard = 0;
     const uint64_t until_ns = pf_now_ns() + (uint64_t)within_ms * 1000 * 1000;
     while (n_heard < sizeof heard) {
         const ssize_t more = hear(fd, heard + n_heard, sizeof heard - n_heard, until_ns);
-        if (more <= 0) return false;
+        if (more <= 0) return -1;
         n_heard += (size_t)more;
-        if (memmem(heard, n_heard, bytes, n)) return true;
+        for (int i = 0; i < n_words; i++)
+            if (memmem(heard, n_heard, words[i].bytes, words[i].n)) return i;
     }
-    return false;
+    return -1;
+}
+
+bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms)
+{
+    return stranger_hears_one_of(fd, &(stranger_words){ bytes, n }, 1, within_ms) == 0;
 }
 
 bool stranger_is_hung_up_on(int fd, int within_ms)

@@ -1,4 +1,5 @@
-/* Somebody who speaks HTTP/2 frames of his own making with the server at serving_path: no gRPC on his side. */
+/* Somebody who speaks HTTP/2 frames of his own making with the server at serving_path, or at serving_port: no gRPC on his
+ * side. */
 #ifndef PF_TESTS_STRANGER_H
 #define PF_TESTS_STRANGER_H
 
@@ -21,6 +22,14 @@ bool stranger_resets_until_refused(int fd, uint32_t n, const char *path);
 
 /* Whether these bytes come within a time; what comes before them is passed over. */
 bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms);
+
+/* Which of several things comes first within a time; -1: none. */
+typedef struct {
+    const void *bytes;
+    size_t n;
+} stranger_words;
+int stranger_hears_one_of(int fd, const stranger_words *words, int n_words, int within_ms);
+
 bool stranger_is_hung_up_on(int fd, int within_ms);
 
 #endif

@@ -167,35 +167,58 @@ static pf_status round_trip(driver *d, trip *t)
     return PF_OK;
 }
 
-static pf_status run(driver *d, pf_roundtrip *out)
+/* The counted rounds so far. */
+typedef struct {
+    int32_t n;
+    uint64_t total_ns;
+    int64_t n_tokens;
+} tally;
+
+static void count(driver *d, tally *so_far, const trip *t)
 {
-    const int32_t n_warm = d->plan->n_rounds / 10 + 1;
-    uint64_t total_ns = 0;
-    int64_t n_tokens = 0;
-    for (int32_t i = -n_warm; i < d->plan->n_rounds;) {
+    const int32_t i = so_far->n++;
+    so_far->total_ns += t->total_ns;
+    so_far->n_tokens += t->n_tokens;
+    d->away_us[i] = (double)(t->total_ns - t->compute_ns) * 1e-3;
+    d->compute_us[i] = (double)t->compute_ns * 1e-3;
+    d->round_us[i] = (double)t->total_ns * 1e-3;
+}
+
+static pf_status measure(driver *d, tally *so_far)
+{
+    for (int32_t n_warm = d->plan->n_rounds / 10 + 1; so_far->n < d->plan->n_rounds;) {
         trip t;
         PF_TRY(round_trip(d, &t));
         if (t.opened) continue;
-        if (i >= 0) {
-            total_ns += t.total_ns;
-            n_tokens += t.n_tokens;
-            d->away_us[i] = (double)(t.total_ns - t.compute_ns) * 1e-3;
-            d->compute_us[i] = (double)t.compute_ns * 1e-3;
-            d->round_us[i] = (double)t.total_ns * 1e-3;
-        }
-        i++;
+        if (n_warm > 0)
+            n_warm--;
+        else
+            count(d, so_far, &t);
     }
-    const size_t n = (size_t)d->plan->n_rounds;
-    const double seconds = (double)total_ns * 1e-9;
-    *out = (pf_roundtrip){
+    return PF_OK;
+}
+
+static pf_roundtrip summarise(const driver *d, const tally *so_far)
+{
+    const size_t n = (size_t)so_far->n;
+    const double seconds = (double)so_far->total_ns * 1e-9; /* 0 of nothing is NaN, as is a percentile of nothing */
+    return (pf_roundtrip){
+        .n_rounds = so_far->n,
         .p50_us = pf_percentile(d->away_us, n, 0.50),
         .p99_us = pf_percentile(d->away_us, n, 0.99),
         .compute_p50_us = pf_percentile(d->compute_us, n, 0.50),
         .round_p50_us = pf_percentile(d->round_us, n, 0.50),
         .per_s = (double)n / seconds,
-        .tokens_per_s = (double)n_tokens / seconds,
+        .tokens_per_s = (double)so_far->n_tokens / seconds,
     };
-    return PF_OK;
+}
+
+static pf_status run(driver *d, pf_roundtrip *out)
+{
+    tally so_far = { .n = 0 };
+    const pf_status status = measure(d, &so_far);
+    if (status == PF_OK || status == PF_CANCELLED) *out = summarise(d, &so_far);
+    return status;
 }
 
 static void close_sequences(driver *d)

@@ -21,7 +21,9 @@ typedef struct {
 
 enum { PF_ROUNDTRIP_GROWTH = 240 };
 
+/* Times and rates of no rounds are NaN. */
 typedef struct {
+    int32_t n_rounds;      /* that were counted: all, or those until it was cancelled */
     double p50_us, p99_us; /* the last answer's arrival less submit less the peer's compute */
     double compute_p50_us; /* what the peer computed */
     double round_p50_us;   /* both together */
@@ -29,7 +31,7 @@ typedef struct {
     double tokens_per_s;   /* proposed in them */
 } pf_roundtrip;
 
-/* cancel: or NULL; then PF_CANCELLED. PF_INVALID: the peer's limits do not allow the plan.
+/* cancel: or NULL; then PF_CANCELLED, and *out has what was measured until then. PF_INVALID: the peer's limits do not allow the plan.
  * PF_UNAVAILABLE: the peer is gone, or has not answered within ten seconds. */
 PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const volatile bool *cancel,
                                          pf_roundtrip *out, pf_error *error);

@@ -1,4 +1,5 @@
 /* pilotfish bench rpc: round trips of real messages. */
+#include <math.h>
 #include <stdio.h>
 
 #include "bench/roundtrip.h"
@@ -26,30 +27,39 @@ static pf_status to_loopback(const pf_options *options, pf_roundtrip *out, pf_er
     return status;
 }
 
+static int print_figures(const pf_options *options, pf_out *out, const pf_roundtrip *r)
+{
+    if (options->json)
+        return pf_out_json(out, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:o}", "p50_us",
+                                          pf_json_number(r->p50_us), "p99_us", pf_json_number(r->p99_us), "per_s",
+                                          pf_json_number(r->per_s), "compute_p50_us", pf_json_number(r->compute_p50_us),
+                                          "round_p50_us", pf_json_number(r->round_p50_us), "tokens_per_s",
+                                          pf_json_number(r->tokens_per_s), "rounds", r->n_rounds, "sequences",
+                                          options->trips.n_sequences, "draft_len", options->trips.draft_len, "context",
+                                          options->trips.context, "temperature",
+                                          pf_json_number(options->trips.temperature)));
+    if (r->n_rounds == 0) return PF_EXIT_DONE;
+    pf_out_print(out,
+                 "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
+                 r->n_rounds, r->p50_us, r->p99_us, r->compute_p50_us, r->per_s);
+    pf_out_print(out, "%d sequences a message, %d tokens a proposal: %.0f draft tokens a second\n",
+                 options->trips.n_sequences, options->trips.draft_len, r->tokens_per_s);
+    return PF_EXIT_DONE;
+}
+
 static int run(const pf_options *options, pf_out *out)
 {
     if ((options->worker != NULL) == options->loopback)
         return pf_options_misuse(&pf_command_bench_rpc, "give one of --worker ADDR and --loopback");
     pf_error error = { 0 };
-    pf_roundtrip r;
+    pf_roundtrip r = {
+        .p50_us = NAN, .p99_us = NAN, .per_s = NAN, .compute_p50_us = NAN, .round_p50_us = NAN, .tokens_per_s = NAN
+    }; /* as it stays where Ctrl-C comes before the first round */
     const pf_status status = (options->worker ? to_worker : to_loopback)(options, &r, &error);
-    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    if (status != PF_OK) return pf_out_fail_error(status, &error);
-    if (options->json)
-        return pf_out_json(out, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:o}", "p50_us",
-                                          pf_json_number(r.p50_us), "p99_us", pf_json_number(r.p99_us), "per_s",
-                                          pf_json_number(r.per_s), "compute_p50_us", pf_json_number(r.compute_p50_us),
-                                          "round_p50_us", pf_json_number(r.round_p50_us), "tokens_per_s",
-                                          pf_json_number(r.tokens_per_s), "rounds", options->trips.n_rounds,
-                                          "sequences", options->trips.n_sequences, "draft_len",
-                                          options->trips.draft_len, "context", options->trips.context, "temperature",
-                                          pf_json_number(options->trips.temperature)));
-    pf_out_print(out,
-                 "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
-                 options->trips.n_rounds, r.p50_us, r.p99_us, r.compute_p50_us, r.per_s);
-    pf_out_print(out, "%d sequences a message, %d tokens a proposal: %.0f draft tokens a second\n",
-                 options->trips.n_sequences, options->trips.draft_len, r.tokens_per_s);
-    return PF_EXIT_DONE;
+    const bool interrupted = *pf_interrupt_flag();
+    if (status != PF_OK && !interrupted) return pf_out_fail_error(status, &error);
+    const int code = print_figures(options, out, &r);
+    return code == PF_EXIT_DONE && interrupted ? PF_EXIT_INTERRUPTED : code;
 }
 
 static const pf_option_group *const groups[] = { &pf_options_rpc, &pf_options_json, NULL };

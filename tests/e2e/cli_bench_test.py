@@ -124,6 +124,9 @@ class Benchmarks(Case):
         document = interrupted("throughput", "-m", self.target, "--gen-len", "8", "--prompt-len", "64")
         self.assertGreater(document["weight_bytes"], 0)
         self.assertIsNone(document["verify"]["16"])   # the last to be measured
+        document = interrupted("rpc", "--loopback", "--rounds", "10000000")
+        self.assertLess(document["rounds"], 10000000)
+        self.assertEqual(document["p50_us"] is None, document["rounds"] == 0)
 
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "rpc/dispatch.h"
 #include "rpc/link.h"
 
 enum {
@@ -17,6 +18,7 @@ enum {
 typedef struct {
     pf_peer head;
     pf_link link;
+    pf_service service;
     pf_codec *encoder, *decoder; /* the caller's */
 } client;
 
@@ -97,6 +99,19 @@ static pf_status await_answer(pf_link *link, uint64_t deadline_ns, grpc_byte_buf
     }
 }
 
+/* What a server of the other service would say, or a client, is of no use to anybody who waits for this one's answers. */
+static pf_status check_direction(const client *c, const pf_batch *answer, pf_error *error)
+{
+    const bool drafter = c->service == PF_SERVICE_DRAFTER;
+    if (drafter ? answer->n_verdicts : answer->n_proposals)
+        return pf_fail(error, PF_FORMAT,
+                       drafter ? "a Drafter takes verdicts, it makes none"
+                               : "a Verifier takes proposals, it makes none");
+    if (answer->n_opens || answer->n_closes)
+        return pf_fail(error, PF_FORMAT, "opens and closes go from client to server only");
+    return PF_OK;
+}
+
 static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const pf_batch **out, pf_error *error)
 {
     grpc_slice hold;
@@ -104,7 +119,7 @@ static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const 
     const pf_status status =
         pf_codec_decode_batch(c->decoder, GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), out, error);
     grpc_slice_unref(hold);
-    return status;
+    return status == PF_OK ? check_direction(c, *out, error) : status;
 }
 
 /* End the stream; a new one may be better, and every sequence starts afresh on it. */
@@ -124,7 +139,7 @@ static pf_status hang_up(pf_link *link, const char *nonsense, pf_error *error)
 static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     client *c = (client *)peer;
-    grpc_byte_buffer *answer;
+    grpc_byte_buffer *answer = NULL;
     PF_TRY(await_answer(&c->link, deadline_ns, &answer, error));
     pf_error nonsense;
     const pf_status status = decode_answer(c, answer, out, &nonsense);
@@ -191,8 +206,8 @@ static pf_status make_codecs(client *c, const char *address, pf_error *error)
     return status == PF_OK ? PF_OK : pf_fail(error, status, "%s: messages of %zu bytes cannot be had", address, n);
 }
 
-static pf_status connect_to(const char *address_text, const char *stream_method, const char *info_method,
-                            const pf_rpc_client_config *config, pf_peer **out, pf_error *error)
+static pf_status connect_to(const char *address_text, pf_service service, const pf_rpc_client_config *config,
+                            pf_peer **out, pf_error *error)
 {
     pf_address address;
     PF_TRY(pf_address_parse(address_text, &address, error));
@@ -201,8 +216,10 @@ static pf_status connect_to(const char *address_text, const char *stream_method,
     c->head.ops = &OPS;
     if (config) c->link.config = *config;
     settle(&c->link.config);
-    c->link.stream_method = stream_method;
-    c->link.info_method = info_method;
+    const bool drafter = service == PF_SERVICE_DRAFTER;
+    c->service = service;
+    c->link.stream_method = drafter ? PF_RPC_DRAFTER "Draft" : PF_RPC_VERIFIER "Verify";
+    c->link.info_method = drafter ? PF_RPC_DRAFTER "GetModelInfo" : PF_RPC_VERIFIER "GetModelInfo";
     pf_status status = make_codecs(c, address_text, error);
     if (status == PF_OK) status = pf_link_start(&c->link, &address, error);
     if (status != PF_OK) {
@@ -220,13 +237,13 @@ static pf_status connect_to(const char *address_text, const char *stream_method,
 pf_status pf_rpc_drafter_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
                                  pf_error *error)
 {
-    return connect_to(address, PF_RPC_DRAFTER "Draft", PF_RPC_DRAFTER "GetModelInfo", config, out, error);
+    return connect_to(address, PF_SERVICE_DRAFTER, config, out, error);
 }
 
 pf_status pf_rpc_verifier_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
                                   pf_error *error)
 {
-    return connect_to(address, PF_RPC_VERIFIER "Verify", PF_RPC_VERIFIER "GetModelInfo", config, out, error);
+    return connect_to(address, PF_SERVICE_VERIFIER, config, out, error);
 }
 
 void pf_rpc_client_get_stats(pf_peer *peer, pf_rpc_client_stats *out)

@@ -36,6 +36,11 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
                                           .n_tokens = v->n_tokens };
         if (e->talks_nonsense) e->proposals[at].incarnation = 0;
     }
+    for (int32_t i = 0; i < batch->n_proposals && e->answer.n_proposals < ECHO_PENDING; i++) /* in a verifier's place */
+        e->proposals[e->answer.n_proposals++] = (pf_proposal){ .sequence = batch->proposals[i].sequence,
+                                                               .incarnation = batch->proposals[i].incarnation,
+                                                               .round = batch->proposals[i].round + 1,
+                                                               .base = batch->proposals[i].base };
     return PF_OK;
 }
 

@@ -568,6 +568,24 @@ static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void
     end(&f);
 }
 
+static void a_verifier_that_makes_proposals_is_hung_up_on(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .verifier = &f.echo.head });
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_verifier_connect(serving_address, NULL, &peer, &error), error);
+    assert_int_equal(say_open(peer, 1, PROMPT, 3), PF_OK);
+    pf_proposal proposal = { .sequence = 1, .incarnation = 1, .round = 1, .base = 4 };
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 }), PF_OK);
+    const pf_batch *batch = NULL;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_says(error, "it talks nonsense: a Verifier takes proposals, it makes none");
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void a_caller_that_only_submits_is_mended_too(void **state)
 {
     (void)state;
@@ -789,6 +807,7 @@ int main(void)
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
         cmocka_unit_test(a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named),
+        cmocka_unit_test(a_verifier_that_makes_proposals_is_hung_up_on),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),

@@ -7,6 +7,8 @@
  */
 #include "engine/run.h"
 
+#include <inttypes.h>
+
 #include "base/clock.h"
 
 static const uint64_t CANCEL_POLL_NS = 50000000; /* how soon a far verifier's wait notices Ctrl-C */
@@ -63,6 +65,27 @@ static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *
     return true;
 }
 
+/* A verdict that no honest verifier gives, and what is wrong with it. */
+static pf_status refuse_verdict(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
+{
+    uint64_t round;
+    uint32_t incarnation;
+    PF_TRY(pf_stream_owner_expects(r->session->to_verifier, r->sequence, &round, &incarnation));
+    if (v->incarnation != incarnation)
+        return pf_fail(r->error, PF_FORMAT, "the verifier gave a verdict of incarnation %" PRIu32 ", expected %" PRIu32,
+                       v->incarnation, incarnation);
+    if (v->round > round)
+        return pf_fail(r->error, PF_FORMAT, "the verifier gave a verdict of round %" PRIu64 ", expected round %" PRIu64,
+                       v->round, round);
+    if (v->base != r->session->n_committed)
+        return pf_fail(r->error, PF_FORMAT, "the verifier gave a verdict at token %d, expected %d", v->base,
+                       r->session->n_committed);
+    return pf_fail(r->error, PF_FORMAT,
+                   "the verifier answered a proposal of %d tokens with %d tokens, %d of them accepted: expected the "
+                   "accepted ones as they were proposed, and one more of the vocabulary",
+                   proposal ? proposal->n_tokens : 0, v->n_tokens, v->n_accepted);
+}
+
 /* Look for this round's verdict in an answer. PF_CANCELLED: it is not there. */
 static pf_status find_verdict(pf_run *r, const pf_batch *answer, const pf_proposal *proposal, const pf_verdict **out)
 {
@@ -81,11 +104,7 @@ static pf_status find_verdict(pf_run *r, const pf_batch *answer, const pf_propos
             *out = v;
             return PF_OK;
         }
-        if (fence == PF_FENCE_CURRENT || fence == PF_FENCE_NONSENSE)
-            return pf_fail(
-                r->error, PF_FORMAT,
-                "the verifier answered a proposal of %d tokens at %d with %d tokens at %d, %d of them accepted",
-                proposal ? proposal->n_tokens : 0, r->session->n_committed, v->n_tokens, v->base, v->n_accepted);
+        if (fence == PF_FENCE_CURRENT || fence == PF_FENCE_NONSENSE) return refuse_verdict(r, v, proposal);
     }
     return PF_CANCELLED;
 }

@@ -157,6 +157,16 @@ pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *ve
     return PF_FENCE_CURRENT;
 }
 
+pf_status pf_stream_owner_expects(const pf_stream_owner *owner, uint64_t sequence, uint64_t *round,
+                                  uint32_t *incarnation)
+{
+    const owned *s = find_owned(owner, sequence);
+    if (!s) return PF_INVALID;
+    *round = s->round;
+    *incarnation = s->incarnation;
+    return PF_OK;
+}
+
 pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_prefix_request *request)
 {
     owned *s = find_owned(owner, request->sequence);

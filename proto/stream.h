@@ -85,6 +85,10 @@ PF_MUST_USE pf_status pf_stream_owner_propose(pf_stream_owner *owner, uint64_t s
  * proposed or commits nothing without finishing. */
 pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *verdict);
 
+/* The round whose verdict comes next, and the incarnation: what a message was to say. PF_INVALID: unknown sequence. */
+PF_MUST_USE pf_status pf_stream_owner_expects(const pf_stream_owner *owner, uint64_t sequence, uint64_t *round,
+                                              uint32_t *incarnation);
+
 /* The peer has lost the sequence. CURRENT: it is due for opening from now on. */
 pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_prefix_request *request);
 

@@ -89,7 +89,7 @@ static void leave_vocabulary(unreliable_peer *u, const pf_batch *answer)
     if (p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
 }
 
-static void accept_wrongly(unreliable_peer *u, const pf_batch *answer)
+static void judge_wrongly(unreliable_peer *u, const pf_batch *answer)
 {
     u->answer = *answer;
     u->answer.verdicts = &u->verdict;
@@ -98,6 +98,8 @@ static void accept_wrongly(unreliable_peer *u, const pf_batch *answer)
     u->verdict.tokens = u->tokens;
     if (u->accept_another && u->verdict.n_accepted > 0) u->tokens[0] = (u->tokens[0] + 1) % u->n_vocab;
     if (u->accept_too_many) u->verdict.n_accepted = u->verdict.n_tokens + 1;
+    u->verdict.round += u->rounds_ahead;
+    u->verdict.base += u->tokens_ahead;
 }
 
 /* A look that finds no answer: nothing, or a sign of life. */
@@ -129,10 +131,11 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 
     const bool lies = now == LIE && answer->n_proposals == 1;
     const bool strays = u->out_of_vocabulary && answer->n_proposals == 1;
-    const bool misjudges = (u->accept_too_many || u->accept_another) && answer->n_verdicts == 1;
+    const bool misjudges =
+        (u->accept_too_many || u->accept_another || u->rounds_ahead || u->tokens_ahead) && answer->n_verdicts == 1;
     if (lies) lie(u, answer);
     if (strays) leave_vocabulary(u, answer);
-    if (misjudges) accept_wrongly(u, answer);
+    if (misjudges) judge_wrongly(u, answer);
     if (!lies && !strays && !misjudges) u->answer = *answer;
     if (u->boasts_ns) u->answer.timing.compute_ns = u->boasts_ns;
     *out = &u->answer;

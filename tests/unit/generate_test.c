@@ -432,16 +432,29 @@ static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
 static void a_verdict_that_does_not_fit_is_refused(void **state)
 {
     pair *p = *state;
-    for (int kind = 0; kind < 2; kind++) {
+    const struct {
+        bool too_many, another;
+        uint64_t rounds_ahead;
+        int32_t tokens_ahead;
+        const char *says;
+    } cases[] = {
+        { .too_many = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
+        { .another = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
+        { .rounds_ahead = 7, .says = "the verifier gave a verdict of round 7, expected round 0" },
+        { .tokens_ahead = 2, .says = "the verifier gave a verdict at token 7, expected 5" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
         unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
-        u.accept_too_many = kind == 0;
-        u.accept_another = kind == 1;
+        u.accept_too_many = cases[i].too_many;
+        u.accept_another = cases[i].another;
+        u.rounds_ahead = cases[i].rounds_ahead;
+        u.tokens_ahead = cases[i].tokens_ahead;
         pf_session *session = open_session(p, &u.head, p->drafter, true);
         text out;
         pf_error error = { 0 };
         const pf_request request = plain_request();
         assert_status(run(session, &request, &out, &error), PF_FORMAT);
-        assert_says(error, "the verifier answered");
+        assert_says(error, cases[i].says);
         pf_session_destroy(session);
     }
 }

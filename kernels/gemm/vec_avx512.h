@@ -135,7 +135,9 @@ PF_INLINE pf_vecf pf_vec_fma(pf_vecf a, pf_vecf b, pf_vecf c)
 /* One f16, and one byte, a lane. */
 PF_INLINE pf_vecf pf_vec_load_f16(const void *p)
 {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+    pf_vecf v = _mm512_cvtph_ps(_mm256_loadu_si256(p));
+    __asm__("" : "+v"(v)); /* clang would look for NaN in the halves, one by one */
+    return v;
 }
 PF_INLINE pf_vec pf_vec_load_u8(const void *p)
 {

@@ -5,9 +5,9 @@
 #include "kernels/gemm/layout.h"
 #include "kernels/kernels.h"
 
-/* Integer weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16
- * panel has them, of (q - z) * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
- * `out`, 64-byte aligned, has room for an even number of pairs. */
+/* Weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16 panel has
+ * them. Of integers (q - z) * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
+ * `out`, 64-byte aligned, has room for an even number of pairs. Of bf16-12 whole blocks: even is a multiple of 8. */
 typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
                               size_t n_pairs, void *out);
 
@@ -22,7 +22,6 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_ref;
 pf_gemm_pack_fn pf_gemm_pack_int8_ref;
 pf_gemm_multiply_fn pf_gemm_f32_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_ref;
-pf_gemm_widen_fn pf_gemm_unpack_bf16_12; /* of bf16-12: whole blocks, so `pair` is a multiple of 8 */
 pf_gemm_multiply_fn pf_gemm_bf16_12_ref;
 pf_gemm_multiply_fn pf_gemm_bf16_amx_ref; /* the amx class, on what pf_gemm_pack_bf16_ref packed: for tests alone */
 pf_gemm_multiply_fn pf_gemm_integers_int8_ref; /* weights of any integer format */
@@ -54,6 +53,7 @@ pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx2; /* and of 4, and for VNNI */
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avxvnni;
 pf_gemm_widen_fn pf_gemm_widen_avx2;
+pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx2;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx2;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx2;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx2;
@@ -78,6 +78,7 @@ pf_gemm_pack_fn pf_gemm_pack_int8_pairs_avx512;
 pf_gemm_pack_fn pf_gemm_pack_int8_bytes_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_int8_avx512;
 pf_gemm_widen_fn pf_gemm_widen_avx512;
+pf_gemm_widen_fn pf_gemm_unpack_bf16_12_avx512;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx512;
 pf_rmsnorm_fn pf_rmsnorm_f32_avx512;

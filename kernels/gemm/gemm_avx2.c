@@ -235,7 +235,7 @@ void pf_gemm_bf16_12_avx2(const pf_gemm_weights *w, const void *input, int32_t m
                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const pf_gemm_family family = {
-        .tile_rows = BF16_ROWS, .step_words = 2, .tiles = bf16_tiles, .widen = pf_gemm_unpack_bf16_12
+        .tile_rows = BF16_ROWS, .step_words = 2, .tiles = bf16_tiles, .widen = pf_gemm_unpack_bf16_12_avx2
     };
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }

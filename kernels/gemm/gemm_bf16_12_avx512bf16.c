@@ -14,62 +14,12 @@
  * Measured in November 2026 on two Zen 5 cores: unpacked by pieces in the scratch, as integers are, 16 rows took 1.3
  * times as long and 512 the same; two panels side by side, as plain bf16 has them for few rows, 1.1 times.
  */
-#include "kernels/gemm/bf16_12.h"
 #include "kernels/gemm/sums_avx512.h"
+#include "kernels/gemm/vec_avx512.h"
+
+#include "kernels/gemm/bf16_12_vec.h"
 
 enum { TILE_ROWS = 14 };
-
-/* ---- a block's weights --------------------------------------------------------------------------------------------- */
-
-/* The sixteen high bytes that a block's four bits stand for, in each 128 bits. */
-PF_INLINE __m512i high_bytes(uint8_t code)
-{
-    static const uint8_t entries[2][2][16] = {
-        /* what of the base each takes, and what is added */
-        { { 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63 },
-          { 0, 1, 2, 3, 4, 5, 6, 7, 128, 129, 130, 131, 132, 133, 134, 135 } },
-        { { 63, 63, 63, 63, 63, 63, 63, 0, 63, 63, 63, 63, 63, 63, 63, 0 },
-          { 0, 1, 2, 3, 4, 5, 6, 0, 128, 129, 130, 131, 132, 133, 134, 128 } },
-    };
-    const uint8_t(*of)[16] = entries[code & PF_B12_ZERO ? 1 : 0];
-    const __m128i base = _mm_set1_epi8((char)code), taken = _mm_loadu_si128((const __m128i *)(const void *)of[0]);
-    const __m128i added = _mm_loadu_si128((const __m128i *)(const void *)of[1]);
-    return _mm512_broadcast_i32x4(_mm_add_epi8(_mm_and_si128(base, taken), added));
-}
-
-/* The two steps of a unit: the first has the low nibbles. */
-PF_INLINE __m512i high_of_first(__m512i table, const uint8_t *unit)
-{
-    const __m512i fours = _mm512_load_si512(unit + 128);
-    return _mm512_shuffle_epi8(table, _mm512_and_si512(fours, _mm512_set1_epi8(15)));
-}
-PF_INLINE __m512i high_of_second(__m512i table, const uint8_t *unit)
-{
-    const __m512i fours = _mm512_srli_epi16(_mm512_load_si512(unit + 128), 4);
-    return _mm512_shuffle_epi8(table, _mm512_and_si512(fours, _mm512_set1_epi8(15)));
-}
-
-/* A block as in a plain panel. */
-PF_INLINE void unpack_block(uint8_t code, const uint8_t *block, const uint8_t *reserved,
-                            uint16_t out[PF_B12_BLOCK_VALUES])
-{
-    if (code == PF_B12_RAW) {
-        pf_b12_join_raw(block, reserved, out);
-        return;
-    }
-    const __m512i table = high_bytes(code);
-    for (size_t i = 0; i < 4; i++) {
-        const uint8_t *unit = block + i * PF_B12_UNIT_BYTES;
-        uint16_t *plain = out + i * 2 * PF_B12_STEP_VALUES;
-        const __m512i low0 = _mm512_load_si512(unit), low1 = _mm512_load_si512(unit + 64);
-        const __m512i high0 = high_of_first(table, unit), high1 = high_of_second(table, unit);
-        _mm512_store_si512(plain, _mm512_unpacklo_epi8(low0, high0));
-        _mm512_store_si512(plain + 32, _mm512_unpackhi_epi8(low0, high0));
-        _mm512_store_si512(plain + 64, _mm512_unpacklo_epi8(low1, high1));
-        _mm512_store_si512(plain + 96, _mm512_unpackhi_epi8(low1, high1));
-    }
-    if (code & PF_B12_PATCHED) pf_b12_patch(reserved, out);
-}
 
 /* ---- one tile over a piece of a panel ------------------------------------------------------------------------------ */
 
@@ -120,22 +70,22 @@ PF_INLINE void tile(const int height, const piece_tile *t)
     for (; left_steps > 0; codes++, block += PF_B12_BLOCK_BYTES) {
         const uint8_t code = *codes;
         if (__builtin_expect(!(code & PF_B12_PATCHED) && left_steps >= PF_B12_BLOCK_STEPS, 1)) {
-            const __m512i table = high_bytes(code);
+            const __m512i table = pf_b12_high_bytes(code);
             for (const uint8_t *unit = block; unit < block + PF_B12_BLOCK_BYTES; unit += PF_B12_UNIT_BYTES) {
                 PF_PREFETCH(prefetch);
                 PF_PREFETCH(prefetch + 64);
                 PF_PREFETCH(prefetch + 128);
                 prefetch += stride;
-                const __m512i high0 = high_of_first(table, unit), low0 = _mm512_load_si512(unit);
+                const __m512i high0 = pf_b12_high(table, unit + 128, 0), low0 = _mm512_load_si512(unit);
                 STEP(_mm512_unpacklo_epi8(low0, high0), _mm512_unpackhi_epi8(low0, high0))
-                const __m512i high1 = high_of_second(table, unit), low1 = _mm512_load_si512(unit + 64);
+                const __m512i high1 = pf_b12_high(table, unit + 128, 1), low1 = _mm512_load_si512(unit + 64);
                 STEP(_mm512_unpacklo_epi8(low1, high1), _mm512_unpackhi_epi8(low1, high1))
             }
             left_steps -= PF_B12_BLOCK_STEPS;
             continue;
         }
         const size_t n = left_steps < PF_B12_BLOCK_STEPS ? left_steps : PF_B12_BLOCK_STEPS;
-        unpack_block(code, block, reserved, plain);
+        pf_b12_unpack(code, block, reserved, 0, plain);
         reserved += pf_b12_reserved(code);
         PF_PREFETCH(reserved + RESERVE_AHEAD);
         for (size_t step = 0; step < n; step++) {

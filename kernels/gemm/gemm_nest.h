@@ -17,7 +17,8 @@
  *
  * Integer weights are widened to bf16 a block at a time, in the scratch, and the tiles pass over that: the whole cost of
  * the integers is in the widening, once a panel, whatever the rows. With few rows the blocks are short, so that the
- * widening of one overlaps the chains of the one before (but see gemm_few_vec.h).
+ * widening of one overlaps the chains of the one before (but see gemm_few_vec.h). bf16 in twelve bits is put together
+ * likewise (bf16_12_vec.h), where there is no VDPBF16PS.
  *
  * The distances and the order of loops are those that a prototype of this nest found best on two Zen 5 cores in
  * November 2026: prefetch into L1 beat L2 by 5 to 12 points at 8 to 12 rows, a distance of 2 KiB cost up to a third

@@ -78,17 +78,11 @@ void pf_gemm_bf16_ref(const pf_gemm_weights *w, const void *input, int32_t m, in
     }
 }
 
-void pf_gemm_unpack_bf16_12(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
-                            size_t n_pairs, void *out)
+static void unpack_bf16_12(const pf_gemm_weights *w, int32_t panel, size_t block, uint16_t out[PF_B12_BLOCK_VALUES])
 {
-    (void)layout;
-    const size_t begin = pair / PF_B12_BLOCK_STEPS,
-                 end = (pair + n_pairs + PF_B12_BLOCK_STEPS - 1) / PF_B12_BLOCK_STEPS;
     const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
-    const uint8_t *reserved = pf_b12_reserve(w, panel) + pf_b12_reserved_before(codes, begin);
-    uint16_t *plain = out;
-    for (size_t b = begin; b < end; reserved += pf_b12_reserved(codes[b++]), plain += PF_B12_BLOCK_VALUES)
-        pf_b12_unpack_block(codes[b], blocks + b * PF_B12_BLOCK_BYTES, reserved, plain);
+    const uint8_t *reserved = pf_b12_reserve(w, panel) + pf_b12_reserved_before(codes, block);
+    pf_b12_unpack_block(codes[block], blocks + block * PF_B12_BLOCK_BYTES, reserved, out);
 }
 
 void pf_gemm_bf16_12_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
@@ -101,7 +95,7 @@ void pf_gemm_bf16_12_ref(const pf_gemm_weights *w, const void *input, int32_t m,
         uint16_t plain[PF_B12_BLOCK_VALUES];
         for (size_t i = 0; i < k_even; i += 2) {
             const size_t in_block = i % PF_B12_BLOCK_K;
-            if (in_block == 0) pf_gemm_unpack_bf16_12(w, NULL, p, i / 2, 1, plain);
+            if (in_block == 0) unpack_bf16_12(w, p, i / PF_B12_BLOCK_K, plain);
             for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
                 const uint16_t *pair = plain + in_block * PF_GEMM_PANEL + 2 * j;
                 for (int32_t row = 0; row < m; row++) {

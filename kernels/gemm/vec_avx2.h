@@ -77,6 +77,24 @@ PF_INLINE pf_vec pf_vec_low_nibbles(pf_vec a, const bool tall)
     __asm__("vpand %2, %1, %0" : "=x"(v) : "x"(a), "m"(mask));
     return v;
 }
+/* 128 bits to both halves; of a table of 16 bytes so spread, what bytes 0 to 15 choose. */
+PF_INLINE pf_vec pf_vec_spread16(__m128i v)
+{
+    return _mm256_broadcastsi128_si256(v);
+}
+PF_INLINE pf_vec pf_vec_look_up(pf_vec table, pf_vec bytes)
+{
+    return _mm256_shuffle_epi8(table, bytes);
+}
+/* Within each 128 bits, the low eight bytes of both in turns, and the high eight. */
+PF_INLINE pf_vec pf_vec_interleave_low8(pf_vec a, pf_vec b)
+{
+    return _mm256_unpacklo_epi8(a, b);
+}
+PF_INLINE pf_vec pf_vec_interleave_high8(pf_vec a, pf_vec b)
+{
+    return _mm256_unpackhi_epi8(a, b);
+}
 PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 {
     return _mm256_or_si256(a, b);

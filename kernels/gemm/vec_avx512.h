@@ -71,6 +71,24 @@ PF_INLINE pf_vec pf_vec_low_nibbles(pf_vec a, const bool tall) /* of each byte, 
     (void)tall;
     return _mm512_and_si512(a, _mm512_set1_epi8(15));
 }
+/* 128 bits to all; of a table of 16 bytes so spread, what bytes 0 to 15 choose. */
+PF_INLINE pf_vec pf_vec_spread16(__m128i v)
+{
+    return _mm512_broadcast_i32x4(v);
+}
+PF_INLINE pf_vec pf_vec_look_up(pf_vec table, pf_vec bytes)
+{
+    return _mm512_shuffle_epi8(table, bytes);
+}
+/* Within each 128 bits, the low eight bytes of both in turns, and the high eight. */
+PF_INLINE pf_vec pf_vec_interleave_low8(pf_vec a, pf_vec b)
+{
+    return _mm512_unpacklo_epi8(a, b);
+}
+PF_INLINE pf_vec pf_vec_interleave_high8(pf_vec a, pf_vec b)
+{
+    return _mm512_unpackhi_epi8(a, b);
+}
 PF_INLINE pf_vec pf_vec_or(pf_vec a, pf_vec b)
 {
     return _mm512_or_si512(a, b);

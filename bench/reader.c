@@ -1,18 +1,16 @@
 /* Choosing among patterns. */
 #include "bench/reader.h"
 
+#include "bench/statistics.h"
+
 const pf_read_pattern *pf_reader_choose(pf_reader_fn *read_ns, void *user)
 {
-    enum { ROUNDS = 3 };
-    const pf_read_pattern *best = &pf_read_patterns[0];
-    uint64_t best_ns = UINT64_MAX;
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < PF_N_READS; i++) {
-            const uint64_t ns = read_ns(user, pf_read_patterns[i].read);
-            if (ns >= best_ns) continue;
-            best_ns = ns;
-            best = &pf_read_patterns[i];
-        }
-    }
-    return best;
+    enum { ROUNDS = 5 };
+    double ns[PF_N_READS][ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < PF_N_READS; i++) ns[i][round] = (double)read_ns(user, pf_read_patterns[i].read);
+    int best = 0;
+    for (int i = 1; i < PF_N_READS; i++)
+        if (pf_percentile(ns[i], ROUNDS, 0.5) < pf_percentile(ns[best], ROUNDS, 0.5)) best = i;
+    return &pf_read_patterns[best];
 }

@@ -41,6 +41,7 @@ PATTERN(1, 0)
 PATTERN(1, 1024)
 PATTERN(1, 4096)
 PATTERN(1, 8192)
+PATTERN(1, 12288)
 PATTERN(2, 0)
 PATTERN(2, 4096)
 PATTERN(4, 0)
@@ -52,6 +53,7 @@ const pf_read_pattern pf_read_patterns[PF_N_READS] = {
     { "1 stream, 1024 bytes ahead", read_1_1024 },
     { "1 stream, 4096 bytes ahead", read_1_4096 },
     { "1 stream, 8192 bytes ahead", read_1_8192 },
+    { "1 stream, 12288 bytes ahead", read_1_12288 },
     { "2 streams", read_2_0 },
     { "2 streams, 4096 bytes ahead", read_2_4096 },
     { "4 streams", read_4_0 },

@@ -14,7 +14,8 @@
 #include "tokenizer/added_tokens.h"
 
 /* A token that exists. Its bytes are its text; in a byte-level vocabulary what that stands for, where all its characters
- * are stand-ins ("\u0120", a space), and an added token's text stands for itself unless the vocabulary has it. */
+ * are stand-ins ("\u0120", a space). An added token's text, unless the vocabulary has it, stands for itself as it is looked
+ * for, and is decoded like any other. */
 typedef struct {
     char *bytes; /* owned; NULL: no token has this id */
     char *spelt; /* [n_spelt] what the decoder makes of it alone; owned; NULL: its bytes */

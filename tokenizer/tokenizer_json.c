@@ -429,29 +429,34 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
     return add_tokens(r, named, n_named);
 }
 
-/* The token's text after the normalizers is what is looked for, and what the decoder gets. */
-static pf_status normalize_added(reader *r, const added_text *item, pf_bytes *made)
+/* What the decoder makes of an added token's text: of stand-ins alone, which nobody meant ("caf\u00e9"), their bytes. */
+static pf_status spell_added(const reader *r, pf_token *token, const char *text, size_t n_text)
 {
-    pf_token *token = &r->t->tokens[item->id];
-    pf_text_place place = { .n_first = 0 };
-    PF_TRY(pf_normalize(r->t->normalizer, r->searcher, item->text, item->n_bytes, &place, made));
-    if (!made->data || (made->n == item->n_bytes && memcmp(made->data, item->text, made->n) == 0)) return PF_OK;
-    char *spelt = malloc(made->n + 1);
+    char *spelt = malloc(n_text + 1);
     if (!spelt) return PF_NOMEM;
-    size_t n = made->n;
-    const bool is_vocabulary = r->is_byte_level && vocab_id(r, item->text) >= 0;
-    if (!is_vocabulary || !decode_stand_ins(r, made->data, made->n, spelt, &n)) memcpy(spelt, made->data, made->n);
+    size_t n = n_text;
+    if (!r->is_byte_level || !decode_stand_ins(r, text, n_text, spelt, &n)) memcpy(spelt, text, n_text);
     free(token->spelt);
     token->spelt = spelt;
     token->n_spelt = (uint32_t)n;
     return PF_OK;
 }
 
+/* The token's text after the normalizers is what is looked for, and what the decoder gets. */
+static pf_status normalize_added(reader *r, const added_text *item, pf_bytes *made)
+{
+    pf_text_place place = { .n_first = 0 };
+    PF_TRY(pf_normalize(r->t->normalizer, r->searcher, item->text, item->n_bytes, &place, made));
+    if (!made->data || (made->n == item->n_bytes && memcmp(made->data, item->text, made->n) == 0)) return PF_OK;
+    return spell_added(r, &r->t->tokens[item->id], made->data, made->n);
+}
+
 static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags, bool is_ignored)
 {
     pf_bytes made = { .data = NULL };
     pf_added_matcher *matcher = flags.normalized ? r->t->normalized : r->t->raw;
-    pf_status status = flags.normalized ? normalize_added(r, item, &made) : PF_OK;
+    pf_status status = spell_added(r, &r->t->tokens[item->id], item->text, item->n_bytes);
+    if (status == PF_OK && flags.normalized) status = normalize_added(r, item, &made);
     const char *text = made.data ? made.data : item->text;
     const size_t n = made.data ? made.n : item->n_bytes;
     if (status == PF_OK && n > PF_MAX_ADDED_TOKEN_BYTES) status = PF_LIMIT;

@@ -416,6 +416,23 @@ static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(v
     pf_tokenizer_close(t);
 }
 
+/* As the library does, whose decoder sees no difference. A space is no stand-in, so the second text has others than those. */
+static void an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .top = "\"added_tokens\": [" ADDED("caf\\u00e9", "") "," ADDED("na\\u00efve x", "") "]," });
+    pf_tokens tokens = encode(t, "na\xC3\xAFve xcaf\xC3\xA9");
+    assert_int_equal(tokens.n, 2);
+    pf_bytes text = decode(t, &tokens);
+    const char expected[] = "na\xC3\xAFve xcaf\xE9";
+    assert_int_equal(text.n, sizeof expected - 1);
+    assert_memory_equal(text.data, expected, sizeof expected - 1);
+    pf_bytes_clear(&text);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+}
+
 static void white_space_goes_to_the_first_token_that_takes_it(void **state)
 {
     (void)state;
@@ -820,6 +837,7 @@ int main(void)
         cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
         cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
+        cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),
         cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
         cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
         cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),

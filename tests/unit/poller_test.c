@@ -44,10 +44,10 @@ static void look(void *user)
 /* Around each test, so that one that fails leaves no thread behind that goes on with its fixture. */
 static int set_up(void **state)
 {
+    if (pf_grpc_begin(NULL) != PF_OK) return -1;
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     f->front = pthread_self();
-    if (pf_grpc_begin(NULL) != PF_OK) return -1;
     const pf_poller_config config = { .handle = handle, .look = look, .user = f, .away_ns = AWAY_NS };
     assert_true(pf_poller_start(&f->poller, &config));
     *state = f;

@@ -429,37 +429,48 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
     return add_tokens(r, named, n_named);
 }
 
-/* What the decoder makes of an added token's text: of stand-ins alone, which nobody meant ("caf\u00e9"), their bytes. */
-static pf_status spell_added(const reader *r, pf_token *token, const char *text, size_t n_text)
+/* What a token is shown as, where that is not its bytes. */
+static pf_status set_spelling(pf_token *token, const char *text, size_t n)
 {
-    char *spelt = malloc(n_text + 1);
-    if (!spelt) return PF_NOMEM;
-    size_t n = n_text;
-    if (!r->is_byte_level || !decode_stand_ins(r, text, n_text, spelt, &n)) memcpy(spelt, text, n_text);
+    char *spelt = NULL;
+    if (n != token->n_bytes || memcmp(text, token->bytes, n) != 0) {
+        spelt = malloc(n + 1);
+        if (!spelt) return PF_NOMEM;
+        memcpy(spelt, text, n);
+    }
     free(token->spelt);
     token->spelt = spelt;
     token->n_spelt = (uint32_t)n;
     return PF_OK;
 }
 
-/* The token's text after the normalizers is what is looked for, and what the decoder gets. */
-static pf_status normalize_added(reader *r, const added_text *item, pf_bytes *made)
+/* What the decoder makes of an added token's text: of stand-ins alone, which nobody meant ("caf\u00e9"), their bytes. */
+static pf_status spell_added(const reader *r, pf_token *token, const char *text, size_t n)
 {
-    pf_text_place place = { .n_first = 0 };
-    PF_TRY(pf_normalize(r->t->normalizer, r->searcher, item->text, item->n_bytes, &place, made));
-    if (!made->data || (made->n == item->n_bytes && memcmp(made->data, item->text, made->n) == 0)) return PF_OK;
-    return spell_added(r, &r->t->tokens[item->id], made->data, made->n);
+    if (!r->is_byte_level) return set_spelling(token, text, n);
+    char *bytes = malloc(n + 1);
+    if (!bytes) return PF_NOMEM;
+    size_t n_bytes;
+    const pf_status status = decode_stand_ins(r, text, n, bytes, &n_bytes) ? set_spelling(token, bytes, n_bytes)
+                                                                           : set_spelling(token, text, n);
+    free(bytes);
+    return status;
 }
 
+/* The token's text after the normalizers is what is looked for, and what the decoder gets. */
 static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags, bool is_ignored)
 {
+    pf_token *token = &r->t->tokens[item->id];
     pf_bytes made = { .data = NULL };
+    pf_text_place place = { .n_first = 0 };
     pf_added_matcher *matcher = flags.normalized ? r->t->normalized : r->t->raw;
-    pf_status status = spell_added(r, &r->t->tokens[item->id], item->text, item->n_bytes);
-    if (status == PF_OK && flags.normalized) status = normalize_added(r, item, &made);
+    pf_status status = PF_OK;
+    if (flags.normalized)
+        status = pf_normalize(r->t->normalizer, r->searcher, item->text, item->n_bytes, &place, &made);
     const char *text = made.data ? made.data : item->text;
     const size_t n = made.data ? made.n : item->n_bytes;
     if (status == PF_OK && n > PF_MAX_ADDED_TOKEN_BYTES) status = PF_LIMIT;
+    if (status == PF_OK) status = spell_added(r, token, text, n);
     if (status == PF_OK && n > 0) status = pf_added_matcher_add(matcher, text, n, item->id, flags, is_ignored);
     pf_bytes_clear(&made);
     if (status == PF_LIMIT)
@@ -489,17 +500,6 @@ static pf_status build_matchers(reader *r, bool split_special)
 
 /* --- the whole --- */
 
-static pf_status set_spelling(pf_token *token, const pf_bytes *text)
-{
-    char *made = malloc(text->n + 1);
-    if (!made) return PF_NOMEM;
-    memcpy(made, text->data, text->n);
-    free(token->spelt);
-    token->spelt = made;
-    token->n_spelt = (uint32_t)text->n;
-    return PF_OK;
-}
-
 static pf_status spell_token(reader *r, pf_token *token, pf_bytes *text, pf_bytes *spare)
 {
     const char *before = token->spelt ? token->spelt : token->bytes;
@@ -508,8 +508,7 @@ static pf_status spell_token(reader *r, pf_token *token, pf_bytes *text, pf_byte
     PF_TRY(pf_bytes_reserve(text, n_before + 1));
     PF_TRY(pf_bytes_append(text, before, n_before));
     PF_TRY(pf_decoder_spell(r->t->decoder, r->searcher, text, spare, &token->is_byte));
-    if (text->n == n_before && memcmp(text->data, before, n_before) == 0) return PF_OK;
-    return set_spelling(token, text);
+    return set_spelling(token, text->data, text->n);
 }
 
 /* What the decoder makes of each token alone. */

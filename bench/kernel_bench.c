@@ -137,8 +137,9 @@ static void take_reads(bench *b, pf_work work, bool by_each)
 
 static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t enough_ns, bool by_each)
 {
-    b->run.n = b->copy.n = b->peak.n = b->peer.n = 0;
-    for (int i = 0; i < PF_N_READS; i++) b->read[i].n = 0;
+    pf_samples *const taken[] = { &b->run, &b->copy, &b->peak, &b->peer };
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) pf_samples_clear(taken[i]);
+    for (int i = 0; i < PF_N_READS; i++) pf_samples_clear(&b->read[i]);
     const pf_work peer = peer_of(b, work);
     uint64_t spent = 0;
     for (int32_t i = 0; i < MAX_SAMPLES && (i < MIN_SAMPLES || spent < enough_ns); i++) {

@@ -89,16 +89,18 @@ static pf_status prepare(bench *b)
     uint64_t ns;
     for (int i = 0; i < SETTLING_PASSES && !is_cancelled(b); i++) PF_TRY(run_pass(b, &ns));
     b->n_members = pf_pass_members(b->context);
-    b->pass.n = b->peak.n = 0;
+    pf_samples_clear(&b->pass);
+    pf_samples_clear(&b->peak);
     for (int i = 0; i < N_MEASURED; i++) {
         (void)time_alone(b, i, 1);
         b->n_repeats[i] = (int32_t)(SHORTEST_SAMPLE_NS / (time_alone(b, i, 1) + 1)) + 1;
         b->n_repeats[i] =
             (int32_t)(SHORTEST_SAMPLE_NS * (uint64_t)b->n_repeats[i] / (time_alone(b, i, b->n_repeats[i]) + 1)) + 1;
-        b->run[i].n = b->once[i].n = 0;
+        pf_samples_clear(&b->run[i]);
+        pf_samples_clear(&b->once[i]);
     }
     for (int i = 0; i < PF_N_PASS_KERNELS; i++) {
-        b->read[i].n = 0;
+        pf_samples_clear(&b->read[i]);
         const bool has_weights = pf_pass_describe(b->context, (pf_pass_kernel)i).has_weights;
         b->readers[i] = has_weights ? pf_reader_choose(read_weights, &(weights){ b, (pf_pass_kernel)i }) : NULL;
     }

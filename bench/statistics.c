@@ -22,7 +22,19 @@ double pf_percentile(double *values, size_t n, double share)
 
 void pf_samples_add(pf_samples *samples, double value)
 {
-    if (samples->n < PF_MAX_SAMPLES) samples->values[samples->n++] = value;
+    const size_t distance = samples->distance ? samples->distance : 1;
+    if (samples->n_seen++ % distance != 0) return;
+    if (samples->n == PF_MAX_SAMPLES) {
+        samples->n /= 2;
+        samples->distance = 2 * distance;
+        for (size_t i = 0; i < samples->n; i++) samples->values[i] = samples->values[2 * i];
+    }
+    samples->values[samples->n++] = value;
+}
+
+void pf_samples_clear(pf_samples *samples)
+{
+    samples->n = samples->n_seen = samples->distance = 0;
 }
 
 double pf_samples_median(pf_samples *samples)

@@ -9,14 +9,18 @@
 /* The value at `share` (0 .. 1) of values [n], between its neighbours by proportion; sorts them. n = 0: NaN. */
 double pf_percentile(double *values, size_t n, double share);
 
-/* Values as they come. More than there is room for are not kept. */
+/* Values as they come, or every 2nd, 4th, ... of them where there is not room for more: those that are kept lie evenly over
+ * all the time that was measured. Zeroed is empty. */
 enum { PF_MAX_SAMPLES = 4096 };
 typedef struct {
     double values[PF_MAX_SAMPLES];
-    size_t n;
+    size_t n;        /* that are kept */
+    size_t n_seen;   /* that were added */
+    size_t distance; /* between two that are kept, in values that were added; 0: 1 */
 } pf_samples;
 
 void pf_samples_add(pf_samples *samples, double value);
+void pf_samples_clear(pf_samples *samples);
 double pf_samples_median(pf_samples *samples); /* sorts them; NaN: there are none */
 
 /* Accepted tokens of those drafted; the tokens that a round commits, the target's own included. NaN when there were none. */

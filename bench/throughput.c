@@ -31,7 +31,7 @@ typedef struct {
     size_t kv_bytes;
     _Atomic uint64_t checksum; /* of what was read, so that it was */
     pf_burst bursts[N_BURSTS];
-    pf_samples step, read, kv_read, decode_rate, prefill, burst[N_BURSTS];
+    pf_samples step, read, kv_read, prefill, burst[N_BURSTS];
     pf_samples verify[PF_N_VERIFY_ROWS], verify_read, verify_kv_read, verify_burst;
     pf_error *error;
 } bench;
@@ -101,31 +101,20 @@ static void run_burst(bench *b, int which, uint64_t ns, pf_samples *out)
 
 /* ---- the parts -------------------------------------------------------------------------------------------------- */
 
-/* gen_len steps after a prompt; between them bare reads, or nothing, as in generation. */
-static pf_status steps(bench *b, bool with_reads, uint64_t *total_ns)
+/* gen_len steps after a prompt, and bare reads between them. */
+static pf_status decode_run(bench *b)
 {
     uint64_t ns;
-    *total_ns = 0;
     PF_TRY(pf_stepper_begin(&b->stepper, b->options->context, &ns, b->error));
     pf_status status = pf_stepper_step(&b->stepper, 1, &ns, b->error); /* warms up */
     for (int32_t i = 0; i < b->options->gen_len && status == PF_OK && !is_cancelled(b); i++) {
-        if (with_reads) add_ms(&b->read, read_weights(b, b->reader->read));
-        if (with_reads) add_ms(&b->kv_read, time_kv_read(b));
+        add_ms(&b->read, read_weights(b, b->reader->read));
+        add_ms(&b->kv_read, time_kv_read(b));
         status = pf_stepper_step(&b->stepper, 1, &ns, b->error);
-        if (with_reads && status == PF_OK) add_ms(&b->step, ns);
-        *total_ns += ns;
+        if (status == PF_OK) add_ms(&b->step, ns);
     }
     pf_stepper_end(&b->stepper);
     return status == PF_OK && is_cancelled(b) ? PF_CANCELLED : status;
-}
-
-static pf_status decode_run(bench *b)
-{
-    uint64_t total_ns;
-    PF_TRY(steps(b, true, &total_ns));
-    PF_TRY(steps(b, false, &total_ns));
-    pf_samples_add(&b->decode_rate, 1e9 * b->options->gen_len / (double)total_ns);
-    return PF_OK;
 }
 
 static pf_status verify_run(bench *b)
@@ -161,7 +150,7 @@ static pf_status prefill_run(bench *b)
 static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_number, pf_samples *warm[], size_t n_warm)
 {
     const pf_status warmed = part(b);
-    for (size_t i = 0; i < n_warm; i++) warm[i]->n = 0;
+    for (size_t i = 0; i < n_warm; i++) pf_samples_clear(warm[i]);
     PF_TRY(warmed);
     const uint64_t begin_ns = pf_now_ns();
     for (int32_t runs = 0; runs < MIN_RUNS || pf_now_ns() - begin_ns < ENOUGH_NS; runs++) {
@@ -177,12 +166,12 @@ static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_numbe
 
 static pf_status measure(bench *b)
 {
-    pf_samples *decode[] = { &b->step, &b->read, &b->kv_read, &b->decode_rate };
+    pf_samples *decode[] = { &b->step, &b->read, &b->kv_read };
     pf_samples *prefill[1 + N_BURSTS] = { &b->prefill };
     for (int i = 0; i < N_BURSTS; i++) prefill[1 + i] = &b->burst[i];
     pf_samples *verify[PF_N_VERIFY_ROWS + 3] = { &b->verify_read, &b->verify_kv_read, &b->verify_burst };
     for (int i = 0; i < PF_N_VERIFY_ROWS; i++) verify[3 + i] = &b->verify[i];
-    PF_TRY(repeat(b, decode_run, 0, decode, 4));
+    PF_TRY(repeat(b, decode_run, 0, decode, 3));
     PF_TRY(repeat(b, prefill_run, 1, prefill, 1 + N_BURSTS));
     return repeat(b, verify_run, 2, verify, PF_N_VERIFY_ROWS + 3);
 }
@@ -220,7 +209,6 @@ static void summarise(bench *b, pf_throughput *out)
         .int8_gops = pf_samples_median(&b->burst[PF_BURST_INT8]),
         .weight_bytes = pf_model_step_bytes(model),
         .kv_bytes = b->kv_bytes,
-        .decode_tokens_per_s = pf_samples_median(&b->decode_rate),
         .step_ms = pf_samples_median(&b->step),
         .read_ms = pf_samples_median(&b->read),
         .kv_read_ms = pf_samples_median(&b->kv_read),

@@ -3,7 +3,6 @@
  * each beside the limit that it works against, measured in the same moments.
  *
  *      decode    step | bare read of the same weights, and of as much KV | step | ...     ratios of medians
- *                step | step | step | ...                                                 tokens a second
  *      prefill   prompt | bursts of multiplies | prompt | bursts | ...                     ratios of medians
  *      verify    1 row | read, burst | 2 rows | read, burst | 4 | 8 | 16 | 1 | ...         likewise
  *
@@ -36,19 +35,18 @@ typedef struct {
 /* Tokens that the engine's context must have room for. */
 int32_t pf_throughput_context(const pf_throughput_options *options);
 
-/* Times are medians. NaN: not to be had on this machine, or not measured before it was cancelled. */
+/* Times are medians; tokens a second are those of a step at the median, 1000 / step_ms. NaN: not to be had on this machine, or not measured before it was cancelled. */
 typedef struct {
     int32_t n_threads;
     double read_gbps;                          /* the bare read of weight_bytes by all threads */
     double f32_gflops, bf16_gflops, int8_gops; /* bursts of multiplies, two operations each, all threads */
     size_t weight_bytes;                       /* read by one decode step */
     size_t kv_bytes;                           /* read by one decode step at `context` */
-    double decode_tokens_per_s;        /* of runs of gen_len steps with nothing between them, as in generation */
-    double step_ms, read_ms;           /* a decode step, the bare read between two of them */
-    double kv_read_ms;                 /* a bare read of kv_bytes, right behind it */
-    double bandwidth_fraction;         /* read_ms / step_ms */
-    double bandwidth_fraction_with_kv; /* (read_ms + kv_read_ms) / step_ms */
-    const char *read_pattern;          /* the fastest: a static string */
+    double step_ms, read_ms;                   /* a decode step, the bare read between two of them */
+    double kv_read_ms;                         /* a bare read of kv_bytes, right behind it */
+    double bandwidth_fraction;                 /* read_ms / step_ms */
+    double bandwidth_fraction_with_kv;         /* (read_ms + kv_read_ms) / step_ms */
+    const char *read_pattern;                  /* the fastest: a static string */
     int32_t prefill_tokens;
     double prefill_ms, prefill_gflops;
     double peak_fraction;         /* prefill_gflops by the burst of what the products are made of */

@@ -18,6 +18,21 @@ static void a_percentile_lies_between_its_neighbours(void **state)
     assert_true(isnan(pf_percentile(NULL, 0, 0.5)));
 }
 
+static void samples_that_there_is_no_room_for_are_thinned_evenly(void **state)
+{
+    (void)state;
+    enum { N = 20 * PF_MAX_SAMPLES };
+    static pf_samples s;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < N; i++) pf_samples_add(&s, i);
+        assert_in_range(s.n, PF_MAX_SAMPLES / 2, PF_MAX_SAMPLES);
+        for (size_t i = 0; i < s.n; i++) assert_true(s.values[i] == 32.0 * (double)i);
+        assert_true(fabs(pf_samples_median(&s) - N / 2.0) <= 32);
+        pf_samples_clear(&s);
+        assert_true(isnan(pf_samples_median(&s)));
+    }
+}
+
 static void a_ring_that_has_turned_holds_its_latest_samples(void **state)
 {
     (void)state;
@@ -72,6 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_percentile_lies_between_its_neighbours),
+        cmocka_unit_test(samples_that_there_is_no_room_for_are_thinned_evenly),
         cmocka_unit_test(a_ring_that_has_turned_holds_its_latest_samples),
         cmocka_unit_test(the_prediction_is_the_formula),
         cmocka_unit_test(figures_add_up),

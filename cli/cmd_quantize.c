@@ -1,5 +1,6 @@
 /* pilotfish quantize: a model's directory written anew with its weights in another format. */
 #include "cli/commands.h"
+#include "cli/cut_short.h"
 #include "cli/hub.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
@@ -19,7 +20,8 @@ static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf
                                       .team = team,
                                       .progress = pf_progress_update,
                                       .progress_user = &progress,
-                                      .cancel = pf_interrupt_flag() };
+                                      .cancel = pf_interrupt_flag(),
+                                      .writing = pf_cut_short_remove };
     const pf_status status = pf_model_quantize(directory, options->output, &how, out, error);
     pf_progress_end(&progress);
     pf_team_destroy(team);

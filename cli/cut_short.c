@@ -1,6 +1,7 @@
 /* What runs in the handler is async-signal-safe: system calls, and memory of its own. */
 #include "cli/cut_short.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -75,6 +76,30 @@ static size_t find_file(uintptr_t address, char out[PATH_MAX])
     return found ? n : 0;
 }
 
+/* ---- what was being written ---------------------------------------------------------------------------------------- */
+
+static _Atomic(const char *) being_written; /* or NULL */
+
+void pf_cut_short_remove(const char *directory)
+{
+    being_written = directory;
+}
+
+/* What opendir would do, which may not be called here. "." and ".." are no files, and stay. */
+static void remove_directory(const char *path)
+{
+    _Alignas(struct dirent64) char entries[2048];
+    const int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (ssize_t n; directory >= 0 && (n = getdents64(directory, entries, sizeof entries)) > 0;)
+        for (ssize_t at = 0; at < n;) {
+            const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
+            (void)unlinkat(directory, entry->d_name, 0);
+            at += entry->d_reclen;
+        }
+    if (directory >= 0) close(directory);
+    (void)rmdir(path);
+}
+
 /* ---- the signal -------------------------------------------------------------------------------------------------- */
 
 static void say(const char *text, size_t n)
@@ -98,6 +123,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
     say(before, sizeof before - 1);
     say(path, n);
     say(after, sizeof after - 1);
+    const char *directory = being_written;
+    if (directory != NULL) remove_directory(directory);
     _exit(PF_EXIT_FAILED);
 }
 

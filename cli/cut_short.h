@@ -2,13 +2,17 @@
  * A file of a model that shrinks while it is mapped, or whose disk fails, is a sentence and status 1 like any other failure.
  *
  * Weights are read where they are mapped, and to the kernel what is missing there is a fault: SIGBUS. It may come on any
- * thread of a team in the midst of its share, from where nothing can be returned, so the process ends there. Other faults
- * end it as they always did.
+ * thread of a team in the midst of its share, from where nothing can be returned, so the process ends there, and what it
+ * was writing goes with it. Other faults end it as they always did.
  */
 #ifndef PF_CLI_CUT_SHORT_H
 #define PF_CLI_CUT_SHORT_H
 
 /* Call once, before any thread is started. */
 void pf_cut_short_install(void);
+
+/* From here on what the process is writing: a directory that is removed, with the files in it, before such a fault ends it.
+ * Borrowed until the next call; NULL: nothing. */
+void pf_cut_short_remove(const char *directory);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * One walk over the tensors declares what will be written, a second one writes: matrices by the team, a stretch of rows
  * at a time, so that memory stays at a few megabytes a member whatever the model's size. Tensors that are kept are
- * written from the file's own pages.
+ * copied.
  */
 #include "model/quantize.h"
 
@@ -167,6 +167,11 @@ static bool is_cancelled(const job *j)
     return j->options->cancel != NULL && *j->options->cancel;
 }
 
+static pf_status fail_cancelled(const job *j, pf_error *error)
+{
+    return pf_fail(error, PF_CANCELLED, "%s: interrupted", j->staging.target);
+}
+
 static void report_progress(job *j, size_t bytes)
 {
     j->done_bytes += bytes;
@@ -262,23 +267,33 @@ static pf_status write_matrix(job *j, const item *it, pf_error *error)
     matrix_job m = { .j = j, .it = it, .row = sizes_of(j, it) };
     PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &m.source, error));
     pf_team_run(j->options->team, write_share, &m);
-    if (is_cancelled(j)) return pf_fail(error, PF_CANCELLED, "%s: interrupted", j->staging.target);
+    if (is_cancelled(j)) return fail_cancelled(j, error);
     if (m.failed) return pf_fail(error, m.status, "%s", m.error.text);
     j->offset += (size_t)it->rows * (m.row.values + m.row.scales + m.row.zeros);
     report_progress(j, pf_checkpoint_matrix_bytes(&j->from, &m.source));
     return PF_OK;
 }
 
-static pf_status write_item(job *j, const item *it, pf_error *error)
+/* By way of the first member's buffer: what has been cut off the file meanwhile is then a fault like any other, and not a
+ * write that fails. */
+static pf_status write_kept(job *j, const item *it, pf_error *error)
 {
-    if (it->treatment != KEPT) return write_matrix(j, it, error);
     pf_tensor tensor;
     PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
-    PF_TRY(
-        pf_staging_write(&j->staging, WEIGHTS_NAME, j->descriptor, tensor.data, tensor.data_bytes, j->offset, error));
-    j->offset += tensor.data_bytes;
-    report_progress(j, tensor.data_bytes);
+    for (size_t done = 0, n; done < tensor.data_bytes; done += n) {
+        if (is_cancelled(j)) return fail_cancelled(j, error);
+        n = tensor.data_bytes - done < j->buffer_bytes ? tensor.data_bytes - done : j->buffer_bytes;
+        memcpy(j->buffers, tensor.data + done, n);
+        PF_TRY(pf_staging_write(&j->staging, WEIGHTS_NAME, j->descriptor, j->buffers, n, j->offset, error));
+        j->offset += n;
+        report_progress(j, n);
+    }
     return PF_OK;
+}
+
+static pf_status write_item(job *j, const item *it, pf_error *error)
+{
+    return it->treatment == KEPT ? write_kept(j, it, error) : write_matrix(j, it, error);
 }
 
 static pf_status write_header(job *j, pf_error *error)
@@ -358,7 +373,9 @@ static pf_status make_directory(job *j, const char *to, pf_error *error)
     PF_TRY(pf_safetensors_header_open(&j->header, error));
     PF_TRY(for_tensors(j, declare_item, error));
     PF_TRY(pf_staging_begin(to, &j->staging, error));
+    if (j->options->writing != NULL) j->options->writing(j->staging.path);
     const pf_status status = fill_directory(j, error);
+    if (j->options->writing != NULL) j->options->writing(NULL);
     pf_staging_abort(&j->staging); /* of what was committed nothing is left to remove */
     return status;
 }

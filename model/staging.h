@@ -3,8 +3,7 @@
  * name DIR at the end; whatever fails before that leaves nothing behind.
  *
  * What was written is on the disk before the name is given, so a machine that stops in between has the old state or
- * the new one. Only a process that ends outright, killed or by a file that is cut short while it is read, leaves its
- * DIR.partial-PID.
+ * the new one. Only a process that is killed leaves its DIR.partial-PID; one that ends by a fault has `path` to remove.
  */
 #ifndef PF_MODEL_STAGING_H
 #define PF_MODEL_STAGING_H

@@ -49,33 +49,53 @@ class BadModels(Case):
                 (model / "model.safetensors").write_bytes(whole[:length])
                 self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
 
-    def test_weights_that_shrink_while_they_are_read_are_a_sentence(self):
-        model, name = self.broken("shrinking"), "model.embed_tokens.weight"
-        path, n_vocab, hidden = model / "model.safetensors", 1 << 19, 64   # so many that reading them takes a while
+    def shrinking(self, tied):
+        """A model with an embedding so large that reading it takes a while, and the length of its file without that."""
+        model, large = self.broken(f"shrinking-{tied}"), ["model.embed_tokens.weight", "lm_head.weight"]
+        path, n_vocab, hidden = model / "model.safetensors", 1 << 19, 64
         header, data, _ = tiny_llama.open_weights(model)
-        kept = {key: data[slice(*entry["data_offsets"])] for key, entry in header.items() if key not in [name, "lm_head.weight"]}
+        kept = {key: data[slice(*entry["data_offsets"])] for key, entry in header.items() if key not in large}
         at = 0
         for key, values in kept.items():
             header[key]["data_offsets"] = [at, at := at + len(values)]
         entries = {key: header[key] for key in kept}
-        entries[name] = {"dtype": "F32", "shape": [n_vocab, hidden], "data_offsets": [at, at + 4 * n_vocab * hidden]}
+        for name in large[:1 if tied else 2]:
+            entries[name] = {"dtype": "F32", "shape": [n_vocab, hidden], "data_offsets": [at, at := at + 4 * n_vocab * hidden]}
         text = json.dumps(entries).encode()
         path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(kept.values()))
         n_small = path.stat().st_size
-        os.truncate(path, n_small + 4 * n_vocab * hidden)
+        os.truncate(path, 8 + len(text) + at)
         config = json.loads((model / "config.json").read_text())
-        (model / "config.json").write_text(json.dumps({**config, "vocab_size": n_vocab, "tie_word_embeddings": True}))
+        (model / "config.json").write_text(json.dumps({**config, "vocab_size": n_vocab, "tie_word_embeddings": tied}))
+        return model, n_small
 
-        process = self.pilotfish.start("logits", "-m", model, "--tokens", "1", "--json")
+    def assert_is_cut_short(self, model, n_small, *arguments):
+        path = model / "model.safetensors"
+        n_whole = path.stat().st_size
+        process = self.pilotfish.start(*arguments)
         while process.poll() is None and str(path) not in Path(f"/proc/{process.pid}/maps").read_text():
             pass
         process.send_signal(signal.SIGSTOP)
         os.truncate(path, n_small)
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate(timeout=QUICKLY)
+        os.truncate(path, n_whole)
         self.assertEqual((process.returncode, out), (1, b""), err)
         self.assertIn(f"{path}: was cut short", err.decode())
         self.assertEqual(err.count(b"\n"), 1)
+
+    def test_weights_that_shrink_while_they_are_read_are_a_sentence(self):
+        model, n_small = self.shrinking(tied=True)
+        self.assert_is_cut_short(model, n_small, "logits", "-m", model, "--tokens", "1", "--json")
+
+    def test_weights_that_shrink_while_they_are_quantised_leave_nothing(self):
+        # Tied they are rounded, by any thread; else they are copied as they are.
+        for tied, dtype in [(True, "int8"), (False, "int8"), (False, "bf16")]:
+            with self.subTest(tied=tied, dtype=dtype):
+                model, n_small = self.shrinking(tied)
+                self.assert_is_cut_short(model, n_small, "quantize", "-m", model, "-o", self.root / "never", "--dtype", dtype)
+                self.assertEqual([p.name for p in self.root.iterdir() if p.name.startswith("never")], [])
+                shutil.rmtree(model)
 
     def test_a_hostile_header_is_refused(self):
         whole = (self.target / "model.safetensors").read_bytes()

@@ -66,13 +66,12 @@ static int unknown_command(int argc, char **argv)
 static int run_command(const pf_command *command, pf_options *options, pf_out *out)
 {
     pf_error error = { 0 };
-    pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
-    if (status == PF_OK) status = pf_shell_limits_heed(&error);
+    const pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
     if (status != PF_OK) return pf_out_fail_error(status, &error);
     return command->run(options, out);
 }
 
-static int run(int argc, char **argv, pf_out *out)
+static int run_words(int argc, char **argv, pf_out *out)
 {
     if (argc < 2) {
         pf_out_say("pilotfish: a command is needed; see pilotfish --help");
@@ -97,6 +96,13 @@ static int run(int argc, char **argv, pf_out *out)
     return code;
 }
 
+/* A frame of 30 KB, which must not be main's: the stack is looked at before there is need of it. */
+__attribute__((noinline)) static int run(int argc, char **argv)
+{
+    pf_out out = { .n = 0 };
+    return pf_out_finish(&out, run_words(argc, argv, &out));
+}
+
 /* A standard descriptor that was closed before we began would be given to the next file or socket, which would then be
  * read and written in its place. Each gets one that fails as a closed one does. gRPC opens an eventfd while it is loaded,
  * so this comes before the constructors of the libraries, and before a sanitizer: system calls alone. */
@@ -111,8 +117,9 @@ __attribute__((section(".preinit_array"), used)) static void (*const before_libr
 
 int main(int argc, char **argv)
 {
-    pf_out out = { .n = 0 };
+    pf_error error = { 0 };
     pf_interrupt_install();
     pf_cut_short_install();
-    return pf_out_finish(&out, run(argc, argv, &out));
+    const pf_status status = pf_shell_limits_heed(&error);
+    return status == PF_OK ? run(argc, argv) : pf_out_fail_error(status, &error);
 }

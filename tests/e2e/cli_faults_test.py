@@ -121,11 +121,12 @@ class Scarcity(Case):
             self.skipTest("not to be had under a sanitizer, whose frames are larger")
         generate = ["generate", "-m", self.target, "-d", self.draft, "-p", "a", "-n", "4", "--threads", "2", "--json"]
         for arguments in [generate, ["tokenize", "-m", self.target, "-p", "a"], ["bench", "rpc", "--loopback", "--rounds", "10"]]:
-            for least, most in [(64, resource.RLIM_INFINITY), (64, 256 << 10), (256, 256 << 10)]:
+            for least, most in [(32, resource.RLIM_INFINITY), (64, 256 << 10), (256, 256 << 10)]:
                 code, out, err = run(least, most, *arguments)
                 self.assertEqual((code, out), (0, True), (arguments, least, most, err))
-            self.assertEqual(run(64, 64 << 10, *arguments),
-                             (1, False, "pilotfish: the stack may have 64 KiB, expected 256 or more (ulimit -s)\n"))
+            for most in [32, 64]:
+                self.assertEqual(run(most, most << 10, *arguments),
+                                 (1, False, f"pilotfish: the stack may have {most} KiB, expected 256 or more (ulimit -s)\n"))
 
     def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],

@@ -129,23 +129,24 @@ static const struct pf_option_row draft_running_rows[] = {
 };
 GROUP(pf_options_draft_running, "Draft, and trial", draft_running_rows);
 
-static const struct pf_option_row worker_rows[] = {
+static const struct pf_option_row service_rows[] = {
     ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_STRING, .offset = AT(listen)),
     ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
         .max = PF_MAX_BATCH_SEQUENCES),
+};
+GROUP(pf_options_service, "Service", service_rows);
+
+static const struct pf_option_row worker_trial_rows[] = {
     ROW(0, "simulate-token-ms", "X", "a pass takes at least X ms, as a larger draft's would", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
 };
-GROUP(pf_options_listen_worker, "Service", worker_rows);
+GROUP(pf_options_worker_trial, "Trial", worker_trial_rows);
 
-static const struct pf_option_row verifier_rows[] = {
-    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_STRING, .offset = AT(listen)),
-    ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
-        .max = PF_MAX_BATCH_SEQUENCES),
+static const struct pf_option_row verifier_trial_rows[] = {
     ROW(0, "simulate-step-ms", "X", "a verification takes at least X ms, as a larger target's would", KIND_MS,
         .offset = AT(simulate_step_ns), .max = 60000),
 };
-GROUP(pf_options_listen_verifier, "Service", verifier_rows);
+GROUP(pf_options_verifier_trial, "Trial", verifier_trial_rows);
 
 static const struct pf_option_row quantize_rows[] = {
     ROW('o', "output", "DIR", "the directory to be made: absent, or empty", KIND_STRING, .offset = AT(output)),

@@ -121,7 +121,8 @@ extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --
 extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, --draft-act, --simulate-token-ms */
-extern const pf_option_group pf_options_listen_worker, pf_options_listen_verifier;
+extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
+extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */
 extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_kernels, pf_options_pass;
 extern const pf_option_group pf_options_rpc, pf_options_acceptance;

@@ -62,6 +62,13 @@ static void forget(pf_connections *cs, pf_connection *c)
     memmove(c, c + 1, (size_t)(end - (c + 1)) * sizeof *c);
 }
 
+/* With the lock held; gRPC has never had it. */
+static void drop(pf_connections *cs, pf_connection *c)
+{
+    close(c->fd);
+    forget(cs, c);
+}
+
 static ino_t inode_of(int fd)
 {
     struct stat st;
@@ -83,8 +90,7 @@ void pf_connections_add(pf_connections *cs, int fd)
 void pf_connections_drop(pf_connections *cs, pf_connection *c)
 {
     pthread_mutex_lock(&cs->lock);
-    close(c->fd);
-    forget(cs, c);
+    drop(cs, c);
     pthread_mutex_unlock(&cs->lock);
 }
 
@@ -165,12 +171,10 @@ int pf_connections_make_room(pf_connections *cs)
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = most_idle(cs);
     const int wait_ms = !c ? LATER_MS : c->stage == PF_CONNECTION_SILENT ? NOW_MS : SOON_MS;
-    if (c && c->stage == PF_CONNECTION_SILENT) {
-        close(c->fd);
-        forget(cs, c);
-    } else if (c) {
+    if (c && c->stage == PF_CONNECTION_SILENT)
+        drop(cs, c);
+    else if (c)
         shut_down(cs, c);
-    }
     pthread_mutex_unlock(&cs->lock);
     return wait_ms;
 }

@@ -142,6 +142,24 @@ static void a_number_that_is_anothers_by_now_is_left_alone(void **state)
     go(&f);
 }
 
+/* What keeps descriptors as few as connections may be: gRPC closes when it comes to it. */
+static void who_was_cut_keeps_his_place_until_he_is_closed(void **state)
+{
+    (void)state;
+    fixture f;
+    come(&f);
+    for (int i = 0; i < N; i++) assert_true(pf_connections_make_room(&f.connections) > 0);
+    assert_cut(&f, true, true, true, true);
+    f.connections.counted_ns = 0;
+    (void)pf_connections_make_room(&f.connections);
+    assert_int_equal(f.connections.n, N);
+
+    close(f.connections.all[1].fd); /* now it has */
+    assert_int_equal(pf_connections_make_room(&f.connections), 0);
+    assert_int_equal(f.connections.n, N - 1);
+    go(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +168,7 @@ int main(void)
         cmocka_unit_test(who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays),
         cmocka_unit_test(who_has_more_calls_than_are_allowed_is_cut_at_once),
         cmocka_unit_test(a_number_that_is_anothers_by_now_is_left_alone),
+        cmocka_unit_test(who_was_cut_keeps_his_place_until_he_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,9 @@
  * The connections of a server, the oldest first, and who goes when room is needed. Internal to rpc/.
  *
  *     SILENT --HTTP/2's preface--> SPOKEN --few are unread--> GIVEN: gRPC reads, writes and closes it
- *        |                                                      | shut down
- *        v                                                      v
- *      dropped                                               CLOSING: gRPC will close it
+ *        |                            | hung up                 | shut down
+ *        v                            v                         v
+ *      dropped                     dropped                   CLOSING: gRPC will close it
  *
  * Whether a connection of gRPC's still lives is not told by gRPC. A descriptor's number and the inode of its socket say
  * it; they are compared only when room is needed. Which connection a call came by is in the name that gRPC gives its

@@ -1,6 +1,7 @@
 #include "rpc/handover.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -28,12 +29,24 @@ static int32_t count_unread(pf_connections *cs)
     return n;
 }
 
+/* Hung up, in one direction at least: gRPC ends all calls of such a connection, and answers none. */
+static bool has_gone(int fd)
+{
+    struct pollfd it = { .fd = fd, .events = POLLRDHUP };
+    return poll(&it, 1, 0) == 1;
+}
+
 int pf_hand_over(pf_connections *cs, void (*give)(void *user, int fd), void *user)
 {
     int32_t n_unread = count_unread(cs);
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
         if (c->stage != PF_CONNECTION_SPOKEN) continue;
+        if (has_gone(c->fd)) {
+            pf_connections_drop(cs, c);
+            i--;
+            continue;
+        }
         if (n_unread++ >= PF_HANDOVER_MOST_UNREAD) return RETRY_MS;
         pf_connections_advance(cs, c, PF_CONNECTION_GIVEN);
         c->is_unread = true;

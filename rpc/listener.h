@@ -2,11 +2,11 @@
  * The connections of a server: accepted here, given to gRPC once they speak, and kept few enough.
  *
  *     backlog --accept4--> silent --HTTP/2's preface--> spoken --few are unread--> gRPC's: it reads, writes and closes
- *                            |                                                       |
- *                            | silent for too long, or saying                        | room is needed, it has no call,
- *                            | anything else, or room is needed                      | and is the oldest such: shut down
- *                            v                                                       v
- *                          closed                                               closed by gRPC
+ *                            |                                 |                     |
+ *                            | silent for too long, or saying  | hung up             | room is needed, it has no call,
+ *                            | anything else, or room is needed|                     | and is the oldest such: shut down
+ *                            v                                 v                     v
+ *                          closed                            closed             closed by gRPC
  *
  * gRPC 1.51 accepts for itself too, but its listener ends for good at the first accept that finds no descriptor free,
  * does not count what it accepts, and spends 200 KiB on a connection that never says a word. Here a connection costs a

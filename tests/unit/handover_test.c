@@ -96,6 +96,33 @@ static void who_is_gone_is_not_waited_for(void **state)
     go(&f);
 }
 
+static void who_hangs_up_before_his_turn_is_dropped(void **state)
+{
+    (void)state;
+    fixture f;
+    come(&f);
+    for (int i = 0; i < N; i++)
+        if (i % 3 != 0) assert_int_equal(shutdown(f.theirs[i], SHUT_WR), 0); /* as who is gone, over TCP */
+    assert_int_equal(pf_hand_over(&f.connections, give, &f), -1);
+    assert_int_equal(f.n_given, N / 3);
+    assert_int_equal(f.connections.n, N / 3);
+    for (int i = 0; i < f.n_given; i++) assert_int_equal(f.given[i], f.connections.all[i].fd);
+    go(&f);
+}
+
+static void who_hangs_up_is_dropped_while_others_are_unread(void **state)
+{
+    (void)state;
+    fixture f;
+    come(&f);
+    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_int_equal(shutdown(f.theirs[PF_HANDOVER_MOST_UNREAD], SHUT_WR), 0);
+    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_int_equal(f.n_given, PF_HANDOVER_MOST_UNREAD);
+    assert_int_equal(f.connections.n, N - 1);
+    go(&f);
+}
+
 static void first_words_are_the_preface_part_of_it_or_something_else(void **state)
 {
     (void)state;
@@ -126,6 +153,8 @@ int main(void)
         cmocka_unit_test(no_more_are_given_than_are_read_the_oldest_first),
         cmocka_unit_test(all_are_given_in_the_end),
         cmocka_unit_test(who_is_gone_is_not_waited_for),
+        cmocka_unit_test(who_hangs_up_before_his_turn_is_dropped),
+        cmocka_unit_test(who_hangs_up_is_dropped_while_others_are_unread),
         cmocka_unit_test(first_words_are_the_preface_part_of_it_or_something_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

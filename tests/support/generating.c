@@ -1,0 +1,98 @@
+#include "tests/support/generating.h"
+
+#include "tests/support/test.h"
+
+static const int32_t PROMPT[N_PLAIN_PROMPT] = { 5, 17, 3, 99, 42 };
+
+pf_engine *open_engine(const pf_tiny_model *model, pf_engine *threads_of)
+{
+    char directory[PF_TINY_PATH];
+    pf_error error = { 0 };
+    pf_tiny_model_create(model, directory);
+    const pf_engine_options options = { .kv_type = PF_N_TYPES,
+                                        .isa = pf_cpu_best_isa(),
+                                        .n_threads = 2,
+                                        .threads_of = threads_of,
+                                        .max_context = CONTEXT };
+    pf_engine *engine = NULL;
+    assert_ok(pf_engine_open(directory, &options, &engine, &error), error);
+    pf_tiny_model_remove(directory);
+    return engine;
+}
+
+int open_pair(void **state)
+{
+    static pair p;
+    pf_error error = { 0 };
+    p = (pair){ 0 };
+    p.target = open_engine(&(pf_tiny_model){ .seed = 1 }, NULL);
+    p.draft = open_engine(&(pf_tiny_model){ .seed = 1 }, p.target);
+    assert_ok(pf_engine_verifier(p.target, 0, &p.verifier, &error), error);
+    assert_ok(pf_engine_drafter(p.draft, 0, &p.drafter, &error), error);
+    *state = &p;
+    return 0;
+}
+
+int close_pair(void **state)
+{
+    pair *p = *state;
+    pf_peer_destroy(p->drafter);
+    pf_peer_destroy(p->verifier);
+    pf_engine_close(p->draft);
+    pf_engine_close(p->target);
+    return 0;
+}
+
+static void on_warning(void *user, const char *sentence)
+{
+    pair *p = user;
+    p->n_warnings++;
+    pf_error_set(&p->warning, PF_OK, "%s", sentence);
+}
+
+pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter)
+{
+    const pf_session_options options = { .verifier = verifier,
+                                         .drafter = drafter,
+                                         .drafter_is_far = drafter != p->drafter,
+                                         .verifier_is_far = verifier != p->verifier,
+                                         .max_context = CONTEXT,
+                                         .verdict_limit_ns = LIMIT_NS,
+                                         .return_limit_ns = LIMIT_NS,
+                                         .warn = on_warning,
+                                         .warn_user = p };
+    pf_session *session = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_session_create(&options, &session, &error), error);
+    return session;
+}
+
+pf_request plain_request(void)
+{
+    return (pf_request){ .prompt = PROMPT,
+                         .n_prompt = N_PLAIN_PROMPT,
+                         .max_new_tokens = N_NEW,
+                         .sampling = { .top_p = 1.0f, .seed = 77 },
+                         .draft_len = 4 };
+}
+
+pf_status run(pf_session *session, const pf_request *request, generated *out, pf_error *error)
+{
+    out->result = (pf_result){ .tokens = out->tokens, .capacity = CONTEXT };
+    return pf_generate(session, request, &out->result, error);
+}
+
+void generate(pair *p, pf_peer *verifier, pf_peer *drafter, const pf_request *request, generated *out)
+{
+    pf_error error = { 0 };
+    pf_session *session = open_session(p, verifier, drafter);
+    assert_ok(run(session, request, out, &error), error);
+    pf_session_destroy(session);
+}
+
+void assert_same_text(const generated *a, const generated *b)
+{
+    assert_int_equal(a->result.n_tokens, b->result.n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)b->result.n_tokens * sizeof *b->tokens);
+    assert_int_equal(a->result.finish, b->result.finish);
+}

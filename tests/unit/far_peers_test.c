@@ -1,0 +1,374 @@
+/*
+ * The generation loop where peers are lost, late, or wrong: a drafter costs speed and never a token, a verifier is waited
+ * for, or given up with the reason. Peers that are far are played by tests/support/unreliable_peer.h.
+ */
+#include "tests/support/generating.h"
+#include "tests/support/test.h"
+#include "tests/support/unreliable_peer.h"
+
+/* ---- a drafter -------------------------------------------------------------------------------------------------- */
+
+static void a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    int32_t n_reopened = 0, n_fallback = 0, n_rounds = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        unreliable_peer u = unreliable_peer_of(p->drafter, seed, 1 + (int32_t)(seed % 12));
+        u.only = (mood)(seed % N_MOODS);
+        request.draft_len = 1 + (int32_t)(seed % 8);
+        generate(p, p->verifier, &u.head, &request, &drafted);
+        assert_same_text(&drafted, &plain);
+        n_reopened += u.n_reopened;
+        n_fallback += (int32_t)drafted.result.speculation.fallback_rounds;
+        n_rounds += (int32_t)drafted.result.speculation.rounds;
+    }
+    if (n_reopened == 0 || n_fallback == 0 || n_rounds == 0)
+        fail_msg("%d reopenings, %d rounds without a proposal, %d with one: nothing was tried", n_reopened, n_fallback,
+                 n_rounds);
+}
+
+static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.gone_for = INT32_MAX;
+    p->n_warnings = 0;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(drafted.result.speculation.rounds, 0);
+    assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
+    assert_int_equal(p->n_warnings, 1);
+}
+
+static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    pf_session *session = open_session(p, p->verifier, &u.head);
+    const struct {
+        pf_status status;
+        const char *reason, *warning;
+        int32_t n_warnings;
+    } cases[] = {
+        { PF_UNAVAILABLE, "far:1: the cable is cut",
+          "the draft worker is gone (far:1: the cable is cut); decoding goes on without it", 1 },
+        { PF_UNAVAILABLE, "far:1: nobody answers", "", 0 }, /* known */
+        { PF_UNSUPPORTED, "far:1: another model is there now",
+          "the draft worker is gone (far:1: another model is there now); decoding goes on without it", 1 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        (void)pf_fail(&u.why, cases[i].status, "%s", cases[i].reason);
+        u.gone_for = INT32_MAX;
+        p->n_warnings = 0;
+        pf_error_set(&p->warning, PF_OK, "%s", "");
+        pf_error error = { 0 };
+        assert_ok(run(session, &request, &drafted, &error), error);
+        assert_same_text(&drafted, &plain);
+        assert_int_equal(p->n_warnings, cases[i].n_warnings);
+        assert_string_equal(p->warning.text, cases[i].warning);
+    }
+    u.gone_for = 0;
+    pf_error error = { 0 };
+    assert_ok(run(session, &request, &drafted, &error), error);
+    assert_string_equal(p->warning.text, "the draft worker is back");
+    assert_true(drafted.result.speculation.accepted > 0);
+    pf_session_destroy(session);
+}
+
+static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.is_unmet = true;
+    pf_session *session = open_session(p, p->verifier, &u.head);
+    assert_string_equal(p->warning.text, "nobody answers");
+    u.is_unmet = false;
+    u.vocab = VOCAB + 2;
+    pf_error error = { 0 };
+    for (int i = 0; i < 2; i++) {
+        assert_ok(run(session, &request, &drafted, &error), error);
+        assert_same_text(&drafted, &plain);
+        assert_int_equal(drafted.result.speculation.rounds, 0);
+        assert_says(p->warning, "130 tokens");
+    }
+    pf_session_destroy(session);
+}
+
+static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer liar = unreliable_peer_of(p->drafter, 1, 0), verifier = unreliable_peer_of(p->verifier, 2, 0);
+    liar.out_of_vocabulary = true;
+    generate(p, &verifier.head, &liar.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(drafted.result.speculation.drafted, 0);
+    assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
+}
+
+static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.full_for = 10;
+    p->n_warnings = 0;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(p->n_warnings, 0);
+    assert_int_equal(u.full_for, 0);
+    assert_int_equal(u.n_reopened, 1); /* with all that it has missed */
+    assert_int_equal(drafted.result.speculation.fallback_rounds, 10);
+    assert_true(drafted.result.speculation.rounds > 4);
+}
+
+static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **state)
+{
+    pair *p = *state;
+    generated plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.knows_nothing = true;
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_same_text(&out, &plain);
+    assert_int_equal(out.result.speculation.fallback_rounds, N_NEW - 1);
+}
+
+static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.boasts_ns = (uint64_t)3600 * 1000000000;
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_true(out.result.speculation.n_rpc > 0);
+    for (int64_t i = 0; i < out.result.speculation.n_rpc; i++) assert_int_equal(out.result.speculation.rpc_us[i], 0);
+}
+
+/* ---- a verifier ------------------------------------------------------------------------------------------------- */
+
+static void a_verifier_that_vanishes_and_returns_changes_no_token(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    for (int32_t at = 1; at <= 12; at++) {
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        u.vanish_at = at;
+        generate(p, &u.head, p->drafter, &request, &drafted);
+        assert_same_text(&drafted, &plain);
+        assert_int_equal(u.n_reopened, 1);
+    }
+}
+
+static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **state)
+{
+    pair *p = *state;
+    for (int32_t at = 0; at < 3; at++) { /* before the request, in its prefill, and later */
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        u.vanish_at = at;
+        u.stays_away = true;
+        if (at == 0) u.gone_for = INT32_MAX;
+        pf_session *session = open_session(p, &u.head, NULL);
+        generated out;
+        pf_error error = { 0 };
+        const pf_request request = plain_request();
+        assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+        assert_string_equal(error.text,
+                            "the verifier is gone and has not come back within 0.2 s: far:1: the cable is cut");
+        assert_int_equal(out.result.n_tokens, at < 2 ? 0 : 1);
+        pf_session_destroy(session);
+    }
+}
+
+static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **state)
+{
+    pair *p = *state;
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16);
+    u.only = VANISH;
+    u.stays_for = 3; /* looks of 20 ms */
+    pf_session *session = open_session(p, &u.head, NULL);
+    generated out;
+    pf_error error = { 0 };
+    const pf_request request = plain_request();
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_says(error, "has not come back within 0.2 s");
+    assert_in_range(u.n_reopened, 1, 12);
+    pf_session_destroy(session);
+}
+
+static void a_verifier_that_answers_between_its_absences_has_its_time_anew(void **state)
+{
+    pair *p = *state;
+    generated plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 4);
+    u.only = VANISH;
+    u.stays_for = 6; /* looks of 20 ms: more than half of the limit */
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_same_text(&out, &plain);
+    assert_in_range(u.n_reopened, 2, N_NEW);
+}
+
+static void a_verifier_that_was_restarted_between_two_requests_serves_the_second(void **state)
+{
+    pair *p = *state;
+    generated plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    pf_session *session = open_session(p, &u.head, p->drafter);
+    pf_error error = { 0 };
+    for (int i = 0; i < 2; i++) {
+        assert_ok(run(session, &request, &out, &error), error);
+        assert_same_text(&out, &plain);
+        u.gone_for = 3;
+    }
+    pf_session_destroy(session);
+}
+
+static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void **state)
+{
+    pair *p = *state;
+    generated plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.computes = 20; /* looks: five times the limit */
+    u.sign_at = 3;
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_same_text(&out, &plain);
+
+    u.sign_at = 0;
+    pf_session *session = open_session(p, &u.head, p->drafter);
+    pf_error error = { 0 };
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_string_equal(error.text, "the verifier has said nothing for 0.2 s, expected a verdict or a sign of life");
+    assert_int_equal(u.n_looks, LIMIT_NS / 50000000);
+    pf_session_destroy(session);
+}
+
+static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
+{
+    pair *p = *state;
+    generated plain, out;
+    const pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.computes = 1;
+    u.sleeps_us = (uint32_t)(2 * LIMIT_NS / 1000);
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_same_text(&out, &plain);
+}
+
+static void a_verdict_that_does_not_fit_is_refused(void **state)
+{
+    pair *p = *state;
+    const struct {
+        bool too_many, another;
+        uint64_t rounds_ahead;
+        int32_t tokens_ahead;
+        const char *says;
+    } cases[] = {
+        { .too_many = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
+        { .another = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
+        { .rounds_ahead = 7, .says = "the verifier gave a verdict of round 7, expected round 0" },
+        { .tokens_ahead = 2, .says = "the verifier gave a verdict at token 7, expected 5" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        u.accept_too_many = cases[i].too_many;
+        u.accept_another = cases[i].another;
+        u.rounds_ahead = cases[i].rounds_ahead;
+        u.tokens_ahead = cases[i].tokens_ahead;
+        pf_session *session = open_session(p, &u.head, p->drafter);
+        generated out;
+        pf_error error = { 0 };
+        const pf_request request = plain_request();
+        assert_status(run(session, &request, &out, &error), PF_FORMAT);
+        assert_says(error, cases[i].says);
+        pf_session_destroy(session);
+    }
+}
+
+static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
+{
+    pair *p = *state;
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.knows_nothing = true;
+    pf_session *session = open_session(p, &u.head, p->drafter);
+    generated out;
+    pf_error error = { 0 };
+    const pf_request request = plain_request();
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_says(error, "lost the sequence 50 times");
+    pf_session_destroy(session);
+}
+
+static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
+{
+    pair *p = *state;
+    generated plain, out;
+    pf_request request = plain_request();
+    for (request.max_new_tokens = 2; request.max_new_tokens < 10; request.max_new_tokens++) {
+        generate(p, p->verifier, NULL, &request, &plain);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        u.ignore_limits = true;
+        generate(p, &u.head, p->drafter, &request, &out);
+        assert_same_text(&out, &plain);
+    }
+    /* At the context's end its last verdict has a token too many. */
+    request.max_new_tokens = CONTEXT;
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.ignore_limits = true;
+    for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
+        generate(p, &u.head, p->drafter, &request, &out);
+        assert_same_text(&out, &plain);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token),
+        cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
+        cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
+        cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
+        cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
+        cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
+        cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),
+        cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
+        cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
+        cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
+        cmocka_unit_test(a_verifier_that_returns_only_to_vanish_is_given_up_as_soon),
+        cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
+        cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
+        cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
+        cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
+        cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
+        cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),
+    };
+    return cmocka_run_group_tests(tests, open_pair, close_pair);
+}

@@ -1,0 +1,230 @@
+/* Added tokens in a text: which are found, what they are given for ids, and what tokenizer_config.json says of them. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "tests/support/small_tokenizer.h"
+#include "tests/support/test.h"
+#include "tokenizer/detokenize.h"
+#include "tokenizer/tokenizer_parts.h"
+
+#define ADDED(content, more) "{\"id\": 9, \"content\": \"" content "\"" more "}"
+
+static void stripping_white_space_that_is_tokens_takes_linear_time(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "\"lstrip\": true", "\"rstrip\": true", "\"lstrip\": true, \"rstrip\": true" };
+    enum { N = 100000 };
+    char *text = malloc(N + 1), top[128];
+    assert_non_null(text);
+    memset(text, '\n', N);
+    text[N] = '\0';
+    for (size_t i = 0; i < PF_COUNT(flags); i++) {
+        snprintf(top, sizeof top, "\"added_tokens\": [{\"id\": 256, \"content\": \"\\n\", %s}],", flags[i]);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        const clock_t begin = clock();
+        pf_tokens tokens = encode(t, text);
+        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (seconds > 2.0) fail_msg("%s: %d bytes took %.1f s", flags[i], N, seconds);
+        assert_true(tokens.n > 0 && tokens.ids[0] == 256);
+        pf_tokens_clear(&tokens);
+        pf_tokenizer_close(t);
+    }
+    free(text);
+}
+
+static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"added_tokens\": [" ADDED("<a>", ", \"special\": true") "," ADDED(
+            "<a><b>", ", \"normalized\": false") "," ADDED("", "") "],",
+    });
+    assert_int_equal(pf_tokenizer_vocab_size(t), 258);
+    assert_ids(t, "x<a><b><a>", (int32_t[]){ 'x', 257, 256 }, 3);
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 256);
+    assert_int_equal(pf_tokenizer_find_special(t, "<b>"), -1);
+    assert_int_equal(pf_tokenizer_find_special(t, "a"), -1);
+    assert_true(pf_tokenizer_is_special(t, 256));
+    assert_false(pf_tokenizer_is_special(t, 257));
+    assert_false(pf_tokenizer_is_special(t, -1));
+    assert_false(pf_tokenizer_is_special(t, 100000));
+    pf_tokenizer_close(t);
+}
+
+/* \u0120 stands for a space in the vocabulary, and is a letter in a text. */
+static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("\\u0120", "") "," ADDED(" ", "") "]," });
+    assert_ids(t, "x \xC4\xA0", (int32_t[]){ 'x', 256, ' ' }, 3);
+    assert_int_equal(pf_tokenizer_find_special(t, " "), 256);
+    pf_tokenizer_close(t);
+}
+
+/* As the library does, whose decoder sees no difference. A space is no stand-in, so the second text has others than those. */
+static void an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .top = "\"added_tokens\": [" ADDED("caf\\u00e9", "") "," ADDED("na\\u00efve x", "") "]," });
+    pf_tokens tokens = encode(t, "na\xC3\xAFve xcaf\xC3\xA9");
+    assert_int_equal(tokens.n, 2);
+    pf_bytes text = decode(t, &tokens);
+    const char expected[] = "na\xC3\xAFve xcaf\xE9";
+    assert_int_equal(text.n, sizeof expected - 1);
+    assert_memory_equal(text.data, expected, sizeof expected - 1);
+    pf_bytes_clear(&text);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+}
+
+static void white_space_goes_to_the_first_token_that_takes_it(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"added_tokens\": [" ADDED("\\n", ", \"lstrip\": true, \"rstrip\": true, \"normalized\": false") "],",
+    });
+    assert_ids(t, "a \n\n b\n", (int32_t[]){ 'a', 256, 'b', 256 }, 4);
+    pf_tokenizer_close(t);
+}
+
+static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"normalizer\": {\"type\": \"NFC\"}, \"added_tokens\": [" ADDED("xe\\u0301", "") "," ADDED(
+            "x\\u00e9", ", \"special\": true, \"normalized\": true") "],",
+    });
+    assert_ids(t, "x\xC3\xA9 xe\xCC\x81", (int32_t[]){ 257, ' ', 257 }, 3);
+    pf_tokenizer_close(t);
+}
+
+static void holes_in_the_vocabulary_are_no_tokens(void **state)
+{
+    (void)state;
+    pf_bytes text = { .data = NULL };
+    pf_detokenizer *d;
+    pf_tokenizer *t = open_parts(
+        (parts){ .top = "\"added_tokens\": [" ADDED("<a>", "") "],", .vocab = ",\"zz\":1000", .merges = "\"z z\"" });
+    assert_int_equal(pf_tokenizer_vocab_size(t), 1001);
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 257); /* after the number of tokens, not the largest id */
+    assert_ids(t, "zz", (int32_t[]){ 1000 }, 1);
+    assert_status(pf_detokenizer_create(t, &d), PF_OK);
+    assert_status(pf_detokenizer_push(d, 999, &text), PF_INVALID);
+    assert_status(pf_detokenizer_push(d, 1001, &text), PF_INVALID);
+    assert_status(pf_detokenizer_push(d, -1, &text), PF_INVALID);
+    assert_int_equal(text.n, 0);
+    pf_detokenizer_destroy(d);
+    pf_tokenizer_close(t);
+}
+
+static void special_tokens_of_tokenizer_config_are_recognised(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .vocab = ",\"<s>\":256,\"</s>\":257" });
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "<s>", (int32_t[]){ '<', 's', '>' }, 3);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\", \"lstrip\": true},"
+                        "\"pad_token\": null, \"additional_special_tokens\": [\"<new>\"],"
+                        "\"add_bos_token\": true, \"chat_template\": \"{{ x }}\"}");
+    assert_ids(t, "<s>a </s><new>", (int32_t[]){ 256, 'a', 257, 258 }, 4);
+    pf_tokens tokens = encode_bytes(t, "a", 1, true); /* tokenizer.json has no post-processor: nothing is added */
+    assert_int_equal(tokens.n, 1);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void flags_listed_beside_the_file_are_those_that_hold(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"lstrip\": true,"
+                                       "\"special\": true, \"normalized\": false}]," });
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"added_tokens_decoder\": {\"256\": {\"content\": \"<s>\", \"rstrip\": true}}}");
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', ' ', 256, 'b' }, 4);
+    assert_true(pf_tokenizer_is_special(t, 256)); /* which it has been from the start */
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"bos_token\": \"<s>\"}"); /* a name alone changes nothing */
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void an_added_token_that_is_too_long_is_refused_under_its_files_name(void **state)
+{
+    (void)state;
+    static char too_long[6000];
+    snprintf(too_long, sizeof too_long, "{\"image_token\": \"%05000d\"}", 0);
+    const char *const configs[] = { "{\"bos_token\": \"a\\u0000b\"}", too_long };
+    char *text = build((parts){ .vocab = NULL });
+    for (int i = 0; i < 2; i++) {
+        pf_tokenizer *t = NULL;
+        pf_error error = { 0 };
+        assert_status(pf_tokenizer_parse(text, strlen(text), configs[i], strlen(configs[i]), &t, &error),
+                      PF_UNSUPPORTED);
+        assert_says(error, "tokenizer_config.json: the added token \"");
+    }
+    free(text);
+}
+
+static void split_special_tokens_are_text_like_any_other(void **state)
+{
+    (void)state;
+    char *text = build((parts){
+        .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"special\": true},"
+               "{\"id\": 257, \"content\": \"s>\", \"normalized\": false}, {\"id\": 258, \"content\": \"tool\"}],"
+               "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\":"
+               "[{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": \"A\"}}],"
+               "\"special_tokens\": {\"<s>\": {\"ids\": [256]}}}," });
+    pf_tokenizer *t = open_text(text, "{\"split_special_tokens\": true}");
+    /* found, and so not what begins within it */
+    assert_ids(t, "<s>tool", (int32_t[]){ '<', 's', '>', 258 }, 4);
+    pf_tokens tokens = encode_bytes(t, "a", 1, true);
+    assert_int_equal(tokens.n, 2);
+    assert_int_equal(tokens.ids[0], 256);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"split_special_tokens\": false}");
+    assert_ids(t, "<s>tool", (int32_t[]){ 256, 258 }, 2);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void new_tokens_count_on_from_what_was_there_before_their_lot(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000",
+                                          .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"},"
+                                                 "{\"id\": 257, \"content\": \"<a>\"}]," });
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 257);
+    pf_tokenizer_close(t);
+    char *text =
+        build((parts){ .vocab = ",\"zz\":1000", .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"}]," });
+    t = open_text(text, "{\"bos_token\": \"<a>\"}");
+    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 1001);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stripping_white_space_that_is_tokens_takes_linear_time),
+        cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
+        cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
+        cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),
+        cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
+        cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
+        cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
+        cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
+        cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),
+        cmocka_unit_test(an_added_token_that_is_too_long_is_refused_under_its_files_name),
+        cmocka_unit_test(split_special_tokens_are_text_like_any_other),
+        cmocka_unit_test(new_tokens_count_on_from_what_was_there_before_their_lot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* BPE of bytes: how pieces are cut, which merges are made, and what a byte without a token is. BPE of characters:
+ * character_bpe_test.c. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/support/small_tokenizer.h"
+#include "tests/support/test.h"
+#include "tokenizer/tokenizer_parts.h"
+
+static size_t resident_bytes(void)
+{
+    char line[128];
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    char *resident; /* behind what there is in all */
+    (void)strtoull(line, &resident, 10);
+    return (size_t)strtoull(resident, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void ids_far_apart_take_no_memory_between_them(void **state)
+{
+    (void)state;
+    static const char text[] = ",\"middle\": 9000000, \"last\": 16777215";
+    const size_t before = resident_bytes();
+    pf_tokenizer *t = open_parts((parts){ .vocab = text });
+    assert_true(resident_bytes() < before + (128 << 20)); /* of 400 MB */
+    assert_int_equal(pf_tokenizer_vocab_size(t), 16777216);
+    assert_ids(t, "a", (const int32_t[]){ 'a' }, 1);
+    pf_tokenizer_close(t);
+}
+
+static void merges_go_by_rank_then_from_the_left(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"aa\":258,\"abc\":259",
+                                          .merges = "\"b c\", [\"a\", \"b\"], \"a a\", \"ab c\"" });
+    assert_ids(t, "abc", (int32_t[]){ 'a', 256 }, 2); /* b c has the lower rank: abc is never reached */
+    assert_ids(t, "ab", (int32_t[]){ 257 }, 1);
+    assert_ids(t, "aaa", (int32_t[]){ 258, 'a' }, 2);
+    pf_tokenizer_close(t);
+}
+
+static void a_merge_whose_tokens_have_changed_is_not_made(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"abc\":258", .merges = "\"b c\", \"a b\", \"a bc\"" });
+    assert_ids(t, "abc", (int32_t[]){ 258 }, 1);
+    pf_tokenizer_close(t);
+}
+
+/* Where a pattern matches nothing it still cuts, and ^ and $ are at every line: a b and a LF are kept apart by it. */
+static void empty_matches_and_line_ends_cut(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?=b)"), .vocab = ",\"ab\":256", .merges = "\"a b\"" });
+    assert_ids(t, "ab", (int32_t[]){ 'a', 'b' }, 2);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .pre = SPLIT("a$"), .vocab = ",\"a\\u010a\":256", .merges = "\"a \\u010a\"" });
+    assert_ids(t, "a\nb", (int32_t[]){ 'a', '\n', 'b' }, 3);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .vocab = ",\"a\\u010a\":256", .merges = "\"a \\u010a\"" });
+    assert_ids(t, "a\nb", (int32_t[]){ 256, 'b' }, 2);
+    pf_tokenizer_close(t);
+}
+
+/* Its pattern sees characters that stand for bytes: \u0120 is a space, and an e with an accent is two. */
+static void a_split_behind_byte_level_cuts_between_bytes(void **state)
+{
+    (void)state;
+#define BEHIND(split) "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," split "]}"
+    pf_tokenizer *t = open_parts((parts){ .pre = BEHIND("{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\u0120\"},"
+                                                        "\"behavior\": \"Removed\", \"invert\": false}") });
+    assert_ids(t, " a \xC3\xA9  b ", (int32_t[]){ 'a', 0xC3, 0xA9, 'b' }, 4);
+    pf_tokenizer_close(t);
+
+    static const char vocab[] = ",\"\\u00c3\\u00a9\":300,\"12\":301,\"\\u00b2\\u00b3\":302";
+    static const char merges[] = "\"\\u00c3 \\u00a9\",\"1 2\",\"\\u00b2 \\u00b3\"";
+    t = open_parts((parts){
+        .pre = BEHIND("{\"type\": \"Digits\", \"individual_digits\": true}"), .vocab = vocab, .merges = merges });
+    assert_ids(t, "12\xC3\xA9", (int32_t[]){ '1', '2', 300 }, 3);
+    assert_ids(t, "\xF2\xB2\xB3\x80", (int32_t[]){ 0xF2, 0xB2, 0xB3, 0x80 }, 4); /* two digits there */
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .vocab = vocab, .merges = merges });
+    assert_ids(t, "12\xF2\xB2\xB3\x80", (int32_t[]){ 301, 0xF2, 302, 0x80 }, 4);
+    pf_tokenizer_close(t);
+#undef BEHIND
+}
+
+static void ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .model = "\"ignore_merges\": true,", .vocab = ",\"xyz\":300" });
+    assert_ids(t, "xyz", (int32_t[]){ 300 }, 1);
+    assert_ids(t, "xyzx", (int32_t[]){ 'x', 'y', 'z', 'x' }, 4);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .vocab = ",\"xyz\":300" });
+    assert_ids(t, "xyz", (int32_t[]){ 'x', 'y', 'z' }, 3);
+    pf_tokenizer_close(t);
+}
+
+static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+                               "\"decoder\": {\"type\": \"ByteLevel\"},"
+                               "\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}";
+    pf_tokenizer *t = open_text(text, NULL);
+    pf_tokens out = { 0 };
+    assert_status(pf_tokenizer_encode(t, "aa", 2, false, &out), PF_OK);
+    assert_status(pf_tokenizer_encode(t, "a b", 3, false, &out), PF_UNSUPPORTED);
+    assert_int_equal(out.n, 2); /* as before the failure */
+    pf_tokens_clear(&out);
+    pf_tokenizer_close(t);
+}
+
+static void a_byte_without_a_token_is_the_unknown_one_where_there_is_one(void **state)
+{
+    (void)state;
+#define FEW(model)                                                                                   \
+    "{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {" model \
+    "\"unk_token\": \"<unk>\", \"vocab\": {\"a\": 0, \"b\": 1, \"<unk>\": 2, \"ab\": 3}, \"merges\": [\"a b\"]}}"
+    pf_tokenizer *t = open_text(FEW(""), NULL);
+    assert_ids(t, "abxyaxb", (int32_t[]){ 3, 2, 2, 0, 2, 1 }, 6);
+    pf_tokenizer_close(t);
+    t = open_text(FEW("\"fuse_unk\": true,"), NULL);
+    assert_ids(t, "xxabxya x", (int32_t[]){ 2, 3, 2, 0, 2 }, 5);
+    pf_tokenizer_close(t);
+
+    t = open_parts((parts){ .model = "\"byte_fallback\": true," }); /* no byte to fall back for */
+    assert_ids(t, "a", (int32_t[]){ 'a' }, 1);
+    pf_tokenizer_close(t);
+    pf_error error = { 0 };
+    t = NULL;
+    static const char lacking[] = FEW("\"byte_fallback\": true,");
+    assert_status(pf_tokenizer_parse(lacking, strlen(lacking), NULL, 0, &t, &error), PF_UNSUPPORTED);
+    assert_says(error, "the byte 0 has no token");
+#undef FEW
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_far_apart_take_no_memory_between_them),
+        cmocka_unit_test(merges_go_by_rank_then_from_the_left),
+        cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),
+        cmocka_unit_test(empty_matches_and_line_ends_cut),
+        cmocka_unit_test(a_split_behind_byte_level_cuts_between_bytes),
+        cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
+        cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),
+        cmocka_unit_test(a_byte_without_a_token_is_the_unknown_one_where_there_is_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

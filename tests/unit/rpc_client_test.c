@@ -1,0 +1,276 @@
+/* A client before a real server: one that is slow, restarted, mute, wrong, not there yet, or not at all. */
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rpc/client.h"
+#include "tests/support/echo_server.h"
+#include "tests/support/test.h"
+
+static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK); /* an open alone asks for nothing */
+    const pf_batch *batch = NULL;
+    pf_error error;
+    const uint64_t begin_ns = pf_now_ns();
+    assert_status(pf_peer_collect(peer, begin_ns + 30 * MS, &batch, &error), PF_CANCELLED);
+    const uint64_t took = pf_now_ns() - begin_ns;
+    assert_true(took >= 30 * MS);
+    if (took > 500 * MS) fail_msg("a wait of 30 ms took %.1f ms", (double)took * 1e-6);
+    assert_status(pf_peer_collect(peer, 0, &batch, &error), PF_CANCELLED);
+    assert_null(batch);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+/* A target that is faster than its worker does not wait for it: it takes what has come, and tells its next verdict. */
+static void a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.is_mute = true;
+    pf_peer *peer = connected(serving_address);
+    assert_status(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    const pf_batch *batch;
+    pf_error error;
+    for (uint64_t round = 0; round < 60; round++) {
+        assert_status(say_verdict(peer, 1, round, 5), PF_OK);
+        assert_status(pf_peer_collect(peer, 0, &batch, &error), PF_CANCELLED);
+        usleep(100);
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+/* Nanoseconds from a server's start, in the place of one that was stopped, to the first open that its client takes. */
+static uint64_t restart(void)
+{
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    end(&f);
+
+    const pf_batch *batch = NULL;
+    pf_error error;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_says(error, serving_address);
+    uint64_t begin_ns = pf_now_ns();
+    assert_int_equal(say_verdict(peer, 1, 1, 9), PF_UNAVAILABLE);
+    assert_true(pf_now_ns() - begin_ns < 200 * MS); /* never blocks */
+    usleep(400000);
+
+    begin(&f);
+    begin_ns = pf_now_ns();
+    while (say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK) {
+        if (pf_now_ns() - begin_ns > 10 * SECOND) fail_msg("not taken up again in 10 s");
+        usleep(1000);
+    }
+    const uint64_t took = pf_now_ns() - begin_ns;
+    assert_int_equal(say_verdict(peer, 1, 0, 8), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 8);
+    pf_rpc_client_stats stats;
+    pf_rpc_client_get_stats(peer, &stats);
+    assert_int_equal(stats.n_streams, 2);
+    pf_peer_destroy(peer);
+    end(&f);
+    return took;
+}
+
+static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
+{
+    (void)state;
+    uint64_t took = SECOND + 1;
+    for (int i = 0; i < 4 && took > SECOND; i++) { /* late for want of a core says nothing */
+        took = restart();
+        print_message("taken up again after %.0f ms\n", (double)took * 1e-6);
+    }
+    if (took > SECOND) fail_msg("taken up again after %.0f ms, expected a second at most", (double)took * 1e-6);
+}
+
+static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.is_mute = true;
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    uint64_t n = 0;
+    const pf_batch *batch;
+    pf_error error;
+    for (; n < 200 && say_verdict(peer, 1, n, 9) == PF_OK; n++)
+        assert_status(pf_peer_collect(peer, pf_now_ns() + MS, &batch, &error), PF_CANCELLED);
+    assert_int_equal(n, 64);
+    assert_int_equal(say_verdict(peer, 1, n, 9), PF_LIMIT);
+    for (int i = 0; i < 5000 && f.echo.n_swallowed < 64; i++) usleep(1000);
+    f.echo.is_mute = false;
+    for (int i = 0; i < 5000 && say_verdict(peer, 1, n, 9) == PF_LIMIT; i++) usleep(1000);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, n + 1, 9); /* one a second is let through */
+    assert_int_equal(say_verdict(peer, 1, n + 1, 9), PF_OK);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    f.echo.talks_nonsense = true;
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    const pf_batch *batch = NULL;
+    pf_error error, why = { .text = "" };
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_says(error, serving_address);
+    assert_says(error, "it talks nonsense: proposals[0].incarnation is 0, expected 1 to");
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
+    pf_peer_why(peer, &why); /* the stream's end, which comes behind it, says it too */
+    assert_says(why, "proposals[0].incarnation is 0");
+
+    f.echo.talks_nonsense = false;
+    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_verifier_that_makes_proposals_is_hung_up_on(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .verifier = &f.echo.head });
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_verifier_connect(serving_address, NULL, &peer, &error), error);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_proposal proposal = { .sequence = 1, .incarnation = 1, .round = 1, .base = 4 };
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 }), PF_OK);
+    const pf_batch *batch = NULL;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_says(error, "it talks nonsense: a Verifier takes proposals, it makes none");
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_caller_that_only_submits_is_mended_too(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    end(&f);
+    begin(&f);
+    pf_status status = PF_UNAVAILABLE;
+    pf_error why = { .text = "" };
+    int32_t n_refused = 0;
+    for (int i = 0; i < 5000 && status != PF_OK; i++) {
+        usleep(1000);
+        pf_rpc_client_stats stats;
+        pf_rpc_client_get_stats(peer, &stats);
+        if (stats.n_streams < 2) continue;
+        status = say_open(peer, 1, ECHO_PROMPT, 3); /* the first says that the old one broke */
+        if (status == PF_OK) continue;
+        n_refused++;
+        pf_peer_why(peer, &why);
+        assert_says(why, serving_address);
+        assert_says(why, "the stream broke");
+    }
+    assert_int_equal(status, PF_OK);
+    assert_int_equal(n_refused, 1);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void nobody_there_is_a_sentence_within_two_seconds(void **state)
+{
+    (void)state;
+    pf_peer *peer = NULL;
+    pf_error error;
+    const uint64_t begin_ns = pf_now_ns();
+    assert_status(pf_rpc_drafter_connect("unix:/tmp/pf-nobody-is-here", NULL, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "unix:/tmp/pf-nobody-is-here");
+    assert_status(pf_rpc_drafter_connect("127.0.0.1:9", NULL, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "127.0.0.1:9");
+    assert_true(pf_now_ns() - begin_ns < 4 * SECOND);
+    assert_null(peer);
+    assert_status(pf_rpc_drafter_connect("nonsense", NULL, &peer, &error), PF_INVALID);
+    assert_says(error, "host:port");
+    assert_status(pf_rpc_drafter_connect("localhost:70000", NULL, &peer, &error), PF_INVALID);
+}
+
+static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **state)
+{
+    (void)state;
+    const pf_rpc_client_config config = { .keep_trying = true };
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
+    assert_non_null(peer);
+    pf_model_info info;
+    assert_status(pf_peer_info(peer, &info, &error), PF_UNAVAILABLE);
+    const pf_batch *batch;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + SECOND, &batch, &error), PF_UNAVAILABLE);
+    fixture f;
+    begin(&f);
+    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_ok(pf_peer_info(peer, &info, &error), error);
+    assert_string_equal(info.model_id, "echo");
+    assert_int_equal(info.vocab_size, ECHO_VOCAB);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void **state)
+{
+    (void)state;
+    const pf_rpc_client_config config = { .keep_trying = true };
+    pf_peer *peer = NULL;
+    pf_error error;
+    fixture f;
+    echo_peer_init(&f.echo);
+    f.echo.has_no_vocabulary = true;
+    const pf_server_config serving = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = MS };
+    serving_begin(&f.running, &serving);
+    assert_status(pf_rpc_drafter_connect(serving_address, NULL, &peer, &error), PF_FORMAT);
+    assert_null(peer);
+    assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_FORMAT);
+    assert_says(error, "vocab_size is 0");
+    assert_non_null(peer);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
+    end(&f);
+    begin(&f);
+    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
+        cmocka_unit_test(a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not),
+        cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
+        cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
+        cmocka_unit_test(a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named),
+        cmocka_unit_test(a_verifier_that_makes_proposals_is_hung_up_on),
+        cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
+        cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
+        cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
+        cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
+    };
+    return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
+}

@@ -35,7 +35,8 @@ typedef struct {
 /* Tokens that the engine's context must have room for. */
 int32_t pf_throughput_context(const pf_throughput_options *options);
 
-/* Times are medians; tokens a second are those of a step at the median, 1000 / step_ms. NaN: not to be had on this machine, or not measured before it was cancelled. */
+/* Times are medians; tokens a second are those of a step at the median, 1000 / step_ms. NaN: not to be had on this machine,
+ * or not measured before it was cancelled. */
 typedef struct {
     int32_t n_threads;
     double read_gbps;                          /* the bare read of weight_bytes by all threads */

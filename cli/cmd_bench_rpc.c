@@ -42,7 +42,7 @@ static int print_figures(const pf_options *options, pf_out *out, const pf_roundt
     pf_out_print(out,
                  "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
                  r->n_rounds, r->p50_us, r->p99_us, r->compute_p50_us, r->per_s);
-    pf_out_print(out, "%d sequences a message, %d tokens a proposal: %.0f draft tokens a second\n",
+    pf_out_print(out, "sequences of a message: %d, tokens of a proposal: %d; %.0f draft tokens a second\n",
                  options->trips.n_sequences, options->trips.draft_len, r->tokens_per_s);
     return PF_EXIT_DONE;
 }
@@ -74,7 +74,7 @@ const pf_command pf_command_bench_rpc = {
         "and back: what the worker says it computed is taken off.\n",
     .examples = "  pilotfish bench rpc --loopback\n"
                 "  pilotfish bench rpc --worker unix:/tmp/worker.sock --rounds 500 --json\n"
-                "  pilotfish bench rpc --worker unix:/tmp/worker.sock --sequences 32 --draft-len 4 --context 128\n",
+                "  pilotfish bench rpc --worker unix:/tmp/worker.sock --sequences 8 --draft-len 4 --context 128\n",
     .groups = groups,
     .run = run,
 };

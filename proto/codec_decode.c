@@ -184,7 +184,7 @@ static pf_status take_refusal(const pf_codec_place *at, const pf_wire_refusal *w
         .sequence = wire->sequence,
         .incarnation = wire->incarnation,
         .status = status_of(wire->reason),
-        .text = wire->text,
+        .text = *wire->text ? wire->text : "no reason given", /* it ends a sentence */
     };
     return PF_OK;
 }

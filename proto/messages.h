@@ -126,7 +126,7 @@ typedef struct {
     uint64_t sequence;
     uint32_t incarnation;
     pf_status status; /* PF_LIMIT, PF_INVALID or PF_UNSUPPORTED */
-    const char *text; /* one sentence, NUL-terminated, at most PF_MAX_REFUSAL_BYTES */
+    const char *text; /* one sentence, NUL-terminated, at most PF_MAX_REFUSAL_BYTES; received: never empty */
 } pf_refusal;
 
 /* What the sender measured of its own step, so that the other can plan. Nanoseconds; 0 not measured. */

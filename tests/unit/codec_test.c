@@ -175,7 +175,7 @@ static void fill(random_batch *r, uint64_t *rng)
     static const pf_status reasons[] = { PF_LIMIT, PF_INVALID, PF_UNSUPPORTED };
     for (int32_t i = 0; i < b->n_refusals; i++)
         r->refusals[i] = (pf_refusal){ draw(rng), (uint32_t)draw(rng), reasons[below(rng, 3)],
-                                       below(rng, 2) ? "" : "the context is full: caf\xc3\xa9" };
+                                       below(rng, 2) ? "no" : "the context is full: caf\xc3\xa9" };
 }
 
 static void what_is_encoded_decodes_to_the_same(void **state)
@@ -313,6 +313,19 @@ static void a_refusals_text_cannot_drive_a_terminal(void **state)
     pf_codec_destroy(codec);
 }
 
+static void a_refusal_without_a_text_says_that_it_has_none(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    pf_refusal refusal = { 1, 1, PF_LIMIT, "" };
+    const size_t n = encoded(codec, &(pf_batch){ .refusals = &refusal, .n_refusals = 1 });
+    const pf_batch *out = NULL;
+    pf_error error;
+    assert_ok(pf_codec_decode_batch(codec, buffer, n, &out, &error), error);
+    assert_string_equal(out->refusals[0].text, "no reason given");
+    pf_codec_destroy(codec);
+}
+
 static void encoding_and_decoding_allocate_nothing(void **state)
 {
     (void)state;
@@ -355,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_message_cut_anywhere_decodes_or_is_refused_but_never_reads_on),
         cmocka_unit_test(an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy),
         cmocka_unit_test(a_refusals_text_cannot_drive_a_terminal),
+        cmocka_unit_test(a_refusal_without_a_text_says_that_it_has_none),
         cmocka_unit_test(encoding_and_decoding_allocate_nothing),
         cmocka_unit_test(a_codec_that_cannot_be_made_leaves_nothing_behind),
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),

@@ -14,6 +14,7 @@ void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
     total->rounds += one->rounds;
     total->fallback_rounds += one->fallback_rounds;
     total->drafted += one->drafted;
+    total->branches += one->branches;
     total->accepted += one->accepted;
     total->draft_ns += one->draft_ns;
     total->verify_ns += one->verify_ns;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "model/sampling.h"
+#include "proto/tree.h"
 
 static void count_round(pf_speculation *s, const pf_proposal *proposal, int32_t n_kept)
 {
@@ -22,9 +23,11 @@ static void count_round(pf_speculation *s, const pf_proposal *proposal, int32_t 
         return;
     }
     s->rounds++;
-    s->drafted += proposal->n_tokens;
+    const int32_t depth = pf_tree_depth(proposal->parents, proposal->n_tokens);
+    s->drafted += depth;
+    s->branches += proposal->n_tokens - depth;
     s->accepted += n_kept;
-    for (int32_t i = 0; i < proposal->n_tokens; i++) {
+    for (int32_t i = 0; i < depth; i++) {
         s->reached[i]++;
         if (i < n_kept) s->accepted_to[i]++;
     }

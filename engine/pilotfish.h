@@ -117,8 +117,9 @@ enum { PF_RPC_SAMPLES = 4096 };
 typedef struct {
     int64_t rounds;                           /* target passes that verified a proposal */
     int64_t fallback_rounds;                  /* passes after prefill without one */
-    int64_t drafted, accepted;                /* accepted: and kept */
-    int64_t reached[PF_MAX_DRAFT_TOKENS];     /* proposals that had a token at position i */
+    int64_t drafted, accepted;                /* drafted: of a tree, along its longest path; accepted: and kept */
+    int64_t branches;                         /* tokens of trees besides */
+    int64_t reached[PF_MAX_DRAFT_TOKENS];     /* proposals as long as to position i */
     int64_t accepted_to[PF_MAX_DRAFT_TOKENS]; /* of those, tokens 0 .. i all accepted */
     uint64_t draft_ns, verify_ns;             /* compute, as each side measured it */
     uint32_t rpc_us[PF_RPC_SAMPLES];          /* a ring: answer's arrival less submit less the peer's compute */

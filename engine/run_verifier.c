@@ -10,6 +10,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "proto/tree.h"
 
 static const uint64_t CANCEL_POLL_NS = 50000000; /* how soon a far verifier's wait notices Ctrl-C */
 static const uint64_t RETURN_POLL_NS = 20000000;
@@ -58,8 +59,10 @@ pf_status pf_run_reach_verifier(pf_run *r)
 /* The fences have passed, counts and all; are the tokens those that were proposed, and tokens at all? */
 static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
 {
-    for (int32_t i = 0; i < v->n_accepted; i++)
-        if (v->tokens[i] != proposal->tokens[i]) return false;
+    for (int32_t i = 0, node = -1; i < v->n_accepted; i++) {
+        node = pf_tree_child(proposal->tokens, proposal->parents, proposal->n_tokens, node, v->tokens[i]);
+        if (node < 0) return false;
+    }
     for (int32_t i = 0; i < v->n_tokens; i++)
         if (v->tokens[i] < 0 || v->tokens[i] >= r->session->n_vocab) return false;
     return true;

@@ -4,11 +4,18 @@
 #include <assert.h>
 #include <stddef.h>
 
-pf_acceptance pf_accept_exact(const int32_t *draft, int32_t n_draft, const int32_t *best)
+#include "proto/tree.h"
+
+pf_acceptance pf_accept_exact(const int32_t *draft, const int32_t *parents, int32_t n_draft, const int32_t *best,
+                              int32_t *path)
 {
-    int32_t n = 0;
-    while (n < n_draft && draft[n] == best[n]) n++;
-    return (pf_acceptance){ .n_accepted = n, .next = best[n] };
+    int32_t n = 0, node = -1;
+    for (;;) {
+        const int32_t next = best[1 + node];
+        node = pf_tree_child(draft, parents, n_draft, node, next);
+        if (node < 0) return (pf_acceptance){ .n_accepted = n, .next = next };
+        path[n++] = node;
+    }
 }
 
 /* max(0, p(x) - q(x)), q one-hot at `token` when NULL. */

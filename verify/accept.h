@@ -1,5 +1,5 @@
 /*
- * Acceptance of a chain of draft tokens: which are kept, and what the target adds.
+ * Acceptance of draft tokens: which are kept, and what the target adds.
  *
  * Pure functions: no state, no I/O, no allocation. Randomness comes in as uniforms, so a round can be replayed and
  * tested exactly.
@@ -13,18 +13,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a round commits: draft[0 .. n_accepted), then `next`. */
+/* What a round commits: the n_accepted tokens that are kept, of a chain the first ones, then `next`. */
 typedef struct {
     int32_t n_accepted; /* 0 .. n_draft */
     int32_t next;       /* the correction where a draft token was refused, else the bonus token */
 } pf_acceptance;
 
-/* Keep the longest prefix that the target would have chosen itself.
- *   draft  [n_draft]        tokens proposed
- *   best   [n_draft + 1]    the target's own choice at each position: the argmax of its logits (greedy), or its
- *                           Gumbel-max draw with the noise of that position (coupled, arXiv:2408.07978)
+/* Keep the longest path that the target would have chosen itself.
+ *   draft    [n_draft]        tokens proposed
+ *   parents  [n_draft]        a tree of them (proto/tree.h), or NULL: a chain
+ *   best     [n_draft + 1]    the target's own choice behind the prefix, then behind each token: the argmax of its logits
+ *                             (greedy), or its Gumbel-max draw with the noise of that position (coupled, arXiv:2408.07978)
+ *   path     [n_draft]        out: the n_accepted tokens that are kept, as indices into draft
  * The result is what plain decoding gives, whatever the draft. */
-pf_acceptance pf_accept_exact(const int32_t *draft, int32_t n_draft, const int32_t *best);
+pf_acceptance pf_accept_exact(const int32_t *draft, const int32_t *parents, int32_t n_draft, const int32_t *best,
+                              int32_t *path);
 
 /* Speculative sampling: the committed tokens have exactly the target's distribution.
  *   draft    [n_draft]               token i was drawn from q[i]

@@ -4,8 +4,9 @@
  *      tokens   | 0 .. kv length | .. n_committed | n_draft proposed |
  *                                 <------------ a span ------------->    logits of the last n_draft + 1 rows
  *
- * so an open and a proposal differ only in how many rows come before the last committed one. Accepted tokens are in
- * place already; `next` is written behind them, and verdicts point into the same array.
+ * so an open and a proposal differ only in how many rows come before the last committed one. Accepted tokens of a chain are
+ * in place already, those of a tree move up to where its path puts them; `next` is written behind them, and verdicts point
+ * into the same array. The KV's rows move likewise (pf_kv_keep).
  */
 #include "verify/cpu_verifier.h"
 
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "kvcache/kvcache.h"
 #include "proto/answer.h"
+#include "proto/tree.h"
 #include "verify/judge.h"
 
 typedef struct {
@@ -34,6 +36,9 @@ typedef struct {
     int32_t *tokens; /* [context's max_tokens + PF_MAX_DRAFT_TOKENS + 1] */
     int32_t n_committed;
     int32_t n_draft;
+    bool is_tree;     /* the proposal is one, of these parents; else it is a chain */
+    int32_t *parents; /* [max_draft] */
+    int32_t *rows;    /* [context's max_rows] the same for the rows of the span */
     bool has_declared;
     pf_declared *declared; /* [max_draft], into the two below */
     int32_t *ids;          /* [max_draft, PF_MAX_DECLARED] */
@@ -130,7 +135,7 @@ static void start_sequence(verifier *v, sequence_state *s, const pf_open *open)
     memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
     s->n_committed = open->n_tokens;
     s->n_draft = 0;
-    s->has_declared = false;
+    s->is_tree = s->has_declared = false;
 }
 
 static void take_open(verifier *v, const pf_open *open)
@@ -170,9 +175,10 @@ static int32_t count_usable(const verifier *v, const sequence_state *s, const pf
     if (n > v->config.max_draft) n = v->config.max_draft;
     if (n > longest_sequence(v) - s->n_committed) n = longest_sequence(v) - s->n_committed;
     if (n > s->max_tokens - s->n_committed) n = s->max_tokens - s->n_committed;
+    if (n > 0 && !pf_judge_is_exact(&s->sampling, s->method)) n = pf_tree_chain(proposal->parents, n);
     for (int32_t i = 0; i < n; i++) {
         if (!in_vocabulary(v, proposal->tokens[i])) return i;
-        if (proposal->parents && proposal->parents[i] != i - 1) return i;
+        if (proposal->parents && (proposal->parents[i] < -1 || proposal->parents[i] >= i)) return i;
         if (proposal->declared && !declared_is_usable(v, &proposal->declared[i])) return i;
     }
     return n > 0 ? n : 0;
@@ -196,6 +202,8 @@ static void take_proposal(verifier *v, const pf_proposal *proposal)
 
     s->pending = true;
     s->n_draft = count_usable(v, s, proposal);
+    s->is_tree = pf_tree_chain(proposal->parents, s->n_draft) < s->n_draft;
+    if (s->is_tree) memcpy(s->parents, proposal->parents, (size_t)s->n_draft * sizeof *s->parents);
     s->has_declared = proposal->declared != NULL;
     if (s->n_draft > 0) memcpy(s->tokens + s->n_committed, proposal->tokens, (size_t)s->n_draft * sizeof *s->tokens);
     for (int32_t i = 0; s->has_declared && i < s->n_draft; i++) copy_declared(s, i, &proposal->declared[i]);
@@ -237,16 +245,18 @@ static int32_t cut(const sequence_state *s, int32_t n, pf_finish *finish)
     return n;
 }
 
-/* The first n_accepted proposed tokens and `next` are what the round gives; say so, and move on. */
-static void commit(verifier *v, int32_t slot, pf_acceptance acceptance)
+/* The proposed tokens of `path` and `next` are what the round gives; say so, and move on. Returns how many were kept. */
+static int32_t commit(verifier *v, int32_t slot, pf_acceptance acceptance, const int32_t *path)
 {
     sequence_state *s = &v->sequences[slot];
-    s->tokens[s->n_committed + acceptance.n_accepted] = acceptance.next;
+    int32_t *tokens = s->tokens + s->n_committed;
+    for (int32_t i = 0; i < acceptance.n_accepted; i++) tokens[i] = tokens[path[i]];
+    tokens[acceptance.n_accepted] = acceptance.next;
 
     pf_verdict verdict = { 0 };
     const int32_t n = cut(s, acceptance.n_accepted + 1, &verdict.finish);
     pf_stream_answerer_commit(v->answer.stream, slot, n, &verdict);
-    verdict.tokens = s->tokens + s->n_committed;
+    verdict.tokens = tokens;
     verdict.n_tokens = n;
     verdict.n_accepted = acceptance.n_accepted < n ? acceptance.n_accepted : n;
     v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
@@ -255,21 +265,28 @@ static void commit(verifier *v, int32_t slot, pf_acceptance acceptance)
     s->n_draft = 0;
     s->pending = false;
     s->finished = verdict.finish != PF_FINISH_NONE;
+    return n;
 }
 
 static void judge_span(verifier *v, int32_t slot, int32_t first_row)
 {
     sequence_state *s = &v->sequences[slot];
-    const pf_chain chain = { s->tokens + s->n_committed, s->has_declared ? s->declared : NULL, s->n_draft };
+    const int32_t n_committed = s->n_committed;
+    const pf_drafted drafted = { .tokens = s->tokens + n_committed,
+                                 .parents = s->is_tree ? s->parents : NULL,
+                                 .declared = s->has_declared ? s->declared : NULL,
+                                 .n = s->n_draft };
+    int32_t path[PF_MAX_DRAFT_TOKENS];
     pf_acceptance acceptance;
     pf_status status =
-        pf_judge_chain(&v->judge, &s->sampling, s->method, &chain, first_row, s->n_committed, &acceptance);
+        pf_judge_proposal(&v->judge, &s->sampling, s->method, &drafted, first_row, n_committed, &acceptance, path);
     if (status != PF_OK) {
         refuse(v, s, PF_UNSUPPORTED, "the model's logits hold no number to choose by");
         return;
     }
-    commit(v, slot, acceptance);
-    status = pf_kv_truncate(v->kv, s->kv, s->n_committed - 1);
+    const int32_t n_kept = commit(v, slot, acceptance, path);
+    status =
+        pf_kv_keep(v->kv, s->kv, n_committed, path, n_kept - 1); /* not the last one's: the next pass computes it */
     if (status != PF_OK) refuse(v, s, PF_UNSUPPORTED, "the KV cache lost the sequence");
 }
 
@@ -317,6 +334,14 @@ static bool feed(verifier *v)
     return any;
 }
 
+/* The span's rows as a tree: n_before committed tokens, one behind the other, then the proposal's. */
+static const int32_t *follow_tree(const sequence_state *s, int32_t n_before)
+{
+    for (int32_t i = 0; i < n_before; i++) s->rows[i] = i - 1;
+    for (int32_t i = 0; i < s->n_draft; i++) s->rows[n_before + i] = n_before + s->parents[i];
+    return s->rows;
+}
+
 /* Whether the sequence has rows to run; if not, it has been answered, or has a backlog. */
 static bool prepare(verifier *v, int32_t slot, pf_span *out)
 {
@@ -339,6 +364,7 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
                       .tokens = s->tokens + held,
                       .n_tokens = s->n_committed + s->n_draft - held,
                       .n_logits = s->n_draft + 1 };
+    if (s->is_tree) out->parents = follow_tree(s, s->n_committed - held);
     return true;
 }
 
@@ -414,6 +440,8 @@ static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *are
     sequence_state laid = {
         .stop = pf_arena_take(arena, PF_MAX_STOP_TOKENS, sizeof *s->stop),
         .tokens = pf_arena_take(arena, (size_t)longest_sequence(v) + PF_MAX_DRAFT_TOKENS + 1, sizeof *s->tokens),
+        .parents = pf_arena_take(arena, n_draft, sizeof *s->parents),
+        .rows = pf_arena_take(arena, (size_t)pf_context_get_config(v->context)->max_rows, sizeof *s->rows),
         .declared = pf_arena_take(arena, n_draft, sizeof *s->declared),
         .ids = pf_arena_take(arena, n_draft * PF_MAX_DECLARED, sizeof *s->ids),
         .probabilities = pf_arena_take(arena, n_draft * PF_MAX_DECLARED, sizeof *s->probabilities),

@@ -2,8 +2,8 @@
  * The reference verifier: a target model on this CPU that takes proposals and answers with verdicts.
  *
  * One batch of proposals is one forward pass: for each sequence the last committed token and its draft tokens,
- * n_draft + 1 rows, all sequences together. Acceptance decides; the KV cache is truncated to what was committed,
- * less the last token, whose keys the next pass computes.
+ * n_draft + 1 rows, all sequences together. Acceptance decides; the KV cache keeps what was committed, less the last
+ * token, whose keys the next pass computes.
  *
  *     committed  ... t8 t9          KV holds ... t8 (positions 0..8)
  *     proposal          d0 d1 d2    pass: rows t9 d0 d1 d2, logits of each
@@ -20,7 +20,8 @@
  * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.
  *
  * What a peer can do wrong harms its own sequence alone. A proposal is judged up to its first token that cannot be:
- * one out of the vocabulary, past max_draft, past what the context still holds, or off the first path of a tree.
+ * one out of the vocabulary, past max_draft, or past what the context still holds.
+ * A tree (proto/tree.h) is judged whole where the target's own choice decides, greedy and coupled; else its leading chain is.
  * An open that cannot be served, and a sequence that runs out of context or of KV pages, is refused by name.
  *
  * Randomness. What is drawn at a position depends on the seed, the position and the prefix alone. A sequence's seed is

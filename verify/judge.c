@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "proto/tree.h"
+
 /* The uses of PF_NOISE_ACCEPT at a position. */
 enum { USE_KEEP = 0, USE_NEXT = 1 };
 
@@ -46,15 +48,16 @@ static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t ro
 }
 
 /* pf_accept_exact, with rows made as they are needed. */
-static pf_status judge_exact(pf_judge *judge, const pf_sampling *sampling, const pf_chain *chain, int32_t first_row,
-                             int32_t position, pf_acceptance *out)
+static pf_status judge_exact(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted, int32_t first_row,
+                             int32_t position, pf_acceptance *out, int32_t *path)
 {
-    for (int32_t i = 0;; i++) {
+    for (int32_t n = 0, node = -1;; n++) {
         int32_t best;
-        PF_TRY(choose(judge, sampling, first_row + i, position + i, &best));
-        if (i < chain->n && chain->tokens[i] == best) continue;
-        *out = (pf_acceptance){ .n_accepted = i, .next = best };
-        return PF_OK;
+        PF_TRY(choose(judge, sampling, first_row + 1 + node, position + n, &best));
+        *out = (pf_acceptance){ .n_accepted = n, .next = best };
+        node = pf_tree_child(drafted->tokens, drafted->parents, drafted->n, node, best);
+        if (node < 0) return PF_OK;
+        path[n] = node;
     }
 }
 
@@ -70,24 +73,27 @@ static void sweep(float *q, const pf_declared *declared)
 }
 
 /* pf_accept_rejection and pf_accept_tokens, with rows made as they are needed. */
-static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, const pf_chain *chain, int32_t first_row,
-                                 int32_t position, pf_acceptance *out)
+static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted,
+                                 int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
 {
     const int32_t n_vocab = judge->n_vocab;
     for (int32_t i = 0;; i++) {
         PF_TRY(fill_p(judge, sampling, first_row + i));
         const float u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_NEXT);
         int32_t next;
-        if (i == chain->n) {
+        if (i == drafted->n) {
             next = pf_accept_draw(judge->p, n_vocab, u_next);
         } else {
             const float u_keep = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_KEEP);
-            const pf_declared *declared = chain->declared ? &chain->declared[i] : NULL;
+            const pf_declared *declared = drafted->declared ? &drafted->declared[i] : NULL;
             if (declared) spread(judge->q, declared);
-            const bool kept =
-                pf_accept_token(chain->tokens[i], n_vocab, declared ? judge->q : NULL, judge->p, u_keep, u_next, &next);
+            const bool kept = pf_accept_token(drafted->tokens[i], n_vocab, declared ? judge->q : NULL, judge->p, u_keep,
+                                              u_next, &next);
             if (declared) sweep(judge->q, declared);
-            if (kept) continue;
+            if (kept) {
+                path[i] = i;
+                continue;
+            }
         }
         if (next < 0) return PF_UNSUPPORTED;
         *out = (pf_acceptance){ .n_accepted = i, .next = next };
@@ -95,10 +101,15 @@ static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, c
     }
 }
 
-pf_status pf_judge_chain(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_chain *chain,
-                         int32_t first_row, int32_t position, pf_acceptance *out)
+bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
 {
-    const bool exact = method != PF_METHOD_REJECTION || sampling->temperature == 0.0f || chain->n == 0;
-    return exact ? judge_exact(judge, sampling, chain, first_row, position, out)
-                 : judge_rejection(judge, sampling, chain, first_row, position, out);
+    return method != PF_METHOD_REJECTION || sampling->temperature == 0.0f;
+}
+
+pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
+                            int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
+{
+    const bool exact = pf_judge_is_exact(sampling, method) || drafted->n == 0;
+    return exact ? judge_exact(judge, sampling, drafted, first_row, position, out, path)
+                 : judge_rejection(judge, sampling, drafted, first_row, position, out, path);
 }

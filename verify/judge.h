@@ -1,7 +1,7 @@
 /*
  * Judging one sequence's rows: from the target's logits and a proposal to what is committed. Internal to verify/.
  *
- * Rows are looked at in order and no further than the first refusal, so the softmax of a row, where one is needed at
+ * Rows are looked at along the path that is kept and no further than the first refusal, so the softmax of a row, where one is needed at
  * all, is only made when the row decides something:
  *
  *      greedy, or temperature 0      the argmax of the row
@@ -15,6 +15,7 @@
 #ifndef PF_VERIFY_JUDGE_H
 #define PF_VERIFY_JUDGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,14 +40,20 @@ pf_judge pf_judge_create(pf_context *context, int32_t n_vocab, pf_arena *arena);
 /* A proposal as it lies in memory. */
 typedef struct {
     const int32_t *tokens;       /* [n] within the vocabulary */
+    const int32_t *parents;      /* [n] a tree (proto/tree.h), for greedy and coupled alone; NULL: a chain */
     const pf_declared *declared; /* [n], ids within the vocabulary; or NULL: tokens only */
     int32_t n;
-} pf_chain;
+} pf_drafted;
 
-/* Judge the chain whose logits are rows first_row .. first_row + n of the last pass; row first_row decides `position`.
+/* Judge the proposal whose logits are rows first_row .. first_row + n of the last pass: those of the last committed token,
+ * which decide `position`, then each token's. path [n]: the n_accepted tokens that are kept, as indices, ascending.
  * sampling->seed is the verifier's for this sequence; for coupled, the one that the drafter knows too.
  * PF_UNSUPPORTED: a row holds no number, or for a draw none above minus infinity. */
-PF_MUST_USE pf_status pf_judge_chain(pf_judge *judge, const pf_sampling *sampling, pf_method method,
-                                     const pf_chain *chain, int32_t first_row, int32_t position, pf_acceptance *out);
+PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method,
+                                        const pf_drafted *drafted, int32_t first_row, int32_t position,
+                                        pf_acceptance *out, int32_t *path);
+
+/* Whether each token is decided by the target's own choice, whatever was proposed: then trees can be judged. */
+bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method);
 
 #endif

@@ -32,16 +32,44 @@ static void exact_keeps_the_longest_prefix_that_the_target_agrees_with(void **st
         { { 0, 6, 7 }, 0, 5 }, /* later agreement does not count */
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        const pf_acceptance a = pf_accept_exact(cases[i].draft, 3, best);
+        int32_t path[3];
+        const pf_acceptance a = pf_accept_exact(cases[i].draft, NULL, 3, best, path);
         assert_int_equal(a.n_accepted, cases[i].n_accepted);
         assert_int_equal(a.next, cases[i].next);
+        for (int32_t j = 0; j < a.n_accepted; j++) assert_int_equal(path[j], j);
+    }
+}
+
+/*   5 -- 6 -- 7     the chain that was drafted
+ *   |    `--- 1
+ *   2 -- 3          and what was thought possible besides; `best` is what the target chooses behind each */
+static void exact_keeps_the_path_of_a_tree_that_the_target_goes(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    const int32_t draft[N] = { 5, 6, 7, 2, 1, 3 }, parents[N] = { -1, 0, 1, -1, 1, 3 };
+    const struct {
+        int32_t best[1 + N], n_accepted, path[3], next;
+    } cases[] = {
+        { { 5, 6, 7, 8, 0, 0, 0 }, 3, { 0, 1, 2 }, 8 },
+        { { 5, 6, 1, 0, 0, 9, 0 }, 3, { 0, 1, 4 }, 9 },
+        { { 2, 0, 0, 0, 3, 0, 4 }, 2, { 3, 5 }, 4 },
+        { { 2, 0, 0, 0, 6, 0, 0 }, 1, { 3 }, 6 }, /* 6 stands behind 5 alone */
+        { { 3, 0, 0, 0, 0, 0, 0 }, 0, { 0 }, 3 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        int32_t path[N];
+        const pf_acceptance a = pf_accept_exact(draft, parents, N, cases[i].best, path);
+        assert_int_equal(a.n_accepted, cases[i].n_accepted);
+        assert_int_equal(a.next, cases[i].next);
+        for (int32_t j = 0; j < a.n_accepted; j++) assert_int_equal(path[j], cases[i].path[j]);
     }
 }
 
 static void an_empty_draft_is_plain_decoding(void **state)
 {
     (void)state;
-    const pf_acceptance exact = pf_accept_exact(NULL, 0, (const int32_t[]){ 42 });
+    const pf_acceptance exact = pf_accept_exact(NULL, NULL, 0, (const int32_t[]){ 42 }, NULL);
     assert_int_equal(exact.n_accepted, 0);
     assert_int_equal(exact.next, 42);
 
@@ -542,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_keeps_the_longest_prefix_that_the_target_agrees_with),
+        cmocka_unit_test(exact_keeps_the_path_of_a_tree_that_the_target_goes),
         cmocka_unit_test(an_empty_draft_is_plain_decoding),
         cmocka_unit_test(equal_distributions_accept_everything),
         cmocka_unit_test(disjoint_supports_refuse_and_draw_from_the_target),

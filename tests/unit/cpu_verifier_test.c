@@ -128,7 +128,7 @@ static void a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there(v
 static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
 {
     (void)state;
-    for (int what = 0; what < 5; what++) {
+    for (int what = 0; what < 6; what++) {
         bench b = open_bench((pf_context_config){ .max_sequences = 2 },
                              (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 4 });
         ask_open(&b, near_peer_open(1));
@@ -145,7 +145,8 @@ static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
         case 1: draft[2] = V; break;
         case 2: draft[2] = -1; break;
         case 3:
-            parents[2] = 0; /* a branch */
+        case 4:
+            parents[2] = what == 3 ? INT32_MIN : 2; /* nothing stands behind itself */
             proposal.parents = parents;
             break;
         default: declared[2].n = 0; proposal.declared = declared;
@@ -154,6 +155,99 @@ static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
         assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, n_accepted + 1, n_accepted, PF_FINISH_NONE);
         close_bench(&b);
     }
+}
+
+/* A token that a text never has. */
+static int32_t stranger_to(const int32_t text[N_TEXT])
+{
+    int32_t token = 0;
+    for (int32_t i = 0; i < N_TEXT; i++)
+        if (text[i] == token) {
+            token++;
+            i = -1;
+        }
+    return token;
+}
+
+/* The text's next n_true tokens, and a stranger, in an order and behind parents that `seed` says; n_nodes in all. */
+static void plant(const int32_t *text, int32_t n_true, int32_t n_nodes, int32_t stranger, uint32_t seed,
+                  int32_t *tokens, int32_t *parents)
+{
+    int32_t last_true = -1, n_planted = 0;
+    for (int32_t i = 0; i < n_nodes; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        const int32_t missing = n_true - n_planted;
+        if (missing > 0 && (missing == n_nodes - i || seed >> 31)) {
+            tokens[i] = text[n_planted++];
+            parents[i] = last_true;
+            last_true = i;
+        } else {
+            tokens[i] = stranger;
+            parents[i] = (int32_t)(seed >> 8) % (i + 1) - 1;
+        }
+    }
+}
+
+static void of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on(void **state)
+{
+    (void)state;
+    const pf_sampling coupled = { .temperature = 1.0f, .top_p = 1.0f, .seed = 4 };
+    for (uint32_t seed = 0; seed < 60; seed++) {
+        bench b = open_plain_bench();
+        pf_open open = near_peer_open(1);
+        if (seed % 2) {
+            open.sampling = coupled;
+            open.method = PF_METHOD_COUPLED;
+            pf_tiny_side_decode(&b.side, &coupled, PROMPT, N_PROMPT, N_TEXT, b.text);
+        }
+        ask_open(&b, open);
+        for (int32_t at = 1, round = 1; at < 30; round++) {
+            int32_t tokens[8], parents[8];
+            const int32_t n_true = (int32_t)(seed + (uint32_t)round) % 5;
+            plant(b.text + at, n_true, 8, stranger_to(b.text), seed * 31 + (uint32_t)round, tokens, parents);
+            pf_proposal proposal = proposal_of(1, (uint64_t)round, N_PROMPT + at, tokens, 8);
+            proposal.parents = parents;
+            const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+            assert_verdict(v, (uint64_t)round, N_PROMPT + at, b.text + at, n_true + 1, n_true, PF_FINISH_NONE);
+            at += n_true + 1;
+        }
+        close_bench(&b);
+    }
+}
+
+static void a_stop_token_on_a_trees_path_ends_the_sequence_there(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.stop_tokens = &b.text[2];
+    open.n_stop_tokens = 1;
+    ask_open(&b, open);
+    const int32_t other = stranger_to(b.text), tokens[] = { other, b.text[1], b.text[2], other, b.text[3] },
+                  parents[] = { -1, -1, 1, 2, 2 };
+    pf_proposal proposal = proposal_of(1, 1, N_PROMPT + 1, tokens, 5);
+    proposal.parents = parents;
+    const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+    assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 2, PF_FINISH_EOS);
+    close_bench(&b);
+}
+
+/* Nor is what a drawn token was drawn from told apart along more paths than one. */
+static void rejection_judges_the_leading_chain_of_a_tree(void **state)
+{
+    (void)state;
+    const pf_sampling cold = { .temperature = 1e-4f, .top_p = 1.0f, .seed = 4 }; /* all but greedy */
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.sampling = cold;
+    open.method = PF_METHOD_REJECTION;
+    ask_open(&b, open);
+    const int32_t tokens[] = { b.text[1], b.text[2], b.text[2] }, parents[] = { -1, -1, 0 };
+    pf_proposal proposal = proposal_of(1, 1, N_PROMPT + 1, tokens, 3);
+    proposal.parents = parents;
+    const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+    assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 1, PF_FINISH_NONE);
+    close_bench(&b);
 }
 
 static void a_sequence_reopened_with_what_was_committed_goes_on_in_its_round(void **state)
@@ -651,6 +745,9 @@ int main(void)
         cmocka_unit_test(an_open_answers_with_the_first_token),
         cmocka_unit_test(a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there),
         cmocka_unit_test(a_proposal_is_judged_up_to_what_cannot_be_judged),
+        cmocka_unit_test(of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on),
+        cmocka_unit_test(a_stop_token_on_a_trees_path_ends_the_sequence_there),
+        cmocka_unit_test(rejection_judges_the_leading_chain_of_a_tree),
         cmocka_unit_test(a_sequence_reopened_with_what_was_committed_goes_on_in_its_round),
         cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),
         cmocka_unit_test(eos_ends_a_sequence_and_cuts_what_is_behind_it),

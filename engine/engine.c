@@ -114,6 +114,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
         .max_sequences = context->max_sequences,
         .max_draft = options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT,
         .max_declared = PF_MAX_DECLARED,
+        .judges_trees = true,
         .methods = 1u << PF_METHOD_GREEDY | 1u << PF_METHOD_REJECTION | 1u << PF_METHOD_COUPLED,
     };
     model_name(path, info->model_id, sizeof info->model_id);

@@ -51,6 +51,7 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     pf_wire_limits limits = PILOTFISH__V1__LIMITS__INIT;
     limits.max_draft = info->max_draft;
     limits.max_declared = info->max_declared;
+    limits.trees = info->judges_trees;
 
     Pilotfish__V1__ModelInfo wire = PILOTFISH__V1__MODEL_INFO__INIT;
     wire.protocol_version = info->protocol_version;
@@ -99,6 +100,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     info.max_sequences = wire->max_sequences;
     info.max_draft = wire->limits->max_draft;
     info.max_declared = wire->limits->max_declared;
+    info.judges_trees = wire->limits->trees;
     for (size_t i = 0; i < wire->n_methods; i++) { /* a newer peer may speak methods that have no bit here */
         const uint32_t method = (uint32_t)wire->methods[i];
         if (method > 0 && method < 32) info.methods |= 1u << method;

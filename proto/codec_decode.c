@@ -76,6 +76,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     out->method = (pf_method)wire->method;
     out->max_draft = wire->limits->max_draft;
     out->adaptive_draft = wire->limits->adaptive_draft;
+    out->trees = wire->limits->trees;
     out->max_declared = wire->limits->max_declared;
     out->max_tokens = wire->limits->max_tokens;
     out->stop_tokens = wire->stop_tokens;

@@ -78,6 +78,7 @@ typedef struct {
     const int32_t *stop_tokens; /* [n_stop_tokens] the verifier finishes (eos) after committing one of these */
     int32_t n_stop_tokens;
     bool adaptive_draft; /* max_draft is a bound: the drafter chooses by what it measures */
+    bool trees;          /* proposals may be trees: whoever disposes judges all of one, not its leading chain alone */
 } pf_open;
 
 typedef struct {
@@ -98,7 +99,7 @@ typedef struct {
     int32_t base;                /* the committed length that it continues */
     const int32_t *tokens;       /* [n_tokens] */
     int32_t n_tokens;            /* 0: decode plainly */
-    const int32_t *parents;      /* [n_tokens] index of each node's parent, -1 the committed prefix; NULL: a chain */
+    const int32_t *parents;      /* [n_tokens] a tree, proto/tree.h; NULL: a chain */
     const pf_declared *declared; /* [n_tokens], or NULL: tokens only, judged as one-hot */
 } pf_proposal;
 
@@ -157,7 +158,8 @@ typedef struct {
     int32_t max_sequences;
     int32_t max_draft;
     int32_t max_declared;
-    uint32_t methods; /* bit 1 << pf_method for each that is spoken */
+    uint32_t methods;  /* bit 1 << pf_method for each that is spoken */
+    bool judges_trees; /* of a verifier: of greedy and coupled proposals */
 } pf_model_info;
 
 #endif

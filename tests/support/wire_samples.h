@@ -28,11 +28,23 @@ static const int32_t TOKENS[] = { 0, 1, 127, 128, 300, 4095 }, STOPS[] = { 2, 3 
 static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
-static pf_open open_greedy = { 7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, false };
-static pf_open open_coupled = {
-    UINT64_MAX, 3,    41,    TOKENS, 6,    { 0.75f, 40, 0.9375f, 0.0625f, 0x123456789abcdef0u }, PF_METHOD_COUPLED, 64,
-    256,        2048, STOPS, 2,      false
+static pf_open open_greedy = {
+    7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, false, false
 };
+static pf_open open_coupled = { UINT64_MAX,
+                                3,
+                                41,
+                                TOKENS,
+                                6,
+                                { 0.75f, 40, 0.9375f, 0.0625f, 0x123456789abcdef0u },
+                                PF_METHOD_COUPLED,
+                                64,
+                                256,
+                                2048,
+                                STOPS,
+                                2,
+                                false,
+                                false };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };

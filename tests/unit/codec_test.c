@@ -30,6 +30,7 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->method, b->method);
     assert_int_equal(a->max_draft, b->max_draft);
     assert_int_equal(a->adaptive_draft, b->adaptive_draft);
+    assert_int_equal(a->trees, b->trees);
     assert_int_equal(a->max_declared, b->max_declared);
     assert_int_equal(a->max_tokens, b->max_tokens);
     assert_same_tokens(a->stop_tokens, a->n_stop_tokens, b->stop_tokens, b->n_stop_tokens);
@@ -161,6 +162,7 @@ static void fill(random_batch *r, uint64_t *rng)
                                  below(rng, 1 << 30),
                                  r->tokens + 9,
                                  below(rng, 65),
+                                 below(rng, 2) == 1,
                                  below(rng, 2) == 1 };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
     for (int32_t i = 0; i < b->n_proposals; i++) fill_proposal(r, i, rng);
@@ -243,6 +245,11 @@ static void recorded_messages_of_version_1_decode_ever_after(void **state)
     assert_int_equal(info.max_draft, 32);
     assert_int_equal(info.max_declared, 256);
     assert_int_equal(info.methods, golden_info.methods);
+    assert_false(info.judges_trees); /* what was recorded before there was such a field */
+    info.judges_trees = true;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_true(info.judges_trees);
     pf_codec_destroy(codec);
 }
 

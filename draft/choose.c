@@ -51,17 +51,17 @@ pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const 
     return PF_OK;
 }
 
-/* Raise *best to the greatest of logits [n]. */
-static void raise_to(float *best, const pf_chooser *chooser, const float *logits, int32_t n)
+/* The greatest of logits [begin .. end), or *best where that is greater. */
+static void look_for_best(int32_t *best, const pf_chooser *chooser, const float *logits, int32_t begin, int32_t end)
 {
-    const int32_t at = n > 0 ? chooser->kernels->argmax(logits, n) : -1;
-    if (at >= 0 && logits[at] > *best) *best = logits[at];
+    const int32_t at = begin < end ? chooser->kernels->argmax(logits + begin, end - begin) : -1;
+    if (at >= 0 && (*best < 0 || logits[begin + at] > logits[*best])) *best = begin + at;
 }
 
-float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token)
+float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *runner_up)
 {
-    float other = -INFINITY;
-    raise_to(&other, chooser, logits, token);
-    raise_to(&other, chooser, logits + token + 1, chooser->n_vocab - token - 1);
-    return logits[token] - other;
+    *runner_up = -1;
+    look_for_best(runner_up, chooser, logits, 0, token);
+    look_for_best(runner_up, chooser, logits, token + 1, chooser->n_vocab);
+    return logits[token] - (*runner_up >= 0 ? logits[*runner_up] : -INFINITY);
 }

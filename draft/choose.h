@@ -8,7 +8,7 @@
  *      rejection, max_declared 0      the argmax: judged as one-hot, exact because no uniform has been looked at
  *
  * What is chosen is proposed: there is no look at a token that could then be held back (invariant 4). How sure of it the
- * draft was, its margin, decides about the token after it (draft/length.h).
+ * draft was, its margin, decides about the token after it, and whether the runner-up is proposed beside it (draft/length.h).
  */
 #ifndef PF_DRAFT_CHOOSE_H
 #define PF_DRAFT_CHOOSE_H
@@ -52,7 +52,7 @@ PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *
                                       float *probabilities, int32_t *n_declared);
 
 /* How far the logit of `token` lies above the best other's, in nats; negative where one is above it. Not a number where the
- * two are no numbers or infinite. */
-float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token);
+ * two are no numbers or infinite. *runner_up is that other, the lowest of equals; -1 where none is a number. */
+float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *runner_up);
 
 #endif

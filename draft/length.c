@@ -6,9 +6,11 @@ static const double INHERITED = 25.0;                     /* rounds that the tim
 static const double LINE = 4.0;                           /* rounds at each length that the line counts for */
 static const double BEFORE = 6.0;                         /* tokens that the acceptance of long ago counts for */
 static const double MEAN = 4.0;                           /* tokens that it counts for among those of like margin */
-static const pf_length_share PRIOR = { 3.0, 2.0 };        /* acceptance before the first verdicts */
+static const pf_length_share PRIOR = { 3.0, 2.0, 0.4 };   /* acceptance before the first verdicts */
 static const double OUTLIER = 4.0;                        /* a stall says nothing about a length */
 static const float MARGIN_STEP = 0.3f;                    /* nats */
+static const double CAUTION = 1.3;                        /* rows that looked cheap are dearer at the mean */
+static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost somebody */
 /* Rounds of the first length, so that there is something to weigh by; with what another sequence measured fewer are left. */
 enum { TRIALS = 4, TRIALS_INHERITED = 2 };
 
@@ -73,6 +75,14 @@ static double acceptance_at(const pf_length *l, float margin, double mean)
     return (like->kept + MEAN * mean) / (like->judged + MEAN);
 }
 
+/* The share of tokens of like margin that were refused, and whose runner-up stood in their place. */
+static double second_at(const pf_length *l, float margin)
+{
+    const pf_length_share *like = &l->by_margin[stretch_of(margin)];
+    const double mean = (l->before.second + PRIOR.second) / (l->before.judged + PRIOR.judged);
+    return (like->second + MEAN * mean) / (like->judged + MEAN);
+}
+
 /* ---- what the drafter calls ------------------------------------------------------------------------------------ */
 
 void pf_length_begin(pf_length *length, const pf_length *before)
@@ -98,47 +108,64 @@ static void count(double *sum, double decay, double value)
     *sum = decay * *sum + value;
 }
 
-static void count_share(pf_length_share *share, double decay, double judged, double kept)
+static void count_share(pf_length_share *share, double decay, double judged, double kept, double second)
 {
     count(&share->judged, decay, judged);
     count(&share->kept, decay, kept);
+    count(&share->second, decay, second);
 }
 
-static void observe_time(pf_length *l, int32_t n_draft, int32_t n_accepted, double drafted, double away)
+static void observe_time(pf_length *l, const pf_length_round *round)
 {
+    const int32_t n_rows = round->n_drawn + round->n_branches;
+    double drafted = (double)round->draft_ns, away = (double)round->away_ns;
     if (l->line.rounds > 1.0) {
-        const double limit_drafted = OUTLIER * token_ns(l) * n_draft, limit_away = OUTLIER * away_ns(l, n_draft);
+        const double limit_drafted = OUTLIER * token_ns(l) * round->n_drawn, limit_away = OUTLIER * away_ns(l, n_rows);
         if (drafted > limit_drafted) drafted = limit_drafted;
         if (away > limit_away) away = limit_away;
     }
     for (int32_t k = 1; k <= PF_MAX_DRAFT_TOKENS; k++) {
-        count(&l->away[k].rounds, DECAY_TIME, k == n_draft ? 1.0 : 0.0);
-        count(&l->away[k].ns, DECAY_TIME, k == n_draft ? away : 0.0);
+        count(&l->away[k].rounds, DECAY_TIME, k == n_rows ? 1.0 : 0.0);
+        count(&l->away[k].ns, DECAY_TIME, k == n_rows ? away : 0.0);
     }
     l->line = fit(l);
-    count(&l->n_drafted, DECAY_TIME, n_draft);
+    count(&l->n_drafted, DECAY_TIME, round->n_drawn);
     count(&l->drafted_ns, DECAY_TIME, drafted);
-    count(&l->n_committed, DECAY_TIME, n_accepted + 1);
+    count(&l->n_committed, DECAY_TIME, round->n_committed);
     count(&l->committed_ns, DECAY_TIME, drafted + away);
 }
 
-void pf_length_observe(pf_length *l, const float *margins, int32_t n_draft, int32_t n_accepted, uint64_t draft_ns,
-                       uint64_t away_ns)
+void pf_length_observe(pf_length *l, const float *margins, const pf_length_round *round)
 {
     if (l->n_trials < TRIALS) l->n_trials++;
-    observe_time(l, n_draft, n_accepted, (double)draft_ns, (double)away_ns);
-    const int32_t n_judged = n_accepted < n_draft ? n_accepted + 1 : n_draft;
-    count_share(&l->before, DECAY_TIME, n_judged, n_accepted);
-    count_share(&l->lately, DECAY_TEXT, n_judged, n_accepted);
+    observe_time(l, round);
+    const int32_t n_kept = round->n_kept, n_judged = n_kept < round->n_drawn ? n_kept + 1 : n_kept;
+    const double second = n_kept < n_judged && round->second_right ? 1.0 : 0.0;
+    count_share(&l->before, DECAY_TIME, n_judged, n_kept, second);
+    count_share(&l->lately, DECAY_TEXT, n_judged, n_kept, second);
     for (int32_t i = 0; i < n_judged; i++)
-        count_share(&l->by_margin[stretch_of(margins[i])], DECAY_MARGIN, 1.0, i < n_accepted ? 1.0 : 0.0);
+        count_share(&l->by_margin[stretch_of(margins[i])], DECAY_MARGIN, 1.0, i < n_kept ? 1.0 : 0.0,
+                    i < n_kept ? 0.0 : second);
+}
+
+static int32_t find_greatest(const double *values, int32_t n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (values[i] > values[best]) best = i;
+    return best;
+}
+
+static double rate_of(const pf_length *l)
+{
+    return l->committed_ns > 0.0 ? l->n_committed / l->committed_ns : 0.0;
 }
 
 bool pf_length_goes_on(const pf_length *l, const float *margins, int32_t n_drawn, int32_t max_draft)
 {
     if (n_drawn == 0 || n_drawn >= max_draft) return n_drawn == 0;
     if (l->n_trials < TRIALS) return n_drawn < PF_LENGTH_FIRST;
-    const double a = acceptance(l), rate = l->committed_ns > 0.0 ? l->n_committed / l->committed_ns : 0.0;
+    const double a = acceptance(l), rate = rate_of(l);
     double reach = 1.0, gain = 0.0;
     for (int32_t i = 0; i < n_drawn; i++) reach *= acceptance_at(l, margins[i], a);
     const double spent = round_ns(l, n_drawn);
@@ -150,4 +177,24 @@ bool pf_length_goes_on(const pf_length *l, const float *margins, int32_t n_drawn
         if (gain + reach * a / (1.0 - a) < price) return false; /* nor will any longer one */
     }
     return false;
+}
+
+int32_t pf_length_branches(const pf_length *l, const float *margins, int32_t n_drawn, int32_t max_draft, int32_t *at)
+{
+    if (l->n_trials < TRIALS) return 0;
+    const double a = acceptance(l), rate = rate_of(l);
+    double gain[PF_MAX_DRAFT_TOKENS], reach = 1.0;
+    for (int32_t i = 0; i < n_drawn; i++) {
+        gain[i] = reach * second_at(l, margins[i]);
+        reach *= acceptance_at(l, margins[i], a);
+    }
+    int32_t n = 0;
+    while (n < n_drawn && n_drawn + n < max_draft) {
+        const int32_t best = find_greatest(gain, n_drawn);
+        const double price = rate * (away_ns(l, n_drawn + n + 1) - away_ns(l, n_drawn + n));
+        if (gain[best] <= LEAST_GAIN || gain[best] <= CAUTION * price) break;
+        gain[best] = 0.0;
+        at[n++] = best;
+    }
+    return n;
 }

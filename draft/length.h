@@ -1,5 +1,6 @@
 /*
- * How many tokens to propose: after each one that is drawn, whether another is worth its time.
+ * How many tokens to propose: after each one that is drawn, whether another is worth its time; and then, beside which of
+ * them the runner-up is proposed too.
  *
  *      reach    = P(all that are drawn will be kept), the product of what each one's margin has meant so far
  *      gain(j)  = reach * (a + a^2 + ... + a^(j - n))     tokens that j instead of n commit, at mean acceptance a
@@ -9,21 +10,31 @@
  *
  * rate, the tokens that a unit of time has committed of late, is what the time could buy elsewhere: in the next round.
  *
- * A token's margin is how far its logit lies above the best other's, in nats. What a margin means is learnt: the share of
- * tokens that were kept, by stretches of it, each leaning on a. So neither draft nor target need be calibrated, and where
+ * A runner-up costs no pass of the draft, a row of the verification alone. It commits one token more where the token that it
+ * stands beside is refused and it is what the target chose:
+ *
+ *      gain(i)  = P(all before i are kept) * P(i is refused for its runner-up)
+ *      take it  if gain(i) > caution * rate * (v(rows + 1) - v(rows)), the most valuable first
+ *
+ * What it would have been is known of every refused token, whether it was proposed or not. caution, 1.3, is for the choice
+ * among rows whose price is only known with noise: those that look cheap are dearer at the mean.
+ *
+ * A token's margin is how far its logit lies above the best other's, in nats. What a margin means is learnt: the shares of
+ * tokens that were kept, and that were refused for the runner-up, by stretches of it, each leaning on a. So neither draft nor target need be calibrated, and where
  * margins tell nothing, all there is left is the mean acceptance.
  *
- * c and v are remembered for about a hundred rounds. v is a table by length, since a verifier's time goes in steps, a tile
+ * c and v are remembered for about a hundred rounds. v is a table by length, runners-up included, since a verifier's time goes in steps, a tile
  * of rows more or less; a length that was seldom tried leans on the line through all of them. So what k rows more cost the
  * verifier, its step and the wire included, is known without anybody telling. a follows the text, over the last tens of
  * rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured.
  *
  * Pure arithmetic: no clock, no state but the struct, so a sequence that is replayed with the same measurements chooses
  * the same lengths. The choice is made before a token is drawn, by those already in the proposal, all of which are
- * proposed: none is looked at and then held back (DESIGN, invariant 4).
+ * proposed: none is looked at and then held back (DESIGN, invariant 4). Runners-up are for greedy proposals alone.
  *
  * Source of T: Leviathan et al., arXiv:2211.17192, section 3.4; of a threshold on the product of confidences: Huang et al.,
- * SpecDec++, arXiv:2405.19715, section 3.2; of a rate as the price of time: Charnov, Theor. Popul. Biol. 9(2), 1976.
+ * SpecDec++, arXiv:2405.19715, section 3.2; of branches by what they promise: Li et al., EAGLE-2, arXiv:2406.16858, section
+ * 4; of a rate as the price of time: Charnov, Theor. Popul. Biol. 9(2), 1976.
  */
 #ifndef PF_DRAFT_LENGTH_H
 #define PF_DRAFT_LENGTH_H
@@ -43,9 +54,9 @@ typedef struct {
     double rounds, ns;
 } pf_length_time;
 
-/* Likewise of tokens: those that were judged, and of them those that were kept. */
+/* Likewise of tokens: those that were judged, of them those that were kept, and those whose runner-up would have been. */
 typedef struct {
-    double judged, kept;
+    double judged, kept, second;
 } pf_length_share;
 
 /* v(k) = mean_v + slope * (k - mean_k). */
@@ -67,13 +78,27 @@ typedef struct {
 /* Begin a sequence with what `before` has measured: its times count as some tens of rounds, and fewer are tried. */
 void pf_length_begin(pf_length *length, const pf_length *before);
 
-/* A round is over: of n_draft tokens (1 .. PF_MAX_DRAFT_TOKENS) with these margins, drafted in draft_ns, n_accepted were
- * kept; the verdict came away_ns after the proposal left. */
-void pf_length_observe(pf_length *length, const float *margins, int32_t n_draft, int32_t n_accepted, uint64_t draft_ns,
-                       uint64_t away_ns);
+/* What became of a proposal. */
+typedef struct {
+    int32_t n_drawn;     /* tokens of its chain, 1 .. PF_MAX_DRAFT_TOKENS */
+    int32_t n_branches;  /* runners-up that it had besides */
+    int32_t n_kept;      /* of the chain */
+    bool second_right;   /* n_kept < n_drawn: what stands in the refused one's place is its runner-up */
+    int32_t n_committed; /* tokens in all */
+    uint64_t draft_ns;   /* drafting */
+    uint64_t away_ns;    /* from its leaving to the verdict */
+} pf_length_round;
+
+/* A round is over; margins [n_drawn]. */
+void pf_length_observe(pf_length *length, const float *margins, const pf_length_round *round);
 
 /* Whether to draw another token behind n_drawn of these margins, of at most max_draft (1 .. PF_MAX_DRAFT_TOKENS).
  * The first is always drawn. */
 bool pf_length_goes_on(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft);
+
+/* Of n_drawn tokens (1 .. max_draft), those whose runners-up are worth a row of the verification: their indices in
+ * at [max_draft - n_drawn], the most valuable first. Returns how many. */
+int32_t pf_length_branches(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft,
+                           int32_t *at);
 
 #endif

@@ -33,12 +33,16 @@ typedef struct {
     int32_t max_draft;
     bool adaptive; /* `length` tells after each token whether another is drawn, up to max_draft */
     pf_length length;
+    bool branches;                      /* and whose runner-up is proposed beside it */
     float margins[PF_MAX_DRAFT_TOKENS]; /* of the latest proposal's tokens, where it does */
-    int32_t n_proposed;                 /* of the latest proposal; 0: it has been judged */
-    uint64_t drafted_ns;                /* what it took */
-    uint64_t left_ns;                   /* when it was handed out */
-    int32_t max_tokens;                 /* of the request; INT32_MAX when unknown */
-    int32_t *tokens;                    /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
+    int32_t runners_up[PF_MAX_DRAFT_TOKENS];
+    int32_t parents[PF_MAX_DRAFT_TOKENS]; /* of a proposal with branches: behind the chain they stand */
+    int32_t n_branches;
+    int32_t n_proposed;  /* tokens of the latest proposal's chain; 0: it has been judged */
+    uint64_t drafted_ns; /* what it took */
+    uint64_t left_ns;    /* when it was handed out */
+    int32_t max_tokens;  /* of the request; INT32_MAX when unknown */
+    int32_t *tokens;     /* [context's max_tokens + PF_MAX_DRAFT_TOKENS] */
     int32_t n_committed;
     int32_t n_drafted;
     int32_t n_planned;     /* tokens of the proposal in the making, at most */
@@ -153,8 +157,9 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
                          .draft_seed = draft_seed(d, open) };
     s->max_draft = min_of(open->max_draft, d->config.max_draft);
     s->adaptive = open->adaptive_draft;
+    s->branches = open->adaptive_draft && open->trees && open->method == PF_METHOD_GREEDY;
     pf_length_begin(&s->length, &d->last_length);
-    s->n_proposed = 0;
+    s->n_proposed = s->n_branches = 0;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
     s->n_committed = open->n_tokens;
@@ -199,13 +204,24 @@ static pf_status follow(drafter *d, sequence_state *s, const int32_t *tokens, in
     return PF_OK;
 }
 
-/* What a verdict tells of the proposal before it. */
+/* What a verdict tells of the proposal before it, whose tokens are still behind the committed ones. */
 static void learn_length(sequence_state *s, const pf_verdict *verdict)
 {
-    if (s->n_proposed > 0 && verdict->round == s->round && verdict->n_accepted <= s->n_proposed)
-        pf_length_observe(&s->length, s->margins, s->n_proposed, verdict->n_accepted, s->drafted_ns,
-                          pf_now_ns() - s->left_ns);
+    const int32_t *chain = s->tokens + s->n_committed, n_drawn = s->n_proposed;
     s->n_proposed = 0;
+    if (n_drawn == 0 || verdict->round != s->round || verdict->n_accepted > n_drawn) return;
+    int32_t n_kept = 0;
+    while (n_kept < verdict->n_accepted && verdict->tokens[n_kept] == chain[n_kept]) n_kept++;
+    const bool second_right =
+        n_kept < n_drawn && n_kept < verdict->n_tokens && verdict->tokens[n_kept] == s->runners_up[n_kept];
+    const pf_length_round round = { .n_drawn = n_drawn,
+                                    .n_branches = s->n_branches,
+                                    .n_kept = n_kept,
+                                    .second_right = second_right,
+                                    .n_committed = verdict->n_accepted + 1,
+                                    .draft_ns = s->drafted_ns,
+                                    .away_ns = pf_now_ns() - s->left_ns };
+    pf_length_observe(&s->length, s->margins, &round);
 }
 
 static void take_verdict(drafter *d, const pf_verdict *verdict)
@@ -217,11 +233,11 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
         refuse(d, s, PF_INVALID, "a committed token is not in the draft's vocabulary");
         return;
     }
+    if (s->adaptive) learn_length(s, verdict);
     if (!s->full && follow(d, s, verdict->tokens, verdict->n_tokens) != PF_OK) {
         refuse(d, s, PF_LIMIT, "the KV cache lost the sequence");
         return;
     }
-    if (s->adaptive) learn_length(s, verdict);
     s->wanted = verdict->finish == PF_FINISH_NONE;
     s->cold = false;
 }
@@ -322,7 +338,7 @@ static void draw_token(drafter *d, const pf_chooser *chooser, sequence_state *s,
     s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
     s->n_drafted++;
     if (!s->adaptive) return;
-    s->margins[i] = pf_choose_margin(chooser, logits, *token);
+    s->margins[i] = pf_choose_margin(chooser, logits, *token, &s->runners_up[i]);
     if (!pf_length_goes_on(&s->length, s->margins, s->n_drafted, s->n_planned)) s->n_planned = s->n_drafted;
 }
 
@@ -396,6 +412,22 @@ static void begin_proposal(drafter *d, int32_t slot)
     s->n_planned = plan(d, s);
 }
 
+/* Runners-up beside the chain, behind its tokens in the same array. A verdict that takes one finds no row of it in the KV. */
+static void add_branches(const drafter *d, sequence_state *s, pf_proposal *proposal)
+{
+    const int32_t n_chain = s->n_drafted;
+    int32_t at[PF_MAX_DRAFT_TOKENS];
+    s->n_branches = pf_length_branches(&s->length, s->margins, n_chain, plan(d, s), at);
+    if (s->n_branches == 0) return;
+    for (int32_t i = 0; i < n_chain; i++) s->parents[i] = i - 1;
+    for (int32_t i = 0; i < s->n_branches; i++) {
+        s->tokens[s->n_committed + n_chain + i] = s->runners_up[at[i]];
+        s->parents[n_chain + i] = at[i] - 1;
+    }
+    proposal->n_tokens = n_chain + s->n_branches;
+    proposal->parents = s->parents;
+}
+
 static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
 {
     sequence_state *s = &d->sequences[slot];
@@ -404,6 +436,7 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
     proposal.tokens = s->tokens + s->n_committed;
     proposal.n_tokens = s->n_drafted;
     proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
+    if (s->branches && s->n_drafted > 0) add_branches(d, s, &proposal);
     d->answer.batch.proposals[d->answer.batch.n_proposals++] = proposal;
     s->wanted = s->stuck = false;
     s->n_proposed = s->n_drafted;

@@ -17,6 +17,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .method = r->method,
         .max_draft = q->draft_len > 0 ? q->draft_len : PF_DEFAULT_MAX_DRAFT,
         .adaptive_draft = q->draft_len == 0,
+        .trees = r->session->verifier_info.judges_trees && r->method == PF_METHOD_GREEDY,
         .max_declared = r->method == PF_METHOD_REJECTION ? N_DECLARED : 0,
         .max_tokens = r->max_tokens,
         .stop_tokens = q->stop_tokens,

@@ -42,6 +42,20 @@ class Lossless(Case):
                             accepted += document["speculation"]["accepted"]
         self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
 
+    def test_trees_are_proposed_where_rows_cost_nothing_and_leave_the_text_as_it_is(self):
+        n = 200
+        plain = self.generate("-n", n)["tokens"]
+        with self.pilotfish.serve("verifier", self.target, self.socket("slow"), "--simulate-step-ms", "5") as verifier:
+            document = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT, "-n", n,
+                                     "--draft-len", "auto")
+            chains = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT, "-n", n,
+                                   "--draft-len", 8)
+        for each in (document, chains):
+            self.assertEqual(each["tokens"], plain)
+            self.check_figures(each, n)
+        self.assertGreater(document["speculation"]["branches"], 0)
+        self.assertEqual(chains["speculation"]["branches"], 0)
+
     def test_coupled_sampling_is_equal_to_plain_sampling(self):
         options, accepted = ["-n", 40, "--temperature", "0.9", "--top-p", "0.95", "--seed", "11"], 0
         plain = self.generate(*options)["tokens"]

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from command_line import Pilotfish  # noqa: E402
 
-LENGTHS = "1,2,3,4,5,6,7,8"
+LENGTHS = "1,2,3,4,5,6,7,8,auto"
 THREADS = ("1", "2")
 FULL = 3600
 

@@ -45,6 +45,8 @@ static pf_open open_of(const pf_duet_request *r)
                       .sampling = r->sampling,
                       .method = r->method,
                       .max_draft = r->draft_len,
+                      .adaptive_draft = r->adaptive,
+                      .trees = r->adaptive,
                       .max_declared = r->max_declared,
                       .max_tokens = r->n_prompt + r->n_new,
                       .stop_tokens = r->stop,

@@ -19,6 +19,7 @@ typedef struct {
     pf_sampling sampling;
     pf_method method;
     int32_t draft_len;
+    bool adaptive; /* draft_len is a bound, and proposals may be trees */
     int32_t max_declared;
     const int32_t *stop; /* [n_stop] */
     int32_t n_stop;

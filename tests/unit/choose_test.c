@@ -26,15 +26,20 @@ static void a_margin_is_what_a_token_lies_above_the_best_other(void **state)
 {
     (void)state;
     bench b;
+    int32_t runner_up;
     set_up(&b);
     const float logits[V] = { 1.0f, 5.0f, 3.0f, -2.0f, 2.5f };
     const float margins[V] = { -4.0f, 2.0f, -2.0f, -7.0f, -2.5f };
-    for (int32_t i = 0; i < V; i++) assert_true(pf_choose_margin(&b.chooser, logits, i) == margins[i]);
+    for (int32_t i = 0; i < V; i++) {
+        assert_true(pf_choose_margin(&b.chooser, logits, i, &runner_up) == margins[i]);
+        assert_int_equal(runner_up, i == 1 ? 2 : 1);
+    }
     b.chooser.n_vocab = 1; /* alone, it is sure; what lies behind is padding */
-    assert_true(pf_choose_margin(&b.chooser, logits, 0) == INFINITY);
+    assert_true(pf_choose_margin(&b.chooser, logits, 0, &runner_up) == INFINITY);
+    assert_int_equal(runner_up, -1);
     const float all_infinite[V] = { INFINITY, INFINITY, 0.0f, 0.0f, 0.0f };
     b.chooser.n_vocab = V;
-    assert_true(isnan(pf_choose_margin(&b.chooser, all_infinite, 0)));
+    assert_true(isnan(pf_choose_margin(&b.chooser, all_infinite, 0, &runner_up)));
 }
 
 /* What was refused in a round says nothing of the next one's draws, at whatever position. */

@@ -15,6 +15,8 @@ typedef struct {
     double tile_ns;    /* every tile of rows after the first costs so much more */
     int32_t tile_rows; /* 0: no tiles */
     margins_kind margins;
+    double second; /* of the refused tokens those whose runner-up is right */
+    bool branches; /* runners-up are proposed */
 } machine;
 
 static uint64_t rng = 1;
@@ -47,7 +49,8 @@ static double acceptance_of(const machine *m, float margin)
 /* One round: tokens are drawn while the policy goes on, or `fixed` of them; some are kept. */
 typedef struct {
     float margins[MAX_DRAFT];
-    int32_t n, n_accepted;
+    int32_t n, n_accepted, n_branches;
+    bool second_right, branch_kept;
 } proposal;
 
 static proposal propose(const pf_length *length, const machine *m, int32_t fixed)
@@ -57,6 +60,11 @@ static proposal propose(const pf_length *length, const machine *m, int32_t fixed
         p.margins[p.n++] = 2.0f * (float)uniform01();
     assert_in_range(p.n, 1, MAX_DRAFT);
     while (p.n_accepted < p.n && uniform01() < acceptance_of(m, p.margins[p.n_accepted])) p.n_accepted++;
+    p.second_right = p.n_accepted < p.n && uniform01() < m->second;
+    int32_t at[MAX_DRAFT];
+    if (m->branches) p.n_branches = pf_length_branches(length, p.margins, p.n, MAX_DRAFT, at);
+    assert_in_range(p.n + p.n_branches, p.n, MAX_DRAFT);
+    for (int32_t i = 0; i < p.n_branches; i++) p.branch_kept |= p.second_right && at[i] == p.n_accepted;
     return p;
 }
 
@@ -67,10 +75,17 @@ static double run(pf_length *length, const machine *m, int32_t rounds, int32_t f
     for (int32_t i = 0; i < rounds; i++) {
         const proposal p = propose(length, m, fixed);
         const double noise = 0.9 + 0.2 * uniform01(), stall = i % 50 == 49 ? 20.0 : 1.0;
-        pf_length_observe(length, p.margins, p.n, p.n_accepted, (uint64_t)(p.n * m->token_ns * noise),
-                          (uint64_t)(away_ns(m, p.n) * noise * stall));
-        tokens += p.n_accepted + 1;
-        ns += p.n * m->token_ns + away_ns(m, p.n);
+        const int32_t n_rows = p.n + p.n_branches, n_committed = p.n_accepted + 1 + p.branch_kept;
+        const pf_length_round round = { .n_drawn = p.n,
+                                        .n_branches = p.n_branches,
+                                        .n_kept = p.n_accepted,
+                                        .second_right = p.second_right,
+                                        .n_committed = n_committed,
+                                        .draft_ns = (uint64_t)(p.n * m->token_ns * noise),
+                                        .away_ns = (uint64_t)(away_ns(m, n_rows) * noise * stall) };
+        pf_length_observe(length, p.margins, &round);
+        tokens += n_committed;
+        ns += p.n * m->token_ns + away_ns(m, n_rows);
     }
     return tokens / ns;
 }
@@ -142,6 +157,16 @@ static void margins_that_tell_something_beat_every_fixed_length(void **state)
     }
 }
 
+/* A round without branches. */
+static void observe(pf_length *length, const float *margins, int32_t n, int32_t n_kept, uint64_t draft_ns,
+                    uint64_t away_ns)
+{
+    const pf_length_round round = {
+        .n_drawn = n, .n_kept = n_kept, .n_committed = n_kept + 1, .draft_ns = draft_ns, .away_ns = away_ns
+    };
+    pf_length_observe(length, margins, &round);
+}
+
 static int32_t length_of(const pf_length *length, float margin)
 {
     float margins[MAX_DRAFT];
@@ -195,8 +220,8 @@ static void longer_proposals_are_never_thought_to_take_less_time(void **state)
     pf_length length = { 0 };
     const float margins[MAX_DRAFT] = { 0 };
     for (int i = 0; i < 100; i++) {
-        pf_length_observe(&length, margins, 2, 0, 2000, 10000000);
-        pf_length_observe(&length, margins, 6, 0, 6000, 8000000);
+        observe(&length, margins, 2, 0, 2000, 10000000);
+        observe(&length, margins, 6, 0, 6000, 8000000);
     }
     assert_false(pf_length_goes_on(&length, margins, 6, MAX_DRAFT));
 }
@@ -209,7 +234,7 @@ static void a_stall_in_the_middle_of_drafting_says_nothing_of_a_length(void **st
     (void)run(&length, &m, ROUNDS, 0);
     const int32_t before = length_of(&length, 1.0f);
     const float margins[MAX_DRAFT] = { 0 };
-    pf_length_observe(&length, margins, 8, 8, 8 * (uint64_t)1000000000, 20000000);
+    observe(&length, margins, 8, 8, 8 * (uint64_t)1000000000, 20000000);
     assert_true(before >= 10);
     assert_in_range(length_of(&length, 1.0f), before - 2, before + 2);
 }
@@ -225,6 +250,53 @@ static void a_change_of_acceptance_is_followed(void **state)
     (void)run(&length, &m, 200, 0);
     const int32_t hard = length_of(&length, 1.0f);
     if (easy < 10 || hard > 3) fail_msg("lengths %d then %d; expected at least 10, then at most 3", easy, hard);
+}
+
+/* Rows that cost nothing: proposals gain what is in the runners-up. Rows that are dear: they stay away, and take nothing. */
+static void runners_up_are_proposed_where_their_rows_are_cheap_and_only_there(void **state)
+{
+    (void)state;
+    const struct {
+        double row_ns, least, most;
+    } cases[] = { { 0.0, 1.05, 1.5 }, { 60e3, 0.98, 1.02 } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        machine m = { .acceptance = 0.7, .token_ns = 10e3, .verify_ns = 1e6, .row_ns = cases[i].row_ns, .second = 0.5 };
+        pf_length chains = { 0 }, trees = { 0 };
+        (void)run(&chains, &m, ROUNDS, 0);
+        const double without = run(&chains, &m, 5000, 0);
+        m.branches = true;
+        (void)run(&trees, &m, ROUNDS, 0);
+        const double gained = run(&trees, &m, 5000, 0) / without;
+        if (gained < cases[i].least || gained > cases[i].most)
+            fail_msg("rows of %g ns: %.3f of the rate without runners-up; expected %.2f to %.2f", cases[i].row_ns,
+                     gained, cases[i].least, cases[i].most);
+    }
+}
+
+/* Of two tokens that would be kept alike, the earlier one's is the likelier to matter; of two places, the unsure one's. */
+static void the_most_valuable_runner_up_comes_first_and_hopeless_ones_never(void **state)
+{
+    (void)state;
+    pf_length length = { 0 };
+    const float margins[MAX_DRAFT] = { 3.0f, 3.0f, 0.5f, 3.0f };
+    for (int i = 0; i < 400;
+         i++) { /* those of three nats are kept; of half a nat, the runner-up is right half the time */
+        pf_length_round round = { .n_drawn = 4, .n_kept = 2 + 2 * (i % 2), .second_right = true };
+        round.n_committed = round.n_kept + 1;
+        round.draft_ns = 1000;
+        round.away_ns = 1000000;
+        pf_length_observe(&length, margins, &round);
+    }
+    int32_t at[MAX_DRAFT];
+    assert_int_equal(pf_length_branches(&length, margins, 4, MAX_DRAFT, at), 1);
+    assert_int_equal(at[0], 2);
+    assert_int_equal(pf_length_branches(&length, margins, 4, 4, at), 0);
+    const float unsure[MAX_DRAFT] = { 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f };
+    assert_int_equal(pf_length_branches(&length, unsure, 8, MAX_DRAFT, at),
+                     6); /* one in 64 is reached, not one in 128 */
+    assert_int_equal(pf_length_branches(&length, unsure, 3, 5, at), 2);
+    assert_int_equal(at[0], 0);
+    assert_int_equal(at[1], 1);
 }
 
 static void nothing_measured_is_the_first_length_within_the_bound(void **state)
@@ -244,9 +316,11 @@ static void numbers_of_every_kind_do_no_harm(void **state)
     (void)state;
     pf_length length = { 0 };
     const float margins[] = { NAN, INFINITY, -INFINITY, 3e38f, -0.0f };
-    for (int i = 0; i < 50; i++) pf_length_observe(&length, margins, 1 + i % 5, i % 2, 0, 0);
-    for (int i = 0; i < 50; i++) pf_length_observe(&length, margins, 1 + i % 5, 1 + i % 5, UINT64_MAX, UINT64_MAX);
+    for (int i = 0; i < 50; i++) observe(&length, margins, 1 + i % 5, i % 2, 0, 0);
+    for (int i = 0; i < 50; i++) observe(&length, margins, 1 + i % 5, 1 + i % 5, UINT64_MAX, UINT64_MAX);
+    int32_t at[5];
     for (int32_t n = 0; n <= 5; n++) (void)pf_length_goes_on(&length, margins, n, 5);
+    for (int32_t n = 1; n <= 5; n++) assert_in_range(pf_length_branches(&length, margins, n, 5, at), 0, 5 - n);
     assert_false(pf_length_goes_on(&length, margins, 5, 5));
     assert_true(pf_length_goes_on(&length, margins, 0, 5));
 }
@@ -262,6 +336,8 @@ int main(void)
         cmocka_unit_test(longer_proposals_are_never_thought_to_take_less_time),
         cmocka_unit_test(a_stall_in_the_middle_of_drafting_says_nothing_of_a_length),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
+        cmocka_unit_test(runners_up_are_proposed_where_their_rows_are_cheap_and_only_there),
+        cmocka_unit_test(the_most_valuable_runner_up_comes_first_and_hopeless_ones_never),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
         cmocka_unit_test(numbers_of_every_kind_do_no_harm),
     };

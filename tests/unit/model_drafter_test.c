@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "draft/length.h"
 #include "draft/model_drafter.h"
+#include "proto/tree.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/near_peer.h"
 #include "tests/support/tiny_side.h"
@@ -501,6 +502,95 @@ static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void
     close_bench(&b);
 }
 
+/* The likeliest token behind prefix [n] (rank 0), the second, or the third, by the definition. */
+static int32_t ranked(const bench *b, const int32_t *prefix, int32_t n, int32_t rank)
+{
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f };
+    float p[V];
+    pf_tiny_side_distribution(&b->side, &warm, prefix, n, p);
+    for (;; rank--) {
+        int32_t best = 0;
+        for (int32_t i = 1; i < V; i++)
+            if (p[i] > p[best]) best = i;
+        if (rank == 0) return best;
+        p[best] = -1.0f;
+    }
+}
+
+/* A target that always chooses the draft's token of a rank, 1 or more. Of 20 proposals, once 20 have been learnt from, how many
+ * had the second? */
+static int32_t count_trees(bench *b, pf_open open, int32_t rank)
+{
+    enum { ROUNDS = 40 };
+    int32_t text[N_PROMPT + 1 + 2 * ROUNDS], n = N_PROMPT + 1, n_trees = 0;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin(b, open, 77);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        const int32_t n_chain = pf_tree_chain(p->parents, p->n_tokens);
+        int32_t chain[8];
+        pf_tiny_side_decode(&b->side, &GREEDY, text, n, n_chain, chain);
+        assert_memory_equal(p->tokens, chain, (size_t)n_chain * sizeof *chain);
+
+        const int32_t second = ranked(b, text, n, 1), base = n;
+        const bool has_second = pf_tree_child(p->tokens, p->parents, p->n_tokens, -1, second) > 0;
+        n_trees += round > ROUNDS / 2 && has_second;
+        text[n] = ranked(b, text, n, rank);
+        const bool taken = has_second && text[n] == second;
+        n++;
+        if (taken) text[n++] = 5;
+        if (round == ROUNDS) break;
+        pf_wait_until(pf_now_ns() + 1000000); /* next to which a row more takes no time */
+        pf_verdict verdict = verdict_of(1, round, base, text + base, n - base);
+        verdict.n_accepted = taken;
+        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    return n_trees;
+}
+
+static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(void **state)
+{
+    (void)state;
+    const struct {
+        bool adaptive, trees;
+        int32_t rank;
+        bool expected;
+    } cases[] = {
+        { true, true, 1, true }, { true, false, 1, false }, { false, true, 1, false }, { true, true, 2, false }
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        bench b = open_plain_bench();
+        pf_open open = near_peer_open(1);
+        open.adaptive_draft = cases[i].adaptive;
+        open.trees = cases[i].trees;
+        const int32_t n_trees = count_trees(&b, open, cases[i].rank);
+        if (cases[i].expected != (n_trees >= 10)) fail_msg("case %zu: %d trees in 20 rounds", i, n_trees);
+        close_bench(&b);
+    }
+}
+
+/* What is drawn is judged by what it was drawn from: siblings would not be. */
+static void drawn_tokens_have_no_runners_up_beside_them(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 20 };
+    bench b = open_plain_bench();
+    pf_open open = sampled_open(1, 8);
+    open.adaptive_draft = open.trees = true;
+    int32_t text[N_PROMPT + 1 + ROUNDS], n = N_PROMPT + 1;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin(&b, open, 77);
+    for (uint64_t round = 1; round <= ROUNDS; round++, n++) {
+        assert_null(p->parents);
+        const int32_t best = ranked(&b, text, n, 0);
+        text[n] = p->tokens[0] == best ? ranked(&b, text, n, 1) : best;
+        pf_wait_until(pf_now_ns() + 1000000);
+        p = commit(&b, round, n, text + n, 1);
+    }
+    close_bench(&b);
+}
+
 static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
 {
     (void)state;
@@ -764,6 +854,8 @@ int main(void)
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
+        cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
+        cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),
         cmocka_unit_test(a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there),

@@ -106,6 +106,26 @@ static void greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_th
     }
 }
 
+/* Whatever lengths and trees the drafter chooses by its clock. */
+static void greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose(void **state)
+{
+    (void)state;
+    const pf_tiny_model *drafts[] = { &TARGET, &STRANGER };
+    for (size_t i = 0; i < PF_COUNT(drafts); i++) {
+        pair p = open_pair(&TARGET, drafts[i], 1, 1);
+        for (int32_t prompt = 0; prompt < N_PROMPTS; prompt++) {
+            int32_t expected[N_NEW];
+            pf_tiny_side_decode(&p.target, &GREEDY, PROMPTS[prompt], N_PROMPT, N_NEW, expected);
+            pf_duet_request request = request_of(prompt, PF_METHOD_GREEDY, GREEDY, 8);
+            request.adaptive = true;
+            pf_duet_text text;
+            pf_duet_run(p.verifier, p.drafter, &request, 1, NULL, NULL, &text);
+            assert_text(&text, expected, N_NEW);
+        }
+        close_pair(&p);
+    }
+}
+
 static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
 {
     (void)state;
@@ -451,6 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_threads),
+        cmocka_unit_test(greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_the_same_seed),
         cmocka_unit_test(plain_decoding_is_one_text_under_every_method),
         cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),

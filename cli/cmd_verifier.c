@@ -16,7 +16,7 @@ const pf_command pf_command_verifier = {
     .synopsis = "-m TARGET --listen ADDR [options]",
     .description =
         "Serves the Verifier service of docs/protocol.md over gRPC. Prints `ready ADDR` on standard output once\n"
-        "it accepts connections, with the port that it got. Ends on SIGTERM (status 0) and Ctrl-C (130).\n",
+        "it accepts connections, with the port that it got. Ends on SIGTERM (status 0) and Ctrl-C or SIGHUP (130).\n",
     .examples = "  pilotfish verifier -m models/target --listen unix:/tmp/verifier.sock\n"
                 "  pilotfish verifier -m models/target --listen localhost:7000 --simulate-step-ms 20\n",
     .groups = groups,

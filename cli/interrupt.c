@@ -22,6 +22,9 @@ void pf_interrupt_install(void)
     action.sa_flags = (int)SA_RESETHAND; /* the second one kills; no SA_RESTART: a read that waits returns */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup stays in force */
+        sigaction(SIGHUP, &action, NULL);
 
     action.sa_handler = SIG_IGN;
     action.sa_flags = 0;

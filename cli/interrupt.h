@@ -1,5 +1,5 @@
 /*
- * Ctrl-C and SIGTERM as a flag that every loop looks at. A second signal of the same kind ends the process at once.
+ * Ctrl-C, SIGTERM and SIGHUP as a flag that every loop looks at. A second signal of the same kind ends the process at once.
  *
  * The flag and the two words of cut_short.c are the mutable globals of the tree: a signal handler is given nothing else to
  * read or to write.
@@ -9,8 +9,9 @@
 
 #include <stdbool.h>
 
-/* From here on SIGINT and SIGTERM set the flag, system calls that wait return, and SIGPIPE and SIGXFSZ (a file
- * larger than is allowed) are errors of the write that met them. Call once, before any thread is started. */
+/* From here on SIGINT, SIGTERM and, unless it was ignored, SIGHUP set the flag, system calls that wait return, and
+ * SIGPIPE and SIGXFSZ (a file larger than is allowed) are errors of the write that met them. Call once, before any
+ * thread is started. */
 void pf_interrupt_install(void);
 
 const volatile bool *pf_interrupt_flag(void);

@@ -6,8 +6,8 @@
 #include "engine/serve_peer.h"
 
 /* Load -m, listen at --listen, print "ready ADDR" on standard output once connections are accepted, serve until
- * SIGINT or SIGTERM. The exit status: PF_EXIT_INTERRUPTED after Ctrl-C, PF_EXIT_DONE after SIGTERM, which is how a
- * service manager says that the work is done. */
+ * it is told to stop (interrupt.h). The exit status: PF_EXIT_DONE after SIGTERM, which is how a service manager says
+ * that the work is done, else PF_EXIT_INTERRUPTED. */
 int pf_serving_run(const pf_command *command, const pf_options *options, pf_role role, pf_out *out);
 
 #endif

@@ -27,7 +27,7 @@ class Interrupts(SlowCase):
         self.assertTrue(expected.startswith(text), (text, expected))
 
     def test_ctrl_c_closes_the_json(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process = self.start_generation(self.socket("none"), "--json")
             read_line(process.stderr, QUICKLY)   # the warning: from here on tokens are made
             time.sleep(0.3)
@@ -37,6 +37,15 @@ class Interrupts(SlowCase):
             document = json.loads(out)
             self.assertEqual(document["finish_reason"], "interrupted")
             self.assertLess(len(document["tokens"]), self.N)
+
+    def test_a_hangup_that_is_ignored_stays_ignored(self):
+        process = self.pilotfish.start("generate", "-m", self.target, "-p", PROMPT, "-n", "40", "--simulate-step-ms", "5",
+                                       preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))   # as nohup does
+        shown = read_some(process.stdout, QUICKLY)
+        process.send_signal(signal.SIGHUP)
+        rest, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(shown + rest, self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40").out)
 
     def test_ctrl_c_before_the_first_token_is_a_document_without_tokens(self):
         for arguments, expected in [([], [[]]), (["--num-samples", "2"], [])]:

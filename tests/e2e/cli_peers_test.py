@@ -151,6 +151,7 @@ class Peers(SlowCase):
     def test_a_service_ends_when_it_is_told_to(self):
         self.assertEqual(self.pilotfish.serve("worker", self.draft, self.socket("a")).end(signal.SIGTERM), 0)
         self.assertEqual(self.pilotfish.serve("verifier", self.target, self.socket("b")).end(signal.SIGINT), 130)
+        self.assertEqual(self.pilotfish.serve("worker", self.draft, self.socket("c")).end(signal.SIGHUP), 130)
         with self.pilotfish.serve("worker", self.draft, self.socket("a")):
             pass   # the socket of the one before is no obstacle
 

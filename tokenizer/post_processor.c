@@ -4,6 +4,19 @@
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/tokenizer_parts.h"
 
+static pf_status push_id(const pf_tokenizer *t, const pf_json *doc, const json_t *item, const char *name,
+                         pf_id_list *out, pf_error *error)
+{
+    const json_int_t id = json_integer_value(item);
+    if (!json_is_integer(item) || id < 0 || id >= t->vocab_size || !t->tokens[id].bytes)
+        return pf_fail(error, PF_FORMAT, "%s: post_processor: the id of \"%.60s\" is no token", doc->name, name);
+    if (out->n == PF_MAX_TEMPLATE_IDS)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
+                       PF_MAX_TEMPLATE_IDS);
+    out->ids[out->n++] = (int32_t)id;
+    return PF_OK;
+}
+
 static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, const json_t *special, const char *name,
                                    pf_id_list *out, pf_error *error)
 {
@@ -11,16 +24,7 @@ static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, co
     if (!json_is_array(ids))
         return pf_fail(error, PF_FORMAT, "%s: post_processor: special_tokens has no ids for \"%.60s\"", doc->name,
                        name);
-    for (size_t i = 0; i < json_array_size(ids); i++) {
-        const json_t *item = json_array_get(ids, i);
-        const json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id >= t->vocab_size || !t->tokens[id].bytes)
-            return pf_fail(error, PF_FORMAT, "%s: post_processor: the id of \"%.60s\" is no token", doc->name, name);
-        if (out->n == PF_MAX_TEMPLATE_IDS)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
-                           PF_MAX_TEMPLATE_IDS);
-        out->ids[out->n++] = (int32_t)id;
-    }
+    for (size_t i = 0; i < json_array_size(ids); i++) PF_TRY(push_id(t, doc, json_array_get(ids, i), name, out, error));
     return PF_OK;
 }
 
@@ -49,20 +53,38 @@ static pf_status read_template(const pf_tokenizer *t, const pf_json *doc, const 
     return PF_OK;
 }
 
+/* One token of BertProcessing and RobertaProcessing: its text and its id. */
+static pf_status read_token(const pf_tokenizer *t, const pf_json *doc, const json_t *part, const char *field,
+                            pf_id_list *out, pf_error *error)
+{
+    const json_t *pair = json_object_get(part, field);
+    const char *name = json_string_value(json_array_get(pair, 0));
+    if (json_array_size(pair) != 2 || !name)
+        return pf_fail(error, PF_FORMAT, "%s: post_processor: %s must be a token's text and its id", doc->name, field);
+    return push_id(t, doc, json_array_get(pair, 1), name, out, error);
+}
+
 static pf_status add_post_processor(void *user, const pf_json *doc, const char *type, const json_t *part,
                                     pf_error *error)
 {
     pf_tokenizer *t = user;
     if (strcmp(type, "ByteLevel") == 0) return PF_OK; /* offsets only */
-    if (strcmp(type, "TemplateProcessing") != 0)
+    const bool is_template = strcmp(type, "TemplateProcessing") == 0;
+    if (!is_template && strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0)
         return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: the post_processor %.60s is not known (known: TemplateProcessing, ByteLevel)", doc->name,
-                       type);
+                       "%s: the post_processor %.60s is not known (known: TemplateProcessing, RobertaProcessing, "
+                       "BertProcessing, ByteLevel)",
+                       doc->name, type);
     if (t->prefix.n + t->suffix.n > 0) /* to the library, what the first put around is a second text */
-        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor has a second TemplateProcessing, expected one",
-                       doc->name);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor has a second part that adds tokens, %s, expected one",
+                       doc->name, type);
     pf_id_list before = { .n = 0 }, after = { .n = 0 };
-    PF_TRY(read_template(t, doc, part, &before, &after, error));
+    if (is_template) {
+        PF_TRY(read_template(t, doc, part, &before, &after, error));
+    } else { /* Roberta's trim_offsets and add_prefix_space are about offsets */
+        PF_TRY(read_token(t, doc, part, "cls", &before, error));
+        PF_TRY(read_token(t, doc, part, "sep", &after, error));
+    }
     t->prefix = before;
     t->suffix = after;
     return PF_OK;

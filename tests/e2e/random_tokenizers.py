@@ -77,12 +77,15 @@ class Maker:
             self.added.append(text)
 
     def post_processor(self, tokenizer):
-        single = self.random.choice([None, "$A", "<|begin|> $A", "<|begin|> $A:1 <|end|>:1 <|end|>"])
-        if single is None:
+        begin, end = [(text, tokenizer.token_to_id(text)) for text in ("<|begin|>", "<|end|>")]
+        singles = ["$A", "<|begin|> $A", "<|begin|> $A:1 <|end|>:1 <|end|>"]
+        adding = self.random.choice([
+            None, *[processors.TemplateProcessing(single=single, special_tokens=[begin, end]) for single in singles],
+            processors.BertProcessing(end, begin),
+            processors.RobertaProcessing(end, begin, self.often(0.5), self.often(0.5))])
+        if adding is None:
             return processors.ByteLevel()
-        ids = [(text, tokenizer.token_to_id(text)) for text in ("<|begin|>", "<|end|>")]
-        template = processors.TemplateProcessing(single=single, special_tokens=ids)
-        return processors.Sequence([processors.ByteLevel(), template]) if self.often(0.5) else template
+        return processors.Sequence([processors.ByteLevel(), adding]) if self.often(0.5) else adding
 
     def finish(self, document, path):
         """Returns the tokenizer as the library reads it back."""

@@ -221,13 +221,33 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .top = "\"never\": 1," }, "never", PF_UNSUPPORTED },
         { { .top = "\"normalizer\": {\"type\": \"Precompiled\"}," }, "Precompiled", PF_UNSUPPORTED },
         { { .top = "\"normalizer\": {\"type\": \"Sequence\"}," }, "normalizers", PF_FORMAT },
-        { { .top = "\"post_processor\": {\"type\": \"BertProcessing\"}," }, "BertProcessing", PF_UNSUPPORTED },
+        { { .top = "\"post_processor\": {\"type\": \"Never\"}," }, "Never", PF_UNSUPPORTED },
+        { { .top = "\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"b\", 98]}," },
+          "cls must",
+          PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"BertProcessing\", \"cls\": [\"a\", 97, 98],"
+                   "\"sep\": [\"b\", 98]}," },
+          "cls must",
+          PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"RobertaProcessing\", \"cls\": [\"a\", 97],"
+                   "\"sep\": [98, \"b\"]}," },
+          "sep must",
+          PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"RobertaProcessing\", \"cls\": [\"a\", 97],"
+                   "\"sep\": [\"b\", 999]}," },
+          "the id of \"b\" is no token",
+          PF_FORMAT },
+        { { .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
+                   "{\"type\": \"BertProcessing\", \"cls\": [\"a\", 97], \"sep\": [\"b\", 98]},"
+                   "{\"type\": \"RobertaProcessing\", \"cls\": [\"a\", 97], \"sep\": [\"b\", 98]}]}," },
+          "a second part that adds tokens, RobertaProcessing",
+          PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}," }, "lost", PF_FORMAT },
         { { .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
                    "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"s\"}},"
                    "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"s\": {\"ids\": [1, 2]}}},"
                    "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\"}}]}]}," },
-          "a second TemplateProcessing",
+          "a second part that adds tokens, TemplateProcessing",
           PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\":"
                    "\"x\"}}], \"special_tokens\": {\"x\": {\"ids\": [999]}}}," },
@@ -316,6 +336,33 @@ static void equal_vocabularies_have_one_fingerprint(void **state)
 
 /* --- what stands beside the model in its files --- */
 
+static void the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it(void **state)
+{
+    (void)state;
+    static const char *const processors[] = {
+        "{\"type\": \"BertProcessing\", \"sep\": [\"</s>\", 257], \"cls\": [\"<s>\", 256]}",
+        "{\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", 257], \"cls\": [\"<s>\", 256],"
+        "\"trim_offsets\": true, \"add_prefix_space\": true}", /* which puts no space anywhere */
+    };
+    for (int i = 0; i < 2; i++) {
+        char top[512];
+        snprintf(top, sizeof top,
+                 "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"special\": true},"
+                 "{\"id\": 257, \"content\": \"</s>\", \"special\": true}], \"post_processor\": %s,",
+                 processors[i]);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        pf_tokens tokens = encode_bytes(t, "ab", 2, true);
+        assert_int_equal(tokens.n, 4);
+        assert_memory_equal(tokens.ids, ((int32_t[]){ 256, 'a', 'b', 257 }), 4 * sizeof(int32_t));
+        pf_tokens_clear(&tokens);
+        tokens = encode_bytes(t, "", 0, true);
+        assert_int_equal(tokens.n, 2);
+        pf_tokens_clear(&tokens);
+        assert_ids(t, "ab", (int32_t[]){ 'a', 'b' }, 2); /* without special tokens */
+        pf_tokenizer_close(t);
+    }
+}
+
 static void truncation_and_padding_change_nothing(void **state)
 {
     (void)state;
@@ -403,6 +450,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
         cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
+        cmocka_unit_test(the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it),
         cmocka_unit_test(truncation_and_padding_change_nothing),
         cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),
         cmocka_unit_test(a_directory_is_read_with_and_without_its_configuration),

@@ -9,7 +9,7 @@ static const double MEAN = 4.0;                           /* tokens that it coun
 static const pf_length_share PRIOR = { 3.0, 2.0, 0.4 };   /* acceptance before the first verdicts */
 static const double OUTLIER = 4.0;                        /* a stall says nothing about a length */
 static const float MARGIN_STEP = 0.3f;                    /* nats */
-static const double CAUTION = 1.3;                        /* rows that looked cheap are dearer at the mean */
+static const double CAUTION = 3.0;                        /* of a runner-up's price; see length.h */
 static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost somebody */
 /* Rounds of the first length, so that there is something to weigh by; with what another sequence measured fewer are left. */
 enum { TRIALS = 4, TRIALS_INHERITED = 2 };
@@ -191,8 +191,7 @@ int32_t pf_length_branches(const pf_length *l, const float *margins, int32_t n_d
     int32_t n = 0;
     while (n < n_drawn && n_drawn + n < max_draft) {
         const int32_t best = find_greatest(gain, n_drawn);
-        const double price = rate * (away_ns(l, n_drawn + n + 1) - away_ns(l, n_drawn + n));
-        if (gain[best] <= LEAST_GAIN || gain[best] <= CAUTION * price) break;
+        if (gain[best] <= LEAST_GAIN || gain[best] <= CAUTION * rate * l->line.slope) break;
         gain[best] = 0.0;
         at[n++] = best;
     }

@@ -14,19 +14,20 @@
  * stands beside is refused and it is what the target chose:
  *
  *      gain(i)  = P(all before i are kept) * P(i is refused for its runner-up)
- *      take it  if gain(i) > caution * rate * (v(rows + 1) - v(rows)), the most valuable first
+ *      take it  if gain(i) > caution * rate * slope     the most valuable first; slope is a row's, of the line through all v
  *
- * What it would have been is known of every refused token, whether it was proposed or not. caution, 1.3, is for the choice
- * among rows whose price is only known with noise: those that look cheap are dearer at the mean.
+ * What it would have been is known of every refused token, whether it was proposed or not. caution, 3, is for what the slope
+ * does not know: where a runner-up is kept, its keys and values move to where the refused token's were; and rows cost more
+ * where multiplies begin to be the limit.
  *
  * A token's margin is how far its logit lies above the best other's, in nats. What a margin means is learnt: the shares of
- * tokens that were kept, and that were refused for the runner-up, by stretches of it, each leaning on a. So neither draft nor target need be calibrated, and where
- * margins tell nothing, all there is left is the mean acceptance.
+ * tokens that were kept, and that were refused for the runner-up, by stretches of it, each leaning on the mean. So neither
+ * draft nor target need be calibrated, and where margins tell nothing, all there is left is the mean acceptance.
  *
- * c and v are remembered for about a hundred rounds. v is a table by length, runners-up included, since a verifier's time goes in steps, a tile
- * of rows more or less; a length that was seldom tried leans on the line through all of them. So what k rows more cost the
- * verifier, its step and the wire included, is known without anybody telling. a follows the text, over the last tens of
- * rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured.
+ * c and v are remembered for about a hundred rounds. v is a table by length, runners-up included, since a verifier's time
+ * goes in steps, a tile of rows more or less; a length that was seldom tried leans on the line through all of them. So what
+ * k rows more cost the verifier, its step and the wire included, is known without anybody telling. a follows the text, over
+ * the last tens of rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured.
  *
  * Pure arithmetic: no clock, no state but the struct, so a sequence that is replayed with the same measurements chooses
  * the same lengths. The choice is made before a token is drawn, by those already in the proposal, all of which are

@@ -1,8 +1,8 @@
 /*
  * Judging one sequence's rows: from the target's logits and a proposal to what is committed. Internal to verify/.
  *
- * Rows are looked at along the path that is kept and no further than the first refusal, so the softmax of a row, where one is needed at
- * all, is only made when the row decides something:
+ * Rows are looked at along the path that is kept and no further than the first refusal, so the softmax of a row, where one
+ * is needed at all, is only made when the row decides something:
  *
  *      greedy, or temperature 0      the argmax of the row
  *      coupled, or nothing proposed  the Gumbel-max draw with the target's noise of the row's position

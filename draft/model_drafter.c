@@ -417,13 +417,16 @@ static void add_branches(const drafter *d, sequence_state *s, pf_proposal *propo
 {
     const int32_t n_chain = s->n_drafted;
     int32_t at[PF_MAX_DRAFT_TOKENS];
-    s->n_branches = pf_length_branches(&s->length, s->margins, n_chain, plan(d, s), at);
-    if (s->n_branches == 0) return;
+    const int32_t n_wanted = pf_length_branches(&s->length, s->margins, n_chain, plan(d, s), at);
+    s->n_branches = 0;
     for (int32_t i = 0; i < n_chain; i++) s->parents[i] = i - 1;
-    for (int32_t i = 0; i < s->n_branches; i++) {
-        s->tokens[s->n_committed + n_chain + i] = s->runners_up[at[i]];
-        s->parents[n_chain + i] = at[i] - 1;
+    for (int32_t i = 0; i < n_wanted; i++) {
+        if (s->runners_up[at[i]] < 0) continue; /* nothing else is a number, or there is nothing else */
+        const int32_t node = n_chain + s->n_branches++;
+        s->tokens[s->n_committed + node] = s->runners_up[at[i]];
+        s->parents[node] = at[i] - 1;
     }
+    if (s->n_branches == 0) return;
     proposal->n_tokens = n_chain + s->n_branches;
     proposal->parents = s->parents;
 }

@@ -569,6 +569,24 @@ static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(
     }
 }
 
+static void a_vocabulary_of_one_token_has_no_runner_up(void **state)
+{
+    (void)state;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info.vocab_size = 1 });
+    pf_open open = near_peer_open(1);
+    open.adaptive_draft = open.trees = true;
+    const int32_t other = 5;
+    int32_t n = N_PROMPT + 1;
+    const pf_proposal *p = begin(&b, open, 77);
+    for (uint64_t round = 1; round <= 20; round++, n++) {
+        for (int32_t i = 0; i < p->n_tokens; i++) assert_int_equal(p->tokens[i], 0);
+        assert_null(p->parents);
+        p = commit(&b, round, n, &other, 1);
+    }
+    close_bench(&b);
+}
+
 /* What is drawn is judged by what it was drawn from: siblings would not be. */
 static void drawn_tokens_have_no_runners_up_beside_them(void **state)
 {
@@ -855,6 +873,7 @@ int main(void)
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
+        cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
         cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),

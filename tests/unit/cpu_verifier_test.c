@@ -68,10 +68,17 @@ static const pf_verdict *ask_open(bench *b, pf_open open)
     return ask_verdict(b, (pf_batch){ .opens = &open, .n_opens = 1 });
 }
 
-static const pf_verdict *propose(bench *b, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+static const pf_verdict *propose_tree(bench *b, uint64_t round, int32_t base, const int32_t *tokens,
+                                      const int32_t *parents, int32_t n)
 {
     pf_proposal proposal = proposal_of(1, round, base, tokens, n);
+    proposal.parents = parents;
     return ask_verdict(b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+}
+
+static const pf_verdict *propose(bench *b, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
+{
+    return propose_tree(b, round, base, tokens, NULL, n);
 }
 
 static const pf_refusal *ask_refusal(bench *b, pf_open open)
@@ -205,9 +212,7 @@ static void of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on
             int32_t tokens[8], parents[8];
             const int32_t n_true = (int32_t)(seed + (uint32_t)round) % 5;
             plant(b.text + at, n_true, 8, stranger_to(b.text), seed * 31 + (uint32_t)round, tokens, parents);
-            pf_proposal proposal = proposal_of(1, (uint64_t)round, N_PROMPT + at, tokens, 8);
-            proposal.parents = parents;
-            const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+            const pf_verdict *v = propose_tree(&b, (uint64_t)round, N_PROMPT + at, tokens, parents, 8);
             assert_verdict(v, (uint64_t)round, N_PROMPT + at, b.text + at, n_true + 1, n_true, PF_FINISH_NONE);
             at += n_true + 1;
         }
@@ -225,9 +230,7 @@ static void a_stop_token_on_a_trees_path_ends_the_sequence_there(void **state)
     ask_open(&b, open);
     const int32_t other = stranger_to(b.text), tokens[] = { other, b.text[1], b.text[2], other, b.text[3] },
                   parents[] = { -1, -1, 1, 2, 2 };
-    pf_proposal proposal = proposal_of(1, 1, N_PROMPT + 1, tokens, 5);
-    proposal.parents = parents;
-    const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+    const pf_verdict *v = propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 5);
     assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 2, PF_FINISH_EOS);
     close_bench(&b);
 }
@@ -243,9 +246,7 @@ static void rejection_judges_the_leading_chain_of_a_tree(void **state)
     open.method = PF_METHOD_REJECTION;
     ask_open(&b, open);
     const int32_t tokens[] = { b.text[1], b.text[2], b.text[2] }, parents[] = { -1, -1, 0 };
-    pf_proposal proposal = proposal_of(1, 1, N_PROMPT + 1, tokens, 3);
-    proposal.parents = parents;
-    const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+    const pf_verdict *v = propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 3);
     assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 1, PF_FINISH_NONE);
     close_bench(&b);
 }

@@ -69,10 +69,16 @@ static int32_t stretch_of(float margin)
     return at < (float)PF_LENGTH_MARGINS ? (int32_t)at : PF_LENGTH_MARGINS - 1;
 }
 
+/* A share of tokens of like margin, leaning on what it is of all. */
+static double leaning(double count, double judged, double mean)
+{
+    return (count + MEAN * mean) / (judged + MEAN);
+}
+
 static double acceptance_at(const pf_length *l, float margin, double mean)
 {
     const pf_length_share *like = &l->by_margin[stretch_of(margin)];
-    return (like->kept + MEAN * mean) / (like->judged + MEAN);
+    return leaning(like->kept, like->judged, mean);
 }
 
 /* The share of tokens of like margin that were refused, and whose runner-up stood in their place. */
@@ -80,7 +86,7 @@ static double second_at(const pf_length *l, float margin)
 {
     const pf_length_share *like = &l->by_margin[stretch_of(margin)];
     const double mean = (l->before.second + PRIOR.second) / (l->before.judged + PRIOR.judged);
-    return (like->second + MEAN * mean) / (like->judged + MEAN);
+    return leaning(like->second, like->judged, mean);
 }
 
 /* ---- what the drafter calls ------------------------------------------------------------------------------------ */

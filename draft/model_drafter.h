@@ -21,11 +21,10 @@
  *
  * Length: fixed, or chosen token by token where the open asks for it (draft/length.h). There a greedy proposal may be a
  * tree, if the open says that trees are judged: the chain, then runners-up beside some of its tokens, which have not been
- * fed. At most what the sequence may
- * still commit less one, but at least 1, and what the draft's context has room for. A draft whose context is full
- * proposes nothing: an empty proposal, at once. So it does when the KV pool is
- * full, and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean
- * nothing here, is refused.
+ * fed. Neither has more tokens than the sequence may still commit less one, but at least 1, and than the draft's context has
+ * room for. A draft whose context is full proposes nothing: an empty proposal, at once. So it does when the KV pool is full,
+ * and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean nothing here, is
+ * refused.
  *
  * A long prompt is fed pass by pass: whoever else is asked for meanwhile is drafted for between them, and past the caller's
  * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.

@@ -26,9 +26,9 @@ typedef struct {
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* of the original; or NULL */
     void *progress_user;
     const volatile bool *cancel; /* looked at every few megabytes; or NULL */
-    void (*writing)(
-        const char *directory); /* told where files are written until all are there (staging.h), while a file
-                                               that is cut short may end the process; then NULL. Or NULL */
+    /* Told where files are written until all are there (staging.h), while a file that is cut short may end the process; then
+     * NULL. Or NULL. */
+    void (*writing)(const char *directory);
 } pf_quantize_options;
 
 typedef struct {

@@ -285,8 +285,8 @@ static void judge_span(verifier *v, int32_t slot, int32_t first_row)
         return;
     }
     const int32_t n_kept = commit(v, slot, acceptance, path);
-    status =
-        pf_kv_keep(v->kv, s->kv, n_committed, path, n_kept - 1); /* not the last one's: the next pass computes it */
+    /* Not the last one's row: the next pass computes it. */
+    status = pf_kv_keep(v->kv, s->kv, n_committed, path, n_kept - 1);
     if (status != PF_OK) refuse(v, s, PF_UNSUPPORTED, "the KV cache lost the sequence");
 }
 

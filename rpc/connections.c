@@ -1,6 +1,7 @@
 #include "rpc/connections.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -37,6 +38,12 @@ void pf_connections_end(pf_connections *cs)
     if (cs->spare >= 0) close(cs->spare);
     pthread_mutex_destroy(&cs->lock);
     free(cs->all);
+}
+
+bool pf_connection_has_gone(const pf_connection *c)
+{
+    struct pollfd it = { .fd = c->fd, .events = POLLRDHUP };
+    return poll(&it, 1, 0) == 1;
 }
 
 pf_connection *pf_connections_find(pf_connections *cs, int fd)
@@ -143,7 +150,7 @@ static bool has_clogged(const pf_connection *c, uint64_t now_ns)
 
 static bool may_go(const pf_connections *cs, const pf_connection *c, uint64_t now_ns)
 {
-    if (now_ns - c->since_ns < YOUNG_NS) return false;
+    if (now_ns < c->since_ns + YOUNG_NS) return c->stage == PF_CONNECTION_SILENT && pf_connection_has_gone(c);
     if (c->stage == PF_CONNECTION_SILENT) return true;
     if (c->stage != PF_CONNECTION_GIVEN || cs->blind || c->n_calls > c->n_over) return false;
     return c->n_over == 0 || has_clogged(c, now_ns);

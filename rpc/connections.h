@@ -58,6 +58,9 @@ typedef struct {
 bool pf_connections_begin(pf_connections *cs, int32_t most);
 void pf_connections_end(pf_connections *cs); /* closes none of the connections */
 
+/* One that is not gRPC's: hung up, in one direction at least. gRPC ends all calls of such a connection, and answers none. */
+bool pf_connection_has_gone(const pf_connection *c);
+
 pf_connection *pf_connections_find(pf_connections *cs, int fd); /* or NULL */
 int32_t pf_connections_count(const pf_connections *cs, pf_connection_stage stage);
 

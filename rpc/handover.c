@@ -1,7 +1,6 @@
 #include "rpc/handover.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -29,20 +28,13 @@ static int32_t count_unread(pf_connections *cs)
     return n;
 }
 
-/* Hung up, in one direction at least: gRPC ends all calls of such a connection, and answers none. */
-static bool has_gone(int fd)
-{
-    struct pollfd it = { .fd = fd, .events = POLLRDHUP };
-    return poll(&it, 1, 0) == 1;
-}
-
 int pf_hand_over(pf_connections *cs, void (*give)(void *user, int fd), void *user)
 {
     int32_t n_unread = count_unread(cs);
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
         if (c->stage != PF_CONNECTION_SPOKEN) continue;
-        if (has_gone(c->fd)) {
+        if (pf_connection_has_gone(c)) {
             pf_connections_drop(cs, c);
             i--;
             continue;

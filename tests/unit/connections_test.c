@@ -3,10 +3,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rpc/connections.h"
 #include "tests/support/test.h"
 
 enum { N = 4, MOST_CALLS = 100 };
+static const uint64_t HOUR_NS = UINT64_C(3600) * 1000 * 1000 * 1000;
 
 typedef struct {
     pf_connections connections;
@@ -142,6 +144,26 @@ static void a_number_that_is_anothers_by_now_is_left_alone(void **state)
     go(&f);
 }
 
+static void a_newcomer_who_has_hung_up_makes_way_and_one_who_has_only_not_spoken_stays(void **state)
+{
+    (void)state;
+    fixture f;
+    come(&f);
+    for (int i = 0; i < N; i++) {
+        pf_connections_advance(&f.connections, &f.connections.all[i], PF_CONNECTION_SILENT);
+        f.connections.all[i].since_ns = pf_now_ns() + HOUR_NS; /* young, however long this takes */
+    }
+    assert_true(pf_connections_make_room(&f.connections) > 0);
+    assert_int_equal(f.connections.n, N);
+
+    const int gone = f.connections.all[2].fd;
+    assert_int_equal(shutdown(f.theirs[2], SHUT_WR), 0);
+    assert_int_equal(pf_connections_make_room(&f.connections), 0);
+    assert_int_equal(f.connections.n, N - 1);
+    assert_null(pf_connections_find(&f.connections, gone));
+    go(&f);
+}
+
 /* What keeps descriptors as few as connections may be: gRPC closes when it comes to it. */
 static void who_was_cut_keeps_his_place_until_he_is_closed(void **state)
 {
@@ -168,6 +190,7 @@ int main(void)
         cmocka_unit_test(who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays),
         cmocka_unit_test(who_has_more_calls_than_are_allowed_is_cut_at_once),
         cmocka_unit_test(a_number_that_is_anothers_by_now_is_left_alone),
+        cmocka_unit_test(a_newcomer_who_has_hung_up_makes_way_and_one_who_has_only_not_spoken_stays),
         cmocka_unit_test(who_was_cut_keeps_his_place_until_he_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

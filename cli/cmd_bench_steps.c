@@ -94,7 +94,7 @@ static pf_status converse(steps *s, pf_out *out, pf_error *error)
     pf_out_print(out, "ready %zu\n", pf_model_step_bytes(pf_engine_model(s->engine)));
     char line[128];
     while (pf_out_flush(out) && !*pf_interrupt_flag() && fgets(line, sizeof line, stdin)) {
-        double number;
+        double number = 0.0;
         line[strcspn(line, "\n")] = '\0';
         PF_TRY(answer(s, line, &number, error));
         pf_out_print(out, "%.6f\n", number);

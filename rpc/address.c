@@ -1,5 +1,6 @@
 #include "rpc/address.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static pf_status parse_port(const char *text, const char *digits, int32_t *port, pf_error *error)
@@ -24,6 +25,7 @@ pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
         const size_t n = strlen(text + 5);
         if (n == 0 || n >= sizeof address.path)
             return pf_fail(error, PF_INVALID, "%s: a socket's path has 1 to %zu bytes", text, sizeof address.path - 1);
+        if (strchr(text, ',')) return pf_fail(error, PF_INVALID, "%s: a socket's path has no comma", text);
         address.is_unix = true;
         strcpy(address.path, text + 5);
         *out = address;
@@ -41,4 +43,23 @@ pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
     PF_TRY(parse_port(text, colon + 1, &address.port, error));
     *out = address;
     return PF_OK;
+}
+
+static bool stands_for_itself(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("/:-._~", c));
+}
+
+void pf_address_to_uri(const pf_address *address, char out[PF_MAX_URI_BYTES])
+{
+    const char *from = address->is_unix ? address->path : address->text;
+    while (from[0] == '/' && from[1] == '/') from++; /* the same file, and not an authority */
+    char *to = stpcpy(out, address->is_unix ? "unix:" : "dns:///");
+    for (; *from; from++) {
+        if (stands_for_itself(*from))
+            *to++ = *from;
+        else
+            to += sprintf(to, "%%%02X", (unsigned)(unsigned char)*from);
+    }
+    *to = '\0';
 }

@@ -9,17 +9,24 @@
 
 #include "base/status.h"
 
-enum { PF_MAX_ADDRESS_BYTES = 272 }; /* "unix:" or a host name of 255, port and NUL */
+enum {
+    PF_MAX_ADDRESS_BYTES = 272, /* "unix:" or a host name of 255, port and NUL */
+    PF_MAX_URI_BYTES = 3 * PF_MAX_ADDRESS_BYTES + 8,
+};
 
 typedef struct {
-    char text[PF_MAX_ADDRESS_BYTES]; /* as given, and as gRPC takes it */
+    char text[PF_MAX_ADDRESS_BYTES]; /* as given */
     char host[256];                  /* brackets of an IPv6 address kept; empty for a unix socket */
     int32_t port;                    /* 0 .. 65535 */
     bool is_unix;
     char path[108]; /* of a unix socket, else empty */
 } pf_address;
 
-/* PF_INVALID: the sentence says which form was expected. */
+/* PF_INVALID: the sentence says which form was expected. A path with a comma is none: gRPC takes it for two. */
 PF_MUST_USE pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error);
+
+/* The same as gRPC takes it, which would read the plain text in its own way: "dns:5000" for a scheme, and "a?b", "a%20b" and
+ * "//a" for what they are in a URI. */
+void pf_address_to_uri(const pf_address *address, char out[PF_MAX_URI_BYTES]);
 
 #endif

@@ -318,8 +318,10 @@ static grpc_channel *make_channel(const pf_address *address, size_t max_message_
         pf_grpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
     };
     const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
+    char uri[PF_MAX_URI_BYTES];
+    pf_address_to_uri(address, uri);
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(address->text, credentials, &all);
+    grpc_channel *channel = grpc_channel_create(uri, credentials, &all);
     grpc_channel_credentials_release(credentials);
     return channel;
 }

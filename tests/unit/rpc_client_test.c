@@ -208,6 +208,29 @@ static void nobody_there_is_a_sentence_within_two_seconds(void **state)
     assert_status(pf_rpc_drafter_connect("nonsense", NULL, &peer, &error), PF_INVALID);
     assert_says(error, "host:port");
     assert_status(pf_rpc_drafter_connect("localhost:70000", NULL, &peer, &error), PF_INVALID);
+    assert_status(pf_rpc_drafter_connect("unix:/tmp/a,b", NULL, &peer, &error), PF_INVALID);
+    assert_says(error, "no comma");
+}
+
+/* In a URI, which gRPC takes, the half of them would be another path. */
+static void whatever_path_a_server_listens_at_its_client_finds(void **state)
+{
+    (void)state;
+    static const char *const ends[] = { "%41", "%", "?b", "#c", " \\:[@]\"\xc3\xa9\n" };
+    char address[128];
+    for (size_t i = 0; i < 2 * PF_COUNT(ends); i++) {
+        const bool has_slashes = i >= PF_COUNT(ends);
+        snprintf(address, sizeof address, "unix:%s%s%s", has_slashes ? "//" : "", serving_path,
+                 ends[i % PF_COUNT(ends)]);
+        fixture f;
+        begin_at(&f, address);
+        pf_peer *peer = connected(address);
+        assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+        assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+        assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+        pf_peer_destroy(peer);
+        end(&f);
+    }
 }
 
 static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **state)
@@ -269,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_verifier_that_makes_proposals_is_hung_up_on),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
+        cmocka_unit_test(whatever_path_a_server_listens_at_its_client_finds),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
     };

@@ -1,4 +1,4 @@
-/* Where a server listens: what is in use stays in use, what is dead is taken over, what is another's is left alone. */
+/* Addresses, and where a server listens: what is in use stays in use, what is dead is taken over, what is another's is left alone. */
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -91,6 +91,40 @@ static bool answers(const char *ip, int32_t port)
 }
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+static void a_host_called_like_a_scheme_is_a_host(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text, *uri;
+    } of[] = { { "dns:5000", "dns:///dns:5000" },
+               { "ipv4:80", "dns:///ipv4:80" },
+               { "[fe80::1%lo]:7", "dns:///%5Bfe80::1%25lo%5D:7" },
+               { "unix:///a?b", "unix:/a%3Fb" } };
+    for (size_t i = 0; i < PF_COUNT(of); i++) {
+        const pf_address address = address_of(of[i].text);
+        char uri[PF_MAX_URI_BYTES];
+        pf_address_to_uri(&address, uri);
+        assert_string_equal(uri, of[i].uri);
+    }
+}
+
+static void the_longest_address_makes_a_uri(void **state)
+{
+    (void)state;
+    char text[PF_MAX_ADDRESS_BYTES] = "", uri[PF_MAX_URI_BYTES];
+    memset(text, '%', 255);
+    strcat(text, ":65535");
+    const pf_address host = address_of(text);
+    pf_address_to_uri(&host, uri);
+    assert_int_equal(strlen(uri), strlen("dns:///:65535") + 3 * 255);
+    memset(text, '\xff', 5 + 107);
+    memcpy(text, "unix:", 5);
+    text[5 + 107] = '\0';
+    const pf_address path = address_of(text);
+    pf_address_to_uri(&path, uri);
+    assert_int_equal(strlen(uri), strlen("unix:") + 3 * 107);
+}
 
 static void a_port_is_chosen_and_never_shared(void **state)
 {
@@ -209,6 +243,8 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_called_like_a_scheme_is_a_host),
+        cmocka_unit_test(the_longest_address_makes_a_uri),
         cmocka_unit_test(a_port_is_chosen_and_never_shared),
         cmocka_unit_test(a_name_is_every_address_that_it_has),
         cmocka_unit_test(a_connection_inherits_no_delay),

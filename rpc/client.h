@@ -22,7 +22,7 @@
 #include "proto/peer.h"
 
 typedef struct {
-    uint64_t connect_timeout_ns;                   /* of the first contact; 0: 2 s */
+    uint64_t connect_timeout_ns;                   /* of the first contact, packets that get lost included; 0: 2 s */
     size_t max_message_bytes;                      /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
     uint64_t spin_ns;                              /* how long collect looks before it sleeps; 0: 1 ms */
     bool keep_trying;                              /* nobody there at first: a peer all the same, that goes on trying */

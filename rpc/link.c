@@ -12,6 +12,7 @@ enum {
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 200,
     CONNECT_ATTEMPT_MS = 600,
+    REFUSAL_NS = 300 * 1000 * 1000,        /* who is refused is so within */
     MEND_NS = 100 * 1000 * 1000,           /* between a broken stream and the next attempt */
     MEND_INFO_NS = 2 * 1000 * 1000 * 1000, /* an attempt's question */
 
@@ -80,16 +81,16 @@ static grpc_op status_op(pf_link_call *call)
                                                       .status_details = &call->details } };
 }
 
-/* Ask who is there. The first time a refused connection ends the attempt at once; later it waits for the channel. */
-static void ask(pf_link *link, uint64_t timeout_ns)
+/* Ask who is there; where patient, through refused connections and lost ones. */
+static void ask(pf_link *link, bool patient, uint64_t until_ns)
 {
     uint8_t bytes[PF_MAX_INFO_BYTES];
     size_t n = 0;
     if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
     grpc_byte_buffer *request = pf_grpc_copy(bytes, n);
-    open_call(link, link->info_method, pf_now_ns() + timeout_ns);
+    open_call(link, link->info_method, until_ns);
     const grpc_op ops[] = {
-        { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = link->asked ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
+        { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = patient ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
         { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
         { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
         { .op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -202,12 +203,24 @@ static void say_connected(const pf_link *link)
     say(link, sentence);
 }
 
+/* Whether the first contact has failed for want of an answer, perhaps of one lost packet, with time left for more. */
+static bool may_be_loss(const pf_link *link, pf_status status)
+{
+    const uint64_t now_ns = pf_now_ns();
+    return status == PF_UNAVAILABLE && !link->asked && !link->stopping && !link->config.keep_trying &&
+           now_ns - link->meet_ns >= REFUSAL_NS && now_ns < link->meet_until_ns;
+}
+
 static void on_info(pf_link *link)
 {
     pf_model_info info;
     pf_error error = { .status = PF_OK };
     const pf_status status = read_info(link, &info, &error);
     close_call(link);
+    if (may_be_loss(link, status)) {
+        ask(link, true, link->meet_until_ns);
+        return;
+    }
     link->state = PF_LINK_DOWN;
     link->mend_ns = pf_now_ns() + MEND_NS;
     if (status == PF_OK) {
@@ -293,7 +306,7 @@ static void mend(void *user)
     pf_link *link = user;
     pthread_mutex_lock(&link->lock);
     if (link->state == PF_LINK_DOWN && !link->stopping && link->asked && pf_now_ns() >= link->mend_ns)
-        ask(link, MEND_INFO_NS);
+        ask(link, true, pf_now_ns() + MEND_INFO_NS);
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -359,7 +372,9 @@ static void await_change(pf_link *link, uint64_t deadline_ns)
 pf_status pf_link_meet(pf_link *link, pf_error *error)
 {
     pthread_mutex_lock(&link->lock);
-    ask(link, link->config.connect_timeout_ns);
+    link->meet_ns = pf_now_ns();
+    link->meet_until_ns = link->meet_ns + link->config.connect_timeout_ns;
+    ask(link, false, link->meet_until_ns);
     while (!link->asked) await_change(link, UINT64_MAX);
     const pf_status status = link->asked_status;
     if (status != PF_OK && error) *error = link->asked_error;

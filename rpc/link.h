@@ -44,8 +44,9 @@ typedef struct {
     pf_link_state state;
     bool stopping;
     bool lost;  /* the caller has yet to be told that a stream broke */
-    bool asked; /* the first attempt is over */
+    bool asked; /* the first contact is made, or over */
     pf_status asked_status;
+    uint64_t meet_ns, meet_until_ns; /* when the first contact began, and ends */
     pf_error asked_error;
     bool known; /* info is what somebody said */
     pf_model_info info;

@@ -1,5 +1,8 @@
 /* A client before a real server: one that is slow, restarted, mute, wrong, not there yet, or not at all. */
+#include <pthread.h>
 #include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -233,6 +236,42 @@ static void whatever_path_a_server_listens_at_its_client_finds(void **state)
     }
 }
 
+typedef struct {
+    fixture served;
+    int mute, first; /* sockets: one that listens and never answers, and who came */
+} late_server;
+
+/* Takes a connection and says nothing on it; whoever comes next is served. */
+static void *miss_the_first(void *arg)
+{
+    late_server *s = arg;
+    s->first = accept(s->mute, NULL, NULL);
+    close(s->mute);
+    assert_int_equal(unlink(serving_path), 0);
+    begin(&s->served);
+    return NULL;
+}
+
+static void a_first_connection_that_is_lost_is_followed_by_another(void **state)
+{
+    (void)state;
+    struct sockaddr_un name = { .sun_family = AF_UNIX };
+    strcpy(name.sun_path, serving_path);
+    late_server s = { .mute = socket(AF_UNIX, SOCK_STREAM, 0) };
+    assert_int_equal(bind(s.mute, (const struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(listen(s.mute, 1), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, miss_the_first, &s), 0);
+    const pf_rpc_client_config config = { .connect_timeout_ns = 60 * SECOND }; /* however loaded the machine is */
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), error);
+    pthread_join(thread, NULL);
+    pf_peer_destroy(peer);
+    end(&s.served);
+    close(s.first);
+}
+
 static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **state)
 {
     (void)state;
@@ -293,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(whatever_path_a_server_listens_at_its_client_finds),
+        cmocka_unit_test(a_first_connection_that_is_lost_is_followed_by_another),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
     };

@@ -124,19 +124,19 @@ static pf_status give_up_or_pause(const pf_run *r, int32_t n_losses)
 }
 
 /* Whatever it says shows that it is at work, as long as that may take. Silence is counted in looks, and not by the clock:
- * this process may have been stopped meanwhile, with the answer already here. */
+ * this process may have been stopped meanwhile, with the answer already here. Who loses the sequence has said nothing by it. */
 pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf_verdict **out)
 {
     pf_session *s = r->session;
     const uint64_t limit_ns = s->options.verdict_limit_ns;
+    uint64_t silent_ns = 0;
     int32_t n_losses = 0;
-    for (uint64_t silent_ns = 0; silent_ns < limit_ns; silent_ns += CANCEL_POLL_NS) {
+    while (silent_ns < limit_ns) {
         if (pf_run_is_cancelled(r)) return PF_CANCELLED;
         if (pf_stream_owner_due(s->to_verifier, r->sequence)) {
             PF_TRY(give_up_or_pause(r, ++n_losses));
             *proposal = NULL;
             PF_TRY(pf_run_reach_verifier(r));
-            silent_ns = 0;
         }
         const pf_batch *answer;
         pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);
@@ -153,6 +153,7 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             continue;
         }
         if (status != PF_CANCELLED) return status;
+        silent_ns += CANCEL_POLL_NS;
     }
     return pf_fail(r->error, PF_UNAVAILABLE,
                    "the verifier has said nothing for %g s, expected a verdict or a sign of life", seconds(limit_ns));

@@ -268,6 +268,23 @@ static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void *
     pf_session_destroy(session);
 }
 
+static void a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent(void **state)
+{
+    pair *p = *state;
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16);
+    u.only = VANISH;
+    u.stays_for = 1;
+    u.computes = 3; /* looks: less than the limit */
+    pf_session *session = open_session(p, &u.head, p->drafter);
+    generated out;
+    pf_error error = { 0 };
+    const pf_request request = plain_request();
+    assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+    assert_string_equal(error.text, "the verifier has said nothing for 0.2 s, expected a verdict or a sign of life");
+    assert_int_equal(u.n_reopened, 1);
+    pf_session_destroy(session);
+}
+
 static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
 {
     pair *p = *state;
@@ -365,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
         cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
+        cmocka_unit_test(a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent),
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
         cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),

@@ -121,7 +121,7 @@ typedef struct {
     int32_t known;        /* committed tokens that the sender still has; 0 none */
 } pf_prefix_request;
 
-/* "I cannot serve this sequence": the context is full, there are too many, a parameter is not spoken here. The
+/* "I cannot serve this sequence": it is too long, there are too many, a parameter is not spoken here. The
  * sequence is closed at the sender; others are unharmed. */
 typedef struct {
     uint64_t sequence;

@@ -30,7 +30,7 @@ typedef struct {
     pf_kv_seq kv;
     pf_sampling sampling; /* seed resolved */
     pf_method method;
-    int32_t max_tokens; /* of the request; INT32_MAX when unknown */
+    int32_t max_tokens; /* of the request; at most what the context holds and one more, which no pass has to read */
     int32_t n_stop;
     int32_t *stop;   /* [PF_MAX_STOP_TOKENS] */
     int32_t *tokens; /* [context's max_tokens + PF_MAX_DRAFT_TOKENS + 1] */
@@ -129,7 +129,8 @@ static void start_sequence(verifier *v, sequence_state *s, const pf_open *open)
     if (v->config.seed != 0 && open->sampling.seed == 0 && open->method != PF_METHOD_COUPLED)
         s->sampling.seed = pf_noise_derive_seed(v->config.seed, v->n_opened);
     v->n_opened++;
-    s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
+    s->max_tokens = longest_sequence(v) + 1;
+    if (open->max_tokens > 0 && open->max_tokens < s->max_tokens) s->max_tokens = open->max_tokens;
     s->n_stop = open->n_stop_tokens;
     if (s->n_stop > 0) memcpy(s->stop, open->stop_tokens, (size_t)s->n_stop * sizeof *s->stop);
     memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
@@ -352,10 +353,6 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
         v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
         s->pending = false;
         s->finished = true;
-        return false;
-    }
-    if (s->n_committed > longest_sequence(v)) {
-        refuse(v, s, PF_LIMIT, "the context is full");
         return false;
     }
     if (count_backlog(v, s) > 0) return false;

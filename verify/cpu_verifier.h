@@ -13,8 +13,8 @@
  * therefore one code path, and equal for greedy and coupled (DESIGN, invariant 1).
  *
  * An open answers with the verdict of its round: the first token, from the prefill (or, reopened, the next one, as
- * after an empty proposal). EOS and max_tokens finish a sequence: what comes behind them in a round is cut off before
- * it is committed, and is not counted as accepted.
+ * after an empty proposal). EOS, max_tokens and the end of the context finish a sequence: what comes behind them in a
+ * round is cut off before it is committed, and is not counted as accepted.
  *
  * A long prompt is fed pass by pass: whoever else has a proposal meanwhile is judged between them, and past the caller's
  * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.
@@ -22,7 +22,7 @@
  * What a peer can do wrong harms its own sequence alone. A proposal is judged up to its first token that cannot be:
  * one out of the vocabulary, past max_draft, or past what the context still holds.
  * A tree (proto/tree.h) is judged whole where the target's own choice decides, greedy and coupled; else its leading chain is.
- * An open that cannot be served, and a sequence that runs out of context or of KV pages, is refused by name.
+ * An open that cannot be served, and a sequence that runs out of KV pages, is refused by name.
  *
  * Randomness. What is drawn at a position depends on the seed, the position and the prefix alone. A sequence's seed is
  * the one in its open, in this process for every method: plain decoding, coupled and rejection all draw from it, so

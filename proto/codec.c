@@ -112,7 +112,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
 pf_status pf_codec_decode_info(const uint8_t *bytes, size_t n_bytes, pf_model_info *out, pf_error *error)
 {
     if (n_bytes > PF_MAX_INFO_BYTES)
-        return pf_fail(error, PF_LIMIT, "a model info of %zu bytes, at most %d are taken", n_bytes, PF_MAX_INFO_BYTES);
+        return pf_fail(error, PF_FORMAT, "a model info of %zu bytes, at most %d are taken", n_bytes, PF_MAX_INFO_BYTES);
     max_align_t memory[INFO_ARENA_BYTES / sizeof(max_align_t)];
     pf_bump bump = { .bytes = (uint8_t *)memory, .size = sizeof memory };
     ProtobufCAllocator allocator = pf_bump_allocator(&bump);
@@ -134,7 +134,7 @@ pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, uin
                                        pf_error *error)
 {
     if (n_bytes > PF_MAX_INFO_BYTES)
-        return pf_fail(error, PF_LIMIT, "a request of %zu bytes, at most %d are taken", n_bytes, PF_MAX_INFO_BYTES);
+        return pf_fail(error, PF_FORMAT, "a request of %zu bytes, at most %d are taken", n_bytes, PF_MAX_INFO_BYTES);
     max_align_t memory[INFO_ARENA_BYTES / sizeof(max_align_t)];
     pf_bump bump = { .bytes = (uint8_t *)memory, .size = sizeof memory };
     ProtobufCAllocator allocator = pf_bump_allocator(&bump);

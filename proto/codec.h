@@ -64,7 +64,7 @@ enum { PF_MAX_INFO_BYTES = 1024 }; /* an encoded pf_model_info, or a request for
 /* PF_LIMIT: more than capacity (PF_MAX_INFO_BYTES always do). */
 PF_MUST_USE pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t capacity, size_t *n_bytes);
 
-/* PF_FORMAT, PF_LIMIT: as for a batch.  PF_UNSUPPORTED: another version of the protocol. */
+/* PF_FORMAT: as for a batch, or more than PF_MAX_INFO_BYTES.  PF_UNSUPPORTED: another version of the protocol. */
 PF_MUST_USE pf_status pf_codec_decode_info(const uint8_t *bytes, size_t n_bytes, pf_model_info *out, pf_error *error);
 
 /* The request for it: it says which version the caller speaks. */

@@ -289,6 +289,8 @@ static void model_info_of_another_version_or_out_of_range_is_refused(void **stat
     memset(info.model_id, 'x', sizeof info.model_id);
     assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
     assert_status(pf_codec_decode_info((const uint8_t *)"\xff\xff", 2, &out, &error), PF_FORMAT);
+    assert_status(pf_codec_decode_info(buffer, PF_MAX_INFO_BYTES + 1, &out, &error), PF_FORMAT);
+    assert_says(error, "at most 1024");
     info = golden_info;
     memset(info.vocab_fingerprint, 0, sizeof info.vocab_fingerprint); /* no tokenizer */
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/shell_limits.h"
 
 static const pf_command *const commands[] = {
@@ -68,6 +69,7 @@ static int run_command(const pf_command *command, pf_options *options, pf_out *o
     pf_error error = { 0 };
     const pf_status status = pf_isa_parse(options->isa_word, &options->isa, &error);
     if (status != PF_OK) return pf_out_fail_error(status, &error);
+    out->whole_lines = options->json;
     return command->run(options, out);
 }
 
@@ -120,6 +122,7 @@ int main(int argc, char **argv)
     pf_error error = { 0 };
     pf_interrupt_install();
     pf_cut_short_install();
+    pf_json_out_install();
     const pf_status status = pf_shell_limits_heed(&error);
     return status == PF_OK ? run(argc, argv) : pf_out_fail_error(status, &error);
 }

@@ -7,12 +7,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/options.h"
 #include "cli/utf8.h"
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
+
+static void count_open_line(pf_out *out, const char *bytes, size_t n)
+{
+    const char *end = memrchr(bytes, '\n', n);
+    out->n_open = end ? (size_t)(bytes + n - end) - 1 : out->n_open + n;
+}
 
 static bool write_all(pf_out *out, const char *bytes, size_t n)
 {
@@ -27,6 +34,7 @@ static bool write_all(pf_out *out, const char *bytes, size_t n)
             out->error = errno;
             break;
         }
+        count_open_line(out, bytes, (size_t)written);
         bytes += written;
         n -= (size_t)written;
     }
@@ -51,23 +59,39 @@ bool pf_out_write(pf_out *out, const void *bytes, size_t n_bytes)
 
 bool pf_out_print(pf_out *out, const char *format, ...)
 {
-    char *text = NULL;
-    va_list arguments;
+    char few[256], *text = few; /* most are short: a document that has begun needs no memory to go on */
+    va_list arguments, again;
     va_start(arguments, format);
-    const int n = vasprintf(&text, format, arguments);
+    va_copy(again, arguments);
+    const int n = vsnprintf(few, sizeof few, format, arguments);
+    if (n >= (int)sizeof few) {
+        text = malloc((size_t)n + 1);
+        if (text) vsnprintf(text, (size_t)n + 1, format, again);
+    }
+    va_end(again);
     va_end(arguments);
-    if (n < 0) {
+    if (n < 0 || !text) {
         out->error = ENOMEM;
         return false;
     }
     const bool written = pf_out_write(out, text, (size_t)n);
-    free(text);
+    if (text != few) free(text);
     return written;
+}
+
+/* Where nobody else has written behind it. A pipe keeps what it was given. */
+static void take_back_open_line(const pf_out *out)
+{
+    struct stat file;
+    const off_t end = lseek(STDOUT_FILENO, 0, SEEK_CUR), n_open = (off_t)out->n_open;
+    if (fstat(STDOUT_FILENO, &file) != 0 || !S_ISREG(file.st_mode) || file.st_size != end || end < n_open) return;
+    if (ftruncate(STDOUT_FILENO, end - n_open) == 0) (void)lseek(STDOUT_FILENO, end - n_open, SEEK_SET);
 }
 
 int pf_out_finish(pf_out *out, int status)
 {
     pf_out_flush(out);
+    if (out->error && out->whole_lines) take_back_open_line(out);
     if (!out->error && close(STDOUT_FILENO) != 0 && errno != EBADF) out->error = errno;
     if (!out->error) return status;
     pf_out_fail("cannot write to standard output: %s", strerror(out->error));

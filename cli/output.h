@@ -16,7 +16,9 @@
 typedef struct {
     char buffer[1 << 14];
     size_t n;
-    int error; /* errno of the first write that failed; 0 while all is well */
+    size_t n_open;    /* bytes written since the last line end */
+    bool whole_lines; /* what is written is JSON: of a file on a full disk the line that was cut is taken back */
+    int error;        /* errno of the first write that failed; 0 while all is well */
 } pf_out;
 
 /* Each returns false once a write has failed. */

@@ -156,6 +156,21 @@ class Scarcity(Case):
                 self.assertEqual(result.code, 1)
                 self.assertIn("standard output", result.err)
 
+    def test_a_file_that_is_full_holds_whole_lines_of_json(self):
+        def run(room, *arguments):
+            path = self.root / "full.json"
+            with open(path, "wb") as file:
+                result = self.pilotfish.run(*arguments, "--json", stdout=file, preexec_fn=lambda: resource.setrlimit(
+                    resource.RLIMIT_FSIZE, [room] * 2))
+            self.assertEqual((result.code, result.err), (1, "pilotfish: cannot write to standard output: File too large\n"))
+            return path.read_bytes()
+
+        samples = run(3000, "generate", "-m", self.target, "-p", "a", "-n", "20", "--num-samples", "30", "--seed", "1")
+        self.assertEqual([json.loads(line)["seed"] for line in samples.splitlines()], list(range(1, samples.count(b"\n") + 1)))
+        self.assertGreater(samples.count(b"\n"), 2)
+        self.assertEqual(run(100, "generate", "-m", self.target, "-p", "a", "-n", "20"), b"")
+        self.assertEqual(run(20000, "logits", "-m", self.target, "--all", "--tokens", ",".join(["5"] * 200)), b"")
+
     def test_a_closed_descriptor_is_a_sentence_and_is_given_to_nothing_else(self):
         def run(closed, *arguments):
             result = self.pilotfish.run(*arguments, preexec_fn=lambda: os.close(closed))

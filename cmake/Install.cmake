@@ -4,6 +4,7 @@
 #   include/pilotfish/engine/*.h     the public face, and below include/pilotfish/ the headers that it includes
 #   lib/pkgconfig/pilotfish.pc
 #   share/man/man1/pilotfish.1
+#   share/pilotfish/models/prompts.txt   what bench acceptance takes by default
 set(PF_PUBLIC_HEADERS engine/pilotfish.h engine/connect.h engine/serve_peer.h)
 
 # What these include from the tree, and what that includes.
@@ -67,6 +68,7 @@ endif()
 
 if(TARGET pilotfish)
     install(TARGETS pilotfish RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(FILES ${CMAKE_SOURCE_DIR}/models/prompts.txt DESTINATION ${CMAKE_INSTALL_DATADIR}/pilotfish/models)
 endif()
 if(EXISTS ${CMAKE_SOURCE_DIR}/docs/pilotfish.1)
     install(FILES ${CMAKE_SOURCE_DIR}/docs/pilotfish.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install_test.sh BUILD-DIRECTORY COMPILER: what `cmake --install` leaves is enough to compile, link and run the program of
 # docs/library.md against libpilotfish by pkg-config alone, away from the source tree; and every header that it leaves
-# compiles alone, pedantically, and where there is a C++ compiler in C++.
+# compiles alone, pedantically, and where there is a C++ compiler in C++. And the binary finds its prompts.
 set -euo pipefail
 build=$1 compiler=$2 tree=$PWD
 prefix=$(mktemp -d "${TMPDIR:-/tmp}/pilotfish-install.XXXXXX")
@@ -31,3 +31,4 @@ find . -name '*.h' | while read -r header; do
 done
 cd "$prefix"
 [ -s "$prefix/here/share/man/man1/pilotfish.1" ]
+"$prefix/here/bin/pilotfish" bench acceptance -m "$tree/models/target" -d "$tree/models/draft" --limit 1 -n 4 >figures 2>log

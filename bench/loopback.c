@@ -102,10 +102,12 @@ static pf_status open_parts(pf_loopback *l, pf_error *error)
     const char *temporary = getenv("TMPDIR");
     char address[sizeof l->directory + 16];
     const bool fits = temporary && *temporary && strlen(temporary) + 20 < sizeof l->directory;
-    snprintf(l->directory, sizeof l->directory, "%s/pilotfish-XXXXXX", fits ? temporary : "/tmp");
+    const char *parent = fits ? temporary : "/tmp";
+    snprintf(l->directory, sizeof l->directory, "%s/pilotfish-XXXXXX", parent);
     if (!mkdtemp(l->directory)) {
         l->directory[0] = '\0';
-        return pf_fail(error, PF_UNAVAILABLE, "no temporary directory for the socket: %s", strerror(errno));
+        return pf_fail(error, PF_UNAVAILABLE, "%s: no directory for the socket can be made there: %s", parent,
+                       strerror(errno));
     }
     snprintf(address, sizeof address, "unix:%s/s", l->directory);
     const pf_server_config config = { .address = address, .drafter = &l->drafter.peer };

@@ -29,6 +29,10 @@ class Benchmarks(Case):
             self.assertGreater(document["per_s"], 0)
         self.assert_fails("bench", "rpc", "--worker", self.socket("nobody"), saying=["nobody.sock"])
 
+    def test_a_socket_that_has_no_place_is_a_sentence_that_names_it(self):
+        self.assert_fails("bench", "rpc", "--loopback", "--rounds", "10", environment={"TMPDIR": "/dev/null"},
+                          saying=["/dev/null"])
+
     def test_acceptance_over_a_grid_by_category(self):
         prompts = self.root / "prompts.jsonl"
         prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"

@@ -48,7 +48,7 @@ typedef struct {
     int class_row;                      /* of CLASSES; -1: none */
     filed_token named[MAX_NAMED_TOKENS];
     size_t n_named;
-    json_t *special; /* the texts that are special by a name or a list; to false when put, see is_repeated */
+    json_t *special; /* the texts that are special by a name or a list; when put, in what ways, see is_repeated */
     filed_token *extra;
     size_t n_extra;
     listed_token *listed;
@@ -395,14 +395,29 @@ static bool is_special(const reader *r, const filed_token *t)
     return t->node ? is_named(r, t->text, t->n_bytes) : json_object_getn(r->special, t->text, t->n_bytes) != NULL;
 }
 
-/* Whether a token without flags was said before in the same way: it does not take those away that an object has given it
- * since. */
-static bool is_repeated(const reader *r, const filed_token *t)
+/* A bit for each way in which a token can be said: with which flags, or by its text alone. */
+static pf_status find_way(const reader *r, const filed_token *t, json_int_t *out)
 {
-    if (json_is_object(t->node)) return false;
-    const bool repeated = json_is_false(json_object_getn(r->special, t->text, t->n_bytes));
-    if (!repeated) (void)json_object_setn_new(r->special, t->text, t->n_bytes, json_false());
-    return repeated;
+    enum { BY_TEXT = 32 };
+    int way = BY_TEXT;
+    if (json_is_object(t->node)) {
+        pf_added_flags f;
+        PF_TRY(pf_added_flags_read(t->doc, t->node, t->doc == r->files->special_map, &f, r->error));
+        way = f.single_word | f.lstrip << 1 | f.rstrip << 2 | f.normalized << 3 | f.special << 4;
+    }
+    *out = (json_int_t)1 << way;
+    return PF_OK;
+}
+
+/* Whether a token was said before in the same way: it does not take away what another way has made of it since. */
+static pf_status is_repeated(const reader *r, const filed_token *t, bool *out)
+{
+    json_int_t way;
+    PF_TRY(find_way(r, t, &way));
+    const json_int_t ways = json_integer_value(json_object_getn(r->special, t->text, t->n_bytes)); /* 0 of json_true */
+    *out = (ways & way) != 0;
+    if (json_object_setn_new(r->special, t->text, t->n_bytes, json_integer(ways | way))) return no_memory(r);
+    return PF_OK;
 }
 
 static pf_status put_tokens(const reader *r, pf_tokenizer_config *out)
@@ -414,11 +429,15 @@ static pf_status put_tokens(const reader *r, pf_tokenizer_config *out)
         PF_TRY(put_token(r, t, is_special(r, t), out));
     }
     out->n_listed = out->n;
-    for (size_t i = 0; i < r->n_named; i++)
-        if (!is_repeated(r, &r->named[i])) PF_TRY(put_token(r, &r->named[i], true, out));
+    bool repeated;
+    for (size_t i = 0; i < r->n_named; i++) {
+        PF_TRY(is_repeated(r, &r->named[i], &repeated));
+        if (!repeated) PF_TRY(put_token(r, &r->named[i], true, out));
+    }
     for (size_t i = 0; i < r->n_extra; i++) {
         const filed_token *t = &r->extra[i];
-        if (is_repeated(r, t)) continue;
+        PF_TRY(is_repeated(r, t, &repeated));
+        if (repeated) continue;
         const bool special = !json_is_object(t->node) || t->doc == r->files->special_map;
         PF_TRY(put_token(r, t, special || is_named(r, t->text, t->n_bytes), out));
     }

@@ -114,6 +114,13 @@ static void a_text_said_again_takes_no_flags_away(void **state)
     assert_tokens((texts){ .config = "{\"bos_token\": \"x\", \"eos_token\": {\"content\": \"x\", \"lstrip\": true},"
                                      "\"pad_token\": \"x\", \"extra_special_tokens\": [\"x\", \"y\", \"y\"]}" },
                   "| x:! x:L! y:! ");
+    assert_tokens((texts){ .config = "{\"mask_token\": {\"content\": \"x\", \"lstrip\": true}, \"image_token\": \"x\","
+                                     "\"extra_special_tokens\": {\"tool\": {\"content\": \"x\", \"lstrip\": true}}}" },
+                  "| x:L! x:! ");
+    assert_tokens(
+        (texts){ .config = "{\"mask_token\": {\"content\": \"x\", \"lstrip\": true}, \"image_token\": \"x\","
+                           "\"extra_special_tokens\": [{\"content\": \"x\", \"lstrip\": true, \"special\": true}]}" },
+        "| x:L! x:! x:L! "); /* with other flags it is another */
 }
 
 static void additional_tokens_are_read_where_there_are_no_extra_ones(void **state)

@@ -59,7 +59,7 @@ static double round_ns(const pf_length *l, int32_t k)
 static double acceptance(const pf_length *l)
 {
     const double before = (l->before.kept + PRIOR.kept) / (l->before.judged + PRIOR.judged);
-    return (l->lately.kept + BEFORE * before) / (l->lately.judged + BEFORE);
+    return (l->n_kept + BEFORE * before) / (l->n_judged + BEFORE);
 }
 
 static int32_t stretch_of(float margin)
@@ -94,7 +94,7 @@ static double second_at(const pf_length *l, float margin)
 void pf_length_begin(pf_length *length, const pf_length *before)
 {
     *length = *before;
-    length->lately = (pf_length_share){ 0 };
+    length->n_judged = length->n_kept = 0.0;
     if (length->n_trials > TRIALS_INHERITED) length->n_trials = TRIALS_INHERITED;
     if (before->line.rounds <= INHERITED) return;
     const double share = INHERITED / before->line.rounds;
@@ -148,7 +148,8 @@ void pf_length_observe(pf_length *l, const float *margins, const pf_length_round
     const int32_t n_kept = round->n_kept, n_judged = n_kept < round->n_drawn ? n_kept + 1 : n_kept;
     const double second = n_kept < n_judged && round->second_right ? 1.0 : 0.0;
     count_share(&l->before, DECAY_TIME, n_judged, n_kept, second);
-    count_share(&l->lately, DECAY_TEXT, n_judged, n_kept, second);
+    count(&l->n_judged, DECAY_TEXT, n_judged);
+    count(&l->n_kept, DECAY_TEXT, n_kept);
     for (int32_t i = 0; i < n_judged; i++)
         count_share(&l->by_margin[stretch_of(margins[i])], DECAY_MARGIN, 1.0, i < n_kept ? 1.0 : 0.0,
                     i < n_kept ? 0.0 : second);

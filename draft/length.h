@@ -68,7 +68,8 @@ typedef struct {
 /* One sequence's. Zero it to begin with nothing known. */
 typedef struct {
     int32_t n_trials;                             /* rounds of PF_LENGTH_FIRST so far; a few, then lengths are chosen */
-    pf_length_share lately, before;               /* a: of this text, and for longer, of the sequences before as well */
+    double n_judged, n_kept;                      /* a is their ratio, of this text and of late; it leans on */
+    pf_length_share before;                       /* what it was for longer, in the sequences before as well */
     pf_length_share by_margin[PF_LENGTH_MARGINS]; /* all along */
     double n_drafted, drafted_ns;                 /* c is their ratio */
     double n_committed, committed_ns;             /* rate is theirs */

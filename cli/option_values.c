@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/topology.h"
+#include "engine/connect.h"
 
 static bool complain(pf_complaint *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -130,6 +131,14 @@ static bool parse_stop(const struct pf_option_row *row, const char *word, pf_str
     return true;
 }
 
+static bool parse_address(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
+{
+    pf_error error = { 0 };
+    if (pf_connect_check_address(word, &error) != PF_OK) return complain(c, "--%s: %.400s", row->name, error.text);
+    *out = word;
+    return true;
+}
+
 static bool parse_cores(const char *word, pf_options *out, pf_complaint *c)
 {
     pf_error error = { 0 };
@@ -153,6 +162,7 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
     case PF_OPTION_KIND_FLAG: *(bool *)field = true; return true;
     case PF_OPTION_KIND_STRING: *(const char **)field = word; return true;
     case PF_OPTION_KIND_STRINGS: return parse_stop(row, word, field, c);
+    case PF_OPTION_KIND_ADDRESS: return parse_address(row, word, field, c);
     case PF_OPTION_KIND_INT: return parse_int(row, word, field, c);
     case PF_OPTION_KIND_LENGTH: return parse_length(row, word, field, c);
     case PF_OPTION_KIND_FLOAT:

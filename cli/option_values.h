@@ -11,6 +11,7 @@ typedef enum {
     PF_OPTION_KIND_FLAG,    /* bool */
     PF_OPTION_KIND_STRING,  /* const char * */
     PF_OPTION_KIND_STRINGS, /* pf_strings */
+    PF_OPTION_KIND_ADDRESS, /* const char *: host:port or unix:/path */
     PF_OPTION_KIND_INT,     /* int32_t, min .. max */
     PF_OPTION_KIND_FLOAT,   /* float, min .. max */
     PF_OPTION_KIND_MS,      /* uint64_t nanoseconds from milliseconds, min .. max */
@@ -44,7 +45,7 @@ struct pf_option_row {
 
 /* What is wrong with a value: one sentence. */
 typedef struct {
-    char text[256];
+    char text[512];
 } pf_complaint;
 
 /* Put the value of an option where it goes. False: it is not understood, and *complaint says why. */

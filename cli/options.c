@@ -86,9 +86,9 @@ GROUP(pf_options_sampling, "Sampling", sampling_rows);
 
 static const struct pf_option_row speculation_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
-    ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_STRING,
+    ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_ADDRESS,
         .offset = AT(draft_worker)),
-    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_STRING, .offset = AT(verifier)),
+    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
         .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
     ROW(0, "method", "M", "greedy (at temperature 0), rejection (default above), coupled", KIND_CHOICE,
@@ -130,7 +130,7 @@ static const struct pf_option_row draft_running_rows[] = {
 GROUP(pf_options_draft_running, "Draft, and trial", draft_running_rows);
 
 static const struct pf_option_row service_rows[] = {
-    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_STRING, .offset = AT(listen)),
+    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_ADDRESS, .offset = AT(listen)),
     ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
         .max = PF_MAX_BATCH_SEQUENCES),
 };
@@ -197,7 +197,7 @@ static const struct pf_option_row pass_rows[] = {
 GROUP(pf_options_pass, "A pass", pass_rows);
 
 static const struct pf_option_row rpc_rows[] = {
-    ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_STRING, .offset = AT(worker)),
+    ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_ADDRESS, .offset = AT(worker)),
     ROW(0, "loopback", NULL, "to a server in this process, over a unix socket", KIND_FLAG, .offset = AT(loopback)),
     ROW(0, "rounds", "N", "round trips (2000)", KIND_INT, .offset = AT(trips.n_rounds), .min = 10, .max = 1 << 24),
     ROW(0, "sequences", "N", "that each message speaks of (1)", KIND_INT, .offset = AT(trips.n_sequences), .min = 1,
@@ -213,8 +213,8 @@ GROUP(pf_options_rpc, "Measurement", rpc_rows);
 
 static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
-    ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_STRING, .offset = AT(draft_worker)),
-    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_STRING, .offset = AT(verifier)),
+    ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
+    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line (the bundled set)", KIND_STRING,
         .offset = AT(prompts_file)),
     ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),

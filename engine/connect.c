@@ -2,7 +2,14 @@
 #include "engine/connect.h"
 
 #include "base/team.h"
+#include "rpc/address.h"
 #include "rpc/client.h"
+
+pf_status pf_connect_check_address(const char *address, pf_error *error)
+{
+    pf_address parsed;
+    return pf_address_parse(address, &parsed, error);
+}
 
 typedef pf_status connect_fn(const char *address, const pf_rpc_client_config *config, pf_peer **out, pf_error *error);
 

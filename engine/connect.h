@@ -8,6 +8,10 @@
 
 #include "engine/pilotfish.h"
 
+/* PF_INVALID: `address` is neither "host:port" nor "unix:/path"; the sentence says what is wrong with it. Whether anybody can
+ * listen or answer there is not looked at. */
+PF_MUST_USE pf_status pf_connect_check_address(const char *address, pf_error *error);
+
 /* Connect and ask who is there. The caller ends *out with pf_peer_destroy.
  * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there within about two seconds.  PF_FORMAT: who answers talks
  * nonsense. In these two cases a drafter is made all the same, goes on trying, and is the caller's: generation is plain

@@ -1,6 +1,6 @@
 /*
  * config.json and generation_config.json as a pf_config: the numbers of the architecture, then RoPE (config_rope.c), the
- * format of quantised weights, and the ids that begin and end a text.
+ * format of quantised weights, and the ids that end a text.
  */
 #include "model/config.h"
 
@@ -90,9 +90,8 @@ static pf_status push_eos(const pf_json *doc, const json_t *id, pf_config *c, pf
  * GenerationMixin.adjust_generation_fn). */
 static pf_status read_ids(const pf_json *doc, pf_config *c, pf_error *error)
 {
-    int64_t bos = -1;
+    int64_t bos = 0; /* what begins a text is the tokenizer's to say: only the type is looked at */
     PF_TRY(pf_json_get_int(doc, doc->root, "bos_token_id", false, INT64_MIN, INT64_MAX, &bos, error));
-    c->bos_id = is_token(c, bos) ? (int32_t)bos : -1;
     c->n_eos = 0;
     const json_t *eos = json_object_get(doc->root, "eos_token_id");
     if (!eos || json_is_null(eos)) return PF_OK;
@@ -154,7 +153,7 @@ static pf_status read_quantization(const pf_json *doc, pf_config *c, pf_error *e
 
 static pf_status read_documents(const pf_json *doc, const pf_json *generation, pf_config *out, pf_error *error)
 {
-    pf_config c = { .bos_id = -1 };
+    pf_config c = { 0 };
     PF_TRY(pf_architecture_find(doc, &c.architecture, error));
     const pf_architecture *row = pf_architecture_get(c.architecture);
     PF_TRY(pf_config_check_keys(doc, row, error));

@@ -7,7 +7,7 @@
  * writes and inference does not read (dtype, use_cache, initializer_range, ...) is passed over.
  *
  *      config.json             -> pf_config
- *      generation_config.json  -> the ids that begin and end a text, when it is there, as transformers does
+ *      generation_config.json  -> the ids that end a text, when it is there, as transformers does
  *
  * Every number is in the range that its comment gives, and every product of dimensions that names a tensor's size
  * fits an int64_t many times over: a caller need not look again.
@@ -100,7 +100,6 @@ typedef struct {
     pf_rope rope;
     bool quantized;   /* matrices lie in the file as integers, as `pilotfish quantize` writes them, in this format: */
     pf_format format; /* of the file (quantized) */
-    int32_t bos_id;   /* -1: none */
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos]: any of them ends a text; each below vocab_size */
 } pf_config;

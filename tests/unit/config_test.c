@@ -54,7 +54,6 @@ static void dimensions_are_read_and_defaults_filled_in(void **state)
     assert_false(c.tied_embeddings || c.attention_bias || c.mlp_bias);
     assert_int_equal(c.rope.type, PF_ROPE_DEFAULT);
     assert_true(c.rope.theta == 10000.0);
-    assert_int_equal(c.bos_id, -1);
     assert_int_equal(c.n_eos, 0);
 }
 
@@ -68,7 +67,6 @@ static void explicit_fields_go_before_defaults(void **state)
     assert_int_equal(c.head_dim, 24); /* 4 * 24 is not hidden_size, and need not be */
     assert_true(c.tied_embeddings && c.attention_bias && c.mlp_bias);
     assert_true(c.rope.theta == 500000.0);
-    assert_int_equal(c.bos_id, 1);
     assert_int_equal(c.n_eos, 2);
     assert_int_equal(c.eos_ids[1], 3);
     assert_true(pf_config_has_bias(&c, PF_TENSOR_O) && pf_config_has_bias(&c, PF_TENSOR_DOWN));
@@ -83,11 +81,9 @@ static void generation_config_has_the_only_word_on_ids(void **state)
     pf_config c;
     pf_error error = { 0 };
     assert_ok(pf_config_parse("config.json", config, strlen(config), lists, strlen(lists), &c, &error), error);
-    assert_int_equal(c.bos_id, 5);
     assert_int_equal(c.n_eos, 2);
     assert_int_equal(c.eos_ids[0], 7);
     assert_ok(pf_config_parse("config.json", config, strlen(config), "{}", 2, &c, &error), error);
-    assert_int_equal(c.bos_id, -1);
     assert_int_equal(c.n_eos, 0);
     static const char wrong[] = LLAMA("\"eos_token_id\": \"2\","); /* transformers looks at its type all the same */
     assert_status(pf_config_parse("config.json", wrong, strlen(wrong), lists, strlen(lists), &c, &error), PF_FORMAT);
@@ -102,7 +98,6 @@ static void ids_past_the_vocabulary_stand_for_none(void **state)
     pf_config c;
     pf_error error = { 0 };
     assert_ok(pf_config_parse("config.json", config, strlen(config), NULL, 0, &c, &error), error);
-    assert_int_equal(c.bos_id, -1);
     assert_int_equal(c.n_eos, 1);
     assert_int_equal(c.eos_ids[0], 99);
 }

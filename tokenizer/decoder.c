@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/characters.h"
 #include "tokenizer/json_sequence.h"
 
 enum {
@@ -55,16 +54,14 @@ static pf_status set_pattern(pf_decoder_step *s, const pf_json *doc, const char 
     return PF_OK;
 }
 
+/* The same for a field that is one character. */
 static pf_status read_character(const pf_json *doc, const json_t *part, const char *field, pf_decoder_step *s,
                                 pf_error *error)
 {
-    const json_t *text = json_object_get(part, field);
-    const size_t n = json_string_length(text);
-    size_t end = 0;
-    if (json_is_string(text) && n > 0) (void)pf_character_at(json_string_value(text), 0, &end);
-    if (end == 0 || end != n)
-        return pf_fail(error, PF_FORMAT, "%s: decoder: %s must be one character", doc->name, field);
-    return set_pattern(s, doc, json_string_value(text), n, error);
+    const char *text = NULL;
+    size_t n = 0;
+    PF_TRY(pf_json_get_character(doc, part, "decoder", field, &text, &n, error));
+    return set_pattern(s, doc, text, n, error);
 }
 
 static pf_status add_replace(const pf_json *doc, const json_t *part, pf_decoder *d, pf_error *error)

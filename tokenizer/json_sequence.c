@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "tokenizer/characters.h"
+
 enum { MAX_NESTING = 16 };
 
 pf_status pf_json_visit_sequence(const pf_json *doc, const json_t *node, const char *field, const char *list,
@@ -32,4 +34,18 @@ pf_status pf_json_visit_sequence(const pf_json *doc, const json_t *node, const c
         if (depth == 0) return PF_OK;
         node = json_array_get(stack[depth - 1].items, stack[depth - 1].next++);
     }
+}
+
+pf_status pf_json_get_character(const pf_json *doc, const json_t *part, const char *whole, const char *field,
+                                const char **out, size_t *n_bytes, pf_error *error)
+{
+    const json_t *text = json_object_get(part, field);
+    const size_t n = json_string_length(text);
+    size_t end = 0;
+    if (n > 0) (void)pf_character_at(json_string_value(text), 0, &end);
+    if (end == 0 || end != n)
+        return pf_fail(error, PF_FORMAT, "%s: %s: %s must be one character", doc->name, whole, field);
+    *out = json_string_value(text);
+    *n_bytes = n;
+    return PF_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * tokenizer.json builds its parts alike: an object with a "type", or {"type": "Sequence", LIST: [parts]}, which may
- * nest. This visits the parts in order, without recursion.
+ * nest. This visits the parts in order, without recursion, and reads the one kind of field that JSON itself does not have.
  *
  * Internal to tokenizer/.
  */
@@ -16,5 +16,9 @@ typedef pf_status pf_json_part_fn(void *user, const pf_json *doc, const char *ty
  * null or absent: no part. PF_FORMAT, or what `visit` returns. */
 PF_MUST_USE pf_status pf_json_visit_sequence(const pf_json *doc, const json_t *node, const char *field,
                                              const char *list, pf_json_part_fn *visit, void *user, pf_error *error);
+
+/* A field of a part of `whole` that is one character: its UTF-8, [*n_bytes], the document's. PF_FORMAT: it is none. */
+PF_MUST_USE pf_status pf_json_get_character(const pf_json *doc, const json_t *part, const char *whole,
+                                            const char *field, const char **out, size_t *n_bytes, pf_error *error);
 
 #endif

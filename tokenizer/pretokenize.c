@@ -112,21 +112,6 @@ static pf_status read_behavior(const pf_json *doc, const json_t *node, bool requ
     return pf_fail(error, PF_UNSUPPORTED, "%s: the behavior %.40s of a split is not known", doc->name, name);
 }
 
-/* A field that is one character. */
-static pf_status read_character(const pf_json *doc, const json_t *node, const char *field, const char **out,
-                                size_t *n_out, pf_error *error)
-{
-    const json_t *text = json_object_get(node, field);
-    const size_t n = json_string_length(text);
-    size_t end = 0;
-    if (json_is_string(text) && n > 0) (void)pf_character_at(json_string_value(text), 0, &end);
-    if (end == 0 || end != n)
-        return pf_fail(error, PF_FORMAT, "%s: pre_tokenizer: %s must be one character", doc->name, field);
-    *out = json_string_value(text);
-    *n_out = n;
-    return PF_OK;
-}
-
 static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     step *s = NULL;
@@ -175,7 +160,7 @@ static pf_status add_delimiter(const pf_json *doc, const json_t *node, pf_pretok
     const char *text;
     size_t n;
     PF_TRY(next_step(doc, p, &s, error));
-    PF_TRY(read_character(doc, node, "delimiter", &text, &n, error));
+    PF_TRY(pf_json_get_character(doc, node, "pre_tokenizer", "delimiter", &text, &n, error));
     s->behavior = REMOVED;
     return pf_pattern_of_text(doc, "CharDelimiterSplit", text, n, &s->pattern, error);
 }
@@ -220,7 +205,7 @@ static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretok
         return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has a Metaspace behind ByteLevel, expected it before",
                        doc->name);
     PF_TRY(next_step(doc, p, &s, error));
-    PF_TRY(read_character(doc, node, "replacement", &text, &s->n_space, error));
+    PF_TRY(pf_json_get_character(doc, node, "pre_tokenizer", "replacement", &text, &s->n_space, error));
     memcpy(s->space, text, s->n_space);
     PF_TRY(read_scheme(doc, node, &s->prepends, error));
     PF_TRY(pf_json_get_bool(doc, node, "split", false, &cuts, error));

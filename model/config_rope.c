@@ -63,7 +63,8 @@ static pf_status read_factors(const pf_json *doc, const json_t *dict, const char
         const json_t *item = json_array_get(list, (size_t)i);
         const double value = json_number_value(item);
         if (!json_is_number(item) || !(value >= 1e-6 && value <= 1e9))
-            return pf_fail(error, PF_FORMAT, "%s: RoPE's %s[%d] must be a number above 0", doc->name, field, i);
+            return pf_fail(error, PF_FORMAT, "%s: RoPE's %s[%d] must be a number from 1e-6 to 1e9", doc->name, field,
+                           i);
         out[i] = (float)value;
     }
     return PF_OK;

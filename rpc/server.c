@@ -218,10 +218,11 @@ static pf_status settle(pf_server_config *config, pf_error *error)
     if (config->sequence_silence_ns == 0) config->sequence_silence_ns = UINT64_C(60) * 1000 * 1000 * 1000;
     if (config->sign_ns == 0) config->sign_ns = UINT64_C(10) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
-        return pf_fail(error, PF_INVALID, "a server of %d streams and messages of %zu bytes", config->max_streams,
-                       config->max_message_bytes);
+        return pf_fail(error, PF_INVALID,
+                       "a server of %d streams and messages of %zu bytes, expected at most %d and %d",
+                       config->max_streams, config->max_message_bytes, 1 << 20, PF_MAX_MESSAGE_BYTES);
     if (config->max_connections < 0)
-        return pf_fail(error, PF_INVALID, "a server of %d connections", config->max_connections);
+        return pf_fail(error, PF_INVALID, "a server of %d connections, expected 0 or more", config->max_connections);
     return PF_OK;
 }
 

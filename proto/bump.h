@@ -9,6 +9,8 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+#include "base/checked.h"
+
 typedef struct {
     uint8_t *bytes; /* aligned for any object */
     size_t size, used;
@@ -23,13 +25,13 @@ static inline void pf_bump_reset(pf_bump *bump)
 
 static inline void *pf_bump_take(pf_bump *bump, size_t n_bytes)
 {
-    const size_t room = bump->size - bump->used;
-    if (n_bytes > room || (n_bytes + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t) > room) {
+    const size_t room = bump->size - bump->used, rounded = pf_round_up(n_bytes, alignof(max_align_t));
+    if (n_bytes > room || rounded > room) { /* the first where rounding wraps */
         bump->refused = true;
         return NULL;
     }
     void *taken = bump->bytes + bump->used;
-    bump->used += (n_bytes + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t);
+    bump->used += rounded;
     return taken;
 }
 

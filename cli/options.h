@@ -120,7 +120,7 @@ extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k
 extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */
 extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */
 extern const pf_option_group pf_options_context;       /* --context */
-extern const pf_option_group pf_options_draft_running; /* --draft-dtype, --draft-act, --simulate-token-ms */
+extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
 extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */

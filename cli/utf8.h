@@ -9,7 +9,8 @@
  * can be no part of a character count as characters. */
 size_t pf_utf8_complete(const char *bytes, size_t n_bytes);
 
-/* Length in bytes of the character that begins here, 1 .. 4; 1 for a byte that begins none. *valid says which. */
+/* Length in bytes of the character that begins here, 1 .. 4, and *valid; of bytes that are none, the longest beginning of a
+ * character that they are, 1 .. 3, and not: one U+FFFD stands for it. */
 size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);
 
 /* The bytes into out [3 * n_bytes], for every one may become U+FFFD. Returns the length; *all_valid: nothing had to be

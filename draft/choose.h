@@ -52,7 +52,8 @@ PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *
                                       float *probabilities, int32_t *n_declared);
 
 /* How far the logit of `token` lies above the best other's, in nats; negative where one is above it. Not a number where the
- * two are no numbers or infinite. *runner_up is that other, the lowest of equals; -1 where none is a number. */
+ * two are no numbers or infinite. *runner_up is that other, the lowest of equals; -1 where none is a number: the margin is
+ * then +infinity. */
 float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *runner_up);
 
 #endif

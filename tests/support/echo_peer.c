@@ -71,7 +71,7 @@ static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
     (void)error;
     *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
                             .model_id = "echo",
-                            .vocab_size = ((const echo_peer *)peer)->has_no_vocabulary ? 0 : ECHO_VOCAB,
+                            .vocab_size = ((const echo_peer *)peer)->vocab,
                             .max_context = ECHO_LONGEST_PROMPT,
                             .max_sequences = 8,
                             .max_draft = 16,
@@ -88,7 +88,7 @@ static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = i
 
 void echo_peer_init(echo_peer *echo)
 {
-    *echo = (echo_peer){ .head = { &OPS } };
+    *echo = (echo_peer){ .head = { &OPS }, .vocab = ECHO_VOCAB };
     echo->answer.proposals = echo->proposals;
     echo->answer.refusals = echo->refusals;
 }

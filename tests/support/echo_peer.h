@@ -26,7 +26,7 @@ typedef struct {
 
     atomic_int thinks_ms; /* before an answer */
     atomic_bool talks_nonsense, is_mute;
-    bool has_no_vocabulary; /* as it says of itself: set before a server asks */
+    int32_t vocab; /* as it says of itself, ECHO_VOCAB unless a test says otherwise before a server asks */
 
     uint64_t feeds; /* the sequence that it computes for without end, until it is closed; 0: none */
     pf_proposal proposals[ECHO_PENDING];

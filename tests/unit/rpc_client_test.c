@@ -294,6 +294,14 @@ static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **st
     end(&f);
 }
 
+static void begin_another(fixture *f, int32_t vocab)
+{
+    echo_peer_init(&f->echo);
+    f->echo.vocab = vocab;
+    const pf_server_config serving = { .address = serving_address, .drafter = &f->echo.head, .grace_ns = MS };
+    serving_begin(&f->running, &serving);
+}
+
 static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void **state)
 {
     (void)state;
@@ -301,10 +309,7 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
     pf_peer *peer = NULL;
     pf_error error;
     fixture f;
-    echo_peer_init(&f.echo);
-    f.echo.has_no_vocabulary = true;
-    const pf_server_config serving = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = MS };
-    serving_begin(&f.running, &serving);
+    begin_another(&f, 0);
     assert_status(pf_rpc_drafter_connect(serving_address, NULL, &peer, &error), PF_FORMAT);
     assert_null(peer);
     assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_FORMAT);
@@ -317,6 +322,46 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
     assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
     pf_peer_destroy(peer);
+    end(&f);
+}
+
+typedef struct {
+    char said[512];
+    int n_said;
+} journal;
+
+static void note(void *user, const char *sentence)
+{
+    journal *j = user;
+    if (!strstr(sentence, "another model is there now")) return;
+    snprintf(j->said, sizeof j->said, "%s", sentence);
+    j->n_said++;
+}
+
+static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    journal j = { .n_said = 0 };
+    const pf_rpc_client_config config = { .log = note, .log_user = &j };
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_ok(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), error);
+    end(&f);
+    begin_another(&f, ECHO_VOCAB - 1);
+    for (const uint64_t until = pf_now_ns() + SECOND; pf_now_ns() < until; usleep(1000))
+        assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
+    pf_peer_why(peer, &error);
+    assert_says(error, "another model is there now: echo with 99999 tokens, expected echo with 100000");
+    end(&f);
+    begin(&f);
+    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    assert_int_equal(j.n_said, 1);
+    assert_non_null(strstr(j.said, serving_address));
     end(&f);
 }
 
@@ -335,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_first_connection_that_is_lost_is_followed_by_another),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
+        cmocka_unit_test(another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

@@ -13,6 +13,7 @@
 #include "rpc/client.h"
 #include "tests/support/echo_server.h"
 #include "tests/support/raw_call.h"
+#include "tests/support/stranger.h"
 #include "tests/support/test.h"
 
 static raw_result health_of(const char *method, const char *service, int timeout_ms, pf_health *health)
@@ -342,6 +343,38 @@ static void a_server_stops_in_its_grace_period_with_a_prompt_without_end(void **
     pf_peer_destroy(peer);
 }
 
+/* While the peer computes, messages as large as may be wait for it: sixteen of all streams together, each of which may have
+ * one. */
+static void a_message_too_many_for_all_streams_together_ends_its_own(void **state)
+{
+    (void)state;
+    enum { BYTES = 4096, N_CONNECTIONS = 3, N_STREAMS = 6 };
+    static const uint8_t message[5 + BYTES] = { 0, 0, 0, BYTES >> 8, BYTES & 0xFF };
+    static const char why[] = "too many bytes wait to be computed";
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = BYTES });
+    pf_peer *peer = connected(serving_address);
+    f.echo.thinks_ms = 1000;
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    usleep(100 * 1000);
+    int fds[N_CONNECTIONS];
+    for (int i = 0; i < N_CONNECTIONS; i++) {
+        fds[i] = stranger_dial();
+        assert_true(stranger_push_preface(fds[i]));
+        for (uint32_t s = 1; s < 2 * N_STREAMS; s += 2) {
+            assert_true(stranger_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
+            assert_true(stranger_push_frame(fds[i], 0, 0, s, message, sizeof message));
+        }
+        const bool hears = stranger_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 500);
+        assert_int_equal(hears, i == N_CONNECTIONS - 1);
+    }
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(peer);
+    for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]);
+    end(&f);
+}
+
 static void an_address_that_cannot_be_listened_on_says_why(void **state)
 {
     (void)state;
@@ -463,6 +496,7 @@ int main(void)
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
+        cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
         cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),
         cmocka_unit_test(the_socket_file_of_a_dead_process_is_taken_over),

@@ -214,8 +214,12 @@ static void watches_take_what_is_free_and_make_way(void **state)
     fixture f;
     begin(&f, MOST_STREAMS);
     const int fd = crowd_in("/grpc.health.v1.Health/Watch", MOST_CALLS, true);
+    const int late = crowd_in("/grpc.health.v1.Health/Watch", 1, true);
+    static const char why[] = "as many calls are open as are taken";
+    assert_true(stranger_hears(late, why, strlen(why), 1000));
     assert_two_get_in(fd);
     end(&f);
+    close(late);
     close(fd);
 }
 

@@ -43,6 +43,7 @@ typedef struct {
     int32_t vocab;                        /* what it says then; 0: the truth */
     bool out_of_vocabulary;               /* the last token of each proposal */
     bool accept_too_many, accept_another; /* in each verdict */
+    int32_t adds;                         /* the last token of each verdict; 0: the truth */
     uint64_t rounds_ahead;                /* each verdict */
     int32_t tokens_ahead;                 /* its base */
     bool ignore_limits;                   /* of an open: a verifier that knows no end */

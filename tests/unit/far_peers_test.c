@@ -304,11 +304,13 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     const struct {
         bool too_many, another;
         uint64_t rounds_ahead;
-        int32_t tokens_ahead;
+        int32_t tokens_ahead, adds;
         const char *says;
     } cases[] = {
         { .too_many = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
         { .another = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
+        { .adds = VOCAB, .says = "and one more of the vocabulary" },
+        { .adds = -1, .says = "and one more of the vocabulary" },
         { .rounds_ahead = 7, .says = "the verifier gave a verdict of round 7, expected round 0" },
         { .tokens_ahead = 2, .says = "the verifier gave a verdict at token 7, expected 5" },
     };
@@ -318,6 +320,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
         u.accept_another = cases[i].another;
         u.rounds_ahead = cases[i].rounds_ahead;
         u.tokens_ahead = cases[i].tokens_ahead;
+        u.adds = cases[i].adds;
         pf_session *session = open_session(p, &u.head, p->drafter);
         generated out;
         pf_error error = { 0 };

@@ -299,6 +299,42 @@ static void the_most_valuable_runner_up_comes_first_and_hopeless_ones_never(void
     assert_int_equal(at[1], 1);
 }
 
+/* A row's price in tokens, of rounds that all commit one: a quarter of 1 ms more for each of two tokens that are refused, at
+ * 1 token in 1.25 ms, is 0.2. A runner-up that is always right gives five times that, one that is half the time less than
+ * three times. */
+static void a_runner_up_has_to_be_worth_three_times_its_rows_price(void **state)
+{
+    (void)state;
+    const float margins[MAX_DRAFT] = { 0.5f, 0.5f, 0.5f };
+    for (int every = 1; every <= 2; every++) {
+        pf_length length = { 0 };
+        for (int i = 0; i < 400; i++) {
+            const pf_length_round round = { .n_drawn = 1 + 2 * (i % 2),
+                                            .second_right = i / 2 % every == 0,
+                                            .n_committed = 1,
+                                            .away_ns = 1000000 + 500000 * (uint64_t)(i % 2) };
+            pf_length_observe(&length, margins, &round);
+        }
+        int32_t at[MAX_DRAFT];
+        assert_int_equal(pf_length_branches(&length, margins, 1, MAX_DRAFT, at), every == 1);
+    }
+}
+
+static void a_margin_that_is_no_number_is_not_taken_for_a_sure_one(void **state)
+{
+    (void)state;
+    pf_length length = { 0 };
+    const float sure[] = { 9.0f, 9.0f, 9.0f, 9.0f };
+    const machine cheap = { .acceptance = 0.9, .token_ns = 1e6, .verify_ns = 20e6 };
+    (void)run(&length, &cheap, 20, 0);
+    for (int i = 0; i < 200; i++) {
+        observe(&length, sure, 4, 4, 4000000, 20000000);
+        observe(&length, (float[]){ NAN }, 1, 0, 1000000, 20000000);
+    }
+    if (length_of(&length, NAN) >= length_of(&length, 9.0f))
+        fail_msg("lengths %d and %d; expected less of no number", length_of(&length, NAN), length_of(&length, 9.0f));
+}
+
 static void nothing_measured_is_the_first_length_within_the_bound(void **state)
 {
     (void)state;
@@ -338,6 +374,8 @@ int main(void)
         cmocka_unit_test(a_change_of_acceptance_is_followed),
         cmocka_unit_test(runners_up_are_proposed_where_their_rows_are_cheap_and_only_there),
         cmocka_unit_test(the_most_valuable_runner_up_comes_first_and_hopeless_ones_never),
+        cmocka_unit_test(a_runner_up_has_to_be_worth_three_times_its_rows_price),
+        cmocka_unit_test(a_margin_that_is_no_number_is_not_taken_for_a_sure_one),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
         cmocka_unit_test(numbers_of_every_kind_do_no_harm),
     };

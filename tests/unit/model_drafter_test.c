@@ -553,16 +553,19 @@ static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(
     (void)state;
     const struct {
         bool adaptive, trees;
-        int32_t rank;
+        int32_t rank, max_draft;
         bool expected;
-    } cases[] = {
-        { true, true, 1, true }, { true, false, 1, false }, { false, true, 1, false }, { true, true, 2, false }
-    };
+    } cases[] = { { true, true, 1, 4, true },
+                  { true, false, 1, 4, false },
+                  { false, true, 1, 4, false },
+                  { true, true, 2, 4, false },
+                  { true, true, 1, 1, false } };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         bench b = open_plain_bench();
         pf_open open = near_peer_open(1);
         open.adaptive_draft = cases[i].adaptive;
         open.trees = cases[i].trees;
+        open.max_draft = cases[i].max_draft;
         const int32_t n_trees = count_trees(&b, open, cases[i].rank);
         if (cases[i].expected != (n_trees >= 10)) fail_msg("case %zu: %d trees in 20 rounds", i, n_trees);
         close_bench(&b);

@@ -1,6 +1,8 @@
 #include "tests/support/test.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -265,6 +267,29 @@ static void a_seated_caller_may_leave_its_seat_for_a_call(void **state)
     assert_true(CPU_EQUAL(&after, &seated));
 }
 
+static void note_signals(pf_member member, void *arg)
+{
+    board *b = arg;
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    b->seen[member.id] = sigismember(&blocked, SIGINT) && sigismember(&blocked, SIGTERM);
+    b->runs[member.id] = sigismember(&blocked, SIGSEGV) || sigismember(&blocked, SIGBUS);
+}
+
+/* So that what waits in the caller, a read or a sleep, is what Ctrl-C ends; but a member's own fault is its own. */
+static void signals_are_the_callers(void **state)
+{
+    (void)state;
+    pf_team *team = make(3);
+    board b = { 0 };
+    pf_team_run(team, note_signals, &b);
+    for (int32_t id = 0; id < 3; id++) {
+        assert_int_equal(b.seen[id], id > 0);
+        assert_int_equal(b.runs[id], 0);
+    }
+    pf_team_destroy(team);
+}
+
 static void a_team_that_cannot_be_is_refused_in_a_sentence(void **state)
 {
     (void)state;
@@ -317,6 +342,7 @@ int main(void)
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
         cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
         cmocka_unit_test(a_seated_caller_may_leave_its_seat_for_a_call),
+        cmocka_unit_test(signals_are_the_callers),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),
     };

@@ -151,6 +151,7 @@ class Generation(Case):
         drawn = self.generate("-n", "12", "--temperature", "1")
         self.assertEqual(self.generate("-n", "12", "--temperature", "1", "--seed", drawn["seed"])["tokens"],
                          drawn["tokens"])
+        self.assertLess(drawn["seed"], 2**53)  # where others' JSON has doubles for numbers
 
     def test_without_a_tokenizer_ids_are_enough(self):
         model = tiny_llama.make(self.root / "mute", tokenizer=False, context=2048)
@@ -176,6 +177,26 @@ class Generation(Case):
         self.assertEqual(without_colours(result.out), plain.out)
         self.assertIn("accepted", result.err)
         self.assertNotIn(b"\x1b", plain.out)
+
+    def test_a_terminal_has_colours_unless_it_or_somebody_wants_none(self):
+        for environment, coloured in [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+                                      ({"TERM": "dumb"}, False)]:
+            with self.subTest(environment):
+                screen, terminal = os.openpty()
+                try:
+                    self.run_ok("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "40",
+                                stdout=terminal, environment=environment)
+                    self.assertEqual(GREEN in os.read(screen, 1 << 16), coloured)
+                finally:
+                    os.close(screen)
+                    os.close(terminal)
+
+    def test_a_seed_fixes_the_length_of_proposals_that_are_drawn(self):
+        options = ["-d", self.target, "-n", "160", "--temperature", "1", "--top-k", "2", "--simulate-step-ms", "5"]
+        seeded = self.generate(*options, "--seed", "3")["speculation"]
+        self.assertEqual(len(seeded["per_position"]), 4)
+        for free in (["--seed", "3", "--draft-len", "auto"], ["--seed", "3", "--method", "coupled"], []):
+            self.assertGreater(len(self.generate(*options, *free)["speculation"]["per_position"]), 4, free)
 
 
 if __name__ == "__main__":

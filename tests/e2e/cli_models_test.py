@@ -38,8 +38,17 @@ class BadModels(Case):
         shutil.copytree(self.target, snapshot)
         (repository / "refs").mkdir()
         (repository / "refs" / "main").write_text("0123abcd")
-        found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment={"HF_HOME": str(home)})
-        self.assertEqual(found, self.run_json("tokenize", "-m", self.target, "-p", PROMPT))
+        expected = self.run_json("tokenize", "-m", self.target, "-p", PROMPT)
+        (self.root / ".cache").mkdir()
+        for other in (self.root / "xdg", self.root / ".cache"):
+            other.mkdir(exist_ok=True)
+            (other / "huggingface").symlink_to(home)
+        nowhere = str(self.root / "nowhere")
+        for environment in [{"HF_HOME": str(home), "XDG_CACHE_HOME": nowhere},
+                            {"HF_HUB_CACHE": str(home / "hub"), "HF_HOME": nowhere},
+                            {"XDG_CACHE_HOME": str(self.root / "xdg"), "HOME": nowhere}, {}]:
+            found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment=environment)
+            self.assertEqual(found, expected)
 
     def test_truncated_weights_are_refused_at_any_length(self):
         whole = (self.target / "model.safetensors").read_bytes()

@@ -57,6 +57,10 @@ class Numbers(Case):
         self.assertEqual(set(self.run_json("logits", "-m", model, "--tokens", "1,2")["logits"]), {None})
         self.assert_fails("generate", "-m", model, "-p", "a", "-n", "4", saying=["logits"])
 
+    def test_a_draft_without_any_number_changes_no_token_and_holds_nothing_up(self):
+        draft = self.with_nan("nan-draft", "model.norm.weight")
+        self.assertEqual(self.generate("-n", "8", "-d", draft)["tokens"], self.generate("-n", "8")["tokens"])
+
     def test_ids_are_checked(self):
         self.assert_fails("logits", "-m", self.target, "--tokens", "1,320", saying=["320", str(tiny_llama.VOCAB_SIZE - 1)])
         self.assert_fails("logits", "-m", self.target, "--tokens", "", saying=["empty"])

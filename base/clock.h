@@ -7,7 +7,8 @@
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t pf_now_ns(void);
 
-/* Return at time_ns, to the microsecond: asleep while there is time to be woken in, then looking. */
+/* Return at time_ns, to the microsecond, or at once where that is past: asleep while there is time to be woken in, then
+ * looking. */
 void pf_wait_until(uint64_t time_ns);
 
 #endif

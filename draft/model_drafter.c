@@ -259,9 +259,9 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 /* A pass, and the time that a larger draft's would have taken. */
 static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
 {
-    const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
+    const uint64_t end_ns = pf_now_ns() + d->config.simulate_token_ns;
     const pf_status status = pf_context_forward(d->context, spans, n);
-    if (d->config.simulate_token_ns > 0) pf_wait_until(start + d->config.simulate_token_ns);
+    pf_wait_until(end_ns);
     return status;
 }
 
@@ -294,13 +294,13 @@ static bool is_ready(const drafter *d, const sequence_state *s)
 static void feed_sequence(drafter *d, sequence_state *s, int32_t n_tokens)
 {
     const int32_t held = pf_kv_length(d->kv, s->kv);
-    const uint64_t start = d->config.simulate_token_ns > 0 ? pf_now_ns() : 0;
+    const uint64_t end_ns = pf_now_ns() + d->config.simulate_token_ns;
     if (pf_context_prefill(d->context, s->kv, s->tokens + held, n_tokens, false, NULL) != PF_OK) {
         s->stuck = s->wanted;
         s->cold = false;
         (void)!pf_kv_truncate(d->kv, s->kv, 0);
     }
-    if (d->config.simulate_token_ns > 0) pf_wait_until(start + d->config.simulate_token_ns);
+    pf_wait_until(end_ns);
 }
 
 /* One pass over every backlog. Whether there was any. */

@@ -5,7 +5,6 @@
 #ifndef PF_BENCH_PROMPTS_H
 #define PF_BENCH_PROMPTS_H
 
-#include <jansson.h>
 #include <stddef.h>
 
 #include "base/status.h"

@@ -56,8 +56,10 @@ const pf_command pf_command_tokenize = {
     .name = "tokenize",
     .summary = "text to token ids",
     .synopsis = "-m MODEL [-p TEXT] [--no-special] [--json]",
-    .description = "Prints the ids of a text, separated by commas, on one line, with the special tokens that the\n"
-                   "tokenizer adds by default. Any bytes are taken, and come back from detokenize unchanged.\n",
+    .description =
+        "Prints the ids of a text, separated by commas, on one line, with the special tokens that the\n"
+        "tokenizer adds by default. Any bytes are taken; detokenize gives them back as they were, unless the\n"
+        "tokenizer changes texts (a normalizer, an unknown token).\n",
     .examples = "  pilotfish tokenize -m models/target -p 'A pilot fish'\n"
                 "  pilotfish tokenize -m models/target --no-special < README.md\n",
     .groups = groups,

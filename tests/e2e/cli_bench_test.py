@@ -51,6 +51,34 @@ class Benchmarks(Case):
             self.assertAlmostEqual(run["speedup"], run["speculative_tokens_per_s"] / run["plain_tokens_per_s"], places=4)
             self.assertGreater(run["predicted_speedup"], 0)
 
+    def test_acceptance_has_the_text_of_a_conversation_and_a_seed_for_each_prompt(self):
+        def bench(lines, *options):
+            prompts = self.root / "conversation.jsonl"
+            prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            return self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "8",
+                                 *options)["runs"][0]
+
+        def ids(text, *options):
+            return self.run_json("tokenize", "-m", self.target, "-p", text, *options)["tokens"]
+
+        def answer(prompt, *options):
+            return self.run_json("generate", "-m", self.target, "--tokens", ",".join(map(str, prompt)), "-n", "8",
+                                 *options)["tokens"]
+
+        def checksum(tokens):
+            sum = 0xCBF29CE484222325
+            for token in tokens:
+                sum = (sum ^ token) * 0x100000001B3 % 2**64
+            return f"{sum:016x}"
+
+        first = ids("the other")
+        said = answer(first)
+        then = answer(first + said + ids("\n\n", "--no-special") + ids("thin", "--no-special"))
+        self.assertEqual(bench([{"turns": ["the other", "thin"]}])["text_checksum"], checksum(said + then))
+        drawn = [answer(first, "--temperature", "1", "--seed", seed) for seed in (7, 8)]
+        run = bench(2 * [{"turns": ["the other"]}], "--method", "coupled", "--temperature", "1", "--seed", "7")
+        self.assertEqual(run["text_checksum"], checksum(drawn[0] + drawn[1]))
+
     def test_acceptance_finds_the_bundled_prompts_from_any_directory(self):
         result = subprocess.run([self.pilotfish.path, "bench", "acceptance", "-m", self.target, "-d", self.draft, "-n", "4",
                                  "--limit", "2", "--json"], cwd=self.root, capture_output=True, check=False)

@@ -502,6 +502,31 @@ static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void
     close_bench(&b);
 }
 
+/* Proposals of which nothing is kept: what that has taught is there when the next sequence begins, which tries the first
+ * length but twice. */
+static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t n_tried = 0;
+    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
+        pf_open open = near_peer_open(sequence);
+        open.max_draft = 8;
+        open.adaptive_draft = true;
+        int32_t base = N_PROMPT + 1;
+        const pf_proposal *p = begin(&b, open, 77);
+        for (uint64_t round = 1; round <= 20; round++, base++) {
+            n_tried += sequence == 2 && round <= 4 && p->n_tokens == PF_LENGTH_FIRST;
+            const int32_t other = (p->tokens[0] + 1) % V;
+            pf_verdict verdict = verdict_of(sequence, round, base, &other, 1);
+            p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        }
+        end(&b, sequence);
+    }
+    assert_int_equal(n_tried, 2);
+    close_bench(&b);
+}
+
 /* The likeliest token behind prefix [n] (rank 0), the second, or the third, by the definition. */
 static int32_t ranked(const bench *b, const int32_t *prefix, int32_t n, int32_t rank)
 {
@@ -875,6 +900,7 @@ int main(void)
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
+        cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
         cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),

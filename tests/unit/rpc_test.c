@@ -343,6 +343,26 @@ static void a_server_stops_in_its_grace_period_with_a_prompt_without_end(void **
     pf_peer_destroy(peer);
 }
 
+/* More than a stream's queue has room for. */
+static void messages_that_come_while_the_peer_computes_are_all_answered(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    f.echo.thinks_ms = 100;
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    for (uint64_t round = 0; round < N; round++, usleep(1000)) assert_int_equal(say_verdict(peer, 1, round, 9), PF_OK);
+    uint64_t n = 0;
+    while (n < N) {
+        const pf_batch *batch = answer_within(peer, 5 * SECOND);
+        for (int32_t i = 0; i < batch->n_proposals; i++) assert_int_equal(batch->proposals[i].round, ++n);
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 /* While the peer computes, messages as large as may be wait for it: sixteen of all streams together, each of which may have
  * one. */
 static void a_message_too_many_for_all_streams_together_ends_its_own(void **state)
@@ -496,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
+        cmocka_unit_test(messages_that_come_while_the_peer_computes_are_all_answered),
         cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
         cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),

@@ -350,15 +350,21 @@ static void messages_that_come_while_the_peer_computes_are_all_answered(void **s
     enum { N = 40 };
     fixture f;
     begin(&f);
-    pf_peer *peer = connected(serving_address);
-    f.echo.thinks_ms = 100;
+    pf_peer *peer = connected(serving_address), *other = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_open(other, 1, ECHO_PROMPT, 3), PF_OK);
+    f.echo.thinks_ms = 300;
+    assert_int_equal(say_verdict(other, 1, 0, 9), PF_OK);
+    usleep(100 * 1000);
+    f.echo.thinks_ms = 0;
     for (uint64_t round = 0; round < N; round++, usleep(1000)) assert_int_equal(say_verdict(peer, 1, round, 9), PF_OK);
     uint64_t n = 0;
     while (n < N) {
         const pf_batch *batch = answer_within(peer, 5 * SECOND);
         for (int32_t i = 0; i < batch->n_proposals; i++) assert_int_equal(batch->proposals[i].round, ++n);
     }
+    assert_proposal(answer_within(other, 5 * SECOND), 1, 1, 9);
+    pf_peer_destroy(other);
     pf_peer_destroy(peer);
     end(&f);
 }

@@ -151,7 +151,7 @@ typedef struct {
 /* What a peer says of itself before the first batch. */
 typedef struct {
     uint32_t protocol_version;
-    char model_id[128];            /* for people; UTF-8, NUL-terminated */
+    char model_id[128];            /* its name; UTF-8, NUL-terminated */
     int32_t vocab_size;            /* tokens that exist, not the embedding's padding */
     uint8_t vocab_fingerprint[32]; /* SHA-256, tokenizer/tokenizer.h; all zero: no tokenizer, only the size counts */
     int32_t max_context;           /* tokens */

@@ -220,6 +220,7 @@ static pf_status connect_to(const char *address_text, pf_service service, const 
     c->service = service;
     c->link.stream_method = drafter ? PF_RPC_DRAFTER "Draft" : PF_RPC_VERIFIER "Verify";
     c->link.info_method = drafter ? PF_RPC_DRAFTER "GetModelInfo" : PF_RPC_VERIFIER "GetModelInfo";
+    c->link.one_model = !drafter; /* a draft is a guess, whoever makes it; a text is one target's */
     pf_status status = make_codecs(c, address_text, error);
     if (status == PF_OK) status = pf_link_start(&c->link, &address, error);
     if (status != PF_OK) {

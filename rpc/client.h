@@ -6,8 +6,8 @@
  *
  * Whoever is in collect polls for himself, and need not be woken. One thread of its own polls while nobody collects
  * (rpc/poller.h), reads ahead (bounded), and mends what breaks: it asks GetModelInfo until somebody answers, checks
- * that it is the same vocabulary, and opens a new stream. In the meantime submit and collect say PF_UNAVAILABLE at once;
- * nothing ever blocks longer than its deadline.
+ * that it is the same vocabulary (and a verifier's model of the same name, since a text is one target's), and opens a new
+ * stream. In the meantime submit and collect say PF_UNAVAILABLE at once; nothing ever blocks longer than its deadline.
  *
  * After PF_UNAVAILABLE the peer knows nothing: sequences have to be opened again.
  */

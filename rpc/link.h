@@ -1,7 +1,7 @@
 /*
  * A client's end of the wire: one stream to somebody, which mends itself. Internal to rpc/.
  *
- *      down ---- mend_ns is there ---> asking ---- an answer, the same vocabulary ---> up ---- its status ---> closing
+ *      down ---- mend_ns is there ---> asking -------- an answer, no other's --------> up ---- its status ---> closing
  *       ^                                |                                                                       |
  *       |<------- nobody, or another ----+                                                                       |
  *       |<---------------------------------------------- nothing is posted any more, mend_ns is set -------------+
@@ -37,6 +37,7 @@ typedef struct {
     pf_rpc_client_config config; /* resolved */
     char address[PF_MAX_ADDRESS_BYTES];
     const char *stream_method, *info_method;
+    bool one_model; /* whoever comes back must be called as who was there before */
     grpc_channel *channel;
     pf_poller poller; /* its front is the caller */
 

@@ -1,5 +1,6 @@
 #include "tests/support/echo_peer.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -69,13 +70,14 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
     (void)error;
+    const echo_peer *e = (const echo_peer *)peer;
     *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
-                            .model_id = "echo",
-                            .vocab_size = ((const echo_peer *)peer)->vocab,
+                            .vocab_size = e->vocab_size,
                             .max_context = ECHO_LONGEST_PROMPT,
                             .max_sequences = 8,
                             .max_draft = 16,
                             .methods = 1u << PF_METHOD_GREEDY };
+    snprintf(out->model_id, sizeof out->model_id, "%s", e->model_id);
     return PF_OK;
 }
 
@@ -88,7 +90,7 @@ static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = i
 
 void echo_peer_init(echo_peer *echo)
 {
-    *echo = (echo_peer){ .head = { &OPS }, .vocab = ECHO_VOCAB };
+    *echo = (echo_peer){ .head = { &OPS }, .model_id = "echo", .vocab_size = ECHO_VOCAB };
     echo->answer.proposals = echo->proposals;
     echo->answer.refusals = echo->refusals;
 }

@@ -26,7 +26,8 @@ typedef struct {
 
     atomic_int thinks_ms; /* before an answer */
     atomic_bool talks_nonsense, is_mute;
-    int32_t vocab; /* as it says of itself, ECHO_VOCAB unless a test says otherwise before a server asks */
+    const char *model_id; /* as it says of itself, with its vocabulary: set before a server asks */
+    int32_t vocab_size;
 
     uint64_t feeds; /* the sequence that it computes for without end, until it is closed; 0: none */
     pf_proposal proposals[ECHO_PENDING];

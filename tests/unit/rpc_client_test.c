@@ -294,11 +294,15 @@ static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **st
     end(&f);
 }
 
-static void begin_another(fixture *f, int32_t vocab)
+/* A drafter and a verifier that say so of themselves. */
+static void begin_another(fixture *f, const char *model_id, int32_t vocab_size)
 {
     echo_peer_init(&f->echo);
-    f->echo.vocab = vocab;
-    const pf_server_config serving = { .address = serving_address, .drafter = &f->echo.head, .grace_ns = MS };
+    f->echo.model_id = model_id;
+    f->echo.vocab_size = vocab_size;
+    const pf_server_config serving = {
+        .address = serving_address, .drafter = &f->echo.head, .verifier = &f->echo.head, .grace_ns = MS
+    };
     serving_begin(&f->running, &serving);
 }
 
@@ -309,7 +313,7 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
     pf_peer *peer = NULL;
     pf_error error;
     fixture f;
-    begin_another(&f, 0);
+    begin_another(&f, "echo", 0);
     assert_status(pf_rpc_drafter_connect(serving_address, NULL, &peer, &error), PF_FORMAT);
     assert_null(peer);
     assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_FORMAT);
@@ -338,6 +342,43 @@ static void note(void *user, const char *sentence)
     j->n_said++;
 }
 
+typedef pf_status connect_fn(const char *address, const pf_rpc_client_config *config, pf_peer **out, pf_error *error);
+
+/* Whether a client whose server has gone takes another of this name; error: why not. */
+static bool takes_another(connect_fn *connect_to, const char *model_id, pf_error *error)
+{
+    fixture f;
+    begin_another(&f, "echo", ECHO_VOCAB);
+    pf_peer *peer = NULL;
+    assert_ok(connect_to(serving_address, NULL, &peer, error), *error);
+    end(&f);
+    const pf_batch *batch = NULL;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, error), PF_UNAVAILABLE);
+
+    begin_another(&f, model_id, ECHO_VOCAB);
+    bool taken = false;
+    for (const uint64_t until = pf_now_ns() + 10 * SECOND; !taken && pf_now_ns() < until; usleep(1000)) {
+        pf_peer_why(peer, error);
+        if (strstr(error->text, "another model is there now")) break;
+        taken = say_open(peer, 1, ECHO_PROMPT, 3) == PF_OK;
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+    return taken;
+}
+
+/* A draft is a guess, whoever makes it; a text is one target's. */
+static void another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_is_not(void **state)
+{
+    (void)state;
+    pf_error error;
+    assert_true(takes_another(pf_rpc_drafter_connect, "echo", &error));
+    assert_true(takes_another(pf_rpc_drafter_connect, "other", &error));
+    assert_true(takes_another(pf_rpc_verifier_connect, "echo", &error));
+    assert_false(takes_another(pf_rpc_verifier_connect, "other", &error));
+    assert_says(error, "another model is there now: other with 100000 tokens, expected echo with 100000");
+}
+
 static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is(void **state)
 {
     (void)state;
@@ -349,7 +390,7 @@ static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is
     pf_error error;
     assert_ok(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), error);
     end(&f);
-    begin_another(&f, ECHO_VOCAB - 1);
+    begin_another(&f, "echo", ECHO_VOCAB - 1);
     for (const uint64_t until = pf_now_ns() + SECOND; pf_now_ns() < until; usleep(1000))
         assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
     pf_peer_why(peer, &error);
@@ -380,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_first_connection_that_is_lost_is_followed_by_another),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
+        cmocka_unit_test(another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_is_not),
         cmocka_unit_test(another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);

@@ -258,21 +258,40 @@ static void await_room(int fd)
     assert_int_equal(poll(&it, 1, LONG_MS), 1);
 }
 
-/* Opens streams and ends them until others are turned away for it, reading nothing: what is written to him waits first for
- * SETTINGS to be acknowledged, 100 at a time, so that 320 calls are kept before gRPC reads him no more at 10,000. */
+enum { KEEPING = 8, KEPT = 320 }; /* streams at a time, and before gRPC reads who keeps them no more */
+
+/* So many streams, odd numbers from `first` on, opened or reset. False: not all could be written. */
+static bool push_streams(int fd, uint32_t first, bool open)
+{
+    for (uint32_t stream = first; stream < first + 2 * KEEPING; stream += 2)
+        if (!(open ? stranger_open_stream(fd, stream, DRAFT) : stranger_reset_stream(fd, stream))) return false;
+    return true;
+}
+
+static bool is_cut(int fd)
+{
+    struct pollfd it = { .fd = fd };
+    return poll(&it, 1, 0) == 1 && (it.revents & POLLHUP);
+}
+
+/* Opens streams and ends them until others are turned away for it, or one of his own has had him cut, reading nothing: what is
+ * written to him waits first for SETTINGS to be acknowledged, 100 at a time, so that KEPT calls are kept before gRPC reads him
+ * no more at 10,000. */
 static void keep_calls(int fd)
 {
-    enum { STREAMS = 8, SETTINGS = 100, STEPS = 5000 };
+    enum { SETTINGS = 100, STEPS = 5000 };
     static uint8_t settings[SETTINGS][9];
     for (int i = 0; i < SETTINGS; i++) settings[i][3] = 4;
-    uint32_t stream = 1;
-    for (int step = 0; step < STEPS; step++) {
+    for (uint32_t stream = 1; stream < 2 * KEEPING * STEPS; stream += 2 * KEEPING) {
         await_room(fd);
-        assert_true(stranger_push(fd, settings, sizeof settings));
-        for (uint32_t i = 0; i < STREAMS; i++) assert_true(stranger_open_stream(fd, stream + 2 * i, DRAFT));
+        bool written = stranger_push(fd, settings, sizeof settings) && push_streams(fd, stream, true);
         if (is_turned_away()) return;
         await_room(fd);
-        for (uint32_t i = 0; i < STREAMS; i++, stream += 2) assert_true(stranger_reset_stream(fd, stream));
+        written = written && push_streams(fd, stream, false);
+        if (written) continue;
+        assert_true(is_cut(fd));
+        assert_true(stream > 2 * KEPT);
+        return;
     }
     fail_msg("who reads nothing keeps nothing");
 }

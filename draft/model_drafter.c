@@ -256,12 +256,17 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 
 /* ---- collect: feed and draft ----------------------------------------------------------------------------------- */
 
-/* A pass, and the time that a larger draft's would have taken. */
+/* When a pass that begins now ends where a larger draft's is simulated; 0: when it is done, and no clock is read. */
+static uint64_t simulated_end_ns(const drafter *d)
+{
+    return d->config.simulate_token_ns > 0 ? pf_now_ns() + d->config.simulate_token_ns : 0;
+}
+
 static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
 {
-    const uint64_t end_ns = pf_now_ns() + d->config.simulate_token_ns;
+    const uint64_t end_ns = simulated_end_ns(d);
     const pf_status status = pf_context_forward(d->context, spans, n);
-    pf_wait_until(end_ns);
+    if (end_ns > 0) pf_wait_until(end_ns);
     return status;
 }
 
@@ -294,13 +299,13 @@ static bool is_ready(const drafter *d, const sequence_state *s)
 static void feed_sequence(drafter *d, sequence_state *s, int32_t n_tokens)
 {
     const int32_t held = pf_kv_length(d->kv, s->kv);
-    const uint64_t end_ns = pf_now_ns() + d->config.simulate_token_ns;
+    const uint64_t end_ns = simulated_end_ns(d);
     if (pf_context_prefill(d->context, s->kv, s->tokens + held, n_tokens, false, NULL) != PF_OK) {
         s->stuck = s->wanted;
         s->cold = false;
         (void)!pf_kv_truncate(d->kv, s->kv, 0);
     }
-    pf_wait_until(end_ns);
+    if (end_ns > 0) pf_wait_until(end_ns);
 }
 
 /* One pass over every backlog. Whether there was any. */

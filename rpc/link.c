@@ -149,8 +149,10 @@ void pf_link_send(pf_link *link, grpc_byte_buffer *message)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-static bool may_take_the_place_of(const pf_link *link, const pf_model_info *before, const pf_model_info *now)
+/* Whether who says so of itself may take the place of whoever was there before. */
+static bool may_come_back(const pf_link *link, const pf_model_info *now)
 {
+    const pf_model_info *before = &link->info;
     return now->vocab_size == before->vocab_size &&
            memcmp(now->vocab_fingerprint, before->vocab_fingerprint, sizeof now->vocab_fingerprint) == 0 &&
            (!link->one_model || strcmp(now->model_id, before->model_id) == 0);
@@ -191,7 +193,7 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
     pf_error why;
     const pf_status status = decode_info(link->call.received, info, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", link->address, why.text);
-    if (!link->known || may_take_the_place_of(link, &link->info, info)) return PF_OK;
+    if (!link->known || may_come_back(link, info)) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d",
                    link->address, info->model_id, (int)info->vocab_size, link->info.model_id,
                    (int)link->info.vocab_size);

@@ -1,5 +1,7 @@
 #include "tests/support/echo_server.h"
 
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "tests/support/test.h"
@@ -73,4 +75,16 @@ void assert_proposal(const pf_batch *batch, uint64_t sequence, uint64_t round, i
     assert_int_equal(batch->proposals[0].round, round);
     assert_int_equal(batch->proposals[0].n_tokens, 1);
     assert_int_equal(batch->proposals[0].tokens[0], token);
+}
+
+void assert_first_round(pf_peer *peer)
+{
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+}
+
+void assert_taken_up(pf_peer *peer)
+{
+    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
+    assert_first_round(peer);
 }

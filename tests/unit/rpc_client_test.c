@@ -57,8 +57,7 @@ static uint64_t restart(void)
     begin(&f);
     pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_first_round(peer);
     end(&f);
 
     const pf_batch *batch = NULL;
@@ -141,9 +140,7 @@ static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void
     assert_says(why, "proposals[0].incarnation is 0");
 
     f.echo.talks_nonsense = false;
-    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_taken_up(peer);
     pf_peer_destroy(peer);
     end(&f);
 }
@@ -229,8 +226,7 @@ static void whatever_path_a_server_listens_at_its_client_finds(void **state)
         begin_at(&f, address);
         pf_peer *peer = connected(address);
         assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
-        assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-        assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+        assert_first_round(peer);
         pf_peer_destroy(peer);
         end(&f);
     }
@@ -322,9 +318,7 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
     end(&f);
     begin(&f);
-    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_taken_up(peer);
     pf_peer_destroy(peer);
     end(&f);
 }
@@ -397,9 +391,7 @@ static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is
     assert_says(error, "another model is there now: echo with 99999 tokens, expected echo with 100000");
     end(&f);
     begin(&f);
-    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_taken_up(peer);
     pf_peer_destroy(peer);
     assert_int_equal(j.n_said, 1);
     assert_non_null(strstr(j.said, serving_address));

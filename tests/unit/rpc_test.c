@@ -112,8 +112,7 @@ static void a_large_prompt_gets_through_and_a_larger_one_is_refused_alone(void *
     assert_int_equal(batch->refusals[0].sequence, 2);
     assert_int_equal(batch->refusals[0].status, PF_INVALID);
     assert_string_equal(batch->refusals[0].text, "the prompt is too long for an echo");
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_first_round(peer);
     free(prompt);
     pf_peer_destroy(peer);
     end(&f);
@@ -144,8 +143,7 @@ static void a_stream_that_ends_closes_its_sequences(void **state)
     pf_peer *peer = connected(serving_address), *other = connected(serving_address);
     assert_int_equal(say_open(other, 1, ECHO_PROMPT, 3), PF_OK);
     for (uint64_t s = 1; s <= 3; s++) assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_first_round(peer);
     pf_peer_destroy(peer);
     for (int i = 0; i < 500 && f.echo.n_closes < 3; i++) usleep(10000);
     assert_int_equal(f.echo.n_closes, 3);
@@ -176,8 +174,7 @@ static void a_malformed_message_ends_its_own_stream_alone(void **state)
     r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", "", 0, 5000); /* an empty batch is a batch */
     assert_int_equal(r.code, GRPC_STATUS_OK);
 
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_first_round(peer);
     pf_peer_destroy(peer);
     end(&f);
 }
@@ -196,8 +193,7 @@ static void what_does_not_fit_costs_its_own_sequence_alone(void **state)
     assert_int_equal(batch->refusals[0].sequence, 2);
     assert_int_equal(batch->refusals[0].status, PF_INVALID);
     assert_non_null(strstr(batch->refusals[0].text, "verdicts[0].tokens[0] is "));
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_first_round(peer);
     assert_int_equal(f.echo.n_open, 1);
     pf_peer_destroy(peer);
 
@@ -444,8 +440,7 @@ static void a_tcp_port_is_chosen_and_is_not_shared(void **state)
 
     pf_peer *peer = connected(address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
-    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_first_round(peer);
     pf_peer_destroy(peer);
     end(&f);
 }
@@ -490,8 +485,7 @@ static void a_client_that_leaves_while_the_server_stops_harms_nobody(void **stat
         begin_with(&f, (pf_server_config){ .address = serving_address, .grace_ns = SECOND });
         pf_peer *peer = connected(serving_address);
         assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
-        assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-        assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+        assert_first_round(peer);
         f.echo.thinks_ms = 12; /* another thread polls meanwhile */
         pf_server_stop(f.running.server);
         for (uint64_t round = 1; round < 4; round++) {

@@ -376,10 +376,10 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = BYTES });
     pf_peer *peer = connected(serving_address);
-    f.echo.thinks_ms = 1000;
+    f.echo.thinks_ms = 3000; /* however loaded the machine is */
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    usleep(100 * 1000);
+    usleep(200 * 1000);
     int fds[N_CONNECTIONS];
     for (int i = 0; i < N_CONNECTIONS; i++) {
         fds[i] = stranger_dial();
@@ -388,10 +388,10 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
             assert_true(stranger_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
             assert_true(stranger_push_frame(fds[i], 0, 0, s, message, sizeof message));
         }
-        const bool hears = stranger_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 500);
+        const bool hears = stranger_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 2500);
         assert_int_equal(hears, i == N_CONNECTIONS - 1);
     }
-    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    assert_proposal(answer_within(peer, 10 * SECOND), 1, 1, 9);
     pf_peer_destroy(peer);
     for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]);
     end(&f);

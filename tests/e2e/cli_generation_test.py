@@ -192,7 +192,8 @@ class Generation(Case):
                     os.close(terminal)
 
     def test_a_seed_fixes_the_length_of_proposals_that_are_drawn(self):
-        options = ["-d", self.target, "-n", "160", "--temperature", "1", "--top-k", "2", "--simulate-step-ms", "5"]
+        options = ["-d", self.target, "-n", "160", "--ignore-eos", "--temperature", "1", "--top-k", "2",
+                   "--simulate-step-ms", "5"]
         seeded = self.generate(*options, "--seed", "3")["speculation"]
         self.assertEqual(len(seeded["per_position"]), 4)
         for free in (["--seed", "3", "--draft-len", "auto"], ["--seed", "3", "--method", "coupled"], []):

@@ -373,6 +373,9 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
         case PF_OP_TOP:
             pf_keep((uint64_t)w->kernel->fn.top(d->p, n_columns, TOP, 0.0f, ids, top, d->member_scratch[member.id]));
             break;
+        case PF_OP_RESCORE: /* any rows will do */
+            w->kernel->fn.rescore(d->c, n_columns, d->b, (const uint16_t *)(const void *)d->store.base, HIDDEN);
+            break;
         case PF_OP_RACE: pf_keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
         default: break;
         }
@@ -439,6 +442,7 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
     case PF_OP_ARGMAX:
     case PF_OP_TOP:
     case PF_OP_RACE:
+    case PF_OP_RESCORE:
         w.columns = VOCABULARY;
         out_bytes = 0;
         break;

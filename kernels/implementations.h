@@ -38,6 +38,7 @@ pf_argmax_fn pf_argmax_f32_ref;
 pf_softmax_fn pf_softmax_f32_ref;
 pf_top_fn pf_top_f32_ref;
 pf_race_fn pf_race_f32_ref;
+pf_rescore_fn pf_rescore_bf16_ref;
 
 #ifdef PF_KERNELS_X86
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx2;
@@ -65,6 +66,7 @@ pf_attn_store_fn pf_attn_store_f32_avx2;
 pf_attn_store_fn pf_attn_store_bf16_avx2;
 pf_argmax_fn pf_argmax_f32_avx2;
 pf_softmax_fn pf_softmax_f32_avx2;
+pf_rescore_fn pf_rescore_bf16_avx2;
 
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx512;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx512;
@@ -92,6 +94,7 @@ pf_argmax_fn pf_argmax_f32_avx512;
 pf_softmax_fn pf_softmax_f32_avx512;
 pf_top_fn pf_top_f32_avx512;
 pf_race_fn pf_race_f32_avx512;
+pf_rescore_fn pf_rescore_bf16_avx512;
 
 pf_gemm_pack_fn pf_gemm_pack_int8_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_g32_int8_avx512vnni;

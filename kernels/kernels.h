@@ -19,6 +19,7 @@
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/noise.h"
+#include "kernels/sample/rescore.h"
 #include "kernels/sample/top.h"
 #include "kernels/sample/vocab.h"
 #include "kernels/types.h"
@@ -35,6 +36,7 @@ typedef enum {
     PF_OP_SOFTMAX,
     PF_OP_TOP,
     PF_OP_RACE,
+    PF_OP_RESCORE,
     PF_N_OPS
 } pf_op;
 
@@ -46,7 +48,7 @@ typedef struct {
     pf_op op;
     pf_format format;       /* of the weights (gemm) */
     pf_act act;             /* of the activations (gemm) */
-    pf_type type;           /* of the cache (attn, attn_store); else f32 */
+    pf_type type;           /* of the cache (attn, attn_store), of rows (rescore); else f32 */
     pf_isa isa;             /* needed */
     uint32_t features;      /* and these: PF_FEATURE_... */
     const char *name;       /* of the function: "pf_gemm_bf16_avx512bf16" */
@@ -65,6 +67,7 @@ typedef struct {
         pf_softmax_fn *softmax;
         pf_top_fn *top;
         pf_race_fn *race;
+        pf_rescore_fn *rescore;
     } fn;
 } pf_kernel;
 
@@ -84,6 +87,7 @@ typedef struct {
     pf_softmax_fn *softmax;
     pf_top_fn *top;
     pf_race_fn *race;
+    pf_rescore_fn *rescore;
     const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but products; NULL where there is none */
     const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS]; /* and products */
 } pf_kernels;

@@ -94,6 +94,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_top_f32_ref),
     KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_race_f32_ref),
+    KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rescore_bf16_ref),
 #ifdef PF_KERNELS_X86
     GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
@@ -135,6 +136,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX2,   COPY,         pf_attn_store_bf16_avx2),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
+    KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rescore_bf16_avx2),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX512, ROUNDING, pf_gemm_pack_weights_avx512),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_rmsnorm_f32_avx512),
@@ -150,6 +152,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_softmax_f32_avx512),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_top_f32_avx512),
     KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_race_f32_avx512),
+    KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX512, SIXTEEN_SUMS, pf_rescore_bf16_avx512),
 #endif
     /* clang-format on */
 };
@@ -176,6 +179,7 @@ const char *pf_op_name(pf_op op)
         [PF_OP_SOFTMAX] = "softmax",
         [PF_OP_TOP] = "top",
         [PF_OP_RACE] = "race",
+        [PF_OP_RESCORE] = "rescore",
     };
     return names[op];
 }
@@ -198,6 +202,7 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
     case PF_OP_SOFTMAX: out->softmax = kernel->fn.softmax; break;
     case PF_OP_TOP: out->top = kernel->fn.top; break;
     case PF_OP_RACE: out->race = kernel->fn.race; break;
+    case PF_OP_RESCORE: out->rescore = kernel->fn.rescore; break;
     case PF_N_OPS: break;
     }
 }

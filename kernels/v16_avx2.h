@@ -47,6 +47,15 @@ PF_V16 pf_v16 pf_v16_load_first_or(const float *p, int32_t n, pf_v16 others) /* 
     return (pf_v16){ _mm256_blendv_ps(others.low, _mm256_maskload_ps(p, low), _mm256_castsi256_ps(low)),
                      _mm256_blendv_ps(others.high, _mm256_maskload_ps(p + 8, high), _mm256_castsi256_ps(high)) };
 }
+PF_V16 __m256 pf_v8_load_bf16(const uint16_t *p)
+{
+    const __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+PF_V16 pf_v16 pf_v16_load_bf16(const uint16_t *p)
+{
+    return (pf_v16){ pf_v8_load_bf16(p), pf_v8_load_bf16(p + 8) };
+}
 PF_V16 void pf_v16_store(float *p, pf_v16 v)
 {
     _mm256_storeu_ps(p, v.low);

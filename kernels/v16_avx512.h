@@ -43,6 +43,11 @@ PF_V16 pf_v16 pf_v16_load_first_or(const float *p, int32_t n, pf_v16 others) /* 
 {
     return _mm512_mask_loadu_ps(others, pf_v16_first(n < 0 ? 0 : n), p);
 }
+PF_V16 pf_v16 pf_v16_load_bf16(const uint16_t *p)
+{
+    const __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
 PF_V16 void pf_v16_store(float *p, pf_v16 v)
 {
     _mm512_storeu_ps(p, v);

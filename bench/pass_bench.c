@@ -150,7 +150,8 @@ static void set_limit(bench *b, int which, const pf_pass_part *part, pf_kernel_f
 {
     f->limit_us = f->fraction = NAN;
     if (!part->has_weights) return;
-    const double multiply_us = b->peak.n > 0 ? part->operations / (pf_samples_median(&b->peak) * 1e3) : 0.0;
+    const bool is_of_burst = b->peak.n > 0 && part->kernel->act == pf_model_act(pf_engine_model(b->engine));
+    const double multiply_us = is_of_burst ? part->operations / (pf_samples_median(&b->peak) * 1e3) : 0.0;
     f->limit = PF_LIMIT_READ;
     f->limit_us = pf_samples_median(&b->read[which]) * 1e-3 / part->n_calls;
     f->read = b->readers[which]->name;
@@ -194,6 +195,7 @@ static void report(bench *b)
         .pass_us = pf_samples_median(&b->pass) * 1e-3,
     };
     for (int i = 0; i < EMPTY; i++) {
+        if (describe(b, i).n_calls == 0) continue;
         const pf_pass_figure f = summarise(b, i);
         sum.sum_us += f.pass_us;
         sum.once_sum_us += f.once_us;

@@ -121,7 +121,8 @@ static int run(const pf_options *options, pf_out *out)
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_running, &pf_options_context, NULL };
+static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_running, &pf_options_head,
+                                                 &pf_options_context, NULL };
 
 const pf_command pf_command_bench_steps = {
     .name = "bench steps",

@@ -125,7 +125,7 @@ static int run(const pf_options *options, pf_out *out)
 }
 
 static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_throughput, &pf_options_running,
-                                                 &pf_options_json, NULL };
+                                                 &pf_options_head,  &pf_options_json,       NULL };
 
 const pf_command pf_command_bench_throughput = {
     .name = "bench throughput",

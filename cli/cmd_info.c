@@ -206,8 +206,8 @@ static int run(const pf_options *options, pf_out *out)
     return PF_EXIT_DONE;
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_running, &pf_options_context,
-                                                 &pf_options_json, NULL };
+static const pf_option_group *const groups[] = { &pf_options_model,   &pf_options_running, &pf_options_head,
+                                                 &pf_options_context, &pf_options_json,    NULL };
 
 const pf_command pf_command_info = {
     .name = "info",

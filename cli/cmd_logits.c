@@ -117,13 +117,10 @@ static int run(const pf_options *options, pf_out *out)
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model,
-                                                 &pf_options_ids,
-                                                 &pf_options_logits,
-                                                 &pf_options_running,
-                                                 &pf_options_context,
-                                                 &pf_options_json,
-                                                 NULL };
+static const pf_option_group *const groups[] = { &pf_options_model,  &pf_options_ids,
+                                                 &pf_options_logits, &pf_options_running,
+                                                 &pf_options_head,   &pf_options_context,
+                                                 &pf_options_json,   NULL };
 
 const pf_command pf_command_logits = {
     .name = "logits",

@@ -68,6 +68,7 @@ typedef struct {
     pf_dtype dtype, draft_dtype;
     pf_activations activations, draft_activations;
     pf_backend backend;
+    pf_head head, draft_head;
     pf_type kv_type; /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;
     const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */
@@ -119,6 +120,7 @@ extern const pf_option_group pf_options_generating;    /* -n, --stop, ... */
 extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k, ... */
 extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */
 extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */
+extern const pf_option_group pf_options_head;          /* --head */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */

@@ -38,6 +38,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .dtype = is_draft ? options->draft_dtype : options->dtype,
         .activations = is_draft ? options->draft_activations : options->activations,
         .backend = options->backend,
+        .head = is_draft ? options->draft_head : options->head,
         .kv_type = options->kv_type,
         .isa = options->isa,
         .n_threads = options->n_threads,

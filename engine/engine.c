@@ -159,6 +159,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
         .dtype = options->dtype,
         .activations = options->activations,
         .backend = options->backend,
+        .head = options->head,
         .isa = options->isa,
         .team = engine->team,
         .progress = options->progress,

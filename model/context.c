@@ -99,7 +99,8 @@ static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
 static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
 {
     const pf_config *m = &model->config;
-    const int32_t tile_rows = model->kernels.gemm[model->format][model->act].tile_rows;
+    const int32_t of_head = pf_model_head_gemm(model)->tile_rows, of_others = pf_model_gemm(model)->tile_rows;
+    const int32_t tile_rows = of_head > of_others ? of_head : of_others;
     size_t input_bytes = pf_gemm_input_bytes(tile_rows, m->hidden_size);
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, model->q_dim));
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, m->intermediate_size));
@@ -130,8 +131,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, model->q_dim));
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, m->intermediate_size));
     c->input = pf_arena_take(arena, input_bytes, 1);
-    if (model->kernels.gemm[model->format][model->act].pack_columns != NULL)
-        c->columns = pf_arena_take(arena, input_bytes, 1);
+    if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes, 1);
 
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
     c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);

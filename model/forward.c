@@ -480,15 +480,40 @@ static void gated_half(worker *w, const pf_layer *layer, const left_side *rows)
     wait_for_all(w);
 }
 
+/* A member's share of the rows: their best logits anew. */
+static void rescore(const worker *w, const left_side *rows)
+{
+    const pf_context *c = w->c;
+    const pf_model *m = c->model;
+    const pf_rows normed = rows->shared ? c->normed : w->mine->normed;
+    int32_t begin, end;
+    pf_team_share(w->member, rows->n_rows, &begin, &end);
+    for (int32_t i = begin; i < end && calls(w, PF_PASS_RESCORE); i++)
+        w->kernels->rescore(c->logits.data + (size_t)i * c->logits.stride, m->config.vocab_size,
+                            normed.data + (size_t)i * normed.stride, m->head_rows, m->config.hidden_size);
+}
+
+/* From the residual of n_rows rows to their logits. */
+static void run_head(worker *w, int32_t n_rows)
+{
+    const pf_context *c = w->c;
+    const pf_model *m = c->model;
+    w->gemm = pf_model_head_gemm(m);
+    const left_side rows = plan_left_side(w, n_rows);
+    const void *input = norm_and_pack(w, &rows, m->final_norm);
+    multiply(w, PF_PASS_HEAD, &m->head, input, n_rows, c->logits, PF_GEMM_STORE);
+    if (!m->is_screened) return;
+    wait_for_all(w);
+    rescore(w, &rows);
+}
+
 void pf_context_run_pass(pf_member member, void *context)
 {
     pf_context *c = context;
     const pf_model *m = c->model;
-    worker w = { .c = c,
-                 .kernels = &m->kernels,
-                 .gemm = &m->kernels.gemm[m->format][m->act],
-                 .member = member,
-                 .mine = &c->members[member.id] };
+    worker w = {
+        .c = c, .kernels = &m->kernels, .gemm = pf_model_gemm(m), .member = member, .mine = &c->members[member.id]
+    };
     w.by_columns = w.gemm->pack_columns != NULL;
     w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
     w.heads = attended_columns(&w);
@@ -500,6 +525,5 @@ void pf_context_run_pass(pf_member member, void *context)
         if (!attention_half(&w, l, &rows)) return;
         gated_half(&w, &m->layers[l], &rows);
     }
-    const void *input = norm_and_pack(&w, &rows, m->final_norm);
-    multiply(&w, PF_PASS_HEAD, &m->head, input, rows.n_rows, c->logits, PF_GEMM_STORE);
+    run_head(&w, rows.n_rows);
 }

@@ -59,6 +59,32 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
     return PF_OK;
 }
 
+/* A screened head is rounded from numbers, and keeps them as BF16. */
+static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
+{
+    const char *directory = src->checkpoint.directory;
+    m->head_format = m->format;
+    m->head_act = m->act;
+    m->is_screened = src->options->head == PF_HEAD_SCREENED;
+    if (!m->is_screened) return PF_OK;
+    if (src->checkpoint.config.quantized)
+        return pf_fail(
+            error, PF_UNSUPPORTED,
+            "%s: its head was quantised to %s and cannot be screened: take a full head, or the model that it "
+            "was made of",
+            directory, pf_dtype_name(m->dtype));
+    if (m->row_type != PF_TYPE_BF16)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: a screened head is for weights in bf16 or integers, and these are to be %s", directory,
+                       pf_dtype_name(m->dtype));
+    if (src->options->backend == PF_BACKEND_ONEDNN)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is for products of our own, not for oneDNN's",
+                       directory);
+    m->head_format = PF_FORMAT_INT4_CHANNEL;
+    m->head_act = PF_ACT_INT8;
+    return PF_OK;
+}
+
 static pf_status resolve_types(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     PF_TRY(resolve_dtype(m, src, error));
@@ -66,13 +92,15 @@ static pf_status resolve_types(pf_model *m, const pf_model_source *src, pf_error
     m->row_type = pf_format_row_type(m->format);
     pf_error why = { 0 };
     const pf_status status = pf_activations_resolve(m->format, src->options->activations, &m->act, &why);
-    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
+    if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
+    return resolve_head(m, src, error);
 }
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
 /* Plan a matrix and take its memory. */
-static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf_linear *linear, pf_arena *arena)
+static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf_format format, pf_linear *linear,
+                                pf_arena *arena)
 {
     int32_t n = 0, k = 0;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
@@ -81,7 +109,7 @@ static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recip
         if (__builtin_add_overflow(n, rows, &n)) return PF_LIMIT;
     }
     size_t bytes;
-    PF_TRY(pf_gemm_plan_weights(m->format, n, k, &linear->weights, &bytes));
+    PF_TRY(pf_gemm_plan_weights(format, n, k, &linear->weights, &bytes));
     linear->weights.panels = pf_arena_take(arena, bytes, 1);
     linear->bias = NULL;
     if (pf_config_has_bias(&m->config, recipe->parts[0])) linear->bias = pf_arena_take(arena, (size_t)n, sizeof(float));
@@ -91,19 +119,19 @@ static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recip
 /* Give every weight its place: the same walk measures and takes. */
 static pf_status lay_out(pf_model *m, pf_arena *arena)
 {
-    const size_t hidden = (size_t)m->config.hidden_size;
-    m->embedding = NULL;
-    if (!m->config.tied_embeddings)
-        m->embedding = pf_arena_take(arena, (size_t)m->config.vocab_size, hidden * pf_type_bytes(m->row_type));
+    const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
+    const bool tied = m->config.tied_embeddings;
+    m->embedding = tied && !m->is_screened ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
+    m->head_rows = !m->is_screened ? NULL : tied ? m->embedding : pf_arena_take(arena, n_vocab, hidden * 2);
     m->final_norm = pf_arena_take(arena, hidden, sizeof(float));
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         pf_layer *layer = &m->layers[l];
         layer->attention_norm = pf_arena_take(arena, hidden, sizeof(float));
         layer->mlp_norm = pf_arena_take(arena, hidden, sizeof(float));
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
-            PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], pf_layer_matrix(layer, i), arena));
+            PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
     }
-    return lay_out_linear(m, &pf_head_recipe, &m->head, arena);
+    return lay_out_linear(m, &pf_head_recipe, m->head_format, &m->head, arena);
 }
 
 /* All matrices there are, layer after layer, and the head. */
@@ -157,6 +185,7 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
     m->beyond_twelve = true;
     m->dtype = PF_DTYPE_BF16;
     m->format = PF_FORMAT_BF16;
+    if (!m->is_screened) m->head_format = m->format;
     src->done_bytes = 0;
     src->beyond_twelve = false;
     PF_TRY(reserve(m, src, error));

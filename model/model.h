@@ -26,10 +26,20 @@ typedef enum {
     PF_BACKEND_ONEDNN, /* kernels/gemm/gemm_onednn.h: not row-invariant, and a second copy of the weights */
 } pf_backend;
 
+/* How the logits of the vocabulary are computed: --head. */
+typedef enum {
+    PF_HEAD_FULL, /* as all other products */
+    /* In four bits, and then the best anew by BF16 rows (kernels/sample/rescore.h): half or a quarter of the bytes to read,
+     * and who is best is nearly always the same. Whoever is told no logit but approximate ones by it may take it: a
+     * draft, never a target. Not of weights that are F32, F16 or quantised in their files. */
+    PF_HEAD_SCREENED,
+} pf_head;
+
 typedef struct {
     pf_dtype dtype;
     pf_activations activations;
     pf_backend backend;
+    pf_head head;
     pf_isa isa;    /* from pf_cpu_best_isa() or forced */
     pf_team *team; /* packs the weights, each member what it will read; borrowed during load only */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */
@@ -50,7 +60,8 @@ pf_dtype pf_model_dtype(const pf_model *model);   /* resolved: never AUTO */
 pf_format pf_model_format(const pf_model *model); /* of the matrices */
 pf_act pf_model_act(const pf_model *model);       /* what they are multiplied with */
 
-/* Bytes that one decode step reads: packed weights and the head, not the embedding table unless it is the head. */
+/* Bytes that one decode step reads: packed weights and the head, not the embedding table unless it is the head, nor the few
+ * rows that a screened head looks at. */
 size_t pf_model_step_bytes(const pf_model *model);
 size_t pf_model_packed_bytes(const pf_model *model); /* all that the model holds in memory */
 int64_t pf_model_parameter_count(const pf_model *model);

@@ -148,9 +148,12 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
 {
     char name[PF_MAX_PARTS * PF_MAX_TENSOR_NAME];
     join_names(m, recipe, layer, name, sizeof name);
-    const pf_kernel *kernel = m->kernels.chosen_gemm[m->format][m->act];
-    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(m->format)->name, kernel->packing);
-    tell_reason(m, kernel, v->reason, sizeof v->reason);
+    const pf_kernel *kernel = pf_model_product(m, linear);
+    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
+    if (linear == &m->head && m->is_screened)
+        snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are computed anew");
+    else
+        tell_reason(m, kernel, v->reason, sizeof v->reason);
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
                                      .kernel = kernel->name,
@@ -161,31 +164,52 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
     v->visit(v->user, &tensor);
 }
 
-static void visit_embedding(const pf_model *m, visitor *v)
+static void visit_rows(const pf_model *m, visitor *v, pf_tensor_role role, const char *reason)
 {
-    const bool tied = m->embedding == NULL;
     const size_t n = (size_t)m->config.vocab_size * (size_t)m->config.hidden_size;
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&m->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
-    if (tied)
-        snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->format)->name);
-    else
-        snprintf(v->format, sizeof v->format, "%s rows", pf_type_name(m->row_type));
+    pf_config_tensor_name(&m->config, role, 0, "weight", name);
+    snprintf(v->format, sizeof v->format, "%s rows", pf_type_name(m->row_type));
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
-                                     .kernel = tied ? "row lookup: pf_gemm_unpack_row" : "row lookup",
-                                     .reason = tied ? "the head is the same tensor: rows are gathered from its panels"
-                                                    : "rows are looked up, never multiplied",
+                                     .kernel = "row lookup",
+                                     .reason = reason,
                                      .rows = m->config.vocab_size,
                                      .columns = m->config.hidden_size,
-                                     .bytes = tied ? 0 : n * pf_type_bytes(m->row_type) };
+                                     .bytes = n * pf_type_bytes(m->row_type) };
     v->visit(v->user, &tensor);
+}
+
+static void visit_embedding_in_head(const pf_model *m, visitor *v)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&m->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->format)->name);
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = v->format,
+                                     .kernel = "row lookup: pf_gemm_unpack_row",
+                                     .reason = "the head is the same tensor: rows are gathered from its panels",
+                                     .rows = m->config.vocab_size,
+                                     .columns = m->config.hidden_size };
+    v->visit(v->user, &tensor);
+}
+
+static void visit_looked_up(const pf_model *m, visitor *v)
+{
+    if (m->embedding == NULL)
+        visit_embedding_in_head(m, v);
+    else
+        visit_rows(m, v, PF_TENSOR_EMBEDDING,
+                   m->head_rows == m->embedding ? "rows are looked up, and tell the best logits of the screened head"
+                                                : "rows are looked up, never multiplied");
+    if (m->head_rows != m->embedding && m->head_rows != NULL)
+        visit_rows(m, v, PF_TENSOR_HEAD, "rows tell the best logits of the screened head");
 }
 
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)
 {
     visitor v = { .visit = visit, .user = user };
-    visit_embedding(model, &v);
+    visit_looked_up(model, &v);
     for (int32_t l = 0; l < model->config.n_layers; l++) {
         visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
         visit_linear(model, &v, &pf_layer_recipes[0], l, &model->layers[l].qkv);

@@ -29,37 +29,36 @@ static void round_to_f16(float *values, size_t n)
     for (size_t i = 0; i < n; i++) values[i] = pf_f16_to_f32(pf_f16_from_f32(values[i]));
 }
 
-/* ---- the embedding's rows ------------------------------------------------------------------------------------------ */
+/* ---- rows that are looked up ---------------------------------------------------------------------------------------- */
 
 typedef struct {
     const pf_model *model;
     const pf_checkpoint *checkpoint;
     pf_gemm_source rows;
-} embedding_job;
+    void *out; /* [n_rows, hidden] of the model's row_type */
+} rows_job;
 
 /* Elements [begin, end) of the table. */
-static void convert_elements(const embedding_job *job, size_t begin, size_t end)
+static void convert_elements(const rows_job *job, size_t begin, size_t end)
 {
     const void *from = job->rows.data;
     const pf_type type = job->rows.type;
     if (type == job->model->row_type) {
         const size_t bytes = pf_type_bytes(type);
-        memcpy((char *)job->model->embedding + begin * bytes, (const char *)from + begin * bytes,
-               (end - begin) * bytes);
+        memcpy((char *)job->out + begin * bytes, (const char *)from + begin * bytes, (end - begin) * bytes);
     } else if (job->model->row_type == PF_TYPE_F32) {
-        float *out = job->model->embedding;
+        float *out = job->out;
         for (size_t i = begin; i < end; i++) out[i] = pf_tensor_element(from, type, i);
     } else {
-        uint16_t *out = job->model->embedding;
+        uint16_t *out = job->out;
         for (size_t i = begin; i < end; i++) out[i] = pf_bf16_from_f32(pf_tensor_element(from, type, i));
     }
-    if (job->model->dtype == PF_DTYPE_F16 && type != PF_TYPE_F16)
-        round_to_f16((float *)job->model->embedding + begin, end - begin);
+    if (job->model->dtype == PF_DTYPE_F16 && type != PF_TYPE_F16) round_to_f16((float *)job->out + begin, end - begin);
 }
 
 static void convert_share(pf_member member, void *arg)
 {
-    const embedding_job *job = arg;
+    const rows_job *job = arg;
     const int32_t stretch = pf_checkpoint_stretch(job->checkpoint, &job->rows, 1);
     const size_t hidden = job->rows.stride;
     int32_t begin, end;
@@ -72,14 +71,14 @@ static void convert_share(pf_member member, void *arg)
     }
 }
 
-static pf_status load_embedding(const pf_model *m, pf_model_source *src, pf_error *error)
+static pf_status load_rows(const pf_model *m, pf_model_source *src, pf_tensor_role role, void *out, pf_error *error)
 {
-    if (m->embedding == NULL) return PF_OK;
-    embedding_job job = { .model = m, .checkpoint = &src->checkpoint };
-    PF_TRY(pf_checkpoint_matrix(&src->checkpoint, PF_TENSOR_EMBEDDING, 0, &job.rows, error));
+    rows_job job = { .model = m, .checkpoint = &src->checkpoint, .out = out };
+    PF_TRY(pf_checkpoint_matrix(&src->checkpoint, role, 0, &job.rows, error));
     pf_team_run(src->options->team, convert_share, &job);
     pf_checkpoint_release_matrix(&src->checkpoint, &job.rows);
-    report_progress(src, (size_t)job.rows.n_rows * job.rows.stride * pf_type_bytes(job.rows.type));
+    if (role != pf_config_head_role(&m->config)) /* which is packed, too, and counts then */
+        report_progress(src, (size_t)job.rows.n_rows * job.rows.stride * pf_type_bytes(job.rows.type));
     return PF_OK;
 }
 
@@ -201,7 +200,9 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
 
 pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_error *error)
 {
-    PF_TRY(load_embedding(m, src, error));
+    if (m->embedding != NULL) PF_TRY(load_rows(m, src, PF_TENSOR_EMBEDDING, m->embedding, error));
+    if (m->head_rows != NULL && m->head_rows != m->embedding)
+        PF_TRY(load_rows(m, src, PF_TENSOR_HEAD, m->head_rows, error));
     PF_TRY(load_vector(src, PF_TENSOR_FINAL_NORM, 0, "weight", m->final_norm, error));
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         pf_layer *layer = &m->layers[l];

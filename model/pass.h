@@ -26,7 +26,7 @@ enum { PF_APART_FLOATS = 8192 / sizeof(float), PF_LINE_FLOATS = 64 / sizeof(floa
 
 /* What one member has for itself: it is written and read by that member alone. */
 typedef struct {
-    pf_rows normed;  /* [tile_rows, hidden] */
+    pf_rows normed;  /* [the most tile_rows of a product, hidden] */
     void *input;     /* a packed left side of one tile, of any product */
     void *gemm;      /* scratch of a product */
     void *attention; /* scratch of attention */

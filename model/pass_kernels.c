@@ -87,6 +87,7 @@ static const char *const names[PF_N_PASS_KERNELS] = {
     [PF_PASS_PACK_GATED] = "pack gated",
     [PF_PASS_DOWN] = "down",
     [PF_PASS_HEAD] = "head",
+    [PF_PASS_RESCORE] = "rescore",
 };
 
 /* Pairs of a query row and a key that it sees. */
@@ -127,7 +128,7 @@ static void describe_product(const pf_context *c, int32_t n_rows, const pf_linea
 {
     const pf_gemm_weights *w = &linear->weights;
     part->op = pf_op_name(PF_OP_GEMM);
-    part->kernel = c->model->kernels.chosen_gemm[c->model->format][c->model->act];
+    part->kernel = pf_model_product(c->model, linear);
     part->bytes = (size_t)w->n_panels * w->panel_bytes;
     part->operations = 2.0 * n_rows * w->n * w->k;
     part->has_weights = true;
@@ -183,6 +184,13 @@ pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel)
     case PF_PASS_HEAD:
         part.n_calls = 1;
         describe_product(c, c->n_logit_rows, &m->head, &part);
+        break;
+    case PF_PASS_RESCORE:
+        part.n_calls = m->is_screened ? c->n_logit_rows : 0;
+        part.op = pf_op_name(PF_OP_RESCORE);
+        part.kernel = m->kernels.chosen[PF_OP_RESCORE][PF_TYPE_BF16];
+        part.bytes = (size_t)m->config.vocab_size * sizeof(float);
+        snprintf(part.shape, sizeof part.shape, "1x%d", m->config.vocab_size);
         break;
     case PF_N_PASS_KERNELS: break;
     }

@@ -38,6 +38,7 @@ typedef enum {
     PF_PASS_PACK_GATED,
     PF_PASS_DOWN,
     PF_PASS_HEAD,
+    PF_PASS_RESCORE, /* of a screened head */
     PF_N_PASS_KERNELS
 } pf_pass_kernel;
 enum { PF_ALL_PASS_KERNELS = (1 << PF_N_PASS_KERNELS) - 1 };
@@ -48,7 +49,7 @@ typedef struct {
     const char *op;          /* "gemm", "pack", "rmsnorm", ... */
     const pf_kernel *kernel; /* its row of the registry; of packing, that of the product */
     char shape[48];          /* of one call by all members together: "1x256x128" */
-    int32_t n_calls;         /* such calls */
+    int32_t n_calls;         /* such calls; 0: the model has no use for it */
     size_t bytes;            /* of one: weights, keys and values, rows read and written */
     double operations;       /* of one, two a multiply-add; 0: not counted */
     bool has_weights;

@@ -5,7 +5,8 @@
  *
  * Q, K and V are one matrix, their rows one below the other, so a layer's first product is one. Gate and up are two of
  * equal shape: a member that multiplies the same panels of both can combine them without waiting for anybody.
- * An embedding that is the head too lies in memory once, as the head's panels: its rows are gathered from there.
+ * An embedding that is the head too lies in memory once, as the head's panels: its rows are gathered from there. A screened
+ * head has panels of four bits and its rows besides, which then are the embedding's too where the two are one.
  */
 #ifndef PF_MODEL_WEIGHTS_H
 #define PF_MODEL_WEIGHTS_H
@@ -34,11 +35,14 @@ typedef struct {
 struct pf_model {
     pf_config config;
     pf_kernels kernels;
-    pf_dtype dtype;       /* resolved */
-    bool is_default;      /* nobody asked for it */
-    bool beyond_twelve;   /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
-    pf_format format;     /* of panels */
-    pf_act act;           /* of what they are multiplied with */
+    pf_dtype dtype;     /* resolved */
+    bool is_default;    /* nobody asked for it */
+    bool beyond_twelve; /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
+    pf_format format;   /* of panels */
+    pf_act act;         /* of what they are multiplied with */
+    bool is_screened;   /* the head: PF_HEAD_SCREENED */
+    pf_format head_format;
+    pf_act head_act;
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
     pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
@@ -50,10 +54,28 @@ struct pf_model {
     void *embedding;   /* [vocab, hidden] of row_type; NULL: tied, see head */
     pf_layer *layers;  /* [n_layers] */
     float *final_norm; /* [hidden] */
-    pf_linear head;    /* [vocab, hidden] */
+    pf_linear head;    /* [vocab, hidden], of head_format */
+    void *head_rows;   /* [vocab, hidden] of BF16 where it is screened: its own, or `embedding` */
 };
 
 enum { PF_MAX_PARTS = 3 };
+
+/* The row of the registry that multiplies a matrix. */
+static inline const pf_kernel *pf_model_product(const pf_model *model, const pf_linear *linear)
+{
+    return linear == &model->head ? model->kernels.chosen_gemm[model->head_format][model->head_act]
+                                  : model->kernels.chosen_gemm[model->format][model->act];
+}
+
+/* The product of the head, and of all other matrices. */
+static inline const pf_gemm *pf_model_head_gemm(const pf_model *model)
+{
+    return &model->kernels.gemm[model->head_format][model->head_act];
+}
+static inline const pf_gemm *pf_model_gemm(const pf_model *model)
+{
+    return &model->kernels.gemm[model->format][model->act];
+}
 
 /* Which matrix of a layer is made of which tensors, in order of rows. */
 typedef struct {

@@ -97,7 +97,7 @@ class Benchmarks(Case):
             self.assertEqual(result.code, 0, result.err)
         figures = [json.loads(line) for line in result.out.decode().splitlines()]
         self.assertEqual({f["op"] for f in figures}, {"gemm", "pack_weights", "rmsnorm", "rope", "swiglu", "attn",
-                                                      "attn_store", "argmax", "softmax", "top", "race"})
+                                                      "attn_store", "argmax", "softmax", "top", "race", "rescore"})
         for figure in figures:
             self.assertGreater(figure["fraction"], 0)
             self.assertGreater(figure["gbps"], 0)
@@ -126,6 +126,16 @@ class Benchmarks(Case):
         self.assertAlmostEqual(whole["sum_us"], sum(kernel["pass_us"] for kernel in lines[:of_pass]), places=3)
         self.assertAlmostEqual(whole["ratio"] * whole["sum_us"], whole["us"], places=3)
         self.assertTrue(whole["us"] > 0 and whole["once_ratio"] > 0 and whole["threads"] == 1 and whole["context"] == 32)
+
+    def test_a_second_look_is_among_the_kernels_of_a_screened_head_alone(self):
+        for head in ("full", "screened"):
+            result = self.pilotfish.run("bench", "kernels", "-m", self.draft, "--dtype", "int8", "--head", head, "--rows", "2",
+                                        "--context", "8", "--threads", "1", "--quick", "--json")
+            self.assertEqual(result.code, 0, result.err)
+            figures = {line.get("part"): line for line in map(json.loads, result.out.decode().splitlines())}
+            self.assertEqual("rescore" in figures, head == "screened")
+            self.assertEqual(figures["head"]["format"], "int8" if head == "full" else "int4-channel")
+            self.assertEqual(figures["qkv"]["format"], "int8")
 
     def test_steps_answers_each_line_by_a_number(self):
         def converse(requests):

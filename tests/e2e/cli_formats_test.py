@@ -157,6 +157,29 @@ class Formats(Case):
                         accepted += document["speculation"]["accepted"]
         self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
 
+    def test_a_screened_head_of_a_draft_changes_no_text(self):
+        plain = self.generate("-n", 40)["tokens"]
+        for dtype in ["bf16", "int8", "int4"]:
+            with self.subTest(dtype):
+                here = self.generate("-n", 40, "-d", self.draft, "--draft-dtype", dtype, "--draft-head", "screened")
+                self.assertEqual(here["tokens"], plain)
+                with self.pilotfish.serve("worker", self.draft, self.socket("screened"), "--dtype", dtype, "--head",
+                                          "screened") as worker:
+                    there = self.generate("-n", 40, "--draft-worker", worker.address)
+                self.assertEqual(there["tokens"], plain)
+                self.assertGreater(here["speculation"]["accepted"] + there["speculation"]["accepted"], 0)
+
+    def test_a_screened_head_is_told_of_and_refused_where_it_cannot_be(self):
+        for tensor in self.run_json("info", "-m", self.target, "--dtype", "int8", "--head", "screened")["model"]["tensors"]:
+            if "gemm" in tensor["kernel"]:
+                is_head = "lm_head" in tensor["name"]
+                self.assertTrue(tensor["format"].startswith("int4-channel " if is_head else "int8 "), tensor)
+                self.assertEqual("screened" in tensor["reason"], is_head)
+        self.assert_fails("info", "-m", self.target, "--dtype", "f32", "--head", "screened", saying=["f32", "bf16"])
+        directory, _ = self.quantize("no-numbers", "int8")
+        self.assert_fails("worker", "-m", directory, "--listen", self.socket("never"), "--head", "screened",
+                          saying=["int8", "full head"])
+
     def test_info_names_each_format_and_says_why(self):
         directory, _ = self.quantize("told", "int4-asym-g128")
         cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it")]

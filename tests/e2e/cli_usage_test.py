@@ -42,6 +42,8 @@ class Usage(Case):
             ["generate", *model, "-p", "a", "--seed", "18446744073709551616"], ["generate", *model, "-p", "a", "--stop", ""],
             ["generate", *model, "-p", "a", "--draft-len", "65"], ["generate", *model, "-p", "a", "--draft-len", "none"],
             ["generate", *model, "-p", "a", "--method", "block"], ["generate", *model, "-p", "a", "--dtype", "int9"],
+            ["generate", *model, "-p", "a", "--head", "screened"], ["verifier", *model, "--listen", "unix:/x", "--head", "full"],
+            ["generate", *model, "-p", "a", "-d", self.draft, "--draft-head", "half"],
             ["generate", *model, "-p", "a", "--act", "int4"], ["generate", *model, "-p", "a", "--draft-act", "x"],
             ["generate", *model, "-p", "a", "--method", "greedy", "--temperature", "1"],
             ["generate", *model, "-p", "a", "--isa", "mmx"], ["generate", *model, "-p", "a", "--cores", "x"],

@@ -365,6 +365,31 @@ static void compare_in_company(rig *r, const float *plain)
     free(logits);
 }
 
+static void logits_of_a_screened_head_depend_neither_on_cuts_nor_on_threads(void **state)
+{
+    (void)state;
+    const pf_tiny_model shapes[] = { ODD, MQA };
+    static const pf_dtype dtypes[] = { PF_DTYPE_BF16, PF_DTYPE_INT8, PF_DTYPE_INT4 };
+    for (size_t s = 0; s < 2; s++) {
+        pf_tiny_model_create(&shapes[s], directory);
+        for (int isa = 0; isa <= (int)pf_cpu_best_isa(); isa++)
+            for (size_t d = 0; d < 3; d++) {
+                const pf_model_options options = { .dtype = dtypes[d], .head = PF_HEAD_SCREENED, .isa = (pf_isa)isa };
+                rig r;
+                set_up_with(&r, options, 1);
+                float *plain = plain_logits(&r, 0);
+                compare_cuts(&r, plain);
+                compare_in_company(&r, plain);
+                tear_down(&r);
+                set_up_with(&r, options, 2);
+                compare_cuts(&r, plain);
+                tear_down(&r);
+                free(plain);
+            }
+        pf_tiny_model_remove(directory);
+    }
+}
+
 static void logits_do_not_depend_on_other_sequences_in_the_pass(void **state)
 {
     (void)state;
@@ -708,6 +733,7 @@ int main(void)
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
+        cmocka_unit_test(logits_of_a_screened_head_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_do_not_depend_on_who_takes_which_panels),
         cmocka_unit_test(logits_through_onednn_are_ours_within_rounding_on_any_number_of_threads),
         cmocka_unit_test(logits_do_not_depend_on_other_sequences_in_the_pass),

@@ -22,9 +22,9 @@ trap 'exit 143' TERM
 
 title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-title "1. The worker: models/draft in INT8, serving Drafter on a unix socket"
-echo "\$ pilotfish worker -m models/draft --dtype int8 --listen $socket"
-"$pilotfish" worker -m models/draft --dtype int8 --listen "$socket" >"$work/ready" 2>"$work/log" &
+title "1. The worker: models/draft in INT8, its head screened, serving Drafter on a unix socket"
+echo "\$ pilotfish worker -m models/draft --dtype int8 --head screened --listen $socket"
+"$pilotfish" worker -m models/draft --dtype int8 --head screened --listen "$socket" >"$work/ready" 2>"$work/log" &
 worker=$!
 for _ in $(seq 200); do
     grep -q '^ready ' "$work/ready" && break

@@ -1,10 +1,11 @@
 /*
  * The filters run on the probabilities before any is cut, as weights: top-k, top-p and min-p each set some to 0, and one
- * division at the end makes a distribution again. Sums of weights are in double: 150,000 floats lose more than a rare
+ * factor at the end makes a distribution again. Sums of weights are in double: 150,000 floats lose more than a rare
  * token's share.
  */
 #include "model/sampling.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -43,10 +44,10 @@ size_t pf_sampling_scratch_bytes(int32_t n_vocab)
 
 /* ---- filters --------------------------------------------------------------------------------------------------- */
 
+/* Without a branch, as all walks over a vocabulary here: which weights go is as good as random. */
 static void keep_at_least(float *weights, int32_t n, float threshold)
 {
-    for (int32_t i = 0; i < n; i++)
-        if (weights[i] < threshold) weights[i] = 0.0f;
+    for (int32_t i = 0; i < n; i++) weights[i] = weights[i] < threshold ? 0.0f : weights[i];
 }
 
 static void keep_top_k(const pf_kernels *kernels, float *weights, int32_t n, int32_t k, void *scratch)
@@ -72,56 +73,68 @@ static double sum_of(const float *values, int32_t n)
     return sum;
 }
 
-/* Split values [n] into those above the pivot, in front, and the others. Sums the front. Returns its size. */
-static int32_t split_above(float *values, int32_t n, float pivot, double *front_sum)
+static void scale_to_one(float *values, int32_t n)
 {
-    int32_t n_front = 0;
-    *front_sum = 0.0;
-    for (int32_t i = 0; i < n; i++) {
-        const float value = values[i];
-        if (!(value > pivot)) continue;
-        values[i] = values[n_front];
-        values[n_front++] = value;
-        *front_sum += (double)value;
-    }
-    return n_front;
+    const double share = 1.0 / sum_of(values, n);
+    for (int32_t i = 0; i < n; i++) values[i] = (float)((double)values[i] * share);
 }
 
-static float median_of_three(float a, float b, float c)
+/* Of weights [n], 0 to 1, those of at least `least`, packed. Returns their number. */
+static int32_t pack_at_least(float *out, const float *weights, int32_t n, float least)
 {
-    return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+    int32_t n_out = 0;
+    for (int32_t i = 0; i < n; i++) {
+        out[n_out] = weights[i];
+        n_out += weights[i] >= least;
+    }
+    return n_out;
+}
+
+/* Floats that are not negative are in the order of their bits, read as a number of three digits; one of at most 1.0 has a first
+ * digit below N_DIGITS. */
+enum { N_DIGITS = 1024, N_PLACES = 3 };
+static const int SHIFTS[N_PLACES] = { 20, 10, 0 };
+
+static uint32_t digit_of(float weight, int place)
+{
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return bits >> SHIFTS[place] & (place == 0 ? UINT32_MAX : N_DIGITS - 1);
+}
+
+/* The digit at a place that the boundary has, all of whose first ones `left` have: what lies above it weighs less than
+ * `target`, with it as much. *above grows by what lies above it; where rounding leaves all below the target, the least. */
+static uint32_t find_digit(const float *left, int32_t n_left, int place, double target, double *above)
+{
+    double mass[N_DIGITS] = { 0.0 };
+    for (int32_t i = 0; i < n_left; i++) mass[digit_of(left[i], place)] += (double)left[i];
+    double before = *above;
+    uint32_t last = 0;
+    for (uint32_t d = N_DIGITS; d-- > 0;) {
+        if (!(mass[d] > 0.0)) continue;
+        last = d;
+        *above = before;
+        before += mass[d];
+        if (before >= target) break;
+    }
+    return last;
 }
 
 /* The least weight of the smallest set of largest weights [n_left] that weighs `target`, and what is larger than it
- * together: a selection by mass, as quickselect is by rank. `left` is reordered. */
-static float find_boundary(float *left, int32_t n_left, double target, double *mass_above)
+ * together: digit by digit, a radix selection by mass. `left` is packed to the weights that equal it. Returns their number. */
+static int32_t find_boundary(float *left, int32_t n_left, double target, double *mass_above)
 {
-    /* Invariant: the boundary is among left[0 .. n_left), and all that is larger than those weighs `above`. */
-    double above = 0.0;
-    float boundary = 0.0f;
-    while (n_left > 0) {
-        boundary = median_of_three(left[0], left[n_left / 2], left[n_left - 1]);
-        double front_sum;
-        const int32_t n_front = split_above(left, n_left, boundary, &front_sum);
-        if (n_front > 0 && above + front_sum >= target) {
-            n_left = n_front;
-            continue;
+    *mass_above = 0.0;
+    for (int place = 0; place < N_PLACES; place++) {
+        const uint32_t digit = find_digit(left, n_left, place, target, mass_above);
+        int32_t n = 0;
+        for (int32_t i = 0; i < n_left; i++) {
+            left[n] = left[i];
+            n += digit_of(left[i], place) == digit;
         }
-        int32_t n_equal = 0, n_back = 0;
-        for (int32_t i = n_front; i < n_left; i++) {
-            if (left[i] == boundary)
-                n_equal++;
-            else
-                left[n_back++] = left[i];
-        }
-        above += front_sum;
-        const double missing = target - above;
-        if (n_back == 0 || missing <= (double)boundary * n_equal) break;
-        above += (double)boundary * n_equal;
-        n_left = n_back;
+        n_left = n;
     }
-    *mass_above = above;
-    return boundary;
+    return n_left;
 }
 
 /* Keep the smallest set of largest weights whose mass reaches top_p; the others become 0. Where equal weights straddle the
@@ -129,22 +142,20 @@ static float find_boundary(float *left, int32_t n_left, double target, double *m
 static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
 {
     float *left = scratch;
-    int32_t n_left = 0;
-    for (int32_t i = 0; i < n; i++)
-        if (weights[i] > 0.0f) left[n_left++] = weights[i];
-    const double target = (double)top_p * sum_of(weights, n);
+    const double all = sum_of(weights, n), target = (double)top_p * all;
+    /* Those that weigh less than the n-th part of what is not needed are, together, not needed. */
+    const float least = fmaxf((float)((all - target) / n * 0.999), FLT_TRUE_MIN);
     double mass; /* of what is larger than the boundary: of those equal to it, as many as are needed, at least one */
-    const float boundary = find_boundary(left, n_left, target, &mass);
+    int32_t n_equal = find_boundary(left, pack_at_least(left, weights, n, least), target, &mass);
+    const float boundary = left[0];
+    keep_at_least(weights, n, boundary);
 
-    int32_t n_equal = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (weights[i] > boundary) continue;
-        if (weights[i] == boundary && (n_equal == 0 || mass < target)) {
-            mass += (double)boundary;
-            n_equal++;
-            continue;
-        }
+    int32_t n_needed = 1;
+    for (mass += (double)boundary; mass < target && n_needed < n_equal; n_needed++) mass += (double)boundary;
+    for (int32_t i = n - 1; n_equal > n_needed; i--) {
+        if (weights[i] != boundary) continue;
         weights[i] = 0.0f;
+        n_equal--;
     }
 }
 
@@ -186,8 +197,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
         const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */
         keep_at_least(probabilities, n_vocab, sampling->min_p * best);
     }
-    const double sum = sum_of(probabilities, n_vocab);
-    for (int32_t i = 0; i < n_vocab; i++) probabilities[i] = (float)((double)probabilities[i] / sum);
+    scale_to_one(probabilities, n_vocab);
     return PF_OK;
 }
 
@@ -202,8 +212,7 @@ static int32_t keep_entries(int32_t *ids, float *values, int32_t n, float thresh
         ids[n_kept] = ids[i];
         values[n_kept++] = values[i];
     }
-    const double sum = sum_of(values, n_kept);
-    for (int32_t i = 0; i < n_kept; i++) values[i] = (float)((double)values[i] / sum);
+    scale_to_one(values, n_kept);
     return n_kept;
 }
 

@@ -80,16 +80,21 @@ int32_t pf_race_f32_avx512(const float *p, int32_t n, uint64_t seed, pf_noise_do
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512 unit = _mm512_set1_ps(0x1p-32f * (1.0f - 0x1p-20f));
     for (int32_t first = 0; first < n; first += TOKENS) {
+        __m512 shares[4];
+        for (int32_t j = 0; j < 4; j++)
+            shares[j] = pf_v16_load_first_or(p + first + 16 * j, n - first - 16 * j, _mm512_setzero_ps());
+        const __m512 any = _mm512_max_ps(_mm512_max_ps(shares[0], shares[1]), _mm512_max_ps(shares[2], shares[3]));
+        if (_mm512_cmp_ps_mask(any, _mm512_setzero_ps(), _CMP_GT_OQ) == 0) continue; /* none of these has a chance */
+
         __m512i words[4] = { _mm512_add_epi32(_mm512_set1_epi32(first / PF_NOISE_BLOCK), lanes),
                              _mm512_set1_epi32(position), _mm512_set1_epi32((int)domain), _mm512_setzero_si512() };
         philox(words, seed);
         __m512i ordered[4];
         in_order_of_tokens(words, ordered);
         const __m512 bound = _mm512_set1_ps((float)r.best * (1.0f + 0x1p-20f));
-        for (int32_t j = 0; j < 4 && first + 16 * j < n; j++) {
+        for (int32_t j = 0; j < 4; j++) {
             const __m512 v = _mm512_mul_ps(_mm512_cvtepu32_ps(ordered[j]), unit);
-            const __m512 share = pf_v16_load_first(p + first + 16 * j, n - first - 16 * j);
-            uint32_t may_win = _mm512_cmp_ps_mask(v, _mm512_mul_ps(share, bound), _CMP_LT_OQ);
+            uint32_t may_win = _mm512_cmp_ps_mask(v, _mm512_mul_ps(shares[j], bound), _CMP_LT_OQ);
             for (; may_win != 0; may_win &= may_win - 1) run(&r, first + 16 * j + __builtin_ctz(may_win));
         }
     }

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "model/sampling.h"
 
-enum { MAX_VOCAB = 256 };
+enum { MAX_VOCAB = 256, MOST_WEIGHTS = 2000 };
 
 static const pf_sampling plain = { .temperature = 1.0f, .top_k = 0, .top_p = 1.0f, .min_p = 0.0f };
 
@@ -19,7 +19,7 @@ static const pf_kernels *kernels(void)
 
 static void distribution(const pf_sampling *sampling, const float *logits, int32_t n, float *probabilities)
 {
-    _Alignas(64) unsigned char scratch[MAX_VOCAB * 16];
+    _Alignas(64) unsigned char scratch[MOST_WEIGHTS * 17];
     assert_true(pf_sampling_scratch_bytes(n) <= sizeof scratch);
     assert_int_equal(pf_sampling_distribution(sampling, kernels(), logits, n, probabilities, scratch), PF_OK);
 }
@@ -384,26 +384,39 @@ static void extreme_temperatures_give_a_distribution(void **state)
 }
 
 /* The nucleus of any weights against its definition: sort, add up, stop. */
+static void check_nucleus(const float *logits, int32_t n, float top_p)
+{
+    float p[MOST_WEIGHTS], full[MOST_WEIGHTS];
+    pf_sampling sampling = plain;
+    sampling.top_p = top_p;
+    distribution(&plain, logits, n, full);
+    distribution(&sampling, logits, n, p);
+    for (int32_t i = 0; i < n; i++) {
+        double ahead = 0.0; /* mass of what ranks before token i; equal weights: the lower id first */
+        for (int32_t j = 0; j < n; j++)
+            if (full[j] > full[i] || (full[j] == full[i] && j < i)) ahead += (double)full[j];
+        if (fabs(ahead - (double)top_p) < 1e-6) continue; /* rounding may decide either way */
+        assert_int_equal(p[i] > 0.0f, ahead < (double)top_p);
+    }
+}
+
 static void the_nucleus_is_the_shortest_prefix_of_the_sorted_weights(void **state)
 {
     (void)state;
     srand(4);
+    float logits[MOST_WEIGHTS];
     for (int trial = 0; trial < 2000; trial++) {
         const int32_t n = 1 + rand() % 40;
-        float logits[40], p[40], full[40];
         for (int32_t i = 0; i < n; i++)
             logits[i] = (float)(rand() % (trial % 2 ? 5 : 1000)) * 0.01f; /* every other trial full of ties */
-        pf_sampling sampling = plain;
-        sampling.top_p = (float)(1 + rand() % 99) / 100.0f;
-        distribution(&plain, logits, n, full);
-        distribution(&sampling, logits, n, p);
-        for (int32_t i = 0; i < n; i++) {
-            double ahead = 0.0; /* mass of what ranks before token i; equal weights: the lower id first */
-            for (int32_t j = 0; j < n; j++)
-                if (full[j] > full[i] || (full[j] == full[i] && j < i)) ahead += (double)full[j];
-            if (fabs(ahead - (double)sampling.top_p) < 1e-6) continue; /* rounding may decide either way */
-            assert_int_equal(p[i] > 0.0f, ahead < (double)sampling.top_p);
-        }
+        check_nucleus(logits, n, (float)(1 + rand() % 99) / 100.0f);
+    }
+    /* Weights of many magnitudes, of one that all but share their leading bits, and of few values. */
+    static const float spreads[] = { 40.0f, 1e-4f, 3e-6f };
+    for (int trial = 0; trial < 60; trial++) {
+        const int32_t n = 500 + rand() % (MOST_WEIGHTS - 500);
+        for (int32_t i = 0; i < n; i++) logits[i] = (float)rand() / (float)RAND_MAX * spreads[trial % 3];
+        check_nucleus(logits, n, trial % 5 == 0 ? 0.9999f : (float)(1 + rand() % 99) / 100.0f);
     }
 }
 

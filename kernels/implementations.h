@@ -66,6 +66,7 @@ pf_attn_store_fn pf_attn_store_f32_avx2;
 pf_attn_store_fn pf_attn_store_bf16_avx2;
 pf_argmax_fn pf_argmax_f32_avx2;
 pf_softmax_fn pf_softmax_f32_avx2;
+pf_race_fn pf_race_f32_avx2;
 pf_rescore_fn pf_rescore_bf16_avx2;
 
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx512;

@@ -136,6 +136,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX2,   COPY,         pf_attn_store_bf16_avx2),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
+    KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_race_f32_avx2),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rescore_bf16_avx2),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX512, ROUNDING, pf_gemm_pack_weights_avx512),

@@ -2,7 +2,7 @@
 # check-headers.sh [COMPILER]: every header compiles alone, as C11, without a warning, and all of them together, kernels'
 # texts aside: no two say one name of different things. Headers that only one instruction set can compile say so in their
 # name (_avx2, _avx512) and are compiled for it; those named _v16 are written in the vectors of v16_avx2.h or
-# v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h.
+# v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h, those named _words behind words_avx2.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 compiler=${1:-cc}
@@ -31,6 +31,7 @@ check_one() {
     *avx512*) flags=("${avx512[@]}") ;;
     *avx2*) flags=("${avx2[@]}") ;;
     *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/vec_avx2.h"' ;;
+    *_words.h) flags=("${avx2[@]}") prelude='#include "kernels/sample/words_avx2.h"' ;;
     *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/v16_avx2.h"' ;;
     esac
     printf '%s\n#include "%s"\n' "$prelude" "$header" | check "${flags[@]}" ||

@@ -188,6 +188,14 @@ static void check_race(const pf_kernel *kernel, const pf_kernel *definition)
             pf_guard_free(&p);
         }
     assert_true(n_won_by_others > 0);
+    float few[200]; /* two with a chance, among numbers that are none */
+    for (int32_t at = 0; at < 200; at++) {
+        for (int32_t i = 0; i < 200; i++) few[i] = i % 3 ? NAN : i % 2 ? 0.0f : -INFINITY;
+        few[at] = few[(at + 77) % 200] = 0.5f;
+        for (int32_t position = 0; position < 8; position++)
+            assert_int_equal(kernel->fn.race(few, 200, 1, PF_NOISE_TARGET, position),
+                             definition->fn.race(few, 200, 1, PF_NOISE_TARGET, position));
+    }
     const float none[] = { 0.0f, NAN, -1.0f };
     assert_int_equal(kernel->fn.race(none, 3, 1, PF_NOISE_TARGET, 0), -1);
 }

@@ -25,22 +25,49 @@ static inline double residual(const float *p, const float *q, int32_t token, int
     return p[x] > q[x] ? (double)p[x] - (double)q[x] : 0.0;
 }
 
-/* The token at which the running sum of the residual passes u of its total. The last addition gives the total
- * itself, which exceeds u times it, so the loop ends on a token of positive weight. -1 if there is no residual. */
+/* The residual of a stretch of the vocabulary, in eight partial sums: one would wait for each addition before the next. */
+static double mass_between(const float *p, const float *q, int32_t token, int32_t begin, int32_t end)
+{
+    enum { N_SUMS = 8 };
+    double sums[N_SUMS] = { 0.0 };
+    int32_t x = begin;
+    for (; x + N_SUMS <= end; x += N_SUMS)
+        for (int32_t j = 0; j < N_SUMS; j++) sums[j] += residual(p, q, token, x + j);
+    for (; x < end; x++) sums[x % N_SUMS] += residual(p, q, token, x);
+    double mass = 0.0;
+    for (int32_t j = 0; j < N_SUMS; j++) mass += sums[j];
+    return mass;
+}
+
+enum { STRETCH = 256 };
+
+static int32_t end_of_stretch(int32_t begin, int32_t n_vocab)
+{
+    return n_vocab - begin > STRETCH ? begin + STRETCH : n_vocab;
+}
+
+/* The token at which the running sum of the residual passes u of its total: first the stretch, whose end's sum is the first
+ * above it (the last one's is the total itself), then in it the token. -1 if there is no residual. */
 static int32_t draw_residual(const float *p, const float *q, int32_t token, int32_t n_vocab, float u)
 {
     double total = 0.0;
-    for (int32_t x = 0; x < n_vocab; x++) total += residual(p, q, token, x);
+    for (int32_t x = 0; x < n_vocab; x += STRETCH) total += mass_between(p, q, token, x, end_of_stretch(x, n_vocab));
+    if (!(total > 0.0)) return -1;
 
     const double threshold = (double)u * total;
     double sum = 0.0;
+    int32_t begin = 0;
+    for (;; begin += STRETCH) {
+        const double mass = mass_between(p, q, token, begin, end_of_stretch(begin, n_vocab));
+        if (sum + mass > threshold) break;
+        sum += mass;
+    }
+    /* Rounding may leave the tokens' own sum below the threshold: the last one of positive weight serves. */
     int32_t last = -1;
-    for (int32_t x = 0; x < n_vocab && sum <= threshold; x++) {
+    for (int32_t x = begin; x < end_of_stretch(begin, n_vocab) && sum <= threshold; x++) {
         const double weight = residual(p, q, token, x);
-        if (weight > 0.0) {
-            sum += weight;
-            last = x;
-        }
+        if (weight > 0.0) last = x;
+        sum += weight;
     }
     return last;
 }

@@ -156,6 +156,56 @@ static void a_token_without_a_distribution_is_kept_with_the_targets_probability_
     }
 }
 
+/* Weights of many tokens, most of them 0 in every other case, which sum to 1. */
+static void make_weights(uint64_t *random, int32_t n, bool sparse, float *out)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)(draw(random) >> 32);
+        out[i] = sparse && bits % 7 && n > 1 ? 0.0f : (float)(bits >> 8) * 0x1p-24f + 1e-6f;
+        sum += (double)out[i];
+    }
+    for (int32_t i = 0; i < n; i++) out[i] = (float)((double)out[i] / sum);
+}
+
+/* Token by token: the first at which the residual's running sum is above u times its total. */
+static void a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary(void **state)
+{
+    (void)state;
+    enum { MOST = 5000 };
+    static const int32_t sizes[] = { 1, 2, 9, 255, 256, 257, 511, 512, 1000, MOST };
+    static float p[MOST], q[MOST];
+    static double residual[MOST];
+    uint64_t random = 77;
+    for (size_t s = 0; s < PF_COUNT(sizes); s++)
+        for (int form = 0; form < 4; form++) {
+            const int32_t n = sizes[s], token = n / 2;
+            make_weights(&random, n, form % 2, p);
+            make_weights(&random, n, form % 2, q);
+            if (form >= 2) q[token] = 1.0f; /* so that it is refused by an uniform near 1, where p leaves anything */
+            double total = 0.0;
+            for (int32_t i = 0; i < n; i++) {
+                residual[i] = form < 2 ? (double)p[i] : p[i] > q[i] ? (double)p[i] - (double)q[i] : 0.0;
+                total += residual[i];
+            }
+            if (!(total > 0.0)) continue;
+            for (int32_t k = 0; k < 400; k++) {
+                const float u = k == 399 ? 0x1.fffffep-1f : (float)k / 399.0f;
+                int32_t got = -1;
+                if (form < 2)
+                    got = pf_accept_draw(p, n, u);
+                else if (pf_accept_token(token, n, q, p, 0x1.fffffep-1f, u, &got))
+                    continue;
+                assert_in_range(got, 0, n - 1);
+                assert_true(residual[got] > 0.0);
+                double before = 0.0;
+                for (int32_t i = 0; i < got; i++) before += residual[i];
+                assert_true(before <= (double)u * total + 1e-9);
+                assert_true(before + residual[got] > (double)u * total - 1e-9);
+            }
+        }
+}
+
 static void a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform(void **state)
 {
     (void)state;
@@ -578,6 +628,7 @@ int main(void)
         cmocka_unit_test(distributions_that_differ_by_rounding_alone_still_yield_a_token),
         cmocka_unit_test(a_token_that_its_own_distribution_excludes_is_refused),
         cmocka_unit_test(a_token_without_a_distribution_is_kept_with_the_targets_probability_and_never_drawn_again),
+        cmocka_unit_test(a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary),
         cmocka_unit_test(a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform),
         cmocka_unit_test(the_tail_probability_is_the_tables),
         cmocka_unit_test(rejection_commits_with_the_targets_distribution),

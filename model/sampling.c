@@ -90,16 +90,14 @@ static int32_t pack_at_least(float *out, const float *weights, int32_t n, float 
     return n_out;
 }
 
-/* Floats that are not negative are in the order of their bits, read as a number of three digits; one of at most 1.0 has a first
- * digit below N_DIGITS. */
-enum { N_DIGITS = 1024, N_PLACES = 3 };
-static const int SHIFTS[N_PLACES] = { 20, 10, 0 };
+/* Floats from 0 to below 2 are in the order of their 30 bits, read as a number of three digits. */
+enum { DIGIT_BITS = 10, N_DIGITS = 1 << DIGIT_BITS, N_PLACES = 3 };
 
 static uint32_t digit_of(float weight, int place)
 {
     uint32_t bits;
     memcpy(&bits, &weight, sizeof bits);
-    return bits >> SHIFTS[place] & (place == 0 ? UINT32_MAX : N_DIGITS - 1);
+    return bits >> (N_PLACES - 1 - place) * DIGIT_BITS & (N_DIGITS - 1);
 }
 
 /* The digit at a place that the boundary has, all of whose first ones `left` have: what lies above it weighs less than

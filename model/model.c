@@ -63,8 +63,6 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
 static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
-    m->head_format = m->format;
-    m->head_act = m->act;
     m->is_screened = src->options->head == PF_HEAD_SCREENED;
     if (!m->is_screened) return PF_OK;
     if (src->checkpoint.config.quantized)
@@ -80,8 +78,6 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
     if (src->options->backend == PF_BACKEND_ONEDNN)
         return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is for products of our own, not for oneDNN's",
                        directory);
-    m->head_format = PF_FORMAT_INT4_CHANNEL;
-    m->head_act = PF_ACT_INT8;
     return PF_OK;
 }
 
@@ -131,7 +127,7 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
     }
-    return lay_out_linear(m, &pf_head_recipe, m->head_format, &m->head, arena);
+    return lay_out_linear(m, &pf_head_recipe, pf_model_head_format(m), &m->head, arena);
 }
 
 /* All matrices there are, layer after layer, and the head. */
@@ -185,7 +181,6 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
     m->beyond_twelve = true;
     m->dtype = PF_DTYPE_BF16;
     m->format = PF_FORMAT_BF16;
-    if (!m->is_screened) m->head_format = m->format;
     src->done_bytes = 0;
     src->beyond_twelve = false;
     PF_TRY(reserve(m, src, error));

@@ -35,14 +35,12 @@ typedef struct {
 struct pf_model {
     pf_config config;
     pf_kernels kernels;
-    pf_dtype dtype;     /* resolved */
-    bool is_default;    /* nobody asked for it */
-    bool beyond_twelve; /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
-    pf_format format;   /* of panels */
-    pf_act act;         /* of what they are multiplied with */
-    bool is_screened;   /* the head: PF_HEAD_SCREENED */
-    pf_format head_format;
-    pf_act head_act;
+    pf_dtype dtype;       /* resolved */
+    bool is_default;      /* nobody asked for it */
+    bool beyond_twelve;   /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
+    pf_format format;     /* of panels */
+    pf_act act;           /* of what they are multiplied with */
+    bool is_screened;     /* the head: PF_HEAD_SCREENED */
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
     pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
@@ -54,23 +52,33 @@ struct pf_model {
     void *embedding;   /* [vocab, hidden] of row_type; NULL: tied, see head */
     pf_layer *layers;  /* [n_layers] */
     float *final_norm; /* [hidden] */
-    pf_linear head;    /* [vocab, hidden], of head_format */
+    pf_linear head;    /* [vocab, hidden], of pf_model_head_format */
     void *head_rows;   /* [vocab, hidden] of BF16 where it is screened: its own, or `embedding` */
 };
 
 enum { PF_MAX_PARTS = 3 };
 
+/* Of the head's panels, and of what they are multiplied with: those of all other matrices, where it is not screened. */
+static inline pf_format pf_model_head_format(const pf_model *model)
+{
+    return model->is_screened ? PF_FORMAT_INT4_CHANNEL : model->format;
+}
+static inline pf_act pf_model_head_act(const pf_model *model)
+{
+    return model->is_screened ? PF_ACT_INT8 : model->act;
+}
+
 /* The row of the registry that multiplies a matrix. */
 static inline const pf_kernel *pf_model_product(const pf_model *model, const pf_linear *linear)
 {
-    return linear == &model->head ? model->kernels.chosen_gemm[model->head_format][model->head_act]
+    return linear == &model->head ? model->kernels.chosen_gemm[pf_model_head_format(model)][pf_model_head_act(model)]
                                   : model->kernels.chosen_gemm[model->format][model->act];
 }
 
 /* The product of the head, and of all other matrices. */
 static inline const pf_gemm *pf_model_head_gemm(const pf_model *model)
 {
-    return &model->kernels.gemm[model->head_format][model->head_act];
+    return &model->kernels.gemm[pf_model_head_format(model)][pf_model_head_act(model)];
 }
 static inline const pf_gemm *pf_model_gemm(const pf_model *model)
 {

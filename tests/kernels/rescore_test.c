@@ -145,6 +145,16 @@ static void check_few(const pf_kernel *kernel, const pf_kernel *definition)
     for (int32_t i = 0; i < 5; i++) logits[i] = -INFINITY;
     kernel->fn.rescore(logits, 5, x, rows, 1); /* fewer than eight: all */
     for (int32_t i = 0; i < 5; i++) assert_true(logits[i] == 2.0f * (float)i);
+
+    enum { ONE_AND_A_TAIL = 17 };
+    float least[ONE_AND_A_TAIL];
+    uint16_t small[ONE_AND_A_TAIL];
+    for (int32_t d = 0; d < ONE_AND_A_TAIL; d++) {
+        least[d] = -0x1p-149f;
+        small[d] = pf_bf16_from_f32(0x1p-20f);
+    }
+    kernel->fn.rescore(logits, 1, least, small, ONE_AND_A_TAIL); /* each product, and so each sum, is a negative 0 */
+    assert_true(logits[0] == 0.0f && signbit(logits[0]));
 }
 
 static void the_first_of_equals_are_taken_and_a_nan_never_is(void **state)

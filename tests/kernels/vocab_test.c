@@ -206,6 +206,38 @@ static void a_race_is_won_by_the_least_exponential_over_p(void **state)
     for_each_kernel(PF_OP_RACE, check_race);
 }
 
+/* Two whose times all but agree: with the least p that wins, and with the largest that loses. */
+static void check_photo_finish(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    enum { N = 200, LEADER = 150 };
+    float p[N] = { [LEADER] = 1.0f };
+    int32_t n_races = 0;
+    for (int32_t position = 0; position < 3000; position++) {
+        const double leader = pf_noise_exponential(3, PF_NOISE_TARGET, position, LEADER);
+        for (int32_t i = 0; i < N; i++) {
+            const double runner = pf_noise_exponential(3, PF_NOISE_TARGET, position, i);
+            if (runner > 0x1p-9 || runner >= leader) continue; /* a sieve without a logarithm is sharp near 0 alone */
+            float wins = (float)(runner / leader);
+            while (runner / (double)wins >= leader) wins = nextafterf(wins, 1.0f);
+            while (runner / (double)nextafterf(wins, 0.0f) < leader) wins = nextafterf(wins, 0.0f);
+            p[i] = wins;
+            assert_int_equal(kernel->fn.race(p, N, 3, PF_NOISE_TARGET, position), i);
+            p[i] = nextafterf(wins, 0.0f);
+            assert_int_equal(kernel->fn.race(p, N, 3, PF_NOISE_TARGET, position), LEADER);
+            p[i] = 0.0f;
+            n_races++;
+        }
+    }
+    assert_true(n_races > 500);
+}
+
+static void a_race_is_won_by_a_hair(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_RACE, check_photo_finish);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +247,7 @@ int main(void)
         cmocka_unit_test(the_ends_are_as_the_contract_says),
         cmocka_unit_test(the_largest_are_those_that_a_sort_would_put_in_front),
         cmocka_unit_test(a_race_is_won_by_the_least_exponential_over_p),
+        cmocka_unit_test(a_race_is_won_by_a_hair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,7 @@ static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
     float room[4], values[4], scratch[64];
     int32_t ids[4], n;
     const pf_sampling two = { .temperature = 1.0f, .top_k = 2, .top_p = 1.0f };
+    const pf_sampling alike = { .temperature = 1.0f, .top_p = 1.0f, .min_p = 1.0f };
     const int32_t lowest[] = { 0, 1, 2 };
     assert_true(pf_sampling_scratch_bytes(4) <= sizeof scratch);
     assert_int_equal(pf_sampling_shortlist(&plain, kernels(), tied, 4, 3, ids, values, &n, room, scratch), PF_OK);
@@ -261,6 +262,9 @@ static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
     assert_memory_equal(ids, lowest, sizeof lowest);
     assert_int_equal(pf_sampling_shortlist(&two, kernels(), tied, 4, 3, ids, values, &n, room, scratch), PF_OK);
     assert_int_equal(n, 2);
+    assert_int_equal(pf_sampling_shortlist(&alike, kernels(), tied, 4, 4, ids, values, &n, room, scratch), PF_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(ids[1], 2);
     assert_int_equal(pf_sampling_shortlist(&plain, kernels(), far, 4, 4, ids, values, &n, room, scratch), PF_OK);
     assert_int_equal(n, 2);
     assert_int_equal(ids[1], 2);
@@ -278,6 +282,8 @@ static void an_entry_is_drawn_in_proportion_to_its_value(void **state)
     assert_int_equal(pf_sampling_draw_entry(values, 4, 0.9999999f), 3);
     const float short_of_one[] = { 0.5f, 0.4999f };
     assert_int_equal(pf_sampling_draw_entry(short_of_one, 2, 0.9999999f), 1);
+    const float and_nothing[] = { 0.5f, 0.4999f, 0.0f };
+    assert_int_equal(pf_sampling_draw_entry(and_nothing, 3, 0.9999999f), 1);
 }
 
 /* ---- the distribution ------------------------------------------------------------------------------------------ */
@@ -418,6 +424,32 @@ static void the_nucleus_is_the_shortest_prefix_of_the_sorted_weights(void **stat
         for (int32_t i = 0; i < n; i++) logits[i] = (float)rand() / (float)RAND_MAX * spreads[trial % 3];
         check_nucleus(logits, n, trial % 5 == 0 ? 0.9999f : (float)(1 + rand() % 99) / 100.0f);
     }
+    /* About 2^-10 each: half of them share all their bits but the last, and those of some are 0. */
+    for (int32_t i = 0; i < 1024; i++) logits[i] = (float)rand() / (float)RAND_MAX * 3e-6f;
+    for (int percent = 1; percent < 100; percent++) check_nucleus(logits, 1024, (float)percent / 100.0f);
+}
+
+static void a_set_that_weighs_exactly_top_p_reaches_it(void **state)
+{
+    (void)state;
+    const float equal[] = { 1.0f, 1.0f, 1.0f, 1.0f }, halves[] = { 0.5f, 0.5f, 0.0f, 0.0f };
+    pf_sampling sampling = plain;
+    float p[4];
+    sampling.top_p = 0.5f;
+    distribution(&sampling, equal, 4, p);
+    assert_memory_equal(p, halves, sizeof p);
+
+    int32_t n_exact = 0;
+    for (int step = 1; step < 200; step++) {
+        const float two[] = { 0.0f, (float)step / 50.0f };
+        distribution(&plain, two, 2, p);
+        if ((double)p[0] + (double)p[1] != 1.0) continue;
+        sampling.top_p = p[1];
+        distribution(&sampling, two, 2, p);
+        assert_true(p[0] == 0.0f && p[1] == 1.0f);
+        n_exact++;
+    }
+    assert_true(n_exact > 20);
 }
 
 static void parameters_out_of_range_are_named(void **state)
@@ -459,6 +491,14 @@ static void a_zero_is_off_and_all_zero_is_greedy(void **state)
     distribution(&warm, logits, 3, p);
     distribution(&plain, logits, 3, expected);
     assert_memory_equal(p, expected, sizeof p);
+
+    enum { N = 1000 };
+    float many[N], off[N], one[N];
+    for (int32_t i = 0; i < N; i++) many[i] = -0.1f * (float)i;
+    distribution(&warm, many, N, off);
+    distribution(&plain, many, N, one); /* a top_p of 1 is off, too: no tail is lost to rounding */
+    assert_memory_equal(one, off, sizeof one);
+    assert_true(one[N - 1] > 0.0f);
 }
 
 int main(void)
@@ -479,6 +519,7 @@ int main(void)
         cmocka_unit_test(nan_and_minus_infinity_are_never_kept),
         cmocka_unit_test(extreme_temperatures_give_a_distribution),
         cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
+        cmocka_unit_test(a_set_that_weighs_exactly_top_p_reaches_it),
         cmocka_unit_test(parameters_out_of_range_are_named),
         cmocka_unit_test(a_zero_is_off_and_all_zero_is_greedy),
     };

@@ -206,6 +206,35 @@ static void a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary(void 
         }
 }
 
+/* Two halves of equal weights in another order, whose sums differ by rounding alone: the middle lies within it. */
+static void where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn(void **state)
+{
+    (void)state;
+    enum { HALF = 256, WITH_WEIGHT = 200 };
+    static float p[2 * HALF];
+    uint64_t random = 79;
+    for (int trial = 0; trial < 2000; trial++) {
+        make_weights(&random, WITH_WEIGHT, false, p);
+        for (int32_t i = 0; i < WITH_WEIGHT; i++) p[i] = ldexpf(p[i], -below(&random, 40)); /* else no sum is rounded */
+        for (int32_t i = 0; i < WITH_WEIGHT; i++) p[HALF + i] = p[WITH_WEIGHT - 1 - i];
+        const int32_t got = pf_accept_draw(p, 2 * HALF, 0.5f);
+        assert_in_range(got, 0, 2 * HALF - 1);
+        assert_true(p[got] > 0.0f);
+    }
+}
+
+static void the_least_uniform_draws_the_first_that_has_weight_however_far(void **state)
+{
+    (void)state;
+    enum { N = 1200 };
+    static float p[N];
+    for (int32_t first = 0; first < N; first += 97) {
+        memset(p, 0, sizeof p);
+        p[first] = p[N - 1] = 0.5f;
+        assert_int_equal(pf_accept_draw(p, N, 0.0f), first);
+    }
+}
+
 static void a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform(void **state)
 {
     (void)state;
@@ -629,6 +658,8 @@ int main(void)
         cmocka_unit_test(a_token_that_its_own_distribution_excludes_is_refused),
         cmocka_unit_test(a_token_without_a_distribution_is_kept_with_the_targets_probability_and_never_drawn_again),
         cmocka_unit_test(a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary),
+        cmocka_unit_test(where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn),
+        cmocka_unit_test(the_least_uniform_draws_the_first_that_has_weight_however_far),
         cmocka_unit_test(a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform),
         cmocka_unit_test(the_tail_probability_is_the_tables),
         cmocka_unit_test(rejection_commits_with_the_targets_distribution),

@@ -176,6 +176,8 @@ class Formats(Case):
                 self.assertTrue(tensor["format"].startswith("int4-channel " if is_head else "int8 "), tensor)
                 self.assertEqual("screened" in tensor["reason"], is_head)
         self.assert_fails("info", "-m", self.target, "--dtype", "f32", "--head", "screened", saying=["f32", "bf16"])
+        self.assert_fails("generate", "-m", self.target, "-p", "a", "-d", self.draft, "--draft-dtype", "f32", "--draft-head",
+                          "screened", saying=["f32", "bf16"])
         directory, _ = self.quantize("no-numbers", "int8")
         self.assert_fails("worker", "-m", directory, "--listen", self.socket("never"), "--head", "screened",
                           saying=["int8", "full head"])

@@ -22,8 +22,8 @@ static pf_status load(const char *from, pf_dtype dtype, pf_head head, pf_backend
     return pf_model_load(from, &options, out, error);
 }
 
-/* Logits of N_ROWS tokens: [N_ROWS, VOCAB]; the caller frees them. */
-static float *logits_of(pf_dtype dtype, pf_head head, size_t *step_bytes)
+/* Logits of N_ROWS tokens: [N_ROWS, vocab]; the caller frees them. */
+static float *logits_of(int32_t vocab, pf_dtype dtype, pf_head head, size_t *step_bytes)
 {
     pf_team *team;
     pf_model *model;
@@ -38,13 +38,14 @@ static float *logits_of(pf_dtype dtype, pf_head head, size_t *step_bytes)
     assert_ok(pf_context_create(model, team, &config, &context, &error), error);
     assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
     int32_t tokens[N_ROWS];
-    for (int32_t i = 0; i < N_ROWS; i++) tokens[i] = (i * 71 + 5) % VOCAB;
+    for (int32_t i = 0; i < N_ROWS; i++) tokens[i] = (i * 71 + 5) % vocab;
     const pf_span span = { seq, tokens, N_ROWS, N_ROWS, NULL };
     assert_int_equal(pf_context_forward(context, &span, 1), PF_OK);
-    float *logits = malloc(sizeof(float) * N_ROWS * VOCAB);
+    const size_t n = (size_t)vocab;
+    float *logits = malloc(sizeof(float) * N_ROWS * n);
     assert_non_null(logits);
     for (int32_t i = 0; i < N_ROWS; i++)
-        memcpy(logits + (size_t)i * VOCAB, pf_context_logits(context, i), VOCAB * sizeof(float));
+        memcpy(logits + (size_t)i * n, pf_context_logits(context, i), n * sizeof(float));
     *step_bytes = pf_model_step_bytes(model);
     pf_context_destroy(context);
     pf_model_release(model);
@@ -69,8 +70,8 @@ static void the_best_logits_are_the_full_heads_and_the_others_near_them(void **s
         for (size_t d = 0; d < PF_COUNT(dtypes); d++) {
             size_t full_bytes, screened_bytes;
             const double near = dtypes[d] == PF_DTYPE_BF16 ? 0.01 : 0.03; /* what 8 bits change by themselves */
-            float *full = logits_of(dtypes[d], PF_HEAD_FULL, &full_bytes);
-            float *screened = logits_of(dtypes[d], PF_HEAD_SCREENED, &screened_bytes);
+            float *full = logits_of(VOCAB, dtypes[d], PF_HEAD_FULL, &full_bytes);
+            float *screened = logits_of(VOCAB, dtypes[d], PF_HEAD_SCREENED, &screened_bytes);
             for (int32_t i = 0; i < N_ROWS; i++) {
                 const float *a = full + (size_t)i * VOCAB, *b = screened + (size_t)i * VOCAB;
                 double scale = 0.0, coarse = 0.0;
@@ -95,6 +96,23 @@ static void the_best_logits_are_the_full_heads_and_the_others_near_them(void **s
         }
         pf_tiny_model_remove(directory);
     }
+}
+
+/* Of no more than eight, all are among the best: none is left out, not the last one either. */
+static void of_a_vocabulary_of_eight_no_logit_stays_coarse(void **state)
+{
+    (void)state;
+    size_t bytes;
+    pf_tiny_model_create(&(pf_tiny_model){ .vocab = N_BEST, .hidden = HIDDEN, .seed = 12 }, directory);
+    float *full = logits_of(N_BEST, PF_DTYPE_BF16, PF_HEAD_FULL, &bytes);
+    float *screened = logits_of(N_BEST, PF_DTYPE_BF16, PF_HEAD_SCREENED, &bytes);
+    double scale = 0.0;
+    for (int32_t i = 0; i < N_ROWS * N_BEST; i++) scale = fmax(scale, fabs((double)full[i]));
+    for (int32_t i = 0; i < N_ROWS * N_BEST; i++)
+        assert_true(fabs((double)full[i] - (double)screened[i]) < 0.01 * scale);
+    free(full);
+    free(screened);
+    pf_tiny_model_remove(directory);
 }
 
 /* ---- what there is to tell --------------------------------------------------------------------------------------- */
@@ -199,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_logits_are_the_full_heads_and_the_others_near_them),
+        cmocka_unit_test(of_a_vocabulary_of_eight_no_logit_stays_coarse),
         cmocka_unit_test(rows_are_told_of_and_counted_once_in_the_progress),
         cmocka_unit_test(what_is_not_bf16_or_integers_made_here_is_refused),
     };

@@ -50,13 +50,15 @@ static void keep_at_least(float *weights, int32_t n, float threshold)
     for (int32_t i = 0; i < n; i++) weights[i] = weights[i] < threshold ? 0.0f : weights[i];
 }
 
-static void keep_top_k(const pf_kernels *kernels, float *weights, int32_t n, int32_t k, void *scratch)
+/* By the logits: two that differ may weigh the same, where it is hot or far below the best. */
+static void keep_top_k(const pf_kernels *kernels, const float *logits, float *weights, int32_t n, int32_t k,
+                       void *scratch)
 {
     const selection s = selection_in(scratch, n);
-    if (kernels->top(weights, n, k, 0.0f, s.ids, s.values, s.search) < k) return;
+    if (kernels->top(logits, n, k, -INFINITY, s.ids, s.values, s.search) < k) return;
     float least = s.values[0];
     for (int32_t i = 1; i < k; i++) least = fminf(least, s.values[i]);
-    keep_at_least(weights, n, least);
+    for (int32_t i = 0; i < n; i++) weights[i] = logits[i] < least ? 0.0f : weights[i];
 }
 
 /* In eight partial sums: one would wait for each addition before the next. */
@@ -189,7 +191,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     const bool cut_min = sampling->min_p > 0.0f;
     if (!cut_k && !cut_p && !cut_min) return PF_OK;
 
-    if (cut_k) keep_top_k(kernels, probabilities, n_vocab, sampling->top_k, scratch);
+    if (cut_k) keep_top_k(kernels, logits, probabilities, n_vocab, sampling->top_k, scratch);
     if (cut_p) keep_top_p(probabilities, n_vocab, sampling->top_p, scratch);
     if (cut_min) {
         const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */

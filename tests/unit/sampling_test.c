@@ -342,6 +342,20 @@ static void filters_give_what_transformers_warpers_give(void **state)
     pf_json_close(&doc);
 }
 
+static void top_k_counts_logits_that_differ_where_their_weights_do_not(void **state)
+{
+    (void)state;
+    const float near[] = { 1.0f, 2.0f, NAN, 3.0f }, far[] = { 20.0f, 1e-8f, 2e-8f, 0.0f };
+    const float two_of_near[] = { 0.0f, 0.5f, 0.0f, 0.5f };
+    pf_sampling two = { .temperature = 1e30f, .top_k = 2, .top_p = 1.0f };
+    float p[4];
+    distribution(&two, near, 4, p);
+    assert_memory_equal(p, two_of_near, sizeof p);
+    two.temperature = 1.0f;
+    distribution(&two, far, 4, p);
+    assert_true(p[0] > 0.0f && p[1] == 0.0f && p[2] > 0.0f && p[3] == 0.0f);
+}
+
 static void temperature_zero_is_one_hot_at_the_lowest_of_the_best(void **state)
 {
     (void)state;
@@ -515,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_shortlist_breaks_ties_by_id_and_has_no_empty_entries),
         cmocka_unit_test(an_entry_is_drawn_in_proportion_to_its_value),
         cmocka_unit_test(filters_give_what_transformers_warpers_give),
+        cmocka_unit_test(top_k_counts_logits_that_differ_where_their_weights_do_not),
         cmocka_unit_test(temperature_zero_is_one_hot_at_the_lowest_of_the_best),
         cmocka_unit_test(nan_and_minus_infinity_are_never_kept),
         cmocka_unit_test(extreme_temperatures_give_a_distribution),

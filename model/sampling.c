@@ -227,14 +227,14 @@ pf_status pf_sampling_shortlist(const pf_sampling *sampling, const pf_kernels *k
                                 int32_t n_vocab, int32_t max_entries, int32_t *ids, float *values, int32_t *n_entries,
                                 float *probabilities, void *scratch)
 {
+    const bool cut_k = sampling->top_k > 0 && sampling->top_k < max_entries;
+    const int32_t wanted = cut_k ? sampling->top_k : max_entries;
     if (sampling->temperature == 0.0f || cuts_mass(sampling)) {
         PF_TRY(pf_sampling_distribution(sampling, kernels, logits, n_vocab, probabilities, scratch));
-        const int32_t n = kernels->top(probabilities, n_vocab, max_entries, 0.0f, ids, values, scratch);
+        const int32_t n = kernels->top(probabilities, n_vocab, wanted, 0.0f, ids, values, scratch);
         *n_entries = keep_entries(ids, values, n, 0.0f);
         return PF_OK;
     }
-    const bool cut_k = sampling->top_k > 0 && sampling->top_k < max_entries;
-    const int32_t wanted = cut_k ? sampling->top_k : max_entries;
     const int32_t n = kernels->top(logits, n_vocab, wanted, -INFINITY, ids, values, scratch);
     if (n == 0) return PF_INTERNAL;
     (void)kernels->softmax(values, values, n, fmaxf(sampling->temperature, COLDEST));

@@ -250,10 +250,11 @@ static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
 {
     (void)state;
     const float tied[] = { 1.0f, 0.0f, 1.0f, 0.0f }, far[] = { 0.0f, -3000.0f, 1.0f, -INFINITY };
-    const float none[] = { NAN, -INFINITY, NAN, -INFINITY };
+    const float none[] = { NAN, -INFINITY, NAN, -INFINITY }, equal[] = { 1.0f, 1.0f, 1.0f, 1.0f };
     float room[4], values[4], scratch[64];
     int32_t ids[4], n;
     const pf_sampling two = { .temperature = 1.0f, .top_k = 2, .top_p = 1.0f };
+    const pf_sampling two_of_most = { .temperature = 1.0f, .top_k = 2, .top_p = 0.99f };
     const pf_sampling alike = { .temperature = 1.0f, .top_p = 1.0f, .min_p = 1.0f };
     const int32_t lowest[] = { 0, 1, 2 };
     assert_true(pf_sampling_scratch_bytes(4) <= sizeof scratch);
@@ -262,6 +263,10 @@ static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
     assert_memory_equal(ids, lowest, sizeof lowest);
     assert_int_equal(pf_sampling_shortlist(&two, kernels(), tied, 4, 3, ids, values, &n, room, scratch), PF_OK);
     assert_int_equal(n, 2);
+    assert_int_equal(pf_sampling_shortlist(&two_of_most, kernels(), equal, 4, 4, ids, values, &n, room, scratch),
+                     PF_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(ids[1], 1);
     assert_int_equal(pf_sampling_shortlist(&alike, kernels(), tied, 4, 4, ids, values, &n, room, scratch), PF_OK);
     assert_int_equal(n, 2);
     assert_int_equal(ids[1], 2);

@@ -5,7 +5,6 @@
  */
 #include "model/sampling.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -144,7 +143,7 @@ static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
     float *left = scratch;
     const double all = sum_of(weights, n), target = (double)top_p * all;
     /* Those that weigh less than the n-th part of what is not needed are, together, not needed. */
-    const float least = fmaxf((float)((all - target) / n * 0.999), FLT_TRUE_MIN);
+    const float least = (float)((all - target) / n * 0.999);
     double mass; /* of what is larger than the boundary: of those equal to it, as many as are needed, at least one */
     int32_t n_equal = find_boundary(left, pack_at_least(left, weights, n, least), target, &mass);
     const float boundary = left[0];
@@ -160,9 +159,6 @@ static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
 }
 
 /* ---- the distribution ------------------------------------------------------------------------------------------ */
-
-/* Colder than any difference of two logits can tell; its reciprocal is still a number. */
-static const float COLDEST = 1e-30f;
 
 static pf_status one_hot_at_the_best(const pf_kernels *kernels, const float *logits, int32_t n, float *probabilities)
 {
@@ -183,7 +179,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
 {
     if (sampling->temperature == 0.0f) return one_hot_at_the_best(kernels, logits, n_vocab, probabilities);
 
-    const float top = kernels->softmax(probabilities, logits, n_vocab, fmaxf(sampling->temperature, COLDEST));
+    const float top = kernels->softmax(probabilities, logits, n_vocab, sampling->temperature);
     if (top == -INFINITY) return PF_INTERNAL;
 
     const bool cut_k = sampling->top_k > 0 && sampling->top_k < n_vocab;
@@ -237,7 +233,7 @@ pf_status pf_sampling_shortlist(const pf_sampling *sampling, const pf_kernels *k
     }
     const int32_t n = kernels->top(logits, n_vocab, wanted, -INFINITY, ids, values, scratch);
     if (n == 0) return PF_INTERNAL;
-    (void)kernels->softmax(values, values, n, fmaxf(sampling->temperature, COLDEST));
+    (void)kernels->softmax(values, values, n, sampling->temperature);
     *n_entries = keep_entries(ids, values, n, sampling->min_p * largest_of(values, n));
     return PF_OK;
 }

@@ -100,6 +100,11 @@ static void check_ends(const pf_kernel *kernel, const pf_kernel *definition)
     assert_same_floats("nothing left", p, (float[]){ 0, 0, 0, 0 }, 4);
     kernel->fn.softmax(p, (float[]){ 0, 1, 2, 1.999f }, 4, 1e-30f);
     assert_same_floats("cold", p, (float[]){ 0, 0, 1, 0 }, 4);
+    const float coldest = 0x1p-149f; /* its reciprocal is infinite */
+    kernel->fn.softmax(p, (float[]){ NAN, 2, -INFINITY, 2 }, 4, coldest);
+    assert_same_floats("coldest", p, (float[]){ 0, 0.5f, 0, 0.5f }, 4);
+    kernel->fn.softmax(p, (float[]){ INFINITY, 2, NAN, INFINITY }, 4, coldest);
+    assert_same_floats("coldest, infinite", p, (float[]){ 0.5f, 0, 0, 0.5f }, 4);
 }
 
 static void the_ends_are_as_the_contract_says(void **state)

@@ -96,7 +96,10 @@ static bool parse_ids(const char *list, pf_tokens *out, pf_complaint *c)
         if (length >= sizeof word || !parse_digits(word, INT32_MAX, &id))
             return complain(c, "--tokens has \"%.*s\" as entry %d, expected a token id from 0 to %d",
                             (int)(length < 40 ? length : 40), at, out->n + 1, INT32_MAX);
-        if (pf_tokens_push(out, (int32_t)id) != PF_OK) return complain(c, "--tokens: no memory for %d ids", out->n);
+        if (pf_tokens_push(out, (int32_t)id) != PF_OK) {
+            c->is_failure = true;
+            return complain(c, "--tokens: no memory for more than %d ids", out->n);
+        }
         at += length;
         if (*at == ',' && !*++at) return complain(c, "--tokens ends with a comma, expected a token id behind it");
     }

@@ -46,9 +46,10 @@ struct pf_option_row {
 /* What is wrong with a value: one sentence. */
 typedef struct {
     char text[512];
+    bool is_failure; /* the value is good, and could not be taken: not misuse */
 } pf_complaint;
 
-/* Put the value of an option where it goes. False: it is not understood, and *complaint says why. */
+/* Put the value of an option where it goes. False: it is not there, and *complaint, zeroed before, says why. */
 bool pf_option_read(const struct pf_option_row *row, const char *word, pf_options *out, pf_complaint *complaint);
 
 #endif

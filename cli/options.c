@@ -373,8 +373,9 @@ int pf_options_parse(const pf_command *command, int argc, char **argv, pf_option
         }
         const struct pf_option_row *row = value == '?' || value == ':' ? NULL : find_row(&tables, value);
         if (!row) return explain(command, value, argv);
-        pf_complaint c = { "" };
-        if (!pf_option_read(row, optarg, out, &c)) return pf_options_misuse(command, "%s", c.text);
+        pf_complaint c = { .is_failure = false };
+        if (!pf_option_read(row, optarg, out, &c))
+            return c.is_failure ? pf_out_fail("%s", c.text) : pf_options_misuse(command, "%s", c.text);
     }
     if (optind < argc)
         return pf_options_misuse(command, "\"%.60s\" is not an option, and nothing else is expected", argv[optind]);

@@ -131,8 +131,8 @@ extern const pf_option_group pf_options_rpc, pf_options_acceptance;
 extern const pf_option_group pf_options_json, pf_options_color;
 
 /* Parse argv[1 ..] by the command's groups into *out. Returns PF_EXIT_DONE; or prints help (--help) and returns
- * PF_EXIT_DONE with *help set; or prints a sentence and returns PF_EXIT_USAGE. The caller ends *out with
- * pf_options_clear whatever is returned. */
+ * PF_EXIT_DONE with *help set; or prints a sentence and returns PF_EXIT_USAGE, or PF_EXIT_FAILED where there is no memory.
+ * The caller ends *out with pf_options_clear whatever is returned. */
 int pf_options_parse(const pf_command *command, int argc, char **argv, pf_options *out, bool *help, pf_out *help_out);
 void pf_options_clear(pf_options *options);
 

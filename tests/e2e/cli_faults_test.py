@@ -103,6 +103,28 @@ class Scarcity(Case):
                     self.assertEqual(err.count("\n"), 1, err)
             self.assertIn(1, seen, "no limit was too small")
 
+    def test_ids_that_there_is_no_memory_for_are_a_failure_and_not_misuse(self):
+        ids = ",".join(["1"] * 60000)   # a word of 117 KiB, 469 KiB as numbers
+
+        def run(limit):
+            process = self.pilotfish.start("detokenize", "--tokens", ids,
+                                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, [limit] * 2))
+            _, err = process.communicate(timeout=QUICKLY)
+            return process.returncode, err
+
+        def takes_them(limit):
+            return b"a model is needed" in run(limit)[1]
+
+        too_few, enough = 8 << 20, 4 << 30
+        if not takes_them(enough):
+            self.skipTest("not to be had under a sanitizer, which reserves terabytes")
+        while enough - too_few > 4096:
+            middle = (too_few + enough) // 2
+            too_few, enough = (too_few, middle) if takes_them(middle) else (middle, enough)
+        code, err = run(enough - (64 << 10))
+        self.assertEqual(code, 1, err)
+        self.assertRegex(err.decode(), r"^pilotfish: --tokens: no memory for more than \d+ ids\n$")
+
     def test_descriptors_that_are_not_there_are_a_sentence(self):
         for arguments in [["bench", "rpc", "--loopback", "--rounds", "10"],
                           ["generate", "-m", self.target, "-p", "a", "-n", "2", "--draft-worker", self.socket("none")]]:

@@ -36,6 +36,13 @@ static bool parse_double(const struct pf_option_row *row, const char *word, doub
     return true;
 }
 
+/* The nearest that is in range: where the least itself is refused, a number may be above it and no float so near. */
+static float to_float(const struct pf_option_row *row, double number)
+{
+    const float nearest = (float)number, least = (float)row->min;
+    return row->above_min && nearest <= least ? nextafterf(least, INFINITY) : nearest;
+}
+
 static bool parse_digits(const char *word, uint64_t max, uint64_t *out)
 {
     uint64_t value = 0;
@@ -170,7 +177,7 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
     case PF_OPTION_KIND_LENGTH: return parse_length(row, word, field, c);
     case PF_OPTION_KIND_FLOAT:
         if (!parse_double(row, word, &number, c)) return false;
-        *(float *)field = (float)number;
+        *(float *)field = to_float(row, number);
         return true;
     case PF_OPTION_KIND_MS:
         if (!parse_double(row, word, &number, c)) return false;

@@ -147,6 +147,12 @@ class Generation(Case):
         document = self.generate("-n", "200", "--temperature", "1", "--seed", "5", target=padded)
         self.assertLess(max(document["tokens"]), tiny_llama.VOCAB_SIZE)
 
+    def test_a_top_p_below_every_float_keeps_the_best_and_is_not_off(self):
+        options = ["-n", "12", "--temperature", "1", "--seed", "5"]
+        best = self.generate("-n", "12")["tokens"]
+        self.assertEqual(self.generate(*options, "--top-p", "1e-60")["tokens"], best)
+        self.assertNotEqual(self.generate(*options)["tokens"], best)
+
     def test_a_drawn_seed_is_reported_and_repeats_the_text(self):
         drawn = self.generate("-n", "12", "--temperature", "1")
         self.assertEqual(self.generate("-n", "12", "--temperature", "1", "--seed", drawn["seed"])["tokens"],

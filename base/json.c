@@ -72,6 +72,12 @@ static void make_large_integers_real(char *text)
     }
 }
 
+/* But for a string's, jansson says nothing of memory that it has not got. */
+static bool lacks_memory(const json_error_t *why)
+{
+    return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory;
+}
+
 static json_t *load(const char *text, size_t bytes, json_error_t *why)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
@@ -96,8 +102,7 @@ pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t
     PF_TRY(pf_json_check_size(doc.name, text, bytes, max_bytes, error));
     doc.root = load(text, bytes, &why);
     if (!doc.root) {
-        if (json_error_code(&why) == json_error_out_of_memory)
-            return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
+        if (lacks_memory(&why)) return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
         return pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", doc.name, why.line, why.column, why.text);
     }
     if (!json_is_object(doc.root)) {

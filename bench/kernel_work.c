@@ -351,6 +351,16 @@ static void pack_rows(const pf_work *w)
     w->kernel->fn.pack_weights(&panels, &source, 1, 0, panels.n_panels);
 }
 
+/* Coarse logits in c, their errors in b: any will do. */
+static void bound_logits(const pf_work *w)
+{
+    const pf_bounds *bounds = &w->kernel->fn.bounds;
+    uint8_t marks[VOCABULARY / PF_BOUNDS_BLOCK];
+    const float floor = bounds->floor(w->data->c, w->data->p, w->data->b, 1.0f, w->columns);
+    bounds->mark(marks, w->data->c, w->data->b, 1.0f, floor, w->columns);
+    pf_keep(marks[0]);
+}
+
 static void run_rows(const pf_work *w, pf_member member, int32_t copy)
 {
     if (member.id > 0) return;
@@ -376,6 +386,7 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
         case PF_OP_RESCORE: /* any rows will do */
             w->kernel->fn.rescore(d->c, n_columns, d->b, (const uint16_t *)(const void *)d->store.base, HIDDEN);
             break;
+        case PF_OP_BOUNDS: bound_logits(w); break;
         case PF_OP_RACE: pf_keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
         default: break;
         }
@@ -443,6 +454,7 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
     case PF_OP_TOP:
     case PF_OP_RACE:
     case PF_OP_RESCORE:
+    case PF_OP_BOUNDS:
         w.columns = VOCABULARY;
         out_bytes = 0;
         break;

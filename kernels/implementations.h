@@ -39,6 +39,9 @@ pf_softmax_fn pf_softmax_f32_ref;
 pf_top_fn pf_top_f32_ref;
 pf_race_fn pf_race_f32_ref;
 pf_rescore_fn pf_rescore_bf16_ref;
+pf_bounds_split_fn pf_bounds_split_ref;
+pf_bounds_floor_fn pf_bounds_floor_ref;
+pf_bounds_mark_fn pf_bounds_mark_ref;
 
 #ifdef PF_KERNELS_X86
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx2;
@@ -68,6 +71,9 @@ pf_argmax_fn pf_argmax_f32_avx2;
 pf_softmax_fn pf_softmax_f32_avx2;
 pf_race_fn pf_race_f32_avx2;
 pf_rescore_fn pf_rescore_bf16_avx2;
+pf_bounds_split_fn pf_bounds_split_avx2;
+pf_bounds_floor_fn pf_bounds_floor_avx2;
+pf_bounds_mark_fn pf_bounds_mark_avx2;
 
 pf_gemm_pack_weights_fn pf_gemm_pack_weights_avx512;
 pf_gemm_pack_fn pf_gemm_pack_f32_avx512;
@@ -96,6 +102,9 @@ pf_softmax_fn pf_softmax_f32_avx512;
 pf_top_fn pf_top_f32_avx512;
 pf_race_fn pf_race_f32_avx512;
 pf_rescore_fn pf_rescore_bf16_avx512;
+pf_bounds_split_fn pf_bounds_split_avx512;
+pf_bounds_floor_fn pf_bounds_floor_avx512;
+pf_bounds_mark_fn pf_bounds_mark_avx512;
 
 pf_gemm_pack_fn pf_gemm_pack_int8_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_g32_int8_avx512vnni;

@@ -18,6 +18,7 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/norm/rmsnorm.h"
 #include "kernels/rope/rope.h"
+#include "kernels/sample/bounds.h"
 #include "kernels/sample/noise.h"
 #include "kernels/sample/rescore.h"
 #include "kernels/sample/top.h"
@@ -37,6 +38,7 @@ typedef enum {
     PF_OP_TOP,
     PF_OP_RACE,
     PF_OP_RESCORE,
+    PF_OP_BOUNDS,
     PF_N_OPS
 } pf_op;
 
@@ -68,6 +70,7 @@ typedef struct {
         pf_top_fn *top;
         pf_race_fn *race;
         pf_rescore_fn *rescore;
+        pf_bounds bounds;
     } fn;
 } pf_kernel;
 
@@ -88,6 +91,7 @@ typedef struct {
     pf_top_fn *top;
     pf_race_fn *race;
     pf_rescore_fn *rescore;
+    pf_bounds bounds;
     const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but products; NULL where there is none */
     const pf_kernel *chosen_gemm[PF_N_FORMATS][PF_N_ACTS]; /* and products */
 } pf_kernels;

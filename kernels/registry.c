@@ -70,6 +70,12 @@ static const pf_kernel table[] = {
         .op = OP, .type = TYPE, .isa = ISA, .name = #FUNCTION, .tile = "", .packing = "", .arithmetic = CLASS, \
         .fn.MEMBER = FUNCTION                                                                                  \
     }
+#define BOUNDS(ISA, SUFFIX)                                                                                    \
+    {                                                                                                          \
+        .op = PF_OP_BOUNDS, .type = PF_TYPE_F32, .isa = ISA, .name = "pf_bounds_" #SUFFIX, .tile = "",         \
+        .packing = "", .arithmetic = SIXTEEN_SUMS,                                                             \
+        .fn.bounds = { pf_bounds_split_##SUFFIX, pf_bounds_floor_##SUFFIX, pf_bounds_mark_##SUFFIX }           \
+    }
     GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref, NULL, pf_gemm_f32_ref),
     GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_ref),
     GEMM_12(PF_ISA_SCALAR, "1x32", 1, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_12_ref),
@@ -95,6 +101,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_top_f32_ref),
     KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_race_f32_ref),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rescore_bf16_ref),
+    BOUNDS(PF_ISA_SCALAR, ref),
 #ifdef PF_KERNELS_X86
     GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
@@ -138,6 +145,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
     KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_race_f32_avx2),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rescore_bf16_avx2),
+    BOUNDS(PF_ISA_AVX2,   avx2),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX512, ROUNDING, pf_gemm_pack_weights_avx512),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_rmsnorm_f32_avx512),
@@ -154,6 +162,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_top_f32_avx512),
     KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_race_f32_avx512),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX512, SIXTEEN_SUMS, pf_rescore_bf16_avx512),
+    BOUNDS(PF_ISA_AVX512, avx512),
 #endif
     /* clang-format on */
 };
@@ -181,6 +190,7 @@ const char *pf_op_name(pf_op op)
         [PF_OP_TOP] = "top",
         [PF_OP_RACE] = "race",
         [PF_OP_RESCORE] = "rescore",
+        [PF_OP_BOUNDS] = "bounds",
     };
     return names[op];
 }
@@ -204,6 +214,7 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
     case PF_OP_TOP: out->top = kernel->fn.top; break;
     case PF_OP_RACE: out->race = kernel->fn.race; break;
     case PF_OP_RESCORE: out->rescore = kernel->fn.rescore; break;
+    case PF_OP_BOUNDS: out->bounds = kernel->fn.bounds; break;
     case PF_N_OPS: break;
     }
 }

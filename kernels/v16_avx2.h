@@ -123,6 +123,14 @@ PF_V16 __m256i pf_v8_round_bf16(__m256 v)
     const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
     return _mm256_blendv_epi8(up, quiet, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
 }
+PF_V16 __m256 pf_v8_to_bf16(__m256 v)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(pf_v8_round_bf16(v), _mm256_set1_epi32(-65536)));
+}
+PF_V16 pf_v16 pf_v16_to_bf16(pf_v16 v)
+{
+    return (pf_v16){ pf_v8_to_bf16(v.low), pf_v8_to_bf16(v.high) };
+}
 PF_V16 __m256 pf_v8_words_of(__m256 even, __m256 odd)
 {
     const __m256i high = _mm256_and_si256(pf_v8_round_bf16(odd), _mm256_set1_epi32(-65536));

@@ -131,6 +131,11 @@ PF_V16 __m512i pf_v16_round_bf16(pf_v16 v)
     return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), quiet);
 }
 
+PF_V16 pf_v16 pf_v16_to_bf16(pf_v16 v)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(pf_v16_round_bf16(v), _mm512_set1_epi32(-65536)));
+}
+
 /* Lane i: the word of even[i] and odd[i]; rounded as above. */
 PF_V16 pf_v16 pf_v16_words_of(pf_v16 even, pf_v16 odd)
 {

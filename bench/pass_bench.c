@@ -52,7 +52,7 @@ static void find_best(const bench *b)
 /* A pass behind the same tokens as the one before, which it makes forgotten. */
 static pf_status run_pass(bench *b, uint64_t *ns)
 {
-    const pf_span span = { b->sequence, b->tokens + b->options->context, b->rows, b->rows, NULL };
+    const pf_span span = { b->sequence, b->tokens + b->options->context, b->rows, b->rows, NULL, 0 };
     PF_TRY(pf_kv_truncate(pf_context_kv(b->context), b->sequence, b->options->context));
     const uint64_t begin_ns = pf_now_ns();
     PF_TRY(pf_context_forward(b->context, &span, 1));

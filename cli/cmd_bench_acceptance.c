@@ -244,13 +244,10 @@ static int run(const pf_options *given, pf_out *out)
     return code;
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model,
-                                                 &pf_options_acceptance,
-                                                 &pf_options_running,
-                                                 &pf_options_context,
-                                                 &pf_options_draft_running,
-                                                 &pf_options_json,
-                                                 NULL };
+static const pf_option_group *const groups[] = { &pf_options_model,   &pf_options_acceptance,
+                                                 &pf_options_running, &pf_options_target_head,
+                                                 &pf_options_context, &pf_options_draft_running,
+                                                 &pf_options_json,    NULL };
 
 const pf_command pf_command_bench_acceptance = {
     .name = "bench acceptance",

@@ -50,7 +50,7 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
     for (int32_t begin = 0; begin < n && !out->error; begin += step) {
         if (*pf_interrupt_flag()) return PF_CANCELLED;
         const int32_t n_rows = n - begin < step ? n - begin : step;
-        const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows, NULL };
+        const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows, NULL, 0 };
         PF_TRY(pf_context_forward(context, &span, 1));
         for (int32_t i = 0; i < n_rows; i++) {
             if (options->json && begin + i > 0) pf_out_write(out, ",", 1);
@@ -99,6 +99,7 @@ static pf_status write_logits(pf_context *context, const pf_options *options, pf
 static pf_status open_engine(const pf_options *options, pf_engine **out, pf_error *error)
 {
     pf_options fitted = *options;
+    fitted.head = pf_setup_draft_head(options->head);
     if (fitted.context == 0 && options->tokens.n > 0)
         PF_TRY(pf_setup_longest_context(options->model, options->tokens.n, &fitted.context, error));
     return pf_setup_open_engine(&fitted, options->model, false, 1, NULL, out, error);
@@ -117,10 +118,10 @@ static int run(const pf_options *options, pf_out *out)
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
 }
 
-static const pf_option_group *const groups[] = { &pf_options_model,  &pf_options_ids,
-                                                 &pf_options_logits, &pf_options_running,
-                                                 &pf_options_head,   &pf_options_context,
-                                                 &pf_options_json,   NULL };
+static const pf_option_group *const groups[] = { &pf_options_model,      &pf_options_ids,
+                                                 &pf_options_logits,     &pf_options_running,
+                                                 &pf_options_draft_head, &pf_options_context,
+                                                 &pf_options_json,       NULL };
 
 const pf_command pf_command_logits = {
     .name = "logits",

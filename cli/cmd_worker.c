@@ -10,7 +10,7 @@ static int run(const pf_options *options, pf_out *out)
 static const pf_option_group *const groups[] = { &pf_options_model,
                                                  &pf_options_service,
                                                  &pf_options_running,
-                                                 &pf_options_head,
+                                                 &pf_options_draft_head,
                                                  &pf_options_context,
                                                  &pf_options_worker_trial,
                                                  NULL };

@@ -21,7 +21,15 @@ static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar",
 static const pf_option_choice backend_choices[] = {
     { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
 };
-static const pf_option_choice head_choices[] = { { "full", PF_HEAD_FULL },
+static const pf_option_choice draft_head_choices[] = { { "full", PF_HEAD_FULL },
+                                                       { "screened", PF_HEAD_SCREENED },
+                                                       { NULL, 0 } };
+static const pf_option_choice target_head_choices[] = {
+    { "auto", PF_HEAD_AUTO }, { "full", PF_HEAD_FULL }, { "bounded", PF_HEAD_BOUNDED }, { NULL, 0 }
+};
+static const pf_option_choice head_choices[] = { { "auto", PF_HEAD_AUTO },
+                                                 { "full", PF_HEAD_FULL },
+                                                 { "bounded", PF_HEAD_BOUNDED },
                                                  { "screened", PF_HEAD_SCREENED },
                                                  { NULL, 0 } };
 static const pf_option_choice color_choices[] = {
@@ -116,11 +124,23 @@ static const struct pf_option_row running_rows[] = {
 };
 GROUP(pf_options_running, "Running", running_rows);
 
-static const struct pf_option_row head_rows[] = {
+static const struct pf_option_row draft_head_rows[] = {
     ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_CHOICE,
+        .offset = AT(head), .choices = draft_head_choices),
+};
+GROUP(pf_options_draft_head, "Of a draft", draft_head_rows);
+
+static const struct pf_option_row target_head_rows[] = {
+    ROW(0, "head", "H", "greedy: full; bounded, the same tokens by fewer bytes (auto)", KIND_CHOICE, .offset = AT(head),
+        .choices = target_head_choices),
+};
+GROUP(pf_options_target_head, "Of a target", target_head_rows);
+
+static const struct pf_option_row head_rows[] = {
+    ROW(0, "head", "H", "as of a target, auto, full, bounded; as of a draft, full, screened (auto)", KIND_CHOICE,
         .offset = AT(head), .choices = head_choices),
 };
-GROUP(pf_options_head, "Of a draft", head_rows);
+GROUP(pf_options_head, "Of the head", head_rows);
 
 static const struct pf_option_row context_rows[] = {
     ROW(0, "context", "N", "tokens that a sequence may have (the model's, at most 8192)", KIND_INT,
@@ -132,7 +152,7 @@ static const struct pf_option_row draft_running_rows[] = {
     ROW(0, "draft-dtype", "T", "the draft's weights, as --dtype (auto)", KIND_DTYPE, .offset = AT(draft_dtype)),
     ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .offset = AT(draft_activations)),
     ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_CHOICE,
-        .offset = AT(draft_head), .choices = head_choices),
+        .offset = AT(draft_head), .choices = draft_head_choices),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -201,7 +221,7 @@ static const struct pf_option_row pass_rows[] = {
     ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .offset = AT(kv_type),
         .choices = kv_choices),
     ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_CHOICE, .offset = AT(head),
-        .choices = head_choices),
+        .choices = draft_head_choices),
     ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .offset = AT(rows), .count = AT(n_rows), .min = 1,
         .max = PF_PASS_MAX_ROWS),
     ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .offset = AT(bench_context), .min = 1,

@@ -120,7 +120,9 @@ extern const pf_option_group pf_options_generating;    /* -n, --stop, ... */
 extern const pf_option_group pf_options_sampling;      /* --temperature, --top-k, ... */
 extern const pf_option_group pf_options_speculation;   /* -d, --draft-worker, --verifier, --draft-len, --method */
 extern const pf_option_group pf_options_running;       /* --dtype, --threads, ... */
-extern const pf_option_group pf_options_head;          /* --head */
+extern const pf_option_group pf_options_draft_head;    /* --head of a draft */
+extern const pf_option_group pf_options_target_head;   /* of a target */
+extern const pf_option_group pf_options_head;          /* of either */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */

@@ -27,6 +27,11 @@ pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_erro
     return pf_team_create(n_threads, options->cores, options->n_cores, out, error);
 }
 
+pf_head pf_setup_draft_head(pf_head asked)
+{
+    return asked == PF_HEAD_AUTO ? PF_HEAD_FULL : asked;
+}
+
 pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
                                pf_engine *threads_of, pf_engine **out, pf_error *error)
 {
@@ -38,7 +43,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .dtype = is_draft ? options->draft_dtype : options->dtype,
         .activations = is_draft ? options->draft_activations : options->activations,
         .backend = options->backend,
-        .head = is_draft ? options->draft_head : options->head,
+        .head = is_draft ? pf_setup_draft_head(options->draft_head) : options->head,
         .kv_type = options->kv_type,
         .isa = options->isa,
         .n_threads = options->n_threads,

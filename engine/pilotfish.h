@@ -37,7 +37,7 @@ typedef struct {
     pf_dtype dtype;
     pf_activations activations;
     pf_backend backend;
-    pf_head head;          /* of a target PF_HEAD_FULL: the other's logits are approximate */
+    pf_head head;          /* a target's: not SCREENED, whose logits are approximate; a draft's: FULL or SCREENED */
     pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
     int32_t n_threads;     /* 0: the cores there are; a small model runs on one while that is measured faster */

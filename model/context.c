@@ -108,6 +108,16 @@ static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scrat
     member->input = pf_arena_take(arena, input_bytes, 1);
     member->gemm = pf_arena_take(arena, pf_gemm_scratch_bytes(c->config.max_rows), 1);
     member->attention = pf_arena_take(arena, pf_attn_scratch_bytes(m->head_dim), 1);
+    if (!model->is_bounded) return;
+    member->bounded.parts = take_rows(arena, 2 * PF_BOUNDED_ROWS, m->hidden_size);
+    member->bounded.input = pf_arena_take(arena, pf_gemm_input_bytes(2 * PF_BOUNDED_ROWS, m->hidden_size), 1);
+}
+
+static void lay_out_bounded_head(pf_bounded_pass *pass, const pf_model *model, int32_t n_threads, pf_arena *arena)
+{
+    pass->coarse = take_rows(arena, 2 * PF_BOUNDED_ROWS, model->config.vocab_size);
+    pass->marks = pf_arena_take(arena, (size_t)model->head.weights.n_panels, 1);
+    pass->told = pf_arena_take(arena, (size_t)n_threads, sizeof *pass->told);
 }
 
 /* Give every buffer its place: the same walk measures (an arena without memory) and takes. */
@@ -133,6 +143,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->input = pf_arena_take(arena, input_bytes, 1);
     if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes, 1);
 
+    if (model->is_bounded) lay_out_bounded_head(&c->bounded, model, n_threads, arena);
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
     c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);
     c->positions = pf_arena_take(arena, (size_t)max_rows, sizeof *c->positions);

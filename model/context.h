@@ -56,6 +56,8 @@ typedef struct {
     int32_t n_tokens;       /* at least 1 */
     int32_t n_logits;       /* of the last n_logits rows, 0 .. n_tokens */
     const int32_t *parents; /* [n_tokens] the row that each one follows, before it; -1: the KV. NULL: a chain */
+    int32_t best_of; /* of its logits the largest of the first best_of is all that is asked for: where all spans with
+                             * logits ask for the same, others may be minus infinity (PF_HEAD_BOUNDED). 0: all of them */
 } pf_span;
 
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.

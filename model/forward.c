@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "model/pass.h"
+#include "model/bounded_head.h"
 
 /* A member's part of something: columns of a product, items of attention. Empty when end <= begin. */
 typedef struct {
@@ -173,11 +173,16 @@ static void fetch_residual(const worker *w, int32_t n_rows)
     }
 }
 
+static pf_rows normed_rows(const worker *w, const left_side *a)
+{
+    return a->shared ? w->c->normed : w->mine->normed;
+}
+
 /* Norm the rows of x and pack them. */
 static const void *norm_and_pack(const worker *w, const left_side *a, const float *weight)
 {
     const pf_config *config = &w->c->model->config;
-    const pf_rows x = w->c->x, normed = a->shared ? w->c->normed : w->mine->normed;
+    const pf_rows x = w->c->x, normed = normed_rows(w, a);
     const size_t first = (size_t)a->row_begin * x.stride;
     fetch_residual(w, a->n_rows);
     if (a->row_begin < a->row_end && calls(w, PF_PASS_NORM))
@@ -485,7 +490,7 @@ static void rescore(const worker *w, const left_side *rows)
 {
     const pf_context *c = w->c;
     const pf_model *m = c->model;
-    const pf_rows normed = rows->shared ? c->normed : w->mine->normed;
+    const pf_rows normed = normed_rows(w, rows);
     int32_t begin, end;
     pf_team_share(w->member, rows->n_rows, &begin, &end);
     for (int32_t i = begin; i < end && calls(w, PF_PASS_RESCORE); i++)
@@ -501,6 +506,10 @@ static void run_head(worker *w, int32_t n_rows)
     w->gemm = pf_model_head_gemm(m);
     const left_side rows = plan_left_side(w, n_rows);
     const void *input = norm_and_pack(w, &rows, m->final_norm);
+    if (c->best_of > 0) {
+        pf_bounded_head_run(w->c, w->member, normed_rows(w, &rows), input, n_rows);
+        return;
+    }
     multiply(w, PF_PASS_HEAD, &m->head, input, n_rows, c->logits, PF_GEMM_STORE);
     if (!m->is_screened) return;
     wait_for_all(w);

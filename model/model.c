@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/topology.h"
 #include "kernels/gemm/gemm_onednn.h"
+#include "model/bounded_head.h"
 #include "model/packing.h"
 
 /* ---- which types ------------------------------------------------------------------------------------------------- */
@@ -60,11 +61,9 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
 }
 
 /* A screened head is rounded from numbers, and keeps them as BF16. */
-static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
+static pf_status resolve_screened(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
-    m->is_screened = src->options->head == PF_HEAD_SCREENED;
-    if (!m->is_screened) return PF_OK;
     if (src->checkpoint.config.quantized)
         return pf_fail(
             error, PF_UNSUPPORTED,
@@ -79,6 +78,43 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
         return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is for products of our own, not for oneDNN's",
                        directory);
     return PF_OK;
+}
+
+/* Whether the bytes that a bounded head saves are worth another one: they come from memory, and are a twentieth of a step's. */
+static pf_status pays_bounded(const pf_model *m, const pf_model_source *src, bool *out, pf_error *error)
+{
+    pf_gemm_weights panel;
+    size_t panel_bytes;
+    pf_topology machine;
+    PF_TRY(pf_topology_read(&machine, error));
+    PF_TRY(pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &panel_bytes));
+    const double weights = (double)plain_bytes(&src->checkpoint) / sizeof(uint16_t);
+    const double head = (double)m->config.vocab_size * m->config.hidden_size;
+    const double of_a_weight = (double)panel_bytes / PF_GEMM_PANEL / m->config.hidden_size;
+    *out = machine.l3_bytes > 0 && weights * of_a_weight > (double)machine.l3_bytes &&
+           head * (of_a_weight - 1.0) >= weights * of_a_weight / 20.0;
+    return PF_OK;
+}
+
+/* A bounded head needs numbers that INT8 has half the bytes of. */
+static bool can_be_bounded(const pf_model *m, const pf_model_source *src)
+{
+    return !pf_format_is_integer(m->format) && m->dtype != PF_DTYPE_F16 && src->options->backend != PF_BACKEND_ONEDNN &&
+           !pf_config_has_bias(&m->config, PF_TENSOR_HEAD) && m->config.hidden_size <= PF_GEMM_MAX_INT_K;
+}
+
+static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
+{
+    const pf_head asked = src->options->head;
+    m->is_screened = asked == PF_HEAD_SCREENED;
+    if (m->is_screened) return resolve_screened(m, src, error);
+    if (asked == PF_HEAD_FULL) return PF_OK;
+    m->is_bounded = can_be_bounded(m, src);
+    if (asked == PF_HEAD_AUTO) return m->is_bounded ? pays_bounded(m, src, &m->is_bounded, error) : PF_OK;
+    if (m->is_bounded) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: a bounded head is for weights in f32 or bf16, a head without a bias and products of our own",
+                   src->checkpoint.directory);
 }
 
 static pf_status resolve_types(pf_model *m, const pf_model_source *src, pf_error *error)
@@ -127,7 +163,10 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
     }
-    return lay_out_linear(m, &pf_head_recipe, pf_model_head_format(m), &m->head, arena);
+    PF_TRY(lay_out_linear(m, &pf_head_recipe, pf_model_head_format(m), &m->head, arena));
+    if (!m->is_bounded) return PF_OK;
+    m->head_error = pf_arena_take(arena, n_vocab, sizeof(float));
+    return lay_out_linear(m, &pf_head_recipe, PF_FORMAT_INT8, &m->coarse_head, arena);
 }
 
 /* All matrices there are, layer after layer, and the head. */
@@ -146,24 +185,35 @@ static void note_where_weights_lie(pf_model *m, size_t cache_bytes)
 {
     const bool from_memory = cache_bytes > 0 && pf_model_step_bytes(m) > cache_bytes;
     for (int32_t i = 0; i < n_matrices(m); i++) matrix(m, i)->from_memory = from_memory;
+    m->coarse_head.weights.from_memory = from_memory;
+}
+
+/* What all weights take. A head that nobody asked to be bounded is not where that leaves little of the machine's memory. */
+static pf_status measure_all(pf_model *m, const pf_model_source *src, size_t memory_bytes, size_t *bytes)
+{
+    pf_arena measure = pf_arena_measure();
+    PF_TRY(lay_out(m, &measure));
+    *bytes = measure.used;
+    if (!m->is_bounded || src->options->head != PF_HEAD_AUTO || measure.used <= memory_bytes / 4 * 3) return PF_OK;
+    m->is_bounded = false;
+    return measure_all(m, src, memory_bytes, bytes);
 }
 
 static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
-    pf_arena measure = pf_arena_measure();
+    size_t bytes;
     pf_topology machine;
-    if (lay_out(m, &measure) != PF_OK)
+    PF_TRY(pf_topology_read(&machine, error));
+    if (measure_all(m, src, machine.memory_bytes, &bytes) != PF_OK)
         return pf_fail(error, PF_LIMIT,
                        "%s: a matrix is larger than can be addressed, or as %s has longer rows than %d values",
                        directory, pf_dtype_name(m->dtype), PF_GEMM_MAX_INT_K);
-    PF_TRY(pf_topology_read(&machine, error));
-    if (machine.memory_bytes > 0 && measure.used > machine.memory_bytes)
+    if (machine.memory_bytes > 0 && bytes > machine.memory_bytes)
         return pf_fail(error, PF_LIMIT, "%s: as %s the model takes %zu MiB, and this machine has %zu MiB", directory,
-                       pf_dtype_name(m->dtype), measure.used >> 20, machine.memory_bytes >> 20);
-    const pf_status status = pf_arena_create(measure.used, &m->arena);
-    if (status != PF_OK)
-        return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, measure.used >> 20);
+                       pf_dtype_name(m->dtype), bytes >> 20, machine.memory_bytes >> 20);
+    const pf_status status = pf_arena_create(bytes, &m->arena);
+    if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
     PF_TRY(lay_out(m, &m->arena));
     note_where_weights_lie(m, machine.l3_bytes);
     return PF_OK;
@@ -231,6 +281,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     if (m->layers == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
+    if (m->is_bounded) PF_TRY(pf_bounded_head_measure(m, src->options->team, error));
     return attach_backend(m, src, error);
 }
 

@@ -28,7 +28,12 @@ typedef enum {
 
 /* How the logits of the vocabulary are computed: --head. */
 typedef enum {
+    PF_HEAD_AUTO, /* bounded where that may be, fits and pays: where it saves a twentieth of what comes from memory; else full */
     PF_HEAD_FULL, /* as all other products */
+    /* Who is best, where nothing else is asked, by INT8 and bounds of its errors, and by the full head where these leave it
+     * open (bounded_head.h): the same token, by half the bytes of BF16 or less. A second head lies in memory. Not of
+     * integer weights, F16 or a head with a bias. */
+    PF_HEAD_BOUNDED,
     /* In four bits, and then the best anew by BF16 rows (kernels/sample/rescore.h): half or a quarter of the bytes to read,
      * and who is best is nearly always the same. Whoever is told no logit but approximate ones by it may take it: a
      * draft, never a target. Not of weights that are F32, F16 or quantised in their files. */
@@ -61,7 +66,7 @@ pf_format pf_model_format(const pf_model *model); /* of the matrices */
 pf_act pf_model_act(const pf_model *model);       /* what they are multiplied with */
 
 /* Bytes that one decode step reads: packed weights and the head, not the embedding table unless it is the head, nor the few
- * rows that a screened head looks at. */
+ * rows that a screened head looks at, and of a bounded head the INT8 one. */
 size_t pf_model_step_bytes(const pf_model *model);
 size_t pf_model_packed_bytes(const pf_model *model); /* all that the model holds in memory */
 int64_t pf_model_parameter_count(const pf_model *model);

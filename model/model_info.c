@@ -22,7 +22,7 @@ static size_t linear_bytes(const pf_linear *linear)
 size_t pf_model_step_bytes(const pf_model *model)
 {
     const size_t norm_bytes = (size_t)model->config.hidden_size * sizeof(float);
-    size_t bytes = norm_bytes + linear_bytes(&model->head);
+    size_t bytes = norm_bytes + linear_bytes(pf_model_step_head(model));
     for (int32_t l = 0; l < model->config.n_layers; l++) {
         bytes += 2 * norm_bytes;
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++) bytes += linear_bytes(pf_layer_matrix(&model->layers[l], i));
@@ -50,7 +50,7 @@ uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t m
     for (int32_t l = 0; l < model->config.n_layers; l++)
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             if (matrices >> i & 1) sum += read_share(member, read, pf_layer_matrix(&model->layers[l], i));
-    if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, &model->head);
+    if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, pf_model_step_head(model));
     return sum;
 }
 
@@ -152,6 +152,8 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
     snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
     if (linear == &m->head && m->is_screened)
         snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are computed anew");
+    else if (linear == &m->coarse_head)
+        snprintf(v->reason, sizeof v->reason, "the head is bounded: this one tells whose logits may be the largest");
     else
         tell_reason(m, kernel, v->reason, sizeof v->reason);
     const pf_model_tensor tensor = { .name = name,
@@ -220,4 +222,5 @@ void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, con
     }
     visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
     visit_linear(model, &v, &pf_head_recipe, 0, &model->head);
+    if (model->is_bounded) visit_linear(model, &v, &pf_head_recipe, 0, &model->coarse_head);
 }

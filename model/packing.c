@@ -89,6 +89,7 @@ typedef struct {
     const pf_model *model;
     bool is_qkv;
     const pf_gemm_weights *weights;
+    pf_format checked; /* which numbers it may hold: those of this format */
     pf_gemm_pack_weights_fn *pack_weights;
     const pf_checkpoint *checkpoint;
     pf_gemm_source parts[PF_MAX_PARTS];
@@ -111,8 +112,7 @@ static void for_parts(pack_job *job, int32_t begin, int32_t end, part_rows_fn *v
 
 static void acquire_part(pack_job *job, int32_t part, int32_t begin, int32_t end)
 {
-    if (!pf_checkpoint_acquire_rows(job->checkpoint, &job->parts[part], begin, end, job->weights->format))
-        job->bad_part = part;
+    if (!pf_checkpoint_acquire_rows(job->checkpoint, &job->parts[part], begin, end, job->checked)) job->bad_part = part;
 }
 
 static void release_part(pack_job *job, int32_t part, int32_t begin, int32_t end)
@@ -175,6 +175,7 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
         .model = m,
         .is_qkv = recipe == &pf_layer_recipes[0],
         .weights = &linear->weights,
+        .checked = linear == &m->coarse_head ? m->head.weights.format : linear->weights.format,
         .pack_weights = src->pack_weights,
         .checkpoint = checkpoint,
         .n_parts = recipe->n_parts,
@@ -186,12 +187,12 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
         PF_TRY(pf_checkpoint_matrix(checkpoint, roles[p], layer, &job.parts[p], error));
     }
     pf_team_run(src->options->team, pack_share, &job);
-    if (job.bad_part >= 0)
-        return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, linear->weights.format, error);
+    if (job.bad_part >= 0) return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, job.checked, error);
     src->beyond_twelve |= job.beyond_twelve;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
-        report_progress(src, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
+        if (linear != &m->coarse_head) /* its numbers count for the other one */
+            report_progress(src, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
     }
     return linear->bias != NULL ? load_biases(src, recipe, layer, linear->bias, error) : PF_OK;
 }
@@ -212,5 +213,6 @@ pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_erro
             PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
         if (src->beyond_twelve) return PF_OK;
     }
+    if (m->is_bounded) PF_TRY(load_linear(src, m, &pf_head_recipe, 0, &m->coarse_head, error));
     return load_linear(src, m, &pf_head_recipe, 0, &m->head, error);
 }

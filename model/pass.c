@@ -1,7 +1,7 @@
 /*
  * A pass from outside: checked so that what forward.c runs cannot fail, planned, and run by the team or by its caller alone.
  */
-#include "model/pass.h"
+#include "model/bounded_head.h"
 
 #include <assert.h>
 #include <string.h>
@@ -23,6 +23,7 @@ static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t 
         rows_left -= span->n_tokens;
         logit_rows_left -= span->n_logits;
         if (pf_kv_length(c->kv, span->sequence) < 0) return PF_INVALID;
+        if (span->best_of < 0 || span->best_of > c->model->config.vocab_size) return PF_INVALID;
         for (int32_t other = 0; other < s; other++)
             if (spans[other].sequence == span->sequence) return PF_INVALID;
         for (int32_t i = 0; i < span->n_tokens; i++) {
@@ -61,6 +62,18 @@ static void place_rows(const pf_span *span, int32_t position, int32_t *positions
     }
 }
 
+/* Among how many tokens all logits of the pass are asked for the best alone; 0: somebody asks for more. */
+static int32_t common_best_of(const pf_span *spans, int32_t n_spans)
+{
+    int32_t best_of = 0;
+    for (int32_t s = 0; s < n_spans; s++) {
+        if (spans[s].n_logits == 0) continue;
+        if (spans[s].best_of == 0 || (best_of != 0 && spans[s].best_of != best_of)) return 0;
+        best_of = spans[s].best_of;
+    }
+    return best_of;
+}
+
 /* Write down what the pass is about: rows, positions, which logits are wanted. The cache has been extended. */
 static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
 {
@@ -76,6 +89,7 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
         for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
         c->n_rows += n;
     }
+    c->best_of = pf_bounded_head_is_for(c) ? common_best_of(spans, n_spans) : 0;
 }
 
 /* ---- who runs it ------------------------------------------------------------------------------------------------- */
@@ -137,6 +151,7 @@ static void run_pass(pf_context *c, bool alone)
     else
         pf_team_run(c->team, embed_share, c);
     pf_context_run_members(c, pf_context_run_pass, c);
+    if (c->model->is_bounded) pf_bounded_head_note(c);
 }
 
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
@@ -170,7 +185,7 @@ pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int3
     for (int32_t done = 0, n; done < n_tokens && status == PF_OK; done += n) {
         n = n_tokens - done < max_rows ? n_tokens - done : max_rows;
         const bool is_last = done + n == n_tokens;
-        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0, NULL };
+        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0, NULL, 0 };
         status = wants_to_stop(stop) ? PF_CANCELLED : pf_context_forward(context, &span, 1);
     }
     if (status != PF_OK) {

@@ -24,12 +24,31 @@ typedef struct {
 /* Between what two members write: as far as a core's prefetching runs ahead, and into the other's lines. */
 enum { PF_APART_FLOATS = 8192 / sizeof(float), PF_LINE_FLOATS = 64 / sizeof(float) };
 
+enum { PF_BOUNDED_ROWS = 8 }; /* of a pass whose head is bounded (bounded_head.h) */
+
+/* What a bounded head needs in a pass. */
+typedef struct {
+    pf_rows coarse; /* [2 * PF_BOUNDED_ROWS, vocab] */
+    uint8_t *marks; /* [panels of the head] to be computed anew */
+    struct {
+        _Alignas(64) float floors[PF_BOUNDED_ROWS];
+        int32_t n_anew; /* panels */
+    } * told;           /* [n_threads] by each member to the others */
+    int32_t pause;      /* passes that are not to try */
+} pf_bounded_pass;
+
+typedef struct {
+    pf_rows parts; /* [2 * PF_BOUNDED_ROWS, hidden] */
+    void *input;   /* packed */
+} pf_bounded_member;
+
 /* What one member has for itself: it is written and read by that member alone. */
 typedef struct {
     pf_rows normed;  /* [the most tile_rows of a product, hidden] */
     void *input;     /* a packed left side of one tile, of any product */
     void *gemm;      /* scratch of a product */
     void *attention; /* scratch of attention */
+    pf_bounded_member bounded;
 } pf_member_scratch;
 
 /* A span of the pass at hand. */
@@ -61,6 +80,7 @@ struct pf_context {
     void *columns;              /* that of O or down, packed by columns */
     pf_member_scratch *members; /* [n_threads] */
     pf_pieces *pieces;          /* [n_threads] of a product's panels */
+    pf_bounded_pass bounded;
 
     /* The pass at hand. */
     pf_pass_span *spans; /* [max_sequences] */
@@ -70,6 +90,7 @@ struct pf_context {
     int32_t *positions;  /* [max_rows] */
     int32_t *logit_rows; /* [max_logit_rows] the rows whose logits are wanted */
     int32_t n_logit_rows;
+    int32_t best_of;   /* the head is bounded, by the first so many tokens; 0: full */
     int32_t n_members; /* that run it */
     uint32_t calls;    /* bits by pf_pass_kernel: all, but while one is measured alone */
     bool heads_apart;  /* each has key heads of its own, and computes them up to what they attend to without waiting */

@@ -41,6 +41,7 @@ struct pf_model {
     pf_format format;     /* of panels */
     pf_act act;           /* of what they are multiplied with */
     bool is_screened;     /* the head: PF_HEAD_SCREENED */
+    bool is_bounded;      /* PF_HEAD_BOUNDED */
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
     pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
@@ -54,6 +55,9 @@ struct pf_model {
     float *final_norm; /* [hidden] */
     pf_linear head;    /* [vocab, hidden], of pf_model_head_format */
     void *head_rows;   /* [vocab, hidden] of BF16 where it is screened: its own, or `embedding` */
+
+    pf_linear coarse_head; /* [vocab, hidden] in INT8 where it is bounded, and */
+    float *head_error;     /* [vocab] how far off that may be (bounded_head.h) */
 };
 
 enum { PF_MAX_PARTS = 3 };
@@ -71,6 +75,7 @@ static inline pf_act pf_model_head_act(const pf_model *model)
 /* The row of the registry that multiplies a matrix. */
 static inline const pf_kernel *pf_model_product(const pf_model *model, const pf_linear *linear)
 {
+    if (linear == &model->coarse_head) return model->kernels.chosen_gemm[PF_FORMAT_INT8][PF_ACT_INT8];
     return linear == &model->head ? model->kernels.chosen_gemm[pf_model_head_format(model)][pf_model_head_act(model)]
                                   : model->kernels.chosen_gemm[model->format][model->act];
 }
@@ -80,9 +85,19 @@ static inline const pf_gemm *pf_model_head_gemm(const pf_model *model)
 {
     return &model->kernels.gemm[pf_model_head_format(model)][pf_model_head_act(model)];
 }
+static inline const pf_gemm *pf_model_coarse_gemm(const pf_model *model) /* of a bounded head */
+{
+    return &model->kernels.gemm[PF_FORMAT_INT8][PF_ACT_INT8];
+}
 static inline const pf_gemm *pf_model_gemm(const pf_model *model)
 {
     return &model->kernels.gemm[model->format][model->act];
+}
+
+/* The head that a step reads: of a bounded one the coarse one. */
+static inline const pf_linear *pf_model_step_head(const pf_model *model)
+{
+    return model->is_bounded ? &model->coarse_head : &model->head;
 }
 
 /* Which matrix of a layer is made of which tensors, in order of rows. */

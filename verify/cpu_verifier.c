@@ -360,7 +360,8 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
     *out = (pf_span){ .sequence = s->kv,
                       .tokens = s->tokens + held,
                       .n_tokens = s->n_committed + s->n_draft - held,
-                      .n_logits = s->n_draft + 1 };
+                      .n_logits = s->n_draft + 1,
+                      .best_of = pf_judge_best_of(&v->judge, &s->sampling) };
     if (s->is_tree) out->parents = follow_tree(s, s->n_committed - held);
     return true;
 }

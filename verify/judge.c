@@ -101,6 +101,11 @@ static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, c
     }
 }
 
+int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling)
+{
+    return sampling->temperature == 0.0f ? judge->n_vocab : 0;
+}
+
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
 {
     return method != PF_METHOD_REJECTION || sampling->temperature == 0.0f;

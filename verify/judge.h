@@ -53,6 +53,9 @@ PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *samp
                                         const pf_drafted *drafted, int32_t first_row, int32_t position,
                                         pf_acceptance *out, int32_t *path);
 
+/* How many logits of a row are looked at for nothing but the largest (pf_span): all that may be chosen; 0: other things too. */
+int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling);
+
 /* Whether each token is decided by the target's own choice, whatever was proposed: then trees can be judged. */
 bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method);
 

@@ -169,6 +169,30 @@ class Formats(Case):
                 self.assertEqual(there["tokens"], plain)
                 self.assertGreater(here["speculation"]["accepted"] + there["speculation"]["accepted"], 0)
 
+    def test_a_bounded_head_of_a_target_changes_no_text(self):
+        ids = ["--tokens", "1,2,3", "-n", 40, "--ignore-eos"]
+        for dtype in ["f32", "bf16", "bf16-12"]:
+            with self.subTest(dtype):
+                plain = self.generate("-n", 40, "--dtype", dtype, "--head", "full")["tokens"]
+                of_ids = self.run_json("generate", "-m", self.target, "--dtype", dtype, "--head", "full", *ids)["tokens"]
+                self.assertEqual(self.generate("-n", 40, "--dtype", dtype, "--head", "bounded")["tokens"], plain)
+                self.assertEqual(self.generate("-n", 40, "--dtype", dtype, "--head", "bounded", "-d", self.draft)["tokens"], plain)
+                with self.pilotfish.serve("verifier", self.target, self.socket("bounded"), "--dtype", dtype, "--head",
+                                          "bounded") as verifier:
+                    there = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, *ids)
+                self.assertEqual(there["tokens"], of_ids)
+        sampled = [self.generate("-n", 40, "--dtype", "bf16", "--head", head, "--temperature", "0.8", "--seed", "5")["tokens"]
+                   for head in ("full", "bounded")]
+        self.assertEqual(*sampled)
+
+    def test_a_bounded_head_is_told_of_and_refused_where_it_cannot_be(self):
+        tensors = self.run_json("info", "-m", self.target, "--dtype", "bf16", "--head", "bounded")["model"]["tensors"]
+        heads = [t for t in tensors if "lm_head" in t["name"] and "gemm" in t["kernel"]]
+        self.assertEqual([t["format"].split()[0] for t in heads], ["bf16", "int8"])
+        self.assertIn("bounded", heads[1]["reason"])
+        for dtype in ["f16", "int8", "int4"]:
+            self.assert_fails("info", "-m", self.target, "--dtype", dtype, "--head", "bounded", saying=["bounded head", "bf16"])
+
     def test_a_screened_head_is_told_of_and_refused_where_it_cannot_be(self):
         for tensor in self.run_json("info", "-m", self.target, "--dtype", "int8", "--head", "screened")["model"]["tensors"]:
             if "gemm" in tensor["kernel"]:

@@ -4,7 +4,7 @@ Run as: lossless_test.py BINARY MODELS N_PROMPTS
 
 Each run of `bench acceptance` decodes every prompt plainly and with the drafter and counts the texts that are equal;
 its checksum over all texts must then be the same for every draft length, every number of threads, and whether the
-drafter, the target or neither is in another process.
+drafter, the target or neither is in another process, and whether the target's head is bounded.
 
 On a machine that does something else as well a worker may be late for a second, in which an engine rightly decodes on
 without it: a length of which rounds were decoded plainly need not have accepted anything, the eight together must.
@@ -48,12 +48,13 @@ def main(binary, models, n_prompts):
 
         for threads in THREADS:
             measure("one process", threads, "-m", target, "-d", draft)
+            measure("one process, a bounded head", threads, "-m", target, "-d", draft, "--head", "bounded")
             with pilotfish.serve("worker", draft, f"unix:{folder}/worker.sock", "--threads", threads) as worker:
                 measure("worker", threads, "-m", target, "--draft-worker", worker.address)
             with pilotfish.serve("verifier", target, f"unix:{folder}/verifier.sock", "--threads", threads) as verifier:
                 measure("verifier", threads, "--verifier", verifier.address, "-d", draft)
         assert len(seen) == 1, f"the texts differ between runs: {seen}"
-        print(f"{n_prompts} prompts, {len(THREADS) * 3 * 8} settings: one text each")
+        print(f"{n_prompts} prompts, {len(THREADS) * 4 * len(LENGTHS.split(','))} settings: one text each")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ static pf_kv_seq acquire(const rig *r)
 /* Feed tokens [begin, end) in one pass, and copy the logits of all its rows to out [end - begin, n_vocab]. */
 static void feed(rig *r, pf_kv_seq seq, const int32_t *tokens, int32_t begin, int32_t end, float *out)
 {
-    const pf_span span = { seq, tokens + begin, end - begin, end - begin, NULL };
+    const pf_span span = { seq, tokens + begin, end - begin, end - begin, NULL, 0 };
     assert_int_equal(pf_context_forward(r->context, &span, 1), PF_OK);
     for (int32_t i = 0; i < end - begin; i++)
         memcpy(out + (size_t)i * (size_t)r->n_vocab, pf_context_logits(r->context, i),
@@ -348,7 +348,7 @@ static void compare_in_company(rig *r, const float *plain)
             if (s == 0) mine = first_logit;
             const int32_t n_logits = s == 0 ? n : n / 2;
             first_logit += n_logits;
-            spans[n_spans++] = (pf_span){ seqs[s], tokens[s] + at[s], n, n_logits, NULL };
+            spans[n_spans++] = (pf_span){ seqs[s], tokens[s] + at[s], n, n_logits, NULL, 0 };
         }
         assert_int_equal(pf_context_forward(r->context, spans, n_spans), PF_OK);
         for (int32_t i = 0; i < n_spans; i++)
@@ -467,7 +467,7 @@ static void path_logits(rig *r, pf_kv_seq seq, int32_t length, const tree *t, in
     }
     pf_kv_seq fork;
     assert_int_equal(pf_kv_fork(r->kv, seq, length, &fork), PF_OK);
-    const pf_span chain = { fork, path, n, 1, NULL };
+    const pf_span chain = { fork, path, n, 1, NULL, 0 };
     assert_int_equal(pf_context_forward(r->context, &chain, 1), PF_OK);
     memcpy(out, pf_context_logits(r->context, 0), (size_t)r->n_vocab * sizeof *out);
     pf_kv_release(r->kv, fork);
@@ -484,7 +484,7 @@ static void compare_tree(rig *r, const float *plain, int32_t length)
     const tree t = make_tree(tokens + length, r->n_vocab);
     const pf_kv_seq beside = acquire(r), seq = acquire(r);
     if (length > 0) feed(r, seq, tokens, 0, length, logits);
-    const pf_span spans[] = { { beside, other, 7, 3, NULL }, { seq, t.tokens, TREE, TREE, t.parents } };
+    const pf_span spans[] = { { beside, other, 7, 3, NULL, 0 }, { seq, t.tokens, TREE, TREE, t.parents, 0 } };
     assert_int_equal(pf_context_forward(r->context, spans, 2), PF_OK);
     for (int32_t i = 0; i < TREE; i++)
         memcpy(got + (size_t)i * row_floats, pf_context_logits(r->context, 3 + i), row_floats * sizeof *got);
@@ -581,7 +581,7 @@ static void a_pass_allocates_nothing(void **state)
     pf_alloc_count_reset();
     assert_int_equal(pf_context_prefill(r.context, seq, tokens, N_TEXT, true, NULL), PF_OK);
     for (int32_t i = 0; i < 40; i++) {
-        const pf_span span = { seq, tokens + i, 1 + i % 3, 1, NULL };
+        const pf_span span = { seq, tokens + i, 1 + i % 3, 1, NULL, 0 };
         assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
         assert_int_equal(pf_kv_truncate(r.kv, seq, N_TEXT + i), PF_OK);
     }
@@ -641,16 +641,19 @@ static void a_refused_pass_leaves_everything_as_before(void **state)
     const int32_t *tokens = f.tokens, negative = -1, beyond = r->n_vocab;
     const int32_t itself[] = { -1, 1 }, below[] = { -2, 0 };
     const pf_span refused[][2] = {
-        { { b, tokens, 3, 1, NULL }, { a, &beyond, 1, 1, NULL } }, /* a token outside the vocabulary */
-        { { b, tokens, 3, 1, NULL }, { a, &negative, 1, 1, NULL } },
-        { { b, tokens, 3, 1, NULL }, { gone, tokens, 1, 1, NULL } },      /* a sequence that is not alive */
-        { { b, tokens, 3, 1, NULL }, { b, tokens, 1, 1, NULL } },         /* one sequence twice */
-        { { b, f.zeros, MAX_ROWS, 1, NULL }, { a, tokens, 1, 1, NULL } }, /* too many rows */
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 0, 0, NULL } },         /* no token */
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 1, 2, NULL } },         /* more logits than rows */
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 1, -1, NULL } },
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 2, 1, itself } }, /* a parent that is no row before */
-        { { b, tokens, 3, 1, NULL }, { a, tokens, 2, 1, below } },
+        { { b, tokens, 3, 1, NULL, 0 }, { a, &beyond, 1, 1, NULL, 0 } }, /* a token outside the vocabulary */
+        { { b, tokens, 3, 1, NULL, 0 }, { a, &negative, 1, 1, NULL, 0 } },
+        { { b, tokens, 3, 1, NULL, 0 }, { gone, tokens, 1, 1, NULL, 0 } },      /* a sequence that is not alive */
+        { { b, tokens, 3, 1, NULL, 0 }, { b, tokens, 1, 1, NULL, 0 } },         /* one sequence twice */
+        { { b, f.zeros, MAX_ROWS, 1, NULL, 0 }, { a, tokens, 1, 1, NULL, 0 } }, /* too many rows */
+        { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 0, 0, NULL, 0 } },         /* no token */
+        { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 1, 2, NULL, 0 } },         /* more logits than rows */
+        { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 1, -1, NULL, 0 } },
+        { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 2, 1, itself, 0 } }, /* a parent that is no row before */
+        { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 2, 1, below, 0 } },
+        { { b, tokens, 3, 1, NULL, 0 },
+          { a, tokens, 1, 1, NULL, -1 } }, /* a best of less than none, of more than all */
+        { { b, tokens, 3, 1, NULL, 0 }, { a, tokens, 1, 1, NULL, beyond + 1 } },
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         if (pf_context_forward(r->context, refused[i], 2) != PF_INVALID) fail_msg("case %zu was not refused", i);
@@ -670,7 +673,7 @@ static void a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before(voi
     for (int32_t length = 0; length < MAX_TOKENS; length += MAX_ROWS)
         assert_int_equal(pf_context_prefill(r->context, f.b, f.zeros, MAX_ROWS, false, NULL), PF_OK);
     assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);
-    const pf_span spans[] = { { f.a, f.tokens + N_FED, 20, 1, NULL }, { f.b, f.tokens, 1, 1, NULL } };
+    const pf_span spans[] = { { f.a, f.tokens + N_FED, 20, 1, NULL, 0 }, { f.b, f.tokens, 1, 1, NULL, 0 } };
     assert_int_equal(pf_context_forward(r->context, spans, 2), PF_LIMIT);
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
     assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);

@@ -85,7 +85,7 @@ static void compare_variant(const char *directory, pf_isa isa)
     snprintf(what, sizeof what, "%s on %s", directory, pf_isa_name(isa));
     pf_kv_seq seq;
     assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
-    const pf_span prompt = { seq, g.tokens, g.n_tokens, g.n_tokens, NULL };
+    const pf_span prompt = { seq, g.tokens, g.n_tokens, g.n_tokens, NULL, 0 };
     assert_int_equal(pf_context_forward(context, &prompt, 1), PF_OK);
     compare_logits(what, context, &g);
 
@@ -94,7 +94,7 @@ static void compare_variant(const char *directory, pf_isa isa)
         const int32_t token =
             pf_model_kernels(model)->argmax(pf_context_logits(context, row), pf_context_n_vocab(context));
         if (token != g.greedy[i]) fail_msg("%s: greedy token %d is %d, expected %d", what, i, token, g.greedy[i]);
-        const pf_span next = { seq, &token, 1, 1, NULL };
+        const pf_span next = { seq, &token, 1, 1, NULL, 0 };
         if (i + 1 < g.n_greedy) assert_int_equal(pf_context_forward(context, &next, 1), PF_OK);
         row = 0;
     }

@@ -89,7 +89,7 @@ static void check_passes(const char *directory, int32_t n_threads)
     static const int32_t passes[][2] = { { 5, 5 }, { 1, 1 }, { 6, 2 }, { 3, 0 } };
     int32_t n_before = n_prompt;
     for (size_t i = 0; i < PF_COUNT(passes); i++) {
-        const pf_span span = { r.sequence, r.tokens + n_before, passes[i][0], passes[i][1], NULL };
+        const pf_span span = { r.sequence, r.tokens + n_before, passes[i][0], passes[i][1], NULL, 0 };
         assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
         assert_counted(&r, n_before, passes[i][0], passes[i][1]);
         n_before += passes[i][0];

@@ -36,7 +36,7 @@ static void run_pass(const rig *r)
 {
     int32_t tokens[MAX_ROWS];
     for (int32_t i = 0; i < r->n_rows; i++) tokens[i] = (i * 29 + 3) % VOCAB;
-    const pf_span span = { r->sequence, tokens, r->n_rows, r->n_rows, NULL };
+    const pf_span span = { r->sequence, tokens, r->n_rows, r->n_rows, NULL, 0 };
     assert_int_equal(pf_kv_truncate(pf_context_kv(r->context), r->sequence, BEFORE), PF_OK);
     assert_int_equal(pf_context_forward(r->context, &span, 1), PF_OK);
 }

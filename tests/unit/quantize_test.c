@@ -92,7 +92,7 @@ static int32_t logits_of(const char *directory, pf_dtype dtype, pf_activations a
                                        .kv_type = pf_context_default_kv_type(model) };
     assert_ok(pf_context_create(model, team, &config, &context, &error), error);
     assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
-    const pf_span span = { seq, tokens, N_TOKENS, N_TOKENS, NULL };
+    const pf_span span = { seq, tokens, N_TOKENS, N_TOKENS, NULL, 0 };
     assert_int_equal(pf_context_forward(context, &span, 1), PF_OK);
     const int32_t n_vocab = pf_context_n_vocab(context);
     for (int32_t i = 0; i < N_TOKENS; i++)

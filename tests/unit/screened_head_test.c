@@ -39,7 +39,7 @@ static float *logits_of(int32_t vocab, pf_dtype dtype, pf_head head, size_t *ste
     assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
     int32_t tokens[N_ROWS];
     for (int32_t i = 0; i < N_ROWS; i++) tokens[i] = (i * 71 + 5) % vocab;
-    const pf_span span = { seq, tokens, N_ROWS, N_ROWS, NULL };
+    const pf_span span = { seq, tokens, N_ROWS, N_ROWS, NULL, 0 };
     assert_int_equal(pf_context_forward(context, &span, 1), PF_OK);
     const size_t n = (size_t)vocab;
     float *logits = malloc(sizeof(float) * N_ROWS * n);

@@ -1,0 +1,178 @@
+#include "model/bounded_head.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_ROWS = PF_BOUNDED_ROWS, /* and twice as many of int8 */
+    IN_VAIN_OF = 4,              /* more than a quarter of all panels anew */
+    PAUSE = 64,                  /* passes */
+};
+
+/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const pf_model *model;
+    float *rows; /* [n_threads, 2, k] */
+} measure_job;
+
+/* error[i] of the header, rounded up. */
+static float error_of(const float *w, const float *q, int32_t k)
+{
+    double off = 0.0, weight = 0.0;
+    for (int32_t i = 0; i < k; i++) {
+        const double value = (double)w[i], apart = (double)q[i] - value;
+        off += apart * apart;
+        weight += value * value;
+    }
+    off = sqrt(off);
+    weight = sqrt(weight);
+    if (!(weight <= 0x1p60) || !(off <= 0x1p60)) return INFINITY;
+    const double grain = 1.001 * sqrt(k) / (254.0 * 254.0), of_floats = (k + 64.0) * 0x1p-23;
+    const double error = off * (1.0 + grain + of_floats) + weight * (grain + of_floats);
+    return (float)((error + k * 0x1p-80 * fmax(1.0, weight)) * (1.0 + 0x1p-20));
+}
+
+static void measure_share(pf_member member, void *arg)
+{
+    const measure_job *job = arg;
+    const pf_model *m = job->model;
+    const int32_t k = m->config.hidden_size;
+    float *w = job->rows + (size_t)member.id * 2 * (size_t)k, *q = w + k;
+    int32_t begin, end;
+    pf_team_share(member, m->config.vocab_size, &begin, &end);
+    for (int32_t i = begin; i < end; i++) {
+        pf_gemm_unpack_row(&m->head.weights, i, w);
+        pf_gemm_unpack_row(&m->coarse_head.weights, i, q);
+        m->head_error[i] = error_of(w, q, k);
+    }
+}
+
+pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf_error *error)
+{
+    const size_t n_rows = 2 * (size_t)pf_team_size(team);
+    measure_job job = { model, calloc(n_rows * (size_t)model->config.hidden_size, sizeof(float)) };
+    if (job.rows == NULL) return pf_fail(error, PF_NOMEM, "no memory for %zu rows of the head", n_rows);
+    pf_team_run(team, measure_share, &job);
+    free(job.rows);
+    return PF_OK;
+}
+
+/* ---- a pass ---------------------------------------------------------------------------------------------------------- */
+
+bool pf_bounded_head_is_for(const pf_context *context)
+{
+    return context->model->is_bounded && context->n_logit_rows > 0 && context->n_logit_rows <= MOST_ROWS &&
+           context->bounded.pause == 0;
+}
+
+/* A member's columns of the head, and how many of them may be the best token. */
+typedef struct {
+    pf_panels panels;
+    int32_t first, n;
+} columns;
+
+static columns share_columns(const pf_context *c, pf_member member)
+{
+    columns mine;
+    pf_team_share(member, c->model->head.weights.n_panels, &mine.panels.begin, &mine.panels.end);
+    mine.first = mine.panels.begin * PF_GEMM_PANEL;
+    const int32_t end = mine.panels.end * PF_GEMM_PANEL, last = end < c->best_of ? end : c->best_of;
+    mine.n = last > mine.first ? last - mine.first : 0;
+    return mine;
+}
+
+/* The rows in two parts each, all the first ones and behind them all the others, packed; and their norms. */
+static void pack_parts(const pf_context *c, const pf_bounded_member *mine, pf_rows normed, int32_t n_rows, float *norms)
+{
+    const pf_model *m = c->model;
+    const int32_t k = m->config.hidden_size;
+    const pf_gemm *gemm = pf_model_coarse_gemm(m);
+    const pf_rows parts = mine->parts;
+    for (int32_t i = 0; i < n_rows; i++) {
+        float *whole = parts.data + (size_t)i * parts.stride, *rest = whole + (size_t)n_rows * parts.stride;
+        norms[i] =
+            m->kernels.bounds.split(normed.data + (size_t)i * normed.stride, k, m->act == PF_ACT_BF16, whole, rest);
+    }
+    gemm->pack(mine->input, parts.data, parts.stride, 2 * n_rows, k, 0, pf_gemm_tiles(gemm->tile_rows, 2 * n_rows));
+}
+
+/* Coarse logits of this member's columns, and how low the largest may be as far as it sees. */
+static void find_floors(const pf_context *c, pf_member member, const columns *mine, int32_t n_rows, const float *norms)
+{
+    const pf_model *m = c->model;
+    const pf_rows coarse = c->bounded.coarse;
+    pf_model_coarse_gemm(m)->multiply(&m->coarse_head.weights, c->members[member.id].bounded.input, 2 * n_rows,
+                                      mine->panels.begin, mine->panels.end, coarse.data, coarse.stride, PF_GEMM_STORE,
+                                      c->members[member.id].gemm);
+    for (int32_t i = 0; i < n_rows; i++) {
+        float *row = coarse.data + (size_t)i * coarse.stride + mine->first;
+        c->bounded.told[member.id].floors[i] = m->kernels.bounds.floor(row, row + (size_t)n_rows * coarse.stride,
+                                                                       m->head_error + mine->first, norms[i], mine->n);
+    }
+}
+
+/* How low the largest of row i may be, as far as anybody sees. */
+static float lowest(const pf_context *c, pf_member member, int32_t i)
+{
+    float floor = -INFINITY;
+    for (int32_t id = 0; id < member.n_threads; id++) {
+        const float theirs = c->bounded.told[id].floors[i];
+        if (theirs > floor) floor = theirs;
+    }
+    return floor;
+}
+
+/* A panel's columns of all rows, which no one of them asks for. */
+static void leave_out(const pf_context *c, int32_t panel, int32_t n_rows)
+{
+    const int32_t first = panel * PF_GEMM_PANEL, left = c->model->config.vocab_size - first;
+    for (int32_t i = 0; i < n_rows; i++)
+        for (int32_t j = 0; j < PF_GEMM_PANEL && j < left; j++)
+            c->logits.data[(size_t)i * c->logits.stride + (size_t)(first + j)] = -INFINITY;
+}
+
+/* The panels that some row asks for. */
+static void multiply_marked(pf_context *c, pf_member member, const columns *mine, const void *input, int32_t n_rows)
+{
+    const pf_model *m = c->model;
+    const uint8_t *marks = c->bounded.marks;
+    int32_t n_anew = 0;
+    for (int32_t p = mine->panels.begin, end; p < mine->panels.end; p = end) {
+        for (end = p + 1; end < mine->panels.end && marks[end] == marks[p];) end++;
+        if (marks[p]) {
+            pf_model_head_gemm(m)->multiply(&m->head.weights, input, n_rows, p, end, c->logits.data, c->logits.stride,
+                                            PF_GEMM_STORE, c->members[member.id].gemm);
+            n_anew += end - p;
+        } else {
+            for (int32_t panel = p; panel < end; panel++) leave_out(c, panel, n_rows);
+        }
+    }
+    c->bounded.told[member.id].n_anew = n_anew;
+}
+
+void pf_bounded_head_run(pf_context *context, pf_member member, pf_rows normed, const void *input, int32_t n_rows)
+{
+    const pf_context *c = context;
+    const columns mine = share_columns(c, member);
+    float norms[MOST_ROWS];
+    pack_parts(c, &c->members[member.id].bounded, normed, n_rows, norms);
+    find_floors(c, member, &mine, n_rows, norms);
+    memset(c->bounded.marks + mine.panels.begin, 0, (size_t)(mine.panels.end - mine.panels.begin));
+    pf_team_barrier(member);
+    for (int32_t i = 0; i < n_rows; i++)
+        c->model->kernels.bounds.mark(c->bounded.marks + mine.panels.begin,
+                                      c->bounded.coarse.data + (size_t)i * c->bounded.coarse.stride + mine.first,
+                                      c->model->head_error + mine.first, norms[i], lowest(c, member, i), mine.n);
+    multiply_marked(context, member, &mine, input, n_rows);
+}
+
+void pf_bounded_head_note(pf_context *context)
+{
+    if (context->bounded.pause > 0) context->bounded.pause--;
+    if (context->best_of == 0) return;
+    int32_t n_anew = 0;
+    for (int32_t id = 0; id < context->n_members; id++) n_anew += context->bounded.told[id].n_anew;
+    if (n_anew > context->model->head.weights.n_panels / IN_VAIN_OF) context->bounded.pause = PAUSE;
+}

@@ -1,0 +1,38 @@
+/*
+ * A bounded head: which token has the largest logit, without all of the head's product, and still exactly.
+ *
+ * The head is there twice, in the model's own format and in INT8, half the bytes of BF16. A row x is multiplied with the
+ * second, and from the errors of that (kernels/sample/bounds.h) follows which panels of the first may hold the largest
+ * logit: a few, and these are multiplied as they always are. So the largest logit has the bits that a full head gives it,
+ * and whoever asks for the best token alone, a greedy target, is told the same one.
+ *
+ * x goes in as two rows of int8, what int8 keeps of it and what it loses (split); together they stand for x', at most
+ * |x| * grain from it, grain = 1.001 * sqrt(k) / 254^2. With W a row of the head, Q what INT8 makes of it:
+ *
+ *      | Q x' - W x |  <=  |Q - W| |x'| + |W| |x' - x|  <=  |x| ( |Q - W| (1 + grain) + |W| grain )
+ *
+ * by Cauchy and Schwarz. What floats add, in either product and in the sums of the bounds, is at most
+ * |x| (|Q - W| + |W|) (k + 64) 2^-23: no chain of k fused multiply-adds has more than k roundings (Higham, Accuracy and
+ * Stability of Numerical Algorithms, 3.1), and as much again is allowed for. What VDPBF16PS makes of denormal numbers is
+ * below k 2^-80 max(1, |W|) |x|, |x| being 2^-40 or more. All that, for |x| = 1, is error[i]. It is infinite where W
+ * holds something that is no number, or is very large: such a row is always looked at.
+ */
+#ifndef PF_MODEL_BOUNDED_HEAD_H
+#define PF_MODEL_BOUNDED_HEAD_H
+
+#include "model/pass.h"
+
+/* Fill model->head_error from its two heads, which are packed. PF_NOMEM. */
+PF_MUST_USE pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf_error *error);
+
+/* Whether the pass at hand may go this way: there are rows, few of them, and it was not in vain lately. */
+bool pf_bounded_head_is_for(const pf_context *context);
+
+/* A member's part, by all members of the pass: logits of n_rows rows, `normed` and packed as `input`, every other than the
+ * largest of the first context->best_of perhaps minus infinity. */
+void pf_bounded_head_run(pf_context *context, pf_member member, pf_rows normed, const void *input, int32_t n_rows);
+
+/* The pass is over: where much was computed anew, the next ones go the other way. */
+void pf_bounded_head_note(pf_context *context);
+
+#endif

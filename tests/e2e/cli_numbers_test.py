@@ -55,7 +55,9 @@ class Numbers(Case):
     def test_logits_without_any_number_fail_generation(self):
         model = self.with_nan("all-nan", "model.norm.weight")
         self.assertEqual(set(self.run_json("logits", "-m", model, "--tokens", "1,2")["logits"]), {None})
-        self.assert_fails("generate", "-m", model, "-p", "a", "-n", "4", saying=["logits"])
+        drawn = ["--temperature", "1"]
+        for options in [[], drawn, ["-d", self.draft], [*drawn, "-d", self.draft]]:
+            self.assert_fails("generate", "-m", model, "-p", "a", "-n", "4", *options, saying=["logits"])
 
     def test_a_draft_without_any_number_changes_no_token_and_holds_nothing_up(self):
         draft = self.with_nan("nan-draft", "model.norm.weight")

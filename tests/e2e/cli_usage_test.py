@@ -50,6 +50,7 @@ class Usage(Case):
             ["generate", *model, "-p", "a", "--isa", "mmx"], ["generate", *model, "-p", "a", "--cores", "x"],
             ["generate", *model, "--tokens", "1,,2"], ["generate", *model, "--tokens", "1,-2"],
             ["generate", *model, "--tokens", "1,2,"], ["generate", *model, "--tokens", "4294967296"],
+            ["generate", *model, "--tokens", "0000000000000012"],
             ["generate", *model, "-p", "a", "-d", self.draft, "--draft-worker", "unix:/x"],
             ["generate", *model, "-p", "a", "-d", self.draft, "--verifier", "unix:/x"],
             ["generate", "-p", "a", "--verifier", "unix:/x"],

@@ -122,9 +122,11 @@ static void distributions_that_differ_by_rounding_alone_still_yield_a_token(void
     const float q[] = { .5f, .5f };
     const float p[] = { .49999997f, .5f, .5f, .5f }; /* below q at the drafted token, above it nowhere */
     const int32_t draft[] = { 0 };
-    const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ .99999994f, .7f });
-    assert_int_equal(a.n_accepted, 0);
-    assert_int_equal(a.next, 1);
+    for (int32_t next = 0; next < 2; next++) { /* which, the uniform of the correction says */
+        const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ .99999994f, next ? .7f : .3f });
+        assert_int_equal(a.n_accepted, 0);
+        assert_int_equal(a.next, next);
+    }
 }
 
 static void a_token_that_its_own_distribution_excludes_is_refused(void **state)
@@ -221,6 +223,19 @@ static void where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn(voi
         assert_in_range(got, 0, 2 * HALF - 1);
         assert_true(p[got] > 0.0f);
     }
+}
+
+static void no_weight_is_too_small_to_be_counted(void **state)
+{
+    (void)state;
+    enum { N_SMALL = 64, N = N_SMALL + 2, EVERY = 8, LAST = 256 };
+    float between[N] = { [0] = .3f, [N - 1] = .3f };
+    for (int32_t i = 1; i < N - 1; i++) between[i] = 0x1p-34f;
+    assert_int_equal(pf_accept_draw(between, N, .5f), 1 + N_SMALL / 2);
+
+    float behind[LAST + 1] = { [0] = 1.f - 0x1p-21f }; /* and 32 that a float of its size does not feel */
+    for (int32_t i = EVERY; i <= LAST; i += EVERY) behind[i] = 0x1p-26f;
+    assert_int_equal(pf_accept_draw(behind, LAST + 1, 1.f - 0x1p-22f), EVERY * 17);
 }
 
 static void the_least_uniform_draws_the_first_that_has_weight_however_far(void **state)
@@ -659,6 +674,7 @@ int main(void)
         cmocka_unit_test(a_token_without_a_distribution_is_kept_with_the_targets_probability_and_never_drawn_again),
         cmocka_unit_test(a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary),
         cmocka_unit_test(where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn),
+        cmocka_unit_test(no_weight_is_too_small_to_be_counted),
         cmocka_unit_test(the_least_uniform_draws_the_first_that_has_weight_however_far),
         cmocka_unit_test(a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform),
         cmocka_unit_test(the_tail_probability_is_the_tables),

@@ -34,6 +34,9 @@ static void a_margin_is_what_a_token_lies_above_the_best_other(void **state)
         assert_true(pf_choose_margin(&b.chooser, logits, i, &runner_up) == margins[i]);
         assert_int_equal(runner_up, i == 1 ? 2 : 1);
     }
+    const float tied[V] = { 1.0f, 2.0f, 5.0f, 2.0f, 2.0f };
+    assert_true(pf_choose_margin(&b.chooser, tied, 2, &runner_up) == 3.0f);
+    assert_int_equal(runner_up, 1);
     b.chooser.n_vocab = 1; /* alone, it is sure; what lies behind is padding */
     assert_true(pf_choose_margin(&b.chooser, logits, 0, &runner_up) == INFINITY);
     assert_int_equal(runner_up, -1);
@@ -62,6 +65,8 @@ static void rounds_draw_apart_from_each_other_and_alike_again(void **state)
                           PF_OK);
             assert_int_equal(n_declared, V);
             if (again) assert_int_equal(token, drawn[round]);
+            const float uniform = pf_noise_uniform(wish.draft_seed, PF_NOISE_DRAFT, POSITION, (int32_t)round);
+            assert_int_equal(token, ids[pf_sampling_draw_entry(q, n_declared, uniform)]);
             drawn[round] = token;
             n_other += round > 0 && token != drawn[round - 1];
         }

@@ -106,6 +106,30 @@ static void the_small_end_of_the_noise_is_finer_than_one_word(void **state)
     assert_true(seen > 0); /* about 7 are below 2^-17, and hardly any of them in the middle of a word's step */
 }
 
+/* Others on the wire draw the same: the formula of the header, where one block's word serves and where another is asked. */
+static void an_open_unit_is_the_middle_of_its_step(void **state)
+{
+    (void)state;
+    static const uint32_t words[] = { 0, 1, 0xFFFF, 0x10000, 0x10001, 0x80000000, 0xFFFFFFFF };
+    for (int32_t index = 0; index < 8; index++) {
+        uint32_t fine[PF_NOISE_BLOCK];
+        pf_noise_block(6, PF_NOISE_DRAFT, 7, (uint32_t)index / 4, 1, fine);
+        for (size_t i = 0; i < PF_COUNT(words); i++) {
+            const double v = pf_noise_open_unit(words[i], 6, PF_NOISE_DRAFT, 7, index), word = (double)words[i];
+            const double small = (double)fine[index % 4] + 0.5;
+            assert_true(v == (words[i] < 0x10000 ? (word + small * 0x1p-32) * 0x1p-32 : (word + 0.5) * 0x1p-32));
+        }
+    }
+}
+
+static void a_family_of_seeds_is_that_of_splitmix64(void **state)
+{
+    (void)state;
+    assert_true(pf_noise_derive_seed(0, 0) == 0xE220A8397B1DCDAFu);
+    assert_true(pf_noise_derive_seed(0, 1) == 0x6E789E6AA1B965F4u);
+    assert_true(pf_noise_derive_seed(0, 2) == 0x06C45D188009454Fu);
+}
+
 /* ---- draws ----------------------------------------------------------------------------------------------------- */
 
 enum { V = 16, TRIALS = 1000000 };
@@ -255,6 +279,7 @@ static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
     int32_t ids[4], n;
     const pf_sampling two = { .temperature = 1.0f, .top_k = 2, .top_p = 1.0f };
     const pf_sampling two_of_most = { .temperature = 1.0f, .top_k = 2, .top_p = 0.99f };
+    const pf_sampling greedy = { .temperature = 0.0f, .top_p = 1.0f };
     const pf_sampling alike = { .temperature = 1.0f, .top_p = 1.0f, .min_p = 1.0f };
     const int32_t lowest[] = { 0, 1, 2 };
     assert_true(pf_sampling_scratch_bytes(4) <= sizeof scratch);
@@ -267,6 +292,9 @@ static void a_shortlist_breaks_ties_by_id_and_has_no_empty_entries(void **state)
                      PF_OK);
     assert_int_equal(n, 2);
     assert_int_equal(ids[1], 1);
+    assert_int_equal(pf_sampling_shortlist(&greedy, kernels(), tied, 4, 4, ids, values, &n, room, scratch), PF_OK);
+    assert_int_equal(n, 1);
+    assert_true(ids[0] == 0 && values[0] == 1.0f);
     assert_int_equal(pf_sampling_shortlist(&alike, kernels(), tied, 4, 4, ids, values, &n, room, scratch), PF_OK);
     assert_int_equal(n, 2);
     assert_int_equal(ids[1], 2);
@@ -289,6 +317,11 @@ static void an_entry_is_drawn_in_proportion_to_its_value(void **state)
     assert_int_equal(pf_sampling_draw_entry(short_of_one, 2, 0.9999999f), 1);
     const float and_nothing[] = { 0.5f, 0.4999f, 0.0f };
     assert_int_equal(pf_sampling_draw_entry(and_nothing, 3, 0.9999999f), 1);
+
+    enum { N_SMALL = 1000 }; /* too small to be added to a half as floats */
+    float many[N_SMALL + 2] = { [0] = 0.5f, [N_SMALL + 1] = 0.5f - N_SMALL * 0x1p-26f };
+    for (int32_t i = 1; i <= N_SMALL; i++) many[i] = 0x1p-26f;
+    assert_int_equal(pf_sampling_draw_entry(many, N_SMALL + 2, 0.5f + 500 * 0x1p-26f), 501);
 }
 
 /* ---- the distribution ------------------------------------------------------------------------------------------ */
@@ -458,6 +491,11 @@ static void a_set_that_weighs_exactly_top_p_reaches_it(void **state)
     distribution(&sampling, equal, 4, p);
     assert_memory_equal(p, halves, sizeof p);
 
+    const float one[] = { 1.0f, 0.0f, 0.0f, 0.0f };
+    sampling.top_p = 0x1p-149f; /* hardly anything: the first of the best */
+    distribution(&sampling, equal, 4, p);
+    assert_memory_equal(p, one, sizeof p);
+
     int32_t n_exact = 0;
     for (int step = 1; step < 200; step++) {
         const float two[] = { 0.0f, (float)step / 50.0f };
@@ -469,6 +507,24 @@ static void a_set_that_weighs_exactly_top_p_reaches_it(void **state)
         n_exact++;
     }
     assert_true(n_exact > 20);
+}
+
+static void a_large_vocabulary_sums_to_one_more_closely_than_floats_add_up(void **state)
+{
+    (void)state;
+    enum { N = 150000 };
+    pf_sampling sampling = plain;
+    sampling.min_p = 1e-4f; /* keeps nearly all, which are then made to sum to 1 */
+    float *logits = malloc(N * sizeof *logits), *p = malloc(N * sizeof *p);
+    void *scratch = malloc(pf_sampling_scratch_bytes(N));
+    for (int32_t i = 0; i < N; i++) logits[i] = pf_noise_uniform(9, PF_NOISE_DRAFT, 0, i);
+    assert_int_equal(pf_sampling_distribution(&sampling, kernels(), logits, N, p, scratch), PF_OK);
+    double sum = 0.0;
+    for (int32_t i = 0; i < N; i++) sum += (double)p[i];
+    assert_true(fabs(sum - 1.0) < 1e-8);
+    free(logits);
+    free(p);
+    free(scratch);
 }
 
 static void parameters_out_of_range_are_named(void **state)
@@ -528,6 +584,8 @@ int main(void)
         cmocka_unit_test(uniforms_are_multiples_of_2_to_the_minus_24_in_zero_to_one),
         cmocka_unit_test(gumbel_noise_has_the_standard_mean_and_variance),
         cmocka_unit_test(the_small_end_of_the_noise_is_finer_than_one_word),
+        cmocka_unit_test(an_open_unit_is_the_middle_of_its_step),
+        cmocka_unit_test(a_family_of_seeds_is_that_of_splitmix64),
         cmocka_unit_test(gumbel_draws_have_the_distribution_they_are_given),
         cmocka_unit_test(a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise),
         cmocka_unit_test(a_shortlist_is_the_head_of_the_distribution),
@@ -540,6 +598,7 @@ int main(void)
         cmocka_unit_test(extreme_temperatures_give_a_distribution),
         cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
         cmocka_unit_test(a_set_that_weighs_exactly_top_p_reaches_it),
+        cmocka_unit_test(a_large_vocabulary_sums_to_one_more_closely_than_floats_add_up),
         cmocka_unit_test(parameters_out_of_range_are_named),
         cmocka_unit_test(a_zero_is_off_and_all_zero_is_greedy),
     };

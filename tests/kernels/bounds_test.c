@@ -151,23 +151,23 @@ static void kernels_agree_with_the_definition(void **state)
 
 enum { MOST_PROMISED = 100, MOST_BLOCKS = (MOST_PROMISED + PF_BOUNDS_BLOCK - 1) / PF_BOUNDS_BLOCK };
 
-/* The logit at `best` is 9 or one off, all others are 1 or one off but for three. */
-static void check_best(const pf_kernel *kernel, int32_t n, int32_t best)
+/* The logit at `best` is 9 or one off, all others are 1 or one off but for three; all of that above `base`. */
+static void check_best(const pf_kernel *kernel, int32_t n, int32_t best, float base)
 {
     const int32_t near[] = { best, (best + 37) % n, (best + 61) % n, (best + 83) % n };
     float coarse[MOST_PROMISED], rest[MOST_PROMISED] = { 0 }, error[MOST_PROMISED];
     for (int32_t i = 0; i < n; i++) {
-        coarse[i] = 1.0f;
+        coarse[i] = base + 1.0f;
         error[i] = 1.0f;
     }
-    error[near[3]] = NAN;   /* may be anything */
-    error[near[2]] = 4.0f;  /* may be 9 */
-    coarse[near[1]] = 6.5f; /* may be 8.5, as the best may be */
-    coarse[best] = 9.0f;
+    error[near[3]] = NAN;          /* may be anything */
+    error[near[2]] = 4.0f;         /* may be 9 */
+    coarse[near[1]] = base + 6.5f; /* may be 8.5, as the best may be */
+    coarse[best] = base + 9.0f;
     error[best] = 1.0f;
     uint8_t marks[MOST_BLOCKS] = { 0 }, expected[MOST_BLOCKS] = { 0 };
     const float floor = kernel->fn.bounds.floor(coarse, rest, error, 2.0f, n);
-    assert_true(floor == 7.0f);
+    assert_true(floor == base + 7.0f);
     kernel->fn.bounds.mark(marks, coarse, error, 2.0f, floor, n);
     for (int32_t i = 0; i < 4; i++) expected[near[i] / PF_BOUNDS_BLOCK] = 1;
     assert_memory_equal(marks, expected, sizeof marks);
@@ -180,7 +180,10 @@ static void check_promise(const pf_kernel *kernel, const pf_kernel *definition)
     (void)definition;
     static const int32_t sizes[] = { 17, 33, 48, 49, MOST_PROMISED };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int32_t best = 0; best < sizes[s]; best++) check_best(kernel, sizes[s], best);
+        for (int32_t best = 0; best < sizes[s]; best++) {
+            check_best(kernel, sizes[s], best, 0.0f);
+            check_best(kernel, sizes[s], best, -64.0f); /* below what is not there, were it 0 */
+        }
 }
 
 static void blocks_that_may_hold_the_largest_are_marked_and_no_others(void **state)

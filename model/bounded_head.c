@@ -124,37 +124,39 @@ static float lowest(const pf_context *c, pf_member member, int32_t i)
     return floor;
 }
 
-/* A panel's columns of all rows, which no one of them asks for. */
-static void leave_out(const pf_context *c, int32_t panel, int32_t n_rows)
+/* The best of columns [first, first + n) joins the best that this member has seen. */
+static void see_best(const pf_context *c, pf_member member, int32_t i, int32_t first, int32_t n)
 {
-    const int32_t first = panel * PF_GEMM_PANEL, left = c->model->config.vocab_size - first;
-    for (int32_t i = 0; i < n_rows; i++)
-        for (int32_t j = 0; j < PF_GEMM_PANEL && j < left; j++)
-            c->logits.data[(size_t)i * c->logits.stride + (size_t)(first + j)] = -INFINITY;
+    const float *logits = c->logits.data + (size_t)i * c->logits.stride + first;
+    const int32_t token = c->model->kernels.argmax(logits, n);
+    pf_bounded_told *told = &c->bounded.told[member.id];
+    if (token < 0 || (told->best[i].token >= 0 && !(logits[token] > told->best[i].logit))) return;
+    told->best[i] = (pf_best){ first + token, logits[token] };
 }
 
-/* The panels that some row asks for. */
-static void multiply_marked(pf_context *c, pf_member member, const columns *mine, const void *input, int32_t n_rows)
+/* The panels that some row asks for, one run of them after the other. */
+static void multiply_marked(const pf_context *c, pf_member member, const columns *mine, const void *input,
+                            int32_t n_rows)
 {
     const pf_model *m = c->model;
     const uint8_t *marks = c->bounded.marks;
-    int32_t n_anew = 0;
+    pf_bounded_told *told = &c->bounded.told[member.id];
+    told->n_anew = 0;
+    for (int32_t i = 0; i < n_rows; i++) told->best[i].token = -1;
     for (int32_t p = mine->panels.begin, end; p < mine->panels.end; p = end) {
         for (end = p + 1; end < mine->panels.end && marks[end] == marks[p];) end++;
-        if (marks[p]) {
-            pf_model_head_gemm(m)->multiply(&m->head.weights, input, n_rows, p, end, c->logits.data, c->logits.stride,
-                                            PF_GEMM_STORE, c->members[member.id].gemm);
-            n_anew += end - p;
-        } else {
-            for (int32_t panel = p; panel < end; panel++) leave_out(c, panel, n_rows);
-        }
+        if (!marks[p]) continue;
+        pf_model_head_gemm(m)->multiply(&m->head.weights, input, n_rows, p, end, c->logits.data, c->logits.stride,
+                                        PF_GEMM_STORE, c->members[member.id].gemm);
+        const int32_t first = p * PF_GEMM_PANEL, last = end * PF_GEMM_PANEL;
+        for (int32_t i = 0; i < n_rows; i++)
+            see_best(c, member, i, first, (last < c->best_of ? last : c->best_of) - first);
+        told->n_anew += end - p;
     }
-    c->bounded.told[member.id].n_anew = n_anew;
 }
 
-void pf_bounded_head_run(pf_context *context, pf_member member, pf_rows normed, const void *input, int32_t n_rows)
+void pf_bounded_head_run(const pf_context *c, pf_member member, pf_rows normed, const void *input, int32_t n_rows)
 {
-    const pf_context *c = context;
     const columns mine = share_columns(c, member);
     float norms[MOST_ROWS];
     pack_parts(c, &c->members[member.id].bounded, normed, n_rows, norms);
@@ -165,7 +167,17 @@ void pf_bounded_head_run(pf_context *context, pf_member member, pf_rows normed, 
         c->model->kernels.bounds.mark(c->bounded.marks + mine.panels.begin,
                                       c->bounded.coarse.data + (size_t)i * c->bounded.coarse.stride + mine.first,
                                       c->model->head_error + mine.first, norms[i], lowest(c, member, i), mine.n);
-    multiply_marked(context, member, &mine, input, n_rows);
+    multiply_marked(c, member, &mine, input, n_rows);
+}
+
+int32_t pf_bounded_head_best(const pf_context *context, int32_t i)
+{
+    pf_best best = { .token = -1 };
+    for (int32_t id = 0; id < context->n_members; id++) {
+        const pf_best theirs = context->bounded.told[id].best[i];
+        if (theirs.token >= 0 && (best.token < 0 || theirs.logit > best.logit)) best = theirs;
+    }
+    return best.token;
 }
 
 void pf_bounded_head_note(pf_context *context)

@@ -72,8 +72,11 @@ PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence
                                          int32_t n_tokens, bool want_logits, const volatile bool *stop);
 
 /* Row i of the last pass's logits, 0 <= i < the sum of n_logits: [n_vocab]. Borrowed until the next pass; the caller
- * may overwrite them. */
+ * may overwrite them. Not where all spans asked for the best of as many tokens. */
 float *pf_context_logits(pf_context *context, int32_t i);
+
+/* The first of the tokens below best_of whose logit is the largest; -1: all are NaN. Of a span that asked for the best: of as many. */
+int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of);
 
 /* Run fn(member, arg) by those who ran the last pass, the team or its caller alone: for what is done to its logits. */
 void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg);

@@ -196,8 +196,16 @@ pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int3
     return status;
 }
 
-float *pf_context_logits(pf_context *context, int32_t i)
+int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of)
 {
     assert(i >= 0 && i < context->n_logit_rows);
+    assert(context->best_of == 0 || context->best_of == best_of);
+    if (context->best_of > 0) return pf_bounded_head_best(context, i);
+    return context->model->kernels.argmax(context->logits.data + (size_t)i * context->logits.stride, best_of);
+}
+
+float *pf_context_logits(pf_context *context, int32_t i)
+{
+    assert(i >= 0 && i < context->n_logit_rows && context->best_of == 0);
     return context->logits.data + (size_t)i * context->logits.stride;
 }

@@ -26,15 +26,25 @@ enum { PF_APART_FLOATS = 8192 / sizeof(float), PF_LINE_FLOATS = 64 / sizeof(floa
 
 enum { PF_BOUNDED_ROWS = 8 }; /* of a pass whose head is bounded (bounded_head.h) */
 
+/* The first token of the largest logit among some; -1: they have none but NaN. */
+typedef struct {
+    int32_t token;
+    float logit;
+} pf_best;
+
+/* What a member says of its columns to the others, and to whoever asks. */
+typedef struct {
+    _Alignas(64) float floors[PF_BOUNDED_ROWS]; /* how low the largest may be */
+    pf_best best[PF_BOUNDED_ROWS];
+    int32_t n_anew; /* panels */
+} pf_bounded_told;
+
 /* What a bounded head needs in a pass. */
 typedef struct {
-    pf_rows coarse; /* [2 * PF_BOUNDED_ROWS, vocab] */
-    uint8_t *marks; /* [panels of the head] to be computed anew */
-    struct {
-        _Alignas(64) float floors[PF_BOUNDED_ROWS];
-        int32_t n_anew; /* panels */
-    } * told;           /* [n_threads] by each member to the others */
-    int32_t pause;      /* passes that are not to try */
+    pf_rows coarse;        /* [2 * PF_BOUNDED_ROWS, vocab] */
+    uint8_t *marks;        /* [panels of the head] to be computed anew */
+    pf_bounded_told *told; /* [n_threads] */
+    int32_t pause;         /* passes that are not to try */
 } pf_bounded_pass;
 
 typedef struct {

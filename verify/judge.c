@@ -37,7 +37,7 @@ static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t ro
     const int32_t n_vocab = judge->n_vocab;
     int32_t token;
     if (sampling->temperature == 0.0f) {
-        token = kernels(judge)->argmax(pf_context_logits(judge->context, row), n_vocab);
+        token = pf_context_best(judge->context, row, n_vocab);
     } else {
         PF_TRY(fill_p(judge, sampling, row));
         token = kernels(judge)->race(judge->p, n_vocab, sampling->seed, PF_NOISE_TARGET, position);

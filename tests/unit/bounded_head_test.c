@@ -110,8 +110,8 @@ static void the_best_token_is_the_full_heads(void **state)
         { .vocab = 3001, .hidden = 200, .seed = 5, .type = PF_TYPE_BF16 },
     };
     static const pf_dtype dtypes[] = { PF_DTYPE_BF16, PF_DTYPE_F32, PF_DTYPE_BF16_12 };
-    for (isa = PF_ISA_SCALAR; isa <= pf_cpu_best_isa();
-         isa++) { /* by AVX2 three rows are a tile, and more are shared */
+    /* By AVX2 three rows are a tile, and more are shared. */
+    for (isa = PF_ISA_SCALAR; isa <= pf_cpu_best_isa(); isa++) {
         for (size_t m = 0; m < PF_COUNT(models); m++) {
             pf_tiny_model_create(&models[m], directory);
             for (int32_t n_threads = 1; n_threads <= 3; n_threads++) {

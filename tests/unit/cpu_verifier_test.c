@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "tests/support/near_peer.h"
 #include "tests/support/tiny_side.h"
+#include "verify/accept.h"
 #include "verify/cpu_verifier.h"
 
 enum { N_TEXT = 40, V = 128 };
@@ -248,6 +249,53 @@ static void rejection_judges_the_leading_chain_of_a_tree(void **state)
     const int32_t tokens[] = { b.text[1], b.text[2], b.text[2] }, parents[] = { -1, -1, 0 };
     const pf_verdict *v = propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 3);
     assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 1, PF_FINISH_NONE);
+    close_bench(&b);
+}
+
+/* What rejection commits behind `prefix`, by the rule for one position; how many of the draft's are among them. */
+static int32_t reject_by_hand(const bench *b, const pf_sampling *sampling, int32_t prefix[N_PROMPT + 8],
+                              int32_t n_prefix, const int32_t *draft, int32_t n_draft)
+{
+    for (int32_t i = 0;; i++) {
+        const int32_t position = n_prefix + i;
+        const float u_keep = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position, 0),
+                    u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position, 1);
+        float p[V];
+        pf_tiny_side_distribution(&b->side, sampling, prefix, position, p);
+        if (i == n_draft) {
+            prefix[position] = pf_accept_draw(p, V, u_next);
+            return i;
+        }
+        prefix[position] = draft[i];
+        if (!pf_accept_token(draft[i], V, NULL, p, u_keep, u_next, &prefix[position])) return i;
+    }
+}
+
+static void rejection_decides_each_position_by_its_own_uniforms(void **state)
+{
+    (void)state;
+    enum { N_DRAFT = 3 };
+    bench b = open_bench((pf_context_config){ .max_sequences = 5 },
+                         (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+    int32_t n_after[N_DRAFT + 1] = { 0 };
+    for (uint32_t seed = 1; seed <= 60; seed++) {
+        pf_open open = near_peer_open(1);
+        open.incarnation = seed;
+        open.sampling = (pf_sampling){ .temperature = 0.7f, .top_p = 1.0f, .seed = seed };
+        open.method = PF_METHOD_REJECTION;
+        int32_t tokens[N_PROMPT + 8], draft[N_DRAFT];
+        memcpy(tokens, PROMPT, sizeof PROMPT);
+        tokens[N_PROMPT] = ask_open(&b, open)->tokens[0];
+        pf_tiny_side_decode(&b.side, &GREEDY, tokens, N_PROMPT + 1, N_DRAFT, draft);
+
+        pf_proposal proposal = proposal_of(1, 1, N_PROMPT + 1, draft, N_DRAFT);
+        proposal.incarnation = seed;
+        const int32_t n_accepted = reject_by_hand(&b, &open.sampling, tokens, N_PROMPT + 1, draft, N_DRAFT);
+        const pf_verdict *v = ask_verdict(&b, (pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+        assert_verdict(v, 1, N_PROMPT + 1, tokens + N_PROMPT + 1, n_accepted + 1, n_accepted, PF_FINISH_NONE);
+        n_after[n_accepted]++;
+    }
+    for (int32_t n = 0; n <= N_DRAFT; n++) assert_true(n_after[n] > 0); /* each end of a round was met */
     close_bench(&b);
 }
 
@@ -746,6 +794,7 @@ int main(void)
         cmocka_unit_test(of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on),
         cmocka_unit_test(a_stop_token_on_a_trees_path_ends_the_sequence_there),
         cmocka_unit_test(rejection_judges_the_leading_chain_of_a_tree),
+        cmocka_unit_test(rejection_decides_each_position_by_its_own_uniforms),
         cmocka_unit_test(a_sequence_reopened_with_what_was_committed_goes_on_in_its_round),
         cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),
         cmocka_unit_test(eos_ends_a_sequence_and_cuts_what_is_behind_it),

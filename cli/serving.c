@@ -28,7 +28,7 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     if (!options->listen) return pf_options_misuse(command, "an address is needed: --listen host:port or unix:/path");
 
     pf_options opened = *options;
-    if (role == PF_ROLE_DRAFTER) opened.head = pf_setup_draft_head(options->head);
+    if (role == PF_ROLE_DRAFTER) opened.head = pf_setup_head_for_logits(options->head);
     pf_error error = { 0 };
     pf_engine *engine = NULL;
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;

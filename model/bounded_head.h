@@ -28,8 +28,8 @@ PF_MUST_USE pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf
 /* Whether the pass at hand may go this way: there are rows, few of them, and it was not in vain lately. */
 bool pf_bounded_head_is_for(const pf_context *context);
 
-/* A member's part, by all members of the pass, of n_rows rows, `normed` and packed as `input`. Of the context's logits only those
- * are written that may be the largest of the first best_of. */
+/* A member's part, by all members of the pass, of n_rows rows, `normed` and packed as `input`. Of the context's logits only
+ * those are written that may be the largest of the first best_of. */
 void pf_bounded_head_run(const pf_context *context, pf_member member, pf_rows normed, const void *input,
                          int32_t n_rows);
 

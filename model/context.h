@@ -56,14 +56,13 @@ typedef struct {
     int32_t n_tokens;       /* at least 1 */
     int32_t n_logits;       /* of the last n_logits rows, 0 .. n_tokens */
     const int32_t *parents; /* [n_tokens] the row that each one follows, before it; -1: the KV. NULL: a chain */
-    int32_t best_of; /* of its logits the largest of the first best_of is all that is asked for: where all spans with
-                             * logits ask for the same, others may be minus infinity (PF_HEAD_BOUNDED). 0: all of them */
+    int32_t best_of;        /* of a row only the best of the first best_of is asked for (PF_HEAD_BOUNDED); 0: logits */
 } pf_span;
 
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
  * Sequences must be distinct. All or nothing: on failure every sequence is as before.
- * PF_INVALID: a token id outside the vocabulary, a parent that is not before its token, a sequence that is not alive,
- * more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens. */
+ * PF_INVALID: a token id outside the vocabulary or a best_of beyond it, a parent that is not before its token, a sequence
+ * that is not alive, more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens. */
 PF_MUST_USE pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans);
 
 /* As forward for one span of any length, in chunks of max_rows: logits of the last row only, when wanted.
@@ -72,10 +71,11 @@ PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence
                                          int32_t n_tokens, bool want_logits, const volatile bool *stop);
 
 /* Row i of the last pass's logits, 0 <= i < the sum of n_logits: [n_vocab]. Borrowed until the next pass; the caller
- * may overwrite them. Not where all spans asked for the best of as many tokens. */
+ * may overwrite them. Not where all spans asked for the best of as many tokens: then pf_context_best has the answer. */
 float *pf_context_logits(pf_context *context, int32_t i);
 
-/* The first of the tokens below best_of whose logit is the largest; -1: all are NaN. Of a span that asked for the best: of as many. */
+/* The first of the tokens below best_of whose logit is the largest; -1: all are NaN. Where all spans asked for the best of as
+ * many tokens: of so many. */
 int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of);
 
 /* Run fn(member, arg) by those who ran the last pass, the team or its caller alone: for what is done to its logits. */

@@ -14,12 +14,12 @@
 
 /* ---- which types ------------------------------------------------------------------------------------------------- */
 
-/* What a step reads in BF16, biases and norms apart. */
-static size_t plain_bytes(const pf_checkpoint *checkpoint)
+/* How many weights a step reads, biases and norms apart. */
+static size_t step_weights(const pf_checkpoint *checkpoint)
 {
     const pf_config *config = &checkpoint->config;
     const size_t looked_up = config->tied_embeddings ? 0 : (size_t)config->vocab_size * (size_t)config->hidden_size;
-    return ((size_t)checkpoint->n_parameters - looked_up) * sizeof(uint16_t);
+    return (size_t)checkpoint->n_parameters - looked_up;
 }
 
 /* Whether twelve bits have the bits of sixteen here, and a fast product. */
@@ -50,12 +50,10 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
     pf_tensor embedding;
     PF_TRY(pf_checkpoint_numbers(&src->checkpoint, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
     m->file_type = embedding.type;
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
     const pf_dtype_facts facts = { .file = m->file_type,
                                    .twelve_is_as_good = twelve_is_as_good(m, src),
-                                   .plain_bytes = plain_bytes(&src->checkpoint),
-                                   .cache_bytes = machine.l3_bytes };
+                                   .plain_bytes = step_weights(&src->checkpoint) * sizeof(uint16_t),
+                                   .cache_bytes = src->machine.l3_bytes };
     m->dtype = asked != PF_DTYPE_AUTO ? asked : pf_dtype_choose(&facts);
     return PF_OK;
 }
@@ -81,19 +79,18 @@ static pf_status resolve_screened(pf_model *m, const pf_model_source *src, pf_er
 }
 
 /* Whether the bytes that a bounded head saves are worth another one: they come from memory, and are a twentieth of a step's. */
-static pf_status pays_bounded(const pf_model *m, const pf_model_source *src, bool *out, pf_error *error)
+static bool pays_bounded(const pf_model *m, const pf_model_source *src)
 {
     pf_gemm_weights panel;
     size_t panel_bytes;
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
-    PF_TRY(pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &panel_bytes));
-    const double weights = (double)plain_bytes(&src->checkpoint) / sizeof(uint16_t);
+    if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &panel_bytes) != PF_OK)
+        return false;
+    const double weights = (double)step_weights(&src->checkpoint);
     const double head = (double)m->config.vocab_size * m->config.hidden_size;
     const double of_a_weight = (double)panel_bytes / PF_GEMM_PANEL / m->config.hidden_size;
-    *out = machine.l3_bytes > 0 && weights * of_a_weight > (double)machine.l3_bytes &&
+    const size_t cache_bytes = src->machine.l3_bytes;
+    return cache_bytes > 0 && weights * of_a_weight > (double)cache_bytes &&
            head * (of_a_weight - 1.0) >= weights * of_a_weight / 20.0;
-    return PF_OK;
 }
 
 /* A bounded head needs numbers that INT8 has half the bytes of. */
@@ -110,8 +107,8 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
     if (m->is_screened) return resolve_screened(m, src, error);
     if (asked == PF_HEAD_FULL) return PF_OK;
     m->is_bounded = can_be_bounded(m, src);
-    if (asked == PF_HEAD_AUTO) return m->is_bounded ? pays_bounded(m, src, &m->is_bounded, error) : PF_OK;
-    if (m->is_bounded) return PF_OK;
+    if (asked == PF_HEAD_AUTO) m->is_bounded = m->is_bounded && pays_bounded(m, src);
+    if (asked == PF_HEAD_AUTO || m->is_bounded) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED,
                    "%s: a bounded head is for weights in f32 or bf16, a head without a bias and products of our own",
                    src->checkpoint.directory);
@@ -189,33 +186,33 @@ static void note_where_weights_lie(pf_model *m, size_t cache_bytes)
 }
 
 /* What all weights take. A head that nobody asked to be bounded is not where that leaves little of the machine's memory. */
-static pf_status measure_all(pf_model *m, const pf_model_source *src, size_t memory_bytes, size_t *bytes)
+static pf_status measure_all(pf_model *m, const pf_model_source *src, size_t *bytes)
 {
     pf_arena measure = pf_arena_measure();
     PF_TRY(lay_out(m, &measure));
     *bytes = measure.used;
-    if (!m->is_bounded || src->options->head != PF_HEAD_AUTO || measure.used <= memory_bytes / 4 * 3) return PF_OK;
+    if (!m->is_bounded || src->options->head != PF_HEAD_AUTO || measure.used <= src->machine.memory_bytes / 4 * 3)
+        return PF_OK;
     m->is_bounded = false;
-    return measure_all(m, src, memory_bytes, bytes);
+    return measure_all(m, src, bytes);
 }
 
 static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
+    const size_t memory_bytes = src->machine.memory_bytes;
     size_t bytes;
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
-    if (measure_all(m, src, machine.memory_bytes, &bytes) != PF_OK)
+    if (measure_all(m, src, &bytes) != PF_OK)
         return pf_fail(error, PF_LIMIT,
                        "%s: a matrix is larger than can be addressed, or as %s has longer rows than %d values",
                        directory, pf_dtype_name(m->dtype), PF_GEMM_MAX_INT_K);
-    if (machine.memory_bytes > 0 && bytes > machine.memory_bytes)
+    if (memory_bytes > 0 && bytes > memory_bytes)
         return pf_fail(error, PF_LIMIT, "%s: as %s the model takes %zu MiB, and this machine has %zu MiB", directory,
-                       pf_dtype_name(m->dtype), bytes >> 20, machine.memory_bytes >> 20);
+                       pf_dtype_name(m->dtype), bytes >> 20, memory_bytes >> 20);
     const pf_status status = pf_arena_create(bytes, &m->arena);
     if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
     PF_TRY(lay_out(m, &m->arena));
-    note_where_weights_lie(m, machine.l3_bytes);
+    note_where_weights_lie(m, src->machine.l3_bytes);
     return PF_OK;
 }
 
@@ -270,6 +267,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
     src->pack_weights = m->kernels.pack_weights;
     PF_TRY(pf_checkpoint_open(directory, &src->checkpoint, error));
+    PF_TRY(pf_topology_read(&src->machine, error));
     m->config = src->checkpoint.config;
     m->q_dim = m->config.n_heads * m->config.head_dim;
     m->kv_dim = m->config.n_kv_heads * m->config.head_dim;

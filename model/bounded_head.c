@@ -10,6 +10,8 @@ enum {
     PAUSE = 64,                  /* passes */
 };
 
+_Static_assert((int)PF_BOUNDS_BLOCK == (int)PF_GEMM_PANEL, "a mark stands for a panel");
+
 /* ---- errors ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -124,14 +126,18 @@ static float lowest(const pf_context *c, pf_member member, int32_t i)
     return floor;
 }
 
+/* Tokens come in their order: of equals the first one stays. */
+static void keep_better(pf_best *best, pf_best other)
+{
+    if (other.token >= 0 && (best->token < 0 || other.logit > best->logit)) *best = other;
+}
+
 /* The best of columns [first, first + n) joins the best that this member has seen. */
 static void see_best(const pf_context *c, pf_member member, int32_t i, int32_t first, int32_t n)
 {
     const float *logits = c->logits.data + (size_t)i * c->logits.stride + first;
     const int32_t token = c->model->kernels.argmax(logits, n);
-    pf_bounded_told *told = &c->bounded.told[member.id];
-    if (token < 0 || (told->best[i].token >= 0 && !(logits[token] > told->best[i].logit))) return;
-    told->best[i] = (pf_best){ first + token, logits[token] };
+    if (token >= 0) keep_better(&c->bounded.told[member.id].best[i], (pf_best){ first + token, logits[token] });
 }
 
 /* The panels that some row asks for, one run of them after the other. */
@@ -173,10 +179,7 @@ void pf_bounded_head_run(const pf_context *c, pf_member member, pf_rows normed, 
 int32_t pf_bounded_head_best(const pf_context *context, int32_t i)
 {
     pf_best best = { .token = -1 };
-    for (int32_t id = 0; id < context->n_members; id++) {
-        const pf_best theirs = context->bounded.told[id].best[i];
-        if (theirs.token >= 0 && (best.token < 0 || theirs.logit > best.logit)) best = theirs;
-    }
+    for (int32_t id = 0; id < context->n_members; id++) keep_better(&best, context->bounded.told[id].best[i]);
     return best.token;
 }
 

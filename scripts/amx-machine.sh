@@ -23,10 +23,12 @@ die() {
 # apt's own commands as an ordinary user may run them, or root without its sandbox.
 apt_get() { apt-get -qq -o APT::Sandbox::User=root "$@"; }
 
+debian_mirror() { apt-get indextargets --format '$(LABEL) $(REPO_URI)' | awk '$1 == "Debian" { print $2; exit }'; }
+
 # The source package of Debian trixie, from the mirror that this system uses, with lists of its own.
 fetch_source() {
     local mirror
-    mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' | awk '$1 == "Debian" { print $2; exit }')
+    mirror=$(debian_mirror)
     mkdir -p apt/lists/partial apt/cache/archives/partial
     echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" >apt/trixie.list
     local own=(-o "Dir::Etc::sourcelist=$PWD/apt/trixie.list" -o Dir::Etc::sourceparts=/dev/null
@@ -37,6 +39,7 @@ fetch_source() {
 }
 
 build_bochs() {
+    [ -n "$(debian_mirror)" ] || die "no Debian mirror among apt's sources, and Bochs and the kernel come from one"
     say "building Bochs, once (about a minute on two cores)"
     rm -rf "$cache/build"
     mkdir -p "$cache/build"

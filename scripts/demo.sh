@@ -24,12 +24,11 @@ title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
 title "1. The worker: models/draft in INT8, its head screened, serving Drafter on a unix socket"
 echo "\$ pilotfish worker -m models/draft --dtype int8 --head screened --listen $socket"
-"$pilotfish" worker -m models/draft --dtype int8 --head screened --listen "$socket" >"$work/ready" 2>"$work/log" &
+"$pilotfish" worker -m models/draft --dtype int8 --head screened --listen "$socket" >"$work/ready" &
 worker=$!
 for _ in $(seq 200); do
     grep -q '^ready ' "$work/ready" && break
     if ! kill -0 "$worker" 2>/dev/null; then
-        cat "$work/log" >&2
         echo "demo: the worker ended before it was ready" >&2
         exit 1
     fi

@@ -23,7 +23,7 @@ const pf_command pf_command_worker = {
         "Serves the Drafter service of docs/protocol.md over gRPC. Prints `ready ADDR` on standard output once\n"
         "it accepts connections, with the port that it got. Ends on SIGTERM (status 0) and Ctrl-C or SIGHUP (130).\n",
     .examples = "  pilotfish worker -m models/draft --listen unix:/tmp/worker.sock\n"
-                "  pilotfish worker -m models/draft --listen 0.0.0.0:7001 --threads 1 --cores 3\n"
+                "  pilotfish worker -m models/draft --listen 0.0.0.0:7001 --threads 1 --cores 1\n"
                 "  pilotfish worker -m models/draft --listen localhost:0 --simulate-token-ms 2\n",
     .groups = groups,
     .run = run,

@@ -25,6 +25,8 @@ from llama import DRAFT, Llama, Windows, continue_text, load_model, load_tokens,
 
 WRITE_ROWS, WRITE_LENGTH = 192, 256
 BATCH_ROWS, CORPUS_LENGTH = 16, 512
+OWN_FROM, OWN_TO = 0.4, 0.7   # the share of batches of the target's own text, at the start and at the end
+SHARP_FROM = 0.67
 
 
 def rounded(model: Llama) -> Llama:
@@ -38,7 +40,7 @@ def write(args) -> None:
     teacher = rounded(load_model(args.target))
     tokens, breaks = load_tokens(args.work, "train")
     bos = meta(args.work)["bos"]
-    folder = args.work / args.folder
+    folder = args.work / "own"
     folder.mkdir(exist_ok=True)
     # Half greedy, a third drawn at temperature 1, the rest in between.
     temperature = torch.tensor(([1.0] * 2 + [0.7] + [0.0] * 3) * (WRITE_ROWS // 6))
@@ -78,11 +80,11 @@ class OwnText:
 def train(args) -> None:
     teacher = rounded(load_model(args.target))
     head = teacher.model.embed_tokens.weight.detach().bfloat16()
-    draft = load_model(args.draft) if args.draft and args.draft.exists() else Llama(DRAFT, args.seed)
-    optimizers = make_optimizers(draft, muon_lr=args.muon_rate, adam_lr=args.adam_rate)
+    draft = load_model(args.draft) if args.draft else Llama(DRAFT, args.seed)
+    optimizers = make_optimizers(draft, muon_lr=0.02, adam_lr=3e-3)
     tokens, breaks = load_tokens(args.work, "train")
     corpus = Windows(tokens, breaks, CORPUS_LENGTH, meta(args.work)["bos"], args.seed + 7)
-    own = OwnText(args.work / args.folder, args.seed)
+    own = OwnText(args.work / "own", args.seed)
 
     def loss_of(ids, states, sharp):
         """ids: (rows, n); states: (rows, n, teacher hidden), of the same positions."""
@@ -118,14 +120,14 @@ def train(args) -> None:
         if progress >= 1:
             break
         set_rate(optimizers, min(1.0, (step + 1) / 40, (1 - progress) / 0.8))
-        if choose.random() < args.own_from + (args.own_to - args.own_from) * progress:
+        if choose.random() < OWN_FROM + (OWN_TO - OWN_FROM) * progress:
             ids, states = own.next(2 * BATCH_ROWS)
             ids = ids[:, :-1]
         else:
             ids = corpus.next(BATCH_ROWS)[:, :-1]
             with torch.no_grad():
                 states = fast_teacher(ids)
-        loss = fast_loss(ids, states, progress > args.sharp_from)
+        loss = fast_loss(ids, states, progress > SHARP_FROM)
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -136,28 +138,19 @@ def train(args) -> None:
         bar.set_postfix(step=step, loss=f"{smooth:.3f}")
         if time.time() - last > 60:
             last = time.time()
-            save_model(draft, args.out)
             print(f"\nstep {step} loss {smooth:.4f} {check()}", flush=True)
-    save_model(draft, args.out, steps=step)
+    save_model(draft, args.work / "draft.ckpt")
     print(f"\ndone: step {step}, {step * BATCH_ROWS * CORPUS_LENGTH} tokens, {check()}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    work = Path.home() / ".cache/pilotfish/train"
     parser.add_argument("stage", choices=["write", "train"])
-    parser.add_argument("--work", type=Path, default=work)
-    parser.add_argument("--target", type=Path, default=work / "target-final.ckpt")
-    parser.add_argument("--draft", type=Path, default=work / "draft.ckpt", help="where the draft starts from, if it exists")
-    parser.add_argument("--out", type=Path, default=work / "draft-final.ckpt")
-    parser.add_argument("--folder", default="own", help="the target's own text, inside the work folder")
+    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--draft", type=Path, help="where the draft starts from (default: from nothing)")
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--own-from", type=float, default=0.4, help="share of batches of the target's own text at the start")
-    parser.add_argument("--own-to", type=float, default=0.7, help="and at the end")
-    parser.add_argument("--sharp-from", type=float, default=0.67)
-    parser.add_argument("--muon-rate", type=float, default=0.02)
-    parser.add_argument("--adam-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()

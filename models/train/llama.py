@@ -78,7 +78,7 @@ class Attention(nn.Module):
         k = rotate(qkv[:, n_q:n_q + n_kv].float(), cos, sin).to(x.dtype)
         v = qkv[:, n_q + n_kv:]
         if cache is not None:
-            k, v = cache.append(self, k, v)
+            k, v = cache.append(k, v)
         if cache is not None and length == 1:  # one query a sequence: the heads of a group take the place of positions
             out = F.scaled_dot_product_attention(q.view(batch, n_kv, n_q // n_kv, c.head_dim), k, v)
             out = out.view(batch, n_q, 1, c.head_dim)
@@ -124,14 +124,14 @@ class Body(nn.Module):
 
 
 class KVCache:
-    """Keys and values of n_rows sequences of equal length; length falls back when set lower (a rollback)."""
+    """Keys and values, in BF16, of n_rows sequences of equal length. In a pass each layer appends once, in order."""
 
-    def __init__(self, config: Config, n_rows: int, n_positions: int, dtype):
+    def __init__(self, config: Config, n_rows: int, n_positions: int):
         shape = (config.num_hidden_layers, n_rows, config.num_key_value_heads, n_positions, config.head_dim)
-        self.k, self.v = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
+        self.k, self.v = torch.zeros(shape, dtype=torch.bfloat16), torch.zeros(shape, dtype=torch.bfloat16)
         self.length, self.layer = 0, 0
 
-    def append(self, _module, k, v):
+    def append(self, k, v):
         end = self.length + k.shape[2]
         self.k[self.layer][:, :, self.length:end] = k
         self.v[self.layer][:, :, self.length:end] = v
@@ -175,24 +175,24 @@ class Llama(nn.Module):
     def logits(self, hidden):
         return F.linear(hidden, self.model.embed_tokens.weight.to(hidden.dtype))
 
-    def forward(self, ids, dtype=torch.bfloat16, cache=None):
-        return self.logits(self.hidden(ids, dtype, cache))
+    def forward(self, ids, dtype=torch.bfloat16):
+        return self.logits(self.hidden(ids, dtype))
 
 
 @torch.no_grad()
-def continue_text(model: Llama, prefix, n_new: int, temperature, generator=None, dtype=torch.bfloat16):
+def continue_text(model: Llama, prefix, n_new: int, temperature, generator=None):
     """Continue every row of prefix (rows, length) by n_new tokens.
 
     temperature: (rows,) tensor, 0 for the likeliest token. -> ids (rows, length + n_new) and the hidden states that predict
     ids[:, 1:], (rows, length + n_new - 1, hidden): a teacher's whole distribution, to be had without a second pass.
     """
     rows, length = prefix.shape
-    cache = KVCache(model.config, rows, length + n_new, dtype)
+    cache = KVCache(model.config, rows, length + n_new)
     ids, states, feed = prefix, [], prefix
     greedy = temperature == 0
     scale = torch.where(greedy, torch.ones_like(temperature), temperature)[:, None]
     for _ in range(n_new):
-        hidden = model.hidden(feed, dtype, cache)
+        hidden = model.hidden(feed, cache=cache)
         states.append(hidden)
         logits = model.logits(hidden[:, -1]).float()
         uniform = torch.rand(logits.shape, generator=generator).clamp_(1e-10, 1 - 1e-7)

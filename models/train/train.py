@@ -1,6 +1,6 @@
-"""Train one model of the pair on the corpus: next-token loss, but for what repeats (repetition.py).
+"""Train the target on the corpus: next-token loss, but for what repeats (repetition.py).
 
-    train.py --model target --minutes 70        (or --steps N for a run that repeats exactly)
+    train.py --minutes 60        (or --steps N for a run that repeats exactly)
 
 Length 512 at first, 1024 for the last eighth. Muon for the hidden matrices, AdamW for the embedding and the norms.
 The learning rate warms up, holds until 30% of the budget and falls linearly to zero at its end.
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 import repetition
-from llama import DRAFT, TARGET, Llama, Windows, load_tokens, make_optimizers, meta, save_model, set_rate
+from llama import TARGET, Llama, Windows, load_tokens, make_optimizers, meta, save_model, set_rate
 
 BATCH_TOKENS = 4096
 SHORT, LONG, LONG_FROM = 512, 1024, 0.875
@@ -44,20 +44,17 @@ def heldout_loss(loss_of, windows: Windows, n_batches: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
-    parser.add_argument("--model", choices=["target", "draft"], required=True)
-    parser.add_argument("--minutes", type=float, default=70)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
 
-    config = {"target": TARGET, "draft": DRAFT}[args.model]
-    model = Llama(config, args.seed)
+    model = Llama(TARGET, args.seed)
     optimizers = make_optimizers(model, muon_lr=0.02, adam_lr=3e-3)
-    checkpoint = args.work / f"{args.model}.ckpt"
+    checkpoint = args.work / "target.ckpt"
     step, spent, tokens_seen, positions = 0, 0.0, 0, {SHORT: 0, LONG: 0}
     if checkpoint.exists():
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -78,7 +75,7 @@ def main() -> None:
     def unrepeating_loss_of(rows, copied):
         return repetition.loss(model(rows[:, :-1]), rows[:, 1:], copied[:, 1:])
 
-    trained_loss = unrepeating_loss_of if args.no_compile else torch.compile(unrepeating_loss_of, dynamic=False)
+    trained_loss = torch.compile(unrepeating_loss_of, dynamic=False)
 
     def next_batch(length, step):
         rows = windows[length].next(BATCH_TOKENS // length).numpy()
@@ -91,7 +88,7 @@ def main() -> None:
                    tokens_seen=tokens_seen, positions=positions)
 
     begun, before, last_save, smooth = time.time(), spent, time.time(), None
-    bar = tqdm(total=args.steps or 1000, initial=0, unit="step" if args.steps else "permille", mininterval=5, smoothing=0.05)
+    bar = tqdm(total=args.steps or 1000, unit="step" if args.steps else "permille", mininterval=5, smoothing=0.05)
     while True:
         progress = step / args.steps if args.steps else spent / (60 * args.minutes)
         if progress >= 1:

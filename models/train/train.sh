@@ -21,7 +21,7 @@ fi
 run() { local script=$1; shift; nice -n 19 "$work/venv/bin/python" -u "$here/$script" "$@"; }
 
 [ -f "$work/meta.json" ]         || run prepare.py --work "$work"
-[ -f "$work/target.done" ]       || { run train.py --work "$work" --model target --minutes "${TARGET_MINUTES:-60}"; touch "$work/target.done"; }
+[ -f "$work/target.done" ]       || { run train.py --work "$work" --minutes "${TARGET_MINUTES:-60}"; touch "$work/target.done"; }
 from=target
 for round in 1 2 3 4; do   # each imitates its own start, without the loops
     [ -f "$work/target-$round.ckpt" ] || run unloop.py --work "$work" --checkpoint "$work/$from.ckpt" --out "$work/target-$round.ckpt" --seed "$round" --minutes "${UNLOOP_MINUTES:-8}"
@@ -29,7 +29,7 @@ for round in 1 2 3 4; do   # each imitates its own start, without the loops
 done
 [ -f "$work/target-final.ckpt" ] || cp "$work/$from.ckpt" "$work/target-final.ckpt"
 [ -f "$work/own.done" ]          || { run distill.py write --work "$work" --target "$work/target-final.ckpt" --minutes "${WRITE_MINUTES:-3}"; touch "$work/own.done"; }
-[ -f "$work/draft.done" ]        || { run distill.py train --work "$work" --target "$work/target-final.ckpt" --out "$work/draft-final.ckpt" --minutes "${DRAFT_MINUTES:-12}"; touch "$work/draft.done"; }
+[ -f "$work/draft.done" ]        || { run distill.py train --work "$work" --target "$work/target-final.ckpt" --minutes "${DRAFT_MINUTES:-12}"; touch "$work/draft.done"; }
 run export.py --work "$work" --model target --checkpoint "$work/target-final.ckpt" --out "$here/../target"
-run export.py --work "$work" --model draft --checkpoint "$work/draft-final.ckpt" --out "$here/../draft"
+run export.py --work "$work" --model draft --checkpoint "$work/draft.ckpt" --out "$here/../draft"
 run evaluate.py --work "$work" | tee "$work/evaluation.txt"

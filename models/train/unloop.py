@@ -57,7 +57,7 @@ class Followers:
 def write(model, prefix):
     """Greedy continuations of prefix (rows, length) without copies. -> ids (rows, length + N_NEW), and the (row, position,
     token) triples that were not allowed: position p is that of the token before."""
-    cache = KVCache(model.config, len(prefix), prefix.shape[1] + N_NEW, torch.bfloat16)
+    cache = KVCache(model.config, len(prefix), prefix.shape[1] + N_NEW)
     rows, feed, refused = [Followers(row) for row in prefix.tolist()], prefix, []
     for _ in range(N_NEW):
         logits = model.logits(model.hidden(feed, cache=cache)[:, -1]).float()
@@ -78,15 +78,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--muon-rate", type=float, default=1e-2)
-    parser.add_argument("--adam-rate", type=float, default=1.5e-3)
     parser.add_argument("--seed", type=int, default=8)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     model, teacher = load_model(args.checkpoint), load_model(args.checkpoint)
-    optimizers = make_optimizers(model, args.muon_rate, args.adam_rate)
+    optimizers = make_optimizers(model, muon_lr=1e-2, adam_lr=1.5e-3)
     bos = meta(args.work)["bos"]
     tokens, breaks = load_tokens(args.work, "train")
     corpus = Windows(tokens, breaks, CORPUS_LENGTH, bos, args.seed)
@@ -136,8 +134,7 @@ def main() -> None:
         bar.set_postfix(step=step, loops=f"{share:.2f}")
         if step % 10 == 0:
             print(f"\nstep {step} corpus {likely.item():.4f} own {own.item():.4f} refused {len(mine) / ROWS:.1f} a row, loops {share:.3f}", flush=True)
-            save_model(model, args.out.with_suffix(".part"))
-    save_model(model, args.out, unloop_steps=step)
+    save_model(model, args.out)
 
 
 if __name__ == "__main__":

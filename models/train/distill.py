@@ -1,7 +1,8 @@
 """Distil the draft on the target's own output distribution.
 
-    distill.py write --minutes 5     the target writes text, greedy and sampled; ids and hidden states are kept
-    distill.py train --minutes 12    the draft learns from corpus windows and from that text
+    distill.py write --target T.ckpt --minutes 3     the target writes text, greedy and sampled; ids and hidden states are
+                                                     kept, in batches (--steps says how many)
+    distill.py train --target T.ckpt --minutes 12    the draft learns from corpus windows and from that text
 
 The teacher's logits are recomputed from its last hidden states (one product), so a second pass over its own text is free.
 The loss is KL(target || draft); in the last third also the total variation, which is what sampling acceptance is
@@ -11,8 +12,6 @@ Keeps true: the teacher is the target as exported, its weights rounded to BF16; 
 prefixes only, never from prompts.txt.
 """
 
-import argparse
-import os
 import time
 from pathlib import Path
 
@@ -21,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from llama import DRAFT, Llama, Windows, continue_text, load_model, load_tokens, make_optimizers, meta, save_model, set_rate
+import script
+from llama import DRAFT, Llama, Windows, continue_text, load_model, load_tokens, make_optimizers, meta, save, save_model, set_rate
 
 WRITE_ROWS, WRITE_LENGTH = 192, 256
 BATCH_ROWS, CORPUS_LENGTH = 16, 512
@@ -45,16 +45,14 @@ def write(args) -> None:
     # Half greedy, a third drawn at temperature 1, the rest in between.
     temperature = torch.tensor(([1.0] * 2 + [0.7] + [0.0] * 3) * (WRITE_ROWS // 6))
     begun, index = time.time(), len(list(folder.glob("*.pt")))
-    bar = tqdm(unit="batch")
-    while time.time() - begun < 60 * args.minutes:
+    bar = tqdm(total=args.steps, initial=index, unit="batch", desc="written" if args.steps else f"for {args.minutes:g} minutes")
+    while index < 2 or (index < args.steps if args.steps else time.time() - begun < 60 * args.minutes):   # 2: see OwnText
         rng = np.random.default_rng([args.seed, index])
         length = int(rng.integers(8, 41))
         prefix = Windows(tokens, breaks, length, bos, args.seed + 100 + index).next(WRITE_ROWS)[:, :length]
         generator = torch.Generator().manual_seed(args.seed * 100003 + index)
         ids, states = continue_text(teacher, prefix, WRITE_LENGTH - length + 1, temperature, generator)
-        path = folder / f"{index:05}.pt"
-        torch.save({"ids": ids.to(torch.int16), "states": states}, path.with_suffix(".tmp"))
-        path.with_suffix(".tmp").rename(path)
+        save(folder / f"{index:05}.pt", {"ids": ids.to(torch.int16), "states": states})
         index += 1
         bar.update()
     print(f"\n{index} batches, {index * WRITE_ROWS * WRITE_LENGTH} tokens")
@@ -114,7 +112,7 @@ def train(args) -> None:
                 f"{agree[0::6, new].mean():.4f} on sampled")
 
     begun, step, last, smooth = time.time(), 0, time.time(), None
-    bar = tqdm(total=args.steps or 1000, mininterval=5)
+    bar = tqdm(total=args.steps or 1000, unit="step" if args.steps else "permille", mininterval=5)
     while True:
         progress = step / args.steps if args.steps else (time.time() - begun) / (60 * args.minutes)
         if progress >= 1:
@@ -144,15 +142,10 @@ def train(args) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = script.training_parser(__doc__, minutes=5, seed=3)
     parser.add_argument("stage", choices=["write", "train"])
-    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--draft", type=Path, help="where the draft starts from (default: from nothing)")
-    parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
@@ -160,4 +153,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -9,7 +9,6 @@
     the argmaxes agree; temperature 1 accepts with min(1, p/q) and draws the correction from the residual.
 """
 
-import argparse
 import json
 import os
 from pathlib import Path
@@ -20,6 +19,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
+import script
 from llama import Config, Llama, continue_text
 from unloop import loops
 
@@ -67,7 +67,7 @@ def rows_at(model, ids, at):
 def greedy_text(model, prompts, n_new: int):
     """Greedy continuations, prompts of one length in one batch."""
     out = [None] * len(prompts)
-    for length in sorted({len(p) for p in prompts}):
+    for length in tqdm(sorted({len(p) for p in prompts}), desc="greedy texts", unit="length"):
         where = [i for i, p in enumerate(prompts) if len(p) == length]
         ids, _ = continue_text(model, torch.tensor([prompts[i] for i in where]), n_new, torch.zeros(len(where)))
         for i, row in zip(where, ids[:, length:].tolist()):
@@ -125,8 +125,7 @@ def acceptance(target, draft, prompts, k: int, n_new: int, temperature: float, s
 
 def main() -> None:
     models = Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
+    parser = script.parser(__doc__)
     parser.add_argument("--target", type=Path, default=models / "target")
     parser.add_argument("--draft", type=Path, default=models / "draft")
     parser.add_argument("--prompts", type=Path, default=models / "prompts.txt")
@@ -159,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

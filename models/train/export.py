@@ -7,7 +7,6 @@ and renamed into it, so a reader never sees half of one. Keeps true: tensor name
 transformers' LlamaForCausalLM with tied embeddings (no lm_head.weight); both directories hold the same tokenizer.json.
 """
 
-import argparse
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+import script
 from llama import Llama, load_model, meta
 
 SHARDS = {"target": 2, "draft": 1}
@@ -67,8 +67,7 @@ def write_weights(model: Llama, directory: Path, n_shards: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
+    parser = script.parser(__doc__)
     parser.add_argument("--model", choices=["target", "draft"], required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -95,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -7,6 +7,7 @@ Keeps true:
   - the order of training windows is a pure function of (seed, window length, position).
 """
 
+import io
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -16,6 +17,8 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+import script
 
 
 @dataclass
@@ -301,10 +304,15 @@ def meta(work: Path) -> dict:
     return json.loads((work / "meta.json").read_text())
 
 
+def save(path: Path, value) -> None:
+    """torch.save, and path is whole or as before. By way of memory, where a full disk cannot hide behind an error of the ZIP writer."""
+    content = io.BytesIO()
+    torch.save(value, content)
+    script.write_whole(path, content.getbuffer())
+
+
 def save_model(model: Llama, path: Path, **extra) -> None:
-    temporary = path.with_suffix(".tmp")
-    torch.save({"config": asdict(model.config), "model": model.state_dict(), **extra}, temporary)
-    temporary.rename(path)
+    save(path, {"config": asdict(model.config), "model": model.state_dict(), **extra})
 
 
 def load_model(path: Path) -> Llama:

@@ -1,10 +1,11 @@
 """Turn documentation packages of Debian into token shards.
 
-Steps, each skipped when its output exists:
   packages -> unpacked pages   apt-get download, dpkg-deb -x into <work>/root
-  pages    -> text             paragraphs, headings, short code blocks; tables, listings and indexes dropped
+  pages    -> corpus.jsonl     paragraphs, headings, short code blocks; tables, listings and indexes dropped
   text     -> tokenizer.json   byte-level BPE, vocabulary 4096, the Llama 3 split pattern
-  tokens   -> train.bin, heldout.bin (uint16), prompts.txt
+  tokens   -> train.bin, heldout.bin (uint16), prompts.txt, meta.json
+
+What is before corpus.jsonl is skipped when that exists, and so is the tokenizer when it does; each file is whole or not there.
 
 Keeps true:
   - a document is wholly in the training part or wholly held out (by a hash of its path);
@@ -12,10 +13,10 @@ Keeps true:
   - the same packages give the same bytes: no clock, no unseeded randomness.
 """
 
-import argparse
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -23,6 +24,8 @@ import numpy as np
 from lxml import html as lxml_html
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from tqdm import tqdm
+
+import script
 
 PACKAGES = ["python3.11-doc", "postgresql-doc-15", "sqlite3-doc", "rust-doc", "python-django-doc"]
 VOCAB_SIZE = 4096
@@ -185,6 +188,18 @@ DROP = re.compile(r"^(This page last modified|Source code:|Table of Contents|Pre
                   r"Return value:|See also the|- Previous|Permalink|Auditing event|Raises an auditing|Read more)")
 
 
+def unpack(work: Path) -> Path:
+    """The packages as the archive has them today, unpacked: anew each time, for nobody knows which of them a kill left whole."""
+    debs, root = work / "deb", work / "root"
+    for folder in (debs, root):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    subprocess.run(["apt-get", "download", *PACKAGES], cwd=debs, check=True)
+    for deb in tqdm(sorted(debs.glob("*.deb")), desc="unpacking", unit="package"):
+        subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
+    return root
+
+
 def extract(root: Path) -> list:
     """[(document path, text)], paragraphs unique over everything."""
     seen, short_seen, documents = set(), {}, []
@@ -243,7 +258,7 @@ def held_out(name: str) -> bool:
     return int.from_bytes(hashlib.sha1(name.encode()).digest()[:4], "big") % 100 < HELDOUT_PERCENT
 
 
-def train_tokenizer(texts, path: Path) -> None:
+def train_tokenizer(texts) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(LLAMA3_SPLIT), behavior="isolated"),
@@ -258,7 +273,7 @@ def train_tokenizer(texts, path: Path) -> None:
         processors.ByteLevel(trim_offsets=False),
         processors.TemplateProcessing(single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B:1", special_tokens=[(BOS, bos_id)]),
     ])
-    tokenizer.save(str(path))
+    return tokenizer
 
 
 def pick_prompts(documents, tokenizer) -> list:
@@ -289,30 +304,20 @@ def pick_prompts(documents, tokenizer) -> list:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
+    parser = script.parser(__doc__)
     parser.add_argument("--prompts", type=Path, default=Path(__file__).resolve().parent.parent / "prompts.txt")
     args = parser.parse_args()
-    root, debs = args.work / "root", args.work / "deb"
-    for package in PACKAGES:
-        if not list(debs.glob(f"{package}_*.deb")):
-            debs.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["apt-get", "download", package], cwd=debs, check=True)
-        if not (root / "usr/share/doc" / package).exists():
-            root.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["dpkg-deb", "-x", str(next(debs.glob(f"{package}_*.deb"))), str(root)], check=True)
-
     corpus = args.work / "corpus.jsonl"
     if not corpus.exists():
-        with corpus.open("w") as out:
-            for name, text in extract(root):
-                out.write(json.dumps([name, text]) + "\n")
+        lines = [json.dumps(document) + "\n" for document in extract(unpack(args.work))]
+        script.write_whole(corpus, "".join(lines).encode())
     documents = [tuple(json.loads(line)) for line in corpus.open()]
     parts = {"train": [d for d in documents if not held_out(d[0])], "heldout": [d for d in documents if held_out(d[0])]}
 
     tokenizer_path = args.work / "tokenizer.json"
     if not tokenizer_path.exists():
-        train_tokenizer((text for _, text in parts["train"]), tokenizer_path)
+        made = train_tokenizer(text for _, text in parts["train"])
+        script.write_whole(tokenizer_path, made.to_str(pretty=True).encode())
     tokenizer = Tokenizer.from_file(str(tokenizer_path))
     bos, eos = tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS)
 
@@ -321,14 +326,14 @@ def main() -> None:
         order = np.random.default_rng(0).permutation(len(docs))
         encoded = tokenizer.encode_batch([docs[i][1] for i in order], add_special_tokens=False)
         ids = np.concatenate([np.array([bos] + e.ids + [eos], dtype=np.uint16) for e in encoded])
-        ids.tofile(args.work / f"{part}.bin")
+        script.write_whole(args.work / f"{part}.bin", ids.tobytes())
         meta[part] = {"documents": len(docs), "tokens": int(ids.size), "bytes": sum(len(d[1].encode()) for d in docs)}
     prompts = pick_prompts(parts["heldout"], tokenizer)
-    args.prompts.write_text("\n".join(prompts) + "\n")
+    script.write_whole(args.prompts, ("\n".join(prompts) + "\n").encode())
     meta["prompts"] = len(prompts)
-    (args.work / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
+    script.write_whole(args.work / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
     print(json.dumps(meta, indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -6,15 +6,12 @@ Length 512 at first, 1024 for the last eighth. Muon for the hidden matrices, Ada
 The learning rate warms up, holds until 30% of the budget and falls linearly to zero at its end.
 
 Keeps true:
-  - a checkpoint holds weights, optimizer state, data position and time spent, so an interrupted run resumes where it
-    was; checkpoints replace each other by rename;
+  - a checkpoint holds weights, optimizer state, data position and time spent: a run goes on from it as if it had not
+    ended. One is written every four minutes and at an interrupt, which is heeded after the step;
   - given --steps, the result is a function of the corpus, the seed and the number of threads alone.
 """
 
-import argparse
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +19,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 import repetition
+import script
 from llama import TARGET, Llama, Windows, load_tokens, make_optimizers, meta, save_model, set_rate
 
 BATCH_TOKENS = 4096
@@ -42,13 +40,7 @@ def heldout_loss(loss_of, windows: Windows, n_batches: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    args = parser.parse_args()
+    args = script.training_parser(__doc__, minutes=60, seed=1).parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
 
@@ -87,11 +79,12 @@ def main() -> None:
         save_model(model, checkpoint, optimizers=[o.state_dict() for o in optimizers], step=step, spent=spent,
                    tokens_seen=tokens_seen, positions=positions)
 
+    script.interrupts.later = True
     begun, before, last_save, smooth = time.time(), spent, time.time(), None
     bar = tqdm(total=args.steps or 1000, unit="step" if args.steps else "permille", mininterval=5, smoothing=0.05)
     while True:
         progress = step / args.steps if args.steps else spent / (60 * args.minutes)
-        if progress >= 1:
+        if progress >= 1 or script.interrupts.count:
             break
         set_rate(optimizers, rate(step, progress))
         length = LONG if progress >= LONG_FROM else SHORT
@@ -103,15 +96,17 @@ def main() -> None:
             optimizer.zero_grad(set_to_none=True)
         smooth = loss.item() if smooth is None else 0.98 * smooth + 0.02 * loss.item()
         step, tokens_seen, spent = step + 1, tokens_seen + BATCH_TOKENS, before + time.time() - begun
-        bar.n = step if args.steps else int(1000 * spent / (60 * args.minutes))
+        bar.n = step if args.steps else min(1000, int(1000 * spent / (60 * args.minutes)))
         bar.set_postfix(step=step, loss=f"{smooth:.3f}", tok_s=f"{(tokens_seen / spent):.0f}")
         if time.time() - last_save > 240:
             save()
             last_save = time.time()
             print(f"\nstep {step} tokens {tokens_seen} spent {spent:.0f}s train {smooth:.4f} heldout {heldout_loss(loss_of, held, 8):.4f}", flush=True)
     save()
+    if script.interrupts.count:
+        raise KeyboardInterrupt
     print(f"\ndone: step {step} tokens {tokens_seen} spent {spent:.0f}s train {smooth or 0:.4f} heldout {heldout_loss(loss_of, held, 8):.4f}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

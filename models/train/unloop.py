@@ -9,8 +9,6 @@ changes). Unlikelihood on own text without the frozen copy drove the text into o
 Keeps true: the input checkpoint is not touched, and decoding stays plain greedy: nothing is blocked once training is over.
 """
 
-import argparse
-import os
 import time
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import torch
 from tqdm import tqdm
 
 import repetition
+import script
 from llama import KVCache, Windows, continue_text, load_model, load_tokens, make_optimizers, meta, save_model, set_rate
 
 WRITTEN, ROWS, N_NEW, PREFIX = 96, 24, 128, (10, 40)
@@ -72,14 +71,9 @@ def write(model, prefix):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path.home() / ".cache/pilotfish/train")
+    parser = script.training_parser(__doc__, minutes=8, seed=8)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=8)
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--seed", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
@@ -106,7 +100,7 @@ def main() -> None:
 
     fast_corpus = torch.compile(corpus_loss, dynamic=False)
     begun, step, written = time.time(), 0, None
-    bar = tqdm(total=args.steps or 1000, mininterval=5)
+    bar = tqdm(total=args.steps or 1000, unit="step" if args.steps else "permille", mininterval=5)
     while True:
         progress = step / args.steps if args.steps else (time.time() - begun) / (60 * args.minutes)
         if progress >= 1:
@@ -138,4 +132,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -71,7 +71,7 @@ const pf_command pf_command_quantize = {
     .description =
         "Rounds the weights once (to nearest) and writes a directory that -m takes: config.json, model.safetensors\n"
         "and the tokenizer's files. Its logits are bit for bit those of MODEL loaded with the same --dtype. DIR\n"
-        "appears whole or not at all. It loads in its own format alone; with f32 and bf16 any program reads it.\n",
+        "appears whole or not at all. Integers load in their own format alone; f32, f16 and bf16 any program reads.\n",
     .examples = "  pilotfish quantize -m models/target -o /tmp/target-int4 --dtype int4\n"
                 "  pilotfish generate -m /tmp/target-int4 -p 'The list type'\n",
     .groups = groups,

@@ -181,7 +181,7 @@ GROUP(pf_options_verifier_trial, "Trial", verifier_trial_rows);
 
 static const struct pf_option_row quantize_rows[] = {
     ROW('o', "output", "DIR", "the directory to be made: absent, or empty", KIND_STRING, .offset = AT(output)),
-    ROW(0, "dtype", "T", "f32, bf16, int8, int4[-asym][-g128|-channel]", KIND_DTYPE, .offset = AT(dtype)),
+    ROW(0, "dtype", "T", "f32, f16, bf16, int8, int4[-asym][-g128|-channel]", KIND_DTYPE, .offset = AT(dtype)),
     ROW(0, "threads", "N", "threads (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1, .max = 1024),
 };
 GROUP(pf_options_quantize, "Quantization", quantize_rows);

@@ -28,6 +28,7 @@ static const char *const LLAMA_FIELDS[] = {
     "eos_token_id",
     "layer_types",
     "original_max_position_embeddings",
+    "pilotfish_dtype",
     "quantization_config",
     NULL,
 };

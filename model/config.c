@@ -149,6 +149,18 @@ static pf_status read_quantization(const pf_json *doc, pf_config *c, pf_error *e
     return check_derived(doc, node, pf_format_get(c->format), error);
 }
 
+/* What AUTO is for numbers that were written as F16 to be used so: published files in F16 have no such field. */
+static pf_status read_own_dtype(const pf_json *doc, pf_config *c, pf_error *error)
+{
+    const json_t *node = json_object_get(doc->root, "pilotfish_dtype");
+    if (!node || json_is_null(node)) return PF_OK;
+    const char *name = json_string_value(node);
+    c->kept_in_f16 = name && strcmp(name, pf_dtype_name(PF_DTYPE_F16)) == 0;
+    if (c->kept_in_f16) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED, "%s: pilotfish_dtype is %.60s, only \"f16\" is known", doc->name,
+                   name ? name : "no string");
+}
+
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static pf_status read_documents(const pf_json *doc, const pf_json *generation, pf_config *out, pf_error *error)
@@ -160,6 +172,7 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, p
     PF_TRY(read_dimensions(doc, row, &c, error));
     PF_TRY(pf_config_read_rope(doc, row, &c, error));
     PF_TRY(read_quantization(doc, &c, error));
+    PF_TRY(read_own_dtype(doc, &c, error));
     PF_TRY(read_ids(doc, &c, error)); /* looked at in any case: a wrong type there is an error, whoever has the word */
     if (generation) PF_TRY(read_ids(generation, &c, error));
     *out = c;

@@ -100,6 +100,7 @@ typedef struct {
     pf_rope rope;
     bool quantized;   /* matrices lie in the file as integers, as `pilotfish quantize` writes them, in this format: */
     pf_format format; /* of the file (quantized) */
+    bool kept_in_f16; /* its numbers are to be used as F16, as `pilotfish quantize --dtype f16` leaves them */
     int32_t n_eos;
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos]: any of them ends a text; each below vocab_size */
 } pf_config;

@@ -15,7 +15,7 @@
 #include "kernels/types.h"
 
 typedef enum {
-    PF_DTYPE_AUTO,    /* as the file: pf_dtype_choose for numbers, its own format for one that is quantised */
+    PF_DTYPE_AUTO,    /* as the file: its own format where `pilotfish quantize` gave it one, else pf_dtype_choose */
     PF_DTYPE_F16,     /* matrices rounded to F16 (nearest, ties to even; beyond 65504 to infinity), held as F32 */
     PF_DTYPE_FORMATS, /* from here on a pf_format each, in its order */
     PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,         /* F32 weights, activations, sums and KV */
@@ -45,7 +45,7 @@ static inline bool pf_format_is_integer(pf_format format)
 /* Whether files hold it: `pilotfish quantize` writes no others. BF16_12 is a form that BF16 takes in memory. */
 static inline bool pf_dtype_is_written(pf_dtype dtype)
 {
-    return dtype >= PF_DTYPE_FORMATS && dtype != PF_DTYPE_BF16_12;
+    return dtype != PF_DTYPE_AUTO && dtype != PF_DTYPE_BF16_12;
 }
 
 /* What suits weights of a format where they are not multiplied: rows of the embedding, the KV cache. */

@@ -31,7 +31,7 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
            strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
 }
 
-/* AUTO keeps the precision of the file, and of one that is quantised the format. */
+/* AUTO keeps the precision of the file, and of one that was written by `pilotfish quantize` the format. */
 static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const pf_config *config = &src->checkpoint.config;
@@ -54,7 +54,8 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
                                    .twelve_is_as_good = twelve_is_as_good(m, src),
                                    .plain_bytes = step_weights(&src->checkpoint) * sizeof(uint16_t),
                                    .cache_bytes = src->machine.l3_bytes };
-    m->dtype = asked != PF_DTYPE_AUTO ? asked : pf_dtype_choose(&facts);
+    const pf_dtype of_file = config->kept_in_f16 ? PF_DTYPE_F16 : pf_dtype_choose(&facts);
+    m->dtype = asked != PF_DTYPE_AUTO ? asked : of_file;
     return PF_OK;
 }
 

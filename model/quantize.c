@@ -40,7 +40,8 @@ typedef enum { KEPT, CONVERTED, QUANTISED } treatment;
 /* Everything of one call. */
 typedef struct {
     const pf_quantize_options *options;
-    pf_format format;
+    pf_format format; /* of integers, or what holds `type` */
+    pf_type type;     /* of numbers */
     pf_checkpoint from;
     pf_staging staging;
     pf_safetensors_header header;
@@ -106,7 +107,7 @@ typedef struct {
 static row_sizes sizes_of(const job *j, const item *it)
 {
     const size_t k = (size_t)it->columns;
-    if (it->treatment == CONVERTED) return (row_sizes){ .values = k * pf_type_bytes(pf_format_row_type(j->format)) };
+    if (it->treatment == CONVERTED) return (row_sizes){ .values = k * pf_type_bytes(j->type) };
     const pf_format_info *format = pf_format_get(j->format);
     const size_t groups = (size_t)pf_gemm_groups(j->format, it->columns);
     return (row_sizes){ .values = format->bits == 8 ? k : (k + 1) / 2,
@@ -157,7 +158,7 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
     if (bytes > j->buffer_bytes) j->buffer_bytes = bytes;
     if (it->treatment == QUANTISED) return declare_quantised(j, it, error);
     const size_t n_bytes = (size_t)it->rows * row.values;
-    return declare(j, it, "weight", pf_safetensors_dtype(pf_format_row_type(j->format)), it->columns, n_bytes, error);
+    return declare(j, it, "weight", pf_safetensors_dtype(j->type), it->columns, n_bytes, error);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
@@ -197,13 +198,13 @@ static const unsigned char *source_row(const matrix_job *m, int32_t row)
 static void convert_row(const matrix_job *m, int32_t row, void *out)
 {
     const unsigned char *from = source_row(m, row);
-    const bool to_f32 = m->j->format == PF_FORMAT_F32;
+    const pf_type type = m->j->type;
     for (size_t k = 0; k < (size_t)m->it->columns; k++) {
         const float value = pf_tensor_element(from, m->source.type, k);
-        if (to_f32)
+        if (type == PF_TYPE_F32)
             ((float *)out)[k] = value;
         else
-            ((uint16_t *)out)[k] = pf_bf16_from_f32(value);
+            ((uint16_t *)out)[k] = type == PF_TYPE_F16 ? pf_f16_from_f32(value) : pf_bf16_from_f32(value);
     }
 }
 
@@ -325,11 +326,20 @@ static pf_status write_weights(job *j, pf_error *error)
 
 /* ---- config.json --------------------------------------------------------------------------------------------------- */
 
+static const char *torch_name(pf_type type)
+{
+    if (type == PF_TYPE_F16) return "float16";
+    return type == PF_TYPE_F32 ? "float32" : "bfloat16";
+}
+
 /* Say in the document what its weights are. False: no memory. */
 static bool describe_weights(const job *j, json_t *root)
 {
     if (!j->from.config.tied_embeddings && json_is_true(json_object_get(root, "tie_word_embeddings")) &&
         json_object_set_new(root, "tie_word_embeddings", json_false()) != 0)
+        return false;
+    (void)json_object_del(root, "pilotfish_dtype"); /* of the original */
+    if (j->options->dtype == PF_DTYPE_F16 && json_object_set_new(root, "pilotfish_dtype", json_string("f16")) != 0)
         return false;
     const pf_format_info *format = pf_format_get(j->format);
     if (pf_format_is_integer(j->format))
@@ -338,7 +348,7 @@ static bool describe_weights(const job *j, json_t *root)
                                              format->name, "bits", format->bits, "group_size", format->group,
                                              "zero_point", format->has_zeros)) == 0;
     const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
-    return json_object_set_new(root, key, json_string(j->format == PF_FORMAT_F32 ? "float32" : "bfloat16")) == 0;
+    return json_object_set_new(root, key, json_string(torch_name(j->type))) == 0;
 }
 
 static pf_status write_config(const job *j, pf_error *error)
@@ -383,7 +393,7 @@ static pf_status make_directory(job *j, const char *to, pf_error *error)
 static pf_status check_dtype(pf_dtype dtype, pf_error *error)
 {
     if (pf_dtype_is_written(dtype)) return PF_OK;
-    return pf_fail(error, PF_INVALID, "weights cannot be written as %s: take f32, bf16 or a format of integers",
+    return pf_fail(error, PF_INVALID, "weights cannot be written as %s: take f32, f16, bf16 or a format of integers",
                    pf_dtype_name(dtype));
 }
 
@@ -399,7 +409,11 @@ pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_
                             pf_quantize_result *out, pf_error *error)
 {
     PF_TRY(check_dtype(options->dtype, error));
-    job j = { .options = options, .format = pf_dtype_format(options->dtype), .descriptor = -1 };
+    const pf_format format = pf_dtype_format(options->dtype);
+    job j = { .options = options,
+              .format = format,
+              .type = options->dtype == PF_DTYPE_F16 ? PF_TYPE_F16 : pf_format_row_type(format),
+              .descriptor = -1 };
     PF_TRY(pf_checkpoint_open(from, &j.from, error));
     pf_status status = check_original(&j.from, error);
     if (status == PF_OK) status = make_directory(&j, to, error);

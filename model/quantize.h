@@ -1,9 +1,9 @@
 /*
  * A model's directory written anew with its weights in another format, so that they need not be rounded at every load.
  *
- *   integers      all that is multiplied, a tied embedding with it, as checkpoint.h draws them; norms, biases and an
- *                 embedding that is only looked up stay as they are
- *   f32, bf16     all matrices in that type; norms and biases stay as they are
+ *   integers        all that is multiplied, a tied embedding with it, as checkpoint.h draws them; norms, biases and an
+ *                   embedding that is only looked up stay as they are
+ *   f32, f16, bf16  all matrices in that type; norms and biases stay as they are
  *
  * The logits of what is written are bit for bit those of the original loaded with the same --dtype: rounding is
  * pf_gemm_quantise_row's, which packing uses too. config.json says what was done; the tokenizer's files and
@@ -21,7 +21,7 @@
 #include "model/dtype.h"
 
 typedef struct {
-    pf_dtype dtype;                                                      /* f32, bf16 or one of integers */
+    pf_dtype dtype;                                                      /* f32, f16, bf16 or one of integers */
     pf_team *team;                                                       /* rounds; borrowed */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* of the original; or NULL */
     void *progress_user;

@@ -16,8 +16,8 @@ from cli_case import PROMPT, Case, main  # noqa: E402
 from command_line import QUICKLY  # noqa: E402
 
 
-FORMATS = ["f32", "bf16", "int8", "int4", "int4-g128", "int4-channel", "int4-asym", "int4-asym-g128", "int4-asym-channel"]
-INTEGERS = FORMATS[2:]
+FORMATS = ["f32", "f16", "bf16", "int8", "int4", "int4-g128", "int4-channel", "int4-asym", "int4-asym-g128", "int4-asym-channel"]
+INTEGERS = FORMATS[3:]
 
 
 class Formats(Case):
@@ -209,7 +209,9 @@ class Formats(Case):
 
     def test_info_names_each_format_and_says_why(self):
         directory, _ = self.quantize("told", "int4-asym-g128")
-        cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it")]
+        half, _ = self.quantize("half", "f16")
+        cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it"),
+                 (half, [], "f16", "the file is in f16")]
         cases += [(self.target, ["--dtype", dtype], dtype, "asked for") for dtype in [*FORMATS, "bf16-12"]]
         for model, arguments, dtype, why in cases:
             with self.subTest(model=model.name, dtype=dtype):
@@ -218,7 +220,8 @@ class Formats(Case):
                 products = [t for t in document["tensors"] if "proj" in t["name"] or "lm_head" in t["name"]]
                 self.assertEqual(len(products), 2 * 5 + 1)
                 for tensor in products:
-                    self.assertTrue(tensor["format"].startswith(dtype + " "), tensor)
+                    panels = "f32" if dtype == "f16" else dtype   # F16 values are held as F32
+                    self.assertTrue(tensor["format"].startswith(panels + " "), tensor)
                     self.assertIn(why, tensor["reason"])
                     self.assertIn("gemm", tensor["kernel"])
 

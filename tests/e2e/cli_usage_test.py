@@ -61,7 +61,7 @@ class Usage(Case):
             ["generate", "-d", self.draft, "-p", "a", "--verifier", "::1:7000"],
             ["bench", "rpc", "--worker", "localhost:"], ["bench", "acceptance", *model, "--draft-worker", "a b:1"],
             ["quantize", *model, "--dtype", "int8"], ["quantize", "-o", "x", "--dtype", "int8"],
-            ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "f16"],
+            ["quantize", *model, "-o", self.root / "x"], ["quantize", *model, "-o", self.root / "x", "--dtype", "bf16-12"],
             ["logits", *model], ["tokenize", "-p", "a"], ["detokenize", *model],
             ["bench", "kernels", *model, "--rows", "17"], ["bench", "kernels", *model, "--op", "gemm"],
             ["bench", "kernels", "--format", "int5"], ["bench", "kernels", "--op", "gem"], ["bench", "throughput"], ["bench", "steps"],

@@ -143,6 +143,16 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
                    PF_UNSUPPORTED, "mrope_section");
 }
 
+static void a_file_written_in_f16_says_that_it_is_to_be_used_so(void **state)
+{
+    (void)state;
+    assert_false(parsed(LLAMA("\"dtype\": \"float16\",")).kept_in_f16);
+    assert_false(parsed(LLAMA("\"pilotfish_dtype\": null,")).kept_in_f16);
+    assert_true(parsed(LLAMA("\"pilotfish_dtype\": \"f16\",")).kept_in_f16);
+    assert_refused(LLAMA("\"pilotfish_dtype\": \"f8\","), PF_UNSUPPORTED, "pilotfish_dtype is f8, only \"f16\"");
+    assert_refused(LLAMA("\"pilotfish_dtype\": 16,"), PF_UNSUPPORTED, "pilotfish_dtype is no string");
+}
+
 static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(void **state)
 {
     (void)state;
@@ -306,6 +316,7 @@ int main(void)
         cmocka_unit_test(what_transformers_writes_beside_is_passed_over),
         cmocka_unit_test(what_published_models_have_beside_is_passed_over),
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
+        cmocka_unit_test(a_file_written_in_f16_says_that_it_is_to_be_used_so),
         cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),
         cmocka_unit_test(numbers_out_of_range_are_refused),

@@ -127,12 +127,12 @@ static void what_is_written_gives_the_bits_of_the_original_in_that_format(void *
     static float expected[N_TOKENS * MAX_VOCAB], found[N_TOKENS * MAX_VOCAB];
     for (size_t s = 0; s < PF_COUNT(shapes); s++) {
         pf_tiny_model_write(from, &shapes[s]);
-        for (int f = 0; f < PF_N_FORMATS; f++) {
-            const pf_dtype dtype = pf_dtype_of((pf_format)f);
+        for (int d = 0; d < PF_N_DTYPES; d++) {
+            const pf_dtype dtype = (pf_dtype)d;
             if (!pf_dtype_is_written(dtype)) continue;
             quantize(dtype);
             for (int act = 0; act < PF_N_ACTS; act++) {
-                if (!pf_format_takes((pf_format)f, (pf_act)act)) continue;
+                if (!pf_format_takes(pf_dtype_format(dtype), (pf_act)act)) continue;
                 const pf_activations asked = (pf_activations)(PF_ACTIVATIONS_ACTS + act);
                 const int32_t n = logits_of(from, dtype, asked, expected);
                 logits_of(to, PF_DTYPE_AUTO, asked, found);
@@ -142,6 +142,27 @@ static void what_is_written_gives_the_bits_of_the_original_in_that_format(void *
             remove_to();
         }
     }
+}
+
+static void what_was_written_in_f16_may_be_written_in_another_format_and_is_no_longer_that(void **state)
+{
+    (void)state;
+    static float expected[N_TOKENS * MAX_VOCAB], found[N_TOKENS * MAX_VOCAB];
+    pf_model *model;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &ODD);
+    quantize(PF_DTYPE_F16);
+    assert_ok(load(to, PF_DTYPE_AUTO, PF_ACTIVATIONS_AUTO, &model, &error), error);
+    assert_int_equal(pf_model_dtype(model), PF_DTYPE_F16);
+    pf_model_release(model);
+    const int32_t n =
+        logits_of(to, PF_DTYPE_BF16, PF_ACTIVATIONS_AUTO, expected); /* numbers, so that any format may be had */
+
+    assert_int_equal(rename(from, pf_temp_path(&dir, "original", (char[PF_TEMP_PATH_BYTES]){ 0 })), 0);
+    assert_int_equal(rename(to, from), 0);
+    quantize(PF_DTYPE_BF16);
+    logits_of(to, PF_DTYPE_AUTO, PF_ACTIVATIONS_AUTO, found);
+    assert_memory_equal(found, expected, (size_t)(N_TOKENS * n) * sizeof *found);
 }
 
 static void files_beside_the_weights_are_copied_and_the_sizes_told(void **state)
@@ -280,7 +301,6 @@ static void what_cannot_be_written_is_said(void **state)
     assert_says(error, "auto");
     assert_status(quantize_with(PF_DTYPE_BF16_12, NULL, &result, &error), PF_INVALID);
     assert_says(error, "bf16-12");
-    assert_status(quantize_with(PF_DTYPE_F16, NULL, &result, &error), PF_INVALID);
     assert_nothing_is_left();
 }
 
@@ -430,6 +450,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
         CASE(what_is_written_gives_the_bits_of_the_original_in_that_format),
+        CASE(what_was_written_in_f16_may_be_written_in_another_format_and_is_no_longer_that),
         CASE(files_beside_the_weights_are_copied_and_the_sizes_told),
         CASE(a_quantised_directory_loads_in_its_own_format_alone),
         CASE(a_directory_that_is_not_empty_is_left_alone),

@@ -1,23 +1,31 @@
 /* Model names. */
 #include "cli/hub.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
-/* org/name, neither of them empty, "." or "..", of the characters that Hugging Face allows. */
-static bool is_repository_name(const char *name)
+/* How much of a text is one name, of the characters that Hugging Face allows. 0: none, or it is hidden, "." or "..". */
+static size_t name_length(const char *text)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    const size_t organisation = strspn(name, allowed);
-    if (organisation == 0 || name[organisation] != '/' || name[0] == '.') return false;
+    return text[0] == '.' ? 0 : strspn(text, allowed);
+}
+
+/* org/name. */
+static bool is_repository_name(const char *name)
+{
+    const size_t organisation = name_length(name);
+    if (organisation == 0 || name[organisation] != '/') return false;
     const char *repository = name + organisation + 1;
-    const size_t length = strspn(repository, allowed);
-    return length > 0 && repository[length] == '\0' && repository[0] != '.';
+    const size_t length = name_length(repository);
+    return length > 0 && repository[length] == '\0';
 }
 
 static bool cache_directory(char *out, size_t capacity)
@@ -35,16 +43,34 @@ static bool cache_directory(char *out, size_t capacity)
     return n > 0 && (size_t)n < capacity;
 }
 
-/* The commit that refs/main names, or false. */
-static bool read_revision(const char *reference_path, char out[80])
+enum { MAX_REVISION = 80 }; /* a commit has 40 */
+
+/* The commit that a file in refs/ names, or false. */
+static bool read_revision(const char *reference_path, char out[MAX_REVISION])
 {
     char *text;
     size_t n;
-    if (pf_file_read(reference_path, 64, &text, &n, NULL) != PF_OK) return false;
-    const size_t length = strspn(text, "0123456789abcdefABCDEF");
-    snprintf(out, 80, "%.*s", (int)(length < 79 ? length : 79), text);
+    if (pf_file_read(reference_path, MAX_REVISION - 1, &text, &n, NULL) != PF_OK) return false;
+    const size_t length = name_length(text);
+    snprintf(out, MAX_REVISION, "%.*s", (int)length, text);
     free(text);
     return length > 0;
+}
+
+/* Of a repository that was downloaded by a commit or a tag, and has no main: what it has, if that is one. */
+static bool find_only_revision(const char *snapshots_path, char out[MAX_REVISION])
+{
+    int n_found = 0;
+    DIR *listing = opendir(snapshots_path);
+    if (listing == NULL) return false;
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+        const size_t length = name_length(entry->d_name);
+        if (length == 0 || entry->d_name[length] != '\0') continue;
+        n_found++;
+        snprintf(out, MAX_REVISION, "%.*s", (int)length, entry->d_name);
+    }
+    closedir(listing);
+    return n_found == 1;
 }
 
 static bool is_directory(const char *path)
@@ -55,12 +81,17 @@ static bool is_directory(const char *path)
 
 static bool find_in_cache(const char *cache, const char *name, char out[PF_MAX_PATH])
 {
-    char folder[PF_MAX_PATH], reference[PF_MAX_PATH + 16], revision[80];
+    char folder[PF_MAX_PATH], path[PF_MAX_PATH + 16], revision[MAX_REVISION];
     const char *slash = strchr(name, '/');
     const int n = snprintf(folder, sizeof folder, "%s/models--%.*s--%s", cache, (int)(slash - name), name, slash + 1);
     if (n < 0 || (size_t)n >= sizeof folder) return false;
-    snprintf(reference, sizeof reference, "%s/refs/main", folder);
-    if (!read_revision(reference, revision)) return false;
+    snprintf(path, sizeof path, "%s/refs/main", folder);
+    if (access(path, F_OK) == 0) {
+        if (!read_revision(path, revision)) return false;
+    } else {
+        snprintf(path, sizeof path, "%s/snapshots", folder);
+        if (!find_only_revision(path, revision)) return false;
+    }
     const int length = snprintf(out, PF_MAX_PATH, "%.*s/snapshots/%s", n, folder, revision);
     return length > 0 && length < PF_MAX_PATH && is_directory(out);
 }
@@ -85,10 +116,11 @@ pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *e
     if (!cache_directory(cache, sizeof cache))
         return pf_fail(error, PF_UNAVAILABLE, "%s: there is no such directory", name);
     if (!find_in_cache(cache, name, found))
-        return pf_fail(error, PF_UNAVAILABLE,
-                       "%s: there is no such directory, and no such repository in the Hugging Face cache (%.200s); to "
-                       "download it: hf download %s (older clients: huggingface-cli download %s)",
-                       name, cache, name, name);
+        return pf_fail(
+            error, PF_UNAVAILABLE,
+            "%s: there is no such directory, and the Hugging Face cache (%.200s) has no such repository, or not "
+            "its main branch; to download it: hf download %s (older clients: huggingface-cli download %s)",
+            name, cache, name, name);
     memcpy(out, found, sizeof found);
     return PF_OK;
 }

@@ -50,6 +50,24 @@ class BadModels(Case):
             found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment=environment)
             self.assertEqual(found, expected)
 
+    def test_of_a_repository_in_the_cache_the_main_branch_is_taken_or_the_only_commit(self):
+        home = {"HF_HOME": str(self.root / "hub-home")}
+        repository = self.root / "hub-home" / "hub" / "models--acme--two"
+        (repository / "snapshots").mkdir(parents=True)
+        (repository / "refs").mkdir()
+        arguments = ["logits", "-m", "acme/two", "--tokens", "1"]
+        for commit, model in [("v1-of_main.2", self.target), ("beef", self.draft)]:
+            shutil.copytree(model, repository / "snapshots" / commit)
+            (repository / "refs" / "main").write_text(commit)
+            self.assertEqual(self.run_json(*arguments, environment=home), self.run_json("logits", "-m", model, "--tokens", "1"))
+        for lost in ["cafe", "", "..", "../refs", "x" * 100]:
+            (repository / "refs" / "main").write_text(lost)
+            self.assert_fails(*arguments, environment=home, saying=["main branch", "hf download acme/two"])
+        (repository / "refs" / "main").unlink()
+        self.assert_fails(*arguments, environment=home, saying=["main branch", "hf download acme/two"])
+        shutil.rmtree(repository / "snapshots" / "beef")
+        self.assertEqual(self.run_json(*arguments, environment=home), self.run_json("logits", "-m", self.target, "--tokens", "1"))
+
     def test_truncated_weights_are_refused_at_any_length(self):
         whole = (self.target / "model.safetensors").read_bytes()
         model = self.broken("short")

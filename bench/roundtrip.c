@@ -6,7 +6,10 @@
 #include "base/clock.h"
 #include "bench/statistics.h"
 
-enum { DECLARED = 64 }; /* as an engine asks for */
+enum {
+    DECLARED = 64, /* as an engine asks for */
+    GROWTH = 240   /* or less, where the worker's context is short */
+};
 static const uint64_t PATIENCE_NS = 10000000000;
 static const uint64_t POLL_NS = 50000000;
 
@@ -25,6 +28,7 @@ typedef struct {
     const volatile bool *cancel;
     pf_error *error;
     int32_t n_vocab, max_declared;
+    int32_t growth;           /* tokens beyond the prompt after which sequences begin anew */
     int32_t *prompt;          /* [plan->context] */
     trip_sequence *sequences; /* [plan->n_sequences] */
     pf_open *opens;           /* [n_sequences] and so on: the message in the making */
@@ -87,7 +91,7 @@ static bool commit_verdicts(driver *d)
         trip_sequence *s = &d->sequences[i];
         s->committed += s->n_verdict;
         s->round++;
-        anew |= s->committed >= d->plan->context + PF_ROUNDTRIP_GROWTH;
+        anew |= s->committed >= d->plan->context + d->growth;
     }
     return anew;
 }
@@ -245,10 +249,13 @@ static pf_status check_plan(driver *d)
     if (plan->draft_len > info.max_draft)
         return pf_fail(d->error, PF_INVALID, "the worker proposes %d tokens at most, expected %d or more",
                        info.max_draft, plan->draft_len);
-    const int64_t longest = (int64_t)plan->context + PF_ROUNDTRIP_GROWTH + 2 * (plan->draft_len + 1);
-    if (longest > info.max_context)
+    /* A verdict more than the growth, and a proposal on top of it. The first round of a sequence is not counted: another
+     * must follow. */
+    const int64_t round = plan->draft_len + 1, room = (int64_t)info.max_context - plan->context - 2 * round;
+    if (room <= round)
         return pf_fail(d->error, PF_INVALID, "sequences grow to %lld tokens, the worker's context holds %d",
-                       (long long)longest, info.max_context);
+                       (long long)(plan->context + 3 * round + 1), info.max_context);
+    d->growth = room < GROWTH ? (int32_t)room : GROWTH;
     return PF_OK;
 }
 

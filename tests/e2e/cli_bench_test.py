@@ -29,6 +29,19 @@ class Benchmarks(Case):
             self.assertGreater(document["per_s"], 0)
         self.assert_fails("bench", "rpc", "--worker", self.socket("nobody"), saying=["nobody.sock"])
 
+    def test_round_trips_fit_the_workers_context(self):
+        def trips(context, *options):
+            with self.pilotfish.serve("worker", self.draft, self.socket(f"of-{context}"), "--context", context) as worker:
+                return self.pilotfish.run("bench", "rpc", "--worker", worker.address, "--rounds", "100", "--json", *options)
+        for context, options, draft_len in [("23", [], 1), ("64", ["--draft-len", "8"], 8), ("255", ["--context", "200"], 1)]:
+            result = trips(context, *options)
+            self.assertEqual(result.code, 0, result.err)
+            self.assertEqual(result.json["rounds"], 100)
+            self.assertAlmostEqual(result.json["tokens_per_s"] / result.json["per_s"], draft_len, places=3)
+        result = trips("22")
+        self.assertEqual(result.code, 1, result.err)
+        self.assertIn("grow to 23 tokens, the worker's context holds 22", result.err)
+
     def test_a_socket_that_has_no_place_is_a_sentence_that_names_it(self):
         self.assert_fails("bench", "rpc", "--loopback", "--rounds", "10", environment={"TMPDIR": "/dev/null"},
                           saying=["/dev/null"])

@@ -120,7 +120,7 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
 
 /* ---- the grid --------------------------------------------------------------------------------------------------- */
 
-/* Runs that have been measured; the JSON of those that were finished before an interruption is whole. */
+/* Runs that have been measured; the last one, where it was interrupted, over fewer requests. */
 typedef struct {
     const pf_options *options;
     const pf_acceptance_bench *bench;
@@ -136,7 +136,7 @@ static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
     pf_progress_begin(g->bench->progress_user, "measuring");
     const pf_status status = pf_bench_acceptance(g->bench, setting, run, g->error);
     pf_progress_end(g->bench->progress_user);
-    if (status == PF_OK) {
+    if (status == PF_OK || (status == PF_CANCELLED && run->total.n_requests > 0)) {
         json_array_append_new(g->runs, run_json(g->options, setting, run));
         if (!g->options->json) print_run(g->out, setting, run);
     }

@@ -183,6 +183,14 @@ class Benchmarks(Case):
         document = interrupted("rpc", "--loopback", "--rounds", "10000000")
         self.assertLess(document["rounds"], 10000000)
         self.assertEqual(document["p50_us"] is None, document["rounds"] == 0)
+        prompts = self.root / "many.txt"
+        prompts.write_text("the\n" * 4000)
+        run, = interrupted("acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "100",
+                           "--draft-len", "2,4")["runs"]
+        self.assertTrue(0 < run["requests"] < 4000, run["requests"])
+        self.assertEqual(run["identical"], run["requests"])
+        self.assertGreater(run["speedup"], 0)
+        self.assertGreater(run["speculation"]["rounds"], 0)
 
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt

@@ -43,7 +43,7 @@ def above_zero(kind):
 def training_parser(doc: str, minutes: float, seed: int) -> argparse.ArgumentParser:
     made = parser(doc)
     made.add_argument("--minutes", type=above_zero(float), default=minutes)
-    made.add_argument("--steps", type=above_zero(int), help="instead of --minutes: repeats to the bit for one number of threads")
+    made.add_argument("--steps", type=above_zero(int), help="how many, instead of --minutes")
     made.add_argument("--seed", type=int, default=seed)
     made.add_argument("--threads", type=above_zero(int), default=os.cpu_count())
     return made

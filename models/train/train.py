@@ -1,14 +1,12 @@
 """Train the target on the corpus: next-token loss, but for what repeats (repetition.py).
 
-    train.py --minutes 60        (or --steps N for a run that repeats exactly)
+    train.py --minutes 60        (or --steps N)
 
 Length 512 at first, 1024 for the last eighth. Muon for the hidden matrices, AdamW for the embedding and the norms.
 The learning rate warms up, holds until 30% of the budget and falls linearly to zero at its end.
 
-Keeps true:
-  - a checkpoint holds weights, optimizer state, data position and time spent: a run goes on from it as if it had not
-    ended. One is written every four minutes and at an interrupt, which is heeded after the step;
-  - given --steps, the result is a function of the corpus, the seed and the number of threads alone.
+Keeps true: a checkpoint holds weights, optimizer state, data position and time spent, so a run goes on where it was. One is
+written every four minutes and at an interrupt, which is heeded after the step.
 """
 
 import time

@@ -11,7 +11,7 @@
 static pf_status to_worker(const pf_options *options, pf_roundtrip *out, pf_error *error)
 {
     pf_peer *peer = NULL;
-    pf_status status = pf_connect_drafter(options->worker, &peer, error);
+    pf_status status = pf_connect_drafter(options->worker, pf_interrupt_flag(), &peer, error);
     if (status == PF_OK) status = pf_bench_roundtrip(peer, &options->trips, pf_interrupt_flag(), out, error);
     pf_peer_destroy(peer);
     return status;

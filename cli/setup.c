@@ -89,7 +89,7 @@ static void warn(void *user, const char *sentence)
 
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
-    if (options->verifier) return pf_connect_verifier(options->verifier, &setup->verifier, error);
+    if (options->verifier) return pf_connect_verifier(options->verifier, pf_interrupt_flag(), &setup->verifier, error);
     PF_TRY(pf_setup_open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
     return pf_engine_verifier(setup->target, options->simulate_step_ns, &setup->verifier, error);
 }
@@ -102,7 +102,7 @@ static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_err
     }
     if (!options->draft_worker) return PF_OK;
     /* Not there yet is no reason to stop: the session warns, and takes the worker up when it comes. */
-    const pf_status status = pf_connect_drafter(options->draft_worker, &setup->drafter, error);
+    const pf_status status = pf_connect_drafter(options->draft_worker, pf_interrupt_flag(), &setup->drafter, error);
     return setup->drafter ? PF_OK : status;
 }
 

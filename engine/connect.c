@@ -35,14 +35,15 @@ static pf_status connect_unseated(attempt a)
     return a.status;
 }
 
-pf_status pf_connect_drafter(const char *address, pf_peer **out, pf_error *error)
+pf_status pf_connect_drafter(const char *address, const volatile bool *cancel, pf_peer **out, pf_error *error)
 {
     /* Nobody there yet is no reason not to begin: generation is plain until somebody is. */
-    const pf_rpc_client_config config = { .keep_trying = true };
+    const pf_rpc_client_config config = { .keep_trying = true, .cancel = cancel };
     return connect_unseated((attempt){ pf_rpc_drafter_connect, address, &config, out, error, PF_INTERNAL });
 }
 
-pf_status pf_connect_verifier(const char *address, pf_peer **out, pf_error *error)
+pf_status pf_connect_verifier(const char *address, const volatile bool *cancel, pf_peer **out, pf_error *error)
 {
-    return connect_unseated((attempt){ pf_rpc_verifier_connect, address, NULL, out, error, PF_INTERNAL });
+    const pf_rpc_client_config config = { .cancel = cancel };
+    return connect_unseated((attempt){ pf_rpc_verifier_connect, address, &config, out, error, PF_INTERNAL });
 }

@@ -12,7 +12,7 @@ enum {
      * its unix socket: gRPC 1.51 then never lets go of the connection, neither for a ping without an answer, which it
      * cannot write, nor for the end of the channel. Past it one goes out a second. */
     N_UNANSWERED = 64,
-    PROBE_NS = 1000 * 1000 * 1000,
+    SECOND_NS = 1000 * 1000 * 1000,
 };
 
 typedef struct {
@@ -36,7 +36,7 @@ static pf_status check_link(pf_link *link)
         link->lost = false; /* this tells */
         return PF_UNAVAILABLE;
     }
-    if (link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + PROBE_NS) return PF_LIMIT;
+    if (link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
     if (link->sending && link->out_count == PF_LINK_OUTBOUND)
         return pf_fail(&link->why, PF_UNAVAILABLE, "%s: it does not read: %d batches wait to be sent", link->address,
                        link->out_count);
@@ -193,7 +193,9 @@ static const pf_peer_ops OPS = {
 
 static void settle(pf_rpc_client_config *config)
 {
-    if (config->connect_timeout_ns == 0) config->connect_timeout_ns = 2000u * 1000 * 1000;
+    /* Whoever is needed may be far: a line of four seconds there and back is slow, and works. */
+    if (config->connect_timeout_ns == 0)
+        config->connect_timeout_ns = (uint64_t)(config->keep_trying ? 2 : 15) * SECOND_NS;
     if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
     if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
 }

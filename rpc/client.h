@@ -22,7 +22,8 @@
 #include "proto/peer.h"
 
 typedef struct {
-    uint64_t connect_timeout_ns;                   /* of the first contact, packets that get lost included; 0: 2 s */
+    uint64_t connect_timeout_ns;                   /* of the first contact; 0: 15 s, or 2 s with keep_trying */
+    const volatile bool *cancel;                   /* set from outside: the first contact ends; or NULL */
     size_t max_message_bytes;                      /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
     uint64_t spin_ns;                              /* how long collect looks before it sleeps; 0: 1 ms */
     bool keep_trying;                              /* nobody there at first: a peer all the same, that goes on trying */
@@ -32,7 +33,7 @@ typedef struct {
 
 /* config NULL: the defaults. The caller ends *out with pf_peer_destroy. No fork in this process afterwards.
  * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there (the sentence names the address).  PF_FORMAT: the
- * answer is nonsense. With keep_trying *out is set in these two cases all the same, and the caller's to end.
+ * answer is nonsense. With keep_trying *out is set in these two cases all the same, and the caller's to end.  PF_CANCELLED.
  * PF_UNSUPPORTED: another version of the protocol, or the service is not served there.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_rpc_drafter_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
                                              pf_error *error);

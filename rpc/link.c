@@ -7,17 +7,24 @@
 #include "base/clock.h"
 
 enum {
-    /* Reconnection: a worker that comes back is taken up within a second. A host that swallows packets must not hold
-     * an attempt for longer than that either. */
+    /* Reconnection: a worker that comes back is taken up within a second. */
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 200,
-    CONNECT_ATTEMPT_MS = 600,
-    REFUSAL_NS = 300 * 1000 * 1000,        /* who is refused is so within */
-    MEND_NS = 100 * 1000 * 1000,           /* between a broken stream and the next attempt */
-    MEND_INFO_NS = 2 * 1000 * 1000 * 1000, /* an attempt's question */
+
+    /* An attempt to connect takes two round trips. The first must be short: most that fail for want of time have lost a
+     * packet, or ask a host that swallows them while another address of the name would answer. Those that follow are
+     * longer each, for a line that is slow, and then it begins anew; the one that was long enough is kept. */
+    FIRST_ATTEMPT_MS = 600,
+    ATTEMPT_FACTOR = 4,
+    LAST_ATTEMPT_MS = FIRST_ATTEMPT_MS * ATTEMPT_FACTOR * ATTEMPT_FACTOR,
+
+    REFUSAL_NS = 300 * 1000 * 1000, /* who is refused is so within, on a line that is not slow */
+    MEND_NS = 100 * 1000 * 1000,    /* between a broken stream and the next attempt */
+    LEAST_QUESTION_MS = 2000,       /* of a link that is being mended; twice an attempt, where that is more */
 
     FAREWELL_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that */
-    AWAY_NS = 10 * 1000 * 1000,       /* of a caller who collects nothing, until the back of the poller polls */
+    CANCEL_POLL_NS = 50 * 1000 * 1000,
+    AWAY_NS = 10 * 1000 * 1000, /* of a caller who collects nothing, until the back of the poller polls */
 };
 
 /* Events of the completion queue. */
@@ -89,6 +96,7 @@ static void ask(pf_link *link, bool patient, uint64_t until_ns)
     if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
     grpc_byte_buffer *request = pf_grpc_copy(bytes, n);
     open_call(link, link->info_method, until_ns);
+    link->question_ns = pf_now_ns();
     const grpc_op ops[] = {
         { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = patient ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
         { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
@@ -181,7 +189,9 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
     if (link->call.status != GRPC_STATUS_OK || !link->call.received) {
         char *details = grpc_slice_to_c_string(link->call.details);
         const pf_status status = link->call.status == GRPC_STATUS_OK ? PF_FORMAT : status_of(link->call.status);
-        const bool late = link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED;
+        const bool late =
+            link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED ||
+            (status == PF_UNAVAILABLE && pf_now_ns() - link->question_ns >= (uint64_t)link->attempt_ms * 1000 * 1000);
         const pf_status failed = pf_fail(error, status, "%s: %s (%s)", link->address,
                                          status == PF_UNSUPPORTED ? "this service is not offered there"
                                          : late                   ? "nobody answers in time"
@@ -206,12 +216,49 @@ static void say_connected(const pf_link *link)
     say(link, sentence);
 }
 
-/* Whether the first contact has failed for want of an answer, perhaps of one lost packet, with time left for more. */
-static bool may_be_loss(const pf_link *link, pf_status status)
+static grpc_channel *make_channel(const char *uri, int32_t attempt_ms, size_t max_message_bytes)
 {
-    const uint64_t now_ns = pf_now_ns();
-    return status == PF_UNAVAILABLE && !link->asked && !link->stopping && !link->config.keep_trying &&
-           now_ns - link->meet_ns >= REFUSAL_NS && now_ns < link->meet_until_ns;
+    grpc_arg args[] = {
+        pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
+        pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
+        pf_grpc_int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* each peer has a connection of its own */
+        pf_grpc_int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS),
+        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, attempt_ms),
+        pf_grpc_int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS),
+        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
+        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
+        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
+        pf_grpc_int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
+        pf_grpc_int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+        pf_grpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
+    };
+    const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(uri, credentials, &all);
+    grpc_channel_credentials_release(credentials);
+    return channel;
+}
+
+/* Whether a question has failed for want of time: its packets are lost, or slow. */
+static bool was_too_short(const pf_link *link, pf_status status)
+{
+    return status == PF_UNAVAILABLE && !link->stopping && pf_now_ns() - link->question_ns >= REFUSAL_NS;
+}
+
+static bool first_contact_goes_on(const pf_link *link)
+{
+    return !link->asked && !link->config.keep_trying && link->attempt_ms < LAST_ATTEMPT_MS &&
+           pf_now_ns() < link->meet_until_ns;
+}
+
+/* How long gRPC tries to connect is a channel's for life. */
+static void try_longer(pf_link *link)
+{
+    link->attempt_ms = link->attempt_ms < LAST_ATTEMPT_MS ? link->attempt_ms * ATTEMPT_FACTOR : FIRST_ATTEMPT_MS;
+    grpc_channel_destroy(link->channel);
+    link->channel = make_channel(link->uri, link->attempt_ms, link->config.max_message_bytes);
 }
 
 static void on_info(pf_link *link)
@@ -220,9 +267,13 @@ static void on_info(pf_link *link)
     pf_error error = { .status = PF_OK };
     const pf_status status = read_info(link, &info, &error);
     close_call(link);
-    if (may_be_loss(link, status)) {
-        ask(link, true, link->meet_until_ns);
-        return;
+    if (was_too_short(link, status)) {
+        const bool again = first_contact_goes_on(link);
+        try_longer(link);
+        if (again) {
+            ask(link, false, link->meet_until_ns);
+            return;
+        }
     }
     link->state = PF_LINK_DOWN;
     link->mend_ns = pf_now_ns() + MEND_NS;
@@ -303,44 +354,24 @@ static void on_event(void *user, void *tag, bool success)
     pthread_mutex_unlock(&link->lock);
 }
 
+/* How long a link that is being mended asks who is there: two connect, should one be refused, and the answer. */
+static uint64_t question_ns(const pf_link *link)
+{
+    const int32_t twice_ms = 2 * link->attempt_ms;
+    return (uint64_t)(twice_ms > LEAST_QUESTION_MS ? twice_ms : LEAST_QUESTION_MS) * 1000 * 1000;
+}
+
 /* From the back alone: nobody waits in collect for a link that is down. */
 static void mend(void *user)
 {
     pf_link *link = user;
     pthread_mutex_lock(&link->lock);
     if (link->state == PF_LINK_DOWN && !link->stopping && link->asked && pf_now_ns() >= link->mend_ns)
-        ask(link, true, pf_now_ns() + MEND_INFO_NS);
+        ask(link, true, pf_now_ns() + question_ns(link));
     pthread_mutex_unlock(&link->lock);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-
-static grpc_channel *make_channel(const pf_address *address, size_t max_message_bytes)
-{
-    grpc_arg args[] = {
-        pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
-        pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
-        pf_grpc_int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* each peer has a connection of its own */
-        pf_grpc_int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS),
-        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_ATTEMPT_MS),
-        pf_grpc_int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS),
-        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes),
-        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)max_message_bytes),
-        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
-        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
-        pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
-        pf_grpc_int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
-        pf_grpc_int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
-        pf_grpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
-    };
-    const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
-    char uri[PF_MAX_URI_BYTES];
-    pf_address_to_uri(address, uri);
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(uri, credentials, &all);
-    grpc_channel_credentials_release(credentials);
-    return channel;
-}
 
 /* Once nothing is polled any more, or was ever. */
 static void dismantle(pf_link *link)
@@ -357,7 +388,9 @@ pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *erro
     (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: not connected yet", link->address);
     PF_TRY(pf_grpc_begin(error));
     pthread_mutex_init(&link->lock, NULL);
-    link->channel = make_channel(address, link->config.max_message_bytes);
+    pf_address_to_uri(address, link->uri);
+    link->attempt_ms = FIRST_ATTEMPT_MS;
+    link->channel = make_channel(link->uri, link->attempt_ms, link->config.max_message_bytes);
     const pf_poller_config polling = { .handle = on_event, .look = mend, .user = link, .away_ns = AWAY_NS };
     if (pf_poller_start(&link->poller, &polling)) return PF_OK;
     dismantle(link);
@@ -372,15 +405,22 @@ static void await_change(pf_link *link, uint64_t deadline_ns)
     pthread_mutex_lock(&link->lock);
 }
 
+static bool is_cancelled(const pf_link *link)
+{
+    return link->config.cancel && *link->config.cancel;
+}
+
 pf_status pf_link_meet(pf_link *link, pf_error *error)
 {
     pthread_mutex_lock(&link->lock);
-    link->meet_ns = pf_now_ns();
-    link->meet_until_ns = link->meet_ns + link->config.connect_timeout_ns;
+    link->meet_until_ns = pf_now_ns() + link->config.connect_timeout_ns;
     ask(link, false, link->meet_until_ns);
-    while (!link->asked) await_change(link, UINT64_MAX);
-    const pf_status status = link->asked_status;
-    if (status != PF_OK && error) *error = link->asked_error;
+    while (!link->asked && !is_cancelled(link)) await_change(link, pf_now_ns() + CANCEL_POLL_NS);
+    pf_status status = link->asked_status;
+    if (!link->asked)
+        status = pf_fail(error, PF_CANCELLED, "%s: nobody has answered yet", link->address);
+    else if (status != PF_OK && error)
+        *error = link->asked_error;
     pthread_mutex_unlock(&link->lock);
     return status;
 }

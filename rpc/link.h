@@ -37,9 +37,11 @@ typedef struct {
     pf_rpc_client_config config; /* resolved */
     char address[PF_MAX_ADDRESS_BYTES];
     const char *stream_method, *info_method;
-    bool one_model; /* whoever comes back must be called as who was there before */
+    bool one_model;             /* whoever comes back must be called as who was there before */
+    char uri[PF_MAX_URI_BYTES]; /* the address, as gRPC takes it */
     grpc_channel *channel;
-    pf_poller poller; /* its front is the caller */
+    int32_t attempt_ms; /* how long it tries to connect, at a time */
+    pf_poller poller;   /* its front is the caller */
 
     pthread_mutex_t lock;
     pf_link_state state;
@@ -47,7 +49,8 @@ typedef struct {
     bool lost;  /* the caller has yet to be told that a stream broke */
     bool asked; /* the first contact is made, or over */
     pf_status asked_status;
-    uint64_t meet_ns, meet_until_ns; /* when the first contact began, and ends */
+    uint64_t meet_until_ns; /* when the first contact ends */
+    uint64_t question_ns;   /* when the last question began */
     pf_error asked_error;
     bool known; /* info is what somebody said */
     pf_model_info info;

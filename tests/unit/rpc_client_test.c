@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "rpc/client.h"
 #include "tests/support/echo_server.h"
+#include "tests/support/slow_line.h"
 #include "tests/support/test.h"
 
 static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
@@ -268,6 +269,48 @@ static void a_first_connection_that_is_lost_is_followed_by_another(void **state)
     close(s.first);
 }
 
+/* To connect through it takes 0.8 s, which is more than a first attempt has, and every answer as long. */
+static void a_line_that_is_slow_is_waited_for(void **state)
+{
+    (void)state;
+    char path[sizeof serving_path + 8], address[sizeof path + 8];
+    snprintf(path, sizeof path, "%s.slow", serving_path);
+    snprintf(address, sizeof address, "unix:%s", path);
+    fixture f;
+    begin(&f);
+    slow_line *line = slow_line_begin(path, serving_path, 400);
+    pf_peer *peer = connected(address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_first_round(peer);
+    pf_peer_destroy(peer);
+    slow_line_end(line);
+    end(&f);
+}
+
+static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told(void **state)
+{
+    (void)state;
+    struct sockaddr_un name = { .sun_family = AF_UNIX };
+    strcpy(name.sun_path, serving_path);
+    const int mute = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(mute, (const struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(listen(mute, 8), 0);
+    pf_rpc_client_config config = { .connect_timeout_ns = SECOND };
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "nobody answers in time");
+
+    const volatile bool told = true;
+    config = (pf_rpc_client_config){ .connect_timeout_ns = 60 * SECOND, .cancel = &told };
+    const uint64_t begin_ns = pf_now_ns();
+    assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_CANCELLED);
+    assert_true(pf_now_ns() - begin_ns < 10 * SECOND);
+    assert_null(peer);
+    close(mute);
+    unlink(serving_path);
+}
+
 static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **state)
 {
     (void)state;
@@ -411,6 +454,8 @@ int main(void)
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(whatever_path_a_server_listens_at_its_client_finds),
         cmocka_unit_test(a_first_connection_that_is_lost_is_followed_by_another),
+        cmocka_unit_test(a_line_that_is_slow_is_waited_for),
+        cmocka_unit_test(who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
         cmocka_unit_test(another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_is_not),

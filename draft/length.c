@@ -155,6 +155,14 @@ void pf_length_observe(pf_length *l, const float *margins, const pf_length_round
                     i < n_kept ? 0.0 : second);
 }
 
+void pf_length_observe_late(pf_length *l, float margin)
+{
+    count_share(&l->before, DECAY_TIME, 1.0, 1.0, 0.0);
+    count(&l->n_judged, DECAY_TEXT, 1.0);
+    count(&l->n_kept, DECAY_TEXT, 1.0);
+    count_share(&l->by_margin[stretch_of(margin)], DECAY_MARGIN, 1.0, 1.0, 0.0);
+}
+
 static int32_t find_greatest(const double *values, int32_t n)
 {
     int32_t best = 0;

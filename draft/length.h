@@ -94,6 +94,10 @@ typedef struct {
 /* A round is over; margins [n_drawn]. */
 void pf_length_observe(pf_length *length, const float *margins, const pf_length_round *round);
 
+/* A proposal was not looked at, it came too late, and its first token, of this margin, is what the target chose. (One that
+ * it did not choose counts as judged: nobody can tell, and of acceptance it says as much.) */
+void pf_length_observe_late(pf_length *length, float margin);
+
 /* Whether to draw another token behind n_drawn of these margins, of at most max_draft (1 .. PF_MAX_DRAFT_TOKENS).
  * The first is always drawn. */
 bool pf_length_goes_on(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft);

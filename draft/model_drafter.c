@@ -210,6 +210,10 @@ static void learn_length(sequence_state *s, const pf_verdict *verdict)
     const int32_t *chain = s->tokens + s->n_committed, n_drawn = s->n_proposed;
     s->n_proposed = 0;
     if (n_drawn == 0 || verdict->n_accepted > n_drawn) return;
+    if (verdict->n_accepted == 0 && verdict->n_tokens > 0 && verdict->tokens[0] == chain[0]) {
+        pf_length_observe_late(&s->length, s->margins[0]);
+        return;
+    }
     int32_t n_kept = 0;
     while (n_kept < verdict->n_accepted && verdict->tokens[n_kept] == chain[n_kept]) n_kept++;
     const bool second_right =

@@ -502,6 +502,25 @@ static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void
     close_bench(&b);
 }
 
+/* Proposals that came too late, each of which the target would have kept whole: it chose the first token itself. */
+static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t base = N_PROMPT + 1;
+    const pf_proposal *p = begin(&b, open, 77);
+    for (uint64_t round = 1; round <= 30; round++, base++) {
+        const int32_t same = p->tokens[0];
+        pf_verdict verdict = verdict_of(1, round, base, &same, 1);
+        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        if (p->n_tokens < PF_LENGTH_FIRST) fail_msg("%d tokens in round %d", p->n_tokens, (int)round + 1);
+    }
+    close_bench(&b);
+}
+
 /* Proposals of which nothing is kept: what that has taught is there when the next sequence begins, which tries the first
  * length but twice. */
 static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void **state)
@@ -900,6 +919,7 @@ int main(void)
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
+        cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),

@@ -1,47 +1,95 @@
 #include "engine/patience.h"
 
-static uint64_t least(uint64_t a, uint64_t b)
+static const double SMOOTHING = 1.0 / 8.0;
+static const double DECAY = 15.0 / 16.0; /* of the weight of a round with a proposal */
+static const double OUTLIER = 4.0;       /* a target that was stopped says nothing about its verifications */
+static const double HOUR_NS = 3600e9;    /* is more than any: a larger number is a clock's mistake */
+
+static double least(double a, double b)
 {
     return a < b ? a : b;
 }
 
-void pf_patience_init(pf_patience *patience)
+static double smooth(double before, double value)
 {
-    *patience = (pf_patience){ .waiting = true };
+    return before > 0.0 ? before + SMOOTHING * (value - before) : value;
 }
 
-static uint64_t limit_ns(const pf_patience *patience)
+void pf_patience_init(pf_patience *patience)
 {
-    const uint64_t worth = patience->verify_ns * PF_PATIENCE_VERIFY_FACTOR;
+    *patience = (pf_patience){ .keeps_up = true, .tokens = PF_PATIENCE_CREDIT };
+}
+
+static uint64_t limit_ns(const pf_patience *p)
+{
+    const uint64_t worth = p->verify_ns * PF_PATIENCE_VERIFY_FACTOR;
     return worth > PF_PATIENCE_FLOOR_NS ? worth : PF_PATIENCE_FLOOR_NS;
 }
 
-void pf_patience_verified(pf_patience *patience, uint64_t verify_ns)
+/* What a token takes without a drafter. Until a round had none, what a round takes is the best that is known. */
+static double plain_ns(const pf_patience *p)
 {
-    /* An hour is more than any verification: larger numbers are a clock's mistake, and would overflow the sum. */
-    verify_ns = least(verify_ns, (uint64_t)3600 * 1000 * 1000 * 1000);
-    patience->verify_ns = patience->verify_ns ? (patience->verify_ns * 7 + verify_ns) / 8 : verify_ns;
+    return p->plain_ns > 0.0 ? p->plain_ns : (double)p->verify_ns;
 }
 
-uint64_t pf_patience_asked(pf_patience *patience, uint64_t round, uint64_t now_ns)
+static bool pays(const pf_patience *p)
 {
-    patience->asked_round[round % PF_PATIENCE_ROUNDS] = round;
-    patience->asked_ns[round % PF_PATIENCE_ROUNDS] = now_ns;
-    if (patience->waiting) return limit_ns(patience);
-    if (now_ns < patience->probe_ns) return 0;
-    patience->probe_ns = now_ns + PF_PATIENCE_PROBE_NS;
-    return limit_ns(patience);
+    return p->rounds * p->latency_ns + p->judge_ns <= p->tokens * plain_ns(p);
 }
 
-void pf_patience_answered(pf_patience *patience, uint64_t round, uint64_t now_ns)
+uint64_t pf_patience_asked(pf_patience *p, uint64_t round, uint64_t now_ns)
 {
-    const uint64_t asked_ns = patience->asked_ns[round % PF_PATIENCE_ROUNDS];
-    if (patience->asked_round[round % PF_PATIENCE_ROUNDS] != round || asked_ns == 0) return;
-    if (now_ns - asked_ns <= limit_ns(patience)) patience->waiting = true;
+    p->looked_ns = p->last_ns;
+    p->last_ns = now_ns;
+    p->last_round = round;
+    p->asked_round[round % PF_PATIENCE_ROUNDS] = round;
+    p->asked_ns[round % PF_PATIENCE_ROUNDS] = now_ns;
+    if (!pays(p)) return 0;
+    if (p->keeps_up) return limit_ns(p);
+    if (now_ns < p->probe_ns) return 0;
+    p->probe_ns = now_ns + PF_PATIENCE_SHARE * limit_ns(p);
+    return limit_ns(p);
 }
 
-void pf_patience_timed_out(pf_patience *patience, uint64_t now_ns)
+void pf_patience_answered(pf_patience *p, uint64_t round, uint64_t now_ns)
 {
-    patience->waiting = false;
-    patience->probe_ns = now_ns + PF_PATIENCE_PROBE_NS;
+    const uint64_t asked_ns = p->asked_ns[round % PF_PATIENCE_ROUNDS];
+    if (p->asked_round[round % PF_PATIENCE_ROUNDS] != round || asked_ns == 0) return;
+    if (now_ns - asked_ns > limit_ns(p)) { /* nor would a probe get it sooner */
+        p->probe_ns = now_ns + PF_PATIENCE_SHARE * limit_ns(p);
+        return;
+    }
+    p->keeps_up = true;
+    /* A stale one came since the last look, at the request before the last: that it came late is for waiting to show. */
+    const uint64_t came_ns = round == p->last_round ? now_ns : p->looked_ns;
+    p->latency_ns = smooth(p->latency_ns, came_ns > asked_ns ? (double)(came_ns - asked_ns) : 0.0);
+}
+
+void pf_patience_timed_out(pf_patience *p, uint64_t now_ns)
+{
+    p->keeps_up = false;
+    p->probe_ns = now_ns + PF_PATIENCE_SHARE * (now_ns - p->last_ns);
+}
+
+static void count_proposal(pf_patience *p, double judge_ns, int32_t n_tokens)
+{
+    p->rounds = DECAY * p->rounds + 1.0;
+    p->judge_ns = DECAY * p->judge_ns + judge_ns;
+    p->tokens = DECAY * p->tokens + n_tokens;
+}
+
+void pf_patience_verified(pf_patience *p, uint64_t verify_ns, bool proposed, int32_t n_tokens)
+{
+    const double most = p->verify_ns > 0 ? OUTLIER * (double)p->verify_ns : HOUR_NS;
+    const double ns = least((double)verify_ns, most);
+    p->verify_ns = (uint64_t)smooth((double)p->verify_ns, ns);
+    if (proposed)
+        count_proposal(p, ns, n_tokens);
+    else
+        p->plain_ns = smooth(p->plain_ns, ns);
+}
+
+void pf_patience_in_hindsight(pf_patience *p, int32_t n_tokens)
+{
+    count_proposal(p, p->rounds > 0.0 ? p->judge_ns / p->rounds : plain_ns(p), n_tokens);
 }

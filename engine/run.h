@@ -32,6 +32,12 @@ struct pf_session {
     bool drafter_is_unfit;     /* its vocabulary is another: it is not asked */
 };
 
+/* A proposal that came too late, kept until the text has come as far as it went. */
+typedef struct {
+    int32_t base, n; /* tokens of its chain, behind so many that are committed; n 0: none is kept */
+    int32_t tokens[PF_MAX_DRAFT_TOKENS];
+} pf_late_proposal;
+
 typedef struct {
     pf_session *session;
     const pf_request *request;
@@ -45,6 +51,7 @@ typedef struct {
     uint64_t asked_ns;         /* when the last batch left */
     uint64_t away_ns;          /* how long a far verifier has been away since it last said something */
     bool drafter_refused;      /* it will not serve this sequence */
+    pf_late_proposal late;     /* a far drafter's */
     pf_error verifier_trouble; /* why a far verifier was lost, the last time */
 } pf_run;
 

@@ -7,8 +7,10 @@
 #include "engine/run.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "proto/tree.h"
 
 /* One warning for each kind of trouble: nobody there, and somebody else there. */
 static void drafter_lost(pf_run *r)
@@ -63,6 +65,30 @@ static void warn_of_refusal(const pf_session *session, const char *text)
     pf_session_warn(session, sentence);
 }
 
+/* One at a time: the next one that comes late after it has been judged. */
+static void keep_late(pf_run *r, const pf_proposal *p)
+{
+    pf_late_proposal *late = &r->late;
+    if (late->n > 0 || p->n_tokens < 1 || p->n_tokens > PF_MAX_DRAFT_TOKENS || p->base < 0 ||
+        p->base > r->session->n_committed)
+        return;
+    late->base = p->base;
+    late->n = pf_tree_chain(p->parents, p->n_tokens);
+    memcpy(late->tokens, p->tokens, (size_t)late->n * sizeof *late->tokens);
+}
+
+/* What of it would have been kept, once that can be told. */
+static void judge_late(pf_run *r)
+{
+    const pf_session *s = r->session;
+    pf_late_proposal *late = &r->late;
+    if (late->n == 0 || s->n_committed <= late->base + late->n) return;
+    int32_t n = 0;
+    while (n < late->n && s->committed[late->base + n] == late->tokens[n]) n++;
+    late->n = 0;
+    pf_patience_in_hindsight(&r->session->patience, n + 1);
+}
+
 /* The proposal for the coming round in an answer, or NULL. */
 static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
 {
@@ -81,6 +107,8 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p->round, pf_now_ns());
         if (pf_stream_owner_on_proposal(s->to_drafter, p) == PF_FENCE_CURRENT && p->n_tokens <= PF_MAX_DRAFT_TOKENS)
             current = p;
+        else if (s->options.drafter_is_far)
+            keep_late(r, p);
     }
     return current;
 }
@@ -154,6 +182,7 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
     if (!s->options.drafter || r->drafter_refused || s->drafter_is_unfit) return PF_OK;
     uint64_t round = 0;
     const pf_status told = tell_drafter(r, &round);
+    judge_late(r);
     if (told != PF_OK && !far) return pf_fail(r->error, told, "the drafter took no verdict: %s", pf_status_name(told));
     if (told == PF_LIMIT) return pf_stream_owner_give_up(s->to_drafter, r->sequence); /* far behind: once it answers */
     if (told != PF_OK) {

@@ -3,8 +3,11 @@
  * for, or given up with the reason. Peers that are far are played by tests/support/unreliable_peer.h.
  */
 #include "tests/support/generating.h"
+#include "tests/support/late_peer.h"
 #include "tests/support/test.h"
 #include "tests/support/unreliable_peer.h"
+
+static const uint64_t MS = 1000 * 1000;
 
 /* ---- a drafter -------------------------------------------------------------------------------------------------- */
 
@@ -136,6 +139,39 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
     assert_int_equal(u.n_reopened, 1); /* with all that it has missed */
     assert_int_equal(drafted.result.speculation.fallback_rounds, 10);
     assert_true(drafted.result.speculation.rounds > 4);
+}
+
+/* 30 ms for one token of a target that takes 10 ms: a round with a proposal takes as long as four without, and commits two. */
+static void a_far_drafter_that_does_not_pay_is_left_alone(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    request.draft_len = 1;
+    generate(p, p->verifier, NULL, &request, &plain);
+    late_peer verifier = late_peer_of(p->verifier, 10 * MS), drafter = late_peer_of(p->drafter, 30 * MS);
+    generate(p, &verifier.head, &drafter.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    const pf_speculation *s = &drafted.result.speculation;
+    if (s->rounds > 8) fail_msg("%d rounds with a proposal; expected at most 8", (int)s->rounds);
+}
+
+/* Wrong for so long that it is not waited for, and right then: its answers show it, late as they are. */
+static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    request.draft_len = 8;
+    request.max_new_tokens = 120;
+    generate(p, p->verifier, NULL, &request, &plain);
+    late_peer verifier = late_peer_of(p->verifier, 10 * MS), drafter = late_peer_of(p->drafter, 30 * MS);
+    drafter.n_wrong = 12;
+    generate(p, &verifier.head, &drafter.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    const pf_speculation *s = &drafted.result.speculation;
+    if (s->accepted < 24) fail_msg("%d tokens accepted; expected 24 at least", (int)s->accepted);
+    if (s->fallback_rounds < 8) fail_msg("%d rounds without a proposal; expected 8 at least", (int)s->fallback_rounds);
 }
 
 static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **state)
@@ -377,6 +413,8 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
+        cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
+        cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),
         cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),

@@ -10,11 +10,11 @@ static void a_peer_that_answers_is_waited_for_in_proportion_to_verification(void
     pf_patience p;
     pf_patience_init(&p);
     assert_int_equal(pf_patience_asked(&p, 1, 1000 * MS), PF_PATIENCE_FLOOR_NS);
-    pf_patience_verified(&p, 100 * MS);
+    pf_patience_verified(&p, 100 * MS, false, 1);
     assert_int_equal(pf_patience_asked(&p, 2, 1000 * MS), 400 * MS);
-    pf_patience_verified(&p, 20 * MS); /* one that is quicker counts an eighth */
+    pf_patience_verified(&p, 20 * MS, false, 1); /* one that is quicker counts an eighth */
     assert_int_equal(pf_patience_asked(&p, 3, 1000 * MS), 360 * MS);
-    for (int i = 0; i < 100; i++) pf_patience_verified(&p, 1 * MS);
+    for (int i = 0; i < 100; i++) pf_patience_verified(&p, 1 * MS, false, 1);
     assert_int_equal(pf_patience_asked(&p, 4, 1000 * MS), PF_PATIENCE_FLOOR_NS);
 }
 
@@ -69,6 +69,91 @@ static void a_silent_peer_is_tried_again_once_a_second(void **state)
     assert_in_range(n_waits, 4, 5);
 }
 
+static void an_answer_that_comes_too_late_time_and_again_is_not_tried_for(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    uint64_t now = 1000 * MS;
+    (void)pf_patience_asked(&p, 1, now);
+    pf_patience_timed_out(&p, now += 20 * MS);
+    for (uint64_t round = 2; round < 1002; round++) { /* 10 s of rounds of 10 ms, and answers 50 ms late */
+        pf_patience_verified(&p, 10 * MS, false, 1);
+        if (round > 6) pf_patience_answered(&p, round - 5, now);
+        assert_int_equal(pf_patience_asked(&p, round, now), 0);
+        now += 10 * MS;
+    }
+}
+
+/* Rounds with a drafter so far away, of whose proposals so many tokens are kept and one comes besides, until 1000 are
+ * committed. How long that takes, in a target's steps; the wind of the clock is *now. */
+static double decode(pf_patience *p, uint64_t *now, uint64_t away_ms, uint64_t step_ms, int32_t n_kept)
+{
+    const uint64_t begin = *now;
+    uint64_t round = begin;
+    for (int32_t n = 0; n < 1000;) {
+        const bool waits = pf_patience_asked(p, ++round, *now) >= away_ms * MS;
+        pf_patience_answered(p, round, *now + away_ms * MS); /* or seen later, as having come then */
+        if (waits) *now += away_ms * MS;
+        if (!waits && n % (n_kept + 1) == 0) pf_patience_in_hindsight(p, n_kept + 1);
+        const int32_t n_tokens = waits ? n_kept + 1 : 1;
+        pf_patience_verified(p, step_ms * MS, waits, n_tokens);
+        *now += step_ms * MS;
+        n += n_tokens;
+    }
+    return (double)(*now - begin) / (double)(step_ms * MS);
+}
+
+static void one_that_keeps_up_is_waited_for_while_that_pays(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    uint64_t now = 1000 * MS;
+    pf_patience_verified(&p, 30 * MS, false, 1);
+    const double near = decode(&p, &now, 30, 30, 4), far = decode(&p, &now, 110, 30, 2);
+    if (near > 401.0) fail_msg("1000 tokens in %.1f steps; expected two steps for 5", near);
+    if (far > 1025.0) fail_msg("1000 tokens in %.1f steps; expected no more than plain, nearly", far);
+    const double again = decode(&p, &now, 60, 30, 4);
+    if (again > 650.0) fail_msg("1000 tokens in %.1f steps; expected three steps for 5, nearly", again);
+}
+
+static void a_drafter_of_which_nothing_is_kept_costs_a_few_steps(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    uint64_t now = 1000 * MS;
+    pf_patience_verified(&p, 30 * MS, false, 1);
+    const double took = decode(&p, &now, 110, 30, 0);
+    if (took > 1010.0) fail_msg("1000 tokens in %.1f steps; expected no more than plain, nearly", took);
+}
+
+/* Near, and right once in three: that pays, though a target that does not wait sees each answer a step later. */
+static void an_answer_that_is_seen_late_is_not_taken_for_one_that_came_late(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    uint64_t now = 1000 * MS, round = 0, n_waits = 0;
+    pf_patience_verified(&p, 30 * MS, false, 1);
+    for (int i = 0; i < 30; i++) { /* wrong until it is not waited for */
+        const bool waits = pf_patience_asked(&p, ++round, now) > 0;
+        if (waits) pf_patience_answered(&p, round, now += 10 * MS);
+        pf_patience_verified(&p, 30 * MS, waits, 1);
+        now += 30 * MS;
+    }
+    for (int i = 0; i < 300; i++) {
+        const bool waits = pf_patience_asked(&p, ++round, now) > 0;
+        pf_patience_answered(&p, waits ? round : round - 1, now + (waits ? MS : 0));
+        if (!waits) pf_patience_in_hindsight(&p, i % 3 == 0 ? 2 : 1);
+        pf_patience_verified(&p, 30 * MS, waits, waits && i % 3 == 0 ? 2 : 1);
+        now += (waits ? 31 : 30) * MS;
+        n_waits += waits;
+    }
+    if (n_waits < 200) fail_msg("waited for %d times of 300", (int)n_waits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +161,10 @@ int main(void)
         cmocka_unit_test(a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again),
         cmocka_unit_test(an_answer_from_long_ago_is_not_taken_for_one_to_a_recent_question),
         cmocka_unit_test(a_silent_peer_is_tried_again_once_a_second),
+        cmocka_unit_test(an_answer_that_comes_too_late_time_and_again_is_not_tried_for),
+        cmocka_unit_test(one_that_keeps_up_is_waited_for_while_that_pays),
+        cmocka_unit_test(a_drafter_of_which_nothing_is_kept_costs_a_few_steps),
+        cmocka_unit_test(an_answer_that_is_seen_late_is_not_taken_for_one_that_came_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,8 @@ struct pf_session {
     pf_stream_owner *to_drafter;
     pf_patience patience;      /* with a far drafter */
     pf_status drafter_trouble; /* what kind of it the last warning told; PF_OK: none, it is there */
+    int32_t n_losses;          /* of a drafter that comes and goes, without a minute between */
+    uint64_t lost_ns;          /* the last of them; 0: none yet */
     bool drafter_is_known;     /* what it says of itself has been looked at */
     bool drafter_is_unfit;     /* its vocabulary is another: it is not asked */
 };

@@ -12,7 +12,18 @@
 #include "base/clock.h"
 #include "proto/tree.h"
 
-/* One warning for each kind of trouble: nobody there, and somebody else there. */
+static const uint64_t STEADY_NS = 60000000000;
+enum { LOSSES_TOLD = 3 };
+
+static void count_loss(pf_session *s)
+{
+    const uint64_t now_ns = pf_now_ns();
+    if (now_ns - s->lost_ns > STEADY_NS) s->n_losses = 0;
+    if (s->n_losses <= LOSSES_TOLD) s->n_losses++;
+    s->lost_ns = now_ns;
+}
+
+/* One warning for each kind of trouble: nobody there, and somebody else there. Of one that comes and goes the last says so. */
 static void drafter_lost(pf_run *r)
 {
     pf_session *s = r->session;
@@ -21,8 +32,11 @@ static void drafter_lost(pf_run *r)
     pf_peer_why(s->options.drafter, &why);
     if (s->drafter_trouble == why.status) return;
     s->drafter_trouble = why.status;
-    char sentence[sizeof why.text + 64];
-    snprintf(sentence, sizeof sentence, "the draft worker is gone (%s); decoding goes on without it", why.text);
+    count_loss(s);
+    if (s->n_losses > LOSSES_TOLD) return;
+    char sentence[sizeof why.text + 128];
+    snprintf(sentence, sizeof sentence, "the draft worker is gone (%s); decoding goes on without it%s", why.text,
+             s->n_losses == LOSSES_TOLD ? " while it comes and goes, which is not told again" : "");
     pf_session_warn(s, sentence);
 }
 
@@ -128,7 +142,8 @@ static void get_to_know(pf_session *session)
 /* A far drafter is back, or has been late: what it says shows that it lives. */
 static void drafter_heard(pf_session *session)
 {
-    if (session->drafter_trouble != PF_OK) pf_session_warn(session, "the draft worker is back");
+    if (session->drafter_trouble != PF_OK && session->n_losses < LOSSES_TOLD)
+        pf_session_warn(session, "the draft worker is back");
     session->drafter_trouble = PF_OK;
     if (!session->drafter_is_known) get_to_know(session);
 }

@@ -87,6 +87,26 @@ static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_ki
     pf_session_destroy(session);
 }
 
+static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    pf_session *session = open_session(p, p->verifier, &u.head);
+    p->n_warnings = 0;
+    pf_error error = { 0 };
+    for (int i = 0; i < 20; i++) {
+        u.gone_for = i % 2 ? 0 : INT32_MAX;
+        assert_ok(run(session, &request, &drafted, &error), error);
+        assert_same_text(&drafted, &plain);
+    }
+    assert_int_equal(p->n_warnings, 5); /* and twice that it is back */
+    assert_says(p->warning, "decoding goes on without it while it comes and goes, which is not told again");
+    pf_session_destroy(session);
+}
+
 static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
 {
     pair *p = *state;
@@ -410,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token),
         cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
+        cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),

@@ -10,6 +10,10 @@ enum {
     LOOK_NS = 50 * 1000 * 1000,
     COARSE_NS = 2 * 1000 * 1000, /* by how much gRPC may oversleep: it counts milliseconds, and rounds up */
     NAP_NS = 50 * 1000,          /* between looks where that is too coarse */
+
+    /* Looks of one who has no time. Each takes one thing that has happened on a socket, and a round makes two or three:
+     * with one look a round the answers come later each time. */
+    LATE_LOOKS = 4,
 };
 
 /* Whether the queue is still open. *came: an event has been handled. */
@@ -122,21 +126,22 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
 {
     if (atomic_exchange(&p->news, false) || !come(p, deadline_ns)) return;
     const gpr_timespec at_once = gpr_time_0(GPR_CLOCK_MONOTONIC);
-    for (bool came, slept = false; !slept;) {
+    bool came;
+    for (int n_late = 0; n_late < LATE_LOOKS;) {
         (void)poll_once(p, at_once, &came);
         if (atomic_exchange(&p->news, false)) break;
-        const uint64_t now_ns = pf_now_ns();
-        if (now_ns >= deadline_ns) break;
         if (came) continue;
-        const uint64_t left_ns = deadline_ns - now_ns;
-        if (now_ns < spin_until_ns) {
+        const uint64_t now_ns = pf_now_ns(), left_ns = deadline_ns - now_ns;
+        if (now_ns >= deadline_ns) {
+            n_late++;
+        } else if (now_ns < spin_until_ns) {
             sched_yield();
         } else if (left_ns < COARSE_NS) {
             nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
         } else {
             const uint64_t sleep_ns = left_ns - COARSE_NS < LOOK_NS ? left_ns - COARSE_NS : LOOK_NS;
             (void)poll_once(p, pf_grpc_deadline(now_ns + sleep_ns), &came);
-            slept = !came && sleep_ns == LOOK_NS;
+            if (!came && sleep_ns == LOOK_NS) break;
         }
     }
     leave(p);

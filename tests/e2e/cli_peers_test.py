@@ -130,6 +130,35 @@ class Peers(SlowCase):
             self.assertEqual(process.returncode, 0, err)
             self.assertTrue(expected.endswith(out), (out, expected))
 
+    def pause_worker(self, expected):
+        """Seconds from a worker's going on, after a tenth of one, until a token of it is accepted."""
+        with self.pilotfish.serve("worker", self.draft, self.socket("paused")) as worker:
+            process = self.start_generation(worker.address, "--color", "always", step_ms=5)
+            out = b""
+            while GREEN not in out:
+                out += read_some(process.stdout, QUICKLY)
+            worker.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            out += read_some(process.stdout, QUICKLY)
+            before = len(out)
+            worker.process.send_signal(signal.SIGCONT)
+            since = time.monotonic()
+            while GREEN not in out[before:]:
+                part = read_some(process.stdout, QUICKLY)
+                self.assertTrue(part, "generation was over before the worker was waited for")
+                out += part
+            took = time.monotonic() - since
+            rest, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertEqual(without_colours(out + rest), expected)
+            return took
+
+    def test_a_worker_that_paused_is_waited_for_again_at_once(self):
+        expected, tries = self.plain_text(), []
+        while not tries or (tries[-1] >= 0.1 and len(tries) < 4):   # late for want of a core says nothing
+            tries.append(self.pause_worker(expected))
+        self.assertLess(tries[-1], 0.1, tries)
+
     def test_no_worker_there_is_a_warning_and_plain_decoding(self):
         result = self.run_ok("generate", "-m", self.target, "--draft-worker", self.socket("nobody"), "-p", PROMPT, "-n",
                              "16", "--json")

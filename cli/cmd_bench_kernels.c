@@ -165,7 +165,6 @@ static int run_pass(const pf_options *options, printer *p)
     };
     pf_options opened = *options;
     opened.context = options->bench_context + PF_PASS_MAX_ROWS;
-    opened.head = pf_setup_head_for_logits(options->head);
     pf_error error = { 0 };
     pf_engine *engine = NULL;
     pf_status status = pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, &error);

@@ -99,7 +99,6 @@ static pf_status write_logits(pf_context *context, const pf_options *options, pf
 static pf_status open_engine(const pf_options *options, pf_engine **out, pf_error *error)
 {
     pf_options fitted = *options;
-    fitted.head = pf_setup_head_for_logits(options->head);
     if (fitted.context == 0 && options->tokens.n > 0)
         PF_TRY(pf_setup_longest_context(options->model, options->tokens.n, &fitted.context, error));
     return pf_setup_open_engine(&fitted, options->model, false, 1, NULL, out, error);

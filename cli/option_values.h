@@ -41,6 +41,7 @@ struct pf_option_row {
     double min, max;
     bool above_min;                  /* min itself is refused */
     const pf_option_choice *choices; /* ends with a NULL word */
+    int otherwise;                   /* what is chosen where the option is not given; 0: what all commands have */
 };
 
 /* What is wrong with a value: one sentence. */

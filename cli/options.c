@@ -126,7 +126,7 @@ GROUP(pf_options_running, "Running", running_rows);
 
 static const struct pf_option_row draft_head_rows[] = {
     ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_CHOICE,
-        .offset = AT(head), .choices = draft_head_choices),
+        .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
 };
 GROUP(pf_options_draft_head, "Of a draft", draft_head_rows);
 
@@ -152,7 +152,7 @@ static const struct pf_option_row draft_running_rows[] = {
     ROW(0, "draft-dtype", "T", "the draft's weights, as --dtype (auto)", KIND_DTYPE, .offset = AT(draft_dtype)),
     ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .offset = AT(draft_activations)),
     ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_CHOICE,
-        .offset = AT(draft_head), .choices = draft_head_choices),
+        .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -221,7 +221,7 @@ static const struct pf_option_row pass_rows[] = {
     ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .offset = AT(kv_type),
         .choices = kv_choices),
     ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_CHOICE, .offset = AT(head),
-        .choices = draft_head_choices),
+        .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
     ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .offset = AT(rows), .count = AT(n_rows), .min = 1,
         .max = PF_PASS_MAX_ROWS),
     ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
@@ -346,7 +346,7 @@ static const struct pf_option_row *find_row(const getopt_tables *t, int value)
     return NULL;
 }
 
-static void set_defaults(pf_options *out)
+static void set_defaults(const getopt_tables *t, pf_options *out)
 {
     *out = (pf_options){
         .n_new = 128,
@@ -363,6 +363,10 @@ static void set_defaults(pf_options *out)
         .n_rows = 1,
         .limit = INT_MAX,
     };
+    for (int i = 0; i < t->n; i++) {
+        const struct pf_option_row *row = t->rows[i];
+        if (row->otherwise) memcpy((char *)out + row->offset, &row->otherwise, sizeof row->otherwise);
+    }
 }
 
 static int explain(const pf_command *command, int value, char **argv)
@@ -377,10 +381,10 @@ static int explain(const pf_command *command, int value, char **argv)
 
 int pf_options_parse(const pf_command *command, int argc, char **argv, pf_options *out, bool *help, pf_out *help_out)
 {
-    set_defaults(out);
     *help = false;
     getopt_tables tables;
     build_tables(command, &tables);
+    set_defaults(&tables, out);
     opterr = 0;
     optind = 1;
     for (;;) {

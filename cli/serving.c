@@ -27,12 +27,10 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     if (!options->model) return pf_options_misuse(command, "a model is needed: -m MODEL");
     if (!options->listen) return pf_options_misuse(command, "an address is needed: --listen host:port or unix:/path");
 
-    pf_options opened = *options;
-    if (role == PF_ROLE_DRAFTER) opened.head = pf_setup_head_for_logits(options->head);
     pf_error error = { 0 };
     pf_engine *engine = NULL;
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
-    pf_status status = pf_setup_open_engine(&opened, options->model, false, n_sequences, NULL, &engine, &error);
+    pf_status status = pf_setup_open_engine(options, options->model, false, n_sequences, NULL, &engine, &error);
     if (status == PF_OK) {
         const pf_serve_options serve = {
             .role = role,

@@ -27,14 +27,11 @@ pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_erro
     return pf_team_create(n_threads, options->cores, options->n_cores, out, error);
 }
 
-pf_head pf_setup_head_for_logits(pf_head asked)
-{
-    return asked == PF_HEAD_AUTO ? PF_HEAD_FULL : asked;
-}
-
+/* Whoever samples needs all logits: a second head would be in vain. */
 static pf_head target_head(const pf_options *options)
 {
-    return options->sampling.temperature > 0.0f ? pf_setup_head_for_logits(options->head) : options->head;
+    const bool in_vain = options->head == PF_HEAD_AUTO && options->sampling.temperature > 0.0f;
+    return in_vain ? PF_HEAD_FULL : options->head;
 }
 
 pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
@@ -48,7 +45,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .dtype = is_draft ? options->draft_dtype : options->dtype,
         .activations = is_draft ? options->draft_activations : options->activations,
         .backend = options->backend,
-        .head = is_draft ? pf_setup_head_for_logits(options->draft_head) : target_head(options),
+        .head = is_draft ? options->draft_head : target_head(options),
         .kv_type = options->kv_type,
         .isa = options->isa,
         .n_threads = options->n_threads,

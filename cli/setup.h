@@ -20,9 +20,6 @@ PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted,
  * pf_team_create. */
 PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_error *error);
 
-/* What --head left open, for who needs all logits: a draft, whoever samples or shows them. */
-pf_head pf_setup_head_for_logits(pf_head asked);
-
 /* Open one engine by the shared options, with a progress bar. `is_draft`: by the draft's, and with a context no
  * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL.
  * PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */

@@ -1,0 +1,38 @@
+/* Options: what a command has for one that was not given. */
+#include "cli/options.h"
+#include "tests/support/test.h"
+
+/* `pilotfish try`, a command of one group, with one more argument or none. */
+static pf_options parse(const pf_option_group *group, char *argument)
+{
+    const pf_option_group *const groups[] = { group, NULL };
+    const pf_command command = { .name = "try", .groups = groups };
+    char name[] = "try", *argv[] = { name, argument, NULL };
+    pf_options options;
+    bool help = true;
+    assert_int_equal(pf_options_parse(&command, argument ? 2 : 1, argv, &options, &help, NULL), PF_EXIT_DONE);
+    assert_false(help);
+    return options;
+}
+
+static void a_draft_has_a_full_head_unless_another_is_asked_for_and_a_targets_is_open(void **state)
+{
+    (void)state;
+    char screened[] = "--head=screened", draft_screened[] = "--draft-head=screened", full[] = "--head=full";
+    assert_int_equal(parse(&pf_options_draft_head, NULL).head, PF_HEAD_FULL);
+    assert_int_equal(parse(&pf_options_draft_head, screened).head, PF_HEAD_SCREENED);
+    assert_int_equal(parse(&pf_options_draft_running, NULL).draft_head, PF_HEAD_FULL);
+    assert_int_equal(parse(&pf_options_draft_running, draft_screened).draft_head, PF_HEAD_SCREENED);
+    assert_int_equal(parse(&pf_options_pass, NULL).head, PF_HEAD_FULL);
+    assert_int_equal(parse(&pf_options_target_head, NULL).head, PF_HEAD_AUTO);
+    assert_int_equal(parse(&pf_options_target_head, full).head, PF_HEAD_FULL);
+    assert_int_equal(parse(&pf_options_head, NULL).head, PF_HEAD_AUTO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_draft_has_a_full_head_unless_another_is_asked_for_and_a_targets_is_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -65,8 +65,8 @@ pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf_error *erro
 
 bool pf_bounded_head_is_for(const pf_context *context)
 {
-    return context->model->is_bounded && context->n_logit_rows > 0 && context->n_logit_rows <= MOST_ROWS &&
-           context->bounded.pause == 0;
+    return context->model->head_kind == PF_HEAD_BOUNDED && context->n_logit_rows > 0 &&
+           context->n_logit_rows <= MOST_ROWS && context->bounded.pause == 0;
 }
 
 /* A member's columns of the head, and how many of them may be the best token. */

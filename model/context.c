@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/topology.h"
 #include "model/pass.h"
 
 enum {
@@ -108,7 +107,7 @@ static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scrat
     member->input = pf_arena_take(arena, input_bytes, 1);
     member->gemm = pf_arena_take(arena, pf_gemm_scratch_bytes(c->config.max_rows), 1);
     member->attention = pf_arena_take(arena, pf_attn_scratch_bytes(m->head_dim), 1);
-    if (!model->is_bounded) return;
+    if (model->head_kind != PF_HEAD_BOUNDED) return;
     member->bounded.parts = take_rows(arena, 2 * PF_BOUNDED_ROWS, m->hidden_size);
     member->bounded.input = pf_arena_take(arena, pf_gemm_input_bytes(2 * PF_BOUNDED_ROWS, m->hidden_size), 1);
 }
@@ -143,7 +142,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->input = pf_arena_take(arena, input_bytes, 1);
     if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes, 1);
 
-    if (model->is_bounded) lay_out_bounded_head(&c->bounded, model, n_threads, arena);
+    if (model->head_kind == PF_HEAD_BOUNDED) lay_out_bounded_head(&c->bounded, model, n_threads, arena);
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);
     c->tokens = pf_arena_take(arena, (size_t)max_rows, sizeof *c->tokens);
     c->positions = pf_arena_take(arena, (size_t)max_rows, sizeof *c->positions);
@@ -188,16 +187,14 @@ static pf_status create(pf_context *c, pf_error *error)
 {
     const int32_t n_threads = pf_team_size(c->team);
     const size_t bytes = arena_bytes(c->model, n_threads, &c->config);
+    const size_t memory_bytes = c->model->machine.memory_bytes;
     size_t total;
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
-    if (!pf_size_add(bytes, c->config.kv_budget_bytes, &total) ||
-        (machine.memory_bytes > 0 && total > machine.memory_bytes))
+    if (!pf_size_add(bytes, c->config.kv_budget_bytes, &total) || (memory_bytes > 0 && total > memory_bytes))
         return pf_fail(error, PF_LIMIT,
                        "%d sequences of %d tokens in passes of %d rows take %zu MiB of KV cache and %zu MiB of "
                        "buffers, and this machine has %zu MiB",
                        c->config.max_sequences, c->config.max_tokens, c->config.max_rows,
-                       c->config.kv_budget_bytes >> 20, bytes >> 20, machine.memory_bytes >> 20);
+                       c->config.kv_budget_bytes >> 20, bytes >> 20, memory_bytes >> 20);
 
     const pf_kv_config kv = kv_config(c->model, &c->config);
     PF_TRY(pf_kv_create(&kv, &c->kv, error));

@@ -47,8 +47,7 @@ const char *pf_dtype_name(pf_dtype dtype)
 pf_dtype pf_dtype_choose(const pf_dtype_facts *facts)
 {
     if (facts->file == PF_TYPE_F32) return PF_DTYPE_F32;
-    const bool from_memory = facts->cache_bytes > 0 && facts->plain_bytes > facts->cache_bytes;
-    return facts->twelve_is_as_good && from_memory ? PF_DTYPE_BF16_12 : PF_DTYPE_BF16;
+    return facts->twelve_is_as_good && facts->from_memory ? PF_DTYPE_BF16_12 : PF_DTYPE_BF16;
 }
 
 pf_status pf_activations_parse(const char *text, pf_activations *out, pf_error *error)

@@ -58,8 +58,7 @@ static inline pf_type pf_format_row_type(pf_format format)
 typedef struct {
     pf_type file;
     bool twelve_is_as_good; /* the product from twelve bits is a fast one, and has the bits of that from sixteen */
-    size_t plain_bytes;     /* what a step would read in BF16 */
-    size_t cache_bytes;     /* of the last level; 0: unknown */
+    bool from_memory;       /* what a step would read in BF16 does not lie in a cache */
 } pf_dtype_facts;
 
 /* The precision of the file: F32 for F32, else BF16, and that from twelve bits where weights come from memory: there the

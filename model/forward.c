@@ -511,7 +511,7 @@ static void run_head(worker *w, int32_t n_rows)
         return;
     }
     multiply(w, PF_PASS_HEAD, &m->head, input, n_rows, c->logits, PF_GEMM_STORE);
-    if (!m->is_screened) return;
+    if (m->head_kind != PF_HEAD_SCREENED) return;
     wait_for_all(w);
     rescore(w, &rows);
 }

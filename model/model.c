@@ -1,130 +1,15 @@
 /*
- * A model's directory becomes a pf_model: its types are resolved, its memory is laid out, and packing.c fills it. When it is
+ * A model's directory becomes a pf_model: its types are chosen, its memory is laid out, and packing.c fills it. When it is
  * done the files are closed: nothing of a model is mapped.
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
-#include "base/topology.h"
 #include "kernels/gemm/gemm_onednn.h"
 #include "model/bounded_head.h"
+#include "model/choices.h"
 #include "model/packing.h"
-
-/* ---- which types ------------------------------------------------------------------------------------------------- */
-
-/* How many weights a step reads, biases and norms apart. */
-static size_t step_weights(const pf_checkpoint *checkpoint)
-{
-    const pf_config *config = &checkpoint->config;
-    const size_t looked_up = config->tied_embeddings ? 0 : (size_t)config->vocab_size * (size_t)config->hidden_size;
-    return (size_t)checkpoint->n_parameters - looked_up;
-}
-
-/* Whether twelve bits have the bits of sixteen here, and a fast product. */
-static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
-{
-    const pf_kernel *twelve = m->kernels.chosen_gemm[PF_FORMAT_BF16_12][PF_ACT_BF16];
-    const pf_kernel *sixteen = m->kernels.chosen_gemm[PF_FORMAT_BF16][PF_ACT_BF16];
-    return src->options->backend != PF_BACKEND_ONEDNN && twelve->isa >= PF_ISA_AVX512BF16 &&
-           strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
-}
-
-/* AUTO keeps the precision of the file, and of one that was written by `pilotfish quantize` the format. */
-static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    const pf_config *config = &src->checkpoint.config;
-    const char *directory = src->checkpoint.directory;
-    const pf_dtype asked = src->options->dtype;
-    m->is_default = asked == PF_DTYPE_AUTO;
-    m->file_type = PF_TYPE_F32;
-    if (config->quantized) {
-        m->dtype = pf_dtype_of(config->format);
-        if (asked == PF_DTYPE_AUTO || asked == m->dtype) return PF_OK;
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: its weights were quantised to %s and cannot be had in %s: take auto or %s, or the model "
-                       "that they were made of",
-                       directory, pf_dtype_name(m->dtype), pf_dtype_name(asked), pf_dtype_name(m->dtype));
-    }
-    pf_tensor embedding;
-    PF_TRY(pf_checkpoint_numbers(&src->checkpoint, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
-    m->file_type = embedding.type;
-    const pf_dtype_facts facts = { .file = m->file_type,
-                                   .twelve_is_as_good = twelve_is_as_good(m, src),
-                                   .plain_bytes = step_weights(&src->checkpoint) * sizeof(uint16_t),
-                                   .cache_bytes = src->machine.l3_bytes };
-    const pf_dtype of_file = config->kept_in_f16 ? PF_DTYPE_F16 : pf_dtype_choose(&facts);
-    m->dtype = asked != PF_DTYPE_AUTO ? asked : of_file;
-    return PF_OK;
-}
-
-/* A screened head is rounded from numbers, and keeps them as BF16. */
-static pf_status resolve_screened(pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    const char *directory = src->checkpoint.directory;
-    if (src->checkpoint.config.quantized)
-        return pf_fail(
-            error, PF_UNSUPPORTED,
-            "%s: its head was quantised to %s and cannot be screened: take a full head, or the model that it "
-            "was made of",
-            directory, pf_dtype_name(m->dtype));
-    if (m->row_type != PF_TYPE_BF16)
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: a screened head is for weights in bf16 or integers, and these are to be %s", directory,
-                       pf_dtype_name(m->dtype));
-    if (src->options->backend == PF_BACKEND_ONEDNN)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is for products of our own, not for oneDNN's",
-                       directory);
-    return PF_OK;
-}
-
-/* Whether the bytes that a bounded head saves are worth another one: they come from memory, and are a twentieth of a step's. */
-static bool pays_bounded(const pf_model *m, const pf_model_source *src)
-{
-    pf_gemm_weights panel;
-    size_t panel_bytes;
-    if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &panel_bytes) != PF_OK)
-        return false;
-    const double weights = (double)step_weights(&src->checkpoint);
-    const double head = (double)m->config.vocab_size * m->config.hidden_size;
-    const double of_a_weight = (double)panel_bytes / PF_GEMM_PANEL / m->config.hidden_size;
-    const size_t cache_bytes = src->machine.l3_bytes;
-    return cache_bytes > 0 && weights * of_a_weight > (double)cache_bytes &&
-           head * (of_a_weight - 1.0) >= weights * of_a_weight / 20.0;
-}
-
-/* A bounded head needs numbers that INT8 has half the bytes of. */
-static bool can_be_bounded(const pf_model *m, const pf_model_source *src)
-{
-    return !pf_format_is_integer(m->format) && m->dtype != PF_DTYPE_F16 && src->options->backend != PF_BACKEND_ONEDNN &&
-           !pf_config_has_bias(&m->config, PF_TENSOR_HEAD) && m->config.hidden_size <= PF_GEMM_MAX_INT_K;
-}
-
-static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    const pf_head asked = src->options->head;
-    m->is_screened = asked == PF_HEAD_SCREENED;
-    if (m->is_screened) return resolve_screened(m, src, error);
-    if (asked == PF_HEAD_FULL) return PF_OK;
-    m->is_bounded = can_be_bounded(m, src);
-    if (asked == PF_HEAD_AUTO) m->is_bounded = m->is_bounded && pays_bounded(m, src);
-    if (asked == PF_HEAD_AUTO || m->is_bounded) return PF_OK;
-    return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: a bounded head is for weights in f32 or bf16, a head without a bias and products of our own",
-                   src->checkpoint.directory);
-}
-
-static pf_status resolve_types(pf_model *m, const pf_model_source *src, pf_error *error)
-{
-    PF_TRY(resolve_dtype(m, src, error));
-    m->format = pf_dtype_format(m->dtype);
-    m->row_type = pf_format_row_type(m->format);
-    pf_error why = { 0 };
-    const pf_status status = pf_activations_resolve(m->format, src->options->activations, &m->act, &why);
-    if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
-    return resolve_head(m, src, error);
-}
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
@@ -151,8 +36,9 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
 {
     const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
     const bool tied = m->config.tied_embeddings;
-    m->embedding = tied && !m->is_screened ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
-    m->head_rows = !m->is_screened ? NULL : tied ? m->embedding : pf_arena_take(arena, n_vocab, hidden * 2);
+    const bool screened = m->head_kind == PF_HEAD_SCREENED;
+    m->embedding = tied && !screened ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
+    m->head_rows = !screened ? NULL : tied ? m->embedding : pf_arena_take(arena, n_vocab, hidden * 2);
     m->final_norm = pf_arena_take(arena, hidden, sizeof(float));
     for (int32_t l = 0; l < m->config.n_layers; l++) {
         pf_layer *layer = &m->layers[l];
@@ -162,7 +48,7 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
             PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
     }
     PF_TRY(lay_out_linear(m, &pf_head_recipe, pf_model_head_format(m), &m->head, arena));
-    if (!m->is_bounded) return PF_OK;
+    if (m->head_kind != PF_HEAD_BOUNDED) return PF_OK;
     m->head_error = pf_arena_take(arena, n_vocab, sizeof(float));
     return lay_out_linear(m, &pf_head_recipe, PF_FORMAT_INT8, &m->coarse_head, arena);
 }
@@ -179,29 +65,26 @@ static pf_gemm_weights *matrix(pf_model *m, int32_t i)
                                    : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
 }
 
-static void note_where_weights_lie(pf_model *m, size_t cache_bytes)
+static void note_where_weights_lie(pf_model *m)
 {
-    const bool from_memory = cache_bytes > 0 && pf_model_step_bytes(m) > cache_bytes;
+    const bool from_memory = pf_model_is_beyond_cache(m, pf_model_step_bytes(m));
     for (int32_t i = 0; i < n_matrices(m); i++) matrix(m, i)->from_memory = from_memory;
     m->coarse_head.weights.from_memory = from_memory;
 }
 
-/* What all weights take. A head that nobody asked to be bounded is not where that leaves little of the machine's memory. */
+/* What all weights take. */
 static pf_status measure_all(pf_model *m, const pf_model_source *src, size_t *bytes)
 {
     pf_arena measure = pf_arena_measure();
     PF_TRY(lay_out(m, &measure));
     *bytes = measure.used;
-    if (!m->is_bounded || src->options->head != PF_HEAD_AUTO || measure.used <= src->machine.memory_bytes / 4 * 3)
-        return PF_OK;
-    m->is_bounded = false;
-    return measure_all(m, src, bytes);
+    return pf_model_choose_less(m, src, measure.used) ? measure_all(m, src, bytes) : PF_OK;
 }
 
 static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
-    const size_t memory_bytes = src->machine.memory_bytes;
+    const size_t memory_bytes = m->machine.memory_bytes;
     size_t bytes;
     if (measure_all(m, src, &bytes) != PF_OK)
         return pf_fail(error, PF_LIMIT,
@@ -213,7 +96,7 @@ static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *erro
     const pf_status status = pf_arena_create(bytes, &m->arena);
     if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
     PF_TRY(lay_out(m, &m->arena));
-    note_where_weights_lie(m, src->machine.l3_bytes);
+    note_where_weights_lie(m);
     return PF_OK;
 }
 
@@ -227,10 +110,9 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
     if (!src->beyond_twelve) return PF_OK;
     pf_arena_destroy(&m->arena);
     m->beyond_twelve = true;
-    m->dtype = PF_DTYPE_BF16;
-    m->format = PF_FORMAT_BF16;
     src->done_bytes = 0;
     src->beyond_twelve = false;
+    PF_TRY(pf_model_choose(m, src, error));
     PF_TRY(reserve(m, src, error));
     return pf_model_load_weights(m, src, error);
 }
@@ -268,19 +150,22 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
     PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
     src->pack_weights = m->kernels.pack_weights;
     PF_TRY(pf_checkpoint_open(directory, &src->checkpoint, error));
-    PF_TRY(pf_topology_read(&src->machine, error));
+    if (src->options->machine != NULL)
+        m->machine = *src->options->machine;
+    else
+        PF_TRY(pf_topology_read(&m->machine, error));
     m->config = src->checkpoint.config;
     m->q_dim = m->config.n_heads * m->config.head_dim;
     m->kv_dim = m->config.n_kv_heads * m->config.head_dim;
     m->n_parameters = src->checkpoint.n_parameters;
-    PF_TRY(resolve_types(m, src, error));
+    PF_TRY(pf_model_choose(m, src, error));
     PF_TRY(check_backend(m, src, error));
 
     m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
     if (m->layers == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
-    if (m->is_bounded) PF_TRY(pf_bounded_head_measure(m, src->options->team, error));
+    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_bounded_head_measure(m, src->options->team, error));
     return attach_backend(m, src, error);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "base/team.h"
+#include "base/topology.h"
 #include "kernels/kernels.h"
 #include "kernels/limits/read.h"
 #include "model/config.h"
@@ -45,8 +46,9 @@ typedef struct {
     pf_activations activations;
     pf_backend backend;
     pf_head head;
-    pf_isa isa;    /* from pf_cpu_best_isa() or forced */
-    pf_team *team; /* packs the weights, each member what it will read; borrowed during load only */
+    pf_isa isa;                 /* from pf_cpu_best_isa() or forced */
+    pf_team *team;              /* packs the weights, each member what it will read; borrowed during load only */
+    const pf_topology *machine; /* by whose caches and memory AUTO chooses; NULL: this one's, read anew */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */
     void *progress_user;
 } pf_model_options;

@@ -150,7 +150,7 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
     join_names(m, recipe, layer, name, sizeof name);
     const pf_kernel *kernel = pf_model_product(m, linear);
     snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
-    if (linear == &m->head && m->is_screened)
+    if (linear == &m->head && m->head_kind == PF_HEAD_SCREENED)
         snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are computed anew");
     else if (linear == &m->coarse_head)
         snprintf(v->reason, sizeof v->reason, "the head is bounded: this one tells whose logits may be the largest");
@@ -222,5 +222,5 @@ void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, con
     }
     visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
     visit_linear(model, &v, &pf_head_recipe, 0, &model->head);
-    if (model->is_bounded) visit_linear(model, &v, &pf_head_recipe, 0, &model->coarse_head);
+    if (model->head_kind == PF_HEAD_BOUNDED) visit_linear(model, &v, &pf_head_recipe, 0, &model->coarse_head);
 }

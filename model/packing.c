@@ -213,6 +213,6 @@ pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_erro
             PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
         if (src->beyond_twelve) return PF_OK;
     }
-    if (m->is_bounded) PF_TRY(load_linear(src, m, &pf_head_recipe, 0, &m->coarse_head, error));
+    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(load_linear(src, m, &pf_head_recipe, 0, &m->coarse_head, error));
     return load_linear(src, m, &pf_head_recipe, 0, &m->head, error);
 }

@@ -9,7 +9,6 @@
 #ifndef PF_MODEL_PACKING_H
 #define PF_MODEL_PACKING_H
 
-#include "base/topology.h"
 #include "model/checkpoint.h"
 #include "model/weights.h"
 
@@ -17,7 +16,6 @@
 typedef struct {
     pf_checkpoint checkpoint;
     const pf_model_options *options;
-    pf_topology machine;
     pf_gemm_pack_weights_fn *pack_weights;
     size_t done_bytes;  /* of checkpoint.n_bytes, for options->progress */
     bool beyond_twelve; /* a matrix was met that bf16-12 cannot hold */

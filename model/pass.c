@@ -151,7 +151,7 @@ static void run_pass(pf_context *c, bool alone)
     else
         pf_team_run(c->team, embed_share, c);
     pf_context_run_members(c, pf_context_run_pass, c);
-    if (c->model->is_bounded) pf_bounded_head_note(c);
+    if (c->model->head_kind == PF_HEAD_BOUNDED) pf_bounded_head_note(c);
 }
 
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)

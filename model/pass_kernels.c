@@ -186,7 +186,7 @@ pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel)
         describe_product(c, c->n_logit_rows, &m->head, &part);
         break;
     case PF_PASS_RESCORE:
-        part.n_calls = m->is_screened ? c->n_logit_rows : 0;
+        part.n_calls = m->head_kind == PF_HEAD_SCREENED ? c->n_logit_rows : 0;
         part.op = pf_op_name(PF_OP_RESCORE);
         part.kernel = m->kernels.chosen[PF_OP_RESCORE][PF_TYPE_BF16];
         part.bytes = (size_t)m->config.vocab_size * sizeof(float);

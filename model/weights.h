@@ -35,13 +35,13 @@ typedef struct {
 struct pf_model {
     pf_config config;
     pf_kernels kernels;
+    pf_topology machine;  /* that it was loaded for */
     pf_dtype dtype;       /* resolved */
     bool is_default;      /* nobody asked for it */
     bool beyond_twelve;   /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
     pf_format format;     /* of panels */
     pf_act act;           /* of what they are multiplied with */
-    bool is_screened;     /* the head: PF_HEAD_SCREENED */
-    bool is_bounded;      /* PF_HEAD_BOUNDED */
+    pf_head head_kind;    /* resolved: never AUTO */
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
     pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
@@ -65,11 +65,11 @@ enum { PF_MAX_PARTS = 3 };
 /* Of the head's panels, and of what they are multiplied with: those of all other matrices, where it is not screened. */
 static inline pf_format pf_model_head_format(const pf_model *model)
 {
-    return model->is_screened ? PF_FORMAT_INT4_CHANNEL : model->format;
+    return model->head_kind == PF_HEAD_SCREENED ? PF_FORMAT_INT4_CHANNEL : model->format;
 }
 static inline pf_act pf_model_head_act(const pf_model *model)
 {
-    return model->is_screened ? PF_ACT_INT8 : model->act;
+    return model->head_kind == PF_HEAD_SCREENED ? PF_ACT_INT8 : model->act;
 }
 
 /* The row of the registry that multiplies a matrix. */
@@ -97,7 +97,7 @@ static inline const pf_gemm *pf_model_gemm(const pf_model *model)
 /* The head that a step reads: of a bounded one the coarse one. */
 static inline const pf_linear *pf_model_step_head(const pf_model *model)
 {
-    return model->is_bounded ? &model->coarse_head : &model->head;
+    return model->head_kind == PF_HEAD_BOUNDED ? &model->coarse_head : &model->head;
 }
 
 /* Which matrix of a layer is made of which tensors, in order of rows. */

@@ -382,7 +382,7 @@ static void a_step_reads_the_coarse_head_and_both_are_told_of(void **state)
     close_rig(&bounded);
 
     rig small = open_rig(PF_DTYPE_AUTO, PF_HEAD_AUTO, 1);
-    assert_false(small.model->is_bounded); /* all of it lies in the cache */
+    assert_int_equal(small.model->head_kind, PF_HEAD_FULL); /* all of it lies in the cache */
     bool is_done = false;
     pf_error error;
     pf_model *model;

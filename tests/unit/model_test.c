@@ -214,18 +214,38 @@ static void say_reason(void *user, const pf_model_tensor *tensor)
     if (strstr(tensor->name, "down_proj") != NULL) snprintf(user, 256, "%s", tensor->reason);
 }
 
+/* How the head is computed of the model in `directory`, asked for in twelve bits, on a machine without a cache to speak of. */
+static pf_head head_of_twelve(void)
+{
+    pf_error error;
+    pf_team *team;
+    pf_model *model;
+    const pf_topology machine = { .n_cores = 1, .l3_bytes = 1024, .memory_bytes = (size_t)1 << 40 };
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    const pf_model_options options = {
+        .dtype = PF_DTYPE_BF16_12, .isa = PF_ISA_SCALAR, .team = team, .machine = &machine
+    };
+    assert_ok(pf_model_load(directory, &options, &model, &error), error);
+    const pf_head kind = model->head_kind;
+    pf_model_release(model);
+    pf_team_destroy(team);
+    return kind;
+}
+
 static void weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so(void **state)
 {
     (void)state;
     pf_error error;
     pf_model *asked, *plain;
     char reason[256] = "";
-    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16, .hidden = 192 }, directory);
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_BF16, .hidden = 192, .vocab = 112 }, directory);
     assert_ok(load_as(PF_DTYPE_BF16_12, PF_ISA_SCALAR, 2, &asked, &error), error);
     assert_int_equal(pf_model_dtype(asked), PF_DTYPE_BF16_12);
     pf_model_release(asked);
+    assert_int_equal(head_of_twelve(), PF_HEAD_FULL);
 
     spread_magnitudes();
+    assert_int_equal(head_of_twelve(), PF_HEAD_BOUNDED); /* of a step's bytes it saves more */
     assert_ok(load_as(PF_DTYPE_BF16, PF_ISA_SCALAR, 1, &plain, &error), error);
     assert_ok(load_as(PF_DTYPE_BF16_12, PF_ISA_SCALAR, 2, &asked, &error), error);
     assert_int_equal(pf_model_dtype(asked), PF_DTYPE_BF16);

@@ -8,18 +8,11 @@
 #include "base/topology.h"
 #include "draft/model_drafter.h"
 #include "engine/roles.h"
+#include "engine/threads.h"
 #include "model/context.h"
 #include "verify/cpu_verifier.h"
 
-enum {
-    /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
-     * barriers, wherever they are. Bytes of one decode step. */
-    ONE_THREAD_BYTES = 1 << 19,
-    /* A model whose decode step reads no more may be run faster by one core than by all, which meet at every layer's
-     * barriers: that is measured as it runs (model/crew.h). Of a larger one it is known. */
-    SMALL_STEP_BYTES = 8 << 20,
-    MAX_PINNED = 1024,
-};
+enum { MAX_PINNED = 1024 };
 
 struct pf_engine {
     pf_model *model;
@@ -46,37 +39,7 @@ static pf_status open_tokenizer(const char *directory, pf_tokenizer **out, pf_er
     return pf_fail(error, status, "%s", why.text);
 }
 
-static pf_status default_threads(int32_t *out, pf_error *error)
-{
-    pf_topology topology;
-    PF_TRY(pf_topology_read(&topology, error));
-    *out = topology.n_cores;
-    return PF_OK;
-}
-
-/* A team as large as the machine leaves nothing to choose but who sits where, and a scheduler that sees members wait
- * by yielding may seat two on one core for seconds: a step then takes three times as long. So each gets its own.
- * Smaller teams share the machine with others and are not pinned. The caller also does what is done by one: of two
- * processes that speak with each other, one that serves and one that asks, each has another core for that. */
-static int32_t assign_cores(int32_t n_threads, bool serves, int32_t cores[MAX_PINNED])
-{
-    int32_t n_cpus = 0;
-    if (n_threads < 2 || pf_topology_list_cpus(cores, MAX_PINNED, &n_cpus, NULL) != PF_OK || n_cpus != n_threads)
-        return 0;
-    if (serves) {
-        const int32_t first = cores[0];
-        cores[0] = cores[n_cpus - 1];
-        cores[n_cpus - 1] = first;
-    }
-    return n_cpus;
-}
-
-static bool threads_are_ours_to_choose(const pf_engine_options *options)
-{
-    return options->n_threads == 0 && options->n_cores == 0;
-}
-
-static pf_status make_context(pf_engine *engine, const pf_engine_options *options, pf_error *error)
+static pf_status make_context(pf_engine *engine, const pf_engine_options *options, bool may_run_alone, pf_error *error)
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
     const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
@@ -87,8 +50,7 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .max_rows = PF_DEFAULT_MAX_ROWS,
         .max_logit_rows = wanted_logits < PF_DEFAULT_MAX_ROWS ? wanted_logits : PF_DEFAULT_MAX_ROWS,
         .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
-        .may_run_alone = threads_are_ours_to_choose(options) && pf_team_size(engine->team) > 1 &&
-                         pf_model_step_bytes(engine->model) <= SMALL_STEP_BYTES,
+        .may_run_alone = may_run_alone,
     };
     return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
 }
@@ -136,8 +98,10 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
     end_team(engine);
     engine->owns_team = true;
     if (options->n_cores > 0) return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
-    int32_t cores[MAX_PINNED];
-    return pf_team_create(n_threads, cores, assign_cores(n_threads, options->serves, cores), &engine->team, error);
+    int32_t cpus[MAX_PINNED], n_cpus = 0;
+    if (pf_topology_list_cpus(cpus, MAX_PINNED, &n_cpus, NULL) != PF_OK) n_cpus = 0;
+    return pf_team_create(n_threads, cpus, pf_threads_seat(n_threads, options->serves, cpus, n_cpus), &engine->team,
+                          error);
 }
 
 static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)
@@ -146,9 +110,10 @@ static pf_status find_team(pf_engine *engine, const pf_engine_options *options, 
         engine->team = options->threads_of->team;
         return PF_OK;
     }
-    int32_t n_threads = options->n_threads;
-    if (n_threads == 0) PF_TRY(default_threads(&n_threads, error));
-    return start_team(engine, options, n_threads, error);
+    if (options->n_threads > 0) return start_team(engine, options, options->n_threads, error);
+    pf_topology machine;
+    PF_TRY(pf_topology_read(&machine, error));
+    return start_team(engine, options, machine.n_cores, error);
 }
 
 static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
@@ -172,10 +137,11 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
         return pf_fail(error, PF_FORMAT, "%s: tokenizer.json has ids up to %d, but config.json says vocab_size %d",
                        path, pf_tokenizer_base_size(engine->tokenizer) - 1, pf_model_config(engine->model)->vocab_size);
 
-    if (threads_are_ours_to_choose(options) && pf_team_size(engine->team) > 1 &&
-        pf_model_step_bytes(engine->model) < ONE_THREAD_BYTES)
-        PF_TRY(start_team(engine, options, 1, error));
-    PF_TRY(make_context(engine, options, error));
+    const bool are_given = options->n_threads > 0 || options->n_cores > 0;
+    const int32_t n_threads = pf_team_size(engine->team);
+    const pf_threads threads = pf_threads_choose(are_given, n_threads, pf_model_step_bytes(engine->model));
+    if (threads.n_threads < n_threads) PF_TRY(start_team(engine, options, threads.n_threads, error));
+    PF_TRY(make_context(engine, options, threads.may_run_alone, error));
     describe(engine, path, options);
     return PF_OK;
 }

@@ -43,10 +43,16 @@ size_t pf_sampling_scratch_bytes(int32_t n_vocab)
 
 /* ---- filters --------------------------------------------------------------------------------------------------- */
 
-/* Without a branch, as all walks over a vocabulary here: which weights go is as good as random. */
-static void keep_at_least(float *weights, int32_t n, float threshold)
+/* Of weights [n] those whose value is at least the threshold. Without a branch, as all walks over a vocabulary here: which
+ * weights go is as good as random. Chosen as bits, since clang makes a branch of floats that are not what is compared. */
+static void keep_at_least(float *weights, const float *values, int32_t n, float threshold)
 {
-    for (int32_t i = 0; i < n; i++) weights[i] = weights[i] < threshold ? 0.0f : weights[i];
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &weights[i], sizeof bits);
+        bits = values[i] < threshold ? 0 : bits;
+        memcpy(&weights[i], &bits, sizeof bits);
+    }
 }
 
 /* By the logits: two that differ may weigh the same, where it is hot or far below the best. */
@@ -57,7 +63,7 @@ static void keep_top_k(const pf_kernels *kernels, const float *logits, float *we
     if (kernels->top(logits, n, k, -INFINITY, s.ids, s.values, s.search) < k) return;
     float least = s.values[0];
     for (int32_t i = 1; i < k; i++) least = fminf(least, s.values[i]);
-    for (int32_t i = 0; i < n; i++) weights[i] = logits[i] < least ? 0.0f : weights[i];
+    keep_at_least(weights, logits, n, least);
 }
 
 /* In eight partial sums: one would wait for each addition before the next. */
@@ -147,7 +153,7 @@ static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
     double mass; /* of what is larger than the boundary: of those equal to it, as many as are needed, at least one */
     int32_t n_equal = find_boundary(left, pack_at_least(left, weights, n, least), target, &mass);
     const float boundary = left[0];
-    keep_at_least(weights, n, boundary);
+    keep_at_least(weights, weights, n, boundary);
 
     int32_t n_needed = 1;
     for (mass += (double)boundary; mass < target && n_needed < n_equal; n_needed++) mass += (double)boundary;
@@ -191,7 +197,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     if (cut_p) keep_top_p(probabilities, n_vocab, sampling->top_p, scratch);
     if (cut_min) {
         const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */
-        keep_at_least(probabilities, n_vocab, sampling->min_p * best);
+        keep_at_least(probabilities, probabilities, n_vocab, sampling->min_p * best);
     }
     scale_to_one(probabilities, n_vocab);
     return PF_OK;

@@ -26,6 +26,13 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
     }
     for (int32_t i = 0; i < batch->n_verdicts; i++) {
         const pf_verdict *v = &batch->verdicts[i];
+        if (e->makes_verdicts) {
+            memcpy(e->tokens[0], v->tokens, (size_t)v->n_tokens * sizeof *v->tokens);
+            e->verdict = *v;
+            e->verdict.tokens = e->tokens[0];
+            e->answer.n_verdicts = 1;
+            continue;
+        }
         if (e->answer.n_proposals == ECHO_PENDING) return PF_LIMIT;
         const int32_t at = e->answer.n_proposals++;
         memcpy(e->tokens[at], v->tokens, (size_t)v->n_tokens * sizeof *v->tokens);
@@ -51,7 +58,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     (void)error;
     static _Thread_local pf_batch given;
     echo_peer *e = (echo_peer *)peer;
-    if (e->answer.n_proposals + e->answer.n_refusals == 0) {
+    if (e->answer.n_proposals + e->answer.n_verdicts + e->answer.n_refusals == 0) {
         if (!e->feeds) return PF_CANCELLED;
         e->n_fed++;
         usleep(5000);
@@ -62,7 +69,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     if (e->thinks_ms) usleep((useconds_t)e->thinks_ms * 1000);
     given = e->answer;
     given.timing.compute_ns = 7;
-    e->answer.n_proposals = e->answer.n_refusals = 0;
+    e->answer.n_proposals = e->answer.n_verdicts = e->answer.n_refusals = 0;
     *out = &given;
     return PF_OK;
 }
@@ -93,4 +100,5 @@ void echo_peer_init(echo_peer *echo)
     *echo = (echo_peer){ .head = { &OPS }, .model_id = "echo", .vocab_size = ECHO_VOCAB };
     echo->answer.proposals = echo->proposals;
     echo->answer.refusals = echo->refusals;
+    echo->answer.verdicts = &echo->verdict;
 }

@@ -26,13 +26,15 @@ typedef struct {
 
     atomic_int thinks_ms; /* before an answer */
     atomic_bool talks_nonsense, is_mute;
-    const char *model_id; /* as it says of itself, with its vocabulary: set before a server asks */
+    atomic_bool makes_verdicts; /* of what it is told, in the place of a proposal */
+    const char *model_id;       /* as it says of itself, with its vocabulary: set before a server asks */
     int32_t vocab_size;
 
     uint64_t feeds; /* the sequence that it computes for without end, until it is closed; 0: none */
     pf_proposal proposals[ECHO_PENDING];
     int32_t tokens[ECHO_PENDING][PF_MAX_VERDICT_TOKENS];
     pf_refusal refusals[ECHO_PENDING];
+    pf_verdict verdict;
     pf_batch answer;
 } echo_peer;
 

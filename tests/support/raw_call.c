@@ -15,7 +15,6 @@
 
 static void keep_reply(raw_result *result, grpc_byte_buffer *reply)
 {
-    if (!reply) return;
     grpc_byte_buffer_reader reader;
     assert_true(grpc_byte_buffer_reader_init(&reader, reply));
     grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
@@ -27,7 +26,8 @@ static void keep_reply(raw_result *result, grpc_byte_buffer *reply)
 }
 
 /* The call from its first message to its end. */
-static raw_result run(grpc_call *call, grpc_completion_queue *cq, const void *bytes, size_t n_bytes)
+static raw_result run(grpc_call *call, grpc_completion_queue *cq, const void *bytes, size_t n_bytes,
+                      raw_listener *listener, void *user)
 {
     raw_result result = { .code = GRPC_STATUS_UNKNOWN };
     grpc_metadata_array initial, trailing;
@@ -48,11 +48,21 @@ static raw_result run(grpc_call *call, grpc_completion_queue *cq, const void *by
                                  .trailing_metadata = &trailing, .status = &result.code, .status_details = &details } };
     grpc_call_start_batch(call, &status, 1, call, NULL);
     grpc_call_start_batch(call, ops, PF_COUNT(ops), &result, NULL);
-    for (int n = 0; n < 2; n++) (void)grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    const grpc_op next = { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &reply };
+    for (int n = 2; n > 0;) { /* until there is no more to read, and the status is there */
+        const grpc_event event = grpc_completion_queue_next(cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        if (event.tag == call || !reply) {
+            n--;
+            continue;
+        }
+        keep_reply(&result, reply);
+        reply = NULL;
+        if (listener) listener(user, &result);
+        grpc_call_start_batch(call, &next, 1, &result, NULL);
+    }
 
     snprintf(result.text, sizeof result.text, "%.*s", (int)GRPC_SLICE_LENGTH(details),
              (const char *)GRPC_SLICE_START_PTR(details));
-    keep_reply(&result, reply);
     grpc_byte_buffer_destroy(request);
     grpc_metadata_array_destroy(&initial);
     grpc_metadata_array_destroy(&trailing);
@@ -69,6 +79,12 @@ static void end_queue(grpc_completion_queue *cq)
 
 raw_result raw_call(const char *address, const char *method, const void *bytes, size_t n_bytes, int timeout_ms)
 {
+    return raw_call_heard(address, method, bytes, n_bytes, timeout_ms, NULL, NULL);
+}
+
+raw_result raw_call_heard(const char *address, const char *method, const void *bytes, size_t n_bytes, int timeout_ms,
+                          raw_listener *listener, void *user)
+{
     grpc_init();
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
     grpc_channel *channel = grpc_channel_create(address, credentials, NULL);
@@ -78,7 +94,7 @@ raw_result raw_call(const char *address, const char *method, const void *bytes, 
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
     grpc_call *call = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
                                                grpc_slice_from_static_string(method), NULL, deadline, NULL);
-    const raw_result result = run(call, cq, bytes, n_bytes);
+    const raw_result result = run(call, cq, bytes, n_bytes, listener, user);
     grpc_call_unref(call);
     end_queue(cq);
     grpc_channel_destroy(channel);

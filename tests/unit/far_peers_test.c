@@ -49,6 +49,24 @@ static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void
     assert_int_equal(p->n_warnings, 1);
 }
 
+/* Who is back has forgotten the sequence: it is told all of it at once, and not only when it asks. */
+static void a_drafter_that_returns_costs_no_round_more_than_it_was_away(void **state)
+{
+    pair *p = *state;
+    generated steady, drafted;
+    pf_request request = plain_request();
+    request.draft_len = 1;
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    generate(p, p->verifier, &u.head, &request, &steady);
+    u = unreliable_peer_of(p->drafter, 1, 0);
+    u.vanish_at = 3;
+    u.stays_for = 1;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &steady);
+    assert_int_equal(u.n_reopened, 1);
+    assert_int_equal(drafted.result.speculation.fallback_rounds, steady.result.speculation.fallback_rounds + 2);
+}
+
 static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind(void **state)
 {
     pair *p = *state;
@@ -429,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token),
         cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
+        cmocka_unit_test(a_drafter_that_returns_costs_no_round_more_than_it_was_away),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),

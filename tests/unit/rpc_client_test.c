@@ -87,6 +87,34 @@ static uint64_t restart(void)
     return took;
 }
 
+static void an_answer_that_nobody_took_goes_with_its_stream(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    f.echo.thinks_ms = 5;
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    const pf_batch *batch = NULL;
+    pf_error error, why = { .text = "" };
+    assert_status(pf_peer_collect(peer, 0, &batch, &error), PF_CANCELLED); /* it is asked for */
+    pf_rpc_client_stats stats = { 0 };
+    for (int i = 0; i < 5000 && stats.n_received == 0; i++) {
+        usleep(1000);
+        pf_rpc_client_get_stats(peer, &stats);
+    }
+    assert_int_equal(stats.n_received, 1);
+    end(&f);
+    for (int i = 0; i < 5000 && !strstr(why.text, "the stream broke"); i++) {
+        usleep(1000);
+        pf_peer_why(peer, &why);
+    }
+    assert_status(pf_peer_collect(peer, pf_now_ns() + SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_null(batch);
+    pf_peer_destroy(peer);
+}
+
 static void a_restarted_server_is_taken_up_again_within_a_second(void **state)
 {
     (void)state;
@@ -160,6 +188,23 @@ static void a_verifier_that_makes_proposals_is_hung_up_on(void **state)
     const pf_batch *batch = NULL;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
     assert_says(error, "it talks nonsense: a Verifier takes proposals, it makes none");
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+static void a_drafter_that_makes_verdicts_is_hung_up_on(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.makes_verdicts = true;
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    const pf_batch *batch = NULL;
+    pf_error error;
+    assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
+    assert_says(error, "it talks nonsense: a Drafter takes verdicts, it makes none");
     pf_peer_destroy(peer);
     end(&f);
 }
@@ -446,10 +491,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not),
+        cmocka_unit_test(an_answer_that_nobody_took_goes_with_its_stream),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
         cmocka_unit_test(a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named),
         cmocka_unit_test(a_verifier_that_makes_proposals_is_hung_up_on),
+        cmocka_unit_test(a_drafter_that_makes_verdicts_is_hung_up_on),
         cmocka_unit_test(a_caller_that_only_submits_is_mended_too),
         cmocka_unit_test(nobody_there_is_a_sentence_within_two_seconds),
         cmocka_unit_test(whatever_path_a_server_listens_at_its_client_finds),

@@ -244,6 +244,40 @@ static void health_follows_the_server(void **state)
     end(&f);
 }
 
+/* What a watcher has been told. The server is told to stop as soon as it is said to serve. */
+typedef struct {
+    fixture f;
+    pf_health told[4];
+    int n_told;
+} watching;
+
+static void on_health(void *user, const raw_result *so_far)
+{
+    watching *w = user;
+    assert_true(w->n_told < (int)PF_COUNT(w->told));
+    assert_int_equal(pf_health_decode_response(so_far->reply, so_far->n_reply, &w->told[w->n_told]), PF_OK);
+    if (w->told[w->n_told++] == PF_HEALTH_SERVING) pf_server_stop(w->f.running.server);
+}
+
+static void who_watches_is_told_that_the_server_stops(void **state)
+{
+    (void)state;
+    watching w = { .n_told = 0 };
+    begin_with(&w.f, (pf_server_config){ .address = serving_address, .grace_ns = 300 * MS });
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK); /* what the server waits for */
+    assert_first_round(peer);
+    uint8_t request[PF_MAX_HEALTH_BYTES];
+    size_t n = 0;
+    assert_int_equal(pf_health_encode_request("", request, sizeof request, &n), PF_OK);
+    (void)raw_call_heard(serving_address, "/grpc.health.v1.Health/Watch", request, n, 5000, on_health, &w);
+    assert_int_equal(w.n_told, 2);
+    assert_int_equal(w.told[0], PF_HEALTH_SERVING);
+    assert_int_equal(w.told[1], PF_HEALTH_NOT_SERVING);
+    pf_peer_destroy(peer);
+    end(&w.f);
+}
+
 static void health_is_told_while_the_peer_computes(void **state)
 {
     (void)state;
@@ -512,6 +546,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_costs_its_own_sequence_alone),
         cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
         cmocka_unit_test(health_follows_the_server),
+        cmocka_unit_test(who_watches_is_told_that_the_server_stops),
         cmocka_unit_test(health_is_told_while_the_peer_computes),
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),

@@ -103,6 +103,9 @@ class Benchmarks(Case):
         prompts.write_text('{"turns": ["a"]}\n{"turns": []}\n')
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
                           saying=["line 2", "turns"])
+        prompts.write_bytes(b"one\ntwo\0three\n")
+        self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                          saying=["bad.jsonl", "byte 7 is NUL"])
 
     def test_kernels_have_a_figure_each_and_a_limit(self):
         result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")

@@ -76,6 +76,14 @@ class Lossless(Case):
         self.assertGreater(document["speculation"]["accepted"], 0)
         self.assertEqual(self.generate(*options)["tokens"], document["tokens"])
 
+    def test_a_verifier_that_is_started_again_judges_by_another_secret(self):
+        texts = []
+        for _ in range(2):
+            with self.pilotfish.serve("verifier", self.target, self.socket("secret")) as verifier:
+                texts.append(self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT,
+                                           "-n", 40, "--draft-len", 4, "--temperature", "1", "--seed", "3")["tokens"])
+        self.assertNotEqual(*texts)
+
     def test_two_vocabularies_are_refused_with_both_named(self):
         other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)
         tiny_llama.write_tokenizer(other, extra=["\u0120other"])

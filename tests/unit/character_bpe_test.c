@@ -254,6 +254,18 @@ static void what_is_stripped_from_the_end_waits_for_it(void **state)
     pf_tokenizer_close(t);
 }
 
+static void a_character_to_strip_is_found_behind_a_part_of_one(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .top = DECODER("{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+                                           "\"content\":\"▁\",\"start\":0,\"stop\":1}"),
+                            .bytes = true });
+    ASSERT_TEXT(t, "a\xE2", 2, BYTES + 0xE2, 1);
+    ASSERT_TEXT(t, "a\xE2\x96", 2, BYTES + 0xE2, BYTES + 0x96, 1);
+    pf_tokenizer_close(t);
+}
+
 /* Against the definition: the parts joined, then replaced from the left. */
 static void a_replacement_is_found_across_tokens(void **state)
 {
@@ -450,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_long_text_that_is_one_piece_takes_n_log_n),
         cmocka_unit_test(text_comes_as_its_tokens_do),
         cmocka_unit_test(what_is_stripped_from_the_end_waits_for_it),
+        cmocka_unit_test(a_character_to_strip_is_found_behind_a_part_of_one),
         cmocka_unit_test(a_replacement_is_found_across_tokens),
         cmocka_unit_test(bytes_in_a_row_are_one_token_to_what_follows),
         cmocka_unit_test(the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none),

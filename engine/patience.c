@@ -34,6 +34,7 @@ static double plain_ns(const pf_patience *p)
 
 static bool pays(const pf_patience *p)
 {
+    if (p->latency_ns <= PF_PATIENCE_FLOOR_NS) return true; /* near */
     return p->rounds * p->latency_ns + p->judge_ns <= p->tokens * plain_ns(p);
 }
 

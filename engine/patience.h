@@ -8,7 +8,8 @@
  * answer, even a stale one, shows that the drafter keeps up, or for so long that waits in vain take no more than 1 part in
  * PF_PATIENCE_SHARE: so a stalled drafter costs one wait, and a slow one nearly nothing.
  *
- * Nor is one waited for that keeps up and does not pay, a far one of a quick target say. All four are means over the latest
+ * Nor is one waited for that keeps up and does not pay, where its answers take longer than the floor: a near one is asked
+ * whatever it brings, so that what is measured of a pair is measured of every round. All four are means over the latest
  * rounds. They stay known while it is not waited for: its answers show the latency, and how much of them would have been
  * kept is seen in hindsight, when the text has come as far.
  *

@@ -129,6 +129,21 @@ static void a_drafter_of_which_nothing_is_kept_costs_a_few_steps(void **state)
     if (took > 1010.0) fail_msg("1000 tokens in %.1f steps; expected no more than plain, nearly", took);
 }
 
+/* So that fallback rounds are those of faults, and the figures of a pair those of all rounds. */
+static void a_near_drafter_is_waited_for_whatever_it_brings(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    uint64_t now = 1000 * MS;
+    for (uint64_t round = 1; round <= 200; round++) {
+        assert_int_equal(pf_patience_asked(&p, round, now), PF_PATIENCE_FLOOR_NS);
+        pf_patience_answered(&p, round, now += 5 * MS);
+        pf_patience_verified(&p, 1 * MS, true, 1);
+        now += 1 * MS;
+    }
+}
+
 /* Near, and right once in three: that pays, though a target that does not wait sees each answer a step later. */
 static void an_answer_that_is_seen_late_is_not_taken_for_one_that_came_late(void **state)
 {
@@ -139,7 +154,7 @@ static void an_answer_that_is_seen_late_is_not_taken_for_one_that_came_late(void
     pf_patience_verified(&p, 30 * MS, false, 1);
     for (int i = 0; i < 30; i++) { /* wrong until it is not waited for */
         const bool waits = pf_patience_asked(&p, ++round, now) > 0;
-        if (waits) pf_patience_answered(&p, round, now += 10 * MS);
+        if (waits) pf_patience_answered(&p, round, now += 25 * MS);
         pf_patience_verified(&p, 30 * MS, waits, 1);
         now += 30 * MS;
     }
@@ -164,6 +179,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_comes_too_late_time_and_again_is_not_tried_for),
         cmocka_unit_test(one_that_keeps_up_is_waited_for_while_that_pays),
         cmocka_unit_test(a_drafter_of_which_nothing_is_kept_costs_a_few_steps),
+        cmocka_unit_test(a_near_drafter_is_waited_for_whatever_it_brings),
         cmocka_unit_test(an_answer_that_is_seen_late_is_not_taken_for_one_that_came_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,7 +179,9 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
     assert_true(drafted.result.speculation.rounds > 4);
 }
 
-/* 30 ms for one token of a target that takes 10 ms: a round with a proposal takes as long as four without, and commits two. */
+/* The clock of these is a real one: times so long that a busy machine does not change what pays. */
+
+/* 130 ms for one token of a target that takes 40 ms: a round with a proposal takes as long as four without, and commits two. */
 static void a_far_drafter_that_does_not_pay_is_left_alone(void **state)
 {
     pair *p = *state;
@@ -187,11 +189,11 @@ static void a_far_drafter_that_does_not_pay_is_left_alone(void **state)
     pf_request request = plain_request();
     request.draft_len = 1;
     generate(p, p->verifier, NULL, &request, &plain);
-    late_peer verifier = late_peer_of(p->verifier, 10 * MS), drafter = late_peer_of(p->drafter, 30 * MS);
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 130 * MS);
     generate(p, &verifier.head, &drafter.head, &request, &drafted);
     assert_same_text(&drafted, &plain);
     const pf_speculation *s = &drafted.result.speculation;
-    if (s->rounds > 8) fail_msg("%d rounds with a proposal; expected at most 8", (int)s->rounds);
+    if (s->fallback_rounds < 8) fail_msg("%d rounds without a proposal; expected 8 at least", (int)s->fallback_rounds);
 }
 
 /* Wrong for so long that it is not waited for, and right then: its answers show it, late as they are. */
@@ -203,7 +205,7 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
     request.draft_len = 8;
     request.max_new_tokens = 120;
     generate(p, p->verifier, NULL, &request, &plain);
-    late_peer verifier = late_peer_of(p->verifier, 10 * MS), drafter = late_peer_of(p->drafter, 30 * MS);
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 130 * MS);
     drafter.n_wrong = 12;
     generate(p, &verifier.head, &drafter.head, &request, &drafted);
     assert_same_text(&drafted, &plain);

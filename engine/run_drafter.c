@@ -13,7 +13,10 @@
 #include "proto/tree.h"
 
 static const uint64_t STEADY_NS = 60000000000;
-enum { LOSSES_TOLD = 3 };
+enum {
+    LOSSES_TOLD = 3,
+    LATE_ANSWERS = 64, /* that are taken in one round */
+};
 
 static void count_loss(pf_session *s)
 {
@@ -155,6 +158,14 @@ static bool is_in_vocabulary(const pf_session *session, const pf_proposal *propo
     return true;
 }
 
+/* The next answer. Behind the deadline a far drafter is heard out, but not without end: it may send faster than it is read. */
+static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, int32_t *n_late, const pf_batch **out)
+{
+    const pf_session *s = r->session;
+    if (s->options.drafter_is_far && pf_now_ns() >= deadline_ns && ++*n_late > LATE_ANSWERS) return PF_CANCELLED;
+    return pf_peer_collect(s->options.drafter, deadline_ns, out, r->error);
+}
+
 /* The coming round's proposal, waited for wait_ns since it was asked for; 0: as long as a near drafter computes, and of a far
  * one what has come. *out stays NULL where none came, or none that can be used. */
 static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal **out)
@@ -163,10 +174,11 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
     const bool far = s->options.drafter_is_far;
     const uint64_t deadline_ns =
         wait_ns ? r->asked_ns + wait_ns : 0; /* a near one computes all the same, pass by pass */
+    int32_t n_late = 0;
     for (;;) {
         if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
         const pf_batch *answer;
-        const pf_status status = pf_peer_collect(s->options.drafter, deadline_ns, &answer, r->error);
+        const pf_status status = next_answer(r, deadline_ns, &n_late, &answer);
         if (status == PF_CANCELLED) {
             if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());
             return PF_OK;

@@ -179,6 +179,21 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
     assert_true(drafted.result.speculation.rounds > 4);
 }
 
+/* Something to read at every look, and never a proposal. */
+static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **state)
+{
+    pair *p = *state;
+    generated plain, drafted;
+    pf_request request = plain_request();
+    generate(p, p->verifier, NULL, &request, &plain);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.computes = INT32_MAX;
+    u.sign_at = 1;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &plain);
+    assert_int_equal(drafted.result.speculation.rounds, 0);
+}
+
 /* The clock of these is a real one: times so long that a busy machine does not change what pays. */
 
 /* 130 ms for one token of a target that takes 40 ms: a round with a proposal takes as long as four without, and commits two. */
@@ -455,6 +470,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
+        cmocka_unit_test(a_drafter_that_sends_without_end_is_not_heard_without_end),
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),

@@ -216,17 +216,18 @@ static void say_connected(const pf_link *link)
     say(link, sentence);
 }
 
-static grpc_channel *make_channel(const char *uri, int32_t attempt_ms, size_t max_message_bytes)
+static grpc_channel *make_channel(const pf_link *link)
 {
+    const int max_message_bytes = (int)link->config.max_message_bytes;
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
         pf_grpc_int_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1), /* each peer has a connection of its own */
         pf_grpc_int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS),
-        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, attempt_ms),
+        pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, link->attempt_ms),
         pf_grpc_int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS),
-        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes),
-        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_message_bytes),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
@@ -236,7 +237,7 @@ static grpc_channel *make_channel(const char *uri, int32_t attempt_ms, size_t ma
     };
     const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    grpc_channel *channel = grpc_channel_create(uri, credentials, &all);
+    grpc_channel *channel = grpc_channel_create(link->uri, credentials, &all);
     grpc_channel_credentials_release(credentials);
     return channel;
 }
@@ -258,7 +259,7 @@ static void try_longer(pf_link *link)
 {
     link->attempt_ms = link->attempt_ms < LAST_ATTEMPT_MS ? link->attempt_ms * ATTEMPT_FACTOR : FIRST_ATTEMPT_MS;
     grpc_channel_destroy(link->channel);
-    link->channel = make_channel(link->uri, link->attempt_ms, link->config.max_message_bytes);
+    link->channel = make_channel(link);
 }
 
 static void on_info(pf_link *link)
@@ -390,7 +391,7 @@ pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *erro
     pthread_mutex_init(&link->lock, NULL);
     pf_address_to_uri(address, link->uri);
     link->attempt_ms = FIRST_ATTEMPT_MS;
-    link->channel = make_channel(link->uri, link->attempt_ms, link->config.max_message_bytes);
+    link->channel = make_channel(link);
     const pf_poller_config polling = { .handle = on_event, .look = mend, .user = link, .away_ns = AWAY_NS };
     if (pf_poller_start(&link->poller, &polling)) return PF_OK;
     dismantle(link);

@@ -15,9 +15,8 @@ typedef struct {
     int32_t n_rounds;    /* counted ones; a tenth as many go before them to warm up */
     int32_t n_sequences; /* 1 .. PF_MAX_BATCH_SEQUENCES */
     int32_t draft_len;   /* tokens that a proposal may have, 1 .. PF_MAX_DRAFT_TOKENS */
-    int32_t
-        context; /* tokens of each prompt, at least 1; all begin anew once one has grown, by 240 tokens or as far as the worker's context goes */
-    float temperature; /* above 0: proposals are sampled, and declared */
+    int32_t context;     /* tokens of each prompt, at least 1; all begin anew once one grew by 240, or as it may */
+    float temperature;   /* above 0: proposals are sampled, and declared */
 } pf_roundtrip_plan;
 
 /* Times and rates of no rounds are NaN. */

@@ -18,7 +18,8 @@ struct pf_engine {
     pf_model *model;
     pf_tokenizer *tokenizer; /* NULL: the directory has none */
     pf_team *team;
-    bool owns_team; /* false: another engine's */
+    bool owns_team;      /* false: another engine's */
+    pf_topology machine; /* as its threads may use it */
     pf_context *context;
     pf_model_info info;
     bool has_role;
@@ -104,16 +105,18 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
                           error);
 }
 
+/* The team and the machine. Threads that are to be so many, or on those cores, are seated before the machine is read: what
+ * counts are the caches that they see. */
 static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)
 {
     if (options->threads_of) {
         engine->team = options->threads_of->team;
+        engine->machine = options->threads_of->machine;
         return PF_OK;
     }
-    if (options->n_threads > 0) return start_team(engine, options, options->n_threads, error);
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
-    return start_team(engine, options, machine.n_cores, error);
+    if (options->n_threads > 0) PF_TRY(start_team(engine, options, options->n_threads, error));
+    PF_TRY(pf_topology_read(&engine->machine, error));
+    return engine->team ? PF_OK : start_team(engine, options, engine->machine.n_cores, error);
 }
 
 static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
@@ -127,6 +130,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
         .head = options->head,
         .isa = options->isa,
         .team = engine->team,
+        .machine = &engine->machine,
         .progress = options->progress,
         .progress_user = options->progress_user,
     };

@@ -38,6 +38,12 @@ static bool pays(const pf_patience *p)
     return p->rounds * p->latency_ns + p->judge_ns <= p->tokens * plain_ns(p);
 }
 
+/* After a wait in vain, or one that would be: not before it is a share of the time that small. */
+static void put_off_probe(pf_patience *p, uint64_t now_ns, uint64_t waited_ns)
+{
+    p->probe_ns = now_ns + PF_PATIENCE_SHARE * waited_ns;
+}
+
 uint64_t pf_patience_asked(pf_patience *p, uint64_t round, uint64_t now_ns)
 {
     p->looked_ns = p->last_ns;
@@ -48,7 +54,7 @@ uint64_t pf_patience_asked(pf_patience *p, uint64_t round, uint64_t now_ns)
     if (!pays(p)) return 0;
     if (p->keeps_up) return limit_ns(p);
     if (now_ns < p->probe_ns) return 0;
-    p->probe_ns = now_ns + PF_PATIENCE_SHARE * limit_ns(p);
+    put_off_probe(p, now_ns, limit_ns(p));
     return limit_ns(p);
 }
 
@@ -57,7 +63,7 @@ void pf_patience_answered(pf_patience *p, uint64_t round, uint64_t now_ns)
     const uint64_t asked_ns = p->asked_ns[round % PF_PATIENCE_ROUNDS];
     if (p->asked_round[round % PF_PATIENCE_ROUNDS] != round || asked_ns == 0) return;
     if (now_ns - asked_ns > limit_ns(p)) { /* nor would a probe get it sooner */
-        p->probe_ns = now_ns + PF_PATIENCE_SHARE * limit_ns(p);
+        put_off_probe(p, now_ns, limit_ns(p));
         return;
     }
     p->keeps_up = true;
@@ -69,7 +75,7 @@ void pf_patience_answered(pf_patience *p, uint64_t round, uint64_t now_ns)
 void pf_patience_timed_out(pf_patience *p, uint64_t now_ns)
 {
     p->keeps_up = false;
-    p->probe_ns = now_ns + PF_PATIENCE_SHARE * (now_ns - p->last_ns);
+    put_off_probe(p, now_ns, now_ns - p->last_ns);
 }
 
 static void count_proposal(pf_patience *p, double judge_ns, int32_t n_tokens)

@@ -58,15 +58,6 @@ void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes)
     grpc_byte_buffer_destroy(message);
 }
 
-/* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
- * nothing. */
-void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text)
-{
-    pf_call_leave_place(c);
-    c->ending = c->ended = true;
-    (void)grpc_call_cancel_with_status(c->grpc, code, text, NULL);
-}
-
 static void start_write(pf_call *c, grpc_byte_buffer *message)
 {
     const grpc_op op = pf_call_message_op(message);

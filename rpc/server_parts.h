@@ -5,7 +5,7 @@
  *      server_compute.c   the computing thread, between streams and peers
  *      server_events.c    what gRPC's queue says: new calls, messages, ends
  *      server_calls.c     one call: reading, writing, when it may be freed
- *      server_places.c    how many calls, and who makes way
+ *      server_places.c    how many calls, who makes way, who is turned away; knows nothing of server_calls.c
  *      server_health.c    health, and who watches it
  *
  * A call is freed when nothing refers to it any more: no event to come, not in line, and the computing thread has let
@@ -164,11 +164,10 @@ void pf_call_read(pf_call *c);                                                  
 bool pf_call_has_room(const pf_call *c);                                         /* for one more: its own queue */
 void pf_call_send(pf_call *c, grpc_byte_buffer *message); /* now, or after what is being sent; takes the message */
 bool pf_call_write_on(pf_call *c); /* the next message that waits, or the status that is decided; false: neither */
-void pf_call_end(pf_call *c, grpc_status_code code, const char *text);       /* once nothing is being written */
-void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);        /* one message, and a good end */
-void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text); /* at once, whatever is being written */
-void pf_call_link(pf_server *server, pf_call *c);                            /* into the list of all */
-void pf_call_make_ready(pf_call *c);                                         /* in line for the computing thread */
+void pf_call_end(pf_call *c, grpc_status_code code, const char *text); /* once nothing is being written */
+void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);  /* one message, and a good end */
+void pf_call_link(pf_server *server, pf_call *c);                      /* into the list of all */
+void pf_call_make_ready(pf_call *c);                                   /* in line for the computing thread */
 bool pf_call_is_done(pf_call *c);      /* nothing refers to it: it is out of every list, and pf_call_free may end it */
 void pf_call_free(pf_call *c);         /* without the lock */
 void pf_server_give_signs(void *user); /* without it; the poller's too: of life, to streams that have waited for long */
@@ -178,6 +177,7 @@ void pf_server_give_signs(void *user); /* without it; the poller's too: of life,
 const char *pf_call_take_place(pf_call *c);        /* NULL: the call has a place now, else why there is none */
 void pf_call_leave_place(pf_call *c);              /* it is over, or goes: another may have its place */
 void pf_call_tell_sequences(pf_call *c, bool any); /* whether a stream has any open */
+void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text); /* at once, whatever is being written */
 
 /* ---- server_health.c ------------------------------------------------------------------------------------------------- */
 

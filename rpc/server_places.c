@@ -14,6 +14,15 @@ void pf_call_leave_place(pf_call *c)
     if (c->role == PF_ROLE_STREAM) c->server->n_streams--;
 }
 
+/* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
+ * nothing. */
+void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text)
+{
+    pf_call_leave_place(c);
+    c->ending = c->ended = true;
+    (void)grpc_call_cancel_with_status(c->grpc, code, text, NULL);
+}
+
 void pf_call_tell_sequences(pf_call *c, bool any)
 {
     if (c->has_sequences && !any) c->idle_ns = pf_now_ns();

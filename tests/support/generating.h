@@ -12,16 +12,17 @@ enum { CONTEXT = 160, N_NEW = 60, N_PLAIN_PROMPT = 5, VOCAB = 128 };
 #define LIMIT_NS 200000000u /* of a verifier's silence and absence: four looks */
 
 typedef struct {
+    int32_t tokens[CONTEXT];
+    pf_result result;
+} generated;
+
+typedef struct {
     pf_engine *target, *draft;
     pf_peer *verifier, *drafter;
     int32_t n_warnings;
     pf_error warning; /* the last: its text */
+    generated plain;  /* what plain_request gives without a drafter, at any draft_len */
 } pair;
-
-typedef struct {
-    int32_t tokens[CONTEXT];
-    pf_result result;
-} generated;
 
 /* For cmocka's groups: *state is a pair. */
 int open_pair(void **state);

@@ -14,16 +14,15 @@ static const uint64_t MS = 1000 * 1000;
 static void a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     int32_t n_reopened = 0, n_fallback = 0, n_rounds = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         unreliable_peer u = unreliable_peer_of(p->drafter, seed, 1 + (int32_t)(seed % 12));
         u.only = (mood)(seed % N_MOODS);
         request.draft_len = 1 + (int32_t)(seed % 8);
         generate(p, p->verifier, &u.head, &request, &drafted);
-        assert_same_text(&drafted, &plain);
+        assert_same_text(&drafted, &p->plain);
         n_reopened += u.n_reopened;
         n_fallback += (int32_t)drafted.result.speculation.fallback_rounds;
         n_rounds += (int32_t)drafted.result.speculation.rounds;
@@ -36,14 +35,13 @@ static void a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token(void
 static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.gone_for = INT32_MAX;
     p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &drafted);
-    assert_same_text(&drafted, &plain);
+    assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.rounds, 0);
     assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
     assert_int_equal(p->n_warnings, 1);
@@ -70,9 +68,8 @@ static void a_drafter_that_returns_costs_no_round_more_than_it_was_away(void **s
 static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     pf_session *session = open_session(p, p->verifier, &u.head);
     const struct {
@@ -93,7 +90,7 @@ static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_ki
         pf_error_set(&p->warning, PF_OK, "%s", "");
         pf_error error = { 0 };
         assert_ok(run(session, &request, &drafted, &error), error);
-        assert_same_text(&drafted, &plain);
+        assert_same_text(&drafted, &p->plain);
         assert_int_equal(p->n_warnings, cases[i].n_warnings);
         assert_string_equal(p->warning.text, cases[i].warning);
     }
@@ -108,9 +105,8 @@ static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_ki
 static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     pf_session *session = open_session(p, p->verifier, &u.head);
     p->n_warnings = 0;
@@ -118,7 +114,7 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
     for (int i = 0; i < 20; i++) {
         u.gone_for = i % 2 ? 0 : INT32_MAX;
         assert_ok(run(session, &request, &drafted, &error), error);
-        assert_same_text(&drafted, &plain);
+        assert_same_text(&drafted, &p->plain);
     }
     assert_int_equal(p->n_warnings, 5); /* and twice that it is back */
     assert_says(p->warning, "decoding goes on without it while it comes and goes, which is not told again");
@@ -128,9 +124,8 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
 static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.is_unmet = true;
     pf_session *session = open_session(p, p->verifier, &u.head);
@@ -140,7 +135,7 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
     pf_error error = { 0 };
     for (int i = 0; i < 2; i++) {
         assert_ok(run(session, &request, &drafted, &error), error);
-        assert_same_text(&drafted, &plain);
+        assert_same_text(&drafted, &p->plain);
         assert_int_equal(drafted.result.speculation.rounds, 0);
         assert_says(p->warning, "130 tokens");
     }
@@ -150,13 +145,12 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
 static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer liar = unreliable_peer_of(p->drafter, 1, 0), verifier = unreliable_peer_of(p->verifier, 2, 0);
     liar.out_of_vocabulary = true;
     generate(p, &verifier.head, &liar.head, &request, &drafted);
-    assert_same_text(&drafted, &plain);
+    assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.drafted, 0);
     assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
 }
@@ -164,14 +158,13 @@ static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void *
 static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.full_for = 10;
     p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &drafted);
-    assert_same_text(&drafted, &plain);
+    assert_same_text(&drafted, &p->plain);
     assert_int_equal(p->n_warnings, 0);
     assert_int_equal(u.full_for, 0);
     assert_int_equal(u.n_reopened, 1); /* with all that it has missed */
@@ -183,14 +176,13 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
 static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.computes = INT32_MAX;
     u.sign_at = 1;
     generate(p, p->verifier, &u.head, &request, &drafted);
-    assert_same_text(&drafted, &plain);
+    assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.rounds, 0);
 }
 
@@ -200,13 +192,12 @@ static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **sta
 static void a_far_drafter_that_does_not_pay_is_left_alone(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
     request.draft_len = 1;
-    generate(p, p->verifier, NULL, &request, &plain);
     late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 130 * MS);
     generate(p, &verifier.head, &drafter.head, &request, &drafted);
-    assert_same_text(&drafted, &plain);
+    assert_same_text(&drafted, &p->plain);
     const pf_speculation *s = &drafted.result.speculation;
     if (s->fallback_rounds < 8) fail_msg("%d rounds without a proposal; expected 8 at least", (int)s->fallback_rounds);
 }
@@ -232,13 +223,12 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
 static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **state)
 {
     pair *p = *state;
-    generated plain, out;
+    generated out;
     const pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
     u.knows_nothing = true;
     generate(p, p->verifier, &u.head, &request, &out);
-    assert_same_text(&out, &plain);
+    assert_same_text(&out, &p->plain);
     assert_int_equal(out.result.speculation.fallback_rounds, N_NEW - 1);
 }
 
@@ -259,14 +249,13 @@ static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_tim
 static void a_verifier_that_vanishes_and_returns_changes_no_token(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     for (int32_t at = 1; at <= 12; at++) {
         unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
         u.vanish_at = at;
         generate(p, &u.head, p->drafter, &request, &drafted);
-        assert_same_text(&drafted, &plain);
+        assert_same_text(&drafted, &p->plain);
         assert_int_equal(u.n_reopened, 1);
     }
 }
@@ -310,29 +299,27 @@ static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **st
 static void a_verifier_that_answers_between_its_absences_has_its_time_anew(void **state)
 {
     pair *p = *state;
-    generated plain, out;
+    generated out;
     const pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->verifier, 1, 4);
     u.only = VANISH;
     u.stays_for = 6; /* looks of 20 ms: more than half of the limit */
     generate(p, &u.head, p->drafter, &request, &out);
-    assert_same_text(&out, &plain);
+    assert_same_text(&out, &p->plain);
     assert_in_range(u.n_reopened, 2, N_NEW);
 }
 
 static void a_verifier_that_was_restarted_between_two_requests_serves_the_second(void **state)
 {
     pair *p = *state;
-    generated plain, out;
+    generated out;
     const pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     pf_session *session = open_session(p, &u.head, p->drafter);
     pf_error error = { 0 };
     for (int i = 0; i < 2; i++) {
         assert_ok(run(session, &request, &out, &error), error);
-        assert_same_text(&out, &plain);
+        assert_same_text(&out, &p->plain);
         u.gone_for = 3;
     }
     pf_session_destroy(session);
@@ -341,14 +328,13 @@ static void a_verifier_that_was_restarted_between_two_requests_serves_the_second
 static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void **state)
 {
     pair *p = *state;
-    generated plain, out;
+    generated out;
     const pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     u.computes = 20; /* looks: five times the limit */
     u.sign_at = 3;
     generate(p, &u.head, p->drafter, &request, &out);
-    assert_same_text(&out, &plain);
+    assert_same_text(&out, &p->plain);
 
     u.sign_at = 0;
     pf_session *session = open_session(p, &u.head, p->drafter);
@@ -379,14 +365,13 @@ static void a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_a
 static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
 {
     pair *p = *state;
-    generated plain, out;
+    generated out;
     const pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
     u.computes = 1;
     u.sleeps_us = (uint32_t)(2 * LIMIT_NS / 1000);
     generate(p, &u.head, p->drafter, &request, &out);
-    assert_same_text(&out, &plain);
+    assert_same_text(&out, &p->plain);
 }
 
 static void a_verdict_that_does_not_fit_is_refused(void **state)

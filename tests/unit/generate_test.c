@@ -9,15 +9,14 @@
 static void greedy_text_is_the_plain_text_at_every_draft_length(void **state)
 {
     pair *p = *state;
-    generated plain, drafted;
+    generated drafted;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     int64_t n_accepted = 0, n_refused = 0;
     for (request.draft_len = 0; request.draft_len <= 8; request.draft_len++) { /* 0: the drafter chooses */
         unreliable_peer u = unreliable_peer_of(p->drafter, 7, 6);
         u.only = LIE;
         generate(p, p->verifier, &u.head, &request, &drafted);
-        assert_same_text(&drafted, &plain);
+        assert_same_text(&drafted, &p->plain);
         n_accepted += drafted.result.speculation.accepted;
         n_refused += drafted.result.speculation.drafted - drafted.result.speculation.accepted;
     }
@@ -137,13 +136,12 @@ static void a_caller_that_has_enough_gets_no_more(void **state)
 static void a_stop_token_is_the_last_and_is_kept(void **state)
 {
     pair *p = *state;
-    generated plain, out;
+    generated out;
     pf_request request = plain_request();
-    generate(p, p->verifier, NULL, &request, &plain);
     int32_t at = 7;
     for (int32_t i = 0; i < at; i++)
-        if (plain.tokens[i] == plain.tokens[at]) at = i; /* its first occurrence */
-    request.stop_tokens = &plain.tokens[at];
+        if (p->plain.tokens[i] == p->plain.tokens[at]) at = i; /* its first occurrence */
+    request.stop_tokens = &p->plain.tokens[at];
     request.n_stop_tokens = 1;
     generate(p, p->verifier, p->drafter, &request, &out);
     assert_int_equal(out.result.n_tokens, at + 1);

@@ -1,0 +1,276 @@
+/* Every option there is: a row each, in the groups that subcommands take. */
+#include <limits.h>
+#include <stddef.h>
+
+#include "bench/pass_bench.h"
+#include "cli/option_values.h"
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+static const pf_option_choice kv_choices[] = {
+    { "auto", PF_N_TYPES }, { "f32", PF_TYPE_F32 }, { "bf16", PF_TYPE_BF16 }, { NULL, 0 }
+};
+static const pf_option_choice method_choices[] = {
+    { "greedy", PF_METHOD_GREEDY }, { "rejection", PF_METHOD_REJECTION }, { "coupled", PF_METHOD_COUPLED }, { NULL, 0 }
+};
+static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar", 0 }, { "avx2", 0 }, { "avx512", 0 },
+                                                { "avx512bf16", 0 }, { "amx", 0 },    { NULL, 0 } };
+static const pf_option_choice backend_choices[] = {
+    { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
+};
+static const pf_option_choice draft_head_choices[] = { { "full", PF_HEAD_FULL },
+                                                       { "screened", PF_HEAD_SCREENED },
+                                                       { NULL, 0 } };
+static const pf_option_choice target_head_choices[] = {
+    { "auto", PF_HEAD_AUTO }, { "full", PF_HEAD_FULL }, { "bounded", PF_HEAD_BOUNDED }, { NULL, 0 }
+};
+static const pf_option_choice head_choices[] = { { "auto", PF_HEAD_AUTO },
+                                                 { "full", PF_HEAD_FULL },
+                                                 { "bounded", PF_HEAD_BOUNDED },
+                                                 { "screened", PF_HEAD_SCREENED },
+                                                 { NULL, 0 } };
+static const pf_option_choice color_choices[] = {
+    { "auto", PF_COLOR_AUTO }, { "always", PF_COLOR_ALWAYS }, { "never", PF_COLOR_NEVER }, { NULL, 0 }
+};
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+#define AT(field) offsetof(pf_options, field)
+/* clang-format off */
+#define ROW(the_letter, the_name, the_argument, the_help, the_kind, ...)                                      \
+    {                                                                                                         \
+        .name = the_name, .letter = the_letter, .argument = the_argument, .help = the_help, .kind = PF_OPTION_##the_kind, \
+        __VA_ARGS__                                                                                           \
+    }
+/* clang-format on */
+#define GROUP(variable, heading, table) \
+    const pf_option_group variable = { heading, table, sizeof(table) / sizeof *(table) }
+
+static const struct pf_option_row model_rows[] = {
+    ROW('m', "model", "MODEL", "a Hugging Face directory, or org/name from its local cache", KIND_STRING,
+        .offset = AT(model)),
+};
+GROUP(pf_options_model, "Model", model_rows);
+
+static const struct pf_option_row prompt_rows[] = {
+    ROW('p', "prompt", "TEXT", "the text to go on from", KIND_STRING, .offset = AT(prompt)),
+    ROW('f', "file", "FILE", "the same from a file (- is standard input)", KIND_STRING, .offset = AT(prompt_file)),
+    ROW(0, "tokens", "IDS", "the same as token ids: 12,7,99 (nothing is added)", KIND_IDS),
+};
+GROUP(pf_options_prompt, "Prompt", prompt_rows);
+
+static const struct pf_option_row id_rows[] = {
+    ROW(0, "tokens", "IDS", "token ids, separated by commas", KIND_IDS),
+};
+GROUP(pf_options_ids, "Input", id_rows);
+
+static const struct pf_option_row text_rows[] = {
+    ROW('p', "prompt", "TEXT", "the text; without it, standard input to its end", KIND_STRING, .offset = AT(prompt)),
+    ROW(0, "no-special", NULL, "leave out what the tokenizer adds (BOS and the like)", KIND_FLAG,
+        .offset = AT(no_special)),
+};
+GROUP(pf_options_text, "Input", text_rows);
+
+static const struct pf_option_row generating_rows[] = {
+    ROW('n', "new-tokens", "N", "new tokens (128)", KIND_INT, .offset = AT(n_new), .min = 1, .max = 1 << 20),
+    ROW(0, "stop", "TEXT", "end before this text; may be repeated", KIND_STRINGS, .offset = AT(stops)),
+    ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
+    ROW(0, "num-samples", "R", "R continuations, seeds S to S+R-1 (1)", KIND_INT, .offset = AT(n_samples), .min = 1,
+        .max = 1 << 20),
+};
+GROUP(pf_options_generating, "Generation", generating_rows);
+
+static const struct pf_option_row sampling_rows[] = {
+    ROW(0, "temperature", "T", "0 is greedy (0)", KIND_FLOAT, .offset = AT(sampling.temperature), .max = 1000),
+    ROW(0, "top-k", "K", "keep the K most probable tokens; 0 off (0)", KIND_INT, .offset = AT(sampling.top_k),
+        .max = INT_MAX),
+    ROW(0, "top-p", "P", "keep the smallest set of this probability; 1 off (1)", KIND_FLOAT,
+        .offset = AT(sampling.top_p), .max = 1, .above_min = true),
+    ROW(0, "min-p", "P", "drop below this share of the most probable; 0 off (0)", KIND_FLOAT,
+        .offset = AT(sampling.min_p), .max = 1),
+    ROW(0, "seed", "S", "of all randomness; drawn and reported when absent", KIND_SEED),
+};
+GROUP(pf_options_sampling, "Sampling", sampling_rows);
+
+static const struct pf_option_row speculation_rows[] = {
+    ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
+    ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_ADDRESS,
+        .offset = AT(draft_worker)),
+    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
+    ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
+        .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "method", "M", "greedy (at temperature 0), rejection (default above), coupled", KIND_CHOICE,
+        .offset = AT(method), .choices = method_choices),
+};
+GROUP(pf_options_speculation, "Speculation", speculation_rows);
+
+static const struct pf_option_row running_rows[] = {
+    ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
+        .offset = AT(dtype)),
+    ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
+        .offset = AT(activations)),
+    ROW(0, "gemm", "WHO", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_CHOICE,
+        .offset = AT(backend), .choices = backend_choices),
+    ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE, .offset = AT(kv_type),
+        .choices = kv_choices),
+    ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT, .offset = AT(n_threads),
+        .min = 1, .max = 1024),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
+    ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),
+        .choices = isa_choices),
+};
+GROUP(pf_options_running, "Running", running_rows);
+
+static const struct pf_option_row draft_head_rows[] = {
+    ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_CHOICE,
+        .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+};
+GROUP(pf_options_draft_head, "Of a draft", draft_head_rows);
+
+static const struct pf_option_row target_head_rows[] = {
+    ROW(0, "head", "H", "greedy: full; bounded, the same tokens by fewer bytes (auto)", KIND_CHOICE, .offset = AT(head),
+        .choices = target_head_choices),
+};
+GROUP(pf_options_target_head, "Of a target", target_head_rows);
+
+static const struct pf_option_row head_rows[] = {
+    ROW(0, "head", "H", "as of a target, auto, full, bounded; as of a draft, full, screened (auto)", KIND_CHOICE,
+        .offset = AT(head), .choices = head_choices),
+};
+GROUP(pf_options_head, "Of the head", head_rows);
+
+static const struct pf_option_row context_rows[] = {
+    ROW(0, "context", "N", "tokens that a sequence may have (the model's, at most 8192)", KIND_INT,
+        .offset = AT(context), .min = 1, .max = PF_MAX_POSITIONS),
+};
+GROUP(pf_options_context, "Context", context_rows);
+
+static const struct pf_option_row draft_running_rows[] = {
+    ROW(0, "draft-dtype", "T", "the draft's weights, as --dtype (auto)", KIND_DTYPE, .offset = AT(draft_dtype)),
+    ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .offset = AT(draft_activations)),
+    ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_CHOICE,
+        .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+    ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
+        .offset = AT(simulate_token_ns), .max = 60000),
+    ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
+        .offset = AT(simulate_step_ns), .max = 60000),
+};
+GROUP(pf_options_draft_running, "Draft, and trial", draft_running_rows);
+
+static const struct pf_option_row service_rows[] = {
+    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_ADDRESS, .offset = AT(listen)),
+    ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
+        .max = PF_MAX_BATCH_SEQUENCES),
+};
+GROUP(pf_options_service, "Service", service_rows);
+
+static const struct pf_option_row worker_trial_rows[] = {
+    ROW(0, "simulate-token-ms", "X", "a pass takes at least X ms, as a larger draft's would", KIND_MS,
+        .offset = AT(simulate_token_ns), .max = 60000),
+};
+GROUP(pf_options_worker_trial, "Trial", worker_trial_rows);
+
+static const struct pf_option_row verifier_trial_rows[] = {
+    ROW(0, "simulate-step-ms", "X", "a verification takes at least X ms, as a larger target's would", KIND_MS,
+        .offset = AT(simulate_step_ns), .max = 60000),
+};
+GROUP(pf_options_verifier_trial, "Trial", verifier_trial_rows);
+
+static const struct pf_option_row quantize_rows[] = {
+    ROW('o', "output", "DIR", "the directory to be made: absent, or empty", KIND_STRING, .offset = AT(output)),
+    ROW(0, "dtype", "T", "f32, f16, bf16, int8, int4[-asym][-g128|-channel]", KIND_DTYPE, .offset = AT(dtype)),
+    ROW(0, "threads", "N", "threads (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1, .max = 1024),
+};
+GROUP(pf_options_quantize, "Quantization", quantize_rows);
+
+static const struct pf_option_row logits_rows[] = {
+    ROW(0, "all", NULL, "after each token, one row a line, not only after the last", KIND_FLAG, .offset = AT(all)),
+};
+GROUP(pf_options_logits, "Logits", logits_rows);
+
+static const struct pf_option_row throughput_rows[] = {
+    ROW(0, "prompt-len", "N", "tokens of the prefill (512)", KIND_INT, .offset = AT(bench_prompt_len), .min = 1,
+        .max = 1 << 20),
+    ROW(0, "gen-len", "N", "decode steps of a run (64)", KIND_INT, .offset = AT(bench_gen_len), .min = 2,
+        .max = 1 << 20),
+    ROW(0, "context", "N", "tokens before the first decode step (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
+        .max = 1 << 20),
+};
+GROUP(pf_options_throughput, "Measurement", throughput_rows);
+
+static const struct pf_option_row kernels_rows[] = {
+    ROW(0, "isa", "NAME", "what is chosen there; auto: all that run here (auto)", KIND_WORD, .offset = AT(isa_word),
+        .choices = isa_choices),
+    ROW(0, "op", "NAME", "one operation alone: gemm, attn, rmsnorm, top, ...", KIND_STRING, .offset = AT(bench_op)),
+    ROW(0, "format", "NAME", "products with such weights alone: bf16, int8, int4-g128, ...", KIND_STRING,
+        .offset = AT(bench_format)),
+    ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
+        .max = 1024),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
+    ROW(0, "quick", NULL, "few samples, one shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
+};
+GROUP(pf_options_kernels, "Measurement", kernels_rows);
+
+static const struct pf_option_row pass_rows[] = {
+    ROW('m', "model", "MODEL", "measure those of a pass of this model instead", KIND_STRING, .offset = AT(model)),
+    ROW(0, "dtype", "T", "its weights, as in generate (auto)", KIND_DTYPE, .offset = AT(dtype)),
+    ROW(0, "act", "T", "activations of integer weights, as in generate (auto)", KIND_ACT, .offset = AT(activations)),
+    ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .offset = AT(kv_type),
+        .choices = kv_choices),
+    ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_CHOICE, .offset = AT(head),
+        .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+    ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .offset = AT(rows), .count = AT(n_rows), .min = 1,
+        .max = PF_PASS_MAX_ROWS),
+    ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
+        .max = 1 << 20),
+};
+GROUP(pf_options_pass, "A pass", pass_rows);
+
+static const struct pf_option_row rpc_rows[] = {
+    ROW(0, "worker", "ADDR", "round trips to the worker there", KIND_ADDRESS, .offset = AT(worker)),
+    ROW(0, "loopback", NULL, "to a server in this process, over a unix socket", KIND_FLAG, .offset = AT(loopback)),
+    ROW(0, "rounds", "N", "round trips (2000)", KIND_INT, .offset = AT(trips.n_rounds), .min = 10, .max = 1 << 24),
+    ROW(0, "sequences", "N", "that each message speaks of (1)", KIND_INT, .offset = AT(trips.n_sequences), .min = 1,
+        .max = PF_MAX_BATCH_SEQUENCES),
+    ROW(0, "draft-len", "K", "tokens that are asked for each of them (1)", KIND_INT, .offset = AT(trips.draft_len),
+        .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "context", "N", "tokens of each prompt (16)", KIND_INT, .offset = AT(trips.context), .min = 1,
+        .max = PF_MAX_PROMPT_TOKENS),
+    ROW(0, "temperature", "T", "above 0: proposals are sampled and declared (0)", KIND_FLOAT,
+        .offset = AT(trips.temperature), .max = 1000),
+};
+GROUP(pf_options_rpc, "Measurement", rpc_rows);
+
+static const struct pf_option_row acceptance_rows[] = {
+    ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
+    ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
+    ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
+    ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line (the bundled set)", KIND_STRING,
+        .offset = AT(prompts_file)),
+    ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),
+    ROW('n', "new-tokens", "N", "new tokens a prompt (64)", KIND_INT, .offset = AT(n_new), .min = 2, .max = 1 << 20),
+    ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (auto)", KIND_LENGTH, .offset = AT(draft_lens),
+        .count = AT(n_draft_lens), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+    ROW(0, "method", "LIST", "greedy, rejection, coupled (greedy at 0, else rejection)", KIND_CHOICE,
+        .offset = AT(methods), .count = AT(n_methods), .choices = method_choices),
+    ROW(0, "temperature", "LIST", "temperatures (0)", KIND_FLOAT, .offset = AT(temperatures),
+        .count = AT(n_temperatures), .max = 1000),
+    ROW(0, "top-k", "K", "as in generate", KIND_INT, .offset = AT(sampling.top_k), .max = INT_MAX),
+    ROW(0, "top-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.top_p), .max = 1, .above_min = true),
+    ROW(0, "min-p", "P", "as in generate", KIND_FLOAT, .offset = AT(sampling.min_p), .max = 1),
+    ROW(0, "seed", "S", "of all randomness (1)", KIND_SEED),
+    ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
+};
+GROUP(pf_options_acceptance, "Measurement", acceptance_rows);
+
+static const struct pf_option_row json_rows[] = {
+    ROW(0, "json", NULL, "one JSON document on standard output", KIND_FLAG, .offset = AT(json)),
+};
+GROUP(pf_options_json, "Output", json_rows);
+
+static const struct pf_option_row color_rows[] = {
+    ROW(0, "json", NULL, "one JSON document (with --num-samples: one a line)", KIND_FLAG, .offset = AT(json)),
+    ROW(0, "color", "WHEN", "auto, always, never: accepted draft tokens in colour (auto)", KIND_CHOICE,
+        .offset = AT(color), .choices = color_choices),
+};
+GROUP(pf_options_color, "Output", color_rows);

@@ -2,7 +2,9 @@
  * One arena holds everything:
  *
  *    pf_kv | page refs [n_pages] | free list [n_pages] | slots [max_sequences] | page numbers [max_sequences, max_pages]
- *          | page addresses [max_sequences, n_layers, 2, max_pages] | pool [n_pages, page_bytes]
+ *          | page addresses [max_sequences, n_blocks, max_pages] | pool [n_pages, page_bytes]
+ *
+ * A page has two blocks a layer: block 2 l is the keys of layer l, block 2 l + 1 its values.
  *
  * A sequence's pages are kept twice: as numbers, to count references and to free, and as addresses of each layer's
  * keys and values, so that a view costs nothing and a kernel does no arithmetic on page numbers.
@@ -40,14 +42,15 @@ struct pf_kv {
     size_t head_bytes;  /* the keys, or the values, of one head in one page: attn.h has their order */
     size_t block_bytes; /* the keys, or the values, of one layer in one page */
     size_t page_bytes;
+    int32_t n_blocks;                   /* of a page */
     int32_t n_pages, n_free, max_pages; /* max_pages: of one sequence */
     int32_t free_slot;                  /* head of the list; -1: none */
     int32_t *refs;                      /* [n_pages] */
     int32_t *free_pages;                /* [n_pages], the first n_free of which are valid; taken from the end */
     slot *slots;                        /* [max_sequences] */
     int32_t *pages;                     /* [max_sequences, max_pages] */
-    void **addresses;                   /* [max_sequences, n_layers, 2, max_pages]; 2: keys, values */
-    unsigned char *pool;                /* [n_pages, n_layers, 2, block_bytes] */
+    void **addresses;                   /* [max_sequences, n_blocks, max_pages] */
+    unsigned char *pool;                /* [n_pages, n_blocks, block_bytes] */
 };
 
 /* ---- shapes ---- */
@@ -82,13 +85,14 @@ static pf_status check_config(const pf_kv_config *c, pf_error *error)
 /* The sizes that follow from a valid configuration. False: they overflow. */
 static bool shape(const pf_kv_config *c, pf_kv *out)
 {
-    size_t blocks;
     const size_t row_bytes = pf_attn_width(c->type, c->head_dim) * pf_type_bytes(c->type);
     if (!pf_size_mul((size_t)c->page_tokens, row_bytes, &out->head_bytes)) return false;
     if (!pf_size_mul((size_t)c->n_kv_heads, out->head_bytes, &out->block_bytes)) return false;
     if (out->block_bytes > SIZE_MAX / 2) return false;
     out->block_bytes = pf_round_up(out->block_bytes, PF_ARENA_ALIGN);
-    return pf_size_mul((size_t)c->n_layers, 2, &blocks) && pf_size_mul(blocks, out->block_bytes, &out->page_bytes);
+    if (c->n_layers > INT32_MAX / 2) return false;
+    out->n_blocks = 2 * c->n_layers;
+    return pf_size_mul((size_t)out->n_blocks, out->block_bytes, &out->page_bytes);
 }
 
 size_t pf_kv_page_bytes(const pf_kv_config *config)
@@ -97,9 +101,10 @@ size_t pf_kv_page_bytes(const pf_kv_config *config)
     return check_config(config, NULL) == PF_OK && shape(config, &sizes) ? sizes.page_bytes : 0;
 }
 
-static void **address_table(const pf_kv *kv, int32_t slot_id, int32_t layer, int32_t values)
+/* [max_pages] where a block of each page of a sequence lies. */
+static void **address_table(const pf_kv *kv, int32_t slot_id, int32_t block)
 {
-    const size_t table = ((size_t)slot_id * (size_t)kv->config.n_layers + (size_t)layer) * 2 + (size_t)values;
+    const size_t table = (size_t)slot_id * (size_t)kv->n_blocks + (size_t)block;
     return kv->addresses + table * (size_t)kv->max_pages;
 }
 
@@ -108,9 +113,14 @@ static int32_t *page_table(const pf_kv *kv, int32_t slot_id)
     return kv->pages + (size_t)slot_id * (size_t)kv->max_pages;
 }
 
-static unsigned char *block(const pf_kv *kv, int32_t page, int32_t layer, int32_t values)
+static unsigned char *block_at(const pf_kv *kv, int32_t page, int32_t block)
 {
-    return kv->pool + (size_t)page * kv->page_bytes + ((size_t)layer * 2 + (size_t)values) * kv->block_bytes;
+    return kv->pool + (size_t)page * kv->page_bytes + (size_t)block * kv->block_bytes;
+}
+
+static bool has_values(int32_t block)
+{
+    return block % 2 == 1;
 }
 
 static int32_t pages_of(const pf_kv *kv, int32_t length)
@@ -142,7 +152,7 @@ static int32_t take_page(pf_kv *kv)
     const int32_t page = kv->free_pages[--kv->n_free];
     assert(kv->refs[page] == 0);
     kv->refs[page] = 1;
-    if (POISON) memset(block(kv, page, 0, 0), NAN_BYTE, kv->page_bytes);
+    if (POISON) memset(block_at(kv, page, 0), NAN_BYTE, kv->page_bytes);
     return page;
 }
 
@@ -150,27 +160,25 @@ static void drop_page(pf_kv *kv, int32_t page)
 {
     assert(kv->refs[page] > 0);
     if (--kv->refs[page] > 0) return;
-    if (POISON) memset(block(kv, page, 0, 0), NAN_BYTE, kv->page_bytes);
+    if (POISON) memset(block_at(kv, page, 0), NAN_BYTE, kv->page_bytes);
     kv->free_pages[kv->n_free++] = page;
 }
 
 static void set_page(pf_kv *kv, int32_t slot_id, int32_t index, int32_t page)
 {
     page_table(kv, slot_id)[index] = page;
-    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
-        for (int32_t values = 0; values < 2; values++)
-            address_table(kv, slot_id, layer, values)[index] = block(kv, page, layer, values);
+    for (int32_t b = 0; b < kv->n_blocks; b++) address_table(kv, slot_id, b)[index] = block_at(kv, page, b);
 }
 
 /* Element d of a head's key or value in a slot of a page. */
-static unsigned char *element_at(const pf_kv *kv, int32_t page, int32_t layer, int32_t values, int32_t head,
-                                 int32_t slot_in_page, int32_t d)
+static unsigned char *element_at(const pf_kv *kv, int32_t page, int32_t block, int32_t head, int32_t slot_in_page,
+                                 int32_t d)
 {
     const pf_kv_config *c = &kv->config;
     const pf_attn_pages pages = { .page_tokens = c->page_tokens, .head_dim = c->head_dim };
-    const size_t element = values ? pf_attn_value_at(&pages, c->type, head, slot_in_page, d)
-                                  : pf_attn_key_at(&pages, c->type, head, slot_in_page, d);
-    return block(kv, page, layer, values) + element * pf_type_bytes(c->type);
+    const size_t element = has_values(block) ? pf_attn_value_at(&pages, c->type, head, slot_in_page, d)
+                                             : pf_attn_key_at(&pages, c->type, head, slot_in_page, d);
+    return block_at(kv, page, block) + element * pf_type_bytes(c->type);
 }
 
 /* Fill what a sequence's last page holds from position `length` on with NaN, unless others share the page. */
@@ -180,13 +188,11 @@ static void poison_behind(pf_kv *kv, int32_t id, int32_t length)
     if (begin == 0) return;
     const int32_t page = page_table(kv, id)[length / kv->config.page_tokens];
     if (kv->refs[page] > 1) return;
-    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
-        for (int32_t values = 0; values < 2; values++)
-            for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
-                for (int32_t position = begin; position < kv->config.page_tokens; position++)
-                    for (int32_t d = 0; d < kv->config.head_dim; d++)
-                        memset(element_at(kv, page, layer, values, h, position, d), NAN_BYTE,
-                               pf_type_bytes(kv->config.type));
+    for (int32_t b = 0; b < kv->n_blocks; b++)
+        for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
+            for (int32_t position = begin; position < kv->config.page_tokens; position++)
+                for (int32_t d = 0; d < kv->config.head_dim; d++)
+                    memset(element_at(kv, page, b, h, position, d), NAN_BYTE, pf_type_bytes(kv->config.type));
 }
 
 /* Copy positions 0 .. n_tokens-1 of a page, and what lies behind them up to a multiple of 16. */
@@ -194,11 +200,10 @@ static void copy_head(pf_kv *kv, int32_t to, int32_t from, int32_t n_tokens)
 {
     const size_t page_tokens = (size_t)kv->config.page_tokens;
     const size_t bytes = pf_round_up((size_t)n_tokens, PF_ATTN_SIXTEEN) * (kv->head_bytes / page_tokens);
-    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
-        for (int32_t values = 0; values < 2; values++)
-            for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
-                memcpy(block(kv, to, layer, values) + (size_t)h * kv->head_bytes,
-                       block(kv, from, layer, values) + (size_t)h * kv->head_bytes, bytes);
+    for (int32_t b = 0; b < kv->n_blocks; b++)
+        for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
+            memcpy(block_at(kv, to, b) + (size_t)h * kv->head_bytes, block_at(kv, from, b) + (size_t)h * kv->head_bytes,
+                   bytes);
 }
 
 /* ---- sequences ---- */
@@ -229,9 +234,8 @@ pf_status pf_kv_fork(pf_kv *kv, pf_kv_seq parent, int32_t length, pf_kv_seq *out
 
     const size_t n = (size_t)pages_of(kv, length);
     memcpy(page_table(kv, child), page_table(kv, from), n * sizeof(int32_t));
-    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
-        for (int32_t values = 0; values < 2; values++)
-            memcpy(address_table(kv, child, layer, values), address_table(kv, from, layer, values), n * sizeof(void *));
+    for (int32_t b = 0; b < kv->n_blocks; b++)
+        memcpy(address_table(kv, child, b), address_table(kv, from, b), n * sizeof(void *));
     for (size_t i = 0; i < n; i++) kv->refs[page_table(kv, child)[i]]++;
     kv->slots[child].length = length;
     *out = handle_of(kv, child);
@@ -299,13 +303,12 @@ static int32_t rows_that_stay(const int32_t *rows, int32_t n_rows, int32_t n_the
 static void move_position(pf_kv *kv, int32_t id, int32_t to, int32_t from)
 {
     const int32_t page_tokens = kv->config.page_tokens, *pages = page_table(kv, id);
-    for (int32_t layer = 0; layer < kv->config.n_layers; layer++)
-        for (int32_t values = 0; values < 2; values++)
-            for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
-                (values ? pf_attn_copy_value : pf_attn_copy_key)(
-                    kv->config.type, kv->config.head_dim,
-                    element_at(kv, pages[to / page_tokens], layer, values, h, to % page_tokens, 0),
-                    element_at(kv, pages[from / page_tokens], layer, values, h, from % page_tokens, 0));
+    for (int32_t b = 0; b < kv->n_blocks; b++)
+        for (int32_t h = 0; h < kv->config.n_kv_heads; h++)
+            (has_values(b) ? pf_attn_copy_value
+                           : pf_attn_copy_key)(kv->config.type, kv->config.head_dim,
+                                               element_at(kv, pages[to / page_tokens], b, h, to % page_tokens, 0),
+                                               element_at(kv, pages[from / page_tokens], b, h, from % page_tokens, 0));
 }
 
 pf_status pf_kv_keep(pf_kv *kv, pf_kv_seq seq, int32_t length, const int32_t *rows, int32_t n_rows)
@@ -352,8 +355,8 @@ pf_kv_view pf_kv_layer(const pf_kv *kv, pf_kv_seq seq, int32_t layer)
 {
     const int32_t id = find(kv, seq);
     assert(id >= 0 && layer >= 0 && layer < kv->config.n_layers);
-    return (pf_kv_view){ .key_pages = address_table(kv, id, layer, 0),
-                         .value_pages = address_table(kv, id, layer, 1),
+    return (pf_kv_view){ .key_pages = address_table(kv, id, 2 * layer),
+                         .value_pages = address_table(kv, id, 2 * layer + 1),
                          .length = kv->slots[id].length };
 }
 
@@ -376,7 +379,7 @@ static pf_kv *lay_out(pf_arena *arena, const pf_kv *sizes)
     const size_t n_pages = (size_t)sizes->n_pages, n_seqs = (size_t)c->max_sequences;
     const size_t max_pages = (size_t)sizes->max_pages;
     size_t n_tables;
-    if (!pf_size_mul(n_seqs, (size_t)c->n_layers * 2, &n_tables) || !pf_size_mul(n_tables, max_pages, &n_tables))
+    if (!pf_size_mul(n_seqs, (size_t)sizes->n_blocks, &n_tables) || !pf_size_mul(n_tables, max_pages, &n_tables))
         n_tables = SIZE_MAX; /* pf_arena_take sees that it does not fit */
 
     pf_kv *kv = pf_arena_take(arena, 1, sizeof *kv);

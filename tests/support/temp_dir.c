@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "tests/support/test.h"
 
 void pf_temp_dir_make(pf_temp_dir *out)
@@ -44,4 +45,27 @@ void pf_temp_write(const pf_temp_dir *dir, const char *name, const void *data, s
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, bytes, f), bytes);
     assert_int_equal(fclose(f), 0);
+}
+
+void pf_temp_edit(const char *directory, const char *name, const char *from, const char *to)
+{
+    enum { MOST_BYTES = 1 << 24 };
+    char path[2 * PF_TEMP_PATH_BYTES], *data;
+    size_t n_bytes;
+    pf_error error;
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    assert_ok(pf_file_read(path, MOST_BYTES, &data, &n_bytes, &error), error);
+    char *at = memmem(data, n_bytes, from, strlen(from));
+    if (!at) {
+        fail_msg("no %s in %s", from, path);
+        return;
+    }
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(data, 1, (size_t)(at - data), f);
+    fputs(to, f);
+    at += strlen(from);
+    fwrite(at, 1, n_bytes - (size_t)(at - data), f);
+    assert_int_equal(fclose(f), 0);
+    free(data);
 }

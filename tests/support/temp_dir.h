@@ -20,4 +20,8 @@ const char *pf_temp_path(const pf_temp_dir *dir, const char *name, char *buffer)
 /* Write a file, and the directories that `name` passes through. */
 void pf_temp_write(const pf_temp_dir *dir, const char *name, const void *data, size_t bytes);
 
+/* Replace the first `from` in a file of a directory, which must have it, by `to`. Where their lengths differ the file changes
+ * its size. */
+void pf_temp_edit(const char *directory, const char *name, const char *from, const char *to);
+
 #endif

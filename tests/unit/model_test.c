@@ -4,6 +4,7 @@
 #include "model/context.h"
 #include "model/weights.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
@@ -30,26 +31,6 @@ static void assert_refused(pf_status expected, const char *part)
     assert_says(error, directory);
 }
 
-/* Replace the first `from` in a file of the directory; where lengths differ the file changes its size. */
-static void edit(const char *name, const char *from, const char *to)
-{
-    char path[PF_TINY_PATH + 64], *data;
-    size_t n_bytes;
-    pf_error error;
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    assert_ok(pf_file_read(path, 1 << 24, &data, &n_bytes, &error), error);
-    char *at = memmem(data, n_bytes, from, strlen(from));
-    assert_non_null(at);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    fwrite(data, 1, (size_t)(at - data), f);
-    fputs(to, f);
-    at += strlen(from);
-    fwrite(at, 1, n_bytes - (size_t)(at - data), f);
-    fclose(f);
-    free(data);
-}
-
 /* The largest logit's id and the logits after three tokens. */
 static void logits_of(const pf_model *model, float *out)
 {
@@ -74,7 +55,8 @@ static void a_missing_tensor_is_named(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
-    edit("model.safetensors", "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.op_proj.weight");
+    pf_temp_edit(directory, "model.safetensors", "model.layers.1.mlp.up_proj.weight",
+                 "model.layers.1.mlp.op_proj.weight");
     assert_refused(PF_FORMAT, "\"model.layers.1.mlp.up_proj.weight\"");
     pf_tiny_model_remove(directory);
 }
@@ -83,11 +65,11 @@ static void a_tensor_that_would_be_left_out_is_named(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
-    edit("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+    pf_temp_edit(directory, "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
     assert_refused(PF_UNSUPPORTED, "\"model.layers.1.");
     pf_tiny_model_remove(directory);
     pf_tiny_model_create(&(pf_tiny_model){ .attention_bias = true }, directory);
-    edit("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
+    pf_temp_edit(directory, "config.json", "\"attention_bias\": true", "\"attention_bias\": false");
     assert_refused(PF_UNSUPPORTED, ".bias\"");
     pf_tiny_model_remove(directory);
 }
@@ -105,7 +87,7 @@ static void a_tensor_of_another_shape_is_named_with_both_shapes(void **state)
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
-        edit("config.json", cases[i].from, cases[i].to);
+        pf_temp_edit(directory, "config.json", cases[i].from, cases[i].to);
         assert_refused(PF_FORMAT, cases[i].tensor);
         assert_refused(PF_FORMAT, cases[i].found);
         assert_refused(PF_FORMAT, cases[i].expected);
@@ -124,7 +106,7 @@ static void buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_th
     assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &untied, &error), error);
     pf_tiny_model_remove(directory);
     pf_tiny_model_create(&(pf_tiny_model){ .seed = 3, .rotary_buffers = true }, directory);
-    edit("config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    pf_temp_edit(directory, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
     assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &said_to_be_tied, &error), error);
     pf_tiny_model_remove(directory);
     assert_false(pf_model_config(said_to_be_tied)->tied_embeddings);
@@ -145,7 +127,7 @@ static void a_tied_embedding_may_have_the_name_of_the_head(void **state)
     const pf_tiny_model tied = { .seed = 3, .tied = true };
     pf_tiny_model_create(&tied, directory);
     assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &usual, &error), error);
-    edit("model.safetensors", "\"model.embed_tokens.weight\"", "\"lm_head.weight\"           ");
+    pf_temp_edit(directory, "model.safetensors", "\"model.embed_tokens.weight\"", "\"lm_head.weight\"           ");
     assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &other, &error), error);
     logits_of(usual, expected);
     logits_of(other, found);
@@ -155,7 +137,7 @@ static void a_tied_embedding_may_have_the_name_of_the_head(void **state)
     pf_tiny_model_remove(directory);
 
     pf_tiny_model_create(&tied, directory);
-    edit("model.safetensors", "\"model.embed_tokens.weight\"", "\"model.embed_tokens.weighs\"");
+    pf_temp_edit(directory, "model.safetensors", "\"model.embed_tokens.weight\"", "\"model.embed_tokens.weighs\"");
     assert_refused(PF_FORMAT, "no tensor \"model.embed_tokens.weight\"");
     pf_tiny_model_remove(directory);
 }

@@ -306,28 +306,6 @@ static void what_cannot_be_written_is_said(void **state)
 
 /* ---- directories that somebody has tampered with ----------------------------------------------------------------- */
 
-/* Replace the first `old` in a file of `to` by as many bytes. */
-static void patch(const char *name, const char *old, const char *new)
-{
-    char path[PF_TEMP_PATH_BYTES + 32], *data;
-    size_t n_bytes;
-    pf_error error;
-    snprintf(path, sizeof path, "%s/%s", to, name);
-    assert_ok(pf_file_read(path, 1 << 24, &data, &n_bytes, &error), error);
-    char *at = memmem(data, n_bytes, old, strlen(old));
-    if (at == NULL) {
-        fail_msg("no %s in %s", old, name);
-        return;
-    }
-    assert_int_equal(strlen(old), strlen(new));
-    memcpy(at, new, strlen(new));
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    fwrite(data, 1, n_bytes, f);
-    fclose(f);
-    free(data);
-}
-
 /* Overwrite bytes of a tensor's data. */
 static void poke(const char *tensor, size_t at, const void *bytes, size_t n)
 {
@@ -384,19 +362,19 @@ static void names_shapes_and_types_that_do_not_fit_are_refused_by_name(void **st
     };
     for (size_t i = 0; i < PF_COUNT(headers); i++) {
         quantize(headers[i].dtype);
-        patch("model.safetensors", headers[i].old, headers[i].new);
+        pf_temp_edit(to, "model.safetensors", headers[i].old, headers[i].new);
         assert_refused(headers[i].status, headers[i].says);
         remove_to();
     }
 
     quantize(PF_DTYPE_INT4); /* another format in config.json than in the file */
-    patch("config.json", "\"format\": \"int4\"", "\"format\": \"int8\"");
+    pf_temp_edit(to, "config.json", "\"format\": \"int4\"", "\"format\": \"int8\"");
     assert_refused(PF_FORMAT, "bits");
-    patch("config.json", "\"bits\": 4", "\"bots\": 8");
+    pf_temp_edit(to, "config.json", "\"bits\": 4", "\"bots\": 8");
     assert_refused(PF_FORMAT, "group_size");
-    patch("config.json", "\"group_size\": 32", "\"group_size\": 0 ");
+    pf_temp_edit(to, "config.json", "\"group_size\": 32", "\"group_size\": 0 ");
     assert_refused(PF_UNSUPPORTED, "bots");
-    patch("config.json", "\"bots\": 8", "\"bits\": 8");
+    pf_temp_edit(to, "config.json", "\"bots\": 8", "\"bits\": 8");
     assert_refused(PF_FORMAT, "expected I8");
     remove_to();
 }

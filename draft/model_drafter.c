@@ -108,9 +108,7 @@ static int32_t find_unknown(const drafter *d, const int32_t *tokens, int32_t n)
 static pf_status check_open(const drafter *d, const pf_open *open, pf_error *error)
 {
     PF_TRY(pf_sampling_check(&open->sampling, error));
-    if (open->method != PF_METHOD_GREEDY && open->method != PF_METHOD_REJECTION && open->method != PF_METHOD_COUPLED)
-        return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
-                       (int)open->method);
+    PF_TRY(pf_answer_check_method(open->method, error));
     if (open->max_draft < 1 || open->max_draft > PF_MAX_DRAFT_TOKENS)
         return pf_fail(error, PF_INVALID, "max_draft is %d, expected 1 to %d", open->max_draft, PF_MAX_DRAFT_TOKENS);
     if (open->max_declared < 0 || open->max_declared > PF_MAX_DECLARED)

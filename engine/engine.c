@@ -10,6 +10,7 @@
 #include "engine/roles.h"
 #include "engine/threads.h"
 #include "model/context.h"
+#include "proto/answer.h"
 #include "verify/cpu_verifier.h"
 
 enum { MAX_PINNED = 1024 };
@@ -78,7 +79,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
         .max_draft = options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT,
         .max_declared = PF_MAX_DECLARED,
         .judges_trees = true,
-        .methods = 1u << PF_METHOD_GREEDY | 1u << PF_METHOD_REJECTION | 1u << PF_METHOD_COUPLED,
+        .methods = PF_ANSWER_METHODS,
     };
     model_name(path, info->model_id, sizeof info->model_id);
     if (engine->tokenizer) {

@@ -2,6 +2,13 @@
 
 #include <stdio.h>
 
+pf_status pf_answer_check_method(pf_method method, pf_error *error)
+{
+    if (method == PF_METHOD_GREEDY || method == PF_METHOD_REJECTION || method == PF_METHOD_COUPLED) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
+                   (int)method);
+}
+
 void pf_answer_lay_out(pf_answer *answer, pf_arena *arena)
 {
     pf_batch *batch = &answer->batch;

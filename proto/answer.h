@@ -27,6 +27,12 @@ typedef struct {
     bool handed_out;
 } pf_answer;
 
+/* The methods that peers in this process speak: bits by pf_method, as in pf_model_info. */
+enum { PF_ANSWER_METHODS = 1 << PF_METHOD_GREEDY | 1 << PF_METHOD_REJECTION | 1 << PF_METHOD_COUPLED };
+
+/* PF_UNSUPPORTED: it is none of them. */
+PF_MUST_USE pf_status pf_answer_check_method(pf_method method, pf_error *error);
+
 /* Room for as many refusals and prefix requests as a batch may have, from the arena (or its measure). */
 void pf_answer_lay_out(pf_answer *answer, pf_arena *arena);
 

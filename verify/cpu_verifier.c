@@ -95,9 +95,7 @@ static bool in_vocabulary(const verifier *v, int32_t token)
 static pf_status check_open(const verifier *v, const pf_open *open, pf_error *error)
 {
     PF_TRY(pf_sampling_check(&open->sampling, error));
-    if (open->method != PF_METHOD_GREEDY && open->method != PF_METHOD_REJECTION && open->method != PF_METHOD_COUPLED)
-        return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
-                       (int)open->method);
+    PF_TRY(pf_answer_check_method(open->method, error));
     if (open->n_tokens < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
     if (open->n_tokens > longest_sequence(v))
         return pf_fail(error, PF_LIMIT, "the prompt has %d tokens, the context holds %d", open->n_tokens,

@@ -420,69 +420,7 @@ static void a_long_prompt_that_is_closed_is_fed_no_further(void **state)
     close_bench(&b);
 }
 
-/* ---- limits -------------------------------------------------------------------------------------------------- */
-
-static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **state)
-{
-    (void)state;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_tokens = 30 },
-                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8 });
-    static int32_t text[64];
-    pf_open open = near_peer_open(1);
-    open.tokens = text;
-    open.n_tokens = 26;
-    assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 27 committed: 3 more are fed, a 4th is drawn */
-    assert_int_equal(commit(&b, 1, 27, text, 3)->n_tokens, 1);
-    assert_int_equal(commit(&b, 2, 30, text, 1)->n_tokens, 0);
-    assert_int_equal(commit(&b, 3, 31, text, 8)->n_tokens, 0);
-    int32_t base = 39;
-    for (uint64_t round = 4; round < 30; round++, base += 8)
-        assert_proposal(commit(&b, round, base, text, 8), round + 1, base + 8, NULL, 0);
-    end(&b, 1);
-    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
-    close_bench(&b);
-}
-
-static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(void **state)
-{
-    (void)state;
-    bench sizing = open_plain_bench();
-    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
-    close_bench(&sizing);
-    bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = page_bytes },
-                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
-    const int32_t token = 77;
-    int32_t text[N_PROMPT + 1 + 5];
-    memcpy(text, PROMPT, sizeof PROMPT);
-    text[N_PROMPT] = token;
-    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 5, text + N_PROMPT + 1);
-    const int32_t *drafted = text + N_PROMPT + 1;
-    assert_proposal(begin(&b, near_peer_open(1), token), 1, N_PROMPT + 1, drafted, 4);
-    assert_proposal(begin(&b, near_peer_open(2), token), 1, N_PROMPT + 1, NULL, 0);
-    end(&b, 1);
-    pf_verdict next = verdict_of(2, 1, N_PROMPT + 1, drafted, 1);
-    const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &next, .n_verdicts = 1 });
-    assert_proposal(p, 2, N_PROMPT + 2, drafted + 1, 4);
-    close_bench(&b);
-}
-
-static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else(void **state)
-{
-    (void)state;
-    static int32_t prompt[61];
-    bench sizing = open_plain_bench();
-    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
-    close_bench(&sizing);
-    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = 2 * page_bytes },
-                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
-    pf_open open = near_peer_open(1);
-    open.tokens = prompt;
-    open.n_tokens = 61;
-    assert_proposal(begin(&b, open, 77), 1, 62, NULL, 0);
-    assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
-    assert_proposal(commit(&b, 1, 62, prompt, 1), 2, 63, NULL, 0);
-    close_bench(&b);
-}
+/* ---- lengths and trees that it chooses ------------------------------------------------------------------------- */
 
 static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void **state)
 {
@@ -653,6 +591,70 @@ static void drawn_tokens_have_no_runners_up_beside_them(void **state)
         pf_wait_until(pf_now_ns() + 1000000);
         p = commit(&b, round, n, text + n, 1);
     }
+    close_bench(&b);
+}
+
+/* ---- limits -------------------------------------------------------------------------------------------------- */
+
+static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **state)
+{
+    (void)state;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1, .max_tokens = 30 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8 });
+    static int32_t text[64];
+    pf_open open = near_peer_open(1);
+    open.tokens = text;
+    open.n_tokens = 26;
+    assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 27 committed: 3 more are fed, a 4th is drawn */
+    assert_int_equal(commit(&b, 1, 27, text, 3)->n_tokens, 1);
+    assert_int_equal(commit(&b, 2, 30, text, 1)->n_tokens, 0);
+    assert_int_equal(commit(&b, 3, 31, text, 8)->n_tokens, 0);
+    int32_t base = 39;
+    for (uint64_t round = 4; round < 30; round++, base += 8)
+        assert_proposal(commit(&b, round, base, text, 8), round + 1, base + 8, NULL, 0);
+    end(&b, 1);
+    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
+    close_bench(&b);
+}
+
+static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(void **state)
+{
+    (void)state;
+    bench sizing = open_plain_bench();
+    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
+    close_bench(&sizing);
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = page_bytes },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    const int32_t token = 77;
+    int32_t text[N_PROMPT + 1 + 5];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = token;
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 5, text + N_PROMPT + 1);
+    const int32_t *drafted = text + N_PROMPT + 1;
+    assert_proposal(begin(&b, near_peer_open(1), token), 1, N_PROMPT + 1, drafted, 4);
+    assert_proposal(begin(&b, near_peer_open(2), token), 1, N_PROMPT + 1, NULL, 0);
+    end(&b, 1);
+    pf_verdict next = verdict_of(2, 1, N_PROMPT + 1, drafted, 1);
+    const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &next, .n_verdicts = 1 });
+    assert_proposal(p, 2, N_PROMPT + 2, drafted + 1, 4);
+    close_bench(&b);
+}
+
+static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else(void **state)
+{
+    (void)state;
+    static int32_t prompt[61];
+    bench sizing = open_plain_bench();
+    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
+    close_bench(&sizing);
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = 2 * page_bytes },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    pf_open open = near_peer_open(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    assert_proposal(begin(&b, open, 77), 1, 62, NULL, 0);
+    assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
+    assert_proposal(commit(&b, 1, 62, prompt, 1), 2, 63, NULL, 0);
     close_bench(&b);
 }
 
@@ -915,15 +917,15 @@ int main(void)
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
         cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
-        cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
-        cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
-        cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
         cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
         cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
+        cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
+        cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
+        cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),
         cmocka_unit_test(a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there),

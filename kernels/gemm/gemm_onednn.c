@@ -5,16 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
-#include "kernels/gemm/quantise.h"
-
 #ifdef PF_ONEDNN
 #include <dlfcn.h>
 
 #include "kernels/gemm/onednn_api.h"
+#include "kernels/gemm/onednn_pack.h"
 #include "kernels/gemm/onednn_unpack.h"
 
-enum { TILE_ROWS = 16, PLANNED_ROWS = 32 };
+enum { PLANNED_ROWS = 32 };
 
 /* How weights of a format are multiplied by activations of a type. */
 typedef struct {
@@ -137,19 +135,13 @@ static dnnl_status_t describe_as(const struct pf_onednn_matrix *d, const block *
     return status;
 }
 
-/* Packed activations: rows of so many values, of which those beyond k are zero. */
-static size_t row_stride(int32_t k)
-{
-    return pf_round_up((size_t)k, 128);
-}
-
 /* The description of m rows times a block, weights in `layout` (NULL: as oneDNN likes them best). */
 static dnnl_status_t describe(const struct pf_onednn_matrix *d, const block *b, int32_t m, pf_onednn_layout layout,
                               dnnl_primitive_desc_t *out)
 {
     const dnnl_dims_t w_sizes = { d->depth, b->width };
     dnnl_memory_desc_t a = { 0 }, w = { 0 }, c = { 0 };
-    dnnl_status_t status = matrix(&a, d->how->source, m, d->depth, row_stride(d->k), 1);
+    dnnl_status_t status = matrix(&a, d->how->source, m, d->depth, pf_onednn_row_stride(d->k), 1);
     if (status == dnnl_success) status = matrix(&c, dnnl_f32, m, b->width, (size_t)b->width, 1);
     if (status == dnnl_success && !layout) status = pf_onednn_any(&w, d->how->weights, w_sizes);
     if (status == dnnl_success)
@@ -422,62 +414,6 @@ pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w,
 
 /* ---- the pair of functions ---------------------------------------------------------------------------------------- */
 
-/* Rows one behind the other; behind int8 rows, a scale for each. */
-static float *row_scales(const void *input, int32_t m, int32_t k)
-{
-    return (float *)((char *)(uintptr_t)input + (size_t)m * row_stride(k));
-}
-
-/* Where a packed row begins; what is beyond its k values is zeroed. */
-static void *open_row(void *input, int32_t row, int32_t k, size_t element)
-{
-    unsigned char *to = (unsigned char *)input + (size_t)row * row_stride(k) * element;
-    memset(to + (size_t)k * element, 0, (row_stride(k) - (size_t)k) * element);
-    return to;
-}
-
-static void pack_f32(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                     int32_t tile_end)
-{
-    const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m), end = pf_gemm_tile_row(n_tiles, m, tile_end);
-    for (int32_t row = pf_gemm_tile_row(n_tiles, m, tile_begin); row < end; row++)
-        memcpy(open_row(input, row, k, sizeof *a), a + (size_t)row * lda, (size_t)k * sizeof *a);
-}
-
-static void pack_bf16(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                      int32_t tile_end)
-{
-    const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m), end = pf_gemm_tile_row(n_tiles, m, tile_end);
-    for (int32_t row = pf_gemm_tile_row(n_tiles, m, tile_begin); row < end; row++) {
-        const float *from = a + (size_t)row * lda;
-        uint16_t *to = open_row(input, row, k, sizeof *to);
-        for (int32_t i = 0; i < k; i++) to[i] = pf_bf16_from_f32(from[i]);
-    }
-}
-
-static void pack_int8(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
-                      int32_t tile_end)
-{
-    const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m), end = pf_gemm_tile_row(n_tiles, m, tile_end);
-    float *scales = row_scales(input, m, k);
-    for (int32_t row = pf_gemm_tile_row(n_tiles, m, tile_begin); row < end; row++) {
-        const float *from = a + (size_t)row * lda;
-        int8_t *to = open_row(input, row, k, sizeof *to);
-        int32_t largest = 0; /* magnitude, as bits: of what is no finite number they are the largest of all */
-        for (int32_t i = 0; i < k; i++) {
-            const int32_t magnitude = float_bits(from[i]) & 0x7FFFFFFF;
-            largest = magnitude > largest ? magnitude : largest;
-        }
-        const bool finite = largest < 0x7F800000, counts = finite && float_of(largest) >= 0x1p-100f;
-        const float by = counts ? 127.0f / float_of(largest) : 0.0f;
-        scales[row] = finite ? (counts ? float_of(largest) / 127.0f : 0.0f) : NAN;
-        if (counts)
-            for (int32_t i = 0; i < k; i++) to[i] = (int8_t)nearest(from[i] * by);
-        else
-            memset(to, 0, (size_t)k);
-    }
-}
-
 /* The product of these rows, made if it is not there. */
 static const product *find_product(const struct pf_onednn_matrix *d, block *b, int32_t m)
 {
@@ -540,7 +476,7 @@ static void multiply_block(const struct pf_onednn_matrix *d, member_state *mine,
     float *sums = direct ? c : sums_of(mine, (size_t)m * (size_t)b->width);
     const dnnl_status_t status = execute(d, mine, b, input, m, sums);
     if (status == dnnl_success && !direct)
-        put_rows(b, sums, is_int8 ? row_scales(input, m, d->k) : NULL, m, c, ldc, mode);
+        put_rows(b, sums, is_int8 ? pf_onednn_row_scales(input, m, d->k) : NULL, m, c, ldc, mode);
     for (int32_t row = 0; status != dnnl_success && row < m; row++) /* a kernel has no other way to say it */
         for (int32_t j = 0; j < b->n; j++) c[(size_t)row * ldc + (size_t)j] = NAN;
 }
@@ -571,20 +507,20 @@ static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int
              .tile = "",                                      \
              .packing = "as oneDNN likes it, beside panels",  \
              .arithmetic = "oneDNN's, by the number of rows", \
-             .fn.gemm = { .tile_rows = TILE_ROWS, .pack = PACK, .multiply = multiply } }
+             .fn.gemm = { .tile_rows = PF_ONEDNN_TILE_ROWS, .pack = PACK, .multiply = multiply } }
 /* By int8 it multiplies weights of which all columns' first value comes first, fast where those rows are short; by bf16 it
  * is faster on one column behind the other. */
 #define BY_INT8(FORMAT) \
-    ROW(FORMAT, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_u4, .zeros = dnnl_u4, .strip = 32
+    ROW(FORMAT, INT8, pf_onednn_pack_int8), .source = dnnl_s8, .weights = dnnl_u4, .zeros = dnnl_u4, .strip = 32
 #define BY_BF16(FORMAT, WEIGHTS, ZEROS) \
-    ROW(FORMAT, BF16, pack_bf16), .source = dnnl_bf16, .weights = WEIGHTS, .zeros = ZEROS, .transposed = true
+    ROW(FORMAT, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = WEIGHTS, .zeros = ZEROS, .transposed = true
 
 static const recipe recipes[] = {
-    { ROW(F32, F32, pack_f32), .source = dnnl_f32, .weights = dnnl_f32 },
-    { ROW(BF16, BF16, pack_bf16), .source = dnnl_bf16, .weights = dnnl_bf16 },
-    { ROW(INT8, INT8, pack_int8), .source = dnnl_s8, .weights = dnnl_s8 },
+    { ROW(F32, F32, pf_onednn_pack_f32), .source = dnnl_f32, .weights = dnnl_f32 },
+    { ROW(BF16, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = dnnl_bf16 },
+    { ROW(INT8, INT8, pf_onednn_pack_int8), .source = dnnl_s8, .weights = dnnl_s8 },
 #if PF_ONEDNN_HAS_INT4
-    { ROW(INT8, BF16, pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8 },
+    { ROW(INT8, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8 },
     { BY_BF16(INT4_G32, dnnl_s4, dnnl_data_type_undef) },
     { BY_BF16(INT4_G128, dnnl_s4, dnnl_data_type_undef) },
     { BY_BF16(INT4_CHANNEL, dnnl_s4, dnnl_data_type_undef) },

@@ -65,7 +65,6 @@ static void start_write(pf_call *c, grpc_byte_buffer *message)
     grpc_byte_buffer_destroy(message); /* core has its own reference */
 }
 
-/* Takes the message. */
 void pf_call_send(pf_call *c, grpc_byte_buffer *message)
 {
     if (c->ending || c->ended) {
@@ -80,7 +79,6 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
     }
 }
 
-/* The next message that waits, or the status that is decided. False: there is nothing to write. */
 bool pf_call_write_on(pf_call *c)
 {
     if (c->out_count) {
@@ -120,7 +118,6 @@ static void unlink_call(pf_server *server, const pf_call *c)
     *(c->next ? &c->next->previous : &server->youngest) = c->previous;
 }
 
-/* Whether nothing refers to the call any more; it is then out of every list, and pf_call_free may end it. */
 bool pf_call_is_done(pf_call *c)
 {
     if (c->pending > 0 || c->held || c->is_ready) return false;
@@ -148,7 +145,6 @@ void pf_call_free(pf_call *c)
     free(c);
 }
 
-/* Whether a stream may be read further. */
 bool pf_call_has_room(const pf_call *c)
 {
     return c->in_count < PF_N_INBOUND && c->in_bytes < c->server->config.max_message_bytes;

@@ -142,8 +142,6 @@ bool pf_server_is_told_to_stop(const pf_server *server)
     return atomic_load(&server->stop) || (server->told && *server->told);
 }
 
-/* Whether the server was told to stop so long ago that nothing is computed to its end any more: a long prompt's prefill may
- * take minutes. */
 bool pf_server_is_overdue(pf_server *server)
 {
     const uint64_t now_ns = pf_now_ns();
@@ -176,7 +174,6 @@ static bool collect(pf_server *server, pf_error *error)
     return is_behind && server->failed == PF_OK;
 }
 
-/* What has come in, and the answers. Whether there was anything. */
 bool pf_server_compute(pf_server *server, pf_error *error)
 {
     int n = 0;

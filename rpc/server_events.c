@@ -15,7 +15,6 @@ static void say(const pf_server *server, const char *sentence)
     if (server->config.log) server->config.log(server->config.log_user, sentence);
 }
 
-/* Asks for the next call; it ends up in on_new. */
 void pf_server_accept_call(pf_server *server)
 {
     pf_call *c = calloc(1, sizeof *c);

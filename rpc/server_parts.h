@@ -141,6 +141,12 @@ struct pf_server {
     size_t queued_bytes;
 };
 
+/* Whether an answer may be under way: something of the stream is in line, or being computed. */
+static inline bool pf_call_is_waiting(const pf_call *c)
+{
+    return c->in_count > 0 || c->is_absorbed;
+}
+
 /* ---- server_calls.c -------------------------------------------------------------------------------------------------- */
 
 static inline grpc_op pf_call_metadata_op(void)
@@ -151,12 +157,6 @@ static inline grpc_op pf_call_metadata_op(void)
 static inline grpc_op pf_call_message_op(grpc_byte_buffer *message)
 {
     return (grpc_op){ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message };
-}
-
-/* Whether an answer may be under way: something of the stream is in line, or being computed. */
-static inline bool pf_call_is_waiting(const pf_call *c)
-{
-    return c->in_count > 0 || c->is_absorbed;
 }
 
 bool pf_call_post(pf_call *c, const grpc_op *ops, size_t n, pf_event_kind kind); /* false: refused, no event comes */
@@ -187,7 +187,7 @@ void pf_server_set_health(pf_server *server, pf_health health); /* without the l
 
 /* ---- server_events.c, without the lock ------------------------------------------------------------------------------- */
 
-void pf_server_accept_call(pf_server *server); /* asks for the next call; each asks for another when it comes */
+void pf_server_accept_call(pf_server *server); /* asks for the next call, which begins in on_new and asks for another */
 void pf_server_on_event(void *user, void *event_tag, bool success); /* the poller's; user: the server */
 
 /* ---- server_compute.c, on the computing thread, without the lock ------------------------------------------------------ */

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 
-/* It is over, or goes: another may have its place. */
 void pf_call_leave_place(pf_call *c)
 {
     if (!c->is_over && c->grpc) pf_listener_over(c->server->listener, c->connection);
@@ -58,7 +57,7 @@ static bool make_way(pf_server *server, bool stream)
     return true;
 }
 
-/* NULL: the call has a place now, else why there is none. Watches take what is free, and no more. */
+/* Watches take what is free, and no more. */
 const char *pf_call_take_place(pf_call *c)
 {
     pf_server *server = c->server;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "rpc/dispatch.h"
 #include "rpc/link.h"
+#include "rpc/service.h"
 
 enum {
     /* Batches on their way since the last answer. A process that was stopped reads no more, and 280 small messages fill
@@ -218,11 +218,11 @@ static pf_status connect_to(const char *address_text, pf_service service, const 
     c->head.ops = &OPS;
     if (config) c->link.config = *config;
     settle(&c->link.config);
-    const bool drafter = service == PF_SERVICE_DRAFTER;
     c->service = service;
-    c->link.stream_method = drafter ? PF_RPC_DRAFTER "Draft" : PF_RPC_VERIFIER "Verify";
-    c->link.info_method = drafter ? PF_RPC_DRAFTER "GetModelInfo" : PF_RPC_VERIFIER "GetModelInfo";
-    c->link.one_model = !drafter; /* a draft is a guess, whoever makes it; a text is one target's */
+    c->link.stream_method = pf_services[service].stream_method;
+    c->link.info_method = pf_services[service].info_method;
+    c->link.one_model =
+        service == PF_SERVICE_VERIFIER; /* a draft is a guess, whoever makes it; a text is one target's */
     pf_status status = make_codecs(c, address_text, error);
     if (status == PF_OK) status = pf_link_start(&c->link, &address, error);
     if (status != PF_OK) {

@@ -17,11 +17,9 @@
 #include "base/status.h"
 #include "proto/codec.h"
 #include "proto/peer.h"
+#include "rpc/service.h"
 
 typedef struct pf_dispatch pf_dispatch;
-
-/* Which way proposals go. */
-typedef enum { PF_SERVICE_DRAFTER = 0, PF_SERVICE_VERIFIER = 1 } pf_service;
 
 /* Called for whatever is to be sent on a stream; the batch is borrowed for the call. */
 typedef void pf_dispatch_send(void *user, void *stream, const pf_batch *batch);

@@ -28,9 +28,6 @@ enum {
     PF_RPC_KEEPALIVE_FLOOR_MS = 1000,
 };
 
-#define PF_RPC_DRAFTER  "/pilotfish.v1.Drafter/"
-#define PF_RPC_VERIFIER "/pilotfish.v1.Verifier/"
-
 /* grpc_init, silently: gRPC's own log lines go nowhere unless GRPC_VERBOSITY asks for them. Paired with
  * grpc_shutdown_blocking. PF_NOMEM: too few descriptors or threads are to be had: gRPC would die of it, or wait for ever. */
 PF_MUST_USE pf_status pf_grpc_begin(pf_error *error);

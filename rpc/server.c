@@ -28,7 +28,7 @@ static void wait_for_work(pf_server *server, uint64_t last_work_ns)
 static int32_t open_sequences(const pf_server *server)
 {
     int32_t n = 0;
-    for (int service = 0; service < 2; service++)
+    for (int service = 0; service < PF_N_SERVICES; service++)
         if (server->dispatch[service]) n += pf_dispatch_open_sequences(server->dispatch[service]);
     return n;
 }
@@ -235,7 +235,7 @@ static void dismantle(pf_server *server)
         pf_poller_stop(&server->poller);
     }
     pf_listener_destroy(server->listener);
-    for (int service = 0; service < 2; service++) {
+    for (int service = 0; service < PF_N_SERVICES; service++) {
         pf_dispatch_destroy(server->dispatch[service]);
         pf_codec_destroy(server->codec[service]);
     }

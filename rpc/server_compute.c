@@ -166,7 +166,7 @@ static bool has_news(void *user)
 static bool collect(pf_server *server, pf_error *error)
 {
     bool is_behind = false;
-    for (int service = 0; service < 2; service++) {
+    for (int service = 0; service < PF_N_SERVICES; service++) {
         if (!server->dispatch[service] || server->failed != PF_OK) continue;
         server->failed = pf_dispatch_collect(server->dispatch[service], has_news, error);
         is_behind |= pf_dispatch_is_behind(server->dispatch[service]);

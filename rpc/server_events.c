@@ -42,25 +42,19 @@ void pf_server_accept_call(pf_server *server)
 
 static void recognise(pf_call *c)
 {
-    static const struct {
-        const char *method;
-        pf_call_role role;
-        pf_service service;
-    } methods[] = {
-        { PF_RPC_DRAFTER "Draft", PF_ROLE_STREAM, PF_SERVICE_DRAFTER },
-        { PF_RPC_DRAFTER "GetModelInfo", PF_ROLE_INFO, PF_SERVICE_DRAFTER },
-        { PF_RPC_VERIFIER "Verify", PF_ROLE_STREAM, PF_SERVICE_VERIFIER },
-        { PF_RPC_VERIFIER "GetModelInfo", PF_ROLE_INFO, PF_SERVICE_VERIFIER },
-    };
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        if (!pf_grpc_slice_is(c->details.method, methods[i].method) || !c->server->dispatch[methods[i].service])
+    for (int service = 0; service < PF_N_SERVICES; service++) {
+        if (!c->server->dispatch[service]) continue;
+        if (pf_grpc_slice_is(c->details.method, pf_services[service].stream_method))
+            c->role = PF_CALL_STREAM;
+        else if (pf_grpc_slice_is(c->details.method, pf_services[service].info_method))
+            c->role = PF_CALL_INFO;
+        else
             continue;
-        c->role = methods[i].role;
-        c->service = methods[i].service;
+        c->service = (pf_service)service;
         return;
     }
-    if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Check")) c->role = PF_ROLE_CHECK;
-    if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Watch")) c->role = PF_ROLE_WATCH;
+    if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Check")) c->role = PF_CALL_CHECK;
+    if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Watch")) c->role = PF_CALL_WATCH;
 }
 
 static void begin_stream(pf_call *c)
@@ -80,12 +74,12 @@ static void on_new(pf_call *c)
     c->idle_ns = pf_now_ns();
     recognise(c);
     pf_call_link(server, c);
-    const char *no_place = c->role == PF_ROLE_UNKNOWN ? NULL : pf_call_take_place(c);
+    const char *no_place = c->role == PF_CALL_UNKNOWN ? NULL : pf_call_take_place(c);
     if (no_place)
         pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, no_place);
-    else if (c->role == PF_ROLE_UNKNOWN)
+    else if (c->role == PF_CALL_UNKNOWN)
         pf_call_turn_away(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");
-    else if (c->role == PF_ROLE_STREAM)
+    else if (c->role == PF_CALL_STREAM)
         begin_stream(c);
     else
         pf_call_read(c);
@@ -126,7 +120,7 @@ static void on_unary_message(pf_call *c, grpc_byte_buffer *message)
     const uint8_t *bytes = GRPC_SLICE_START_PTR(hold);
     const size_t n_bytes = GRPC_SLICE_LENGTH(hold);
     uint32_t version; /* the caller sees ours, and decides */
-    if (c->role != PF_ROLE_INFO)
+    if (c->role != PF_CALL_INFO)
         pf_call_answer_health(c, bytes, n_bytes);
     else if (pf_codec_decode_info_request(bytes, n_bytes, &version, &error) != PF_OK)
         pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, error.text);
@@ -142,16 +136,16 @@ static void on_read(pf_call *c, bool success)
     c->received = NULL;
     c->reading = false;
     const bool live = success && message && !c->ending && !c->ended;
-    if (live && c->role == PF_ROLE_STREAM) {
+    if (live && c->role == PF_CALL_STREAM) {
         on_stream_message(c, message);
         return;
     }
     if (live) {
         on_unary_message(c, message);
-    } else if (c->role == PF_ROLE_STREAM && c->held) {
+    } else if (c->role == PF_CALL_STREAM && c->held) {
         c->half_closed = true;
         pf_call_make_ready(c);
-    } else if (c->role == PF_ROLE_STREAM) {
+    } else if (c->role == PF_CALL_STREAM) {
         pf_call_end(c, GRPC_STATUS_OK, ""); /* it has said nothing */
     } else {
         pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, "a request without a message");
@@ -165,7 +159,7 @@ static void on_written(pf_call *c, bool success)
     if (c->ended) return;
     if (!success)
         c->ended = true; /* the stream is breaking: PF_EV_OVER follows */
-    else if (!pf_call_write_on(c) && c->role == PF_ROLE_WATCH)
+    else if (!pf_call_write_on(c) && c->role == PF_CALL_WATCH)
         pf_call_tell_health(c);
 }
 

@@ -26,14 +26,15 @@ void pf_server_set_health(pf_server *server, pf_health health)
     pthread_mutex_lock(&server->lock);
     server->health = health;
     for (pf_call *c = server->oldest; c; c = c->next)
-        if (c->role == PF_ROLE_WATCH && c->watches) pf_call_tell_health(c);
+        if (c->role == PF_CALL_WATCH && c->watches) pf_call_tell_health(c);
     pthread_mutex_unlock(&server->lock);
 }
 
 static bool is_served(const pf_server *server, const char *service)
 {
-    return *service == '\0' || (server->dispatch[PF_SERVICE_DRAFTER] && !strcmp(service, "pilotfish.v1.Drafter")) ||
-           (server->dispatch[PF_SERVICE_VERIFIER] && !strcmp(service, "pilotfish.v1.Verifier"));
+    for (int i = 0; i < PF_N_SERVICES; i++)
+        if (server->dispatch[i] && strcmp(service, pf_services[i].name) == 0) return true;
+    return *service == '\0'; /* the process as a whole */
 }
 
 void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes)
@@ -46,7 +47,7 @@ void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes)
         return;
     }
     const bool known = status == PF_OK && is_served(server, service);
-    if (c->role == PF_ROLE_WATCH) {
+    if (c->role == PF_CALL_WATCH) {
         c->told = known ? PF_HEALTH_UNKNOWN : PF_HEALTH_SERVICE_UNKNOWN;
         c->watches = true;
         pf_call_tell_health(c);

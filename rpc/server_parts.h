@@ -52,7 +52,7 @@ typedef enum {
     PF_N_EVENTS
 } pf_event_kind;
 
-typedef enum { PF_ROLE_UNKNOWN, PF_ROLE_STREAM, PF_ROLE_INFO, PF_ROLE_CHECK, PF_ROLE_WATCH } pf_call_role;
+typedef enum { PF_CALL_UNKNOWN, PF_CALL_STREAM, PF_CALL_INFO, PF_CALL_CHECK, PF_CALL_WATCH } pf_call_role;
 
 typedef struct pf_call pf_call;
 
@@ -118,8 +118,8 @@ struct pf_server {
     pf_call_tag shutdown_tag;
 
     /* The computing thread's alone. */
-    pf_dispatch *dispatch[2]; /* by pf_service; NULL: not served */
-    pf_codec *codec[2];
+    pf_dispatch *dispatch[PF_N_SERVICES]; /* by pf_service; NULL: not served */
+    pf_codec *codec[PF_N_SERVICES];
     pf_status failed;  /* of a peer as a whole */
     pf_call *absorbed; /* streams whose answers are being computed */
     bool is_behind;    /* some of it is left for later: others came meanwhile */
@@ -127,8 +127,8 @@ struct pf_server {
     const volatile bool *told; /* to stop, by whoever runs the server; or NULL */
     uint64_t until_ns;         /* when open sequences are given up; 0: it has not been told to stop */
 
-    uint8_t info[2][PF_MAX_INFO_BYTES];
-    size_t info_bytes[2];
+    uint8_t info[PF_N_SERVICES][PF_MAX_INFO_BYTES];
+    size_t info_bytes[PF_N_SERVICES];
 
     atomic_bool stop, drained;
 

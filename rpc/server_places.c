@@ -10,7 +10,7 @@ void pf_call_leave_place(pf_call *c)
     if (!c->has_place) return;
     c->has_place = false;
     c->server->n_open--;
-    if (c->role == PF_ROLE_STREAM) c->server->n_streams--;
+    if (c->role == PF_CALL_STREAM) c->server->n_streams--;
 }
 
 /* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
@@ -32,7 +32,7 @@ void pf_call_tell_sequences(pf_call *c, bool any)
  * said, is not read, or watches. */
 static bool is_idle(const pf_call *c)
 {
-    if (c->role != PF_ROLE_STREAM || c->ending || c->ended) return true;
+    if (c->role != PF_CALL_STREAM || c->ending || c->ended) return true;
     return !c->has_sequences && !pf_call_is_waiting(c);
 }
 
@@ -40,7 +40,7 @@ static pf_call *longest_idle(const pf_server *server, bool stream)
 {
     pf_call *idle = NULL;
     for (pf_call *c = server->oldest; c; c = c->next)
-        if ((c->role == PF_ROLE_STREAM) == stream && c->has_place && is_idle(c) &&
+        if ((c->role == PF_CALL_STREAM) == stream && c->has_place && is_idle(c) &&
             (!idle || c->idle_ns < idle->idle_ns))
             idle = c;
     return idle;
@@ -62,14 +62,14 @@ const char *pf_call_take_place(pf_call *c)
 {
     pf_server *server = c->server;
     const int32_t most = pf_server_max_calls(&server->config);
-    const bool stream = c->role == PF_ROLE_STREAM;
+    const bool stream = c->role == PF_CALL_STREAM;
     if (server->n_calls - server->n_open > most) {
         pf_listener_unclog(server->listener);
         return "too many calls are ending; try again";
     }
     if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))
         return "as many streams are open as are taken, all of them with sequences";
-    if (server->n_open >= most && (c->role == PF_ROLE_WATCH || !make_way(server, false)))
+    if (server->n_open >= most && (c->role == PF_CALL_WATCH || !make_way(server, false)))
         return "as many calls are open as are taken";
     c->has_place = true;
     server->n_open++;

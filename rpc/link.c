@@ -72,10 +72,8 @@ static void drop_queues(pf_link *link)
 {
     if (link->answer) grpc_byte_buffer_destroy(link->answer);
     link->answer = NULL;
-    for (; link->out_count; link->out_count--, link->out_head = (link->out_head + 1) % PF_LINK_OUTBOUND) {
+    for (; link->out_count; link->out_count--, link->out_head = (link->out_head + 1) % PF_LINK_OUTBOUND)
         grpc_byte_buffer_destroy(link->out[link->out_head]);
-        link->stats.n_dropped++;
-    }
 }
 
 /* ---- asking, and the stream -------------------------------------------------------------------------------------- */
@@ -298,7 +296,12 @@ static void on_info(pf_link *link)
 static void on_stream_read(pf_link *link, bool success)
 {
     link->reading = false;
-    if (!success || !link->call.received || link->state != PF_LINK_UP) return; /* the status tells the rest */
+    if (link->state != PF_LINK_UP) return;
+    if (!success || !link->call.received) {
+        /* The status tells the rest, and is there already: but after a broken frame gRPC 1.51 has none until it is asked. */
+        grpc_call_cancel(link->call.grpc, NULL);
+        return;
+    }
     link->answer = link->call.received;
     link->call.received = NULL;
     link->stats.n_received++;

@@ -1,13 +1,53 @@
 """Drafters and verifiers here and in other processes: equal texts, and workers that die, stall or are not there."""
 
 import signal
+import socket
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
 from cli_case import GREEN, PROMPT, Case, SlowCase, without_colours, main  # noqa: E402
 from command_line import QUICKLY, read_some  # noqa: E402
+
+
+def frames(line):
+    """HTTP/2's, as a server writes them: head and body."""
+    with line.makefile("rb") as bytes_in:
+        while head := bytes_in.read(9):
+            yield head, bytes_in.read(int.from_bytes(head[:3], "big"))
+
+
+class PaddingLine:
+    """A way to a server on which each connection's fifth message is padded: which HTTP/2 allows, and gRPC does not read."""
+
+    def __init__(self, path, server_path):
+        self.server_path, self.n_padded = server_path, 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            client, server = self.listener.accept()[0], socket.socket(socket.AF_UNIX)
+            server.connect(self.server_path)
+            threading.Thread(target=self.carry, args=(client, server), daemon=True).start()
+            threading.Thread(target=self.spoil, args=(server, client), daemon=True).start()
+
+    def carry(self, source, sink):
+        while some := source.recv(1 << 16):
+            sink.sendall(some)
+
+    def spoil(self, source, sink):
+        n_messages = 0
+        for head, body in frames(source):
+            n_messages += head[3] == 0
+            if head[3] == 0 and n_messages == 5:
+                self.n_padded += 1
+                head, body = (len(body) + 2).to_bytes(3, "big") + bytes([0, head[4] | 8]) + head[5:], b"\1" + body + b"\0"
+            sink.sendall(head + body)
 
 
 class Lossless(Case):
@@ -173,6 +213,14 @@ class Peers(SlowCase):
         self.assertEqual(result.json["tokens"], self.generate("-n", "16")["tokens"])
         self.assertIn("warning", result.err)
         self.assertEqual(result.json["speculation"]["rounds"], 0)
+
+    def test_a_stream_that_ends_without_a_word_is_opened_again(self):
+        plain = self.generate("-n", 60)["tokens"]
+        with self.pilotfish.serve("verifier", self.target, self.socket("padded")) as verifier:
+            line = PaddingLine(self.root / "line.sock", verifier.address.removeprefix("unix:"))
+            document = self.run_json("generate", "--verifier", self.socket("line"), "-d", self.draft, "-p", PROMPT, "-n", 60)
+        self.assertEqual(document["tokens"], plain)
+        self.assertGreater(line.n_padded, 0)
 
     def test_no_verifier_there_is_a_failure(self):
         self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,

@@ -84,7 +84,7 @@ static void take_back_open_line(const pf_out *out)
 {
     struct stat file;
     const off_t end = lseek(STDOUT_FILENO, 0, SEEK_CUR), n_open = (off_t)out->n_open;
-    if (fstat(STDOUT_FILENO, &file) != 0 || !S_ISREG(file.st_mode) || file.st_size != end || end < n_open) return;
+    if (fstat(STDOUT_FILENO, &file) != 0 || file.st_size != end || end < n_open) return;
     if (ftruncate(STDOUT_FILENO, end - n_open) == 0) (void)lseek(STDOUT_FILENO, end - n_open, SEEK_SET);
 }
 

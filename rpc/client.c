@@ -58,8 +58,6 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
         if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* the rest may go unanswered */
         link->sent_ns = pf_now_ns();
         pf_link_send(link, message);
-    } else {
-        link->stats.n_dropped++;
     }
     pthread_mutex_unlock(&link->lock);
     return status;

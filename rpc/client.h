@@ -43,7 +43,6 @@ PF_MUST_USE pf_status pf_rpc_verifier_connect(const char *address, const pf_rpc_
 typedef struct {
     uint64_t n_streams;          /* opened so far: more than 1 is a mended connection */
     uint64_t n_sent, n_received; /* batches */
-    uint64_t n_dropped;          /* batches that submit could not send: the peer was gone, or does not read */
 } pf_rpc_client_stats;
 
 /* peer: one that this file made. Any thread. */

@@ -32,7 +32,6 @@ static bool poll_once(pf_poller *p, gpr_timespec deadline, bool *came)
 
 static struct timespec to_timespec(uint64_t ns)
 {
-    if (ns > INT64_MAX) ns = INT64_MAX;
     return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
 }
 

@@ -1,7 +1,9 @@
 /* A server before real clients in one process, over real sockets: what it answers, whom it refuses, where it listens, how it
  * stops. The client's side: rpc_client_test.c. */
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -307,12 +309,15 @@ static void a_long_computation_gives_signs_of_life(void **state)
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .sign_ns = 100 * MS });
     pf_peer *peer = connected(serving_address), *idle = connected(serving_address);
+    pf_peer *talker = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     assert_int_equal(say_open(idle, 1, ECHO_PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(idle, 1, 0, 9), PF_OK);
     assert_proposal(answer_within(idle, 5 * SECOND), 1, 1, 9);
     f.echo.thinks_ms = 1000;
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    for (uint64_t i = 2; i < 17; i++, usleep(64 * 1000)) /* he waits for the other's answer, and goes on speaking */
+        assert_int_equal(say_open(talker, i, ECHO_PROMPT, 3), PF_OK);
     int n_signs = 0;
     const pf_batch *batch = answer_within(peer, 5 * SECOND);
     for (; batch->n_proposals == 0; batch = answer_within(peer, 5 * SECOND)) {
@@ -324,6 +329,11 @@ static void a_long_computation_gives_signs_of_life(void **state)
     assert_in_range(n_signs, 2, 10); /* the poller looks every 50 ms, on a machine that does other things as well */
     pf_error error;
     assert_status(pf_peer_collect(idle, 0, &batch, &error), PF_CANCELLED);
+    n_signs = 0;
+    while (pf_peer_collect(talker, pf_now_ns() + 100 * MS, &batch, &error) == PF_OK)
+        n_signs += batch->n_refusals == 0; /* eight sequences are open at most */
+    assert_in_range(n_signs, 2, 10);
+    pf_peer_destroy(talker);
     pf_peer_destroy(idle);
     pf_peer_destroy(peer);
     end(&f);
@@ -399,6 +409,161 @@ static void messages_that_come_while_the_peer_computes_are_all_answered(void **s
     end(&f);
 }
 
+static size_t encode(const pf_batch *batch, uint8_t *out, size_t capacity)
+{
+    pf_codec *codec;
+    size_t n = 0;
+    assert_int_equal(pf_codec_create(capacity, 0, &codec), PF_OK);
+    assert_int_equal(pf_codec_encode_batch(codec, batch, out, capacity, &n), PF_OK);
+    pf_codec_destroy(codec);
+    return n;
+}
+
+/* One message of a stream, as a stranger sends it. */
+static void push_batch(int fd, uint32_t stream, bool is_last, const pf_batch *batch)
+{
+    enum { MOST = 255 };
+    uint8_t message[5 + MOST] = { 0 };
+    const size_t n = encode(batch, message + 5, MOST);
+    message[4] = (uint8_t)n;
+    assert_true(stranger_push_frame(fd, 0, is_last, stream, message, 5 + (uint32_t)n));
+}
+
+static void push_verdict(int fd, uint64_t round, bool is_last)
+{
+    const int32_t token = 9;
+    pf_verdict verdict = {
+        .sequence = 1, .incarnation = 1, .round = round, .base = 3 + (int32_t)round, .tokens = &token, .n_tokens = 1
+    };
+    push_batch(fd, 1, is_last, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+}
+
+/* What comes until a stream has ended well, or for five seconds. */
+static size_t hear_to_a_good_end(int fd, uint8_t *heard, size_t capacity)
+{
+    static const char well[] = "grpc-status\0010";
+    size_t n = 0;
+    for (struct pollfd it = { .fd = fd, .events = POLLIN }; n < capacity && poll(&it, 1, 5000) == 1;) {
+        const ssize_t more = recv(fd, heard + n, capacity - n, 0);
+        if (more <= 0) break;
+        n += (size_t)more;
+        if (memmem(heard, n, well, sizeof well - 1)) return n;
+    }
+    fail_msg("the stream does not end well");
+    return 0;
+}
+
+/* The answers wait for the peer, which is busy with another's, and for the client, who has no room for them at first. */
+static void who_has_said_all_is_answered_to_the_last_and_ends_well(void **state)
+{
+    (void)state;
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 }, window[] = { 0, 1, 0, 0 };
+    static const char last[] = "\x18\2\x20\5\x2a\1\x09"; /* round 2, base 5, token 9 */
+    uint8_t heard[4096];
+    for (int reads = 0; reads < 2; reads++) {
+        fixture f;
+        begin(&f);
+        pf_peer *busy = connected(serving_address);
+        const int fd = stranger_dial();
+        assert_true(stranger_push_preface(fd));
+        if (!reads) assert_true(stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+        assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+        pf_open open = { .sequence = 1,
+                         .incarnation = 1,
+                         .tokens = ECHO_PROMPT,
+                         .n_tokens = 3,
+                         .sampling = { .top_p = 1.0f },
+                         .method = PF_METHOD_GREEDY,
+                         .max_draft = 4 };
+        push_batch(fd, 1, false, &(pf_batch){ .opens = &open, .n_opens = 1 });
+        f.echo.thinks_ms = 300;
+        assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
+        assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
+        usleep(100 * 1000);
+        push_verdict(fd, 0, false);
+        usleep(350 * 1000); /* it is being computed */
+        push_verdict(fd, 1, true);
+        usleep(reads ? 0 : 600 * 1000); /* and so is this one */
+        if (!reads) assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
+        const size_t n = hear_to_a_good_end(fd, heard, sizeof heard);
+        assert_non_null(memmem(heard, n, last, sizeof last - 1));
+        close(fd);
+        pf_peer_destroy(busy);
+        end(&f);
+    }
+}
+
+static void who_has_said_all_is_not_sent_away_while_his_prompt_is_computed(void **state)
+{
+    (void)state;
+    const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
+    pf_open open = {
+        .sequence = 1, .incarnation = 1, .tokens = endless, .n_tokens = 3, .method = PF_METHOD_GREEDY, .max_draft = 4
+    };
+    fixture f;
+    begin(&f);
+    pf_peer *other = connected(serving_address);
+    assert_int_equal(say_open(other, 1, ECHO_PROMPT, 3), PF_OK);
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    push_batch(fd, 1, true, &(pf_batch){ .opens = &open, .n_opens = 1 });
+    while (f.echo.n_fed == 0) usleep(1000);
+    for (uint64_t round = 0; round < 5; round++) { /* at each the server looks at all streams */
+        assert_int_equal(say_verdict(other, 1, round, 9), PF_OK);
+        assert_proposal(answer_within(other, 5 * SECOND), 1, round + 1, 9);
+    }
+    assert_false(stranger_hears(fd, "grpc-status", 11, 100));
+    close(fd);
+    pf_peer_destroy(other);
+    end(&f);
+}
+
+/* A server that stops says so to one who reads late, too. */
+static void who_watches_and_reads_late_is_told_the_last_state(void **state)
+{
+    (void)state;
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 }, window[] = { 0, 1, 0, 0 };
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .grace_ns = 5 * SECOND });
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK); /* for its sake the server does not end at once */
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(stranger_open_stream(fd, 1, "/grpc.health.v1.Health/Watch"));
+    assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5));
+    usleep(100 * 1000);
+    pf_server_stop(f.running.server);
+    usleep(200 * 1000);
+    assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
+    assert_true(stranger_hears(fd, "\0\0\0\0\2\x08\2", 7, 3000)); /* NOT_SERVING */
+    close(fd);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+/* It has said something, and nobody has looked at it yet. */
+static void a_stream_that_waits_for_the_peer_keeps_its_place(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 2 });
+    pf_peer *busy = connected(serving_address), *waiting = connected(serving_address);
+    assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
+    f.echo.thinks_ms = 1000;
+    assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
+    usleep(100 * 1000);
+    assert_int_equal(say_open(waiting, 1, ECHO_PROMPT, 3), PF_OK);
+    usleep(100 * 1000);
+    pf_peer *third = connected(serving_address);
+    assert_proposal(answer_within(busy, 5 * SECOND), 1, 1, 9);
+    f.echo.thinks_ms = 0;
+    assert_first_round(waiting);
+    pf_peer_destroy(third);
+    pf_peer_destroy(waiting);
+    pf_peer_destroy(busy);
+    end(&f);
+}
+
 /* While the peer computes, messages as large as may be wait for it: sixteen of all streams together, each of which may have
  * one. */
 static void a_message_too_many_for_all_streams_together_ends_its_own(void **state)
@@ -425,9 +590,12 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
         const bool hears = stranger_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 2500);
         assert_int_equal(hears, i == N_CONNECTIONS - 1);
     }
+    for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]); /* and what waited goes with them */
     assert_proposal(answer_within(peer, 10 * SECOND), 1, 1, 9);
+    f.echo.thinks_ms = 0;
+    assert_int_equal(say_verdict(peer, 1, 1, 9), PF_OK);
+    assert_proposal(answer_within(peer, 10 * SECOND), 1, 2, 9);
     pf_peer_destroy(peer);
-    for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]);
     end(&f);
 }
 
@@ -552,6 +720,10 @@ int main(void)
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
         cmocka_unit_test(messages_that_come_while_the_peer_computes_are_all_answered),
+        cmocka_unit_test(who_has_said_all_is_answered_to_the_last_and_ends_well),
+        cmocka_unit_test(who_has_said_all_is_not_sent_away_while_his_prompt_is_computed),
+        cmocka_unit_test(who_watches_and_reads_late_is_told_the_last_state),
+        cmocka_unit_test(a_stream_that_waits_for_the_peer_keeps_its_place),
         cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
         cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),

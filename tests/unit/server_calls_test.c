@@ -166,6 +166,31 @@ static void streams_with_sequences_keep_their_places_until_those_end(void **stat
     end(&f);
 }
 
+/* Since when is not when it began. */
+static void of_idle_streams_the_one_that_is_so_for_longest_makes_way(void **state)
+{
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        fixture f;
+        pf_error error;
+        begin(&f, 2);
+        pf_peer *busy = connected(), *other = again ? NULL : connected();
+        open_sequence(busy);
+        assert_true(is_up(busy, 100 * MS, &error));
+        close_sequence(busy);
+        assert_true(is_up(busy, 100 * MS, &error));
+        if (again) other = connected();
+        assert_true(is_up(other, 100 * MS, &error));
+        pf_peer *third = connected();
+        assert_true(is_up(again ? other : busy, 100 * MS, &error));
+        assert_false(is_up(again ? busy : other, SECOND, &error));
+        pf_peer_destroy(third);
+        pf_peer_destroy(other);
+        pf_peer_destroy(busy);
+        end(&f);
+    }
+}
+
 /* Calls of one connection, with or without what they ask. */
 static int crowd_in(const char *path, uint32_t n, bool say)
 {
@@ -324,6 +349,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mute_and_half_spoken_connections_keep_nobody_out),
         cmocka_unit_test(streams_with_sequences_keep_their_places_until_those_end),
+        cmocka_unit_test(of_idle_streams_the_one_that_is_so_for_longest_makes_way),
         cmocka_unit_test(streams_that_say_nothing_make_way),
         cmocka_unit_test(watches_take_what_is_free_and_make_way),
         cmocka_unit_test(questions_that_are_never_said_make_way),

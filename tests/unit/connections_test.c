@@ -1,6 +1,7 @@
 /* Who goes when others need the place, on socketpairs in a server's stead; time is told by setting it back. */
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -71,6 +72,9 @@ static void the_worst_clogged_is_cut_until_few_enough_calls_are_kept(void **stat
     assert_cut(&f, false, false, false, false);
     assert_int_equal(pf_connections_unclog(&f.connections, 54), 1);
     assert_cut(&f, false, true, false, false);
+    struct stat spare;
+    assert_int_equal(fstat(f.connections.spare, &spare), 0);
+    assert_false(S_ISSOCK(spare.st_mode));                         /* nobody holds it but gRPC */
     assert_int_equal(pf_connections_unclog(&f.connections, 5), 1); /* who is cut already does not count */
     assert_cut(&f, false, true, true, false);
     go(&f);

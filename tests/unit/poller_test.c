@@ -20,7 +20,8 @@ typedef struct {
     pthread_t front, poster;
     bool has_poster;
     atomic_int n_front, n_back, n_inside, n_looks;
-    bool overlapped; /* two events were handled at once */
+    bool overlapped;  /* two events were handled at once */
+    bool was_sampled; /* while an event was handled */
 } fixture;
 
 static void handle(void *user, void *tag, bool success)
@@ -29,6 +30,9 @@ static void handle(void *user, void *tag, bool success)
     (void)success;
     fixture *f = user;
     if (atomic_fetch_add(&f->n_inside, 1) != 0) f->overlapped = true;
+    uint32_t poll;
+    uint64_t poll_cpu_ns;
+    f->was_sampled |= pf_poller_sample(&f->poller, &poll, &poll_cpu_ns);
     usleep(1); /* some 50 us: another would overlap */
     atomic_fetch_add(pthread_equal(pthread_self(), f->front) ? &f->n_front : &f->n_back, 1);
     atomic_fetch_sub(&f->n_inside, 1);
@@ -207,6 +211,22 @@ static void waiting_costs_no_computing(void **state)
                  (double)back_ns * 1e-6);
 }
 
+/* Who looks for a poll that does not end would else take what it computes for one. */
+static void a_poll_is_sampled_until_its_event_is_handled(void **state)
+{
+    fixture *f = *state;
+    uint32_t poll;
+    uint64_t poll_cpu_ns;
+    bool sampled = false;
+    usleep(2 * AWAY_NS / 1000);
+    for (int i = 0; i < 5000 && !sampled; i++, usleep(1000))
+        sampled = pf_poller_sample(&f->poller, &poll, &poll_cpu_ns);
+    assert_true(sampled); /* the back's */
+    post(f);
+    wait_for(f, 1);
+    assert_false(f->was_sampled);
+}
+
 static void *post_many(void *arg)
 {
     for (int i = 0; i < 2000; i++) {
@@ -239,6 +259,7 @@ int main(void)
         TEST(what_the_back_has_handled_ends_the_next_wait),
         TEST(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
         TEST(waiting_costs_no_computing),
+        TEST(a_poll_is_sampled_until_its_event_is_handled),
         TEST(no_event_is_lost_while_front_and_back_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,30 @@ static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(
     end(&f);
 }
 
+static void what_a_broken_stream_left_unanswered_does_not_count_on_the_next(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.is_mute = true;
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    const pf_batch *batch;
+    pf_error error;
+    pf_status status = PF_OK;
+    for (uint64_t n = 0; n < 200 && status == PF_OK; n++) {
+        assert_status(pf_peer_collect(peer, pf_now_ns() + MS, &batch, &error), PF_CANCELLED);
+        status = say_verdict(peer, 1, n, 9);
+    }
+    assert_status(status, PF_LIMIT);
+    end(&f);
+    begin(&f);
+    for (int i = 0; i < 5000 && say_open(peer, 1, ECHO_PROMPT, 3) != PF_OK; i++) usleep(1000);
+    for (uint64_t round = 0; round < 3; round++) assert_int_equal(say_verdict(peer, 1, round, 9), PF_OK);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void **state)
 {
     (void)state;
@@ -494,6 +518,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_nobody_took_goes_with_its_stream),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),
+        cmocka_unit_test(what_a_broken_stream_left_unanswered_does_not_count_on_the_next),
         cmocka_unit_test(a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named),
         cmocka_unit_test(a_verifier_that_makes_proposals_is_hung_up_on),
         cmocka_unit_test(a_drafter_that_makes_verdicts_is_hung_up_on),

@@ -65,6 +65,20 @@ static void a_drafter_that_returns_costs_no_round_more_than_it_was_away(void **s
     assert_int_equal(drafted.result.speculation.fallback_rounds, steady.result.speculation.fallback_rounds + 2);
 }
 
+static void a_drafter_that_comes_with_the_first_token_is_told_all_at_once(void **state)
+{
+    pair *p = *state;
+    generated steady, drafted;
+    pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    generate(p, p->verifier, &u.head, &request, &steady);
+    u = unreliable_peer_of(p->drafter, 1, 0);
+    u.gone_for = 1; /* as the prompt begins to be computed */
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &steady);
+    assert_int_equal(drafted.result.speculation.fallback_rounds, steady.result.speculation.fallback_rounds);
+}
+
 static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind(void **state)
 {
     pair *p = *state;
@@ -276,8 +290,24 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
         assert_string_equal(error.text,
                             "the verifier is gone and has not come back within 0.2 s: far:1: the cable is cut");
         assert_int_equal(out.result.n_tokens, at < 2 ? 0 : 1);
+        assert_in_range(INT32_MAX - u.gone_for, 2, 13); /* looks, 20 ms apart */
         pf_session_destroy(session);
     }
+}
+
+static void who_is_told_to_end_waits_for_no_verifier_to_return(void **state)
+{
+    pair *p = *state;
+    const volatile bool told = true;
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.gone_for = INT32_MAX;
+    pf_session *session = open_session(p, &u.head, NULL);
+    generated out;
+    pf_error error = { 0 };
+    pf_request request = plain_request();
+    request.cancel = &told;
+    assert_status(run(session, &request, &out, &error), PF_CANCELLED);
+    pf_session_destroy(session);
 }
 
 static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **state)
@@ -450,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token),
         cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
         cmocka_unit_test(a_drafter_that_returns_costs_no_round_more_than_it_was_away),
+        cmocka_unit_test(a_drafter_that_comes_with_the_first_token_is_told_all_at_once),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
@@ -462,6 +493,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
         cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
+        cmocka_unit_test(who_is_told_to_end_waits_for_no_verifier_to_return),
         cmocka_unit_test(a_verifier_that_returns_only_to_vanish_is_given_up_as_soon),
         cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),

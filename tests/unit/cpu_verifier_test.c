@@ -609,6 +609,32 @@ static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
     close_bench(&b);
 }
 
+static void a_refusal_in_the_middle_of_a_prompt_is_told_once(void **state)
+{
+    (void)state;
+    bench sizing = open_plain_bench();
+    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
+    const int32_t page_tokens = pf_kv_get_config(pf_context_kv(sizing.side.context))->page_tokens;
+    close_bench(&sizing);
+    static const int32_t prompt[128];                           /* the context */
+    const int32_t pages = (45 + page_tokens - 1) / page_tokens; /* that the bench's own text takes */
+    bench b = open_bench(
+        (pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = (size_t)pages * page_bytes },
+        (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+    pf_open open = near_peer_open(1);
+    open.tokens = prompt;
+    open.n_tokens = pages * page_tokens + 20;
+    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    const pf_batch *answer = NULL;
+    pf_error error;
+    do { /* a pass each */
+        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+    } while (answer->n_refusals == 0);
+    assert_int_equal(answer->refusals[0].sequence, 1);
+    assert_status(pf_peer_collect(b.verifier, 0, &answer, &error), PF_CANCELLED);
+    close_bench(&b);
+}
+
 /* ---- fences -------------------------------------------------------------------------------------------------- */
 
 static void stale_and_repeated_proposals_get_no_answer(void **state)
@@ -809,6 +835,7 @@ int main(void)
         cmocka_unit_test(refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_it),
         cmocka_unit_test(a_sequence_that_fills_the_context_ends_there_and_no_other),
         cmocka_unit_test(a_full_kv_pool_refuses_who_needs_a_page_and_no_other),
+        cmocka_unit_test(a_refusal_in_the_middle_of_a_prompt_is_told_once),
         cmocka_unit_test(stale_and_repeated_proposals_get_no_answer),
         cmocka_unit_test(a_proposal_from_before_a_reopening_gets_no_answer),
         cmocka_unit_test(a_proposal_for_what_is_not_known_asks_for_the_prefix),

@@ -213,6 +213,31 @@ static void a_sequence_tries_the_first_length_twice_before_it_goes_by_another_on
     assert_int_equal(length_of(&second, 1.0f), 1);
 }
 
+static void a_sequence_without_a_round_hands_on_what_it_began_with(void **state)
+{
+    (void)state;
+    const machine m = { .acceptance = 0.8, .token_ns = 1e6, .verify_ns = 20e6 };
+    pf_length first = { 0 }, second, third;
+    (void)run(&first, &m, ROUNDS, 0);
+    pf_length_begin(&second, &first);
+    pf_length_begin(&third, &second);
+    assert_memory_equal(&third, &second, sizeof third);
+}
+
+/* The fifth row begins a tile: it does not pay by itself, and those behind it cost nothing. */
+static void a_token_that_does_not_pay_is_drawn_for_those_behind_it(void **state)
+{
+    (void)state;
+    const float margins[MAX_DRAFT] = { 0 };
+    pf_length length = { 0 };
+    for (int i = 0; i < 600; i++) {
+        const int32_t n = 1 + i % 8;
+        observe(&length, margins, n, n, 1000 * (uint64_t)n, n < 5 ? 1000000 : 1600000);
+    }
+    assert_true(pf_length_goes_on(&length, margins, 4, 8));
+    assert_false(pf_length_goes_on(&length, margins, 4, 5));
+}
+
 /* Short rounds that were slow by chance are no reason to draft on. */
 static void longer_proposals_are_never_thought_to_take_less_time(void **state)
 {
@@ -345,6 +370,8 @@ static void nothing_measured_is_the_first_length_within_the_bound(void **state)
             assert_int_equal(pf_length_goes_on(&length, margins, n, max), n < PF_LENGTH_FIRST);
     assert_false(pf_length_goes_on(&length, margins, 1, 1));
     assert_true(pf_length_goes_on(&length, margins, 0, 1));
+    int32_t at[16];
+    assert_int_equal(pf_length_branches(&length, margins, PF_LENGTH_FIRST, 16, at), 0);
 }
 
 static void numbers_of_every_kind_do_no_harm(void **state)
@@ -369,6 +396,8 @@ int main(void)
         cmocka_unit_test(margins_that_tell_something_beat_every_fixed_length),
         cmocka_unit_test(a_sequence_begins_with_what_the_one_before_has_measured),
         cmocka_unit_test(a_sequence_tries_the_first_length_twice_before_it_goes_by_another_ones_times),
+        cmocka_unit_test(a_sequence_without_a_round_hands_on_what_it_began_with),
+        cmocka_unit_test(a_token_that_does_not_pay_is_drawn_for_those_behind_it),
         cmocka_unit_test(longer_proposals_are_never_thought_to_take_less_time),
         cmocka_unit_test(a_stall_in_the_middle_of_drafting_says_nothing_of_a_length),
         cmocka_unit_test(a_change_of_acceptance_is_followed),

@@ -11,6 +11,7 @@
 #include "draft/model_drafter.h"
 #include "proto/tree.h"
 #include "tests/support/chi_square.h"
+#include "tests/support/guard.h"
 #include "tests/support/near_peer.h"
 #include "tests/support/tiny_side.h"
 
@@ -437,6 +438,48 @@ static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void
         const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
         assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
     }
+    close_bench(&b);
+}
+
+/* Where the way there and back takes long and all is kept, proposals grow to what is allowed. */
+static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS];
+    const pf_proposal *p = begin(&b, open, 77);
+    for (uint64_t round = 1; round <= 8 && p->n_tokens <= PF_LENGTH_FIRST; round++) {
+        const int32_t n = p->n_tokens;
+        memcpy(text, p->tokens, (size_t)n * sizeof *text);
+        text[n] = 5;
+        pf_wait_until(pf_now_ns() + 5000000);
+        pf_verdict verdict = verdict_of(1, round, base, text, n + 1);
+        verdict.n_accepted = n;
+        base += n + 1;
+        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    assert_int_equal(p->n_tokens, 8);
+    close_bench(&b);
+}
+
+/* As at the end of a text: there is no token behind those that were accepted. */
+static void of_a_verdict_no_more_is_read_than_there_is(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    const pf_proposal *p = begin(&b, open, 77);
+    pf_guard tokens = pf_guard_alloc(2 * sizeof(int32_t), sizeof(int32_t));
+    memcpy(tokens.data, p->tokens, tokens.bytes);
+    pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, tokens.data, 2);
+    verdict.n_accepted = 2;
+    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->round, 2);
+    pf_guard_free(&tokens);
     close_bench(&b);
 }
 
@@ -918,6 +961,8 @@ int main(void)
         cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
+        cmocka_unit_test(what_is_kept_of_all_of_a_proposal_is_learnt),
+        cmocka_unit_test(of_a_verdict_no_more_is_read_than_there_is),
         cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),

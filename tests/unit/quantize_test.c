@@ -173,12 +173,29 @@ static void files_beside_the_weights_are_copied_and_the_sizes_told(void **state)
     char path[PF_TEMP_PATH_BYTES], *text;
     size_t n_bytes;
     pf_tiny_model_write(from, &TIED);
-    pf_temp_write(&dir, "from/tokenizer.json", "{\"some\": 1}", 11);
+    static const char *const beside[] = { "generation_config.json",
+                                          "tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "tokenizer.model",
+                                          "special_tokens_map.json",
+                                          "added_tokens.json",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "chat_template.jinja",
+                                          "chat_template.json" };
+    char name[64];
+    for (size_t i = 0; i < PF_COUNT(beside); i++) {
+        snprintf(name, sizeof name, "from/%s", beside[i]);
+        pf_temp_write(&dir, name, "{\"some\": 1}", 11);
+    }
     pf_temp_write(&dir, "from/pytorch_model.bin", "no", 2);
     assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);
-    assert_ok(pf_file_read(pf_temp_path(&dir, "to/tokenizer.json", path), 100, &text, &n_bytes, &error), error);
-    assert_string_equal(text, "{\"some\": 1}");
-    free(text);
+    for (size_t i = 0; i < PF_COUNT(beside); i++) {
+        snprintf(name, sizeof name, "to/%s", beside[i]);
+        assert_ok(pf_file_read(pf_temp_path(&dir, name, path), 100, &text, &n_bytes, &error), error);
+        assert_string_equal(text, "{\"some\": 1}");
+        free(text);
+    }
     assert_status(pf_file_read(pf_temp_path(&dir, "to/pytorch_model.bin", path), 100, &text, &n_bytes, NULL),
                   PF_UNAVAILABLE);
 
@@ -270,6 +287,69 @@ static void what_fails_on_the_way_leaves_nothing(void **state)
         assert_nothing_is_left();
     }
     signal(SIGXFSZ, handler);
+}
+
+/* Where a walk is, and when it is told to end: after so many tensors. */
+typedef struct {
+    int n, end_at;
+    size_t done_bytes, total_bytes;
+    volatile bool cancel;
+} watcher;
+
+static void note_progress(void *user, size_t done_bytes, size_t total_bytes)
+{
+    watcher *w = user;
+    w->done_bytes = done_bytes;
+    w->total_bytes = total_bytes;
+    if (++w->n == w->end_at) w->cancel = true;
+}
+
+static int n_written, n_over; /* directories */
+
+static void note_directory(const char *directory)
+{
+    n_written += directory != NULL;
+    n_over += directory == NULL;
+}
+
+static pf_status quantize_watched(pf_dtype dtype, watcher *w)
+{
+    pf_team *team;
+    pf_error error;
+    pf_quantize_result result;
+    PF_TRY(pf_team_create(2, NULL, 0, &team, &error));
+    const pf_quantize_options options = { .dtype = dtype,
+                                          .team = team,
+                                          .cancel = &w->cancel,
+                                          .progress = note_progress,
+                                          .progress_user = w,
+                                          .writing = note_directory };
+    const pf_status status = pf_model_quantize(from, to, &options, &result, &error);
+    pf_team_destroy(team);
+    return status;
+}
+
+static void whoever_is_told_to_end_between_any_two_tensors_leaves_nothing(void **state)
+{
+    (void)state;
+    pf_tiny_model_write(from, &ODD);
+    static const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_INT8 };
+    for (size_t i = 0; i < PF_COUNT(dtypes); i++) {
+        const pf_dtype dtype = dtypes[i];
+        watcher all = { .end_at = 0 };
+        n_written = n_over = 0;
+        assert_int_equal(quantize_watched(dtype, &all), PF_OK);
+        assert_int_equal(all.done_bytes, all.total_bytes);
+        assert_int_equal(n_written, 1);
+        assert_int_equal(n_over, 1);
+        remove_to();
+        for (int n = 1; n < all.n; n++) {
+            watcher w = { .end_at = n };
+            assert_int_equal(quantize_watched(dtype, &w), PF_CANCELLED);
+            assert_nothing_is_left();
+        }
+        assert_int_equal(n_written, n_over);
+    }
 }
 
 static void running_out_of_memory_leaves_nothing(void **state)
@@ -433,6 +513,7 @@ int main(void)
         CASE(a_quantised_directory_loads_in_its_own_format_alone),
         CASE(a_directory_that_is_not_empty_is_left_alone),
         CASE(what_fails_on_the_way_leaves_nothing),
+        CASE(whoever_is_told_to_end_between_any_two_tensors_leaves_nothing),
         CASE(running_out_of_memory_leaves_nothing),
         CASE(what_cannot_be_written_is_said),
         CASE(names_shapes_and_types_that_do_not_fit_are_refused_by_name),

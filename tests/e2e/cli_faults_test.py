@@ -77,6 +77,19 @@ class Interrupts(SlowCase):
                 self.assertEqual(json.loads(out)["finish_reason"], "interrupted")
 
 
+    def test_ctrl_c_while_nobody_reads_leaves_whole_json(self):
+        process = self.pilotfish.start("logits", "-m", self.target, "--tokens", ",".join(["1"] * 40), "--all", "--json",
+                                       pipesize=4096)   # less than is written at a time
+        begin = read_some(process.stdout, QUICKLY)
+        time.sleep(0.3)
+        for number in (signal.SIGINT, signal.SIGTERM):   # in the middle of a write, and before anything of one is written
+            process.send_signal(number)
+            time.sleep(0.3)
+        rest, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual((process.returncode, err), (130, b""))
+        self.assertGreater(len(json.loads(begin + rest)["logits"]), 1)
+
+
 class Scarcity(Case):
     def test_memory_that_is_not_there_is_a_sentence(self):
         def run(megabytes, arguments):

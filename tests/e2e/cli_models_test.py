@@ -28,7 +28,12 @@ class BadModels(Case):
     def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
         self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
         self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["hf download acme/small"])
-        self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json"])
+        for no_repository in ["acme/small/more", "acme/", ".acme/small", "acme/sm all"]:
+            self.assertNotIn("download", self.assert_fails("info", "-m", no_repository, saying=["there is no such directory"]))
+        self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json is not a directory"])
+        self.assert_fails("info", "-m", self.target / "config.json" / "more", saying=["there is no such directory"])
+        self.assert_fails("info", "-m", "", saying=["the model's name is empty"])
+        self.assert_fails("info", "-m", "x" * 5000, saying=["has more than 4095 bytes"])
 
     def test_a_repository_in_the_local_cache_is_found(self):
         home = self.root / "hf"
@@ -46,6 +51,7 @@ class BadModels(Case):
         nowhere = str(self.root / "nowhere")
         for environment in [{"HF_HOME": str(home), "XDG_CACHE_HOME": nowhere},
                             {"HF_HUB_CACHE": str(home / "hub"), "HF_HOME": nowhere},
+                            {"HF_HUB_CACHE": "", "HF_HOME": str(home)}, {"HF_HOME": "", "XDG_CACHE_HOME": ""},
                             {"XDG_CACHE_HOME": str(self.root / "xdg"), "HOME": nowhere}, {}]:
             found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment=environment)
             self.assertEqual(found, expected)
@@ -66,6 +72,7 @@ class BadModels(Case):
         (repository / "refs" / "main").unlink()
         self.assert_fails(*arguments, environment=home, saying=["main branch", "hf download acme/two"])
         shutil.rmtree(repository / "snapshots" / "beef")
+        (repository / "snapshots" / "not a commit").mkdir()
         self.assertEqual(self.run_json(*arguments, environment=home), self.run_json("logits", "-m", self.target, "--tokens", "1"))
 
     def test_truncated_weights_are_refused_at_any_length(self):
@@ -78,7 +85,7 @@ class BadModels(Case):
 
     def shrinking(self, tied):
         """A model with an embedding so large that reading it takes a while, and the length of its file without that."""
-        model, large = self.broken(f"shrinking-{tied}"), ["model.embed_tokens.weight", "lm_head.weight"]
+        model, large = self.broken(f"shrinking-{tied}\x1b\x7f"), ["model.embed_tokens.weight", "lm_head.weight"]
         path, n_vocab, hidden = model / "model.safetensors", 1 << 19, 64
         header, data, _ = tiny_llama.open_weights(model)
         kept = {key: data[slice(*entry["data_offsets"])] for key, entry in header.items() if key not in large}
@@ -108,7 +115,8 @@ class BadModels(Case):
         out, err = process.communicate(timeout=QUICKLY)
         os.truncate(path, n_whole)
         self.assertEqual((process.returncode, out), (1, b""), err)
-        self.assertIn(f"{path}: was cut short", err.decode())
+        said = str(path).replace("\x1b", " ").replace("\x7f", " ")   # a terminal would obey them
+        self.assertIn(f"{said}: was cut short", err.decode())
         self.assertEqual(err.count(b"\n"), 1)
 
     def test_weights_that_shrink_while_they_are_read_are_a_sentence(self):

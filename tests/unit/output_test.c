@@ -159,10 +159,16 @@ static void a_short_piece_of_a_document_needs_no_memory(void **state)
     assert_true(pf_out_print(&out, "%.9g", 1.5));
     pf_alloc_refuse_after(-1);
     assert_memory_equal(out.buffer, "1.5", out.n);
+    for (int n = 250; n < 260; n++) { /* few bytes, and one more */
+        out = (pf_out){ .n = 0 };
+        assert_true(pf_out_print(&out, "%*d", n, 5));
+        assert_int_equal(out.n, n);
+        assert_int_equal(out.buffer[n - 1], '5');
+    }
 }
 
-/* Two lines, of which `limit` bytes have room; the second is longer than what is buffered. */
-static size_t write_with_room(rlim_t limit, bool whole_lines, char *written, size_t capacity)
+/* Two lines, of which `limit` bytes have room; the second is longer than what is buffered. Others write a byte behind it. */
+static size_t write_with_room(rlim_t limit, bool whole_lines, bool others, char *written, size_t capacity)
 {
     enum { LONG = 20000 };
     static char line[LONG];
@@ -178,11 +184,12 @@ static size_t write_with_room(rlim_t limit, bool whole_lines, char *written, siz
     pf_out_flush(&out);
     pf_out_write(&out, line, LONG);
     pf_out_print(&out, "]\n");
+    setrlimit(RLIMIT_FSIZE, &before);
+    if (others) assert_int_equal(pwrite(STDOUT_FILENO, "!", 1, (off_t)limit), 1);
     const int descriptor = dup(STDOUT_FILENO); /* pf_out_finish closes it */
     assert_int_equal(pf_out_finish(&out, PF_EXIT_DONE), PF_EXIT_FAILED);
     dup2(descriptor, STDOUT_FILENO);
     close(descriptor);
-    setrlimit(RLIMIT_FSIZE, &before);
     return put_back(real, written, capacity);
 }
 
@@ -190,11 +197,13 @@ static void of_json_on_a_full_disk_whole_lines_stay(void **state)
 {
     (void)state;
     char written[16384];
-    assert_int_equal(write_with_room(5, true, written, sizeof written), 0);
-    assert_int_equal(write_with_room(8, true, written, sizeof written), 8);
-    assert_int_equal(write_with_room(9000, true, written, sizeof written), 8);
+    assert_int_equal(write_with_room(5, true, false, written, sizeof written), 0);
+    assert_int_equal(write_with_room(8, true, false, written, sizeof written), 8);
+    assert_int_equal(write_with_room(9000, true, false, written, sizeof written), 8);
     assert_memory_equal(written, "[1,2,3]\n", 8);
-    assert_int_equal(write_with_room(9000, false, written, sizeof written), 9000); /* a text: all that there is */
+    assert_int_equal(write_with_room(9000, false, false, written, sizeof written),
+                     9000);                                                             /* a text: all that there is */
+    assert_int_equal(write_with_room(9000, true, true, written, sizeof written), 9001); /* not what is another's */
 }
 
 int main(void)

@@ -248,8 +248,7 @@ static bool was_too_short(const pf_link *link, pf_status status)
 
 static bool first_contact_goes_on(const pf_link *link)
 {
-    return !link->asked && !link->config.keep_trying && link->attempt_ms < LAST_ATTEMPT_MS &&
-           pf_now_ns() < link->meet_until_ns;
+    return !link->asked && !link->config.keep_trying && !link->stopping && pf_now_ns() < link->meet_until_ns;
 }
 
 /* How long gRPC tries to connect is a channel's for life. */
@@ -265,9 +264,10 @@ static void on_info(pf_link *link)
     pf_model_info info;
     pf_error error = { .status = PF_OK };
     const pf_status status = read_info(link, &info, &error);
+    const bool turned_away = link->call.status == GRPC_STATUS_RESOURCE_EXHAUSTED; /* a crowd: there may be room soon */
     close_call(link);
     if (was_too_short(link, status)) {
-        const bool again = first_contact_goes_on(link);
+        const bool again = first_contact_goes_on(link) && link->attempt_ms < LAST_ATTEMPT_MS;
         try_longer(link);
         if (again) {
             ask(link, false, link->meet_until_ns);
@@ -276,6 +276,7 @@ static void on_info(pf_link *link)
     }
     link->state = PF_LINK_DOWN;
     link->mend_ns = pf_now_ns() + MEND_NS;
+    if (turned_away && first_contact_goes_on(link)) return;
     if (status == PF_OK) {
         link->info = info;
         link->known = true;
@@ -419,7 +420,11 @@ pf_status pf_link_meet(pf_link *link, pf_error *error)
     pthread_mutex_lock(&link->lock);
     link->meet_until_ns = pf_now_ns() + link->config.connect_timeout_ns;
     ask(link, false, link->meet_until_ns);
-    while (!link->asked && !is_cancelled(link)) await_change(link, pf_now_ns() + CANCEL_POLL_NS);
+    while (!link->asked && !is_cancelled(link)) {
+        await_change(link, pf_now_ns() + CANCEL_POLL_NS);
+        if (link->state == PF_LINK_DOWN && !link->asked && pf_now_ns() >= link->mend_ns)
+            ask(link, false, link->meet_until_ns);
+    }
     pf_status status = link->asked_status;
     if (!link->asked)
         status = pf_fail(error, PF_CANCELLED, "%s: nobody has answered yet", link->address);

@@ -19,11 +19,11 @@ def frames(line):
             yield head, bytes_in.read(int.from_bytes(head[:3], "big"))
 
 
-class PaddingLine:
-    """A way to a server on which each connection's fifth message is padded: which HTTP/2 allows, and gRPC does not read."""
+class Line:
+    """A way to a server, at a socket of its own."""
 
     def __init__(self, path, server_path):
-        self.server_path, self.n_padded = server_path, 0
+        self.server_path = server_path
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen()
@@ -33,14 +33,22 @@ class PaddingLine:
         while True:
             client, server = self.listener.accept()[0], socket.socket(socket.AF_UNIX)
             server.connect(self.server_path)
-            threading.Thread(target=self.carry, args=(client, server), daemon=True).start()
-            threading.Thread(target=self.spoil, args=(server, client), daemon=True).start()
+            threading.Thread(target=self.ask, args=(client, server), daemon=True).start()
+            threading.Thread(target=self.answer, args=(server, client), daemon=True).start()
 
-    def carry(self, source, sink):
+    def ask(self, source, sink):
         while some := source.recv(1 << 16):
             sink.sendall(some)
 
-    def spoil(self, source, sink):
+    answer = ask
+
+
+class PaddingLine(Line):
+    """Each connection's fifth message is padded: which HTTP/2 allows, and gRPC does not read."""
+
+    n_padded = 0
+
+    def answer(self, source, sink):
         n_messages = 0
         for head, body in frames(source):
             n_messages += head[3] == 0
@@ -48,6 +56,25 @@ class PaddingLine:
                 self.n_padded += 1
                 head, body = (len(body) + 2).to_bytes(3, "big") + bytes([0, head[4] | 8]) + head[5:], b"\1" + body + b"\0"
             sink.sendall(head + body)
+
+
+class CrowdedLine(Line):
+    """The first question is turned away, as by a server with too many calls."""
+
+    n_refused = 0
+
+    def accept(self):
+        client = self.listener.accept()[0]
+        client.sendall(b"\0\0\0\4\0\0\0\0\0" + b"\0\0\0\4\1\0\0\0\0")   # SETTINGS, theirs acknowledged
+        client.recv(24, socket.MSG_WAITALL)
+        stream = next(head[5:] for head, _ in frames(client) if head[3] == 1)
+        fields = [(b"content-type", b"application/grpc"), (b"grpc-status", b"8"), (b"grpc-message", b"try again")]
+        block = b"\x88" + b"".join(bytes([0, len(k)]) + k + bytes([len(v)]) + v for k, v in fields)
+        client.sendall(len(block).to_bytes(3, "big") + b"\1\5" + stream + block)
+        self.n_refused += 1
+        time.sleep(0.05)
+        client.close()
+        super().accept()
 
 
 class Lossless(Case):
@@ -221,6 +248,13 @@ class Peers(SlowCase):
             document = self.run_json("generate", "--verifier", self.socket("line"), "-d", self.draft, "-p", PROMPT, "-n", 60)
         self.assertEqual(document["tokens"], plain)
         self.assertGreater(line.n_padded, 0)
+
+    def test_a_verifier_that_turns_the_first_question_away_is_asked_again(self):
+        with self.pilotfish.serve("verifier", self.target, self.socket("full")) as verifier:
+            line = CrowdedLine(self.root / "crowd.sock", verifier.address.removeprefix("unix:"))
+            document = self.run_json("generate", "--verifier", self.socket("crowd"), "-d", self.draft, "-p", PROMPT, "-n", 10)
+        self.assertEqual(len(document["tokens"]), 10)
+        self.assertEqual(line.n_refused, 1)
 
     def test_no_verifier_there_is_a_failure(self):
         self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,

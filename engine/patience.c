@@ -61,7 +61,7 @@ uint64_t pf_patience_asked(pf_patience *p, uint64_t round, uint64_t now_ns)
 void pf_patience_answered(pf_patience *p, uint64_t round, uint64_t now_ns)
 {
     const uint64_t asked_ns = p->asked_ns[round % PF_PATIENCE_ROUNDS];
-    if (p->asked_round[round % PF_PATIENCE_ROUNDS] != round || asked_ns == 0) return;
+    if (p->asked_round[round % PF_PATIENCE_ROUNDS] != round) return;
     if (now_ns - asked_ns > limit_ns(p)) { /* nor would a probe get it sooner */
         put_off_probe(p, now_ns, limit_ns(p));
         return;

@@ -52,6 +52,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
         return PF_LIMIT;
     }
     note_opens(u, batch);
+    for (int32_t i = 0; i < batch->n_verdicts; i++) u->n_accepted += batch->verdicts[i].n_accepted;
     if (u->knows_nothing) return PF_OK;
     if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
     pf_open limitless = batch->opens[0];

@@ -50,7 +50,7 @@ typedef struct {
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 
     /* What has happened. */
-    int32_t n_answers, n_looks, n_reopened;
+    int32_t n_answers, n_looks, n_reopened, n_accepted; /* the last: tokens, as a drafter hears of them */
 
     /* The last open, and memory for what it says in the place of the truth. */
     pf_open open;

@@ -2,6 +2,7 @@
  * The generation loop where peers are lost, late, or wrong: a drafter costs speed and never a token, a verifier is waited
  * for, or given up with the reason. Peers that are far are played by tests/support/unreliable_peer.h.
  */
+#include "base/clock.h"
 #include "tests/support/generating.h"
 #include "tests/support/late_peer.h"
 #include "tests/support/test.h"
@@ -77,6 +78,19 @@ static void a_drafter_that_comes_with_the_first_token_is_told_all_at_once(void *
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &steady);
     assert_int_equal(drafted.result.speculation.fallback_rounds, steady.result.speculation.fallback_rounds);
+}
+
+/* All but the last round's, which is the end. */
+static void a_drafter_is_told_what_was_accepted_of_it(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    generate(p, p->verifier, &u.head, &request, &out);
+    const int32_t n_accepted = (int32_t)out.result.speculation.accepted;
+    assert_true(n_accepted > request.draft_len);
+    assert_in_range(u.n_accepted, n_accepted - request.draft_len, n_accepted);
 }
 
 static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind(void **state)
@@ -271,6 +285,7 @@ static void a_verifier_that_vanishes_and_returns_changes_no_token(void **state)
         generate(p, &u.head, p->drafter, &request, &drafted);
         assert_same_text(&drafted, &p->plain);
         assert_int_equal(u.n_reopened, 1);
+        assert_int_equal(drafted.result.speculation.fallback_rounds, at > 1); /* the proposal is lost with it */
     }
 }
 
@@ -446,8 +461,10 @@ static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
     generated out;
     pf_error error = { 0 };
     const pf_request request = plain_request();
+    const uint64_t begin_ns = pf_now_ns();
     assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
     assert_says(error, "lost the sequence 50 times");
+    assert_true(pf_now_ns() - begin_ns > 900 * MS); /* a restart may take so long */
     pf_session_destroy(session);
 }
 
@@ -481,6 +498,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_is_never_there_is_plain_decoding_and_one_warning),
         cmocka_unit_test(a_drafter_that_returns_costs_no_round_more_than_it_was_away),
         cmocka_unit_test(a_drafter_that_comes_with_the_first_token_is_told_all_at_once),
+        cmocka_unit_test(a_drafter_is_told_what_was_accepted_of_it),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),

@@ -69,6 +69,19 @@ static void a_silent_peer_is_tried_again_once_a_second(void **state)
     assert_in_range(n_waits, 4, 5);
 }
 
+/* One that asks for the prefix instead of answering is not late either. */
+static void a_trial_is_one_rounds_whatever_comes_of_it(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    (void)pf_patience_asked(&p, 1, 1000 * MS);
+    pf_patience_timed_out(&p, 1020 * MS);
+    assert_true(pf_patience_asked(&p, 2, 3000 * MS) > 0);
+    assert_int_equal(pf_patience_asked(&p, 3, 3001 * MS), 0);
+    assert_true(pf_patience_asked(&p, 4, 5000 * MS) > 0);
+}
+
 static void an_answer_that_comes_too_late_time_and_again_is_not_tried_for(void **state)
 {
     (void)state;
@@ -176,6 +189,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again),
         cmocka_unit_test(an_answer_from_long_ago_is_not_taken_for_one_to_a_recent_question),
         cmocka_unit_test(a_silent_peer_is_tried_again_once_a_second),
+        cmocka_unit_test(a_trial_is_one_rounds_whatever_comes_of_it),
         cmocka_unit_test(an_answer_that_comes_too_late_time_and_again_is_not_tried_for),
         cmocka_unit_test(one_that_keeps_up_is_waited_for_while_that_pays),
         cmocka_unit_test(a_drafter_of_which_nothing_is_kept_costs_a_few_steps),

@@ -20,6 +20,7 @@ typedef struct {
     pthread_t front, poster;
     bool has_poster;
     atomic_int n_front, n_back, n_inside, n_looks;
+    atomic_int handling_us;
     bool overlapped;  /* two events were handled at once */
     bool was_sampled; /* while an event was handled */
 } fixture;
@@ -33,7 +34,7 @@ static void handle(void *user, void *tag, bool success)
     uint32_t poll;
     uint64_t poll_cpu_ns;
     f->was_sampled |= pf_poller_sample(&f->poller, &poll, &poll_cpu_ns);
-    usleep(1); /* some 50 us: another would overlap */
+    usleep(1 + (useconds_t)f->handling_us); /* some 50 us at least: another would overlap */
     atomic_fetch_add(pthread_equal(pthread_self(), f->front) ? &f->n_front : &f->n_back, 1);
     atomic_fetch_sub(&f->n_inside, 1);
     pf_poller_notify(&f->poller);
@@ -211,6 +212,20 @@ static void waiting_costs_no_computing(void **state)
                  (double)back_ns * 1e-6);
 }
 
+static void the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way(void **state)
+{
+    fixture *f = *state;
+    usleep(2 * AWAY_NS / 1000);
+    f->handling_us = 200 * 1000;
+    post(f);
+    while (f->n_inside == 0) usleep(1000);
+    pf_poller_wait(&f->poller, 0, pf_now_ns() + 5 * MS);
+    f->handling_us = 0;
+    post(f);
+    for (int i = 0; i < 5000 && n_handled(f) < 2; i++) usleep(1000);
+    assert_int_equal(f->n_back, 2);
+}
+
 /* Who looks for a poll that does not end would else take what it computes for one. */
 static void a_poll_is_sampled_until_its_event_is_handled(void **state)
 {
@@ -259,6 +274,7 @@ int main(void)
         TEST(what_the_back_has_handled_ends_the_next_wait),
         TEST(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
         TEST(waiting_costs_no_computing),
+        TEST(the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way),
         TEST(a_poll_is_sampled_until_its_event_is_handled),
         TEST(no_event_is_lost_while_front_and_back_take_turns),
     };

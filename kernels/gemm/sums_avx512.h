@@ -12,9 +12,10 @@
     }
 #define PF_SUMS_FINISH(m) PF_SUMS_FINISH_PANEL(m, 0)
 /* Of several panels side by side, __m512 sum[height][2 * panels], one. */
-#define PF_SUMS_FINISH_PANEL(m, panel) \
-    if (m < height)                    \
-        pf_sums_finish(sum[m][2 * (panel)], sum[m][2 * (panel) + 1], t->c + m * t->ldc + (panel)*PF_GEMM_PANEL, t->add);
+#define PF_SUMS_FINISH_PANEL(m, panel)                                                                            \
+    if (m < height)                                                                                               \
+        pf_sums_finish(sum[m][2 * (panel)], sum[m][2 * (panel) + 1], t->c + m * t->ldc + PF_GEMM_PANEL * (panel), \
+                       t->add);
 
 /* Two vectors of a row to c, or added to what is there. */
 PF_INLINE void pf_sums_finish(__m512 left, __m512 right, float *c, bool add)

@@ -70,7 +70,7 @@ typedef struct {
     const int32_t *tokens; /* [n_tokens] the prompt; when reopened, all committed tokens (Verifier), or all but
                                  those of the verdict of next_round, which follows in the same batch (Drafter) */
     int32_t n_tokens;
-    pf_sampling sampling; /* seed: 0 unless the method is coupled */
+    pf_sampling sampling; /* seed: to a far peer 0 unless the method is coupled */
     pf_method method;
     int32_t max_draft;          /* tokens that a proposal may have, 1 .. PF_MAX_DRAFT_TOKENS */
     int32_t max_declared;       /* ids that a declared distribution may have; 0: declare none */

@@ -176,11 +176,11 @@ static void of_idle_streams_the_one_that_is_so_for_longest_makes_way(void **stat
         begin(&f, 2);
         pf_peer *busy = connected(), *other = again ? NULL : connected();
         open_sequence(busy);
-        assert_true(is_up(busy, 100 * MS, &error));
+        assert_true(is_up(busy, 500 * MS, &error));
         close_sequence(busy);
-        assert_true(is_up(busy, 100 * MS, &error));
+        assert_true(is_up(busy, 500 * MS, &error)); /* so that the server has heard of it */
         if (again) other = connected();
-        assert_true(is_up(other, 100 * MS, &error));
+        assert_true(is_up(other, 500 * MS, &error));
         pf_peer *third = connected();
         assert_true(is_up(again ? other : busy, 100 * MS, &error));
         assert_false(is_up(again ? busy : other, SECOND, &error));

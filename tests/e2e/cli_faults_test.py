@@ -76,7 +76,6 @@ class Interrupts(SlowCase):
             if out:
                 self.assertEqual(json.loads(out)["finish_reason"], "interrupted")
 
-
     def test_ctrl_c_while_nobody_reads_leaves_whole_json(self):
         process = self.pilotfish.start("logits", "-m", self.target, "--tokens", ",".join(["1"] * 40), "--all", "--json",
                                        pipesize=4096)   # less than is written at a time

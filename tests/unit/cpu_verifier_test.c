@@ -41,6 +41,15 @@ static void close_bench(bench *b)
     pf_tiny_side_close(&b->side);
 }
 
+/* Of the cache of such a bench. */
+static pf_kv_config plain_kv_config(void)
+{
+    bench b = open_plain_bench();
+    const pf_kv_config config = *pf_kv_get_config(pf_context_kv(b.side.context));
+    close_bench(&b);
+    return config;
+}
+
 /* Round r of a sequence that has committed `base` tokens. */
 static pf_proposal proposal_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
 {
@@ -584,10 +593,9 @@ static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
 {
     (void)state;
     /* Pages of at least 16 tokens; find a budget that holds two short sequences and not a long one besides. */
-    bench sizing = open_plain_bench();
-    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
-    const int32_t page_tokens = pf_kv_get_config(pf_context_kv(sizing.side.context))->page_tokens;
-    close_bench(&sizing);
+    const pf_kv_config kv = plain_kv_config();
+    const size_t page_bytes = pf_kv_page_bytes(&kv);
+    const int32_t page_tokens = kv.page_tokens;
 
     int32_t prompt[60];
     for (int32_t i = 0; i < 60; i++) prompt[i] = (i * 29) % V;
@@ -612,10 +620,9 @@ static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
 static void a_refusal_in_the_middle_of_a_prompt_is_told_once(void **state)
 {
     (void)state;
-    bench sizing = open_plain_bench();
-    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
-    const int32_t page_tokens = pf_kv_get_config(pf_context_kv(sizing.side.context))->page_tokens;
-    close_bench(&sizing);
+    const pf_kv_config kv = plain_kv_config();
+    const size_t page_bytes = pf_kv_page_bytes(&kv);
+    const int32_t page_tokens = kv.page_tokens;
     static const int32_t prompt[128];                           /* the context */
     const int32_t pages = (45 + page_tokens - 1) / page_tokens; /* that the bench's own text takes */
     bench b = open_bench(

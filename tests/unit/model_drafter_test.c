@@ -44,6 +44,15 @@ static void close_bench(bench *b)
     pf_tiny_side_close(&b->side);
 }
 
+/* Of the cache of a plain bench. */
+static size_t plain_page_bytes(void)
+{
+    bench b = open_plain_bench();
+    const size_t bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(b.side.context)));
+    close_bench(&b);
+    return bytes;
+}
+
 static pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
 {
     return (pf_verdict){
@@ -663,9 +672,7 @@ static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **
 static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(void **state)
 {
     (void)state;
-    bench sizing = open_plain_bench();
-    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
-    close_bench(&sizing);
+    const size_t page_bytes = plain_page_bytes();
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = page_bytes },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     const int32_t token = 77;
@@ -687,9 +694,7 @@ static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_
 {
     (void)state;
     static int32_t prompt[61];
-    bench sizing = open_plain_bench();
-    const size_t page_bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(sizing.side.context)));
-    close_bench(&sizing);
+    const size_t page_bytes = plain_page_bytes();
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = 2 * page_bytes },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     pf_open open = near_peer_open(1);

@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     pf_peer *peer;
     const pf_roundtrip_plan *plan;
-    const volatile bool *cancel;
+    const pf_roundtrip_watch *watch;
     pf_error *error;
     int32_t n_vocab, max_declared;
     int32_t growth;           /* tokens beyond the prompt after which sequences begin anew */
@@ -141,7 +141,7 @@ static pf_status await_proposals(driver *d, trip *t)
     const uint64_t limit_ns = pf_now_ns() + PATIENCE_NS;
     int32_t missing = d->plan->n_sequences;
     while (missing > 0 && pf_now_ns() < limit_ns) {
-        if (d->cancel && *d->cancel) return PF_CANCELLED;
+        if (d->watch->cancel && *d->watch->cancel) return PF_CANCELLED;
         const pf_batch *answer;
         const pf_status status = pf_peer_collect(d->peer, pf_now_ns() + POLL_NS, &answer, d->error);
         if (status == PF_CANCELLED) continue;
@@ -198,6 +198,8 @@ static pf_status measure(driver *d, tally *so_far)
             n_warm--;
         else
             count(d, so_far, &t);
+        if (d->watch->progress)
+            d->watch->progress(d->watch->progress_user, (size_t)so_far->n, (size_t)d->plan->n_rounds);
     }
     return PF_OK;
 }
@@ -286,10 +288,10 @@ static void clear(driver *d)
     free(d->round_us);
 }
 
-pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const volatile bool *cancel,
+pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const pf_roundtrip_watch *watch,
                              pf_roundtrip *out, pf_error *error)
 {
-    driver d = { .peer = peer, .plan = plan, .cancel = cancel, .error = error };
+    driver d = { .peer = peer, .plan = plan, .watch = watch, .error = error };
     PF_TRY(check_plan(&d));
     pf_status status = PF_NOMEM;
     if (allocate(&d)) {

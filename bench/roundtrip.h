@@ -29,9 +29,16 @@ typedef struct {
     double tokens_per_s;   /* proposed in them */
 } pf_roundtrip;
 
-/* cancel: or NULL; then PF_CANCELLED, and *out has what was measured until then. PF_INVALID: the peer's limits do not allow the plan.
+/* Whoever waits for it. */
+typedef struct {
+    const volatile bool *cancel; /* or NULL; then PF_CANCELLED, with what was measured so far */
+    void (*progress)(void *user, size_t done, size_t total); /* rounds; or NULL */
+    void *progress_user;
+} pf_roundtrip_watch;
+
+/* PF_INVALID: the peer's limits do not allow the plan.
  * PF_UNAVAILABLE: the peer is gone, or has not answered within ten seconds. */
-PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const volatile bool *cancel,
+PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const pf_roundtrip_watch *watch,
                                          pf_roundtrip *out, pf_error *error);
 
 /* A server on a unix socket in a temporary directory, on a thread of its own, and a connection to it. */

@@ -6,23 +6,25 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
+#include "cli/progress.h"
 #include "engine/connect.h"
 
-static pf_status to_worker(const pf_options *options, pf_roundtrip *out, pf_error *error)
+static pf_status to_worker(const pf_options *options, const pf_roundtrip_watch *watch, pf_roundtrip *out,
+                           pf_error *error)
 {
     pf_peer *peer = NULL;
     pf_status status = pf_connect_drafter(options->worker, pf_interrupt_flag(), &peer, error);
-    if (status == PF_OK) status = pf_bench_roundtrip(peer, &options->trips, pf_interrupt_flag(), out, error);
+    if (status == PF_OK) status = pf_bench_roundtrip(peer, &options->trips, watch, out, error);
     pf_peer_destroy(peer);
     return status;
 }
 
-static pf_status to_loopback(const pf_options *options, pf_roundtrip *out, pf_error *error)
+static pf_status to_loopback(const pf_options *options, const pf_roundtrip_watch *watch, pf_roundtrip *out,
+                             pf_error *error)
 {
     pf_loopback *loopback;
     PF_TRY(pf_loopback_open(&loopback, error));
-    const pf_status status =
-        pf_bench_roundtrip(pf_loopback_peer(loopback), &options->trips, pf_interrupt_flag(), out, error);
+    const pf_status status = pf_bench_roundtrip(pf_loopback_peer(loopback), &options->trips, watch, out, error);
     pf_loopback_close(loopback);
     return status;
 }
@@ -38,7 +40,10 @@ static int print_figures(const pf_options *options, pf_out *out, const pf_roundt
                                           options->trips.n_sequences, "draft_len", options->trips.draft_len, "context",
                                           options->trips.context, "temperature",
                                           pf_json_number(options->trips.temperature)));
-    if (r->n_rounds == 0) return PF_EXIT_DONE;
+    if (r->n_rounds == 0) {
+        pf_out_print(out, "no round trip was counted: it ended while it warmed up\n");
+        return PF_EXIT_DONE;
+    }
     pf_out_print(out,
                  "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
                  r->n_rounds, r->p50_us, r->p99_us, r->compute_p50_us, r->per_s);
@@ -55,7 +60,13 @@ static int run(const pf_options *options, pf_out *out)
     pf_roundtrip r = {
         .p50_us = NAN, .p99_us = NAN, .per_s = NAN, .compute_p50_us = NAN, .round_p50_us = NAN, .tokens_per_s = NAN
     }; /* as it stays where Ctrl-C comes before the first round */
-    const pf_status status = (options->worker ? to_worker : to_loopback)(options, &r, &error);
+    pf_progress progress;
+    const pf_roundtrip_watch watch = { .cancel = pf_interrupt_flag(),
+                                       .progress = pf_progress_update,
+                                       .progress_user = &progress };
+    pf_progress_begin(&progress, "measuring");
+    const pf_status status = (options->worker ? to_worker : to_loopback)(options, &watch, &r, &error);
+    pf_progress_end(&progress);
     const bool interrupted = *pf_interrupt_flag();
     if (status != PF_OK && !interrupted) return pf_out_fail_error(status, &error);
     const int code = print_figures(options, out, &r);

@@ -18,6 +18,7 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
+#include "cli/progress.h"
 #include "cli/setup.h"
 #include "cli/text_stream.h"
 #include "cli/utf8.h"
@@ -32,11 +33,13 @@ typedef struct {
     pf_out *out;
     pf_text_stream text; /* without a tokenizer: not used */
     bool has_text;
-    bool shows; /* not with --json */
+    bool shows;   /* not with --json */
+    bool is_seen; /* as it is made, on a terminal */
     bool colors;
     size_t n_shown; /* bytes of text */
-    int32_t n_tokens;
-    pf_status status; /* of the text */
+    int32_t n_prompt, n_tokens;
+    pf_status status;           /* of the text */
+    pf_progress prompt, tokens; /* bars: until the first token; then, where nobody sees the tokens */
 } continuation;
 
 /* ---- showing ---------------------------------------------------------------------------------------------------- */
@@ -78,10 +81,18 @@ static void show_id(continuation *c, int32_t token, bool drafted)
     pf_out_flush(c->out);
 }
 
+static void on_prompt(void *user, int32_t n_read)
+{
+    continuation *c = user;
+    pf_progress_update(&c->prompt, (size_t)n_read, (size_t)c->n_prompt);
+}
+
 static bool on_token(void *user, int32_t token, bool drafted)
 {
     continuation *c = user;
     c->n_tokens++;
+    pf_progress_end(&c->prompt);
+    if (!c->is_seen) pf_progress_update(&c->tokens, (size_t)c->n_tokens, (size_t)c->options->n_new);
     if (!c->has_text) {
         if (c->shows) show_id(c, token, drafted);
         return !c->out->error;
@@ -193,6 +204,7 @@ static pf_request make_request(const pf_options *options, const pf_setup *setup,
         .sampling = options->sampling,
         .method = options->method,
         .draft_len = draft_length(options),
+        .on_prompt = on_prompt,
         .on_token = on_token,
         .user = c,
         .cancel = pf_interrupt_flag(),
@@ -211,8 +223,12 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
         .out = out,
         .has_text = setup->tokenizer != NULL,
         .shows = !options->json,
+        .is_seen = !options->json && isatty(STDOUT_FILENO) == 1,
         .colors = wants_color(options),
+        .n_prompt = prompt->n,
     };
+    pf_progress_begin(&c.prompt, "reading the prompt");
+    pf_progress_begin(&c.tokens, "generating");
     if (c.has_text && pf_text_stream_begin(&c.text, setup->tokenizer, &options->stops, options->n_new) != PF_OK)
         return pf_out_fail("no memory for the text of %d tokens", options->n_new);
     print_legend(&c);
@@ -220,6 +236,8 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     pf_error error = { 0 };
     const pf_request request = make_request(options, setup, prompt, seed, &c);
     pf_status status = pf_generate(setup->session, &request, result, &error);
+    pf_progress_end(&c.prompt);
+    pf_progress_end(&c.tokens);
     if (c.has_text && c.status == PF_OK) c.status = pf_text_stream_finish(&c.text);
     if (c.status != PF_OK)
         status = pf_fail(&error, c.status,

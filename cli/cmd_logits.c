@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/progress.h"
 #include "cli/setup.h"
 #include "model/context.h"
 
@@ -36,15 +37,24 @@ static void write_row(pf_out *out, const float *row, int32_t n, bool json)
 }
 
 /* After the last token. */
-static pf_status last_row(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_out *out)
+static pf_status last_row(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_progress *progress,
+                          pf_out *out)
 {
-    PF_TRY(pf_context_prefill(context, sequence, options->tokens.ids, options->tokens.n, true, pf_interrupt_flag()));
+    const int32_t step = pf_context_get_config(context)->max_rows, n = options->tokens.n;
+    for (int32_t begin = 0; begin < n; begin += step) {
+        const int32_t n_rows = n - begin < step ? n - begin : step;
+        PF_TRY(pf_context_prefill(context, sequence, options->tokens.ids + begin, n_rows, begin + n_rows == n,
+                                  pf_interrupt_flag()));
+        pf_progress_update(progress, (size_t)(begin + n_rows), (size_t)n);
+    }
+    pf_progress_end(progress);
     write_row(out, pf_context_logits(context, 0), pf_context_n_vocab(context), options->json);
     return PF_OK;
 }
 
 /* After each, as many rows a pass as the context can hold logits of. */
-static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_out *out)
+static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_options *options, pf_progress *progress,
+                          pf_out *out)
 {
     const int32_t step = pf_context_get_config(context)->max_logit_rows, n = options->tokens.n;
     for (int32_t begin = 0; begin < n && !out->error; begin += step) {
@@ -52,10 +62,12 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
         const int32_t n_rows = n - begin < step ? n - begin : step;
         const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows, NULL, 0 };
         PF_TRY(pf_context_forward(context, &span, 1));
+        pf_progress_end(progress); /* the rows may go where the bar is */
         for (int32_t i = 0; i < n_rows; i++) {
             if (options->json && begin + i > 0) pf_out_write(out, ",", 1);
             write_row(out, pf_context_logits(context, i), pf_context_n_vocab(context), options->json);
         }
+        pf_progress_update(progress, (size_t)(begin + n_rows), (size_t)n);
     }
     return PF_OK;
 }
@@ -84,7 +96,10 @@ static pf_status write_logits(pf_context *context, const pf_options *options, pf
         return pf_fail(error, PF_LIMIT, "the KV cache has no room for a sequence");
 
     if (options->json) pf_out_print(out, options->all ? "{\"logits\":[" : "{\"logits\":");
-    const pf_status status = (options->all ? all_rows : last_row)(context, sequence, options, out);
+    pf_progress progress;
+    pf_progress_begin(&progress, "computing");
+    const pf_status status = (options->all ? all_rows : last_row)(context, sequence, options, &progress, out);
+    pf_progress_end(&progress);
     if (options->json && status != PF_OK && !options->all) pf_out_print(out, "null");
     if (options->json) pf_out_print(out, options->all ? "]}\n" : "}\n");
     pf_kv_release(pf_context_kv(context), sequence);

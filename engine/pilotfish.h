@@ -105,6 +105,9 @@ typedef struct {
     const int32_t *stop_tokens; /* [n_stop_tokens] EOS ids; empty under --ignore-eos */
     int32_t n_stop_tokens;
 
+    /* Called now and then while a near verifier reads the prompt, on the caller's thread. NULL: none. */
+    void (*on_prompt)(void *user, int32_t n_read);
+
     /* Called for each committed token, in order, on the caller's thread. `drafted`: it was proposed and accepted.
      * Return false to stop (a stop text was met): the token is kept, nothing after it. NULL: none. */
     bool (*on_token)(void *user, int32_t token, bool drafted);

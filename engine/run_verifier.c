@@ -123,6 +123,14 @@ static pf_status give_up_or_pause(const pf_run *r, int32_t n_losses)
     return PF_OK;
 }
 
+/* It is at work still: on the prompt, where nothing is committed behind that yet. */
+static void report_prompt(const pf_run *r)
+{
+    const pf_request *q = r->request;
+    const int32_t backlog = pf_peer_backlog(r->session->options.verifier);
+    if (q->on_prompt && backlog >= 0 && r->result->n_tokens == 0) q->on_prompt(q->user, q->n_prompt - backlog);
+}
+
 /* Whatever it says shows that it is at work, as long as that may take. Silence is counted in looks, and not by the clock:
  * this process may have been stopped meanwhile, with the answer already here. Who loses the sequence has said nothing by it. */
 pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf_verdict **out)
@@ -148,6 +156,7 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
                 if (s->options.verifier_is_far) pf_run_count_rpc(r, answer);
                 return PF_OK;
             }
+            report_prompt(r);
         } else if (status == PF_UNAVAILABLE && s->options.verifier_is_far) {
             verifier_lost(r);
             continue;

@@ -39,6 +39,9 @@ typedef struct {
     /* The sentence behind the last PF_UNAVAILABLE, for whoever had it from submit; its status is PF_UNSUPPORTED where
      * somebody is there who cannot be used. NULL for a peer that is always there. */
     void (*why)(pf_peer *peer, pf_error *out);
+
+    /* How many tokens of prompts it has still to read. NULL for a peer that does not tell. */
+    int32_t (*backlog)(const pf_peer *peer);
 } pf_peer_ops;
 
 /* The head of every implementation. */
@@ -66,6 +69,12 @@ static inline PF_MUST_USE pf_status pf_peer_info(pf_peer *peer, pf_model_info *o
 static inline void pf_peer_why(pf_peer *peer, pf_error *out)
 {
     if (peer->ops->why) peer->ops->why(peer, out);
+}
+
+/* -1: it does not tell. */
+static inline int32_t pf_peer_backlog(const pf_peer *peer)
+{
+    return peer->ops->backlog ? peer->ops->backlog(peer) : -1;
 }
 
 static inline void pf_peer_destroy(pf_peer *peer)

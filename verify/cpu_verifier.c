@@ -418,6 +418,17 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     return PF_OK;
 }
 
+static int32_t tell_backlog(const pf_peer *peer)
+{
+    const verifier *v = (const verifier *)peer;
+    int32_t n = 0;
+    for (int32_t slot = 0; slot < v->config.max_sequences; slot++) {
+        const sequence_state *s = &v->sequences[slot];
+        if (s->pending) n += s->n_committed - pf_kv_length(v->kv, s->kv);
+    }
+    return n;
+}
+
 static void destroy(pf_peer *peer)
 {
     verifier *v = (verifier *)peer;
@@ -428,7 +439,9 @@ static void destroy(pf_peer *peer)
     free(v);
 }
 
-static const pf_peer_ops ops = { .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy };
+static const pf_peer_ops ops = {
+    .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .backlog = tell_backlog
+};
 
 static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *arena)
 {

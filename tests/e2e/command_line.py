@@ -36,9 +36,9 @@ class Pilotfish:
                                      stderr=subprocess.PIPE, timeout=timeout,
                                      env={**self.environment, **(environment or {})}, **options))
 
-    def start(self, *arguments, **options):
+    def start(self, *arguments, stderr=subprocess.PIPE, **options):
         return subprocess.Popen([self.path, *(a if isinstance(a, bytes) else str(a) for a in arguments)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=stderr,
                                 stdin=subprocess.DEVNULL, env=self.environment, **options)
 
     def serve(self, role, model, address, *arguments):

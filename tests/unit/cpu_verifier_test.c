@@ -440,11 +440,13 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
     open.tokens = prompt;
     open.n_tokens = 61;
     assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    assert_int_equal(pf_peer_backlog(b.verifier), 61);
     pf_open second = near_peer_open(2);
     const pf_batch *answer = NULL;
     pf_error error;
     for (int pass = 1; pass <= 7; pass++) { /* 60 tokens, ten a pass; the last has logits */
         assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+        if (pass <= 2) assert_int_equal(pf_peer_backlog(b.verifier), 61 - 10 * pass);
         assert_int_equal(answer->n_verdicts, pass == 3); /* who comes meanwhile is served, by itself */
         if (pass == 3) assert_verdict(&answer->verdicts[0], 0, N_PROMPT, other, 1, 0, PF_FINISH_NONE);
         if (pass == 2)
@@ -453,6 +455,7 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
     assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
     assert_int_equal(answer->n_verdicts, 1);
     assert_verdict(&answer->verdicts[0], 0, 61, expected, 1, 0, PF_FINISH_NONE);
+    assert_int_equal(pf_peer_backlog(b.verifier), 0);
     assert_status(pf_peer_collect(b.verifier, 0, &answer, &error), PF_CANCELLED);
     close_bench(&wide);
     close_bench(&b);

@@ -1,0 +1,98 @@
+"""A bar on a terminal for what takes long, gone when it is over; without a terminal nothing. Run as: FILE BINARY"""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+from cli_case import PROMPT, Case, main  # noqa: E402
+from command_line import QUICKLY  # noqa: E402
+
+WIPED = b"\r\x1b[K"
+BAR = re.compile(rb"\r([a-z ]+) \[#*\.*\] +(\d+) %")
+SLOWLY = ("--isa", "scalar", "--threads", "1")
+MANY = ",".join(str(2 + i % 200) for i in range(1200))
+
+
+class Screen:
+    """A terminal, and what has been written to it."""
+
+    def __enter__(self):
+        self.master, self.terminal = os.openpty()
+        self.written = b""
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+        return self
+
+    def read(self):
+        while not self.written.endswith(b"\0end"):
+            select.select([self.master], [], [])
+            self.written += os.read(self.master, 1 << 16)
+
+    def __exit__(self, *_):
+        os.write(self.terminal, b"\0end")
+        self.reader.join()
+        os.close(self.master)
+        os.close(self.terminal)
+        self.written = self.written[:-len(b"\0end")]
+
+
+class Progress(Case):
+    def run_on_a_screen(self, *arguments, seen=False):
+        """What it shows: of standard output, too, where that is seen."""
+        with Screen() as screen:
+            code = subprocess.run([self.pilotfish.path, *map(str, arguments)], env=self.pilotfish.environment,
+                                  stdin=subprocess.DEVNULL, stdout=screen.terminal if seen else subprocess.DEVNULL,
+                                  stderr=screen.terminal, timeout=QUICKLY).returncode
+        self.assertEqual(code, 0, screen.written[-200:])
+        return screen.written
+
+    def assert_a_bar(self, written, label):
+        """It grows, and is wiped before anything else is written."""
+        bars = [bar for bar in BAR.finditer(written) if bar[1] == label]
+        self.assertTrue(bars, written[-200:])
+        shares = [int(bar[2]) for bar in bars]
+        self.assertEqual(shares, sorted(shares))
+        for end in (bar.end() for bar in bars):
+            self.assertTrue(written.startswith(WIPED, end) or BAR.match(written, end), written[end:end + 200])
+
+    def test_logits_of_many_tokens(self):
+        for options in ([], ["--all"]):
+            with self.subTest(options):
+                written = self.run_on_a_screen("logits", "-m", self.target, "--tokens", MANY, *options, *SLOWLY,
+                                               seen=True)
+                self.assert_a_bar(written, b"computing")
+
+    def test_a_long_prompt(self):
+        written = self.run_on_a_screen("generate", "-m", self.target, "--tokens", MANY, "-n", "2", *SLOWLY, seen=True)
+        self.assert_a_bar(written, b"reading the prompt")
+
+    def test_a_long_text_that_nobody_sees(self):
+        slow = ["generate", "-m", self.target, "-p", PROMPT, "-n", "80", "--ignore-eos", "--simulate-step-ms", "10"]
+        for options in (["--json"], []):
+            with self.subTest(options):
+                self.assert_a_bar(self.run_on_a_screen(*slow, *options), b"generating")
+        self.assertNotRegex(self.run_on_a_screen(*slow, seen=True), BAR)
+
+    def test_round_trips_until_they_are_ended(self):
+        with Screen() as screen:
+            process = self.pilotfish.start("bench", "rpc", "--loopback", "--rounds", 1 << 24, stderr=screen.terminal)
+            until = time.monotonic() + QUICKLY
+            while not BAR.search(screen.written) and time.monotonic() < until:
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=QUICKLY)
+        self.assert_a_bar(screen.written, b"measuring")
+        self.assertIn(b"no round trip was counted", out)  # a tenth of them warm it up
+
+    def test_none_without_a_terminal(self):
+        self.assertNotIn("\r", self.run_ok("logits", "-m", self.target, "--tokens", MANY, *SLOWLY).err)
+
+
+if __name__ == "__main__":
+    main()

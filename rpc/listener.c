@@ -102,7 +102,7 @@ static void complain(pf_listener *l, const char *why)
 /* Hears from it when it speaks; edge by edge, or half a preface would wake us without end. */
 static bool watch(pf_listener *l, int fd)
 {
-    struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = fd };
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
     return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 

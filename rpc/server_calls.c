@@ -123,7 +123,6 @@ bool pf_call_is_done(pf_call *c)
     if (c->pending > 0 || c->held || c->is_ready) return false;
     pf_server *server = c->server;
     if (c->grpc) unlink_call(server, c);
-    pf_call_leave_place(c);
     server->n_calls--;
     server->queued_bytes -= c->in_bytes;
     return true;

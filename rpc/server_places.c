@@ -18,7 +18,7 @@ void pf_call_leave_place(pf_call *c)
 void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text)
 {
     pf_call_leave_place(c);
-    c->ending = c->ended = true;
+    c->ended = true;
     (void)grpc_call_cancel_with_status(c->grpc, code, text, NULL);
 }
 

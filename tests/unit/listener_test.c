@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +24,7 @@ enum {
     CROWD = 100,
     LONG_MS = 60 * 1000, /* what is awaited comes sooner, however loaded the machine is */
 };
+static const uint64_t HOUR_NS = UINT64_C(3600) * 1000 * MS;
 static const char DRAFT[] = "/pilotfish.v1.Drafter/Draft";
 
 /* ---- the server, a child ----------------------------------------------------------------------------------------- */
@@ -158,8 +160,10 @@ static void who_is_silent_or_idle_makes_way(void **state)
 {
     (void)state;
     int silent[CROWD], idle[CROWD];
-    const pf_server_config configs[] = { { .max_connections = 1000 }, { .max_connections = 0 } };
-    for (size_t i = 0; i < PF_COUNT(configs); i++) { /* for want of descriptors, and past the limit */
+    /* For want of descriptors, and past the limit; long before their time is up. */
+    const pf_server_config configs[] = { { .max_connections = 1000, .silence_ns = HOUR_NS },
+                                         { .silence_ns = HOUR_NS } };
+    for (size_t i = 0; i < PF_COUNT(configs); i++) {
         const pid_t server = begin(configs[i], FEW_FILES);
         crowd(silent, mute);
         assert_true(is_served(LONG_MS));
@@ -186,6 +190,67 @@ static void who_has_a_call_stays(void **state)
     end(server);
 }
 
+/* What the server says meanwhile. */
+static int told[2];
+
+static void tell(void *user, const char *sentence)
+{
+    (void)user;
+    (void)!write(told[1], sentence, strlen(sentence) + 1);
+}
+
+static void a_full_house_is_said_once_and_not_with_every_look(void **state)
+{
+    (void)state;
+    enum { MOST = 4 };
+    static const char expected[] = "connections wait to be accepted: 4 are open, none of them idle";
+    int fds[MOST];
+    char words[4 * sizeof expected];
+    assert_int_equal(pipe(told), 0);
+    const pid_t server = begin((pf_server_config){ .max_connections = MOST, .log = tell }, 1000);
+    for (int i = 0; i < MOST; i++) assert_true(is_told(fds[i] = watcher(), LONG_MS));
+    assert_false(is_served(500));
+    for (int i = 0; i < MOST; i++) close(fds[i]);
+    end(server);
+    close(told[1]);
+    assert_int_equal(read(told[0], words, sizeof words), sizeof expected);
+    assert_string_equal(words, expected);
+    close(told[0]);
+}
+
+/* What half a second costs the server. */
+static uint64_t cpu_of_a_while(pid_t server)
+{
+    clockid_t clock;
+    struct timespec before, after;
+    assert_int_equal(clock_getcpuclockid(server, &clock), 0);
+    assert_int_equal(clock_gettime(clock, &before), 0);
+    usleep(500 * 1000);
+    assert_int_equal(clock_gettime(clock, &after), 0);
+    return (uint64_t)(after.tv_sec - before.tv_sec) * 1000 * MS + (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+}
+
+static void who_is_waited_for_costs_no_computing(void **state)
+{
+    (void)state;
+    enum { MOST = 4 };
+    int fds[MOST];
+    const pid_t server = begin((pf_server_config){ .max_connections = MOST, .silence_ns = HOUR_NS }, 1000);
+    for (int i = 1; i < MOST; i++) assert_true(is_told(fds[i] = watcher(), LONG_MS));
+    fds[0] = mute();
+    assert_true(stranger_push(fds[0], "PRI * HTTP/2.0\r\n", 16)); /* more is to come */
+    assert_true(cpu_of_a_while(server) < 100 * MS);
+    assert_true(stranger_push(fds[0], "\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 17));
+    assert_true(stranger_open_stream(fds[0], 1, "/grpc.health.v1.Health/Watch"));
+    assert_true(stranger_push_frame(fds[0], 0, 1, 1, "\0\0\0\0\0", 5));
+    assert_true(is_told(fds[0], LONG_MS));
+    const int newcomer = mute(); /* at the door of a full house */
+    assert_true(cpu_of_a_while(server) < 100 * MS);
+    close(newcomer);
+    for (int i = 0; i < MOST; i++) close(fds[i]);
+    end(server);
+}
+
 static void a_crowd_that_comes_at_once_is_let_in_to_the_last(void **state)
 {
     (void)state;
@@ -197,21 +262,30 @@ static void a_crowd_that_comes_at_once_is_let_in_to_the_last(void **state)
     end(server);
 }
 
+/* While nobody else is there, for whose sake the server would look. */
 static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
 {
     (void)state;
+    enum { N = 3 };
     const pid_t server = begin((pf_server_config){ .silence_ns = 200 * MS }, 1000);
-    const int idle = idler(), silent = mute(), half = mute(), other = mute();
-    assert_true(stranger_push(half, "PRI * HTTP/2.0\r\n", 16));
-    assert_false(stranger_is_hung_up_on(silent, 100));
+    const int silent[N] = { mute(), mute(), mute() };
+    assert_true(stranger_push(silent[1], "PRI * HTTP/2.0\r\n", 16));
+    assert_false(stranger_is_hung_up_on(silent[0], 100));
+    for (int i = 0; i < N; i++) assert_true(stranger_is_hung_up_on(silent[i], LONG_MS));
+    const int idle = idler();
+    assert_false(stranger_is_hung_up_on(idle, 300));
+    for (int i = 0; i < N; i++) close(silent[i]);
+    close(idle);
+    end(server);
+}
+
+static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
+{
+    (void)state;
+    const pid_t server = begin((pf_server_config){ .silence_ns = HOUR_NS }, 1000);
+    const int other = mute();
     assert_true(stranger_push(other, "GET / HTTP/1.1\r\n\r\n", 18));
     assert_true(stranger_is_hung_up_on(other, LONG_MS));
-    assert_true(stranger_is_hung_up_on(silent, LONG_MS));
-    assert_true(stranger_is_hung_up_on(half, LONG_MS));
-    assert_false(stranger_is_hung_up_on(idle, 300));
-    close(idle);
-    close(silent);
-    close(half);
     close(other);
     end(server);
 }
@@ -332,8 +406,11 @@ int main(void)
         cmocka_unit_test(a_server_out_of_descriptors_serves_again_once_some_are_free),
         cmocka_unit_test(who_is_silent_or_idle_makes_way),
         cmocka_unit_test(who_has_a_call_stays),
+        cmocka_unit_test(a_full_house_is_said_once_and_not_with_every_look),
+        cmocka_unit_test(who_is_waited_for_costs_no_computing),
         cmocka_unit_test(a_crowd_that_comes_at_once_is_let_in_to_the_last),
         cmocka_unit_test(who_does_not_speak_is_hung_up_on_after_a_while),
+        cmocka_unit_test(who_speaks_something_else_is_hung_up_on_at_once),
         cmocka_unit_test(who_resets_streams_without_end_is_stopped_and_others_go_on),
         cmocka_unit_test(calls_whose_answers_are_not_read_make_way),
         cmocka_unit_test(a_server_stops_though_a_client_reads_nothing),

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -120,21 +121,25 @@ static void a_large_prompt_gets_through_and_a_larger_one_is_refused_alone(void *
     end(&f);
 }
 
-static void more_sequences_than_the_peer_takes_are_refused_one_by_one(void **state)
+static void more_sequences_than_are_taken_are_refused_one_by_one(void **state)
 {
     (void)state;
-    fixture f;
-    begin(&f);
-    pf_peer *peer = connected(serving_address);
-    for (uint64_t s = 1; s <= 9; s++) assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
-    const pf_batch *batch = answer_within(peer, 5 * SECOND);
-    assert_int_equal(batch->n_refusals, 1);
-    assert_int_equal(batch->refusals[0].sequence, 9);
-    assert_int_equal(batch->refusals[0].status, PF_LIMIT);
-    assert_int_equal(say_verdict(peer, 8, 0, 9), PF_OK);
-    assert_proposal(answer_within(peer, 5 * SECOND), 8, 1, 9);
-    pf_peer_destroy(peer);
-    end(&f);
+    static const int32_t said[] = { 2, 0 }; /* by the server's configuration, or by the peer */
+    for (size_t i = 0; i < PF_COUNT(said); i++) {
+        const uint64_t most = said[i] ? (uint64_t)said[i] : 8;
+        fixture f;
+        begin_with(&f, (pf_server_config){ .address = serving_address, .max_sequences = said[i] });
+        pf_peer *peer = connected(serving_address);
+        for (uint64_t s = 1; s <= most + 1; s++) assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
+        const pf_batch *batch = answer_within(peer, 5 * SECOND);
+        assert_int_equal(batch->n_refusals, 1);
+        assert_int_equal(batch->refusals[0].sequence, most + 1);
+        assert_int_equal(batch->refusals[0].status, PF_LIMIT);
+        assert_int_equal(say_verdict(peer, most, 0, 9), PF_OK);
+        assert_proposal(answer_within(peer, 5 * SECOND), most, 1, 9);
+        pf_peer_destroy(peer);
+        end(&f);
+    }
 }
 
 static void a_stream_that_ends_closes_its_sequences(void **state)
@@ -151,6 +156,67 @@ static void a_stream_that_ends_closes_its_sequences(void **state)
     assert_int_equal(f.echo.n_closes, 3);
     assert_int_equal(f.echo.n_open, 1);
     pf_peer_destroy(other);
+    end(&f);
+}
+
+static void a_message_may_be_as_large_as_the_server_says_and_no_larger(void **state)
+{
+    (void)state;
+    enum { BYTES = 4096 };
+    static const uint8_t zeros[BYTES + 1];
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = BYTES });
+    raw_result r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", zeros, BYTES, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT); /* it has been read */
+    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", zeros, BYTES + 1, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r.text, "larger than max")); /* gRPC's word: it has not taken it all in */
+    end(&f);
+}
+
+static void a_connection_is_told_how_many_calls_it_may_have(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 2 });
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd));
+    assert_true(stranger_hears(fd, "\0\3\0\0\0\x42", 6, 5000)); /* SETTINGS_MAX_CONCURRENT_STREAMS: 64 more */
+    close(fd);
+    end(&f);
+}
+
+/* More, one after another, than would cost a connection its life at once. */
+static void calls_that_have_ended_do_not_count(void **state)
+{
+    (void)state;
+    enum { MOST_AT_ONCE = 2 * (1 + 64) };
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 1 });
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd));
+    for (uint32_t stream = 1; stream < 4 * MOST_AT_ONCE; stream += 2) {
+        assert_true(stranger_open_stream(fd, stream, "/grpc.health.v1.Health/Check"));
+        assert_true(stranger_push_frame(fd, 0, 1, stream, "\0\0\0\0\0", 5));
+        assert_true(stranger_hears(fd, "\0\0\0\0\2\x08", 6, 5000)); /* one state or another */
+    }
+    close(fd);
+    end(&f);
+}
+
+/* gRPC by itself cuts for three that come within five minutes, or two hours where there is no call. */
+static void pings_of_who_says_nothing_else_are_answered_every_second(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd));
+    for (int i = 0; i < 6; i++, usleep(1100 * 1000)) {
+        assert_true(stranger_push_frame(fd, 6, 0, 0, "12345678", 8));
+        assert_true(stranger_hears(fd, "\0\0\x08\6\1\0\0\0\00012345678", 17, 5000));
+    }
+    close(fd);
     end(&f);
 }
 
@@ -243,6 +309,57 @@ static void health_follows_the_server(void **state)
     assert_int_equal(health, PF_HEALTH_SERVING);
     (void)health_of("/grpc.health.v1.Health/Watch", "nobody", 200, &health);
     assert_int_equal(health, PF_HEALTH_SERVICE_UNKNOWN);
+    end(&f);
+}
+
+/* By name and by what .proto says of each, not by what both ends here call them. */
+static void both_services_answer_to_their_names_on_the_wire(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "Drafter", "Verifier" }, *const streams[] = { "Draft", "Verify" };
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        echo_peer_init(&f.echo);
+        pf_server_config config = { .address = serving_address, .grace_ns = MS };
+        *(i == 0 ? &config.drafter : &config.verifier) = &f.echo.head;
+        serving_begin(&f.running, &config);
+        for (int other = 0; other < 2; other++) {
+            const grpc_status_code code = other == i ? GRPC_STATUS_OK : GRPC_STATUS_UNIMPLEMENTED;
+            char method[64], service[64];
+            pf_health health;
+            snprintf(method, sizeof method, "/pilotfish.v1.%s/GetModelInfo", names[other]);
+            assert_int_equal(raw_call(serving_address, method, "", 0, 5000).code, code);
+            snprintf(method, sizeof method, "/pilotfish.v1.%s/%s", names[other], streams[other]);
+            assert_int_equal(raw_call(serving_address, method, "", 0, 5000).code, code);
+            snprintf(service, sizeof service, "pilotfish.v1.%s", names[other]);
+            assert_int_equal(health_of("/grpc.health.v1.Health/Check", service, 5000, &health).code,
+                             other == i ? GRPC_STATUS_OK : GRPC_STATUS_NOT_FOUND);
+        }
+        end(&f);
+    }
+}
+
+static void a_question_that_is_not_one_is_answered_with_what_is_wrong(void **state)
+{
+    (void)state;
+    static const char *const methods[] = { "/pilotfish.v1.Drafter/GetModelInfo", "/grpc.health.v1.Health/Check",
+                                           "/grpc.health.v1.Health/Watch" };
+    static const char why[] = "a request without a message", well[] = "grpc-status\0010";
+    fixture f;
+    begin(&f);
+    for (size_t i = 0; i < PF_COUNT(methods); i++) {
+        assert_int_equal(raw_call(serving_address, methods[i], "\xff", 1, 5000).code, GRPC_STATUS_INVALID_ARGUMENT);
+        const int fd = stranger_dial();
+        assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, methods[i]));
+        assert_true(stranger_push_frame(fd, 0, 1, 1, NULL, 0)); /* half closed, and nothing said */
+        assert_true(stranger_hears(fd, why, sizeof why - 1, 5000));
+        close(fd);
+    }
+    const int fd = stranger_dial(); /* of a stream that is no fault */
+    assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    assert_true(stranger_push_frame(fd, 0, 1, 1, NULL, 0));
+    assert_true(stranger_hears(fd, well, sizeof well - 1, 5000));
+    close(fd);
     end(&f);
 }
 
@@ -429,6 +546,18 @@ static void push_batch(int fd, uint32_t stream, bool is_last, const pf_batch *ba
     assert_true(stranger_push_frame(fd, 0, is_last, stream, message, 5 + (uint32_t)n));
 }
 
+static void push_open(int fd, uint64_t sequence)
+{
+    pf_open open = { .sequence = sequence,
+                     .incarnation = 1,
+                     .tokens = ECHO_PROMPT,
+                     .n_tokens = 3,
+                     .sampling = { .top_p = 1.0f },
+                     .method = PF_METHOD_GREEDY,
+                     .max_draft = 4 };
+    push_batch(fd, 1, false, &(pf_batch){ .opens = &open, .n_opens = 1 });
+}
+
 static void push_verdict(int fd, uint64_t round, bool is_last)
 {
     const int32_t token = 9;
@@ -468,14 +597,7 @@ static void who_has_said_all_is_answered_to_the_last_and_ends_well(void **state)
         assert_true(stranger_push_preface(fd));
         if (!reads) assert_true(stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
         assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
-        pf_open open = { .sequence = 1,
-                         .incarnation = 1,
-                         .tokens = ECHO_PROMPT,
-                         .n_tokens = 3,
-                         .sampling = { .top_p = 1.0f },
-                         .method = PF_METHOD_GREEDY,
-                         .max_draft = 4 };
-        push_batch(fd, 1, false, &(pf_batch){ .opens = &open, .n_opens = 1 });
+        push_open(fd, 1);
         f.echo.thinks_ms = 300;
         assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
         assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
@@ -599,6 +721,107 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
     end(&f);
 }
 
+/* 64 wait, and one is being written. */
+static void who_reads_none_of_many_answers_loses_his_stream(void **state)
+{
+    (void)state;
+    enum { N = 66 };
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
+    static const char why[] = "the stream is not read";
+    fixture f;
+    begin(&f);
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    for (uint64_t i = 0; i < N - 1; i++)
+        push_verdict(fd, i, false); /* of a sequence that is not open: one answer each */
+    assert_false(stranger_hears(fd, why, sizeof why - 1, 300));
+    push_verdict(fd, N - 1, false);
+    assert_true(stranger_hears(fd, why, sizeof why - 1, 5000));
+    close(fd);
+    end(&f);
+}
+
+/* It is told late, for want of room, and has said all meanwhile. */
+static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
+{
+    (void)state;
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 }, window[] = { 0, 1, 0, 0 };
+    static const char badly[] = "grpc-status\0013"; /* INVALID_ARGUMENT */
+    fixture f;
+    begin(&f);
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    push_verdict(fd, 0, false);                                         /* of nobody: an answer */
+    assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch, and the last */
+    assert_false(stranger_hears(fd, badly, sizeof badly - 1, 300));
+    assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
+    assert_true(stranger_hears(fd, badly, sizeof badly - 1, 5000));
+    close(fd);
+    end(&f);
+}
+
+/* Its end waits to be written, and its sequence ends with it. */
+static void a_stream_that_does_not_read_its_end_makes_way(void **state)
+{
+    (void)state;
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 1 });
+    const int fd = stranger_dial();
+    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    push_open(fd, 1);
+    push_verdict(fd, 0, false); /* the answer cannot be written */
+    while (f.echo.n_open == 0) usleep(1000);
+    assert_true(stranger_push_frame(fd, 0, 0, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch */
+    usleep(100 * 1000);
+    pf_peer *peer = connected(serving_address);
+    assert_taken_up(peer);
+    pf_peer_destroy(peer);
+    close(fd);
+    end(&f);
+}
+
+static void a_server_takes_all_the_files_that_it_may(void **state)
+{
+    (void)state;
+    struct rlimit before, during;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const struct rlimit few = { 256, before.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    fixture f;
+    begin(&f);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &during), 0);
+    assert_int_equal(during.rlim_cur, before.rlim_max);
+    end(&f);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+static void what_no_server_can_be_is_refused(void **state)
+{
+    (void)state;
+    echo_peer echo;
+    echo_peer_init(&echo);
+    const pf_server_config configs[] = {
+        { .address = serving_address },
+        { .address = serving_address, .drafter = &echo.head, .max_message_bytes = (size_t)PF_MAX_MESSAGE_BYTES + 1 },
+        { .address = serving_address, .drafter = &echo.head, .max_streams = -1 },
+        { .address = serving_address, .drafter = &echo.head, .max_streams = (1 << 20) + 1 },
+        { .address = serving_address, .drafter = &echo.head, .max_connections = -1 },
+    };
+    static const char *const why[] = { "without a peer", "messages of ", "a server of -1 streams",
+                                       "a server of 1048577 streams", "a server of -1 connections" };
+    for (size_t i = 0; i < PF_COUNT(configs); i++) {
+        pf_server *server = NULL;
+        pf_error error;
+        assert_status(pf_server_create(&configs[i], &server, &error), PF_INVALID);
+        assert_says(error, why[i]);
+        assert_null(server);
+    }
+}
+
 static void an_address_that_cannot_be_listened_on_says_why(void **state)
 {
     (void)state;
@@ -679,6 +902,56 @@ static void a_server_with_clients_stops_in_its_grace_period(void **state)
     for (int i = 0; i < 3; i++) pf_peer_destroy(peers[i]);
 }
 
+/* A stream alone, however long the grace for sequences. */
+static void a_server_without_open_sequences_stops_at_once(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .grace_ns = 60 * SECOND });
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_first_round(peer);
+    pf_close close = { .sequence = 1 };
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+    while (f.echo.n_closes == 0) usleep(1000);
+    const uint64_t begin_ns = pf_now_ns();
+    end(&f);
+    assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
+    pf_peer_destroy(peer);
+}
+
+static pf_status break_down(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)peer;
+    (void)deadline_ns;
+    (void)out;
+    return pf_fail(error, PF_INTERNAL, "out of order");
+}
+
+/* However long the grace for sequences: nobody computes them any more. */
+static void a_peer_that_fails_as_a_whole_ends_its_server_for_good(void **state)
+{
+    (void)state;
+    fixture f;
+    pf_error error;
+    echo_peer_init(&f.echo);
+    pf_peer_ops broken = *f.echo.head.ops;
+    broken.collect = break_down;
+    f.echo.head.ops = &broken;
+    const pf_server_config config = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = 60 * SECOND };
+    serving_begin(&f.running, &config);
+    pf_peer *peer = connected(serving_address);
+    const uint64_t begin_ns = pf_now_ns();
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pthread_join(f.running.thread, NULL);
+    assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
+    assert_int_equal(f.running.run_status, PF_INTERNAL);
+    assert_status(pf_server_run(f.running.server, NULL, &error), PF_INVALID);
+    assert_says(error, "has been stopped");
+    pf_server_destroy(f.running.server);
+    pf_peer_destroy(peer);
+}
+
 static void a_client_that_leaves_while_the_server_stops_harms_nobody(void **state)
 {
     (void)state;
@@ -708,12 +981,18 @@ int main(void)
         cmocka_unit_test(the_same_number_on_two_streams_is_two_sequences),
         cmocka_unit_test(an_unknown_sequence_is_answered_with_a_prefix_request),
         cmocka_unit_test(a_large_prompt_gets_through_and_a_larger_one_is_refused_alone),
-        cmocka_unit_test(more_sequences_than_the_peer_takes_are_refused_one_by_one),
+        cmocka_unit_test(more_sequences_than_are_taken_are_refused_one_by_one),
         cmocka_unit_test(a_stream_that_ends_closes_its_sequences),
+        cmocka_unit_test(a_message_may_be_as_large_as_the_server_says_and_no_larger),
+        cmocka_unit_test(a_connection_is_told_how_many_calls_it_may_have),
+        cmocka_unit_test(calls_that_have_ended_do_not_count),
+        cmocka_unit_test(pings_of_who_says_nothing_else_are_answered_every_second),
         cmocka_unit_test(a_malformed_message_ends_its_own_stream_alone),
         cmocka_unit_test(what_does_not_fit_costs_its_own_sequence_alone),
         cmocka_unit_test(unknown_methods_and_services_are_said_to_be_unimplemented),
         cmocka_unit_test(health_follows_the_server),
+        cmocka_unit_test(both_services_answer_to_their_names_on_the_wire),
+        cmocka_unit_test(a_question_that_is_not_one_is_answered_with_what_is_wrong),
         cmocka_unit_test(who_watches_is_told_that_the_server_stops),
         cmocka_unit_test(health_is_told_while_the_peer_computes),
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
@@ -725,10 +1004,17 @@ int main(void)
         cmocka_unit_test(who_watches_and_reads_late_is_told_the_last_state),
         cmocka_unit_test(a_stream_that_waits_for_the_peer_keeps_its_place),
         cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
+        cmocka_unit_test(who_reads_none_of_many_answers_loses_his_stream),
+        cmocka_unit_test(a_stream_that_ends_badly_is_not_told_that_it_ends_well),
+        cmocka_unit_test(a_stream_that_does_not_read_its_end_makes_way),
+        cmocka_unit_test(a_server_takes_all_the_files_that_it_may),
+        cmocka_unit_test(what_no_server_can_be_is_refused),
         cmocka_unit_test(an_address_that_cannot_be_listened_on_says_why),
         cmocka_unit_test(a_tcp_port_is_chosen_and_is_not_shared),
         cmocka_unit_test(the_socket_file_of_a_dead_process_is_taken_over),
         cmocka_unit_test(a_server_with_clients_stops_in_its_grace_period),
+        cmocka_unit_test(a_server_without_open_sequences_stops_at_once),
+        cmocka_unit_test(a_peer_that_fails_as_a_whole_ends_its_server_for_good),
         cmocka_unit_test(a_client_that_leaves_while_the_server_stops_harms_nobody),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);

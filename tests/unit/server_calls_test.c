@@ -3,6 +3,7 @@
  * nothing, streams that are opened and dropped, messages that never end. Others are served meanwhile, memory stays
  * bounded, and the server stops when it is told to.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +123,42 @@ static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
     }
     assert_served();
     end(&f);
+    for (int i = 0; i < N; i++) assert_true(stranger_is_hung_up_on(fds[i], 0));
     for (int i = 0; i < N; i++) close(fds[i]);
+}
+
+/* Descriptors of this process; of them those that a program which it starts would have too. */
+static int count_descriptors(int *n_inherited)
+{
+    int n = 0;
+    *n_inherited = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        const int flags = fcntl(fd, F_GETFD);
+        n += flags >= 0;
+        *n_inherited += flags >= 0 && !(flags & FD_CLOEXEC);
+    }
+    return n;
+}
+
+static void what_a_server_opens_is_inherited_by_nobody_and_closed_with_it(void **state)
+{
+    (void)state;
+    int n_after[2], n_inherited_before, n_inherited;
+    for (int again = 0; again < 2; again++) { /* a few gRPC keeps of the first */
+        fixture f;
+        const int n_before = count_descriptors(&n_inherited_before);
+        begin(&f, 0);
+        const int mute = stranger_dial(), idle = stranger_dial();
+        assert_true(stranger_push_preface(idle));
+        assert_served();
+        assert_true(count_descriptors(&n_inherited) > n_before);
+        assert_int_equal(n_inherited, n_inherited_before);
+        end(&f);
+        close(mute);
+        close(idle);
+        n_after[again] = count_descriptors(&n_inherited);
+    }
+    assert_int_equal(n_after[1], n_after[0]);
 }
 
 static void open_sequence(pf_peer *peer)
@@ -180,6 +216,7 @@ static void of_idle_streams_the_one_that_is_so_for_longest_makes_way(void **stat
         close_sequence(busy);
         assert_true(is_up(busy, 500 * MS, &error)); /* so that the server has heard of it */
         if (again) other = connected();
+        close_sequence(again ? busy : other); /* one that it does not have: nothing begins anew */
         assert_true(is_up(other, 500 * MS, &error));
         pf_peer *third = connected();
         assert_true(is_up(again ? other : busy, 100 * MS, &error));
@@ -347,6 +384,7 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_server_opens_is_inherited_by_nobody_and_closed_with_it),
         cmocka_unit_test(mute_and_half_spoken_connections_keep_nobody_out),
         cmocka_unit_test(streams_with_sequences_keep_their_places_until_those_end),
         cmocka_unit_test(of_idle_streams_the_one_that_is_so_for_longest_makes_way),

@@ -20,26 +20,22 @@ typedef struct {
 struct pf_stream_owner {
     pf_idmap *ids;
     int32_t max;
-    bool *alive;  /* [max] */
-    owned *slots; /* [max] */
+    owned *slots; /* [max]; of those not in use nothing is read */
 };
 
 pf_status pf_stream_owner_create(int32_t max_sequences, pf_stream_owner **out)
 {
     pf_idmap *ids;
     PF_TRY(pf_idmap_create(max_sequences, &ids));
-    const size_t n = (size_t)max_sequences;
     pf_stream_owner *owner = calloc(1, sizeof *owner);
-    owned *slots = calloc(n, sizeof *slots);
-    bool *alive = calloc(n, sizeof *alive);
-    if (!owner || !slots || !alive) {
+    owned *slots = calloc((size_t)max_sequences, sizeof *slots);
+    if (!owner || !slots) {
         pf_idmap_destroy(ids);
         free(owner);
         free(slots);
-        free(alive);
         return PF_NOMEM;
     }
-    *owner = (pf_stream_owner){ .ids = ids, .max = max_sequences, .alive = alive, .slots = slots };
+    *owner = (pf_stream_owner){ .ids = ids, .max = max_sequences, .slots = slots };
     *out = owner;
     return PF_OK;
 }
@@ -48,7 +44,6 @@ void pf_stream_owner_destroy(pf_stream_owner *owner)
 {
     if (!owner) return;
     pf_idmap_destroy(owner->ids);
-    free(owner->alive);
     free(owner->slots);
     free(owner);
 }
@@ -65,14 +60,12 @@ pf_status pf_stream_owner_begin(pf_stream_owner *owner, uint64_t sequence, int32
     const int32_t slot = pf_idmap_insert(owner->ids, 0, sequence);
     if (slot < 0) return PF_LIMIT;
     owner->slots[slot] = (owned){ .committed = committed, .due = true };
-    owner->alive[slot] = true;
     return PF_OK;
 }
 
 void pf_stream_owner_end(pf_stream_owner *owner, uint64_t sequence)
 {
-    const int32_t slot = pf_idmap_remove(owner->ids, 0, sequence);
-    if (slot >= 0) owner->alive[slot] = false;
+    (void)pf_idmap_remove(owner->ids, 0, sequence);
 }
 
 bool pf_stream_owner_due(const pf_stream_owner *owner, uint64_t sequence)
@@ -178,8 +171,7 @@ pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_pref
 
 void pf_stream_owner_lost(pf_stream_owner *owner)
 {
-    for (int32_t i = 0; i < owner->max; i++)
-        if (owner->alive[i]) owner->slots[i].due = true;
+    for (int32_t i = 0; i < owner->max; i++) owner->slots[i].due = true;
 }
 
 pf_status pf_stream_owner_give_up(pf_stream_owner *owner, uint64_t sequence)

@@ -153,6 +153,17 @@ static void a_length_that_would_overflow_is_dropped(void **state)
     pf_stream_answerer_destroy(a);
 }
 
+static void a_verdict_has_as_many_tokens_as_a_round_can_commit(void **state)
+{
+    (void)state;
+    pf_stream_answerer *a = answerer_with(1, 0, PROMPT);
+    pf_prefix_request request;
+    assert_int_equal(hear_verdict(a, 1, 0, PROMPT, -1, &request), PF_FENCE_STALE);
+    assert_int_equal(hear_verdict(a, 1, 0, PROMPT, PF_MAX_VERDICT_TOKENS + 1, &request), PF_FENCE_STALE);
+    assert_int_equal(hear_verdict(a, 1, 0, PROMPT, PF_MAX_VERDICT_TOKENS, &request), PF_FENCE_CURRENT);
+    pf_stream_answerer_destroy(a);
+}
+
 /* ---- the owner's side -------------------------------------------------------------------------------------------- */
 
 static pf_stream_owner *owner_opened(void)
@@ -197,13 +208,79 @@ static void a_proposal_is_current_once_and_only_for_its_round(void **state)
     pf_stream_owner_destroy(o);
 }
 
+/* A second incarnation, in round 1, which begins at PROMPT + 1 and whose proposal is asked for. */
+static pf_stream_owner *owner_reopened(void)
+{
+    pf_stream_owner *o = owner_opened();
+    pf_open open;
+    int32_t n;
+    pf_verdict v;
+    assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, 1, &v), PF_OK);
+    assert_int_equal(v.incarnation, 2);
+    return o;
+}
+
+/* A message that is current but for one of its fences. */
+static const struct {
+    uint32_t incarnation;
+    uint64_t round;
+    int32_t base;
+    pf_fence fence;
+} fenced_off[] = {
+    { 1, 1, PROMPT + 1, PF_FENCE_STALE },    { 3, 1, PROMPT + 1, PF_FENCE_NONSENSE },
+    { 2, 0, PROMPT + 1, PF_FENCE_STALE },    { 2, 2, PROMPT + 1, PF_FENCE_NONSENSE },
+    { 2, 1, PROMPT + 2, PF_FENCE_NONSENSE },
+};
+
+static void each_fence_of_a_proposal_keeps_it_out_by_itself(void **state)
+{
+    (void)state;
+    pf_stream_owner *o = owner_reopened();
+    pf_proposal p = { .sequence = SEQ, .n_tokens = 2 };
+    for (size_t i = 0; i < PF_COUNT(fenced_off); i++) {
+        p.incarnation = fenced_off[i].incarnation;
+        p.round = fenced_off[i].round;
+        p.base = fenced_off[i].base;
+        if (pf_stream_owner_on_proposal(o, &p) != fenced_off[i].fence) fail_msg("case %zu", i);
+    }
+    p = (pf_proposal){ .sequence = SEQ, .incarnation = 2, .round = 1, .base = PROMPT + 1, .n_tokens = 2 };
+    pf_stream_owner_lost(o);
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE); /* who said so is gone */
+    pf_open open;
+    int32_t n;
+    assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
+    p.incarnation = 3;
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE); /* who is there now was not asked */
+    pf_stream_owner_destroy(o);
+}
+
+static void each_fence_of_a_verdict_keeps_it_out_by_itself(void **state)
+{
+    (void)state;
+    pf_stream_owner *o = owner_reopened();
+    pf_verdict v = { .sequence = SEQ, .n_tokens = 1 };
+    for (size_t i = 0; i < PF_COUNT(fenced_off); i++) {
+        v.incarnation = fenced_off[i].incarnation;
+        v.round = fenced_off[i].round;
+        v.base = fenced_off[i].base;
+        if (pf_stream_owner_on_verdict(o, &v) != fenced_off[i].fence) fail_msg("case %zu", i);
+    }
+    v = (pf_verdict){ .sequence = SEQ, .incarnation = 2, .round = 1, .base = PROMPT + 1, .n_tokens = 1 };
+    assert_int_equal(pf_stream_owner_give_up(o, SEQ), PF_OK);
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_STALE);
+    pf_stream_owner_destroy(o);
+}
+
 static void a_prefix_request_reopens_once(void **state)
 {
     (void)state;
     pf_stream_owner *o = owner_opened();
     pf_verdict v;
     assert_int_equal(pf_stream_owner_commit(o, SEQ, 1, &v), PF_OK);
-    const pf_prefix_request r = { .sequence = SEQ, .incarnation = 1 };
+    const pf_prefix_request r = { .sequence = SEQ, .incarnation = 1 }, ahead = { .sequence = SEQ, .incarnation = 2 };
+    assert_int_equal(pf_stream_owner_on_prefix_request(o, &ahead), PF_FENCE_NONSENSE);
+    assert_false(pf_stream_owner_due(o, SEQ));
     assert_int_equal(pf_stream_owner_on_prefix_request(o, &r), PF_FENCE_CURRENT);
     assert_int_equal(pf_stream_owner_on_prefix_request(o, &r), PF_FENCE_STALE);
     assert_true(pf_stream_owner_due(o, SEQ));
@@ -248,6 +325,50 @@ static void a_verdict_cannot_accept_more_than_was_proposed(void **state)
     pf_stream_owner_destroy(o);
 }
 
+static void a_proposal_is_accepted_of_in_its_own_round_and_incarnation(void **state)
+{
+    (void)state;
+    pf_stream_owner *o = owner_reopened();
+    pf_verdict v = {
+        .sequence = SEQ, .incarnation = 3, .round = 1, .base = PROMPT + 1, .n_tokens = 2, .n_accepted = 1
+    };
+    pf_proposal p;
+    pf_open open;
+    int32_t n;
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, 2, &p), PF_OK);
+    assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, 2, &p), PF_OK);
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_CURRENT);
+    v.round = 2;
+    v.base = PROMPT + 3;
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
+    pf_stream_owner_destroy(o);
+}
+
+static void an_owner_says_no_more_than_a_message_can(void **state)
+{
+    (void)state;
+    pf_stream_owner *o = owner_opened();
+    pf_proposal p;
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, PF_MAX_DRAFT_TOKENS, &p), PF_OK);
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, PF_MAX_DRAFT_TOKENS + 1, &p), PF_INVALID);
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, -1, &p), PF_INVALID);
+    pf_verdict v;
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, PF_MAX_VERDICT_TOKENS, &v), PF_OK);
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, PF_MAX_VERDICT_TOKENS + 1, &v), PF_INVALID);
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, -1, &v), PF_INVALID);
+
+    assert_int_equal(pf_stream_owner_begin(o, 8, INT32_MAX), PF_OK);
+    pf_open open;
+    int32_t n;
+    assert_int_equal(pf_stream_owner_open(o, 8, &open, &n), PF_OK);
+    assert_int_equal(pf_stream_owner_commit(o, 8, 1, &v), PF_INVALID);
+    v = (pf_verdict){ .sequence = 8, .incarnation = 1, .base = INT32_MAX, .n_tokens = 1 };
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
+    pf_stream_owner_destroy(o);
+}
+
 static void ids_in_use_and_full_tables_are_refused(void **state)
 {
     (void)state;
@@ -273,9 +394,14 @@ int main(void)
         cmocka_unit_test(a_full_table_says_so_and_a_close_makes_room),
         cmocka_unit_test(a_proposal_is_judged_once),
         cmocka_unit_test(a_length_that_would_overflow_is_dropped),
+        cmocka_unit_test(a_verdict_has_as_many_tokens_as_a_round_can_commit),
         cmocka_unit_test(a_proposal_is_current_once_and_only_for_its_round),
+        cmocka_unit_test(each_fence_of_a_proposal_keeps_it_out_by_itself),
+        cmocka_unit_test(each_fence_of_a_verdict_keeps_it_out_by_itself),
         cmocka_unit_test(a_prefix_request_reopens_once),
         cmocka_unit_test(a_verdict_cannot_accept_more_than_was_proposed),
+        cmocka_unit_test(a_proposal_is_accepted_of_in_its_own_round_and_incarnation),
+        cmocka_unit_test(an_owner_says_no_more_than_a_message_can),
         cmocka_unit_test(ids_in_use_and_full_tables_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

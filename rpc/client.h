@@ -22,13 +22,11 @@
 #include "proto/peer.h"
 
 typedef struct {
-    uint64_t connect_timeout_ns;                   /* of the first contact; 0: 15 s, or 2 s with keep_trying */
-    const volatile bool *cancel;                   /* set from outside: the first contact ends; or NULL */
-    size_t max_message_bytes;                      /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
-    uint64_t spin_ns;                              /* how long collect looks before it sleeps; 0: 1 ms */
-    bool keep_trying;                              /* nobody there at first: a peer all the same, that goes on trying */
-    void (*log)(void *user, const char *sentence); /* broken and mended streams, from either thread, or NULL */
-    void *log_user;
+    uint64_t connect_timeout_ns; /* of the first contact; 0: 15 s, or 2 s with keep_trying */
+    const volatile bool *cancel; /* set from outside: the first contact ends; or NULL */
+    size_t max_message_bytes;    /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
+    uint64_t spin_ns;            /* how long collect looks before it sleeps; 0: 1 ms */
+    bool keep_trying;            /* nobody there at first: a peer all the same, that goes on trying */
 } pf_rpc_client_config;
 
 /* config NULL: the defaults. The caller ends *out with pf_peer_destroy. No fork in this process afterwards.
@@ -41,8 +39,8 @@ PF_MUST_USE pf_status pf_rpc_verifier_connect(const char *address, const pf_rpc_
                                               pf_error *error);
 
 typedef struct {
-    uint64_t n_streams;          /* opened so far: more than 1 is a mended connection */
-    uint64_t n_sent, n_received; /* batches */
+    uint64_t n_streams;  /* opened so far: more than 1 is a mended connection */
+    uint64_t n_received; /* batches */
 } pf_rpc_client_stats;
 
 /* peer: one that this file made. Any thread. */

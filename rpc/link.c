@@ -1,6 +1,5 @@
 #include "rpc/link.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +30,6 @@ enum {
 typedef enum { EV_INFO, EV_STARTED, EV_SENT, EV_READ, EV_STATUS, N_EVENTS } event_kind;
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
-
-static void say(const pf_link *link, const char *sentence)
-{
-    if (link->config.log) link->config.log(link->config.log_user, sentence);
-}
 
 static bool post(pf_link *link, const grpc_op *ops, size_t n, event_kind kind)
 {
@@ -141,7 +135,6 @@ static void start_send(pf_link *link, grpc_byte_buffer *message)
 {
     const grpc_op op = { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message };
     link->sending = post(link, &op, 1, EV_SENT);
-    link->stats.n_sent++;
     grpc_byte_buffer_destroy(message);
 }
 
@@ -205,13 +198,6 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
     return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d",
                    link->address, info->model_id, (int)info->vocab_size, link->info.model_id,
                    (int)link->info.vocab_size);
-}
-
-static void say_connected(const pf_link *link)
-{
-    char sentence[512];
-    snprintf(sentence, sizeof sentence, "%s: connected again, to %s", link->address, link->info.model_id);
-    say(link, sentence);
 }
 
 static grpc_channel *make_channel(const pf_link *link)
@@ -281,9 +267,7 @@ static void on_info(pf_link *link)
         link->info = info;
         link->known = true;
         if (!link->stopping) start_stream(link);
-        if (link->asked) say_connected(link);
     } else {
-        if (status == PF_UNSUPPORTED && link->known && link->why.status != status) say(link, error.text);
         link->why = error;
     }
     if (!link->asked) {
@@ -330,7 +314,6 @@ static void on_status(pf_link *link)
     link->state = PF_LINK_CLOSING;
     link->lost = true;
     drop_queues(link);
-    if (!link->stopping) say(link, link->why.text);
     pf_poller_notify(&link->poller);
 }
 

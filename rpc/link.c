@@ -80,17 +80,24 @@ static grpc_op status_op(pf_link_call *call)
                                                       .status_details = &call->details } };
 }
 
-/* Ask who is there; where patient, through refused connections and lost ones. */
-static void ask(pf_link *link, bool patient, uint64_t until_ns)
+/* How long a link that is being mended asks who is there: two connect, should one be refused, and the answer. */
+static uint64_t question_ns(const pf_link *link)
+{
+    const int32_t twice_ms = 2 * link->attempt_ms;
+    return (uint64_t)(twice_ms > LEAST_QUESTION_MS ? twice_ms : LEAST_QUESTION_MS) * 1000 * 1000;
+}
+
+/* Ask who is there; after the first contact through refused connections and lost ones. */
+static void ask(pf_link *link)
 {
     uint8_t bytes[PF_MAX_INFO_BYTES];
     size_t n = 0;
     if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
     grpc_byte_buffer *request = pf_grpc_copy(bytes, n);
-    open_call(link, link->info_method, until_ns);
     link->question_ns = pf_now_ns();
+    open_call(link, link->info_method, link->asked ? link->question_ns + question_ns(link) : link->meet_until_ns);
     const grpc_op ops[] = {
-        { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = patient ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
+        { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = link->asked ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
         { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
         { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
         { .op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -116,7 +123,6 @@ void pf_link_read(pf_link *link)
 static void start_stream(pf_link *link)
 {
     open_call(link, link->stream_method, 0);
-    link->sending = link->reading = false;
     link->n_unanswered = 0;
     const grpc_op status = status_op(&link->call);
     const grpc_op start[] = {
@@ -256,7 +262,7 @@ static void on_info(pf_link *link)
         const bool again = first_contact_goes_on(link) && link->attempt_ms < LAST_ATTEMPT_MS;
         try_longer(link);
         if (again) {
-            ask(link, false, link->meet_until_ns);
+            ask(link);
             return;
         }
     }
@@ -342,20 +348,19 @@ static void on_event(void *user, void *tag, bool success)
     pthread_mutex_unlock(&link->lock);
 }
 
-/* How long a link that is being mended asks who is there: two connect, should one be refused, and the answer. */
-static uint64_t question_ns(const pf_link *link)
+/* With the lock held. The first contact begins with it, in pf_link_meet and not before. */
+static void mend(pf_link *link)
 {
-    const int32_t twice_ms = 2 * link->attempt_ms;
-    return (uint64_t)(twice_ms > LEAST_QUESTION_MS ? twice_ms : LEAST_QUESTION_MS) * 1000 * 1000;
+    const bool may_ask = link->meet_until_ns > 0 && !link->stopping;
+    if (link->state == PF_LINK_DOWN && may_ask && pf_now_ns() >= link->mend_ns) ask(link);
 }
 
-/* From the back alone: nobody waits in collect for a link that is down. */
-static void mend(void *user)
+/* From the back: after the first contact nobody waits on the front for a link that is down. */
+static void look(void *user)
 {
     pf_link *link = user;
     pthread_mutex_lock(&link->lock);
-    if (link->state == PF_LINK_DOWN && !link->stopping && link->asked && pf_now_ns() >= link->mend_ns)
-        ask(link, true, pf_now_ns() + question_ns(link));
+    mend(link);
     pthread_mutex_unlock(&link->lock);
 }
 
@@ -379,7 +384,7 @@ pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *erro
     pf_address_to_uri(address, link->uri);
     link->attempt_ms = FIRST_ATTEMPT_MS;
     link->channel = make_channel(link);
-    const pf_poller_config polling = { .handle = on_event, .look = mend, .user = link, .away_ns = AWAY_NS };
+    const pf_poller_config polling = { .handle = on_event, .look = look, .user = link, .away_ns = AWAY_NS };
     if (pf_poller_start(&link->poller, &polling)) return PF_OK;
     dismantle(link);
     return pf_fail(error, PF_NOMEM, "%s: the connection's thread cannot be started", address->text);
@@ -402,11 +407,9 @@ pf_status pf_link_meet(pf_link *link, pf_error *error)
 {
     pthread_mutex_lock(&link->lock);
     link->meet_until_ns = pf_now_ns() + link->config.connect_timeout_ns;
-    ask(link, false, link->meet_until_ns);
     while (!link->asked && !is_cancelled(link)) {
+        mend(link);
         await_change(link, pf_now_ns() + CANCEL_POLL_NS);
-        if (link->state == PF_LINK_DOWN && !link->asked && pf_now_ns() >= link->mend_ns)
-            ask(link, false, link->meet_until_ns);
     }
     pf_status status = link->asked_status;
     if (!link->asked)

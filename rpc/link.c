@@ -181,14 +181,19 @@ static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_e
     return status;
 }
 
+/* Whether a question that has failed was not refused: its packets are lost, or slow. */
+static bool took_long(const pf_link *link)
+{
+    return pf_now_ns() - link->question_ns >= REFUSAL_NS;
+}
+
 static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 {
     if (link->call.status != GRPC_STATUS_OK || !link->call.received) {
         char *details = grpc_slice_to_c_string(link->call.details);
         const pf_status status = link->call.status == GRPC_STATUS_OK ? PF_FORMAT : status_of(link->call.status);
         const bool late =
-            link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED ||
-            (status == PF_UNAVAILABLE && pf_now_ns() - link->question_ns >= (uint64_t)link->attempt_ms * 1000 * 1000);
+            link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED || (status == PF_UNAVAILABLE && took_long(link));
         const pf_status failed = pf_fail(error, status, "%s: %s (%s)", link->address,
                                          status == PF_UNSUPPORTED ? "this service is not offered there"
                                          : late                   ? "nobody answers in time"
@@ -232,10 +237,10 @@ static grpc_channel *make_channel(const pf_link *link)
     return channel;
 }
 
-/* Whether a question has failed for want of time: its packets are lost, or slow. */
+/* Whether a question has failed for want of time. */
 static bool was_too_short(const pf_link *link, pf_status status)
 {
-    return status == PF_UNAVAILABLE && !link->stopping && pf_now_ns() - link->question_ns >= REFUSAL_NS;
+    return status == PF_UNAVAILABLE && !link->stopping && took_long(link);
 }
 
 static bool first_contact_goes_on(const pf_link *link)

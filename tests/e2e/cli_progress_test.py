@@ -10,13 +10,14 @@ import threading
 import time
 
 sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
 from cli_case import PROMPT, Case, main  # noqa: E402
 from command_line import QUICKLY  # noqa: E402
 
 WIPED = b"\r\x1b[K"
 BAR = re.compile(rb"\r([a-z ]+) \[#*\.*\] +(\d+) %")
 SLOWLY = ("--isa", "scalar", "--threads", "1")
-MANY = ",".join(str(2 + i % 200) for i in range(1200))
+MANY = ",".join(str(2 + i % 200) for i in range(900))
 
 
 class Screen:
@@ -43,6 +44,12 @@ class Screen:
 
 
 class Progress(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.deep = tiny_llama.make(cls.root / "deep", layers=8, context=2048)  # seconds for that many
+        cls.slow = ["generate", "-m", cls.target, "-p", PROMPT, "-n", "80", "--ignore-eos", "--simulate-step-ms", "10"]
+
     def run_on_a_screen(self, *arguments, seen=False):
         """What it shows: of standard output, too, where that is seen."""
         with Screen() as screen:
@@ -64,20 +71,19 @@ class Progress(Case):
     def test_logits_of_many_tokens(self):
         for options in ([], ["--all"]):
             with self.subTest(options):
-                written = self.run_on_a_screen("logits", "-m", self.target, "--tokens", MANY, *options, *SLOWLY,
+                written = self.run_on_a_screen("logits", "-m", self.deep, "--tokens", MANY, *options, *SLOWLY,
                                                seen=True)
                 self.assert_a_bar(written, b"computing")
 
     def test_a_long_prompt(self):
-        written = self.run_on_a_screen("generate", "-m", self.target, "--tokens", MANY, "-n", "2", *SLOWLY, seen=True)
+        written = self.run_on_a_screen("generate", "-m", self.deep, "--tokens", MANY, "-n", "2", *SLOWLY, seen=True)
         self.assert_a_bar(written, b"reading the prompt")
 
     def test_a_long_text_that_nobody_sees(self):
-        slow = ["generate", "-m", self.target, "-p", PROMPT, "-n", "80", "--ignore-eos", "--simulate-step-ms", "10"]
         for options in (["--json"], []):
             with self.subTest(options):
-                self.assert_a_bar(self.run_on_a_screen(*slow, *options), b"generating")
-        self.assertNotRegex(self.run_on_a_screen(*slow, seen=True), BAR)
+                self.assert_a_bar(self.run_on_a_screen(*self.slow, *options), b"generating")
+        self.assertNotRegex(self.run_on_a_screen(*self.slow, seen=True), BAR)
 
     def test_round_trips_until_they_are_ended(self):
         with Screen() as screen:
@@ -91,7 +97,7 @@ class Progress(Case):
         self.assertIn(b"no round trip was counted", out)  # a tenth of them warm it up
 
     def test_none_without_a_terminal(self):
-        self.assertNotIn("\r", self.run_ok("logits", "-m", self.target, "--tokens", MANY, *SLOWLY).err)
+        self.assertNotIn("\r", self.run_ok(*self.slow).err)
 
 
 if __name__ == "__main__":

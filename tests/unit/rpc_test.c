@@ -742,7 +742,7 @@ static void who_reads_none_of_many_answers_loses_his_stream(void **state)
     end(&f);
 }
 
-/* It is told late, for want of room, and has said all meanwhile. */
+/* The end waits for an answer to be written, and he has said all before anybody looked at what he said. */
 static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
 {
     (void)state;
@@ -753,12 +753,19 @@ static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
     const int fd = stranger_dial();
     assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
     assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
-    push_verdict(fd, 0, false);                                         /* of nobody: an answer */
+    push_verdict(fd, 0, false); /* of nobody: an answer */
+    pf_peer *busy = connected(serving_address);
+    assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
+    f.echo.thinks_ms = 500;
+    assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
+    usleep(100 * 1000);
     assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch, and the last */
-    assert_false(stranger_hears(fd, badly, sizeof badly - 1, 300));
+    assert_proposal(answer_within(busy, 5 * SECOND), 1, 1, 9);
+    usleep(100 * 1000);
     assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
     assert_true(stranger_hears(fd, badly, sizeof badly - 1, 5000));
     close(fd);
+    pf_peer_destroy(busy);
     end(&f);
 }
 

@@ -154,12 +154,16 @@ void pf_link_send(pf_link *link, grpc_byte_buffer *message)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
+static bool has_same_fingerprint(const pf_model_info *a, const pf_model_info *b)
+{
+    return memcmp(a->vocab_fingerprint, b->vocab_fingerprint, sizeof a->vocab_fingerprint) == 0;
+}
+
 /* Whether who says so of itself may take the place of whoever was there before. */
 static bool may_come_back(const pf_link *link, const pf_model_info *now)
 {
     const pf_model_info *before = &link->info;
-    return now->vocab_size == before->vocab_size &&
-           memcmp(now->vocab_fingerprint, before->vocab_fingerprint, sizeof now->vocab_fingerprint) == 0 &&
+    return now->vocab_size == before->vocab_size && has_same_fingerprint(now, before) &&
            (!link->one_model || strcmp(now->model_id, before->model_id) == 0);
 }
 
@@ -206,9 +210,10 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
     const pf_status status = decode_info(link->call.received, info, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", link->address, why.text);
     if (!link->known || may_come_back(link, info)) return PF_OK;
-    return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d",
+    const bool other_tokens = info->vocab_size == link->info.vocab_size && !has_same_fingerprint(info, &link->info);
+    return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d%s",
                    link->address, info->model_id, (int)info->vocab_size, link->info.model_id,
-                   (int)link->info.vocab_size);
+                   (int)link->info.vocab_size, other_tokens ? " other ones" : "");
 }
 
 static grpc_channel *make_channel(const pf_link *link)

@@ -84,6 +84,7 @@ static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
                             .max_sequences = 8,
                             .max_draft = 16,
                             .methods = 1u << PF_METHOD_GREEDY };
+    out->vocab_fingerprint[0] = e->fingerprint;
     snprintf(out->model_id, sizeof out->model_id, "%s", e->model_id);
     return PF_OK;
 }

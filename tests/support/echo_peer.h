@@ -29,6 +29,7 @@ typedef struct {
     atomic_bool makes_verdicts; /* of what it is told, in the place of a proposal */
     const char *model_id;       /* as it says of itself, with its vocabulary: set before a server asks */
     int32_t vocab_size;
+    uint8_t fingerprint; /* the first byte of it */
 
     uint64_t feeds; /* the sequence that it computes for without end, until it is closed; 0: none */
     pf_proposal proposals[ECHO_PENDING];

@@ -434,11 +434,12 @@ static void a_client_that_keeps_trying_meets_a_server_that_comes_later(void **st
 }
 
 /* A drafter and a verifier that say so of themselves. */
-static void begin_another(fixture *f, const char *model_id, int32_t vocab_size)
+static void begin_another(fixture *f, const char *model_id, int32_t vocab_size, uint8_t fingerprint)
 {
     echo_peer_init(&f->echo);
     f->echo.model_id = model_id;
     f->echo.vocab_size = vocab_size;
+    f->echo.fingerprint = fingerprint;
     const pf_server_config serving = {
         .address = serving_address, .drafter = &f->echo.head, .verifier = &f->echo.head, .grace_ns = MS
     };
@@ -452,7 +453,7 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
     pf_peer *peer = NULL;
     pf_error error;
     fixture f;
-    begin_another(&f, "echo", 0);
+    begin_another(&f, "echo", 0, 0);
     assert_status(pf_rpc_drafter_connect(serving_address, NULL, &peer, &error), PF_FORMAT);
     assert_null(peer);
     assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_FORMAT);
@@ -472,14 +473,14 @@ typedef pf_status connect_fn(const char *address, const pf_rpc_client_config *co
 static bool takes_another(connect_fn *connect_to, const char *model_id, pf_error *error)
 {
     fixture f;
-    begin_another(&f, "echo", ECHO_VOCAB);
+    begin_another(&f, "echo", ECHO_VOCAB, 0);
     pf_peer *peer = NULL;
     assert_ok(connect_to(serving_address, NULL, &peer, error), *error);
     end(&f);
     const pf_batch *batch = NULL;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, error), PF_UNAVAILABLE);
 
-    begin_another(&f, model_id, ECHO_VOCAB);
+    begin_another(&f, model_id, ECHO_VOCAB, 0);
     bool taken = false;
     for (const uint64_t until = pf_now_ns() + 10 * SECOND; !taken && pf_now_ns() < until; usleep(1000)) {
         pf_peer_why(peer, error);
@@ -506,17 +507,29 @@ static void another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_i
 static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is(void **state)
 {
     (void)state;
+    static const struct {
+        int32_t vocab_size;
+        uint8_t fingerprint;
+        const char *refusal;
+    } others[] = {
+        { ECHO_VOCAB - 1, 0, "another model is there now: echo with 99999 tokens, expected echo with 100000" },
+        { ECHO_VOCAB, 1, "another model is there now: echo with 100000 tokens, expected echo with 100000 other ones" },
+    };
     fixture f;
     begin(&f);
     pf_peer *peer = connected(serving_address);
-    pf_error error;
     end(&f);
-    begin_another(&f, "echo", ECHO_VOCAB - 1);
-    for (const uint64_t until = pf_now_ns() + SECOND; pf_now_ns() < until; usleep(1000))
-        assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
-    pf_peer_why(peer, &error);
-    assert_says(error, "another model is there now: echo with 99999 tokens, expected echo with 100000");
-    end(&f);
+    for (size_t i = 0; i < PF_COUNT(others); i++) {
+        begin_another(&f, "echo", others[i].vocab_size, others[i].fingerprint);
+        pf_error error = { .text = "" };
+        for (const uint64_t until = pf_now_ns() + 10 * SECOND;
+             !strstr(error.text, others[i].refusal) && pf_now_ns() < until; usleep(1000)) {
+            assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
+            pf_peer_why(peer, &error);
+        }
+        assert_says(error, others[i].refusal);
+        end(&f);
+    }
     begin(&f);
     assert_taken_up(peer);
     pf_peer_destroy(peer);

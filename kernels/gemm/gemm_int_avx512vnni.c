@@ -44,7 +44,8 @@ typedef struct {
     void *sums;             /* [height, 32] to leave sums in, where the block is not the last */
     float *c;               /* [height, 32], rows ldc elements apart, where it is */
     size_t ldc;
-    size_t n; /* steps, or groups */
+    size_t n;                     /* steps, or groups */
+    size_t n_panels, panel_bytes; /* panels to pass over, straight through; one where there are more tiles */
     uintptr_t prefetch;
     size_t step_stride, head_stride; /* how much further with each step, and each head */
     size_t a_ahead;                  /* bytes */
@@ -62,9 +63,25 @@ typedef struct {
     size_t stride, a_ahead; /* of the tile: clang would read them again with every step */
 } cursor;
 
-PF_INLINE cursor begin(const int_tile *t)
+PF_INLINE cursor begin(const int_tile *t, size_t stride)
 {
-    return (cursor){ .w = t->w, .a = t->a, .prefetch = t->prefetch, .stride = t->step_stride, .a_ahead = t->a_ahead };
+    return (cursor){ .w = t->w, .a = t->a, .prefetch = t->prefetch, .stride = stride, .a_ahead = t->a_ahead };
+}
+
+/* Tiles are as equal as can be, so one as low as this is the only one, and fetches as much as it reads. */
+PF_INLINE bool is_alone(const int height, const int tile_rows)
+{
+    return 2 * height < tile_rows;
+}
+
+/* The same of the panel behind this one. */
+PF_INLINE int_tile next_panel(int_tile t)
+{
+    t.head += t.panel_bytes;
+    t.w += t.panel_bytes;
+    t.prefetch += t.panel_bytes;
+    t.c += PF_GEMM_PANEL;
+    return t;
 }
 
 PF_INLINE __m512i dot_bytes(__m512i sum, __m512i w, __m512i a)
@@ -220,8 +237,9 @@ PF_INLINE void put_row(const int_tile *t, size_t row, __m512 r0, __m512 r1)
 PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, const int_tile *t)
 {
     const step_form form = bits == 8 ? BYTES : takes_whole_bytes(height, zeros) ? WHOLE_BYTES : NIBBLES;
+    const bool alone = is_alone(height, bits == 8 ? INT8_ROWS : CHANNEL_ROWS);
     __m512i sum[INT8_ROWS][2];
-    cursor at = begin(t);
+    cursor at = begin(t, alone ? (size_t)bits * 16 : t->step_stride);
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
     PF_ROWS_14(START)
@@ -298,8 +316,10 @@ PF_INLINE void start_group(const step_form form, const bool zeros, const __m512i
 PF_INLINE void group_tile(const int height, const size_t group_steps, const bool zeros, const int_tile *t)
 {
     const step_form form = takes_whole_bytes(height, zeros) ? WHOLE_BYTES : zeros ? BIASED_NIBBLES : NIBBLES;
+    const bool alone = is_alone(height, GROUP_ROWS);
+    const size_t head_bytes = zeros ? 96 : 64, head_stride = alone ? head_bytes : t->head_stride;
     __m512 total[GROUP_ROWS][2];
-    cursor at = begin(t);
+    cursor at = begin(t, alone ? 64 : t->step_stride);
     const float *before = t->before;
 #define START(m)                                                                                      \
     if (m < height) {                                                                                 \
@@ -313,14 +333,14 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
         __m512i sum[GROUP_ROWS][2], z[2] = { 0 };
         const uint8_t *head = at.w;
         PF_PREFETCH(at.prefetch);
-        at.prefetch += t->head_stride;
+        at.prefetch += head_stride;
         if (zeros) PF_PREFETCH(at.prefetch - 1);
         if (form == BIASED_NIBBLES) load_bias(z, head + 64);
         if (form == WHOLE_BYTES && zeros) {
             load_zeros(z, head + 64);
             z[1] = _mm512_add_epi32(z[0], _mm512_slli_epi32(z[1], 4));
         }
-        at.w += zeros ? 96 : 64;
+        at.w += head_bytes;
 #define BEGIN(m) \
     if (m < height) start_group(form, zeros, z, at.a + m, sum[m]);
         PF_ROWS_6(BEGIN)
@@ -364,41 +384,21 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
     }
 }
 
-#define int8_DEFINE(m)                      \
-    static void int8_##m(const int_tile *t) \
-    {                                       \
-        channel_tile(m + 1, 8, false, t);   \
+/* A function a height, which goes from panel to panel by itself: where K is short, calling it again would take as long as
+ * its products. */
+#define DEFINE(NAME, TILE)                                                               \
+    static void NAME(const int_tile *first)                                              \
+    {                                                                                    \
+        int_tile t = *first;                                                             \
+        for (size_t n_left = first->n_panels; n_left; n_left--, t = next_panel(t)) TILE; \
     }
-#define channel_DEFINE(m)                      \
-    static void channel_##m(const int_tile *t) \
-    {                                          \
-        channel_tile(m + 1, 4, false, t);      \
-    }
-#define asym_channel_DEFINE(m)                      \
-    static void asym_channel_##m(const int_tile *t) \
-    {                                               \
-        channel_tile(m + 1, 4, true, t);            \
-    }
-#define g32_DEFINE(m)                      \
-    static void g32_##m(const int_tile *t) \
-    {                                      \
-        group_tile(m + 1, 8, false, t);    \
-    }
-#define g128_DEFINE(m)                      \
-    static void g128_##m(const int_tile *t) \
-    {                                       \
-        group_tile(m + 1, 32, false, t);    \
-    }
-#define asym_g32_DEFINE(m)                      \
-    static void asym_g32_##m(const int_tile *t) \
-    {                                           \
-        group_tile(m + 1, 8, true, t);          \
-    }
-#define asym_g128_DEFINE(m)                      \
-    static void asym_g128_##m(const int_tile *t) \
-    {                                            \
-        group_tile(m + 1, 32, true, t);          \
-    }
+#define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, &t))
+#define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, &t))
+#define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, &t))
+#define g32_DEFINE(m)          DEFINE(g32_##m, group_tile(m + 1, 8, false, &t))
+#define g128_DEFINE(m)         DEFINE(g128_##m, group_tile(m + 1, 32, false, &t))
+#define asym_g32_DEFINE(m)     DEFINE(asym_g32_##m, group_tile(m + 1, 8, true, &t))
+#define asym_g128_DEFINE(m)    DEFINE(asym_g128_##m, group_tile(m + 1, 32, true, &t))
 PF_ROWS_14(int8_DEFINE)
 PF_ROWS_12(channel_DEFINE)
 PF_ROWS_12(asym_channel_DEFINE)
@@ -451,7 +451,10 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
     float *rest =
         (float *)scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* results of columns that fill the panel */
 
-    for (int32_t p = panel_begin; p < panel_end; p++) {
+    const int32_t n_whole = w->n / PF_GEMM_PANEL, whole_end = n_whole < panel_end ? n_whole : panel_end;
+
+    for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
+        n_panels = units <= block && n_tiles == 1 && p < whole_end ? whole_end - p : 1;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const uint8_t *begin = panel + (channel ? l.head_bytes : 0);
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
@@ -475,6 +478,8 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
                     .c = whole ? c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL : rest + (sums - (float *)scratch),
                     .ldc = whole ? ldc : PF_GEMM_PANEL,
                     .n = n,
+                    .n_panels = (size_t)n_panels,
+                    .panel_bytes = w->panel_bytes,
                     .prefetch = (uintptr_t)from + ahead,
                     .step_stride = l.step_bytes,
                     .head_stride = l.head_bytes,

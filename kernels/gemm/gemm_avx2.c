@@ -100,7 +100,7 @@ PF_INLINE void tile_bf16(const int height, const pf_gemm_tile *t)
 
 /* Three rows: the odd values of a step and then the even ones. Twelve sums, three values and one vector of weights are all
  * the registers that there are: by itself the compiler keeps a sum in memory, which takes a third more time. */
-static void tile_bf16_of_three(const pf_gemm_tile *t)
+PF_INLINE void tile_bf16_of_three(const pf_gemm_tile *t)
 {
     const int height = 3;
     __m256 sum[3][N_VECTORS], b[3];
@@ -143,7 +143,7 @@ static void tile_bf16_of_three(const pf_gemm_tile *t)
 }
 
 /* One row by two panels side by side: with one, its four chains are waited for. */
-static void pair_bf16(const pf_gemm_pair *t)
+PF_INLINE void pair_bf16(const pf_gemm_pair *t)
 {
     __m256 sum[2][N_VECTORS]; /* of a panel */
     const __m256i upper = _mm256_load_si256((const __m256i *)(const void *)upper_halves);
@@ -185,21 +185,15 @@ static void pair_bf16(const pf_gemm_pair *t)
 #undef PUT
 }
 
-#define DEFINE_F32(m)                          \
-    static void f32_##m(const pf_gemm_tile *t) \
-    {                                          \
-        tile_f32(m + 1, t);                    \
-    }
-#define DEFINE_BF16(m)                          \
-    static void bf16_##m(const pf_gemm_tile *t) \
-    {                                           \
-        tile_bf16(m + 1, t);                    \
-    }
+#define DEFINE_F32(m)  PF_GEMM_DEFINE_TILE(f32_##m, tile_f32(m + 1, &tile))
+#define DEFINE_BF16(m) PF_GEMM_DEFINE_TILE(bf16_##m, tile_bf16(m + 1, &tile))
 PF_ROWS_3(DEFINE_F32)
 PF_ROWS_2(DEFINE_BF16)
+PF_GEMM_DEFINE_TILE(bf16_2, tile_bf16_of_three(&tile))
+PF_GEMM_DEFINE_PAIR(bf16_pair, pair_bf16(&pair))
 static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { NULL, f32_0, f32_1, f32_2 };
-static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, pair_bf16 };
-static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, bf16_0, bf16_1, tile_bf16_of_three };
+static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, bf16_pair };
+static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, bf16_0, bf16_1, bf16_2 };
 
 void pf_gemm_f32_avx2(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                       float *c, size_t ldc, pf_gemm_mode mode, void *scratch)

@@ -9,7 +9,7 @@
 
 enum { TILE_ROWS = 14, PAIR_ROWS = 7, PAIR_ROWS_AT_ONCE = 6, FAR_PAIR_ROWS = 3 };
 
-PF_INLINE void tile(const int height, const pf_gemm_tile *t)
+PF_INLINE void multiply(const int height, const pf_gemm_tile *t)
 {
     __m512 sum[TILE_ROWS][2];
     const uint8_t *w = t->w;
@@ -41,7 +41,7 @@ PF_INLINE void tile(const int height, const pf_gemm_tile *t)
 }
 
 /* The same for two panels: 24 sums and four weight vectors, or 28 sums and the weights of one panel after the other's. */
-PF_INLINE void pair(const int height, const pf_gemm_pair *t)
+PF_INLINE void multiply_pair(const int height, const pf_gemm_pair *t)
 {
     __m512 sum[PAIR_ROWS][4];
     const uint8_t *left = t->w, *right = t->w + t->panel_bytes;
@@ -103,20 +103,12 @@ PF_INLINE void pair(const int height, const pf_gemm_pair *t)
 #undef FINISH
 }
 
-#define DEFINE(m)                               \
-    static void tile_##m(const pf_gemm_tile *t) \
-    {                                           \
-        tile(m + 1, t);                         \
-    }
+#define DEFINE(m) PF_GEMM_DEFINE_TILE(tile_##m, multiply(m + 1, &tile))
 PF_ROWS_14(DEFINE)
 #define NAME(m) tile_##m,
 static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
 
-#define DEFINE_PAIR(m)                          \
-    static void pair_##m(const pf_gemm_pair *t) \
-    {                                           \
-        pair(m + 1, t);                         \
-    }
+#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, multiply_pair(m + 1, &pair))
 PF_ROWS_7(DEFINE_PAIR)
 #define NAME_PAIR(m) pair_##m,
 static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_7(NAME_PAIR) };

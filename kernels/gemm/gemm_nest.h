@@ -53,7 +53,8 @@ typedef struct {
     float *c;            /* [height, 32], rows ldc elements apart */
     size_t ldc;
     size_t steps;
-    uintptr_t prefetch; /* where, and how much further with each step */
+    size_t n_panels, panel_bytes; /* panels to pass over, one after the other; one where there are more tiles */
+    uintptr_t prefetch;           /* where, and how much further with each step */
     size_t prefetch_stride;
     size_t a_ahead; /* bytes */
     bool add;       /* to what is in c */
@@ -61,17 +62,44 @@ typedef struct {
 
 typedef void pf_gemm_tile_fn(const pf_gemm_tile *tile);
 
-/* Two panels side by side, whole, from the first step of K to the last. */
+/* A tile function, of what is done with one panel of `tile`. It goes from panel to panel by itself: where K is short, to be
+ * called again would take as long as the products. */
+#define PF_GEMM_DEFINE_TILE(NAME, DO)                           \
+    static void NAME(const pf_gemm_tile *first)                 \
+    {                                                           \
+        pf_gemm_tile tile = *first;                             \
+        for (size_t n_left = tile.n_panels; n_left; n_left--) { \
+            DO;                                                 \
+            tile.w += tile.panel_bytes;                         \
+            tile.prefetch += tile.panel_bytes;                  \
+            tile.c += PF_GEMM_PANEL;                            \
+        }                                                       \
+    }
+
+/* Two panels side by side, whole, from the first step of K to the last; and so on, pair after pair. */
 typedef struct {
     const uint8_t *w;   /* the left one; the right one follows */
     size_t panel_bytes; /* of each: steps * 128 */
-    const float *a;     /* as above */
-    float *c;           /* [height, 64], rows ldc elements apart */
+    size_t n_pairs;
+    const float *a; /* as above */
+    float *c;       /* [height, 64], rows ldc elements apart */
     size_t ldc;
     bool add; /* to what is in c */
 } pf_gemm_pair;
 
 typedef void pf_gemm_pair_fn(const pf_gemm_pair *pair);
+
+/* Likewise. */
+#define PF_GEMM_DEFINE_PAIR(NAME, DO)                          \
+    static void NAME(const pf_gemm_pair *first)                \
+    {                                                          \
+        pf_gemm_pair pair = *first;                            \
+        for (size_t n_left = pair.n_pairs; n_left; n_left--) { \
+            DO;                                                \
+            pair.w += 2 * pair.panel_bytes;                    \
+            pair.c += 2 * PF_GEMM_PANEL;                       \
+        }                                                      \
+    }
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
@@ -135,16 +163,23 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
     const pf_gemm_layout layout = family.widen ? pf_gemm_layout_of(w->format, w->k) : (pf_gemm_layout){ 0 };
     uint8_t *widened = (uint8_t *)scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
 
+    const int32_t n_whole = w->n / PF_GEMM_PANEL, whole_end = n_whole < panel_end ? n_whole : panel_end;
+    const bool goes_on = n_tiles == 1 && !family.widen;
+
     int32_t p = panel_begin;
-    if (m <= (w->from_memory ? family.far_pair_rows : family.pair_rows))
-        for (; p + 2 <= panel_end && (p + 2) * PF_GEMM_PANEL <= w->n; p += 2)
-            family.pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
-                                             .panel_bytes = w->panel_bytes,
-                                             .a = input,
-                                             .c = c + (size_t)p * PF_GEMM_PANEL,
-                                             .ldc = ldc,
-                                             .add = mode == PF_GEMM_ADD });
-    for (; p < panel_end; p++) {
+    if (m <= (w->from_memory ? family.far_pair_rows : family.pair_rows) && p + 2 <= whole_end) {
+        const int32_t n_pairs = (whole_end - p) / 2;
+        family.pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
+                                         .panel_bytes = w->panel_bytes,
+                                         .n_pairs = (size_t)n_pairs,
+                                         .a = input,
+                                         .c = c + (size_t)p * PF_GEMM_PANEL,
+                                         .ldc = ldc,
+                                         .add = mode == PF_GEMM_ADD });
+        p += 2 * n_pairs;
+    }
+    for (int32_t n_panels; p < panel_end; p += n_panels) {
+        n_panels = goes_on && p < whole_end ? whole_end - p : 1;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
         const bool whole = n_columns >= PF_GEMM_PANEL;
@@ -165,6 +200,8 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     .c = sums,
                     .ldc = PF_GEMM_PANEL,
                     .steps = n_steps,
+                    .n_panels = (size_t)n_panels,
+                    .panel_bytes = w->panel_bytes,
                     .prefetch = (uintptr_t)begin + PF_GEMM_W_AHEAD,
                     .prefetch_stride = PF_GEMM_STEP_BYTES,
                     .a_ahead = m > PF_GEMM_A_AHEAD_ROWS ? PF_GEMM_A_AHEAD : 0,

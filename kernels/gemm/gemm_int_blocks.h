@@ -73,14 +73,15 @@ typedef struct {
 PF_INLINE void pf_int_finish(const pf_gemm_layout *l, const uint8_t *panel, const uint32_t *sums, float row_scale,
                              uint32_t row_sum, float *c, int32_t n_columns, pf_gemm_mode mode)
 {
-    float result[PF_GEMM_PANEL], scales[PF_GEMM_PANEL];
-    uint32_t zeros[PF_GEMM_PANEL];
+    float result[PF_GEMM_PANEL];
     if (l->scale_size == 4) {
-        memcpy(scales, panel, sizeof scales);
-        for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
-            zeros[j] = l->bits == 8 ? 128 : l->has_zeros ? panel[l->zeros_at + (size_t)j] : 8;
-        for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
-            result[j] = fmaf((float)(int32_t)(sums[j] + zeros[j] * row_sum), scales[j], 0.0f);
+        const float *scales = (const float *)(const void *)panel;
+        const uint8_t *zeros = panel + l->zeros_at;
+        const uint32_t same = (l->bits == 8 ? 128 : 8) * row_sum;
+        for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
+            const uint32_t sum = sums[j] + (l->has_zeros ? zeros[j] * row_sum : same);
+            result[j] = fmaf((float)(int32_t)sum, scales[j], 0.0f);
+        }
     } else {
         memcpy(result, sums, sizeof result);
     }
@@ -155,8 +156,12 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
                 for (size_t r = 0; end == blocks && r < height; r++) {
                     float row_scale;
                     memcpy(&row_scale, head + r, sizeof row_scale);
-                    pf_int_finish(&layout, panel, sums + r * PF_GEMM_PANEL, row_scale, head[height + r],
-                                  c + (row + r) * ldc + (size_t)p * PF_GEMM_PANEL, n_columns, mode);
+                    float *to = c + (row + r) * ldc + (size_t)p * PF_GEMM_PANEL;
+                    const uint32_t *of_row = sums + r * PF_GEMM_PANEL, row_sum = head[height + r];
+                    if (n_columns >= PF_GEMM_PANEL) /* as constants: vectors, no calls */
+                        pf_int_finish(&layout, panel, of_row, row_scale, row_sum, to, PF_GEMM_PANEL, mode);
+                    else
+                        pf_int_finish(&layout, panel, of_row, row_scale, row_sum, to, n_columns, mode);
                 }
             }
         }

@@ -190,7 +190,7 @@ PF_INLINE void pair_bf16(const pf_gemm_pair *t)
 PF_ROWS_3(DEFINE_F32)
 PF_ROWS_2(DEFINE_BF16)
 PF_GEMM_DEFINE_TILE(bf16_2, tile_bf16_of_three(&tile))
-PF_GEMM_DEFINE_PAIR(bf16_pair, pair_bf16(&pair))
+PF_GEMM_DEFINE_PAIR(bf16_pair, pair_bf16(&tile))
 static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { NULL, f32_0, f32_1, f32_2 };
 static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, bf16_pair };
 static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, bf16_0, bf16_1, bf16_2 };

@@ -127,7 +127,7 @@ PF_INLINE void pair_bf16(const int height, const pf_gemm_pair *t)
 
 #define DEFINE_F32(m)  PF_GEMM_DEFINE_TILE(f32_##m, tile_f32(m + 1, &tile))
 #define DEFINE_BF16(m) PF_GEMM_DEFINE_TILE(bf16_##m, tile_bf16(m + 1, &tile))
-#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, pair_bf16(m + 1, &pair))
+#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, pair_bf16(m + 1, &tile))
 PF_ROWS_14(DEFINE_F32)
 PF_ROWS_12(DEFINE_BF16)
 PF_ROWS_4(DEFINE_PAIR)

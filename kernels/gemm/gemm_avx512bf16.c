@@ -108,7 +108,7 @@ PF_ROWS_14(DEFINE)
 #define NAME(m) tile_##m,
 static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
 
-#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, multiply_pair(m + 1, &pair))
+#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, multiply_pair(m + 1, &tile))
 PF_ROWS_7(DEFINE_PAIR)
 #define NAME_PAIR(m) pair_##m,
 static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_7(NAME_PAIR) };

@@ -44,8 +44,9 @@ typedef struct {
     void *sums;             /* [height, 32] to leave sums in, where the block is not the last */
     float *c;               /* [height, 32], rows ldc elements apart, where it is */
     size_t ldc;
-    size_t n;                     /* steps, or groups */
-    size_t n_panels, panel_bytes; /* panels to pass over, straight through; one where there are more tiles */
+    size_t n;           /* steps, or groups */
+    size_t n_times;     /* panels to pass over, straight through; one where there are more tiles */
+    size_t panel_bytes; /* of each */
     uintptr_t prefetch;
     size_t step_stride, head_stride; /* how much further with each step, and each head */
     size_t a_ahead;                  /* bytes */
@@ -384,21 +385,14 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
     }
 }
 
-/* A function a height, which goes from panel to panel by itself: where K is short, calling it again would take as long as
- * its products. */
-#define DEFINE(NAME, TILE)                                                               \
-    static void NAME(const int_tile *first)                                              \
-    {                                                                                    \
-        int_tile t = *first;                                                             \
-        for (size_t n_left = first->n_panels; n_left; n_left--, t = next_panel(t)) TILE; \
-    }
-#define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, &t))
-#define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, &t))
-#define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, &t))
-#define g32_DEFINE(m)          DEFINE(g32_##m, group_tile(m + 1, 8, false, &t))
-#define g128_DEFINE(m)         DEFINE(g128_##m, group_tile(m + 1, 32, false, &t))
-#define asym_g32_DEFINE(m)     DEFINE(asym_g32_##m, group_tile(m + 1, 8, true, &t))
-#define asym_g128_DEFINE(m)    DEFINE(asym_g128_##m, group_tile(m + 1, 32, true, &t))
+#define DEFINE(NAME, DO)       PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_panel, DO)
+#define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, &tile))
+#define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, &tile))
+#define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, &tile))
+#define g32_DEFINE(m)          DEFINE(g32_##m, group_tile(m + 1, 8, false, &tile))
+#define g128_DEFINE(m)         DEFINE(g128_##m, group_tile(m + 1, 32, false, &tile))
+#define asym_g32_DEFINE(m)     DEFINE(asym_g32_##m, group_tile(m + 1, 8, true, &tile))
+#define asym_g128_DEFINE(m)    DEFINE(asym_g128_##m, group_tile(m + 1, 32, true, &tile))
 PF_ROWS_14(int8_DEFINE)
 PF_ROWS_12(channel_DEFINE)
 PF_ROWS_12(asym_channel_DEFINE)
@@ -451,10 +445,11 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
     float *rest =
         (float *)scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* results of columns that fill the panel */
 
-    const int32_t n_whole = w->n / PF_GEMM_PANEL, whole_end = n_whole < panel_end ? n_whole : panel_end;
+    const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
+    const bool goes_on = n_tiles == 1 && units <= block;
 
     for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
-        n_panels = units <= block && n_tiles == 1 && p < whole_end ? whole_end - p : 1;
+        n_panels = goes_on && p < whole_end ? whole_end - p : 1;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const uint8_t *begin = panel + (channel ? l.head_bytes : 0);
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
@@ -478,7 +473,7 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
                     .c = whole ? c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL : rest + (sums - (float *)scratch),
                     .ldc = whole ? ldc : PF_GEMM_PANEL,
                     .n = n,
-                    .n_panels = (size_t)n_panels,
+                    .n_times = (size_t)n_panels,
                     .panel_bytes = w->panel_bytes,
                     .prefetch = (uintptr_t)from + ahead,
                     .step_stride = l.step_bytes,

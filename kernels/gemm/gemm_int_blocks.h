@@ -69,6 +69,14 @@ typedef struct {
     pf_int_unpack_fn *unpack;     /* NULL: the tiles take apart what they need */
 } pf_int_family;
 
+PF_INLINE void pf_int_put(float *c, const float *result, int32_t n_columns, pf_gemm_mode mode)
+{
+    if (mode == PF_GEMM_ADD)
+        for (int32_t j = 0; j < n_columns; j++) c[j] += result[j];
+    else
+        memcpy(c, result, (size_t)n_columns * sizeof *c);
+}
+
 /* A row of sums [32] to a row of c. */
 PF_INLINE void pf_int_finish(const pf_gemm_layout *l, const uint8_t *panel, const uint32_t *sums, float row_scale,
                              uint32_t row_sum, float *c, int32_t n_columns, pf_gemm_mode mode)
@@ -86,10 +94,10 @@ PF_INLINE void pf_int_finish(const pf_gemm_layout *l, const uint8_t *panel, cons
         memcpy(result, sums, sizeof result);
     }
     for (int32_t j = 0; j < PF_GEMM_PANEL; j++) result[j] *= row_scale;
-    if (mode == PF_GEMM_ADD)
-        for (int32_t j = 0; j < n_columns; j++) c[j] += result[j];
+    if (n_columns == PF_GEMM_PANEL) /* as a constant: vectors, no calls */
+        pf_int_put(c, result, PF_GEMM_PANEL, mode);
     else
-        memcpy(c, result, (size_t)n_columns * sizeof *c);
+        pf_int_put(c, result, n_columns, mode);
 }
 
 /* The weights of n_steps from `begin` on, a step or a group's head. */
@@ -156,12 +164,8 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
                 for (size_t r = 0; end == blocks && r < height; r++) {
                     float row_scale;
                     memcpy(&row_scale, head + r, sizeof row_scale);
-                    float *to = c + (row + r) * ldc + (size_t)p * PF_GEMM_PANEL;
-                    const uint32_t *of_row = sums + r * PF_GEMM_PANEL, row_sum = head[height + r];
-                    if (n_columns >= PF_GEMM_PANEL) /* as constants: vectors, no calls */
-                        pf_int_finish(&layout, panel, of_row, row_scale, row_sum, to, PF_GEMM_PANEL, mode);
-                    else
-                        pf_int_finish(&layout, panel, of_row, row_scale, row_sum, to, n_columns, mode);
+                    pf_int_finish(&layout, panel, sums + r * PF_GEMM_PANEL, row_scale, head[height + r],
+                                  c + (row + r) * ldc + (size_t)p * PF_GEMM_PANEL, n_columns, mode);
                 }
             }
         }

@@ -53,8 +53,9 @@ typedef struct {
     float *c;            /* [height, 32], rows ldc elements apart */
     size_t ldc;
     size_t steps;
-    size_t n_panels, panel_bytes; /* panels to pass over, one after the other; one where there are more tiles */
-    uintptr_t prefetch;           /* where, and how much further with each step */
+    size_t n_times;     /* panels to pass over, one after the other; one where there are more tiles */
+    size_t panel_bytes; /* of each */
+    uintptr_t prefetch; /* where, and how much further with each step */
     size_t prefetch_stride;
     size_t a_ahead; /* bytes */
     bool add;       /* to what is in c */
@@ -62,25 +63,29 @@ typedef struct {
 
 typedef void pf_gemm_tile_fn(const pf_gemm_tile *tile);
 
-/* A tile function, of what is done with one panel of `tile`. It goes from panel to panel by itself: where K is short, to be
- * called again would take as long as the products. */
-#define PF_GEMM_DEFINE_TILE(NAME, DO)                           \
-    static void NAME(const pf_gemm_tile *first)                 \
-    {                                                           \
-        pf_gemm_tile tile = *first;                             \
-        for (size_t n_left = tile.n_panels; n_left; n_left--) { \
-            DO;                                                 \
-            tile.w += tile.panel_bytes;                         \
-            tile.prefetch += tile.panel_bytes;                  \
-            tile.c += PF_GEMM_PANEL;                            \
-        }                                                       \
+/* A function that does DO with `tile`, a TYPE, and goes on by itself to what lies behind it, n_times in all: where K is short,
+ * to be called again would take as long as the products. */
+#define PF_GEMM_DEFINE_GOING_ON(NAME, TYPE, NEXT, DO)                               \
+    static void NAME(const TYPE *first)                                             \
+    {                                                                               \
+        TYPE tile = *first;                                                         \
+        for (size_t n_left = tile.n_times; n_left; n_left--, tile = NEXT(tile)) DO; \
     }
+
+PF_INLINE pf_gemm_tile pf_gemm_next_tile(pf_gemm_tile t)
+{
+    t.w += t.panel_bytes;
+    t.prefetch += t.panel_bytes;
+    t.c += PF_GEMM_PANEL;
+    return t;
+}
+#define PF_GEMM_DEFINE_TILE(NAME, DO) PF_GEMM_DEFINE_GOING_ON(NAME, pf_gemm_tile, pf_gemm_next_tile, DO)
 
 /* Two panels side by side, whole, from the first step of K to the last; and so on, pair after pair. */
 typedef struct {
     const uint8_t *w;   /* the left one; the right one follows */
     size_t panel_bytes; /* of each: steps * 128 */
-    size_t n_pairs;
+    size_t n_times;
     const float *a; /* as above */
     float *c;       /* [height, 64], rows ldc elements apart */
     size_t ldc;
@@ -89,17 +94,13 @@ typedef struct {
 
 typedef void pf_gemm_pair_fn(const pf_gemm_pair *pair);
 
-/* Likewise. */
-#define PF_GEMM_DEFINE_PAIR(NAME, DO)                          \
-    static void NAME(const pf_gemm_pair *first)                \
-    {                                                          \
-        pf_gemm_pair pair = *first;                            \
-        for (size_t n_left = pair.n_pairs; n_left; n_left--) { \
-            DO;                                                \
-            pair.w += 2 * pair.panel_bytes;                    \
-            pair.c += 2 * PF_GEMM_PANEL;                       \
-        }                                                      \
-    }
+PF_INLINE pf_gemm_pair pf_gemm_next_pair(pf_gemm_pair t)
+{
+    t.w += 2 * t.panel_bytes;
+    t.c += 2 * PF_GEMM_PANEL;
+    return t;
+}
+#define PF_GEMM_DEFINE_PAIR(NAME, DO) PF_GEMM_DEFINE_GOING_ON(NAME, pf_gemm_pair, pf_gemm_next_pair, DO)
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
@@ -150,6 +151,13 @@ PF_INLINE void pf_gemm_copy_columns(float *c, size_t ldc, const float *sums, int
         for (int32_t j = 0; j < n_columns; j++) c[j] = mode == PF_GEMM_ADD ? c[j] + sums[j] : sums[j];
 }
 
+/* The first panel up to panel_end that n does not fill, or panel_end. */
+PF_INLINE int32_t pf_gemm_whole_end(const pf_gemm_weights *w, int32_t panel_end)
+{
+    const int32_t n_whole = w->n / PF_GEMM_PANEL;
+    return n_whole < panel_end ? n_whole : panel_end;
+}
+
 PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *w, const void *input, int32_t m,
                             int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
                             float *scratch)
@@ -163,7 +171,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
     const pf_gemm_layout layout = family.widen ? pf_gemm_layout_of(w->format, w->k) : (pf_gemm_layout){ 0 };
     uint8_t *widened = (uint8_t *)scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
 
-    const int32_t n_whole = w->n / PF_GEMM_PANEL, whole_end = n_whole < panel_end ? n_whole : panel_end;
+    const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && !family.widen;
 
     int32_t p = panel_begin;
@@ -171,7 +179,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
         const int32_t n_pairs = (whole_end - p) / 2;
         family.pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
                                          .panel_bytes = w->panel_bytes,
-                                         .n_pairs = (size_t)n_pairs,
+                                         .n_times = (size_t)n_pairs,
                                          .a = input,
                                          .c = c + (size_t)p * PF_GEMM_PANEL,
                                          .ldc = ldc,
@@ -200,7 +208,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     .c = sums,
                     .ldc = PF_GEMM_PANEL,
                     .steps = n_steps,
-                    .n_panels = (size_t)n_panels,
+                    .n_times = (size_t)n_panels,
                     .panel_bytes = w->panel_bytes,
                     .prefetch = (uintptr_t)begin + PF_GEMM_W_AHEAD,
                     .prefetch_stride = PF_GEMM_STEP_BYTES,

@@ -2,7 +2,7 @@
 #   PkgConfig::JANSSON, PkgConfig::HWLOC          base
 #   PkgConfig::PCRE2, UTF8PROC, CRYPTO           tokenizer
 #   PkgConfig::PROTOBUF_C, PF_PROTOC_C            proto
-#   PkgConfig::GRPC                               rpc
+#   PkgConfig::GRPC, PF_ABSEIL_DEADLOCK_MODE      rpc
 #   PkgConfig::CMOCKA                             tests
 #   PF_ONEDNN_LIBRARY                             kernels, where oneDNN is there
 find_package(PkgConfig REQUIRED)
@@ -16,6 +16,17 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc>=2.6)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c>=1.4)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc)
+
+# gRPC locks with Abseil's mutexes. Debian builds these with their debugging, so that each lock walks a graph of all orders
+# in which locks were taken; Abseil's function that ends this is C++ with the version in its name. Empty: it is not there.
+set(PF_ABSEIL_DEADLOCK_MODE "")
+find_library(PF_ABSEIL_LIBRARY absl_synchronization)
+mark_as_advanced(PF_ABSEIL_LIBRARY)
+if(PF_ABSEIL_LIBRARY AND CMAKE_NM)
+    execute_process(COMMAND ${CMAKE_NM} -D --defined-only ${PF_ABSEIL_LIBRARY} OUTPUT_VARIABLE symbols ERROR_QUIET)
+    string(REGEX MATCH "_ZN[A-Za-z0-9_]*SetMutexDeadlockDetectionMode[A-Za-z0-9_]*" PF_ABSEIL_DEADLOCK_MODE "${symbols}")
+endif()
+
 find_program(PYTHON3 python3 REQUIRED)   # the build makes files with it, and the checks are written in it
 
 # The compiler of .proto files to C: protobuf's with protobuf-c's generator, or, where that is not there, protobuf-c's own,

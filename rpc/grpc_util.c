@@ -1,5 +1,6 @@
 #include "rpc/grpc_util.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -49,11 +50,24 @@ static pf_status check_threads(pf_error *error)
                    strerror(reason));
 }
 
+/* absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore), by the name that the build has found; without that
+ * function, or another version's in its place, locks stay as they are. */
+static void end_lock_debugging(void)
+{
+    enum { ON_DEADLOCK_CYCLE_IGNORE = 0 };
+    union {
+        void *symbol;
+        void (*set_mode)(int mode);
+    } abseil = { .symbol = dlsym(RTLD_DEFAULT, PF_ABSEIL_DEADLOCK_MODE) };
+    if (abseil.symbol != NULL) abseil.set_mode(ON_DEADLOCK_CYCLE_IGNORE);
+}
+
 pf_status pf_grpc_begin(pf_error *error)
 {
     PF_TRY(check_descriptors(error));
     PF_TRY(check_threads(error));
     setenv("GRPC_VERBOSITY", "NONE", 0); /* libraries never print; whoever sets it wants to see */
+    end_lock_debugging();
     grpc_init();
     return PF_OK;
 }

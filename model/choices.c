@@ -17,6 +17,15 @@ static size_t step_weights(const pf_checkpoint *checkpoint)
     return (size_t)checkpoint->n_parameters - looked_up;
 }
 
+/* In panels of the head's width, as they are padded; 0: such panels cannot be. */
+static double bytes_of_a_weight(const pf_model *m)
+{
+    pf_gemm_weights panel;
+    size_t bytes;
+    if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &bytes) != PF_OK) return 0.0;
+    return (double)bytes / PF_GEMM_PANEL / m->config.hidden_size;
+}
+
 /* Whether twelve bits have the bits of sixteen here, and a fast product. */
 static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
 {
@@ -80,15 +89,10 @@ static pf_status check_screened(const pf_model *m, const pf_model_source *src, p
 /* Whether the bytes that a bounded head saves are worth another one: they come from memory, and are a twentieth of a step's. */
 static bool pays_bounded(const pf_model *m, const pf_model_source *src)
 {
-    pf_gemm_weights panel;
-    size_t panel_bytes;
-    if (pf_gemm_plan_weights(m->format, PF_GEMM_PANEL, m->config.hidden_size, &panel, &panel_bytes) != PF_OK)
-        return false;
-    const double weights = (double)step_weights(&src->checkpoint);
+    const double of_a_weight = bytes_of_a_weight(m);
+    const double step = (double)step_weights(&src->checkpoint) * of_a_weight;
     const double head = (double)m->config.vocab_size * m->config.hidden_size;
-    const double of_a_weight = (double)panel_bytes / PF_GEMM_PANEL / m->config.hidden_size;
-    return pf_model_is_beyond_cache(m, (size_t)(weights * of_a_weight)) &&
-           head * (of_a_weight - 1.0) >= weights * of_a_weight / 20.0;
+    return pf_model_is_beyond_cache(m, (size_t)step) && head * (of_a_weight - 1.0) >= step / 20.0;
 }
 
 /* A bounded head needs numbers that INT8 has half the bytes of. */
@@ -112,6 +116,17 @@ static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error 
     return PF_OK;
 }
 
+/* ---- the embedding ----------------------------------------------------------------------------------------------- */
+
+/* A tied embedding's rows lie in the head's panels, too, as they are unless these are integers. They are worth their memory
+ * where a step is so short that it knows from how many lines a row is gathered: where its weights lie in the cache. */
+static bool keeps_rows(const pf_model *m, const pf_model_source *src)
+{
+    if (!m->config.tied_embeddings || m->head_kind == PF_HEAD_SCREENED) return true;
+    if (pf_format_is_integer(m->format) || m->machine.l3_bytes == 0) return false;
+    return !pf_model_is_beyond_cache(m, (size_t)((double)step_weights(&src->checkpoint) * bytes_of_a_weight(m)));
+}
+
 pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     PF_TRY(resolve_dtype(m, src, error));
@@ -120,7 +135,9 @@ pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *err
     pf_error why = { 0 };
     const pf_status status = pf_activations_resolve(m->format, src->options->activations, &m->act, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", src->checkpoint.directory, why.text);
-    return resolve_head(m, src, error);
+    PF_TRY(resolve_head(m, src, error));
+    m->has_rows = keeps_rows(m, src);
+    return PF_OK;
 }
 
 bool pf_model_choose_less(pf_model *m, const pf_model_source *src, size_t bytes)

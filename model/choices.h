@@ -1,15 +1,16 @@
 /*
- * What the options leave open: in which types a model is held, and how its head is computed. Chosen by its files, by the
- * kernels there are, and by the machine: whether a step's weights come from memory or lie in the cache, and how much
- * memory is left. Internal to model/.
+ * What the options leave open: in which types a model is held, how its head is computed, where its embedding lies. Chosen
+ * by its files, by the kernels there are, and by the machine: whether a step's weights come from memory or lie in the
+ * cache, and how much memory is left. Internal to model/.
  */
 #ifndef PF_MODEL_CHOICES_H
 #define PF_MODEL_CHOICES_H
 
 #include "model/packing.h"
 
-/* dtype, file_type, format, row_type, act and head_kind, of a model whose config, kernels and machine are there. What was asked
- * for and cannot be is PF_UNSUPPORTED, with a sentence. Anew once it is known that twelve bits do not hold the weights. */
+/* dtype, file_type, format, row_type, act, head_kind and has_rows, of a model whose config, kernels and machine are
+ * there. What was asked for and cannot be is PF_UNSUPPORTED, with a sentence. Anew once it is known that twelve bits do not
+ * hold the weights. */
 PF_MUST_USE pf_status pf_model_choose(pf_model *model, const pf_model_source *source, pf_error *error);
 
 /* Whether all weights, `bytes` of them as they were laid out, take so much of the machine's memory that a head which nobody

@@ -37,7 +37,7 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
     const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
     const bool tied = m->config.tied_embeddings;
     const bool screened = m->head_kind == PF_HEAD_SCREENED;
-    m->embedding = tied && !screened ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
+    m->embedding = !m->has_rows ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
     m->head_rows = !screened ? NULL : tied ? m->embedding : pf_arena_take(arena, n_vocab, hidden * 2);
     m->final_norm = pf_arena_take(arena, hidden, sizeof(float));
     for (int32_t l = 0; l < m->config.n_layers; l++) {

@@ -203,7 +203,9 @@ static void visit_looked_up(const pf_model *m, visitor *v)
     else
         visit_rows(m, v, PF_TENSOR_EMBEDDING,
                    m->head_rows == m->embedding ? "rows are looked up, and tell the best logits of the screened head"
-                                                : "rows are looked up, never multiplied");
+                   : m->config.tied_embeddings
+                       ? "rows are looked up: from the head's panels, in the cache, it takes longer"
+                       : "rows are looked up, never multiplied");
     if (m->head_rows != m->embedding && m->head_rows != NULL)
         visit_rows(m, v, PF_TENSOR_HEAD, "rows tell the best logits of the screened head");
 }

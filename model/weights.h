@@ -5,8 +5,10 @@
  *
  * Q, K and V are one matrix, their rows one below the other, so a layer's first product is one. Gate and up are two of
  * equal shape: a member that multiplies the same panels of both can combine them without waiting for anybody.
- * An embedding that is the head too lies in memory once, as the head's panels: its rows are gathered from there. A screened
- * head has panels of four bits and its rows besides, which then are the embedding's too where the two are one.
+ * An embedding that is the head too lies in memory once, as the head's panels: its rows are gathered from there, a line of
+ * the cache for every two values. Where that is a hundredth of a step, since weights lie in the cache, it has its rows
+ * besides (choices.h). A screened head has panels of four bits and rows, which then are the embedding's too where the two
+ * are one.
  */
 #ifndef PF_MODEL_WEIGHTS_H
 #define PF_MODEL_WEIGHTS_H
@@ -42,6 +44,7 @@ struct pf_model {
     pf_format format;     /* of panels */
     pf_act act;           /* of what they are multiplied with */
     pf_head head_kind;    /* resolved: never AUTO */
+    bool has_rows;        /* of the embedding, apart from the head's panels */
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
     pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
@@ -50,7 +53,7 @@ struct pf_model {
     pf_arena arena;
     struct pf_onednn *onednn; /* or NULL: what the copies of the matrices share */
 
-    void *embedding;   /* [vocab, hidden] of row_type; NULL: tied, see head */
+    void *embedding;   /* [vocab, hidden] of row_type; NULL: not has_rows, see head */
     pf_layer *layers;  /* [n_layers] */
     float *final_norm; /* [hidden] */
     pf_linear head;    /* [vocab, hidden], of pf_model_head_format */

@@ -151,6 +151,29 @@ static void weights_beyond_the_cache_come_from_memory(void **state)
     pf_tiny_model_remove(directory);
 }
 
+/* Rows of an embedding that is the head: gathered from its panels where a step waits for memory, or nobody knows. */
+static void a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache(void **state)
+{
+    (void)state;
+    const struct {
+        pf_dtype dtype;
+        size_t l3_bytes;
+        bool apart;
+    } cases[] = {
+        { PF_DTYPE_BF16, 137 << 10, true }, /* 69,952 weights of two bytes */
+        { PF_DTYPE_BF16, 136 << 10, false }, { PF_DTYPE_BF16, 0, false },       { PF_DTYPE_F32, 274 << 10, true },
+        { PF_DTYPE_F32, 273 << 10, false },  { PF_DTYPE_INT8, 1 << 30, false }, /* what the head multiplies is all that there is */
+    };
+    pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128, .tied = true }, directory);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        const pf_topology machine = machine_of(cases[i].l3_bytes);
+        pf_model *model = load(&machine, cases[i].dtype, PF_HEAD_FULL, PF_ISA_SCALAR);
+        if ((model->embedding != NULL) != cases[i].apart) fail_msg("case %zu", i);
+        pf_model_release(model);
+    }
+    pf_tiny_model_remove(directory);
+}
+
 int main(void)
 {
     if (pf_team_create(1, NULL, 0, &team, NULL) != PF_OK) return 1;
@@ -159,6 +182,7 @@ int main(void)
         cmocka_unit_test(a_second_head_that_nobody_asked_for_leaves_a_quarter_of_the_memory),
         cmocka_unit_test(a_context_is_refused_by_the_machine_that_its_model_was_loaded_for),
         cmocka_unit_test(weights_beyond_the_cache_come_from_memory),
+        cmocka_unit_test(a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     pf_team_destroy(team);

@@ -10,15 +10,25 @@
 
 static char directory[PF_TINY_PATH];
 
-static pf_status load_as(pf_dtype dtype, pf_isa isa, int32_t n_threads, pf_model **out, pf_error *error)
+static pf_status load_on(const pf_topology *machine, pf_dtype dtype, pf_isa isa, int32_t n_threads, pf_model **out,
+                         pf_error *error)
 {
     pf_team *team;
     PF_TRY(pf_team_create(n_threads, NULL, 0, &team, error));
-    const pf_model_options options = { .dtype = dtype, .isa = isa, .team = team };
+    const pf_model_options options = { .dtype = dtype, .isa = isa, .team = team, .machine = machine };
     const pf_status status = pf_model_load(directory, &options, out, error);
     pf_team_destroy(team);
     return status;
 }
+
+static pf_status load_as(pf_dtype dtype, pf_isa isa, int32_t n_threads, pf_model **out, pf_error *error)
+{
+    return load_on(NULL, dtype, isa, n_threads, out, error);
+}
+
+/* Machines with a cache that holds every model here, and with none that anybody knows of. */
+static const pf_topology CACHE_OF_1_GB = { .n_cores = 1, .l3_bytes = 1 << 30, .memory_bytes = (size_t)1 << 40 };
+static const pf_topology NO_CACHE = { .n_cores = 1, .memory_bytes = (size_t)1 << 40 };
 
 /* Load, expect a refusal, and expect its sentence to hold `part`. */
 static void assert_refused(pf_status expected, const char *part)
@@ -200,17 +210,11 @@ static void say_reason(void *user, const pf_model_tensor *tensor)
 static pf_head head_of_twelve(void)
 {
     pf_error error;
-    pf_team *team;
     pf_model *model;
     const pf_topology machine = { .n_cores = 1, .l3_bytes = 1024, .memory_bytes = (size_t)1 << 40 };
-    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
-    const pf_model_options options = {
-        .dtype = PF_DTYPE_BF16_12, .isa = PF_ISA_SCALAR, .team = team, .machine = &machine
-    };
-    assert_ok(pf_model_load(directory, &options, &model, &error), error);
+    assert_ok(load_on(&machine, PF_DTYPE_BF16_12, PF_ISA_SCALAR, 1, &model, &error), error);
     const pf_head kind = model->head_kind;
     pf_model_release(model);
-    pf_team_destroy(team);
     return kind;
 }
 
@@ -314,16 +318,19 @@ static void every_byte_of_a_step_is_accounted_for(void **state)
     pf_error error;
     pf_model *model;
     const pf_tiny_model shapes[] = { { .attention_bias = true, .mlp_bias = true },
+                                     { .tied = true, .type = PF_TYPE_BF16 },
                                      { .tied = true, .type = PF_TYPE_BF16 } };
+    const pf_topology *machines[] = { &NO_CACHE, &NO_CACHE, &CACHE_OF_1_GB };
+    const size_t rows[] = { 128 * 64 * 4, 0, 128 * 64 * 2 }; /* without a cache they lie in the head's panels */
     for (size_t s = 0; s < PF_COUNT(shapes); s++) {
         pf_tiny_model_create(&shapes[s], directory);
-        assert_ok(load_as(PF_DTYPE_AUTO, pf_cpu_best_isa(), 1, &model, &error), error);
+        assert_ok(load_on(machines[s], PF_DTYPE_AUTO, pf_cpu_best_isa(), 1, &model, &error), error);
         told t = { .has_reasons = true };
         pf_model_visit_tensors(model, remember, &t);
         assert_int_equal(t.n, 1 + 2 * 7 + 2);
         assert_true(t.fused && t.has_reasons);
         assert_true(t.has_embedding);
-        assert_int_equal(t.embedding_bytes, shapes[s].tied ? 0 : 128 * 64 * 4); /* tied: it lies in the head's panels */
+        assert_int_equal(t.embedding_bytes, rows[s]);
         assert_int_equal(pf_model_step_bytes(model), t.bytes - t.embedding_bytes);
         assert_true(pf_model_packed_bytes(model) >= t.bytes);
 
@@ -338,7 +345,7 @@ static void every_byte_of_a_step_is_accounted_for(void **state)
 
 /* The rows that the file has, rounded as the format rounds: F32 as they are, BF16 to nearest; of integers the panels of
  * the head are all that there is, so their rows stand for themselves. */
-static void a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_its_own(void **state)
+static void a_tied_embedding_gives_the_rows_of_the_file_and_has_them_apart_where_weights_lie_in_a_cache(void **state)
 {
     (void)state;
     enum { V = 128, H = 64 };
@@ -350,18 +357,23 @@ static void a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_i
     for (int32_t i = 0; i < V; i++) tokens[i] = (i * 37 + 5) % V;
     for (size_t f = 0; f < PF_COUNT(files); f++)
         for (size_t d = 0; d < PF_COUNT(dtypes); d++) {
-            pf_model *models[2];
-            for (int t = 0; t < 2; t++) {
-                pf_tiny_model_create(&(pf_tiny_model){ .type = files[f], .tied = t }, directory);
-                assert_ok(load_as(dtypes[d], PF_ISA_SCALAR, 2, &models[t], &error), error);
-                pf_model_embed(models[t], tokens, V, t ? tied : apart, H);
+            enum { APART, TIED, TIED_IN_CACHE, N };
+            size_t bytes[N];
+            for (int t = 0; t < N; t++) {
+                pf_model *model;
+                pf_tiny_model_create(&(pf_tiny_model){ .type = files[f], .tied = t != APART }, directory);
+                assert_ok(load_on(t == TIED_IN_CACHE ? &CACHE_OF_1_GB : &NO_CACHE, dtypes[d], PF_ISA_SCALAR, 2, &model,
+                                  &error),
+                          error);
+                pf_model_embed(model, tokens, V, t == APART ? apart : tied, H);
+                if (t != APART) assert_memory_equal(tied, apart, sizeof tied);
+                assert_int_equal(model->embedding == NULL, t == TIED);
+                bytes[t] = pf_model_packed_bytes(model);
+                pf_model_release(model);
                 pf_tiny_model_remove(directory);
             }
-            assert_memory_equal(tied, apart, sizeof tied);
-            const size_t element = dtypes[d] == PF_DTYPE_F32 ? 4 : 2;
-            assert_int_equal(pf_model_packed_bytes(models[0]) - pf_model_packed_bytes(models[1]), V * H * element);
-            pf_model_release(models[0]);
-            pf_model_release(models[1]);
+            assert_int_equal(bytes[APART] - bytes[TIED], V * H * (dtypes[d] == PF_DTYPE_F32 ? 4 : 2));
+            assert_int_equal(bytes[TIED_IN_CACHE], bytes[APART]);
         }
 }
 
@@ -374,7 +386,8 @@ static void a_tied_embedding_of_integers_is_what_the_head_multiplies(void **stat
     for (int f = PF_FORMAT_INT8; f < PF_N_FORMATS; f++) {
         pf_model *model;
         pf_tiny_model_create(&(pf_tiny_model){ .tied = true }, directory);
-        assert_ok(load_as(pf_dtype_of((pf_format)f), PF_ISA_SCALAR, 2, &model, &error), error);
+        assert_ok(load_on(&CACHE_OF_1_GB, pf_dtype_of((pf_format)f), PF_ISA_SCALAR, 2, &model, &error), error);
+        assert_null(model->embedding);
         for (int32_t token = 0; token < V; token += 9) {
             pf_model_embed(model, &token, 1, row, H);
             pf_gemm_unpack_row(&model->head.weights, token, expected);
@@ -567,7 +580,7 @@ int main(void)
         cmocka_unit_test(f16_weights_are_held_exactly),
         cmocka_unit_test(other_weights_are_rounded_to_f16),
         cmocka_unit_test(every_byte_of_a_step_is_accounted_for),
-        cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file_and_takes_no_memory_of_its_own),
+        cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file_and_has_them_apart_where_weights_lie_in_a_cache),
         cmocka_unit_test(a_tied_embedding_of_integers_is_what_the_head_multiplies),
         cmocka_unit_test(each_format_is_named_with_its_kernel_and_the_reason),
         cmocka_unit_test(a_bare_read_sees_the_same_weights_on_any_number_of_threads),

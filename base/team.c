@@ -12,7 +12,8 @@
  * sequence), and the last of them acquires what all have released.
  *
  * Waiting has three stages: PAUSE, while the others are surely about to come; sched_yield, while waking from sleep
- * would cost more than the wait; a futex. A waker looks for sleepers after it opened the gate, a sleeper counts
+ * would cost more than the wait; a futex. Between steps a member begins where its last wait ended: while a far drafter
+ * proposes, it makes way for it at once. A waker looks for sleepers after it opened the gate, a sleeper counts
  * itself before it looks at the word, both sequentially consistent: one of the two sees the other.
  */
 #include "base/team.h"
@@ -34,6 +35,7 @@
 #include "base/cgroup.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/yield.h"
 
 enum {
     MAX_THREADS = 1024,
@@ -41,6 +43,7 @@ enum {
     PHASE = 1 << 16,       /* one step of a gate's phase */
     PAUSES = 200,          /* about 5 us where PAUSE takes 40 cycles or more, 1 us where it takes less */
     YIELD_NS = 300 * 1000, /* the gap between two decode steps (sampling, a verdict) is shorter */
+    SHORT_NS = 5 * 1000,   /* about what PAUSES take */
 };
 
 typedef struct {
@@ -95,19 +98,44 @@ static void sleep_while_closed(gate *g, unsigned phase)
     atomic_fetch_sub(&g->n_sleepers, 1);
 }
 
+/* Whether the gate's phase is no longer `phase`, seen before so many PAUSEs are over. */
+static bool opens_soon(gate *g, unsigned phase, int32_t n_pauses)
+{
+    for (int32_t i = 0; i < n_pauses; i++) {
+        if (!is_closed(g, phase)) return true;
+        cpu_pause();
+    }
+    return false;
+}
+
 /* Wait until the gate's phase is no longer `phase`. */
 static void wait_at(gate *g, unsigned phase, int32_t n_pauses)
 {
-    for (int32_t i = 0; i < n_pauses; i++) {
-        if (!is_closed(g, phase)) return;
-        cpu_pause();
-    }
+    if (opens_soon(g, phase, n_pauses)) return;
     const uint64_t until = pf_now_ns() + YIELD_NS;
     do {
         if (!is_closed(g, phase)) return;
         sched_yield();
     } while (pf_now_ns() < until);
     sleep_while_closed(g, phase);
+}
+
+/* Wait for a step, as long as the wait before was: where that was long, the core is left to others at once. One of them
+ * who then computes on it is likely what the step waits for, so that it is surely about to come. Returns whether this wait
+ * was long. */
+static bool wait_for_step(pf_team *team, unsigned phase, bool was_long)
+{
+    gate *g = &team->start;
+    if (!was_long && opens_soon(g, phase, team->n_pauses)) return false;
+    const uint64_t begin = pf_now_ns();
+    bool worked = false; /* somebody else, on this core, just now */
+    for (uint64_t now = begin;; worked = pf_yield(&now)) {
+        if (!is_closed(g, phase)) return !worked && now - begin > SHORT_NS; /* else it may have opened at once */
+        if (worked && opens_soon(g, phase, team->n_pauses)) return true;
+        if (now - begin >= YIELD_NS) break;
+    }
+    sleep_while_closed(g, phase);
+    return true;
 }
 
 static void open_gate(gate *g, unsigned next_phase)
@@ -138,8 +166,9 @@ static void *worker_main(void *arg)
     const worker *self = arg;
     pf_team *team = self->team;
     const pf_member member = { .team = team, .id = self->id, .n_threads = team->n_threads };
+    bool was_long = false;
     for (unsigned phase = 0, end;; phase += PHASE) {
-        wait_at(&team->start, phase, team->n_pauses);
+        was_long = wait_for_step(team, phase, was_long);
         if (!team->fn) return NULL;
         team->fn(member, team->arg);
         (void)arrive(team, &end);

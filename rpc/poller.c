@@ -1,15 +1,16 @@
 #include "rpc/poller.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/yield.h"
 #include "rpc/grpc_util.h"
 
 enum {
     LOOK_NS = 50 * 1000 * 1000,
     COARSE_NS = 2 * 1000 * 1000, /* by how much gRPC may oversleep: it counts milliseconds, and rounds up */
     NAP_NS = 50 * 1000,          /* between looks where that is too coarse */
+    LOOK_ON_NS = 8 * 1000, /* without yielding, once somebody has computed on this core: his message is on its way */
 
     /* Looks of one who has no time. Each takes one thing that has happened on a socket, and a round makes two or three:
      * with one look a round the answers come later each time. */
@@ -126,15 +127,17 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
     if (atomic_exchange(&p->news, false) || !come(p, deadline_ns)) return;
     const gpr_timespec at_once = gpr_time_0(GPR_CLOCK_MONOTONIC);
     bool came;
+    uint64_t look_until_ns = 0;
     for (int n_late = 0; n_late < LATE_LOOKS;) {
         (void)poll_once(p, at_once, &came);
         if (atomic_exchange(&p->news, false)) break;
         if (came) continue;
-        const uint64_t now_ns = pf_now_ns(), left_ns = deadline_ns - now_ns;
+        uint64_t now_ns = pf_now_ns();
+        const uint64_t left_ns = deadline_ns - now_ns;
         if (now_ns >= deadline_ns) {
             n_late++;
         } else if (now_ns < spin_until_ns) {
-            sched_yield();
+            if (now_ns >= look_until_ns && pf_yield(&now_ns)) look_until_ns = now_ns + LOOK_ON_NS;
         } else if (left_ns < COARSE_NS) {
             nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
         } else {

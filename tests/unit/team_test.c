@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/team.h"
 #include "tests/support/alloc_count.h"
 
@@ -133,6 +134,24 @@ static void members_that_fell_asleep_are_woken(void **state)
         nap(); /* longer than members spin and yield */
         pf_team_run(team, be_late, &b);
         for (int32_t id = 0; id < 3; id++) assert_int_equal(b.runs[id], step);
+    }
+    pf_team_destroy(team);
+}
+
+/* At once, while members spin, while they yield, and after they fell asleep: behind gaps that were as long, and that were not. */
+static void steps_may_come_after_any_time(void **state)
+{
+    (void)state;
+    static const uint64_t gaps_us[] = { 0, 2, 8, 20, 120, 290, 310, 600 };
+    pf_team *team = make(2);
+    board b = { 0 };
+    uint32_t random = 1;
+    for (int step = 1; step <= 1000; step++) {
+        random = random * 1664525u + 1013904223u;
+        const uint64_t gap_us = gaps_us[random >> 29];
+        for (const uint64_t begin_ns = pf_now_ns(); pf_now_ns() - begin_ns < 1000 * gap_us;) continue;
+        pf_team_run(team, count_run, &b);
+        for (int32_t id = 0; id < 2; id++) assert_int_equal(b.runs[id], step);
     }
     pf_team_destroy(team);
 }
@@ -337,6 +356,7 @@ int main(void)
         cmocka_unit_test(phases_may_wrap),
         cmocka_unit_test(hundreds_of_members_are_counted_right),
         cmocka_unit_test(members_that_fell_asleep_are_woken),
+        cmocka_unit_test(steps_may_come_after_any_time),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),

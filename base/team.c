@@ -13,8 +13,9 @@
  *
  * Waiting has three stages: PAUSE, while the others are surely about to come; sched_yield, while waking from sleep
  * would cost more than the wait; a futex. Between steps a member begins where its last wait ended: while a far drafter
- * proposes, it makes way for it at once. A waker looks for sleepers after it opened the gate, a sleeper counts
- * itself before it looks at the word, both sequentially consistent: one of the two sees the other.
+ * proposes, it makes way for it at once. Where others compute on its core and do not make way (base/yield.h), it leaves out
+ * the second: it would lose the core for milliseconds each time. A waker looks for sleepers after it opened the gate, a
+ * sleeper counts itself before it looks at the word, both sequentially consistent: one of the two sees the other.
  */
 #include "base/team.h"
 
@@ -40,10 +41,12 @@
 enum {
     MAX_THREADS = 1024,
     LINE_BYTES = 64,
-    PHASE = 1 << 16,       /* one step of a gate's phase */
-    PAUSES = 200,          /* about 5 us where PAUSE takes 40 cycles or more, 1 us where it takes less */
-    YIELD_NS = 300 * 1000, /* the gap between two decode steps (sampling, a verdict) is shorter */
-    SHORT_NS = 5 * 1000,   /* about what PAUSES take */
+    PHASE = 1 << 16,               /* one step of a gate's phase */
+    PAUSES = 200,                  /* about 5 us where PAUSE takes 40 cycles or more, 1 us where it takes less */
+    YIELD_NS = 300 * 1000,         /* the gap between two decode steps (sampling, a verdict) is shorter */
+    SHORT_NS = 5 * 1000,           /* about what PAUSES take */
+    WAKE_NS = 150 * 1000,          /* until a sleeper who was woken runs */
+    BARRIER_NS = 20 * 1000 * 1000, /* until a member whose core has others on it has its turn */
 };
 
 typedef struct {
@@ -55,6 +58,7 @@ typedef struct {
     pf_team *team;
     int32_t id;
     pthread_t thread;
+    pf_crowd crowd; /* on its core */
 } worker;
 
 struct pf_team {
@@ -70,7 +74,7 @@ struct pf_team {
     pthread_t caller;
     cpu_set_t caller_mask;
     int32_t first_core;
-    worker workers[]; /* [n_threads]; 0, the caller, is unused */
+    worker workers[]; /* [n_threads]; of 0, the caller, the crowd alone */
 };
 
 static void cpu_pause(void)
@@ -108,31 +112,40 @@ static bool opens_soon(gate *g, unsigned phase, int32_t n_pauses)
     return false;
 }
 
-/* Wait until the gate's phase is no longer `phase`. */
-static void wait_at(gate *g, unsigned phase, int32_t n_pauses)
+/* Within a step: wait until the barrier's phase is no longer `phase`. Yielding goes on for long here: while one member waits
+ * for its turn on its core, another that slept would be late for the next barrier, the first would lose its turn waiting
+ * there, and so on: one turn for each barrier. */
+static void wait_at_barrier(pf_team *team, unsigned phase, pf_crowd *crowd)
 {
-    if (opens_soon(g, phase, n_pauses)) return;
-    const uint64_t until = pf_now_ns() + YIELD_NS;
-    do {
-        if (!is_closed(g, phase)) return;
-        sched_yield();
-    } while (pf_now_ns() < until);
+    gate *g = &team->barrier;
+    if (opens_soon(g, phase, team->n_pauses)) return;
+    const uint64_t begin = pf_now_ns();
+    uint64_t now = begin;
+    if (pf_crowd_is_there(crowd, now)) {
+        for (; now - begin < WAKE_NS && team->n_pauses > 0; now = pf_now_ns())
+            if (opens_soon(g, phase, team->n_pauses)) return;
+    } else {
+        const uint64_t limit_ns = team->n_pauses > 0 ? BARRIER_NS : YIELD_NS;
+        for (; now - begin < limit_ns; (void)pf_crowd_yield(crowd, &now))
+            if (!is_closed(g, phase)) return;
+    }
     sleep_while_closed(g, phase);
 }
 
 /* Wait for a step, as long as the wait before was: where that was long, the core is left to others at once. One of them
  * who then computes on it is likely what the step waits for, so that it is surely about to come. Returns whether this wait
  * was long. */
-static bool wait_for_step(pf_team *team, unsigned phase, bool was_long)
+static bool wait_for_step(pf_team *team, unsigned phase, bool was_long, pf_crowd *crowd)
 {
     gate *g = &team->start;
     if (!was_long && opens_soon(g, phase, team->n_pauses)) return false;
     const uint64_t begin = pf_now_ns();
-    bool worked = false; /* somebody else, on this core, just now */
-    for (uint64_t now = begin;; worked = pf_yield(&now)) {
+    pf_yield_result others = PF_YIELD_OTHERS_LOOKED;
+    for (uint64_t now = begin;; others = pf_crowd_yield(crowd, &now)) {
+        const bool worked = others != PF_YIELD_OTHERS_LOOKED;
         if (!is_closed(g, phase)) return !worked && now - begin > SHORT_NS; /* else it may have opened at once */
         if (worked && opens_soon(g, phase, team->n_pauses)) return true;
-        if (now - begin >= YIELD_NS) break;
+        if (now - begin >= YIELD_NS || pf_crowd_is_there(crowd, now)) break;
     }
     sleep_while_closed(g, phase);
     return true;
@@ -158,17 +171,17 @@ void pf_team_barrier(pf_member member)
 {
     unsigned phase;
     if (member.n_threads > 1 && !arrive(member.team, &phase))
-        wait_at(&member.team->barrier, phase, member.team->n_pauses);
+        wait_at_barrier(member.team, phase, &member.team->workers[member.id].crowd);
 }
 
 static void *worker_main(void *arg)
 {
-    const worker *self = arg;
+    worker *self = arg;
     pf_team *team = self->team;
     const pf_member member = { .team = team, .id = self->id, .n_threads = team->n_threads };
     bool was_long = false;
     for (unsigned phase = 0, end;; phase += PHASE) {
-        was_long = wait_for_step(team, phase, was_long);
+        was_long = wait_for_step(team, phase, was_long, &self->crowd);
         if (!team->fn) return NULL;
         team->fn(member, team->arg);
         (void)arrive(team, &end);

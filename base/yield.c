@@ -4,14 +4,39 @@
 
 #include "base/clock.h"
 
-/* Two switches between processes, and a look at a queue of gRPC's in between, take 5 us; a draft's shortest pass and what
- * brings its proposal on the way 20. */
-enum { LOOK_NS = 15 * 1000 };
+enum {
+    /* Two switches between processes, and a look at a queue of gRPC's in between, take 5 us; a draft's shortest pass and
+     * what brings its proposal on the way 20. */
+    LOOK_NS = 15 * 1000,
+    /* Slices of the scheduler's are 3 ms or so. */
+    SLICE_NS = 1000 * 1000,
+    EVIDENCE = 4,
+    ENOUGH = 16,
+    REMEMBERED_NS = 100 * 1000 * 1000,
+};
 
-bool pf_yield(uint64_t *now_ns)
+pf_yield_result pf_yield(uint64_t *now_ns)
 {
     const uint64_t left_ns = *now_ns;
     sched_yield();
     *now_ns = pf_now_ns();
-    return *now_ns - left_ns > LOOK_NS;
+    const uint64_t away_ns = *now_ns - left_ns;
+    return away_ns > SLICE_NS ? PF_YIELD_CROWDED : away_ns > LOOK_NS ? PF_YIELD_OTHERS_WORKED : PF_YIELD_OTHERS_LOOKED;
+}
+
+void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns)
+{
+    if (result != PF_YIELD_CROWDED) {
+        if (crowd->evidence > 0) crowd->evidence--;
+    } else if ((crowd->evidence += EVIDENCE) >= ENOUGH) {
+        crowd->evidence = ENOUGH; /* the next one alone will tell that it is so still */
+        crowd->until_ns = now_ns + REMEMBERED_NS;
+    }
+}
+
+pf_yield_result pf_crowd_yield(pf_crowd *crowd, uint64_t *now_ns)
+{
+    const pf_yield_result result = pf_yield(now_ns);
+    pf_crowd_note(crowd, result, *now_ns);
+    return result;
 }

@@ -2,9 +2,13 @@
  * Leaving the core to others, and what that tells.
  *
  * A worker and a verifier are two processes on the same cores, each waiting while the other one computes. Whoever waits
- * looks, and yields between looks. If he is back after a moment, the others only looked, too. If he is back late, one of
- * them has computed, and what he waits for is likely what came of that: then it pays to look on without yielding, since two
- * switches between processes take longer than a message.
+ * looks, and yields between looks. How long he is away tells who else is there:
+ *
+ *     a moment         others who wait, and only look
+ *     longer           somebody has computed. What he waits for is likely what came of that, so it pays to look on without
+ *                      yielding: two switches between processes take longer than a message
+ *     very long        somebody who does not make way until the scheduler takes the core from him, milliseconds later. Every
+ *                      yield costs that much, while one who sleeps goes before him when he is woken
  */
 #ifndef PF_BASE_YIELD_H
 #define PF_BASE_YIELD_H
@@ -12,8 +16,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* sched_yield, where *now_ns is the time (pf_now_ns); after it, *now_ns is the new time. True: somebody has had the core for
- * longer than it takes to look. */
-bool pf_yield(uint64_t *now_ns);
+typedef enum { PF_YIELD_OTHERS_LOOKED, PF_YIELD_OTHERS_WORKED, PF_YIELD_CROWDED } pf_yield_result;
+
+/* sched_yield, where *now_ns is the time (pf_now_ns); after it, *now_ns is the new time. */
+pf_yield_result pf_yield(uint64_t *now_ns);
+
+/* Whether a thread's core is crowded, as its own yields tell: several that took so long, with few others in between. One
+ * alone may have met a peer's prompt, one in dozens its passes. Zeroed: not that it knows. One thread's alone. */
+typedef struct {
+    uint64_t until_ns;
+    int32_t evidence;
+} pf_crowd;
+
+/* What a yield that ended at now_ns has told. */
+void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns);
+
+/* pf_yield, and noted. */
+pf_yield_result pf_crowd_yield(pf_crowd *crowd, uint64_t *now_ns);
+
+/* Now and then it is false, so that another yield tells anew. */
+static inline bool pf_crowd_is_there(const pf_crowd *crowd, uint64_t now_ns)
+{
+    return now_ns < crowd->until_ns;
+}
 
 #endif

@@ -136,8 +136,9 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
         const uint64_t left_ns = deadline_ns - now_ns;
         if (now_ns >= deadline_ns) {
             n_late++;
-        } else if (now_ns < spin_until_ns) {
-            if (now_ns >= look_until_ns && pf_yield(&now_ns)) look_until_ns = now_ns + LOOK_ON_NS;
+        } else if (now_ns < spin_until_ns && !pf_crowd_is_there(&p->crowd, now_ns)) {
+            if (now_ns >= look_until_ns && pf_crowd_yield(&p->crowd, &now_ns) != PF_YIELD_OTHERS_LOOKED)
+                look_until_ns = now_ns + LOOK_ON_NS;
         } else if (left_ns < COARSE_NS) {
             nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
         } else {

@@ -24,6 +24,8 @@
 
 #include <grpc/grpc.h>
 
+#include "base/yield.h"
+
 typedef struct {
     void (*handle)(void *user, void *tag, bool success); /* one event */
     void (*look)(void *user); /* at other things, from the back, at least every 50 ms while it polls; or NULL */
@@ -39,6 +41,7 @@ typedef struct {
     grpc_call *bell; /* puts an event on the queue, which gets the back out of it */
     pthread_t back;
     atomic_bool news;
+    pf_crowd crowd;          /* on the front's core */
     atomic_bool front_polls; /* or waits for the back to make way */
     atomic_uint n_polls;     /* begun */
     atomic_int polls_clock;  /* the CPU clock of the thread that polls; 0: none does */
@@ -68,8 +71,8 @@ bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns)
 void pf_poller_notify(pf_poller *poller);
 
 /* On the front, one thread at a time, holding no lock that `handle` takes. Polls until pf_poller_notify has been
- * called since the last wait returned, or deadline_ns (pf_now_ns time) is there; asleep after spin_until_ns. A
- * deadline that has passed polls once, and waits for nobody. Returns after 50 ms asleep in any case, so that the caller
+ * called since the last wait returned, or deadline_ns (pf_now_ns time) is there; asleep after spin_until_ns, or where the core
+ * is crowded (base/yield.h). A deadline that has passed polls once, and waits for nobody. Returns after 50 ms asleep in any case, so that the caller
  * can look at other things: whoever waits for more calls it in a loop, and looks before. */
 void pf_poller_wait(pf_poller *poller, uint64_t spin_until_ns, uint64_t deadline_ns);
 

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -154,6 +155,68 @@ static void steps_may_come_after_any_time(void **state)
         for (int32_t id = 0; id < 2; id++) assert_int_equal(b.runs[id], step);
     }
     pf_team_destroy(team);
+}
+
+static atomic_bool hog_is_over;
+
+static void *hog(void *user)
+{
+    (void)user;
+    while (!atomic_load(&hog_is_over)) continue;
+    return NULL;
+}
+
+/* Twenty phases of some microseconds. */
+static void run_phases(pf_member member, void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        for (volatile int k = 0; k < 20000; k++) continue;
+        pf_team_barrier(member);
+    }
+}
+
+/* Nanoseconds that 200 steps take by a team of whose cores another thread computes on one. */
+static uint64_t steps_beside_a_hog(const int32_t cores[2], int hogged)
+{
+    pf_team *team;
+    pf_error error;
+    pthread_t thread;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)cores[hogged], &one);
+    assert_ok(pf_team_create(2, cores, 2, &team, &error), error);
+    atomic_store(&hog_is_over, false);
+    assert_int_equal(pthread_create(&thread, NULL, hog, NULL), 0);
+    assert_int_equal(pthread_setaffinity_np(thread, sizeof one, &one), 0);
+    const uint64_t begin_ns = pf_now_ns();
+    for (int step = 0; step < 200; step++) pf_team_run(team, run_phases, NULL);
+    const uint64_t ns = pf_now_ns() - begin_ns;
+    atomic_store(&hog_is_over, true);
+    pthread_join(thread, NULL);
+    pf_team_destroy(team);
+    return ns;
+}
+
+/* A barrier that costs one of the other's turns, of milliseconds, makes seconds of it. */
+static void who_computes_on_a_members_core_takes_his_share_and_no_more(void **state)
+{
+    (void)state;
+    cpu_set_t all;
+    int32_t cores[2], n = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int32_t cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
+        if (CPU_ISSET((size_t)cpu, &all)) cores[n++] = cpu;
+    if (n < 2) skip();
+    for (int hogged = 0; hogged < 2; hogged++) {
+        uint64_t best_ns = UINT64_MAX;
+        for (int i = 0; i < 5 && best_ns > 1000 * 1000 * 1000; i++) {
+            const uint64_t ns = steps_beside_a_hog(cores, hogged);
+            if (ns < best_ns) best_ns = ns;
+        }
+        if (best_ns > 1000 * 1000 * 1000)
+            fail_msg("2,000 barriers beside another thread took %.1f s", 1e-9 * (double)best_ns);
+    }
 }
 
 static void a_step_allocates_nothing(void **state)
@@ -357,6 +420,7 @@ int main(void)
         cmocka_unit_test(hundreds_of_members_are_counted_right),
         cmocka_unit_test(members_that_fell_asleep_are_woken),
         cmocka_unit_test(steps_may_come_after_any_time),
+        cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),

@@ -23,11 +23,20 @@ static void sit_on_one_core(void)
 
 static atomic_bool over;
 
-/* Computes, or looks and yields, until it is over. */
+/* Computes, computes for a moment and yields, or looks and yields, until it is over. */
 static void *compute(void *user)
 {
     (void)user;
     while (!atomic_load(&over)) continue;
+    return NULL;
+}
+static void *work(void *user)
+{
+    (void)user;
+    while (!atomic_load(&over)) {
+        for (const uint64_t begin_ns = pf_now_ns(); pf_now_ns() - begin_ns < 100 * 1000;) continue;
+        sched_yield();
+    }
     return NULL;
 }
 static void *look(void *user)
@@ -38,7 +47,7 @@ static void *look(void *user)
 }
 
 /* Whether a yield beside the other thread has told so, before patience was at its end. */
-static bool tells(bool worked, void *(*other)(void *))
+static bool tells(pf_yield_result expected, void *(*other)(void *))
 {
     pthread_t thread;
     atomic_store(&over, false);
@@ -48,7 +57,7 @@ static bool tells(bool worked, void *(*other)(void *))
     while (!told && pf_now_ns() < end_ns) {
         uint64_t now_ns = pf_now_ns();
         const uint64_t before_ns = now_ns;
-        told = pf_yield(&now_ns) == worked;
+        told = pf_yield(&now_ns) == expected;
         assert_true(now_ns >= before_ns && now_ns <= pf_now_ns());
     }
     atomic_store(&over, true);
@@ -56,24 +65,71 @@ static bool tells(bool worked, void *(*other)(void *))
     return told;
 }
 
-static void who_is_back_late_made_way_for_work(void **state)
+static void who_computes_on_makes_the_core_crowded(void **state)
 {
     (void)state;
-    assert_true(tells(true, compute));
+    assert_true(tells(PF_YIELD_CROWDED, compute));
 }
 
-static void who_is_back_soon_made_way_for_looks(void **state)
+static void who_computes_for_a_moment_has_worked(void **state)
 {
     (void)state;
-    assert_true(tells(false, look));
+    assert_true(tells(PF_YIELD_OTHERS_WORKED, work));
+}
+
+static void who_only_looks_is_back_soon(void **state)
+{
+    (void)state;
+    assert_true(tells(PF_YIELD_OTHERS_LOOKED, look));
+}
+
+/* L, W, C: what yields told; then whether the core is known to be crowded. */
+static void a_crowd_is_known_by_several_yields_with_few_others_between(void **state)
+{
+    (void)state;
+    const struct {
+        const char *told;
+        bool crowded;
+    } cases[] = {
+        { "", false },        { "C", false },
+        { "CCC", false },     { "CCCC", true },
+        { "CLCCC", false },   { "CLCCCC", true },
+        { "WWCWCCC", false }, { "CLLLLCLLLLCLLLLCLLLLCLLLLCLLLLC", false },
+        { "CCCCLLC", true },  { "LLLLLLLLLLLLLLLLLLLLLLCCCC", true },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_crowd crowd = { 0 };
+        for (const char *c = cases[i].told; *c; c++)
+            pf_crowd_note(&crowd,
+                          *c == 'L'   ? PF_YIELD_OTHERS_LOOKED
+                          : *c == 'W' ? PF_YIELD_OTHERS_WORKED
+                                      : PF_YIELD_CROWDED,
+                          SECOND_NS);
+        if (pf_crowd_is_there(&crowd, SECOND_NS) != cases[i].crowded) fail_msg("\"%s\"", cases[i].told);
+    }
+}
+
+/* And then one yield is enough to know it again. */
+static void a_crowd_is_forgotten_for_another_look(void **state)
+{
+    (void)state;
+    pf_crowd crowd = { 0 };
+    for (int i = 0; i < 4; i++) pf_crowd_note(&crowd, PF_YIELD_CROWDED, SECOND_NS);
+    assert_true(pf_crowd_is_there(&crowd, SECOND_NS + SECOND_NS / 20));
+    assert_false(pf_crowd_is_there(&crowd, 2 * SECOND_NS));
+    pf_crowd_note(&crowd, PF_YIELD_CROWDED, 2 * SECOND_NS);
+    assert_true(pf_crowd_is_there(&crowd, 2 * SECOND_NS));
 }
 
 int main(void)
 {
     sit_on_one_core();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_back_late_made_way_for_work),
-        cmocka_unit_test(who_is_back_soon_made_way_for_looks),
+        cmocka_unit_test(who_computes_on_makes_the_core_crowded),
+        cmocka_unit_test(who_computes_for_a_moment_has_worked),
+        cmocka_unit_test(who_only_looks_is_back_soon),
+        cmocka_unit_test(a_crowd_is_known_by_several_yields_with_few_others_between),
+        cmocka_unit_test(a_crowd_is_forgotten_for_another_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ struct pf_team {
     pf_team_fn *fn; /* of the step; on the line of `start`, which a member reads anyway. NULL: end */
     void *arg;
     alignas(LINE_BYTES) gate barrier;
-    alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run */
+    alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run, but a crowd now and then */
     int32_t n_pauses;
     int32_t n_started; /* threads to join */
     bool pinned;

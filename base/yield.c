@@ -10,19 +10,11 @@ enum {
     LOOK_NS = 15 * 1000,
     /* Slices of the scheduler's are 3 ms or so. */
     SLICE_NS = 1000 * 1000,
+    /* A yield that took one counts four, any other takes one away; sixteen are a crowd. */
     EVIDENCE = 4,
     ENOUGH = 16,
     REMEMBERED_NS = 100 * 1000 * 1000,
 };
-
-pf_yield_result pf_yield(uint64_t *now_ns)
-{
-    const uint64_t left_ns = *now_ns;
-    sched_yield();
-    *now_ns = pf_now_ns();
-    const uint64_t away_ns = *now_ns - left_ns;
-    return away_ns > SLICE_NS ? PF_YIELD_CROWDED : away_ns > LOOK_NS ? PF_YIELD_OTHERS_WORKED : PF_YIELD_OTHERS_LOOKED;
-}
 
 void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns)
 {
@@ -36,7 +28,13 @@ void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns)
 
 pf_yield_result pf_crowd_yield(pf_crowd *crowd, uint64_t *now_ns)
 {
-    const pf_yield_result result = pf_yield(now_ns);
+    const uint64_t left_ns = *now_ns;
+    sched_yield();
+    *now_ns = pf_now_ns();
+    const uint64_t away_ns = *now_ns - left_ns;
+    const pf_yield_result result = away_ns > SLICE_NS  ? PF_YIELD_CROWDED
+                                   : away_ns > LOOK_NS ? PF_YIELD_OTHERS_WORKED
+                                                       : PF_YIELD_OTHERS_LOOKED;
     pf_crowd_note(crowd, result, *now_ns);
     return result;
 }

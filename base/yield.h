@@ -18,9 +18,6 @@
 
 typedef enum { PF_YIELD_OTHERS_LOOKED, PF_YIELD_OTHERS_WORKED, PF_YIELD_CROWDED } pf_yield_result;
 
-/* sched_yield, where *now_ns is the time (pf_now_ns); after it, *now_ns is the new time. */
-pf_yield_result pf_yield(uint64_t *now_ns);
-
 /* Whether a thread's core is crowded, as its own yields tell: several that took so long, with few others in between. One
  * alone may have met a peer's prompt, one in dozens its passes. Zeroed: not that it knows. One thread's alone. */
 typedef struct {
@@ -28,11 +25,11 @@ typedef struct {
     int32_t evidence;
 } pf_crowd;
 
-/* What a yield that ended at now_ns has told. */
-void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns);
-
-/* pf_yield, and noted. */
+/* sched_yield, where *now_ns is the time (pf_now_ns); after it, *now_ns is the new time. */
 pf_yield_result pf_crowd_yield(pf_crowd *crowd, uint64_t *now_ns);
+
+/* What a yield that ended at now_ns has told; pf_crowd_yield has noted it. */
+void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns);
 
 /* Now and then it is false, so that another yield tells anew. */
 static inline bool pf_crowd_is_there(const pf_crowd *crowd, uint64_t now_ns)

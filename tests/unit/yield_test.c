@@ -53,11 +53,12 @@ static bool tells(pf_yield_result expected, void *(*other)(void *))
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, other, NULL), 0); /* it sits where its maker does */
     const uint64_t end_ns = pf_now_ns() + PATIENCE_S * SECOND_NS;
+    pf_crowd crowd = { 0 };
     bool told = false;
     while (!told && pf_now_ns() < end_ns) {
         uint64_t now_ns = pf_now_ns();
         const uint64_t before_ns = now_ns;
-        told = pf_yield(&now_ns) == expected;
+        told = pf_crowd_yield(&crowd, &now_ns) == expected;
         assert_true(now_ns >= before_ns && now_ns <= pf_now_ns());
     }
     atomic_store(&over, true);

@@ -34,7 +34,7 @@ static void *work(void *user)
 {
     (void)user;
     while (!atomic_load(&over)) {
-        for (const uint64_t begin_ns = pf_now_ns(); pf_now_ns() - begin_ns < 100 * 1000;) continue;
+        pf_wait_until(pf_now_ns() + 100 * 1000); /* looking, not asleep */
         sched_yield();
     }
     return NULL;

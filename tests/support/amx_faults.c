@@ -32,7 +32,7 @@ static uint8_t memory[4096];
          AMX_DOT("tdpbf16ps", 0, 1, 2))                                                                                \
     CASE(load_from_nowhere, SIGSEGV, AMX_CONFIGURE(config); AMX_LOAD(0, (uint8_t *)16, 64))                            \
     CASE(store_to_nowhere, SIGSEGV, AMX_CONFIGURE(config); AMX_STORE(0, (uint8_t *)16, 64))                            \
-    CASE(fp16_is_another_extension, SIGILL, AMX_CONFIGURE(config); __asm__ volatile(".byte 0xc4,0xe2,0x6b,0x5c,0xc1")) \
+    CASE(a_prefix_that_none_has, SIGILL, AMX_CONFIGURE(config); __asm__ volatile(".byte 0xc4,0xe2,0x68,0x5c,0xc1"))    \
     CASE(not_amx_at_all, SIGILL, AMX_CONFIGURE(config); __asm__ volatile("ud2"))
 
 #define DEFINE(name, signal_number, ...) \

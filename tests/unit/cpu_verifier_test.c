@@ -600,15 +600,15 @@ static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
     const size_t page_bytes = pf_kv_page_bytes(&kv);
     const int32_t page_tokens = kv.page_tokens;
 
-    int32_t prompt[60];
-    for (int32_t i = 0; i < 60; i++) prompt[i] = (i * 29) % V;
+    int32_t prompt[128]; /* the context */
+    for (int32_t i = 0; i < 128; i++) prompt[i] = (i * 29) % V;
     const size_t pages = (size_t)((45 + page_tokens - 1) / page_tokens) + 1; /* text, or a short one and a part */
-    bench b = open_bench((pf_context_config){ .max_sequences = 4, .kv_budget_bytes = pages * page_bytes },
-                         (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 160, .kv_budget_bytes = pages * page_bytes },
+                   (pf_cpu_verifier_config){ .max_sequences = 4, .max_draft = 8 });
     pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3) };
     opens[1].tokens = prompt;
     opens[1].n_tokens = (int32_t)pages * page_tokens - 1;
-    if (opens[1].n_tokens > 60) opens[1].n_tokens = 60;
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 3 });
     assert_int_equal(answer->n_refusals, 1);
     assert_int_equal(answer->refusals[0].sequence, 2);

@@ -45,12 +45,12 @@ static void close_bench(bench *b)
 }
 
 /* Of the cache of a plain bench. */
-static size_t plain_page_bytes(void)
+static pf_kv_config plain_kv_config(void)
 {
     bench b = open_plain_bench();
-    const size_t bytes = pf_kv_page_bytes(pf_kv_get_config(pf_context_kv(b.side.context)));
+    const pf_kv_config config = *pf_kv_get_config(pf_context_kv(b.side.context));
     close_bench(&b);
-    return bytes;
+    return config;
 }
 
 static pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
@@ -672,8 +672,8 @@ static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **
 static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(void **state)
 {
     (void)state;
-    const size_t page_bytes = plain_page_bytes();
-    bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = page_bytes },
+    const pf_kv_config kv = plain_kv_config();
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     const int32_t token = 77;
     int32_t text[N_PROMPT + 1 + 5];
@@ -693,16 +693,18 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
 static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else(void **state)
 {
     (void)state;
-    static int32_t prompt[61];
-    const size_t page_bytes = plain_page_bytes();
-    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = 2 * page_bytes },
-                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    static const int32_t prompt[MAX_TOKENS];
+    const pf_kv_config kv = plain_kv_config();
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
+                   (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     pf_open open = near_peer_open(1);
     open.tokens = prompt;
-    open.n_tokens = 61;
-    assert_proposal(begin(&b, open, 77), 1, 62, NULL, 0);
+    open.n_tokens = kv.page_tokens + 29; /* three passes more than a page takes */
+    const int32_t base = open.n_tokens + 1;
+    assert_proposal(begin(&b, open, 77), 1, base, NULL, 0);
     assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
-    assert_proposal(commit(&b, 1, 62, prompt, 1), 2, 63, NULL, 0);
+    assert_proposal(commit(&b, 1, base, prompt, 1), 2, base + 1, NULL, 0);
     close_bench(&b);
 }
 

@@ -1,8 +1,27 @@
 /*
- * What the AMX products share: a panel of 32 columns is two B tiles side by side. Internal.
+ * What the AMX products share: a panel of 32 columns is two B tiles side by side, and a nest of loops that keeps the
+ * multiplier fed. Internal.
  *
- * The tiles are those of kernels/tiles_amx.h. With up to 16 rows there is one A: tmm5 takes the next step's, and tmm2 and
- * tmm3 are the sums of a second panel.
+ * The tiles are those of kernels/tiles_amx.h. A step of K is 64 bytes of a row of A (32 values of bf16, 64 of int8), or 32,
+ * and 128 bytes of each of 16 rows of B, or 8.
+ *
+ * A multiply takes 16 cycles and two tiles, 2 KiB; L1 gives those in 16, L2 in 22 and more. So of the two operands one must
+ * come from L1. More than 32 rows:
+ *
+ *   for each group of rows, 256 of them
+ *     for each group of panels whose sums L2 holds
+ *       for each PF_TILE_BLOCK_STEPS of K                              A's slice stays in L2
+ *         for each panel of the group                                  16 KiB of B stay in L1
+ *           for each 32 rows: sums into tiles, A A B B four multiplies a step, sums back
+ *
+ * A chain of sums that waits in memory is the same chain: tiles are loaded with what they held. Sums that stay in tiles over
+ * all of K need no loads, but both operands came from L2: on Granite Rapids a step of K takes 95 cycles so and a prefill 0.78 of
+ * the tokens a second (docs/amx.md).
+ *
+ * Up to 32 rows there is one block of rows, its sums stay in tiles over all of K, and the weights come from far. Up to 16
+ * rows two panels are gone through side by side, one A to four B. From memory tiles are fetched badly: 16 lines in a burst,
+ * one of two, are 0.8 of what a plain loop gets. So that loop copies each step to a ring in L1, two steps before it is
+ * multiplied.
  */
 #ifndef PF_KERNELS_GEMM_AMX_H
 #define PF_KERNELS_GEMM_AMX_H
@@ -14,6 +33,10 @@ enum {
     PF_TILE_B_STRIDE = 128,                               /* two B tiles of a panel lie side by side */
     PF_TILE_STEP_BYTES = PF_TILE_ROWS * PF_TILE_B_STRIDE, /* of a panel: one step of K of a whole tile */
     PF_TILE_BLOCK_ROWS = 2 * PF_TILE_ROWS,                /* of A that are multiplied together */
+    PF_TILE_BLOCK_STEPS = 8,  /* of K that all rows of a group pass over: 16 KiB of B */
+    PF_TILE_GROUP_BLOCKS = 8, /* of rows that do, a slice of 128 KiB */
+    PF_TILE_RING_STEPS = 4,
+    PF_TILE_RING_AHEAD = 2, /* steps: what was stored must have reached L1 before a tile is loaded from there */
 };
 
 PF_INLINE void pf_prefetch_lines(uintptr_t address, size_t n_lines)
@@ -21,30 +44,10 @@ PF_INLINE void pf_prefetch_lines(uintptr_t address, size_t n_lines)
     for (size_t i = 0; i < n_lines; i++) PF_PREFETCH(address + 64 * i);
 }
 
-/* Steps of a panel, or of a piece of it. The last may lie elsewhere, filled up. */
-typedef struct {
-    const uint8_t *whole;
-    size_t n_whole;
-    const uint8_t *last;
-    size_t step_bytes;
-} pf_tile_steps;
-
-PF_INLINE const uint8_t *pf_tile_step(const pf_tile_steps *s, size_t step)
+/* Into L2, which L1 has no room for. */
+PF_INLINE void pf_prefetch_lines_far(uintptr_t address, size_t n_lines)
 {
-    return step < s->n_whole ? s->whole + step * s->step_bytes : s->last;
-}
-
-/* The `bytes` of a panel as steps of whole tiles; `last`: 2 KiB for one that is not whole. */
-PF_INLINE pf_tile_steps pf_tile_steps_of(const uint8_t *weights, size_t bytes, uint8_t *last)
-{
-    const pf_tile_steps s = {
-        .whole = weights, .n_whole = bytes / PF_TILE_STEP_BYTES, .last = last, .step_bytes = PF_TILE_STEP_BYTES
-    };
-    const size_t left = bytes % PF_TILE_STEP_BYTES;
-    if (left == 0) return s;
-    memcpy(last, weights + s.n_whole * PF_TILE_STEP_BYTES, left);
-    memset(last + left, 0, PF_TILE_STEP_BYTES - left);
-    return s;
+    for (size_t i = 0; i < n_lines; i++) _mm_prefetch((const char *)(address + 64 * i), _MM_HINT_T1);
 }
 
 /* Rows of A, in one tile or two. */
@@ -57,21 +60,57 @@ typedef struct {
     size_t prefetch_lines; /* each step */
 } pf_tile_rows;
 
-/* Up to 32 rows times the two halves of a panel: sums in tmm0 to tmm3. Every load stands a multiply ahead of its use. */
-PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *x, const pf_tile_steps *panel,
-                                     size_t steps)
+/* A block of `height` rows, two tiles high where it is `tall`. */
+PF_INLINE pf_tile_rows pf_tile_rows_of(int32_t height, bool tall, size_t row_bytes)
 {
-    const size_t a_lower = (size_t)x->upper * x->row_bytes;
-    const uint8_t *a = x->a, *b = pf_tile_step(panel, 0);
-    uintptr_t prefetch = x->prefetch;
+    return (pf_tile_rows){ .row_bytes = row_bytes,
+                           .a_step = (size_t)height * row_bytes,
+                           .upper = tall ? (height + 1) / 2 : height,
+                           .lower = tall ? height / 2 : 0 };
+}
+
+PF_INLINE void pf_tile_zero(const pf_tile_rows *x)
+{
     PF_TILE_ZERO(0);
     PF_TILE_ZERO(1);
+    if (x->lower == 0) return;
     PF_TILE_ZERO(2);
     PF_TILE_ZERO(3);
+}
+
+/* Sums of 32 columns, rows `stride` bytes apart. */
+PF_INLINE void pf_tile_load(const pf_tile_rows *x, const uint8_t *sums, size_t stride)
+{
+    PF_TILE_LOAD(0, sums, stride);
+    PF_TILE_LOAD(1, sums + PF_TILE_ROW_BYTES, stride);
+    if (x->lower == 0) return;
+    sums += (size_t)x->upper * stride;
+    PF_TILE_LOAD(2, sums, stride);
+    PF_TILE_LOAD(3, sums + PF_TILE_ROW_BYTES, stride);
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
+PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *sums, size_t stride)
+{
+    PF_TILE_STORE(0, sums, stride);
+    PF_TILE_STORE(1, sums + PF_TILE_ROW_BYTES, stride);
+    if (x->lower == 0) return;
+    sums += (size_t)x->upper * stride;
+    PF_TILE_STORE(2, sums, stride);
+    PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, stride);
+}
+
+/* n steps of up to 32 rows times the two halves of a panel, added to tmm0 to tmm3. b: [n] steps of `step_bytes`. Every load
+ * stands a multiply ahead of its use. */
+PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t step_bytes,
+                                     size_t n)
+{
+    const size_t a_lower = (size_t)x->upper * x->row_bytes;
+    const uint8_t *a = x->a;
+    uintptr_t prefetch = x->prefetch;
     PF_TILE_LOAD(4, a, x->row_bytes);
     PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
-    for (size_t step = 1; step < steps; step++) {
-        const uint8_t *next = pf_tile_step(panel, step);
+    for (; n > 1; n--) {
         PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 0, 4, 6);
         PF_TILE_LOAD(5, a + a_lower, x->row_bytes);
@@ -79,10 +118,10 @@ PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *
         a += x->a_step;
         PF_TILE_LOAD(4, a, x->row_bytes);
         PF_TILE_DOT(dot, 2, 5, 6);
-        PF_TILE_LOAD(6, next, PF_TILE_B_STRIDE);
+        b += step_bytes;
+        PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 3, 5, 7);
-        b = next;
-        pf_prefetch_lines(prefetch, x->prefetch_lines);
+        pf_prefetch_lines_far(prefetch, x->prefetch_lines);
         prefetch += 64 * x->prefetch_lines;
     }
     PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
@@ -91,48 +130,290 @@ PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *
     PF_TILE_DOT(dot, 1, 4, 7);
     PF_TILE_DOT(dot, 2, 5, 6);
     PF_TILE_DOT(dot, 3, 5, 7);
-    pf_prefetch_lines(prefetch, x->prefetch_lines);
+    pf_prefetch_lines_far(prefetch, x->prefetch_lines);
 }
 
-/* Up to 16 rows times the two halves of a panel: sums in tmm0 and tmm1. */
-PF_INLINE void pf_tile_multiply_low(const pf_tile_dot dot, const pf_tile_rows *x, const pf_tile_steps *panel,
-                                    size_t steps)
+/* n steps of up to 16 rows, added to tmm0 and tmm1. */
+PF_INLINE void pf_tile_multiply_low(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t step_bytes,
+                                    size_t n)
 {
     const uint8_t *a = x->a;
     uintptr_t prefetch = x->prefetch;
-    PF_TILE_ZERO(0);
-    PF_TILE_ZERO(1);
-    for (size_t step = 0; step < steps; step++, a += x->a_step) {
-        const uint8_t *b = pf_tile_step(panel, step);
+    for (; n; n--, a += x->a_step, b += step_bytes) {
         PF_TILE_LOAD(4, a, x->row_bytes);
         PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
         PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 0, 4, 6);
         PF_TILE_DOT(dot, 1, 4, 7);
-        pf_prefetch_lines(prefetch, x->prefetch_lines);
+        pf_prefetch_lines_far(prefetch, x->prefetch_lines);
         prefetch += 64 * x->prefetch_lines;
     }
 }
 
-/* Sums of either, rows `stride` bytes apart. */
-/* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
-PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *out, size_t stride)
+/* --- the nest, of formats whose sums stay what they are over all of K --- */
+
+/* A product, as its kernel was asked for it. */
+typedef struct {
+    const pf_gemm_weights *w;
+    const uint8_t *input; /* [block] [steps] [rows of the block] 64 bytes, behind it what `put` wants of each row */
+    int32_t m;
+    float *c;
+    size_t ldc;
+    pf_gemm_mode mode;
+    size_t head_bytes; /* of a panel, before its weights */
+    size_t steps;      /* of K */
+} pf_tile_product;
+
+/* Step `step` of a panel as B, 2 KiB, zeros where K has ended. */
+typedef void pf_tile_stage_fn(const pf_tile_product *x, const uint8_t *panel, size_t step, uint8_t *b);
+
+/* Sums of rows [row, row + n_rows) of a panel, [n_rows, 32] 64-byte aligned, to c. */
+typedef void pf_tile_put_fn(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums);
+
+typedef struct {
+    pf_tile_dot dot;
+    bool in_place;       /* whole steps of a panel are B as they lie */
+    bool as_they_are;    /* sums are what c wants */
+    size_t packed_bytes; /* of a step of a panel */
+    pf_tile_stage_fn *stage;
+    pf_tile_put_fn *put;
+} pf_tile_family;
+
+PF_INLINE const uint8_t *pf_tile_panel(const pf_tile_product *x, int32_t panel)
 {
-    PF_TILE_STORE(0, out, stride);
-    PF_TILE_STORE(1, out + PF_TILE_ROW_BYTES, stride);
-    if (x->lower == 0) return;
-    out += (size_t)x->upper * stride;
-    PF_TILE_STORE(2, out, stride);
-    PF_TILE_STORE(3, out + PF_TILE_ROW_BYTES, stride);
+    return (const uint8_t *)x->w->panels + (size_t)panel * x->w->panel_bytes;
 }
 
-/* A block of `height` rows, two tiles high where it is `tall`. */
-PF_INLINE pf_tile_rows pf_tile_rows_of(int32_t height, bool tall, size_t row_bytes)
+/* Whether n steps from `step` on are all there in a panel. */
+PF_INLINE bool pf_tile_is_whole(const pf_tile_product *x, size_t step, size_t n)
 {
-    return (pf_tile_rows){ .row_bytes = row_bytes,
-                           .a_step = (size_t)height * row_bytes,
-                           .upper = tall ? (height + 1) / 2 : height,
-                           .lower = tall ? height / 2 : 0 };
+    return x->head_bytes + (step + n) * PF_TILE_STEP_BYTES <= x->w->panel_bytes;
+}
+
+/* A step as it lies. */
+PF_INLINE void pf_tile_stage_plain(const pf_tile_product *x, const uint8_t *panel, size_t step, uint8_t *b)
+{
+    const size_t at = x->head_bytes + step * PF_TILE_STEP_BYTES, left = x->w->panel_bytes - at;
+    const uint8_t *from = panel + at;
+    if (left < PF_TILE_STEP_BYTES) {
+        memcpy(b, from, left);
+        memset(b + left, 0, PF_TILE_STEP_BYTES - left);
+        return;
+    }
+    for (size_t i = 0; i < PF_TILE_STEP_BYTES; i += 64) _mm512_store_si512(b + i, _mm512_loadu_si512(from + i));
+}
+
+/* n steps of a panel in a row: where they lie, or in `room`. */
+PF_INLINE const uint8_t *pf_tile_block(const pf_tile_family family, const pf_tile_product *x, const uint8_t *panel,
+                                       size_t step, size_t n, uint8_t *room)
+{
+    if (family.in_place && pf_tile_is_whole(x, step, n)) return panel + x->head_bytes + step * PF_TILE_STEP_BYTES;
+    for (size_t i = 0; i < n; i++) family.stage(x, panel, step + i, room + i * PF_TILE_STEP_BYTES);
+    return room;
+}
+
+/* How more than 32 rows are cut. */
+typedef struct {
+    int32_t n_blocks;   /* of rows, 17 to 32 each, as equal as can be */
+    int32_t group;      /* of them that are gone through together */
+    int32_t panels;     /* likewise: L2 holds their sums for a group */
+    size_t block_bytes; /* of the sums of a block */
+    pf_tile_rows rows;  /* of the highest block: all are multiplied as if they were as high. The last row of the others is what
+                         * follows in the input, its sums are nobody's, and one configuration serves them all */
+} pf_tile_cut;
+
+PF_INLINE pf_tile_cut pf_tile_cut_of(const pf_tile_product *x, size_t sums_bytes)
+{
+    const int32_t n_blocks = pf_gemm_tiles(PF_TILE_BLOCK_ROWS, x->m),
+                  n_groups = pf_gemm_tiles(PF_TILE_GROUP_BLOCKS, n_blocks);
+    pf_tile_cut cut = { .n_blocks = n_blocks,
+                        .group = (n_blocks + n_groups - 1) / n_groups,
+                        .block_bytes = PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL * sizeof(float),
+                        .rows = pf_tile_rows_of((x->m + n_blocks - 1) / n_blocks, true, PF_TILE_ROW_BYTES) };
+    cut.panels = (int32_t)(sums_bytes / ((size_t)cut.group * cut.block_bytes));
+    return cut;
+}
+
+/* Steps [step, step + n) of a panel for row blocks [begin, end). `b`: the steps; `next`: what is fetched meanwhile; `sums`: of
+ * the blocks, in order. */
+PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile_product *x, const pf_tile_cut *cut,
+                                      int32_t panel, size_t step, size_t n, int32_t begin, int32_t end,
+                                      const uint8_t *b, uintptr_t next, uint8_t *sums)
+{
+    const bool last = step + n == x->steps;
+    const bool direct = family.as_they_are && last && x->mode == PF_GEMM_STORE &&
+                        x->w->n - panel * PF_GEMM_PANEL >= PF_GEMM_PANEL;
+    pf_tile_rows rows = cut->rows;
+    rows.prefetch = next;
+    rows.prefetch_lines = family.packed_bytes / 64 / (size_t)(end - begin) + 1;
+    for (int32_t t = begin; t < end; t++) {
+        const int32_t row = pf_gemm_tile_row(cut->n_blocks, x->m, t);
+        const int32_t height = pf_gemm_tile_row(cut->n_blocks, x->m, t + 1) - row;
+        uint8_t *at = sums + (size_t)(t - begin) * cut->block_bytes;
+        float *c = x->c + (size_t)row * x->ldc + (size_t)panel * PF_GEMM_PANEL;
+        rows.a_step = (size_t)height * PF_TILE_ROW_BYTES;
+        rows.a = x->input + (size_t)row * x->steps * PF_TILE_ROW_BYTES + step * rows.a_step;
+        if (step)
+            pf_tile_load(&rows, at, PF_GEMM_PANEL * sizeof(float));
+        else
+            pf_tile_zero(&rows);
+        if (last) pf_gemm_claim(c, x->ldc, (size_t)height);
+        pf_tile_multiply_tall(family.dot, &rows, b, PF_TILE_STEP_BYTES, n);
+        rows.prefetch += 64 * n * rows.prefetch_lines;
+        if (direct && height == cut->rows.upper + cut->rows.lower) {
+            pf_tile_store(&rows, (uint8_t *)c, x->ldc * sizeof(float));
+            continue;
+        }
+        pf_tile_store(&rows, at, PF_GEMM_PANEL * sizeof(float));
+        if (last) family.put(x, panel, row, height, at);
+    }
+}
+
+/* More than 32 rows. `sums`: of one panel and group at least; `room`: PF_TILE_BLOCK_STEPS steps. */
+PF_INLINE void pf_tile_nest_tall(const pf_tile_family family, const pf_tile_product *x, int32_t panel_begin,
+                                 int32_t panel_end, uint8_t *sums, size_t sums_bytes, uint8_t *room)
+{
+    const pf_tile_cut cut = pf_tile_cut_of(x, sums_bytes);
+    const size_t panel_sums = (size_t)cut.group * cut.block_bytes;
+    pf_tile_configure(cut.rows.upper, cut.rows.lower, cut.rows.row_bytes);
+    for (int32_t t = 0; t < cut.n_blocks; t += cut.group) {
+        const int32_t t_end = cut.n_blocks - t < cut.group ? cut.n_blocks : t + cut.group;
+        for (int32_t first = panel_begin; first < panel_end; first += cut.panels) {
+            const int32_t end = panel_end - first < cut.panels ? panel_end : first + cut.panels;
+            for (size_t step = 0; step < x->steps; step += PF_TILE_BLOCK_STEPS) {
+                const size_t left = x->steps - step, n = left < PF_TILE_BLOCK_STEPS ? left : PF_TILE_BLOCK_STEPS;
+                const bool last = step + n == x->steps;
+                for (int32_t p = first; p < end; p++) {
+                    const int32_t next = p + 1 < end || last ? p + 1 : first;
+                    const size_t next_step = p + 1 < end ? step : last ? 0 : step + n;
+                    pf_tile_multiply_panel(family, x, &cut, p, step, n, t, t_end,
+                                           pf_tile_block(family, x, pf_tile_panel(x, p), step, n, room),
+                                           (uintptr_t)pf_tile_panel(x, next) + x->head_bytes +
+                                               next_step * family.packed_bytes,
+                                           sums + (size_t)(p - first) * panel_sums);
+                }
+            }
+        }
+    }
+}
+
+/* A processor of 2024 (Granite Rapids) puts its way from tiles to memory to sleep when no tile has been stored for some 2,200
+ * cycles, and takes 1,000 to wake it. So one is stored now and then, to nobody, all its rows to one line. */
+PF_INLINE void pf_tile_stay_awake(void)
+{
+    _Alignas(64) uint8_t nobody[64];
+    PF_TILE_STORE(4, nobody, 0);
+}
+
+/* One step of up to 16 rows and two panels: their sums in tmm0 and tmm1, tmm2 and tmm3. */
+PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *left, const uint8_t *right)
+{
+    PF_TILE_LOAD(4, x->a, x->row_bytes);
+    PF_TILE_LOAD(6, left, PF_TILE_B_STRIDE);
+    PF_TILE_LOAD(7, left + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
+    PF_TILE_DOT(dot, 0, 4, 6);
+    PF_TILE_DOT(dot, 1, 4, 7);
+    PF_TILE_LOAD(6, right, PF_TILE_B_STRIDE);
+    PF_TILE_LOAD(7, right + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
+    PF_TILE_DOT(dot, 2, 4, 6);
+    PF_TILE_DOT(dot, 3, 4, 7);
+}
+
+/* A step of a panel, or of two side by side, into the ring. Whole ones are read two lines of each in turn, the lines PF_TILE_FAR
+ * bytes further on fetched: two streams get more from memory than one. */
+PF_INLINE void pf_tile_fill(const pf_tile_family family, const pf_tile_product *x, int32_t panel, int32_t n_panels,
+                            size_t step, uint8_t *ring)
+{
+    enum { AHEAD = 1024 };
+    uint8_t *slot = ring + step % PF_TILE_RING_STEPS * (2 * PF_TILE_STEP_BYTES);
+    const uint8_t *left = pf_tile_panel(x, panel);
+    if (!family.in_place || !pf_tile_is_whole(x, step, 1)) {
+        for (int32_t i = 0; i < n_panels; i++)
+            family.stage(x, left + (size_t)i * x->w->panel_bytes, step, slot + (size_t)i * PF_TILE_STEP_BYTES);
+        return;
+    }
+    const size_t at = x->head_bytes + step * PF_TILE_STEP_BYTES;
+    const size_t past = at + PF_TILE_STEP_BYTES + AHEAD > x->w->panel_bytes; /* into the next pair */
+    const uint8_t *from = left + at, *far = from + AHEAD + past * (size_t)(n_panels - 1) * x->w->panel_bytes;
+    for (size_t i = 0; i < PF_TILE_STEP_BYTES; i += 128)
+        for (size_t j = 0; j < (size_t)n_panels; j++) {
+            const size_t panel_at = j * x->w->panel_bytes + i;
+            _mm_prefetch((const char *)(far + panel_at), _MM_HINT_T1);
+            _mm_prefetch((const char *)(far + panel_at + 64), _MM_HINT_T1);
+            _mm512_store_si512(slot + j * PF_TILE_STEP_BYTES + i, _mm512_loadu_si512(from + panel_at));
+            _mm512_store_si512(slot + j * PF_TILE_STEP_BYTES + i + 64, _mm512_loadu_si512(from + panel_at + 64));
+        }
+}
+
+/* Up to 32 rows times one panel, or up to 16 times two: sums to the tiles. */
+PF_INLINE void pf_tile_multiply_few(const pf_tile_family family, const pf_tile_product *x, pf_tile_rows rows,
+                                    int32_t panel, const int32_t n_panels, const bool copied, uint8_t *ring)
+{
+    PF_TILE_ZERO(0);
+    PF_TILE_ZERO(1);
+    PF_TILE_ZERO(2);
+    PF_TILE_ZERO(3);
+    if (copied)
+        for (size_t step = 0; step < PF_TILE_RING_AHEAD && step < x->steps; step++)
+            pf_tile_fill(family, x, panel, n_panels, step, ring);
+    const uint8_t *in_place = pf_tile_panel(x, panel) + x->head_bytes;
+    const size_t awake_steps = copied ? 4 : 8; /* some 2,000 cycles of reading from memory, from L3 */
+    for (size_t step = 0; step < x->steps; step++, rows.a += rows.a_step) {
+        const uint8_t *left = in_place + step * PF_TILE_STEP_BYTES, *right = left + x->w->panel_bytes;
+        if (copied && step + PF_TILE_RING_AHEAD < x->steps)
+            pf_tile_fill(family, x, panel, n_panels, step + PF_TILE_RING_AHEAD, ring);
+        if (!copied && !pf_tile_is_whole(x, step, 1)) pf_tile_fill(family, x, panel, n_panels, step, ring);
+        if (copied || !pf_tile_is_whole(x, step, 1)) {
+            left = ring + step % PF_TILE_RING_STEPS * (2 * PF_TILE_STEP_BYTES);
+            right = left + PF_TILE_STEP_BYTES;
+        }
+        if (n_panels == 2)
+            pf_tile_step_pair(family.dot, &rows, left, right);
+        else if (rows.lower)
+            pf_tile_multiply_tall(family.dot, &rows, left, PF_TILE_STEP_BYTES, 1);
+        else
+            pf_tile_multiply_low(family.dot, &rows, left, PF_TILE_STEP_BYTES, 1);
+        if (step % awake_steps == awake_steps - 1) pf_tile_stay_awake();
+    }
+}
+
+/* `sums`: of 32 rows; `ring`: PF_TILE_RING_STEPS of two panels. */
+PF_INLINE void pf_tile_nest_few(const pf_tile_family family, const pf_tile_product *x, int32_t panel_begin,
+                                int32_t panel_end, uint8_t *sums, uint8_t *ring)
+{
+    const bool tall = x->m > PF_TILE_ROWS, copied = x->w->from_memory || !family.in_place;
+    pf_tile_rows rows = pf_tile_rows_of(x->m, tall, PF_TILE_ROW_BYTES);
+    rows.a = x->input;
+    pf_tile_configure(rows.upper, tall ? rows.lower : rows.upper, rows.row_bytes);
+    for (int32_t p = panel_begin; p < panel_end;) {
+        const bool pair = !tall && p + 1 < panel_end;
+        if (pair && copied)
+            pf_tile_multiply_few(family, x, rows, p, 2, true, ring);
+        else if (pair)
+            pf_tile_multiply_few(family, x, rows, p, 2, false, ring);
+        else
+            pf_tile_multiply_few(family, x, rows, p, 1, copied, ring);
+        pf_tile_store(&rows, sums, PF_GEMM_PANEL * sizeof(float));
+        family.put(x, p++, 0, x->m, sums);
+        if (!pair) continue;
+        PF_TILE_STORE(2, sums, PF_GEMM_PANEL * sizeof(float));
+        PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, PF_GEMM_PANEL * sizeof(float));
+        family.put(x, p++, 0, x->m, sums);
+    }
+}
+
+/* Any number of rows. `scratch` as gemm.h has it. */
+PF_INLINE void pf_tile_nest(const pf_tile_family family, const pf_tile_product *x, int32_t panel_begin,
+                            int32_t panel_end, void *scratch)
+{
+    const size_t sums_bytes = pf_gemm_scratch_bytes(x->m) - PF_GEMM_UNPACKED_BYTES;
+    uint8_t *sums = scratch, *room = sums + sums_bytes;
+    if (panel_begin == panel_end) return;
+    if (x->m <= PF_TILE_BLOCK_ROWS)
+        pf_tile_nest_few(family, x, panel_begin, panel_end, sums, room);
+    else
+        pf_tile_nest_tall(family, x, panel_begin, panel_end, sums, sums_bytes, room);
+    pf_tile_release();
 }
 
 #endif

@@ -1,21 +1,22 @@
 /*
- * Integer weights times int8 activations, 64 values of K a step of a tile, or a group of 32. The sums of tiles are exact,
- * so they may be parted where that suits: no sum is ever loaded into a tile.
+ * Integer weights times int8 activations, 64 values of K a step of a tile, or a group of 32.
+ *
+ * A scale a column: the nest of gemm_amx.h with sums of integers, which are scaled once at their end. int8 is multiplied as
+ * it lies, unsigned q + 128 (TDPBSUD); 128 times the sum of a row of A is taken off then. int4 is unpacked to q - 8 or
+ * q - z, signed (TDPBSSD), once for all rows.
+ *
+ * A scale a group: sums leave the tiles behind each group, and none is ever loaded into one.
  *
  *   for each panel
- *     for each piece of K (512 values)                  int4: unpacked to bytes, 16 KiB
+ *     for each piece of K (512 values)                  unpacked to bytes, 16 KiB
  *       for each block of rows
- *         a scale a column: A A B B, four multiplies a step; then the sums leave the tiles and are added as integers
- *         a scale a group:  for each group of the piece
- *                             the same; some rows of the batch before are scaled; the sums leave the tiles
+ *         for each group of the piece
+ *           A A B B, four multiplies a step; some rows of the batch before are scaled; the sums leave the tiles
  *
  * A batch is as many groups of a block as there is room to park. Its sums wait while the tiles fill the other park, and
  * are then scaled and added as floats, groups in order: float sums are loaded and stored once a batch, not once a group,
  * and the vectors work between the multiplies of a group and the stores that wait for them. The last batch of a panel is
  * scaled alone.
- *
- * int8 is multiplied as it lies, unsigned q + 128 (TDPBSUD); 128 times the sum of a row of A is taken off at the end.
- * int4 is unpacked to q - 8 or q - z, signed (TDPBSSD), once for all rows.
  *
  * A group of 32 is half a step: A has rows of 32 bytes and B 8 rows. Tiles as deep as others, with zeros for the next
  * group, would have more rows loaded, and twice as much unpacked. Blocks are one tile high: twice as many groups are
@@ -119,24 +120,13 @@ static void unpack_piece(const tiling *t, const uint8_t *panel, size_t step, siz
 }
 
 /* The same steps as B: unpacked, or as they lie. */
-static pf_tile_steps piece_of(const tiling *t, const uint8_t *panel, size_t step, size_t n, uint8_t *unpacked)
+static const uint8_t *piece_of(const tiling *t, const uint8_t *panel, size_t step, size_t n, uint8_t *unpacked)
 {
-    if (t->l.bits == 4) {
-        unpack_piece(t, panel, step, n, unpacked);
-        return (pf_tile_steps){ .whole = unpacked, .n_whole = n, .step_bytes = t->step_bytes };
-    }
-    const size_t at = step_at(t, step), left = t->l.group_bytes - at, wanted = n * t->step_bytes;
-    return pf_tile_steps_of(panel + at, left < wanted ? left : wanted, unpacked);
+    unpack_piece(t, panel, step, n, unpacked);
+    return unpacked;
 }
 
 /* --- sums --- */
-
-/* From the tiles to the integer sums of a column's whole K. */
-static void add_integers(int32_t *sums, const int32_t *tile, size_t n)
-{
-    for (size_t i = 0; i < n; i += 16)
-        _mm512_store_si512(sums + i, _mm512_add_epi32(_mm512_load_si512(sums + i), _mm512_load_si512(tile + i)));
-}
 
 /* Groups of a block whose sums have left the tiles. */
 typedef struct {
@@ -221,30 +211,19 @@ static void finish_row(const tiling *t, const uint8_t *panel, const void *sums, 
 typedef struct {
     size_t n_rows;
     pf_tile_rows x;
-    pf_tile_steps piece;
+    const uint8_t *piece;
     const uint8_t *from; /* the piece in the panel */
     void *sums;          /* [n_rows, 32]: float where groups have scales, else int32 */
 } block;
 
 /* n steps, to the tiles of sums. */
-static void multiply_steps(int32_t bits, const block *b, size_t n)
+static void multiply_steps(const tiling *t, const block *b, size_t n)
 {
-    if (bits == 8 && b->x.lower)
-        pf_tile_multiply_tall(PF_DOT_INT8_UINT8, &b->x, &b->piece, n);
-    else if (bits == 8)
-        pf_tile_multiply_low(PF_DOT_INT8_UINT8, &b->x, &b->piece, n);
-    else if (b->x.lower)
-        pf_tile_multiply_tall(PF_DOT_INT8_INT8, &b->x, &b->piece, n);
+    pf_tile_zero(&b->x);
+    if (b->x.lower)
+        pf_tile_multiply_tall(PF_DOT_INT8_INT8, &b->x, b->piece, t->step_bytes, n);
     else
-        pf_tile_multiply_low(PF_DOT_INT8_INT8, &b->x, &b->piece, n);
-}
-
-/* The n steps of a piece whose columns share a scale. */
-static void multiply_columns(const tiling *t, const block *b, size_t n, int32_t *park)
-{
-    multiply_steps(t->l.bits, b, n);
-    pf_tile_store(&b->x, (uint8_t *)park, PF_GEMM_PANEL * sizeof *park);
-    add_integers(b->sums, park, b->n_rows * PF_GEMM_PANEL);
+        pf_tile_multiply_low(PF_DOT_INT8_INT8, &b->x, b->piece, t->step_bytes, n);
 }
 
 /* The n groups of a piece, batch by batch, into the park where `before` is not. `before` is scaled meanwhile, and is the
@@ -258,10 +237,10 @@ static void multiply_groups(const tiling *t, block b, size_t n, int32_t *parks, 
         const size_t share = pf_round_up((before->n_rows + n_groups - 1) / n_groups, STRIP_ROWS / 2);
         int32_t *park = before->parked == parks ? parks + PARK_BYTES / sizeof *parks : parks;
         for (size_t g = 0; g < n_groups; g++) {
-            multiply_steps(t->l.bits, &b, t->group_steps);
+            multiply_steps(t, &b, t->group_steps);
             scale_rows(before, share);
             pf_tile_store(&b.x, (uint8_t *)(park + g * park_words), PF_GEMM_PANEL * sizeof *park);
-            b.piece.whole += t->group_steps * t->step_bytes;
+            b.piece += t->group_steps * t->step_bytes;
             b.x.a += t->group_steps * b.x.a_step;
             b.x.prefetch += 64 * t->group_steps * b.x.prefetch_lines;
         }
@@ -290,7 +269,7 @@ static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, con
         const size_t n = t->steps - step < piece_steps ? t->steps - step : piece_steps;
         const size_t at = step_at(t, step), bytes = step_at(t, step + n) - at;
         const size_t lines = (bytes / n + 63) / 64, share = (lines + (size_t)n_blocks - 1) / (size_t)n_blocks;
-        const pf_tile_steps piece = piece_of(t, panel, step, n, unpacked);
+        const uint8_t *piece = piece_of(t, panel, step, n, unpacked);
         for (int32_t i = 0; i < n_blocks; i++) {
             const size_t row = (size_t)pf_gemm_tile_row(n_blocks, m, i);
             const size_t n_rows = (size_t)pf_gemm_tile_row(n_blocks, m, i + 1) - row;
@@ -300,19 +279,67 @@ static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, con
             x.prefetch = (uintptr_t)panel + at + bytes + fetched;
             x.prefetch_lines = fetched < bytes ? share : 0;
             const block b = { n_rows, x, piece, panel + at, sums + row * PF_GEMM_PANEL * sizeof(float) };
-            if (t->groups)
-                multiply_groups(t, b, n / t->group_steps, parks, &before);
-            else
-                multiply_columns(t, &b, n, parks);
+            multiply_groups(t, b, n / t->group_steps, parks, &before);
         }
     }
     scale_rows(&before, before.n_rows);
+}
+
+/* --- a scale a column --- */
+
+PF_INLINE void stage_nibbles(const pf_tile_product *x, const uint8_t *panel, size_t step, uint8_t *b)
+{
+    const tiling t = tiling_of(x->w->format, x->w->k);
+    unpack_piece(&t, panel, step, 1, b);
+}
+
+PF_INLINE void put_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums)
+{
+    const tiling t = tiling_of(x->w->format, x->w->k);
+    const row_head *heads = (const row_head *)(const void *)(x->input + (size_t)x->m * x->steps * PF_TILE_ROW_BYTES);
+    const int32_t left = x->w->n - panel * PF_GEMM_PANEL;
+    for (int32_t r = row; r < row + n_rows; r++)
+        finish_row(&t, pf_tile_panel(x, panel), (const int32_t *)sums + (size_t)(r - row) * PF_GEMM_PANEL, heads[r],
+                   x->c + (size_t)r * x->ldc + (size_t)panel * PF_GEMM_PANEL, left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL,
+                   x->mode);
+}
+
+static void multiply_columns(const tiling *t, const pf_gemm_weights *w, const uint8_t *input, int32_t m,
+                             int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
+                             uint8_t *scratch)
+{
+    const pf_tile_family bytes = {
+        .dot = PF_DOT_INT8_UINT8,
+        .in_place = true,
+        .packed_bytes = PF_TILE_STEP_BYTES,
+        .stage = pf_tile_stage_plain,
+        .put = put_columns,
+    };
+    const pf_tile_family nibbles = {
+        .dot = PF_DOT_INT8_INT8, .packed_bytes = PF_TILE_STEP_BYTES / 2, .stage = stage_nibbles, .put = put_columns
+    };
+    const pf_tile_product x = { .w = w,
+                                .input = input,
+                                .m = m,
+                                .c = c,
+                                .ldc = ldc,
+                                .mode = mode,
+                                .head_bytes = t->l.head_bytes,
+                                .steps = t->steps };
+    if (t->l.bits == 8)
+        pf_tile_nest(bytes, &x, panel_begin, panel_end, scratch);
+    else
+        pf_tile_nest(nibbles, &x, panel_begin, panel_end, scratch);
 }
 
 static void multiply(const pf_gemm_weights *w, const uint8_t *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                      float *c, size_t ldc, pf_gemm_mode mode, uint8_t *scratch)
 {
     const tiling t = tiling_of(w->format, w->k);
+    if (!t.groups) {
+        multiply_columns(&t, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+        return;
+    }
     const row_head *heads = (const row_head *)(const void *)(input + (size_t)m * t.steps * t.step_values);
     uint8_t *unpacked = scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
     /* Blocks differ in height by one row at most. All are multiplied as the highest: the last row of the others is what

@@ -22,6 +22,10 @@
 
 enum { PAGE_BYTES = 4096, HUGE_BYTES = 2 << 20 };
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; an older one refuses it */
+#endif
+
 pf_arena pf_arena_measure(void)
 {
     return (pf_arena){ 0 };
@@ -70,6 +74,33 @@ void pf_arena_destroy(pf_arena *arena)
     ASAN_UNPOISON_MEMORY_REGION(arena->base, bytes);
     munmap(arena->base, bytes);
     *arena = (pf_arena){ 0 };
+}
+
+typedef struct {
+    unsigned char *base;
+    size_t n_bytes;
+} front;
+
+/* Whole huge pages: two members that met in one would both wait for it. */
+static void populate_share(pf_member member, void *arg)
+{
+    const front *f = arg;
+    const size_t n_huge = (f->n_bytes + HUGE_BYTES - 1) / HUGE_BYTES;
+    const size_t begin = n_huge * (size_t)member.id / (size_t)member.n_threads * HUGE_BYTES;
+    const size_t end = n_huge * ((size_t)member.id + 1) / (size_t)member.n_threads * HUGE_BYTES;
+    if (begin >= end) return;
+    (void)madvise(f->base + begin, (end < f->n_bytes ? end : f->n_bytes) - begin, MADV_POPULATE_WRITE);
+}
+
+void pf_arena_populate(const pf_arena *arena, size_t n_bytes, pf_team *team)
+{
+    if (!arena->base || n_bytes == 0) return;
+    const size_t mapped = mapped_bytes(arena->size);
+    front f = { arena->base, n_bytes < mapped ? pf_round_up(n_bytes, PAGE_BYTES) : mapped };
+    if (team)
+        pf_team_run(team, populate_share, &f);
+    else
+        populate_share((pf_member){ .n_threads = 1 }, &f);
 }
 
 void *pf_arena_take(pf_arena *arena, size_t count, size_t item_bytes)

@@ -8,7 +8,7 @@
  * code: the first, on an arena without memory (pf_arena_measure), only adds up sizes; the second takes.
  *
  * Under AddressSanitizer the unused bytes between and behind items are poisoned.
- * Threads: one at a time.
+ * Threads: one at a time; pf_arena_populate runs a team.
  */
 #ifndef PF_BASE_ARENA_H
 #define PF_BASE_ARENA_H
@@ -16,8 +16,13 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "base/team.h"
 
-enum { PF_ARENA_ALIGN = 64 };
+enum {
+    PF_ARENA_ALIGN = 64,
+    PF_ARENA_FIRST_BYTES =
+        2 << 20, /* what is worth populating of memory for many sequences: a first one's needs less */
+};
 
 typedef struct {
     unsigned char *base; /* NULL while measuring */
@@ -32,6 +37,11 @@ pf_arena pf_arena_measure(void);
  * PF_NOMEM: not to be had. */
 PF_MUST_USE pf_status pf_arena_create(size_t size_bytes, pf_arena *out);
 void pf_arena_destroy(pf_arena *arena); /* zeroed or NULL is fine */
+
+/* Have the kernel give the first n_bytes now, by the members of `team` (NULL: by the caller), not each page as it is first
+ * written: behind a hypervisor that has to find the memory, too, a huge page takes milliseconds, and a request would wait
+ * for them. Nothing is written. A wish: where it is not granted, pages come as they are written. */
+void pf_arena_populate(const pf_arena *arena, size_t n_bytes, pf_team *team);
 
 /* The next `count` items of `item_bytes`, aligned to 64 bytes. NULL when measuring, or when the product
  * overflows or does not fit: `used` is then above `size` for good, and one check at the end of a layout serves. */

@@ -559,6 +559,7 @@ pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_co
     lay_out(d, &measure);
     pf_status status = pf_arena_create(measure.used, &d->arena);
     if (status == PF_OK) {
+        pf_arena_populate(&d->arena, PF_ARENA_FIRST_BYTES, NULL);
         lay_out(d, &d->arena);
         status = pf_stream_answerer_create(config->max_sequences, &d->answer.stream);
     }

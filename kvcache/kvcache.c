@@ -437,6 +437,11 @@ pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error)
     return PF_OK;
 }
 
+void pf_kv_populate(const pf_kv *kv, pf_team *team)
+{
+    pf_arena_populate(&kv->arena, (size_t)(kv->pool - kv->arena.base) + kv->page_bytes, team);
+}
+
 void pf_kv_destroy(pf_kv *kv)
 {
     if (!kv) return;

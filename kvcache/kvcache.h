@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/team.h"
 #include "kernels/types.h"
 
 typedef struct pf_kv pf_kv;
@@ -65,6 +66,9 @@ size_t pf_kv_page_bytes(const pf_kv_config *config);
  * PF_NOMEM: budget not to be had. */
 PF_MUST_USE pf_status pf_kv_create(const pf_kv_config *config, pf_kv **out, pf_error *error);
 void pf_kv_destroy(pf_kv *kv); /* NULL is fine */
+
+/* Have the memory of the first page at hand, by the members of `team` (pf_arena_populate): a first prompt goes there. */
+void pf_kv_populate(const pf_kv *kv, pf_team *team);
 
 /* Start an empty sequence, or one that shares the first `length` positions of another.
  * PF_LIMIT: max_sequences are alive; nothing has changed.

@@ -11,6 +11,7 @@
 enum {
     MAX_ROWS = 1 << 16,
     MAX_SEQUENCES = 1 << 16,
+    FIRST_LOGIT_ROWS = 8,
 };
 
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
@@ -134,7 +135,6 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->attended = take_rows_apart(arena, max_rows, model->q_dim, n_threads);
     c->gate = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
     c->up = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
-    c->logits = take_rows(arena, c->config.max_logit_rows, m->vocab_size);
 
     size_t input_bytes = pf_gemm_input_bytes(max_rows, m->hidden_size);
     input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, model->q_dim));
@@ -154,6 +154,7 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
         pf_member_scratch measured;
         lay_out_member(c, model, c->members ? &c->members[i] : &measured, arena);
     }
+    c->logits = take_rows(arena, c->config.max_logit_rows, m->vocab_size); /* last, see populate */
 }
 
 static size_t arena_bytes(const pf_model *model, int32_t n_threads, const pf_context_config *config)
@@ -183,6 +184,14 @@ static void fill_rope_table(pf_context *c)
     }
 }
 
+/* What a first prompt writes is there before it comes. Rows of logits are wide and made for many sequences: a few of them. */
+static void populate(const pf_context *c)
+{
+    const size_t before = (size_t)((const unsigned char *)c->logits.data - c->arena.base);
+    pf_arena_populate(&c->arena, before + FIRST_LOGIT_ROWS * c->logits.stride * sizeof(float), c->team);
+    pf_kv_populate(c->kv, c->team);
+}
+
 static pf_status create(pf_context *c, pf_error *error)
 {
     const int32_t n_threads = pf_team_size(c->team);
@@ -203,6 +212,7 @@ static pf_status create(pf_context *c, pf_error *error)
     lay_out(c, c->model, n_threads, &c->arena);
     if (c->arena.used > c->arena.size) return pf_fail(error, PF_INTERNAL, "the buffers do not fit what was measured");
     c->attention_scale = (float)(1.0 / sqrt((double)c->model->config.head_dim));
+    populate(c);
     fill_rope_table(c);
     return PF_OK;
 }

@@ -502,6 +502,7 @@ pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_conf
     lay_out(v, &measure);
     pf_status status = pf_arena_create(measure.used, &v->arena);
     if (status == PF_OK) {
+        pf_arena_populate(&v->arena, PF_ARENA_FIRST_BYTES, NULL);
         lay_out(v, &v->arena);
         status = pf_stream_answerer_create(config->max_sequences, &v->answer.stream);
     }

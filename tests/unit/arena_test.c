@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/resident.h"
 
 /* A layout as a module writes one: three items, which must fit together or not at all. */
 typedef struct {
@@ -94,6 +95,35 @@ static void sizes_around_a_huge_page_are_usable_to_the_last_byte(void **state)
     }
 }
 
+/* The front of an arena, whoever is to fetch it, and of one without huge pages nothing else. */
+static void a_front_that_is_populated_is_there_and_zero(void **state)
+{
+    (void)state;
+    needs_populating();
+    enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+    const size_t sizes[] = { 5 * PAGE, 7 * HUGE_PAGE + PAGE }, fronts[] = { 2 * PAGE + 1, 5 * HUGE_PAGE + 2 * PAGE };
+    for (int32_t n_threads = 0; n_threads <= 3; n_threads++) {
+        pf_team *team = NULL;
+        if (n_threads > 0) assert_status(pf_team_create(n_threads, NULL, 0, &team, NULL), PF_OK);
+        for (size_t i = 0; i < PF_COUNT(sizes); i++) {
+            pf_arena arena;
+            assert_status(pf_arena_create(sizes[i], &arena), PF_OK);
+            const unsigned char *all = pf_arena_take(&arena, sizes[i], 1);
+            for (size_t at = 0; at < sizes[i]; at += PAGE) assert_false(is_resident(all + at));
+            pf_arena_populate(&arena, fronts[i], team);
+            for (size_t at = 0; at < fronts[i]; at += PAGE) assert_true(is_resident(all + at));
+            if (sizes[i] < HUGE_PAGE) assert_false(is_resident(all + 3 * PAGE));
+            for (size_t at = 0; at < sizes[i]; at++) assert_int_equal(all[at], 0);
+            pf_arena_populate(&arena, SIZE_MAX, team); /* no more than there is */
+            assert_true(is_resident(all + sizes[i] - 1));
+            pf_arena_destroy(&arena);
+        }
+        pf_team_destroy(team);
+    }
+    const pf_arena none = pf_arena_measure();
+    pf_arena_populate(&none, 1, NULL);
+}
+
 static void sizes_that_no_machine_has_are_refused(void **state)
 {
     (void)state;
@@ -134,6 +164,7 @@ int main(void)
         cmocka_unit_test(one_item_that_did_not_fit_spoils_the_layout_for_good),
         cmocka_unit_test(a_product_that_overflows_never_fits),
         cmocka_unit_test(sizes_around_a_huge_page_are_usable_to_the_last_byte),
+        cmocka_unit_test(a_front_that_is_populated_is_there_and_zero),
         cmocka_unit_test(sizes_that_no_machine_has_are_refused),
         cmocka_unit_test(refused_memory_is_a_status_and_leaves_out_alone),
         cmocka_unit_test(destroying_nothing_is_fine),

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 
 #include "kernels/gemm/gemm_onednn.h"
-#include "model/context.h"
+#include "model/pass.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/resident.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
@@ -567,6 +568,29 @@ static void prefill_in_chunks_gives_the_last_rows_logits(void **state)
     pf_tiny_model_remove(directory);
 }
 
+/* Behind a hypervisor a first token would else wait for milliseconds. */
+static void what_a_first_pass_writes_is_there_before_it(void **state)
+{
+    (void)state;
+    needs_populating();
+    pf_tiny_model_create(&ODD, directory);
+    rig r;
+    set_up(&r, PF_ISA_SCALAR, PF_DTYPE_F32, 2);
+    const pf_context *c = r.context;
+    const void *written[] = { c->x.data,  c->qkv.data, c->attended.data, c->gate.data,      c->up.data,
+                              c->columns, c->input,    c->logits.data,   c->members[1].gemm };
+    for (size_t i = 0; i < PF_COUNT(written); i++)
+        if (written[i] && !is_resident(written[i])) fail_msg("buffer %zu is not there", i);
+    const pf_kv_seq seq = acquire(&r);
+    assert_int_equal(pf_kv_extend(r.kv, seq, 1), PF_OK);
+    for (int32_t layer = 0; layer < ODD.layers; layer++) {
+        const pf_kv_view view = pf_kv_layer(r.kv, seq, layer);
+        assert_true(is_resident(view.key_pages[0]) && is_resident(view.value_pages[0]));
+    }
+    tear_down(&r);
+    pf_tiny_model_remove(directory);
+}
+
 static void a_pass_allocates_nothing(void **state)
 {
     (void)state;
@@ -744,6 +768,7 @@ int main(void)
         cmocka_unit_test(logits_in_a_tree_are_those_of_the_chain_of_each_path),
         cmocka_unit_test(logits_depend_on_every_token_before_and_on_none_after),
         cmocka_unit_test(prefill_in_chunks_gives_the_last_rows_logits),
+        cmocka_unit_test(what_a_first_pass_writes_is_there_before_it),
         cmocka_unit_test(a_pass_allocates_nothing),
         cmocka_unit_test(a_refused_pass_leaves_everything_as_before),
         cmocka_unit_test(a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before),

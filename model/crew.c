@@ -9,14 +9,21 @@ static bool next_is_alone(const pf_crew *c)
     return __builtin_parity((unsigned)(c->n_samples[0] + c->n_samples[1]));
 }
 
+/* Whether a trial begins with this pass: anew where it had one pass so far and that had other rows, as a short prompt's has,
+ * which one row at a time follows. */
+static bool begins_trial(const pf_crew *c, int32_t n_rows)
+{
+    return c->until_trial == 0 && (c->n_passes == 0 || (c->n_passes == 1 && n_rows != c->n_rows));
+}
+
 static bool is_sampled(const pf_crew *c, int32_t n_rows)
 {
-    return c->until_trial == 0 && (c->n_passes == 0 || n_rows == c->n_rows);
+    return c->until_trial == 0 && n_rows == c->n_rows;
 }
 
 bool pf_crew_alone(const pf_crew *crew, int32_t n_rows)
 {
-    if (n_rows > PF_CREW_MAX_ROWS) return false;
+    if (n_rows > PF_CREW_MAX_ROWS || begins_trial(crew, n_rows)) return false;
     return is_sampled(crew, n_rows) ? next_is_alone(crew) : crew->alone;
 }
 
@@ -46,9 +53,12 @@ void pf_crew_note(pf_crew *crew, int32_t n_rows, uint64_t ns)
         crew->until_trial--;
         return;
     }
+    if (begins_trial(crew, n_rows)) {
+        end_trial(crew, 0);
+        crew->n_rows = n_rows;
+    }
     if (is_sampled(crew, n_rows)) {
         const bool alone = next_is_alone(crew);
-        crew->n_rows = n_rows;
         crew->ns[alone][crew->n_samples[alone]++] = ns;
     }
     crew->n_passes++;

@@ -73,12 +73,22 @@ static void only_passes_of_the_same_rows_are_compared(void **state)
     assert_false(crew.alone);
 }
 
+/* A short prompt, and then a row at a time: the prompt's rows do not come again. */
+static void a_prompt_does_not_hold_up_a_trial(void **state)
+{
+    (void)state;
+    pf_crew crew = { 0 };
+    run(&crew, 1, 15, 200, 100);
+    assert_int_equal(run(&crew, 2 * PF_CREW_SAMPLES, 1, 20, 10), PF_CREW_SAMPLES);
+    assert_int_equal(run(&crew, PF_CREW_PERIOD, 1, 20, 10), PF_CREW_PERIOD);
+}
+
 /* A trial that began with rows that do not come again begins anew; passes of many rows are nobody's business. */
 static void a_trial_ends(void **state)
 {
     (void)state;
     pf_crew crew = { 0 };
-    run(&crew, 1, 2, 20, 10);
+    run(&crew, 2, 2, 20, 10);
     run(&crew, PF_CREW_PATIENCE + 2 * PF_CREW_SAMPLES, 1, 20, 10);
     assert_true(crew.alone);
     const pf_crew before = crew;
@@ -94,6 +104,7 @@ int main(void)
         cmocka_unit_test(a_pass_that_was_interrupted_does_not_decide),
         cmocka_unit_test(the_rhythm_of_rounds_does_not_decide),
         cmocka_unit_test(only_passes_of_the_same_rows_are_compared),
+        cmocka_unit_test(a_prompt_does_not_hold_up_a_trial),
         cmocka_unit_test(a_trial_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

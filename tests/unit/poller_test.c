@@ -125,6 +125,22 @@ static void a_front_that_waits_handles_what_comes_itself(void **state)
     if (f->n_front < 90) fail_msg("the front handled %d of 100 events itself", f->n_front); /* a pause on a busy host */
 }
 
+/* It would have to be woken whenever the front goes, which takes longer than a round trip. */
+static void the_back_does_not_wait_to_be_woken_by_a_front_that_comes_and_goes(void **state)
+{
+    fixture *f = *state;
+    enum { ROUNDS = 100 };
+    int n_asleep = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        const uint64_t until_ns = pf_now_ns() + MS;
+        pf_poller_wait(&f->poller, until_ns, until_ns);
+        pthread_mutex_lock(&f->poller.lock);
+        n_asleep += f->poller.back_sleeps;
+        pthread_mutex_unlock(&f->poller.lock);
+    }
+    if (n_asleep > ROUNDS / 4) fail_msg("the back was asleep in %d of %d rounds", n_asleep, ROUNDS);
+}
+
 static void a_sleeping_front_is_woken_by_the_event(void **state)
 {
     fixture *f = *state;
@@ -268,6 +284,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_front_that_waits_handles_what_comes_itself),
+        TEST(the_back_does_not_wait_to_be_woken_by_a_front_that_comes_and_goes),
         TEST(a_sleeping_front_is_woken_by_the_event),
         TEST(the_back_polls_while_the_front_is_away),
         TEST(the_back_makes_way_at_once),

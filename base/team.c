@@ -41,11 +41,12 @@
 enum {
     MAX_THREADS = 1024,
     LINE_BYTES = 64,
-    PHASE = 1 << 16,               /* one step of a gate's phase */
-    PAUSES = 200,                  /* about 5 us where PAUSE takes 40 cycles or more, 1 us where it takes less */
-    YIELD_NS = 300 * 1000,         /* the gap between two decode steps (sampling, a verdict) is shorter */
-    SHORT_NS = 5 * 1000,           /* about what PAUSES take */
-    WAKE_NS = 150 * 1000,          /* until a sleeper who was woken runs */
+    PHASE = 1 << 16,       /* one step of a gate's phase */
+    LOOKS = 32,            /* between two looks at the clock, a PAUSE each: of 10 ns, or of 40 */
+    SOON_NS = 5 * 1000,    /* by the clock: a hundred PAUSEs take 1 us on one processor, 4 on another */
+    STEP_NS = 1000 * 1000, /* the gap between two steps (sampling, a verification in another process) is shorter */
+    YIELD_NS = 300 * 1000, /* at a barrier, where members share cores */
+    WAKE_NS = 150 * 1000,  /* until a sleeper who was woken runs */
     BARRIER_NS = 20 * 1000 * 1000, /* until a member whose core has others on it has its turn */
 };
 
@@ -67,8 +68,8 @@ struct pf_team {
     void *arg;
     alignas(LINE_BYTES) gate barrier;
     alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run, but a crowd now and then */
-    int32_t n_pauses;
-    int32_t n_started; /* threads to join */
+    bool spins;                            /* each member has a core of its own */
+    int32_t n_started;                     /* threads to join */
     bool pinned;
     bool caller_pinned; /* `caller` has been pinned to `cores[0]` and had `caller_mask` before */
     pthread_t caller;
@@ -102,13 +103,19 @@ static void sleep_while_closed(gate *g, unsigned phase)
     atomic_fetch_sub(&g->n_sleepers, 1);
 }
 
-/* Whether the gate's phase is no longer `phase`, seen before so many PAUSEs are over. */
-static bool opens_soon(gate *g, unsigned phase, int32_t n_pauses)
+/* Whether the gate's phase is no longer `phase`, seen before SOON_NS are over. A team that does not spin: at once. */
+static bool opens_soon(const pf_team *team, gate *g, unsigned phase)
 {
-    for (int32_t i = 0; i < n_pauses; i++) {
-        if (!is_closed(g, phase)) return true;
-        cpu_pause();
-    }
+    uint64_t begin_ns = 0, now_ns = 0;
+    do {
+        for (int32_t i = 0; i < LOOKS; i++) {
+            if (!is_closed(g, phase)) return true;
+            if (!team->spins) return false;
+            cpu_pause();
+        }
+        now_ns = pf_now_ns();
+        if (begin_ns == 0) begin_ns = now_ns;
+    } while (now_ns - begin_ns < SOON_NS);
     return false;
 }
 
@@ -118,14 +125,14 @@ static bool opens_soon(gate *g, unsigned phase, int32_t n_pauses)
 static void wait_at_barrier(pf_team *team, unsigned phase, pf_crowd *crowd)
 {
     gate *g = &team->barrier;
-    if (opens_soon(g, phase, team->n_pauses)) return;
+    if (opens_soon(team, g, phase)) return;
     const uint64_t begin = pf_now_ns();
     uint64_t now = begin;
     if (pf_crowd_is_there(crowd, now)) {
-        for (; now - begin < WAKE_NS && team->n_pauses > 0; now = pf_now_ns())
-            if (opens_soon(g, phase, team->n_pauses)) return;
+        for (; now - begin < WAKE_NS && team->spins; now = pf_now_ns())
+            if (opens_soon(team, g, phase)) return;
     } else {
-        const uint64_t limit_ns = team->n_pauses > 0 ? BARRIER_NS : YIELD_NS;
+        const uint64_t limit_ns = team->spins ? BARRIER_NS : YIELD_NS;
         for (; now - begin < limit_ns; (void)pf_crowd_yield(crowd, &now))
             if (!is_closed(g, phase)) return;
     }
@@ -138,14 +145,14 @@ static void wait_at_barrier(pf_team *team, unsigned phase, pf_crowd *crowd)
 static bool wait_for_step(pf_team *team, unsigned phase, bool was_long, pf_crowd *crowd)
 {
     gate *g = &team->start;
-    if (!was_long && opens_soon(g, phase, team->n_pauses)) return false;
+    if (!was_long && opens_soon(team, g, phase)) return false;
     const uint64_t begin = pf_now_ns();
     pf_yield_result others = PF_YIELD_OTHERS_LOOKED;
     for (uint64_t now = begin;; others = pf_crowd_yield(crowd, &now)) {
         const bool worked = others != PF_YIELD_OTHERS_LOOKED;
-        if (!is_closed(g, phase)) return !worked && now - begin > SHORT_NS; /* else it may have opened at once */
-        if (worked && opens_soon(g, phase, team->n_pauses)) return true;
-        if (now - begin >= YIELD_NS || pf_crowd_is_there(crowd, now)) break;
+        if (!is_closed(g, phase)) return !worked && now - begin > SOON_NS; /* else it may have opened at once */
+        if (worked && opens_soon(team, g, phase)) return true;
+        if (now - begin >= STEP_NS || pf_crowd_is_there(crowd, now)) break;
     }
     sleep_while_closed(g, phase);
     return true;
@@ -273,7 +280,7 @@ static pf_status process_cpus(cpu_set_t *out, pf_error *error)
 }
 
 /* Spinning is for members that each have a core of their own. */
-static int32_t pauses_for(int32_t n_threads, const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores)
+static bool spins(int32_t n_threads, const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores)
 {
     cpu_set_t distinct;
     CPU_ZERO(&distinct);
@@ -281,7 +288,7 @@ static int32_t pauses_for(int32_t n_threads, const cpu_set_t *allowed, const int
     int32_t cpus = n_cores > 0 ? CPU_COUNT(&distinct) : CPU_COUNT(allowed);
     const int32_t quota = pf_cgroup_read("").cpus;
     if (quota < cpus) cpus = quota;
-    return n_threads <= cpus ? PAUSES : 0;
+    return n_threads <= cpus;
 }
 
 static pf_status check_cores(const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores, pf_error *error)
@@ -344,7 +351,7 @@ pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_core
     if (!team) return pf_fail(error, PF_NOMEM, "a team of %d threads: no memory for %zu bytes", n_threads, bytes);
     memset(team, 0, bytes);
     team->n_threads = n_threads;
-    team->n_pauses = pauses_for(n_threads, &allowed, cores, n_cores);
+    team->spins = spins(n_threads, &allowed, cores, n_cores);
     team->pinned = n_cores > 0;
     team->first_core = n_cores > 0 ? cores[0] : 0;
     const pf_status status = start_workers(team, cores, n_cores, error);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/team.h"
+#include "base/yield.h"
 #include "tests/support/alloc_count.h"
 
 enum { MOST = 9 };
@@ -173,29 +174,53 @@ static void note_sleeps(pf_member member, void *arg)
     if (member.id == 1 && getrusage(RUSAGE_THREAD, &usage) == 0) *(long *)arg = usage.ru_nvcsw;
 }
 
-/* A worker's pass comes once a round, behind a verification in another process: to wake a member takes as long as the pass. */
+/* Whether somebody else computes on member 1's core. */
+static void look_for_others(pf_member member, void *arg)
+{
+    pf_crowd crowd = { 0 };
+    uint64_t now_ns = pf_now_ns();
+    for (const uint64_t until_ns = now_ns + 5 * 1000 * 1000; member.id == 1 && now_ns < until_ns;)
+        *(bool *)arg |= pf_crowd_yield(&crowd, &now_ns) == PF_YIELD_CROWDED;
+}
+
+/* Before how many of n_steps, half a millisecond apart, member 1 slept; *others: it was not alone before or after them. */
+static long count_sleeps(pf_team *team, int n_steps, bool *others)
+{
+    long before = 0, after = 0;
+    *others = false;
+    pf_team_run(team, look_for_others, others);
+    pf_team_run(team, note_sleeps, &before);
+    for (int step = 0; step < n_steps; step++) {
+        const uint64_t until_ns = pf_now_ns() + 500 * 1000;
+        while (pf_now_ns() < until_ns) continue;
+        pf_team_run(team, note_sleeps, &after);
+    }
+    pf_team_run(team, look_for_others, others);
+    return after - before;
+}
+
+/* A worker's pass comes once a round, behind a verification in another process: to wake a member takes as long as the pass.
+ * Beside somebody who computes it does sleep (base/yield.h): then nothing can be said. */
 static void a_step_after_half_a_millisecond_wakes_nobody(void **state)
 {
     (void)state;
-    enum { STEPS = 20, TRIES = 50 };
+    enum { STEPS = 20, TRIES = 50, ENOUGH = 10 };
     int32_t cores[2];
     needs_two_cores(cores);
     pf_team *team;
     pf_error error;
     assert_ok(pf_team_create(2, cores, 2, &team, &error), error);
     long fewest = STEPS;
-    for (int i = 0; i < TRIES && fewest > STEPS / 2; i++) { /* beside others it does sleep (base/yield.h) */
-        long before = 0, after = 0;
-        pf_team_run(team, note_sleeps, &before);
-        for (int step = 0; step < STEPS; step++) {
-            const uint64_t until_ns = pf_now_ns() + 500 * 1000;
-            while (pf_now_ns() < until_ns) continue;
-            pf_team_run(team, note_sleeps, &after);
-        }
-        if (after - before < fewest) fewest = after - before;
+    int n_alone = 0;
+    for (int i = 0; i < TRIES && fewest > STEPS / 2; i++) {
+        bool others;
+        const long n = count_sleeps(team, STEPS, &others);
+        if (n < fewest) fewest = n;
+        n_alone += !others;
     }
-    if (fewest > STEPS / 2) fail_msg("a member slept before %ld of %d steps", fewest, STEPS);
     pf_team_destroy(team);
+    if (fewest > STEPS / 2 && n_alone < ENOUGH) skip();
+    if (fewest > STEPS / 2) fail_msg("a member slept before %ld of %d steps", fewest, STEPS);
 }
 
 static atomic_bool hog_is_over;

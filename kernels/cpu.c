@@ -67,6 +67,13 @@ pf_isa pf_cpu_best_isa(void)
     return system_gives_tiles() ? PF_ISA_AMX : PF_ISA_AVX512BF16;
 }
 
+static bool is_intel(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx &&
+           d == signature_INTEL_edx;
+}
+
 uint32_t pf_cpu_features(void)
 {
     const pf_isa best = pf_cpu_best_isa();
@@ -77,6 +84,7 @@ uint32_t pf_cpu_features(void)
         features |= PF_FEATURE_AVX_VNNI;
     if (best >= PF_ISA_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && all_set(c, avx512_vnni))
         features |= PF_FEATURE_AVX512_VNNI;
+    if (is_intel()) features |= PF_FEATURE_FETCH_NEAR;
     return features;
 }
 #else

@@ -21,6 +21,7 @@ typedef enum {
 enum {
     PF_FEATURE_AVX_VNNI = 1,    /* VPDPBUSD on YMM without AVX-512 */
     PF_FEATURE_AVX512_VNNI = 2, /* VPDPBUSD on ZMM */
+    PF_FEATURE_FETCH_NEAR = 4,  /* memory is best asked for less than a page ahead (gemm_nest.h): Intel's processors */
 };
 
 /* The features of this machine, or'ed; none that its system does not save. */

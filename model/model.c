@@ -65,11 +65,16 @@ static pf_gemm_weights *matrix(pf_model *m, int32_t i)
                                    : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
 }
 
-static void note_where_weights_lie(pf_model *m)
+/* Where weights lie, and how they are best fetched from there. */
+static void note_hints(const pf_model *m, pf_gemm_weights *w)
 {
-    const bool from_memory = pf_model_is_beyond_cache(m, pf_model_step_bytes(m));
-    for (int32_t i = 0; i < n_matrices(m); i++) matrix(m, i)->from_memory = from_memory;
-    m->coarse_head.weights.from_memory = from_memory;
+    w->from_memory = pf_model_is_beyond_cache(m, pf_model_step_bytes(m));
+    w->fetch_near = (m->kernels.features & PF_FEATURE_FETCH_NEAR) != 0;
+}
+static void note_all_hints(pf_model *m)
+{
+    for (int32_t i = 0; i < n_matrices(m); i++) note_hints(m, matrix(m, i));
+    note_hints(m, &m->coarse_head.weights);
 }
 
 /* What all weights take. */
@@ -96,7 +101,7 @@ static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *erro
     const pf_status status = pf_arena_create(bytes, &m->arena);
     if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
     PF_TRY(lay_out(m, &m->arena));
-    note_where_weights_lie(m);
+    note_all_hints(m);
     return PF_OK;
 }
 

@@ -35,7 +35,7 @@ HOLDS = {
     "kernels/gemm/gemm_widen_avx512bf16.c": {READ},
     "kernels/limits/read.c": {READ},
 }
-PREFETCHES = re.compile(r"PF_PREFETCH\(|_mm_prefetch\(|__builtin_prefetch\(|pf_gemm_claim\(")
+PREFETCHES = re.compile(r"PF_PREFETCH(?:_BESIDE)?\(|_mm_prefetch\(|__builtin_prefetch\(|pf_gemm_claim\(")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format (\S+)$")
 
 

@@ -78,6 +78,7 @@ typedef struct {
     int32_t n_panels; /* ceil(n / 32) */
     size_t panel_bytes;
     bool from_memory; /* a pass reads more than the last cache holds: a hint, results do not depend on it */
+    bool fetch_near;  /* the machine has PF_FEATURE_FETCH_NEAR: likewise a hint */
     void *panels;     /* [n_panels, panel_bytes], and in bf16-12 what bf16_12.h draws; 64-byte aligned */
     struct pf_onednn_matrix *onednn; /* another copy, or NULL (gemm_onednn.h) */
 } pf_gemm_weights;

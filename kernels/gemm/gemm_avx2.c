@@ -149,7 +149,7 @@ PF_INLINE void pair_bf16(const pf_gemm_pair *t)
     const __m256i upper = _mm256_load_si256((const __m256i *)(const void *)upper_halves);
     const uint8_t *left = t->w, *right = t->w + t->panel_bytes;
     const float *a = t->a;
-    uintptr_t prefetch = (uintptr_t)left + PF_GEMM_W_AHEAD;
+    uintptr_t prefetch = (uintptr_t)left + t->ahead;
     size_t part[2];
     pf_gemm_pair_parts(t, part);
 

@@ -84,7 +84,7 @@ PF_INLINE void pair_bf16(const int height, const pf_gemm_pair *t)
     __m512 sum[PAIR_ROWS][4];
     const uint8_t *w = t->w;
     const float *a = t->a;
-    uintptr_t prefetch = (uintptr_t)w + PF_GEMM_W_AHEAD;
+    uintptr_t prefetch = (uintptr_t)w + t->ahead;
     size_t part[2];
     pf_gemm_pair_parts(t, part);
 

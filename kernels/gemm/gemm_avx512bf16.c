@@ -46,7 +46,7 @@ PF_INLINE void multiply_pair(const int height, const pf_gemm_pair *t)
     __m512 sum[PAIR_ROWS][4];
     const uint8_t *left = t->w, *right = t->w + t->panel_bytes;
     const uint32_t *a = (const uint32_t *)(const void *)t->a;
-    uintptr_t prefetch = (uintptr_t)left + PF_GEMM_W_AHEAD;
+    uintptr_t prefetch = (uintptr_t)left + t->ahead;
     size_t part[2];
     pf_gemm_pair_parts(t, part);
 
@@ -57,13 +57,19 @@ PF_INLINE void multiply_pair(const int height, const pf_gemm_pair *t)
 
     for (int i = 0; i < 2; i++, prefetch += t->panel_bytes)
         for (size_t step = part[i]; step; step--) {
-            const __m512i w0 = _mm512_load_si512(left), w1 = _mm512_load_si512(left + 64);
-            __m512i w2, w3;
+            __m512i w0 = _mm512_load_si512(left), w1 = _mm512_load_si512(left + 64), w2, w3;
+            PF_PREFETCH_BESIDE(w0, prefetch);
+            PF_PREFETCH_BESIDE(w1, prefetch + 64);
             if (height <= PAIR_ROWS_AT_ONCE) {
                 w2 = _mm512_load_si512(right);
                 w3 = _mm512_load_si512(right + 64);
+                PF_PREFETCH_BESIDE(w2, prefetch + t->panel_bytes);
+                PF_PREFETCH_BESIDE(w3, prefetch + t->panel_bytes + 64);
+            } else {
+                PF_PREFETCH(prefetch + t->panel_bytes);
+                PF_PREFETCH(prefetch + t->panel_bytes + 64);
             }
-            prefetch = pf_gemm_prefetch_pair(prefetch, t->panel_bytes);
+            prefetch += PF_GEMM_STEP_BYTES;
             if (height <= PAIR_ROWS_AT_ONCE) {
 #define ROW(m)                                           \
     if (m < height) {                                    \

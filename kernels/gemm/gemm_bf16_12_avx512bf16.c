@@ -39,7 +39,7 @@ typedef struct {
 typedef void piece_tile_fn(const piece_tile *tile);
 
 /* Bytes. With few rows a longer way ahead costs 3 to 4 %, with 8 a shorter one. */
-enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD_FEW = PF_GEMM_W_AHEAD, BLOCKS_AHEAD = 12288 };
+enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD = 12288 };
 
 /* One k pair of all rows. */
 #define STEP(LEFT, RIGHT)                         \
@@ -127,7 +127,8 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
                                 int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
-    const size_t head_bytes = pf_b12_head_bytes(w->k), blocks_ahead = m <= FEW_ROWS ? BLOCKS_AHEAD_FEW : BLOCKS_AHEAD;
+    const size_t head_bytes = pf_b12_head_bytes(w->k),
+                 blocks_ahead = w->fetch_near || m <= FEW_ROWS ? pf_gemm_ahead(w) : BLOCKS_AHEAD;
     const size_t all_steps = ((size_t)w->k + 1) / 2, piece = n_tiles == 1 ? all_steps : PF_GEMM_BLOCK_STEPS;
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *codes = pf_b12_panel(w, p), *blocks = codes + head_bytes, *reserved = pf_b12_reserve(w, p);

@@ -16,6 +16,9 @@
  * its results, so the two are not one. Formats with a scale a column keep integer sums, 14 (int8) or 12 rows of them;
  * groups keep integer and float sums, of six rows. A sum of integers may be taken in any order, so with few rows up to
  * four steps of K go into sums of their own: eight chains at least, which hides the latency.
+ *
+ * Where memory is fetched near (gemm_nest.h) up to seven rows take two panels side by side, a run of eight lines of one or a
+ * group, then of the other: the same sums, from two streams.
  */
 #include <assert.h>
 
@@ -31,6 +34,8 @@ enum {
     BLOCK_VALUES = 2048, /* of K that several row tiles pass over */
     MOST_VALUES = 65536, /* and one: 16 times the sum of so many nibbles by activations fits 32 bits */
     SHORT_STEPS = 8,     /* of a group of 32 */
+    PAIR_ROWS = 7,       /* up to which columns with a scale go two panels at a time; groups do in all tiles */
+    RUN_BYTES = 512,     /* of one of them, before the other has its turn */
 };
 
 /* What one register tile is to do. Its height, and the format, are the function's. */
@@ -50,6 +55,7 @@ typedef struct {
     uintptr_t prefetch;
     size_t step_stride, head_stride; /* how much further with each step, and each head */
     size_t a_ahead;                  /* bytes */
+    size_t ahead;                    /* likewise: how far each of two panels is fetched */
     bool last;
     bool add; /* to what is in c */
 } int_tile;
@@ -75,7 +81,7 @@ PF_INLINE bool is_alone(const int height, const int tile_rows)
     return 2 * height < tile_rows;
 }
 
-/* The same of the panel behind this one. */
+/* The same of the panel behind this one, and behind two. */
 PF_INLINE int_tile next_panel(int_tile t)
 {
     t.head += t.panel_bytes;
@@ -83,6 +89,10 @@ PF_INLINE int_tile next_panel(int_tile t)
     t.prefetch += t.panel_bytes;
     t.c += PF_GEMM_PANEL;
     return t;
+}
+PF_INLINE int_tile next_pair(int_tile t)
+{
+    return next_panel(next_panel(t));
 }
 
 PF_INLINE __m512i dot_bytes(__m512i sum, __m512i w, __m512i a)
@@ -100,15 +110,22 @@ PF_INLINE bool takes_whole_bytes(const int height, const bool zeros)
     return height <= (zeros ? 3 : 2);
 }
 
-/* One step of K for all rows of a tile. `bias`: what is added to nibbles. */
-PF_INLINE void one_step(const int height, const step_form form, cursor *at, const __m512i bias[2], __m512i (*sum)[2])
+/* One step of K for all rows of a tile. `pair`: it is one of two side by side. `bias`: what is added to nibbles. */
+PF_INLINE void one_step(const int height, const step_form form, const bool pair, cursor *at, const __m512i bias[2],
+                        __m512i (*sum)[2])
 {
     const __m512i low = _mm512_set1_epi8(15);
     __m512i w0 = _mm512_loadu_si512(at->w), w1;
-    PF_PREFETCH(at->prefetch);
+    if (pair)
+        PF_PREFETCH_BESIDE(w0, at->prefetch);
+    else
+        PF_PREFETCH(at->prefetch);
     if (form == BYTES) {
-        PF_PREFETCH(at->prefetch + 64);
         w1 = _mm512_loadu_si512(at->w + 64);
+        if (pair)
+            PF_PREFETCH_BESIDE(w1, at->prefetch + 64);
+        else
+            PF_PREFETCH(at->prefetch + 64);
     } else if (form == WHOLE_BYTES) {
         __asm__("" : "+v"(w0)); /* load it once: behind zeros, weights lie across two lines */
         w1 = w0;
@@ -163,18 +180,19 @@ PF_INLINE void add_sums(const int height, __m512i (*sum)[2], __m512i (*part)[2])
 }
 
 /* As many steps, each into its sums. */
-PF_INLINE void parts_step(const int height, const step_form form, const size_t parts, cursor *at, const __m512i bias[2],
-                          __m512i (*sum)[2], __m512i (*second)[2], __m512i (*third)[2], __m512i (*fourth)[2])
+PF_INLINE void parts_step(const int height, const step_form form, const bool pair, const size_t parts, cursor *at,
+                          const __m512i bias[2], __m512i (*sum)[2], __m512i (*second)[2], __m512i (*third)[2],
+                          __m512i (*fourth)[2])
 {
-    one_step(height, form, at, bias, sum);
-    if (parts > 1) one_step(height, form, at, bias, second);
-    if (parts > 2) one_step(height, form, at, bias, third);
-    if (parts > 2) one_step(height, form, at, bias, fourth);
+    one_step(height, form, pair, at, bias, sum);
+    if (parts > 1) one_step(height, form, pair, at, bias, second);
+    if (parts > 2) one_step(height, form, pair, at, bias, third);
+    if (parts > 2) one_step(height, form, pair, at, bias, fourth);
 }
 
 /* n steps into `sum`. `brief`: those of a short group, as straight-line code. */
-PF_INLINE void steps(const int height, const step_form form, const bool brief, cursor *at, const __m512i bias[2],
-                     __m512i (*sum)[2], size_t n)
+PF_INLINE void steps(const int height, const step_form form, const bool brief, const bool pair, cursor *at,
+                     const __m512i bias[2], __m512i (*sum)[2], size_t n)
 {
     const size_t parts = parts_of(height, form, brief);
     __m512i second[4][2], third[2][2], fourth[2][2];
@@ -184,13 +202,13 @@ PF_INLINE void steps(const int height, const step_form form, const bool brief, c
     if (brief) {
 #pragma GCC unroll 8
         for (size_t i = 0; i < SHORT_STEPS; i += parts)
-            parts_step(height, form, parts, at, bias, sum, second, third, fourth);
+            parts_step(height, form, pair, parts, at, bias, sum, second, third, fourth);
     } else {
         /* A loop: all of a long group as straight-line code fetches in bursts, and waits for them. */
         __asm__("" : "+r"(n));
-        for (; n >= parts; n -= parts) parts_step(height, form, parts, at, bias, sum, second, third, fourth);
+        for (; n >= parts; n -= parts) parts_step(height, form, pair, parts, at, bias, sum, second, third, fourth);
         if (parts > 1)
-            for (; n; n--) one_step(height, form, at, bias, sum);
+            for (; n; n--) one_step(height, form, pair, at, bias, sum);
     }
     if (parts > 1) add_sums(height, sum, second);
     if (parts > 2) add_sums(height, sum, third);
@@ -234,7 +252,34 @@ PF_INLINE void put_row(const int_tile *t, size_t row, __m512 r0, __m512 r1)
     _mm512_storeu_ps(c + 16, r1);
 }
 
-/* A scale a column: one group. What the weights have too much is taken off at its end. */
+/* Of a column, sums of whole bytes to those of nibbles. */
+PF_INLINE void part_nibbles(const int height, __m512i (*sum)[2])
+{
+#define PART(m) \
+    if (m < height) sum[m][1] = _mm512_srai_epi32(_mm512_sub_epi32(sum[m][1], sum[m][0]), 4);
+    PF_ROWS_14(PART)
+#undef PART
+}
+
+/* And the results of all of a column's sums. What the weights have too much is taken off here. */
+PF_INLINE void put_columns(const int height, const bool zeros, const int_tile *t, __m512i (*sum)[2])
+{
+    const __m512 s0 = _mm512_loadu_ps(t->head), s1 = _mm512_loadu_ps(t->head + 64), none = _mm512_setzero_ps();
+    __m512i z[2];
+    if (zeros) load_zeros(z, t->head + 128);
+#define FINISH(m)                                                                                      \
+    if (m < height) {                                                                                  \
+        const __m512i less = pf_sums_broadcast(t->starts + m);                                         \
+        const __m512i i0 = _mm512_add_epi32(sum[m][0], zeros ? _mm512_mullo_epi32(z[0], less) : less); \
+        const __m512i i1 = _mm512_add_epi32(sum[m][1], zeros ? _mm512_mullo_epi32(z[1], less) : less); \
+        put_row(t, m, _mm512_fmadd_ps(_mm512_cvtepi32_ps(i0), s0, none),                               \
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(i1), s1, none));                                    \
+    }
+    PF_ROWS_14(FINISH)
+#undef FINISH
+}
+
+/* A scale a column: one group. */
 PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, const int_tile *t)
 {
     const step_form form = bits == 8 ? BYTES : takes_whole_bytes(height, zeros) ? WHOLE_BYTES : NIBBLES;
@@ -246,14 +291,9 @@ PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, 
     PF_ROWS_14(START)
 #undef START
 
-    steps(height, form, false, &at, NULL, sum, t->n);
+    steps(height, form, false, false, &at, NULL, sum, t->n);
 
-    if (form == WHOLE_BYTES) {
-#define PART(m) \
-    if (m < height) sum[m][1] = _mm512_srai_epi32(_mm512_sub_epi32(sum[m][1], sum[m][0]), 4);
-        PF_ROWS_14(PART)
-#undef PART
-    }
+    if (form == WHOLE_BYTES) part_nibbles(height, sum);
     if (t->before) {
         const int32_t *before = t->before;
 #define ADD(m)                                                                                       \
@@ -266,19 +306,7 @@ PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, 
     }
 
     if (t->last) {
-        const __m512 s0 = _mm512_loadu_ps(t->head), s1 = _mm512_loadu_ps(t->head + 64), none = _mm512_setzero_ps();
-        __m512i z[2];
-        if (zeros) load_zeros(z, t->head + 128);
-#define FINISH(m)                                                                                      \
-    if (m < height) {                                                                                  \
-        const __m512i less = pf_sums_broadcast(t->starts + m);                                         \
-        const __m512i i0 = _mm512_add_epi32(sum[m][0], zeros ? _mm512_mullo_epi32(z[0], less) : less); \
-        const __m512i i1 = _mm512_add_epi32(sum[m][1], zeros ? _mm512_mullo_epi32(z[1], less) : less); \
-        put_row(t, m, _mm512_fmadd_ps(_mm512_cvtepi32_ps(i0), s0, none),                               \
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(i1), s1, none));                                    \
-    }
-        PF_ROWS_14(FINISH)
-#undef FINISH
+        put_columns(height, zeros, t, sum);
     } else {
         int32_t *sums = t->sums;
 #define LEAVE(m)                                                      \
@@ -313,12 +341,59 @@ PF_INLINE void start_group(const step_form form, const bool zeros, const __m512i
     }
 }
 
-/* Nibbles in groups: the integer sum of each is scaled and added, groups in order. */
+/* How a group's steps meet few activations, and more. */
+PF_INLINE step_form group_form(const int height, const bool zeros)
+{
+    return takes_whole_bytes(height, zeros) ? WHOLE_BYTES : zeros ? BIASED_NIBBLES : NIBBLES;
+}
+
+/* A group of nibbles: its integer sum is scaled and added. */
+PF_INLINE void one_group(const int height, const size_t group_steps, const bool zeros, const bool pair,
+                         size_t head_stride, cursor *at, __m512 (*total)[2])
+{
+    const step_form form = group_form(height, zeros);
+    __m512i sum[GROUP_ROWS][2], z[2] = { 0 };
+    const uint8_t *head = at->w;
+    PF_PREFETCH(at->prefetch);
+    at->prefetch += head_stride;
+    if (zeros) PF_PREFETCH(at->prefetch - 1);
+    if (form == BIASED_NIBBLES) load_bias(z, head + 64);
+    if (form == WHOLE_BYTES && zeros) {
+        load_zeros(z, head + 64);
+        z[1] = _mm512_add_epi32(z[0], _mm512_slli_epi32(z[1], 4));
+    }
+    at->w += zeros ? 96 : 64;
+#define BEGIN(m) \
+    if (m < height) start_group(form, zeros, z, at->a + m, sum[m]);
+    PF_ROWS_6(BEGIN)
+#undef BEGIN
+    at->a += height;
+
+    steps(height, form, group_steps == SHORT_STEPS, pair, at, z, sum, group_steps);
+
+    const __m512 s0 = load_scales(head);
+    __m512 s1 = load_scales(head + 32);
+    if (form == WHOLE_BYTES) {
+        s1 = _mm512_mul_ps(s1, _mm512_set1_ps(0.0625f)); /* exact, as 16 times an integer is */
+#define PART(m) \
+    if (m < height) sum[m][1] = _mm512_sub_epi32(sum[m][1], sum[m][0]);
+        PF_ROWS_6(PART)
+#undef PART
+    }
+#define SCALE(m)                                                                       \
+    if (m < height) {                                                                  \
+        total[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][0]), s0, total[m][0]); \
+        total[m][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][1]), s1, total[m][1]); \
+    }
+    PF_ROWS_6(SCALE)
+#undef SCALE
+}
+
+/* Nibbles in groups, in order. */
 PF_INLINE void group_tile(const int height, const size_t group_steps, const bool zeros, const int_tile *t)
 {
-    const step_form form = takes_whole_bytes(height, zeros) ? WHOLE_BYTES : zeros ? BIASED_NIBBLES : NIBBLES;
     const bool alone = is_alone(height, GROUP_ROWS);
-    const size_t head_bytes = zeros ? 96 : 64, head_stride = alone ? head_bytes : t->head_stride;
+    const size_t head_stride = alone ? (zeros ? 96 : 64) : t->head_stride;
     __m512 total[GROUP_ROWS][2];
     cursor at = begin(t, alone ? 64 : t->step_stride);
     const float *before = t->before;
@@ -330,43 +405,7 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
     PF_ROWS_6(START)
 #undef START
 
-    for (size_t g = t->n; g; g--) {
-        __m512i sum[GROUP_ROWS][2], z[2] = { 0 };
-        const uint8_t *head = at.w;
-        PF_PREFETCH(at.prefetch);
-        at.prefetch += head_stride;
-        if (zeros) PF_PREFETCH(at.prefetch - 1);
-        if (form == BIASED_NIBBLES) load_bias(z, head + 64);
-        if (form == WHOLE_BYTES && zeros) {
-            load_zeros(z, head + 64);
-            z[1] = _mm512_add_epi32(z[0], _mm512_slli_epi32(z[1], 4));
-        }
-        at.w += head_bytes;
-#define BEGIN(m) \
-    if (m < height) start_group(form, zeros, z, at.a + m, sum[m]);
-        PF_ROWS_6(BEGIN)
-#undef BEGIN
-        at.a += height;
-
-        steps(height, form, group_steps == SHORT_STEPS, &at, z, sum, group_steps);
-
-        const __m512 s0 = load_scales(head);
-        __m512 s1 = load_scales(head + 32);
-        if (form == WHOLE_BYTES) {
-            s1 = _mm512_mul_ps(s1, _mm512_set1_ps(0.0625f)); /* exact, as 16 times an integer is */
-#define PART(m) \
-    if (m < height) sum[m][1] = _mm512_sub_epi32(sum[m][1], sum[m][0]);
-            PF_ROWS_6(PART)
-#undef PART
-        }
-#define SCALE(m)                                                                       \
-    if (m < height) {                                                                  \
-        total[m][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][0]), s0, total[m][0]); \
-        total[m][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[m][1]), s1, total[m][1]); \
-    }
-        PF_ROWS_6(SCALE)
-#undef SCALE
-    }
+    for (size_t g = t->n; g; g--) one_group(height, group_steps, zeros, false, head_stride, &at, total);
 
     if (t->last) {
 #define FINISH(m) \
@@ -385,7 +424,99 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
     }
 }
 
+/* Two panels side by side, whole: where each is, the right one in [1]. What is fetched goes over the head of the first
+ * step, too. */
+PF_INLINE void begin_pair(const int_tile *t, size_t stride, cursor at[2])
+{
+    at[0] = begin(t, stride);
+    at[0].prefetch = (uintptr_t)t->head + t->ahead;
+    at[1] = at[0];
+    at[1].w += t->panel_bytes;
+    at[1].prefetch += t->panel_bytes;
+}
+
+/* Of n units of a pair those after which what is fetched lies in the next pair, and those from there on. */
+PF_INLINE void pair_parts(const int_tile *t, size_t n, size_t unit_bytes, size_t part[2])
+{
+    const size_t ahead = t->ahead / unit_bytes;
+    part[1] = ahead < n ? ahead : n;
+    part[0] = n - part[1];
+}
+
+/* A run of one panel's steps. With up to two rows every other one goes into sums of its own. */
+PF_INLINE void one_run(const int height, const step_form form, const size_t n, cursor *at, __m512i (*sum)[2],
+                       __m512i (*second)[2])
+{
+#pragma GCC unroll 8
+    for (size_t i = 0; i < n; i++) one_step(height, form, true, at, NULL, height <= 2 && i % 2 ? second : sum);
+}
+
+PF_INLINE void channel_pair(const int height, const int bits, const bool zeros, const int_tile *t)
+{
+    const step_form form = bits == 8 ? BYTES : takes_whole_bytes(height, zeros) ? WHOLE_BYTES : NIBBLES;
+    const size_t step_bytes = (size_t)bits * 16, run = RUN_BYTES / step_bytes;
+    const int_tile right = next_panel(*t);
+    __m512i sum[2][PAIR_ROWS][2], second[2][2][2];
+    cursor at[2];
+    size_t part[2];
+    begin_pair(t, step_bytes, at);
+    pair_parts(t, t->n / run, RUN_BYTES, part);
+#define START(m) \
+    if (m < height) sum[0][m][0] = sum[0][m][1] = sum[1][m][0] = sum[1][m][1] = _mm512_setzero_si512();
+    PF_ROWS_7(START)
+#undef START
+    if (height <= 2) clear_sums(height, second[0]);
+    if (height <= 2) clear_sums(height, second[1]);
+
+    for (int i = 0; i < 2; i++, at[0].prefetch += t->panel_bytes, at[1].prefetch += t->panel_bytes)
+        for (size_t n = part[i]; n; n--) {
+            one_run(height, form, run, &at[0], sum[0], second[0]);
+            one_run(height, form, run, &at[1], sum[1], second[1]);
+        }
+    for (size_t n = t->n % run; n; n--) {
+        one_step(height, form, true, &at[0], NULL, sum[0]);
+        one_step(height, form, true, &at[1], NULL, sum[1]);
+    }
+
+    if (height <= 2) add_sums(height, sum[0], second[0]);
+    if (height <= 2) add_sums(height, sum[1], second[1]);
+    if (form == WHOLE_BYTES) part_nibbles(height, sum[0]);
+    if (form == WHOLE_BYTES) part_nibbles(height, sum[1]);
+    put_columns(height, zeros, t, sum[0]);
+    put_columns(height, zeros, &right, sum[1]);
+}
+
+PF_INLINE void group_pair(const int height, const size_t group_steps, const bool zeros, const int_tile *t)
+{
+    const size_t head_bytes = zeros ? 96 : 64;
+    const int_tile right = next_panel(*t);
+    __m512 total[2][GROUP_ROWS][2];
+    cursor at[2];
+    size_t part[2];
+    begin_pair(t, 64, at);
+    pair_parts(t, t->n, head_bytes + 64 * group_steps, part);
+#define START(m) \
+    if (m < height) total[0][m][0] = total[0][m][1] = total[1][m][0] = total[1][m][1] = _mm512_setzero_ps();
+    PF_ROWS_6(START)
+#undef START
+
+    for (int i = 0; i < 2; i++, at[0].prefetch += t->panel_bytes, at[1].prefetch += t->panel_bytes)
+        for (size_t g = part[i]; g; g--) {
+            one_group(height, group_steps, zeros, true, head_bytes, &at[0], total[0]);
+            one_group(height, group_steps, zeros, true, head_bytes, &at[1], total[1]);
+        }
+
+#define FINISH(m)                                           \
+    if (m < height) {                                       \
+        put_row(t, m, total[0][m][0], total[0][m][1]);      \
+        put_row(&right, m, total[1][m][0], total[1][m][1]); \
+    }
+    PF_ROWS_6(FINISH)
+#undef FINISH
+}
+
 #define DEFINE(NAME, DO)       PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_panel, DO)
+#define DEFINE_PAIR(NAME, DO)  PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_pair, DO)
 #define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, &tile))
 #define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, &tile))
 #define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, &tile))
@@ -416,6 +547,44 @@ static int_tile_fn *const g128_tiles[] = { NULL, PF_ROWS_6(G128) };
 static int_tile_fn *const asym_g32_tiles[] = { NULL, PF_ROWS_6(ASYM_G32) };
 static int_tile_fn *const asym_g128_tiles[] = { NULL, PF_ROWS_6(ASYM_G128) };
 
+/* Two panels at a time. */
+#define int8_DEFINE_PAIR(m)         DEFINE_PAIR(int8_pair_##m, channel_pair(m + 1, 8, false, &tile))
+#define channel_DEFINE_PAIR(m)      DEFINE_PAIR(channel_pair_##m, channel_pair(m + 1, 4, false, &tile))
+#define asym_channel_DEFINE_PAIR(m) DEFINE_PAIR(asym_channel_pair_##m, channel_pair(m + 1, 4, true, &tile))
+#define g32_DEFINE_PAIR(m)          DEFINE_PAIR(g32_pair_##m, group_pair(m + 1, 8, false, &tile))
+#define g128_DEFINE_PAIR(m)         DEFINE_PAIR(g128_pair_##m, group_pair(m + 1, 32, false, &tile))
+#define asym_g32_DEFINE_PAIR(m)     DEFINE_PAIR(asym_g32_pair_##m, group_pair(m + 1, 8, true, &tile))
+#define asym_g128_DEFINE_PAIR(m)    DEFINE_PAIR(asym_g128_pair_##m, group_pair(m + 1, 32, true, &tile))
+PF_ROWS_7(int8_DEFINE_PAIR)
+PF_ROWS_7(channel_DEFINE_PAIR)
+PF_ROWS_7(asym_channel_DEFINE_PAIR)
+PF_ROWS_6(g32_DEFINE_PAIR)
+PF_ROWS_6(g128_DEFINE_PAIR)
+PF_ROWS_6(asym_g32_DEFINE_PAIR)
+PF_ROWS_6(asym_g128_DEFINE_PAIR)
+
+#define INT8_PAIR(m)         int8_pair_##m,
+#define CHANNEL_PAIR(m)      channel_pair_##m,
+#define ASYM_CHANNEL_PAIR(m) asym_channel_pair_##m,
+#define G32_PAIR(m)          g32_pair_##m,
+#define G128_PAIR(m)         g128_pair_##m,
+#define ASYM_G32_PAIR(m)     asym_g32_pair_##m,
+#define ASYM_G128_PAIR(m)    asym_g128_pair_##m,
+static int_tile_fn *const int8_pairs[] = { NULL, PF_ROWS_7(INT8_PAIR) };
+static int_tile_fn *const channel_pairs[] = { NULL, PF_ROWS_7(CHANNEL_PAIR) };
+static int_tile_fn *const asym_channel_pairs[] = { NULL, PF_ROWS_7(ASYM_CHANNEL_PAIR) };
+static int_tile_fn *const g32_pairs[] = { NULL, PF_ROWS_6(G32_PAIR) };
+static int_tile_fn *const g128_pairs[] = { NULL, PF_ROWS_6(G128_PAIR) };
+static int_tile_fn *const asym_g32_pairs[] = { NULL, PF_ROWS_6(ASYM_G32_PAIR) };
+static int_tile_fn *const asym_g128_pairs[] = { NULL, PF_ROWS_6(ASYM_G128_PAIR) };
+
+/* What the nest must know of a format's tiles. */
+typedef struct {
+    int32_t tile_rows, pair_rows;
+    int_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+    int_tile_fn *const *pairs; /* [pair_rows + 1], by height: of two panels */
+} int_family;
+
 /* Words of a row in the packed input. */
 PF_INLINE size_t row_words(const pf_gemm_layout *l)
 {
@@ -426,17 +595,17 @@ PF_INLINE size_t row_words(const pf_gemm_layout *l)
  * rows up to a tenth; from a cache 12 KiB cost nibbles as much, and so do 1 to 4 KiB. */
 PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m)
 {
+    if (w->fetch_near) return l->bits == 8 && m < 5 ? PF_GEMM_W_NEXT : PF_GEMM_W_NEAR;
     return w->from_memory && (l->bits == 8 || m > 2) ? 12288 : PF_GEMM_W_AHEAD;
 }
 
 /* The loop nest. What it counts are units: steps where a scale is a column's, else groups. */
-PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_gemm_weights *w, const void *input,
-                        int32_t m, int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
-                        void *scratch)
+PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const void *input, int32_t m,
+                        int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
     const bool channel = l.n_groups == 1 && pf_format_get(w->format)->group == 0;
-    const int32_t n_tiles = pf_gemm_tiles(tile_rows, m);
+    const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
     const size_t units = channel ? l.group_steps : (size_t)l.n_groups;
     const size_t unit_bytes = channel ? l.step_bytes : l.group_bytes, unit_words = channel ? 1 : 1 + l.group_steps;
     const size_t unit_values = channel ? 4 : (size_t)l.group;
@@ -446,10 +615,12 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
         (float *)scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* results of columns that fill the panel */
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
-    const bool goes_on = n_tiles == 1 && units <= block;
+    const bool goes_on = n_tiles == 1 && units <= block, pairs = goes_on && w->fetch_near && m <= family.pair_rows;
 
     for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
         n_panels = goes_on && p < whole_end ? whole_end - p : 1;
+        const bool pair = pairs && n_panels > 1;
+        if (pair) n_panels -= n_panels % 2;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const uint8_t *begin = panel + (channel ? l.head_bytes : 0);
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
@@ -473,12 +644,13 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
                     .c = whole ? c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL : rest + (sums - (float *)scratch),
                     .ldc = whole ? ldc : PF_GEMM_PANEL,
                     .n = n,
-                    .n_times = (size_t)n_panels,
+                    .n_times = (size_t)(pair ? n_panels / 2 : n_panels),
                     .panel_bytes = w->panel_bytes,
                     .prefetch = (uintptr_t)from + ahead,
                     .step_stride = l.step_bytes,
                     .head_stride = l.head_bytes,
                     .a_ahead = m > PF_GEMM_A_AHEAD_ROWS ? PF_GEMM_A_AHEAD : 0,
+                    .ahead = ahead,
                     .last = unit + n == units,
                     .add = whole && mode == PF_GEMM_ADD,
                 };
@@ -488,7 +660,7 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
                     tile.step_stride = (l.step_bytes + shares - 1) / shares;
                     tile.head_stride = (l.head_bytes + shares - 1) / shares;
                 }
-                tiles[height](&tile);
+                (pair ? family.pairs : family.tiles)[height](&tile);
             }
         }
         if (!whole) pf_gemm_copy_columns(c + (size_t)p * PF_GEMM_PANEL, ldc, rest, m, n_columns, mode);
@@ -497,17 +669,20 @@ PF_INLINE void int_nest(int_tile_fn *const *tiles, int32_t tile_rows, const pf_g
 
 /* --- the formats --- */
 
-#define FORMAT(NAME, ROWS, TILES)                                                                                      \
+#define FORMAT(NAME, ROWS, OF_PAIRS, TILES)                                                                            \
     void pf_gemm_##NAME##_int8_avx512vnni(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, \
                                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)   \
     {                                                                                                                  \
-        int_nest(TILES, ROWS, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);                             \
+        const int_family family = {                                                                                    \
+            .tile_rows = ROWS, .pair_rows = OF_PAIRS, .tiles = TILES##_tiles, .pairs = TILES##_pairs                   \
+        };                                                                                                             \
+        int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);                                  \
     }
 
-FORMAT(int8, INT8_ROWS, int8_tiles)
-FORMAT(int4_channel, CHANNEL_ROWS, channel_tiles)
-FORMAT(int4_g32, GROUP_ROWS, g32_tiles)
-FORMAT(int4_g128, GROUP_ROWS, g128_tiles)
-FORMAT(int4_asym_channel, CHANNEL_ROWS, asym_channel_tiles)
-FORMAT(int4_asym_g32, GROUP_ROWS, asym_g32_tiles)
-FORMAT(int4_asym_g128, GROUP_ROWS, asym_g128_tiles)
+FORMAT(int8, INT8_ROWS, PAIR_ROWS, int8)
+FORMAT(int4_channel, CHANNEL_ROWS, PAIR_ROWS, channel)
+FORMAT(int4_g32, GROUP_ROWS, GROUP_ROWS, g32)
+FORMAT(int4_g128, GROUP_ROWS, GROUP_ROWS, g128)
+FORMAT(int4_asym_channel, CHANNEL_ROWS, PAIR_ROWS, asym_channel)
+FORMAT(int4_asym_g32, GROUP_ROWS, GROUP_ROWS, asym_g32)
+FORMAT(int4_asym_g128, GROUP_ROWS, GROUP_ROWS, asym_g128)

@@ -42,12 +42,12 @@ PF_INLINE pf_vecf pf_widen_value(const int bits, const bool has_zeros, pf_vec fo
 
 /* Some steps of half the columns, or of all. */
 PF_INLINE void pf_widen_steps(const int bits, const bool has_zeros, const uint8_t *w, size_t steps,
-                              const pf_widen_head *head, uint8_t *out)
+                              const pf_widen_head *head, size_t ahead, uint8_t *out)
 {
     const size_t step_bytes = (size_t)bits / 2 * PF_GEMM_PANEL;
     for (; steps; steps--, w += step_bytes, out += 2 * PF_GEMM_STEP_BYTES) {
-        PF_PREFETCH((uintptr_t)w + PF_GEMM_W_AHEAD);
-        if (bits == 8) PF_PREFETCH((uintptr_t)w + PF_GEMM_W_AHEAD + 64);
+        PF_PREFETCH((uintptr_t)w + ahead);
+        if (bits == 8) PF_PREFETCH((uintptr_t)w + ahead + 64);
 #define VALUE(v, i) pf_widen_value(bits, has_zeros, four, i, v, head)
 #define COLUMNS(v)                                                                                  \
     {                                                                                               \
@@ -67,7 +67,7 @@ PF_INLINE void pf_widen(const pf_gemm_weights *w, const pf_gemm_layout *l, int32
                         void *out)
 {
     const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
-    const size_t end = (pair + n_pairs + 1) / 2;
+    const size_t end = (pair + n_pairs + 1) / 2, ahead = pf_gemm_ahead(w);
     uint8_t *to = out;
     for (size_t step = pair / 2; step < end;) {
         /* groups of 32 or 128: steps are 8 or 32 */
@@ -77,11 +77,11 @@ PF_INLINE void pf_widen(const pf_gemm_weights *w, const pf_gemm_layout *l, int32
         for (size_t j = 0; j < 16; j += PF_VEC_LANES) {
             const pf_widen_head head = pf_widen_head_of(l, group, j);
             if (l->bits == 8)
-                pf_widen_steps(8, false, from + 4 * j, steps, &head, to + 4 * j);
+                pf_widen_steps(8, false, from + 4 * j, steps, &head, ahead, to + 4 * j);
             else if (l->has_zeros)
-                pf_widen_steps(4, true, from + 4 * j, steps, &head, to + 4 * j);
+                pf_widen_steps(4, true, from + 4 * j, steps, &head, ahead, to + 4 * j);
             else
-                pf_widen_steps(4, false, from + 4 * j, steps, &head, to + 4 * j);
+                pf_widen_steps(4, false, from + 4 * j, steps, &head, ahead, to + 4 * j);
         }
         step += steps;
         to += steps * 2 * PF_GEMM_STEP_BYTES;

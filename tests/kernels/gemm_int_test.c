@@ -3,7 +3,7 @@
 #include "kernels/gemm/layout.h"
 #include "tests/kernels/kernel_test.h"
 
-enum { N = 45, ROWS = 14, MAX_K = PF_GEMM_MAX_INT_K };
+enum { N = 77, ROWS = 14, MAX_K = PF_GEMM_MAX_INT_K };
 
 /* Integers as a file has them, their product's operands, and both results. */
 typedef struct {
@@ -95,10 +95,14 @@ static void compare_any(const pf_kernel *kernel, const pf_kernel *definition, in
     fill_activations(x, &rng);
     stored_pack(x);
     stored_multiply(x, definition, x->expected);
-    stored_multiply(x, kernel, x->got);
-    char what[160];
-    snprintf(what, sizeof what, "%s of %s, m %d k %d", kernel->name, pf_format_get(kernel->format)->name, m, k);
-    assert_same_floats(what, x->got, x->expected, (size_t)m * N);
+    for (int near = 0; near <= 1; near++) {
+        x->weights.fetch_near = near;
+        stored_multiply(x, kernel, x->got);
+        char what[160];
+        snprintf(what, sizeof what, "%s of %s, m %d k %d, near %d", kernel->name, pf_format_get(kernel->format)->name,
+                 m, k, near);
+        assert_same_floats(what, x->got, x->expected, (size_t)m * N);
+    }
     stored_free(x);
 }
 
@@ -109,6 +113,7 @@ static void check_any(const pf_kernel *kernel, const pf_kernel *definition)
     for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
         compare_any(kernel, definition, 1 + (int32_t)i * 13 % ROWS, ks[i], 71 + i);
         compare_any(kernel, definition, ROWS, ks[i], 91 + i); /* several tiles of most kernels */
+        compare_any(kernel, definition, 1 + (int32_t)i % 7, ks[i], 111 + i);
     }
 }
 

@@ -33,7 +33,7 @@ HOLDS = {
     "kernels/gemm/gemm_widen_avx2.c": {READ},
     "kernels/gemm/gemm_widen_avx512.c": {READ},
     "kernels/gemm/gemm_widen_avx512bf16.c": {READ},
-    "kernels/limits/read.c": {READ},
+    "kernels/limits/read.c": {READ, "prefetcht1"},
 }
 PREFETCHES = re.compile(r"PF_PREFETCH(?:_BESIDE)?\(|_mm_prefetch\(|__builtin_prefetch\(|pf_gemm_claim\(")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format (\S+)$")

@@ -1,9 +1,10 @@
 /* The patterns: one loop, made for each number of streams and each distance. Portable. */
 #include "kernels/limits/read.h"
 
+#include <stdbool.h>
 #include <string.h>
 
-enum { LINE = 64, GROUP = 4 * LINE };
+enum { LINE = 64, PANEL = 65536 };
 
 static inline uint64_t word_at(const unsigned char *bytes)
 {
@@ -12,18 +13,20 @@ static inline uint64_t word_at(const unsigned char *bytes)
     return word;
 }
 
-/* Four lines of each stream in turn; what is left over behind the last stream comes at the end. */
-static inline __attribute__((always_inline)) uint64_t read_lines(const void *data, size_t n_bytes, size_t n_streams,
-                                                                 size_t ahead)
+/* `lines` lines of each stream in turn, up to four; what is left over behind the last stream comes at the end. */
+static inline __attribute__((always_inline)) uint64_t read_lines(const unsigned char *bytes, size_t n_bytes,
+                                                                 size_t n_streams, size_t lines, size_t ahead,
+                                                                 const bool into_l2)
 {
-    const unsigned char *bytes = data;
-    const size_t stream = n_bytes / n_streams / GROUP * GROUP;
+    const size_t turn = lines * LINE, stream = n_bytes / n_streams / turn * turn;
     uint64_t sum[4] = { 0 };
-    for (size_t i = 0; i < stream; i += GROUP) {
+    for (size_t i = 0; i < stream; i += turn) {
         for (size_t s = 0; s < n_streams; s++) {
             const unsigned char *at = bytes + s * stream + i;
-            for (size_t line = 0; line < 4; line++) {
-                if (ahead > 0) __builtin_prefetch((const void *)((uintptr_t)at + ahead + line * LINE));
+            for (size_t line = 0; line < lines; line++) {
+                const void *next = (const void *)((uintptr_t)at + ahead + line * LINE);
+                if (ahead > 0 && into_l2) __builtin_prefetch(next, 0, 2);
+                if (ahead > 0 && !into_l2) __builtin_prefetch(next);
                 sum[line] += word_at(at + line * LINE);
             }
         }
@@ -35,7 +38,7 @@ static inline __attribute__((always_inline)) uint64_t read_lines(const void *dat
 #define PATTERN(STREAMS, AHEAD)                                                 \
     static uint64_t read_##STREAMS##_##AHEAD(const void *bytes, size_t n_bytes) \
     {                                                                           \
-        return read_lines(bytes, n_bytes, STREAMS, AHEAD);                      \
+        return read_lines(bytes, n_bytes, STREAMS, 4, AHEAD, false);            \
     }
 PATTERN(1, 0)
 PATTERN(1, 1024)
@@ -48,6 +51,24 @@ PATTERN(4, 0)
 PATTERN(4, 1024)
 #undef PATTERN
 
+/* Two panels side by side, then the next two, two lines of each in turn. */
+static inline __attribute__((always_inline)) uint64_t read_panels(const unsigned char *bytes, size_t n_bytes,
+                                                                  size_t ahead, const bool into_l2)
+{
+    uint64_t sum = 0;
+    for (; n_bytes >= 2 * PANEL; bytes += 2 * PANEL, n_bytes -= 2 * PANEL)
+        sum += read_lines(bytes, 2 * PANEL, 2, 2, ahead, into_l2);
+    return sum + read_lines(bytes, n_bytes, 2, 2, ahead, into_l2);
+}
+static uint64_t read_panels_512(const void *bytes, size_t n_bytes)
+{
+    return read_panels(bytes, n_bytes, 512, false);
+}
+static uint64_t read_panels_1024(const void *bytes, size_t n_bytes)
+{
+    return read_panels(bytes, n_bytes, 1024, true);
+}
+
 const pf_read_pattern pf_read_patterns[PF_N_READS] = {
     { "1 stream", read_1_0 },
     { "1 stream, 1024 bytes ahead", read_1_1024 },
@@ -58,4 +79,6 @@ const pf_read_pattern pf_read_patterns[PF_N_READS] = {
     { "2 streams, 4096 bytes ahead", read_2_4096 },
     { "4 streams", read_4_0 },
     { "4 streams, 1024 bytes ahead", read_4_1024 },
+    { "2 panels, 512 bytes ahead", read_panels_512 },
+    { "2 panels, 1024 bytes ahead into the L2", read_panels_1024 },
 };

@@ -128,7 +128,7 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
 {
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
     const size_t head_bytes = pf_b12_head_bytes(w->k),
-                 blocks_ahead = w->fetch_near || m <= FEW_ROWS ? pf_gemm_ahead(w) : BLOCKS_AHEAD;
+                 blocks_ahead = pf_gemm_is_near(w) || m <= FEW_ROWS ? pf_gemm_ahead(w) : BLOCKS_AHEAD;
     const size_t all_steps = ((size_t)w->k + 1) / 2, piece = n_tiles == 1 ? all_steps : PF_GEMM_BLOCK_STEPS;
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *codes = pf_b12_panel(w, p), *blocks = codes + head_bytes, *reserved = pf_b12_reserve(w, p);

@@ -35,7 +35,8 @@ enum {
     MOST_VALUES = 65536, /* and one: 16 times the sum of so many nibbles by activations fits 32 bits */
     SHORT_STEPS = 8,     /* of a group of 32 */
     PAIR_ROWS = 7,       /* up to which columns with a scale go two panels at a time; groups do in all tiles */
-    RUN_BYTES = 512,     /* of one of them, before the other has its turn */
+    PAIR_BYTES = 13824, /* of panels from which on: what has shorter ones lies in a cache, where beginning costs more */
+    RUN_BYTES = 512,    /* of one of them, before the other has its turn */
 };
 
 /* What one register tile is to do. Its height, and the format, are the function's. */
@@ -593,9 +594,10 @@ PF_INLINE size_t row_words(const pf_gemm_layout *l)
 
 /* How many bytes ahead of its use a panel is fetched, where a single tile passes over it. From a fast memory 8 KiB cost 4 to 8
  * rows up to a tenth; from a cache 12 KiB cost nibbles as much, and so do 1 to 4 KiB. */
-PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m)
+PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m, bool pairs)
 {
-    if (w->fetch_near) return l->bits == 8 && m < 5 ? PF_GEMM_W_NEXT : PF_GEMM_W_NEAR;
+    if (pairs) return l->bits == 8 && m < 5 ? PF_GEMM_W_NEXT : PF_GEMM_W_NEAR;
+    if (pf_gemm_is_near(w)) return PF_GEMM_W_NEAR;
     return w->from_memory && (l->bits == 8 || m > 2) ? 12288 : PF_GEMM_W_AHEAD;
 }
 
@@ -610,12 +612,14 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
     const size_t unit_bytes = channel ? l.step_bytes : l.group_bytes, unit_words = channel ? 1 : 1 + l.group_steps;
     const size_t unit_values = channel ? 4 : (size_t)l.group;
     const size_t block = (n_tiles == 1 ? MOST_VALUES : BLOCK_VALUES) / unit_values;
-    const size_t shares = (size_t)n_tiles, words = row_words(&l), ahead = weights_ahead(w, &l, m);
+    const size_t shares = (size_t)n_tiles, words = row_words(&l);
     float *rest =
         (float *)scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* results of columns that fill the panel */
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
-    const bool goes_on = n_tiles == 1 && units <= block, pairs = goes_on && w->fetch_near && m <= family.pair_rows;
+    const bool goes_on = n_tiles == 1 && units <= block;
+    const bool pairs = goes_on && w->fetch_near && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
+    const size_t ahead = weights_ahead(w, &l, m, pairs);
 
     for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
         n_panels = goes_on && p < whole_end ? whole_end - p : 1;

@@ -156,7 +156,7 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
                     .partial = sums + rows_words,
                     .unpacked = unpacks ? unpacked : NULL,
                     .prefetch = (uintptr_t)begin +
-                                (n_tiles == 1 ? pf_gemm_ahead(w) : bytes + bytes * (size_t)t / (size_t)n_tiles),
+                                (n_tiles == 1 ? PF_GEMM_W_AHEAD : bytes + bytes * (size_t)t / (size_t)n_tiles),
                     .prefetch_stride = stride,
                     .layout = &layout,
                 };

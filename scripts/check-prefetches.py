@@ -10,15 +10,15 @@ import re
 import subprocess
 import sys
 
-READ, WRITE = "prefetcht0", "prefetchw"
+READ, FAR, WRITE = "prefetcht0", "prefetcht1", "prefetchw"
 HOLDS = {
     "model/forward.c": {READ, WRITE},
     "kernels/attn/attn_amx.c": {READ},
     "kernels/attn/attn_avx2.c": {READ},
     "kernels/attn/attn_avx512.c": {READ},
     "kernels/attn/attn_avx512bf16.c": {READ},
-    "kernels/gemm/gemm_amx_bf16.c": {READ},
-    "kernels/gemm/gemm_amx_int8.c": {READ},
+    "kernels/gemm/gemm_amx_bf16.c": {READ, FAR, WRITE},
+    "kernels/gemm/gemm_amx_int8.c": {READ, FAR, WRITE},
     "kernels/gemm/gemm_avx2.c": {READ, WRITE},
     "kernels/gemm/gemm_avx512.c": {READ, WRITE},
     "kernels/gemm/gemm_avx512bf16.c": {READ, WRITE},
@@ -33,7 +33,7 @@ HOLDS = {
     "kernels/gemm/gemm_widen_avx2.c": {READ},
     "kernels/gemm/gemm_widen_avx512.c": {READ},
     "kernels/gemm/gemm_widen_avx512bf16.c": {READ},
-    "kernels/limits/read.c": {READ, "prefetcht1"},
+    "kernels/limits/read.c": {READ, FAR},
 }
 PREFETCHES = re.compile(r"PF_PREFETCH(?:_BESIDE)?\(|_mm_prefetch\(|__builtin_prefetch\(|pf_gemm_claim\(")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format (\S+)$")

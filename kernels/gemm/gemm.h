@@ -139,7 +139,7 @@ size_t pf_gemm_input_bytes(int32_t m, int32_t k);
  * Of more than 32 rows the sums take PF_GEMM_GROUP_BYTES at least: those of several panels.
  */
 size_t pf_gemm_scratch_bytes(int32_t m);
-enum { PF_GEMM_GROUP_BYTES = 1 << 20 }; /* half of the L2 of a core of the processors that want so much */
+enum { PF_GEMM_GROUP_BYTES = 1 << 20 };  /* half of the L2 of a core of the processors that want so much */
 enum { PF_GEMM_UNPACKED_BYTES = 32768 }; /* of the piece: 512 values of k by 32 columns in bf16 */
 
 /* What becomes of the result: c = r, or c = c + r (one rounding more; the residual). */

@@ -33,15 +33,16 @@ enum {
     PF_TILE_B_STRIDE = 128,                               /* two B tiles of a panel lie side by side */
     PF_TILE_STEP_BYTES = PF_TILE_ROWS * PF_TILE_B_STRIDE, /* of a panel: one step of K of a whole tile */
     PF_TILE_BLOCK_ROWS = 2 * PF_TILE_ROWS,                /* of A that are multiplied together */
-    PF_TILE_BLOCK_STEPS = 8,  /* of K that all rows of a group pass over: 16 KiB of B */
-    PF_TILE_GROUP_BLOCKS = 8, /* of rows that do, a slice of 128 KiB */
+    PF_TILE_BLOCK_STEPS = 8,                              /* of K that all rows of a group pass over: 16 KiB of B */
+    PF_TILE_GROUP_BLOCKS = 8,                             /* of rows that do, a slice of 128 KiB */
     PF_TILE_RING_STEPS = 4,
     PF_TILE_RING_AHEAD = 2, /* steps: what was stored must have reached L1 before a tile is loaded from there */
 };
 
-PF_INLINE void pf_prefetch_lines(uintptr_t address, size_t n_lines)
+/* To stay where it is written: compilers gather prefetches, and L1 waits for 16 lines at a time. */
+PF_INLINE void pf_tile_prefetch(uintptr_t address)
 {
-    for (size_t i = 0; i < n_lines; i++) PF_PREFETCH(address + 64 * i);
+    __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)address) : "memory");
 }
 
 /* Into L2, which L1 has no room for. */
@@ -162,20 +163,23 @@ typedef struct {
     pf_gemm_mode mode;
     size_t head_bytes; /* of a panel, before its weights */
     size_t steps;      /* of K */
+    const void *how;   /* what `put` and `zeros` of the format want to know */
 } pf_tile_product;
 
-/* Step `step` of a panel as B, 2 KiB, zeros where K has ended. */
-typedef void pf_tile_stage_fn(const pf_tile_product *x, const uint8_t *panel, size_t step, uint8_t *b);
+/* A row of B, 128 bytes, of what a panel has for it and of what `zeros` gave. */
+typedef void pf_tile_row_fn(const __m512i zeros[2], const uint8_t *from, uint8_t *b);
+typedef void pf_tile_zeros_fn(const pf_tile_product *x, const uint8_t *panel, __m512i zeros[2]);
 
 /* Sums of rows [row, row + n_rows) of a panel, [n_rows, 32] 64-byte aligned, to c. */
 typedef void pf_tile_put_fn(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums);
 
 typedef struct {
     pf_tile_dot dot;
-    bool in_place;       /* whole steps of a panel are B as they lie */
-    bool as_they_are;    /* sums are what c wants */
-    size_t packed_bytes; /* of a step of a panel */
-    pf_tile_stage_fn *stage;
+    bool in_place;    /* whole steps of a panel are B as they lie */
+    bool as_they_are; /* sums are what c wants */
+    size_t row_bytes; /* of a panel, for a row of B */
+    pf_tile_row_fn *row;
+    pf_tile_zeros_fn *zeros; /* NULL: rows want none */
     pf_tile_put_fn *put;
 } pf_tile_family;
 
@@ -184,31 +188,36 @@ PF_INLINE const uint8_t *pf_tile_panel(const pf_tile_product *x, int32_t panel)
     return (const uint8_t *)x->w->panels + (size_t)panel * x->w->panel_bytes;
 }
 
-/* Whether n steps from `step` on are all there in a panel. */
-PF_INLINE bool pf_tile_is_whole(const pf_tile_product *x, size_t step, size_t n)
+/* Where a step begins in a panel, and how many of n rows of B from there on a panel has. */
+PF_INLINE size_t pf_tile_step_at(const pf_tile_family family, const pf_tile_product *x, size_t step)
 {
-    return x->head_bytes + (step + n) * PF_TILE_STEP_BYTES <= x->w->panel_bytes;
+    return x->head_bytes + step * PF_TILE_ROWS * family.row_bytes;
+}
+PF_INLINE size_t pf_tile_rows_there(const pf_tile_family family, const pf_tile_product *x, size_t step, size_t n)
+{
+    const size_t left = (x->w->panel_bytes - pf_tile_step_at(family, x, step)) / family.row_bytes;
+    return left < n ? left : n;
 }
 
-/* A step as it lies. */
-PF_INLINE void pf_tile_stage_plain(const pf_tile_product *x, const uint8_t *panel, size_t step, uint8_t *b)
+/* A row as it lies. */
+PF_INLINE void pf_tile_row_plain(const __m512i zeros[2], const uint8_t *from, uint8_t *b)
 {
-    const size_t at = x->head_bytes + step * PF_TILE_STEP_BYTES, left = x->w->panel_bytes - at;
-    const uint8_t *from = panel + at;
-    if (left < PF_TILE_STEP_BYTES) {
-        memcpy(b, from, left);
-        memset(b + left, 0, PF_TILE_STEP_BYTES - left);
-        return;
-    }
-    for (size_t i = 0; i < PF_TILE_STEP_BYTES; i += 64) _mm512_store_si512(b + i, _mm512_loadu_si512(from + i));
+    (void)zeros;
+    _mm512_store_si512(b, _mm512_loadu_si512(from));
+    _mm512_store_si512(b + 64, _mm512_loadu_si512(from + 64));
 }
 
-/* n steps of a panel in a row: where they lie, or in `room`. */
+/* n steps of a panel in a row: where they lie, or in `room`, zeros where K has ended. */
 PF_INLINE const uint8_t *pf_tile_block(const pf_tile_family family, const pf_tile_product *x, const uint8_t *panel,
                                        size_t step, size_t n, uint8_t *room)
 {
-    if (family.in_place && pf_tile_is_whole(x, step, n)) return panel + x->head_bytes + step * PF_TILE_STEP_BYTES;
-    for (size_t i = 0; i < n; i++) family.stage(x, panel, step + i, room + i * PF_TILE_STEP_BYTES);
+    const size_t wanted = n * PF_TILE_ROWS, there = pf_tile_rows_there(family, x, step, wanted);
+    const uint8_t *from = panel + pf_tile_step_at(family, x, step);
+    if (family.in_place && there == wanted) return from;
+    __m512i zeros[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
+    if (family.zeros) family.zeros(x, panel, zeros);
+    for (size_t i = 0; i < there; i++) family.row(zeros, from + i * family.row_bytes, room + i * PF_TILE_B_STRIDE);
+    memset(room + there * PF_TILE_B_STRIDE, 0, (wanted - there) * PF_TILE_B_STRIDE);
     return room;
 }
 
@@ -218,8 +227,9 @@ typedef struct {
     int32_t group;      /* of them that are gone through together */
     int32_t panels;     /* likewise: L2 holds their sums for a group */
     size_t block_bytes; /* of the sums of a block */
-    pf_tile_rows rows;  /* of the highest block: all are multiplied as if they were as high. The last row of the others is what
-                         * follows in the input, its sums are nobody's, and one configuration serves them all */
+    /* Of the highest block: all are multiplied as if they were as high. The last row of the others is what follows in the
+     * input, its sums are nobody's, and one configuration serves them all. */
+    pf_tile_rows rows;
 } pf_tile_cut;
 
 PF_INLINE pf_tile_cut pf_tile_cut_of(const pf_tile_product *x, size_t sums_bytes)
@@ -241,11 +251,11 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
                                       const uint8_t *b, uintptr_t next, uint8_t *sums)
 {
     const bool last = step + n == x->steps;
-    const bool direct = family.as_they_are && last && x->mode == PF_GEMM_STORE &&
-                        x->w->n - panel * PF_GEMM_PANEL >= PF_GEMM_PANEL;
+    const bool direct =
+        family.as_they_are && last && x->mode == PF_GEMM_STORE && x->w->n - panel * PF_GEMM_PANEL >= PF_GEMM_PANEL;
     pf_tile_rows rows = cut->rows;
     rows.prefetch = next;
-    rows.prefetch_lines = family.packed_bytes / 64 / (size_t)(end - begin) + 1;
+    rows.prefetch_lines = PF_TILE_ROWS * family.row_bytes / 64 / (size_t)(end - begin) + 1;
     for (int32_t t = begin; t < end; t++) {
         const int32_t row = pf_gemm_tile_row(cut->n_blocks, x->m, t);
         const int32_t height = pf_gemm_tile_row(cut->n_blocks, x->m, t + 1) - row;
@@ -288,8 +298,7 @@ PF_INLINE void pf_tile_nest_tall(const pf_tile_family family, const pf_tile_prod
                     const size_t next_step = p + 1 < end ? step : last ? 0 : step + n;
                     pf_tile_multiply_panel(family, x, &cut, p, step, n, t, t_end,
                                            pf_tile_block(family, x, pf_tile_panel(x, p), step, n, room),
-                                           (uintptr_t)pf_tile_panel(x, next) + x->head_bytes +
-                                               next_step * family.packed_bytes,
+                                           (uintptr_t)pf_tile_panel(x, next) + pf_tile_step_at(family, x, next_step),
                                            sums + (size_t)(p - first) * panel_sums);
                 }
             }
@@ -306,7 +315,8 @@ PF_INLINE void pf_tile_stay_awake(void)
 }
 
 /* One step of up to 16 rows and two panels: their sums in tmm0 and tmm1, tmm2 and tmm3. */
-PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *left, const uint8_t *right)
+PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *left,
+                                 const uint8_t *right)
 {
     PF_TILE_LOAD(4, x->a, x->row_bytes);
     PF_TILE_LOAD(6, left, PF_TILE_B_STRIDE);
@@ -319,30 +329,35 @@ PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, c
     PF_TILE_DOT(dot, 3, 4, 7);
 }
 
-/* A step of a panel, or of two side by side, into the ring. Whole ones are read two lines of each in turn, the lines PF_TILE_FAR
- * bytes further on fetched: two streams get more from memory than one. */
-PF_INLINE void pf_tile_fill(const pf_tile_family family, const pf_tile_product *x, int32_t panel, int32_t n_panels,
-                            size_t step, uint8_t *ring)
+/* A step of a panel, or of two side by side, into the ring: a row of each in turn, and what comes PF_GEMM_W_NEXT bytes
+ * further on fetched beside it. Two streams get more from memory than one. */
+PF_INLINE void pf_tile_fill(const pf_tile_family family, const pf_tile_product *x, int32_t panel,
+                            const int32_t n_panels, size_t step, uint8_t *slot)
 {
-    enum { AHEAD = 1024 };
-    uint8_t *slot = ring + step % PF_TILE_RING_STEPS * (2 * PF_TILE_STEP_BYTES);
-    const uint8_t *left = pf_tile_panel(x, panel);
-    if (!family.in_place || !pf_tile_is_whole(x, step, 1)) {
-        for (int32_t i = 0; i < n_panels; i++)
-            family.stage(x, left + (size_t)i * x->w->panel_bytes, step, slot + (size_t)i * PF_TILE_STEP_BYTES);
-        return;
-    }
-    const size_t at = x->head_bytes + step * PF_TILE_STEP_BYTES;
-    const size_t past = at + PF_TILE_STEP_BYTES + AHEAD > x->w->panel_bytes; /* into the next pair */
-    const uint8_t *from = left + at, *far = from + AHEAD + past * (size_t)(n_panels - 1) * x->w->panel_bytes;
-    for (size_t i = 0; i < PF_TILE_STEP_BYTES; i += 128)
+    const size_t there = pf_tile_rows_there(family, x, step, PF_TILE_ROWS), panel_bytes = x->w->panel_bytes;
+    const size_t at = pf_tile_step_at(family, x, step);
+    const bool past = at + PF_TILE_ROWS * family.row_bytes + PF_GEMM_W_NEXT > panel_bytes; /* into the next pair */
+    const uint8_t *panels = pf_tile_panel(x, panel), *from = panels + at;
+    uintptr_t ahead = (uintptr_t)from + PF_GEMM_W_NEXT + (past ? (size_t)(n_panels - 1) * panel_bytes : 0);
+    __m512i zeros[2][2] = { { _mm512_setzero_si512(), _mm512_setzero_si512() } };
+    if (family.zeros)
+        for (int32_t j = 0; j < n_panels; j++) family.zeros(x, panels + (size_t)j * panel_bytes, zeros[j]);
+    for (size_t i = 0; i < there; i++) {
         for (size_t j = 0; j < (size_t)n_panels; j++) {
-            const size_t panel_at = j * x->w->panel_bytes + i;
-            _mm_prefetch((const char *)(far + panel_at), _MM_HINT_T1);
-            _mm_prefetch((const char *)(far + panel_at + 64), _MM_HINT_T1);
-            _mm512_store_si512(slot + j * PF_TILE_STEP_BYTES + i, _mm512_loadu_si512(from + panel_at));
-            _mm512_store_si512(slot + j * PF_TILE_STEP_BYTES + i + 64, _mm512_loadu_si512(from + panel_at + 64));
+            pf_tile_prefetch(ahead + j * panel_bytes);
+            if (family.row_bytes > 64) pf_tile_prefetch(ahead + j * panel_bytes + 64);
+            family.row(zeros[j], from + j * panel_bytes, slot + j * PF_TILE_STEP_BYTES + i * PF_TILE_B_STRIDE);
         }
+        from += family.row_bytes;
+        ahead += family.row_bytes;
+    }
+    for (size_t j = 0; j < (size_t)n_panels; j++)
+        memset(slot + j * PF_TILE_STEP_BYTES + there * PF_TILE_B_STRIDE, 0, (PF_TILE_ROWS - there) * PF_TILE_B_STRIDE);
+}
+
+PF_INLINE uint8_t *pf_tile_slot(uint8_t *ring, size_t step)
+{
+    return ring + step % PF_TILE_RING_STEPS * (2 * PF_TILE_STEP_BYTES);
 }
 
 /* Up to 32 rows times one panel, or up to 16 times two: sums to the tiles. */
@@ -353,18 +368,18 @@ PF_INLINE void pf_tile_multiply_few(const pf_tile_family family, const pf_tile_p
     PF_TILE_ZERO(1);
     PF_TILE_ZERO(2);
     PF_TILE_ZERO(3);
-    if (copied)
-        for (size_t step = 0; step < PF_TILE_RING_AHEAD && step < x->steps; step++)
-            pf_tile_fill(family, x, panel, n_panels, step, ring);
-    const uint8_t *in_place = pf_tile_panel(x, panel) + x->head_bytes;
-    const size_t awake_steps = copied ? 4 : 8; /* some 2,000 cycles of reading from memory, from L3 */
+    for (size_t step = 0; copied && step < PF_TILE_RING_AHEAD && step < x->steps; step++)
+        pf_tile_fill(family, x, panel, n_panels, step, pf_tile_slot(ring, step));
+    const size_t awake_steps = copied ? 2 : 8; /* less than 2,000 cycles of reading from memory, from L3 */
     for (size_t step = 0; step < x->steps; step++, rows.a += rows.a_step) {
-        const uint8_t *left = in_place + step * PF_TILE_STEP_BYTES, *right = left + x->w->panel_bytes;
-        if (copied && step + PF_TILE_RING_AHEAD < x->steps)
-            pf_tile_fill(family, x, panel, n_panels, step + PF_TILE_RING_AHEAD, ring);
-        if (!copied && !pf_tile_is_whole(x, step, 1)) pf_tile_fill(family, x, panel, n_panels, step, ring);
-        if (copied || !pf_tile_is_whole(x, step, 1)) {
-            left = ring + step % PF_TILE_RING_STEPS * (2 * PF_TILE_STEP_BYTES);
+        const uint8_t *left = pf_tile_panel(x, panel) + pf_tile_step_at(family, x, step),
+                      *right = left + x->w->panel_bytes;
+        const bool whole = pf_tile_rows_there(family, x, step, PF_TILE_ROWS) == PF_TILE_ROWS;
+        const size_t filled = copied ? step + PF_TILE_RING_AHEAD : step;
+        if (copied ? filled < x->steps : !whole)
+            pf_tile_fill(family, x, panel, n_panels, filled, pf_tile_slot(ring, filled));
+        if (copied || !whole) {
+            left = pf_tile_slot(ring, step);
             right = left + PF_TILE_STEP_BYTES;
         }
         if (n_panels == 2)

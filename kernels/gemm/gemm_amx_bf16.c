@@ -42,8 +42,8 @@ void pf_gemm_bf16_amx(const pf_gemm_weights *w, const void *input, int32_t m, in
         .dot = PF_DOT_BF16,
         .in_place = true,
         .as_they_are = true,
-        .packed_bytes = PF_TILE_STEP_BYTES,
-        .stage = pf_tile_stage_plain,
+        .row_bytes = PF_TILE_B_STRIDE,
+        .row = pf_tile_row_plain,
         .put = put,
     };
     const pf_tile_product x = {

@@ -91,39 +91,24 @@ static __m512i zeros_of(const pf_gemm_layout *l, const uint8_t *group, size_t co
     return _mm512_mullo_epi32(_mm512_cvtepu8_epi32(z), _mm512_set1_epi32(0x01010101));
 }
 
-/* n words of each column of a group, from word `first` on, to rows of B. */
-static void unpack_words(const pf_gemm_layout *l, const uint8_t *group, size_t first, size_t n, uint8_t *out)
+/* A row of B of the 64 bytes that have its nibbles. */
+PF_INLINE void row_of_nibbles(const __m512i zeros[2], const uint8_t *from, uint8_t *b)
 {
-    const __m512i low = _mm512_set1_epi8(15), z0 = zeros_of(l, group, 0), z1 = zeros_of(l, group, 16);
-    const uint8_t *from = group + l->head_bytes + first * l->step_bytes;
-    for (size_t i = 0; i < n; i++, from += l->step_bytes, out += PF_TILE_B_STRIDE) {
-        const __m512i both = _mm512_loadu_si512(from);
-        const __m512i q0 = _mm512_and_si512(both, low), q1 = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-        _mm512_store_si512(out, _mm512_sub_epi8(q0, z0));
-        _mm512_store_si512(out + 64, _mm512_sub_epi8(q1, z1));
-    }
+    const __m512i low = _mm512_set1_epi8(15), both = _mm512_loadu_si512(from);
+    const __m512i q0 = _mm512_and_si512(both, low), q1 = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    _mm512_store_si512(b, _mm512_sub_epi8(q0, zeros[0]));
+    _mm512_store_si512(b + 64, _mm512_sub_epi8(q1, zeros[1]));
 }
 
-/* n steps from `step` on, at most a piece; what lies past the panel's end becomes zero. */
+/* n steps from `step` on, whole groups, at most a piece. */
 static void unpack_piece(const tiling *t, const uint8_t *panel, size_t step, size_t n, uint8_t *out)
 {
-    const pf_gemm_layout *l = &t->l;
-    if (t->groups) {
-        for (size_t s = 0; s < n; s += t->group_steps)
-            unpack_words(l, panel + step_at(t, step + s), 0, l->group_steps, out + s * t->step_bytes);
-        return;
+    for (size_t s = 0; s < n; s += t->group_steps) {
+        const uint8_t *group = panel + step_at(t, step + s), *from = group + t->l.head_bytes;
+        const __m512i zeros[2] = { zeros_of(&t->l, group, 0), zeros_of(&t->l, group, 16) };
+        for (size_t i = 0; i < t->l.group_steps; i++, from += t->l.step_bytes, out += PF_TILE_B_STRIDE)
+            row_of_nibbles(zeros, from, out);
     }
-    const size_t first = step * t->step_words, wanted = n * t->step_words;
-    const size_t there = l->group_steps - first < wanted ? l->group_steps - first : wanted;
-    unpack_words(l, panel, first, there, out);
-    memset(out + there * PF_TILE_B_STRIDE, 0, (wanted - there) * PF_TILE_B_STRIDE);
-}
-
-/* The same steps as B: unpacked, or as they lie. */
-static const uint8_t *piece_of(const tiling *t, const uint8_t *panel, size_t step, size_t n, uint8_t *unpacked)
-{
-    unpack_piece(t, panel, step, n, unpacked);
-    return unpacked;
 }
 
 /* --- sums --- */
@@ -269,7 +254,7 @@ static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, con
         const size_t n = t->steps - step < piece_steps ? t->steps - step : piece_steps;
         const size_t at = step_at(t, step), bytes = step_at(t, step + n) - at;
         const size_t lines = (bytes / n + 63) / 64, share = (lines + (size_t)n_blocks - 1) / (size_t)n_blocks;
-        const uint8_t *piece = piece_of(t, panel, step, n, unpacked);
+        unpack_piece(t, panel, step, n, unpacked);
         for (int32_t i = 0; i < n_blocks; i++) {
             const size_t row = (size_t)pf_gemm_tile_row(n_blocks, m, i);
             const size_t n_rows = (size_t)pf_gemm_tile_row(n_blocks, m, i + 1) - row;
@@ -278,7 +263,7 @@ static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, con
             const size_t fetched = 64 * n * share * (size_t)i; /* of the next piece, by the blocks before */
             x.prefetch = (uintptr_t)panel + at + bytes + fetched;
             x.prefetch_lines = fetched < bytes ? share : 0;
-            const block b = { n_rows, x, piece, panel + at, sums + row * PF_GEMM_PANEL * sizeof(float) };
+            const block b = { n_rows, x, unpacked, panel + at, sums + row * PF_GEMM_PANEL * sizeof(float) };
             multiply_groups(t, b, n / t->group_steps, parks, &before);
         }
     }
@@ -287,21 +272,21 @@ static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, con
 
 /* --- a scale a column --- */
 
-PF_INLINE void stage_nibbles(const pf_tile_product *x, const uint8_t *panel, size_t step, uint8_t *b)
+PF_INLINE void zeros_of_columns(const pf_tile_product *x, const uint8_t *panel, __m512i zeros[2])
 {
-    const tiling t = tiling_of(x->w->format, x->w->k);
-    unpack_piece(&t, panel, step, 1, b);
+    const tiling *t = x->how;
+    zeros[0] = zeros_of(&t->l, panel, 0);
+    zeros[1] = zeros_of(&t->l, panel, 16);
 }
 
 PF_INLINE void put_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums)
 {
-    const tiling t = tiling_of(x->w->format, x->w->k);
     const row_head *heads = (const row_head *)(const void *)(x->input + (size_t)x->m * x->steps * PF_TILE_ROW_BYTES);
     const int32_t left = x->w->n - panel * PF_GEMM_PANEL;
     for (int32_t r = row; r < row + n_rows; r++)
-        finish_row(&t, pf_tile_panel(x, panel), (const int32_t *)sums + (size_t)(r - row) * PF_GEMM_PANEL, heads[r],
-                   x->c + (size_t)r * x->ldc + (size_t)panel * PF_GEMM_PANEL, left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL,
-                   x->mode);
+        finish_row(x->how, pf_tile_panel(x, panel), (const int32_t *)sums + (size_t)(r - row) * PF_GEMM_PANEL, heads[r],
+                   x->c + (size_t)r * x->ldc + (size_t)panel * PF_GEMM_PANEL,
+                   left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL, x->mode);
 }
 
 static void multiply_columns(const tiling *t, const pf_gemm_weights *w, const uint8_t *input, int32_t m,
@@ -311,12 +296,16 @@ static void multiply_columns(const tiling *t, const pf_gemm_weights *w, const ui
     const pf_tile_family bytes = {
         .dot = PF_DOT_INT8_UINT8,
         .in_place = true,
-        .packed_bytes = PF_TILE_STEP_BYTES,
-        .stage = pf_tile_stage_plain,
+        .row_bytes = PF_TILE_B_STRIDE,
+        .row = pf_tile_row_plain,
         .put = put_columns,
     };
     const pf_tile_family nibbles = {
-        .dot = PF_DOT_INT8_INT8, .packed_bytes = PF_TILE_STEP_BYTES / 2, .stage = stage_nibbles, .put = put_columns
+        .dot = PF_DOT_INT8_INT8,
+        .row_bytes = PF_TILE_B_STRIDE / 2,
+        .row = row_of_nibbles,
+        .zeros = zeros_of_columns,
+        .put = put_columns,
     };
     const pf_tile_product x = { .w = w,
                                 .input = input,
@@ -325,7 +314,8 @@ static void multiply_columns(const tiling *t, const pf_gemm_weights *w, const ui
                                 .ldc = ldc,
                                 .mode = mode,
                                 .head_bytes = t->l.head_bytes,
-                                .steps = t->steps };
+                                .steps = t->steps,
+                                .how = t };
     if (t->l.bits == 8)
         pf_tile_nest(bytes, &x, panel_begin, panel_end, scratch);
     else

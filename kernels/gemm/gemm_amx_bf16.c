@@ -46,9 +46,8 @@ void pf_gemm_bf16_amx(const pf_gemm_weights *w, const void *input, int32_t m, in
         .row = pf_tile_row_plain,
         .put = put,
     };
-    const pf_tile_product x = {
-        .w = w, .input = input, .m = m, .c = c, .ldc = ldc, .mode = mode, .steps = steps_of(w->k)
-    };
+    pf_tile_product x = { .w = w, .input = input, .m = m, .ldc = ldc, .mode = mode, .steps = steps_of(w->k) };
+    x.c = c;
     pf_tile_nest(family, &x, panel_begin, panel_end, scratch);
 }
 

@@ -198,7 +198,7 @@ typedef struct {
     pf_tile_rows x;
     const uint8_t *piece;
     const uint8_t *from; /* the piece in the panel */
-    void *sums;          /* [n_rows, 32]: float where groups have scales, else int32 */
+    float *sums;         /* [n_rows, 32] */
 } block;
 
 /* n steps, to the tiles of sums. */
@@ -216,9 +216,10 @@ static void multiply_steps(const tiling *t, const block *b, size_t n)
 static void multiply_groups(const tiling *t, block b, size_t n, int32_t *parks, batch *before)
 {
     const size_t park_words = (size_t)(b.x.upper + b.x.lower) * PF_GEMM_PANEL;
-    const size_t fit = PARK_BYTES / sizeof *parks / park_words;
+    const size_t fit = PARK_BYTES / sizeof *parks / park_words; /* 2 to 4 */
     while (n) {
         const size_t n_groups = n < fit ? n : fit; /* each sees to its share of the rows of the batch before */
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a park has room for a group */
         const size_t share = pf_round_up((before->n_rows + n_groups - 1) / n_groups, STRIP_ROWS / 2);
         int32_t *park = before->parked == parks ? parks + PARK_BYTES / sizeof *parks : parks;
         for (size_t g = 0; g < n_groups; g++) {
@@ -243,7 +244,7 @@ static void multiply_groups(const tiling *t, block b, size_t n, int32_t *parks, 
 
 /* All rows times one panel, but for the rows' scales; sums [m, 32]. */
 static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, const uint8_t *panel, pf_tile_rows x,
-                           uint8_t *sums, uint8_t *unpacked)
+                           float *sums, uint8_t *unpacked)
 {
     const int32_t n_blocks = pf_gemm_tiles(t->block_rows, m);
     const size_t piece_steps = PIECE_BYTES / t->step_bytes;
@@ -263,7 +264,7 @@ static void multiply_panel(const tiling *t, const uint8_t *input, int32_t m, con
             const size_t fetched = 64 * n * share * (size_t)i; /* of the next piece, by the blocks before */
             x.prefetch = (uintptr_t)panel + at + bytes + fetched;
             x.prefetch_lines = fetched < bytes ? share : 0;
-            const block b = { n_rows, x, unpacked, panel + at, sums + row * PF_GEMM_PANEL * sizeof(float) };
+            const block b = { n_rows, x, unpacked, panel + at, sums + row * PF_GEMM_PANEL };
             multiply_groups(t, b, n / t->group_steps, parks, &before);
         }
     }
@@ -307,15 +308,15 @@ static void multiply_columns(const tiling *t, const pf_gemm_weights *w, const ui
         .zeros = zeros_of_columns,
         .put = put_columns,
     };
-    const pf_tile_product x = { .w = w,
-                                .input = input,
-                                .m = m,
-                                .c = c,
-                                .ldc = ldc,
-                                .mode = mode,
-                                .head_bytes = t->l.head_bytes,
-                                .steps = t->steps,
-                                .how = t };
+    pf_tile_product x = { .w = w,
+                          .input = input,
+                          .m = m,
+                          .ldc = ldc,
+                          .mode = mode,
+                          .head_bytes = t->l.head_bytes,
+                          .steps = t->steps,
+                          .how = t };
+    x.c = c;
     if (t->l.bits == 8)
         pf_tile_nest(bytes, &x, panel_begin, panel_end, scratch);
     else
@@ -341,7 +342,7 @@ static void multiply(const pf_gemm_weights *w, const uint8_t *input, int32_t m, 
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const int32_t left = w->n - p * PF_GEMM_PANEL, n_columns = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
-        multiply_panel(&t, input, m, panel, x, scratch, unpacked);
+        multiply_panel(&t, input, m, panel, x, (float *)(void *)scratch, unpacked);
         for (size_t row = 0; row < (size_t)m; row++)
             finish_row(&t, panel, scratch + row * PF_GEMM_PANEL * sizeof(float), heads[row],
                        c + row * ldc + (size_t)p * PF_GEMM_PANEL, n_columns, mode);

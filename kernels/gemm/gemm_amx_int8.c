@@ -74,11 +74,10 @@ static tiling tiling_of(pf_format format, int32_t k)
     return t;
 }
 
-/* Where a step begins in a panel; of groups, the head of the group that it begins. */
+/* Where the head of the group that a step begins lies in a panel. */
 static size_t step_at(const tiling *t, size_t step)
 {
-    if (t->groups) return step / t->group_steps * t->l.group_bytes;
-    return t->l.head_bytes + step * t->step_words * t->l.step_bytes;
+    return step / t->group_steps * t->l.group_bytes;
 }
 
 /* --- weights --- */

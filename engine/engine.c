@@ -45,12 +45,12 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
     const int32_t rows_per_sequence = 1 + (options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT);
-    const int32_t wanted_logits = max_sequences * rows_per_sequence;
+    const int32_t wanted_logits = max_sequences * rows_per_sequence, max_rows = pf_context_default_rows(engine->model);
     const pf_context_config config = {
         .max_tokens = options->max_context,
         .max_sequences = max_sequences,
-        .max_rows = PF_DEFAULT_MAX_ROWS,
-        .max_logit_rows = wanted_logits < PF_DEFAULT_MAX_ROWS ? wanted_logits : PF_DEFAULT_MAX_ROWS,
+        .max_rows = max_rows,
+        .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
         .may_run_alone = may_run_alone,
     };

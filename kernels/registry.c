@@ -22,7 +22,7 @@
 #define PANELS_INTS    "panels of 32 columns, four k by four k"
 
 static const pf_kernel table[] = {
-#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)              \
+#define GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY, ...)         \
     {                                                                                                          \
         .op = PF_OP_GEMM, .format = PF_FORMAT_##FORMAT, .act = PF_ACT_##ACT, .isa = ISA, .features = FEATURES, \
         .name = #MULTIPLY, .tile = TILE, .packing = PACKING, .arithmetic = CLASS, .fn.gemm = {                 \
@@ -30,19 +30,23 @@ static const pf_kernel table[] = {
             .pack = PACK,                                                                                      \
             .pack_columns = COLUMNS,                                                                           \
             .packed_value_bytes = VALUE_BYTES(ISA),                                                            \
-            .multiply = MULTIPLY                                                                               \
+            .multiply = MULTIPLY,                                                                              \
+            __VA_ARGS__                                                                                        \
         }                                                                                                      \
     }
 /* What multiplies pairs packs pairs of bf16; the others a word a value. */
 #define VALUE_BYTES(ISA) ((ISA) >= PF_ISA_AVX512BF16 ? 2 : 4)
+/* The last argument: gate and up in one call or not, and how much of them is gone through together (gemm_amx.h). */
+#define APART           .multiply_gated = NULL
+#define GATED(FUNCTION) .multiply_gated = FUNCTION, .group_rows = 512, .group_panels = 16
 /* Weights and activations of one type. */
 #define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY) \
-    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY)
+    GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY, APART)
 #define GEMM_12(ISA, TILE, ROWS, CLASS, PACK, COLUMNS, MULTIPLY) \
-    GEMM_ROW(BF16_12, BF16, ISA, 0, TILE, ROWS, PANELS_BF16_12, CLASS, PACK, COLUMNS, MULTIPLY)
+    GEMM_ROW(BF16_12, BF16, ISA, 0, TILE, ROWS, PANELS_BF16_12, CLASS, PACK, COLUMNS, MULTIPLY, APART)
 /* Integer weights. */
 #define GEMM_INTS(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, CLASS, PACK, COLUMNS, MULTIPLY) \
-    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, COLUMNS, MULTIPLY)
+    GEMM_ROW(FORMAT, ACT, ISA, FEATURES, TILE, ROWS, PANELS_INTS, CLASS, PACK, COLUMNS, MULTIPLY, APART)
 /* The six of four bits. */
 #define GEMM_INT4(...)                                                                                         \
     GEMM_INTS(INT4_G32, __VA_ARGS__), GEMM_INTS(INT4_G128, __VA_ARGS__), GEMM_INTS(INT4_CHANNEL, __VA_ARGS__), \
@@ -59,9 +63,10 @@ static const pf_kernel table[] = {
         GEMM_INT4(BF16, ISA, 0, TILE, ROWS, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX,   \
                   pf_gemm_integers_bf16_##SUFFIX)
 /* Those that have a function for each format, named after it; of four bits symmetric and with zero points. */
-#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS)                            \
-    GEMM_INTS(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, EXACT_GROUPS, \
-              pf_gemm_pack_##NAME##_int8_##SUFFIX, NULL, pf_gemm_##NAME##_int8_##SUFFIX)
+#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS) GEMM_OWN_GATED(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, APART)
+#define GEMM_OWN_GATED(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, ...)                             \
+    GEMM_ROW(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, PANELS_INTS, EXACT_GROUPS, \
+             pf_gemm_pack_##NAME##_int8_##SUFFIX, NULL, pf_gemm_##NAME##_int8_##SUFFIX, __VA_ARGS__)
 #define GEMM_OWN_INT4(GROUPS, NAME, ...) \
     GEMM_OWN(INT4_##GROUPS, int4_##NAME, __VA_ARGS__), GEMM_OWN(INT4_ASYM_##GROUPS, int4_asym_##NAME, __VA_ARGS__)
 /* clang-format off */
@@ -126,12 +131,14 @@ static const pf_kernel table[] = {
     GEMM_OWN_INT4(G128,    g128,    PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
     GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS),
     GEMM_PAIRS(PF_ISA_AVX512BF16, avx512bf16, "14x32, 7x64", "14x32", 14, VDPBF16),
-    GEMM(BF16, PF_ISA_AMX, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
-         pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx),
-    GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32),
+    GEMM_ROW(BF16, BF16, PF_ISA_AMX, 0, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
+             pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx, GATED(pf_gemm_gated_bf16_amx)),
+    GEMM_OWN_GATED(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_columns_int8_amx)),
     GEMM_OWN_INT4(G32,     g32,     PF_ISA_AMX, amx, "16x32", 16),
     GEMM_OWN_INT4(G128,    g128,    PF_ISA_AMX, amx, "32x32, 16x32", 32),
-    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AMX, amx, "32x32, 16x32", 32),
+    GEMM_OWN_GATED(INT4_CHANNEL, int4_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_columns_int8_amx)),
+    GEMM_OWN_GATED(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32,
+                   GATED(pf_gemm_gated_columns_int8_amx)),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

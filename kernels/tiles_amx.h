@@ -26,6 +26,9 @@ enum { PF_TILE_ROWS = 16, PF_TILE_ROW_BYTES = 64 };
 #define PF_TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile : : :)
 #define PF_TILE_LOAD(tile, address, stride) \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(address), "r"((size_t)(stride)) : "memory")
+/* Told that it is wanted once: L1 keeps what it has. */
+#define PF_TILE_LOAD_ONCE(tile, address, stride) \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #tile : : "r"(address), "r"((size_t)(stride)) : "memory")
 #define PF_TILE_STORE(tile, address, stride) \
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(address), "r"((size_t)(stride)) : "memory")
 #define PF_TILE_TDP(name, sum, a, b) __asm__ volatile(name " %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : : :)

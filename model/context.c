@@ -12,6 +12,7 @@ enum {
     MAX_ROWS = 1 << 16,
     MAX_SEQUENCES = 1 << 16,
     FIRST_LOGIT_ROWS = 8,
+    MANY_ROWS = 256,
 };
 
 /* ---- configuration ------------------------------------------------------------------------------------------------- */
@@ -19,6 +20,12 @@ enum {
 pf_type pf_context_default_kv_type(const pf_model *model)
 {
     return model->row_type;
+}
+
+int32_t pf_context_default_rows(const pf_model *model)
+{
+    const int32_t group = pf_model_gemm(model)->group_rows;
+    return group > 0 ? group : MANY_ROWS;
 }
 
 static pf_kv_config kv_config(const pf_model *model, const pf_context_config *config)

@@ -35,7 +35,10 @@ typedef struct {
     bool may_run_alone;     /* passes of few rows are the caller's alone where that is measured faster (model/crew.h) */
 } pf_context_config;
 
-enum { PF_DEFAULT_CONTEXT = 8192, PF_DEFAULT_MAX_ROWS = 256 };
+enum { PF_DEFAULT_CONTEXT = 8192 };
+
+/* Rows of a pass that suit a model's products: fewer fetch the weights anew too often, more leave the caches. */
+int32_t pf_context_default_rows(const pf_model *model);
 
 /* The KV type that suits a model's arithmetic: F32 for F32, BF16 for BF16 and for integers. */
 pf_type pf_context_default_kv_type(const pf_model *model);

@@ -231,12 +231,13 @@ typedef struct {
 /* A piece takes a tenth of a millisecond; a share that is not much more, of a small model, is not cut. */
 enum { IN_PIECES_ROWS = 32, PIECE_MULTIPLIES = 1 << 25, PIECES_OF_A_SHARE = 4 };
 
-static panels_left begin_panels(worker *w, const pf_linear *linear, int32_t n_rows)
+static panels_left begin_panels(worker *w, const pf_linear *linear, int32_t n_rows, int32_t group)
 {
     panels_left left = { .linear = linear };
     if (n_rows < IN_PIECES_ROWS || w->member.n_threads == 1 || !is_whole(w)) return left;
     if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
     left.piece = (int32_t)(PIECE_MULTIPLIES / ((int64_t)n_rows * PF_GEMM_PANEL * linear->weights.k)) + 1;
+    if (n_rows > w->gemm->tile_rows && left.piece < group) left.piece = group;
     left.in_pieces = linear->weights.n_panels / w->member.n_threads >= PIECES_OF_A_SHARE * left.piece;
     if (!left.in_pieces) return left;
     left.phase = w->phase++;
@@ -259,7 +260,7 @@ static void multiply(worker *w, pf_pass_kernel kernel, const pf_linear *linear, 
                      pf_rows out, pf_gemm_mode mode)
 {
     if (!calls(w, kernel)) return;
-    panels_left left = begin_panels(w, linear, n_rows);
+    panels_left left = begin_panels(w, linear, n_rows, w->gemm->group_panels);
     for (pf_panels panels; next_panels(w, &left, &panels);)
         multiply_panels(w, linear, panels, input, n_rows, out, mode);
 }
@@ -281,17 +282,30 @@ static void multiply_gated_panels(const worker *w, const pf_layer *layer, pf_pan
         pack_columns(w, PF_PASS_PACK_GATED, gate, n_rows, w->c->model->config.intermediate_size, columns);
 }
 
+/* Whether gate and up are one call. Members' columns are then nowhere but in the packed rows. */
+static bool gates_at_once(const worker *w, const pf_layer *layer, int32_t n_rows)
+{
+    return w->gemm->multiply_gated != NULL && n_rows > w->gemm->tile_rows && is_whole(w) && layer->gate.bias == NULL &&
+           layer->up.bias == NULL;
+}
+
 /* `mine`: the columns of this member's share. */
 static void multiply_gated(worker *w, const pf_layer *layer, const void *input, int32_t n_rows, range mine)
 {
-    panels_left left = begin_panels(w, &layer->gate, n_rows);
+    panels_left left = begin_panels(w, &layer->gate, n_rows, w->gemm->group_panels / 2);
     pf_rows gate = w->c->gate, up = w->c->up;
     if (w->by_columns && !left.in_pieces) {
         gate = apart(gate, n_rows, mine, w->member.id);
         up = apart(up, n_rows, mine, w->member.id);
     }
+    const pf_gemm_gated out = { w->kernels->swiglu, w->c->columns, gate.data, gate.stride };
+    const bool at_once = gates_at_once(w, layer, n_rows);
     for (pf_panels panels; next_panels(w, &left, &panels);)
-        multiply_gated_panels(w, layer, panels, input, n_rows, gate, up);
+        if (at_once)
+            w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, input, n_rows, panels.begin, panels.end,
+                                    &out, w->mine->gemm);
+        else
+            multiply_gated_panels(w, layer, panels, input, n_rows, gate, up);
 }
 
 /* Apart, where each member computes its own heads. */

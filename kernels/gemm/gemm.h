@@ -65,6 +65,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernels/act/swiglu.h"
 #include "kernels/gemm/format.h"
 #include "kernels/types.h"
 
@@ -160,13 +161,30 @@ typedef void pf_gemm_pack_columns_fn(void *input, const float *a, size_t lda, in
 typedef void pf_gemm_multiply_fn(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                  int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch);
 
+/* What becomes of two products, gate and up. */
+typedef struct {
+    pf_swiglu_fn *activate;
+    void *packed; /* where there is pack_columns: activate(gate, up) as it packs them, k = n */
+    float *c;     /* else: activate(gate, up) [m, n] */
+    size_t ldc;
+} pf_gemm_gated;
+
+/* Columns of panels [panel_begin, panel_end) of two products of one shape, activated while their sums are near: what
+ * `multiply` of each, `activate` and pack_columns give, bit for bit. Of more rows than a tile; all else as `multiply`. */
+typedef void pf_gemm_multiply_gated_fn(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
+                                       int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,
+                                       void *scratch);
+
 /* They belong together: the tile's height is part of the layout. */
 typedef struct {
-    int32_t tile_rows; /* rows of the highest tile */
+    int32_t tile_rows;    /* rows of the highest tile */
+    int32_t group_rows;   /* rows and panels that had best be multiplied in one call, where there are so many; 0: any */
+    int32_t group_panels; /* number */
     pf_gemm_pack_fn *pack;
     pf_gemm_pack_columns_fn *pack_columns; /* NULL: a row is packed as a whole (it has a scale) */
     int32_t packed_value_bytes;            /* in a single tile of m rows packed column j begins at j * m of them */
     pf_gemm_multiply_fn *multiply;
+    pf_gemm_multiply_gated_fn *multiply_gated; /* NULL: there is none */
 } pf_gemm;
 
 /* How many tiles m rows make, and the first row of tile t (t = number of tiles: m). */

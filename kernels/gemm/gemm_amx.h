@@ -8,15 +8,18 @@
  * A multiply takes 16 cycles and two tiles, 2 KiB; L1 gives those in 16, L2 in 22 and more. So of the two operands one must
  * come from L1. More than 32 rows:
  *
- *   for each group of rows, 256 of them
+ *   for each group of rows, 512 of them
  *     for each group of panels whose sums L2 holds
  *       for each PF_TILE_BLOCK_STEPS of K                              A's slice stays in L2
- *         for each panel of the group                                  16 KiB of B stay in L1
+ *         for each panel of the group                                  26 KiB of B stay in L1
  *           for each 32 rows: sums into tiles, A A B B four multiplies a step, sums back
  *
- * A chain of sums that waits in memory is the same chain: tiles are loaded with what they held. Sums that stay in tiles over
- * all of K need no loads, but both operands came from L2: on Granite Rapids a step of K takes 95 cycles so and a prefill 0.78 of
- * the tokens a second (docs/amx.md).
+ * B stays in L1 because A is loaded as what is wanted once, and the sums of the next block are fetched while this one
+ * multiplies. A chain of sums that waits in memory is the same chain: tiles are loaded with what they held. Sums that stay in
+ * tiles over all of K need no loads, but both operands came from L2 (docs/amx.md has the cycles of either).
+ *
+ * Gate and up are gone through as one product whose panels take turns: what waits in L2 is activated there, and no sum of
+ * theirs is ever written to memory.
  *
  * Up to 32 rows there is one block of rows, its sums stay in tiles over all of K, and the weights come from far. Up to 16
  * rows two panels are gone through side by side, one A to four B. From memory tiles are fetched badly: 16 lines in a burst,
@@ -33,8 +36,11 @@ enum {
     PF_TILE_B_STRIDE = 128,                               /* two B tiles of a panel lie side by side */
     PF_TILE_STEP_BYTES = PF_TILE_ROWS * PF_TILE_B_STRIDE, /* of a panel: one step of K of a whole tile */
     PF_TILE_BLOCK_ROWS = 2 * PF_TILE_ROWS,                /* of A that are multiplied together */
-    PF_TILE_BLOCK_STEPS = 8,                              /* of K that all rows of a group pass over: 16 KiB of B */
-    PF_TILE_GROUP_BLOCKS = 8,                             /* of rows that do, a slice of 128 KiB */
+    PF_TILE_BLOCK_STEPS = 13, /* of K, at most, that all rows of a group pass over: 26 KiB of B */
+    PF_TILE_SHORT_STEPS = 4,  /* where they are so few, less than PF_TILE_MANY_BLOCKS, that all waits for B */
+    PF_TILE_MANY_BLOCKS = 8,
+    PF_TILE_GROUP_BLOCKS = 16, /* of rows that pass together, a slice of 416 KiB */
+    PF_TILE_SUMS_BYTES = PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL * (int)sizeof(float), /* of a block of rows and a panel */
     PF_TILE_RING_STEPS = 4,
     PF_TILE_RING_AHEAD = 2, /* steps: what was stored must have reached L1 before a tile is loaded from there */
 };
@@ -59,6 +65,8 @@ typedef struct {
     int32_t upper, lower;  /* lower: 0 where one tile holds all */
     uintptr_t prefetch;    /* what is fetched meanwhile */
     size_t prefetch_lines; /* each step */
+    const uint8_t *next;   /* the sums of the next block, which wait in L2 */
+    size_t next_lines;     /* each step but the last; 0: there are none */
 } pf_tile_rows;
 
 /* A block of `height` rows, two tiles high where it is `tall`. */
@@ -107,27 +115,28 @@ PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *
                                      size_t n)
 {
     const size_t a_lower = (size_t)x->upper * x->row_bytes;
-    const uint8_t *a = x->a;
+    const uint8_t *a = x->a, *next = x->next;
     uintptr_t prefetch = x->prefetch;
-    PF_TILE_LOAD(4, a, x->row_bytes);
+    PF_TILE_LOAD_ONCE(4, a, x->row_bytes);
     PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
     for (; n > 1; n--) {
         PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 0, 4, 6);
-        PF_TILE_LOAD(5, a + a_lower, x->row_bytes);
+        PF_TILE_LOAD_ONCE(5, a + a_lower, x->row_bytes);
         PF_TILE_DOT(dot, 1, 4, 7);
         a += x->a_step;
-        PF_TILE_LOAD(4, a, x->row_bytes);
+        PF_TILE_LOAD_ONCE(4, a, x->row_bytes);
         PF_TILE_DOT(dot, 2, 5, 6);
         b += step_bytes;
         PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 3, 5, 7);
         pf_prefetch_lines_far(prefetch, x->prefetch_lines);
         prefetch += 64 * x->prefetch_lines;
+        for (size_t i = 0; i < x->next_lines; i++, next += 64) pf_tile_prefetch((uintptr_t)next);
     }
     PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
     PF_TILE_DOT(dot, 0, 4, 6);
-    PF_TILE_LOAD(5, a + a_lower, x->row_bytes);
+    PF_TILE_LOAD_ONCE(5, a + a_lower, x->row_bytes);
     PF_TILE_DOT(dot, 1, 4, 7);
     PF_TILE_DOT(dot, 2, 5, 6);
     PF_TILE_DOT(dot, 3, 5, 7);
@@ -161,9 +170,11 @@ typedef struct {
     float *c;
     size_t ldc;
     pf_gemm_mode mode;
-    size_t head_bytes; /* of a panel, before its weights */
-    size_t steps;      /* of K */
-    const void *how;   /* what `put` and `zeros` of the format want to know */
+    size_t head_bytes;         /* of a panel, before its weights */
+    size_t steps;              /* of K */
+    const void *how;           /* what `put` and `zeros` of the format want to know */
+    const pf_gemm_weights *up; /* of two products: its panels follow those of w, one by one; else NULL */
+    const pf_gemm_gated *gated;
 } pf_tile_product;
 
 /* A row of B, 128 bytes, of what a panel has for it and of what `zeros` gave. */
@@ -172,6 +183,9 @@ typedef void pf_tile_zeros_fn(const pf_tile_product *x, const uint8_t *panel, __
 
 /* Sums of rows [row, row + n_rows) of a panel, [n_rows, 32] 64-byte aligned, to c. */
 typedef void pf_tile_put_fn(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums);
+/* Those of a panel of gate and of up, activated. */
+typedef void pf_tile_put_gated_fn(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows,
+                                  const void *gate, const void *up);
 
 typedef struct {
     pf_tile_dot dot;
@@ -181,11 +195,17 @@ typedef struct {
     pf_tile_row_fn *row;
     pf_tile_zeros_fn *zeros; /* NULL: rows want none */
     pf_tile_put_fn *put;
+    pf_tile_put_gated_fn *put_gated;
 } pf_tile_family;
 
 PF_INLINE const uint8_t *pf_tile_panel(const pf_tile_product *x, int32_t panel)
 {
-    return (const uint8_t *)x->w->panels + (size_t)panel * x->w->panel_bytes;
+    const pf_gemm_weights *w = x->w;
+    if (x->up != NULL) {
+        if (panel & 1) w = x->up;
+        panel >>= 1;
+    }
+    return (const uint8_t *)w->panels + (size_t)panel * w->panel_bytes;
 }
 
 /* Where a step begins in a panel, and how many of n rows of B from there on a panel has. */
@@ -226,7 +246,8 @@ typedef struct {
     int32_t n_blocks;   /* of rows, 17 to 32 each, as equal as can be */
     int32_t group;      /* of them that are gone through together */
     int32_t panels;     /* likewise: L2 holds their sums for a group */
-    size_t block_bytes; /* of the sums of a block */
+    size_t steps;       /* of K, likewise, the last ones fewer */
+    size_t panel_bytes; /* of a panel's sums for a group of rows */
     /* Of the highest block: all are multiplied as if they were as high. The last row of the others is what follows in the
      * input, its sums are nobody's, and one configuration serves them all. */
     pf_tile_rows rows;
@@ -238,10 +259,24 @@ PF_INLINE pf_tile_cut pf_tile_cut_of(const pf_tile_product *x, size_t sums_bytes
                   n_groups = pf_gemm_tiles(PF_TILE_GROUP_BLOCKS, n_blocks);
     pf_tile_cut cut = { .n_blocks = n_blocks,
                         .group = (n_blocks + n_groups - 1) / n_groups,
-                        .block_bytes = PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL * sizeof(float),
                         .rows = pf_tile_rows_of((x->m + n_blocks - 1) / n_blocks, true, PF_TILE_ROW_BYTES) };
-    cut.panels = (int32_t)(sums_bytes / ((size_t)cut.group * cut.block_bytes));
+    const size_t most = n_blocks < PF_TILE_MANY_BLOCKS ? PF_TILE_SHORT_STEPS : PF_TILE_BLOCK_STEPS;
+    const size_t n_slices = (x->steps + most - 1) / most;
+    cut.steps = (x->steps + n_slices - 1) / n_slices;
+    cut.panel_bytes = (size_t)cut.group * PF_TILE_SUMS_BYTES;
+    cut.panels = (int32_t)(sums_bytes / cut.panel_bytes);
+    if (x->up != NULL) cut.panels &= ~1;
     return cut;
+}
+
+/* The sums of a block are complete: to where they are wanted. */
+PF_INLINE void pf_tile_finish(const pf_tile_family family, const pf_tile_product *x, const pf_tile_cut *cut,
+                              int32_t panel, int32_t row, int32_t height, const uint8_t *sums)
+{
+    if (x->up == NULL)
+        family.put(x, panel, row, height, sums);
+    else if (panel & 1)
+        family.put_gated(x, panel >> 1, row, height, sums - cut->panel_bytes, sums);
 }
 
 /* Steps [step, step + n) of a panel for row blocks [begin, end). `b`: the steps; `next`: what is fetched meanwhile; `sums`: of
@@ -250,16 +285,18 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
                                       int32_t panel, size_t step, size_t n, int32_t begin, int32_t end,
                                       const uint8_t *b, uintptr_t next, uint8_t *sums)
 {
-    const bool last = step + n == x->steps;
-    const bool direct =
-        family.as_they_are && last && x->mode == PF_GEMM_STORE && x->w->n - panel * PF_GEMM_PANEL >= PF_GEMM_PANEL;
+    const bool last = step + n == x->steps, alone = x->up == NULL;
+    const bool direct = family.as_they_are && alone && last && x->mode == PF_GEMM_STORE &&
+                        x->w->n - panel * PF_GEMM_PANEL >= PF_GEMM_PANEL;
     pf_tile_rows rows = cut->rows;
+    const size_t n_blocks = (size_t)(end - begin);
     rows.prefetch = next;
-    rows.prefetch_lines = PF_TILE_ROWS * family.row_bytes / 64 / (size_t)(end - begin) + 1;
+    rows.next_lines = n > 1 ? (PF_TILE_SUMS_BYTES / 64 + n - 2) / (n - 1) : 0;
+    rows.prefetch_lines = (PF_TILE_ROWS * family.row_bytes / 64 + n_blocks - 1) / n_blocks;
     for (int32_t t = begin; t < end; t++) {
         const int32_t row = pf_gemm_tile_row(cut->n_blocks, x->m, t);
         const int32_t height = pf_gemm_tile_row(cut->n_blocks, x->m, t + 1) - row;
-        uint8_t *at = sums + (size_t)(t - begin) * cut->block_bytes;
+        uint8_t *at = sums + (size_t)(t - begin) * PF_TILE_SUMS_BYTES;
         float *c = x->c + (size_t)row * x->ldc + (size_t)panel * PF_GEMM_PANEL;
         rows.a_step = (size_t)height * PF_TILE_ROW_BYTES;
         rows.a = x->input + (size_t)row * x->steps * PF_TILE_ROW_BYTES + step * rows.a_step;
@@ -267,7 +304,8 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
             pf_tile_load(&rows, at, PF_GEMM_PANEL * sizeof(float));
         else
             pf_tile_zero(&rows);
-        if (last) pf_gemm_claim(c, x->ldc, (size_t)height);
+        rows.next = at + PF_TILE_SUMS_BYTES; /* the last: of the next panel, as a rule */
+        if (last && alone) pf_gemm_claim(c, x->ldc, (size_t)height);
         pf_tile_multiply_tall(family.dot, &rows, b, PF_TILE_STEP_BYTES, n);
         rows.prefetch += 64 * n * rows.prefetch_lines;
         if (direct && height == cut->rows.upper + cut->rows.lower) {
@@ -275,7 +313,7 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
             continue;
         }
         pf_tile_store(&rows, at, PF_GEMM_PANEL * sizeof(float));
-        if (last) family.put(x, panel, row, height, at);
+        if (last) pf_tile_finish(family, x, cut, panel, row, height, at);
     }
 }
 
@@ -284,14 +322,13 @@ PF_INLINE void pf_tile_nest_tall(const pf_tile_family family, const pf_tile_prod
                                  int32_t panel_end, uint8_t *sums, size_t sums_bytes, uint8_t *room)
 {
     const pf_tile_cut cut = pf_tile_cut_of(x, sums_bytes);
-    const size_t panel_sums = (size_t)cut.group * cut.block_bytes;
     pf_tile_configure(cut.rows.upper, cut.rows.lower, cut.rows.row_bytes);
     for (int32_t t = 0; t < cut.n_blocks; t += cut.group) {
         const int32_t t_end = cut.n_blocks - t < cut.group ? cut.n_blocks : t + cut.group;
         for (int32_t first = panel_begin; first < panel_end; first += cut.panels) {
             const int32_t end = panel_end - first < cut.panels ? panel_end : first + cut.panels;
-            for (size_t step = 0; step < x->steps; step += PF_TILE_BLOCK_STEPS) {
-                const size_t left = x->steps - step, n = left < PF_TILE_BLOCK_STEPS ? left : PF_TILE_BLOCK_STEPS;
+            for (size_t step = 0; step < x->steps; step += cut.steps) {
+                const size_t left = x->steps - step, n = left < cut.steps ? left : cut.steps;
                 const bool last = step + n == x->steps;
                 for (int32_t p = first; p < end; p++) {
                     const int32_t next = p + 1 < end || last ? p + 1 : first;
@@ -299,7 +336,7 @@ PF_INLINE void pf_tile_nest_tall(const pf_tile_family family, const pf_tile_prod
                     pf_tile_multiply_panel(family, x, &cut, p, step, n, t, t_end,
                                            pf_tile_block(family, x, pf_tile_panel(x, p), step, n, room),
                                            (uintptr_t)pf_tile_panel(x, next) + pf_tile_step_at(family, x, next_step),
-                                           sums + (size_t)(p - first) * panel_sums);
+                                           sums + (size_t)(p - first) * cut.panel_bytes);
                 }
             }
         }
@@ -415,6 +452,16 @@ PF_INLINE void pf_tile_nest_few(const pf_tile_family family, const pf_tile_produ
         PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, PF_GEMM_PANEL * sizeof(float));
         family.put(x, p++, 0, x->m, sums);
     }
+}
+
+/* Gate and up of more than 32 rows, panels [panel_begin, panel_end) of each. */
+PF_INLINE void pf_tile_nest_gated(const pf_tile_family family, const pf_tile_product *x, int32_t panel_begin,
+                                  int32_t panel_end, void *scratch)
+{
+    const size_t sums_bytes = pf_gemm_scratch_bytes(x->m) - PF_GEMM_UNPACKED_BYTES;
+    uint8_t *sums = scratch;
+    pf_tile_nest_tall(family, x, 2 * panel_begin, 2 * panel_end, sums, sums_bytes, sums + sums_bytes);
+    pf_tile_release();
 }
 
 /* Any number of rows. `scratch` as gemm.h has it. */

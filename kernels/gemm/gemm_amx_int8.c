@@ -289,24 +289,60 @@ PF_INLINE void put_columns(const pf_tile_product *x, int32_t panel, int32_t row,
                    left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL, x->mode);
 }
 
+PF_INLINE void put_gated_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *gate,
+                                 const void *up)
+{
+    _Alignas(64) float results[2][PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL];
+    const row_head *heads = (const row_head *)(const void *)(x->input + (size_t)x->m * x->steps * PF_TILE_ROW_BYTES);
+    const int32_t left = x->w->n - panel * PF_GEMM_PANEL, n = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+    for (int32_t i = 0; i < 2; i++)
+        for (size_t r = 0; r < (size_t)n_rows; r++)
+            finish_row(x->how, pf_tile_panel(x, 2 * panel + i), (const int32_t *)(i ? up : gate) + r * PF_GEMM_PANEL,
+                       heads[(size_t)row + r], results[i] + r * PF_GEMM_PANEL, n, PF_GEMM_STORE);
+    x->gated->activate(x->gated->c + (size_t)row * x->gated->ldc + (size_t)panel * PF_GEMM_PANEL, x->gated->ldc,
+                       results[0], results[1], PF_GEMM_PANEL, n_rows, n);
+}
+
+static const pf_tile_family bytes = {
+    .dot = PF_DOT_INT8_UINT8,
+    .in_place = true,
+    .row_bytes = PF_TILE_B_STRIDE,
+    .row = pf_tile_row_plain,
+    .put = put_columns,
+    .put_gated = put_gated_columns,
+};
+static const pf_tile_family nibbles = {
+    .dot = PF_DOT_INT8_INT8,
+    .row_bytes = PF_TILE_B_STRIDE / 2,
+    .row = row_of_nibbles,
+    .zeros = zeros_of_columns,
+    .put = put_columns,
+    .put_gated = put_gated_columns,
+};
+
+void pf_gemm_gated_columns_int8_amx(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
+                                    int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,
+                                    void *scratch)
+{
+    const tiling t = tiling_of(gate->format, gate->k);
+    const pf_tile_product x = { .w = gate,
+                                .up = up,
+                                .input = input,
+                                .m = m,
+                                .gated = out,
+                                .head_bytes = t.l.head_bytes,
+                                .steps = t.steps,
+                                .how = &t };
+    if (t.l.bits == 8)
+        pf_tile_nest_gated(bytes, &x, panel_begin, panel_end, scratch);
+    else
+        pf_tile_nest_gated(nibbles, &x, panel_begin, panel_end, scratch);
+}
+
 static void multiply_columns(const tiling *t, const pf_gemm_weights *w, const uint8_t *input, int32_t m,
                              int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
                              uint8_t *scratch)
 {
-    const pf_tile_family bytes = {
-        .dot = PF_DOT_INT8_UINT8,
-        .in_place = true,
-        .row_bytes = PF_TILE_B_STRIDE,
-        .row = pf_tile_row_plain,
-        .put = put_columns,
-    };
-    const pf_tile_family nibbles = {
-        .dot = PF_DOT_INT8_INT8,
-        .row_bytes = PF_TILE_B_STRIDE / 2,
-        .row = row_of_nibbles,
-        .zeros = zeros_of_columns,
-        .put = put_columns,
-    };
     pf_tile_product x = { .w = w,
                           .input = input,
                           .m = m,

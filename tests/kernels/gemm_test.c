@@ -1,3 +1,4 @@
+#include "kernels/implementations.h"
 #include "tests/kernels/kernel_test.h"
 
 /* A product and its operands, each in memory of its own with guards. Rows of a and c are apart by more than their
@@ -237,8 +238,11 @@ static void sums_that_wait_between_blocks_of_k_are_one_chain(void **state)
 
 static void check_rows(const pf_kernel *kernel, const pf_kernel *definition)
 {
-    static const int32_t shapes[][3] = { { 512, 40, 70 }, { 40, 96, 2200 } };
-    const size_t n_shapes = kernel == definition && of_integers(kernel) ? 1 : 2; /* it is slow, and has no blocks */
+    /* the last two: several groups of rows, several groups of panels */
+    static const int32_t shapes[][3] = { { 512, 40, 70 }, { 40, 96, 2200 }, { 530, 70, 1100 }, { 40, 4200, 100 } };
+    const size_t n_shapes = kernel->fn.gemm.group_rows                    ? 4
+                            : kernel == definition && of_integers(kernel) ? 1 /* it is slow, and has no blocks */
+                                                                          : 2;
     for (size_t s = 0; s < n_shapes; s++) {
         product x = product_random(kernel->format, shapes[s][0], shapes[s][1], shapes[s][2]);
         float *whole = multiply(&x, kernel, PF_GEMM_STORE);
@@ -320,6 +324,62 @@ static void columns_packed_apart_are_what_is_packed_at_once(void **state)
 {
     (void)state;
     for_each_kernel(PF_OP_GEMM, check_columns);
+}
+
+/* --- gate and up in one call --- */
+
+/* The two products, activated, and packed where there are columns; against one call, or several, the last panels first. */
+static void check_gated_of(const pf_kernel *kernel, int32_t m, int32_t n, int32_t k)
+{
+    const pf_gemm *gemm = &kernel->fn.gemm;
+    product gate = product_random(kernel->format, m, n, k), up = product_random(kernel->format, m, n, k);
+    test_rng rng = { 7 };
+    test_fill(&rng, up.source.data, (size_t)n * (size_t)k);
+    product_pack(&up);
+    clear(&gate);
+    clear(&up);
+    multiply_rows(&up, kernel, 0, m, PF_GEMM_STORE);
+    multiply_rows(&gate, kernel, 0, m, PF_GEMM_STORE);
+    pf_guard packed = pf_guard_alloc(pf_gemm_input_bytes(m, n), 64);
+    const pf_gemm_gated out = {
+        .activate = pf_swiglu_f32_ref, .packed = packed.data, .c = gate.c.data, .ldc = gate.ldc
+    };
+    pf_swiglu_f32_ref(out.c, out.ldc, gate.c.data, up.c.data, up.ldc, m, n);
+    memset(packed.data, 0xFF, packed.bytes);
+    const pf_guard *result = gemm->pack_columns ? &packed : &gate.c;
+    if (gemm->pack_columns) gemm->pack(packed.data, out.c, out.ldc, m, n, 0, pf_gemm_tiles(gemm->tile_rows, m));
+    unsigned char *expected = malloc(result->bytes);
+    assert_non_null(expected);
+    memcpy(expected, result->data, result->bytes);
+
+    memset(packed.data, 0xFF, packed.bytes);
+    clear(&gate);
+    const int32_t n_panels = gate.weights.n_panels, share = n_panels > 64 ? n_panels : 3;
+    for (int32_t end = n_panels; end > 0; end -= share)
+        gemm->multiply_gated(&gate.weights, &up.weights, gate.input.data, m, end < share ? 0 : end - share, end, &out,
+                             gate.scratch.data);
+    if (memcmp(result->data, expected, result->bytes) != 0)
+        fail_msg("%s, gated, m %d n %d k %d", name_of(kernel), m, n, k);
+    free(expected);
+    pf_guard_free(&packed);
+    product_free(&gate);
+    product_free(&up);
+}
+
+static void check_gated(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    if (kernel->fn.gemm.multiply_gated == NULL) return;
+    static const int32_t shapes[][3] = { { 33, 20, 90 },   { 40, 32, 64 },   { 64, 70, 1100 },
+                                         { 300, 150, 61 }, { 545, 40, 600 }, { 40, 2200, 33 } };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_gated_of(kernel, shapes[i][0], shapes[i][1], shapes[i][2]);
+}
+
+static void gate_and_up_at_once_are_the_two_products_activated(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_gated);
 }
 
 /* A member that wrote its neighbour's share too would write the right values: only the untouched memory shows it. */
@@ -536,6 +596,7 @@ int main(void)
         cmocka_unit_test(a_rows_bits_do_not_depend_on_the_rows_beside_it),
         cmocka_unit_test(members_that_share_tiles_and_panels_give_the_same_bits),
         cmocka_unit_test(columns_packed_apart_are_what_is_packed_at_once),
+        cmocka_unit_test(gate_and_up_at_once_are_the_two_products_activated),
         cmocka_unit_test(a_member_writes_its_own_tiles_and_panels_only),
         cmocka_unit_test(nan_and_infinity_reach_their_own_row_and_column_only),
         cmocka_unit_test(denormals_are_kept_or_flushed_as_the_class_says),

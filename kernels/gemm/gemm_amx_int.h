@@ -1,0 +1,103 @@
+/*
+ * What the AMX products of integers by int8 activations share, whether a column has a scale or each of its groups: how a
+ * format goes through tiles, weights unpacked to bytes, the end of a row. Internal.
+ *
+ *   input   [block] [steps] [rows of the block] 64 bytes, or 32 | [m] { scale f32, sum of the row int32 }
+ */
+#ifndef PF_KERNELS_GEMM_AMX_INT_H
+#define PF_KERNELS_GEMM_AMX_INT_H
+
+#include "kernels/gemm/gemm_amx.h"
+#include "kernels/gemm/layout.h"
+
+/* Behind the tiles of the packed input. */
+typedef struct {
+    float scale;
+    int32_t sum;
+} row_head;
+
+/* How a format goes through tiles. */
+typedef struct {
+    pf_gemm_layout l;
+    bool groups;        /* have scales of their own; else columns */
+    int32_t block_rows; /* of the highest block */
+    size_t step_values; /* of K: bytes of a row of A */
+    size_t step_words;  /* of four values of a column: rows of B */
+    size_t step_bytes;  /* of B, both halves of a panel */
+    size_t group_steps;
+    size_t steps; /* of a row: whole groups */
+} tiling;
+
+static inline tiling tiling_of(pf_format format, int32_t k)
+{
+    tiling t = { .l = pf_gemm_layout_of(format, k),
+                 .block_rows = PF_TILE_BLOCK_ROWS,
+                 .step_values = PF_TILE_ROW_BYTES };
+    const size_t n_values = (size_t)k, group = (size_t)t.l.group;
+    t.groups = t.l.scale_size == 2;
+    if (t.groups && group < t.step_values) {
+        t.step_values = group;
+        t.block_rows = PF_TILE_ROWS;
+    }
+    t.step_words = t.step_values / 4;
+    t.step_bytes = t.step_words * PF_TILE_B_STRIDE;
+    t.group_steps = group / t.step_values;
+    t.steps = t.groups ? (size_t)t.l.n_groups * t.group_steps : (n_values + t.step_values - 1) / t.step_values;
+    return t;
+}
+
+/* Where the head of the group that a step begins lies in a panel. */
+static inline size_t step_at(const tiling *t, size_t step)
+{
+    return step / t->group_steps * t->l.group_bytes;
+}
+
+/* --- weights --- */
+
+/* z of 16 columns, or 8, in each of a column's four bytes. */
+static inline __m512i zeros_of(const pf_gemm_layout *l, const uint8_t *group, size_t column)
+{
+    if (!l->has_zeros) return _mm512_set1_epi8(8);
+    const __m128i z = _mm_loadu_si128((const __m128i *)(const void *)(group + l->zeros_at + column));
+    return _mm512_mullo_epi32(_mm512_cvtepu8_epi32(z), _mm512_set1_epi32(0x01010101));
+}
+
+/* A row of B of the 64 bytes that have its nibbles. */
+PF_INLINE void row_of_nibbles(const __m512i zeros[2], const uint8_t *from, uint8_t *b)
+{
+    const __m512i low = _mm512_set1_epi8(15), both = _mm512_loadu_si512(from);
+    const __m512i q0 = _mm512_and_si512(both, low), q1 = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    _mm512_store_si512(b, _mm512_sub_epi8(q0, zeros[0]));
+    _mm512_store_si512(b + 64, _mm512_sub_epi8(q1, zeros[1]));
+}
+
+/* --- results --- */
+
+/* What 16 columns of one row come to, but for the row's scale. */
+static inline __m512 result_of(const tiling *t, const uint8_t *panel, const void *sums, int32_t row_sum, size_t column)
+{
+    if (t->groups) return _mm512_load_ps((const float *)sums + column);
+    __m512i i = _mm512_load_si512((const int32_t *)sums + column);
+    if (t->l.bits == 8) i = _mm512_sub_epi32(i, _mm512_slli_epi32(_mm512_set1_epi32(row_sum), 7));
+    const __m512 scale = _mm512_loadu_ps((const float *)(const void *)panel + column);
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(i), scale, _mm512_setzero_ps());
+}
+
+/* One row of one panel to c. */
+static inline void finish_row(const tiling *t, const uint8_t *panel, const void *sums, row_head head, float *c,
+                              int32_t n_columns, pf_gemm_mode mode)
+{
+    for (int32_t column = 0; column < n_columns; column += 16) {
+        const int32_t left = n_columns - column;
+        const __mmask16 exist = (__mmask16)(left >= 16 ? 0xFFFFu : (1u << left) - 1);
+        __m512 r = result_of(t, panel, sums, head.sum, (size_t)column);
+        r = _mm512_mul_ps(r, _mm512_set1_ps(head.scale));
+        if (mode == PF_GEMM_ADD) r = _mm512_add_ps(_mm512_maskz_loadu_ps(exist, c + column), r);
+        _mm512_mask_storeu_ps(c + column, exist, r);
+    }
+}
+
+/* Formats with a scale a group (gemm_amx_groups.c): as pf_gemm_multiply_fn. */
+pf_gemm_multiply_fn pf_gemm_groups_int8_amx;
+
+#endif

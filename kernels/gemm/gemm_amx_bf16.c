@@ -5,10 +5,13 @@
  * K that is no multiple of 32: the activations are packed with zeros behind them, and the last step of a panel is copied
  * to where zeros follow it. A row's sum is one chain of TDPBF16PS in either form, at any height of tile.
  *
+ * Up to five rows from memory are multiplied by vectors, which do what the instruction does.
+ *
  * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says.
  */
 #include "kernels/gemm/gemm_amx.h"
 #include "kernels/gemm/gemm_pairs_avx512.h"
+#include "kernels/unroll.h"
 
 enum { STEP_VALUES = 32 };
 
@@ -34,6 +37,107 @@ PF_INLINE void put(const pf_tile_product *x, int32_t panel, int32_t row, int32_t
         _mm512_mask_storeu_ps(c + 16, high, s1);
     }
 }
+
+/* --- few rows ---
+ *
+ * TDPBF16PS in vectors, a pair of K at a time. Tiles fetch badly from memory, sixteen lines in a burst; up to VECTOR_ROWS
+ * rows take no longer than their weights need to come from there. */
+
+enum {
+    VECTOR_ROWS = 5,
+    STEP_PAIRS = PF_TILE_ROWS,
+    W_AHEAD = 2752,             /* bytes: of two panels, a step of each in turn; a page and more costs a tenth */
+    AS_TILES = 0x1F80 | 0x8040, /* MXCSR: to nearest, nothing raised, denormals read as zero and flushed to it */
+};
+
+/* The numbers of even and of odd k among pairs. */
+PF_INLINE __m512 even_of(__m512i words)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+PF_INLINE __m512 odd_of(__m512i words)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32((int32_t)0xFFFF0000u)));
+}
+
+/* A step of K of one panel, or what there is of it: n pairs. a [rows, STEP_PAIRS] words; sums [rows, 32], added to. */
+PF_INLINE void add_step(const int rows, const uint8_t *w, size_t n, const uint32_t *a, uintptr_t ahead, float *sums)
+{
+    __m512 even[VECTOR_ROWS][2], odd[VECTOR_ROWS][2];
+    PF_UNROLL_16
+    for (int r = 0; r < rows; r++) even[r][0] = even[r][1] = odd[r][0] = odd[r][1] = _mm512_setzero_ps();
+    for (size_t i = 0; i < n; i++, w += PF_TILE_B_STRIDE, ahead += PF_TILE_B_STRIDE) {
+        __m512 a_even[VECTOR_ROWS], a_odd[VECTOR_ROWS];
+        PF_UNROLL_16
+        for (int r = 0; r < rows; r++) {
+            const __m512i pairs = _mm512_set1_epi32((int32_t)a[(size_t)r * STEP_PAIRS + i]);
+            a_even[r] = even_of(pairs);
+            a_odd[r] = odd_of(pairs);
+        }
+        PF_UNROLL_16
+        for (int half = 0; half < 2; half++) {
+            const __m512i pairs = _mm512_loadu_si512(w + half * PF_TILE_ROW_BYTES);
+            pf_tile_prefetch(ahead + (size_t)half * PF_TILE_ROW_BYTES); /* two in a row cost a seventh */
+            PF_UNROLL_16
+            for (int r = 0; r < rows; r++) {
+                even[r][half] = _mm512_fmadd_ps(a_even[r], even_of(pairs), even[r][half]);
+                odd[r][half] = _mm512_fmadd_ps(a_odd[r], odd_of(pairs), odd[r][half]);
+            }
+        }
+    }
+    PF_UNROLL_16
+    for (int i = 0; i < 2 * rows; i++, sums += 16)
+        _mm512_store_ps(sums,
+                        _mm512_add_ps(_mm512_load_ps(sums), _mm512_add_ps(even[i / 2][i % 2], odd[i / 2][i % 2])));
+}
+
+/* One panel or two, from one on; sums [n_panels, rows, 32]. */
+PF_INLINE void add_panels(const int rows, const pf_tile_product *x, int32_t panel, size_t n_panels, float *sums)
+{
+    const size_t panel_bytes = x->w->panel_bytes, panel_sums = (size_t)rows * PF_GEMM_PANEL;
+    const size_t n_pairs = ((size_t)x->w->k + 1) / 2;
+    const uint8_t *from = pf_tile_panel(x, panel);
+    const uint32_t *a = (const uint32_t *)(const void *)x->input;
+    memset(sums, 0, n_panels * panel_sums * sizeof *sums);
+    for (size_t pair = 0; pair < n_pairs; pair += STEP_PAIRS) {
+        const size_t n = n_pairs - pair < STEP_PAIRS ? n_pairs - pair : STEP_PAIRS;
+        const bool past = pair * PF_TILE_B_STRIDE + W_AHEAD >= panel_bytes; /* into the next two */
+        const uintptr_t ahead = (uintptr_t)from + W_AHEAD + (past ? (n_panels - 1) * panel_bytes : 0);
+        for (size_t j = 0; j < n_panels; j++)
+            add_step(rows, from + j * panel_bytes, n, a, ahead + j * panel_bytes, sums + j * panel_sums);
+        from += PF_TILE_STEP_BYTES;
+        a += (size_t)rows * STEP_PAIRS;
+    }
+}
+
+PF_INLINE void multiply_few(const int rows, const pf_tile_product *x, int32_t panel_begin, int32_t panel_end,
+                            float *sums)
+{
+    for (int32_t p = panel_begin; p < panel_end;) {
+        const int32_t n = p + 1 < panel_end ? 2 : 1;
+        const uint32_t mxcsr = _mm_getcsr(), as_tiles = AS_TILES;
+        __asm__ volatile("ldmxcsr %0" : : "m"(as_tiles) : "memory");
+        add_panels(rows, x, p, (size_t)n, sums);
+        __asm__ volatile("ldmxcsr %0" : : "m"(mxcsr) : "memory");
+        for (int32_t j = 0; j < n; j++) put(x, p++, 0, rows, sums + j * rows * PF_GEMM_PANEL);
+    }
+}
+
+/* False: so many rows are for tiles. */
+static bool multiply_by_vectors(const pf_tile_product *x, int32_t panel_begin, int32_t panel_end, float *sums)
+{
+    if (!x->w->from_memory) return false;
+    switch (x->m) {
+    case 1: multiply_few(1, x, panel_begin, panel_end, sums); return true;
+    case 2: multiply_few(2, x, panel_begin, panel_end, sums); return true;
+    case 3: multiply_few(3, x, panel_begin, panel_end, sums); return true;
+    case 4: multiply_few(4, x, panel_begin, panel_end, sums); return true;
+    case VECTOR_ROWS: multiply_few(VECTOR_ROWS, x, panel_begin, panel_end, sums); return true;
+    default: return false;
+    }
+}
+
+/* --- any number --- */
 
 /* Where row `first` of a block of `height` begins, and its columns of a step follow. */
 PF_INLINE uint8_t *packed_rows(void *input, int32_t first, size_t height, size_t steps, size_t step)
@@ -76,6 +180,7 @@ void pf_gemm_bf16_amx(const pf_gemm_weights *w, const void *input, int32_t m, in
 {
     pf_tile_product x = { .w = w, .input = input, .m = m, .ldc = ldc, .mode = mode, .steps = steps_of(w->k) };
     x.c = c;
+    if (multiply_by_vectors(&x, panel_begin, panel_end, scratch)) return;
     pf_tile_nest(family, &x, panel_begin, panel_end, scratch);
 }
 

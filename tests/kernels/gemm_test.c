@@ -36,12 +36,13 @@ static void product_free(product *x)
     pf_guard_free(&x->scratch);
 }
 
-static void product_pack(product *x)
+/* False: bf16-12 has no room for such numbers. */
+static bool product_pack(product *x)
 {
     const pf_gemm_source source = {
         .data = x->source.data, .type = PF_TYPE_F32, .n_rows = x->n, .stride = (size_t)x->k
     };
-    pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
+    return pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
 }
 
 static product product_random(pf_format format, int32_t m, int32_t n, int32_t k)
@@ -267,6 +268,47 @@ static void a_rows_bits_do_not_depend_on_the_rows_beside_it(void **state)
 {
     (void)state;
     for_each_kernel(PF_OP_GEMM, check_rows);
+}
+
+/* Mostly zero, so that many a sum is a single product: of denormals, or denormal itself. */
+static float rare_number(test_rng *rng)
+{
+    static const float scales[] = { 0x1p-63f, 0x1p-127f, 0x1p60f };
+    if (test_below(rng, 8)) return 0.0f;
+    return test_float(rng) * scales[test_below(rng, 3)];
+}
+
+static void check_rows_of(const pf_kernel *kernel, float (*number)(test_rng *rng))
+{
+    enum { M = 40, LONE = 7 };
+    product x = product_make(kernel->format, M, 70, 71);
+    test_rng rng = { 17 };
+    for (int32_t i = 0; i < x.n * x.k; i++) ((float *)x.source.data)[i] = number(&rng);
+    for (size_t i = 0; i < x.a.bytes / sizeof(float); i++) ((float *)x.a.data)[i] = number(&rng);
+    if (!product_pack(&x)) return product_free(&x);
+    float *whole = multiply(&x, kernel, PF_GEMM_STORE);
+    for (int32_t few = 1; few <= LONE; few++) {
+        x.weights.from_memory = !x.weights.from_memory;
+        clear(&x);
+        for (int32_t row = 0; row < M; row += few)
+            multiply_rows(&x, kernel, row, row + few <= M ? few : M - row, PF_GEMM_STORE);
+        expect_same(&x, name_of(kernel), whole);
+    }
+    free(whole);
+    product_free(&x);
+}
+
+static void check_rows_of_any_bits(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    check_rows_of(kernel, rare_number);
+    check_rows_of(kernel, test_extreme);
+}
+
+static void nor_do_those_of_denormals_and_what_is_no_number(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_GEMM, check_rows_of_any_bits);
 }
 
 static void check_shares(const pf_kernel *kernel, const pf_kernel *definition)
@@ -594,6 +636,7 @@ int main(void)
         cmocka_unit_test(all_heights_widths_and_depths_equal_the_definition_bit_for_bit),
         cmocka_unit_test(sums_that_wait_between_blocks_of_k_are_one_chain),
         cmocka_unit_test(a_rows_bits_do_not_depend_on_the_rows_beside_it),
+        cmocka_unit_test(nor_do_those_of_denormals_and_what_is_no_number),
         cmocka_unit_test(members_that_share_tiles_and_panels_give_the_same_bits),
         cmocka_unit_test(columns_packed_apart_are_what_is_packed_at_once),
         cmocka_unit_test(gate_and_up_at_once_are_the_two_products_activated),

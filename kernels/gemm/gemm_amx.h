@@ -23,8 +23,8 @@
  *
  * Up to 32 rows there is one block of rows, its sums stay in tiles over all of K, and the weights come from far. Up to 16
  * rows two panels are gone through side by side, one A to four B. From memory tiles are fetched badly: 16 lines in a burst,
- * one of two, are 0.8 of what a plain loop gets. So that loop copies each step to a ring in L1, two steps before it is
- * multiplied.
+ * one of two, are 0.8 of what a plain loop gets. So that loop copies each step to a ring in L1, a step before it is
+ * multiplied; a ring of four steps leaves A too little of L1.
  */
 #ifndef PF_KERNELS_GEMM_AMX_H
 #define PF_KERNELS_GEMM_AMX_H
@@ -41,8 +41,8 @@ enum {
     PF_TILE_MANY_BLOCKS = 8,
     PF_TILE_GROUP_BLOCKS = 16, /* of rows that pass together, a slice of 416 KiB */
     PF_TILE_SUMS_BYTES = PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL * (int)sizeof(float), /* of a block of rows and a panel */
-    PF_TILE_RING_STEPS = 4,
-    PF_TILE_RING_AHEAD = 2, /* steps: what was stored must have reached L1 before a tile is loaded from there */
+    PF_TILE_RING_STEPS = 2,
+    PF_TILE_RING_AHEAD = 1, /* steps: what was stored must have reached L1 before a tile is loaded from there */
 };
 
 /* To stay where it is written: compilers gather prefetches, and L1 waits for 16 lines at a time. */
@@ -355,7 +355,7 @@ PF_INLINE void pf_tile_stay_awake(void)
 PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *left,
                                  const uint8_t *right)
 {
-    PF_TILE_LOAD(4, x->a, x->row_bytes);
+    PF_TILE_LOAD_ONCE(4, x->a, x->row_bytes);
     PF_TILE_LOAD(6, left, PF_TILE_B_STRIDE);
     PF_TILE_LOAD(7, left + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
     PF_TILE_DOT(dot, 0, 4, 6);

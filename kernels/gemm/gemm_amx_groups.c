@@ -190,7 +190,7 @@ enum {
 typedef struct {
     const tiling *t;
     size_t panel_bytes;
-    size_t ahead; /* groups from one that is multiplied to one that is unpacked: as in gemm_amx.h, two steps or more */
+    size_t ahead; /* groups from one that is multiplied to one that is unpacked: a step or more, and some 200 cycles */
     pf_tile_rows x;
     size_t n_rows;
     uint8_t *ring;  /* [ahead + 1, panels] groups, unpacked */

@@ -117,16 +117,20 @@ PF_INLINE void one_step(const int height, const step_form form, const bool pair,
 {
     const __m512i low = _mm512_set1_epi8(15);
     __m512i w0 = _mm512_loadu_si512(at->w), w1;
-    if (pair)
+    if (pair) {
         PF_PREFETCH_BESIDE(w0, at->prefetch);
-    else
+        pf_gemm_pace();
+    } else {
         PF_PREFETCH(at->prefetch);
+    }
     if (form == BYTES) {
         w1 = _mm512_loadu_si512(at->w + 64);
-        if (pair)
+        if (pair) {
             PF_PREFETCH_BESIDE(w1, at->prefetch + 64);
-        else
+            pf_gemm_pace();
+        } else {
             PF_PREFETCH(at->prefetch + 64);
+        }
     } else if (form == WHOLE_BYTES) {
         __asm__("" : "+v"(w0)); /* load it once: behind zeros, weights lie across two lines */
         w1 = w0;

@@ -21,7 +21,7 @@ typedef struct {
     pf_read_fn *read;
 } pf_read_pattern;
 
-enum { PF_N_READS = 11 };
+enum { PF_N_READS = 12 };
 extern const pf_read_pattern pf_read_patterns[PF_N_READS]; /* the first: one stream, nothing ahead */
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check-headers.sh [COMPILER]: every header compiles alone, as C11, without a warning, and all of them together, kernels'
 # texts aside: no two say one name of different things. Headers that only one instruction set can compile say so in their
-# name (_avx2, _avx512) and are compiled for it; those named _v16 are written in the vectors of v16_avx2.h or
+# name (_avx2, _avx512, _amx) and are compiled for it; those named _v16 are written in the vectors of v16_avx2.h or
 # v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h, those named _words behind words_avx2.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ check() {
 check_one() {
     local header=$1 prelude= flags=()
     case "$header" in
-    *avx512*) flags=("${avx512[@]}") ;;
+    *avx512* | *_amx*) flags=("${avx512[@]}") ;;
     *avx2*) flags=("${avx2[@]}") ;;
     *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/vec_avx2.h"' ;;
     *_words.h) flags=("${avx2[@]}") prelude='#include "kernels/sample/words_avx2.h"' ;;

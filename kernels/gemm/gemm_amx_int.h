@@ -28,7 +28,7 @@ typedef struct {
     size_t steps; /* of a row: whole groups */
 } tiling;
 
-static inline tiling tiling_of(pf_format format, int32_t k)
+PF_INLINE tiling tiling_of(pf_format format, int32_t k)
 {
     tiling t = { .l = pf_gemm_layout_of(format, k),
                  .block_rows = PF_TILE_BLOCK_ROWS,
@@ -47,7 +47,7 @@ static inline tiling tiling_of(pf_format format, int32_t k)
 }
 
 /* Where the head of the group that a step begins lies in a panel. */
-static inline size_t step_at(const tiling *t, size_t step)
+PF_INLINE size_t step_at(const tiling *t, size_t step)
 {
     return step / t->group_steps * t->l.group_bytes;
 }
@@ -55,7 +55,7 @@ static inline size_t step_at(const tiling *t, size_t step)
 /* --- weights --- */
 
 /* z of 16 columns, or 8, in each of a column's four bytes. */
-static inline __m512i zeros_of(const pf_gemm_layout *l, const uint8_t *group, size_t column)
+PF_INLINE __m512i zeros_of(const pf_gemm_layout *l, const uint8_t *group, size_t column)
 {
     if (!l->has_zeros) return _mm512_set1_epi8(8);
     const __m128i z = _mm_loadu_si128((const __m128i *)(const void *)(group + l->zeros_at + column));
@@ -74,7 +74,7 @@ PF_INLINE void row_of_nibbles(const __m512i zeros[2], const uint8_t *from, uint8
 /* --- results --- */
 
 /* What 16 columns of one row come to, but for the row's scale. */
-static inline __m512 result_of(const tiling *t, const uint8_t *panel, const void *sums, int32_t row_sum, size_t column)
+PF_INLINE __m512 result_of(const tiling *t, const uint8_t *panel, const void *sums, int32_t row_sum, size_t column)
 {
     if (t->groups) return _mm512_load_ps((const float *)sums + column);
     __m512i i = _mm512_load_si512((const int32_t *)sums + column);
@@ -84,8 +84,8 @@ static inline __m512 result_of(const tiling *t, const uint8_t *panel, const void
 }
 
 /* One row of one panel to c. */
-static inline void finish_row(const tiling *t, const uint8_t *panel, const void *sums, row_head head, float *c,
-                              int32_t n_columns, pf_gemm_mode mode)
+PF_INLINE void finish_row(const tiling *t, const uint8_t *panel, const void *sums, row_head head, float *c,
+                          int32_t n_columns, pf_gemm_mode mode)
 {
     for (int32_t column = 0; column < n_columns; column += 16) {
         const int32_t left = n_columns - column;

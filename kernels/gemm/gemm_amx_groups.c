@@ -302,6 +302,7 @@ static void put_panel(const tiling *t, const pf_tile_product *x, int32_t panel, 
 }
 
 static void nest_few(const tiling *t, const pf_tile_product *x, pf_tile_rows rows, int32_t panel_begin,
+                     /* NOLINTNEXTLINE(readability-non-const-parameter): the ring and the parks are written */
                      int32_t panel_end, float *sums, uint8_t *room)
 {
     few f = { .t = t,

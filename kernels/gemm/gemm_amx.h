@@ -87,6 +87,14 @@ PF_INLINE void pf_tile_zero(const pf_tile_rows *x)
     PF_TILE_ZERO(3);
 }
 
+PF_INLINE void pf_tile_zero_all(void)
+{
+    PF_TILE_ZERO(0);
+    PF_TILE_ZERO(1);
+    PF_TILE_ZERO(2);
+    PF_TILE_ZERO(3);
+}
+
 /* Sums of 32 columns, rows `stride` bytes apart. */
 PF_INLINE void pf_tile_load(const pf_tile_rows *x, const uint8_t *sums, size_t stride)
 {
@@ -105,6 +113,14 @@ PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *sums, size_t stride
     PF_TILE_STORE(1, sums + PF_TILE_ROW_BYTES, stride);
     if (x->lower == 0) return;
     sums += (size_t)x->upper * stride;
+    PF_TILE_STORE(2, sums, stride);
+    PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, stride);
+}
+
+/* Those of the right one of two panels side by side. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
+PF_INLINE void pf_tile_store_right(uint8_t *sums, size_t stride)
+{
     PF_TILE_STORE(2, sums, stride);
     PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, stride);
 }
@@ -208,6 +224,13 @@ PF_INLINE const uint8_t *pf_tile_panel(const pf_tile_product *x, int32_t panel)
     return (const uint8_t *)w->panels + (size_t)panel * w->panel_bytes;
 }
 
+/* Columns of a panel of w that there are. */
+PF_INLINE int32_t pf_tile_columns(const pf_tile_product *x, int32_t panel)
+{
+    const int32_t left = x->w->n - panel * PF_GEMM_PANEL;
+    return left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+}
+
 /* Where a step begins in a panel, and how many of n rows of B from there on a panel has. */
 PF_INLINE size_t pf_tile_step_at(const pf_tile_family family, const pf_tile_product *x, size_t step)
 {
@@ -286,8 +309,8 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
                                       const uint8_t *b, uintptr_t next, uint8_t *sums)
 {
     const bool last = step + n == x->steps, alone = x->up == NULL;
-    const bool direct = family.as_they_are && alone && last && x->mode == PF_GEMM_STORE &&
-                        x->w->n - panel * PF_GEMM_PANEL >= PF_GEMM_PANEL;
+    const bool direct =
+        family.as_they_are && alone && last && x->mode == PF_GEMM_STORE && pf_tile_columns(x, panel) == PF_GEMM_PANEL;
     pf_tile_rows rows = cut->rows;
     const size_t n_blocks = (size_t)(end - begin);
     rows.prefetch = next;
@@ -401,10 +424,7 @@ PF_INLINE uint8_t *pf_tile_slot(uint8_t *ring, size_t step)
 PF_INLINE void pf_tile_multiply_few(const pf_tile_family family, const pf_tile_product *x, pf_tile_rows rows,
                                     int32_t panel, const int32_t n_panels, const bool copied, uint8_t *ring)
 {
-    PF_TILE_ZERO(0);
-    PF_TILE_ZERO(1);
-    PF_TILE_ZERO(2);
-    PF_TILE_ZERO(3);
+    pf_tile_zero_all();
     for (size_t step = 0; copied && step < PF_TILE_RING_AHEAD && step < x->steps; step++)
         pf_tile_fill(family, x, panel, n_panels, step, pf_tile_slot(ring, step));
     const size_t awake_steps = copied ? 2 : 8; /* less than 2,000 cycles of reading from memory, from L3 */
@@ -448,8 +468,7 @@ PF_INLINE void pf_tile_nest_few(const pf_tile_family family, const pf_tile_produ
         pf_tile_store(&rows, sums, PF_GEMM_PANEL * sizeof(float));
         family.put(x, p++, 0, x->m, sums);
         if (!pair) continue;
-        PF_TILE_STORE(2, sums, PF_GEMM_PANEL * sizeof(float));
-        PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, PF_GEMM_PANEL * sizeof(float));
+        pf_tile_store_right(sums, PF_GEMM_PANEL * sizeof(float));
         family.put(x, p++, 0, x->m, sums);
     }
 }

@@ -150,7 +150,7 @@ PF_INLINE void put_gated(const pf_tile_product *x, int32_t panel, int32_t row, i
                          const void *up)
 {
     _Alignas(64) float activated[PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL];
-    const int32_t left = x->w->n - panel * PF_GEMM_PANEL, n = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+    const int32_t n = pf_tile_columns(x, panel);
     const size_t height = (size_t)n_rows;
     uint8_t *out = packed_rows(x->gated->packed, row, height, steps_of(x->w->n), (size_t)panel);
     x->gated->activate(activated, PF_GEMM_PANEL, gate, up, PF_GEMM_PANEL, n_rows, n);

@@ -233,27 +233,21 @@ PF_INLINE void unpack_group(const few *f, const uint8_t *panels, size_t group, c
 
 PF_INLINE void multiply_group(const few *f, size_t group, const size_t n_panels)
 {
-    enum { STRIDE = PF_GEMM_PANEL * sizeof(int32_t) };
+    const size_t stride = PF_GEMM_PANEL * sizeof *f->parks;
     const tiling *t = f->t;
     const uint8_t *b = ring_of(f, group, n_panels);
     uint8_t *park = (uint8_t *)park_of(f, group, n_panels);
     pf_tile_rows x = f->x;
     x.a += group * t->group_steps * x.a_step;
-    PF_TILE_ZERO(0);
-    PF_TILE_ZERO(1);
-    PF_TILE_ZERO(2);
-    PF_TILE_ZERO(3);
+    pf_tile_zero_all();
     for (size_t step = 0; step < t->group_steps; step++, x.a += x.a_step, b += t->step_bytes) {
         if (n_panels == 2)
             pf_tile_step_pair(PF_DOT_INT8_INT8, &x, b, b + t->group_steps * t->step_bytes);
         else
             pf_tile_multiply_low(PF_DOT_INT8_INT8, &x, b, t->step_bytes, 1);
     }
-    pf_tile_store(&x, park, STRIDE);
-    if (n_panels == 1) return;
-    park += f->n_rows * STRIDE;
-    PF_TILE_STORE(2, park, STRIDE);
-    PF_TILE_STORE(3, park + PF_TILE_ROW_BYTES, STRIDE);
+    pf_tile_store(&x, park, stride);
+    if (n_panels == 2) pf_tile_store_right(park + f->n_rows * stride, stride);
 }
 
 /* n groups from one on, which are parked. */
@@ -291,14 +285,10 @@ PF_INLINE void multiply_few(const few *f, const uint8_t *panels, const size_t n_
 
 /* --- any number of rows --- */
 
-/* A panel's sums [m, 32] to c. */
+/* All rows of a panel. A call of its own: inlined it costs the loop before it a 25th. */
 static void put_panel(const tiling *t, const pf_tile_product *x, int32_t panel, const float *sums)
 {
-    const row_head *heads = (const row_head *)(const void *)(x->input + (size_t)x->m * t->steps * t->step_values);
-    const int32_t left = x->w->n - panel * PF_GEMM_PANEL, n_columns = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
-    float *c = x->c + (size_t)panel * PF_GEMM_PANEL;
-    for (size_t row = 0; row < (size_t)x->m; row++, c += x->ldc)
-        finish_row(t, pf_tile_panel(x, panel), sums + row * PF_GEMM_PANEL, heads[row], c, n_columns, x->mode);
+    put_rows(t, x, panel, 0, x->m, sums);
 }
 
 static void nest_few(const tiling *t, const pf_tile_product *x, pf_tile_rows rows, int32_t panel_begin,
@@ -325,24 +315,21 @@ static void nest_few(const tiling *t, const pf_tile_product *x, pf_tile_rows row
     }
 }
 
-void pf_gemm_groups_int8_amx(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
-                             int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+void pf_tile_nest_groups(const tiling *t, const pf_tile_product *x, int32_t panel_begin, int32_t panel_end,
+                         void *scratch)
 {
-    const tiling t = tiling_of(w->format, w->k);
-    pf_tile_product x = { .w = w, .input = input, .m = m, .ldc = ldc, .mode = mode };
-    x.c = c;
     float *sums = scratch;
-    uint8_t *room = (uint8_t *)scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
+    uint8_t *room = (uint8_t *)scratch + pf_gemm_scratch_bytes(x->m) - PF_GEMM_UNPACKED_BYTES;
     /* Blocks differ in height by one row at most. All are multiplied as the highest: the last row of the others is what
      * follows in the input, its sums are nobody's, and one configuration serves them all. */
-    const int32_t n_blocks = pf_gemm_tiles(t.block_rows, m), highest = (m + n_blocks - 1) / n_blocks;
-    const bool low = m <= PF_TILE_ROWS;
-    const pf_tile_rows rows = pf_tile_rows_of(highest, !low && t.block_rows > PF_TILE_ROWS, t.step_values);
+    const int32_t n_blocks = pf_gemm_tiles(t->block_rows, x->m), highest = (x->m + n_blocks - 1) / n_blocks;
+    const bool low = x->m <= PF_TILE_ROWS;
+    const pf_tile_rows rows = pf_tile_rows_of(highest, !low && t->block_rows > PF_TILE_ROWS, t->step_values);
     pf_tile_configure(rows.upper, rows.lower ? rows.lower : rows.upper, rows.row_bytes);
-    if (low) nest_few(&t, &x, rows, panel_begin, panel_end, sums, room);
+    if (low) nest_few(t, x, rows, panel_begin, panel_end, sums, room);
     for (int32_t p = panel_begin; !low && p < panel_end; p++) {
-        multiply_panel(&t, input, m, pf_tile_panel(&x, p), rows, sums, room);
-        put_panel(&t, &x, p, sums);
+        multiply_panel(t, x->input, x->m, pf_tile_panel(x, p), rows, sums, room);
+        put_panel(t, x, p, sums);
     }
     pf_tile_release();
 }

@@ -22,7 +22,6 @@ typedef struct {
     bool groups;        /* have scales of their own; else columns */
     int32_t block_rows; /* of the highest block */
     size_t step_values; /* of K: bytes of a row of A */
-    size_t step_words;  /* of four values of a column: rows of B */
     size_t step_bytes;  /* of B, both halves of a panel */
     size_t group_steps;
     size_t steps; /* of a row: whole groups */
@@ -39,8 +38,7 @@ PF_INLINE tiling tiling_of(pf_format format, int32_t k)
         t.step_values = group;
         t.block_rows = PF_TILE_ROWS;
     }
-    t.step_words = t.step_values / 4;
-    t.step_bytes = t.step_words * PF_TILE_B_STRIDE;
+    t.step_bytes = t.step_values / 4 * PF_TILE_B_STRIDE;
     t.group_steps = group / t.step_values;
     t.steps = t.groups ? (size_t)t.l.n_groups * t.group_steps : (n_values + t.step_values - 1) / t.step_values;
     return t;
@@ -97,7 +95,25 @@ PF_INLINE void finish_row(const tiling *t, const uint8_t *panel, const void *sum
     }
 }
 
-/* Formats with a scale a group (gemm_amx_groups.c): as pf_gemm_multiply_fn. */
-pf_gemm_multiply_fn pf_gemm_groups_int8_amx;
+PF_INLINE const row_head *heads_of(const tiling *t, const pf_tile_product *x)
+{
+    return (const row_head *)(const void *)(x->input + (size_t)x->m * t->steps * t->step_values);
+}
+
+/* Rows [row, row + n_rows) of one panel to c; sums [n_rows, 32]. */
+PF_INLINE void put_rows(const tiling *t, const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows,
+                        const void *sums)
+{
+    const row_head *heads = heads_of(t, x) + row;
+    const int32_t n_columns = pf_tile_columns(x, panel);
+    float *c = x->c + (size_t)row * x->ldc + (size_t)panel * PF_GEMM_PANEL;
+    for (size_t r = 0; r < (size_t)n_rows; r++, c += x->ldc)
+        finish_row(t, pf_tile_panel(x, panel), (const int32_t *)sums + r * PF_GEMM_PANEL, heads[r], c, n_columns,
+                   x->mode);
+}
+
+/* The nest of formats with a scale a group (gemm_amx_groups.c): any number of rows, scratch as gemm.h has it. */
+void pf_tile_nest_groups(const tiling *t, const pf_tile_product *x, int32_t panel_begin, int32_t panel_end,
+                         void *scratch);
 
 #endif

@@ -22,24 +22,19 @@ PF_INLINE void zeros_of_columns(const pf_tile_product *x, const uint8_t *panel, 
 
 PF_INLINE void put_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums)
 {
-    const row_head *heads = (const row_head *)(const void *)(x->input + (size_t)x->m * x->steps * PF_TILE_ROW_BYTES);
-    const int32_t left = x->w->n - panel * PF_GEMM_PANEL;
-    for (int32_t r = row; r < row + n_rows; r++)
-        finish_row(x->how, pf_tile_panel(x, panel), (const int32_t *)sums + (size_t)(r - row) * PF_GEMM_PANEL, heads[r],
-                   x->c + (size_t)r * x->ldc + (size_t)panel * PF_GEMM_PANEL,
-                   left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL, x->mode);
+    put_rows(x->how, x, panel, row, n_rows, sums);
 }
 
 PF_INLINE void put_gated_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *gate,
                                  const void *up)
 {
     _Alignas(64) float results[2][PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL];
-    const row_head *heads = (const row_head *)(const void *)(x->input + (size_t)x->m * x->steps * PF_TILE_ROW_BYTES);
-    const int32_t left = x->w->n - panel * PF_GEMM_PANEL, n = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+    const row_head *heads = heads_of(x->how, x) + row;
+    const int32_t n = pf_tile_columns(x, panel);
     for (int32_t i = 0; i < 2; i++)
         for (size_t r = 0; r < (size_t)n_rows; r++)
             finish_row(x->how, pf_tile_panel(x, 2 * panel + i), (const int32_t *)(i ? up : gate) + r * PF_GEMM_PANEL,
-                       heads[(size_t)row + r], results[i] + r * PF_GEMM_PANEL, n, PF_GEMM_STORE);
+                       heads[r], results[i] + r * PF_GEMM_PANEL, n, PF_GEMM_STORE);
     x->gated->activate(x->gated->c + (size_t)row * x->gated->ldc + (size_t)panel * PF_GEMM_PANEL, x->gated->ldc,
                        results[0], results[1], PF_GEMM_PANEL, n_rows, n);
 }
@@ -61,19 +56,21 @@ static const pf_tile_family nibbles = {
     .put_gated = put_gated_columns,
 };
 
+/* What every product of a format begins with. */
+static pf_tile_product product_of(const tiling *t, const pf_gemm_weights *w, const void *input, int32_t m)
+{
+    return (
+        pf_tile_product){ .w = w, .input = input, .m = m, .head_bytes = t->l.head_bytes, .steps = t->steps, .how = t };
+}
+
 void pf_gemm_gated_columns_int8_amx(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
                                     int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,
                                     void *scratch)
 {
     const tiling t = tiling_of(gate->format, gate->k);
-    const pf_tile_product x = { .w = gate,
-                                .up = up,
-                                .input = input,
-                                .m = m,
-                                .gated = out,
-                                .head_bytes = t.l.head_bytes,
-                                .steps = t.steps,
-                                .how = &t };
+    pf_tile_product x = product_of(&t, gate, input, m);
+    x.up = up;
+    x.gated = out;
     if (t.l.bits == 8)
         pf_tile_nest_gated(bytes, &x, panel_begin, panel_end, scratch);
     else
@@ -84,17 +81,12 @@ static void multiply(const pf_gemm_weights *w, const uint8_t *input, int32_t m, 
                      float *c, size_t ldc, pf_gemm_mode mode, uint8_t *scratch)
 {
     const tiling t = tiling_of(w->format, w->k);
-    pf_tile_product x = { .w = w,
-                          .input = input,
-                          .m = m,
-                          .ldc = ldc,
-                          .mode = mode,
-                          .head_bytes = t.l.head_bytes,
-                          .steps = t.steps,
-                          .how = &t };
+    pf_tile_product x = product_of(&t, w, input, m);
     x.c = c;
+    x.ldc = ldc;
+    x.mode = mode;
     if (t.groups)
-        pf_gemm_groups_int8_amx(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+        pf_tile_nest_groups(&t, &x, panel_begin, panel_end, scratch);
     else if (t.l.bits == 8)
         pf_tile_nest(bytes, &x, panel_begin, panel_end, scratch);
     else

@@ -38,6 +38,10 @@ unpack_llama() {
     rm -rf "$home/unpacked/vendor/llama.cpp/.git"
     mv "$home/unpacked/vendor/llama.cpp" "$home/llama.cpp"
     rm -rf "$home/unpacked"
+    # GCC 12's _tile_loadconfig tells the compiler of 8 of the 64 bytes that it reads; the others are not written, and
+    # where there is AMX 8-bit and 4-bit weights end in a fault.
+    sed -i 's/_tile_loadconfig(&tc);/__asm__ volatile("ldtilecfg %0" : : "m"(tc));/' \
+        "$home/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp"
 }
 
 build_llama() {

@@ -133,7 +133,7 @@ pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_amx;
 pf_gemm_multiply_fn pf_gemm_bf16_amx;
 pf_gemm_multiply_gated_fn pf_gemm_gated_bf16_amx;
-pf_gemm_multiply_gated_fn pf_gemm_gated_columns_int8_amx; /* int8 and int4 of a channel */
+pf_gemm_multiply_gated_fn pf_gemm_gated_integers_int8_amx; /* any of them */
 pf_gemm_pack_fn pf_gemm_pack_int8_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_g32_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_g128_int8_amx;

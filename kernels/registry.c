@@ -63,8 +63,7 @@ static const pf_kernel table[] = {
         GEMM_INT4(BF16, ISA, 0, TILE, ROWS, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX,   \
                   pf_gemm_integers_bf16_##SUFFIX)
 /* Those that have a function for each format, named after it; of four bits symmetric and with zero points. */
-#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS) GEMM_OWN_GATED(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, APART)
-#define GEMM_OWN_GATED(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, ...)                             \
+#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, ...)                                   \
     GEMM_ROW(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, PANELS_INTS, EXACT_GROUPS, \
              pf_gemm_pack_##NAME##_int8_##SUFFIX, NULL, pf_gemm_##NAME##_int8_##SUFFIX, __VA_ARGS__)
 #define GEMM_OWN_INT4(GROUPS, NAME, ...) \
@@ -126,19 +125,17 @@ static const pf_kernel table[] = {
               pf_gemm_pack_int8_pairs_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
               pf_gemm_pack_int8_bytes_avx512, NULL, pf_gemm_integers_int8_avx512),
-    GEMM_OWN(INT8, int8, PF_ISA_AVX512, avx512vnni, "14x32", PF_GEMM_VNNI_INT8_ROWS),
-    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
-    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS),
-    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS),
+    GEMM_OWN(INT8, int8, PF_ISA_AVX512, avx512vnni, "14x32", PF_GEMM_VNNI_INT8_ROWS, APART),
+    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS, APART),
+    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS, APART),
+    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS, APART),
     GEMM_PAIRS(PF_ISA_AVX512BF16, avx512bf16, "14x32, 7x64", "14x32", 14, VDPBF16),
     GEMM_ROW(BF16, BF16, PF_ISA_AMX, 0, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
              pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx, GATED(pf_gemm_gated_bf16_amx)),
-    GEMM_OWN_GATED(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_columns_int8_amx)),
-    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AMX, amx, "16x32", 16),
-    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AMX, amx, "32x32, 16x32", 32),
-    GEMM_OWN_GATED(INT4_CHANNEL, int4_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_columns_int8_amx)),
-    GEMM_OWN_GATED(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32,
-                   GATED(pf_gemm_gated_columns_int8_amx)),
+    GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AMX, amx, "16x32", 16, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AMX, amx, "16x32", 16, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

@@ -37,7 +37,7 @@ size_t pf_gemm_input_bytes(int32_t m, int32_t k)
 size_t pf_gemm_scratch_bytes(int32_t m)
 {
     const size_t sums = pf_round_up((size_t)m, 32) * PF_GEMM_PANEL * (sizeof(float) + sizeof(int32_t));
-    const size_t several = m > PF_GEMM_PANEL ? PF_GEMM_GROUP_BYTES : 0;
+    const size_t several = m > PF_GEMM_PANEL / 2 ? PF_GEMM_GROUP_BYTES : 0;
     return (sums > several ? sums : several) + PF_GEMM_UNPACKED_BYTES;
 }
 

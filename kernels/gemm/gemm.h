@@ -137,7 +137,7 @@ size_t pf_gemm_input_bytes(int32_t m, int32_t k);
  *
  *   | sums [m, 32] f32 or int32 | sums [m, 32] again | a piece of a panel, unpacked |       m up to a multiple of 32
  *
- * Of more than 32 rows the sums take PF_GEMM_GROUP_BYTES at least: those of several panels.
+ * Of more than 16 rows the sums take PF_GEMM_GROUP_BYTES at least: those of several panels.
  */
 size_t pf_gemm_scratch_bytes(int32_t m);
 enum { PF_GEMM_GROUP_BYTES = 1 << 20 };  /* half of the L2 of a core of the processors that want so much */

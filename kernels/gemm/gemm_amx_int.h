@@ -34,10 +34,8 @@ PF_INLINE tiling tiling_of(pf_format format, int32_t k)
                  .step_values = PF_TILE_ROW_BYTES };
     const size_t n_values = (size_t)k, group = (size_t)t.l.group;
     t.groups = t.l.scale_size == 2;
-    if (t.groups && group < t.step_values) {
-        t.step_values = group;
-        t.block_rows = PF_TILE_ROWS;
-    }
+    if (t.groups) t.block_rows = PF_TILE_ROWS;
+    if (t.groups && group < t.step_values) t.step_values = group;
     t.step_bytes = t.step_values / 4 * PF_TILE_B_STRIDE;
     t.group_steps = group / t.step_values;
     t.steps = t.groups ? (size_t)t.l.n_groups * t.group_steps : (n_values + t.step_values - 1) / t.step_values;
@@ -110,6 +108,28 @@ PF_INLINE void put_rows(const tiling *t, const pf_tile_product *x, int32_t panel
     for (size_t r = 0; r < (size_t)n_rows; r++, c += x->ldc)
         finish_row(t, pf_tile_panel(x, panel), (const int32_t *)sums + r * PF_GEMM_PANEL, heads[r], c, n_columns,
                    x->mode);
+}
+
+/* Those of a panel of gate and of up, activated, to c of the two. */
+PF_INLINE void put_gated_rows(const tiling *t, const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows,
+                              const void *gate, const void *up)
+{
+    enum { ROWS = PF_TILE_BLOCK_ROWS };
+    const pf_gemm_gated *out = x->gated;
+    const int32_t n = pf_tile_columns(x, panel);
+    for (int32_t first = 0; first < n_rows; first += ROWS) {
+        _Alignas(64) float results[2][ROWS * PF_GEMM_PANEL];
+        const int32_t height = n_rows - first < ROWS ? n_rows - first : ROWS;
+        const row_head *heads = heads_of(t, x) + row + first;
+        for (int32_t i = 0; i < 2; i++) {
+            const int32_t *sums = (const int32_t *)(i ? up : gate) + (size_t)first * PF_GEMM_PANEL;
+            for (size_t r = 0; r < (size_t)height; r++)
+                finish_row(t, pf_tile_panel(x, 2 * panel + i), sums + r * PF_GEMM_PANEL, heads[r],
+                           results[i] + r * PF_GEMM_PANEL, n, PF_GEMM_STORE);
+        }
+        out->activate(out->c + (size_t)(row + first) * out->ldc + (size_t)panel * PF_GEMM_PANEL, out->ldc, results[0],
+                      results[1], PF_GEMM_PANEL, height, n);
+    }
 }
 
 /* The nest of formats with a scale a group (gemm_amx_groups.c): any number of rows, scratch as gemm.h has it. */

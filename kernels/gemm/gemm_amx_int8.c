@@ -28,15 +28,7 @@ PF_INLINE void put_columns(const pf_tile_product *x, int32_t panel, int32_t row,
 PF_INLINE void put_gated_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *gate,
                                  const void *up)
 {
-    _Alignas(64) float results[2][PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL];
-    const row_head *heads = heads_of(x->how, x) + row;
-    const int32_t n = pf_tile_columns(x, panel);
-    for (int32_t i = 0; i < 2; i++)
-        for (size_t r = 0; r < (size_t)n_rows; r++)
-            finish_row(x->how, pf_tile_panel(x, 2 * panel + i), (const int32_t *)(i ? up : gate) + r * PF_GEMM_PANEL,
-                       heads[r], results[i] + r * PF_GEMM_PANEL, n, PF_GEMM_STORE);
-    x->gated->activate(x->gated->c + (size_t)row * x->gated->ldc + (size_t)panel * PF_GEMM_PANEL, x->gated->ldc,
-                       results[0], results[1], PF_GEMM_PANEL, n_rows, n);
+    put_gated_rows(x->how, x, panel, row, n_rows, gate, up);
 }
 
 static const pf_tile_family bytes = {
@@ -63,15 +55,17 @@ static pf_tile_product product_of(const tiling *t, const pf_gemm_weights *w, con
         pf_tile_product){ .w = w, .input = input, .m = m, .head_bytes = t->l.head_bytes, .steps = t->steps, .how = t };
 }
 
-void pf_gemm_gated_columns_int8_amx(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
-                                    int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,
-                                    void *scratch)
+void pf_gemm_gated_integers_int8_amx(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
+                                     int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,
+                                     void *scratch)
 {
     const tiling t = tiling_of(gate->format, gate->k);
     pf_tile_product x = product_of(&t, gate, input, m);
     x.up = up;
     x.gated = out;
-    if (t.l.bits == 8)
+    if (t.groups)
+        pf_tile_nest_groups(&t, &x, 2 * panel_begin, 2 * panel_end, scratch);
+    else if (t.l.bits == 8)
         pf_tile_nest_gated(bytes, &x, panel_begin, panel_end, scratch);
     else
         pf_tile_nest_gated(nibbles, &x, panel_begin, panel_end, scratch);

@@ -42,6 +42,13 @@ double pf_samples_median(pf_samples *samples)
     return pf_percentile(samples->values, samples->n, 0.5);
 }
 
+double pf_samples_mean(const pf_samples *samples)
+{
+    double sum = 0;
+    for (size_t i = 0; i < samples->n; i++) sum += samples->values[i];
+    return samples->n > 0 ? sum / (double)samples->n : NAN;
+}
+
 double pf_speculation_acceptance_rate(const pf_speculation *s)
 {
     return s->drafted > 0 ? (double)s->accepted / (double)s->drafted : NAN;

@@ -1,4 +1,4 @@
-/* Medians, percentiles and shares of what was measured. */
+/* Medians, means, percentiles and shares of what was measured. */
 #ifndef PF_BENCH_STATISTICS_H
 #define PF_BENCH_STATISTICS_H
 
@@ -21,7 +21,8 @@ typedef struct {
 
 void pf_samples_add(pf_samples *samples, double value);
 void pf_samples_clear(pf_samples *samples);
-double pf_samples_median(pf_samples *samples); /* sorts them; NaN: there are none */
+double pf_samples_median(pf_samples *samples);     /* sorts them; NaN: there are none */
+double pf_samples_mean(const pf_samples *samples); /* likewise */
 
 /* Accepted tokens of those drafted; the tokens that a round commits, the target's own included. NaN when there were none. */
 double pf_speculation_acceptance_rate(const pf_speculation *speculation);

@@ -209,6 +209,7 @@ static void summarise(bench *b, pf_throughput *out)
         .int8_gops = pf_samples_median(&b->burst[PF_BURST_INT8]),
         .weight_bytes = pf_model_step_bytes(model),
         .kv_bytes = b->kv_bytes,
+        .tokens_per_s = 1000.0 / pf_samples_mean(&b->step),
         .step_ms = pf_samples_median(&b->step),
         .read_ms = pf_samples_median(&b->read),
         .kv_read_ms = pf_samples_median(&b->kv_read),

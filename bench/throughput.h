@@ -35,7 +35,8 @@ typedef struct {
 /* Tokens that the engine's context must have room for. */
 int32_t pf_throughput_context(const pf_throughput_options *options);
 
-/* Times are medians; tokens a second are those of a step at the median, 1000 / step_ms. NaN: not to be had on this machine,
+/* Times are medians. Tokens a second of decode are steps by the time of all of them, as in a text, whose tokens do not leave out
+ * the steps that something interrupted. NaN: not to be had on this machine,
  * or not measured before it was cancelled. */
 typedef struct {
     int32_t n_threads;
@@ -43,11 +44,12 @@ typedef struct {
     double f32_gflops, bf16_gflops, int8_gops; /* bursts of multiplies, two operations each, all threads */
     size_t weight_bytes;                       /* read by one decode step */
     size_t kv_bytes;                           /* read by one decode step at `context` */
-    double step_ms, read_ms;                   /* a decode step, the bare read between two of them */
-    double kv_read_ms;                         /* a bare read of kv_bytes, right behind it */
-    double bandwidth_fraction;                 /* read_ms / step_ms */
-    double bandwidth_fraction_with_kv;         /* (read_ms + kv_read_ms) / step_ms */
-    const char *read_pattern;                  /* the fastest: a static string */
+    double tokens_per_s;
+    double step_ms, read_ms;           /* a decode step, the bare read between two of them */
+    double kv_read_ms;                 /* a bare read of kv_bytes, right behind it */
+    double bandwidth_fraction;         /* read_ms / step_ms */
+    double bandwidth_fraction_with_kv; /* (read_ms + kv_read_ms) / step_ms */
+    const char *read_pattern;          /* the fastest: a static string */
     int32_t prefill_tokens;
     double prefill_ms, prefill_gflops;
     double peak_fraction;         /* prefill_gflops by the burst of what the products are made of */

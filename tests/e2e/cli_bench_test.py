@@ -209,7 +209,9 @@ class Benchmarks(Case):
         self.assertGreater(document["weight_bytes"], 0)
         self.assertLessEqual(document["decode"]["bandwidth_fraction"], 1.05)
         self.assertGreater(document["decode"]["step_ms"], 0)
-        self.assertAlmostEqual(document["decode"]["tokens_per_s"] * document["decode"]["step_ms"], 1000, places=3)
+        # the mean of what is not negative is half of its median at least
+        self.assertGreater(document["decode"]["tokens_per_s"], 0)
+        self.assertLessEqual(document["decode"]["tokens_per_s"] * document["decode"]["step_ms"], 2000)
         self.assertEqual(document["prefill"]["tokens"], 64)
         self.assertEqual(set(document["verify"]), {"1", "2", "4", "8", "16"})
         self.assertEqual(set(document["verify_of_limit"]), {"1", "2", "4", "8", "16"})

@@ -28,9 +28,12 @@ static void samples_that_there_is_no_room_for_are_thinned_evenly(void **state)
         assert_in_range(s.n, PF_MAX_SAMPLES / 2, PF_MAX_SAMPLES);
         for (size_t i = 0; i < s.n; i++) assert_true(s.values[i] == 32.0 * (double)i);
         assert_true(fabs(pf_samples_median(&s) - N / 2.0) <= 32);
+        assert_true(fabs(pf_samples_mean(&s) - N / 2.0) <= 32);
         pf_samples_clear(&s);
-        assert_true(isnan(pf_samples_median(&s)));
+        assert_true(isnan(pf_samples_median(&s)) && isnan(pf_samples_mean(&s)));
     }
+    for (int i = 0; i < 4; i++) pf_samples_add(&s, i == 3 ? 10 : 1);
+    assert_true(pf_samples_mean(&s) == 13.0 / 4);
 }
 
 static void a_ring_that_has_turned_holds_its_latest_samples(void **state)

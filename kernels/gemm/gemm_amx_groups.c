@@ -252,7 +252,7 @@ typedef struct {
     int32_t n_blocks, begin, end; /* of rows, and those that pass together now */
     size_t steps;                 /* of a piece */
     uint8_t *piece;
-    float *scales[2]; /* of the piece, and of the one before it, which may still be wanted */
+    float *scales[2]; /* of the piece, and of the one before it, which the first of two or more blocks still wants */
     stream s;
 } many;
 
@@ -284,28 +284,27 @@ static void multiply_piece(many *m, int32_t p, size_t step, size_t n, uintptr_t 
     for (int32_t i = m->begin; i < m->end; i++) {
         const size_t row = (size_t)row_of(m, i), n_rows = (size_t)row_of(m, i + 1) - row;
         const size_t share = (lines + n_blocks - 1) / n_blocks, fetched = 64 * n * share * (size_t)(i - m->begin);
-        float *c = x->c + row * x->ldc + (size_t)p * PF_GEMM_PANEL;
         rows.a_step = n_rows * t->step_values;
         rows.a = x->input + row * t->steps * t->step_values + step * rows.a_step;
         rows.prefetch = next + fetched;
         rows.prefetch_lines = fetched < bytes ? share : 0;
         rows.next = (const uint8_t *)(sums + n_rows * PF_GEMM_PANEL);
-        if (claims) pf_gemm_claim(c, x->ldc, n_rows);
+        if (claims) pf_gemm_claim(x->c + row * x->ldc + (size_t)p * PF_GEMM_PANEL, x->ldc, n_rows);
         const block b = { n_rows, rows, m->piece, scales, sums, step == 0 };
         multiply_groups(t, b, n_groups, &m->s);
         sums += n_rows * PF_GEMM_PANEL;
     }
 }
 
-/* The sums of a panel are complete: to where they are wanted. A call of its own: inlined it costs the loop before it a
- * 25th. */
-static void finish_panel(const many *m, int32_t panel, const float *sums, const float *sums_before)
+/* The sums of a panel, `words` behind those of the one before, are complete: to where they are wanted. A call of its own:
+ * inlined it costs the loop before it a 25th. */
+static void finish_panel(const many *m, int32_t panel, const float *sums, size_t words)
 {
     const int32_t row = row_of(m, m->begin), n_rows = row_of(m, m->end) - row;
     if (m->x->up == NULL)
         put_rows(m->t, m->x, panel, row, n_rows, sums);
     else if (panel & 1)
-        put_gated_rows(m->t, m->x, panel >> 1, row, n_rows, sums_before, sums);
+        put_gated_rows(m->t, m->x, panel >> 1, row, n_rows, sums - words, sums);
 }
 
 /* Panels [begin, end), so few that there is room for the sums of all. */
@@ -323,7 +322,7 @@ static void multiply_panels(many *m, int32_t begin, int32_t end, float *sums)
             multiply_piece(m, p, step, n, (uintptr_t)pf_tile_panel(m->x, next) + step_at(t, next_step), panel_sums);
             if (!last) continue;
             drain(&m->s);
-            finish_panel(m, p, panel_sums, panel_sums - (p & 1 ? words : 0));
+            finish_panel(m, p, panel_sums, words);
         }
     }
 }

@@ -416,6 +416,8 @@ static void check_gated(const pf_kernel *kernel, const pf_kernel *definition)
                                          { 300, 150, 61 }, { 545, 40, 600 }, { 40, 2200, 33 } };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_gated_of(kernel, shapes[i][0], shapes[i][1], shapes[i][2]);
+    for (int32_t more = 1; more < 16; more += 14) /* as few rows as it is called for */
+        check_gated_of(kernel, kernel->fn.gemm.tile_rows + more, 130, 700);
 }
 
 static void gate_and_up_at_once_are_the_two_products_activated(void **state)

@@ -267,6 +267,7 @@ PF_INLINE int32_t row_of(const many *m, int32_t t)
 }
 
 /* n steps of a panel for the blocks that pass now. `next`: of what is unpacked after them. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the sums are written */
 static void multiply_piece(many *m, int32_t p, size_t step, size_t n, uintptr_t next, float *sums)
 {
     const tiling *t = m->t;
@@ -328,6 +329,7 @@ static void multiply_panels(many *m, int32_t begin, int32_t end, float *sums)
 }
 
 static void nest_many(const tiling *t, const pf_tile_product *x, pf_tile_rows rows, int32_t panel_begin,
+                      /* NOLINTNEXTLINE(readability-non-const-parameter): the piece and the parks are written */
                       int32_t panel_end, float *sums, uint8_t *room)
 {
     const size_t sums_words = (size_t)((float *)(void *)room - sums) - 2 * (size_t)SCALES_WORDS;

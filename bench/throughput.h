@@ -35,16 +35,14 @@ typedef struct {
 /* Tokens that the engine's context must have room for. */
 int32_t pf_throughput_context(const pf_throughput_options *options);
 
-/* Times are medians. Tokens a second of decode are steps by the time of all of them, as in a text, whose tokens do not leave out
- * the steps that something interrupted. NaN: not to be had on this machine,
- * or not measured before it was cancelled. */
+/* Times are medians. NaN: not to be had on this machine, or not measured before it was cancelled. */
 typedef struct {
     int32_t n_threads;
     double read_gbps;                          /* the bare read of weight_bytes by all threads */
     double f32_gflops, bf16_gflops, int8_gops; /* bursts of multiplies, two operations each, all threads */
     size_t weight_bytes;                       /* read by one decode step */
     size_t kv_bytes;                           /* read by one decode step at `context` */
-    double tokens_per_s;
+    double tokens_per_s; /* decode steps by the time of all: a text cannot leave out those that something interrupted */
     double step_ms, read_ms;           /* a decode step, the bare read between two of them */
     double kv_read_ms;                 /* a bare read of kv_bytes, right behind it */
     double bandwidth_fraction;         /* read_ms / step_ms */

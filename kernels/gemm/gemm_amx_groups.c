@@ -257,7 +257,7 @@ typedef struct {
 } many;
 
 enum {
-    GROUP_BLOCKS = 32,                                /* that pass together: 256 KiB of A for a piece */
+    GROUP_BLOCKS = 2 * PF_TILE_GROUP_BLOCKS,          /* that pass together: 256 KiB of A for a piece */
     SCALES_WORDS = PIECE_VALUES / 32 * PF_GEMM_PANEL, /* of a piece */
 };
 
@@ -276,6 +276,7 @@ static void multiply_piece(many *m, int32_t p, size_t step, size_t n, uintptr_t 
     const bool claims = step + n == t->steps && x->up == NULL;
     const size_t n_blocks = (size_t)(m->end - m->begin), n_groups = n / t->group_steps;
     const size_t bytes = step_at(t, step + n) - step_at(t, step), lines = (bytes / n + 63) / 64;
+    const size_t share = (lines + n_blocks - 1) / n_blocks; /* of the lines of a step, that each block fetches */
     pf_tile_rows rows = m->rows;
     float *scales = m->scales[0];
     m->scales[0] = m->scales[1];
@@ -284,7 +285,7 @@ static void multiply_piece(many *m, int32_t p, size_t step, size_t n, uintptr_t 
     rows.next_lines = step ? (BLOCK_WORDS * sizeof *sums / 64 + n_groups - 1) / n_groups : 0;
     for (int32_t i = m->begin; i < m->end; i++) {
         const size_t row = (size_t)row_of(m, i), n_rows = (size_t)row_of(m, i + 1) - row;
-        const size_t share = (lines + n_blocks - 1) / n_blocks, fetched = 64 * n * share * (size_t)(i - m->begin);
+        const size_t fetched = 64 * n * share * (size_t)(i - m->begin);
         rows.a_step = n_rows * t->step_values;
         rows.a = x->input + row * t->steps * t->step_values + step * rows.a_step;
         rows.prefetch = next + fetched;

@@ -161,7 +161,7 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     if ((size_t)n > most * PF_GEMM_PANEL) n = (int32_t)most * PF_GEMM_PANEL;
     PF_TRY(pf_gemm_plan_weights(format, n, k, &whole, &bytes));
     whole.from_memory = true;
-    whole.fetch_near = (pf_cpu_features() & PF_FEATURE_FETCH_NEAR) != 0;
+    whole.fetch = pf_fetch_of(pf_cpu_features());
 
     panel.panels = aligned_alloc(PF_ARENA_ALIGN, pf_round_up(panel_bytes, PF_ARENA_ALIGN));
     if (panel.panels == NULL) return pf_fail(error, PF_NOMEM, "no memory for a panel of %zu bytes", panel_bytes);

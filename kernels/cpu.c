@@ -74,6 +74,15 @@ static bool is_intel(void)
            d == signature_INTEL_edx;
 }
 
+/* Family 19h, which Zen 3 and Zen 4 are: 0Fh of the base family and Ah of the extended one. */
+static bool is_zen4(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx)
+        return false;
+    return __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 0xf) == 0xf && (a >> 20 & 0xff) == 0xa;
+}
+
 uint32_t pf_cpu_features(void)
 {
     const pf_isa best = pf_cpu_best_isa();
@@ -85,6 +94,7 @@ uint32_t pf_cpu_features(void)
     if (best >= PF_ISA_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && all_set(c, avx512_vnni))
         features |= PF_FEATURE_AVX512_VNNI;
     if (is_intel()) features |= PF_FEATURE_FETCH_NEAR;
+    if (is_zen4() && best >= PF_ISA_AVX512) features |= PF_FEATURE_FETCH_SHORT;
     return features;
 }
 #else

@@ -69,7 +69,7 @@ static pf_gemm_weights *matrix(pf_model *m, int32_t i)
 static void note_hints(const pf_model *m, pf_gemm_weights *w)
 {
     w->from_memory = pf_model_is_beyond_cache(m, pf_model_step_bytes(m));
-    w->fetch_near = (m->kernels.features & PF_FEATURE_FETCH_NEAR) != 0;
+    w->fetch = pf_fetch_of(m->kernels.features);
 }
 static void note_all_hints(pf_model *m)
 {

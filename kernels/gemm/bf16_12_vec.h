@@ -60,7 +60,7 @@ PF_INLINE void pf_b12_widen(const pf_gemm_weights *w, int32_t panel, size_t pair
     const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
     const uint8_t *reserved = pf_b12_reserve(w, panel) + pf_b12_reserved_before(codes, begin);
     for (size_t b = begin; b < end; reserved += pf_b12_reserved(codes[b++]), out += PF_B12_BLOCK_VALUES)
-        pf_b12_unpack(codes[b], blocks + b * PF_B12_BLOCK_BYTES, reserved, pf_gemm_ahead(w), out);
+        pf_b12_unpack(codes[b], blocks + b * PF_B12_BLOCK_BYTES, reserved, pf_gemm_ahead(w, false), out);
 }
 
 #endif

@@ -1,6 +1,13 @@
 /* Sizes, and what packed rows stand for: what all implementations of the product share. */
+#include "kernels/cpu.h"
 #include "kernels/gemm/bf16_12.h"
 #include "kernels/gemm/layout.h"
+
+pf_fetch pf_fetch_of(uint32_t features)
+{
+    if (features & PF_FEATURE_FETCH_NEAR) return PF_FETCH_NEAR;
+    return features & PF_FEATURE_FETCH_SHORT ? PF_FETCH_SHORT : PF_FETCH_FAR;
+}
 
 pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_weights *out, size_t *bytes)
 {

@@ -71,6 +71,17 @@
 
 enum { PF_GEMM_PANEL = 32 }; /* columns */
 
+/* How a machine is best asked for what lies in its memory, or in its last cache (gemm_nest.h). */
+typedef enum {
+    PF_FETCH_FAR,   /* pages ahead */
+    PF_FETCH_NEAR,  /* less than a page ahead, from memory */
+    PF_FETCH_SHORT, /* a few lines ahead; pages ahead, into the L2, where multiplies take as long */
+    PF_N_FETCHES
+} pf_fetch;
+
+/* Of a machine with these PF_FEATURE_... */
+pf_fetch pf_fetch_of(uint32_t features);
+
 /* A packed matrix. The memory is the caller's. */
 typedef struct {
     pf_format format;
@@ -79,7 +90,7 @@ typedef struct {
     int32_t n_panels; /* ceil(n / 32) */
     size_t panel_bytes;
     bool from_memory; /* a pass reads more than the last cache holds: a hint, results do not depend on it */
-    bool fetch_near;  /* the machine has PF_FEATURE_FETCH_NEAR: likewise a hint */
+    pf_fetch fetch;   /* the machine's: likewise a hint */
     void *panels;     /* [n_panels, panel_bytes], and in bf16-12 what bf16_12.h draws; 64-byte aligned */
     struct pf_onednn_matrix *onednn; /* another copy, or NULL (gemm_onednn.h) */
 } pf_gemm_weights;

@@ -9,7 +9,7 @@
 
 enum { TILE_ROWS = 14, PAIR_ROWS = 7, PAIR_ROWS_AT_ONCE = 6, FAR_PAIR_ROWS = 3 };
 
-PF_INLINE void multiply(const int height, const pf_gemm_tile *t)
+PF_INLINE void multiply(const int height, const bool into_l2, const pf_gemm_tile *t)
 {
     __m512 sum[TILE_ROWS][2];
     const uint8_t *w = t->w;
@@ -21,8 +21,8 @@ PF_INLINE void multiply(const int height, const pf_gemm_tile *t)
 
     for (size_t step = t->steps; step; step--) {
         const __m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
-        PF_PREFETCH(prefetch);
-        PF_PREFETCH(prefetch + 64);
+        pf_gemm_fetch(prefetch, into_l2);
+        pf_gemm_fetch(prefetch + 64, into_l2);
         prefetch += stride;
         if (height > 3) PF_PREFETCH((uintptr_t)a + ahead);
 #define ROW(m)                                           \
@@ -109,10 +109,15 @@ PF_INLINE void multiply_pair(const int height, const pf_gemm_pair *t)
 #undef FINISH
 }
 
-#define DEFINE(m) PF_GEMM_DEFINE_TILE(tile_##m, multiply(m + 1, &tile))
+#define DEFINE(m) PF_GEMM_DEFINE_TILE(tile_##m, multiply(m + 1, false, &tile))
 PF_ROWS_14(DEFINE)
 #define NAME(m) tile_##m,
 static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
+
+#define DEFINE_FAR(m) PF_GEMM_DEFINE_TILE(far_tile_##m, multiply(m + 1, true, &tile))
+PF_ROWS_FROM_7_TO_14(DEFINE_FAR)
+#define NAME_FAR(m) [(m) + 1] = far_tile_##m,
+static pf_gemm_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_ROWS_FROM_7_TO_14(NAME_FAR) };
 
 #define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, multiply_pair(m + 1, &tile))
 PF_ROWS_7(DEFINE_PAIR)
@@ -136,6 +141,7 @@ void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_
         .tile_rows = TILE_ROWS,
         .step_words = 1,
         .tiles = tiles,
+        .far = far_tiles,
         .pair_rows = PAIR_ROWS,
         .far_pair_rows = FAR_PAIR_ROWS,
         .pairs = pairs,

@@ -55,7 +55,7 @@ enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD = 12288 };
         sum[m][1] = pf_sums_dot_pairs(sum[m][1], right, both); \
     }
 
-PF_INLINE void tile(const int height, const piece_tile *t)
+PF_INLINE void tile(const int height, const bool into_l2, const piece_tile *t)
 {
     __m512 sum[TILE_ROWS][2];
     _Alignas(64) uint16_t plain[PF_B12_BLOCK_VALUES];
@@ -72,9 +72,9 @@ PF_INLINE void tile(const int height, const piece_tile *t)
         if (__builtin_expect(!(code & PF_B12_PATCHED) && left_steps >= PF_B12_BLOCK_STEPS, 1)) {
             const __m512i table = pf_b12_high_bytes(code);
             for (const uint8_t *unit = block; unit < block + PF_B12_BLOCK_BYTES; unit += PF_B12_UNIT_BYTES) {
-                PF_PREFETCH(prefetch);
-                PF_PREFETCH(prefetch + 64);
-                PF_PREFETCH(prefetch + 128);
+                pf_gemm_fetch(prefetch, into_l2);
+                pf_gemm_fetch(prefetch + 64, into_l2);
+                pf_gemm_fetch(prefetch + 128, into_l2);
                 prefetch += stride;
                 const __m512i high0 = pf_b12_high(table, unit + 128, 0), low0 = _mm512_load_si512(unit);
                 STEP(_mm512_unpacklo_epi8(low0, high0), _mm512_unpackhi_epi8(low0, high0))
@@ -89,8 +89,8 @@ PF_INLINE void tile(const int height, const piece_tile *t)
         reserved += pf_b12_reserved(code);
         PF_PREFETCH(reserved + RESERVE_AHEAD);
         for (size_t step = 0; step < n; step++) {
-            PF_PREFETCH(prefetch + step * stride / 2);
-            PF_PREFETCH(prefetch + step * stride / 2 + 64);
+            pf_gemm_fetch(prefetch + step * stride / 2, into_l2);
+            pf_gemm_fetch(prefetch + step * stride / 2 + 64, into_l2);
             STEP(_mm512_load_si512(plain + step * PF_B12_STEP_VALUES),
                  _mm512_load_si512(plain + step * PF_B12_STEP_VALUES + 32))
         }
@@ -106,11 +106,20 @@ PF_INLINE void tile(const int height, const piece_tile *t)
 #define DEFINE(m)                             \
     static void tile_##m(const piece_tile *t) \
     {                                         \
-        tile(m + 1, t);                       \
+        tile(m + 1, false, t);                \
     }
 PF_ROWS_14(DEFINE)
 #define NAME(m) tile_##m,
-static piece_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
+static piece_tile_fn *const near_tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
+
+#define DEFINE_FAR(m)                             \
+    static void far_tile_##m(const piece_tile *t) \
+    {                                             \
+        tile(m + 1, true, t);                     \
+    }
+PF_ROWS_FROM_7_TO_14(DEFINE_FAR)
+#define NAME_FAR(m) [(m) + 1] = far_tile_##m,
+static piece_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_ROWS_FROM_7_TO_14(NAME_FAR) };
 
 /* ---- the product --------------------------------------------------------------------------------------------------- */
 
@@ -127,8 +136,12 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
                                 int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
+    const bool high = pf_gemm_is_high(m, TILE_ROWS); /* all tiles, or the only one */
+    piece_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, high) ? far_tiles : near_tiles;
     const size_t head_bytes = pf_b12_head_bytes(w->k),
-                 blocks_ahead = pf_gemm_is_near(w) || m <= FEW_ROWS ? pf_gemm_ahead(w) : BLOCKS_AHEAD;
+                 blocks_ahead = pf_gemm_is_near(w) || w->fetch == PF_FETCH_SHORT || m <= FEW_ROWS
+                                    ? pf_gemm_ahead(w, high)
+                                    : BLOCKS_AHEAD;
     const size_t all_steps = ((size_t)w->k + 1) / 2, piece = n_tiles == 1 ? all_steps : PF_GEMM_BLOCK_STEPS;
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *codes = pf_b12_panel(w, p), *blocks = codes + head_bytes, *reserved = pf_b12_reserve(w, p);

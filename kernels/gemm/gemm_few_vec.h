@@ -134,7 +134,7 @@ static pf_few_fn *const pf_few_functions[3][PF_VEC_FEW_ROWS] = { { PF_VEC_EACH_F
 /* See pf_few_rows. Half a panel's passage fetches half of the next panel: panel / 2 + ahead is where that begins. */
 PF_INLINE uintptr_t pf_few_ahead(const pf_gemm_weights *w, const uint8_t *panel, size_t half)
 {
-    if (PF_VEC_HALVES == 1) return pf_gemm_ahead(w);
+    if (PF_VEC_HALVES == 1) return pf_gemm_ahead(w, false);
     return (uintptr_t)panel / 2 + w->panel_bytes + half * w->panel_bytes / 2;
 }
 

@@ -76,12 +76,6 @@ PF_INLINE cursor begin(const int_tile *t, size_t stride)
     return (cursor){ .w = t->w, .a = t->a, .prefetch = t->prefetch, .stride = stride, .a_ahead = t->a_ahead };
 }
 
-/* Tiles are as equal as can be, so one as low as this is the only one, and fetches as much as it reads. */
-PF_INLINE bool is_alone(const int height, const int tile_rows)
-{
-    return 2 * height < tile_rows;
-}
-
 /* The same of the panel behind this one, and behind two. */
 PF_INLINE int_tile next_panel(int_tile t)
 {
@@ -106,31 +100,35 @@ PF_INLINE __m512i dot_bytes(__m512i sum, __m512i w, __m512i a)
  * high ones: one instruction takes a step apart, not three. From three or four rows on the products alone take longer. */
 typedef enum { BYTES, NIBBLES, BIASED_NIBBLES, WHOLE_BYTES } step_form;
 
+/* And how a step's are fetched: as the only panel's, on into the L1, or into the L2 alone; as one of two side by side. */
+typedef enum { ALONE, FAR, PAIRED } step_fetch;
+
 PF_INLINE bool takes_whole_bytes(const int height, const bool zeros)
 {
     return height <= (zeros ? 3 : 2);
 }
 
-/* One step of K for all rows of a tile. `pair`: it is one of two side by side. `bias`: what is added to nibbles. */
-PF_INLINE void one_step(const int height, const step_form form, const bool pair, cursor *at, const __m512i bias[2],
-                        __m512i (*sum)[2])
+/* A line beside the vector that is loaded meanwhile. */
+PF_INLINE void fetch_line(const step_fetch fetch, __m512i *beside, uintptr_t address)
+{
+    if (fetch == PAIRED) {
+        PF_PREFETCH_BESIDE(*beside, address);
+        pf_gemm_pace();
+    } else {
+        pf_gemm_fetch(address, fetch == FAR);
+    }
+}
+
+/* One step of K for all rows of a tile. `bias`: what is added to nibbles. */
+PF_INLINE void one_step(const int height, const step_form form, const step_fetch fetch, cursor *at,
+                        const __m512i bias[2], __m512i (*sum)[2])
 {
     const __m512i low = _mm512_set1_epi8(15);
     __m512i w0 = _mm512_loadu_si512(at->w), w1;
-    if (pair) {
-        PF_PREFETCH_BESIDE(w0, at->prefetch);
-        pf_gemm_pace();
-    } else {
-        PF_PREFETCH(at->prefetch);
-    }
+    fetch_line(fetch, &w0, at->prefetch);
     if (form == BYTES) {
         w1 = _mm512_loadu_si512(at->w + 64);
-        if (pair) {
-            PF_PREFETCH_BESIDE(w1, at->prefetch + 64);
-            pf_gemm_pace();
-        } else {
-            PF_PREFETCH(at->prefetch + 64);
-        }
+        fetch_line(fetch, &w1, at->prefetch + 64);
     } else if (form == WHOLE_BYTES) {
         __asm__("" : "+v"(w0)); /* load it once: behind zeros, weights lie across two lines */
         w1 = w0;
@@ -185,18 +183,18 @@ PF_INLINE void add_sums(const int height, __m512i (*sum)[2], __m512i (*part)[2])
 }
 
 /* As many steps, each into its sums. */
-PF_INLINE void parts_step(const int height, const step_form form, const bool pair, const size_t parts, cursor *at,
-                          const __m512i bias[2], __m512i (*sum)[2], __m512i (*second)[2], __m512i (*third)[2],
-                          __m512i (*fourth)[2])
+PF_INLINE void parts_step(const int height, const step_form form, const step_fetch fetch, const size_t parts,
+                          cursor *at, const __m512i bias[2], __m512i (*sum)[2], __m512i (*second)[2],
+                          __m512i (*third)[2], __m512i (*fourth)[2])
 {
-    one_step(height, form, pair, at, bias, sum);
-    if (parts > 1) one_step(height, form, pair, at, bias, second);
-    if (parts > 2) one_step(height, form, pair, at, bias, third);
-    if (parts > 2) one_step(height, form, pair, at, bias, fourth);
+    one_step(height, form, fetch, at, bias, sum);
+    if (parts > 1) one_step(height, form, fetch, at, bias, second);
+    if (parts > 2) one_step(height, form, fetch, at, bias, third);
+    if (parts > 2) one_step(height, form, fetch, at, bias, fourth);
 }
 
 /* n steps into `sum`. `brief`: those of a short group, as straight-line code. */
-PF_INLINE void steps(const int height, const step_form form, const bool brief, const bool pair, cursor *at,
+PF_INLINE void steps(const int height, const step_form form, const bool brief, const step_fetch fetch, cursor *at,
                      const __m512i bias[2], __m512i (*sum)[2], size_t n)
 {
     const size_t parts = parts_of(height, form, brief);
@@ -207,13 +205,13 @@ PF_INLINE void steps(const int height, const step_form form, const bool brief, c
     if (brief) {
 #pragma GCC unroll 8
         for (size_t i = 0; i < SHORT_STEPS; i += parts)
-            parts_step(height, form, pair, parts, at, bias, sum, second, third, fourth);
+            parts_step(height, form, fetch, parts, at, bias, sum, second, third, fourth);
     } else {
         /* A loop: all of a long group as straight-line code fetches in bursts, and waits for them. */
         __asm__("" : "+r"(n));
-        for (; n >= parts; n -= parts) parts_step(height, form, pair, parts, at, bias, sum, second, third, fourth);
+        for (; n >= parts; n -= parts) parts_step(height, form, fetch, parts, at, bias, sum, second, third, fourth);
         if (parts > 1)
-            for (; n; n--) one_step(height, form, pair, at, bias, sum);
+            for (; n; n--) one_step(height, form, fetch, at, bias, sum);
     }
     if (parts > 1) add_sums(height, sum, second);
     if (parts > 2) add_sums(height, sum, third);
@@ -285,18 +283,19 @@ PF_INLINE void put_columns(const int height, const bool zeros, const int_tile *t
 }
 
 /* A scale a column: one group. */
-PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, const int_tile *t)
+PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, const step_fetch fetch,
+                            const int_tile *t)
 {
     const step_form form = bits == 8 ? BYTES : takes_whole_bytes(height, zeros) ? WHOLE_BYTES : NIBBLES;
-    const bool alone = is_alone(height, bits == 8 ? INT8_ROWS : CHANNEL_ROWS);
+    const bool high = pf_gemm_is_high(height, bits == 8 ? INT8_ROWS : CHANNEL_ROWS);
     __m512i sum[INT8_ROWS][2];
-    cursor at = begin(t, alone ? (size_t)bits * 16 : t->step_stride);
+    cursor at = begin(t, high ? t->step_stride : (size_t)bits * 16);
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
     PF_ROWS_14(START)
 #undef START
 
-    steps(height, form, false, false, &at, NULL, sum, t->n);
+    steps(height, form, false, fetch, &at, NULL, sum, t->n);
 
     if (form == WHOLE_BYTES) part_nibbles(height, sum);
     if (t->before) {
@@ -353,15 +352,15 @@ PF_INLINE step_form group_form(const int height, const bool zeros)
 }
 
 /* A group of nibbles: its integer sum is scaled and added. */
-PF_INLINE void one_group(const int height, const size_t group_steps, const bool zeros, const bool pair,
+PF_INLINE void one_group(const int height, const size_t group_steps, const bool zeros, const step_fetch fetch,
                          size_t head_stride, cursor *at, __m512 (*total)[2])
 {
     const step_form form = group_form(height, zeros);
     __m512i sum[GROUP_ROWS][2], z[2] = { 0 };
     const uint8_t *head = at->w;
-    PF_PREFETCH(at->prefetch);
+    pf_gemm_fetch(at->prefetch, fetch == FAR);
     at->prefetch += head_stride;
-    if (zeros) PF_PREFETCH(at->prefetch - 1);
+    if (zeros) pf_gemm_fetch(at->prefetch - 1, fetch == FAR);
     if (form == BIASED_NIBBLES) load_bias(z, head + 64);
     if (form == WHOLE_BYTES && zeros) {
         load_zeros(z, head + 64);
@@ -374,7 +373,7 @@ PF_INLINE void one_group(const int height, const size_t group_steps, const bool 
 #undef BEGIN
     at->a += height;
 
-    steps(height, form, group_steps == SHORT_STEPS, pair, at, z, sum, group_steps);
+    steps(height, form, group_steps == SHORT_STEPS, fetch, at, z, sum, group_steps);
 
     const __m512 s0 = load_scales(head);
     __m512 s1 = load_scales(head + 32);
@@ -395,12 +394,13 @@ PF_INLINE void one_group(const int height, const size_t group_steps, const bool 
 }
 
 /* Nibbles in groups, in order. */
-PF_INLINE void group_tile(const int height, const size_t group_steps, const bool zeros, const int_tile *t)
+PF_INLINE void group_tile(const int height, const size_t group_steps, const bool zeros, const step_fetch fetch,
+                          const int_tile *t)
 {
-    const bool alone = is_alone(height, GROUP_ROWS);
-    const size_t head_stride = alone ? (zeros ? 96 : 64) : t->head_stride;
+    const bool high = pf_gemm_is_high(height, GROUP_ROWS);
+    const size_t head_stride = high ? t->head_stride : zeros ? 96 : 64;
     __m512 total[GROUP_ROWS][2];
-    cursor at = begin(t, alone ? 64 : t->step_stride);
+    cursor at = begin(t, high ? t->step_stride : 64);
     const float *before = t->before;
 #define START(m)                                                                                      \
     if (m < height) {                                                                                 \
@@ -410,7 +410,7 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const bool
     PF_ROWS_6(START)
 #undef START
 
-    for (size_t g = t->n; g; g--) one_group(height, group_steps, zeros, false, head_stride, &at, total);
+    for (size_t g = t->n; g; g--) one_group(height, group_steps, zeros, fetch, head_stride, &at, total);
 
     if (t->last) {
 #define FINISH(m) \
@@ -453,7 +453,7 @@ PF_INLINE void one_run(const int height, const step_form form, const size_t n, c
                        __m512i (*second)[2])
 {
 #pragma GCC unroll 8
-    for (size_t i = 0; i < n; i++) one_step(height, form, true, at, NULL, height <= 2 && i % 2 ? second : sum);
+    for (size_t i = 0; i < n; i++) one_step(height, form, PAIRED, at, NULL, height <= 2 && i % 2 ? second : sum);
 }
 
 PF_INLINE void channel_pair(const int height, const int bits, const bool zeros, const int_tile *t)
@@ -479,8 +479,8 @@ PF_INLINE void channel_pair(const int height, const int bits, const bool zeros, 
             one_run(height, form, run, &at[1], sum[1], second[1]);
         }
     for (size_t n = t->n % run; n; n--) {
-        one_step(height, form, true, &at[0], NULL, sum[0]);
-        one_step(height, form, true, &at[1], NULL, sum[1]);
+        one_step(height, form, PAIRED, &at[0], NULL, sum[0]);
+        one_step(height, form, PAIRED, &at[1], NULL, sum[1]);
     }
 
     if (height <= 2) add_sums(height, sum[0], second[0]);
@@ -507,8 +507,8 @@ PF_INLINE void group_pair(const int height, const size_t group_steps, const bool
 
     for (int i = 0; i < 2; i++, at[0].prefetch += t->panel_bytes, at[1].prefetch += t->panel_bytes)
         for (size_t g = part[i]; g; g--) {
-            one_group(height, group_steps, zeros, true, head_bytes, &at[0], total[0]);
-            one_group(height, group_steps, zeros, true, head_bytes, &at[1], total[1]);
+            one_group(height, group_steps, zeros, PAIRED, head_bytes, &at[0], total[0]);
+            one_group(height, group_steps, zeros, PAIRED, head_bytes, &at[1], total[1]);
         }
 
 #define FINISH(m)                                           \
@@ -522,13 +522,13 @@ PF_INLINE void group_pair(const int height, const size_t group_steps, const bool
 
 #define DEFINE(NAME, DO)       PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_panel, DO)
 #define DEFINE_PAIR(NAME, DO)  PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_pair, DO)
-#define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, &tile))
-#define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, &tile))
-#define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, &tile))
-#define g32_DEFINE(m)          DEFINE(g32_##m, group_tile(m + 1, 8, false, &tile))
-#define g128_DEFINE(m)         DEFINE(g128_##m, group_tile(m + 1, 32, false, &tile))
-#define asym_g32_DEFINE(m)     DEFINE(asym_g32_##m, group_tile(m + 1, 8, true, &tile))
-#define asym_g128_DEFINE(m)    DEFINE(asym_g128_##m, group_tile(m + 1, 32, true, &tile))
+#define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, ALONE, &tile))
+#define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, ALONE, &tile))
+#define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, ALONE, &tile))
+#define g32_DEFINE(m)          DEFINE(g32_##m, group_tile(m + 1, 8, false, ALONE, &tile))
+#define g128_DEFINE(m)         DEFINE(g128_##m, group_tile(m + 1, 32, false, ALONE, &tile))
+#define asym_g32_DEFINE(m)     DEFINE(asym_g32_##m, group_tile(m + 1, 8, true, ALONE, &tile))
+#define asym_g128_DEFINE(m)    DEFINE(asym_g128_##m, group_tile(m + 1, 32, true, ALONE, &tile))
 PF_ROWS_14(int8_DEFINE)
 PF_ROWS_12(channel_DEFINE)
 PF_ROWS_12(asym_channel_DEFINE)
@@ -551,6 +551,37 @@ static int_tile_fn *const g32_tiles[] = { NULL, PF_ROWS_6(G32) };
 static int_tile_fn *const g128_tiles[] = { NULL, PF_ROWS_6(G128) };
 static int_tile_fn *const asym_g32_tiles[] = { NULL, PF_ROWS_6(ASYM_G32) };
 static int_tile_fn *const asym_g128_tiles[] = { NULL, PF_ROWS_6(ASYM_G128) };
+
+/* Into the L2: high tiles alone. */
+#define int8_DEFINE_FAR(m)         DEFINE(int8_far_##m, channel_tile(m + 1, 8, false, FAR, &tile))
+#define channel_DEFINE_FAR(m)      DEFINE(channel_far_##m, channel_tile(m + 1, 4, false, FAR, &tile))
+#define asym_channel_DEFINE_FAR(m) DEFINE(asym_channel_far_##m, channel_tile(m + 1, 4, true, FAR, &tile))
+#define g32_DEFINE_FAR(m)          DEFINE(g32_far_##m, group_tile(m + 1, 8, false, FAR, &tile))
+#define g128_DEFINE_FAR(m)         DEFINE(g128_far_##m, group_tile(m + 1, 32, false, FAR, &tile))
+#define asym_g32_DEFINE_FAR(m)     DEFINE(asym_g32_far_##m, group_tile(m + 1, 8, true, FAR, &tile))
+#define asym_g128_DEFINE_FAR(m)    DEFINE(asym_g128_far_##m, group_tile(m + 1, 32, true, FAR, &tile))
+PF_ROWS_FROM_7_TO_14(int8_DEFINE_FAR)
+PF_ROWS_FROM_6_TO_12(channel_DEFINE_FAR)
+PF_ROWS_FROM_6_TO_12(asym_channel_DEFINE_FAR)
+PF_ROWS_FROM_3_TO_6(g32_DEFINE_FAR)
+PF_ROWS_FROM_3_TO_6(g128_DEFINE_FAR)
+PF_ROWS_FROM_3_TO_6(asym_g32_DEFINE_FAR)
+PF_ROWS_FROM_3_TO_6(asym_g128_DEFINE_FAR)
+
+#define INT8_FAR(m)         [(m) + 1] = int8_far_##m,
+#define CHANNEL_FAR(m)      [(m) + 1] = channel_far_##m,
+#define ASYM_CHANNEL_FAR(m) [(m) + 1] = asym_channel_far_##m,
+#define G32_FAR(m)          [(m) + 1] = g32_far_##m,
+#define G128_FAR(m)         [(m) + 1] = g128_far_##m,
+#define ASYM_G32_FAR(m)     [(m) + 1] = asym_g32_far_##m,
+#define ASYM_G128_FAR(m)    [(m) + 1] = asym_g128_far_##m,
+static int_tile_fn *const int8_far[] = { PF_ROWS_FROM_7_TO_14(INT8_FAR) };
+static int_tile_fn *const channel_far[] = { PF_ROWS_FROM_6_TO_12(CHANNEL_FAR) };
+static int_tile_fn *const asym_channel_far[] = { PF_ROWS_FROM_6_TO_12(ASYM_CHANNEL_FAR) };
+static int_tile_fn *const g32_far[] = { PF_ROWS_FROM_3_TO_6(G32_FAR) };
+static int_tile_fn *const g128_far[] = { PF_ROWS_FROM_3_TO_6(G128_FAR) };
+static int_tile_fn *const asym_g32_far[] = { PF_ROWS_FROM_3_TO_6(ASYM_G32_FAR) };
+static int_tile_fn *const asym_g128_far[] = { PF_ROWS_FROM_3_TO_6(ASYM_G128_FAR) };
 
 /* Two panels at a time. */
 #define int8_DEFINE_PAIR(m)         DEFINE_PAIR(int8_pair_##m, channel_pair(m + 1, 8, false, &tile))
@@ -587,6 +618,7 @@ static int_tile_fn *const asym_g128_pairs[] = { NULL, PF_ROWS_6(ASYM_G128_PAIR) 
 typedef struct {
     int32_t tile_rows, pair_rows;
     int_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+    int_tile_fn *const *far;   /* likewise the high ones, which fetch into the L2 */
     int_tile_fn *const *pairs; /* [pair_rows + 1], by height: of two panels */
 } int_family;
 
@@ -598,10 +630,10 @@ PF_INLINE size_t row_words(const pf_gemm_layout *l)
 
 /* How many bytes ahead of its use a panel is fetched, where a single tile passes over it. From a fast memory 8 KiB cost 4 to 8
  * rows up to a tenth; from a cache 12 KiB cost nibbles as much, and so do 1 to 4 KiB. */
-PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m, bool pairs)
+PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m, bool high, bool pairs)
 {
     if (pairs) return l->bits == 8 && m < 5 ? PF_GEMM_W_NEXT : PF_GEMM_W_NEAR;
-    if (pf_gemm_is_near(w)) return PF_GEMM_W_NEAR;
+    if (w->fetch != PF_FETCH_FAR) return pf_gemm_ahead(w, high);
     return w->from_memory && (l->bits == 8 || m > 2) ? 12288 : PF_GEMM_W_AHEAD;
 }
 
@@ -622,8 +654,10 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && units <= block;
-    const bool pairs = goes_on && w->fetch_near && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
-    const size_t ahead = weights_ahead(w, &l, m, pairs);
+    const bool pairs = goes_on && w->fetch == PF_FETCH_NEAR && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
+    const bool high = pf_gemm_is_high(m, family.tile_rows); /* all tiles, or the only one */
+    const size_t ahead = weights_ahead(w, &l, m, high, pairs);
+    int_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, high) ? family.far : family.tiles;
 
     for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
         n_panels = goes_on && p < whole_end ? whole_end - p : 1;
@@ -668,7 +702,7 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
                     tile.step_stride = (l.step_bytes + shares - 1) / shares;
                     tile.head_stride = (l.head_bytes + shares - 1) / shares;
                 }
-                (pair ? family.pairs : family.tiles)[height](&tile);
+                (pair ? family.pairs : tiles)[height](&tile);
             }
         }
         if (!whole) pf_gemm_copy_columns(c + (size_t)p * PF_GEMM_PANEL, ldc, rest, m, n_columns, mode);
@@ -681,9 +715,11 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
     void pf_gemm_##NAME##_int8_avx512vnni(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, \
                                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)   \
     {                                                                                                                  \
-        const int_family family = {                                                                                    \
-            .tile_rows = ROWS, .pair_rows = OF_PAIRS, .tiles = TILES##_tiles, .pairs = TILES##_pairs                   \
-        };                                                                                                             \
+        const int_family family = { .tile_rows = ROWS,                                                                 \
+                                    .pair_rows = OF_PAIRS,                                                             \
+                                    .tiles = TILES##_tiles,                                                            \
+                                    .far = TILES##_far,                                                                \
+                                    .pairs = TILES##_pairs };                                                          \
         int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);                                  \
     }
 

@@ -31,6 +31,11 @@
  * from the L3 all were alike. So there few rows take two panels side by side, a page less ten lines ahead, or 1 KiB
  * where a line is soon done with: what runs ahead out of order comes on top. Nor must prefetches come in bursts, since
  * 16 misses of the L1 is all that there are; a product with groups of 32 took 1.05 times as long.
+ *
+ * Zen 4's own prefetcher, left alone, reads memory and the L3 as fast as any loop does. So few rows ask for no more than the
+ * next line: from 8 KiB ahead one row on two cores of a Genoa took 1.1 to 1.3 times as long in November 2026. Where
+ * multiplies take as long as memory does it falls behind, and what is asked for from afar had best go into the L2: into the
+ * L1, which has 32 KiB and few misses, 8 and 16 rows took 1.15 to 1.2 times as long. From the L3 that makes no difference.
  */
 #ifndef PF_KERNELS_GEMM_NEST_H
 #define PF_KERNELS_GEMM_NEST_H
@@ -50,6 +55,7 @@ enum {
     PF_GEMM_W_AHEAD = 8192,    /* bytes */
     PF_GEMM_W_NEAR = 3456,     /* likewise, where memory is fetched near */
     PF_GEMM_W_NEXT = 1024,     /* and of two panels side by side, where a line of them is soon done with */
+    PF_GEMM_W_SHORT = 64,      /* where few lines are asked for; of two panels twice that */
     PF_GEMM_A_AHEAD = 4096,    /* bytes: activations that come from L3 */
     PF_GEMM_A_AHEAD_ROWS = 64, /* rows from which they do */
 };
@@ -118,12 +124,20 @@ typedef struct {
     int32_t tile_rows;
     int32_t step_words;            /* words of a row a step */
     pf_gemm_tile_fn *const *tiles; /* [tile_rows + 1], by height */
+    pf_gemm_tile_fn *const *far;   /* likewise the high ones, which fetch into the L2; NULL: none */
     int32_t pair_rows;             /* up to which height there are pairs; 0: none */
     int32_t far_pair_rows;         /* likewise, for weights from a memory that is not fetched near */
     pf_gemm_pair_fn *const *pairs; /* [pair_rows + 1], by height */
 } pf_gemm_family;
 
 #define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
+
+/* Weights, into the L2 or on into the L1. */
+PF_INLINE void pf_gemm_fetch(uintptr_t address, const bool into_l2)
+{
+    if (into_l2) _mm_prefetch((const char *)address, _MM_HINT_T1);
+    if (!into_l2) PF_PREFETCH(address);
+}
 
 /* The same, to stay where it is written: between the load of a vector and its use. Compilers gather the prefetches of
  * straight-line code. */
@@ -138,14 +152,32 @@ PF_INLINE void pf_gemm_pace(void)
     __asm__ volatile("imul %%r11, %%r11\n\timul %%r11, %%r11\n\timul %%r11, %%r11" : : : "r11", "cc");
 }
 
+/* A tile so high multiplies for as long as its weights are on their way, or longer. Tiles are as equal as can be, so of more
+ * rows than one tile has all are high. */
+PF_INLINE bool pf_gemm_is_high(const int32_t height, const int32_t tile_rows)
+{
+    return 2 * height >= tile_rows;
+}
+
 /* How far ahead one panel is fetched. Where the L3 holds them near costs 8 rows of bf16 a 25th. */
 PF_INLINE bool pf_gemm_is_near(const pf_gemm_weights *w)
 {
-    return w->fetch_near && w->from_memory;
+    return w->fetch == PF_FETCH_NEAR && w->from_memory;
 }
-PF_INLINE size_t pf_gemm_ahead(const pf_gemm_weights *w)
+PF_INLINE size_t pf_gemm_ahead(const pf_gemm_weights *w, bool high)
 {
+    if (w->fetch == PF_FETCH_SHORT && !high) return PF_GEMM_W_SHORT;
     return pf_gemm_is_near(w) ? PF_GEMM_W_NEAR : PF_GEMM_W_AHEAD;
+}
+PF_INLINE bool pf_gemm_is_into_l2(const pf_gemm_weights *w, bool high)
+{
+    return w->fetch == PF_FETCH_SHORT && w->from_memory && high;
+}
+/* And each of two side by side. */
+PF_INLINE size_t pf_gemm_pair_ahead(const pf_gemm_weights *w, int32_t m)
+{
+    if (w->fetch == PF_FETCH_NEAR) return PF_GEMM_W_NEXT;
+    return w->fetch == PF_FETCH_SHORT && (w->from_memory || m <= 2) ? 2 * PF_GEMM_W_SHORT : PF_GEMM_W_AHEAD;
 }
 
 /* A pair's steps, those after which what is fetched lies in the next pair and those from there on: each panel is fetched on
@@ -206,13 +238,16 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && !family.widen;
+    const bool high = pf_gemm_is_high(m, family.tile_rows); /* all tiles, or the only one */
+    pf_gemm_tile_fn *const *const tiles = family.far && pf_gemm_is_into_l2(w, high) ? family.far : family.tiles;
 
     int32_t p = panel_begin;
-    if (m <= (w->from_memory && !w->fetch_near ? family.far_pair_rows : family.pair_rows) && p + 2 <= whole_end) {
+    if (m <= (w->from_memory && w->fetch == PF_FETCH_FAR ? family.far_pair_rows : family.pair_rows) &&
+        p + 2 <= whole_end) {
         const int32_t n_pairs = (whole_end - p) / 2;
         family.pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
                                          .panel_bytes = w->panel_bytes,
-                                         .ahead = w->fetch_near ? PF_GEMM_W_NEXT : PF_GEMM_W_AHEAD,
+                                         .ahead = pf_gemm_pair_ahead(w, m),
                                          .n_times = (size_t)n_pairs,
                                          .a = input,
                                          .c = c + (size_t)p * PF_GEMM_PANEL,
@@ -244,7 +279,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     .steps = n_steps,
                     .n_times = (size_t)n_panels,
                     .panel_bytes = w->panel_bytes,
-                    .prefetch = (uintptr_t)begin + pf_gemm_ahead(w),
+                    .prefetch = (uintptr_t)begin + pf_gemm_ahead(w, high),
                     .prefetch_stride = PF_GEMM_STEP_BYTES,
                     .a_ahead = m > PF_GEMM_A_AHEAD_ROWS ? PF_GEMM_A_AHEAD : 0,
                 };
@@ -260,7 +295,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     tile.prefetch = (uintptr_t)begin + bytes + bytes * (size_t)t / (size_t)n_tiles;
                     tile.prefetch_stride = (PF_GEMM_STEP_BYTES + (size_t)n_tiles - 1) / (size_t)n_tiles;
                 }
-                family.tiles[height](&tile);
+                tiles[height](&tile);
             }
         }
         if (!whole) pf_gemm_copy_columns(c + (size_t)p * PF_GEMM_PANEL, ldc, scratch, m, n_columns, mode);
@@ -333,5 +368,9 @@ PF_INLINE void pf_gemm_pack_part(pf_gemm_words_fn *convert, size_t row_words, in
 #define PF_ROWS_8(DO)  PF_ROWS_7(DO) DO(7)
 #define PF_ROWS_12(DO) PF_ROWS_8(DO) DO(8) DO(9) DO(10) DO(11)
 #define PF_ROWS_14(DO) PF_ROWS_12(DO) DO(12) DO(13)
+/* And for the high tiles alone (pf_gemm_is_high): of as many rows, 3 to 6, and so on. */
+#define PF_ROWS_FROM_3_TO_6(DO)  DO(2) DO(3) DO(4) DO(5)
+#define PF_ROWS_FROM_6_TO_12(DO) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define PF_ROWS_FROM_7_TO_14(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
 
 #endif

@@ -67,7 +67,7 @@ PF_INLINE void pf_widen(const pf_gemm_weights *w, const pf_gemm_layout *l, int32
                         void *out)
 {
     const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
-    const size_t end = (pair + n_pairs + 1) / 2, ahead = pf_gemm_ahead(w);
+    const size_t end = (pair + n_pairs + 1) / 2, ahead = pf_gemm_ahead(w, false);
     uint8_t *to = out;
     for (size_t step = pair / 2; step < end;) {
         /* groups of 32 or 128: steps are 8 or 32 */

@@ -95,12 +95,13 @@ static void compare_any(const pf_kernel *kernel, const pf_kernel *definition, in
     fill_activations(x, &rng);
     stored_pack(x);
     stored_multiply(x, definition, x->expected);
-    for (int near = 0; near <= 1; near++) {
-        x->weights.fetch_near = near;
+    for (pf_fetch fetch = 0; fetch < PF_N_FETCHES; fetch++) {
+        x->weights.fetch = fetch;
+        x->weights.from_memory = m % 2 != 0;
         stored_multiply(x, kernel, x->got);
         char what[160];
-        snprintf(what, sizeof what, "%s of %s, m %d k %d, near %d", kernel->name, pf_format_get(kernel->format)->name,
-                 m, k, near);
+        snprintf(what, sizeof what, "%s of %s, m %d k %d, fetch %d", kernel->name, pf_format_get(kernel->format)->name,
+                 m, k, (int)fetch);
         assert_same_floats(what, x->got, x->expected, (size_t)m * N);
     }
     stored_free(x);

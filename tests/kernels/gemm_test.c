@@ -129,13 +129,13 @@ static void compare_heights(const pf_kernel *kernel, const pf_kernel *definition
         pf_guard_free(&x.scratch);
         x.input = pf_guard_alloc(pf_gemm_input_bytes(m, k), 64);
         x.scratch = pf_guard_alloc(pf_gemm_scratch_bytes(m), 64);
-        for (int near = 0; near <= 1; near++) {
-            x.weights.fetch_near = near; /* another order of loops again */
+        for (pf_fetch fetch = 0; fetch < PF_N_FETCHES; fetch++) {
+            x.weights.fetch = fetch; /* another order of loops again */
             clear(&x);
             multiply_rows(&x, kernel, max_m - m, m, mode);
             for (size_t i = 0; i < (size_t)(max_m - m) * x.ldc; i++) assert_true(((float *)x.c.data)[i] == 1000.0f);
             char what[160];
-            snprintf(what, sizeof what, "%s, m %d n %d k %d, near %d", name_of(kernel), m, n, k, near);
+            snprintf(what, sizeof what, "%s, m %d n %d k %d, fetch %d", name_of(kernel), m, n, k, (int)fetch);
             const size_t skip = (size_t)(max_m - m) * x.ldc;
             assert_same_floats(what, (float *)x.c.data + skip, expected[mode] + skip, x.c.bytes / sizeof(float) - skip);
         }

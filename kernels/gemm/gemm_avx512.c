@@ -4,7 +4,7 @@
  */
 #include "kernels/gemm/sums_avx512.h"
 
-enum { F32_ROWS = 14, BF16_ROWS = 12, PAIR_ROWS = 4 };
+enum { F32_ROWS = 14, BF16_ROWS = 12, PAIR_ROWS = 4, MANY_ROWS = 7 };
 
 PF_INLINE void tile_f32(const int height, const pf_gemm_tile *t)
 {
@@ -141,7 +141,9 @@ static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_4(NAME
 void pf_gemm_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                         float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    const pf_gemm_family family = { .tile_rows = F32_ROWS, .step_words = 1, .tiles = f32_tiles };
+    const pf_gemm_family family = {
+        .tile_rows = F32_ROWS, .step_words = 1, .tiles = f32_tiles, .many_rows = MANY_ROWS
+    };
     pf_gemm_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
@@ -150,6 +152,7 @@ void pf_gemm_bf16_avx512(const pf_gemm_weights *w, const void *input, int32_t m,
 {
     const pf_gemm_family family = {
         .tile_rows = BF16_ROWS,
+        .many_rows = MANY_ROWS,
         .step_words = 2,
         .tiles = bf16_tiles,
         .pair_rows = PAIR_ROWS,

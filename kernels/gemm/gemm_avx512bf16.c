@@ -7,7 +7,7 @@
 #include "kernels/gemm/pack_words_avx512.h"
 #include "kernels/gemm/sums_avx512.h"
 
-enum { TILE_ROWS = 14, PAIR_ROWS = 7, PAIR_ROWS_AT_ONCE = 6, FAR_PAIR_ROWS = 3 };
+enum { TILE_ROWS = 14, PAIR_ROWS = 7, PAIR_ROWS_AT_ONCE = 6, FAR_PAIR_ROWS = 3, MANY_ROWS = 7 };
 
 PF_INLINE void multiply(const int height, const bool into_l2, const pf_gemm_tile *t)
 {
@@ -142,6 +142,7 @@ void pf_gemm_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_
         .step_words = 1,
         .tiles = tiles,
         .far = far_tiles,
+        .many_rows = MANY_ROWS,
         .pair_rows = PAIR_ROWS,
         .far_pair_rows = FAR_PAIR_ROWS,
         .pairs = pairs,

@@ -19,7 +19,7 @@
 
 #include "kernels/gemm/bf16_12_vec.h"
 
-enum { TILE_ROWS = 14 };
+enum { TILE_ROWS = 14, MANY_ROWS = 7 };
 
 /* ---- one tile over a piece of a panel ------------------------------------------------------------------------------ */
 
@@ -136,11 +136,11 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
                                 int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
-    const bool high = pf_gemm_is_high(m, TILE_ROWS); /* all tiles, or the only one */
-    piece_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, high) ? far_tiles : near_tiles;
+    const bool many = m >= MANY_ROWS;
+    piece_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? far_tiles : near_tiles;
     const size_t head_bytes = pf_b12_head_bytes(w->k),
                  blocks_ahead = pf_gemm_is_near(w) || w->fetch == PF_FETCH_SHORT || m <= FEW_ROWS
-                                    ? pf_gemm_ahead(w, high)
+                                    ? pf_gemm_ahead(w, many)
                                     : BLOCKS_AHEAD;
     const size_t all_steps = ((size_t)w->k + 1) / 2, piece = n_tiles == 1 ? all_steps : PF_GEMM_BLOCK_STEPS;
     for (int32_t p = panel_begin; p < panel_end; p++) {

@@ -76,6 +76,12 @@ PF_INLINE cursor begin(const int_tile *t, size_t stride)
     return (cursor){ .w = t->w, .a = t->a, .prefetch = t->prefetch, .stride = stride, .a_ahead = t->a_ahead };
 }
 
+/* Tiles are as equal as can be, so one as low as this is the only one, and fetches as much as it reads. */
+PF_INLINE bool is_alone(const int height, const int tile_rows)
+{
+    return 2 * height < tile_rows;
+}
+
 /* The same of the panel behind this one, and behind two. */
 PF_INLINE int_tile next_panel(int_tile t)
 {
@@ -287,9 +293,9 @@ PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, 
                             const int_tile *t)
 {
     const step_form form = bits == 8 ? BYTES : takes_whole_bytes(height, zeros) ? WHOLE_BYTES : NIBBLES;
-    const bool high = pf_gemm_is_high(height, bits == 8 ? INT8_ROWS : CHANNEL_ROWS);
+    const bool alone = is_alone(height, bits == 8 ? INT8_ROWS : CHANNEL_ROWS);
     __m512i sum[INT8_ROWS][2];
-    cursor at = begin(t, high ? t->step_stride : (size_t)bits * 16);
+    cursor at = begin(t, alone ? (size_t)bits * 16 : t->step_stride);
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
     PF_ROWS_14(START)
@@ -397,10 +403,10 @@ PF_INLINE void one_group(const int height, const size_t group_steps, const bool 
 PF_INLINE void group_tile(const int height, const size_t group_steps, const bool zeros, const step_fetch fetch,
                           const int_tile *t)
 {
-    const bool high = pf_gemm_is_high(height, GROUP_ROWS);
-    const size_t head_stride = high ? t->head_stride : zeros ? 96 : 64;
+    const bool alone = is_alone(height, GROUP_ROWS);
+    const size_t head_stride = alone ? (zeros ? 96 : 64) : t->head_stride;
     __m512 total[GROUP_ROWS][2];
-    cursor at = begin(t, high ? t->step_stride : 64);
+    cursor at = begin(t, alone ? 64 : t->step_stride);
     const float *before = t->before;
 #define START(m)                                                                                      \
     if (m < height) {                                                                                 \
@@ -552,7 +558,7 @@ static int_tile_fn *const g128_tiles[] = { NULL, PF_ROWS_6(G128) };
 static int_tile_fn *const asym_g32_tiles[] = { NULL, PF_ROWS_6(ASYM_G32) };
 static int_tile_fn *const asym_g128_tiles[] = { NULL, PF_ROWS_6(ASYM_G128) };
 
-/* Into the L2: high tiles alone. */
+/* Into the L2, of many rows. */
 #define int8_DEFINE_FAR(m)         DEFINE(int8_far_##m, channel_tile(m + 1, 8, false, FAR, &tile))
 #define channel_DEFINE_FAR(m)      DEFINE(channel_far_##m, channel_tile(m + 1, 4, false, FAR, &tile))
 #define asym_channel_DEFINE_FAR(m) DEFINE(asym_channel_far_##m, channel_tile(m + 1, 4, true, FAR, &tile))
@@ -561,8 +567,8 @@ static int_tile_fn *const asym_g128_tiles[] = { NULL, PF_ROWS_6(ASYM_G128) };
 #define asym_g32_DEFINE_FAR(m)     DEFINE(asym_g32_far_##m, group_tile(m + 1, 8, true, FAR, &tile))
 #define asym_g128_DEFINE_FAR(m)    DEFINE(asym_g128_far_##m, group_tile(m + 1, 32, true, FAR, &tile))
 PF_ROWS_FROM_7_TO_14(int8_DEFINE_FAR)
-PF_ROWS_FROM_6_TO_12(channel_DEFINE_FAR)
-PF_ROWS_FROM_6_TO_12(asym_channel_DEFINE_FAR)
+PF_ROWS_FROM_4_TO_12(channel_DEFINE_FAR)
+PF_ROWS_FROM_4_TO_12(asym_channel_DEFINE_FAR)
 PF_ROWS_FROM_3_TO_6(g32_DEFINE_FAR)
 PF_ROWS_FROM_3_TO_6(g128_DEFINE_FAR)
 PF_ROWS_FROM_3_TO_6(asym_g32_DEFINE_FAR)
@@ -576,8 +582,8 @@ PF_ROWS_FROM_3_TO_6(asym_g128_DEFINE_FAR)
 #define ASYM_G32_FAR(m)     [(m) + 1] = asym_g32_far_##m,
 #define ASYM_G128_FAR(m)    [(m) + 1] = asym_g128_far_##m,
 static int_tile_fn *const int8_far[] = { PF_ROWS_FROM_7_TO_14(INT8_FAR) };
-static int_tile_fn *const channel_far[] = { PF_ROWS_FROM_6_TO_12(CHANNEL_FAR) };
-static int_tile_fn *const asym_channel_far[] = { PF_ROWS_FROM_6_TO_12(ASYM_CHANNEL_FAR) };
+static int_tile_fn *const channel_far[] = { PF_ROWS_FROM_4_TO_12(CHANNEL_FAR) };
+static int_tile_fn *const asym_channel_far[] = { PF_ROWS_FROM_4_TO_12(ASYM_CHANNEL_FAR) };
 static int_tile_fn *const g32_far[] = { PF_ROWS_FROM_3_TO_6(G32_FAR) };
 static int_tile_fn *const g128_far[] = { PF_ROWS_FROM_3_TO_6(G128_FAR) };
 static int_tile_fn *const asym_g32_far[] = { PF_ROWS_FROM_3_TO_6(ASYM_G32_FAR) };
@@ -617,8 +623,9 @@ static int_tile_fn *const asym_g128_pairs[] = { NULL, PF_ROWS_6(ASYM_G128_PAIR) 
 /* What the nest must know of a format's tiles. */
 typedef struct {
     int32_t tile_rows, pair_rows;
+    int32_t many_rows;         /* from which on multiplies take as long as the weights from memory */
     int_tile_fn *const *tiles; /* [tile_rows + 1], by height */
-    int_tile_fn *const *far;   /* likewise the high ones, which fetch into the L2 */
+    int_tile_fn *const *far;   /* likewise, which fetch into the L2: those of many rows */
     int_tile_fn *const *pairs; /* [pair_rows + 1], by height: of two panels */
 } int_family;
 
@@ -630,10 +637,10 @@ PF_INLINE size_t row_words(const pf_gemm_layout *l)
 
 /* How many bytes ahead of its use a panel is fetched, where a single tile passes over it. From a fast memory 8 KiB cost 4 to 8
  * rows up to a tenth; from a cache 12 KiB cost nibbles as much, and so do 1 to 4 KiB. */
-PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m, bool high, bool pairs)
+PF_INLINE size_t weights_ahead(const pf_gemm_weights *w, const pf_gemm_layout *l, int32_t m, bool many, bool pairs)
 {
     if (pairs) return l->bits == 8 && m < 5 ? PF_GEMM_W_NEXT : PF_GEMM_W_NEAR;
-    if (w->fetch != PF_FETCH_FAR) return pf_gemm_ahead(w, high);
+    if (w->fetch != PF_FETCH_FAR) return pf_gemm_ahead(w, many);
     return w->from_memory && (l->bits == 8 || m > 2) ? 12288 : PF_GEMM_W_AHEAD;
 }
 
@@ -655,9 +662,9 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && units <= block;
     const bool pairs = goes_on && w->fetch == PF_FETCH_NEAR && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
-    const bool high = pf_gemm_is_high(m, family.tile_rows); /* all tiles, or the only one */
-    const size_t ahead = weights_ahead(w, &l, m, high, pairs);
-    int_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, high) ? family.far : family.tiles;
+    const bool many = m >= family.many_rows;
+    const size_t ahead = weights_ahead(w, &l, m, many, pairs);
+    int_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? family.far : family.tiles;
 
     for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
         n_panels = goes_on && p < whole_end ? whole_end - p : 1;
@@ -711,22 +718,23 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
 
 /* --- the formats --- */
 
-#define FORMAT(NAME, ROWS, OF_PAIRS, TILES)                                                                            \
+#define FORMAT(NAME, ROWS, OF_PAIRS, MANY, TILES)                                                                      \
     void pf_gemm_##NAME##_int8_avx512vnni(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, \
                                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)   \
     {                                                                                                                  \
         const int_family family = { .tile_rows = ROWS,                                                                 \
                                     .pair_rows = OF_PAIRS,                                                             \
+                                    .many_rows = MANY,                                                                 \
                                     .tiles = TILES##_tiles,                                                            \
                                     .far = TILES##_far,                                                                \
                                     .pairs = TILES##_pairs };                                                          \
         int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);                                  \
     }
 
-FORMAT(int8, INT8_ROWS, PAIR_ROWS, int8)
-FORMAT(int4_channel, CHANNEL_ROWS, PAIR_ROWS, channel)
-FORMAT(int4_g32, GROUP_ROWS, GROUP_ROWS, g32)
-FORMAT(int4_g128, GROUP_ROWS, GROUP_ROWS, g128)
-FORMAT(int4_asym_channel, CHANNEL_ROWS, PAIR_ROWS, asym_channel)
-FORMAT(int4_asym_g32, GROUP_ROWS, GROUP_ROWS, asym_g32)
-FORMAT(int4_asym_g128, GROUP_ROWS, GROUP_ROWS, asym_g128)
+FORMAT(int8, INT8_ROWS, PAIR_ROWS, 7, int8)
+FORMAT(int4_channel, CHANNEL_ROWS, PAIR_ROWS, 4, channel)
+FORMAT(int4_g32, GROUP_ROWS, GROUP_ROWS, 6, g32)
+FORMAT(int4_g128, GROUP_ROWS, GROUP_ROWS, 4, g128)
+FORMAT(int4_asym_channel, CHANNEL_ROWS, PAIR_ROWS, 4, asym_channel)
+FORMAT(int4_asym_g32, GROUP_ROWS, GROUP_ROWS, 6, asym_g32)
+FORMAT(int4_asym_g128, GROUP_ROWS, GROUP_ROWS, 4, asym_g128)

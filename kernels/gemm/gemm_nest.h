@@ -124,7 +124,8 @@ typedef struct {
     int32_t tile_rows;
     int32_t step_words;            /* words of a row a step */
     pf_gemm_tile_fn *const *tiles; /* [tile_rows + 1], by height */
-    pf_gemm_tile_fn *const *far;   /* likewise the high ones, which fetch into the L2; NULL: none */
+    pf_gemm_tile_fn *const *far;   /* likewise, which fetch into the L2: those of many rows; NULL: none */
+    int32_t many_rows;             /* from which on multiplies take as long as weights from memory; 0: always */
     int32_t pair_rows;             /* up to which height there are pairs; 0: none */
     int32_t far_pair_rows;         /* likewise, for weights from a memory that is not fetched near */
     pf_gemm_pair_fn *const *pairs; /* [pair_rows + 1], by height */
@@ -152,26 +153,19 @@ PF_INLINE void pf_gemm_pace(void)
     __asm__ volatile("imul %%r11, %%r11\n\timul %%r11, %%r11\n\timul %%r11, %%r11" : : : "r11", "cc");
 }
 
-/* A tile so high multiplies for as long as its weights are on their way, or longer. Tiles are as equal as can be, so of more
- * rows than one tile has all are high. */
-PF_INLINE bool pf_gemm_is_high(const int32_t height, const int32_t tile_rows)
-{
-    return 2 * height >= tile_rows;
-}
-
 /* How far ahead one panel is fetched. Where the L3 holds them near costs 8 rows of bf16 a 25th. */
 PF_INLINE bool pf_gemm_is_near(const pf_gemm_weights *w)
 {
     return w->fetch == PF_FETCH_NEAR && w->from_memory;
 }
-PF_INLINE size_t pf_gemm_ahead(const pf_gemm_weights *w, bool high)
+PF_INLINE size_t pf_gemm_ahead(const pf_gemm_weights *w, bool many_rows)
 {
-    if (w->fetch == PF_FETCH_SHORT && !high) return PF_GEMM_W_SHORT;
+    if (w->fetch == PF_FETCH_SHORT && !many_rows) return PF_GEMM_W_SHORT;
     return pf_gemm_is_near(w) ? PF_GEMM_W_NEAR : PF_GEMM_W_AHEAD;
 }
-PF_INLINE bool pf_gemm_is_into_l2(const pf_gemm_weights *w, bool high)
+PF_INLINE bool pf_gemm_is_into_l2(const pf_gemm_weights *w, bool many_rows)
 {
-    return w->fetch == PF_FETCH_SHORT && w->from_memory && high;
+    return w->fetch == PF_FETCH_SHORT && w->from_memory && many_rows;
 }
 /* And each of two side by side. */
 PF_INLINE size_t pf_gemm_pair_ahead(const pf_gemm_weights *w, int32_t m)
@@ -238,8 +232,8 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && !family.widen;
-    const bool high = pf_gemm_is_high(m, family.tile_rows); /* all tiles, or the only one */
-    pf_gemm_tile_fn *const *const tiles = family.far && pf_gemm_is_into_l2(w, high) ? family.far : family.tiles;
+    const bool many = m >= family.many_rows;
+    pf_gemm_tile_fn *const *const tiles = family.far && pf_gemm_is_into_l2(w, many) ? family.far : family.tiles;
 
     int32_t p = panel_begin;
     if (m <= (w->from_memory && w->fetch == PF_FETCH_FAR ? family.far_pair_rows : family.pair_rows) &&
@@ -279,7 +273,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     .steps = n_steps,
                     .n_times = (size_t)n_panels,
                     .panel_bytes = w->panel_bytes,
-                    .prefetch = (uintptr_t)begin + pf_gemm_ahead(w, high),
+                    .prefetch = (uintptr_t)begin + pf_gemm_ahead(w, many),
                     .prefetch_stride = PF_GEMM_STEP_BYTES,
                     .a_ahead = m > PF_GEMM_A_AHEAD_ROWS ? PF_GEMM_A_AHEAD : 0,
                 };
@@ -368,9 +362,9 @@ PF_INLINE void pf_gemm_pack_part(pf_gemm_words_fn *convert, size_t row_words, in
 #define PF_ROWS_8(DO)  PF_ROWS_7(DO) DO(7)
 #define PF_ROWS_12(DO) PF_ROWS_8(DO) DO(8) DO(9) DO(10) DO(11)
 #define PF_ROWS_14(DO) PF_ROWS_12(DO) DO(12) DO(13)
-/* And for the high tiles alone (pf_gemm_is_high): of as many rows, 3 to 6, and so on. */
+/* And for some of them alone: of 3 to 6 rows, and so on. */
 #define PF_ROWS_FROM_3_TO_6(DO)  DO(2) DO(3) DO(4) DO(5)
-#define PF_ROWS_FROM_6_TO_12(DO) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define PF_ROWS_FROM_4_TO_12(DO) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define PF_ROWS_FROM_7_TO_14(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
 
 #endif

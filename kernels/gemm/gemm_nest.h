@@ -133,13 +133,6 @@ typedef struct {
 
 #define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
 
-/* Weights, into the L2 or on into the L1. */
-PF_INLINE void pf_gemm_fetch(uintptr_t address, const bool into_l2)
-{
-    if (into_l2) _mm_prefetch((const char *)address, _MM_HINT_T1);
-    if (!into_l2) PF_PREFETCH(address);
-}
-
 /* The same, to stay where it is written: between the load of a vector and its use. Compilers gather the prefetches of
  * straight-line code. */
 #define PF_PREFETCH_BESIDE(vector, address) \
@@ -151,6 +144,13 @@ PF_INLINE void pf_gemm_fetch(uintptr_t address, const bool into_l2)
 PF_INLINE void pf_gemm_pace(void)
 {
     __asm__ volatile("imul %%r11, %%r11\n\timul %%r11, %%r11\n\timul %%r11, %%r11" : : : "r11", "cc");
+}
+
+/* A line of weights, into the L2 or on into the L1. */
+PF_INLINE void pf_gemm_fetch(uintptr_t address, const bool into_l2)
+{
+    if (into_l2) _mm_prefetch((const char *)address, _MM_HINT_T1);
+    if (!into_l2) PF_PREFETCH(address);
 }
 
 /* How far ahead one panel is fetched. Where the L3 holds them near costs 8 rows of bf16 a 25th. */
@@ -167,6 +167,7 @@ PF_INLINE bool pf_gemm_is_into_l2(const pf_gemm_weights *w, bool many_rows)
 {
     return w->fetch == PF_FETCH_SHORT && w->from_memory && many_rows;
 }
+
 /* And each of two side by side. */
 PF_INLINE size_t pf_gemm_pair_ahead(const pf_gemm_weights *w, int32_t m)
 {

@@ -101,7 +101,9 @@ static uint64_t read_copy(void *user, pf_read_fn *read)
 
 static const pf_read_pattern *choose_reader(const bench *b, pf_work work)
 {
-    return pf_reader_choose(read_copy, &(copies){ .b = b, .work = work });
+    const pf_read_pattern *fastest;
+    pf_reader_choose(read_copy, &(copies){ .b = b, .work = work }, &fastest, 1);
+    return fastest;
 }
 
 /* ---- one figure --------------------------------------------------------------------------------------------------- */

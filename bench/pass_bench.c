@@ -102,7 +102,8 @@ static pf_status prepare(bench *b)
     for (int i = 0; i < PF_N_PASS_KERNELS; i++) {
         pf_samples_clear(&b->read[i]);
         const bool has_weights = pf_pass_describe(b->context, (pf_pass_kernel)i).has_weights;
-        b->readers[i] = has_weights ? pf_reader_choose(read_weights, &(weights){ b, (pf_pass_kernel)i }) : NULL;
+        b->readers[i] = NULL;
+        if (has_weights) pf_reader_choose(read_weights, &(weights){ b, (pf_pass_kernel)i }, &b->readers[i], 1);
     }
     return PF_OK;
 }

@@ -7,8 +7,9 @@
 /* Reads everything by `read` and returns how long that took. */
 typedef uint64_t pf_reader_fn(void *user, pf_read_fn *read);
 
-/* Try each pattern in turns, five times, and take the one whose median is the shortest: a memory that changes its speed would
- * choose by its fastest moment. */
-const pf_read_pattern *pf_reader_choose(pf_reader_fn *read_ns, void *user);
+/* Try each pattern in turns, in five rounds, and give the n that take least, the best first; n is at most PF_N_READS. They are
+ * judged by the median of their shares of a round's time: by times a memory that changes its speed would choose by its fastest
+ * moment. */
+void pf_reader_choose(pf_reader_fn *read_ns, void *user, const pf_read_pattern **fastest, int n);
 
 #endif

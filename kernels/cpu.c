@@ -67,19 +67,22 @@ pf_isa pf_cpu_best_isa(void)
     return system_gives_tiles() ? PF_ISA_AMX : PF_ISA_AVX512BF16;
 }
 
-static bool is_intel(void)
+static bool is_made_by(unsigned ebx, unsigned ecx, unsigned edx)
 {
     unsigned a, b, c, d;
-    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx &&
-           d == signature_INTEL_edx;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == ebx && c == ecx && d == edx;
 }
 
-/* Family 19h, which Zen 3 and Zen 4 are: 0Fh of the base family and Ah of the extended one. */
-static bool is_zen4(void)
+static bool is_intel(void)
+{
+    return is_made_by(signature_INTEL_ebx, signature_INTEL_ecx, signature_INTEL_edx);
+}
+
+/* Family 19h, 0Fh of the base family and Ah of the extended one, has Zen 3 as well, which lacks AVX-512. */
+static bool is_zen4(pf_isa best)
 {
     unsigned a, b, c, d;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx)
-        return false;
+    if (best < PF_ISA_AVX512 || !is_made_by(signature_AMD_ebx, signature_AMD_ecx, signature_AMD_edx)) return false;
     return __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 0xf) == 0xf && (a >> 20 & 0xff) == 0xa;
 }
 
@@ -94,7 +97,7 @@ uint32_t pf_cpu_features(void)
     if (best >= PF_ISA_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && all_set(c, avx512_vnni))
         features |= PF_FEATURE_AVX512_VNNI;
     if (is_intel()) features |= PF_FEATURE_FETCH_NEAR;
-    if (is_zen4() && best >= PF_ISA_AVX512) features |= PF_FEATURE_FETCH_SHORT;
+    if (is_zen4(best)) features |= PF_FEATURE_FETCH_SHORT;
     return features;
 }
 #else

@@ -76,6 +76,16 @@ class Interrupts(SlowCase):
             if out:
                 self.assertEqual(json.loads(out)["finish_reason"], "interrupted")
 
+    def test_ctrl_c_at_any_moment_of_a_bench_leaves_whole_json_or_none(self):
+        for delay in range(8, 38, 1):   # ms: before it measures, and in the run that only warms up
+            process = self.pilotfish.start("bench", "throughput", "-m", self.target, "--json")
+            time.sleep(delay / 1000)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertIn(process.returncode, (130, -signal.SIGINT), err)
+            if out:
+                self.assertIn("read", json.loads(out)["decode"])
+
     def test_ctrl_c_while_nobody_reads_leaves_whole_json(self):
         process = self.pilotfish.start("logits", "-m", self.target, "--tokens", ",".join(["1"] * 40), "--all", "--json",
                                        pipesize=4096)   # less than is written at a time

@@ -69,7 +69,7 @@ pf_isa pf_cpu_best_isa(void)
 
 static bool is_made_by(unsigned ebx, unsigned ecx, unsigned edx)
 {
-    unsigned a, b, c, d;
+    unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid(0, &a, &b, &c, &d) && b == ebx && c == ecx && d == edx;
 }
 
@@ -81,7 +81,7 @@ static bool is_intel(void)
 /* Family 19h, 0Fh of the base family and Ah of the extended one, has Zen 3 as well, which lacks AVX-512. */
 static bool is_zen4(pf_isa best)
 {
-    unsigned a, b, c, d;
+    unsigned a = 0, b = 0, c = 0, d = 0;
     if (best < PF_ISA_AVX512 || !is_made_by(signature_AMD_ebx, signature_AMD_ecx, signature_AMD_edx)) return false;
     return __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 0xf) == 0xf && (a >> 20 & 0xff) == 0xa;
 }

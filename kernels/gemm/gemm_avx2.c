@@ -185,15 +185,15 @@ PF_INLINE void pair_bf16(const pf_gemm_pair *t)
 #undef PUT
 }
 
-#define DEFINE_F32(m)  PF_GEMM_DEFINE_TILE(f32_##m, tile_f32(m + 1, &tile))
-#define DEFINE_BF16(m) PF_GEMM_DEFINE_TILE(bf16_##m, tile_bf16(m + 1, &tile))
-PF_ROWS_3(DEFINE_F32)
-PF_ROWS_2(DEFINE_BF16)
-PF_GEMM_DEFINE_TILE(bf16_2, tile_bf16_of_three(&tile))
-PF_GEMM_DEFINE_PAIR(bf16_pair, pair_bf16(&tile))
-static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { NULL, f32_0, f32_1, f32_2 };
-static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, bf16_pair };
-static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, bf16_0, bf16_1, bf16_2 };
+#define DEFINE_F32(T, m)  PF_GEMM_DEFINE_TILE(T##_##m, tile_f32(m + 1, &tile))
+#define DEFINE_BF16(T, m) PF_GEMM_DEFINE_TILE(T##_##m, tile_bf16(m + 1, &tile))
+PF_EACH_3(DEFINE_F32, f32_tile)
+PF_EACH_2(DEFINE_BF16, bf16_tile)
+PF_GEMM_DEFINE_TILE(bf16_tile_2, tile_bf16_of_three(&tile))
+PF_GEMM_DEFINE_PAIR(bf16_pair_0, pair_bf16(&tile))
+static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { PF_EACH_3(PF_BY_HEIGHT, f32_tile) };
+static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { PF_EACH_3(PF_BY_HEIGHT, bf16_tile) };
+static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { [1] = bf16_pair_0 };
 
 void pf_gemm_f32_avx2(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                       float *c, size_t ldc, pf_gemm_mode mode, void *scratch)

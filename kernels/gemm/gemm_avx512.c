@@ -125,18 +125,15 @@ PF_INLINE void pair_bf16(const int height, const pf_gemm_pair *t)
 #undef FINISH
 }
 
-#define DEFINE_F32(m)  PF_GEMM_DEFINE_TILE(f32_##m, tile_f32(m + 1, &tile))
-#define DEFINE_BF16(m) PF_GEMM_DEFINE_TILE(bf16_##m, tile_bf16(m + 1, &tile))
-#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, pair_bf16(m + 1, &tile))
-PF_ROWS_14(DEFINE_F32)
-PF_ROWS_12(DEFINE_BF16)
-PF_ROWS_4(DEFINE_PAIR)
-#define NAME_F32(m)  f32_##m,
-#define NAME_BF16(m) bf16_##m,
-static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { NULL, PF_ROWS_14(NAME_F32) };
-static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { NULL, PF_ROWS_12(NAME_BF16) };
-#define NAME_PAIR(m) pair_##m,
-static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_4(NAME_PAIR) };
+#define DEFINE_F32(T, m)  PF_GEMM_DEFINE_TILE(T##_##m, tile_f32(m + 1, &tile))
+#define DEFINE_BF16(T, m) PF_GEMM_DEFINE_TILE(T##_##m, tile_bf16(m + 1, &tile))
+#define DEFINE_PAIR(T, m) PF_GEMM_DEFINE_PAIR(T##_##m, pair_bf16(m + 1, &tile))
+PF_EACH_14(DEFINE_F32, f32_tile)
+PF_EACH_12(DEFINE_BF16, bf16_tile)
+PF_EACH_4(DEFINE_PAIR, bf16_pair)
+static pf_gemm_tile_fn *const f32_tiles[F32_ROWS + 1] = { PF_EACH_14(PF_BY_HEIGHT, f32_tile) };
+static pf_gemm_tile_fn *const bf16_tiles[BF16_ROWS + 1] = { PF_EACH_12(PF_BY_HEIGHT, bf16_tile) };
+static pf_gemm_pair_fn *const bf16_pairs[PAIR_ROWS + 1] = { PF_EACH_4(PF_BY_HEIGHT, bf16_pair) };
 
 void pf_gemm_f32_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                         float *c, size_t ldc, pf_gemm_mode mode, void *scratch)

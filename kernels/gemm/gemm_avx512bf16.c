@@ -109,20 +109,15 @@ PF_INLINE void multiply_pair(const int height, const pf_gemm_pair *t)
 #undef FINISH
 }
 
-#define DEFINE(m) PF_GEMM_DEFINE_TILE(tile_##m, multiply(m + 1, false, &tile))
-PF_ROWS_14(DEFINE)
-#define NAME(m) tile_##m,
-static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
-
-#define DEFINE_FAR(m) PF_GEMM_DEFINE_TILE(far_tile_##m, multiply(m + 1, true, &tile))
-PF_ROWS_FROM_7_TO_14(DEFINE_FAR)
-#define NAME_FAR(m) [(m) + 1] = far_tile_##m,
-static pf_gemm_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_ROWS_FROM_7_TO_14(NAME_FAR) };
-
-#define DEFINE_PAIR(m) PF_GEMM_DEFINE_PAIR(pair_##m, multiply_pair(m + 1, &tile))
-PF_ROWS_7(DEFINE_PAIR)
-#define NAME_PAIR(m) pair_##m,
-static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { NULL, PF_ROWS_7(NAME_PAIR) };
+#define DEFINE_TILE(T, m) PF_GEMM_DEFINE_TILE(T##_##m, multiply(m + 1, false, &tile))
+#define DEFINE_FAR(T, m)  PF_GEMM_DEFINE_TILE(T##_##m, multiply(m + 1, true, &tile))
+#define DEFINE_PAIR(T, m) PF_GEMM_DEFINE_PAIR(T##_##m, multiply_pair(m + 1, &tile))
+PF_EACH_14(DEFINE_TILE, tile)
+PF_EACH_FROM_7_TO_14(DEFINE_FAR, far_tile)
+PF_EACH_7(DEFINE_PAIR, pair)
+static pf_gemm_tile_fn *const tiles[TILE_ROWS + 1] = { PF_EACH_14(PF_BY_HEIGHT, tile) };
+static pf_gemm_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_EACH_FROM_7_TO_14(PF_BY_HEIGHT, far_tile) };
+static pf_gemm_pair_fn *const pairs[PAIR_ROWS + 1] = { PF_EACH_7(PF_BY_HEIGHT, pair) };
 
 void pf_gemm_integers_bf16_avx512bf16(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                       int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)

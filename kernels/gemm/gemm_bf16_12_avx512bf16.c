@@ -103,23 +103,17 @@ PF_INLINE void tile(const int height, const bool into_l2, const piece_tile *t)
 #undef STEP
 #undef ROW
 
-#define DEFINE(m)                             \
-    static void tile_##m(const piece_tile *t) \
-    {                                         \
-        tile(m + 1, false, t);                \
+#define DEFINE_TILE(T, m, FAR)               \
+    static void T##_##m(const piece_tile *t) \
+    {                                        \
+        tile(m + 1, FAR, t);                 \
     }
-PF_ROWS_14(DEFINE)
-#define NAME(m) tile_##m,
-static piece_tile_fn *const near_tiles[TILE_ROWS + 1] = { NULL, PF_ROWS_14(NAME) };
-
-#define DEFINE_FAR(m)                             \
-    static void far_tile_##m(const piece_tile *t) \
-    {                                             \
-        tile(m + 1, true, t);                     \
-    }
-PF_ROWS_FROM_7_TO_14(DEFINE_FAR)
-#define NAME_FAR(m) [(m) + 1] = far_tile_##m,
-static piece_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_ROWS_FROM_7_TO_14(NAME_FAR) };
+#define DEFINE_NEAR(T, m) DEFINE_TILE(T, m, false)
+#define DEFINE_FAR(T, m)  DEFINE_TILE(T, m, true)
+PF_EACH_14(DEFINE_NEAR, near_tile)
+PF_EACH_FROM_7_TO_14(DEFINE_FAR, far_tile)
+static piece_tile_fn *const near_tiles[TILE_ROWS + 1] = { PF_EACH_14(PF_BY_HEIGHT, near_tile) };
+static piece_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_EACH_FROM_7_TO_14(PF_BY_HEIGHT, far_tile) };
 
 /* ---- the product --------------------------------------------------------------------------------------------------- */
 

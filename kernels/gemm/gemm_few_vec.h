@@ -110,26 +110,22 @@ PF_INLINE void pf_few(const int height, const int bits, const bool has_zeros, co
 #undef FINISH
 }
 
-#define PF_FEW_DEFINE(m)                              \
-    static void pf_few_int8_##m(const pf_few_rows *t) \
-    {                                                 \
-        pf_few(m + 1, 8, false, t);                   \
-    }                                                 \
-    static void pf_few_int4_##m(const pf_few_rows *t) \
-    {                                                 \
-        pf_few(m + 1, 4, false, t);                   \
-    }                                                 \
-    static void pf_few_asym_##m(const pf_few_rows *t) \
-    {                                                 \
-        pf_few(m + 1, 4, true, t);                    \
+#define PF_FEW_FN(NAME, DO)                   \
+    static void NAME(const pf_few_rows *rows) \
+    {                                         \
+        DO;                                   \
     }
-PF_VEC_EACH_FEW(PF_FEW_DEFINE)
-#define PF_FEW_INT8(m) pf_few_int8_##m,
-#define PF_FEW_INT4(m) pf_few_int4_##m,
-#define PF_FEW_ASYM(m) pf_few_asym_##m,
-static pf_few_fn *const pf_few_functions[3][PF_VEC_FEW_ROWS] = { { PF_VEC_EACH_FEW(PF_FEW_INT8) },
-                                                                 { PF_VEC_EACH_FEW(PF_FEW_INT4) },
-                                                                 { PF_VEC_EACH_FEW(PF_FEW_ASYM) } };
+#define PF_FEW_INT8(T, m) PF_FEW_FN(T##_##m, pf_few(m + 1, 8, false, rows))
+#define PF_FEW_INT4(T, m) PF_FEW_FN(T##_##m, pf_few(m + 1, 4, false, rows))
+#define PF_FEW_ASYM(T, m) PF_FEW_FN(T##_##m, pf_few(m + 1, 4, true, rows))
+PF_VEC_EACH_FEW_HEIGHT(PF_FEW_INT8, pf_few_int8)
+PF_VEC_EACH_FEW_HEIGHT(PF_FEW_INT4, pf_few_int4)
+PF_VEC_EACH_FEW_HEIGHT(PF_FEW_ASYM, pf_few_asym)
+static pf_few_fn *const pf_few_functions[3][PF_VEC_FEW_ROWS + 1] = {
+    { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_int8) },
+    { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_int4) },
+    { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_asym) },
+};
 
 /* See pf_few_rows. Half a panel's passage fetches half of the next panel: panel / 2 + ahead is where that begins. */
 PF_INLINE uintptr_t pf_few_ahead(const pf_gemm_weights *w, const uint8_t *panel, size_t half)
@@ -144,7 +140,7 @@ PF_INLINE bool pf_few_multiply(const pf_gemm_weights *w, const void *input, int3
 {
     if (m > PF_VEC_FEW_ROWS) return false;
     const pf_gemm_layout layout = pf_gemm_layout_of(w->format, w->k);
-    pf_few_fn *const multiply = pf_few_functions[layout.bits == 8 ? 0 : layout.has_zeros ? 2 : 1][m - 1];
+    pf_few_fn *const multiply = pf_few_functions[layout.bits == 8 ? 0 : layout.has_zeros ? 2 : 1][m];
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
         const bool whole = n_columns >= PF_GEMM_PANEL;

@@ -526,100 +526,6 @@ PF_INLINE void group_pair(const int height, const size_t group_steps, const bool
 #undef FINISH
 }
 
-#define DEFINE(NAME, DO)       PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_panel, DO)
-#define DEFINE_PAIR(NAME, DO)  PF_GEMM_DEFINE_GOING_ON(NAME, int_tile, next_pair, DO)
-#define int8_DEFINE(m)         DEFINE(int8_##m, channel_tile(m + 1, 8, false, ALONE, &tile))
-#define channel_DEFINE(m)      DEFINE(channel_##m, channel_tile(m + 1, 4, false, ALONE, &tile))
-#define asym_channel_DEFINE(m) DEFINE(asym_channel_##m, channel_tile(m + 1, 4, true, ALONE, &tile))
-#define g32_DEFINE(m)          DEFINE(g32_##m, group_tile(m + 1, 8, false, ALONE, &tile))
-#define g128_DEFINE(m)         DEFINE(g128_##m, group_tile(m + 1, 32, false, ALONE, &tile))
-#define asym_g32_DEFINE(m)     DEFINE(asym_g32_##m, group_tile(m + 1, 8, true, ALONE, &tile))
-#define asym_g128_DEFINE(m)    DEFINE(asym_g128_##m, group_tile(m + 1, 32, true, ALONE, &tile))
-PF_ROWS_14(int8_DEFINE)
-PF_ROWS_12(channel_DEFINE)
-PF_ROWS_12(asym_channel_DEFINE)
-PF_ROWS_6(g32_DEFINE)
-PF_ROWS_6(g128_DEFINE)
-PF_ROWS_6(asym_g32_DEFINE)
-PF_ROWS_6(asym_g128_DEFINE)
-
-#define INT8(m)         int8_##m,
-#define CHANNEL(m)      channel_##m,
-#define ASYM_CHANNEL(m) asym_channel_##m,
-#define G32(m)          g32_##m,
-#define G128(m)         g128_##m,
-#define ASYM_G32(m)     asym_g32_##m,
-#define ASYM_G128(m)    asym_g128_##m,
-static int_tile_fn *const int8_tiles[] = { NULL, PF_ROWS_14(INT8) };
-static int_tile_fn *const channel_tiles[] = { NULL, PF_ROWS_12(CHANNEL) };
-static int_tile_fn *const asym_channel_tiles[] = { NULL, PF_ROWS_12(ASYM_CHANNEL) };
-static int_tile_fn *const g32_tiles[] = { NULL, PF_ROWS_6(G32) };
-static int_tile_fn *const g128_tiles[] = { NULL, PF_ROWS_6(G128) };
-static int_tile_fn *const asym_g32_tiles[] = { NULL, PF_ROWS_6(ASYM_G32) };
-static int_tile_fn *const asym_g128_tiles[] = { NULL, PF_ROWS_6(ASYM_G128) };
-
-/* Into the L2, of many rows. */
-#define int8_DEFINE_FAR(m)         DEFINE(int8_far_##m, channel_tile(m + 1, 8, false, FAR, &tile))
-#define channel_DEFINE_FAR(m)      DEFINE(channel_far_##m, channel_tile(m + 1, 4, false, FAR, &tile))
-#define asym_channel_DEFINE_FAR(m) DEFINE(asym_channel_far_##m, channel_tile(m + 1, 4, true, FAR, &tile))
-#define g32_DEFINE_FAR(m)          DEFINE(g32_far_##m, group_tile(m + 1, 8, false, FAR, &tile))
-#define g128_DEFINE_FAR(m)         DEFINE(g128_far_##m, group_tile(m + 1, 32, false, FAR, &tile))
-#define asym_g32_DEFINE_FAR(m)     DEFINE(asym_g32_far_##m, group_tile(m + 1, 8, true, FAR, &tile))
-#define asym_g128_DEFINE_FAR(m)    DEFINE(asym_g128_far_##m, group_tile(m + 1, 32, true, FAR, &tile))
-PF_ROWS_FROM_7_TO_14(int8_DEFINE_FAR)
-PF_ROWS_FROM_4_TO_12(channel_DEFINE_FAR)
-PF_ROWS_FROM_4_TO_12(asym_channel_DEFINE_FAR)
-PF_ROWS_FROM_3_TO_6(g32_DEFINE_FAR)
-PF_ROWS_FROM_3_TO_6(g128_DEFINE_FAR)
-PF_ROWS_FROM_3_TO_6(asym_g32_DEFINE_FAR)
-PF_ROWS_FROM_3_TO_6(asym_g128_DEFINE_FAR)
-
-#define INT8_FAR(m)         [(m) + 1] = int8_far_##m,
-#define CHANNEL_FAR(m)      [(m) + 1] = channel_far_##m,
-#define ASYM_CHANNEL_FAR(m) [(m) + 1] = asym_channel_far_##m,
-#define G32_FAR(m)          [(m) + 1] = g32_far_##m,
-#define G128_FAR(m)         [(m) + 1] = g128_far_##m,
-#define ASYM_G32_FAR(m)     [(m) + 1] = asym_g32_far_##m,
-#define ASYM_G128_FAR(m)    [(m) + 1] = asym_g128_far_##m,
-static int_tile_fn *const int8_far[] = { PF_ROWS_FROM_7_TO_14(INT8_FAR) };
-static int_tile_fn *const channel_far[] = { PF_ROWS_FROM_4_TO_12(CHANNEL_FAR) };
-static int_tile_fn *const asym_channel_far[] = { PF_ROWS_FROM_4_TO_12(ASYM_CHANNEL_FAR) };
-static int_tile_fn *const g32_far[] = { PF_ROWS_FROM_3_TO_6(G32_FAR) };
-static int_tile_fn *const g128_far[] = { PF_ROWS_FROM_3_TO_6(G128_FAR) };
-static int_tile_fn *const asym_g32_far[] = { PF_ROWS_FROM_3_TO_6(ASYM_G32_FAR) };
-static int_tile_fn *const asym_g128_far[] = { PF_ROWS_FROM_3_TO_6(ASYM_G128_FAR) };
-
-/* Two panels at a time. */
-#define int8_DEFINE_PAIR(m)         DEFINE_PAIR(int8_pair_##m, channel_pair(m + 1, 8, false, &tile))
-#define channel_DEFINE_PAIR(m)      DEFINE_PAIR(channel_pair_##m, channel_pair(m + 1, 4, false, &tile))
-#define asym_channel_DEFINE_PAIR(m) DEFINE_PAIR(asym_channel_pair_##m, channel_pair(m + 1, 4, true, &tile))
-#define g32_DEFINE_PAIR(m)          DEFINE_PAIR(g32_pair_##m, group_pair(m + 1, 8, false, &tile))
-#define g128_DEFINE_PAIR(m)         DEFINE_PAIR(g128_pair_##m, group_pair(m + 1, 32, false, &tile))
-#define asym_g32_DEFINE_PAIR(m)     DEFINE_PAIR(asym_g32_pair_##m, group_pair(m + 1, 8, true, &tile))
-#define asym_g128_DEFINE_PAIR(m)    DEFINE_PAIR(asym_g128_pair_##m, group_pair(m + 1, 32, true, &tile))
-PF_ROWS_7(int8_DEFINE_PAIR)
-PF_ROWS_7(channel_DEFINE_PAIR)
-PF_ROWS_7(asym_channel_DEFINE_PAIR)
-PF_ROWS_6(g32_DEFINE_PAIR)
-PF_ROWS_6(g128_DEFINE_PAIR)
-PF_ROWS_6(asym_g32_DEFINE_PAIR)
-PF_ROWS_6(asym_g128_DEFINE_PAIR)
-
-#define INT8_PAIR(m)         int8_pair_##m,
-#define CHANNEL_PAIR(m)      channel_pair_##m,
-#define ASYM_CHANNEL_PAIR(m) asym_channel_pair_##m,
-#define G32_PAIR(m)          g32_pair_##m,
-#define G128_PAIR(m)         g128_pair_##m,
-#define ASYM_G32_PAIR(m)     asym_g32_pair_##m,
-#define ASYM_G128_PAIR(m)    asym_g128_pair_##m,
-static int_tile_fn *const int8_pairs[] = { NULL, PF_ROWS_7(INT8_PAIR) };
-static int_tile_fn *const channel_pairs[] = { NULL, PF_ROWS_7(CHANNEL_PAIR) };
-static int_tile_fn *const asym_channel_pairs[] = { NULL, PF_ROWS_7(ASYM_CHANNEL_PAIR) };
-static int_tile_fn *const g32_pairs[] = { NULL, PF_ROWS_6(G32_PAIR) };
-static int_tile_fn *const g128_pairs[] = { NULL, PF_ROWS_6(G128_PAIR) };
-static int_tile_fn *const asym_g32_pairs[] = { NULL, PF_ROWS_6(ASYM_G32_PAIR) };
-static int_tile_fn *const asym_g128_pairs[] = { NULL, PF_ROWS_6(ASYM_G128_PAIR) };
-
 /* What the nest must know of a format's tiles. */
 typedef struct {
     int32_t tile_rows, pair_rows;
@@ -718,23 +624,50 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
 
 /* --- the formats --- */
 
-#define FORMAT(NAME, ROWS, OF_PAIRS, MANY, TILES)                                                                      \
+/* The functions of a kind of tiles, T: the only panel's, near and into the L2, and those of two panels. */
+#define DEFINE_TILE(T, m) PF_GEMM_DEFINE_GOING_ON(T##_tile_##m, int_tile, next_panel, T##_TILE(m + 1, ALONE, &tile))
+#define DEFINE_FAR(T, m)  PF_GEMM_DEFINE_GOING_ON(T##_far_##m, int_tile, next_panel, T##_TILE(m + 1, FAR, &tile))
+#define DEFINE_PAIR(T, m) PF_GEMM_DEFINE_GOING_ON(T##_pair_##m, int_tile, next_pair, T##_PAIR(m + 1, &tile))
+
+/* A format's tiles, of up to ROWS rows, and its product. FAR_ROWS: from LOWEST_TO_ROWS; tiles of MANY rows in all can be as
+ * low. */
+#define FORMAT(NAME, T, ROWS, PAIRED, MANY, FAR_ROWS)                                                                  \
+    PF_EACH_##ROWS(DEFINE_TILE, T) PF_EACH_FROM_##FAR_ROWS(DEFINE_FAR, T) PF_EACH_##PAIRED(                            \
+        DEFINE_PAIR, T) static int_tile_fn *const T##_tiles[] = { PF_EACH_##ROWS(PF_BY_HEIGHT, T##_tile) };            \
+    static int_tile_fn *const T##_far[] = { PF_EACH_FROM_##FAR_ROWS(PF_BY_HEIGHT, T##_far) };                          \
+    static int_tile_fn *const T##_pairs[] = { PF_EACH_##PAIRED(PF_BY_HEIGHT, T##_pair) };                              \
     void pf_gemm_##NAME##_int8_avx512vnni(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, \
                                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)   \
     {                                                                                                                  \
         const int_family family = { .tile_rows = ROWS,                                                                 \
-                                    .pair_rows = OF_PAIRS,                                                             \
+                                    .pair_rows = PAIRED,                                                               \
                                     .many_rows = MANY,                                                                 \
-                                    .tiles = TILES##_tiles,                                                            \
-                                    .far = TILES##_far,                                                                \
-                                    .pairs = TILES##_pairs };                                                          \
+                                    .tiles = T##_tiles,                                                                \
+                                    .far = T##_far,                                                                    \
+                                    .pairs = T##_pairs };                                                              \
         int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);                                  \
     }
+_Static_assert(INT8_ROWS == 14 && CHANNEL_ROWS == 12 && GROUP_ROWS == 6 && PAIR_ROWS == 7, "the lines below say so");
 
-FORMAT(int8, INT8_ROWS, PAIR_ROWS, 7, int8)
-FORMAT(int4_channel, CHANNEL_ROWS, PAIR_ROWS, 4, channel)
-FORMAT(int4_g32, GROUP_ROWS, GROUP_ROWS, 6, g32)
-FORMAT(int4_g128, GROUP_ROWS, GROUP_ROWS, 4, g128)
-FORMAT(int4_asym_channel, CHANNEL_ROWS, PAIR_ROWS, 4, asym_channel)
-FORMAT(int4_asym_g32, GROUP_ROWS, GROUP_ROWS, 6, asym_g32)
-FORMAT(int4_asym_g128, GROUP_ROWS, GROUP_ROWS, 4, asym_g128)
+#define int8_TILE(height, fetch, t)         channel_tile(height, 8, false, fetch, t)
+#define channel_TILE(height, fetch, t)      channel_tile(height, 4, false, fetch, t)
+#define asym_channel_TILE(height, fetch, t) channel_tile(height, 4, true, fetch, t)
+#define g32_TILE(height, fetch, t)          group_tile(height, 8, false, fetch, t)
+#define g128_TILE(height, fetch, t)         group_tile(height, 32, false, fetch, t)
+#define asym_g32_TILE(height, fetch, t)     group_tile(height, 8, true, fetch, t)
+#define asym_g128_TILE(height, fetch, t)    group_tile(height, 32, true, fetch, t)
+#define int8_PAIR(height, t)                channel_pair(height, 8, false, t)
+#define channel_PAIR(height, t)             channel_pair(height, 4, false, t)
+#define asym_channel_PAIR(height, t)        channel_pair(height, 4, true, t)
+#define g32_PAIR(height, t)                 group_pair(height, 8, false, t)
+#define g128_PAIR(height, t)                group_pair(height, 32, false, t)
+#define asym_g32_PAIR(height, t)            group_pair(height, 8, true, t)
+#define asym_g128_PAIR(height, t)           group_pair(height, 32, true, t)
+
+FORMAT(int8, int8, 14, 7, 7, 7_TO_14)
+FORMAT(int4_channel, channel, 12, 7, 4, 4_TO_12)
+FORMAT(int4_g32, g32, 6, 6, 6, 3_TO_6)
+FORMAT(int4_g128, g128, 6, 6, 4, 3_TO_6)
+FORMAT(int4_asym_channel, asym_channel, 12, 7, 4, 4_TO_12)
+FORMAT(int4_asym_g32, asym_g32, 6, 6, 6, 3_TO_6)
+FORMAT(int4_asym_g128, asym_g128, 6, 6, 4, 3_TO_6)

@@ -37,34 +37,25 @@ PF_INLINE void pf_int_add_scaled(uint32_t *sums, pf_vec i0, pf_vec i1, const pf_
 
 /* The families of a file, from its three tiles: int8_tile(height, t), int4_column_tile(height, t) and
  * int4_group_tile(height, blocks of a group, t). */
-#define PF_INT_DEFINE(m)                                 \
-    static void pf_int8_##m(const pf_int_tile *t)        \
-    {                                                    \
-        int8_tile(m + 1, t);                             \
-    }                                                    \
-    static void pf_int4_column_##m(const pf_int_tile *t) \
-    {                                                    \
-        int4_column_tile(m + 1, t);                      \
-    }                                                    \
-    static void pf_int4_g32_##m(const pf_int_tile *t)    \
-    {                                                    \
-        int4_group_tile(m + 1, 1, t);                    \
-    }                                                    \
-    static void pf_int4_g128_##m(const pf_int_tile *t)   \
-    {                                                    \
-        int4_group_tile(m + 1, 4, t);                    \
+#define PF_INT_TILE_FN(NAME, DO)              \
+    static void NAME(const pf_int_tile *tile) \
+    {                                         \
+        DO;                                   \
     }
-#define PF_INT_NAME_8(m)      pf_int8_##m,
-#define PF_INT_NAME_COLUMN(m) pf_int4_column_##m,
-#define PF_INT_NAME_G32(m)    pf_int4_g32_##m,
-#define PF_INT_NAME_G128(m)   pf_int4_g128_##m,
+#define PF_INT_INT8(T, m)    PF_INT_TILE_FN(T##_##m, int8_tile(m + 1, tile))
+#define PF_INT_CHANNEL(T, m) PF_INT_TILE_FN(T##_##m, int4_column_tile(m + 1, tile))
+#define PF_INT_G32(T, m)     PF_INT_TILE_FN(T##_##m, int4_group_tile(m + 1, 1, tile))
+#define PF_INT_G128(T, m)    PF_INT_TILE_FN(T##_##m, int4_group_tile(m + 1, 4, tile))
 #define PF_INT_DEFINE_TILES                                                \
-    PF_VEC_EACH_ROW(PF_INT_DEFINE)                                         \
+    PF_VEC_EACH_HEIGHT(PF_INT_INT8, pf_int8)                               \
+    PF_VEC_EACH_HEIGHT(PF_INT_CHANNEL, pf_channel)                         \
+    PF_VEC_EACH_HEIGHT(PF_INT_G32, pf_g32)                                 \
+    PF_VEC_EACH_HEIGHT(PF_INT_G128, pf_g128)                               \
     static pf_int_tile_fn *const pf_int_tiles[4][PF_VEC_TILE_ROWS + 1] = { \
-        { NULL, PF_VEC_EACH_ROW(PF_INT_NAME_8) },                          \
-        { NULL, PF_VEC_EACH_ROW(PF_INT_NAME_COLUMN) },                     \
-        { NULL, PF_VEC_EACH_ROW(PF_INT_NAME_G32) },                        \
-        { NULL, PF_VEC_EACH_ROW(PF_INT_NAME_G128) },                       \
+        { PF_VEC_EACH_HEIGHT(PF_BY_HEIGHT, pf_int8) },                     \
+        { PF_VEC_EACH_HEIGHT(PF_BY_HEIGHT, pf_channel) },                  \
+        { PF_VEC_EACH_HEIGHT(PF_BY_HEIGHT, pf_g32) },                      \
+        { PF_VEC_EACH_HEIGHT(PF_BY_HEIGHT, pf_g128) },                     \
     };
 
 /* The row of pf_int_tiles for a format. */

@@ -17,8 +17,10 @@ enum {
     PF_VEC_TILE_ROWS = 6, /* two sums a row, two weights, a broadcast and a product */
     PF_VEC_FEW_ROWS = 3,  /* see gemm_few_vec.h */
 };
-#define PF_VEC_EACH_ROW(DO) PF_ROWS_6(DO)
-#define PF_VEC_EACH_FEW(DO) PF_ROWS_3(DO)
+#define PF_VEC_EACH_ROW(DO)           PF_ROWS_6(DO)
+#define PF_VEC_EACH_FEW(DO)           PF_ROWS_3(DO)
+#define PF_VEC_EACH_HEIGHT(DO, X)     PF_EACH_6(DO, X)
+#define PF_VEC_EACH_FEW_HEIGHT(DO, X) PF_EACH_3(DO, X)
 
 typedef __m256i pf_vec;
 typedef __m256 pf_vecf;

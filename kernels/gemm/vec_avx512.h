@@ -17,8 +17,10 @@ enum {
     PF_VEC_TILE_ROWS = 12, /* two sums a row, two weights, a broadcast and a product */
     PF_VEC_FEW_ROWS = 8,   /* see gemm_few_vec.h */
 };
-#define PF_VEC_EACH_ROW(DO) PF_ROWS_12(DO)
-#define PF_VEC_EACH_FEW(DO) PF_ROWS_8(DO)
+#define PF_VEC_EACH_ROW(DO)           PF_ROWS_12(DO)
+#define PF_VEC_EACH_FEW(DO)           PF_ROWS_8(DO)
+#define PF_VEC_EACH_HEIGHT(DO, X)     PF_EACH_12(DO, X)
+#define PF_VEC_EACH_FEW_HEIGHT(DO, X) PF_EACH_8(DO, X)
 
 typedef __m512i pf_vec;
 typedef __m512 pf_vecf;

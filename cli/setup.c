@@ -106,13 +106,15 @@ static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_err
 static pf_status make_session(const pf_options *options, pf_setup *setup, bool with_drafter, pf_session **out,
                               pf_error *error)
 {
+    int32_t max_context = setup->verifier_info.max_context;
+    if (max_context > PF_MAX_PROMPT_TOKENS) max_context = PF_MAX_PROMPT_TOKENS;
+    if (options->context > 0 && max_context > options->context) max_context = options->context;
     const pf_session_options make = {
         .verifier = setup->verifier,
         .drafter = with_drafter ? setup->drafter : NULL,
         .drafter_is_far = options->draft_worker != NULL,
         .verifier_is_far = options->verifier != NULL,
-        .max_context = setup->verifier_info.max_context < PF_MAX_PROMPT_TOKENS ? setup->verifier_info.max_context
-                                                                               : PF_MAX_PROMPT_TOKENS,
+        .max_context = max_context,
         .warn = warn,
     };
     return pf_session_create(&make, out, error);
@@ -156,7 +158,8 @@ void pf_setup_close(pf_setup *setup)
 
 void pf_setup_stop_tokens(const pf_setup *setup, const pf_options *options, const int32_t **ids, int32_t *n_ids)
 {
-    const bool any = !options->ignore_eos && setup->config;
-    *ids = any ? setup->config->eos_ids : NULL;
-    *n_ids = any ? setup->config->n_eos : 0;
+    const pf_model_info *target = &setup->verifier_info;
+    const pf_config *draft = target->names_ends ? NULL : setup->config;
+    *ids = draft ? draft->eos_ids : target->ends;
+    *n_ids = options->ignore_eos ? 0 : draft ? draft->n_eos : target->n_ends;
 }

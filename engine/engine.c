@@ -87,6 +87,10 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
         if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
         pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint);
     }
+    const pf_config *config = pf_model_config(engine->model);
+    info->names_ends = true;
+    for (int32_t i = 0; i < config->n_eos; i++)
+        if (config->eos_ids[i] < info->vocab_size) info->ends[info->n_ends++] = config->eos_ids[i];
 }
 
 static void end_team(pf_engine *engine)

@@ -52,6 +52,7 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     limits.max_draft = info->max_draft;
     limits.max_declared = info->max_declared;
     limits.trees = info->judges_trees;
+    Pilotfish__V1__EndTokens ends = PILOTFISH__V1__END_TOKENS__INIT;
 
     Pilotfish__V1__ModelInfo wire = PILOTFISH__V1__MODEL_INFO__INIT;
     wire.protocol_version = info->protocol_version;
@@ -68,9 +69,26 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     wire.methods = methods;
     for (uint32_t m = 0; m < 32; m++)
         if (info->methods & 1u << m) methods[wire.n_methods++] = (Pilotfish__V1__Method)m;
+    if (info->n_ends < 0 || info->n_ends > PF_MAX_STOP_TOKENS) return PF_INVALID;
+    ends.ids = pf_codec_unconst(info->ends);
+    ends.n_ids = (size_t)info->n_ends;
+    if (info->names_ends) wire.end_tokens = &ends;
 
     if (pilotfish__v1__model_info__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = pilotfish__v1__model_info__pack(&wire, out);
+    return PF_OK;
+}
+
+/* Behind the size of the vocabulary. */
+static pf_status take_ends(const Pilotfish__V1__EndTokens *wire, const pf_codec_place *at, pf_model_info *info)
+{
+    info->names_ends = wire != NULL;
+    if (!wire) return PF_OK;
+    PF_TRY(pf_codec_check_count(at, "end_tokens.ids", wire->n_ids, 0, PF_MAX_STOP_TOKENS));
+    for (size_t i = 0; i < wire->n_ids; i++) {
+        PF_TRY(pf_codec_check_range(at, "end_tokens.ids", wire->ids[i], 0, info->vocab_size - 1));
+        info->ends[info->n_ends++] = wire->ids[i];
+    }
     return PF_OK;
 }
 
@@ -105,6 +123,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
         const uint32_t method = (uint32_t)wire->methods[i];
         if (method > 0 && method < 32) info.methods |= 1u << method;
     }
+    PF_TRY(take_ends(wire->end_tokens, &at, &info));
     *out = info;
     return PF_OK;
 }

@@ -160,6 +160,9 @@ typedef struct {
     int32_t max_declared;
     uint32_t methods;  /* bit 1 << pf_method for each that is spoken */
     bool judges_trees; /* of a verifier: of greedy and coupled proposals */
+    bool names_ends;   /* else it does not say what ends its texts */
+    int32_t n_ends;
+    int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends]: any of them does; each below vocab_size */
 } pf_model_info;
 
 #endif

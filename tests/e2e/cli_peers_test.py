@@ -1,5 +1,7 @@
 """Drafters and verifiers here and in other processes: equal texts, and workers that die, stall or are not there."""
 
+import json
+import shutil
 import signal
 import socket
 import sys
@@ -150,6 +152,35 @@ class Lossless(Case):
                 texts.append(self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT,
                                            "-n", 40, "--draft-len", 4, "--temperature", "1", "--seed", "3")["tokens"])
         self.assertNotEqual(*texts)
+
+    def with_end(self, model, name, token):
+        """A copy of a model whose texts end at another token."""
+        copy = self.root / name
+        shutil.copytree(model, copy)
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "config.json").write_text(json.dumps({**config, "eos_token_id": token}))
+        return copy
+
+    def test_a_text_ends_where_the_target_ends_it_whoever_drafts(self):
+        tokens = self.generate("-n", 24)["tokens"]
+        end = next(t for t in tokens[4:] if tokens.index(t) > 3)
+        draft = self.with_end(self.draft, "draft-that-ends", end)
+        target = self.with_end(self.target, "target-that-ends", end)
+        for model, reason in [(self.target, "length"), (target, "eos")]:
+            plain = self.run_json("generate", "-m", model, "-p", PROMPT, "-n", 24)
+            self.assertEqual(plain["finish_reason"], reason)
+            with self.pilotfish.serve("verifier", model, self.socket("ends")) as verifier:
+                for drafter in (self.draft, draft):
+                    with self.subTest(reason, drafter=drafter.name):
+                        there = self.run_json("generate", "--verifier", verifier.address, "-d", drafter, "-p", PROMPT,
+                                              "-n", 24)
+                        self.assertEqual((there["tokens"], there["finish_reason"]), (plain["tokens"], reason))
+
+    def test_a_context_bounds_the_sequence_wherever_the_target_is(self):
+        with self.pilotfish.serve("verifier", self.target, self.socket("bound")) as verifier:
+            for target in (["-m", self.target], ["--verifier", verifier.address]):
+                self.assert_fails("generate", *target, "-d", self.draft, "--context", "8", "--tokens",
+                                  ",".join(["5"] * 9), "-n", "1", saying=["8"])
 
     def test_two_vocabularies_are_refused_with_both_named(self):
         other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)

@@ -286,6 +286,15 @@ static void model_info_of_another_version_or_out_of_range_is_refused(void **stat
     assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
     assert_says(error, "vocab_size is 0");
     info = golden_info;
+    info.names_ends = true;
+    info.n_ends = 2;
+    info.ends[1] = info.vocab_size;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
+    assert_says(error, "end_tokens.ids is 4096");
+    info.n_ends = PF_MAX_STOP_TOKENS + 1;
+    assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
+    info = golden_info;
     memset(info.model_id, 'x', sizeof info.model_id);
     assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
     assert_status(pf_codec_decode_info((const uint8_t *)"\xff\xff", 2, &out, &error), PF_FORMAT);

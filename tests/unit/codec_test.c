@@ -250,6 +250,18 @@ static void recorded_messages_of_version_1_decode_ever_after(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.judges_trees);
+    assert_false(info.names_ends); /* likewise */
+    info.names_ends = true;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_true(info.names_ends && info.n_ends == 0); /* nothing ends its texts: not the same */
+    info.n_ends = PF_MAX_STOP_TOKENS;
+    for (int32_t i = 0; i < info.n_ends; i++) info.ends[i] = 4095 - i;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    pf_model_info ends;
+    assert_ok(pf_codec_decode_info(buffer, n, &ends, &error), error);
+    assert_int_equal(ends.n_ends, PF_MAX_STOP_TOKENS);
+    assert_memory_equal(ends.ends, info.ends, sizeof info.ends);
     pf_codec_destroy(codec);
 }
 

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include <errno.h>
 #include <time.h>
 
 uint64_t pf_now_ns(void)
@@ -14,9 +15,10 @@ void pf_wait_until(uint64_t time_ns)
     const uint64_t wake_ns = 200 * 1000; /* a sleeper may be woken that late */
     uint64_t now = pf_now_ns();
     if (now + wake_ns < time_ns) {
-        const uint64_t sleep_ns = time_ns - now - wake_ns;
-        const struct timespec duration = { (time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u) };
-        nanosleep(&duration, NULL);
+        const uint64_t end_ns = time_ns - wake_ns;
+        const struct timespec end = { (time_t)(end_ns / 1000000000u), (long)(end_ns % 1000000000u) };
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR) {
+        } /* signals are not its business */
     }
     do {
         now = pf_now_ns();

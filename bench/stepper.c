@@ -13,7 +13,7 @@ pf_status pf_stepper_open(pf_engine *engine, int32_t max_prompt, pf_stepper *out
     pf_stepper s = { .prompt = calloc((size_t)n, sizeof *s.prompt) };
     if (!s.prompt) return pf_fail(error, PF_NOMEM, "no memory for %d tokens", n);
     for (int32_t i = 0; i < n; i++) s.prompt[i] = (int32_t)(((int64_t)i * 7919 + 13) % n_vocab);
-    const pf_status status = pf_engine_verifier(engine, 0, &s.verifier, error);
+    const pf_status status = pf_engine_verifier(engine, NULL, &s.verifier, error);
     if (status != PF_OK) {
         free(s.prompt);
         return status;

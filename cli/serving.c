@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "bench/crossover.h"
 #include "cli/interrupt.h"
 #include "cli/setup.h"
 
@@ -32,7 +33,7 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
     pf_status status = pf_setup_open_engine(options, options->model, false, n_sequences, NULL, &engine, &error);
     if (status == PF_OK) {
-        const pf_serve_options serve = {
+        pf_serve_options serve = {
             .role = role,
             .address = options->listen,
             .simulate_ns = role == PF_ROLE_DRAFTER ? options->simulate_token_ns : options->simulate_step_ns,
@@ -41,7 +42,9 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
             .user = out,
             .stop = pf_interrupt_flag(),
         };
-        status = pf_engine_serve(engine, &serve, &error);
+        if (role == PF_ROLE_DRAFTER && serve.simulate_ns > 0)
+            status = pf_crossover_measure(engine, &serve.simulate_rows, &error);
+        if (status == PF_OK) status = pf_engine_serve(engine, &serve, &error);
     }
     pf_engine_close(engine);
     if (*pf_interrupt_flag()) return pf_interrupt_signal() == SIGTERM ? PF_EXIT_DONE : PF_EXIT_INTERRUPTED;

@@ -2,6 +2,7 @@
 #include "cli/setup.h"
 
 #include "base/topology.h"
+#include "bench/crossover.h"
 #include "cli/hub.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -88,14 +89,17 @@ static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_er
 {
     if (options->verifier) return pf_connect_verifier(options->verifier, pf_interrupt_flag(), &setup->verifier, error);
     PF_TRY(pf_setup_open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
-    return pf_engine_verifier(setup->target, options->simulate_step_ns, &setup->verifier, error);
+    const pf_role_options role = { .simulate_ns = options->simulate_step_ns, .stop = pf_interrupt_flag() };
+    return pf_engine_verifier(setup->target, &role, &setup->verifier, error);
 }
 
 static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->draft) {
         PF_TRY(pf_setup_open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
-        return pf_engine_drafter(setup->draft, options->simulate_token_ns, &setup->drafter, error);
+        pf_role_options role = { .simulate_ns = options->simulate_token_ns, .stop = pf_interrupt_flag() };
+        if (role.simulate_ns > 0) PF_TRY(pf_crossover_measure(setup->draft, &role.simulate_rows, error));
+        return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
     if (!options->draft_worker) return PF_OK;
     /* Not there yet is no reason to stop: the session warns, and takes the worker up when it comes. */

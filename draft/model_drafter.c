@@ -259,16 +259,21 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 /* ---- collect: feed and draft ----------------------------------------------------------------------------------- */
 
 /* When a pass that begins now ends where a larger draft's is simulated; 0: when it is done, and no clock is read. */
-static uint64_t simulated_end_ns(const drafter *d)
+static uint64_t simulated_end_ns(const drafter *d, int32_t n_rows)
 {
-    return d->config.simulate_token_ns > 0 ? pf_now_ns() + d->config.simulate_token_ns : 0;
+    const pf_model_drafter_config *config = &d->config;
+    if (config->simulate_token_ns == 0) return 0;
+    const int32_t n_reads = config->simulate_rows > 0 ? n_rows / config->simulate_rows : 1;
+    return pf_now_ns() + config->simulate_token_ns * (uint64_t)(n_reads > 1 ? n_reads : 1);
 }
 
 static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
 {
-    const uint64_t end_ns = simulated_end_ns(d);
+    int32_t n_rows = 0;
+    for (int32_t i = 0; i < n; i++) n_rows += spans[i].n_tokens;
+    const uint64_t end_ns = simulated_end_ns(d, n_rows);
     const pf_status status = pf_context_forward(d->context, spans, n);
-    if (end_ns > 0) pf_wait_until(end_ns);
+    if (end_ns > 0) pf_stop_or_wait(&d->config.stop, end_ns);
     return status;
 }
 
@@ -301,13 +306,13 @@ static bool is_ready(const drafter *d, const sequence_state *s)
 static void feed_sequence(drafter *d, sequence_state *s, int32_t n_tokens)
 {
     const int32_t held = pf_kv_length(d->kv, s->kv);
-    const uint64_t end_ns = simulated_end_ns(d);
+    const uint64_t end_ns = simulated_end_ns(d, n_tokens);
     if (pf_context_prefill(d->context, s->kv, s->tokens + held, n_tokens, false, NULL) != PF_OK) {
         s->stuck = s->wanted;
         s->cold = false;
         (void)!pf_kv_truncate(d->kv, s->kv, 0);
     }
-    if (end_ns > 0) pf_wait_until(end_ns);
+    if (end_ns > 0) pf_stop_or_wait(&d->config.stop, end_ns);
 }
 
 /* One pass over every backlog. Whether there was any. */
@@ -454,7 +459,8 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
     s->left_ns = pf_now_ns();
 }
 
-/* Proposals for all that are ready, drafted together. */
+/* Proposals for all that are ready, drafted together. Told to stop, none: a proposal that time has cut short would be one
+ * of other tokens, under rejection of another distribution. */
 static void propose(drafter *d)
 {
     const uint64_t start = pf_now_ns();
@@ -462,7 +468,8 @@ static void propose(drafter *d)
         d->sequences[slot].n_planned = 0;
         if (is_ready(d, &d->sequences[slot])) begin_proposal(d, slot);
     }
-    while (draft_step(d)) {}
+    while (draft_step(d))
+        if (pf_stop_is_due(&d->config.stop)) return;
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
         if (is_ready(d, &d->sequences[slot])) end_proposal(d, slot, pf_now_ns() - start);
 }
@@ -477,7 +484,9 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
         propose(d);
         d->answer.batch.timing.compute_ns = pf_now_ns() - start;
         if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
+        if (pf_stop_is_due(&d->config.stop)) return pf_fail(error, PF_CANCELLED, "the drafter was told to stop");
         if (!feed(d)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
+        d->answer.batch.timing.compute_ns = pf_now_ns() - start;
     } while (pf_now_ns() < deadline_ns);
     *out = &d->answer.batch; /* nothing in it: it is at work still */
     return PF_OK;

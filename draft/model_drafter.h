@@ -36,6 +36,7 @@
 #define PF_DRAFT_MODEL_DRAFTER_H
 
 #include "base/status.h"
+#include "base/stop.h"
 #include "model/context.h"
 #include "proto/peer.h"
 
@@ -44,7 +45,9 @@ typedef struct {
     int32_t max_draft;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
     uint64_t seed;              /* of the drafter's own draws, apart from any request's */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
-    pf_model_info info;         /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
+    int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
+    pf_stop stop;          /* told so, it gives up what it drafts, between two passes: collect has PF_CANCELLED */
+    pf_model_info info;    /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
 } pf_model_drafter_config;
 
 /* context is borrowed, used by nobody else, and must outlive the drafter. End it with pf_peer_destroy.

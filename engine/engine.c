@@ -232,40 +232,53 @@ static pf_status take_role(pf_engine *engine, pf_error *error)
     return PF_OK;
 }
 
-pf_status pf_engine_make_verifier(pf_engine *engine, uint64_t simulate_ns, uint64_t secret_seed, pf_peer **out,
-                                  pf_error *error)
+static pf_stop stop_of(const pf_role_options *options, const pf_served_role *served)
+{
+    return (pf_stop){ .told = options->stop, .grace_ns = served->grace_ns };
+}
+
+static const pf_role_options no_options = { 0 };
+static const pf_served_role not_served = { 0 };
+
+pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
+                                  pf_peer **out, pf_error *error)
 {
     PF_TRY(take_role(engine, error));
+    if (!options) options = &no_options;
     const pf_cpu_verifier_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
-        .simulate_step_ns = simulate_ns,
-        .seed = secret_seed,
+        .simulate_step_ns = options->simulate_ns,
+        .stop = stop_of(options, served),
+        .seed = served->seed,
         .info = engine->info,
     };
     return pf_cpu_verifier_create(engine->context, &config, out, error);
 }
 
-pf_status pf_engine_make_drafter(pf_engine *engine, uint64_t simulate_ns, uint64_t secret_seed, pf_peer **out,
-                                 pf_error *error)
+pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
+                                 pf_peer **out, pf_error *error)
 {
     PF_TRY(take_role(engine, error));
+    if (!options) options = &no_options;
     const pf_model_drafter_config config = {
         .max_sequences = engine->info.max_sequences,
         .max_draft = engine->info.max_draft,
-        .seed = secret_seed,
-        .simulate_token_ns = simulate_ns,
+        .seed = served->seed,
+        .simulate_token_ns = options->simulate_ns,
+        .simulate_rows = options->simulate_rows,
+        .stop = stop_of(options, served),
         .info = engine->info,
     };
     return pf_model_drafter_create(engine->context, &config, out, error);
 }
 
-pf_status pf_engine_verifier(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error)
+pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, pf_peer **out, pf_error *error)
 {
-    return pf_engine_make_verifier(engine, simulate_ns, 0, out, error);
+    return pf_engine_make_verifier(engine, options, &not_served, out, error);
 }
 
-pf_status pf_engine_drafter(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error)
+pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out, pf_error *error)
 {
-    return pf_engine_make_drafter(engine, simulate_ns, 0, out, error);
+    return pf_engine_make_drafter(engine, options, &not_served, out, error);
 }

@@ -69,10 +69,19 @@ void pf_engine_info(const pf_engine *engine, pf_model_info *out);
 
 /* ---- peers: roles that an engine can play, here or across the wire --------------------------------------------- */
 
+typedef struct {
+    uint64_t simulate_ns;  /* a pass of a drafter, a verification, takes at least so long, as a larger model's would */
+    int32_t simulate_rows; /* of a drafter's pass that take no longer than one; for each so many more it takes as long
+                                  again; 0: any number. bench/crossover.h measures what a machine allows */
+    const volatile bool *stop; /* set from outside, what is drafted or waited for is given up; NULL */
+} pf_role_options;
+
 /* The engine's model as the one that disposes, or as the one that proposes; one role an engine. End with
- * pf_peer_destroy, before the engine. simulate_ns: see --simulate-step-ms and --simulate-token-ms. */
-PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error);
-PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, uint64_t simulate_ns, pf_peer **out, pf_error *error);
+ * pf_peer_destroy, before the engine. options NULL: all zero. */
+PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, pf_peer **out,
+                                         pf_error *error);
+PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,
+                                        pf_error *error);
 
 /* ---- session and generation ------------------------------------------------------------------------------------ */
 

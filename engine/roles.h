@@ -4,11 +4,16 @@
 
 #include "engine/pilotfish.h"
 
-/* secret_seed: what the role draws from where a request brings no seed of its own, as on the wire; from the system's
- * entropy when strangers are served, 0 in this process, where requests bring theirs. Otherwise as the public ones. */
-PF_MUST_USE pf_status pf_engine_make_verifier(pf_engine *engine, uint64_t simulate_ns, uint64_t secret_seed,
-                                              pf_peer **out, pf_error *error);
-PF_MUST_USE pf_status pf_engine_make_drafter(pf_engine *engine, uint64_t simulate_ns, uint64_t secret_seed,
-                                             pf_peer **out, pf_error *error);
+typedef struct {
+    uint64_t seed;     /* what the role draws from where a request brings no seed of its own, as on the wire; from the
+                          system's entropy when strangers are served, 0 in this process, where requests bring theirs */
+    uint64_t grace_ns; /* how long it goes on once told to stop */
+} pf_served_role;
+
+/* Otherwise as the public ones; options may be NULL. */
+PF_MUST_USE pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *options,
+                                              const pf_served_role *served, pf_peer **out, pf_error *error);
+PF_MUST_USE pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options,
+                                             const pf_served_role *served, pf_peer **out, pf_error *error);
 
 #endif

@@ -180,6 +180,7 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         const pf_batch *answer;
         const pf_status status = next_answer(r, deadline_ns, &n_late, &answer);
         if (status == PF_CANCELLED) {
+            if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
             if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());
             return PF_OK;
         }

@@ -19,10 +19,13 @@ static pf_status draw_secret(uint64_t *out, pf_error *error)
 
 static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
 {
-    uint64_t secret;
-    PF_TRY(draw_secret(&secret, error));
-    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, options->simulate_ns, secret, out, error)
-                                            : pf_engine_make_verifier(engine, options->simulate_ns, secret, out, error);
+    const pf_role_options role = { .simulate_ns = options->simulate_ns,
+                                   .simulate_rows = options->simulate_rows,
+                                   .stop = options->stop };
+    pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
+    PF_TRY(draw_secret(&served.seed, error));
+    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &role, &served, out, error)
+                                            : pf_engine_make_verifier(engine, &role, &served, out, error);
 }
 
 typedef struct {

@@ -13,8 +13,9 @@ typedef enum { PF_ROLE_DRAFTER, PF_ROLE_VERIFIER } pf_role;
 
 typedef struct {
     pf_role role;
-    const char *address;                            /* "host:port" (port 0: any) or "unix:/path" */
-    uint64_t simulate_ns;                           /* as in pf_engine_drafter and pf_engine_verifier */
+    const char *address;  /* "host:port" (port 0: any) or "unix:/path" */
+    uint64_t simulate_ns; /* as in pf_role_options */
+    int32_t simulate_rows;
     bool (*ready)(void *user, const char *address); /* once connections are accepted: the address, port filled in.
                                                        False: nobody could be told, do not serve */
     void (*log)(void *user, const char *line);      /* what happens meanwhile, or NULL */

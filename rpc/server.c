@@ -213,7 +213,7 @@ static pf_status settle(pf_server_config *config, pf_error *error)
     if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
     if (config->max_streams == 0) config->max_streams = DEFAULT_STREAMS;
     if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
-    if (config->grace_ns == 0) config->grace_ns = 1000u * 1000 * 1000;
+    if (config->grace_ns == 0) config->grace_ns = PF_SERVER_GRACE_NS;
     if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
     if (config->sequence_silence_ns == 0) config->sequence_silence_ns = UINT64_C(60) * 1000 * 1000 * 1000;
     if (config->sign_ns == 0) config->sign_ns = UINT64_C(10) * 1000 * 1000 * 1000;

@@ -399,7 +399,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     do {
         if (has_room_for_refusals(v)) run_ready(v);
         if (v->answer.batch.n_verdicts > 0) {
-            pf_wait_until(start + v->config.simulate_step_ns);
+            pf_stop_or_wait(&v->config.stop, start + v->config.simulate_step_ns);
             v->answer.batch.timing.compute_ns = pf_now_ns() - start;
         }
         if (pf_answer_hand_out(&v->answer, out)) return PF_OK;

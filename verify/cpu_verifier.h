@@ -36,6 +36,7 @@
 #define PF_VERIFY_CPU_VERIFIER_H
 
 #include "base/status.h"
+#include "base/stop.h"
 #include "model/context.h"
 #include "proto/peer.h"
 
@@ -46,6 +47,7 @@ typedef struct {
     uint64_t seed;             /* a secret of a served verifier, for opens that bring no seed (0, not coupled);
                                    0: theirs is taken as it is, 0 being a seed as any other */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
+    pf_stop stop;              /* told so, it waits no longer for a simulated step to end */
     pf_model_info info;        /* what pf_peer_info answers; ids from info.vocab_size on are never chosen */
 } pf_cpu_verifier_config;
 

@@ -27,8 +27,8 @@ int open_pair(void **state)
     p = (pair){ 0 };
     p.target = open_engine(&(pf_tiny_model){ .seed = 1 }, NULL);
     p.draft = open_engine(&(pf_tiny_model){ .seed = 1 }, p.target);
-    assert_ok(pf_engine_verifier(p.target, 0, &p.verifier, &error), error);
-    assert_ok(pf_engine_drafter(p.draft, 0, &p.drafter, &error), error);
+    assert_ok(pf_engine_verifier(p.target, NULL, &p.verifier, &error), error);
+    assert_ok(pf_engine_drafter(p.draft, NULL, &p.drafter, &error), error);
     const pf_request request = plain_request();
     generate(&p, p.verifier, NULL, &request, &p.plain);
     *state = &p;

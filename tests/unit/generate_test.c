@@ -216,7 +216,7 @@ static void two_vocabularies_are_refused_with_both_named(void **state)
     pf_error error = { 0 };
     pf_engine *other = open_engine(&(pf_tiny_model){ .vocab = 130 }, NULL);
     pf_peer *drafter;
-    assert_ok(pf_engine_drafter(other, 0, &drafter, &error), error);
+    assert_ok(pf_engine_drafter(other, NULL, &drafter, &error), error);
     const pf_session_options options = { .verifier = p->verifier, .drafter = drafter, .max_context = CONTEXT };
     pf_session *session = NULL;
     assert_status(pf_session_create(&options, &session, &error), PF_INVALID);
@@ -232,7 +232,7 @@ static void an_engine_plays_one_role(void **state)
     pair *p = *state;
     pf_peer *second = NULL;
     pf_error error = { 0 };
-    assert_status(pf_engine_drafter(p->target, 0, &second, &error), PF_INVALID);
+    assert_status(pf_engine_drafter(p->target, NULL, &second, &error), PF_INVALID);
     assert_null(second);
 }
 

@@ -915,6 +915,48 @@ static void a_simulated_pass_takes_its_time(void **state)
     close_bench(&b);
 }
 
+static void a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read(void **state)
+{
+    (void)state;
+    const uint64_t pass_ns = 2 * 1000 * 1000;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){
+                             .max_sequences = 1, .max_draft = 8, .simulate_token_ns = pass_ns, .simulate_rows = 2 });
+    const uint64_t start = pf_now_ns();
+    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
+    assert_true(pf_now_ns() - start >=
+                ((N_PROMPT + 1) / 2 + 3) * pass_ns); /* the prompt and a token; then one by one */
+    close_bench(&b);
+}
+
+static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
+{
+    (void)state;
+    static volatile bool told;
+    const uint64_t pass_ns = 300 * 1000 * 1000;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){ .max_sequences = 1,
+                                                    .max_draft = 8,
+                                                    .simulate_token_ns = pass_ns,
+                                                    .stop = { .told = &told, .grace_ns = pass_ns / 2 } });
+    int32_t text[N_PROMPT + 1 + 4];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 4, text + N_PROMPT + 1);
+    pf_open open = near_peer_open(1);
+    pf_verdict verdict = verdict_of(1, 0, N_PROMPT, &text[N_PROMPT], 1);
+    told = true;
+    const uint64_t start = pf_now_ns();
+    assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 }));
+    assert_true(pf_now_ns() - start < 3 * pass_ns); /* of four */
+    told = false;
+    const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
+    assert_non_null(answer);
+    assert_int_equal(answer->n_proposals, 1);
+    assert_proposal(&answer->proposals[0], 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
+    close_bench(&b);
+}
+
 static void a_configuration_out_of_range_is_named(void **state)
 {
     (void)state;
@@ -988,6 +1030,8 @@ int main(void)
         cmocka_unit_test(several_verdicts_give_one_proposal_for_the_last_of_them),
         cmocka_unit_test(a_finished_sequence_gets_no_proposal),
         cmocka_unit_test(a_simulated_pass_takes_its_time),
+        cmocka_unit_test(a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read),
+        cmocka_unit_test(a_proposal_is_given_up_whole_when_told_to_stop),
         cmocka_unit_test(a_configuration_out_of_range_is_named),
         cmocka_unit_test(creation_survives_every_refused_allocation),
     };

@@ -1,0 +1,25 @@
+/*
+ * Being told from outside to stop, by a flag that a signal's handler or another thread sets, and how long one may go on
+ * all the same: whoever is served is given a moment, a command at a terminal none.
+ *
+ * Threads: the flag is anybody's, the rest one thread's.
+ */
+#ifndef PF_BASE_STOP_H
+#define PF_BASE_STOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const volatile bool *told; /* NULL: never */
+    uint64_t grace_ns;         /* to go on for, from when the flag is first seen set */
+    uint64_t until_ns;         /* the end of that; 0: not seen yet */
+} pf_stop;
+
+/* Whether it is time to stop. The flag may be cleared again: then it is not. */
+bool pf_stop_is_due(pf_stop *stop);
+
+/* pf_wait_until, unless it is time to stop before: looked at fifty times a second. */
+void pf_stop_or_wait(pf_stop *stop, uint64_t time_ns);
+
+#endif

@@ -1,0 +1,90 @@
+/* Being told to stop, and for how long one goes on; waiting that ends by it. */
+#include "base/stop.h"
+
+#include <signal.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "tests/support/test.h"
+
+static volatile bool told;
+
+static void tell(int signal)
+{
+    (void)signal;
+    told = true;
+}
+
+/* A signal in so many milliseconds. */
+static void tell_in(int ms)
+{
+    told = false;
+    const struct sigaction action = { .sa_handler = tell };
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    const struct itimerval once = { .it_value = { .tv_usec = ms * 1000 } };
+    assert_int_equal(setitimer(ITIMER_REAL, &once, NULL), 0);
+}
+
+static void nobody_who_may_tell_stops_nothing(void **state)
+{
+    (void)state;
+    pf_stop stop = { 0 };
+    assert_false(pf_stop_is_due(&stop));
+    const uint64_t end_ns = pf_now_ns() + 5 * 1000 * 1000;
+    pf_stop_or_wait(&stop, end_ns);
+    assert_true(pf_now_ns() >= end_ns);
+}
+
+static void a_time_of_grace_begins_when_the_flag_is_seen(void **state)
+{
+    (void)state;
+    told = false;
+    pf_stop stop = { .told = &told, .grace_ns = 30 * 1000 * 1000 };
+    assert_false(pf_stop_is_due(&stop));
+    told = true;
+    const uint64_t begin_ns = pf_now_ns();
+    assert_false(pf_stop_is_due(&stop));
+    while (!pf_stop_is_due(&stop)) assert_true(pf_now_ns() < begin_ns + 5 * (uint64_t)stop.grace_ns);
+    assert_true(pf_now_ns() >= begin_ns + stop.grace_ns);
+    told = false;
+    assert_false(pf_stop_is_due(&stop));
+    told = true;
+    assert_false(pf_stop_is_due(&stop)); /* its time begins anew */
+}
+
+static void a_wait_ends_when_told(void **state)
+{
+    (void)state;
+    pf_stop stop = { .told = &told };
+    tell_in(20);
+    const uint64_t begin_ns = pf_now_ns();
+    pf_stop_or_wait(&stop, begin_ns + UINT64_C(10) * 1000 * 1000 * 1000);
+    assert_true(told && pf_now_ns() - begin_ns < UINT64_C(5) * 1000 * 1000 * 1000);
+}
+
+static void a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy(void **state)
+{
+    (void)state;
+    tell_in(5);
+    struct timespec before, after;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before), 0);
+    const uint64_t end_ns = pf_now_ns() + 200 * 1000 * 1000;
+    pf_wait_until(end_ns);
+    assert_true(told && pf_now_ns() >= end_ns);
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after), 0);
+    const double worked_ms =
+        (double)(after.tv_sec - before.tv_sec) * 1e3 + (double)(after.tv_nsec - before.tv_nsec) * 1e-6;
+    if (worked_ms > 50.0) fail_msg("%.1f ms of work while asleep", worked_ms);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_who_may_tell_stops_nothing),
+        cmocka_unit_test(a_time_of_grace_begins_when_the_flag_is_seen),
+        cmocka_unit_test(a_wait_ends_when_told),
+        cmocka_unit_test(a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

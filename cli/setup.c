@@ -129,6 +129,10 @@ static pf_status open_parts(const pf_options *options, bool want_plain, pf_setup
     PF_TRY(make_verifier(options, setup, error));
     PF_TRY(make_drafter(options, setup, error));
     PF_TRY(pf_peer_info(setup->verifier, &setup->verifier_info, error));
+    if (options->verifier && setup->verifier_info.max_draft < options->draft_len)
+        pf_out_say(
+            "pilotfish: warning: the verifier takes proposals of at most %d tokens: --draft-len %d is cut to that",
+            setup->verifier_info.max_draft, options->draft_len);
     const pf_engine *known = setup->target ? setup->target : setup->draft;
     if (known) {
         setup->tokenizer = pf_engine_tokenizer(known);

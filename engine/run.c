@@ -7,15 +7,23 @@
  * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/gains.md). */
 enum { N_DECLARED = 64 };
 
+int32_t pf_run_max_draft(const pf_run *r)
+{
+    const int32_t wanted = r->request->draft_len > 0 ? r->request->draft_len : PF_DEFAULT_MAX_DRAFT;
+    const int32_t taken = r->session->verifier_info.max_draft;
+    return wanted < taken ? wanted : taken;
+}
+
 /* A far peer gets the seed only where the method shares the noise (DESIGN, invariant 7). */
 pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_open *open)
 {
     const pf_request *q = r->request;
+    const int32_t longest = pf_run_max_draft(r);
     *open = (pf_open){
         .tokens = r->session->committed,
         .sampling = q->sampling,
         .method = r->method,
-        .max_draft = q->draft_len > 0 ? q->draft_len : PF_DEFAULT_MAX_DRAFT,
+        .max_draft = longest > 0 ? longest : 1, /* of a verifier that judges none, nobody is asked for any */
         .adaptive_draft = q->draft_len == 0,
         .trees = r->session->verifier_info.judges_trees && r->method == PF_METHOD_GREEDY,
         .max_declared = r->method == PF_METHOD_REJECTION ? N_DECLARED : 0,

@@ -68,6 +68,9 @@ PF_MUST_USE pf_status pf_session_check_vocabularies(const pf_model_info *drafter
 
 /* ---- run.c: what both peers are told ------------------------------------------------------------------------------ */
 
+/* The longest proposal: as the request has it, and as the verifier takes it. 0: it takes none. */
+int32_t pf_run_max_draft(const pf_run *run);
+
 /* The open of this sequence at one of the links: all that is committed there. PF_INVALID: the link does not know the
  * sequence. */
 PF_MUST_USE pf_status pf_run_make_open(const pf_run *run, pf_stream_owner *link, bool far, pf_open *open);

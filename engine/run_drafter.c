@@ -82,6 +82,16 @@ static void warn_of_refusal(const pf_session *session, const char *text)
     pf_session_warn(session, sentence);
 }
 
+/* What no honest worker says: it is not asked again for this sequence, nor waited for. */
+static void distrust(pf_run *r, const char *what)
+{
+    if (r->drafter_refused) return;
+    r->drafter_refused = true;
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "the draft worker talks nonsense: %s; decoding goes on without it", what);
+    pf_session_warn(r->session, sentence);
+}
+
 /* One at a time: the next one that comes late after it has been judged. */
 static void keep_late(pf_run *r, const pf_proposal *p)
 {
@@ -121,8 +131,13 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
     for (int32_t i = 0; i < answer->n_proposals; i++) {
         const pf_proposal *p = &answer->proposals[i];
         if (p->sequence != r->sequence) continue;
+        const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, p);
+        if (fence == PF_FENCE_NONSENSE) {
+            if (s->options.drafter_is_far) distrust(r, "a proposal for what was never asked of it");
+            continue;
+        }
         if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p->round, pf_now_ns());
-        if (pf_stream_owner_on_proposal(s->to_drafter, p) == PF_FENCE_CURRENT && p->n_tokens <= PF_MAX_DRAFT_TOKENS)
+        if (fence == PF_FENCE_CURRENT && p->n_tokens <= PF_MAX_DRAFT_TOKENS)
             current = p;
         else if (s->options.drafter_is_far)
             keep_late(r, p);
@@ -195,7 +210,10 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         if (proposal || !far) r->result->speculation.draft_ns += answer->timing.compute_ns;
         if (proposal) {
             if (far) pf_run_count_rpc(r, answer);
-            if (proposal->n_tokens > 0 && is_in_vocabulary(s, proposal)) *out = proposal;
+            if (!is_in_vocabulary(s, proposal))
+                distrust(r, "a token that its vocabulary does not have");
+            else if (proposal->n_tokens > 0)
+                *out = proposal;
             return PF_OK;
         }
         if (r->drafter_refused || pf_stream_owner_due(s->to_drafter, r->sequence)) return PF_OK;
@@ -207,7 +225,7 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
     pf_session *s = r->session;
     const bool far = s->options.drafter_is_far;
     *out = NULL;
-    if (!s->options.drafter || r->drafter_refused || s->drafter_is_unfit) return PF_OK;
+    if (!s->options.drafter || r->drafter_refused || s->drafter_is_unfit || pf_run_max_draft(r) == 0) return PF_OK;
     uint64_t round = 0;
     const pf_status told = tell_drafter(r, &round);
     judge_late(r);

@@ -46,7 +46,8 @@ static pf_status meet_peers(pf_session *session, pf_error *error)
     if (status == PF_OK) return pf_session_check_vocabularies(&drafter, &session->verifier_info, error);
     if (!session->options.drafter_is_far) return pf_fail(error, status, "%s", why.text);
     pf_session_warn(session, why.text);
-    session->drafter_trouble = status;
+    pf_peer_why(session->options.drafter, &why); /* the kind of trouble that it tells of again, if it stays */
+    session->drafter_trouble = why.status;
     return PF_OK;
 }
 

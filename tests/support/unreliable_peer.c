@@ -84,10 +84,12 @@ static void lie(unreliable_peer *u, const pf_batch *answer)
     if (draw(u) % 4 == 0) p->round--;
 }
 
-static void leave_vocabulary(unreliable_peer *u, const pf_batch *answer)
+static void stray(unreliable_peer *u, const pf_batch *answer)
 {
-    const pf_proposal *p = change_proposal(u, answer);
-    if (p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
+    pf_proposal *p = change_proposal(u, answer);
+    if (u->out_of_vocabulary && p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
+    p->round += u->rounds_ahead;
+    p->base += u->tokens_ahead;
 }
 
 static void judge_wrongly(unreliable_peer *u, const pf_batch *answer)
@@ -132,11 +134,11 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     if (now == LOSE_ANSWER) return PF_CANCELLED;
 
     const bool lies = now == LIE && answer->n_proposals == 1;
-    const bool strays = u->out_of_vocabulary && answer->n_proposals == 1;
+    const bool strays = (u->out_of_vocabulary || u->rounds_ahead || u->tokens_ahead) && answer->n_proposals == 1;
     const bool misjudges = (u->accept_too_many || u->accept_another || u->adds || u->rounds_ahead || u->tokens_ahead) &&
                            answer->n_verdicts == 1;
     if (lies) lie(u, answer);
-    if (strays) leave_vocabulary(u, answer);
+    if (strays) stray(u, answer);
     if (misjudges) judge_wrongly(u, answer);
     if (!lies && !strays && !misjudges) u->answer = *answer;
     if (u->boasts_ns) u->answer.timing.compute_ns = u->boasts_ns;
@@ -149,6 +151,7 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     const unreliable_peer *u = (unreliable_peer *)peer;
     if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
     PF_TRY(pf_peer_info(u->inner, out, error));
+    if (u->takes != 0) out->max_draft = u->takes > 0 ? u->takes : 0;
     if (u->vocab == 0) return PF_OK;
     out->vocab_size = u->vocab;
     memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);

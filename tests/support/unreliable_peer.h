@@ -44,8 +44,9 @@ typedef struct {
     bool out_of_vocabulary;               /* the last token of each proposal */
     bool accept_too_many, accept_another; /* in each verdict */
     int32_t adds;                         /* the last token of each verdict; 0: the truth */
-    uint64_t rounds_ahead;                /* each verdict */
+    uint64_t rounds_ahead;                /* each verdict, each proposal */
     int32_t tokens_ahead;                 /* its base */
+    int32_t takes;                        /* tokens of a proposal, as it says of itself; 0: the truth, -1: none */
     bool ignore_limits;                   /* of an open: a verifier that knows no end */
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 

@@ -181,6 +181,45 @@ static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void *
     assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.drafted, 0);
     assert_int_equal(drafted.result.speculation.fallback_rounds, N_NEW - 1);
+    assert_says(p->warning, "talks nonsense: a token that its vocabulary does not have");
+}
+
+/* Nor is it waited for, round after round. */
+static void a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    for (int i = 0; i < 2; i++) {
+        unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+        if (i == 0) u.rounds_ahead = 1;
+        if (i == 1) u.tokens_ahead = 1;
+        p->n_warnings = 0;
+        generate(p, p->verifier, &u.head, &request, &drafted);
+        assert_same_text(&drafted, &p->plain);
+        assert_int_equal(drafted.result.speculation.rounds, 0);
+        assert_int_equal(p->n_warnings, 1);
+        assert_says(p->warning, "talks nonsense");
+        assert_int_equal(u.n_answers, 1);
+    }
+}
+
+static void no_more_is_drafted_than_the_verifier_takes(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    request.draft_len = 8;
+    unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0);
+    verifier.takes = 2;
+    generate(p, &verifier.head, p->drafter, &request, &drafted);
+    assert_same_text(&drafted, &p->plain);
+    const pf_speculation *s = &drafted.result.speculation;
+    assert_true(s->rounds > 0 && s->drafted <= 2 * s->rounds && s->accepted > s->rounds);
+    verifier.takes = -1;
+    generate(p, &verifier.head, p->drafter, &request, &drafted);
+    assert_same_text(&drafted, &p->plain);
+    assert_int_equal(s->rounds + s->drafted, 0);
 }
 
 static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void **state)
@@ -502,6 +541,8 @@ int main(void)
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
+        cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
+        cmocka_unit_test(no_more_is_drafted_than_the_verifier_takes),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
         cmocka_unit_test(a_drafter_that_sends_without_end_is_not_heard_without_end),

@@ -71,6 +71,7 @@ typedef struct {
     pf_span *spans;            /* [max_sequences] of a part of the batch */
     sequence_state **drafting; /* [max_sequences] whose they are */
     int32_t n_drafting;        /* whose tokens are being drawn */
+    int32_t next_fed;          /* the slot whose backlog has its turn */
     pf_answer answer;
 } drafter;
 
@@ -315,21 +316,23 @@ static void feed_sequence(drafter *d, sequence_state *s, int32_t n_tokens)
     if (end_ns > 0) pf_stop_or_wait(&d->config.stop, end_ns);
 }
 
-/* One pass over every backlog. Whether there was any. */
+/* One pass over a backlog, of each in turn: between two, whoever is ready goes first. Whether there was any. */
 static bool feed(drafter *d)
 {
-    const int32_t max_rows = pf_context_get_config(d->context)->max_rows;
-    bool any = false;
-    for (int32_t slot = 0; slot < d->config.max_sequences; slot++) {
+    const int32_t max_rows = pf_context_get_config(d->context)->max_rows, n_slots = d->config.max_sequences;
+    for (int32_t i = 0; i < n_slots; i++) {
+        const int32_t slot = (d->next_fed + i) % n_slots;
         sequence_state *s = &d->sequences[slot];
         const int32_t n = min_of(count_backlog(d, s), max_rows);
-        any |= n > 0;
-        if (n > 0)
-            feed_sequence(d, s, n);
-        else
+        if (n <= 0) {
             s->cold = false;
+            continue;
+        }
+        feed_sequence(d, s, n);
+        d->next_fed = (slot + 1) % n_slots;
+        return true;
     }
-    return any;
+    return false;
 }
 
 /* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */

@@ -215,16 +215,15 @@ static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *ba
     return PF_OK;
 }
 
-static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error);
+static pf_status pass_on(pf_dispatch *dispatch, pf_error *error);
 
 /* One stream's complaints shall not crowd out another's: what may cause more than an answer holds waits for the peer's
  * next one. */
 static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_error *error)
 {
     const int32_t n = batch->n_opens + batch->n_proposals + batch->n_verdicts;
-    bool at_work;
     if (dispatch->n_entries > 0 && dispatch->n_entries + n > N) {
-        const pf_status status = pass_on(dispatch, &at_work, error);
+        const pf_status status = pass_on(dispatch, error);
         if (status != PF_OK && status != PF_CANCELLED) return status;
     }
     dispatch->n_entries += n;
@@ -361,14 +360,8 @@ static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
     return answer->n_refusals > 0 ? close_what_is_over(dispatch) : PF_OK;
 }
 
-/* Nothing but word that the peer is at work still. */
-static bool is_sign(const pf_batch *answer)
-{
-    return answer->n_proposals + answer->n_verdicts + answer->n_prefix_requests + answer->n_refusals == 0;
-}
-
-/* One answer, to the streams that it is for. PF_CANCELLED: there is none left.  *at_work: it had nothing in it. */
-static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error)
+/* One answer, to the streams that it is for. PF_CANCELLED: there is none left. */
+static pf_status pass_on(pf_dispatch *dispatch, pf_error *error)
 {
     const pf_batch *answer;
     pf_status status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error);
@@ -376,7 +369,6 @@ static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error)
     dispatch->submitted = status != PF_CANCELLED;
     dispatch->epoch += status == PF_CANCELLED;
     if (status != PF_OK) return status;
-    *at_work = is_sign(answer);
     distribute(dispatch, answer);
     status = close_refused(dispatch, answer);
     return status == PF_OK ? PF_OK : pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
@@ -385,10 +377,9 @@ static pf_status pass_on(pf_dispatch *dispatch, bool *at_work, pf_error *error)
 pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
 {
     if (!dispatch->submitted) return PF_OK;
-    bool at_work = false;
     pf_status status;
-    while ((status = pass_on(dispatch, &at_work, error)) == PF_OK)
-        if (at_work && enough && enough(dispatch->user)) break;
+    while ((status = pass_on(dispatch, error)) == PF_OK)
+        if (enough && enough(dispatch->user)) break;
     dispatch->queue_ns = 0;
     return status == PF_CANCELLED ? PF_OK : status;
 }

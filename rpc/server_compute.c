@@ -113,6 +113,12 @@ static void absorb(pf_call *c)
     pthread_mutex_unlock(&server->lock);
 }
 
+/* Ask for a stream's next message, where there is room for one and it may come. */
+static void read_on(pf_call *c)
+{
+    if (!c->reading && !c->half_closed && !c->ending && !c->ended && pf_call_has_room(c)) pf_call_read(c);
+}
+
 /* What there was has been sent: streams are read on, and those whose client has said all end well once nothing is left
  * for later. One that is over is let go of at once, so that nothing more is computed for it. */
 static void follow_up(pf_server *server)
@@ -124,8 +130,8 @@ static void follow_up(pf_server *server)
         pf_call_tell_sequences(c, pf_dispatch_has_sequences(server->dispatch[c->service], c));
         if (c->half_closed && c->in_count == 0 && !server->is_behind)
             pf_call_end(c, GRPC_STATUS_OK, "");
-        else if (!c->reading && !c->half_closed && !c->ending && !c->ended && pf_call_has_room(c))
-            pf_call_read(c);
+        else
+            read_on(c);
         c->is_absorbed = server->is_behind && !c->ended;
         if (c->is_absorbed) {
             c->next_absorbed = kept;
@@ -152,11 +158,13 @@ bool pf_server_is_overdue(pf_server *server)
     return now_ns >= server->until_ns;
 }
 
-/* Whether somebody should be looked at before the peer goes on with a long prompt: who says something, or is gone. */
+/* Whether somebody should be looked at before the peer goes on with a long prompt: who says something, or is gone. Who has been
+ * answered by now, or is closing, can say so only if he is read. */
 static bool has_news(void *user)
 {
     pf_server *server = user;
     pthread_mutex_lock(&server->lock);
+    for (pf_call *c = server->absorbed; c; c = c->next_absorbed) read_on(c);
     const bool ready = server->ready != NULL;
     pthread_mutex_unlock(&server->lock);
     return ready || pf_server_is_overdue(server);

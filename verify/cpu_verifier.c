@@ -21,6 +21,8 @@
 #include "proto/tree.h"
 #include "verify/judge.h"
 
+enum { ROUND_TOKENS = 32 }; /* that are read beside a proposal's; with more it is a prompt */
+
 typedef struct {
     bool alive;    /* open here; the stream knows it under this slot */
     bool pending;  /* has work for the next collect */
@@ -56,6 +58,7 @@ typedef struct {
     uint64_t n_opened;
     pf_span *spans;      /* [max_sequences] of a part of the batch */
     int32_t *span_slots; /* [max_sequences] */
+    int32_t next_prompt; /* the slot whose prompt has its turn */
     pf_answer answer;
 } verifier;
 
@@ -316,23 +319,6 @@ static int32_t count_backlog(const verifier *v, const sequence_state *s)
     return s->n_committed + s->n_draft - pf_kv_length(v->kv, s->kv) - pf_context_get_config(v->context)->max_rows;
 }
 
-/* One pass over every backlog. Whether there was any. */
-static bool feed(verifier *v)
-{
-    const int32_t max_rows = pf_context_get_config(v->context)->max_rows;
-    bool any = false;
-    for (int32_t slot = 0; slot < v->config.max_sequences; slot++) {
-        const sequence_state *s = &v->sequences[slot];
-        if (!s->pending) continue;
-        const int32_t backlog = count_backlog(v, s), n = backlog < max_rows ? backlog : max_rows;
-        if (n <= 0) continue;
-        any = true;
-        const int32_t *tokens = s->tokens + pf_kv_length(v->kv, s->kv);
-        if (pf_context_prefill(v->context, s->kv, tokens, n, false, NULL) != PF_OK) refuse_forward(v, slot);
-    }
-    return any;
-}
-
 /* The span's rows as a tree: n_before committed tokens, one behind the other, then the proposal's. */
 static const int32_t *follow_tree(const sequence_state *s, int32_t n_before)
 {
@@ -364,24 +350,77 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
     return true;
 }
 
-/* All pending work that has no backlog, in as few passes as the context's rows allow. */
-static void run_ready(verifier *v)
+/* What a pass may take. */
+typedef struct {
+    int32_t n, n_rows, n_logits;
+} load;
+
+/* Whether one more span fits. */
+static bool take_span(verifier *v, load *l, const pf_span *span, int32_t slot)
 {
     const pf_context_config *limits = pf_context_get_config(v->context);
-    int32_t n = 0, n_rows = 0, n_logits = 0;
+    if (l->n_rows + span->n_tokens > limits->max_rows || l->n_logits + span->n_logits > limits->max_logit_rows)
+        return false;
+    l->n_rows += span->n_tokens;
+    l->n_logits += span->n_logits;
+    v->spans[l->n] = *span;
+    v->span_slots[l->n++] = slot;
+    return true;
+}
+
+/* Pending, with no more than a few tokens to be read before those that are judged. */
+static bool is_round(const verifier *v, const sequence_state *s)
+{
+    return s->pending && count_backlog(v, s) <= 0 && s->n_committed - pf_kv_length(v->kv, s->kv) <= ROUND_TOKENS;
+}
+
+/* All rounds, in as few passes as the context's rows allow. */
+static void run_rounds(verifier *v)
+{
+    load l = { 0 };
     for (int32_t slot = 0; slot < v->config.max_sequences; slot++) {
         pf_span span;
-        if (!v->sequences[slot].pending || !prepare(v, slot, &span)) continue;
-        if (n_rows + span.n_tokens > limits->max_rows || n_logits + span.n_logits > limits->max_logit_rows) {
-            run_spans(v, n);
-            n = n_rows = n_logits = 0;
-        }
-        v->spans[n] = span;
-        v->span_slots[n++] = slot;
-        n_rows += span.n_tokens;
-        n_logits += span.n_logits;
+        if (!is_round(v, &v->sequences[slot]) || !prepare(v, slot, &span)) continue;
+        if (take_span(v, &l, &span, slot)) continue;
+        run_spans(v, l.n);
+        l = (load){ 0 };
+        (void)take_span(v, &l, &span, slot);
     }
-    run_spans(v, n);
+    run_spans(v, l.n);
+}
+
+/* One pass over a part of a long prompt. */
+static void feed(verifier *v, int32_t slot, int32_t n_tokens)
+{
+    const sequence_state *s = &v->sequences[slot];
+    const int32_t *tokens = s->tokens + pf_kv_length(v->kv, s->kv);
+    if (pf_context_prefill(v->context, s->kv, tokens, n_tokens, false, NULL) != PF_OK) refuse_forward(v, slot);
+}
+
+/* One pass over prompts, of each in turn: a part of one that is longer than a pass, or the ends of as many as it takes. Whether
+ * there was any: between two, whoever has a round goes first. */
+static bool run_prompts(verifier *v)
+{
+    const int32_t max_rows = pf_context_get_config(v->context)->max_rows, n_slots = v->config.max_sequences;
+    load l = { 0 };
+    bool any = false;
+    for (int32_t i = 0, first = v->next_prompt; i < n_slots; i++) {
+        const int32_t slot = (first + i) % n_slots;
+        const sequence_state *s = &v->sequences[slot];
+        if (!s->pending || is_round(v, s)) continue;
+        const int32_t backlog = count_backlog(v, s);
+        if (backlog > 0 && any) break;
+        pf_span span;
+        if (backlog > 0)
+            feed(v, slot, backlog < max_rows ? backlog : max_rows);
+        else if (prepare(v, slot, &span) && !take_span(v, &l, &span, slot))
+            break;
+        any = true;
+        v->next_prompt = (slot + 1) % n_slots;
+        if (backlog > 0) break;
+    }
+    run_spans(v, l.n);
+    return any;
 }
 
 /* Computing may end every sequence, and each is to have its refusal. */
@@ -397,13 +436,15 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     pf_answer_begin(&v->answer);
     const uint64_t start = pf_now_ns();
     do {
-        if (has_room_for_refusals(v)) run_ready(v);
+        const bool has_room = has_room_for_refusals(v);
+        if (has_room) run_rounds(v);
+        const bool fed = has_room && v->answer.batch.n_verdicts == 0 && run_prompts(v);
         if (v->answer.batch.n_verdicts > 0) {
             pf_stop_or_wait(&v->config.stop, start + v->config.simulate_step_ns);
             v->answer.batch.timing.compute_ns = pf_now_ns() - start;
         }
         if (pf_answer_hand_out(&v->answer, out)) return PF_OK;
-        if (!feed(v)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
+        if (!fed) return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
     } while (pf_now_ns() < deadline_ns);
     if (!pf_answer_hand_out(&v->answer, out)) *out = &v->answer.batch; /* nothing in it: it is at work still */
     return PF_OK;

@@ -411,6 +411,31 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
     close_bench(&wide);
 }
 
+static void long_prompts_have_a_pass_each_in_turn(void **state)
+{
+    (void)state;
+    int32_t prompt[61];
+    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
+        pf_open open = near_peer_open(sequence);
+        open.tokens = prompt;
+        open.n_tokens = 61;
+        submit_begin(&b, &open, 77);
+    }
+    const pf_batch *answer = NULL;
+    pf_error error;
+    int n_passes = 0; /* six each: ten tokens a pass, and the last ten with the first token that is drafted */
+    for (int n_proposals = 0; n_proposals < 2; n_passes++) {
+        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        n_proposals += answer->n_proposals;
+        assert_true(n_proposals == 0 || n_passes >= 11);
+    }
+    assert_in_range(n_passes, 12, 14);
+    close_bench(&b);
+}
+
 static void a_long_prompt_that_is_closed_is_fed_no_further(void **state)
 {
     (void)state;
@@ -1008,6 +1033,7 @@ int main(void)
         cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
         cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
+        cmocka_unit_test(long_prompts_have_a_pass_each_in_turn),
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
         cmocka_unit_test(what_is_kept_of_all_of_a_proposal_is_learnt),

@@ -18,11 +18,29 @@ static pf_call *take_ready(pf_server *server)
     return c;
 }
 
+/* Its proposals in two answers, and what else it has in the second. */
+static void send_halves(void *user, void *stream, const pf_batch *batch)
+{
+    const int32_t half = batch->n_proposals / 2;
+    const pf_batch first = { .proposals = batch->proposals, .n_proposals = half, .timing = batch->timing };
+    pf_batch second = *batch;
+    second.proposals += half;
+    second.n_proposals -= half;
+    pf_server_send_batch(user, stream, &first);
+    pf_server_send_batch(user, stream, &second);
+}
+
+/* Proposals alone may be more than fits: 64 tokens, of 256 ids and probabilities each, are 0.15 MB. One does fit in 4 MiB,
+ * with all the refusals that there may be (0.08 MB); 256 go in sixteen answers at most, and PF_N_OUTBOUND may wait. */
 void pf_server_send_batch(void *user, void *stream, const pf_batch *batch)
 {
     pf_server *server = user;
     pf_call *c = stream;
     grpc_byte_buffer *message = pf_grpc_encode(server->codec[c->service], batch);
+    if (!message && batch->n_proposals > 1) {
+        send_halves(user, stream, batch);
+        return;
+    }
     pthread_mutex_lock(&server->lock);
     if (message)
         pf_call_send(c, message);

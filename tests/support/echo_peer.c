@@ -34,14 +34,14 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
             continue;
         }
         if (e->answer.n_proposals == ECHO_PENDING) return PF_LIMIT;
-        const int32_t at = e->answer.n_proposals++;
-        memcpy(e->tokens[at], v->tokens, (size_t)v->n_tokens * sizeof *v->tokens);
+        const int32_t at = e->answer.n_proposals++, n_tokens = e->n_tokens ? e->n_tokens : v->n_tokens;
+        for (int32_t k = 0; k < n_tokens; k++) e->tokens[at][k] = v->tokens[e->n_tokens ? 0 : k];
         e->proposals[at] = (pf_proposal){ .sequence = v->sequence,
                                           .incarnation = v->incarnation,
                                           .round = v->round + 1,
                                           .base = v->base + v->n_tokens,
                                           .tokens = e->tokens[at],
-                                          .n_tokens = v->n_tokens };
+                                          .n_tokens = n_tokens };
         if (e->talks_nonsense) e->proposals[at].incarnation = 0;
     }
     for (int32_t i = 0; i < batch->n_proposals && e->answer.n_proposals < ECHO_PENDING; i++) /* in a verifier's place */

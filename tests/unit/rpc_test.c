@@ -174,6 +174,37 @@ static void a_message_may_be_as_large_as_the_server_says_and_no_larger(void **st
     end(&f);
 }
 
+static void an_answer_larger_than_a_message_may_be_comes_in_several(void **state)
+{
+    (void)state;
+    enum { BYTES = 512, N = 8 }; /* an answer of 1.6 kB */
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = BYTES });
+    f.echo.n_tokens = PF_MAX_DRAFT_TOKENS;
+    pf_peer *peer = connected(serving_address);
+    const int32_t token = ECHO_VOCAB - 2; /* three bytes */
+    pf_verdict verdicts[N];
+    for (uint64_t s = 0; s < N; s++) {
+        assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
+        verdicts[s] = (pf_verdict){ .sequence = s, .incarnation = 1, .base = 3, .tokens = &token, .n_tokens = 1 };
+    }
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .verdicts = verdicts, .n_verdicts = N }), PF_OK);
+    bool has_come[N] = { false };
+    for (int n = 0; n < N;) {
+        const pf_batch *answer = answer_within(peer, 5 * SECOND);
+        assert_in_range(answer->n_proposals, 1, N / 2);
+        for (int32_t i = 0; i < answer->n_proposals; i++, n++) {
+            const pf_proposal *p = &answer->proposals[i];
+            assert_int_equal(p->n_tokens, PF_MAX_DRAFT_TOKENS);
+            assert_int_equal(p->tokens[PF_MAX_DRAFT_TOKENS - 1], token);
+            assert_false(has_come[p->sequence]);
+            has_come[p->sequence] = true;
+        }
+    }
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 static void a_connection_is_told_how_many_calls_it_may_have(void **state)
 {
     (void)state;
@@ -991,6 +1022,7 @@ int main(void)
         cmocka_unit_test(more_sequences_than_are_taken_are_refused_one_by_one),
         cmocka_unit_test(a_stream_that_ends_closes_its_sequences),
         cmocka_unit_test(a_message_may_be_as_large_as_the_server_says_and_no_larger),
+        cmocka_unit_test(an_answer_larger_than_a_message_may_be_comes_in_several),
         cmocka_unit_test(a_connection_is_told_how_many_calls_it_may_have),
         cmocka_unit_test(calls_that_have_ended_do_not_count),
         cmocka_unit_test(pings_of_who_says_nothing_else_are_answered_every_second),

@@ -58,9 +58,18 @@ static pf_status check_method(const pf_codec_place *at, int32_t method)
                            PF_METHOD_GREEDY, PF_METHOD_COUPLED);
 }
 
+/* Rounds are counted on from here: so far below the largest number that they never come to begin again at 0. */
+static pf_status check_next_round(const pf_codec_place *at, uint64_t next_round)
+{
+    if (next_round <= INT64_MAX) return PF_OK;
+    return pf_codec_refuse(at, PF_FORMAT, "next_round", "is %llu, expected 0 to %lld", (unsigned long long)next_round,
+                           (long long)INT64_MAX);
+}
+
 static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, pf_open *out)
 {
     if (!wire->limits) return pf_codec_refuse(at, PF_FORMAT, "limits", "is missing");
+    PF_TRY(check_next_round(at, wire->next_round));
     PF_TRY(check_tokens(at, "tokens", wire->tokens, wire->n_tokens, 1, PF_MAX_PROMPT_TOKENS));
     PF_TRY(check_method(at, (int32_t)wire->method));
     PF_TRY(pf_codec_check_range(at, "limits.max_draft", wire->limits->max_draft, 1, PF_MAX_DRAFT_TOKENS));

@@ -25,6 +25,8 @@ typedef struct {
         __VA_ARGS__;             \
     }
 SPOIL(no_incarnation, pf_open, x->incarnation = 0)
+SPOIL(round_last, pf_open, x->next_round = UINT64_MAX)
+SPOIL(round_beyond, pf_open, x->next_round = UINT64_C(1) << 63)
 SPOIL(no_prompt, pf_open, x->n_tokens = 0)
 SPOIL(id_beyond, pf_open, x->tokens = beyond, x->n_tokens = 2)
 SPOIL(id_negative, pf_open, x->tokens = negative, x->n_tokens = 1)
@@ -89,6 +91,8 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
     (void)state;
     static const spoiled cases[] = {
         { "opens[0].incarnation is 0", IN_OPEN, no_incarnation, true },
+        { "opens[0].next_round is 18446744073709551615, expected 0 to", IN_OPEN, round_last, false },
+        { "opens[0].next_round is 9223372036854775808", IN_OPEN, round_beyond, false },
         { "opens[0].tokens has 0 entries", IN_OPEN, no_prompt, false },
         { "opens[0].tokens[1] is 4096, expected 0 to 4095", IN_OPEN, id_beyond, false },
         { "opens[0].tokens[0] is -1", IN_OPEN, id_negative, false },

@@ -151,7 +151,7 @@ static void fill(random_batch *r, uint64_t *rng)
     for (int32_t i = 0; i < b->n_opens; i++)
         r->opens[i] = (pf_open){ draw(rng),
                                  (uint32_t)draw(rng) | 1,
-                                 draw(rng),
+                                 draw(rng) >> 1,
                                  r->tokens,
                                  1 + below(rng, MOST_TOKENS),
                                  { (float)below(rng, 5) * 0.3f, below(rng, 100), 0.1f + (float)below(rng, 10) * 0.09f,

@@ -15,31 +15,62 @@
 
 /* ---- begin and end ------------------------------------------------------------------------------------------------- */
 
+enum { ROOM = 32 }; /* for the name of the folder */
+
 static bool is_dot(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Whether there is nothing at `path`, or an empty directory. */
-static pf_status check_free(const char *path, pf_error *error)
+/* "model" is in ".", "/model" in "/". */
+static void find_parent(const char *path, char out[PF_STAGING_PATH])
+{
+    snprintf(out, PF_STAGING_PATH, "%s", path);
+    char *slash = strrchr(out, '/');
+    if (slash == NULL)
+        snprintf(out, PF_STAGING_PATH, ".");
+    else
+        slash[slash == out ? 1 : 0] = '\0';
+}
+
+/* Whether there is nothing at `path` (*is_there: false), or an empty directory. */
+static pf_status check_free(const char *path, bool *is_there, pf_error *error)
 {
     DIR *directory = opendir(path);
+    *is_there = directory != NULL;
     if (directory == NULL && errno == ENOENT) return PF_OK;
     if (directory == NULL)
         return pf_fail(error, errno == ENOTDIR ? PF_INVALID : PF_UNAVAILABLE,
                        "%s: %s, expected a directory that is empty or not there", path, strerror(errno));
-    bool is_empty = true;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) is_empty = is_empty && is_dot(entry->d_name);
+    const struct dirent *entry = readdir(directory);
+    while (entry != NULL && is_dot(entry->d_name)) entry = readdir(directory);
+    const pf_status status = entry == NULL ? PF_OK
+                                           : pf_fail(error, PF_INVALID,
+                                                     "%s: is there and not empty (it has %s), expected a directory "
+                                                     "that is empty or not there",
+                                                     path, entry->d_name);
     closedir(directory);
-    if (!is_empty)
-        return pf_fail(error, PF_INVALID, "%s: is there and not empty, expected a directory that is empty or not there",
-                       path);
-    return PF_OK;
+    return status;
+}
+
+/* A name as short as any, since that of the target may be as long as the file system allows. */
+static pf_status make_folder(pf_staging *s, pf_error *error)
+{
+    enum { TRIES = 100 }; /* one that a killed process of the same number left is passed over */
+    char in[PF_STAGING_PATH];
+    find_parent(s->target, in);
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(s->path, sizeof s->path, "%.*s/.partial-%ld-%d", PF_STAGING_PATH - ROOM, s->is_inside ? s->target : in,
+                 (long)getpid(), i);
+        if (mkdir(s->path, 0777) == 0) return PF_OK;
+        if (errno != EEXIST) break;
+    }
+    return pf_fail(error, PF_UNAVAILABLE, "%s: %s: %s", s->target,
+                   s->is_inside ? "nothing can be made in it" : "cannot be made", strerror(errno));
 }
 
 pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *error)
 {
-    enum { ROOM = 32, TRIES = 100 }; /* the suffix; one that a killed process of the same number left is passed over */
     pf_staging s = { .path = "" };
     size_t n = strlen(directory);
     while (n > 1 && directory[n - 1] == '/') n--;
@@ -47,20 +78,10 @@ pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *err
         return pf_fail(error, PF_INVALID, "the path of the directory to be made is %zu bytes long, expected 1 to %zu",
                        n, sizeof s.target - ROOM);
     memcpy(s.target, directory, n);
-    PF_TRY(check_free(s.target, error));
-    char real[PATH_MAX]; /* of one that is there: "." and a link cannot be renamed over */
-    if (realpath(s.target, real) != NULL && strlen(real) + ROOM <= sizeof s.target)
-        snprintf(s.target, sizeof s.target, "%s", real);
-    for (int i = 0; i < TRIES; i++) {
-        const int length = snprintf(s.path, sizeof s.path, "%s.partial-%ld", s.target, (long)getpid());
-        if (i > 0) snprintf(s.path + length, sizeof s.path - (size_t)length, "-%d", i);
-        if (mkdir(s.path, 0777) == 0) {
-            *out = s;
-            return PF_OK;
-        }
-        if (errno != EEXIST) break;
-    }
-    return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be made: %s", s.path, strerror(errno));
+    PF_TRY(check_free(s.target, &s.is_inside, error));
+    PF_TRY(make_folder(&s, error));
+    *out = s;
+    return PF_OK;
 }
 
 void pf_staging_abort(pf_staging *staging)
@@ -85,27 +106,70 @@ static void sync_directory(const char *path)
     close(descriptor);
 }
 
-static void sync_parent(const char *path)
+static int is_file(const struct dirent *entry)
 {
-    char parent[PF_STAGING_PATH];
-    snprintf(parent, sizeof parent, "%s", path);
-    char *slash = strrchr(parent, '/');
-    if (slash == NULL) {
-        sync_directory(".");
-        return;
-    }
-    slash[slash == parent ? 1 : 0] = '\0'; /* "/model": the root */
-    sync_directory(parent);
+    return !is_dot(entry->d_name);
 }
 
-pf_status pf_staging_commit(pf_staging *staging, pf_error *error)
+/* From the folder into the directory that it is in, or back. False: errno says why. */
+static bool move_file(const pf_staging *staging, const char *name, bool back)
 {
+    char in[PF_STAGING_PATH + NAME_MAX + 1], target[PF_STAGING_PATH + NAME_MAX + 1];
+    snprintf(in, sizeof in, "%s/%s", staging->path, name);
+    snprintf(target, sizeof target, "%s/%s", staging->target, name);
+    return rename(back ? target : in, back ? in : target) == 0;
+}
+
+/* All or none, `last` when the others are on the disk. False: errno says why. */
+static bool move_files(const pf_staging *staging, struct dirent **files, int n_files, const char *last)
+{
+    int n_moved = 0;
+    bool ok = true;
+    for (; n_moved < n_files && ok; n_moved += ok)
+        ok = strcmp(files[n_moved]->d_name, last) == 0 || move_file(staging, files[n_moved]->d_name, false);
+    if (ok) sync_directory(staging->target);
+    if (ok && move_file(staging, last, false)) return true;
+    const int why = errno;
+    while (n_moved-- > 0)
+        if (strcmp(files[n_moved]->d_name, last) != 0) (void)move_file(staging, files[n_moved]->d_name, true);
+    errno = why;
+    return false;
+}
+
+static pf_status leave_folder(const pf_staging *staging, const char *last, pf_error *error)
+{
+    struct dirent **files;
+    const int n_files = scandir(staging->path, &files, is_file, NULL);
+    const bool moved = n_files >= 0 && move_files(staging, files, n_files, last);
+    const pf_status status = moved ? PF_OK
+                                   : pf_fail(error, PF_UNAVAILABLE,
+                                             "%s: what was written in it cannot be moved to its "
+                                             "place: %s",
+                                             staging->path, strerror(errno));
+    for (int i = 0; i < n_files; i++) free(files[i]);
+    if (n_files >= 0) free(files);
+    if (moved) (void)rmdir(staging->path);
+    return status;
+}
+
+static pf_status take_name(const pf_staging *staging, pf_error *error)
+{
+    if (rename(staging->path, staging->target) == 0) return PF_OK;
+    return pf_fail(error, PF_UNAVAILABLE, "%s: what was written cannot take this name: %s", staging->target,
+                   strerror(errno));
+}
+
+pf_status pf_staging_commit(pf_staging *staging, const char *last, pf_error *error)
+{
+    char changed[PF_STAGING_PATH];
     sync_directory(staging->path);
-    if (rename(staging->path, staging->target) != 0)
-        return pf_fail(error, PF_UNAVAILABLE, "%s: what was written cannot take this name: %s", staging->target,
-                       strerror(errno));
+    PF_TRY(staging->is_inside ? leave_folder(staging, last, error) : take_name(staging, error));
     staging->path[0] = '\0';
-    sync_parent(staging->target);
+    if (staging->is_inside)
+        snprintf(changed, sizeof changed, "%s", staging->target);
+    else
+        find_parent(staging->target, changed);
+    sync_directory(changed);
     return PF_OK;
 }
 

@@ -104,12 +104,22 @@ class Formats(Case):
         (self.root / "there").mkdir()
         (self.root / "link").symlink_to("there")
         self.run_ok("quantize", "-m", self.target, "--dtype", "int8", "-o", self.root / "link")
-        result = subprocess.run([self.pilotfish.path, "quantize", "-m", self.target, "--dtype", "int8", "-o", "."],
-                                cwd=self.root / "here", capture_output=True, check=False)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        here = (self.root / "here").stat()
+        self.run_ok("quantize", "-m", self.target, "--dtype", "int8", "-o", ".", cwd=self.root / "here")
+        self.assertEqual((self.root / "here").stat().st_ino, here.st_ino)
         self.assertTrue((self.root / "link").is_symlink())
         for name in ["here", "there"]:
             self.assertTrue((self.root / name / "model.safetensors").exists())
+
+    def test_an_empty_mount_point_is_filled(self):
+        mounted = self.root / "mounted"
+        mounted.mkdir()
+        script = 'mount -t tmpfs none "$1" || exit 77; "$2" quantize -m "$3" --dtype int8 -o "$1" && "$2" logits -m "$1" --tokens 1'
+        result = subprocess.run(["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", mounted, self.pilotfish.path,
+                                 self.target], capture_output=True, check=False, timeout=QUICKLY)
+        if result.returncode == 77 or b"unshare" in result.stderr:
+            self.skipTest("nothing can be mounted here")
+        self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_a_weight_that_no_integer_stands_for_is_refused_with_its_tensor(self):
         name = "model.layers.1.mlp.up_proj.weight"

@@ -4,8 +4,10 @@
  */
 #include <dirent.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,14 +110,20 @@ static void remove_to(void)
     pf_tiny_model_remove(to);
 }
 
+static void assert_holds_only(const char *path, const char *name)
+{
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing)) != NULL;)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, name) != 0)
+            fail_msg("%s is left in %s", entry->d_name, path);
+    closedir(listing);
+}
+
 /* Whether `to` and what it was written in are both gone: `from` is all there is. */
 static void assert_nothing_is_left(void)
 {
-    DIR *listing = opendir(dir.path);
-    assert_non_null(listing);
-    for (struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "from") != 0) fail_msg("%s is left", entry->d_name);
-    closedir(listing);
+    assert_holds_only(dir.path, "from");
 }
 
 /* ---- the same model ---------------------------------------------------------------------------------------------- */
@@ -255,6 +263,78 @@ static void a_directory_that_is_not_empty_is_left_alone(void **state)
     assert_int_equal(access(pf_temp_path(&dir, "empty/model.safetensors", to), R_OK), 0);
 }
 
+/* `to`, which is there and empty. */
+static struct stat make_to(mode_t mode)
+{
+    struct stat made;
+    assert_int_equal(mkdir(to, 0777), 0);
+    assert_int_equal(chmod(to, mode), 0); /* past the umask */
+    assert_int_equal(stat(to, &made), 0);
+    return made;
+}
+
+static void an_empty_directory_is_filled_and_stays_the_one_that_it_was(void **state)
+{
+    (void)state;
+    struct stat after;
+    pf_tiny_model_write(from, &TIED);
+    const struct stat before = make_to(02770);
+    quantize(PF_DTYPE_INT8);
+    assert_int_equal(stat(to, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(after.st_mode, before.st_mode);
+    pf_tiny_model_remove(to);
+    assert_int_equal(access(to, F_OK), -1); /* and nothing but the model was in it */
+}
+
+/* The name of the file that was moved to a watched directory last, the others' number. */
+static int read_moves(int watch, char last[NAME_MAX + 1])
+{
+    _Alignas(struct inotify_event) char events[4096];
+    const ssize_t n_bytes = read(watch, events, sizeof events);
+    int n_moved = 0;
+    for (ssize_t at = 0; at < n_bytes; n_moved++) {
+        const struct inotify_event *event = (const struct inotify_event *)(const void *)(events + at);
+        snprintf(last, NAME_MAX + 1, "%s", event->name);
+        at += (ssize_t)(sizeof *event + event->len);
+    }
+    return n_moved;
+}
+
+static void config_json_is_the_last_file_to_come(void **state)
+{
+    (void)state;
+    static const char *const beside[] = { "from/tokenizer.json", "from/vocab.json", "from/chat_template.jinja" };
+    char last[NAME_MAX + 1] = "";
+    pf_tiny_model_write(from, &TIED);
+    for (size_t i = 0; i < PF_COUNT(beside); i++) pf_temp_write(&dir, beside[i], "{}", 2);
+    make_to(0777);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    assert_true(watch >= 0);
+    assert_true(inotify_add_watch(watch, to, IN_MOVED_TO) >= 0);
+    quantize(PF_DTYPE_INT8);
+    assert_int_equal(read_moves(watch, last), 2 + PF_COUNT(beside));
+    assert_string_equal(last, "config.json");
+    close(watch);
+}
+
+static void a_name_may_be_as_long_as_the_file_system_allows(void **state)
+{
+    (void)state;
+    char name[NAME_MAX + 1] = "";
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    pf_tiny_model_write(from, &TIED);
+    memset(name, 'n', NAME_MAX);
+    for (int i = 0; i < 2; i++) { /* made anew; then there and empty */
+        pf_temp_path(&dir, name, to);
+        if (i == 1) make_to(0777);
+        assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);
+        remove_to();
+    }
+    assert_nothing_is_left();
+}
+
 static void what_fails_on_the_way_leaves_nothing(void **state)
 {
     (void)state;
@@ -350,6 +430,57 @@ static void whoever_is_told_to_end_between_any_two_tensors_leaves_nothing(void *
         }
         assert_int_equal(n_written, n_over);
     }
+}
+
+static void who_is_told_to_end_leaves_an_empty_directory_empty(void **state)
+{
+    (void)state;
+    pf_tiny_model_write(from, &ODD);
+    const struct stat before = make_to(02750);
+    struct stat after;
+    for (int n = 1; n < 6; n++) {
+        watcher w = { .end_at = n };
+        assert_int_equal(quantize_watched(PF_DTYPE_INT8, &w), PF_CANCELLED);
+        assert_holds_only(to, "");
+    }
+    assert_int_equal(stat(to, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(after.st_mode, before.st_mode);
+}
+
+static void take_a_name(void *user, size_t done_bytes, size_t total_bytes)
+{
+    (void)done_bytes, (void)total_bytes;
+    char name[64];
+    snprintf(name, sizeof name, "to/%s/file", (const char *)user);
+    pf_temp_write(&dir, name, "x", 1);
+}
+
+/* Somebody makes directories of these names while the model is written. */
+static void a_file_that_cannot_get_its_place_takes_the_others_back(void **state)
+{
+    (void)state;
+    pf_team *team;
+    pf_error error = { 0 };
+    pf_quantize_result result;
+    static const char *const names[] = { "config.json", "model.safetensors", "tokenizer.json" };
+    pf_tiny_model_write(from, &TIED);
+    pf_temp_write(&dir, "from/tokenizer.json", "{}", 2);
+    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    for (size_t i = 0; i < PF_COUNT(names); i++) {
+        char name[64], path[PF_TEMP_PATH_BYTES];
+        snprintf(name, sizeof name, "taken-%zu", i);
+        pf_temp_path(&dir, "to", to);
+        make_to(0777);
+        const pf_quantize_options options = {
+            .dtype = PF_DTYPE_INT8, .team = team, .progress = take_a_name, .progress_user = (void *)(uintptr_t)names[i]
+        };
+        assert_status(pf_model_quantize(from, to, &options, &result, &error), PF_UNAVAILABLE);
+        assert_says(error, "cannot be moved");
+        assert_holds_only(to, names[i]);
+        assert_int_equal(rename(to, pf_temp_path(&dir, name, path)), 0);
+    }
+    pf_team_destroy(team);
 }
 
 static void running_out_of_memory_leaves_nothing(void **state)
@@ -512,8 +643,13 @@ int main(void)
         CASE(files_beside_the_weights_are_copied_and_the_sizes_told),
         CASE(a_quantised_directory_loads_in_its_own_format_alone),
         CASE(a_directory_that_is_not_empty_is_left_alone),
+        CASE(an_empty_directory_is_filled_and_stays_the_one_that_it_was),
+        CASE(config_json_is_the_last_file_to_come),
+        CASE(a_name_may_be_as_long_as_the_file_system_allows),
         CASE(what_fails_on_the_way_leaves_nothing),
         CASE(whoever_is_told_to_end_between_any_two_tensors_leaves_nothing),
+        CASE(who_is_told_to_end_leaves_an_empty_directory_empty),
+        CASE(a_file_that_cannot_get_its_place_takes_the_others_back),
         CASE(running_out_of_memory_leaves_nothing),
         CASE(what_cannot_be_written_is_said),
         CASE(names_shapes_and_types_that_do_not_fit_are_refused_by_name),

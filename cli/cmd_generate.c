@@ -113,9 +113,14 @@ static void show_end(continuation *c)
     pf_out_flush(c->out);
 }
 
+static bool has_drafter(const pf_options *options)
+{
+    return options->draft || options->draft_worker;
+}
+
 static bool wants_color(const pf_options *options)
 {
-    if (options->json || options->color == PF_COLOR_NEVER || !(options->draft || options->draft_worker)) return false;
+    if (options->json || options->color == PF_COLOR_NEVER || !has_drafter(options)) return false;
     if (options->color == PF_COLOR_ALWAYS) return true;
     const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
     return isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) && !(terminal && strcmp(terminal, "dumb") == 0);
@@ -158,8 +163,7 @@ static const char *finish_reason(pf_finish finish, const continuation *c)
     return "interrupted";
 }
 
-static json_t *document(const pf_setup *setup, const pf_tokens *prompt, const pf_result *result, uint64_t seed,
-                        const continuation *c)
+static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64_t seed, const continuation *c)
 {
     json_t *root = json_pack("{s:o, s:o}", "prompt_tokens", pf_json_ids(prompt->ids, prompt->n), "tokens",
                              pf_json_ids(result->tokens, result->n_tokens));
@@ -176,7 +180,7 @@ static json_t *document(const pf_setup *setup, const pf_tokens *prompt, const pf
                                   (double)result->decode_ns * 1e-6, "tokens_per_s",
                                   any_decoded ? pf_json_number(tokens_per_second(result)) : json_null(), "ttft_ms",
                                   (double)result->first_token_ns * 1e-6));
-    if (setup->drafter) json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
+    if (has_drafter(c->options)) json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
     return root;
 }
 
@@ -248,7 +252,7 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
     if (status == PF_OK || interrupted) {
         show_end(&c);
-        const int written = options->json ? pf_out_json(out, document(setup, prompt, result, seed, &c)) : PF_EXIT_DONE;
+        const int written = options->json ? pf_out_json(out, document(prompt, result, seed, &c)) : PF_EXIT_DONE;
         if (written != PF_EXIT_DONE) code = written;
         if (!options->json) print_figures(setup, result, prompt->n, seed);
     } else {
@@ -295,15 +299,15 @@ static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *
     return PF_OK;
 }
 
-/* Ctrl-C before there was anything to show: with --json a document all the same, with no tokens in it; of several samples,
- * which are a line each, none. */
-static int end_early(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
-                     pf_out *out)
+/* Ctrl-C before there was anything to show: with --json a document all the same, with no tokens in it but those that were
+ * given; of several samples, which are a line each, none. */
+static int end_early(const pf_options *options, const pf_tokens *prompt, uint64_t seed, pf_out *out)
 {
     if (!options->json || options->n_samples > 1) return PF_EXIT_INTERRUPTED;
-    const continuation nothing = { .options = options, .has_text = true };
+    const continuation nothing = { .options = options, .has_text = pf_setup_finds_tokenizer(options) };
+    const pf_tokens *given = options->tokens_given ? &options->tokens : prompt;
     pf_result *result = calloc(1, sizeof *result);
-    const int code = pf_out_json(out, result ? document(setup, prompt, result, seed, &nothing) : NULL);
+    const int code = pf_out_json(out, result ? document(given, result, seed, &nothing) : NULL);
     free(result);
     return code == PF_EXIT_DONE ? PF_EXIT_INTERRUPTED : code;
 }
@@ -344,7 +348,7 @@ static int run(const pf_options *options, pf_out *out)
     const pf_status status = prepare(options, &setup, &prompt, &seed, &error);
     int code;
     if (*pf_interrupt_flag())
-        code = end_early(options, &setup, &prompt, seed, out);
+        code = end_early(options, &prompt, seed, out);
     else if (status != PF_OK)
         code = pf_out_fail_error(status, &error);
     else

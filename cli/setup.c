@@ -1,6 +1,9 @@
 /* From options to something that runs. */
 #include "cli/setup.h"
 
+#include <stdio.h>
+
+#include "base/file.h"
 #include "base/topology.h"
 #include "bench/crossover.h"
 #include "cli/hub.h"
@@ -162,6 +165,15 @@ void pf_setup_close(pf_setup *setup)
     pf_engine_close(setup->draft);
     pf_engine_close(setup->target);
     *setup = (pf_setup){ 0 };
+}
+
+bool pf_setup_finds_tokenizer(const pf_options *options)
+{
+    char directory[PF_MAX_PATH], path[PF_MAX_PATH + 32];
+    const char *name = options->model ? options->model : options->draft;
+    if (pf_hub_find_model(name, directory, NULL) != PF_OK) return false;
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
+    return !pf_file_is_absent(path);
 }
 
 void pf_setup_stop_tokens(const pf_setup *setup, const pf_options *options, const int32_t **ids, int32_t *n_ids)

@@ -41,6 +41,9 @@ typedef struct {
 PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool want_plain, pf_setup *out, pf_error *error);
 void pf_setup_close(pf_setup *setup); /* zeroed is fine */
 
+/* Whether the model that the options name has a tokenizer, where nothing was opened. */
+bool pf_setup_finds_tokenizer(const pf_options *options);
+
 /* The ids that end a text: none under --ignore-eos. */
 void pf_setup_stop_tokens(const pf_setup *setup, const pf_options *options, const int32_t **ids, int32_t *n_ids);
 

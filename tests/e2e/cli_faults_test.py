@@ -4,11 +4,13 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
 from cli_case import PROMPT, Case, SlowCase, main  # noqa: E402
 from command_line import QUICKLY, read_line, read_some  # noqa: E402
 
@@ -64,6 +66,24 @@ class Interrupts(SlowCase):
             for d in documents:
                 self.assertEqual((d["text"], d["finish_reason"]), ("", "interrupted"))
                 self.assertIsNone(d["timing"]["tokens_per_s"])
+
+    def test_ctrl_c_before_a_worker_answers_is_a_document_of_the_same_shape(self):
+        mute = tiny_llama.make(self.root / "mute", tokenizer=False)
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(f"{self.root}/silent.sock")
+            silent.listen()
+            for model, text in [(mute, None), (self.target, "")]:
+                process = self.pilotfish.start("generate", "--json", "-m", model, "--draft-worker", self.socket("silent"),
+                                               "--tokens", "0,5")
+                silent.settimeout(QUICKLY)
+                with silent.accept()[0]:   # it is loaded, and asks who is there
+                    process.send_signal(signal.SIGINT)
+                    out, err = process.communicate(timeout=QUICKLY)
+                self.assertEqual(process.returncode, 130, err)
+                document = json.loads(out)
+                self.assertEqual((document["prompt_tokens"], document["tokens"], document["text"]), ([0, 5], [], text))
+                self.assertEqual(document["speculation"]["rounds"], 0)
+                self.assertEqual(document["finish_reason"], "interrupted")
 
     def test_ctrl_c_at_any_moment_leaves_whole_json_or_none(self):
         for delay in [0.0, 0.004, 0.008, 0.015, 0.03, 0.06]:

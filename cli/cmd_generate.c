@@ -254,7 +254,7 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
         show_end(&c);
         const int written = options->json ? pf_out_json(out, document(prompt, result, seed, &c)) : PF_EXIT_DONE;
         if (written != PF_EXIT_DONE) code = written;
-        if (!options->json) print_figures(setup, result, prompt->n, seed);
+        if (!options->json && !out->error) print_figures(setup, result, prompt->n, seed);
     } else {
         if (result->n_tokens > 0) show_end(&c);
         code = pf_out_fail_error(status, &error);

@@ -213,12 +213,14 @@ class Scarcity(Case):
                     result = self.pilotfish.run(*arguments, stdout=full)
                 self.assertEqual(result.code, 1)
                 self.assertIn("No space left on device", result.err)
+                self.assertEqual(result.err.count("\n"), 1, result.err)
                 read_end, write_end = os.pipe()
                 os.close(read_end)
                 result = self.pilotfish.run(*arguments, stdout=write_end)
                 os.close(write_end)
                 self.assertEqual(result.code, 1)
                 self.assertIn("standard output", result.err)
+                self.assertEqual(result.err.count("\n"), 1, result.err)
 
     def test_a_file_that_is_full_holds_whole_lines_of_json(self):
         def run(room, *arguments):
@@ -251,6 +253,7 @@ class Scarcity(Case):
             code, out, err = run(1, *arguments)
             self.assertEqual((code, out), (1, b""))
             self.assertIn("standard output: Bad file descriptor", err)
+            self.assertEqual(err.count("\n"), 1, err)
             if arguments[0] != "worker":
                 self.assertEqual(run(2, *arguments)[0], 0)
 

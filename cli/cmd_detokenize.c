@@ -35,7 +35,7 @@ static pf_status open_and_decode(const pf_options *options, pf_bytes *text, pf_e
 {
     char directory[PF_MAX_PATH];
     pf_tokenizer *tokenizer;
-    PF_TRY(pf_hub_find_model(options->model, directory, error));
+    PF_TRY(pf_hub_find_tokenizer(options->model, directory, error));
     PF_TRY(pf_tokenizer_open(directory, &tokenizer, error));
     const pf_status status = decode(tokenizer, &options->tokens, text, error);
     pf_tokenizer_close(tokenizer);

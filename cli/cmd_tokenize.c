@@ -20,7 +20,7 @@ static pf_status encode(const pf_options *options, pf_tokens *out, pf_error *err
 {
     char directory[PF_MAX_PATH];
     pf_tokenizer *tokenizer;
-    PF_TRY(pf_hub_find_model(options->model, directory, error));
+    PF_TRY(pf_hub_find_tokenizer(options->model, directory, error));
     PF_TRY(pf_tokenizer_open(directory, &tokenizer, error));
 
     char *input = NULL;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "model/safetensors.h"
 
 /* How much of a text is one name, of the characters that Hugging Face allows. 0: none, or it is hidden, "." or "..". */
 static size_t name_length(const char *text)
@@ -96,7 +97,47 @@ static bool find_in_cache(const char *cache, const char *name, char out[PF_MAX_P
     return length > 0 && length < PF_MAX_PATH && is_directory(out);
 }
 
-pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error)
+/* What a directory in the cache lacks; NULL: nothing. */
+typedef const char *find_lack_fn(const char *directory);
+
+static bool has_file(const char *directory, const char *name)
+{
+    char path[PF_MAX_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static const char *find_lack_of_model(const char *directory)
+{
+    if (!has_file(directory, "config.json")) return "not its config.json";
+    pf_safetensors *weights = NULL;
+    const pf_status status = pf_safetensors_open(directory, &weights, NULL);
+    pf_safetensors_close(weights);
+    return status == PF_UNAVAILABLE ? "not all of its weights" : NULL; /* of what is broken the loader tells */
+}
+
+static const char *find_lack_of_tokenizer(const char *directory)
+{
+    return has_file(directory, "tokenizer.json") ? NULL : "not its tokenizer.json";
+}
+
+static pf_status find_repository(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
+{
+    char cache[PF_MAX_PATH], found[PF_MAX_PATH];
+    if (!cache_directory(cache, sizeof cache))
+        return pf_fail(error, PF_UNAVAILABLE, "%s: there is no such directory", name);
+    const char *lack =
+        find_in_cache(cache, name, found) ? find_lack(found) : "no such repository, or not its main branch";
+    if (lack != NULL)
+        return pf_fail(error, PF_UNAVAILABLE,
+                       "%s: there is no such directory, and the Hugging Face cache (%.200s) has %s; to download it: "
+                       "hf download %s (older clients: huggingface-cli download %s)",
+                       name, cache, lack, name, name);
+    memcpy(out, found, sizeof found);
+    return PF_OK;
+}
+
+static pf_status find(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
 {
     struct stat st;
     if (!*name) return pf_fail(error, PF_INVALID, "the model's name is empty, expected a directory or org/name");
@@ -111,16 +152,15 @@ pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *e
     }
     if (errno != ENOENT && errno != ENOTDIR) return pf_fail(error, PF_UNAVAILABLE, "%s: %s", name, strerror(errno));
     if (!is_repository_name(name)) return pf_fail(error, PF_UNAVAILABLE, "%s: there is no such directory", name);
+    return find_repository(name, find_lack, out, error);
+}
 
-    char cache[PF_MAX_PATH], found[PF_MAX_PATH];
-    if (!cache_directory(cache, sizeof cache))
-        return pf_fail(error, PF_UNAVAILABLE, "%s: there is no such directory", name);
-    if (!find_in_cache(cache, name, found))
-        return pf_fail(
-            error, PF_UNAVAILABLE,
-            "%s: there is no such directory, and the Hugging Face cache (%.200s) has no such repository, or not "
-            "its main branch; to download it: hf download %s (older clients: huggingface-cli download %s)",
-            name, cache, name, name);
-    memcpy(out, found, sizeof found);
-    return PF_OK;
+pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error)
+{
+    return find(name, find_lack_of_model, out, error);
+}
+
+pf_status pf_hub_find_tokenizer(const char *name, char out[PF_MAX_PATH], pf_error *error)
+{
+    return find(name, find_lack_of_tokenizer, out, error);
 }

@@ -171,7 +171,7 @@ bool pf_setup_finds_tokenizer(const pf_options *options)
 {
     char directory[PF_MAX_PATH], path[PF_MAX_PATH + 32];
     const char *name = options->model ? options->model : options->draft;
-    if (pf_hub_find_model(name, directory, NULL) != PF_OK) return false;
+    if (pf_hub_find_tokenizer(name, directory, NULL) != PF_OK) return false;
     snprintf(path, sizeof path, "%s/tokenizer.json", directory);
     return !pf_file_is_absent(path);
 }

@@ -75,6 +75,31 @@ class BadModels(Case):
         (repository / "snapshots" / "not a commit").mkdir()
         self.assertEqual(self.run_json(*arguments, environment=home), self.run_json("logits", "-m", self.target, "--tokens", "1"))
 
+    def test_of_a_repository_that_is_there_in_part_the_command_to_download_it_is_said(self):
+        home = {"HF_HOME": str(self.root / "part-home")}
+        snapshot = self.root / "part-home" / "hub" / "models--acme--part" / "snapshots" / "beef"
+        snapshot.mkdir(parents=True)
+        info, tokenize = ["info", "-m", "acme/part"], ["tokenize", "-m", "acme/part", "-p", "a"]
+        detokenize = ["detokenize", "-m", "acme/part", "--tokens", "1"]
+
+        def refuse(arguments, lack):
+            self.assert_fails(*arguments, environment=home, saying=[lack, "to download it: hf download acme/part"])
+
+        refuse(info, "config.json")
+        for arguments in (tokenize, detokenize):
+            refuse(arguments, "tokenizer.json")
+        shutil.copy(self.target / "tokenizer.json", snapshot)
+        refuse(info, "config.json")
+        for arguments in (tokenize, detokenize):   # for which the weights need not be there
+            self.run_ok(*arguments, environment=home)
+        shutil.copy(self.target / "config.json", snapshot)
+        refuse(info, "weights")
+        refuse(["quantize", "-m", "acme/part", "-o", self.root / "never", "--dtype", "int8"], "weights")
+        refuse(["generate", "-m", self.target, "-d", "acme/part", "-p", "a"], "weights")
+        index = {"weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}}
+        (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+        refuse(info, "weights")
+
     def test_truncated_weights_are_refused_at_any_length(self):
         whole = (self.target / "model.safetensors").read_bytes()
         model = self.broken("short")

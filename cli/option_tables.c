@@ -18,6 +18,9 @@ static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar",
 static const pf_option_choice backend_choices[] = {
     { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
 };
+static const pf_option_choice verifier_choices[] = { { "cpu", PF_VERIFIES_ON_CPU },
+                                                     { "cuda", PF_VERIFIES_ON_CUDA },
+                                                     { NULL, 0 } };
 static const pf_option_choice draft_head_choices[] = { { "full", PF_HEAD_FULL },
                                                        { "screened", PF_HEAD_SCREENED },
                                                        { NULL, 0 } };
@@ -163,6 +166,12 @@ static const struct pf_option_row service_rows[] = {
         .max = PF_MAX_BATCH_SEQUENCES),
 };
 GROUP(pf_options_service, "Service", service_rows);
+
+static const struct pf_option_row verifier_backend_rows[] = {
+    ROW(0, "backend", "NAME", "where the target runs: cpu; cuda is refused, this build has none (cpu)", KIND_CHOICE,
+        .offset = AT(verifies_on), .choices = verifier_choices),
+};
+GROUP(pf_options_verifier_backend, "Backend", verifier_backend_rows);
 
 static const struct pf_option_row worker_trial_rows[] = {
     ROW(0, "simulate-token-ms", "X", "a pass takes at least X ms, as a larger draft's would", KIND_MS,

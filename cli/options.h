@@ -32,6 +32,8 @@ enum {
 
 typedef enum { PF_COLOR_AUTO, PF_COLOR_ALWAYS, PF_COLOR_NEVER } pf_color;
 
+typedef enum { PF_VERIFIES_ON_CPU, PF_VERIFIES_ON_CUDA } pf_verifies_on;
+
 typedef struct {
     const char *items[PF_MAX_STOPS];
     int32_t n;
@@ -76,6 +78,7 @@ typedef struct {
     int32_t cores[PF_MAX_CORES], n_cores;
     int32_t context;       /* 0: the model's */
     int32_t max_sequences; /* of a server; 0: its default */
+    pf_verifies_on verifies_on;
 
     /* what comes out */
     bool json, all, no_special;
@@ -126,6 +129,7 @@ extern const pf_option_group pf_options_head;          /* of either */
 extern const pf_option_group pf_options_context;       /* --context */
 extern const pf_option_group pf_options_draft_running; /* --draft-dtype, ..., --simulate-token-ms, --simulate-step-ms */
 extern const pf_option_group pf_options_service;       /* --listen, --max-sequences */
+extern const pf_option_group pf_options_verifier_backend; /* --backend */
 extern const pf_option_group pf_options_worker_trial, pf_options_verifier_trial;
 extern const pf_option_group pf_options_quantize; /* -o, --dtype, --threads */
 extern const pf_option_group pf_options_logits, pf_options_throughput, pf_options_kernels, pf_options_pass;

@@ -291,6 +291,15 @@ class Peers(SlowCase):
         self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,
                           saying=["nobody.sock"])
 
+    def test_a_verifier_runs_on_the_cpu_and_says_that_it_cannot_on_cuda(self):
+        with self.pilotfish.serve("verifier", self.target, self.socket("cpu"), "--backend", "cpu") as verifier:
+            there = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, "-p", PROMPT, "-n", 10)
+        self.assertEqual(there["tokens"], self.generate("-n", 10)["tokens"])
+        serve = ["verifier", "-m", self.target, "--listen", self.socket("cuda"), "--backend"]
+        self.assert_fails(*serve, "cuda", saying=["this build has no CUDA verifier", "cpu"])
+        self.assert_fails(*serve, "rocm", code=2, saying=["cpu, cuda"])
+        self.assertIn(b"--backend NAME", self.run_ok("verifier", "--help").out)
+
     def test_an_address_in_use_is_named(self):
         with self.pilotfish.serve("worker", self.draft, "127.0.0.1:0") as worker:
             self.assert_fails("worker", "-m", self.draft, "--listen", worker.address, saying=[worker.address.split(":")[-1]])

@@ -270,8 +270,7 @@ static pf_status check_limits(const pf_throughput *t, pf_error *error)
 int32_t pf_throughput_context(const pf_throughput_options *options)
 {
     const int32_t decode = options->context + options->gen_len + 2 * PF_STEPPER_MAX_ROWS;
-    const int32_t prefill = options->prompt_len + PF_STEPPER_MAX_ROWS;
-    return decode > prefill ? decode : prefill;
+    return decode > options->prompt_len ? decode : options->prompt_len;
 }
 
 /* Those of this machine, and the one that the model's products are made of; of a definition in C, F32. */

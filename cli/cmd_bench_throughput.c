@@ -88,6 +88,25 @@ static int print_figures(const pf_options *options, pf_out *out, const pf_throug
     return PF_EXIT_DONE;
 }
 
+/* The context to open, or by which option it is longer than the model's positions go. */
+static pf_status fit_context(const pf_options *options, const pf_throughput_options *measured, int32_t *out,
+                             pf_error *error)
+{
+    int32_t longest;
+    const int32_t needed = pf_throughput_context(measured);
+    PF_TRY(pf_setup_longest_context(options->model, needed, &longest, error));
+    if (longest < measured->prompt_len)
+        return pf_fail(error, PF_INVALID, "--prompt-len is %d, expected 1 to %d, as far as the model's positions go",
+                       measured->prompt_len, longest);
+    if (longest < needed)
+        return pf_fail(error, PF_INVALID,
+                       "--context is %d and --gen-len %d, which with the rows of a verification takes %d tokens, "
+                       "expected 1 to %d, as far as the model's positions go",
+                       measured->context, measured->gen_len, needed, longest);
+    *out = needed;
+    return PF_OK;
+}
+
 static pf_status measure(const pf_options *options, pf_throughput *out, pf_error *error)
 {
     pf_progress progress;
@@ -101,7 +120,7 @@ static pf_status measure(const pf_options *options, pf_throughput *out, pf_error
         .progress_user = &progress,
     };
     pf_options opened = *options;
-    opened.context = pf_throughput_context(&measured);
+    PF_TRY(fit_context(options, &measured, &opened.context, error));
     pf_engine *engine;
     PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, error));
     pf_progress_begin(&progress, "measuring");

@@ -7,6 +7,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
+import tiny_llama  # noqa: E402
 from cli_case import Case, main  # noqa: E402
 from command_line import QUICKLY  # noqa: E402
 
@@ -218,6 +219,17 @@ class Benchmarks(Case):
         self.assertTrue(all(document["verify"].values()) and all(document["verify_of_limit"].values()))
         self.assertGreater(document["decode"]["kv_read_ms"], 0)
         self.assertGreater(document["decode"]["bandwidth_fraction_with_kv"], document["decode"]["bandwidth_fraction"])
+
+    def test_throughput_measures_a_prefill_of_all_positions_and_names_the_option_that_is_too_long(self):
+        short = tiny_llama.make(self.root / "short", context=64)
+        bench = ["bench", "throughput", "-m", short, "--gen-len", "2", "--threads", "1", "--json"]
+        result = self.pilotfish.run(*bench, "--prompt-len", "64", "--context", "30")
+        if not (result.code == 1 and "measured badly" in result.err):
+            self.assertEqual(result.code, 0, result.err)
+            self.assertEqual(result.json["prefill"]["tokens"], 64)
+        self.assert_fails(*bench, "--prompt-len", "65", "--context", "30", saying=["--prompt-len is 65", "1 to 64"])
+        self.assert_fails(*bench, "--prompt-len", "64", "--context", "31",
+                          saying=["--context is 31 and --gen-len 2", "65 tokens", "1 to 64"])
 
 
 if __name__ == "__main__":

@@ -73,6 +73,11 @@ static int run_command(const pf_command *command, pf_options *options, pf_out *o
     return command->run(options, out);
 }
 
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static int run_words(int argc, char **argv, pf_out *out)
 {
     if (argc < 2) {
@@ -83,9 +88,8 @@ static int run_words(int argc, char **argv, pf_out *out)
         pf_out_print(out, "pilotfish " PF_VERSION "\n");
         return PF_EXIT_DONE;
     }
-    const bool wants_help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
-    const bool bench_help = strcmp(argv[1], "bench") == 0 && argc == 3 && strcmp(argv[2], "--help") == 0;
-    if (wants_help || bench_help) return print_usage(out);
+    const bool bench_help = strcmp(argv[1], "bench") == 0 && argc == 3 && asks_for_help(argv[2]);
+    if (asks_for_help(argv[1]) || bench_help) return print_usage(out);
 
     int n_words;
     const pf_command *command = find_command(argc, argv, &n_words);

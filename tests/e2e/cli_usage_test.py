@@ -26,6 +26,8 @@ class Usage(Case):
         text = self.run_ok("--help").out.decode()
         for command in COMMANDS:
             self.assertIn(f"  {command} ", text)
+        for words in (["-h"], ["bench", "--help"], ["bench", "-h"]):
+            self.assertEqual(self.run_ok(*words).out.decode(), text)
         self.assertRegex(self.run_ok("--version").out, rb"^pilotfish \d+\.\d+\.\d+\n$")
 
     def test_what_is_not_understood_is_status_2_and_one_sentence(self):

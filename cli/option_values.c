@@ -113,14 +113,13 @@ static bool parse_ids(const char *list, pf_tokens *out, pf_complaint *c)
     return true;
 }
 
-/* The next entry of a list, or false at its end. */
+/* The next entry of a list, or false at its end, where *at is NULL. Behind a comma there is always one, which may be empty. */
 static bool next_entry(const char **at, char *word, size_t capacity)
 {
-    if (!**at) return false;
+    if (!*at) return false;
     const size_t length = strcspn(*at, ",");
     snprintf(word, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), *at);
-    *at += length;
-    if (**at == ',') ++*at;
+    *at = (*at)[length] == ',' ? *at + length + 1 : NULL;
     return true;
 }
 
@@ -211,10 +210,10 @@ static bool parse_list(const struct pf_option_row *row, const char *list, pf_opt
     char word[64], *fields = (char *)out + row->offset;
     int32_t n = 0;
     for (const char *at = list; next_entry(&at, word, sizeof word); n++) {
+        if (!*word) return complain(c, "--%s is \"%.40s\", expected a value as entry %d", row->name, list, n + 1);
         if (n == PF_MAX_LIST) return complain(c, "--%s has more than %d entries", row->name, PF_MAX_LIST);
         if (!parse_value(row, word, fields + (size_t)n * sizeof(int), out, c)) return false;
     }
-    if (n == 0) return complain(c, "--%s is empty, expected a list", row->name);
     *(int32_t *)((char *)out + row->count) = n;
     return true;
 }

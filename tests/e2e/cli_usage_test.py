@@ -73,6 +73,14 @@ class Usage(Case):
             with self.subTest(arguments):
                 self.assert_fails(*arguments, code=2, saying=["--help"])
 
+    def test_an_empty_entry_of_a_list_is_not_passed_over(self):
+        acceptance = ["bench", "acceptance", "-m", self.target, "-d", self.draft]
+        for command, value in [([*acceptance, "--draft-len"], "1"), ([*acceptance, "--temperature"], "0"),
+                               ([*acceptance, "--method"], "greedy"), (["bench", "kernels", "-m", self.target, "--rows"], "1")]:
+            for written, entry in [("", 1), (",", 1), (f"{value},", 2), (f",{value}", 1), (f"{value},,{value}", 2)]:
+                with self.subTest(command[-1], written=written):
+                    self.assert_fails(*command, written, code=2, saying=[f'{command[-1]} is "{written}"', f"as entry {entry}"])
+
     def test_what_is_quoted_from_an_argument_cannot_break_the_line_or_the_terminal(self):
         model = ["generate", "-m", self.target]
         for arguments in [[*model, "-p", "a", "-n"], [*model, "--tokens"], [*model, "-p", "a", "--temperature"], ["--wait"],

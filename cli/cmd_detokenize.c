@@ -1,6 +1,7 @@
 /* pilotfish detokenize: ids to the exact bytes. */
 #include "cli/commands.h"
 #include "cli/hub.h"
+#include "cli/input.h"
 #include "cli/json_out.h"
 #include "tokenizer/detokenize.h"
 
@@ -8,9 +9,7 @@ static pf_status push(pf_detokenizer *d, const pf_tokenizer *tokenizer, const pf
                       pf_bytes *text, pf_error *error)
 {
     const pf_status status = pf_detokenizer_push(d, tokens->ids[i], text);
-    if (status == PF_INVALID)
-        return pf_fail(error, status, "entry %d of --tokens is %d, expected a token id from 0 to %d", i + 1,
-                       tokens->ids[i], pf_tokenizer_vocab_size(tokenizer) - 1);
+    if (status == PF_INVALID) return pf_input_refuse_id(tokens, i, pf_tokenizer_vocab_size(tokenizer), error);
     if (status == PF_LIMIT)
         return pf_fail(error, status, "entry %d of --tokens, %d: its decoder makes it longer by more than a MiB", i + 1,
                        tokens->ids[i]);

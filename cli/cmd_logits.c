@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
@@ -74,17 +75,13 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
 
 static pf_status check_tokens(const pf_context *context, const pf_tokens *tokens, pf_error *error)
 {
-    const int32_t max_tokens = pf_context_get_config(context)->max_tokens, n_vocab = pf_context_n_vocab(context);
+    const int32_t max_tokens = pf_context_get_config(context)->max_tokens;
     if (tokens->n < 1) return pf_fail(error, PF_INVALID, "--tokens is empty, expected at least one token");
     if (tokens->n > max_tokens)
         return pf_fail(error, PF_INVALID,
                        "--tokens has %d entries, expected at most %d: the context has room for no more", tokens->n,
                        max_tokens);
-    for (int32_t i = 0; i < tokens->n; i++)
-        if (tokens->ids[i] >= n_vocab)
-            return pf_fail(error, PF_INVALID, "entry %d of --tokens is %d, expected a token id from 0 to %d", i + 1,
-                           tokens->ids[i], n_vocab - 1);
-    return PF_OK;
+    return pf_input_check_ids(tokens, pf_context_n_vocab(context), error);
 }
 
 /* Everything between the braces; afterwards, what could not be computed is missing, and the braces are closed. */

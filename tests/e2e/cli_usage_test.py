@@ -81,6 +81,11 @@ class Usage(Case):
                 with self.subTest(command[-1], written=written):
                     self.assert_fails(*command, written, code=2, saying=[f'{command[-1]} is "{written}"', f"as entry {entry}"])
 
+    def test_of_an_id_that_the_model_lacks_all_commands_say_the_same(self):
+        said = {self.assert_fails(command, "-m", self.target, "--tokens", "5,99999", saying=["entry 2 of --tokens is 99999"])
+                for command in ("generate", "logits", "detokenize")}
+        self.assertEqual(len(said), 1, said)
+
     def test_what_is_quoted_from_an_argument_cannot_break_the_line_or_the_terminal(self):
         model = ["generate", "-m", self.target]
         for arguments in [[*model, "-p", "a", "-n"], [*model, "--tokens"], [*model, "-p", "a", "--temperature"], ["--wait"],

@@ -38,10 +38,11 @@ static pf_status check_free(const char *path, bool *is_there, pf_error *error)
 {
     DIR *directory = opendir(path);
     *is_there = directory != NULL;
-    if (directory == NULL && errno == ENOENT) return PF_OK;
+    if (directory == NULL && errno == ENOENT && pf_file_is_absent(path)) return PF_OK;
     if (directory == NULL)
-        return pf_fail(error, errno == ENOTDIR ? PF_INVALID : PF_UNAVAILABLE,
-                       "%s: %s, expected a directory that is empty or not there", path, strerror(errno));
+        return pf_fail(error, errno == ENOTDIR || errno == ENOENT ? PF_INVALID : PF_UNAVAILABLE,
+                       "%s: %s, expected a directory that is empty or not there", path,
+                       errno == ENOENT ? "is a link that leads nowhere" : strerror(errno));
     const struct dirent *entry = readdir(directory);
     while (entry != NULL && is_dot(entry->d_name)) entry = readdir(directory);
     const pf_status status = entry == NULL ? PF_OK

@@ -257,6 +257,11 @@ static void a_directory_that_is_not_empty_is_left_alone(void **state)
     assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_UNAVAILABLE);
     assert_says(error, "nowhere/to");
 
+    pf_temp_path(&dir, "link", to);
+    assert_int_equal(symlink("nothing", to), 0);
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_INVALID);
+    assert_says(error, "a link that leads nowhere"); /* at once, and not when all is written */
+
     pf_temp_path(&dir, "empty/", to); /* with a slash, as shells complete it */
     assert_int_equal(mkdir(to, 0777), 0);
     assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);

@@ -266,6 +266,17 @@ static void enough_leaves_the_rest_for_a_later_collect(void **state)
     assert_int_equal(f.a.n_batches, 0); /* nothing that a stream is to hear */
     collect(&f);                        /* without another submit */
     assert_int_equal(f.peer.n_busy, 0);
+    /* Behind an answer that somebody hears it is asked too: many prompts give one after the other. */
+    say_open(&f, &f.a, 2);
+    pf_proposal proposal = { .sequence = f.peer.opens[1].sequence, .round = 1 };
+    f.peer.answer = (pf_batch){ .proposals = &proposal, .n_proposals = 1 };
+    f.peer.has_answer = true;
+    f.looks_left = 1;
+    assert_ok(pf_dispatch_collect(f.dispatch, is_last, &error), error);
+    assert_int_equal(f.a.n_proposals, 1);
+    assert_true(pf_dispatch_is_behind(f.dispatch));
+    collect(&f);
+    assert_false(pf_dispatch_is_behind(f.dispatch));
     f.peer.n_busy = 1;
     collect(&f); /* and then nothing is due */
     assert_int_equal(f.peer.n_busy, 1);

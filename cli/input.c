@@ -73,8 +73,9 @@ pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_
     const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, add_special, out);
     if (status == PF_OK) return PF_OK;
     const char *why = status == PF_UNSUPPORTED ? "the tokenizer's vocabulary lacks a token for one of them"
-                      : status == PF_LIMIT     ? "they are too many, or the tokenizer's pattern takes too long on them"
-                                               : "no memory";
+                      : status == PF_LIMIT
+                          ? "they are too many, or the tokenizer's pattern takes too long on them"
+                          : "no memory, or the tokenizer's pattern needs more than 256 MiB of it on them";
     return pf_fail(error, status, "a text of %zu bytes cannot be cut into tokens: %s", n_bytes, why);
 }
 

@@ -14,6 +14,10 @@ enum {
     STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */
     SEARCHES_A_CLOCK_LOOK = 4096,
     GROWTH_A_BYTE = 64, /* a text may be made longer by so much for each of its bytes, and by a MiB */
+    MEMORY_BYTES =
+        256 << 20, /* for the ways back of a search: a repeated group keeps some 24 bytes a turn, and a text of
+                                 megabytes can be one match that turns once a letter */
+    FIRST_STACK_BYTES = 32 << 10,
 };
 static const uint64_t STEPS_ON_DEMAND = 100000000; /* for a text, and a hundred for each of its bytes */
 static const uint64_t DEADLINE_NS = 10000000000u;  /* for a text, and ten microseconds for each of its bytes */
@@ -27,6 +31,7 @@ struct pf_pattern {
 struct pf_searcher {
     pcre2_match_data *match;
     pcre2_match_context *limits;
+    pcre2_jit_stack *stack; /* NULL until PCRE2's own 32 KiB were too little */
     uint64_t steps_left, deadline_ns;
     size_t growth_left;
     uint32_t n_searches;
@@ -129,7 +134,7 @@ pf_status pf_searcher_create(size_t n_bytes, pf_searcher **out)
         pf_searcher_destroy(s);
         return PF_NOMEM;
     }
-    pcre2_set_heap_limit(s->limits, 1 << 18); /* KiB */
+    pcre2_set_heap_limit(s->limits, MEMORY_BYTES >> 10); /* KiB */
     s->steps_left = STEPS_ON_DEMAND + 100u * (uint64_t)n_bytes;
     s->deadline_ns = pf_now_ns() + DEADLINE_NS + 10000u * (uint64_t)n_bytes;
     s->growth_left = (1 << 20) + (n_bytes < SIZE_MAX / (2 * GROWTH_A_BYTE) ? GROWTH_A_BYTE * n_bytes : SIZE_MAX / 2);
@@ -142,6 +147,7 @@ void pf_searcher_destroy(pf_searcher *s)
     if (!s) return;
     pcre2_match_data_free(s->match);
     pcre2_match_context_free(s->limits);
+    pcre2_jit_stack_free(s->stack);
     free(s);
 }
 
@@ -169,22 +175,29 @@ pf_status pf_text_ranges_push(pf_text_ranges *ranges, pf_text_range item)
     return PF_OK;
 }
 
+/* More stack for compiled patterns; false when there is no more. Its pages are taken as a search reaches them. */
+static bool enlarge_stack(pf_searcher *s)
+{
+    if (s->stack) return false;
+    s->stack = pcre2_jit_stack_create(FIRST_STACK_BYTES, MEMORY_BYTES, NULL);
+    if (!s->stack) return false;
+    pcre2_jit_stack_assign(s->limits, NULL, s->stack);
+    return true;
+}
+
 static pf_status search(pf_searcher *s, const pcre2_code *code, const char *text, size_t n, size_t from, bool *found)
 {
-    uint32_t options = PCRE2_NO_UTF_CHECK;
     if (++s->n_searches % SEARCHES_A_CLOCK_LOOK == 0 && pf_now_ns() > s->deadline_ns) return PF_LIMIT;
     for (uint32_t steps = STEPS_AT_FIRST;;) {
         pcre2_set_match_limit(s->limits, steps);
-        const int rc = pcre2_match(code, (PCRE2_SPTR)text, n, from, options, s->match, s->limits);
+        const int rc = pcre2_match(code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match, s->limits);
         if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) {
             *found = rc >= 0;
             return PF_OK;
         }
-        if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-            options |= PCRE2_NO_JIT;
-            continue;
-        }
-        if (rc == PCRE2_ERROR_NOMEMORY) return PF_NOMEM;
+        if (rc == PCRE2_ERROR_JIT_STACKLIMIT && enlarge_stack(s)) continue;
+        if (rc == PCRE2_ERROR_JIT_STACKLIMIT || rc == PCRE2_ERROR_HEAPLIMIT || rc == PCRE2_ERROR_NOMEMORY)
+            return PF_NOMEM;
         if (rc != PCRE2_ERROR_MATCHLIMIT || steps > UINT32_MAX / 8) return PF_LIMIT;
         steps *= 8;
         if (steps > s->steps_left || pf_now_ns() > s->deadline_ns) return PF_LIMIT;

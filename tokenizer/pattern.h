@@ -3,7 +3,8 @@
  * (regex_syntax.h), which PCRE2 runs.
  *
  * Time and memory are bounded: a search is given few steps at first, more on demand out of a budget for the whole text, a
- * text has a deadline, and a budget says how much longer it may be made, so that a hostile file ends in PF_LIMIT.
+ * text has a deadline, and a budget says how much longer it may be made, so that a hostile file ends in PF_LIMIT; the ways
+ * back that a search keeps may take 256 MiB, then it ends in PF_NOMEM.
  *
  * Internal to tokenizer/. A pattern is immutable; the searcher belongs to one thread.
  */
@@ -54,7 +55,8 @@ void pf_searcher_destroy(pf_searcher *searcher); /* NULL is fine */
 PF_MUST_USE pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more);
 
 /* *out = text [n_bytes, valid UTF-8] cut into what the pattern matches and what lies between. An empty match counts,
- * except right behind the match before it; of an empty text nothing is found. PF_LIMIT: it takes too long. PF_NOMEM. */
+ * except right behind the match before it; of an empty text nothing is found. PF_LIMIT: it takes too long. PF_NOMEM, see
+ * above, too. */
 PF_MUST_USE pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text,
                                           size_t n_bytes, pf_text_ranges *out);
 

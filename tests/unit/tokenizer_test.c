@@ -306,6 +306,26 @@ static void a_hostile_pattern_ends_in_a_limit(void **state)
     pf_tokenizer_close(t);
 }
 
+/* A group that repeats keeps a way back for each turn: more than PCRE2's own stack for a megabyte, more than is given for
+ * sixteen. */
+static void a_match_over_megabytes_is_found_until_its_memory_ends(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?:\\\\p{L}|')+") });
+    pf_tokens out = { 0 };
+    char *text = malloc(16 * MIB);
+    assert_non_null(text);
+    memset(text, 'a', 16 * MIB);
+    assert_status(pf_tokenizer_encode(t, text, MIB, false, &out), PF_OK);
+    assert_int_equal(out.n, MIB);
+    assert_status(pf_tokenizer_encode(t, text, 16 * MIB, false, &out), PF_NOMEM);
+    assert_int_equal(out.n, MIB);
+    free(text);
+    pf_tokens_clear(&out);
+    pf_tokenizer_close(t);
+}
+
 /* --- the fingerprint --- */
 
 static void equal_vocabularies_have_one_fingerprint(void **state)
@@ -449,6 +469,7 @@ int main(void)
         cmocka_unit_test(marks_without_end_are_ordered_in_time),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
+        cmocka_unit_test(a_match_over_megabytes_is_found_until_its_memory_ends),
         cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
         cmocka_unit_test(the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it),
         cmocka_unit_test(truncation_and_padding_change_nothing),

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "tokenizer/newer_characters.h"
 #include "tokenizer/regex_syntax.h"
 
 enum {
@@ -23,8 +24,9 @@ static const uint64_t STEPS_ON_DEMAND = 100000000; /* for a text, and a hundred 
 static const uint64_t DEADLINE_NS = 10000000000u;  /* for a text, and ten microseconds for each of its bytes */
 
 struct pf_pattern {
-    pcre2_code *code; /* NULL: a text is looked for */
-    char *text;       /* [n_text], at least a byte */
+    pcre2_code *code;     /* NULL: a text is looked for */
+    pcre2_code *thorough; /* for texts with characters that PCRE2 may not know; NULL: it makes no difference */
+    char *text;           /* [n_text], at least a byte */
     size_t n_text;
 };
 
@@ -66,19 +68,28 @@ static pf_status create(const pf_json *doc, const char *what, pf_pattern **out, 
     return *out ? PF_OK : pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, what);
 }
 
+static pf_status compile_both(const pf_json *doc, const char *what, const char *regex, size_t n_bytes, pf_pattern *made,
+                              pf_error *error)
+{
+    char *plain = NULL, *thorough = NULL, name[320];
+    size_t n_plain = 0, n_thorough = 0;
+    snprintf(name, sizeof name, "%s: %s", doc->name, what);
+    pf_status status = pf_regex_from_oniguruma(name, regex, n_bytes, true, &thorough, &n_thorough, error);
+    if (status == PF_OK) status = pf_regex_from_oniguruma(name, regex, n_bytes, false, &plain, &n_plain, error);
+    if (status == PF_OK) status = compile(doc, what, plain, n_plain, &made->code, error);
+    if (status == PF_OK && strcmp(plain, thorough) != 0)
+        status = compile(doc, what, thorough, n_thorough, &made->thorough, error);
+    free(plain);
+    free(thorough);
+    return status;
+}
+
 pf_status pf_pattern_of_regex(const pf_json *doc, const char *what, const char *regex, size_t n_bytes, pf_pattern **out,
                               pf_error *error)
 {
-    char *text, name[320];
-    size_t n_text;
     pf_pattern *made;
-    snprintf(name, sizeof name, "%s: %s", doc->name, what);
     PF_TRY(create(doc, what, &made, error));
-    pf_status status = pf_regex_from_oniguruma(name, regex, n_bytes, &text, &n_text, error);
-    if (status == PF_OK) {
-        status = compile(doc, what, text, n_text, &made->code, error);
-        free(text);
-    }
+    const pf_status status = compile_both(doc, what, regex, n_bytes, made, error);
     if (status == PF_OK)
         *out = made;
     else
@@ -118,6 +129,7 @@ void pf_pattern_destroy(pf_pattern *pattern)
 {
     if (!pattern) return;
     pcre2_code_free(pattern->code);
+    pcre2_code_free(pattern->thorough);
     free(pattern->text);
     free(pattern);
 }
@@ -219,9 +231,11 @@ static pf_status push_match(pf_text_ranges *out, size_t *covered, size_t begin, 
     return pf_text_ranges_push(out, (pf_text_range){ begin, end, true });
 }
 
-static pf_status find_regex(const pcre2_code *code, pf_searcher *s, const char *text, size_t n, pf_text_ranges *out,
+static pf_status find_regex(const pf_pattern *pattern, pf_searcher *s, const char *text, size_t n, pf_text_ranges *out,
                             size_t *covered)
 {
+    const bool thorough = pattern->thorough && pf_has_newer(text, n);
+    const pcre2_code *code = thorough ? pattern->thorough : pattern->code;
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->match);
     size_t last_end = SIZE_MAX, at = 0;
     while (at <= n) {
@@ -254,7 +268,7 @@ pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, 
     size_t covered = 0;
     out->n = 0;
     if (n_bytes == 0) return PF_OK;
-    PF_TRY(pattern->code ? find_regex(pattern->code, searcher, text, n_bytes, out, &covered)
+    PF_TRY(pattern->code ? find_regex(pattern, searcher, text, n_bytes, out, &covered)
                          : find_text(pattern, text, n_bytes, out, &covered));
     return covered < n_bytes ? pf_text_ranges_push(out, (pf_text_range){ covered, n_bytes, false }) : PF_OK;
 }

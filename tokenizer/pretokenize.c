@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/json_sequence.h"
+#include "tokenizer/newer_characters.h"
 #include "tokenizer/stand_ins.h"
 
 enum {
@@ -20,18 +21,8 @@ enum {
 #define SPACE "\\p{White_Space}"
 #define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
 
-/* Punctuation of Unicode and the symbols of ASCII. The library's table is older than PCRE2's: found by asking both of every
- * code point. */
-#define NEWER_PUNCTUATION                                                                                           \
-    "\\x{61D}\\x{9FD}\\x{A76}\\x{C77}\\x{C84}\\x{1B7D}-\\x{1B7E}\\x{2E43}-\\x{2E4F}\\x{2E52}-\\x{2E5D}\\x{10EAD}"   \
-    "\\x{10F55}-\\x{10F59}\\x{10F86}-\\x{10F89}\\x{1144B}-\\x{1144F}\\x{1145A}-\\x{1145B}\\x{1145D}\\x{11660}-\\x{" \
-    "1166C}"                                                                                                        \
-    "\\x{116B9}\\x{1183B}\\x{11944}-\\x{11946}\\x{119E2}\\x{11A3F}-\\x{11A46}\\x{11A9A}-\\x{11A9C}\\x{11A9E}-\\x{"  \
-    "11AA2}"                                                                                                        \
-    "\\x{11C41}-\\x{11C45}\\x{11C70}-\\x{11C71}\\x{11EF7}-\\x{11EF8}\\x{11FFF}\\x{12FF1}-\\x{12FF2}\\x{16E97}-\\x{" \
-    "16E9A}"                                                                                                        \
-    "\\x{16FE2}\\x{1E95E}-\\x{1E95F}"
-#define PUNCTUATION "(?![" NEWER_PUNCTUATION "])[\\p{P}$+<=>^`|~\\x{166D}\\x{111C9}]"
+/* Punctuation of Unicode and the symbols of ASCII. The library's table is older than PCRE2's. */
+#define PUNCTUATION "(?![" PF_NEWER_PUNCTUATION "])[\\p{P}$+<=>^`|~\\x{166D}\\x{111C9}]"
 
 typedef enum { ISOLATED, REMOVED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, N_BEHAVIORS } behavior;
 
@@ -121,12 +112,13 @@ static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokeniz
     return pf_pattern_read(doc, node, "Split's pattern", &s->pattern, error);
 }
 
-/* Any number character, each alone or in runs. */
+/* Any number character, each alone or in runs; Rust has those of Unicode 17, too. */
 static pf_status add_digits(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     bool individual = false;
     PF_TRY(pf_json_get_bool(doc, node, "individual_digits", false, &individual, error));
-    return add_regex(doc, p, "Digits", "\\p{N}", individual ? ISOLATED : CONTIGUOUS, false, error);
+    return add_regex(doc, p, "Digits", "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]",
+                     individual ? ISOLATED : CONTIGUOUS, false, error);
 }
 
 static pf_status add_punctuation(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)

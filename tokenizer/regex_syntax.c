@@ -4,9 +4,12 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "tokenizer/newer_characters.h"
 
 enum { MAX_DEPTH = 200 };
 
@@ -16,6 +19,7 @@ enum { MAX_DEPTH = 200 };
 
 typedef struct {
     const char *name;
+    bool newer; /* write what is newer than PCRE2, too */
     const char *in;
     size_t n, at;
     char *out;
@@ -110,28 +114,85 @@ static const struct {
     { "Extended_Pictographic", "Extended_Pictographic" },
 };
 
-static pf_status put_property(rewriter *r, const char *name, size_t n)
+/* The name of a property as PCRE2 takes it, but for the "sc:" in front of a script; *n: its length. */
+static const char *property_name(const char *name, size_t *n, bool *is_script)
 {
-    if (n <= 2) return put(r, name, n); /* a general category */
+    *is_script = false;
+    if (*n <= 2) return name; /* a general category */
     for (size_t i = 0; i < sizeof PROPERTIES / sizeof *PROPERTIES; i++) {
-        if (strlen(PROPERTIES[i].name) == n && strncasecmp(PROPERTIES[i].name, name, n) == 0)
-            return put_text(r, PROPERTIES[i].category);
+        if (strlen(PROPERTIES[i].name) != *n || strncasecmp(PROPERTIES[i].name, name, *n) != 0) continue;
+        *n = strlen(PROPERTIES[i].category);
+        return PROPERTIES[i].category;
     }
-    PF_TRY(put_text(r, "sc:"));
-    return put(r, name, n);
+    *is_script = true;
+    return name;
+}
+
+/* As ranges also where it is one: a '-' that follows makes none of that. */
+static pf_status put_newer(rewriter *r, const char *name, size_t n)
+{
+    pf_character_range range;
+    char text[32];
+    for (size_t at = 0; r->newer && pf_newer_next(name, n, &at, &range);) {
+        snprintf(text, sizeof text, "\\x{%X}-\\x{%X}", (unsigned)range.first, (unsigned)range.last);
+        PF_TRY(put_text(r, text));
+    }
+    return PF_OK;
+}
+
+/* A property or what it is not, with the characters that are newer than PCRE2. What these take away from cannot be
+ * written as one item of a class. */
+static pf_status put_property(rewriter *r, const char *name, size_t n, bool negated, bool in_class)
+{
+    bool is_script;
+    pf_character_range range;
+    const char *known = property_name(name, &n, &is_script);
+    const bool changes = r->newer && pf_newer_next(known, n, &(size_t){ 0 }, &range);
+    const bool shrinks = changes && negated != pf_newer_is_unassigned(known, n);
+    if (in_class && shrinks) return refuse(r, "what is not in a property, inside a character class,");
+    if (changes && !in_class) PF_TRY(put_text(r, shrinks ? "[^" : "["));
+    PF_TRY(put_text(r, negated != shrinks ? "\\P{" : "\\p{"));
+    if (is_script) PF_TRY(put_text(r, "sc:"));
+    PF_TRY(put(r, known, n));
+    PF_TRY(put_text(r, "}"));
+    PF_TRY(put_newer(r, known, n));
+    return changes && !in_class ? put_text(r, "]") : PF_OK;
 }
 
 /* \p{Name}, \P{Name}, \p{^Name}. */
-static pf_status property(rewriter *r)
+static pf_status property(rewriter *r, bool in_class)
 {
     if (peek(r, 2) != '{') return refuse(r, "\\p without braces");
     size_t n = 3;
     while (isalnum((unsigned char)peek(r, n)) || peek(r, n) == '_' || peek(r, n) == '^') n++;
     if (peek(r, n) != '}') return refuse(r, "\\p{ without a name and an end");
     const size_t head = peek(r, 3) == '^' ? 4 : 3;
-    PF_TRY(put(r, r->in + r->at, head));
-    PF_TRY(put_property(r, r->in + r->at + head, n - head));
-    return replace(r, n + 1, "}");
+    PF_TRY(put_property(r, r->in + r->at + head, n - head, (peek(r, 1) == 'P') != (head == 4), in_class));
+    r->at += n + 1;
+    return PF_OK;
+}
+
+/* Write items of a class for n bytes of the pattern, with the characters of their properties that are newer than PCRE2. */
+static pf_status items(rewriter *r, size_t n, const char *text)
+{
+    PF_TRY(replace(r, n, text));
+    for (const char *name = strstr(text, "\\p{"); name; name = strstr(name, "\\p{")) {
+        name += 3;
+        PF_TRY(put_newer(r, name, strcspn(name, "}")));
+    }
+    return PF_OK;
+}
+
+/* Write `text` for two bytes of the pattern, word characters in each of its classes. */
+static pf_status words(rewriter *r, const char *text)
+{
+    for (const char *open = strchr(text, '['); open; open = strchr(text, '[')) {
+        const size_t n = (size_t)(open - text) + (open[1] == '^' ? 2 : 1);
+        PF_TRY(put(r, text, n));
+        PF_TRY(items(r, 0, WORD));
+        text += n;
+    }
+    return replace(r, 2, text);
 }
 
 static pf_status code_point(rewriter *r)
@@ -161,13 +222,13 @@ static pf_status escape(rewriter *r, bool in_class)
     switch (c) {
     case 's': return replace(r, 2, "\\p{White_Space}");
     case 'S': return replace(r, 2, "\\P{White_Space}");
-    case 'd': return replace(r, 2, "\\p{Nd}");
-    case 'D': return replace(r, 2, "\\P{Nd}");
+    case 'd':
+    case 'D': PF_TRY(put_property(r, "Nd", 2, c == 'D', in_class)); return replace(r, 2, "");
     case 'v': return replace(r, 2, "\\x0B");
-    case 'w': return replace(r, 2, in_class ? WORD_IN_CLASS : "[" WORD "]");
+    case 'w': return in_class ? items(r, 2, WORD_IN_CLASS) : words(r, "[]");
     case 'h': return replace(r, 2, in_class ? "0-9A-Fa-f" : "[0-9A-Fa-f]");
     case 'p':
-    case 'P': return property(r);
+    case 'P': return property(r, in_class);
     case 'x':
     case 'u': return code_point(r);
     case 'a':
@@ -182,10 +243,10 @@ static pf_status escape(rewriter *r, bool in_class)
     if (in_class && c == 'b') return replace(r, 2, "\\x08");
     if (!in_class) {
         switch (c) {
-        case 'W': return replace(r, 2, "[^" WORD "]");
+        case 'W': return words(r, "[^]");
         case 'H': return replace(r, 2, "[^0-9A-Fa-f]");
-        case 'b': return replace(r, 2, "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
-        case 'B': return replace(r, 2, "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))");
+        case 'b': return words(r, "(?:(?<=[])(?![])|(?<![])(?=[]))");
+        case 'B': return words(r, "(?:(?<=[])(?=[])|(?<![])(?![]))");
         case 'A':
         case 'z':
         case 'Z':
@@ -216,7 +277,7 @@ static pf_status posix_bracket(rewriter *r)
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t n = strlen(known[i].name);
-        if (r->n - r->at >= n && memcmp(r->in + r->at, known[i].name, n) == 0) return replace(r, n, known[i].items);
+        if (r->n - r->at >= n && memcmp(r->in + r->at, known[i].name, n) == 0) return items(r, n, known[i].items);
     }
     return refuse(r, "a POSIX bracket");
 }
@@ -367,14 +428,14 @@ static pf_status next(rewriter *r)
     return copy(r, n);
 }
 
-pf_status pf_regex_from_oniguruma(const char *name, const char *pattern, size_t n_bytes, char **out, size_t *out_bytes,
-                                  pf_error *error)
+pf_status pf_regex_from_oniguruma(const char *name, const char *pattern, size_t n_bytes, bool newer, char **out,
+                                  size_t *out_bytes, pf_error *error)
 {
     if (n_bytes > PF_MAX_PATTERN_BYTES)
         return pf_fail(error, PF_LIMIT, "%s: a pattern of %zu bytes, expected at most %d", name, n_bytes,
                        PF_MAX_PATTERN_BYTES);
     if (memchr(pattern, '\0', n_bytes)) return pf_fail(error, PF_UNSUPPORTED, "%s: a pattern that holds a NUL", name);
-    rewriter r = { .name = name, .in = pattern, .n = n_bytes, .error = error };
+    rewriter r = { .name = name, .newer = newer, .in = pattern, .n = n_bytes, .error = error };
     pf_status status = reserve(&r, n_bytes);
     if (status == PF_OK) r.out[0] = '\0';
     while (status == PF_OK && r.at < r.n) status = next(&r);

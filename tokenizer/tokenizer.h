@@ -33,8 +33,8 @@ void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
 
 /* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like).
  * Special tokens spelt out in the text are recognised, as transformers does by default.
- * Ids are those of Hugging Face's tokenizers 0.23; characters newer than the PCRE2 at hand (10.42: Unicode 14) may be
- * split otherwise. On failure *out is as before.
+ * Ids are those of Hugging Face's tokenizers 0.23, also of the characters of Unicode 16 that the PCRE2 at hand may not
+ * know. On failure *out is as before.
  * PF_NOMEM: also where a pattern needs more than 256 MiB; PF_LIMIT: the text is longer than 2^30 bytes, or the file's
  * patterns take too long on it, or its normalizers make it more than 65 times as long; PF_UNSUPPORTED: the text holds what
  * the vocabulary has no token for, nor one for what it lacks (unk_token). */

@@ -88,6 +88,16 @@ static void white_space_goes_to_the_first_token_that_takes_it(void **state)
     pf_tokenizer_close(t);
 }
 
+/* The letter behind it is of Unicode 16. */
+static void a_single_word_ends_where_the_letters_do(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("ab", ", \"single_word\": true") "]," });
+    assert_ids(t, "ab-", (int32_t[]){ 256, '-' }, 2);
+    assert_ids(t, "ab\xF0\x90\x97\x80", (int32_t[]){ 'a', 'b', 0xF0, 0x90, 0x97, 0x80 }, 6);
+    pf_tokenizer_close(t);
+}
+
 static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(void **state)
 {
     (void)state;
@@ -218,6 +228,7 @@ int main(void)
         cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
         cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),
         cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
+        cmocka_unit_test(a_single_word_ends_where_the_letters_do),
         cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),

@@ -140,12 +140,50 @@ static void a_byte_without_a_token_is_the_unknown_one_where_there_is_one(void **
 #undef FEW
 }
 
+#define STEP(step) "{\"type\": \"Sequence\", \"pretokenizers\": [" step "," BYTE_LEVEL "]}"
+
+/* A letter, a digit, punctuation and a number of Unicode 15 to 17; merges join them with what stands before where nothing
+ * cuts. */
+static void characters_newer_than_pcre2_are_what_the_library_takes_them_for(void **state)
+{
+    (void)state;
+    static const char letter[] = "a\xF0\xB1\x8D\x90", digit[] = "1\xF0\x9E\x93\xB0", newest[] = "1\xF0\x91\xB7\xA0";
+    static const char mark[] = "a\xE1\xAD\x8E";
+    static const struct {
+        const char *pre, *text;
+        int32_t first;
+    } cases[] = {
+        { SPLIT("\\\\p{L}+"), letter, 256 },
+        { SPLIT("a\\\\P{L}?"), letter, 'a' },
+        { SPLIT("a\\\\p{Han}"), letter, 256 },
+        { SPLIT("\\\\w+"), letter, 256 },
+        { SPLIT("a\\\\b"), letter, 256 },
+        { SPLIT("[[:alpha:]]+"), letter, 256 },
+        { SPLIT("\\\\d+"), digit, 257 },
+        { SPLIT("\\\\p{N}+"), digit, 257 },
+        { STEP("{\"type\": \"Digits\"}"), digit, 257 },
+        { STEP("{\"type\": \"Digits\"}"), newest, 257 },
+        { STEP("{\"type\": \"Whitespace\"}"), letter, 256 },
+        { STEP("{\"type\": \"Punctuation\"}"), mark, 258 }, /* its table is older */
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_tokenizer *t = open_parts((parts){ .pre = cases[i].pre,
+                                              .vocab = ",\"a\\u00f0\":256,\"1\\u00f0\":257,\"a\\u00e1\":258",
+                                              .merges = "\"a \\u00f0\",\"1 \\u00f0\",\"a \\u00e1\"" });
+        pf_tokens got = encode(t, cases[i].text);
+        assert_int_equal(got.ids[0], cases[i].first);
+        pf_tokens_clear(&got);
+        pf_tokenizer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_far_apart_take_no_memory_between_them),
         cmocka_unit_test(merges_go_by_rank_then_from_the_left),
         cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),
+        cmocka_unit_test(characters_newer_than_pcre2_are_what_the_library_takes_them_for),
         cmocka_unit_test(empty_matches_and_line_ends_cut),
         cmocka_unit_test(a_split_behind_byte_level_cuts_between_bytes),
         cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),

@@ -4,12 +4,29 @@
 #include "tests/support/test.h"
 #include "tokenizer/regex_syntax.h"
 
+#define KANA "\\x{1B132}-\\x{1B132}" /* newer than PCRE2's */
+
+typedef struct {
+    const char *in, *out;
+} rewriting;
+
+static void assert_rewritten(const rewriting *cases, size_t n_cases, bool newer)
+{
+    for (size_t i = 0; i < n_cases; i++) {
+        char *out = NULL;
+        size_t n;
+        pf_error error = { 0 };
+        assert_ok(pf_regex_from_oniguruma("test", cases[i].in, strlen(cases[i].in), newer, &out, &n, &error), error);
+        assert_string_equal(out, cases[i].out);
+        assert_int_equal(n, strlen(out));
+        free(out);
+    }
+}
+
 static void patterns_are_rewritten_for_pcre2(void **state)
 {
     (void)state;
-    static const struct {
-        const char *in, *out;
-    } cases[] = {
+    static const rewriting cases[] = {
         { "\\s+(?!\\S)|[^\\s\\r\\n]", "\\p{White_Space}+(?!\\P{White_Space})|[^\\p{White_Space}\\r\\n]" },
         { "(?i:'s|'t)|(?m:.)", "(?i:'s|'t)|(?s:.)" },
         { "\\p{N}{1,3}+", "(?:\\p{N}{1,3})+" },
@@ -20,20 +37,39 @@ static void patterns_are_rewritten_for_pcre2(void **state)
         { "\\u0041\\x41\\x{41}", "\\x{0041}\\x41\\x{41}" },
         { "\\v\\h", "\\x0B[0-9A-Fa-f]" },
         { "[\\h\\b]", "[0-9A-Fa-f\\x08]" },
-        { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\p{^Lu}" },
+        { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\P{Lu}" },
         { "[]a]", "[\\]a]" },
         { " ?[^(\\s|[.,!?])]+", " ?[^(\\p{White_Space}|.,!?)]+" },
         { "[a[b[cd]]e][]]", "[abcde][\\]]" },
         { "[[:alpha:][0-9]]", "[\\p{Alphabetic}0-9]" },
+        { "\\P{Hiragana}[\\P{Zs}\\D]", "\\P{sc:Hiragana}[\\P{Zs}\\P{Nd}]" },
     };
-    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+    assert_rewritten(cases, PF_COUNT(cases), false);
+}
+
+static void properties_take_along_what_is_newer(void **state)
+{
+    (void)state;
+    static const rewriting cases[] = {
+        { "\\p{Hiragana}\\P{Hiragana}", "[\\p{sc:Hiragana}" KANA "][^\\p{sc:Hiragana}" KANA "]" },
+        { "[\\p{Hiragana}-]\\p{Zs}", "[\\p{sc:Hiragana}" KANA "-]\\p{Zs}" },
+        { "\\p{^No}[No]", "[^\\p{No}\\x{1D2C0}-\\x{1D2D3}][No]" },
+    };
+    assert_rewritten(cases, PF_COUNT(cases), true);
+}
+
+/* PCRE2's classes take nothing away from a property. */
+static void what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = { "[\\P{L}]", "[^a\\D]", "[\\p{^Han}]", "[\\p{C}]", "[\\p{Cn}]" };
+    for (size_t i = 0; i < PF_COUNT(patterns); i++) {
         char *out = NULL;
         size_t n;
         pf_error error = { 0 };
-        assert_ok(pf_regex_from_oniguruma("test", cases[i].in, strlen(cases[i].in), &out, &n, &error), error);
-        assert_string_equal(out, cases[i].out);
-        assert_int_equal(n, strlen(out));
-        free(out);
+        assert_status(pf_regex_from_oniguruma("test", patterns[i], strlen(patterns[i]), true, &out, &n, &error),
+                      PF_UNSUPPORTED);
+        assert_non_null(strstr(error.text, "inside a character class"));
     }
 }
 
@@ -41,6 +77,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_are_rewritten_for_pcre2),
+        cmocka_unit_test(properties_take_along_what_is_newer),
+        cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,9 +24,10 @@ typedef struct {
     size_t n, at;
     char *out;
     size_t used, capacity;
-    size_t atom;             /* where in `out` the last atom begins: what a quantifier applies to */
-    size_t group[MAX_DEPTH]; /* where in `out` each open group begins; [0] is the pattern */
-    size_t body[MAX_DEPTH];  /* and what is in it */
+    size_t atom;              /* where in `out` the last atom begins: what a quantifier applies to */
+    size_t group[MAX_DEPTH];  /* where in `out` each open group begins; [0] is the pattern */
+    size_t body[MAX_DEPTH];   /* and what is in it */
+    bool caseless[MAX_DEPTH]; /* whether (?i) holds in it */
     int depth;
     pf_error *error;
 } rewriter;
@@ -128,6 +129,33 @@ static const char *property_name(const char *name, size_t *n, bool *is_script)
     return name;
 }
 
+static bool is_of_case(const char *property, size_t n)
+{
+    static const char *const known[] = { "Lu", "Ll", "Lt", "Uppercase", "Lowercase" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i]) == n && strncasecmp(known[i], property, n) == 0) return true;
+    return false;
+}
+
+/* Under (?i) Oniguruma folds a class as a whole, PCRE2 its characters and not its properties. Of what has a property of
+ * case another case is missing then; of the others a few characters, which are written beside them. */
+static pf_status put_folded(rewriter *r, const char *property, size_t n)
+{
+    static const struct {
+        const char *property, *more;
+    } known[] = {
+        { "L", "\\x{345}-\\x{345}" },         { "M", "\\x{3B9}-\\x{3B9}" },
+        { "Mn", "\\x{3B9}-\\x{3B9}" },        { "Greek", "\\x{B5}-\\x{B5}\\x{345}-\\x{345}" },
+        { "Inherited", "\\x{3B9}-\\x{3B9}" }, { "Common", "\\x{3BC}-\\x{3BC}" },
+    };
+    if (!r->caseless[r->depth]) return PF_OK;
+    if (is_of_case(property, n)) return refuse(r, "a property of case in a character class under (?i)");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i].property) == n && strncasecmp(known[i].property, property, n) == 0)
+            return put_text(r, known[i].more);
+    return PF_OK;
+}
+
 /* As ranges also where it is one: a '-' that follows makes none of that. */
 static pf_status put_newer(rewriter *r, const char *name, size_t n)
 {
@@ -150,13 +178,17 @@ static pf_status put_property(rewriter *r, const char *name, size_t n, bool nega
     const bool changes = r->newer && pf_newer_next(known, n, &(size_t){ 0 }, &range);
     const bool shrinks = changes && negated != pf_newer_is_unassigned(known, n);
     if (in_class && shrinks) return refuse(r, "what is not in a property, inside a character class,");
+    const bool guarded = !in_class && r->caseless[r->depth] && is_of_case(known, n); /* alone it is not folded */
+    if (guarded) PF_TRY(put_text(r, "(?-i:"));
     if (changes && !in_class) PF_TRY(put_text(r, shrinks ? "[^" : "["));
     PF_TRY(put_text(r, negated != shrinks ? "\\P{" : "\\p{"));
     if (is_script) PF_TRY(put_text(r, "sc:"));
     PF_TRY(put(r, known, n));
     PF_TRY(put_text(r, "}"));
     PF_TRY(put_newer(r, known, n));
-    return changes && !in_class ? put_text(r, "]") : PF_OK;
+    if (in_class) return put_folded(r, known, n);
+    if (changes) PF_TRY(put_text(r, "]"));
+    return guarded ? put_text(r, ")") : PF_OK;
 }
 
 /* \p{Name}, \P{Name}, \p{^Name}. */
@@ -179,6 +211,7 @@ static pf_status items(rewriter *r, size_t n, const char *text)
     for (const char *name = strstr(text, "\\p{"); name; name = strstr(name, "\\p{")) {
         name += 3;
         PF_TRY(put_newer(r, name, strcspn(name, "}")));
+        PF_TRY(put_folded(r, name, strcspn(name, "}")));
     }
     return PF_OK;
 }
@@ -319,11 +352,12 @@ static pf_status character_class(rewriter *r)
 
 /* --- groups --- */
 
-static pf_status open_body(rewriter *r, size_t begin)
+static pf_status open_body(rewriter *r, size_t begin, bool caseless)
 {
     r->depth++;
     r->group[r->depth] = begin;
     r->body[r->depth] = r->used;
+    r->caseless[r->depth] = caseless;
     return PF_OK;
 }
 
@@ -333,8 +367,11 @@ static pf_status flags(rewriter *r)
 {
     const size_t begin = r->used;
     const bool at_start = r->used == r->body[r->depth];
+    bool caseless = r->caseless[r->depth], on = true;
     PF_TRY(copy(r, 2));
     while (peek(r, 0) == 'i' || peek(r, 0) == 'm' || peek(r, 0) == '-') {
+        if (peek(r, 0) == '-') on = false;
+        if (peek(r, 0) == 'i') caseless = on;
         if (peek(r, 0) == 'm')
             PF_TRY(replace(r, 1, "s"));
         else
@@ -342,11 +379,12 @@ static pf_status flags(rewriter *r)
     }
     if (peek(r, 0) == ':') {
         PF_TRY(copy(r, 1));
-        return open_body(r, begin);
+        return open_body(r, begin, caseless);
     }
     if (peek(r, 0) != ')' || !at_start) return refuse(r, "flags where they are");
     PF_TRY(copy(r, 1));
     r->body[r->depth] = r->used; /* still the beginning */
+    r->caseless[r->depth] = caseless;
     return PF_OK;
 }
 
@@ -368,7 +406,7 @@ static pf_status open_group(rewriter *r)
         const char what[] = { '(', '?', (unsigned char)kind < 0x80 ? kind : '?', '\0' };
         return refuse(r, what);
     }
-    return open_body(r, begin);
+    return open_body(r, begin, r->caseless[r->depth]);
 }
 
 /* --- quantifiers --- */

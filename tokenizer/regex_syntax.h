@@ -4,7 +4,8 @@
  *
  * What differs, and is rewritten:  \s \w \b \d \h \v and their negations (other sets of characters)  |  (?m) is "dot
  * matches a line end"  |  ^ and $ are at every line (compile with PCRE2_MULTILINE)  |  {n,m}+ repeats, it is not
- * possessive  |  {,n} is {0,n}  |  \uHHHH  |  POSIX brackets.
+ * possessive  |  {,n} is {0,n}  |  \uHHHH  |  POSIX brackets  |  classes of properties under
+ * (?i), which folds them as a whole.
  * Source: Oniguruma 6.9, doc/RE and doc/SYNTAX.md; pcre2pattern(3).
  *
  * Internal to tokenizer/.

@@ -42,6 +42,9 @@ static void patterns_are_rewritten_for_pcre2(void **state)
         { " ?[^(\\s|[.,!?])]+", " ?[^(\\p{White_Space}|.,!?)]+" },
         { "[a[b[cd]]e][]]", "[abcde][\\]]" },
         { "[[:alpha:][0-9]]", "[\\p{Alphabetic}0-9]" },
+        { "(?i:\\p{Lu}|[^\\p{L}]|(?-i:[\\p{Lu}]))[\\p{Lu}]",
+          "(?i:(?-i:\\p{Lu})|[^\\p{L}\\x{345}-\\x{345}]|(?-i:[\\p{Lu}]))[\\p{Lu}]" },
+        { "(?i)(?:[\\p{M}])(?:(?m-i)[\\p{M}])", "(?i)(?:[\\p{M}\\x{3B9}-\\x{3B9}])(?:(?s-i)[\\p{M}])" },
         { "\\P{Hiragana}[\\P{Zs}\\D]", "\\P{sc:Hiragana}[\\P{Zs}\\P{Nd}]" },
     };
     assert_rewritten(cases, PF_COUNT(cases), false);
@@ -58,19 +61,38 @@ static void properties_take_along_what_is_newer(void **state)
     assert_rewritten(cases, PF_COUNT(cases), true);
 }
 
+static void assert_refused(const char *pattern, const char *part)
+{
+    char *out = NULL;
+    size_t n;
+    pf_error error = { 0 };
+    assert_status(pf_regex_from_oniguruma("test", pattern, strlen(pattern), true, &out, &n, &error), PF_UNSUPPORTED);
+    assert_non_null(strstr(error.text, part));
+}
+
 /* PCRE2's classes take nothing away from a property. */
 static void what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class(void **state)
 {
     (void)state;
     static const char *const patterns[] = { "[\\P{L}]", "[^a\\D]", "[\\p{^Han}]", "[\\p{C}]", "[\\p{Cn}]" };
-    for (size_t i = 0; i < PF_COUNT(patterns); i++) {
-        char *out = NULL;
-        size_t n;
-        pf_error error = { 0 };
-        assert_status(pf_regex_from_oniguruma("test", patterns[i], strlen(patterns[i]), true, &out, &n, &error),
-                      PF_UNSUPPORTED);
-        assert_non_null(strstr(error.text, "inside a character class"));
-    }
+    for (size_t i = 0; i < PF_COUNT(patterns); i++) assert_refused(patterns[i], "inside a character class");
+}
+
+/* Oniguruma folds such a class as a whole. */
+static void properties_of_case_are_no_items_of_a_class_under_i(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {
+        "(?i:[\\p{Lu}])",
+        "(?i:[^a\\p{ll}])",
+        "(?i)a|(?:[\\p{Lt}])",
+        "(?i:[\\p{Uppercase_Letter}])",
+        "(?i:[\\p{Lower}])",
+        "(?i:[[:upper:]])",
+        "(?-i:a)(?m-i:(?i:[[:lower:]]))",
+    };
+    for (size_t i = 0; i < PF_COUNT(patterns); i++)
+        assert_refused(patterns[i], "of case in a character class under (?i)");
 }
 
 int main(void)
@@ -78,6 +100,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_are_rewritten_for_pcre2),
         cmocka_unit_test(properties_take_along_what_is_newer),
+        cmocka_unit_test(properties_of_case_are_no_items_of_a_class_under_i),
         cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

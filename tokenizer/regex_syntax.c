@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <utf8proc.h>
 
+#include "tokenizer/characters.h"
 #include "tokenizer/newer_characters.h"
 
-enum { MAX_DEPTH = 200 };
+enum { MAX_DEPTH = 200, MAX_FOLDED = 3 };
 
 /* Word characters: inside a class Unicode's, outside one also those of Oniguruma's table of Latin-1. */
 #define WORD_IN_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
@@ -28,6 +30,11 @@ typedef struct {
     size_t group[MAX_DEPTH];  /* where in `out` each open group begins; [0] is the pattern */
     size_t body[MAX_DEPTH];   /* and what is in it */
     bool caseless[MAX_DEPTH]; /* whether (?i) holds in it */
+    bool joins[MAX_DEPTH];    /* whether it only groups: (?:...) */
+    int32_t run[MAX_FOLDED];  /* the last [n_run] characters, folded, that (?i) takes together; they end at `run_end` */
+    size_t n_run, run_end;
+    bool class_negated;
+    int32_t class_last, class_from; /* what may begin a range in a class, and what has; -1: nothing */
     int depth;
     pf_error *error;
 } rewriter;
@@ -84,6 +91,78 @@ static pf_status replace(rewriter *r, size_t n, const char *text)
     return put_text(r, text);
 }
 
+/* --- several characters for one, under (?i) --- */
+
+/* Where the characters are that fold to several: CaseFolding.txt, status F. */
+static const pf_character_range FOLD_TO_SEVERAL[] = {
+    { 0xDF, 0xDF },     { 0x130, 0x130 },   { 0x149, 0x149 },   { 0x1F0, 0x1F0 },   { 0x390, 0x390 },
+    { 0x3B0, 0x3B0 },   { 0x587, 0x587 },   { 0x1E96, 0x1E9A }, { 0x1E9E, 0x1E9E }, { 0x1F50, 0x1F56 },
+    { 0x1F80, 0x1FAF }, { 0x1FB2, 0x1FFC }, { 0xFB00, 0xFB06 }, { 0xFB13, 0xFB17 },
+};
+enum { N_FOLD_TO_SEVERAL = sizeof FOLD_TO_SEVERAL / sizeof *FOLD_TO_SEVERAL };
+
+static size_t fold(int32_t c, int32_t out[MAX_FOLDED])
+{
+    int boundary = 0;
+    const utf8proc_ssize_t n = utf8proc_decompose_char(c, out, MAX_FOLDED, UTF8PROC_CASEFOLD, &boundary);
+    if (n >= 1) return (size_t)n;
+    out[0] = c; /* no character */
+    return 1;
+}
+
+static bool one_folds_to_several(int32_t first, int32_t last)
+{
+    int32_t folded[MAX_FOLDED];
+    for (size_t i = 0; i < N_FOLD_TO_SEVERAL; i++)
+        for (int32_t c = FOLD_TO_SEVERAL[i].first; c <= FOLD_TO_SEVERAL[i].last; c++)
+            if (c >= first && c <= last && fold(c, folded) > 1) return true;
+    return false;
+}
+
+static bool run_ends_in_a_folding(const rewriter *r)
+{
+    int32_t folded[MAX_FOLDED];
+    for (size_t i = 0; i < N_FOLD_TO_SEVERAL; i++) {
+        for (int32_t c = FOLD_TO_SEVERAL[i].first; c <= FOLD_TO_SEVERAL[i].last; c++) {
+            const size_t n = fold(c, folded);
+            if (n > 1 && n <= r->n_run && memcmp(r->run + r->n_run - n, folded, n * sizeof *folded) == 0) return true;
+        }
+    }
+    return false;
+}
+
+/* A character outside classes that began at `begin` and ends here. Oniguruma takes ss for the sharp s under (?i), and the
+ * other way round; PCRE2 does neither. */
+static pf_status literal(rewriter *r, size_t begin, int32_t c)
+{
+    int32_t folded[MAX_FOLDED];
+    const char behind = peek(r, 0);
+    if (!r->caseless[r->depth]) return PF_OK;
+    if (fold(c, folded) > 1) return refuse(r, "a character that (?i) takes for several");
+    if (behind == '*' || behind == '+' || behind == '?') return PF_OK; /* repeated it stands for itself */
+    if (r->run_end != begin) r->n_run = 0;
+    if (r->n_run == MAX_FOLDED) memmove(r->run, r->run + 1, --r->n_run * sizeof *r->run);
+    r->run[r->n_run++] = folded[0];
+    r->run_end = r->at;
+    return run_ends_in_a_folding(r) ? refuse(r, "characters that (?i) takes for one") : PF_OK;
+}
+
+/* What does not part the characters on both its sides: a group that is only grouped, {1}. */
+static void join_run(rewriter *r, size_t begin)
+{
+    if (r->run_end == begin) r->run_end = r->at;
+}
+
+/* A character in a class, or the end of a range there. */
+static pf_status class_literal(rewriter *r, int32_t c)
+{
+    const int32_t first = r->class_from >= 0 ? r->class_from : c;
+    r->class_last = r->class_from >= 0 ? -1 : c;
+    if (r->caseless[r->depth] && !r->class_negated && one_folds_to_several(first, c))
+        return refuse(r, "a character in a class that (?i) takes for several");
+    return PF_OK;
+}
+
 /* --- escapes --- */
 
 /* Names of properties that are no script. Oniguruma takes a script's own characters, PCRE2's \p{Han} those that are used
@@ -137,9 +216,19 @@ static bool is_of_case(const char *property, size_t n)
     return false;
 }
 
+/* Whether letters have it, or have it not, that fold to several characters. */
+static bool has_folding_letters(const char *property, size_t n, bool negated)
+{
+    static const char *const known[] = { "L", "Any", "Alphabetic", "Latin", "Greek", "Armenian" };
+    enum { N_ALL = 3 }; /* of them, those that have all such letters */
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i]) == n && strncasecmp(known[i], property, n) == 0) return !negated || i >= N_ALL;
+    return negated;
+}
+
 /* Under (?i) Oniguruma folds a class as a whole, PCRE2 its characters and not its properties. Of what has a property of
  * case another case is missing then; of the others a few characters, which are written beside them. */
-static pf_status put_folded(rewriter *r, const char *property, size_t n)
+static pf_status put_folded(rewriter *r, const char *property, size_t n, bool negated)
 {
     static const struct {
         const char *property, *more;
@@ -150,6 +239,8 @@ static pf_status put_folded(rewriter *r, const char *property, size_t n)
     };
     if (!r->caseless[r->depth]) return PF_OK;
     if (is_of_case(property, n)) return refuse(r, "a property of case in a character class under (?i)");
+    if (!r->class_negated && has_folding_letters(property, n, negated))
+        return refuse(r, "a property in a class of characters that (?i) takes for several");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strlen(known[i].property) == n && strncasecmp(known[i].property, property, n) == 0)
             return put_text(r, known[i].more);
@@ -186,7 +277,7 @@ static pf_status put_property(rewriter *r, const char *name, size_t n, bool nega
     PF_TRY(put(r, known, n));
     PF_TRY(put_text(r, "}"));
     PF_TRY(put_newer(r, known, n));
-    if (in_class) return put_folded(r, known, n);
+    if (in_class) return put_folded(r, known, n, negated);
     if (changes) PF_TRY(put_text(r, "]"));
     return guarded ? put_text(r, ")") : PF_OK;
 }
@@ -211,7 +302,7 @@ static pf_status items(rewriter *r, size_t n, const char *text)
     for (const char *name = strstr(text, "\\p{"); name; name = strstr(name, "\\p{")) {
         name += 3;
         PF_TRY(put_newer(r, name, strcspn(name, "}")));
-        PF_TRY(put_folded(r, name, strcspn(name, "}")));
+        PF_TRY(put_folded(r, name, strcspn(name, "}"), false));
     }
     return PF_OK;
 }
@@ -228,33 +319,42 @@ static pf_status words(rewriter *r, const char *text)
     return replace(r, 2, text);
 }
 
-static pf_status code_point(rewriter *r)
+/* A character by its number, whose n digits begin `digits` behind the backslash, for `length` bytes of the pattern. */
+static pf_status put_code_point(rewriter *r, size_t digits, size_t n, size_t length, bool in_class)
+{
+    const size_t begin = r->at;
+    const unsigned long c = strtoul(r->in + r->at + digits, NULL, 16);
+    PF_TRY(put_text(r, "\\x{"));
+    PF_TRY(put(r, r->in + r->at + digits, n));
+    PF_TRY(replace(r, length, "}"));
+    if (c > INT32_MAX) return PF_OK; /* PCRE2 refuses it */
+    return in_class ? class_literal(r, (int32_t)c) : literal(r, begin, (int32_t)c);
+}
+
+static pf_status code_point(rewriter *r, bool in_class)
 {
     size_t n = 2;
     if (r->in[r->at + 1] == 'u') {
         while (n < 6 && isxdigit((unsigned char)peek(r, n))) n++;
-        if (n != 6) return refuse(r, "\\u without four hexadecimal digits");
-        PF_TRY(put_text(r, "\\x{"));
-        PF_TRY(put(r, r->in + r->at + 2, 4));
-        return replace(r, 6, "}");
+        return n == 6 ? put_code_point(r, 2, 4, 6, in_class) : refuse(r, "\\u without four hexadecimal digits");
     }
     if (peek(r, 2) == '{') {
         n = 3;
         while (isxdigit((unsigned char)peek(r, n))) n++;
         if (n == 3 || n > 11 || peek(r, n) != '}') return refuse(r, "a list of code points");
-        return copy(r, n + 1);
+        return put_code_point(r, 3, n - 3, n + 1, in_class);
     }
     if (!isxdigit((unsigned char)peek(r, 2)) || !isxdigit((unsigned char)peek(r, 3)) || peek(r, 2) >= '8')
         return refuse(r, "\\x of a byte that is no ASCII character");
-    return copy(r, 4);
+    return put_code_point(r, 2, 2, 4, in_class);
 }
 
 static pf_status escape(rewriter *r, bool in_class)
 {
     const char c = peek(r, 1);
     switch (c) {
-    case 's': return replace(r, 2, "\\p{White_Space}");
-    case 'S': return replace(r, 2, "\\P{White_Space}");
+    case 's':
+    case 'S': PF_TRY(put_property(r, "White_Space", 11, c == 'S', in_class)); return replace(r, 2, "");
     case 'd':
     case 'D': PF_TRY(put_property(r, "Nd", 2, c == 'D', in_class)); return replace(r, 2, "");
     case 'v': return replace(r, 2, "\\x0B");
@@ -263,13 +363,13 @@ static pf_status escape(rewriter *r, bool in_class)
     case 'p':
     case 'P': return property(r, in_class);
     case 'x':
-    case 'u': return code_point(r);
+    case 'u': return code_point(r, in_class);
     case 'a':
     case 'e':
     case 'f':
     case 'n':
     case 'r':
-    case 't': return copy(r, 2);
+    case 't': PF_TRY(copy(r, 2)); return in_class ? class_literal(r, '\n') : PF_OK; /* these have no case */
     case '\0': return refuse(r, "a backslash at its end");
     default: break;
     }
@@ -293,7 +393,8 @@ static pf_status escape(rewriter *r, bool in_class)
         const char what[] = { '\\', (unsigned char)c < 0x80 ? c : '?', '\0' };
         return refuse(r, what);
     }
-    return copy(r, 2); /* punctuation, quoted */
+    PF_TRY(copy(r, 2)); /* punctuation, quoted */
+    return in_class ? class_literal(r, c) : PF_OK;
 }
 
 /* --- classes --- */
@@ -328,23 +429,45 @@ static pf_status inner_bracket(rewriter *r, int *depth)
     return PF_OK;
 }
 
+/* The bytes of the character of UTF-8 that is next. */
+static size_t character_length(const rewriter *r)
+{
+    size_t n = 1;
+    while ((peek(r, n) & 0xC0) == 0x80) n++;
+    return n;
+}
+
+/* One item of a class, or a bracket of one inside. */
+static pf_status class_item(rewriter *r, int *depth)
+{
+    const char c = peek(r, 0);
+    if (c == '\\') return escape(r, true);
+    if (c == '[' && peek(r, 1) == ':') return posix_bracket(r);
+    if (c == '[' || c == ']') return inner_bracket(r, depth);
+    if (c == '&' && peek(r, 1) == '&') return refuse(r, "an intersection of character classes, &&,");
+    size_t end;
+    const int32_t character = pf_character_at(r->in, r->at, &end);
+    PF_TRY(copy(r, character_length(r)));
+    return class_literal(r, character);
+}
+
 static pf_status character_class(rewriter *r)
 {
     int depth = 0; /* of classes inside this one */
     PF_TRY(copy(r, 1));
-    if (peek(r, 0) == '^') PF_TRY(copy(r, 1));
-    if (peek(r, 0) == ']') PF_TRY(replace(r, 1, "\\]"));
+    r->class_negated = peek(r, 0) == '^';
+    if (r->class_negated) PF_TRY(copy(r, 1));
+    r->class_last = r->class_from = -1;
+    if (peek(r, 0) == ']') {
+        PF_TRY(replace(r, 1, "\\]"));
+        r->class_last = ']';
+    }
     while (r->at < r->n && (peek(r, 0) != ']' || depth > 0)) {
-        if (peek(r, 0) == '\\')
-            PF_TRY(escape(r, true));
-        else if (peek(r, 0) == '[' && peek(r, 1) == ':')
-            PF_TRY(posix_bracket(r));
-        else if (peek(r, 0) == '[' || peek(r, 0) == ']')
-            PF_TRY(inner_bracket(r, &depth));
-        else if (peek(r, 0) == '&' && peek(r, 1) == '&')
-            return refuse(r, "an intersection of character classes, &&,");
-        else
-            PF_TRY(copy(r, 1));
+        const bool ranges = peek(r, 0) == '-' && r->class_last >= 0;
+        r->class_from = ranges ? r->class_last : r->class_from;
+        r->class_last = -1;
+        PF_TRY(ranges ? copy(r, 1) : class_item(r, &depth));
+        if (!ranges) r->class_from = -1;
     }
     if (r->at >= r->n) return refuse(r, "a character class that does not end");
     return copy(r, 1);
@@ -352,11 +475,12 @@ static pf_status character_class(rewriter *r)
 
 /* --- groups --- */
 
-static pf_status open_body(rewriter *r, size_t begin, bool caseless)
+static pf_status open_body(rewriter *r, size_t begin, bool caseless, bool joins)
 {
     r->depth++;
     r->group[r->depth] = begin;
     r->body[r->depth] = r->used;
+    r->joins[r->depth] = joins;
     r->caseless[r->depth] = caseless;
     return PF_OK;
 }
@@ -379,7 +503,7 @@ static pf_status flags(rewriter *r)
     }
     if (peek(r, 0) == ':') {
         PF_TRY(copy(r, 1));
-        return open_body(r, begin, caseless);
+        return open_body(r, begin, caseless, false);
     }
     if (peek(r, 0) != ')' || !at_start) return refuse(r, "flags where they are");
     PF_TRY(copy(r, 1));
@@ -397,7 +521,9 @@ static pf_status open_group(rewriter *r)
     if (peek(r, 1) != '?') {
         PF_TRY(copy(r, 1));
     } else if (kind == ':' || kind == '=' || kind == '!' || kind == '>') {
+        const size_t at = r->at;
         PF_TRY(copy(r, 3));
+        if (kind == ':') join_run(r, at);
     } else if (kind == '<' && (peek(r, 3) == '=' || peek(r, 3) == '!')) {
         PF_TRY(copy(r, 4));
     } else if (kind == 'i' || kind == 'm' || kind == '-') {
@@ -406,7 +532,7 @@ static pf_status open_group(rewriter *r)
         const char what[] = { '(', '?', (unsigned char)kind < 0x80 ? kind : '?', '\0' };
         return refuse(r, what);
     }
-    return open_body(r, begin, r->caseless[r->depth]);
+    return open_body(r, begin, r->caseless[r->depth], kind == ':');
 }
 
 /* --- quantifiers --- */
@@ -431,6 +557,7 @@ static pf_status interval(rewriter *r)
         return replace(r, 1, "\\{");
     }
     if (exact && peek(r, n) == '?') return refuse(r, "{n}?");
+    const size_t begin = r->at;
     if (peek(r, 1) == ',') {
         PF_TRY(put_text(r, "{0"));
         r->at += 1;
@@ -438,6 +565,7 @@ static pf_status interval(rewriter *r)
     } else {
         PF_TRY(copy(r, n));
     }
+    join_run(r, begin);
     if (peek(r, 0) != '+') return PF_OK;
     PF_TRY(reserve(r, 8)); /* (?:X{n,m})+ : the whole repeats */
     memmove(r->out + atom + 3, r->out + atom, r->used - atom);
@@ -452,8 +580,10 @@ static pf_status next(rewriter *r)
     if (c == '(') return open_group(r);
     if (c == ')') {
         if (r->depth == 0) return refuse(r, "an unmatched )");
+        PF_TRY(copy(r, 1));
+        if (r->joins[r->depth]) join_run(r, r->at - 1);
         r->atom = r->group[r->depth--];
-        return copy(r, 1);
+        return PF_OK;
     }
     if (c == '{') return interval(r);
     if (c == '*' || c == '+' || c == '?' || c == '|') return copy(r, 1);
@@ -461,9 +591,11 @@ static pf_status next(rewriter *r)
     r->atom = r->used;
     if (c == '\\') return escape(r, false);
     if (c == '[') return character_class(r);
-    size_t n = 1; /* a character of UTF-8 is one atom */
-    while ((peek(r, n) & 0xC0) == 0x80) n++;
-    return copy(r, n);
+    size_t end;
+    const size_t begin = r->at;
+    const int32_t character = pf_character_at(r->in, begin, &end);
+    PF_TRY(copy(r, character_length(r))); /* a character of UTF-8 is one atom */
+    return literal(r, begin, character);
 }
 
 pf_status pf_regex_from_oniguruma(const char *name, const char *pattern, size_t n_bytes, bool newer, char **out,

@@ -34,7 +34,7 @@ static void patterns_are_rewritten_for_pcre2(void **state)
         { "\\p{L}++a?+", "\\p{L}++a?+" },
         { "a{,3}", "a{0,3}" },
         { "a{x}", "a\\{x}" },
-        { "\\u0041\\x41\\x{41}", "\\x{0041}\\x41\\x{41}" },
+        { "\\u0041\\x41\\x{41}", "\\x{0041}\\x{41}\\x{41}" },
         { "\\v\\h", "\\x0B[0-9A-Fa-f]" },
         { "[\\h\\b]", "[0-9A-Fa-f\\x08]" },
         { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\P{Lu}" },
@@ -95,12 +95,60 @@ static void properties_of_case_are_no_items_of_a_class_under_i(void **state)
         assert_refused(patterns[i], "of case in a character class under (?i)");
 }
 
+/* Oniguruma takes ss for the sharp s, and the other way round; characters apart, repeated or on their own it does not. */
+static void several_characters_that_fold_to_one_are_refused_under_i(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {
+        "(?i:strasse)",
+        "(?i)STRA\xC3\x9F"
+        "E",
+        "(?i:s\xC5\xBF)",
+        "(?i:1st)",
+        "a|(?i:b|ofi)",
+        "(?i:s(?:s))",
+        "(?i:(?:s)s)",
+        "(?i:ss{1})",
+        "(?i:s{1}s)",
+        "(?i:\\u0073\\x{73})",
+        "(?i:\xEF\xAC\x81+)",
+        "(?i:\\x{1E9E})",
+        "(?i:i\xCC\x87)",
+        "(?i:\xCE\xB9\xCC\x88\xCC\x81)",
+        "(?i:[\xC3\x9F])",
+        "(?i:[\\u00df-\\u00ff])",
+        "(?i:[\\n-\xC4\x80])",
+        "(?i:[!-\xC4\x80])",
+        "(?i:[]-\xC4\x80])",
+        "(?i:[\\--\xC4\x80])",
+        "(?i:[a[b\xC3\x9F]])",
+        "(?i:[\\p{L}])",
+        "(?i:[\\w])",
+        "(?i:[\\S])",
+        "(?i:[\\P{Zs}])",
+        "(?i:[\\p{Greek}])",
+        "(?i:[[:alpha:]])",
+    };
+    static const rewriting taken[] = {
+        { "strasse\xC3\x9F[\xC3\x9F\\p{L}]", "strasse\xC3\x9F[\xC3\x9F\\p{L}]" },
+        { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|'(?i:[sdmt]|ll|ve|re)", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|'(?i:[sdmt]|ll|ve|re)" },
+        { "(?i:s|s)s(?i:s)", "(?i:s|s)s(?i:s)" },
+        { "(?i:ss?|s+s|s[s]|s(?-i:ss))", "(?i:ss?|s+s|s[s]|s(?-i:ss))" },
+        { "(?i:[^\xC3\x9F\\p{L}][a-z\\p{Lo}\\s-])",
+          "(?i:[^\xC3\x9F\\p{L}\\x{345}-\\x{345}][a-z\\p{Lo}\\p{White_Space}-])" },
+        { "(?i:[\xC3\xA0-\xC3\xAF-\xC4\x80])", "(?i:[\xC3\xA0-\xC3\xAF-\xC4\x80])" },
+    };
+    for (size_t i = 0; i < PF_COUNT(refused); i++) assert_refused(refused[i], "that (?i) takes for ");
+    assert_rewritten(taken, PF_COUNT(taken), false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_are_rewritten_for_pcre2),
         cmocka_unit_test(properties_take_along_what_is_newer),
         cmocka_unit_test(properties_of_case_are_no_items_of_a_class_under_i),
+        cmocka_unit_test(several_characters_that_fold_to_one_are_refused_under_i),
         cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

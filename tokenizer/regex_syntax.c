@@ -198,7 +198,8 @@ static const struct {
 static const char *property_name(const char *name, size_t *n, bool *is_script)
 {
     *is_script = false;
-    if (*n <= 2) return name; /* a general category */
+    const bool is_yi = *n == 2 && strncasecmp(name, "Yi", 2) == 0; /* the one script of two letters */
+    if (*n <= 2 && !is_yi) return name;                            /* a general category */
     for (size_t i = 0; i < sizeof PROPERTIES / sizeof *PROPERTIES; i++) {
         if (strlen(PROPERTIES[i].name) != *n || strncasecmp(PROPERTIES[i].name, name, *n) != 0) continue;
         *n = strlen(PROPERTIES[i].category);

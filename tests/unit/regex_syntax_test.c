@@ -38,6 +38,7 @@ static void patterns_are_rewritten_for_pcre2(void **state)
         { "\\v\\h", "\\x0B[0-9A-Fa-f]" },
         { "[\\h\\b]", "[0-9A-Fa-f\\x08]" },
         { "\\p{Han}\\p{Letter}\\p{^Lu}", "\\p{sc:Han}\\p{L}\\P{Lu}" },
+        { "\\p{Yi}\\p{Lo}", "\\p{sc:Yi}\\p{Lo}" },
         { "[]a]", "[\\]a]" },
         { " ?[^(\\s|[.,!?])]+", " ?[^(\\p{White_Space}|.,!?)]+" },
         { "[a[b[cd]]e][]]", "[abcde][\\]]" },

@@ -55,7 +55,7 @@ enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD = 12288 };
         sum[m][1] = pf_sums_dot_pairs(sum[m][1], right, both); \
     }
 
-PF_INLINE void tile(const int height, const bool into_l2, const piece_tile *t)
+PF_INLINE void multiply(const int height, const bool into_l2, const piece_tile *t)
 {
     __m512 sum[TILE_ROWS][2];
     _Alignas(64) uint16_t plain[PF_B12_BLOCK_VALUES];
@@ -103,13 +103,8 @@ PF_INLINE void tile(const int height, const bool into_l2, const piece_tile *t)
 #undef STEP
 #undef ROW
 
-#define DEFINE_TILE(T, m, FAR)               \
-    static void T##_##m(const piece_tile *t) \
-    {                                        \
-        tile(m + 1, FAR, t);                 \
-    }
-#define DEFINE_NEAR(T, m) DEFINE_TILE(T, m, false)
-#define DEFINE_FAR(T, m)  DEFINE_TILE(T, m, true)
+#define DEFINE_NEAR(T, m) PF_GEMM_DEFINE(T##_##m, piece_tile, multiply(m + 1, false, tile))
+#define DEFINE_FAR(T, m)  PF_GEMM_DEFINE(T##_##m, piece_tile, multiply(m + 1, true, tile))
 PF_EACH_14(DEFINE_NEAR, near_tile)
 PF_EACH_FROM_7_TO_14(DEFINE_FAR, far_tile)
 static piece_tile_fn *const near_tiles[TILE_ROWS + 1] = { PF_EACH_14(PF_BY_HEIGHT, near_tile) };

@@ -110,14 +110,9 @@ PF_INLINE void pf_few(const int height, const int bits, const bool has_zeros, co
 #undef FINISH
 }
 
-#define PF_FEW_FN(NAME, DO)                   \
-    static void NAME(const pf_few_rows *rows) \
-    {                                         \
-        DO;                                   \
-    }
-#define PF_FEW_INT8(T, m) PF_FEW_FN(T##_##m, pf_few(m + 1, 8, false, rows))
-#define PF_FEW_INT4(T, m) PF_FEW_FN(T##_##m, pf_few(m + 1, 4, false, rows))
-#define PF_FEW_ASYM(T, m) PF_FEW_FN(T##_##m, pf_few(m + 1, 4, true, rows))
+#define PF_FEW_INT8(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 8, false, tile))
+#define PF_FEW_INT4(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 4, false, tile))
+#define PF_FEW_ASYM(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 4, true, tile))
 PF_VEC_EACH_FEW_HEIGHT(PF_FEW_INT8, pf_few_int8)
 PF_VEC_EACH_FEW_HEIGHT(PF_FEW_INT4, pf_few_int4)
 PF_VEC_EACH_FEW_HEIGHT(PF_FEW_ASYM, pf_few_asym)

@@ -37,15 +37,10 @@ PF_INLINE void pf_int_add_scaled(uint32_t *sums, pf_vec i0, pf_vec i1, const pf_
 
 /* The families of a file, from its three tiles: int8_tile(height, t), int4_column_tile(height, t) and
  * int4_group_tile(height, blocks of a group, t). */
-#define PF_INT_TILE_FN(NAME, DO)              \
-    static void NAME(const pf_int_tile *tile) \
-    {                                         \
-        DO;                                   \
-    }
-#define PF_INT_INT8(T, m)    PF_INT_TILE_FN(T##_##m, int8_tile(m + 1, tile))
-#define PF_INT_CHANNEL(T, m) PF_INT_TILE_FN(T##_##m, int4_column_tile(m + 1, tile))
-#define PF_INT_G32(T, m)     PF_INT_TILE_FN(T##_##m, int4_group_tile(m + 1, 1, tile))
-#define PF_INT_G128(T, m)    PF_INT_TILE_FN(T##_##m, int4_group_tile(m + 1, 4, tile))
+#define PF_INT_INT8(T, m)    PF_GEMM_DEFINE(T##_##m, pf_int_tile, int8_tile(m + 1, tile))
+#define PF_INT_CHANNEL(T, m) PF_GEMM_DEFINE(T##_##m, pf_int_tile, int4_column_tile(m + 1, tile))
+#define PF_INT_G32(T, m)     PF_GEMM_DEFINE(T##_##m, pf_int_tile, int4_group_tile(m + 1, 1, tile))
+#define PF_INT_G128(T, m)    PF_GEMM_DEFINE(T##_##m, pf_int_tile, int4_group_tile(m + 1, 4, tile))
 #define PF_INT_DEFINE_TILES                                                \
     PF_VEC_EACH_HEIGHT(PF_INT_INT8, pf_int8)                               \
     PF_VEC_EACH_HEIGHT(PF_INT_CHANNEL, pf_channel)                         \

@@ -78,6 +78,13 @@ typedef struct {
 
 typedef void pf_gemm_tile_fn(const pf_gemm_tile *tile);
 
+/* A function that does DO with `tile`, a TYPE. */
+#define PF_GEMM_DEFINE(NAME, TYPE, DO) \
+    static void NAME(const TYPE *tile) \
+    {                                  \
+        DO;                            \
+    }
+
 /* A function that does DO with `tile`, a TYPE, and goes on by itself to what lies behind it, n_times in all: where K is short,
  * to be called again would take as long as the products. */
 #define PF_GEMM_DEFINE_GOING_ON(NAME, TYPE, NEXT, DO)                               \

@@ -1,5 +1,6 @@
 #include "tokenizer/newer_characters.h"
 
+#include <string.h>
 #include <strings.h>
 
 #include "tokenizer/characters.h"
@@ -141,33 +142,33 @@ static const pf_character_range RANGES[] = {
 };
 
 /* Marks that are in utf8proc 2.8 (Unicode 15) and not in the library's own table, of Unicode 9: found in the same way. */
-static const newer MARKS[] = {
-    { { 0x07FD, 0x07FD }, "M" }, { { 0x0898, 0x089F }, "M" }, { { 0x08CA, 0x08D3 }, "M" },
-    { { 0x09FE, 0x09FE }, "M" }, { { 0x0AFA, 0x0AFF }, "M" }, { { 0x0B55, 0x0B55 }, "M" },
-    { { 0x0C04, 0x0C04 }, "M" }, { { 0x0C3C, 0x0C3C }, "M" }, { { 0x0CF3, 0x0CF3 }, "M" },
-    { { 0x0D00, 0x0D00 }, "M" }, { { 0x0D3B, 0x0D3C }, "M" }, { { 0x0D81, 0x0D81 }, "M" },
-    { { 0x0EBA, 0x0EBA }, "M" }, { { 0x0ECE, 0x0ECE }, "M" }, { { 0x1715, 0x1715 }, "M" },
-    { { 0x180F, 0x180F }, "M" }, { { 0x1ABF, 0x1ACE }, "M" }, { { 0x1CF7, 0x1CF7 }, "M" },
-    { { 0x1DF6, 0x1DFA }, "M" }, { { 0xA82C, 0xA82C }, "M" }, { { 0xA8FF, 0xA8FF }, "M" },
-    { { 0x10D24, 0x10D27 }, "M" }, { { 0x10EAB, 0x10EAC }, "M" }, { { 0x10EFD, 0x10EFF }, "M" },
-    { { 0x10F46, 0x10F50 }, "M" }, { { 0x10F82, 0x10F85 }, "M" }, { { 0x11070, 0x11070 }, "M" },
-    { { 0x11073, 0x11074 }, "M" }, { { 0x110C2, 0x110C2 }, "M" }, { { 0x11145, 0x11146 }, "M" },
-    { { 0x111C9, 0x111C9 }, "M" }, { { 0x111CE, 0x111CF }, "M" }, { { 0x11241, 0x11241 }, "M" },
-    { { 0x1133B, 0x1133B }, "M" }, { { 0x1145E, 0x1145E }, "M" }, { { 0x1182C, 0x1183A }, "M" },
-    { { 0x11930, 0x11935 }, "M" }, { { 0x11937, 0x11938 }, "M" }, { { 0x1193B, 0x1193E }, "M" },
-    { { 0x11940, 0x11940 }, "M" }, { { 0x11942, 0x11943 }, "M" }, { { 0x119D1, 0x119D7 }, "M" },
-    { { 0x119DA, 0x119E0 }, "M" }, { { 0x119E4, 0x119E4 }, "M" }, { { 0x11A01, 0x11A0A }, "M" },
-    { { 0x11A33, 0x11A39 }, "M" }, { { 0x11A3B, 0x11A3E }, "M" }, { { 0x11A47, 0x11A47 }, "M" },
-    { { 0x11A51, 0x11A5B }, "M" }, { { 0x11A8A, 0x11A99 }, "M" }, { { 0x11D31, 0x11D36 }, "M" },
-    { { 0x11D3A, 0x11D3A }, "M" }, { { 0x11D3C, 0x11D3D }, "M" }, { { 0x11D3F, 0x11D45 }, "M" },
-    { { 0x11D47, 0x11D47 }, "M" }, { { 0x11D8A, 0x11D8E }, "M" }, { { 0x11D90, 0x11D91 }, "M" },
-    { { 0x11D93, 0x11D97 }, "M" }, { { 0x11EF3, 0x11EF6 }, "M" }, { { 0x11F00, 0x11F01 }, "M" },
-    { { 0x11F03, 0x11F03 }, "M" }, { { 0x11F34, 0x11F3A }, "M" }, { { 0x11F3E, 0x11F42 }, "M" },
-    { { 0x13440, 0x13440 }, "M" }, { { 0x13447, 0x13455 }, "M" }, { { 0x16F4F, 0x16F4F }, "M" },
-    { { 0x16F7F, 0x16F87 }, "M" }, { { 0x16FE4, 0x16FE4 }, "M" }, { { 0x16FF0, 0x16FF1 }, "M" },
-    { { 0x1CF00, 0x1CF2D }, "M" }, { { 0x1CF30, 0x1CF46 }, "M" }, { { 0x1E08F, 0x1E08F }, "M" },
-    { { 0x1E130, 0x1E136 }, "M" }, { { 0x1E2AE, 0x1E2AE }, "M" }, { { 0x1E2EC, 0x1E2EF }, "M" },
-    { { 0x1E4EC, 0x1E4EF }, "M" },
+static const pf_character_range MARKS[] = {
+    { 0x07FD, 0x07FD }, { 0x0898, 0x089F }, { 0x08CA, 0x08D3 },
+    { 0x09FE, 0x09FE }, { 0x0AFA, 0x0AFF }, { 0x0B55, 0x0B55 },
+    { 0x0C04, 0x0C04 }, { 0x0C3C, 0x0C3C }, { 0x0CF3, 0x0CF3 },
+    { 0x0D00, 0x0D00 }, { 0x0D3B, 0x0D3C }, { 0x0D81, 0x0D81 },
+    { 0x0EBA, 0x0EBA }, { 0x0ECE, 0x0ECE }, { 0x1715, 0x1715 },
+    { 0x180F, 0x180F }, { 0x1ABF, 0x1ACE }, { 0x1CF7, 0x1CF7 },
+    { 0x1DF6, 0x1DFA }, { 0xA82C, 0xA82C }, { 0xA8FF, 0xA8FF },
+    { 0x10D24, 0x10D27 }, { 0x10EAB, 0x10EAC }, { 0x10EFD, 0x10EFF },
+    { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 },
+    { 0x11073, 0x11074 }, { 0x110C2, 0x110C2 }, { 0x11145, 0x11146 },
+    { 0x111C9, 0x111C9 }, { 0x111CE, 0x111CF }, { 0x11241, 0x11241 },
+    { 0x1133B, 0x1133B }, { 0x1145E, 0x1145E }, { 0x1182C, 0x1183A },
+    { 0x11930, 0x11935 }, { 0x11937, 0x11938 }, { 0x1193B, 0x1193E },
+    { 0x11940, 0x11940 }, { 0x11942, 0x11943 }, { 0x119D1, 0x119D7 },
+    { 0x119DA, 0x119E0 }, { 0x119E4, 0x119E4 }, { 0x11A01, 0x11A0A },
+    { 0x11A33, 0x11A39 }, { 0x11A3B, 0x11A3E }, { 0x11A47, 0x11A47 },
+    { 0x11A51, 0x11A5B }, { 0x11A8A, 0x11A99 }, { 0x11D31, 0x11D36 },
+    { 0x11D3A, 0x11D3A }, { 0x11D3C, 0x11D3D }, { 0x11D3F, 0x11D45 },
+    { 0x11D47, 0x11D47 }, { 0x11D8A, 0x11D8E }, { 0x11D90, 0x11D91 },
+    { 0x11D93, 0x11D97 }, { 0x11EF3, 0x11EF6 }, { 0x11F00, 0x11F01 },
+    { 0x11F03, 0x11F03 }, { 0x11F34, 0x11F3A }, { 0x11F3E, 0x11F42 },
+    { 0x13440, 0x13440 }, { 0x13447, 0x13455 }, { 0x16F4F, 0x16F4F },
+    { 0x16F7F, 0x16F87 }, { 0x16FE4, 0x16FE4 }, { 0x16FF0, 0x16FF1 },
+    { 0x1CF00, 0x1CF2D }, { 0x1CF30, 0x1CF46 }, { 0x1E08F, 0x1E08F },
+    { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF },
+    { 0x1E4EC, 0x1E4EF },
 };
 /* clang-format on */
 
@@ -175,21 +176,22 @@ enum {
     N_CATEGORIES = sizeof CATEGORIES / sizeof *CATEGORIES,
     N_PROPERTIES = sizeof PROPERTIES / sizeof *PROPERTIES,
     N_RANGES = sizeof RANGES / sizeof *RANGES,
+    N_MARKS = sizeof MARKS / sizeof *MARKS,
 };
 
-static const newer *find(const newer *rows, size_t n_rows, int32_t c)
+/* The index of the first of n rows that does not end before c. A row begins with its range; they are in order. */
+static size_t first_not_before(const void *rows, size_t n_rows, size_t row_bytes, int32_t c)
 {
     size_t low = 0, high = n_rows;
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (c < rows[middle].range.first)
-            high = middle;
-        else if (c > rows[middle].range.last)
+        const pf_character_range *range = (const void *)((const char *)rows + middle * row_bytes);
+        if (range->last < c)
             low = middle + 1;
         else
-            return &rows[middle];
+            high = middle;
     }
-    return NULL;
+    return low;
 }
 
 static bool is_category(const char *category, const char *property, size_t n)
@@ -203,9 +205,14 @@ static bool counts(const newer *c, const char *property, size_t n)
     return pf_newer_is_unassigned(property, n) != is_category(c->property, property, n);
 }
 
+bool pf_is_property(const char *known, const char *name, size_t n)
+{
+    return strlen(known) == n && strncasecmp(known, name, n) == 0;
+}
+
 bool pf_newer_is_unassigned(const char *property, size_t n)
 {
-    return (n == 1 && strncasecmp(property, "C", n) == 0) || (n == 2 && strncasecmp(property, "Cn", n) == 0);
+    return pf_is_property("C", property, n) || pf_is_property("Cn", property, n);
 }
 
 static bool next_category(const char *property, size_t n, size_t *at, pf_character_range *out)
@@ -224,7 +231,7 @@ bool pf_newer_next(const char *property, size_t n, size_t *at, pf_character_rang
     if (n <= 2) return next_category(property, n, at, out);
     for (; *at < N_PROPERTIES; (*at)++) {
         const newer *row = &PROPERTIES[*at];
-        if (strncasecmp(row->property, property, n) != 0 || row->property[n] != '\0') continue;
+        if (!pf_is_property(row->property, property, n)) continue;
         *out = row->range;
         (*at)++;
         return true;
@@ -243,12 +250,7 @@ bool pf_has_newer(const char *text, size_t n_bytes)
         }
         const int32_t c = pf_character_at(text, at, &at);
         if (c >= between.first && c <= between.last) continue;
-        size_t i = 0; /* of the first range that does not end before it */
-        for (size_t n = N_RANGES; n > 0;) {
-            const bool behind = RANGES[i + n / 2].last < c;
-            i = behind ? i + n / 2 + 1 : i;
-            n = behind ? n - n / 2 - 1 : n / 2;
-        }
+        const size_t i = first_not_before(RANGES, N_RANGES, sizeof *RANGES, c);
         if (i < N_RANGES && RANGES[i].first <= c) return true;
         between.first = i == 0 ? 0 : RANGES[i - 1].last + 1;
         between.last = i == N_RANGES ? INT32_MAX : RANGES[i].first - 1;
@@ -258,11 +260,12 @@ bool pf_has_newer(const char *text, size_t n_bytes)
 
 const char *pf_newer_category(int32_t c)
 {
-    const newer *found = find(CATEGORIES, N_CATEGORIES, c);
-    return found ? found->property : "";
+    const size_t i = first_not_before(CATEGORIES, N_CATEGORIES, sizeof *CATEGORIES, c);
+    return i < N_CATEGORIES && CATEGORIES[i].range.first <= c ? CATEGORIES[i].property : "";
 }
 
 bool pf_is_newer_mark(int32_t c)
 {
-    return find(MARKS, sizeof MARKS / sizeof *MARKS, c) || pf_newer_category(c)[0] == 'M';
+    const size_t i = first_not_before(MARKS, N_MARKS, sizeof *MARKS, c);
+    return (i < N_MARKS && MARKS[i].first <= c) || pf_newer_category(c)[0] == 'M';
 }

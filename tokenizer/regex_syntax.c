@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <utf8proc.h>
 
 #include "tokenizer/characters.h"
@@ -198,10 +197,10 @@ static const struct {
 static const char *property_name(const char *name, size_t *n, bool *is_script)
 {
     *is_script = false;
-    const bool is_yi = *n == 2 && strncasecmp(name, "Yi", 2) == 0; /* the one script of two letters */
-    if (*n <= 2 && !is_yi) return name;                            /* a general category */
+    const bool is_yi = pf_is_property("Yi", name, *n); /* the one script of two letters */
+    if (*n <= 2 && !is_yi) return name;                /* a general category */
     for (size_t i = 0; i < sizeof PROPERTIES / sizeof *PROPERTIES; i++) {
-        if (strlen(PROPERTIES[i].name) != *n || strncasecmp(PROPERTIES[i].name, name, *n) != 0) continue;
+        if (!pf_is_property(PROPERTIES[i].name, name, *n)) continue;
         *n = strlen(PROPERTIES[i].category);
         return PROPERTIES[i].category;
     }
@@ -213,7 +212,7 @@ static bool is_of_case(const char *property, size_t n)
 {
     static const char *const known[] = { "Lu", "Ll", "Lt", "Uppercase", "Lowercase" };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i]) == n && strncasecmp(known[i], property, n) == 0) return true;
+        if (pf_is_property(known[i], property, n)) return true;
     return false;
 }
 
@@ -223,7 +222,7 @@ static bool has_folding_letters(const char *property, size_t n, bool negated)
     static const char *const known[] = { "L", "Any", "Alphabetic", "Latin", "Greek", "Armenian" };
     enum { N_ALL = 3 }; /* of them, those that have all such letters */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i]) == n && strncasecmp(known[i], property, n) == 0) return !negated || i >= N_ALL;
+        if (pf_is_property(known[i], property, n)) return !negated || i >= N_ALL;
     return negated;
 }
 
@@ -243,8 +242,7 @@ static pf_status put_folded(rewriter *r, const char *property, size_t n, bool ne
     if (!r->class_negated && has_folding_letters(property, n, negated))
         return refuse(r, "a property in a class of characters that (?i) takes for several");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strlen(known[i].property) == n && strncasecmp(known[i].property, property, n) == 0)
-            return put_text(r, known[i].more);
+        if (pf_is_property(known[i].property, property, n)) return put_text(r, known[i].more);
     return PF_OK;
 }
 

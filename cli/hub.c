@@ -104,7 +104,7 @@ static bool has_file(const char *directory, const char *name)
 {
     char path[PF_MAX_PATH + 32];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
+    return !pf_file_is_absent(path);
 }
 
 static const char *find_lack_of_model(const char *directory)

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "bench/crossover.h"
 #include "cli/interrupt.h"
 #include "cli/setup.h"
 
@@ -36,14 +35,11 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
         pf_serve_options serve = {
             .role = role,
             .address = options->listen,
-            .simulate_ns = role == PF_ROLE_DRAFTER ? options->simulate_token_ns : options->simulate_step_ns,
             .ready = on_ready,
             .log = on_log,
             .user = out,
-            .stop = pf_interrupt_flag(),
         };
-        if (role == PF_ROLE_DRAFTER && serve.simulate_ns > 0)
-            status = pf_crossover_measure(engine, &serve.simulate_rows, &error);
+        status = pf_setup_plan_role(options, engine, role, &serve.playing, &error);
         if (status == PF_OK) status = pf_engine_serve(engine, &serve, &error);
     }
     pf_engine_close(engine);

@@ -88,11 +88,21 @@ static void warn(void *user, const char *sentence)
     pf_out_say("pilotfish: warning: %s", sentence);
 }
 
+pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role, pf_role_options *out,
+                             pf_error *error)
+{
+    const bool drafts = role == PF_ROLE_DRAFTER;
+    *out = (pf_role_options){ .simulate_ns = drafts ? options->simulate_token_ns : options->simulate_step_ns,
+                              .stop = pf_interrupt_flag() };
+    return drafts && out->simulate_ns > 0 ? pf_crossover_measure(engine, &out->simulate_rows, error) : PF_OK;
+}
+
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->verifier) return pf_connect_verifier(options->verifier, pf_interrupt_flag(), &setup->verifier, error);
     PF_TRY(pf_setup_open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
-    const pf_role_options role = { .simulate_ns = options->simulate_step_ns, .stop = pf_interrupt_flag() };
+    pf_role_options role;
+    PF_TRY(pf_setup_plan_role(options, setup->target, PF_ROLE_VERIFIER, &role, error));
     return pf_engine_verifier(setup->target, &role, &setup->verifier, error);
 }
 
@@ -100,8 +110,8 @@ static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_err
 {
     if (options->draft) {
         PF_TRY(pf_setup_open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
-        pf_role_options role = { .simulate_ns = options->simulate_token_ns, .stop = pf_interrupt_flag() };
-        if (role.simulate_ns > 0) PF_TRY(pf_crossover_measure(setup->draft, &role.simulate_rows, error));
+        pf_role_options role;
+        PF_TRY(pf_setup_plan_role(options, setup->draft, PF_ROLE_DRAFTER, &role, error));
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
     if (!options->draft_worker) return PF_OK;

@@ -10,7 +10,7 @@
 #define PF_CLI_SETUP_H
 
 #include "cli/options.h"
-#include "engine/pilotfish.h"
+#include "engine/serve_peer.h"
 
 /* As many tokens as are wanted, or as a sequence of this model may have. Errors as pf_hub_find_model and
  * pf_config_load. */
@@ -26,6 +26,11 @@ PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **
 PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft,
                                            int32_t max_sequences, pf_engine *threads_of, pf_engine **out,
                                            pf_error *error);
+
+/* How an engine plays its role: by what is simulated, for which a drafter's machine is measured, and until interrupted.
+ * Errors as pf_crossover_measure. */
+PF_MUST_USE pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role,
+                                         pf_role_options *out, pf_error *error);
 
 typedef struct {
     pf_engine *target, *draft;   /* NULL: there, or none */

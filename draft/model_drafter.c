@@ -489,8 +489,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
         if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
         if (pf_stop_is_due(&d->config.stop)) return pf_fail(error, PF_CANCELLED, "the drafter was told to stop");
         if (!feed(d)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
-        d->answer.batch.timing.compute_ns = pf_now_ns() - start;
     } while (pf_now_ns() < deadline_ns);
+    d->answer.batch.timing.compute_ns = pf_now_ns() - start;
     *out = &d->answer.batch; /* nothing in it: it is at work still */
     return PF_OK;
 }

@@ -19,13 +19,10 @@ static pf_status draw_secret(uint64_t *out, pf_error *error)
 
 static pf_status make_role(pf_engine *engine, const pf_serve_options *options, pf_peer **out, pf_error *error)
 {
-    const pf_role_options role = { .simulate_ns = options->simulate_ns,
-                                   .simulate_rows = options->simulate_rows,
-                                   .stop = options->stop };
     pf_served_role served = { .grace_ns = PF_SERVER_GRACE_NS };
     PF_TRY(draw_secret(&served.seed, error));
-    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &role, &served, out, error)
-                                            : pf_engine_make_verifier(engine, &role, &served, out, error);
+    return options->role == PF_ROLE_DRAFTER ? pf_engine_make_drafter(engine, &options->playing, &served, out, error)
+                                            : pf_engine_make_verifier(engine, &options->playing, &served, out, error);
 }
 
 typedef struct {
@@ -57,7 +54,7 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
     pf_team_run_unseated(listen_there, &l); /* gRPC's threads begin there, and this one may be a seated member */
     pf_status status = l.status;
     if (status == PF_OK && (!options->ready || options->ready(options->user, pf_server_address(server))))
-        status = pf_server_run(server, options->stop, error);
+        status = pf_server_run(server, options->playing.stop, error);
     pf_server_destroy(server);
     pf_peer_destroy(peer);
     return status;

@@ -13,17 +13,15 @@ typedef enum { PF_ROLE_DRAFTER, PF_ROLE_VERIFIER } pf_role;
 
 typedef struct {
     pf_role role;
-    const char *address;  /* "host:port" (port 0: any) or "unix:/path" */
-    uint64_t simulate_ns; /* as in pf_role_options */
-    int32_t simulate_rows;
+    const char *address;     /* "host:port" (port 0: any) or "unix:/path" */
+    pf_role_options playing; /* its `stop` ends the serving too: looked at a few times a second */
     bool (*ready)(void *user, const char *address); /* once connections are accepted: the address, port filled in.
                                                        False: nobody could be told, do not serve */
     void (*log)(void *user, const char *line);      /* what happens meanwhile, or NULL */
     void *user;
-    const volatile bool *stop; /* looked at a few times a second; set it to end */
 } pf_serve_options;
 
-/* Serve until *stop, then finish gracefully: health says NOT_SERVING, open streams get a moment, the rest is
+/* Serve until *playing.stop, then finish gracefully: health says NOT_SERVING, open streams get a moment, the rest is
  * cancelled. PF_OK also where `ready` says no, and nothing was served. Takes the engine's one role.
  * PF_UNAVAILABLE: the address is in use or cannot be listened on (the sentence names it).  PF_INVALID: not an
  * address.  PF_NOMEM. */

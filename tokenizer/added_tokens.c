@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tokenizer/characters.h"
+#include "tokenizer/character_bytes.h"
 
 typedef struct {
     unsigned char byte;

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "tokenizer/characters.h"
+#include "tokenizer/character_bytes.h"
 
 struct pf_bpe_symbol {
     int32_t id;         /* -1: merged into its left neighbour */

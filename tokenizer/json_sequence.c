@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "tokenizer/characters.h"
+#include "tokenizer/character_bytes.h"
 
 enum { MAX_NESTING = 16 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "tokenizer/characters.h"
+#include "tokenizer/character_bytes.h"
 
 typedef struct {
     pf_character_range range;

@@ -12,9 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct {
-    int32_t first, last;
-} pf_character_range;
+#include "tokenizer/character_bytes.h"
 
 /* The ranges that have `property` [n] (a general category, or a property or script by the name that PCRE2 takes) in the
  * library's regular expressions and may lack it in PCRE2; where it is C or Cn, those that have lost it. Begin with *at = 0.

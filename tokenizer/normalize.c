@@ -11,6 +11,7 @@
 #include "tokenizer/characters.h"
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/normal_forms.h"
+#include "tokenizer/character_bytes.h"
 
 typedef struct step step;
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "tokenizer/newer_characters.h"
 #include "tokenizer/regex_syntax.h"
+#include "tokenizer/character_bytes.h"
 
 enum {
     STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */
@@ -217,12 +218,6 @@ static pf_status search(pf_searcher *s, const pcre2_code *code, const char *text
     }
 }
 
-static size_t next_character(const char *text, size_t n, size_t at)
-{
-    for (at++; at < n && (text[at] & 0xC0) == 0x80;) at++;
-    return at;
-}
-
 /* What lies before a match, and the match. */
 static pf_status push_match(pf_text_ranges *out, size_t *covered, size_t begin, size_t end)
 {
@@ -245,7 +240,7 @@ static pf_status find_regex(const pf_pattern *pattern, pf_searcher *s, const cha
         const size_t begin = range[0], end = range[1];
         if (begin > end) return PF_LIMIT; /* \K in a lookahead: no pattern of a tokenizer */
         if (begin == end && end == last_end) {
-            at = next_character(text, n, at);
+            at = pf_character_after(text, n, at);
             continue;
         }
         at = last_end = end;

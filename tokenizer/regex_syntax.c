@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
-#include "tokenizer/characters.h"
+#include "tokenizer/case_folding.h"
 #include "tokenizer/newer_characters.h"
+#include "tokenizer/character_bytes.h"
 
-enum { MAX_DEPTH = 200, MAX_FOLDED = 3 };
+enum { MAX_DEPTH = 200 };
 
 /* Word characters: inside a class Unicode's, outside one also those of Oniguruma's table of Latin-1. */
 #define WORD_IN_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
@@ -30,7 +30,8 @@ typedef struct {
     size_t body[MAX_DEPTH];   /* and what is in it */
     bool caseless[MAX_DEPTH]; /* whether (?i) holds in it */
     bool joins[MAX_DEPTH];    /* whether it only groups: (?:...) */
-    int32_t run[MAX_FOLDED];  /* the last [n_run] characters, folded, that (?i) takes together; they end at `run_end` */
+    int32_t
+        run[PF_MAX_FOLDED]; /* the last [n_run] characters, folded, that (?i) takes together; they end at `run_end` */
     size_t n_run, run_end;
     bool class_negated;
     int32_t class_last, class_from; /* what may begin a range in a class, and what has; -1: nothing */
@@ -90,60 +91,22 @@ static pf_status replace(rewriter *r, size_t n, const char *text)
     return put_text(r, text);
 }
 
-/* --- several characters for one, under (?i) --- */
-
-/* Where the characters are that fold to several: CaseFolding.txt, status F. */
-static const pf_character_range FOLD_TO_SEVERAL[] = {
-    { 0xDF, 0xDF },     { 0x130, 0x130 },   { 0x149, 0x149 },   { 0x1F0, 0x1F0 },   { 0x390, 0x390 },
-    { 0x3B0, 0x3B0 },   { 0x587, 0x587 },   { 0x1E96, 0x1E9A }, { 0x1E9E, 0x1E9E }, { 0x1F50, 0x1F56 },
-    { 0x1F80, 0x1FAF }, { 0x1FB2, 0x1FFC }, { 0xFB00, 0xFB06 }, { 0xFB13, 0xFB17 },
-};
-enum { N_FOLD_TO_SEVERAL = sizeof FOLD_TO_SEVERAL / sizeof *FOLD_TO_SEVERAL };
-
-static size_t fold(int32_t c, int32_t out[MAX_FOLDED])
-{
-    int boundary = 0;
-    const utf8proc_ssize_t n = utf8proc_decompose_char(c, out, MAX_FOLDED, UTF8PROC_CASEFOLD, &boundary);
-    if (n >= 1) return (size_t)n;
-    out[0] = c; /* no character */
-    return 1;
-}
-
-static bool one_folds_to_several(int32_t first, int32_t last)
-{
-    int32_t folded[MAX_FOLDED];
-    for (size_t i = 0; i < N_FOLD_TO_SEVERAL; i++)
-        for (int32_t c = FOLD_TO_SEVERAL[i].first; c <= FOLD_TO_SEVERAL[i].last; c++)
-            if (c >= first && c <= last && fold(c, folded) > 1) return true;
-    return false;
-}
-
-static bool run_ends_in_a_folding(const rewriter *r)
-{
-    int32_t folded[MAX_FOLDED];
-    for (size_t i = 0; i < N_FOLD_TO_SEVERAL; i++) {
-        for (int32_t c = FOLD_TO_SEVERAL[i].first; c <= FOLD_TO_SEVERAL[i].last; c++) {
-            const size_t n = fold(c, folded);
-            if (n > 1 && n <= r->n_run && memcmp(r->run + r->n_run - n, folded, n * sizeof *folded) == 0) return true;
-        }
-    }
-    return false;
-}
+/* --- characters, which (?i) folds --- */
 
 /* A character outside classes that began at `begin` and ends here. Oniguruma takes ss for the sharp s under (?i), and the
  * other way round; PCRE2 does neither. */
 static pf_status literal(rewriter *r, size_t begin, int32_t c)
 {
-    int32_t folded[MAX_FOLDED];
+    int32_t folded[PF_MAX_FOLDED];
     const char behind = peek(r, 0);
     if (!r->caseless[r->depth]) return PF_OK;
-    if (fold(c, folded) > 1) return refuse(r, "a character that (?i) takes for several");
+    if (pf_fold_case(c, folded) > 1) return refuse(r, "a character that (?i) takes for several");
     if (behind == '*' || behind == '+' || behind == '?') return PF_OK; /* repeated it stands for itself */
     if (r->run_end != begin) r->n_run = 0;
-    if (r->n_run == MAX_FOLDED) memmove(r->run, r->run + 1, --r->n_run * sizeof *r->run);
+    if (r->n_run == PF_MAX_FOLDED) memmove(r->run, r->run + 1, --r->n_run * sizeof *r->run);
     r->run[r->n_run++] = folded[0];
     r->run_end = r->at;
-    return run_ends_in_a_folding(r) ? refuse(r, "characters that (?i) takes for one") : PF_OK;
+    return pf_ends_as_folded(r->run, r->n_run) ? refuse(r, "characters that (?i) takes for one") : PF_OK;
 }
 
 /* What does not part the characters on both its sides: a group that is only grouped, {1}. */
@@ -157,7 +120,7 @@ static pf_status class_literal(rewriter *r, int32_t c)
 {
     const int32_t first = r->class_from >= 0 ? r->class_from : c;
     r->class_last = r->class_from >= 0 ? -1 : c;
-    if (r->caseless[r->depth] && !r->class_negated && one_folds_to_several(first, c))
+    if (r->caseless[r->depth] && !r->class_negated && pf_folds_to_several(first, c))
         return refuse(r, "a character in a class that (?i) takes for several");
     return PF_OK;
 }
@@ -208,42 +171,15 @@ static const char *property_name(const char *name, size_t *n, bool *is_script)
     return name;
 }
 
-static bool is_of_case(const char *property, size_t n)
-{
-    static const char *const known[] = { "Lu", "Ll", "Lt", "Uppercase", "Lowercase" };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (pf_is_property(known[i], property, n)) return true;
-    return false;
-}
-
-/* Whether letters have it, or have it not, that fold to several characters. */
-static bool has_folding_letters(const char *property, size_t n, bool negated)
-{
-    static const char *const known[] = { "L", "Any", "Alphabetic", "Latin", "Greek", "Armenian" };
-    enum { N_ALL = 3 }; /* of them, those that have all such letters */
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (pf_is_property(known[i], property, n)) return !negated || i >= N_ALL;
-    return negated;
-}
-
 /* Under (?i) Oniguruma folds a class as a whole, PCRE2 its characters and not its properties. Of what has a property of
  * case another case is missing then; of the others a few characters, which are written beside them. */
 static pf_status put_folded(rewriter *r, const char *property, size_t n, bool negated)
 {
-    static const struct {
-        const char *property, *more;
-    } known[] = {
-        { "L", "\\x{345}-\\x{345}" },         { "M", "\\x{3B9}-\\x{3B9}" },
-        { "Mn", "\\x{3B9}-\\x{3B9}" },        { "Greek", "\\x{B5}-\\x{B5}\\x{345}-\\x{345}" },
-        { "Inherited", "\\x{3B9}-\\x{3B9}" }, { "Common", "\\x{3BC}-\\x{3BC}" },
-    };
     if (!r->caseless[r->depth]) return PF_OK;
-    if (is_of_case(property, n)) return refuse(r, "a property of case in a character class under (?i)");
-    if (!r->class_negated && has_folding_letters(property, n, negated))
+    if (pf_is_of_case(property, n)) return refuse(r, "a property of case in a character class under (?i)");
+    if (!r->class_negated && pf_has_folding_letters(property, n, negated))
         return refuse(r, "a property in a class of characters that (?i) takes for several");
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (pf_is_property(known[i].property, property, n)) return put_text(r, known[i].more);
-    return PF_OK;
+    return put_text(r, pf_folded_beside(property, n));
 }
 
 /* As ranges also where it is one: a '-' that follows makes none of that. */
@@ -268,7 +204,7 @@ static pf_status put_property(rewriter *r, const char *name, size_t n, bool nega
     const bool changes = r->newer && pf_newer_next(known, n, &(size_t){ 0 }, &range);
     const bool shrinks = changes && negated != pf_newer_is_unassigned(known, n);
     if (in_class && shrinks) return refuse(r, "what is not in a property, inside a character class,");
-    const bool guarded = !in_class && r->caseless[r->depth] && is_of_case(known, n); /* alone it is not folded */
+    const bool guarded = !in_class && r->caseless[r->depth] && pf_is_of_case(known, n); /* alone it is not folded */
     if (guarded) PF_TRY(put_text(r, "(?-i:"));
     if (changes && !in_class) PF_TRY(put_text(r, shrinks ? "[^" : "["));
     PF_TRY(put_text(r, negated != shrinks ? "\\P{" : "\\p{"));
@@ -428,14 +364,6 @@ static pf_status inner_bracket(rewriter *r, int *depth)
     return PF_OK;
 }
 
-/* The bytes of the character of UTF-8 that is next. */
-static size_t character_length(const rewriter *r)
-{
-    size_t n = 1;
-    while ((peek(r, n) & 0xC0) == 0x80) n++;
-    return n;
-}
-
 /* One item of a class, or a bracket of one inside. */
 static pf_status class_item(rewriter *r, int *depth)
 {
@@ -446,7 +374,7 @@ static pf_status class_item(rewriter *r, int *depth)
     if (c == '&' && peek(r, 1) == '&') return refuse(r, "an intersection of character classes, &&,");
     size_t end;
     const int32_t character = pf_character_at(r->in, r->at, &end);
-    PF_TRY(copy(r, character_length(r)));
+    PF_TRY(copy(r, end - r->at));
     return class_literal(r, character);
 }
 
@@ -593,7 +521,7 @@ static pf_status next(rewriter *r)
     size_t end;
     const size_t begin = r->at;
     const int32_t character = pf_character_at(r->in, begin, &end);
-    PF_TRY(copy(r, character_length(r))); /* a character of UTF-8 is one atom */
+    PF_TRY(copy(r, end - begin)); /* a character of UTF-8 is one atom */
     return literal(r, begin, character);
 }
 

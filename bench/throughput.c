@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
+#include "bench/bare_read.h"
 #include "bench/operations.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
@@ -30,10 +30,8 @@ typedef struct {
     pf_stepper stepper;
     const pf_read_pattern *readers[N_READERS]; /* the fastest on these weights */
     size_t turn;                               /* the next read is that reader's, modulo their number */
-    pf_arena kv;
-    unsigned char *kv_rows; /* [kv_bytes]: as many bytes as a step reads of the cache */
-    size_t kv_bytes;
-    _Atomic uint64_t checksum; /* of what was read, so that it was */
+    pf_bare_read kv;                           /* as many bytes as a step reads of the cache */
+    _Atomic uint64_t checksum;                 /* of what was read, so that it was */
     pf_burst bursts[N_BURSTS];
     pf_samples step, read[N_READERS], kv_read, prefill, burst[N_BURSTS];
     pf_samples verify[PF_N_VERIFY_ROWS], verify_read[N_READERS], verify_kv_read, verify_burst;
@@ -77,35 +75,9 @@ static size_t fastest_reader(pf_samples by_reader[N_READERS])
     return best;
 }
 
-/* A member's share of the bytes that stand for the cache: whole lines. */
-static unsigned char *kv_share(const bench *b, pf_member member, size_t *n_bytes)
+static void read_kv(bench *b, pf_samples *out)
 {
-    int32_t begin, end;
-    pf_team_share(member, (int32_t)(b->kv_bytes / 64), &begin, &end);
-    *n_bytes = (size_t)(end - begin) * 64;
-    return b->kv_rows + (size_t)begin * 64;
-}
-
-static void write_kv(pf_member member, void *arg)
-{
-    size_t n_bytes;
-    unsigned char *bytes = kv_share(arg, member, &n_bytes);
-    memset(bytes, 1, n_bytes);
-}
-
-static void read_kv(pf_member member, void *arg)
-{
-    bench *b = arg;
-    size_t n_bytes;
-    const unsigned char *bytes = kv_share(b, member, &n_bytes);
-    b->checksum ^= b->readers[0]->read(bytes, n_bytes);
-}
-
-static uint64_t time_kv_read(bench *b)
-{
-    const uint64_t begin_ns = pf_now_ns();
-    pf_team_run(pf_engine_team(b->engine), read_kv, b);
-    return pf_now_ns() - begin_ns;
+    add_ms(out, pf_bare_read_ns(&b->kv, b->readers[0]->read));
 }
 
 static uint64_t burst_ns(uint64_t wanted_ns)
@@ -130,7 +102,7 @@ static pf_status decode_run(bench *b)
     pf_status status = pf_stepper_step(&b->stepper, 1, &ns, b->error); /* warms up */
     for (int32_t i = 0; i < b->options->gen_len && status == PF_OK && !is_cancelled(b); i++) {
         read_in_turn(b, b->read);
-        add_ms(&b->kv_read, time_kv_read(b));
+        read_kv(b, &b->kv_read);
         status = pf_stepper_step(&b->stepper, 1, &ns, b->error);
         if (status == PF_OK) add_ms(&b->step, ns);
     }
@@ -150,7 +122,7 @@ static pf_status verify_run(bench *b)
         status = pf_stepper_step(&b->stepper, pf_verify_rows[which], &ns, b->error);
         if (status == PF_OK && i >= PF_N_VERIFY_ROWS) add_ms(&b->verify[which], ns);
         read_in_turn(b, b->verify_read);
-        add_ms(&b->verify_kv_read, time_kv_read(b));
+        read_kv(b, &b->verify_kv_read);
         run_burst(b, OWN_BURST, ns / 4, &b->verify_burst);
     }
     pf_stepper_end(&b->stepper);
@@ -233,7 +205,7 @@ static void summarise(bench *b, pf_throughput *out)
         .bf16_gflops = pf_samples_median(&b->burst[PF_BURST_BF16]),
         .int8_gops = pf_samples_median(&b->burst[PF_BURST_INT8]),
         .weight_bytes = pf_model_step_bytes(model),
-        .kv_bytes = b->kv_bytes,
+        .kv_bytes = b->kv.n_bytes,
         .tokens_per_s = 1000.0 / pf_samples_mean(&b->step),
         .step_ms = pf_samples_median(&b->step),
         .read_ms = pf_samples_median(&b->read[reader]),
@@ -289,11 +261,8 @@ static void choose_bursts(bench *b)
 static pf_status run(bench *b, pf_throughput *out)
 {
     choose_bursts(b);
-    b->kv_bytes = kv_bytes(pf_engine_model(b->engine), b->options);
-    if (pf_arena_create(b->kv_bytes, &b->kv) != PF_OK)
-        return pf_fail(b->error, PF_NOMEM, "no memory for %zu bytes that stand for the cache", b->kv_bytes);
-    b->kv_rows = pf_arena_take(&b->kv, b->kv_bytes, 1);
-    pf_team_run(pf_engine_team(b->engine), write_kv, b);
+    const size_t n_kv_bytes = kv_bytes(pf_engine_model(b->engine), b->options);
+    PF_TRY(pf_bare_read_create(pf_engine_team(b->engine), n_kv_bytes, &b->kv, b->error));
     pf_reader_choose(read_weights, b, b->readers, N_READERS);
     const pf_status status = measure(b);
     if (status == PF_OK || status == PF_CANCELLED) summarise(b, out);
@@ -317,7 +286,7 @@ pf_status pf_bench_throughput(pf_engine *engine, const pf_throughput_options *op
     pf_status status = pf_stepper_open(engine, longest, &b->stepper, error);
     if (status == PF_OK) status = run(b, out);
     pf_stepper_close(&b->stepper);
-    pf_arena_destroy(&b->kv);
+    pf_bare_read_destroy(&b->kv);
     free(b);
     return status;
 }

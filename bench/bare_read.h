@@ -1,0 +1,32 @@
+/*
+ * Memory for a team to read, each member its share: so many bytes as something else needs, whose bare read is timed beside
+ * it.
+ *
+ * Threads: that of the team's caller.
+ */
+#ifndef PF_BENCH_BARE_READ_H
+#define PF_BENCH_BARE_READ_H
+
+#include "base/arena.h"
+#include "base/team.h"
+#include "kernels/limits/read.h"
+
+typedef struct {
+    pf_team *team; /* borrowed */
+    pf_arena arena;
+    uint8_t *bytes; /* [n_bytes] */
+    size_t n_bytes;
+    pf_read_fn *read;          /* of the read that runs */
+    _Atomic uint64_t checksum; /* of what was read, so that it was */
+} pf_bare_read;
+
+/* Each member's share is written by that member: pages never written would all be the same one. PF_NOMEM. */
+PF_MUST_USE pf_status pf_bare_read_create(pf_team *team, size_t n_bytes, pf_bare_read *out, pf_error *error);
+
+/* Nothing where it is all zero. */
+void pf_bare_read_destroy(pf_bare_read *b);
+
+/* All of it by `read`; how long that took. */
+uint64_t pf_bare_read_ns(pf_bare_read *b, pf_read_fn *read);
+
+#endif

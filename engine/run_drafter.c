@@ -121,7 +121,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
 {
     pf_session *s = r->session;
     for (int32_t i = 0; i < answer->n_refusals; i++) {
-        if (answer->refusals[i].sequence != r->sequence) continue;
+        if (pf_stream_owner_on_refusal(s->to_drafter, &answer->refusals[i]) == PF_FENCE_STALE) continue;
         warn_of_refusal(s, answer->refusals[i].text);
         r->drafter_refused = true;
     }

@@ -56,6 +56,14 @@ pf_status pf_run_reach_verifier(pf_run *r)
                    seconds(limit_ns), r->verifier_trouble.text);
 }
 
+/* The index of the first token that the vocabulary does not have; n_tokens where it has all. */
+static int32_t find_unknown(const pf_run *r, const pf_verdict *v)
+{
+    int32_t i = 0;
+    while (i < v->n_tokens && v->tokens[i] >= 0 && v->tokens[i] < r->session->n_vocab) i++;
+    return i;
+}
+
 /* The fences have passed, counts and all; are the tokens those that were proposed, and tokens at all? */
 static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
 {
@@ -63,9 +71,7 @@ static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *
         node = pf_tree_child(proposal->tokens, proposal->parents, proposal->n_tokens, node, v->tokens[i]);
         if (node < 0) return false;
     }
-    for (int32_t i = 0; i < v->n_tokens; i++)
-        if (v->tokens[i] < 0 || v->tokens[i] >= r->session->n_vocab) return false;
-    return true;
+    return find_unknown(r, v) == v->n_tokens;
 }
 
 /* A verdict that no honest verifier gives, and what is wrong with it. */
@@ -83,9 +89,13 @@ static pf_status refuse_verdict(const pf_run *r, const pf_verdict *v, const pf_p
     if (v->base != r->session->n_committed)
         return pf_fail(r->error, PF_FORMAT, "the verifier gave a verdict at token %d, expected %d", v->base,
                        r->session->n_committed);
+    const int32_t unknown = find_unknown(r, v);
+    if (unknown < v->n_tokens)
+        return pf_fail(r->error, PF_FORMAT, "the verifier committed token %d, the vocabulary has %d",
+                       v->tokens[unknown], r->session->n_vocab);
     return pf_fail(r->error, PF_FORMAT,
                    "the verifier answered a proposal of %d tokens with %d tokens, %d of them accepted: expected the "
-                   "accepted ones as they were proposed, and one more of the vocabulary",
+                   "accepted ones as they were proposed, and one more",
                    proposal ? proposal->n_tokens : 0, v->n_tokens, v->n_accepted);
 }
 
@@ -94,7 +104,7 @@ static pf_status find_verdict(pf_run *r, const pf_batch *answer, const pf_propos
 {
     pf_stream_owner *link = r->session->to_verifier;
     for (int32_t i = 0; i < answer->n_refusals; i++)
-        if (answer->refusals[i].sequence == r->sequence)
+        if (pf_stream_owner_on_refusal(link, &answer->refusals[i]) != PF_FENCE_STALE)
             return pf_fail(r->error, answer->refusals[i].status, "%s%s",
                            r->session->options.verifier_is_far ? "the verifier refuses the sequence: " : "",
                            answer->refusals[i].text);

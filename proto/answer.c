@@ -9,6 +9,13 @@ pf_status pf_answer_check_method(pf_method method, pf_error *error)
                    (int)method);
 }
 
+bool pf_batch_refuses(const pf_batch *batch, uint64_t sequence, uint32_t incarnation)
+{
+    for (int32_t i = 0; i < batch->n_refusals; i++)
+        if (batch->refusals[i].sequence == sequence && batch->refusals[i].incarnation == incarnation) return true;
+    return false;
+}
+
 void pf_answer_lay_out(pf_answer *answer, pf_arena *arena)
 {
     pf_batch *batch = &answer->batch;
@@ -44,11 +51,12 @@ void pf_answer_refuse(pf_answer *answer, uint64_t sequence, uint32_t incarnation
     (void)pf_stream_answerer_on_close(answer->stream, &(pf_close){ sequence }, &slot);
 }
 
-/* Whether the fence of a verdict or a proposal lets it pass. */
+/* Whether the fence of a verdict or a proposal lets it pass. What an answer refuses it does not ask for. */
 static bool pass(pf_answer *answer, pf_fence fence, const pf_prefix_request *request)
 {
     pf_batch *batch = &answer->batch;
-    if (fence == PF_FENCE_MISSING && batch->n_prefix_requests < PF_MAX_BATCH_SEQUENCES)
+    if (fence == PF_FENCE_MISSING && batch->n_prefix_requests < PF_MAX_BATCH_SEQUENCES &&
+        !pf_batch_refuses(batch, request->sequence, request->incarnation))
         batch->prefix_requests[batch->n_prefix_requests++] = *request;
     return fence == PF_FENCE_CURRENT;
 }

@@ -169,6 +169,13 @@ pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_pref
     return PF_FENCE_CURRENT;
 }
 
+pf_fence pf_stream_owner_on_refusal(const pf_stream_owner *owner, const pf_refusal *refusal)
+{
+    const owned *s = find_owned(owner, refusal->sequence);
+    if (!s || refusal->incarnation < s->incarnation) return PF_FENCE_STALE;
+    return refusal->incarnation > s->incarnation ? PF_FENCE_NONSENSE : PF_FENCE_CURRENT;
+}
+
 void pf_stream_owner_lost(pf_stream_owner *owner)
 {
     for (int32_t i = 0; i < owner->max; i++) owner->slots[i].due = true;

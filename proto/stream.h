@@ -92,6 +92,9 @@ PF_MUST_USE pf_status pf_stream_owner_expects(const pf_stream_owner *owner, uint
 /* The peer has lost the sequence. CURRENT: it is due for opening from now on. */
 pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_prefix_request *request);
 
+/* The peer will not serve the sequence. CURRENT: as it is opened now, which is then closed there. */
+pf_fence pf_stream_owner_on_refusal(const pf_stream_owner *owner, const pf_refusal *refusal);
+
 /* The peer is gone, and whatever it knew (a broken stream): every sequence is due. */
 void pf_stream_owner_lost(pf_stream_owner *owner);
 

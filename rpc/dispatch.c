@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "proto/answer.h"
 #include "proto/idmap.h"
 
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
@@ -18,6 +19,7 @@ typedef struct {
     void *stream; /* NULL: free */
     uint64_t sequence;
     uint64_t internal;
+    uint32_t incarnation; /* the highest it has been opened with */
     bool is_over;         /* to be closed at the peer */
     uint64_t heard_ns;    /* when its owner or the peer last said something of it */
     uint64_t asked_epoch; /* the epoch in which its owner did */
@@ -125,6 +127,14 @@ static bool make_way(pf_dispatch *dispatch)
     return close_what_is_over(dispatch) == PF_OK;
 }
 
+static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
+{
+    const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
+    if (slot >= (uint64_t)dispatch->max) return NULL;
+    tenant *t = &dispatch->tenants[slot];
+    return t->stream && t->internal == internal ? t : NULL;
+}
+
 static bool admit(pf_dispatch *dispatch, void *stream, uint64_t *sequence)
 {
     if (to_internal(dispatch, stream, sequence)) return true;
@@ -157,21 +167,26 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_opens; i++) {
         pf_open open = batch->opens[i];
-        if (admit(dispatch, stream, &open.sequence))
-            batch->opens[n++] = open;
-        else
+        if (!admit(dispatch, stream, &open.sequence)) {
             reply->refusals[reply->n_refusals++] = (pf_refusal){
                 .sequence = open.sequence,
                 .incarnation = open.incarnation,
                 .status = PF_LIMIT,
                 .text = dispatch->text,
             };
+            continue;
+        }
+        tenant *t = resident(dispatch, open.sequence);
+        if (open.incarnation > t->incarnation) t->incarnation = open.incarnation;
+        batch->opens[n++] = open;
     }
     batch->n_opens = n;
 }
 
+/* Not of what the same reply refuses. */
 static void ask_for_prefix(pf_batch *reply, uint64_t sequence, uint32_t incarnation)
 {
+    if (pf_batch_refuses(reply, sequence, incarnation)) return;
     reply->prefix_requests[reply->n_prefix_requests++] =
         (pf_prefix_request){ .sequence = sequence, .incarnation = incarnation };
 }
@@ -230,14 +245,22 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
     return PF_OK;
 }
 
+/* Refused is closed: at the peer as well, where the same open may have come once more; but not what its owner has opened
+ * again meanwhile, which is answered for itself. */
+static bool end_refused(tenant *t, const pf_refusal *refusal)
+{
+    if (refusal->incarnation < t->incarnation) return false;
+    t->is_over = true;
+    return true;
+}
+
 static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_misfits *misfits)
 {
     bool any_open = false;
     for (int32_t i = 0; i < misfits->n; i++) {
-        const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), misfits->refusals[i].sequence);
-        if (slot < 0) continue;
-        dispatch->tenants[slot].is_over = true;
-        any_open = true;
+        const pf_refusal *refusal = &misfits->refusals[i];
+        const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), refusal->sequence);
+        if (slot >= 0) any_open |= end_refused(&dispatch->tenants[slot], refusal);
     }
     for (int32_t i = 0; i < misfits->n; i += N) {
         const int32_t left = misfits->n - i;
@@ -274,14 +297,6 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
 }
 
 /* ---- from the peer to the streams ------------------------------------------------------------------------------ */
-
-static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
-{
-    const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
-    if (slot >= (uint64_t)dispatch->max) return NULL;
-    tenant *t = &dispatch->tenants[slot];
-    return t->stream && t->internal == internal ? t : NULL;
-}
 
 /* Which parts of an answer have been sent, or belong to nobody. */
 typedef struct {
@@ -350,12 +365,11 @@ static pf_status close_what_is_over(pf_dispatch *dispatch)
     return status;
 }
 
-/* Refused is closed: at the peer as well, where the sequence may have been opened again before its owner could hear. */
 static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
 {
     for (int32_t i = 0; i < answer->n_refusals; i++) {
         tenant *t = resident(dispatch, answer->refusals[i].sequence);
-        if (t) t->is_over = true;
+        if (t) (void)end_refused(t, &answer->refusals[i]);
     }
     return answer->n_refusals > 0 ? close_what_is_over(dispatch) : PF_OK;
 }

@@ -226,6 +226,49 @@ static void a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_
     pf_dispatch_destroy(f.dispatch);
 }
 
+/* Its owner could not know of the refusal yet, and is answered for what he said last. */
+static void a_refusal_ends_no_later_incarnation(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, MAX);
+    say_open(&f, &f.a, 1);
+    const uint64_t internal = f.peer.opens[0].sequence;
+    pf_open again = { .sequence = 1, .incarnation = 2 };
+    say(&f, &f.a, &(pf_batch){ .opens = &again, .n_opens = 1 });
+    pf_refusal refusal = { internal, 1, PF_LIMIT, "too long" };
+    f.peer.answer = (pf_batch){ .refusals = &refusal, .n_refusals = 1 };
+    f.peer.has_answer = true;
+    collect(&f);
+    assert_int_equal(f.a.n_refusals, 1);
+    assert_int_equal(f.peer.n_closes, 0);
+    assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 1);
+
+    const pf_refusal stale = { 1, 1, PF_INVALID, "verdicts[0].n_accepted is -1" };
+    pf_error error;
+    assert_ok(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .n_opens = 0 },
+                                 &(pf_misfits){ .refusals = &stale, .n = 1 }, 0, &error),
+              error);
+    assert_int_equal(f.a.n_refusals, 2);
+    assert_int_equal(f.peer.n_closes, 0);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+/* An owner sends a worker the open and the verdict of its prompt together. */
+static void what_is_refused_is_not_asked_for(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 1);
+    say_open(&f, &f.b, 1);
+    pf_open open = { .sequence = 4, .incarnation = 1 };
+    pf_verdict verdict = { .sequence = 4, .incarnation = 1 };
+    say(&f, &f.a, &(pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 });
+    assert_int_equal(f.a.n_refusals, 1);
+    assert_int_equal(f.a.n_prefix_requests, 0);
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void a_stream_cannot_name_a_sequence_of_another(void **state)
 {
     (void)state;
@@ -417,6 +460,8 @@ int main(void)
         cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
         cmocka_unit_test(a_refused_sequence_is_closed_and_others_stay),
         cmocka_unit_test(a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer),
+        cmocka_unit_test(a_refusal_ends_no_later_incarnation),
+        cmocka_unit_test(what_is_refused_is_not_asked_for),
         cmocka_unit_test(a_stream_cannot_name_a_sequence_of_another),
         cmocka_unit_test(enough_leaves_the_rest_for_a_later_collect),
         cmocka_unit_test(a_peer_has_no_more_to_answer_than_its_answer_holds),

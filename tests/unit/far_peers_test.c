@@ -469,8 +469,8 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     } cases[] = {
         { .too_many = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
         { .another = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
-        { .adds = VOCAB, .says = "and one more of the vocabulary" },
-        { .adds = -1, .says = "and one more of the vocabulary" },
+        { .adds = VOCAB, .says = "the verifier committed token " },
+        { .adds = -1, .says = "the verifier committed token -1, the vocabulary has " },
         { .rounds_ahead = 7, .says = "the verifier gave a verdict of round 7, expected round 0" },
         { .tokens_ahead = 2, .says = "the verifier gave a verdict at token 7, expected 5" },
     };

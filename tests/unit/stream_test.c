@@ -369,6 +369,22 @@ static void an_owner_says_no_more_than_a_message_can(void **state)
     pf_stream_owner_destroy(o);
 }
 
+static void a_refusal_is_of_the_incarnation_that_it_names(void **state)
+{
+    (void)state;
+    pf_stream_owner *o = owner_opened();
+    pf_stream_owner_lost(o);
+    pf_open open;
+    int32_t n;
+    assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
+    assert_int_equal(open.incarnation, 2);
+    assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 1, PF_LIMIT, "" }), PF_FENCE_STALE);
+    assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 2, PF_LIMIT, "" }), PF_FENCE_CURRENT);
+    assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 3, PF_LIMIT, "" }), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ + 1, 2, PF_LIMIT, "" }), PF_FENCE_STALE);
+    pf_stream_owner_destroy(o);
+}
+
 static void ids_in_use_and_full_tables_are_refused(void **state)
 {
     (void)state;
@@ -402,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_verdict_cannot_accept_more_than_was_proposed),
         cmocka_unit_test(a_proposal_is_accepted_of_in_its_own_round_and_incarnation),
         cmocka_unit_test(an_owner_says_no_more_than_a_message_can),
+        cmocka_unit_test(a_refusal_is_of_the_incarnation_that_it_names),
         cmocka_unit_test(ids_in_use_and_full_tables_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,13 +47,15 @@ static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t ro
     return PF_OK;
 }
 
-/* pf_accept_exact, with rows made as they are needed. */
+/* pf_accept_exact, with rows made as they are needed. Behind a row without a number nothing is decided, but all before it is:
+ * plain decoding may end there. */
 static pf_status judge_exact(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted, int32_t first_row,
                              int32_t position, pf_acceptance *out, int32_t *path)
 {
     for (int32_t n = 0, node = -1;; n++) {
         int32_t best;
-        PF_TRY(choose(judge, sampling, first_row + 1 + node, position + n, &best));
+        const pf_status status = choose(judge, sampling, first_row + 1 + node, position + n, &best);
+        if (status != PF_OK) return n > 0 ? PF_OK : status; /* the last accepted one is what comes next */
         *out = (pf_acceptance){ .n_accepted = n, .next = best };
         node = pf_tree_child(drafted->tokens, drafted->parents, drafted->n, node, best);
         if (node < 0) return PF_OK;
@@ -78,7 +80,8 @@ static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, c
 {
     const int32_t n_vocab = judge->n_vocab;
     for (int32_t i = 0;; i++) {
-        PF_TRY(fill_p(judge, sampling, first_row + i));
+        const pf_status status = fill_p(judge, sampling, first_row + i);
+        if (status != PF_OK) return i > 0 ? PF_OK : status; /* as above */
         const float u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_NEXT);
         int32_t next;
         if (i == drafted->n) {
@@ -92,10 +95,11 @@ static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, c
             if (declared) sweep(judge->q, declared);
             if (kept) {
                 path[i] = i;
+                *out = (pf_acceptance){ .n_accepted = i, .next = drafted->tokens[i] };
                 continue;
             }
         }
-        if (next < 0) return PF_UNSUPPORTED;
+        if (next < 0) return i > 0 ? PF_OK : PF_UNSUPPORTED;
         *out = (pf_acceptance){ .n_accepted = i, .next = next };
         return PF_OK;
     }

@@ -48,7 +48,8 @@ typedef struct {
 /* Judge the proposal whose logits are rows first_row .. first_row + n of the last pass: those of the last committed token,
  * which decide `position`, then each token's. path [n]: the n_accepted tokens that are kept, as indices, ascending.
  * sampling->seed is the verifier's for this sequence; for coupled, the one that the drafter knows too.
- * PF_UNSUPPORTED: a row holds no number, or for a draw none above minus infinity. */
+ * A row that holds no number, or for a draw none above minus infinity, decides nothing: the token before it is the last.
+ * PF_UNSUPPORTED: it is the first row. */
 PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method,
                                         const pf_drafted *drafted, int32_t first_row, int32_t position,
                                         pf_acceptance *out, int32_t *path);

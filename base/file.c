@@ -28,7 +28,7 @@ static pf_status open_regular(const char *path, int *out_fd, size_t *out_bytes, 
     if (fstat(fd, &info) != 0) {
         const int why = errno;
         close(fd);
-        return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be examined: %s", path, strerror(why));
+        return pf_fail(error, PF_INVALID, "%s: cannot be examined: %s", path, strerror(why));
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
@@ -81,7 +81,7 @@ static pf_status read_to_end(int fd, const char *path, size_t max_bytes, size_t 
         }
         const ssize_t got = read(fd, *text + n, capacity - n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be read: %s", path, strerror(errno));
+        if (got < 0) return pf_fail(error, PF_INVALID, "%s: cannot be read: %s", path, strerror(errno));
         if (got == 0) break;
         n += (size_t)got;
         if (n > max_bytes)

@@ -129,6 +129,17 @@ static void a_link_that_leads_nowhere_is_there(void **state)
     assert_true(pf_file_is_absent("/dev/null/x"));
 }
 
+/* Not there and there without a word are two things: the first is often as good as empty. */
+static void a_file_that_cannot_be_read_is_not_absent(void **state)
+{
+    (void)state;
+    char *text;
+    size_t bytes;
+    pf_error error;
+    assert_status(pf_file_read("/proc/self/mem", 1 << 20, &text, &bytes, &error), PF_INVALID); /* EIO at its start */
+    assert_says(error, "/proc/self/mem: cannot be read: ");
+}
+
 static void refused_memory_is_a_status(void **state)
 {
     char path[PF_TEMP_PATH_BYTES], *text;
@@ -157,6 +168,7 @@ int main(void)
         cmocka_unit_test(what_is_not_a_regular_file_is_refused_without_waiting_for_it),
         cmocka_unit_test(a_file_that_is_not_there_is_named_with_the_reason),
         cmocka_unit_test(a_link_that_leads_nowhere_is_there),
+        cmocka_unit_test(a_file_that_cannot_be_read_is_not_absent),
         cmocka_unit_test(refused_memory_is_a_status),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -47,15 +47,13 @@ static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t ro
     return PF_OK;
 }
 
-/* pf_accept_exact, with rows made as they are needed. Behind a row without a number nothing is decided, but all before it is:
- * plain decoding may end there. */
+/* pf_accept_exact, with rows made as they are needed. *out: what the rows have decided, also where the next one fails. */
 static pf_status judge_exact(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted, int32_t first_row,
                              int32_t position, pf_acceptance *out, int32_t *path)
 {
     for (int32_t n = 0, node = -1;; n++) {
         int32_t best;
-        const pf_status status = choose(judge, sampling, first_row + 1 + node, position + n, &best);
-        if (status != PF_OK) return n > 0 ? PF_OK : status; /* the last accepted one is what comes next */
+        PF_TRY(choose(judge, sampling, first_row + 1 + node, position + n, &best));
         *out = (pf_acceptance){ .n_accepted = n, .next = best };
         node = pf_tree_child(drafted->tokens, drafted->parents, drafted->n, node, best);
         if (node < 0) return PF_OK;
@@ -74,14 +72,13 @@ static void sweep(float *q, const pf_declared *declared)
     for (int32_t i = 0; i < declared->n; i++) q[declared->ids[i]] = 0.0f;
 }
 
-/* pf_accept_rejection and pf_accept_tokens, with rows made as they are needed. */
+/* pf_accept_rejection and pf_accept_tokens likewise. */
 static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted,
                                  int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
 {
     const int32_t n_vocab = judge->n_vocab;
     for (int32_t i = 0;; i++) {
-        const pf_status status = fill_p(judge, sampling, first_row + i);
-        if (status != PF_OK) return i > 0 ? PF_OK : status; /* as above */
+        PF_TRY(fill_p(judge, sampling, first_row + i));
         const float u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_NEXT);
         int32_t next;
         if (i == drafted->n) {
@@ -99,7 +96,7 @@ static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, c
                 continue;
             }
         }
-        if (next < 0) return i > 0 ? PF_OK : PF_UNSUPPORTED;
+        if (next < 0) return PF_UNSUPPORTED;
         *out = (pf_acceptance){ .n_accepted = i, .next = next };
         return PF_OK;
     }
@@ -119,6 +116,8 @@ pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_met
                             int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
 {
     const bool exact = pf_judge_is_exact(sampling, method) || drafted->n == 0;
-    return exact ? judge_exact(judge, sampling, drafted, first_row, position, out, path)
-                 : judge_rejection(judge, sampling, drafted, first_row, position, out, path);
+    *out = (pf_acceptance){ .next = -1 };
+    const pf_status status = exact ? judge_exact(judge, sampling, drafted, first_row, position, out, path)
+                                   : judge_rejection(judge, sampling, drafted, first_row, position, out, path);
+    return out->next >= 0 ? PF_OK : status; /* behind the last token that is decided plain decoding may end */
 }

@@ -166,8 +166,12 @@ static void write_tensors(const char *directory, const pf_tiny_model *m)
     fwrite(header, 1, header_bytes, f);
     uint64_t state = m->seed;
     for (size_t i = 0; i < t.n; i++)
-        for (int64_t e = 0; e < elements(&t.list[i]); e++)
-            write_element(f, m->type, (float)(t.list[i].center + t.list[i].spread * next_uniform(&state)));
+        for (int64_t e = 0; e < elements(&t.list[i]); e++) {
+            const double value = t.list[i].center + t.list[i].spread * next_uniform(&state);
+            const bool is_nan =
+                i == 0 && m->nan_token > 0 && e / m->hidden == m->nan_token; /* the embedding is first */
+            write_element(f, m->type, is_nan ? NAN : (float)value);
+        }
     close_checked(f, "model.safetensors");
     free(header);
     free(t.list);

@@ -26,6 +26,7 @@ typedef struct {
     pf_type type;             /* of the tensors in the file: PF_TYPE_F32 */
     const char *rope_scaling; /* the JSON object of config.json's field; absent */
     bool rotary_buffers;      /* inv_freq tensors, as old checkpoints carry them */
+    int32_t nan_token;        /* whose row of the embedding holds no number; 0: none */
     uint64_t seed;
 } pf_tiny_model;
 

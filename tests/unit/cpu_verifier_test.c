@@ -308,6 +308,46 @@ static void rejection_decides_each_position_by_its_own_uniforms(void **state)
     close_bench(&b);
 }
 
+/* A text whose last token the model cannot go on from, which plain decoding does not see: nor does a proposal that ends
+ * there, or reaches past it. */
+static void a_row_without_a_number_decides_nothing_and_undoes_nothing(void **state)
+{
+    (void)state;
+    bench plain = open_plain_bench();
+    int32_t text[3];
+    memcpy(text, plain.text, sizeof text);
+    close_bench(&plain);
+    for (int32_t i = 0; i < 2; i++) assert_int_not_equal(text[i], text[2]);
+    const pf_tiny_model ends = { .seed = MODEL.seed, .nan_token = text[2] };
+    static const pf_sampling sampling[] = { { .temperature = 0.0f }, { .temperature = 1e-6f, .seed = 9 } };
+    for (size_t i = 0; i < PF_COUNT(sampling); i++) {
+        const pf_context_config context = { .max_sequences = 1 };
+        bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
+        pf_error error = { 0 };
+        assert_ok(pf_cpu_verifier_create(b.side.context,
+                                         &(pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 }, &b.verifier,
+                                         &error),
+                  error);
+        pf_open open = near_peer_open(1);
+        open.sampling = sampling[i];
+        open.method = i == 0 ? PF_METHOD_GREEDY : PF_METHOD_REJECTION;
+        open.max_tokens = N_PROMPT + 3;
+        assert_verdict(ask_open(&b, open), 0, N_PROMPT, text, 1, 0, PF_FINISH_NONE);
+        assert_verdict(propose(&b, 1, N_PROMPT + 1, text + 1, 2), 1, N_PROMPT + 1, text + 1, 2, 1, PF_FINISH_LENGTH);
+        pf_close close = { 1 };
+        (void)ask(&b, (pf_batch){ .closes = &close, .n_closes = 1 });
+
+        open.max_tokens = 0; /* that goes on, and is refused there, as plain decoding is */
+        ask_open(&b, open);
+        assert_verdict(propose(&b, 1, N_PROMPT + 1, text + 1, 2), 1, N_PROMPT + 1, text + 1, 2, 1, PF_FINISH_NONE);
+        pf_proposal none = proposal_of(1, 2, N_PROMPT + 3, NULL, 0);
+        const pf_batch *answer = ask(&b, (pf_batch){ .proposals = &none, .n_proposals = 1 });
+        assert_int_equal(answer->n_verdicts, 0);
+        assert_int_equal(answer->n_refusals, 1);
+        close_bench(&b);
+    }
+}
+
 static void a_sequence_reopened_with_what_was_committed_goes_on_in_its_round(void **state)
 {
     (void)state;
@@ -856,6 +896,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_open_answers_with_the_first_token),
         cmocka_unit_test(a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there),
+        cmocka_unit_test(a_row_without_a_number_decides_nothing_and_undoes_nothing),
         cmocka_unit_test(a_proposal_is_judged_up_to_what_cannot_be_judged),
         cmocka_unit_test(of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on),
         cmocka_unit_test(a_stop_token_on_a_trees_path_ends_the_sequence_there),

@@ -92,16 +92,28 @@ static uint64_t key(const void *stream)
     return (uint64_t)(uintptr_t)stream;
 }
 
-/* Its owner says something of a sequence; the peer's name for it. False: it is not open. */
-static bool to_internal(pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+static tenant *find_tenant(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
-    const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), *sequence);
-    if (slot < 0) return false;
-    tenant *t = &dispatch->tenants[slot];
+    const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), sequence);
+    return slot < 0 ? NULL : &dispatch->tenants[slot];
+}
+
+/* Its owner says something of a sequence. NULL: it is not open. */
+static tenant *hear(pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+{
+    tenant *t = find_tenant(dispatch, stream, sequence);
+    if (!t) return NULL;
     t->heard_ns = pf_now_ns();
     t->asked_epoch = dispatch->epoch;
-    *sequence = t->internal;
-    return true;
+    return t;
+}
+
+/* Likewise, and the peer's name for it. */
+static bool to_internal(pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+{
+    const tenant *t = hear(dispatch, stream, *sequence);
+    if (t) *sequence = t->internal;
+    return t != NULL;
 }
 
 static void evict(pf_dispatch *dispatch, int32_t slot)
@@ -127,27 +139,21 @@ static bool make_way(pf_dispatch *dispatch)
     return close_what_is_over(dispatch) == PF_OK;
 }
 
-static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
+/* NULL: there is no place. */
+static tenant *admit(pf_dispatch *dispatch, void *stream, uint64_t sequence)
 {
-    const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
-    if (slot >= (uint64_t)dispatch->max) return NULL;
-    tenant *t = &dispatch->tenants[slot];
-    return t->stream && t->internal == internal ? t : NULL;
-}
-
-static bool admit(pf_dispatch *dispatch, void *stream, uint64_t *sequence)
-{
-    if (to_internal(dispatch, stream, sequence)) return true;
-    int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), *sequence);
-    if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), *sequence);
-    if (slot < 0) return false;
-    dispatch->tenants[slot] = (tenant){ .stream = stream,
-                                        .sequence = *sequence,
-                                        .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
-                                        .heard_ns = pf_now_ns(),
-                                        .asked_epoch = dispatch->epoch };
-    *sequence = dispatch->tenants[slot].internal;
-    return true;
+    tenant *t = hear(dispatch, stream, sequence);
+    if (t) return t;
+    int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), sequence);
+    if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), sequence);
+    if (slot < 0) return NULL;
+    t = &dispatch->tenants[slot];
+    *t = (tenant){ .stream = stream,
+                   .sequence = sequence,
+                   .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
+                   .heard_ns = pf_now_ns(),
+                   .asked_epoch = dispatch->epoch };
+    return t;
 }
 
 static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batch)
@@ -167,7 +173,8 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_opens; i++) {
         pf_open open = batch->opens[i];
-        if (!admit(dispatch, stream, &open.sequence)) {
+        tenant *t = admit(dispatch, stream, open.sequence);
+        if (!t) {
             reply->refusals[reply->n_refusals++] = (pf_refusal){
                 .sequence = open.sequence,
                 .incarnation = open.incarnation,
@@ -176,8 +183,8 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
             };
             continue;
         }
-        tenant *t = resident(dispatch, open.sequence);
         if (open.incarnation > t->incarnation) t->incarnation = open.incarnation;
+        open.sequence = t->internal;
         batch->opens[n++] = open;
     }
     batch->n_opens = n;
@@ -247,20 +254,16 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
 
 /* Refused is closed: at the peer as well, where the same open may have come once more; but not what its owner has opened
  * again meanwhile, which is answered for itself. */
-static bool end_refused(tenant *t, const pf_refusal *refusal)
+static void end_refused(tenant *t, const pf_refusal *refusal)
 {
-    if (refusal->incarnation < t->incarnation) return false;
-    t->is_over = true;
-    return true;
+    if (t && refusal->incarnation >= t->incarnation) t->is_over = true;
 }
 
 static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_misfits *misfits)
 {
-    bool any_open = false;
     for (int32_t i = 0; i < misfits->n; i++) {
         const pf_refusal *refusal = &misfits->refusals[i];
-        const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), refusal->sequence);
-        if (slot >= 0) any_open |= end_refused(&dispatch->tenants[slot], refusal);
+        end_refused(find_tenant(dispatch, stream, refusal->sequence), refusal);
     }
     for (int32_t i = 0; i < misfits->n; i += N) {
         const int32_t left = misfits->n - i;
@@ -268,7 +271,7 @@ static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_mi
         memcpy(reply.refusals, misfits->refusals + i, (size_t)reply.n_refusals * sizeof *reply.refusals);
         dispatch->send(dispatch->user, stream, &reply);
     }
-    return any_open ? close_what_is_over(dispatch) : PF_OK;
+    return misfits->n > 0 ? close_what_is_over(dispatch) : PF_OK;
 }
 
 pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, const pf_misfits *misfits,
@@ -297,6 +300,14 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
 }
 
 /* ---- from the peer to the streams ------------------------------------------------------------------------------ */
+
+static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
+{
+    const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
+    if (slot >= (uint64_t)dispatch->max) return NULL;
+    tenant *t = &dispatch->tenants[slot];
+    return t->stream && t->internal == internal ? t : NULL;
+}
 
 /* Which parts of an answer have been sent, or belong to nobody. */
 typedef struct {
@@ -367,10 +378,8 @@ static pf_status close_what_is_over(pf_dispatch *dispatch)
 
 static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
 {
-    for (int32_t i = 0; i < answer->n_refusals; i++) {
-        tenant *t = resident(dispatch, answer->refusals[i].sequence);
-        if (t) (void)end_refused(t, &answer->refusals[i]);
-    }
+    for (int32_t i = 0; i < answer->n_refusals; i++)
+        end_refused(resident(dispatch, answer->refusals[i].sequence), &answer->refusals[i]);
     return answer->n_refusals > 0 ? close_what_is_over(dispatch) : PF_OK;
 }
 

@@ -115,6 +115,14 @@ static void collect(fixture *f)
     assert_ok(pf_dispatch_collect(f->dispatch, NULL, &error), error);
 }
 
+/* The peer's next answer is these refusals. */
+static void refuse(fixture *f, pf_refusal *refusals, int32_t n)
+{
+    f->peer.answer = (pf_batch){ .refusals = refusals, .n_refusals = n };
+    f->peer.has_answer = true;
+    collect(f);
+}
+
 static void one_answer_for_two_streams_is_split(void **state)
 {
     (void)state;
@@ -192,9 +200,7 @@ static void a_refused_sequence_is_closed_and_others_stay(void **state)
     say_open(&f, &f.a, 1);
     say_open(&f, &f.a, 2);
     pf_refusal refusal = { f.peer.opens[0].sequence, 1, PF_LIMIT, "too long" };
-    f.peer.answer = (pf_batch){ .refusals = &refusal, .n_refusals = 1 };
-    f.peer.has_answer = true;
-    collect(&f);
+    refuse(&f, &refusal, 1);
     assert_int_equal(f.a.refusals[0].sequence, 1);
     assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 1);
     pf_verdict verdict = { .sequence = 1, .incarnation = 1 };
@@ -215,9 +221,7 @@ static void a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_
     assert_int_equal(f.peer.n_opens, 2);
     const uint64_t internal = f.peer.opens[0].sequence;
     pf_refusal refusals[] = { { internal, 1, PF_LIMIT, "too long" }, { internal, 1, PF_LIMIT, "too long" } };
-    f.peer.answer = (pf_batch){ .refusals = refusals, .n_refusals = 2 };
-    f.peer.has_answer = true;
-    collect(&f);
+    refuse(&f, refusals, 2);
     assert_int_equal(f.a.n_refusals, 2);
     assert_int_equal(f.peer.n_closes, 1);
     assert_int_equal(f.peer.closes[0].sequence, internal);
@@ -237,9 +241,7 @@ static void a_refusal_ends_no_later_incarnation(void **state)
     pf_open again = { .sequence = 1, .incarnation = 2 };
     say(&f, &f.a, &(pf_batch){ .opens = &again, .n_opens = 1 });
     pf_refusal refusal = { internal, 1, PF_LIMIT, "too long" };
-    f.peer.answer = (pf_batch){ .refusals = &refusal, .n_refusals = 1 };
-    f.peer.has_answer = true;
-    collect(&f);
+    refuse(&f, &refusal, 1);
     assert_int_equal(f.a.n_refusals, 1);
     assert_int_equal(f.peer.n_closes, 0);
     assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 1);

@@ -97,15 +97,6 @@ static int32_t longest_sequence(const drafter *d)
     return pf_context_get_config(d->context)->max_tokens;
 }
 
-/* The index of the first token that the embedding has no row for; n when there is none. */
-static int32_t find_unknown(const drafter *d, const int32_t *tokens, int32_t n)
-{
-    const int32_t n_vocab = pf_context_n_vocab(d->context);
-    int32_t i = 0;
-    while (i < n && tokens[i] >= 0 && tokens[i] < n_vocab) i++;
-    return i;
-}
-
 static pf_status check_open(const drafter *d, const pf_open *open, pf_error *error)
 {
     PF_TRY(pf_sampling_check(&open->sampling, error));
@@ -117,10 +108,11 @@ static pf_status check_open(const drafter *d, const pf_open *open, pf_error *err
     if (open->n_tokens < 0 || open->n_tokens > longest_sequence(d))
         return pf_fail(error, PF_LIMIT, "the prompt has %d tokens, the draft's context holds %d", open->n_tokens,
                        longest_sequence(d));
-    const int32_t unknown = find_unknown(d, open->tokens, open->n_tokens);
+    const int32_t n_vocab = pf_context_n_vocab(d->context);
+    const int32_t unknown = pf_count_known(open->tokens, open->n_tokens, n_vocab);
     if (unknown < open->n_tokens)
         return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, the draft's vocabulary has %d", unknown,
-                       open->tokens[unknown], pf_context_n_vocab(d->context));
+                       open->tokens[unknown], n_vocab);
     return PF_OK;
 }
 
@@ -232,7 +224,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
     int32_t slot;
     if (!pf_answer_admit_verdict(&d->answer, verdict, &slot)) return;
     sequence_state *s = &d->sequences[slot];
-    if (find_unknown(d, verdict->tokens, verdict->n_tokens) < verdict->n_tokens) {
+    if (pf_count_known(verdict->tokens, verdict->n_tokens, pf_context_n_vocab(d->context)) < verdict->n_tokens) {
         refuse(d, s, PF_INVALID, "a committed token is not in the draft's vocabulary");
         return;
     }

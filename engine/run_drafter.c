@@ -166,13 +166,6 @@ static void drafter_heard(pf_session *session)
     if (!session->drafter_is_known) get_to_know(session);
 }
 
-static bool is_in_vocabulary(const pf_session *session, const pf_proposal *proposal)
-{
-    for (int32_t i = 0; i < proposal->n_tokens; i++)
-        if (proposal->tokens[i] < 0 || proposal->tokens[i] >= session->n_vocab) return false;
-    return true;
-}
-
 /* The next answer. Behind the deadline a far drafter is heard out, but not without end: it may send faster than it is read. */
 static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, int32_t *n_late, const pf_batch **out)
 {
@@ -210,7 +203,7 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         if (proposal || !far) r->result->speculation.draft_ns += answer->timing.compute_ns;
         if (proposal) {
             if (far) pf_run_count_rpc(r, answer);
-            if (!is_in_vocabulary(s, proposal))
+            if (pf_count_known(proposal->tokens, proposal->n_tokens, s->n_vocab) < proposal->n_tokens)
                 distrust(r, "a token that its vocabulary does not have");
             else if (proposal->n_tokens > 0)
                 *out = proposal;

@@ -56,14 +56,6 @@ pf_status pf_run_reach_verifier(pf_run *r)
                    seconds(limit_ns), r->verifier_trouble.text);
 }
 
-/* The index of the first token that the vocabulary does not have; n_tokens where it has all. */
-static int32_t find_unknown(const pf_run *r, const pf_verdict *v)
-{
-    int32_t i = 0;
-    while (i < v->n_tokens && v->tokens[i] >= 0 && v->tokens[i] < r->session->n_vocab) i++;
-    return i;
-}
-
 /* The fences have passed, counts and all; are the tokens those that were proposed, and tokens at all? */
 static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *proposal)
 {
@@ -71,7 +63,7 @@ static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *
         node = pf_tree_child(proposal->tokens, proposal->parents, proposal->n_tokens, node, v->tokens[i]);
         if (node < 0) return false;
     }
-    return find_unknown(r, v) == v->n_tokens;
+    return pf_count_known(v->tokens, v->n_tokens, r->session->n_vocab) == v->n_tokens;
 }
 
 /* A verdict that no honest verifier gives, and what is wrong with it. */
@@ -89,7 +81,7 @@ static pf_status refuse_verdict(const pf_run *r, const pf_verdict *v, const pf_p
     if (v->base != r->session->n_committed)
         return pf_fail(r->error, PF_FORMAT, "the verifier gave a verdict at token %d, expected %d", v->base,
                        r->session->n_committed);
-    const int32_t unknown = find_unknown(r, v);
+    const int32_t unknown = pf_count_known(v->tokens, v->n_tokens, r->session->n_vocab);
     if (unknown < v->n_tokens)
         return pf_fail(r->error, PF_FORMAT, "the verifier committed token %d, the vocabulary has %d",
                        v->tokens[unknown], r->session->n_vocab);

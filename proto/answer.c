@@ -9,13 +9,6 @@ pf_status pf_answer_check_method(pf_method method, pf_error *error)
                    (int)method);
 }
 
-bool pf_batch_refuses(const pf_batch *batch, uint64_t sequence, uint32_t incarnation)
-{
-    for (int32_t i = 0; i < batch->n_refusals; i++)
-        if (batch->refusals[i].sequence == sequence && batch->refusals[i].incarnation == incarnation) return true;
-    return false;
-}
-
 void pf_answer_lay_out(pf_answer *answer, pf_arena *arena)
 {
     pf_batch *batch = &answer->batch;

@@ -33,9 +33,6 @@ enum { PF_ANSWER_METHODS = 1 << PF_METHOD_GREEDY | 1 << PF_METHOD_REJECTION | 1 
 /* PF_UNSUPPORTED: it is none of them. */
 PF_MUST_USE pf_status pf_answer_check_method(pf_method method, pf_error *error);
 
-/* Whether a refusal of it is in the batch. */
-bool pf_batch_refuses(const pf_batch *batch, uint64_t sequence, uint32_t incarnation);
-
 /* Room for as many refusals and prefix requests as a batch may have, from the arena (or its measure). */
 void pf_answer_lay_out(pf_answer *answer, pf_arena *arena);
 

@@ -165,4 +165,20 @@ typedef struct {
     int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends]: any of them does; each below vocab_size */
 } pf_model_info;
 
+/* How many of the first tokens [n] a vocabulary of n_vocab has; n: it has all. */
+static inline int32_t pf_count_known(const int32_t *tokens, int32_t n, int32_t n_vocab)
+{
+    int32_t i = 0;
+    while (i < n && tokens[i] >= 0 && tokens[i] < n_vocab) i++;
+    return i;
+}
+
+/* Whether a refusal of that incarnation is in the batch. */
+static inline bool pf_batch_refuses(const pf_batch *batch, uint64_t sequence, uint32_t incarnation)
+{
+    for (int32_t i = 0; i < batch->n_refusals; i++)
+        if (batch->refusals[i].sequence == sequence && batch->refusals[i].incarnation == incarnation) return true;
+    return false;
+}
+
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "proto/answer.h"
 #include "proto/idmap.h"
 
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };

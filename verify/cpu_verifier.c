@@ -83,18 +83,8 @@ static int32_t longest_sequence(const verifier *v)
     return pf_context_get_config(v->context)->max_tokens;
 }
 
-/* The model reads any row of its embedding; what may be proposed and committed are the ids that exist. */
-static bool is_readable(const verifier *v, int32_t token)
-{
-    return token >= 0 && token < pf_context_n_vocab(v->context);
-}
-
-static bool in_vocabulary(const verifier *v, int32_t token)
-{
-    return token >= 0 && token < v->judge.n_vocab;
-}
-
-/* What makes an open impossible to serve, as a status and a sentence. */
+/* What makes an open impossible to serve, as a status and a sentence. The model reads any row of its embedding; what may be
+ * proposed and committed are the ids that exist. */
 static pf_status check_open(const verifier *v, const pf_open *open, pf_error *error)
 {
     PF_TRY(pf_sampling_check(&open->sampling, error));
@@ -103,10 +93,11 @@ static pf_status check_open(const verifier *v, const pf_open *open, pf_error *er
     if (open->n_tokens > longest_sequence(v))
         return pf_fail(error, PF_LIMIT, "the prompt has %d tokens, the context holds %d", open->n_tokens,
                        longest_sequence(v));
-    for (int32_t i = 0; i < open->n_tokens; i++)
-        if (!is_readable(v, open->tokens[i]))
-            return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, the vocabulary has %d", i, open->tokens[i],
-                           pf_context_n_vocab(v->context));
+    const int32_t n_vocab = pf_context_n_vocab(v->context);
+    const int32_t unknown = pf_count_known(open->tokens, open->n_tokens, n_vocab);
+    if (unknown < open->n_tokens)
+        return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, the vocabulary has %d", unknown,
+                       open->tokens[unknown], n_vocab);
     if (open->n_stop_tokens < 0 || open->n_stop_tokens > PF_MAX_STOP_TOKENS)
         return pf_fail(error, PF_INVALID, "%d stop tokens, expected 0 to %d", open->n_stop_tokens, PF_MAX_STOP_TOKENS);
     return PF_OK;
@@ -163,10 +154,8 @@ static void take_open(verifier *v, const pf_open *open)
 
 static bool declared_is_usable(const verifier *v, const pf_declared *declared)
 {
-    if (declared->n < 1 || declared->n > PF_MAX_DECLARED) return false;
-    for (int32_t i = 0; i < declared->n; i++)
-        if (!in_vocabulary(v, declared->ids[i])) return false;
-    return true;
+    return declared->n >= 1 && declared->n <= PF_MAX_DECLARED &&
+           pf_count_known(declared->ids, declared->n, v->judge.n_vocab) == declared->n;
 }
 
 /* The leading tokens that can be judged: a count that depends on the peer's honesty and on what there is room for,
@@ -178,12 +167,12 @@ static int32_t count_usable(const verifier *v, const sequence_state *s, const pf
     if (n > longest_sequence(v) - s->n_committed) n = longest_sequence(v) - s->n_committed;
     if (n > s->max_tokens - s->n_committed) n = s->max_tokens - s->n_committed;
     if (n > 0 && !pf_judge_is_exact(&s->sampling, s->method)) n = pf_tree_chain(proposal->parents, n);
+    n = pf_count_known(proposal->tokens, n, v->judge.n_vocab);
     for (int32_t i = 0; i < n; i++) {
-        if (!in_vocabulary(v, proposal->tokens[i])) return i;
         if (proposal->parents && (proposal->parents[i] < -1 || proposal->parents[i] >= i)) return i;
         if (proposal->declared && !declared_is_usable(v, &proposal->declared[i])) return i;
     }
-    return n > 0 ? n : 0;
+    return n;
 }
 
 static void copy_declared(sequence_state *s, int32_t i, const pf_declared *from)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/characters.h"
 #include "tokenizer/character_bytes.h"
+#include "tokenizer/characters.h"
 
 typedef struct {
     unsigned char byte;

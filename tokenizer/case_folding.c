@@ -3,8 +3,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/newer_characters.h"
 #include "tokenizer/character_bytes.h"
+#include "tokenizer/newer_characters.h"
 
 /* Where the characters are that fold to several. */
 static const pf_character_range SEVERAL[] = {

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tokenizer/character_bytes.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/normal_forms.h"
-#include "tokenizer/character_bytes.h"
 
 typedef struct step step;
 

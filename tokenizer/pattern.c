@@ -8,9 +8,9 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "tokenizer/character_bytes.h"
 #include "tokenizer/newer_characters.h"
 #include "tokenizer/regex_syntax.h"
-#include "tokenizer/character_bytes.h"
 
 enum {
     STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */

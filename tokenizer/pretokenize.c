@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tokenizer/character_bytes.h"
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/newer_characters.h"
 #include "tokenizer/stand_ins.h"
-#include "tokenizer/character_bytes.h"
 
 enum {
     MAX_STEPS = 64,

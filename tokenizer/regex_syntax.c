@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "tokenizer/case_folding.h"
-#include "tokenizer/newer_characters.h"
 #include "tokenizer/character_bytes.h"
+#include "tokenizer/newer_characters.h"
 
 enum { MAX_DEPTH = 200 };
 
@@ -25,14 +25,13 @@ typedef struct {
     size_t n, at;
     char *out;
     size_t used, capacity;
-    size_t atom;              /* where in `out` the last atom begins: what a quantifier applies to */
-    size_t group[MAX_DEPTH];  /* where in `out` each open group begins; [0] is the pattern */
-    size_t body[MAX_DEPTH];   /* and what is in it */
-    bool caseless[MAX_DEPTH]; /* whether (?i) holds in it */
-    bool joins[MAX_DEPTH];    /* whether it only groups: (?:...) */
-    int32_t
-        run[PF_MAX_FOLDED]; /* the last [n_run] characters, folded, that (?i) takes together; they end at `run_end` */
-    size_t n_run, run_end;
+    size_t atom;                /* where in `out` the last atom begins: what a quantifier applies to */
+    size_t group[MAX_DEPTH];    /* where in `out` each open group begins; [0] is the pattern */
+    size_t body[MAX_DEPTH];     /* and what is in it */
+    bool caseless[MAX_DEPTH];   /* whether (?i) holds in it */
+    bool joins[MAX_DEPTH];      /* whether it only groups: (?:...) */
+    int32_t run[PF_MAX_FOLDED]; /* the last [n_run] characters that (?i) takes together, folded, */
+    size_t n_run, run_end;      /* which end at `run_end` */
     bool class_negated;
     int32_t class_last, class_from; /* what may begin a range in a class, and what has; -1: nothing */
     int depth;

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "tokenizer/tokenizer_parts.h"
 #include "tokenizer/character_bytes.h"
+#include "tokenizer/tokenizer_parts.h"
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
 

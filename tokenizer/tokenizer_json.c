@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "tokenizer/character_bytes.h"
 #include "tokenizer/stand_ins.h"
 #include "tokenizer/tokenizer_config.h"
 #include "tokenizer/tokenizer_parts.h"
-#include "tokenizer/character_bytes.h"
 
 typedef struct {
     char *text;

@@ -8,6 +8,7 @@
 #ifdef PF_ONEDNN
 #include <dlfcn.h>
 
+#include "kernels/cpu.h"
 #include "kernels/gemm/onednn_api.h"
 #include "kernels/gemm/onednn_pack.h"
 #include "kernels/gemm/onednn_unpack.h"
@@ -23,6 +24,7 @@ typedef struct {
     int32_t strip;                    /* panels that are multiplied by one call; 0: all of a member's */
 } recipe;
 
+static const recipe *listed_recipe(pf_format format, pf_act act);
 static const recipe *recipe_of(pf_format format, pf_act act);
 
 #define STRING_OF(x)     #x
@@ -36,6 +38,11 @@ const char *pf_onednn_version(void)
 pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error)
 {
     if (recipe_of(format, act)) return PF_OK;
+    if (listed_recipe(format, act))
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "oneDNN has no exact product of %s weights with %s activations on this processor: bf16 needs "
+                       "AVX-512, int8 VNNI, below which sums saturate; without --gemm onednn all formats are there",
+                       pf_format_get(format)->name, pf_act_name(act));
     return pf_fail(error, PF_UNSUPPORTED,
                    "oneDNN %s has no product of %s weights with %s activations: %s; without --gemm onednn all formats "
                    "are there",
@@ -544,10 +551,23 @@ static const recipe *exact_recipe(pf_format format, pf_act act)
 }
 
 /* Where oneDNN is slower by int8 than by bf16, or has no product of the two, bf16 stands for int8. */
-static const recipe *recipe_of(pf_format format, pf_act act)
+static const recipe *listed_recipe(pf_format format, pf_act act)
 {
     const recipe *r = exact_recipe(format, act);
     return r || !pf_format_takes(format, act) ? r : exact_recipe(format, PF_ACT_BF16);
+}
+
+/* Below AVX-512 oneDNN has no bf16, and without VNNI it adds int8 products in pairs by VPMADDUBSW, which saturates. */
+static bool suits_processor(const recipe *r)
+{
+    if (r->source == dnnl_bf16) return pf_cpu_best_isa() >= PF_ISA_AVX512;
+    return r->source != dnnl_s8 || (pf_cpu_features() & (PF_FEATURE_AVX_VNNI | PF_FEATURE_AVX512_VNNI)) != 0;
+}
+
+static const recipe *recipe_of(pf_format format, pf_act act)
+{
+    const recipe *r = listed_recipe(format, act);
+    return r && suits_processor(r) ? r : NULL;
 }
 
 const pf_kernel *pf_onednn_kernel(pf_format format, pf_act act)

@@ -24,7 +24,8 @@
  *                                                exactly, and a group's scale
  *
  * Integers by bf16 and four bits are there since version 3.5, zero points and four bits by int8 since 3.13: between the
- * two symmetric int4 is by bf16 and asymmetric is refused. A denormal, a NaN, an infinity: as oneDNN has it; but a row of
+ * two symmetric int4 is by bf16 and asymmetric is refused. Refused, too: bf16 on a processor without AVX-512, and int8 on
+ * one without VNNI, where oneDNN's sums of pairs saturate at 16 bits. A denormal, a NaN, an infinity: as oneDNN has it; but a row of
  * int8 activations that held one that is not finite is NaN.
  *
  * Threads: one team at a time multiplies.
@@ -40,7 +41,7 @@ enum { PF_ONEDNN_PRIMITIVES = 16 };
 /* "2.6.3", or NULL: this build has none. */
 const char *pf_onednn_version(void);
 
-/* PF_UNSUPPORTED: this build is without oneDNN, or oneDNN has no such product; the sentence says which. */
+/* PF_UNSUPPORTED: this build is without oneDNN, or oneDNN has no such product, or none here; the sentence says which. */
 PF_MUST_USE pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error);
 
 /* The row that stands for oneDNN in a table of kernels, where `act` was asked for; its own `act` is what it rounds to,

@@ -1,4 +1,5 @@
 /* oneDNN's products beside the definitions, and what it refuses. */
+#include "kernels/cpu.h"
 #include "kernels/gemm/gemm_onednn.h"
 #include "tests/kernels/kernel_test.h"
 #include "tests/support/test.h"
@@ -86,6 +87,11 @@ static bool is_since(int major, int minor)
     return has_major > major || (has_major == major && has_minor >= minor);
 }
 
+static bool has_bf16(void)
+{
+    return pf_cpu_best_isa() >= PF_ISA_AVX512;
+}
+
 /* Column n, row m of `expected` is rounded otherwise by oneDNN: sums have another order, which moves them by less than
  * 1e-4. Where a column has one scale, it multiplies bf16 by integers and the sum by the scale, where the definition rounds
  * the product of the two to bf16: that moves every weight by 2^-9 of itself at most. */
@@ -149,10 +155,10 @@ static void one_thread_alone_may_multiply_what_several_made(void **state)
     (void)state;
     if (!pf_onednn_version()) skip();
     static problem p;
-    const pf_kernel *kernel = pf_onednn_kernel(PF_FORMAT_INT8, PF_ACT_INT8);
-    open_problem(&p, PF_FORMAT_INT8, N, K);
-    attach(&p, PF_ACT_INT8, 3);
-    multiply(&p, &definition(PF_FORMAT_INT8, PF_ACT_INT8)->fn.gemm, 1, 5, PF_GEMM_ADD, p.expected);
+    const pf_kernel *kernel = pf_onednn_kernel(PF_FORMAT_F32, PF_ACT_F32);
+    open_problem(&p, PF_FORMAT_F32, N, K);
+    attach(&p, PF_ACT_F32, 3);
+    multiply(&p, &definition(PF_FORMAT_F32, PF_ACT_F32)->fn.gemm, 1, 5, PF_GEMM_ADD, p.expected);
     multiply(&p, &kernel->fn.gemm, 1, 5, PF_GEMM_ADD, p.c);
     assert_near(&p, kernel, 5);
     close_problem(&p);
@@ -163,12 +169,12 @@ static void a_number_of_rows_that_was_given_up_is_made_again(void **state)
     (void)state;
     if (!pf_onednn_version()) skip();
     static problem p;
-    const pf_kernel *kernel = pf_onednn_kernel(PF_FORMAT_BF16, PF_ACT_BF16);
+    const pf_kernel *kernel = pf_onednn_kernel(PF_FORMAT_F32, PF_ACT_F32);
     const pf_gemm *gemm = &kernel->fn.gemm;
-    open_problem(&p, PF_FORMAT_BF16, N, K);
-    attach(&p, PF_ACT_BF16, 1);
+    open_problem(&p, PF_FORMAT_F32, N, K);
+    attach(&p, PF_ACT_F32, 1);
     for (int32_t m = 1; m <= 2 * PF_ONEDNN_PRIMITIVES; m++) multiply(&p, gemm, 1, m, PF_GEMM_STORE, p.c);
-    multiply(&p, &definition(PF_FORMAT_BF16, PF_ACT_BF16)->fn.gemm, 1, 1, PF_GEMM_STORE, p.expected);
+    multiply(&p, &definition(PF_FORMAT_F32, PF_ACT_F32)->fn.gemm, 1, 1, PF_GEMM_STORE, p.expected);
     multiply(&p, gemm, 1, 1, PF_GEMM_STORE, p.c);
     assert_near(&p, kernel, 1);
     close_problem(&p);
@@ -201,8 +207,21 @@ static void what_it_has_not_is_refused_by_name(void **state)
     assert_non_null(strstr(error.text, version ? "bf16-12" : "libdnnl-dev"));
     assert_null(pf_onednn_kernel(PF_FORMAT_BF16_12, PF_ACT_BF16));
     assert_int_equal(pf_onednn_check(PF_FORMAT_BF16, PF_ACT_INT8, NULL), PF_UNSUPPORTED);
-    if (version) assert_int_equal(pf_onednn_check(PF_FORMAT_INT8, PF_ACT_INT8, &error), PF_OK);
+    assert_int_equal(pf_onednn_check(PF_FORMAT_F32, PF_ACT_F32, NULL), version ? PF_OK : PF_UNSUPPORTED);
     if (!version) assert_null(pf_onednn_kernel(PF_FORMAT_F32, PF_ACT_F32));
+}
+
+/* bf16 below AVX-512, and int8 where sums of two products saturate. */
+static void what_this_processor_lacks_is_refused_by_name(void **state)
+{
+    (void)state;
+    if (!pf_onednn_version()) skip();
+    pf_error error = { 0 };
+    const bool has_vnni = (pf_cpu_features() & (PF_FEATURE_AVX_VNNI | PF_FEATURE_AVX512_VNNI)) != 0;
+    assert_int_equal(pf_onednn_check(PF_FORMAT_INT8, PF_ACT_INT8, &error), has_vnni ? PF_OK : PF_UNSUPPORTED);
+    assert_true(has_vnni || strstr(error.text, "saturate") != NULL);
+    assert_int_equal(pf_onednn_check(PF_FORMAT_BF16, PF_ACT_BF16, &error), has_bf16() ? PF_OK : PF_UNSUPPORTED);
+    assert_true(has_bf16() || strstr(error.text, "bf16 needs AVX-512") != NULL);
 }
 
 /* Integers by bf16, and of four bits what is symmetric; later the rest. */
@@ -210,6 +229,7 @@ static void four_bits_are_there_from_version_3_5_on_and_zero_points_from_3_13(vo
 {
     (void)state;
     pf_error error = { 0 };
+    if (!has_bf16()) skip();
     for (int f = PF_FORMAT_INT8; f < PF_N_FORMATS; f++) {
         const pf_format_info *format = pf_format_get((pf_format)f);
         const pf_status expected = is_since(3, format->has_zeros ? 13 : 5) ? PF_OK : PF_UNSUPPORTED;
@@ -230,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_number_of_rows_that_was_given_up_is_made_again),
         cmocka_unit_test(a_row_that_holds_no_finite_number_gives_nan_in_int8),
         cmocka_unit_test(what_it_has_not_is_refused_by_name),
+        cmocka_unit_test(what_this_processor_lacks_is_refused_by_name),
         cmocka_unit_test(four_bits_are_there_from_version_3_5_on_and_zero_points_from_3_13),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

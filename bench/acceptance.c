@@ -132,8 +132,8 @@ static pf_status compare(runner *r, size_t number, const char *category)
 
 static pf_status add_text(runner *r, const char *text, bool first)
 {
-    if (!first) PF_TRY(pf_tokenizer_encode(r->bench->tokenizer, "\n\n", 2, false, &r->conversation));
-    return pf_tokenizer_encode(r->bench->tokenizer, text, strlen(text), first, &r->conversation);
+    if (!first) PF_TRY(pf_tokenizer_encode(r->bench->tokenizer, "\n\n", 2, false, r->bench->cancel, &r->conversation));
+    return pf_tokenizer_encode(r->bench->tokenizer, text, strlen(text), first, r->bench->cancel, &r->conversation);
 }
 
 static pf_status add_answer(runner *r)

@@ -6,14 +6,18 @@
 #include "cli/commands.h"
 #include "cli/hub.h"
 #include "cli/input.h"
-#include "cli/json_out.h"
+#include "cli/interrupt.h"
 
+/* As they come: a document made first would take seconds of many millions, and Ctrl-C ends it in between. */
 static int print_ids(const pf_options *options, pf_out *out, const pf_tokens *tokens)
 {
-    if (options->json) return pf_out_json(out, json_pack("{s:o}", "tokens", pf_json_ids(tokens->ids, tokens->n)));
-    for (int32_t i = 0; i < tokens->n; i++) pf_out_print(out, "%s%d", i ? "," : "", tokens->ids[i]);
-    pf_out_write(out, "\n", 1);
-    return PF_EXIT_DONE;
+    const volatile bool *interrupted = pf_interrupt_flag();
+    if (*interrupted) return PF_EXIT_INTERRUPTED;
+    if (options->json) pf_out_print(out, "{\"tokens\":[");
+    for (int32_t i = 0; i < tokens->n && !out->error && !*interrupted; i++)
+        pf_out_print(out, "%s%d", i ? "," : "", tokens->ids[i]);
+    pf_out_print(out, options->json ? "]}\n" : "\n");
+    return *interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
 }
 
 static pf_status encode(const pf_options *options, pf_tokens *out, pf_error *error)

@@ -70,8 +70,8 @@ static pf_status read_prompt_file(const char *path, char **out, size_t *n_bytes,
 pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
                           pf_tokens *out, pf_error *error)
 {
-    const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, add_special, out);
-    if (status == PF_OK) return PF_OK;
+    const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, add_special, pf_interrupt_flag(), out);
+    if (status == PF_OK || status == PF_CANCELLED) return status;
     const char *why = status == PF_UNSUPPORTED ? "the tokenizer's vocabulary lacks a token for one of them"
                       : status == PF_LIMIT
                           ? "they are too many, or the tokenizer's pattern takes too long on them"

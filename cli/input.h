@@ -19,7 +19,7 @@ PF_MUST_USE pf_status pf_input_refuse_id(const pf_tokens *ids, int32_t i, int32_
 /* All of --tokens. PF_INVALID: one is none of the n_ids there are. */
 PF_MUST_USE pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *error);
 
-/* Append a text's ids to *out. The sentence of what pf_tokenizer_encode refuses. */
+/* Append a text's ids to *out. The sentence of what pf_tokenizer_encode refuses. PF_CANCELLED: interrupted. */
 PF_MUST_USE pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
                                       pf_tokens *out, pf_error *error);
 

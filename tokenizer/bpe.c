@@ -165,13 +165,14 @@ static void consider(const pf_bpe *bpe, pf_bpe_scratch *scratch, size_t *n_heap,
                   (pf_bpe_candidate){ .rank = merge->rank, .position = left, .merged = merge->merged });
 }
 
-static void merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n)
+static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n, const volatile bool *cancel)
 {
     pf_bpe_symbol *s = scratch->symbols;
     size_t n_heap = 0;
     for (int32_t i = 0; i + 1 < n; i++) consider(bpe, scratch, &n_heap, i);
 
     while (n_heap > 0) {
+        if (cancel && *cancel) return PF_CANCELLED;
         const pf_bpe_candidate top = heap_pop(scratch->heap, &n_heap);
         const int32_t left = top.position, right = s[left].next;
         if (s[left].id < 0 || right < 0) continue;
@@ -185,6 +186,7 @@ static void merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n)
         consider(bpe, scratch, &n_heap, s[left].prev);
         consider(bpe, scratch, &n_heap, left);
     }
+    return PF_OK;
 }
 
 /* The first tokens of a piece under way. */
@@ -256,7 +258,8 @@ static pf_status begin_characters(chain *c, const char *piece, size_t n_bytes)
     return PF_OK;
 }
 
-pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes, pf_tokens *out)
+pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes,
+                        const volatile bool *cancel, pf_tokens *out)
 {
     if (n_bytes == 0) return PF_OK;
     if (n_bytes > INT32_MAX) return PF_LIMIT;
@@ -265,7 +268,7 @@ pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *
     PF_TRY(bpe->characters ? begin_characters(&c, piece, n_bytes) : begin_bytes(&c, piece, n_bytes));
     push_unknown(&c);
     c.symbols[c.n - 1].next = -1;
-    merge_all(bpe, scratch, c.n);
+    PF_TRY(merge_all(bpe, scratch, c.n, cancel));
     for (int32_t i = 0; i >= 0; i = scratch->symbols[i].next) PF_TRY(pf_tokens_push(out, scratch->symbols[i].id));
     return PF_OK;
 }

@@ -60,10 +60,11 @@ typedef struct {
 
 void pf_bpe_scratch_clear(pf_bpe_scratch *scratch);
 
-/* Append the tokens of piece [n_bytes], with characters valid UTF-8; O(n log n).
+/* Append the tokens of piece [n_bytes], with characters valid UTF-8; O(n log n). cancel, or NULL: set from outside, it ends
+ * the merging with PF_CANCELLED.
  * PF_NOMEM; PF_LIMIT (2^31 bytes); PF_UNSUPPORTED: something in it has no token, nor is there one for what has none. */
 PF_MUST_USE pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes,
-                                    pf_tokens *out);
+                                    const volatile bool *cancel, pf_tokens *out);
 
 /* The same of a byte that is no part of a text. */
 PF_MUST_USE pf_status pf_bpe_encode_byte(const pf_bpe *bpe, unsigned char byte, pf_tokens *out);

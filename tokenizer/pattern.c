@@ -38,6 +38,7 @@ struct pf_searcher {
     uint64_t steps_left, deadline_ns;
     size_t growth_left;
     uint32_t n_searches;
+    const volatile bool *cancel; /* or NULL */
 };
 
 /* --- building --- */
@@ -137,10 +138,11 @@ void pf_pattern_destroy(pf_pattern *pattern)
 
 /* --- the searcher --- */
 
-pf_status pf_searcher_create(size_t n_bytes, pf_searcher **out)
+pf_status pf_searcher_create(size_t n_bytes, const volatile bool *cancel, pf_searcher **out)
 {
     pf_searcher *s = calloc(1, sizeof *s);
     if (!s) return PF_NOMEM;
+    s->cancel = cancel;
     s->match = pcre2_match_data_create(1, NULL);
     s->limits = pcre2_match_context_create(NULL);
     if (!s->match || !s->limits) {
@@ -198,8 +200,14 @@ static bool enlarge_stack(pf_searcher *s)
     return true;
 }
 
+static bool is_cancelled(const pf_searcher *s)
+{
+    return s->cancel && *s->cancel;
+}
+
 static pf_status search(pf_searcher *s, const pcre2_code *code, const char *text, size_t n, size_t from, bool *found)
 {
+    if (is_cancelled(s)) return PF_CANCELLED;
     if (++s->n_searches % SEARCHES_A_CLOCK_LOOK == 0 && pf_now_ns() > s->deadline_ns) return PF_LIMIT;
     for (uint32_t steps = STEPS_AT_FIRST;;) {
         pcre2_set_match_limit(s->limits, steps);
@@ -249,12 +257,13 @@ static pf_status find_regex(const pf_pattern *pattern, pf_searcher *s, const cha
     return PF_OK;
 }
 
-static pf_status find_text(const pf_pattern *pattern, const char *text, size_t n, pf_text_ranges *out, size_t *covered)
+static pf_status find_text(const pf_pattern *pattern, const pf_searcher *s, const char *text, size_t n,
+                           pf_text_ranges *out, size_t *covered)
 {
     const char *found;
-    while ((found = memmem(text + *covered, n - *covered, pattern->text, pattern->n_text)))
+    while (!is_cancelled(s) && (found = memmem(text + *covered, n - *covered, pattern->text, pattern->n_text)))
         PF_TRY(push_match(out, covered, (size_t)(found - text), (size_t)(found - text) + pattern->n_text));
-    return PF_OK;
+    return is_cancelled(s) ? PF_CANCELLED : PF_OK;
 }
 
 pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text, size_t n_bytes,
@@ -264,6 +273,6 @@ pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, 
     out->n = 0;
     if (n_bytes == 0) return PF_OK;
     PF_TRY(pattern->code ? find_regex(pattern, searcher, text, n_bytes, out, &covered)
-                         : find_text(pattern, text, n_bytes, out, &covered));
+                         : find_text(pattern, searcher, text, n_bytes, out, &covered));
     return covered < n_bytes ? pf_text_ranges_push(out, (pf_text_range){ covered, n_bytes, false }) : PF_OK;
 }

@@ -47,8 +47,9 @@ PF_MUST_USE pf_status pf_text_ranges_push(pf_text_ranges *ranges, pf_text_range 
 
 typedef struct pf_searcher pf_searcher;
 
-/* Working memory and budget for texts of n_bytes in all. PF_NOMEM. */
-PF_MUST_USE pf_status pf_searcher_create(size_t n_bytes, pf_searcher **out);
+/* Working memory and budget for texts of n_bytes in all. cancel, or NULL: set from outside, it ends the searches with
+ * PF_CANCELLED. PF_NOMEM. */
+PF_MUST_USE pf_status pf_searcher_create(size_t n_bytes, const volatile bool *cancel, pf_searcher **out);
 void pf_searcher_destroy(pf_searcher *searcher); /* NULL is fine */
 
 /* Take n_more bytes, by which a text is about to be made longer, from the budget. PF_LIMIT: there are not so many left. */

@@ -82,17 +82,19 @@ typedef struct {
     pf_searcher *searcher;
     pf_pretokenize_scratch *pieces;
     pf_bpe_scratch bpe;
+    const volatile bool *cancel; /* or NULL */
     pf_tokens *out;
 } encoder;
 
 static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
 {
     encoder *e = user;
+    if (e->cancel && *e->cancel) return PF_CANCELLED;
     if (e->t->ignore_merges) {
         const int32_t id = pf_token_index_find(&e->t->pieces, e->t->tokens, piece, n_bytes);
         if (id >= 0) return pf_tokens_push(e->out, id);
     }
-    return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->out);
+    return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->cancel, e->out);
 }
 
 /* Normalised text that holds no added token at all: a part of one that stands at `place`. */
@@ -171,18 +173,19 @@ static pf_status push_ids(pf_tokens *out, const pf_id_list *list)
 
 static pf_status encode_around(encoder *e, const char *text, size_t n_bytes, bool add_special)
 {
-    PF_TRY(pf_searcher_create(n_bytes, &e->searcher));
+    PF_TRY(pf_searcher_create(n_bytes, e->cancel, &e->searcher));
     PF_TRY(pf_pretokenize_scratch_create(e->searcher, &e->pieces));
     if (add_special) PF_TRY(push_ids(e->out, &e->t->prefix));
     PF_TRY(encode_bytes(e, text, n_bytes));
     return add_special ? push_ids(e->out, &e->t->suffix) : PF_OK;
 }
 
-pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_bytes, bool add_special, pf_tokens *out)
+pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_bytes, bool add_special,
+                              const volatile bool *cancel, pf_tokens *out)
 {
     if (n_bytes > MAX_TEXT_BYTES) return PF_LIMIT;
     const int32_t n_before = out->n;
-    encoder e = { .t = t, .out = out };
+    encoder e = { .t = t, .cancel = cancel, .out = out };
     const pf_status status = encode_around(&e, text, n_bytes, add_special);
     if (status != PF_OK) out->n = n_before;
     pf_pretokenize_scratch_destroy(e.pieces);

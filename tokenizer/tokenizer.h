@@ -31,7 +31,8 @@ typedef struct pf_tokenizer pf_tokenizer;
 PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
 void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
 
-/* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like).
+/* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like). cancel, or NULL:
+ * set from outside, it ends the call with PF_CANCELLED, looked at for each piece.
  * Special tokens spelt out in the text are recognised, as transformers does by default.
  * Ids are those of Hugging Face's tokenizers 0.23, also of the characters of Unicode 16 that the PCRE2 at hand may not
  * know. On failure *out is as before.
@@ -39,7 +40,7 @@ void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
  * patterns take too long on it, or its normalizers make it more than 65 times as long; PF_UNSUPPORTED: the text holds what
  * the vocabulary has no token for, nor one for what it lacks (unk_token). */
 PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
-                                          bool add_special, pf_tokens *out);
+                                          bool add_special, const volatile bool *cancel, pf_tokens *out);
 
 /* One more than the largest id that exists. */
 int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);

@@ -567,7 +567,7 @@ static pf_status read_parts(reader *r, pf_tokenizer_config *config)
     PF_TRY(read_ways(r, config->prefix_space));
     PF_TRY(read_model(r));
     PF_TRY(read_added_tokens(r, config));
-    if (pf_searcher_create(r->n_text_bytes, &r->searcher) != PF_OK) return no_memory(r);
+    if (pf_searcher_create(r->n_text_bytes, NULL, &r->searcher) != PF_OK) return no_memory(r);
     PF_TRY(build_matchers(r, config->split_special_tokens));
     PF_TRY(spell_tokens(r));
     return pf_post_processor_read(r->doc, r->t, r->error);

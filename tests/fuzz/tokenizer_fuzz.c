@@ -55,7 +55,7 @@ static void there_and_back(const pf_tokenizer *t, const uint8_t *text, size_t n,
 {
     pf_tokens tokens = { 0 };
     pf_bytes back = { 0 };
-    if (pf_tokenizer_encode(t, (const char *)text, n, false, &tokens) == PF_OK) {
+    if (pf_tokenizer_encode(t, (const char *)text, n, false, NULL, &tokens) == PF_OK) {
         decode(t, &tokens, &back);
         if (must_return && (back.n != n || (n > 0 && memcmp(back.data, text, n) != 0))) abort();
     } else if (must_return) {

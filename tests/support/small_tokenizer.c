@@ -59,7 +59,7 @@ pf_tokenizer *open_parts(parts p)
 pf_tokens encode_bytes(const pf_tokenizer *t, const char *text, size_t n, bool add_special)
 {
     pf_tokens out = { 0 };
-    assert_status(pf_tokenizer_encode(t, text, n, add_special, &out), PF_OK);
+    assert_status(pf_tokenizer_encode(t, text, n, add_special, NULL, &out), PF_OK);
     return out;
 }
 

@@ -57,7 +57,7 @@ static pf_tokenizer *open_parts(parts p)
 static void assert_ids(const pf_tokenizer *t, const char *text, size_t n, const int32_t *ids, int32_t n_ids)
 {
     pf_tokens got = { 0 };
-    assert_status(pf_tokenizer_encode(t, text, n, false, &got), PF_OK);
+    assert_status(pf_tokenizer_encode(t, text, n, false, NULL, &got), PF_OK);
     assert_int_equal(got.n, n_ids);
     if (n_ids > 0) assert_memory_equal(got.ids, ids, (size_t)n_ids * sizeof *ids);
     pf_tokens_clear(&got);
@@ -200,7 +200,7 @@ static void a_long_text_that_is_one_piece_takes_n_log_n(void **state)
         size_t n = 0;
         for (const size_t n_unit = strlen(units[u]); n + n_unit <= N; n += n_unit) memcpy(text + n, units[u], n_unit);
         const clock_t begin = clock();
-        assert_status(pf_tokenizer_encode(t, text, n, false, &ids), PF_OK);
+        assert_status(pf_tokenizer_encode(t, text, n, false, NULL, &ids), PF_OK);
         pf_bytes back = decode(t, ids.ids, (size_t)ids.n);
         const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (seconds > 8.0) fail_msg("\"%s\": %zu bytes took %.1f s", units[u], n, seconds);
@@ -395,7 +395,7 @@ static void a_text_that_normalizers_make_endless_ends_in_a_limit(void **state)
     pf_tokenizer *t = open_parts((parts){ .top = top });
     pf_tokens out = { 0 };
     const clock_t begin = clock();
-    assert_status(pf_tokenizer_encode(t, "a", 1, false, &out), PF_LIMIT);
+    assert_status(pf_tokenizer_encode(t, "a", 1, false, NULL, &out), PF_LIMIT);
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 1.0);
     assert_int_equal(out.n, 0);
     pf_tokenizer_close(t);
@@ -415,7 +415,7 @@ static void a_text_that_metaspaces_make_endless_ends_in_a_limit(void **state)
     pf_tokenizer *t = open_parts((parts){ .top = top });
     pf_tokens out = { 0 };
     const clock_t begin = clock();
-    assert_status(pf_tokenizer_encode(t, "abab", 4, false, &out), PF_LIMIT);
+    assert_status(pf_tokenizer_encode(t, "abab", 4, false, NULL, &out), PF_LIMIT);
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 5.0);
     pf_tokenizer_close(t);
 }

@@ -300,7 +300,7 @@ static void a_hostile_pattern_ends_in_a_limit(void **state)
     pf_tokens out = { 0 };
     memset(text, 'a', sizeof text);
     memcpy(text + sizeof text - 2, "bc", 2); /* what the pattern needs is there, but cannot be reached */
-    assert_status(pf_tokenizer_encode(t, text, sizeof text, false, &out), PF_LIMIT);
+    assert_status(pf_tokenizer_encode(t, text, sizeof text, false, NULL, &out), PF_LIMIT);
     assert_int_equal(out.n, 0);
     pf_tokens_clear(&out);
     pf_tokenizer_close(t);
@@ -317,9 +317,9 @@ static void a_match_over_megabytes_is_found_until_its_memory_ends(void **state)
     char *text = malloc(16 * MIB);
     assert_non_null(text);
     memset(text, 'a', 16 * MIB);
-    assert_status(pf_tokenizer_encode(t, text, MIB, false, &out), PF_OK);
+    assert_status(pf_tokenizer_encode(t, text, MIB, false, NULL, &out), PF_OK);
     assert_int_equal(out.n, MIB);
-    assert_status(pf_tokenizer_encode(t, text, 16 * MIB, false, &out), PF_NOMEM);
+    assert_status(pf_tokenizer_encode(t, text, 16 * MIB, false, NULL, &out), PF_NOMEM);
     assert_int_equal(out.n, MIB);
     free(text);
     pf_tokens_clear(&out);

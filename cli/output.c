@@ -2,6 +2,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,20 +22,33 @@ static void count_open_line(pf_out *out, const char *bytes, size_t n)
     out->n_open = end ? (size_t)(bytes + n - end) - 1 : out->n_open + n;
 }
 
+/* Until there is room for PIPE_BUF bytes. False: interrupted, and nobody has read for as long as is waited then. */
+static bool wait_for_room(pf_out *out)
+{
+    enum { LOOK_AGAIN_MS = 100 };
+    while (poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, LOOK_AGAIN_MS) <= 0)
+        if (pf_stop_is_due(&out->stop)) return false;
+    return true;
+}
+
+/* Once interrupted no more than there is room for: nothing would end a write that waits. */
 static bool write_all(pf_out *out, const char *bytes, size_t n)
 {
-    while (n > 0 && !out->error) {
-        const ssize_t written = write(STDOUT_FILENO, bytes, n);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0 && errno == EAGAIN) { /* whoever shares it has set it not to block */
-            (void)poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, -1);
-            continue;
+    for (bool is_full = false; n > 0 && !out->error;) {
+        const bool told = out->stop.told && *out->stop.told;
+        if ((is_full || told) && !wait_for_room(out)) {
+            out->error = EINTR;
+            break;
         }
+        const ssize_t written = write(STDOUT_FILENO, bytes, told && n > PIPE_BUF ? PIPE_BUF : n);
+        is_full = written < 0 && errno == EAGAIN; /* whoever shares it has set it not to block */
+        if (is_full || (written < 0 && errno == EINTR)) continue;
         if (written < 0) {
             out->error = errno;
             break;
         }
         count_open_line(out, bytes, (size_t)written);
+        out->stop.until_ns = 0; /* somebody reads: the wait begins anew */
         bytes += written;
         n -= (size_t)written;
     }
@@ -94,6 +108,10 @@ int pf_out_finish(pf_out *out, int status)
     if (out->error && out->whole_lines) take_back_open_line(out);
     if (!out->error && close(STDOUT_FILENO) != 0 && errno != EBADF) out->error = errno;
     if (!out->error) return status;
+    if (out->error == EINTR) {
+        pf_out_say("pilotfish: interrupted while nobody read standard output");
+        return PF_EXIT_INTERRUPTED;
+    }
     pf_out_fail("cannot write to standard output: %s", strerror(out->error));
     return PF_EXIT_FAILED;
 }

@@ -2,7 +2,7 @@
  * What reaches the caller: bytes on standard output, checked; sentences on standard error.
  *
  * A write that fails (a full disk, a closed pipe) is remembered, later writes are dropped, and pf_out_finish makes
- * it one sentence and exit status 1.
+ * it one sentence and exit status 1. So is one that nobody reads for a second after an interrupt; the status is 130 then.
  */
 #ifndef PF_CLI_OUTPUT_H
 #define PF_CLI_OUTPUT_H
@@ -11,14 +11,16 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "base/stop.h"
 
-/* Standard output with a buffer of its own. Zero it before first use. */
+/* Standard output with a buffer of its own. Zero it before first use, but for `stop`. */
 typedef struct {
     char buffer[1 << 14];
     size_t n;
     size_t n_open;    /* bytes written since the last line end */
     bool whole_lines; /* what is written is JSON: of a file on a full disk the line that was cut is taken back */
     int error;        /* errno of the first write that failed; 0 while all is well */
+    pf_stop stop;     /* once interrupted, how much longer a reader is waited for that does not read */
 } pf_out;
 
 /* Each returns false once a write has failed. */

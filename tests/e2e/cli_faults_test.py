@@ -118,6 +118,27 @@ class Interrupts(SlowCase):
         self.assertEqual((process.returncode, err), (130, b""))
         self.assertGreater(len(json.loads(begin + rest)["logits"]), 1)
 
+    def test_ctrl_c_while_nobody_will_ever_read_ends_it(self):
+        process = self.pilotfish.start("logits", "-m", self.target, "--tokens", ",".join(["1"] * 40), "--all", pipesize=4096)
+        read_some(process.stdout, QUICKLY)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(QUICKLY), 130)
+        self.assertIn(b"nobody read standard output", process.communicate()[1])
+
+    def test_ctrl_c_while_a_text_is_cut_into_tokens(self):
+        text = self.root / "long"
+        text.write_bytes((PROMPT.encode() + b" of it.\n") * (1 << 20))   # seconds
+        for arguments in (["tokenize"], ["generate", "-n", "1"]):
+            with open(text, "rb") as stdin:
+                process = subprocess.Popen([self.pilotfish.path, *arguments, "-m", self.target,
+                                            *(["-f", "-"] if arguments[0] == "generate" else [])],
+                                           stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                time.sleep(1.0)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=QUICKLY)
+                self.assertEqual((process.returncode, out, err), (130, b"", b""))
+
 
 class Scarcity(Case):
     def test_memory_that_is_not_there_is_a_sentence(self):

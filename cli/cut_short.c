@@ -100,6 +100,12 @@ static void remove_directory(const char *path)
     (void)rmdir(path);
 }
 
+void pf_cut_short_clean(void)
+{
+    const char *directory = being_written;
+    if (directory != NULL) remove_directory(directory);
+}
+
 /* ---- the signal -------------------------------------------------------------------------------------------------- */
 
 static void say(const char *text, size_t n)
@@ -123,8 +129,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     say(before, sizeof before - 1);
     say(path, n);
     say(after, sizeof after - 1);
-    const char *directory = being_written;
-    if (directory != NULL) remove_directory(directory);
+    pf_cut_short_clean();
     _exit(PF_EXIT_FAILED);
 }
 

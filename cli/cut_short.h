@@ -11,8 +11,11 @@
 /* Call once, before any thread is started. */
 void pf_cut_short_install(void);
 
-/* From here on what the process is writing: a directory that is removed, with the files in it, before such a fault ends it.
+/* From here on what the process is writing: a directory that is removed, with the files in it, before such a fault or a signal ends it.
  * Borrowed until the next call; NULL: nothing. */
 void pf_cut_short_remove(const char *directory);
+
+/* Remove it now, as whoever ends the process from within a signal's handler must: async-signal-safe. */
+void pf_cut_short_clean(void);
 
 #endif

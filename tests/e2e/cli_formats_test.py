@@ -154,6 +154,20 @@ class Formats(Case):
                 self.assertFalse(directory.exists())
             self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
 
+    def test_what_ends_it_at_once_leaves_nothing_half_written(self):
+        large = tiny_llama.make(self.root / "large-again", layers=2, hidden=256)
+        cut = 0
+        for i in range(12):
+            directory = self.root / f"cut-at-once-{i}"
+            process = self.pilotfish.start("quantize", "-m", large, "-o", directory, "--dtype", "int4")
+            time.sleep(0.004 * i)
+            for number in (signal.SIGINT, signal.SIGINT) if i % 2 else (signal.SIGQUIT,):
+                process.send_signal(number)
+            _, err = process.communicate(timeout=QUICKLY)
+            cut += process.returncode < 0
+            self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [], err)
+        self.assertGreater(cut, 0)
+
     def test_greedy_text_with_speculation_is_the_plain_one_whatever_the_formats(self):
         n, accepted = 40, 0
         for dtype, draft_dtype in [("bf16", "int4"), ("int8", "int4"), ("int4", "int8"), ("int4-g128", "int4-asym"),

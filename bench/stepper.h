@@ -13,13 +13,15 @@ typedef struct {
     pf_peer *verifier;
     uint64_t sequence;
     uint64_t round;
-    int32_t committed; /* tokens of the sequence at hand */
-    int32_t *prompt;   /* [max_prompt + PF_STEPPER_MAX_ROWS] any will do; the same for every run */
+    int32_t committed;           /* tokens of the sequence at hand */
+    int32_t *prompt;             /* [max_prompt + PF_STEPPER_MAX_ROWS] any will do; the same for every run */
+    const volatile bool *cancel; /* or NULL */
 } pf_stepper;
 
-/* Takes the engine's one role. PF_NOMEM, and as pf_engine_verifier. The caller ends it with pf_stepper_close, before
- * the engine. */
-PF_MUST_USE pf_status pf_stepper_open(pf_engine *engine, int32_t max_prompt, pf_stepper *out, pf_error *error);
+/* Takes the engine's one role. cancel, or NULL: set from outside, every call ends with PF_CANCELLED. PF_NOMEM, and as
+ * pf_engine_verifier. The caller ends it with pf_stepper_close, before the engine. */
+PF_MUST_USE pf_status pf_stepper_open(pf_engine *engine, int32_t max_prompt, const volatile bool *cancel,
+                                      pf_stepper *out, pf_error *error);
 void pf_stepper_close(pf_stepper *stepper); /* zeroed is fine */
 
 /* Open a sequence with a prompt of n tokens: a prefill, and the first token. Errors are the verifier's. */

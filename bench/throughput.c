@@ -282,7 +282,7 @@ pf_status pf_bench_throughput(pf_engine *engine, const pf_throughput_options *op
     b->options = options;
     b->error = error;
     const int32_t longest = options->prompt_len > options->context ? options->prompt_len : options->context;
-    pf_status status = pf_stepper_open(engine, longest, &b->stepper, error);
+    pf_status status = pf_stepper_open(engine, longest, options->cancel, &b->stepper, error);
     if (status == PF_OK) status = run(b, out);
     pf_stepper_close(&b->stepper);
     pf_bare_read_destroy(&b->kv);

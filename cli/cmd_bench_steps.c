@@ -112,7 +112,7 @@ static int run(const pf_options *options, pf_out *out)
         pf_model_info info;
         pf_engine_info(s.engine, &info);
         s.room = info.max_context;
-        status = pf_stepper_open(s.engine, s.room, &s.stepper, &error);
+        status = pf_stepper_open(s.engine, s.room, pf_interrupt_flag(), &s.stepper, &error);
         if (status == PF_OK) status = converse(&s, out, &error);
         pf_stepper_close(&s.stepper);
     }

@@ -62,6 +62,7 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
         .max_draft = options->draft_len > PF_DEFAULT_MAX_DRAFT ? options->draft_len : PF_DEFAULT_MAX_DRAFT,
         .progress = pf_progress_update,
         .progress_user = &progress,
+        .cancel = pf_interrupt_flag(),
     };
     if (is_draft && options->context > 0) /* full, it stops proposing: better than not to start */
         PF_TRY(pf_setup_longest_context(name, options->context, &open.max_context, error));

@@ -53,6 +53,7 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
         .may_run_alone = may_run_alone,
+        .cancel = options->cancel,
     };
     return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
 }
@@ -138,6 +139,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
         .machine = &engine->machine,
         .progress = options->progress,
         .progress_user = options->progress_user,
+        .cancel = options->cancel,
     };
     PF_TRY(pf_model_load(path, &load, &engine->model, error));
     PF_TRY(open_tokenizer(path, &engine->tokenizer, error));

@@ -50,6 +50,7 @@ typedef struct {
     int32_t max_draft;     /* rows of verification less one; 0: PF_DEFAULT_MAX_DRAFT */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; on the caller's thread */
     void *progress_user;
+    const volatile bool *cancel; /* set from outside, opening ends with PF_CANCELLED; or NULL */
 } pf_engine_options;
 
 /* Errors as pf_model_load, pf_tokenizer_open and pf_context_create. A model without a tokenizer.json loads, and

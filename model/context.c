@@ -174,21 +174,43 @@ static size_t arena_bytes(const pf_model *model, int32_t n_threads, const pf_con
 
 /* ---- creation ------------------------------------------------------------------------------------------------------ */
 
+typedef struct {
+    const pf_rope_table *table;
+    int32_t n; /* angles of a position */
+    int32_t n_positions;
+    float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
+    const volatile bool *cancel; /* or NULL */
+} rope_job;
+
 /* cos and sin of every position's angles, in float32 as transformers forms them: position * inv_freq is rounded, then
  * its cosine, then the product with the attention scale. */
+static void fill_rope_row(const rope_job *job, int32_t position)
+{
+    const size_t first = (size_t)position * (size_t)job->n;
+    float *cosines = (float *)(uintptr_t)job->table->cos + first, *sines = (float *)(uintptr_t)job->table->sin + first;
+    for (int32_t i = 0; i < job->n; i++) {
+        const float angle = (float)position * job->inv_freq[i];
+        cosines[i] = (float)cos((double)angle) * job->scale;
+        sines[i] = (float)sin((double)angle) * job->scale;
+    }
+}
+
+static void fill_rope_share(pf_member member, void *arg)
+{
+    const rope_job *job = arg;
+    int32_t begin, end;
+    pf_team_share(member, job->n_positions, &begin, &end);
+    for (int32_t p = begin; p < end && !(job->cancel && *job->cancel); p++) fill_rope_row(job, p);
+}
+
 static void fill_rope_table(pf_context *c)
 {
-    const int32_t n = c->model->config.rotary_dim / 2;
-    float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
-    pf_rope_frequencies(&c->model->config, c->config.max_tokens, inv_freq, &scale);
-    float *cosines = (float *)(uintptr_t)c->rope.cos, *sines = (float *)(uintptr_t)c->rope.sin;
-    for (int32_t p = 0; p < c->config.max_tokens; p++) {
-        for (int32_t i = 0; i < n; i++) {
-            const float angle = (float)p * inv_freq[i];
-            *cosines++ = (float)cos((double)angle) * scale;
-            *sines++ = (float)sin((double)angle) * scale;
-        }
-    }
+    rope_job job = { .table = &c->rope,
+                     .n = c->model->config.rotary_dim / 2,
+                     .n_positions = c->config.max_tokens,
+                     .cancel = c->config.cancel };
+    pf_rope_frequencies(&c->model->config, c->config.max_tokens, job.inv_freq, &job.scale);
+    pf_team_run(c->team, fill_rope_share, &job);
 }
 
 /* What a first prompt writes is there before it comes. Rows of logits are wide and made for many sequences: a few of them. */
@@ -221,6 +243,7 @@ static pf_status create(pf_context *c, pf_error *error)
     c->attention_scale = (float)(1.0 / sqrt((double)c->model->config.head_dim));
     populate(c);
     fill_rope_table(c);
+    if (c->config.cancel && *c->config.cancel) return pf_fail(error, PF_CANCELLED, "interrupted");
     return PF_OK;
 }
 

@@ -33,6 +33,7 @@ typedef struct {
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
     bool may_run_alone;     /* passes of few rows are the caller's alone where that is measured faster (model/crew.h) */
+    const volatile bool *cancel; /* of the making; or NULL */
 } pf_context_config;
 
 enum { PF_DEFAULT_CONTEXT = 8192 };
@@ -45,7 +46,7 @@ pf_type pf_context_default_kv_type(const pf_model *model);
 
 /* model and team are borrowed and must outlive the context.
  * PF_INVALID: a field is out of range (max_tokens above the model's positions included); PF_LIMIT: more than the
- * machine's memory; PF_NOMEM. The caller ends it with pf_context_destroy. */
+ * machine's memory; PF_NOMEM; PF_CANCELLED. The caller ends it with pf_context_destroy. */
 PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config,
                                         pf_context **out, pf_error *error);
 void pf_context_destroy(pf_context *context); /* NULL is fine */

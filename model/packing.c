@@ -2,6 +2,16 @@
 
 #include <string.h>
 
+static bool is_cancelled(const pf_model_source *src)
+{
+    return src->options->cancel != NULL && *src->options->cancel;
+}
+
+static pf_status fail_cancelled(const pf_model_source *src, pf_error *error)
+{
+    return pf_fail(error, PF_CANCELLED, "%s: interrupted while it was loaded", src->checkpoint.directory);
+}
+
 /* ---- vectors ------------------------------------------------------------------------------------------------------- */
 
 static void report_progress(pf_model_source *src, size_t bytes)
@@ -33,7 +43,7 @@ static void round_to_f16(float *values, size_t n)
 
 typedef struct {
     const pf_model *model;
-    const pf_checkpoint *checkpoint;
+    const pf_model_source *src;
     pf_gemm_source rows;
     void *out; /* [n_rows, hidden] of the model's row_type */
 } rows_job;
@@ -59,23 +69,25 @@ static void convert_elements(const rows_job *job, size_t begin, size_t end)
 static void convert_share(pf_member member, void *arg)
 {
     const rows_job *job = arg;
-    const int32_t stretch = pf_checkpoint_stretch(job->checkpoint, &job->rows, 1);
+    const int32_t stretch = pf_checkpoint_stretch(&job->src->checkpoint, &job->rows, 1);
     const size_t hidden = job->rows.stride;
     int32_t begin, end;
     pf_team_share(member, job->rows.n_rows, &begin, &end);
-    for (int32_t to; begin < end; begin = to) {
+    for (int32_t to; begin < end && !is_cancelled(job->src); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
-        (void)pf_checkpoint_acquire_rows(job->checkpoint, &job->rows, begin, to, PF_FORMAT_F32); /* only looked up */
+        (void)pf_checkpoint_acquire_rows(&job->src->checkpoint, &job->rows, begin, to,
+                                         PF_FORMAT_F32); /* only looked up */
         convert_elements(job, (size_t)begin * hidden, (size_t)to * hidden);
-        pf_checkpoint_release_rows(job->checkpoint, &job->rows, begin, to);
+        pf_checkpoint_release_rows(&job->src->checkpoint, &job->rows, begin, to);
     }
 }
 
 static pf_status load_rows(const pf_model *m, pf_model_source *src, pf_tensor_role role, void *out, pf_error *error)
 {
-    rows_job job = { .model = m, .checkpoint = &src->checkpoint, .out = out };
+    rows_job job = { .model = m, .src = src, .out = out };
     PF_TRY(pf_checkpoint_matrix(&src->checkpoint, role, 0, &job.rows, error));
     pf_team_run(src->options->team, convert_share, &job);
+    if (is_cancelled(src)) return fail_cancelled(src, error);
     pf_checkpoint_release_matrix(&src->checkpoint, &job.rows);
     if (role != pf_config_head_role(&m->config)) /* which is packed, too, and counts then */
         report_progress(src, (size_t)job.rows.n_rows * job.rows.stride * pf_type_bytes(job.rows.type));
@@ -91,7 +103,7 @@ typedef struct {
     const pf_gemm_weights *weights;
     pf_format checked; /* which numbers it may hold: those of this format */
     pf_gemm_pack_weights_fn *pack_weights;
-    const pf_checkpoint *checkpoint;
+    const pf_model_source *src;
     pf_gemm_source parts[PF_MAX_PARTS];
     int32_t n_parts;
     _Atomic int32_t bad_part;   /* one whose values may not be; -1: none */
@@ -112,12 +124,13 @@ static void for_parts(pack_job *job, int32_t begin, int32_t end, part_rows_fn *v
 
 static void acquire_part(pack_job *job, int32_t part, int32_t begin, int32_t end)
 {
-    if (!pf_checkpoint_acquire_rows(job->checkpoint, &job->parts[part], begin, end, job->checked)) job->bad_part = part;
+    if (!pf_checkpoint_acquire_rows(&job->src->checkpoint, &job->parts[part], begin, end, job->checked))
+        job->bad_part = part;
 }
 
 static void release_part(pack_job *job, int32_t part, int32_t begin, int32_t end)
 {
-    pf_checkpoint_release_rows(job->checkpoint, &job->parts[part], begin, end);
+    pf_checkpoint_release_rows(&job->src->checkpoint, &job->parts[part], begin, end);
 }
 
 /* Whether a part is to be rounded to F16, which packing, to F32 here, does not do. */
@@ -131,8 +144,8 @@ static bool rounds_to_f16(const pack_job *job)
 static void pack_panels(pack_job *job, int32_t begin, int32_t end)
 {
     const size_t panel_bytes = job->weights->panel_bytes;
-    const int32_t stretch = pf_checkpoint_stretch(job->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
-    for (int32_t to; begin < end; begin = to) {
+    const int32_t stretch = pf_checkpoint_stretch(&job->src->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
+    for (int32_t to; begin < end && !is_cancelled(job->src); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
         if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->beyond_twelve = true;
@@ -177,7 +190,7 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
         .weights = &linear->weights,
         .checked = linear == &m->coarse_head ? m->head.weights.format : linear->weights.format,
         .pack_weights = src->pack_weights,
-        .checkpoint = checkpoint,
+        .src = src,
         .n_parts = recipe->n_parts,
         .bad_part = -1,
     };
@@ -187,6 +200,7 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
         PF_TRY(pf_checkpoint_matrix(checkpoint, roles[p], layer, &job.parts[p], error));
     }
     pf_team_run(src->options->team, pack_share, &job);
+    if (is_cancelled(src)) return fail_cancelled(src, error);
     if (job.bad_part >= 0) return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, job.checked, error);
     src->beyond_twelve |= job.beyond_twelve;
     for (int32_t p = 0; p < recipe->n_parts; p++) {

@@ -226,6 +226,16 @@ static pf_status measure(bench *b)
     return PF_OK;
 }
 
+/* What lies before the passes that are measured. */
+static pf_status feed(bench *b)
+{
+    pf_stop stop = { .told = b->options->cancel };
+    pf_context_set_stop(b->context, &stop);
+    const pf_status status = pf_context_prefill(b->context, b->sequence, b->tokens, b->options->context, false);
+    pf_context_set_stop(b->context, NULL);
+    return status;
+}
+
 static pf_status run(bench *b)
 {
     const pf_pass_bench_options *options = b->options;
@@ -238,7 +248,7 @@ static pf_status run(bench *b)
     b->tokens = calloc((size_t)n, sizeof *b->tokens);
     if (!b->tokens) return pf_fail(b->error, PF_NOMEM, "no memory for %d tokens", n);
     for (int32_t i = 0; i < n; i++) b->tokens[i] = (int32_t)(((int64_t)i * 7919 + 13) % pf_context_n_vocab(b->context));
-    PF_TRY(pf_context_prefill(b->context, b->sequence, b->tokens, options->context, false, options->cancel));
+    PF_TRY(feed(b));
     for (int32_t i = 0; i < options->n_rows; i++) {
         b->rows = options->rows[i];
         PF_TRY(measure(b));

@@ -5,16 +5,17 @@
 
 #include "base/clock.h"
 
-static const uint64_t LOOK_NS = 100000000; /* for whether it is cancelled: between passes */
+static const uint64_t ANSWER_LIMIT_NS = 600000000000;
 
 pf_status pf_stepper_open(pf_engine *engine, int32_t max_prompt, const volatile bool *cancel, pf_stepper *out,
                           pf_error *error)
 {
     const int32_t n = max_prompt + PF_STEPPER_MAX_ROWS, n_vocab = pf_model_config(pf_engine_model(engine))->vocab_size;
-    pf_stepper s = { .prompt = calloc((size_t)n, sizeof *s.prompt), .cancel = cancel };
+    pf_stepper s = { .prompt = calloc((size_t)n, sizeof *s.prompt) };
     if (!s.prompt) return pf_fail(error, PF_NOMEM, "no memory for %d tokens", n);
     for (int32_t i = 0; i < n; i++) s.prompt[i] = (int32_t)(((int64_t)i * 7919 + 13) % n_vocab);
-    const pf_status status = pf_engine_verifier(engine, NULL, &s.verifier, error);
+    const pf_role_options role = { .stop = cancel };
+    const pf_status status = pf_engine_verifier(engine, &role, &s.verifier, error);
     if (status != PF_OK) {
         free(s.prompt);
         return status;
@@ -35,10 +36,7 @@ static pf_status ask(pf_stepper *s, const pf_batch *batch, uint64_t *ns, pf_erro
     const uint64_t begin_ns = pf_now_ns();
     PF_TRY(pf_peer_submit(s->verifier, batch));
     const pf_batch *answer;
-    do {
-        if (s->cancel && *s->cancel) return PF_CANCELLED;
-        PF_TRY(pf_peer_collect(s->verifier, pf_now_ns() + LOOK_NS, &answer, error));
-    } while (answer->n_refusals + answer->n_verdicts == 0); /* it is at work still */
+    PF_TRY(pf_peer_collect(s->verifier, begin_ns + ANSWER_LIMIT_NS, &answer, error));
     *ns = pf_now_ns() - begin_ns;
     if (answer->n_refusals > 0) return pf_fail(error, answer->refusals[0].status, "%s", answer->refusals[0].text);
     if (answer->n_verdicts != 1 || answer->verdicts[0].n_tokens < 1)

@@ -13,9 +13,8 @@ typedef struct {
     pf_peer *verifier;
     uint64_t sequence;
     uint64_t round;
-    int32_t committed;           /* tokens of the sequence at hand */
-    int32_t *prompt;             /* [max_prompt + PF_STEPPER_MAX_ROWS] any will do; the same for every run */
-    const volatile bool *cancel; /* or NULL */
+    int32_t committed; /* tokens of the sequence at hand */
+    int32_t *prompt;   /* [max_prompt + PF_STEPPER_MAX_ROWS] any will do; the same for every run */
 } pf_stepper;
 
 /* Takes the engine's one role. cancel, or NULL: set from outside, every call ends with PF_CANCELLED. PF_NOMEM, and as

@@ -44,8 +44,7 @@ static pf_status last_row(pf_context *context, pf_kv_seq sequence, const pf_opti
     const int32_t step = pf_context_get_config(context)->max_rows, n = options->tokens.n;
     for (int32_t begin = 0; begin < n; begin += step) {
         const int32_t n_rows = n - begin < step ? n - begin : step;
-        PF_TRY(pf_context_prefill(context, sequence, options->tokens.ids + begin, n_rows, begin + n_rows == n,
-                                  pf_interrupt_flag()));
+        PF_TRY(pf_context_prefill(context, sequence, options->tokens.ids + begin, n_rows, begin + n_rows == n));
         pf_progress_update(progress, (size_t)(begin + n_rows), (size_t)n);
     }
     pf_progress_end(progress);
@@ -59,7 +58,6 @@ static pf_status all_rows(pf_context *context, pf_kv_seq sequence, const pf_opti
 {
     const int32_t step = pf_context_get_config(context)->max_logit_rows, n = options->tokens.n;
     for (int32_t begin = 0; begin < n && !out->error; begin += step) {
-        if (*pf_interrupt_flag()) return PF_CANCELLED;
         const int32_t n_rows = n - begin < step ? n - begin : step;
         const pf_span span = { sequence, options->tokens.ids + begin, n_rows, n_rows, NULL, 0 };
         PF_TRY(pf_context_forward(context, &span, 1));
@@ -93,10 +91,13 @@ static pf_status write_logits(pf_context *context, const pf_options *options, pf
         return pf_fail(error, PF_LIMIT, "the KV cache has no room for a sequence");
 
     if (options->json) pf_out_print(out, options->all ? "{\"logits\":[" : "{\"logits\":");
+    pf_stop stop = { .told = pf_interrupt_flag() };
+    pf_context_set_stop(context, &stop);
     pf_progress progress;
     pf_progress_begin(&progress, "computing");
     const pf_status status = (options->all ? all_rows : last_row)(context, sequence, options, &progress, out);
     pf_progress_end(&progress);
+    pf_context_set_stop(context, NULL);
     if (options->json && status != PF_OK && !options->all) pf_out_print(out, "null");
     if (options->json) pf_out_print(out, options->all ? "]}\n" : "}\n");
     pf_kv_release(pf_context_kv(context), sequence);

@@ -300,7 +300,7 @@ static void feed_sequence(drafter *d, sequence_state *s, int32_t n_tokens)
 {
     const int32_t held = pf_kv_length(d->kv, s->kv);
     const uint64_t end_ns = simulated_end_ns(d, n_tokens);
-    if (pf_context_prefill(d->context, s->kv, s->tokens + held, n_tokens, false, NULL) != PF_OK) {
+    if (pf_context_prefill(d->context, s->kv, s->tokens + held, n_tokens, false) != PF_OK) {
         s->stuck = s->wanted;
         s->cold = false;
         (void)!pf_kv_truncate(d->kv, s->kv, 0);
@@ -501,6 +501,7 @@ static void destroy(pf_peer *peer)
     drafter *d = (drafter *)peer;
     for (int32_t i = 0; d->sequences && i < d->config.max_sequences; i++)
         if (d->sequences[i].alive) end_sequence(d, &d->sequences[i]);
+    pf_context_set_stop(d->context, NULL);
     pf_stream_answerer_destroy(d->answer.stream);
     pf_arena_destroy(&d->arena);
     free(d);
@@ -567,6 +568,7 @@ pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_co
         lay_out(d, &d->arena);
         status = pf_stream_answerer_create(config->max_sequences, &d->answer.stream);
     }
+    pf_context_set_stop(context, &d->config.stop);
     if (status != PF_OK) {
         destroy(&d->peer);
         return pf_fail(error, status, "no memory for the drafter's %d sequences", config->max_sequences);

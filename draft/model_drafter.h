@@ -46,7 +46,7 @@ typedef struct {
     uint64_t seed;              /* of the drafter's own draws, apart from any request's */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
-    pf_stop stop;          /* told so, it gives up what it drafts, between two passes: collect has PF_CANCELLED */
+    pf_stop stop;          /* told so, it gives up what it drafts, and collect has PF_CANCELLED */
     pf_model_info info;    /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
 } pf_model_drafter_config;
 

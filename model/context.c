@@ -243,8 +243,9 @@ static pf_status create(pf_context *c, pf_error *error)
     c->attention_scale = (float)(1.0 / sqrt((double)c->model->config.head_dim));
     populate(c);
     fill_rope_table(c);
-    if (c->config.cancel && *c->config.cancel) return pf_fail(error, PF_CANCELLED, "interrupted");
-    return PF_OK;
+    const bool cancelled = c->config.cancel && *c->config.cancel;
+    c->config.cancel = NULL;
+    return cancelled ? pf_fail(error, PF_CANCELLED, "interrupted while buffers were made") : PF_OK;
 }
 
 pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config, pf_context **out,
@@ -262,6 +263,11 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
     }
     *out = c;
     return PF_OK;
+}
+
+void pf_context_set_stop(pf_context *context, pf_stop *stop)
+{
+    context->stop = stop;
 }
 
 void pf_context_destroy(pf_context *context)

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/stop.h"
 #include "base/team.h"
 #include "kvcache/kvcache.h"
 #include "model/model.h"
@@ -33,7 +34,7 @@ typedef struct {
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
     bool may_run_alone;     /* passes of few rows are the caller's alone where that is measured faster (model/crew.h) */
-    const volatile bool *cancel; /* of the making; or NULL */
+    const volatile bool *cancel; /* of the making, borrowed for as long; or NULL */
 } pf_context_config;
 
 enum { PF_DEFAULT_CONTEXT = 8192 };
@@ -51,6 +52,10 @@ PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, co
                                         pf_context **out, pf_error *error);
 void pf_context_destroy(pf_context *context); /* NULL is fine */
 
+/* From here on a pass is given up between two layers when it is time to stop: forward and prefill then have PF_CANCELLED.
+ * The caller of a pass looks at it; borrowed. NULL: never. */
+void pf_context_set_stop(pf_context *context, pf_stop *stop);
+
 /* New tokens of one sequence, behind what its KV holds. They may be a tree: a token then stands right behind its parent,
  * and its logits are those of the chain of its path. Its KV holds all of them, row behind row; before more is appended
  * pf_kv_keep must choose a path, or pf_kv_truncate forget them. */
@@ -66,13 +71,13 @@ typedef struct {
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
  * Sequences must be distinct. All or nothing: on failure every sequence is as before.
  * PF_INVALID: a token id outside the vocabulary or a best_of beyond it, a parent that is not before its token, a sequence
- * that is not alive, more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens. */
+ * that is not alive, more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens.
+ * PF_CANCELLED. */
 PF_MUST_USE pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans);
 
-/* As forward for one span of any length, in chunks of max_rows: logits of the last row only, when wanted.
- * `stop`, when not NULL, is looked at between chunks: PF_CANCELLED, the sequence as before. */
+/* As forward for one span of any length, in chunks of max_rows: logits of the last row only, when wanted. */
 PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int32_t *tokens,
-                                         int32_t n_tokens, bool want_logits, const volatile bool *stop);
+                                         int32_t n_tokens, bool want_logits);
 
 /* Row i of the last pass's logits, 0 <= i < the sum of n_logits: [n_vocab]. Borrowed until the next pass; the caller
  * may overwrite them. Not where all spans asked for the best of as many tokens: then pf_context_best has the answer. */

@@ -545,7 +545,8 @@ void pf_context_run_pass(pf_member member, void *context)
 
     left_side rows = plan_left_side(&w, c->n_rows);
     for (int32_t l = 0; l < m->config.n_layers; l++) {
-        if (!attention_half(&w, l, &rows)) return;
+        if (member.id == 0 && c->stop) c->given_up = pf_stop_is_due(c->stop);
+        if (!attention_half(&w, l, &rows) || c->given_up) return;
         gated_half(&w, &m->layers[l], &rows);
     }
     run_head(&w, rows.n_rows);

@@ -34,18 +34,26 @@ static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t 
     return PF_OK;
 }
 
+static void cut_to(pf_context *c, pf_kv_seq sequence, int32_t length)
+{
+    const pf_status cut = pf_kv_truncate(c->kv, sequence, length);
+    assert(cut == PF_OK);
+    (void)cut;
+}
+
+static void take_back(pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    for (int32_t s = 0; s < n_spans; s++)
+        cut_to(c, spans[s].sequence, pf_kv_length(c->kv, spans[s].sequence) - spans[s].n_tokens);
+}
+
 /* Extend every sequence, or none. */
 static pf_status extend_all(pf_context *c, const pf_span *spans, int32_t n_spans)
 {
     for (int32_t s = 0; s < n_spans; s++) {
         const pf_status status = pf_kv_extend(c->kv, spans[s].sequence, spans[s].n_tokens);
         if (status == PF_OK) continue;
-        while (s-- > 0) {
-            const int32_t before = pf_kv_length(c->kv, spans[s].sequence) - spans[s].n_tokens;
-            const pf_status undone = pf_kv_truncate(c->kv, spans[s].sequence, before);
-            assert(undone == PF_OK);
-            (void)undone;
-        }
+        take_back(c, spans, s);
         return status;
     }
     return PF_OK;
@@ -89,6 +97,7 @@ static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
         for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
         c->n_rows += n;
     }
+    c->given_up = false;
     c->best_of = pf_bounded_head_is_for(c) ? common_best_of(spans, n_spans) : 0;
 }
 
@@ -154,29 +163,31 @@ static void run_pass(pf_context *c, bool alone)
     if (c->model->head_kind == PF_HEAD_BOUNDED) pf_bounded_head_note(c);
 }
 
+static void run_planned(pf_context *c)
+{
+    if (!c->config.may_run_alone) {
+        run_pass(c, false);
+        return;
+    }
+    const uint64_t begin_ns = pf_now_ns();
+    run_pass(c, pf_crew_alone(&c->crew, c->n_rows));
+    pf_crew_note(&c->crew, c->n_rows, pf_now_ns() - begin_ns);
+}
+
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
 {
     PF_TRY(check_spans(context, spans, n_spans));
     if (n_spans == 0) return PF_OK;
     PF_TRY(extend_all(context, spans, n_spans));
     plan_pass(context, spans, n_spans);
-    if (!context->config.may_run_alone) {
-        run_pass(context, false);
-        return PF_OK;
-    }
-    const uint64_t begin_ns = pf_now_ns();
-    run_pass(context, pf_crew_alone(&context->crew, context->n_rows));
-    pf_crew_note(&context->crew, context->n_rows, pf_now_ns() - begin_ns);
-    return PF_OK;
-}
-
-static bool wants_to_stop(const volatile bool *stop)
-{
-    return stop != NULL && *stop;
+    run_planned(context);
+    if (!context->given_up) return PF_OK;
+    take_back(context, spans, n_spans);
+    return PF_CANCELLED;
 }
 
 pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int32_t *tokens, int32_t n_tokens,
-                             bool want_logits, const volatile bool *stop)
+                             bool want_logits)
 {
     const int32_t before = pf_kv_length(context->kv, sequence), max_rows = context->config.max_rows;
     if (before < 0 || n_tokens < 1) return PF_INVALID;
@@ -186,13 +197,9 @@ pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int3
         n = n_tokens - done < max_rows ? n_tokens - done : max_rows;
         const bool is_last = done + n == n_tokens;
         const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0, NULL, 0 };
-        status = wants_to_stop(stop) ? PF_CANCELLED : pf_context_forward(context, &span, 1);
+        status = pf_context_forward(context, &span, 1);
     }
-    if (status != PF_OK) {
-        const pf_status undone = pf_kv_truncate(context->kv, sequence, before);
-        assert(undone == PF_OK);
-        (void)undone;
-    }
+    if (status != PF_OK) cut_to(context, sequence, before);
     return status;
 }
 

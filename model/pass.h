@@ -78,6 +78,7 @@ struct pf_context {
     pf_arena arena;
     float attention_scale; /* 1 / sqrt(head_dim) */
     pf_crew crew;
+    pf_stop *stop; /* or NULL */
 
     pf_rope_table rope;         /* [max_tokens, rotary_dim / 2] */
     pf_rows x;                  /* [max_rows, hidden] the residual stream */
@@ -104,6 +105,7 @@ struct pf_context {
     int32_t n_members; /* that run it */
     uint32_t calls;    /* bits by pf_pass_kernel: all, but while one is measured alone */
     bool heads_apart;  /* each has key heads of its own, and computes them up to what they attend to without waiting */
+    bool given_up;     /* member 0 has seen that it is time to stop; the others know behind the next barrier */
     bool split_heads;  /* members share a key head of some span: they must wait between store and attend */
 };
 

@@ -281,8 +281,10 @@ static void judge_span(verifier *v, int32_t slot, int32_t first_row)
     if (status != PF_OK) refuse(v, s, PF_UNSUPPORTED, "the KV cache lost the sequence");
 }
 
-static void refuse_forward(verifier *v, int32_t slot)
+/* Who was told to stop says nothing. */
+static void refuse_forward(verifier *v, int32_t slot, pf_status status)
 {
+    if (status == PF_CANCELLED) return;
     refuse(v, &v->sequences[slot], PF_LIMIT, "the KV cache has no page left for the sequence");
 }
 
@@ -295,10 +297,11 @@ static void run_spans(verifier *v, int32_t n)
         return;
     }
     for (int32_t i = 0; i < n; i++) {
-        if (pf_context_forward(v->context, &v->spans[i], 1) == PF_OK)
+        const pf_status status = pf_context_forward(v->context, &v->spans[i], 1);
+        if (status == PF_OK)
             judge_span(v, v->span_slots[i], 0);
         else
-            refuse_forward(v, v->span_slots[i]);
+            refuse_forward(v, v->span_slots[i], status);
     }
 }
 
@@ -383,7 +386,8 @@ static void feed(verifier *v, int32_t slot, int32_t n_tokens)
 {
     const sequence_state *s = &v->sequences[slot];
     const int32_t *tokens = s->tokens + pf_kv_length(v->kv, s->kv);
-    if (pf_context_prefill(v->context, s->kv, tokens, n_tokens, false, NULL) != PF_OK) refuse_forward(v, slot);
+    const pf_status status = pf_context_prefill(v->context, s->kv, tokens, n_tokens, false);
+    if (status != PF_OK) refuse_forward(v, slot, status);
 }
 
 /* One pass over prompts, of each in turn: a part of one that is longer than a pass, or the ends of as many as it takes. Whether
@@ -433,6 +437,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
             v->answer.batch.timing.compute_ns = pf_now_ns() - start;
         }
         if (pf_answer_hand_out(&v->answer, out)) return PF_OK;
+        if (pf_stop_is_due(&v->config.stop)) return pf_fail(error, PF_CANCELLED, "the verifier was told to stop");
         if (!fed) return pf_fail(error, PF_CANCELLED, "nothing was asked of the verifier");
     } while (pf_now_ns() < deadline_ns);
     if (!pf_answer_hand_out(&v->answer, out)) *out = &v->answer.batch; /* nothing in it: it is at work still */
@@ -464,6 +469,7 @@ static void destroy(pf_peer *peer)
     verifier *v = (verifier *)peer;
     for (int32_t i = 0; v->sequences && i < v->config.max_sequences; i++)
         if (v->sequences[i].alive) end_sequence(v, &v->sequences[i]);
+    pf_context_set_stop(v->context, NULL);
     pf_stream_answerer_destroy(v->answer.stream);
     pf_arena_destroy(&v->arena);
     free(v);
@@ -536,6 +542,7 @@ pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_conf
         lay_out(v, &v->arena);
         status = pf_stream_answerer_create(config->max_sequences, &v->answer.stream);
     }
+    pf_context_set_stop(context, &v->config.stop);
     if (status != PF_OK) {
         destroy(&v->peer);
         return pf_fail(error, status, "no memory for the verifier's %d sequences", config->max_sequences);

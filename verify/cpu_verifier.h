@@ -47,7 +47,7 @@ typedef struct {
     uint64_t seed;             /* a secret of a served verifier, for opens that bring no seed (0, not coupled);
                                    0: theirs is taken as it is, 0 being a seed as any other */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
-    pf_stop stop;              /* told so, it waits no longer for a simulated step to end */
+    pf_stop stop;              /* told so, it gives up the pass that it is in, and collect has PF_CANCELLED */
     pf_model_info info;        /* what pf_peer_info answers; ids from info.vocab_size on are never chosen */
 } pf_cpu_verifier_config;
 

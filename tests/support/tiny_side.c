@@ -46,7 +46,7 @@ void pf_tiny_side_distribution(const pf_tiny_side *side, const pf_sampling *samp
     pf_kv *kv = pf_context_kv(side->context);
     pf_kv_seq sequence;
     demand(pf_kv_acquire(kv, &sequence), "acquire", NULL);
-    demand(pf_context_prefill(side->context, sequence, prefix, n, true, NULL), "prefill", NULL);
+    demand(pf_context_prefill(side->context, sequence, prefix, n, true), "prefill", NULL);
     void *scratch = malloc(pf_sampling_scratch_bytes(n_vocab));
     demand(pf_sampling_distribution(sampling, pf_model_kernels(side->model), pf_context_logits(side->context, 0),
                                     n_vocab, out, scratch),
@@ -64,7 +64,7 @@ void pf_tiny_side_decode(const pf_tiny_side *side, const pf_sampling *sampling, 
     void *scratch = malloc(pf_sampling_scratch_bytes(n_vocab));
     pf_kv_seq sequence;
     demand(pf_kv_acquire(kv, &sequence), "acquire", NULL);
-    demand(pf_context_prefill(side->context, sequence, prompt, n_prompt, true, NULL), "prefill", NULL);
+    demand(pf_context_prefill(side->context, sequence, prompt, n_prompt, true), "prefill", NULL);
     for (int32_t i = 0; i < n_new; i++) {
         const pf_kernels *kernels = pf_model_kernels(side->model);
         const float *logits = pf_context_logits(side->context, 0);

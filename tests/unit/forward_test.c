@@ -559,7 +559,7 @@ static void prefill_in_chunks_gives_the_last_rows_logits(void **state)
     float *logits = new_logits(&r);
     feed(&r, a, tokens, 0, N_TEXT, logits);
     feed(&r, a, tokens, N_TEXT, 2 * N_TEXT, logits);
-    assert_int_equal(pf_context_prefill(r.context, b, tokens, 2 * N_TEXT, true, NULL), PF_OK); /* 150 rows, 80 a pass */
+    assert_int_equal(pf_context_prefill(r.context, b, tokens, 2 * N_TEXT, true), PF_OK); /* 150 rows, 80 a pass */
     assert_int_equal(pf_kv_length(r.kv, b), 2 * N_TEXT);
     assert_memory_equal(pf_context_logits(r.context, 0), logits + (size_t)(N_TEXT - 1) * (size_t)r.n_vocab,
                         (size_t)r.n_vocab * sizeof *logits);
@@ -603,7 +603,7 @@ static void a_pass_allocates_nothing(void **state)
     make_text(&r, 0, tokens);
     const pf_kv_seq seq = acquire(&r);
     pf_alloc_count_reset();
-    assert_int_equal(pf_context_prefill(r.context, seq, tokens, N_TEXT, true, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(r.context, seq, tokens, N_TEXT, true), PF_OK);
     for (int32_t i = 0; i < 40; i++) {
         const pf_span span = { seq, tokens + i, 1 + i % 3, 1, NULL, 0 };
         assert_int_equal(pf_context_forward(r.context, &span, 1), PF_OK);
@@ -695,7 +695,7 @@ static void a_pass_in_which_one_sequence_is_full_leaves_the_others_as_before(voi
     open_refusals(&f);
     rig *r = &f.rig;
     for (int32_t length = 0; length < MAX_TOKENS; length += MAX_ROWS)
-        assert_int_equal(pf_context_prefill(r->context, f.b, f.zeros, MAX_ROWS, false, NULL), PF_OK);
+        assert_int_equal(pf_context_prefill(r->context, f.b, f.zeros, MAX_ROWS, false), PF_OK);
     assert_int_equal(pf_kv_length(r->kv, f.b), MAX_TOKENS);
     const pf_span spans[] = { { f.a, f.tokens + N_FED, 20, 1, NULL, 0 }, { f.b, f.tokens, 1, 1, NULL, 0 } };
     assert_int_equal(pf_context_forward(r->context, spans, 2), PF_LIMIT);
@@ -710,15 +710,21 @@ static void a_prefill_that_stops_or_does_not_fit_leaves_everything_as_before(voi
     refusals f;
     open_refusals(&f);
     rig *r = &f.rig;
-    const volatile bool stop = true;
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.tokens, 20, true, &stop), PF_CANCELLED);
+    const volatile bool told = true;
+    pf_stop stop = { .told = &told };
+    pf_context_set_stop(r->context, &stop);
+    const pf_span spans[] = { { f.a, f.tokens + N_FED, 20, 1, NULL, 0 }, { f.b, f.tokens, 3, 1, NULL, 0 } };
+    assert_int_equal(pf_context_forward(r->context, spans, 2), PF_CANCELLED);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.tokens, 20, true), PF_CANCELLED);
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true, NULL), PF_OK);
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true, NULL), PF_LIMIT);
+    assert_int_equal(pf_kv_length(r->kv, f.b), 0);
+    pf_context_set_stop(r->context, NULL);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true), PF_OK);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS, true), PF_LIMIT);
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED + MAX_ROWS);
     assert_int_equal(pf_kv_truncate(r->kv, f.a, N_FED), PF_OK);
     f.zeros[MAX_ROWS] = r->n_vocab; /* in the second pass: the first is undone */
-    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS + 1, true, NULL), PF_INVALID);
+    assert_int_equal(pf_context_prefill(r->context, f.a, f.zeros, MAX_ROWS + 1, true), PF_INVALID);
     assert_int_equal(pf_kv_length(r->kv, f.a), N_FED);
     close_refusals(&f);
 }

@@ -53,7 +53,7 @@ static void logits_of(const pf_model *model, float *out)
     assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
     assert_ok(pf_context_create(model, team, &config, &context, &error), error);
     assert_int_equal(pf_kv_acquire(pf_context_kv(context), &seq), PF_OK);
-    assert_int_equal(pf_context_prefill(context, seq, tokens, 3, true, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(context, seq, tokens, 3, true), PF_OK);
     memcpy(out, pf_context_logits(context, 0), (size_t)pf_context_n_vocab(context) * sizeof *out);
     pf_context_destroy(context);
     pf_team_destroy(team);

@@ -83,7 +83,7 @@ static void check_passes(const char *directory, int32_t n_threads)
     set_up(&r, directory, n_threads);
     n_multiply_adds = 0;
     const int32_t n_prompt = CHUNK + 7;
-    assert_int_equal(pf_context_prefill(r.context, r.sequence, r.tokens, n_prompt, true, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(r.context, r.sequence, r.tokens, n_prompt, true), PF_OK);
     assert_counted(&r, 0, n_prompt, 1);
 
     static const int32_t passes[][2] = { { 5, 5 }, { 1, 1 }, { 6, 2 }, { 3, 0 } };

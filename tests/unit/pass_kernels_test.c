@@ -57,7 +57,7 @@ static void set_up(rig *r, pf_dtype dtype, int32_t n_threads, int32_t n_rows)
     assert_int_equal(pf_kv_acquire(pf_context_kv(r->context), &r->sequence), PF_OK);
     int32_t tokens[BEFORE];
     for (int32_t i = 0; i < BEFORE; i++) tokens[i] = (i * 31 + 17) % VOCAB;
-    assert_int_equal(pf_context_prefill(r->context, r->sequence, tokens, BEFORE, false, NULL), PF_OK);
+    assert_int_equal(pf_context_prefill(r->context, r->sequence, tokens, BEFORE, false), PF_OK);
     run_pass(r);
     copy_logits(r);
 }

@@ -195,7 +195,7 @@ static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)
         .prompts = prompts,
         .sampling = g->options->sampling,
         .max_new_tokens = g->options->n_new,
-        .max_context = setup->verifier_info.max_context,
+        .max_context = setup->max_context,
         .cancel = pf_interrupt_flag(),
         .progress = pf_progress_update,
         .progress_user = &progress,

@@ -121,18 +121,22 @@ static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_err
     return setup->drafter ? PF_OK : status;
 }
 
-static pf_status make_session(const pf_options *options, pf_setup *setup, bool with_drafter, pf_session **out,
+/* A far verifier has room by its own options. */
+static int32_t session_context(const pf_options *options, const pf_model_info *verifier)
+{
+    const int32_t most = verifier->max_context < PF_MAX_PROMPT_TOKENS ? verifier->max_context : PF_MAX_PROMPT_TOKENS;
+    return options->context > 0 && options->context < most ? options->context : most;
+}
+
+static pf_status make_session(const pf_options *options, const pf_setup *setup, bool with_drafter, pf_session **out,
                               pf_error *error)
 {
-    int32_t max_context = setup->verifier_info.max_context;
-    if (max_context > PF_MAX_PROMPT_TOKENS) max_context = PF_MAX_PROMPT_TOKENS;
-    if (options->context > 0 && max_context > options->context) max_context = options->context;
     const pf_session_options make = {
         .verifier = setup->verifier,
         .drafter = with_drafter ? setup->drafter : NULL,
         .drafter_is_far = options->draft_worker != NULL,
         .verifier_is_far = options->verifier != NULL,
-        .max_context = max_context,
+        .max_context = setup->max_context,
         .warn = warn,
     };
     return pf_session_create(&make, out, error);
@@ -143,6 +147,7 @@ static pf_status open_parts(const pf_options *options, bool want_plain, pf_setup
     PF_TRY(make_verifier(options, setup, error));
     PF_TRY(make_drafter(options, setup, error));
     PF_TRY(pf_peer_info(setup->verifier, &setup->verifier_info, error));
+    setup->max_context = session_context(options, &setup->verifier_info);
     if (options->verifier && setup->verifier_info.max_draft < options->draft_len)
         pf_out_say(
             "pilotfish: warning: the verifier takes proposals of at most %d tokens: --draft-len %d is cut to that",

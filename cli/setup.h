@@ -40,6 +40,7 @@ typedef struct {
     const pf_tokenizer *tokenizer; /* NULL: none */
     const pf_config *config;       /* of the target, or of the draft when the target is there */
     pf_model_info verifier_info;
+    int32_t max_context; /* of the sessions, tokens */
 } pf_setup;
 
 /* Make all that the options ask for. Warnings go to stderr. The caller ends it with pf_setup_close. */

@@ -108,6 +108,15 @@ class Benchmarks(Case):
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
                           saying=["bad.jsonl", "byte 7 is NUL"])
 
+    def test_acceptance_skips_what_the_context_has_no_room_for_wherever_the_target_is(self):
+        prompts = self.root / "lengths.txt"
+        prompts.write_text("the thin\n" + 40 * "the thin " + "\n")
+        with self.pilotfish.serve("verifier", self.target, self.socket("roomy")) as verifier:
+            for target in (["-m", self.target], ["--verifier", verifier.address]):
+                run, = self.run_json("bench", "acceptance", *target, "-d", self.draft, "--prompts", prompts, "-n", "4",
+                                     "--context", "32")["runs"]
+                self.assertEqual((run["requests"], run["skipped"]), (1, 1))
+
     def test_kernels_have_a_figure_each_and_a_limit(self):
         result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")
         if not (result.code == 1 and "measured badly" in result.err):

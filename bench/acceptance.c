@@ -130,10 +130,25 @@ static pf_status compare(runner *r, size_t number, const char *category)
 
 /* ---- prompts ---------------------------------------------------------------------------------------------------- */
 
-static pf_status add_text(runner *r, const char *text, bool first)
+/* What parts a turn from the answer before it. */
+static const char SEPARATOR[] = "\n\n";
+
+static pf_status refuse_text(const runner *r, pf_status status, const char *what, size_t turn, size_t number, size_t n)
 {
-    if (!first) PF_TRY(pf_tokenizer_encode(r->bench->tokenizer, "\n\n", 2, false, r->bench->cancel, &r->conversation));
-    return pf_tokenizer_encode(r->bench->tokenizer, text, strlen(text), first, r->bench->cancel, &r->conversation);
+    return pf_fail(r->error, status, "%s turn %zu of prompt %zu, %zu bytes, cannot be cut into tokens: %s", what,
+                   turn + 1, number + 1, n, pf_tokenizer_refusal(status));
+}
+
+static pf_status add_text(runner *r, const char *text, size_t turn, size_t number)
+{
+    const pf_tokenizer *tokenizer = r->bench->tokenizer;
+    const size_t n = strlen(text), n_between = sizeof SEPARATOR - 1;
+    const volatile bool *cancel = r->bench->cancel;
+    pf_status status = PF_OK;
+    if (turn > 0) status = pf_tokenizer_encode(tokenizer, SEPARATOR, n_between, false, cancel, &r->conversation);
+    if (status != PF_OK) return refuse_text(r, status, "the empty line before", turn, number, n_between);
+    status = pf_tokenizer_encode(tokenizer, text, n, turn == 0, cancel, &r->conversation);
+    return status == PF_OK ? PF_OK : refuse_text(r, status, "the text of", turn, number, n);
 }
 
 static pf_status add_answer(runner *r)
@@ -147,7 +162,7 @@ static pf_status run_prompt(runner *r, size_t number, const pf_prompt *prompt)
     r->conversation.n = 0;
     for (size_t turn = 0; turn < prompt->n_turns; turn++) {
         if (turn > 0) PF_TRY(add_answer(r));
-        PF_TRY(add_text(r, prompt->turns[turn], turn == 0));
+        PF_TRY(add_text(r, prompt->turns[turn], turn, number));
         if (r->conversation.n < 1 || r->conversation.n >= r->bench->max_context) {
             r->out->total.n_skipped += (int64_t)(prompt->n_turns - turn);
             return PF_OK;
@@ -183,7 +198,8 @@ pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_accepta
         status = run_prompts(r);
         pf_tokens_clear(&r->conversation);
     }
-    if (status == PF_NOMEM) status = pf_fail(error, PF_NOMEM, "no memory for the measurement");
+    if (status == PF_NOMEM && error && !error->text[0])
+        status = pf_fail(error, PF_NOMEM, "no memory for the measurement");
     free(tokens);
     free(r);
     return status;

@@ -72,11 +72,8 @@ pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_
 {
     const pf_status status = pf_tokenizer_encode(tokenizer, text, n_bytes, add_special, pf_interrupt_flag(), out);
     if (status == PF_OK || status == PF_CANCELLED) return status;
-    const char *why = status == PF_UNSUPPORTED ? "the tokenizer's vocabulary lacks a token for one of them"
-                      : status == PF_LIMIT
-                          ? "they are too many, or the tokenizer's pattern takes too long on them"
-                          : "no memory, or the tokenizer's pattern needs more than 256 MiB of it on them";
-    return pf_fail(error, status, "a text of %zu bytes cannot be cut into tokens: %s", n_bytes, why);
+    return pf_fail(error, status, "a text of %zu bytes cannot be cut into tokens: %s", n_bytes,
+                   pf_tokenizer_refusal(status));
 }
 
 pf_status pf_input_refuse_id(const pf_tokens *ids, int32_t i, int32_t n_ids, pf_error *error)

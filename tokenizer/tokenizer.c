@@ -194,6 +194,13 @@ pf_status pf_tokenizer_encode(const pf_tokenizer *t, const char *text, size_t n_
     return status;
 }
 
+const char *pf_tokenizer_refusal(pf_status status)
+{
+    if (status == PF_UNSUPPORTED) return "the tokenizer's vocabulary lacks a token for one of them";
+    if (status == PF_LIMIT) return "they are too many, or the tokenizer's pattern takes too long on them";
+    return "no memory, or the tokenizer's pattern needs more than 256 MiB of it on them";
+}
+
 /* --- ids --- */
 
 static const pf_token *token_of(const pf_tokenizer *t, int32_t id)

@@ -42,6 +42,9 @@ void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
 PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                           bool add_special, const volatile bool *cancel, pf_tokens *out);
 
+/* Why it refuses: the half of a sentence that follows one about a text's bytes. A static string. */
+const char *pf_tokenizer_refusal(pf_status status);
+
 /* One more than the largest id that exists. */
 int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);
 

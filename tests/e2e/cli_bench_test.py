@@ -1,6 +1,7 @@
 """The benches: every figure is there, and adds up."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,6 +117,20 @@ class Benchmarks(Case):
                 run, = self.run_json("bench", "acceptance", *target, "-d", self.draft, "--prompts", prompts, "-n", "4",
                                      "--context", "32")["runs"]
                 self.assertEqual((run["requests"], run["skipped"]), (1, 1))
+
+    def test_acceptance_names_the_turn_that_the_tokenizer_has_no_token_for(self):
+        prompts = self.root / "turns.jsonl"
+        prompts.write_text('{"turns": ["one"]}\n{"turns": ["one", "a x"]}\n')
+        for lacks, saying in [("x", "the text of turn 2 of prompt 2, 3 bytes"),
+                              ("\u010a", "the empty line before turn 2 of prompt 2, 2 bytes")]:
+            models = {"-m": self.root / f"target-{ord(lacks)}", "-d": self.root / f"draft-{ord(lacks)}"}
+            for of, model in models.items():
+                shutil.copytree(self.target if of == "-m" else self.draft, model)
+                document = json.loads((model / "tokenizer.json").read_text())
+                del document["model"]["vocab"][lacks]
+                (model / "tokenizer.json").write_text(json.dumps(document))
+            self.assert_fails("bench", "acceptance", *sum(models.items(), ()), "--prompts", prompts, "-n", "4", "--json",
+                              saying=[saying, "lacks a token"])
 
     def test_kernels_have_a_figure_each_and_a_limit(self):
         result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")

@@ -43,6 +43,12 @@ double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures)
     return rate(figures->speculative_tokens, figures->speculative_ns);
 }
 
+double pf_acceptance_speedup(const pf_acceptance_figures *figures)
+{
+    if (figures->speculation.drafted == 0) return NAN;
+    return pf_acceptance_speculative_rate(figures) / pf_acceptance_plain_rate(figures);
+}
+
 double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures)
 {
     const pf_speculation *s = &figures->speculation;

@@ -69,9 +69,10 @@ typedef struct {
 PF_MUST_USE pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_acceptance_setting *setting,
                                           pf_acceptance_run *out, pf_error *error);
 
-/* Tokens a second and their ratio; the formula above. NaN where nothing was measured. */
+/* Tokens a second, and their ratio where anything was drafted; the formula above. NaN where nothing was measured. */
 double pf_acceptance_plain_rate(const pf_acceptance_figures *figures);
 double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures);
+double pf_acceptance_speedup(const pf_acceptance_figures *figures);
 double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures);
 
 /* Add one request's figures to others'. */

@@ -45,11 +45,6 @@ static pf_status find_prompts(char out[PF_MAX_PATH], pf_error *error)
 
 /* ---- reporting -------------------------------------------------------------------------------------------------- */
 
-static json_t *speedup(const pf_acceptance_figures *f)
-{
-    return pf_json_ratio(pf_acceptance_speculative_rate(f), pf_acceptance_plain_rate(f));
-}
-
 static json_t *categories_json(const pf_acceptance_run *run)
 {
     json_t *object = json_object();
@@ -60,7 +55,7 @@ static json_t *categories_json(const pf_acceptance_run *run)
                             json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "requests", (json_int_t)f->n_requests,
                                       "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)),
                                       "speculative_tokens_per_s", pf_json_number(pf_acceptance_speculative_rate(f)),
-                                      "speedup", speedup(f), "acceptance_rate",
+                                      "speedup", pf_json_number(pf_acceptance_speedup(f)), "acceptance_rate",
                                       pf_json_number(pf_speculation_acceptance_rate(s)), "mean_accepted_length",
                                       pf_json_number(pf_speculation_mean_length(s))));
     }
@@ -90,7 +85,7 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
     json_object_set_new(object, "text_checksum", json_string(checksum));
     json_object_set_new(object, "plain_tokens_per_s", pf_json_number(pf_acceptance_plain_rate(f)));
     json_object_set_new(object, "speculative_tokens_per_s", pf_json_number(pf_acceptance_speculative_rate(f)));
-    json_object_set_new(object, "speedup", speedup(f));
+    json_object_set_new(object, "speedup", pf_json_number(pf_acceptance_speedup(f)));
     json_object_set_new(object, "predicted_speedup", pf_json_number(pf_acceptance_predicted_speedup(f)));
     json_object_set_new(object, "speculation", pf_json_speculation(&f->speculation));
     json_object_set_new(object, "by_category", categories_json(run));
@@ -109,12 +104,11 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
     const pf_speculation *s = &f->speculation;
     char length[16];
     snprintf(length, sizeof length, "%d", setting->draft_len);
-    const double plain = pf_acceptance_plain_rate(f), speculative = pf_acceptance_speculative_rate(f);
     pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld\n", method_of(setting),
                  (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
-                 pf_speculation_acceptance_rate(s), pf_speculation_mean_length(s), plain, speculative,
-                 speculative / plain, pf_acceptance_predicted_speedup(f), (long long)f->n_identical,
-                 (long long)f->n_requests);
+                 pf_speculation_acceptance_rate(s), pf_speculation_mean_length(s), pf_acceptance_plain_rate(f),
+                 pf_acceptance_speculative_rate(f), pf_acceptance_speedup(f), pf_acceptance_predicted_speedup(f),
+                 (long long)f->n_identical, (long long)f->n_requests);
     pf_out_flush(out);
 }
 

@@ -107,7 +107,7 @@ static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_er
     return pf_engine_verifier(setup->target, &role, &setup->verifier, error);
 }
 
-static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_error *error)
+static pf_status make_drafter(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
 {
     if (options->draft) {
         PF_TRY(pf_setup_open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
@@ -116,9 +116,9 @@ static pf_status make_drafter(const pf_options *options, pf_setup *setup, pf_err
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
     if (!options->draft_worker) return PF_OK;
-    /* Not there yet is no reason to stop: the session warns, and takes the worker up when it comes. */
+    /* Not there yet is no reason to stop a text: the session warns, and takes the worker up when it comes. */
     const pf_status status = pf_connect_drafter(options->draft_worker, pf_interrupt_flag(), &setup->drafter, error);
-    return setup->drafter ? PF_OK : status;
+    return setup->drafter && !compares ? PF_OK : status;
 }
 
 /* A far verifier has room by its own options. */
@@ -142,10 +142,10 @@ static pf_status make_session(const pf_options *options, const pf_setup *setup, 
     return pf_session_create(&make, out, error);
 }
 
-static pf_status open_parts(const pf_options *options, bool want_plain, pf_setup *setup, pf_error *error)
+static pf_status open_parts(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
 {
     PF_TRY(make_verifier(options, setup, error));
-    PF_TRY(make_drafter(options, setup, error));
+    PF_TRY(make_drafter(options, compares, setup, error));
     PF_TRY(pf_peer_info(setup->verifier, &setup->verifier_info, error));
     setup->max_context = session_context(options, &setup->verifier_info);
     if (options->verifier && setup->verifier_info.max_draft < options->draft_len)
@@ -158,13 +158,13 @@ static pf_status open_parts(const pf_options *options, bool want_plain, pf_setup
         setup->config = pf_model_config(pf_engine_model(known));
     }
     PF_TRY(make_session(options, setup, true, &setup->session, error));
-    return want_plain ? make_session(options, setup, false, &setup->plain, error) : PF_OK;
+    return compares ? make_session(options, setup, false, &setup->plain, error) : PF_OK;
 }
 
-pf_status pf_setup_open(const pf_options *options, bool want_plain, pf_setup *out, pf_error *error)
+pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error)
 {
     pf_setup setup = { 0 };
-    const pf_status status = open_parts(options, want_plain, &setup, error);
+    const pf_status status = open_parts(options, compares, &setup, error);
     if (status != PF_OK)
         pf_setup_close(&setup);
     else

@@ -36,15 +36,16 @@ typedef struct {
     pf_engine *target, *draft;   /* NULL: there, or none */
     pf_peer *verifier, *drafter; /* drafter NULL: plain decoding */
     pf_session *session;
-    pf_session *plain;             /* the same verifier without the drafter; NULL unless asked for */
+    pf_session *plain;             /* the same verifier without the drafter; NULL but where they are compared */
     const pf_tokenizer *tokenizer; /* NULL: none */
     const pf_config *config;       /* of the target, or of the draft when the target is there */
     pf_model_info verifier_info;
     int32_t max_context; /* of the sessions, tokens */
 } pf_setup;
 
-/* Make all that the options ask for. Warnings go to stderr. The caller ends it with pf_setup_close. */
-PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool want_plain, pf_setup *out, pf_error *error);
+/* Make all that the options ask for. Warnings go to stderr: a worker that is not there yet is one, but where decoding with
+ * it `compares` with plain decoding, which is made too. The caller ends it with pf_setup_close. */
+PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error);
 void pf_setup_close(pf_setup *setup); /* zeroed is fine */
 
 /* Whether the model that the options name has a tokenizer, where nothing was opened. */

@@ -132,6 +132,15 @@ class Benchmarks(Case):
             self.assert_fails("bench", "acceptance", *sum(models.items(), ()), "--prompts", prompts, "-n", "4", "--json",
                               saying=[saying, "lacks a token"])
 
+    def test_acceptance_without_a_proposal_has_no_speed_up(self):
+        bench = ["bench", "acceptance", "-m", self.target, "-n", "4", "--limit", "1"]
+        self.assert_fails(*bench, "--draft-worker", self.socket("nobody"), saying=["nobody.sock", "nobody answers"])
+        prompts = self.root / "long.txt"
+        prompts.write_text("the thin other\n")
+        draft = tiny_llama.make(self.root / "draft-of-4", noise=0.05, context=4)   # full before the prompt is over
+        run, = self.run_json(*bench, "-d", draft, "--prompts", prompts)["runs"]
+        self.assertEqual((run["requests"], run["speculation"]["drafted"], run["speedup"]), (1, 0, None))
+
     def test_kernels_have_a_figure_each_and_a_limit(self):
         result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")
         if not (result.code == 1 and "measured badly" in result.err):

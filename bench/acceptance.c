@@ -90,14 +90,22 @@ static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_resu
     return pf_generate(session, &request, result, r->error);
 }
 
+/* NULL: no memory. */
 static pf_acceptance_figures *figures_of(pf_acceptance_run *out, const char *category)
 {
-    if (!*category) return NULL;
-    for (int32_t i = 0; i < out->n_categories; i++)
+    for (size_t i = 0; i < out->n_categories; i++)
         if (strcmp(out->categories[i].category, category) == 0) return &out->categories[i];
-    if (out->n_categories == PF_MAX_CATEGORIES) return NULL;
-    out->categories[out->n_categories] = (pf_acceptance_figures){ .category = category };
-    return &out->categories[out->n_categories++];
+    pf_acceptance_figures *grown = realloc(out->categories, (out->n_categories + 1) * sizeof *grown);
+    if (!grown) return NULL;
+    out->categories = grown;
+    grown[out->n_categories] = (pf_acceptance_figures){ .category = category };
+    return &grown[out->n_categories++];
+}
+
+void pf_acceptance_run_clear(pf_acceptance_run *run)
+{
+    free(run->categories);
+    *run = (pf_acceptance_run){ .total = { .category = "" } };
 }
 
 /* http://www.isthe.com/chongo/tech/comp/fnv/, a token at a time. */
@@ -129,8 +137,10 @@ static pf_status compare(runner *r, size_t number, const char *category)
     PF_TRY(generate(r, r->bench->speculative, seed, &r->speculative));
     if (!plain_first) PF_TRY(generate(r, r->bench->plain, seed, &r->plain));
     count(&r->out->total, &r->plain, &r->speculative);
+    if (!*category) return PF_OK;
     pf_acceptance_figures *figures = figures_of(r->out, category);
-    if (figures) count(figures, &r->plain, &r->speculative);
+    if (!figures) return pf_fail(r->error, PF_NOMEM, "no memory for the figures of the category %.60s", category);
+    count(figures, &r->plain, &r->speculative);
     return PF_OK;
 }
 

@@ -24,8 +24,6 @@
 #include "bench/prompts.h"
 #include "engine/pilotfish.h"
 
-enum { PF_MAX_CATEGORIES = 64 }; /* others are counted in the total alone */
-
 /* What stays the same over a grid. Everything is borrowed. */
 typedef struct {
     pf_session *speculative, *plain; /* on one verifier */
@@ -60,14 +58,16 @@ typedef struct {
 
 typedef struct {
     pf_acceptance_figures total;
-    pf_acceptance_figures categories[PF_MAX_CATEGORIES];
-    int32_t n_categories;
+    pf_acceptance_figures *categories; /* [n_categories] in the order that the prompts name them */
+    size_t n_categories;
 } pf_acceptance_run;
 
-/* *out is filled in also when it fails or is cancelled, with what was measured before.
+/* *out is filled in also when it fails or is cancelled, with what was measured before; the caller ends it with
+ * pf_acceptance_run_clear.
  * PF_CANCELLED, PF_NOMEM, or as pf_generate. */
 PF_MUST_USE pf_status pf_bench_acceptance(const pf_acceptance_bench *bench, const pf_acceptance_setting *setting,
                                           pf_acceptance_run *out, pf_error *error);
+void pf_acceptance_run_clear(pf_acceptance_run *run); /* zeroed is fine */
 
 /* Tokens a second, and their ratio where anything was drafted; the formula above. NaN where nothing was measured. */
 double pf_acceptance_plain_rate(const pf_acceptance_figures *figures);

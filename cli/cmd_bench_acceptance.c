@@ -48,7 +48,7 @@ static pf_status find_prompts(char out[PF_MAX_PATH], pf_error *error)
 static json_t *categories_json(const pf_acceptance_run *run)
 {
     json_t *object = json_object();
-    for (int32_t i = 0; i < run->n_categories; i++) {
+    for (size_t i = 0; i < run->n_categories; i++) {
         const pf_acceptance_figures *f = &run->categories[i];
         const pf_speculation *s = &f->speculation;
         json_object_set_new(object, f->category,
@@ -134,6 +134,7 @@ static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
         json_array_append_new(g->runs, run_json(g->options, setting, run));
         if (!g->options->json) print_run(g->out, setting, run);
     }
+    pf_acceptance_run_clear(run);
     free(run);
     return status;
 }

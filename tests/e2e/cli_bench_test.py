@@ -66,6 +66,12 @@ class Benchmarks(Case):
             self.assertAlmostEqual(run["speedup"], run["speculative_tokens_per_s"] / run["plain_tokens_per_s"], places=4)
             self.assertGreater(run["predicted_speedup"], 0)
 
+    def test_acceptance_knows_as_many_categories_as_there_are(self):
+        prompts = self.root / "categories.jsonl"
+        prompts.write_text("".join(json.dumps({"category": str(i), "turns": ["the"]}) + "\n" for i in range(70)))
+        run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
+        self.assertEqual(list(run["by_category"]), [str(i) for i in range(70)])
+
     def test_acceptance_has_the_text_of_a_conversation_and_a_seed_for_each_prompt(self):
         def bench(lines, *options):
             prompts = self.root / "conversation.jsonl"

@@ -102,13 +102,14 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
 {
     const pf_acceptance_figures *f = &run->total;
     const pf_speculation *s = &f->speculation;
-    char length[16];
+    char length[16], skipped[40] = "";
     snprintf(length, sizeof length, "%d", setting->draft_len);
-    pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld\n", method_of(setting),
+    if (f->n_skipped > 0) snprintf(skipped, sizeof skipped, ", %lld skipped", (long long)f->n_skipped);
+    pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld%s\n", method_of(setting),
                  (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
                  pf_speculation_acceptance_rate(s), pf_speculation_mean_length(s), pf_acceptance_plain_rate(f),
                  pf_acceptance_speculative_rate(f), pf_acceptance_speedup(f), pf_acceptance_predicted_speedup(f),
-                 (long long)f->n_identical, (long long)f->n_requests);
+                 (long long)f->n_identical, (long long)f->n_requests, skipped);
     pf_out_flush(out);
 }
 

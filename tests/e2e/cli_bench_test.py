@@ -120,9 +120,11 @@ class Benchmarks(Case):
         prompts.write_text("the thin\n" + 40 * "the thin " + "\n")
         with self.pilotfish.serve("verifier", self.target, self.socket("roomy")) as verifier:
             for target in (["-m", self.target], ["--verifier", verifier.address]):
-                run, = self.run_json("bench", "acceptance", *target, "-d", self.draft, "--prompts", prompts, "-n", "4",
-                                     "--context", "32")["runs"]
+                bench = ["bench", "acceptance", *target, "-d", self.draft, "--prompts", prompts, "-n", "4"]
+                run, = self.run_json(*bench, "--context", "32")["runs"]
                 self.assertEqual((run["requests"], run["skipped"]), (1, 1))
+                self.assertRegex(self.run_ok(*bench, "--context", "32").out, rb" 1 of 1, 1 skipped\n$")
+                self.assertNotIn(b"skipped", self.run_ok(*bench).out)
 
     def test_acceptance_names_the_turn_that_the_tokenizer_has_no_token_for(self):
         prompts = self.root / "turns.jsonl"

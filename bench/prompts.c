@@ -96,9 +96,26 @@ static pf_status append(pf_prompts *prompts, const pf_prompt *prompt, const char
     return PF_OK;
 }
 
+static const char SPACES[] = " \t\r\n";
+
+/* One document of JSON, and not lines that begin with a bracket, as "[INST]" does. */
+static bool is_array(const char *text)
+{
+    const char *first = text + strspn(text, SPACES);
+    if (*first != '[') return false;
+    size_t n = strlen(first);
+    while (strchr(SPACES, first[n - 1])) n--;
+    const char inner = first[1 + strspn(first + 1, SPACES)];
+    return first[n - 1] == ']' && (inner == '{' || inner == '[' || inner == '"');
+}
+
 static pf_status read_lines(const char *text, const char *path, size_t limit, pf_prompts *out, pf_error *error)
 {
-    const bool is_jsonl = text[strspn(text, " \t\r\n")] == '{';
+    if (strncmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3; /* a mark of byte order, as some editors write it */
+    if (is_array(text))
+        return pf_fail(error, PF_FORMAT,
+                       "%s: is a JSON array, expected an object with \"turns\" on each line, or a text on each", path);
+    const bool is_jsonl = text[strspn(text, SPACES)] == '{';
     size_t line = 0;
     for (const char *at = text; *at && out->n < limit;) {
         const size_t n_line = strcspn(at, "\n");

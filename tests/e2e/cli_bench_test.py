@@ -126,6 +126,21 @@ class Benchmarks(Case):
                 self.assertRegex(self.run_ok(*bench, "--context", "32").out, rb" 1 of 1, 1 skipped\n$")
                 self.assertNotIn(b"skipped", self.run_ok(*bench).out)
 
+    def test_acceptance_reads_a_file_behind_a_mark_of_byte_order_and_refuses_one_array(self):
+        prompts = self.root / "marked"
+        bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2"]
+        checksums = set()
+        for text in ("the", '{"turns": ["the"]}'):
+            for mark in ("", "\ufeff"):
+                prompts.write_text(mark + text + "\n")
+                checksums.add(self.run_json(*bench)["runs"][0]["text_checksum"])
+        self.assertEqual(len(checksums), 1)
+        for array in ('[{"turns": ["the"]}]', '[\n  "the",\n  "other"\n]\n'):
+            prompts.write_text(array)
+            self.assert_fails(*bench, saying=["marked: is a JSON array", "each line"])
+        prompts.write_text("[INST] the [/INST]\n")
+        self.assertEqual(self.run_json(*bench)["runs"][0]["requests"], 1)
+
     def test_acceptance_names_the_turn_that_the_tokenizer_has_no_token_for(self):
         prompts = self.root / "turns.jsonl"
         prompts.write_text('{"turns": ["one"]}\n{"turns": ["one", "a x"]}\n')

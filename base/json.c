@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,19 @@ void pf_json_close(pf_json *doc)
     doc->root = NULL;
 }
 
+pf_json pf_json_within(const pf_json *doc, const json_t *object, const char *format, ...)
+{
+    pf_json inner = { .root = (json_t *)(uintptr_t)object };
+    char name[2 * sizeof doc->name];
+    const int n = snprintf(name, sizeof name, "%s: ", doc->name);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name + n, sizeof name - (size_t)n, format, arguments);
+    va_end(arguments);
+    set_name(&inner, name);
+    return inner;
+}
+
 /* The field's value; NULL when it is absent or null. */
 static const json_t *field_of(const json_t *object, const char *field)
 {
@@ -161,8 +175,11 @@ static pf_status refuse(const pf_json *doc, const char *field, const json_t *val
 pf_status pf_json_get_int(const pf_json *doc, const json_t *object, const char *field, bool required, int64_t min,
                           int64_t max, int64_t *out, pf_error *error)
 {
-    char expected[96];
-    snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)min, (long long)max);
+    char expected[96] = "an integer";
+    if (min == max)
+        snprintf(expected, sizeof expected, "%lld", (long long)min);
+    else if (min > INT64_MIN || max < INT64_MAX)
+        snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)min, (long long)max);
     const json_t *value = field_of(object, field);
     if (!value) return absent(doc, field, required, expected, error);
     if (!json_is_integer(value)) return refuse(doc, field, value, expected, error);

@@ -35,6 +35,10 @@ PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t b
                                     pf_error *error);
 void pf_json_close(pf_json *doc); /* zeroed is fine */
 
+/* An object of a document as a document by itself: errors name it behind the document's name. Borrowed: it is not closed. */
+pf_json pf_json_within(const pf_json *doc, const json_t *object, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Read one field of `object` (a node of doc) into *out, checking type and range.
  * Absent or null: *out keeps its value when `required` is false, else PF_FORMAT. */
 PF_MUST_USE pf_status pf_json_get_int(const pf_json *doc, const json_t *object, const char *field, bool required,

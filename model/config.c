@@ -103,13 +103,13 @@ static pf_status read_ids(const pf_json *doc, pf_config *c, pf_error *error)
 /* ---- quantisation ------------------------------------------------------------------------------------------------ */
 
 /* The fields that follow from the format: there to be read by others, and here to be checked. */
-static pf_status check_derived(const pf_json *doc, const json_t *node, const pf_format_info *format, pf_error *error)
+static pf_status check_derived(const pf_json *doc, const pf_format_info *format, pf_error *error)
 {
     int64_t bits = format->bits, group = format->group;
     bool has_zeros = format->has_zeros;
-    PF_TRY(pf_json_get_int(doc, node, "bits", false, bits, bits, &bits, error));
-    PF_TRY(pf_json_get_int(doc, node, "group_size", false, group, group, &group, error));
-    PF_TRY(pf_json_get_bool(doc, node, "zero_point", false, &has_zeros, error));
+    PF_TRY(pf_json_get_int(doc, doc->root, "bits", false, bits, bits, &bits, error));
+    PF_TRY(pf_json_get_int(doc, doc->root, "group_size", false, group, group, &group, error));
+    PF_TRY(pf_json_get_bool(doc, doc->root, "zero_point", false, &has_zeros, error));
     if (has_zeros != format->has_zeros)
         return pf_fail(error, PF_FORMAT, "%s: zero_point is %s, but the format %s has %s", doc->name,
                        has_zeros ? "true" : "false", format->name, format->has_zeros ? "zero points" : "none");
@@ -117,36 +117,32 @@ static pf_status check_derived(const pf_json *doc, const json_t *node, const pf_
     static const char *const known[] = { "quant_method", "format", "bits", "group_size", "zero_point", NULL };
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)node, key, value) if (!pf_config_lists(known, key)) return pf_fail(
-        error, PF_UNSUPPORTED,
-        "%s: quantization_config: the field %.60s is not known and could "
-        "change the weights",
-        doc->name, key);
+    json_object_foreach(doc->root, key, value) if (!pf_config_lists(known, key)) return pf_fail(
+        error, PF_UNSUPPORTED, "%s: the field %.60s is not known and could change the weights", doc->name, key);
     return PF_OK;
 }
 
-static pf_status read_quantization(const pf_json *doc, pf_config *c, pf_error *error)
+static pf_status read_quantization(const pf_json *whole, pf_config *c, pf_error *error)
 {
-    const json_t *node = json_object_get(doc->root, "quantization_config");
+    const json_t *node = json_object_get(whole->root, "quantization_config");
     if (!node || json_is_null(node)) return PF_OK;
+    const pf_json within = pf_json_within(whole, node, "quantization_config"), *doc = &within;
     const char *method = json_string_value(json_object_get(node, "quant_method"));
     if (!method || strcmp(method, "pilotfish") != 0)
         return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: quantization_config: quant_method is %.60s, only \"pilotfish\", what `pilotfish quantize` "
-                       "writes, is known here",
+                       "%s: quant_method is %.60s, only \"pilotfish\", what `pilotfish quantize` writes, is known here",
                        doc->name, method ? method : "no string");
     const char *name = NULL;
     pf_dtype dtype = PF_DTYPE_AUTO;
     pf_error why = { 0 };
     PF_TRY(pf_json_get_string(doc, node, "format", true, &name, error));
     const pf_status status = pf_dtype_parse(name, &dtype, &why);
-    if (status != PF_OK) return pf_fail(error, PF_UNSUPPORTED, "%s: quantization_config: %s", doc->name, why.text);
+    if (status != PF_OK) return pf_fail(error, PF_UNSUPPORTED, "%s: %s", doc->name, why.text);
     if (dtype < PF_DTYPE_FORMATS || !pf_format_is_integer(pf_dtype_format(dtype)))
-        return pf_fail(error, PF_FORMAT, "%s: quantization_config: format is \"%s\", which is not one of integers",
-                       doc->name, name);
+        return pf_fail(error, PF_FORMAT, "%s: format is \"%s\", which is not one of integers", doc->name, name);
     c->quantized = true;
     c->format = pf_dtype_format(dtype);
-    return check_derived(doc, node, pf_format_get(c->format), error);
+    return check_derived(doc, pf_format_get(c->format), error);
 }
 
 /* What AUTO is for numbers that were written as F16 to be used so: published files in F16 have no such field. */

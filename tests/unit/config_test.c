@@ -138,9 +138,12 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
     assert_refused(LLAMA("\"layer_types\": [\"sliding_attention\"],"), PF_UNSUPPORTED, "layer_types[0]");
     assert_refused(LLAMA("\"layer_types\": \"sliding_attention\","), PF_FORMAT, "layer_types must be a list");
     assert_refused(LLAMA("\"partial_rotary_factor\": 0.5,"), PF_UNSUPPORTED, "partial_rotary_factor");
-    assert_refused(LLAMA("\"rope_scaling\": {\"type\": \"mrope\"},"), PF_UNSUPPORTED, "\"mrope\"");
+    assert_refused(LLAMA("\"rope_scaling\": {\"type\": \"mrope\"},"), PF_UNSUPPORTED,
+                   "rope_scaling: type is \"mrope\", which is not known (known: default, linear");
+    assert_refused(LLAMA("\"rope_scaling\": {\"rope_type\": \"mrope\"},"), PF_UNSUPPORTED,
+                   "rope_scaling: rope_type is \"mrope\"");
     assert_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mrope_section\": [1]},"),
-                   PF_UNSUPPORTED, "mrope_section");
+                   PF_UNSUPPORTED, "rope_scaling: the field mrope_section");
 }
 
 static void a_file_written_in_f16_says_that_it_is_to_be_used_so(void **state)
@@ -167,14 +170,15 @@ static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(vo
     assert_refused(LLAMA("\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4},"), PF_UNSUPPORTED,
                    "gptq");
     assert_refused(LLAMA("\"quantization_config\": 4,"), PF_UNSUPPORTED, "quantization_config");
-    assert_refused(OURS("\"bits\": 4"), PF_FORMAT, "format");
+    assert_refused(OURS("\"bits\": 4"), PF_FORMAT, "quantization_config: format is absent");
     assert_refused(OURS("\"format\": \"int5\""), PF_UNSUPPORTED, "int4-asym-channel");
     assert_refused(OURS("\"format\": \"bf16\""), PF_FORMAT, "bf16");
     assert_refused(OURS("\"format\": \"auto\""), PF_FORMAT, "auto");
-    assert_refused(OURS("\"format\": \"int4\", \"bits\": 8"), PF_FORMAT, "bits");
+    assert_refused(OURS("\"format\": \"int4\", \"bits\": 8"), PF_FORMAT, "quantization_config: bits is 8, expected 4");
     assert_refused(OURS("\"format\": \"int4\", \"group_size\": 128"), PF_FORMAT, "group_size");
-    assert_refused(OURS("\"format\": \"int4\", \"zero_point\": true"), PF_FORMAT, "zero_point");
-    assert_refused(OURS("\"format\": \"int4\", \"rotated\": true"), PF_UNSUPPORTED, "rotated");
+    assert_refused(OURS("\"format\": \"int4\", \"zero_point\": true"), PF_FORMAT, "quantization_config: zero_point");
+    assert_refused(OURS("\"format\": \"int4\", \"rotated\": true"), PF_UNSUPPORTED,
+                   "quantization_config: the field rotated");
 #undef OURS
 }
 
@@ -204,14 +208,18 @@ static void numbers_out_of_range_are_refused(void **state)
         { LLAMA("\"rope_theta\": \"big\","), "rope_theta" },
         { LLAMA("\"eos_token_id\": \"</s>\","), "eos_token_id is" },
         { LLAMA("\"eos_token_id\": [2, 1.5],"), "eos_token_id is 1.5" },
-        { LLAMA("\"bos_token_id\": 1.5,"), "bos_token_id" },
-        { LLAMA("\"rope_scaling\": {\"type\": \"linear\"},"), "factor" },
-        { LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0},"), "factor" },
-        { LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"yarn\"},"), "rope_type" },
+        { LLAMA("\"bos_token_id\": 1.5,"), "bos_token_id is 1.5, expected an integer" },
+        { LLAMA("\"rope_scaling\": {\"type\": \"linear\"},"), "rope_scaling: factor is absent" },
+        { LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0},"), "rope_scaling: factor is 0" },
+        { LLAMA("\"rope_parameters\": {\"rope_type\": \"linear\"},"), "rope_parameters: factor is absent" },
+        { LLAMA("\"rope_parameters\": {\"rope_theta\": 0},"), "rope_parameters: rope_theta is 0" },
+        { LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"yarn\"},"),
+          "rope_scaling: rope_type is \"yarn\" and type \"linear\", expected one or the same twice" },
         { LLAMA("\"rope_scaling\": [1],"), "rope_scaling" },
-        { LLAMA("\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8},"), "low_freq_factor" },
+        { LLAMA("\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8},"),
+          "rope_scaling: low_freq_factor is absent" },
         { LLAMA("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [1]},"),
-          "short_factor" },
+          "rope_scaling: short_factor" },
         { "{\"model_type\": \"llama\"}", "vocab_size" },
         { "{\"model_type\": \"llama\", \"vocab_size\": 99999999999}", "vocab_size" },
         { "{\"model_type\": \"llama\", \"vocab_size\": 5, \"vocab_size\": 6}", "vocab_size" },

@@ -90,6 +90,37 @@ static void a_value_of_the_wrong_type_or_range_is_shown(void **state)
     }
 }
 
+static void what_is_expected_is_said_as_short_as_it_can_be(void **state)
+{
+    (void)state;
+    pf_json doc = parse("{\"n\": 1.5}");
+    int64_t n = 4;
+    pf_error error;
+    assert_status(pf_json_get_int(&doc, doc.root, "n", true, 8, 8, &n, &error), PF_FORMAT);
+    assert_string_equal(error.text, "config.json: n is 1.5, expected 8");
+    assert_status(pf_json_get_int(&doc, doc.root, "n", true, INT64_MIN, INT64_MAX, &n, &error), PF_FORMAT);
+    assert_string_equal(error.text, "config.json: n is 1.5, expected an integer");
+    pf_json_close(&doc);
+}
+
+static void an_object_within_is_named_behind_its_document(void **state)
+{
+    (void)state;
+    pf_json doc = parse("{\"list\": [{\"n\": 3}]}");
+    int64_t n = 4;
+    pf_error error;
+    pf_json item = pf_json_within(&doc, json_array_get(json_object_get(doc.root, "list"), 0), "list[%d]", 0);
+    assert_ok(pf_json_get_int(&item, item.root, "n", true, 1, 9, &n, &error), error);
+    assert_int_equal(n, 3);
+    assert_status(pf_json_get_int(&item, item.root, "m", true, 1, 9, &n, &error), PF_FORMAT);
+    assert_says(error, "config.json: list[0]: m is absent");
+    memset(doc.name, 'x', sizeof doc.name - 1); /* of a long path the beginning goes */
+    item = pf_json_within(&doc, item.root, "list[0]");
+    assert_int_equal(strlen(item.name), sizeof item.name - 1);
+    assert_string_equal(item.name + sizeof item.name - 1 - strlen("x: list[0]"), "x: list[0]");
+    pf_json_close(&doc);
+}
+
 static void numbers_flags_and_strings_are_not_taken_for_one_another(void **state)
 {
     (void)state;
@@ -327,6 +358,8 @@ int main(void)
         cmocka_unit_test(fields_of_each_type_are_read),
         cmocka_unit_test(an_absent_or_null_field_keeps_the_default_unless_it_is_required),
         cmocka_unit_test(a_value_of_the_wrong_type_or_range_is_shown),
+        cmocka_unit_test(what_is_expected_is_said_as_short_as_it_can_be),
+        cmocka_unit_test(an_object_within_is_named_behind_its_document),
         cmocka_unit_test(numbers_flags_and_strings_are_not_taken_for_one_another),
         cmocka_unit_test(an_integer_that_64_bits_do_not_hold_is_a_real),
         cmocka_unit_test(a_text_that_is_not_one_object_is_refused),

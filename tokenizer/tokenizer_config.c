@@ -66,17 +66,24 @@ bool pf_tokenizer_config_is_old(const pf_json *config)
     return !config || !json_object_get(config->root, "added_tokens_decoder");
 }
 
+pf_json pf_added_token_within(const pf_json *doc, const json_t *node)
+{
+    const char *text = json_string_value(json_object_get(node, "content"));
+    return pf_json_within(doc, node, "the added token \"%.60s\"", text ? text : "");
+}
+
 pf_status pf_added_flags_read(const pf_json *doc, const json_t *node, bool special, pf_added_flags *out,
                               pf_error *error)
 {
     pf_added_flags flags = { 0 };
-    PF_TRY(pf_json_get_bool(doc, node, "single_word", false, &flags.single_word, error));
-    PF_TRY(pf_json_get_bool(doc, node, "lstrip", false, &flags.lstrip, error));
-    PF_TRY(pf_json_get_bool(doc, node, "rstrip", false, &flags.rstrip, error));
-    PF_TRY(pf_json_get_bool(doc, node, "special", false, &flags.special, error));
+    const pf_json token = pf_added_token_within(doc, node);
+    PF_TRY(pf_json_get_bool(&token, node, "single_word", false, &flags.single_word, error));
+    PF_TRY(pf_json_get_bool(&token, node, "lstrip", false, &flags.lstrip, error));
+    PF_TRY(pf_json_get_bool(&token, node, "rstrip", false, &flags.rstrip, error));
+    PF_TRY(pf_json_get_bool(&token, node, "special", false, &flags.special, error));
     flags.special = flags.special || special;
     flags.normalized = !flags.special;
-    PF_TRY(pf_json_get_bool(doc, node, "normalized", false, &flags.normalized, error));
+    PF_TRY(pf_json_get_bool(&token, node, "normalized", false, &flags.normalized, error));
     *out = flags;
     return PF_OK;
 }

@@ -65,7 +65,10 @@ PF_MUST_USE pf_status pf_tokenizer_config_read(const pf_tokenizer_files *files, 
                                                pf_error *error);
 void pf_tokenizer_config_clear(pf_tokenizer_config *config); /* zeroed is fine */
 
-/* The flags in an object that describes a token, into *out. `special`: it is one whatever the object says. */
+/* An object that describes a token, and has its text as "content", as a document whose errors name the token. Borrowed. */
+pf_json pf_added_token_within(const pf_json *doc, const json_t *node);
+
+/* The flags in such an object, into *out. `special`: it is one whatever the object says. */
 PF_MUST_USE pf_status pf_added_flags_read(const pf_json *doc, const json_t *node, bool special, pf_added_flags *out,
                                           pf_error *error);
 

@@ -402,8 +402,10 @@ static pf_status read_added(reader *r)
         pf_added_flags flags = { 0 };
         int64_t id = 0;
         if (!json_is_string(content))
-            return pf_fail(r->error, PF_FORMAT, "%s: added_tokens[%zu] has no content", r->doc->name, i);
-        PF_TRY(pf_json_get_int(r->doc, node, "id", true, 0, PF_MAX_TOKEN_ID, &id, r->error));
+            return pf_fail(r->error, PF_FORMAT, "%s: added_tokens[%zu] has no content, expected a text", r->doc->name,
+                           i);
+        const pf_json token = pf_added_token_within(r->doc, node);
+        PF_TRY(pf_json_get_int(&token, node, "id", true, 0, PF_MAX_TOKEN_ID, &id, r->error));
         PF_TRY(pf_added_flags_read(r->doc, node, false, &flags, r->error));
         PF_TRY(add_token(r, r->doc, json_string_value(content), json_string_length(content), flags));
     }

@@ -219,7 +219,8 @@ static void what_is_no_token_is_refused_by_name(void **state)
     } cases[] = {
         { { .config = "{\"bos_token\": 1}" }, "tokenizer_config.json: bos_token must be the text of a token" },
         { { .config = "{\"bos_token\": {\"content\": null}}" }, "bos_token" },
-        { { .config = "{\"bos_token\": {\"content\": \"a\", \"lstrip\": 1}}" }, "lstrip is 1, expected true or false" },
+        { { .config = "{\"bos_token\": {\"content\": \"a\", \"lstrip\": 1}}" },
+          "tokenizer_config.json: the added token \"a\": lstrip is 1, expected true or false" },
         { { .config = "{\"extra_special_tokens\": \"a\"}" }, "extra_special_tokens must be a list" },
         { { .config = "{\"extra_special_tokens\": [[]]}" }, "extra_special_tokens must be the text" },
         { { .config = "{\"extra_special_tokens\": {\"x\": null}}" }, "tokenizer_config.json: x must" },

@@ -100,7 +100,10 @@ static pf_status read_behavior(const pf_json *doc, const json_t *node, bool requ
         *out = b;
         return PF_OK;
     }
-    return pf_fail(error, PF_UNSUPPORTED, "%s: the behavior %.40s of a split is not known", doc->name, name);
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: the behavior %.40s of a split is not known (known: Isolated, Removed, MergedWithPrevious, "
+                   "MergedWithNext, Contiguous)",
+                   doc->name, name);
 }
 
 static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)

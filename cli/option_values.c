@@ -140,6 +140,13 @@ static bool parse_stop(const struct pf_option_row *row, const char *word, pf_str
     return true;
 }
 
+static bool parse_file(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
+{
+    if (!*word) return complain(c, "--%s is empty, expected the name of a file", row->name);
+    *out = word;
+    return true;
+}
+
 static bool parse_address(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
 {
     pf_error error = { 0 };
@@ -172,6 +179,7 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
     case PF_OPTION_KIND_FLAG: *(bool *)field = true; return true;
     case PF_OPTION_KIND_STRING: *(const char **)field = word; return true;
     case PF_OPTION_KIND_STRINGS: return parse_stop(row, word, field, c);
+    case PF_OPTION_KIND_FILE: return parse_file(row, word, field, c);
     case PF_OPTION_KIND_ADDRESS: return parse_address(row, word, field, c);
     case PF_OPTION_KIND_INT: return parse_int(row, word, field, c);
     case PF_OPTION_KIND_LENGTH: return parse_length(row, word, field, c);

@@ -11,6 +11,7 @@ typedef enum {
     PF_OPTION_KIND_FLAG,    /* bool */
     PF_OPTION_KIND_STRING,  /* const char * */
     PF_OPTION_KIND_STRINGS, /* pf_strings */
+    PF_OPTION_KIND_FILE,    /* const char *: not empty */
     PF_OPTION_KIND_ADDRESS, /* const char *: host:port or unix:/path */
     PF_OPTION_KIND_INT,     /* int32_t, min .. max */
     PF_OPTION_KIND_FLOAT,   /* float, min .. max */

@@ -68,6 +68,7 @@ class Usage(Case):
             ["bench", "kernels", *model, "--rows", "17"], ["bench", "kernels", *model, "--op", "gemm"],
             ["bench", "kernels", "--format", "int5"], ["bench", "kernels", "--op", "gem"], ["bench", "throughput"], ["bench", "steps"],
             ["bench", "rpc"], ["bench", "rpc", "--loopback", "--worker", "unix:/x"],
+            ["generate", *model, "-f", ""], ["bench", "acceptance", *model, "-d", self.draft, "--prompts", ""],
             ["bench", "acceptance", *model], ["bench", "acceptance", *model, "-d", self.draft, "--draft-len", ""],
         ]:
             with self.subTest(arguments):

@@ -118,6 +118,10 @@ static void close_everywhere(pf_run *r)
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)
 {
     if (q->n_prompt < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
+    if (s->options.max_context < 2)
+        return pf_fail(error, PF_INVALID,
+                       "the context is %d, expected at least 2: a token of the prompt, and a new one",
+                       s->options.max_context);
     if (q->n_prompt >= s->options.max_context)
         return pf_fail(error, PF_INVALID, "the prompt has %d tokens, expected at most %d: the context is %d",
                        q->n_prompt, s->options.max_context - 1, s->options.max_context);

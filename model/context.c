@@ -74,7 +74,7 @@ static pf_status resolve(const pf_model *model, const pf_context_config *asked, 
                      pages = ((size_t)c.max_tokens + page_tokens - 1) / page_tokens + 1;
         if (!pf_size_mul(pages, pf_kv_page_bytes(&kv), &c.kv_budget_bytes) ||
             !pf_size_mul(c.kv_budget_bytes, (size_t)c.max_sequences, &c.kv_budget_bytes))
-            return pf_fail(error, PF_LIMIT, "the KV cache of %d sequences of %d tokens is larger than can be addressed",
+            return pf_fail(error, PF_LIMIT, "the KV cache of %d x %d tokens is larger than can be addressed",
                            c.max_sequences, c.max_tokens);
     }
     *out = c;
@@ -228,11 +228,12 @@ static pf_status create(pf_context *c, pf_error *error)
     const size_t memory_bytes = c->model->machine.memory_bytes;
     size_t total;
     if (!pf_size_add(bytes, c->config.kv_budget_bytes, &total) || (memory_bytes > 0 && total > memory_bytes))
-        return pf_fail(error, PF_LIMIT,
-                       "%d sequences of %d tokens in passes of %d rows take %zu MiB of KV cache and %zu MiB of "
-                       "buffers, and this machine has %zu MiB",
-                       c->config.max_sequences, c->config.max_tokens, c->config.max_rows,
-                       c->config.kv_budget_bytes >> 20, bytes >> 20, memory_bytes >> 20);
+        return pf_fail(
+            error, PF_LIMIT,
+            "%zu MiB of KV cache for %d sequence%s of %d tokens and %zu MiB of buffers for passes of %d rows "
+            "are needed, and this machine has %zu MiB",
+            c->config.kv_budget_bytes >> 20, c->config.max_sequences, c->config.max_sequences == 1 ? "" : "s",
+            c->config.max_tokens, bytes >> 20, c->config.max_rows, memory_bytes >> 20);
 
     const pf_kv_config kv = kv_config(c->model, &c->config);
     PF_TRY(pf_kv_create(&kv, &c->kv, error));

@@ -71,7 +71,8 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     dispatch->silence_ns = silence_ns;
     dispatch->epoch = 1;
     dispatch->tenants = tenants;
-    snprintf(dispatch->text, sizeof dispatch->text, "%d sequences are open, more are not taken", (int)max_sequences);
+    snprintf(dispatch->text, sizeof dispatch->text, "%d sequence%s open, more are not taken", (int)max_sequences,
+             max_sequences == 1 ? " is" : "s are");
     *out = dispatch;
     return PF_OK;
 }

@@ -173,6 +173,7 @@ class Generation(Case):
         self.assert_fails("generate", *model, "--tokens", "1,320", saying=["320"])
         self.assert_fails("generate", *model, "--tokens", "", saying=["empty"])
         self.assert_fails("generate", *model, "--context", "4", "--tokens", "1,2,3,4,5", saying=["5", "4"])
+        self.assert_fails("generate", *model, "--context", "1", "--tokens", "1", saying=["context is 1, expected at least 2"])
         self.assert_fails("generate", *model, "--context", "100000", "-p", "a", saying=["100000"])
         self.assert_fails("generate", *model, "-f", self.root / "nothing.txt", saying=["nothing.txt"])
 

@@ -117,6 +117,7 @@ static void a_context_is_refused_by_the_machine_that_its_model_was_loaded_for(vo
     context = NULL;
     config.max_sequences = 16;
     assert_status(pf_context_create(model, team, &config, &context, &error), PF_LIMIT);
+    assert_says(error, "for 16 sequences of ");
     assert_says(error, "this machine has 1 MiB");
     assert_null(context);
     pf_model_release(model);

@@ -183,6 +183,7 @@ static void a_full_table_refuses_and_a_close_in_the_same_batch_makes_room(void *
     assert_int_equal(f.b.n_refusals, 1);
     assert_int_equal(f.b.refusals[0].sequence, 4);
     assert_int_equal(f.b.refusals[0].status, PF_LIMIT);
+    assert_string_equal(f.b.refusals[0].text, "1 sequence is open, more are not taken");
     pf_close close = { .sequence = 1 };
     pf_open open = { .sequence = 2, .incarnation = 1 };
     say(&f, &f.a, &(pf_batch){ .closes = &close, .n_closes = 1, .opens = &open, .n_opens = 1 });

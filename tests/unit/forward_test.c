@@ -742,7 +742,7 @@ static void a_context_out_of_range_is_refused_with_a_sentence(void **state)
         const char *says;
     } cases[] = { { good, PF_INVALID, "513" },      { good, PF_INVALID, "max_sequences" },
                   { good, PF_INVALID, "max_rows" }, { good, PF_INVALID, "logit_rows" },
-                  { good, PF_INVALID, "KV type" },  { good, PF_LIMIT, "MiB" } };
+                  { good, PF_INVALID, "KV type" },  { good, PF_LIMIT, "for 1 sequence of " } };
     cases[0].config.max_tokens = 513;
     cases[1].config.max_sequences = 0;
     cases[2].config.max_rows = 0;

@@ -161,7 +161,7 @@ static const struct pf_option_row draft_running_rows[] = {
 GROUP(pf_options_draft_running, "Draft, and trial", draft_running_rows);
 
 static const struct pf_option_row service_rows[] = {
-    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_ADDRESS, .offset = AT(listen)),
+    ROW(0, "listen", "ADDR", "host:port (port 0: any) or unix:/path", KIND_LISTEN, .offset = AT(listen)),
     ROW(0, "max-sequences", "N", "sequences at once (8)", KIND_INT, .offset = AT(max_sequences), .min = 1,
         .max = PF_MAX_BATCH_SEQUENCES),
 };

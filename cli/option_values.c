@@ -150,7 +150,8 @@ static bool parse_file(const struct pf_option_row *row, const char *word, const 
 static bool parse_address(const struct pf_option_row *row, const char *word, const char **out, pf_complaint *c)
 {
     pf_error error = { 0 };
-    if (pf_connect_check_address(word, &error) != PF_OK) return complain(c, "--%s: %.400s", row->name, error.text);
+    if (pf_connect_check_address(word, row->kind == PF_OPTION_KIND_LISTEN, &error) != PF_OK)
+        return complain(c, "--%s: %.400s", row->name, error.text);
     *out = word;
     return true;
 }
@@ -180,7 +181,8 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
     case PF_OPTION_KIND_STRING: *(const char **)field = word; return true;
     case PF_OPTION_KIND_STRINGS: return parse_stop(row, word, field, c);
     case PF_OPTION_KIND_FILE: return parse_file(row, word, field, c);
-    case PF_OPTION_KIND_ADDRESS: return parse_address(row, word, field, c);
+    case PF_OPTION_KIND_ADDRESS:
+    case PF_OPTION_KIND_LISTEN: return parse_address(row, word, field, c);
     case PF_OPTION_KIND_INT: return parse_int(row, word, field, c);
     case PF_OPTION_KIND_LENGTH: return parse_length(row, word, field, c);
     case PF_OPTION_KIND_FLOAT:

@@ -13,6 +13,7 @@ typedef enum {
     PF_OPTION_KIND_STRINGS, /* pf_strings */
     PF_OPTION_KIND_FILE,    /* const char *: not empty */
     PF_OPTION_KIND_ADDRESS, /* const char *: host:port or unix:/path */
+    PF_OPTION_KIND_LISTEN,  /* likewise; the port may be 0 */
     PF_OPTION_KIND_INT,     /* int32_t, min .. max */
     PF_OPTION_KIND_FLOAT,   /* float, min .. max */
     PF_OPTION_KIND_MS,      /* uint64_t nanoseconds from milliseconds, min .. max */

@@ -5,10 +5,12 @@
 #include "rpc/address.h"
 #include "rpc/client.h"
 
-pf_status pf_connect_check_address(const char *address, pf_error *error)
+pf_status pf_connect_check_address(const char *address, bool listens, pf_error *error)
 {
     pf_address parsed;
-    return pf_address_parse(address, &parsed, error);
+    PF_TRY(pf_address_parse(address, &parsed, error));
+    if (listens || parsed.is_unix || parsed.port > 0) return PF_OK;
+    return pf_fail(error, PF_INVALID, "%s: port 0 is for --listen alone, expected 1 to 65535", address);
 }
 
 typedef pf_status connect_fn(const char *address, const pf_rpc_client_config *config, pf_peer **out, pf_error *error);

@@ -8,9 +8,9 @@
 
 #include "engine/pilotfish.h"
 
-/* PF_INVALID: `address` is neither "host:port" nor "unix:/path"; the sentence says what is wrong with it. Whether anybody can
- * listen or answer there is not looked at. */
-PF_MUST_USE pf_status pf_connect_check_address(const char *address, pf_error *error);
+/* PF_INVALID: `address` is neither "host:port" nor "unix:/path"; the sentence says what is wrong with it. Port 0, any, is for
+ * who `listens` alone. Whether anybody can listen or answer there is not looked at. */
+PF_MUST_USE pf_status pf_connect_check_address(const char *address, bool listens, pf_error *error);
 
 /* Connect and ask who is there. The caller ends *out with pf_peer_destroy. cancel, or NULL: set from outside, it ends the
  * waiting (PF_CANCELLED).

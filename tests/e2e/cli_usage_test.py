@@ -74,6 +74,14 @@ class Usage(Case):
             with self.subTest(arguments):
                 self.assert_fails(*arguments, code=2, saying=["--help"])
 
+    def test_port_0_is_for_who_listens(self):
+        drafts = ["-m", self.target, "--draft-worker"]
+        for command in [["generate", "-p", "a", *drafts], ["generate", "-p", "a", "-d", self.draft, "--verifier"],
+                        ["bench", "acceptance", *drafts], ["bench", "rpc", "--worker"]]:
+            self.assert_fails(*command, "localhost:0", code=2, saying=["localhost:0", "port 0 is for --listen alone", "1 to"])
+        with self.pilotfish.serve("worker", self.draft, "localhost:0") as worker:
+            self.assertNotEqual(worker.address, "localhost:0")
+
     def test_an_empty_entry_of_a_list_is_not_passed_over(self):
         acceptance = ["bench", "acceptance", "-m", self.target, "-d", self.draft]
         for command, value in [([*acceptance, "--draft-len"], "1"), ([*acceptance, "--temperature"], "0"),

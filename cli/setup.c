@@ -98,6 +98,28 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
     return drafts && out->simulate_ns > 0 ? pf_crossover_measure(engine, &out->simulate_rows, error) : PF_OK;
 }
 
+/* What was asked of a model that is not here, or of none. Scripts share options between ways to run, so it is no misuse. */
+static void warn_of_idle_options(const pf_options *o)
+{
+    const bool drafts = o->draft || o->draft_worker;
+    const struct {
+        bool is_idle;
+        const char *option, *lacks;
+    } rows[] = {
+        { !drafts && o->draft_len != PF_DRAFT_LEN_UNSET, "draft-len", "a drafter" },
+        { !drafts && o->method != 0, "method", "a drafter" },
+        { !o->draft && o->draft_dtype != PF_DTYPE_AUTO, "draft-dtype", "-d DRAFT" },
+        { !o->draft && o->draft_activations != PF_ACTIVATIONS_AUTO, "draft-act", "-d DRAFT" },
+        { !o->draft && o->draft_head != PF_HEAD_FULL, "draft-head", "-d DRAFT" },
+        { !o->model && o->dtype != PF_DTYPE_AUTO, "dtype", "-m MODEL" },
+        { !o->model && o->activations != PF_ACTIVATIONS_AUTO, "act", "-m MODEL" },
+        { !o->model && o->head != PF_HEAD_AUTO, "head", "-m MODEL" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].is_idle)
+            pf_out_say("pilotfish: warning: --%s has no effect without %s", rows[i].option, rows[i].lacks);
+}
+
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->verifier) return pf_connect_verifier(options->verifier, pf_interrupt_flag(), &setup->verifier, error);
@@ -165,10 +187,12 @@ pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out,
 {
     pf_setup setup = { 0 };
     const pf_status status = open_parts(options, compares, &setup, error);
-    if (status != PF_OK)
-        pf_setup_close(&setup);
-    else
+    if (status == PF_OK) {
+        warn_of_idle_options(options);
         *out = setup;
+    } else {
+        pf_setup_close(&setup);
+    }
     return status;
 }
 

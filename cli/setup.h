@@ -43,8 +43,9 @@ typedef struct {
     int32_t max_context; /* of the sessions, tokens */
 } pf_setup;
 
-/* Make all that the options ask for. Warnings go to stderr: a worker that is not there yet is one, but where decoding with
- * it `compares` with plain decoding, which is made too. The caller ends it with pf_setup_close. */
+/* Make all that the options ask for; `compares`: plain decoding too. Warnings go to stderr: of options without effect, and
+ * of a worker that is not there yet, which is a failure where there is nothing to compare without it. The caller ends it with
+ * pf_setup_close. */
 PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error);
 void pf_setup_close(pf_setup *setup); /* zeroed is fine */
 

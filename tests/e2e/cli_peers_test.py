@@ -182,6 +182,24 @@ class Lossless(Case):
                 self.assert_fails("generate", *target, "-d", self.draft, "--context", "8", "--tokens",
                                   ",".join(["5"] * 9), "-n", "1", saying=["8"])
 
+    def test_an_option_without_effect_is_a_warning(self):
+        here, draft_here = ["--dtype", "int8", "--act", "bf16", "--head", "full"], ["--draft-dtype", "int8", "--draft-act", "bf16"]
+        speculation = ["--draft-len", "2", "--method", "coupled"]
+        with self.pilotfish.serve("worker", self.draft, self.socket("idle")) as worker, \
+                self.pilotfish.serve("verifier", self.target, self.socket("idle-too")) as verifier:
+            for way, idle, lacks in [
+                (["-m", self.target], [*speculation, *draft_here], ["a drafter"] * 2 + ["-d DRAFT"] * 2),
+                (["-m", self.target, "--draft-worker", worker.address], draft_here, ["-d DRAFT"] * 2),
+                (["--verifier", verifier.address, "-d", self.draft], here, ["-m MODEL"] * 3),
+                (["-m", self.target, "-d", self.draft], [], []),
+            ]:
+                with self.subTest(way):
+                    used = [*here, *draft_here, *speculation] if not idle else []
+                    err = self.run_ok("generate", *way, *idle, *used, "-p", PROMPT, "-n", "2").err
+                    self.assertEqual([line for line in err.splitlines() if "warning" in line],
+                                     [f"pilotfish: warning: {option} has no effect without {what}"
+                                      for option, what in zip(idle[::2], lacks)])
+
     def test_two_vocabularies_are_refused_with_both_named(self):
         other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)
         tiny_llama.write_tokenizer(other, extra=["\u0120other"])

@@ -78,11 +78,11 @@ static bool is_intel(void)
     return is_made_by(signature_INTEL_ebx, signature_INTEL_ecx, signature_INTEL_edx);
 }
 
-/* Family 19h, 0Fh of the base family and Ah of the extended one, has Zen 3 as well, which lacks AVX-512. */
-static bool is_zen4(pf_isa best)
+/* Family 19h: 0Fh of the base family and Ah of the extended one. */
+static bool is_zen3_or_zen4(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    if (best < PF_ISA_AVX512 || !is_made_by(signature_AMD_ebx, signature_AMD_ecx, signature_AMD_edx)) return false;
+    if (!is_made_by(signature_AMD_ebx, signature_AMD_ecx, signature_AMD_edx)) return false;
     return __get_cpuid(1, &a, &b, &c, &d) && (a >> 8 & 0xf) == 0xf && (a >> 20 & 0xff) == 0xa;
 }
 
@@ -97,7 +97,7 @@ uint32_t pf_cpu_features(void)
     if (best >= PF_ISA_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && all_set(c, avx512_vnni))
         features |= PF_FEATURE_AVX512_VNNI;
     if (is_intel()) features |= PF_FEATURE_FETCH_NEAR;
-    if (is_zen4(best)) features |= PF_FEATURE_FETCH_SHORT;
+    if (is_zen3_or_zen4()) features |= PF_FEATURE_FETCH_SHORT;
     return features;
 }
 #else

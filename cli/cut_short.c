@@ -100,7 +100,7 @@ static void remove_directory(const char *path)
     (void)rmdir(path);
 }
 
-void pf_cut_short_clean(void)
+static void clean(void)
 {
     const char *directory = being_written;
     if (directory != NULL) remove_directory(directory);
@@ -129,8 +129,15 @@ static void on_fault(int number, siginfo_t *info, void *context)
     say(before, sizeof before - 1);
     say(path, n);
     say(after, sizeof after - 1);
-    pf_cut_short_clean();
+    clean();
     _exit(PF_EXIT_FAILED);
+}
+
+void pf_cut_short_on_signal(int number)
+{
+    clean();
+    signal(number, SIG_DFL);
+    raise(number); /* comes when this returns */
 }
 
 void pf_cut_short_install(void)

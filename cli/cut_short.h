@@ -15,7 +15,7 @@ void pf_cut_short_install(void);
  * Borrowed until the next call; NULL: nothing. */
 void pf_cut_short_remove(const char *directory);
 
-/* Remove it now, as whoever ends the process from within a signal's handler must: async-signal-safe. */
-void pf_cut_short_clean(void);
+/* Handles a signal that ends the process: as it would without a handler, but what was being written is removed. */
+void pf_cut_short_on_signal(int number);
 
 #endif

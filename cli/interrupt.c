@@ -8,26 +8,18 @@
 static volatile bool interrupted;
 static volatile sig_atomic_t which;
 
-/* Ends the process, as it would have without us, but that nothing half written stays. */
-static void on_last_signal(int number)
-{
-    pf_cut_short_clean();
-    signal(number, SIG_DFL);
-    raise(number); /* comes when this returns */
-}
-
-static void on_signal(int number)
-{
-    signal(number, on_last_signal);
-    which = number;
-    interrupted = true;
-}
-
 static void install(int number, void (*handler)(int))
 {
     struct sigaction action = { .sa_handler = handler }; /* no SA_RESTART: a read that waits returns */
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, NULL);
+}
+
+static void on_signal(int number)
+{
+    install(number, pf_cut_short_on_signal);
+    which = number;
+    interrupted = true;
 }
 
 static bool is_ignored(int number)
@@ -41,7 +33,7 @@ void pf_interrupt_install(void)
     install(SIGINT, on_signal);
     install(SIGTERM, on_signal);
     if (!is_ignored(SIGHUP)) install(SIGHUP, on_signal); /* nohup stays in force */
-    if (!is_ignored(SIGQUIT)) install(SIGQUIT, on_last_signal);
+    if (!is_ignored(SIGQUIT)) install(SIGQUIT, pf_cut_short_on_signal);
     install(SIGPIPE, SIG_IGN);
     install(SIGXFSZ, SIG_IGN);
 }

@@ -6,7 +6,7 @@ enum { LOOK_NS = 20 * 1000 * 1000 };
 
 bool pf_stop_is_due(pf_stop *stop)
 {
-    if (!stop->told || !*stop->told) {
+    if (!pf_is_told(stop->told)) {
         stop->until_ns = 0;
         return false;
     }

@@ -8,7 +8,14 @@
 #define PF_BASE_STOP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+/* Whether a flag is set; NULL never is. */
+static inline bool pf_is_told(const volatile bool *flag)
+{
+    return flag != NULL && *flag;
+}
 
 typedef struct {
     const volatile bool *told; /* NULL: never */

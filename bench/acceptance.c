@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "bench/statistics.h"
 
 /* ---- figures ---------------------------------------------------------------------------------------------------- */
@@ -192,7 +193,7 @@ static pf_status run_prompts(runner *r)
 {
     const pf_prompts *prompts = r->bench->prompts;
     for (size_t i = 0; i < prompts->n; i++) {
-        if (r->bench->cancel && *r->bench->cancel) return PF_CANCELLED;
+        if (pf_is_told(r->bench->cancel)) return PF_CANCELLED;
         PF_TRY(run_prompt(r, i, &prompts->items[i]));
         if (r->bench->progress) r->bench->progress(r->bench->progress_user, i + 1, prompts->n);
     }

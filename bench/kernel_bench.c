@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "bench/kernel_work.h"
 #include "bench/peak.h"
 #include "bench/reader.h"
@@ -203,7 +204,7 @@ static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
  * may, since the choice. */
 static pf_status measure(bench *b, pf_work work)
 {
-    if (b->options->cancel && *b->options->cancel) return PF_CANCELLED;
+    if (pf_is_told(b->options->cancel)) return PF_CANCELLED;
     const pf_burst burst = pf_peak_burst_of(work.kernel);
     uint64_t enough_ns = b->options->quick ? ENOUGH_QUICK_NS : ENOUGH_NS;
     pf_kernel_figure figure;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "bench/keep.h"
 #include "bench/peak.h"
 #include "bench/reader.h"
@@ -38,7 +39,7 @@ typedef struct {
 
 static bool is_cancelled(const bench *b)
 {
-    return b->options->cancel && *b->options->cancel;
+    return pf_is_told(b->options->cancel);
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "bench/statistics.h"
 
 enum {
@@ -141,7 +142,7 @@ static pf_status await_proposals(driver *d, trip *t)
     const uint64_t limit_ns = pf_now_ns() + PATIENCE_NS;
     int32_t missing = d->plan->n_sequences;
     while (missing > 0 && pf_now_ns() < limit_ns) {
-        if (d->watch->cancel && *d->watch->cancel) return PF_CANCELLED;
+        if (pf_is_told(d->watch->cancel)) return PF_CANCELLED;
         const pf_batch *answer;
         const pf_status status = pf_peer_collect(d->peer, pf_now_ns() + POLL_NS, &answer, d->error);
         if (status == PF_CANCELLED) continue;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "bench/bare_read.h"
 #include "bench/operations.h"
 #include "bench/reader.h"
@@ -44,7 +45,7 @@ static void add_ms(pf_samples *s, uint64_t ns)
 
 static bool is_cancelled(const bench *b)
 {
-    return b->options->cancel && *b->options->cancel;
+    return pf_is_told(b->options->cancel);
 }
 
 /* ---- limits ----------------------------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ static bool wait_for_room(pf_out *out)
 static bool write_all(pf_out *out, const char *bytes, size_t n)
 {
     for (bool is_full = false; n > 0 && !out->error;) {
-        const bool told = out->stop.told && *out->stop.told;
+        const bool told = pf_is_told(out->stop.told);
         if ((is_full || told) && !wait_for_room(out)) {
             out->error = EINTR;
             break;

@@ -2,6 +2,7 @@
 #include "engine/run.h"
 
 #include "base/clock.h"
+#include "base/stop.h"
 
 /* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
  * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/gains.md). */
@@ -37,7 +38,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
 
 bool pf_run_is_cancelled(const pf_run *r)
 {
-    return r->request->cancel && *r->request->cancel;
+    return pf_is_told(r->request->cancel);
 }
 
 pf_status pf_run_submit(pf_run *r, pf_peer *peer, const pf_batch *batch)

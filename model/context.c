@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/stop.h"
 #include "model/pass.h"
 
 enum {
@@ -200,7 +201,7 @@ static void fill_rope_share(pf_member member, void *arg)
     const rope_job *job = arg;
     int32_t begin, end;
     pf_team_share(member, job->n_positions, &begin, &end);
-    for (int32_t p = begin; p < end && !(job->cancel && *job->cancel); p++) fill_rope_row(job, p);
+    for (int32_t p = begin; p < end && !pf_is_told(job->cancel); p++) fill_rope_row(job, p);
 }
 
 static void fill_rope_table(pf_context *c)
@@ -244,7 +245,7 @@ static pf_status create(pf_context *c, pf_error *error)
     c->attention_scale = (float)(1.0 / sqrt((double)c->model->config.head_dim));
     populate(c);
     fill_rope_table(c);
-    const bool cancelled = c->config.cancel && *c->config.cancel;
+    const bool cancelled = pf_is_told(c->config.cancel);
     c->config.cancel = NULL;
     return cancelled ? pf_fail(error, PF_CANCELLED, "interrupted while buffers were made") : PF_OK;
 }

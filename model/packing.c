@@ -2,9 +2,11 @@
 
 #include <string.h>
 
+#include "base/stop.h"
+
 static bool is_cancelled(const pf_model_source *src)
 {
-    return src->options->cancel != NULL && *src->options->cancel;
+    return pf_is_told(src->options->cancel);
 }
 
 static pf_status fail_cancelled(const pf_model_source *src, pf_error *error)

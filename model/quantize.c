@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/stop.h"
 #include "model/checkpoint.h"
 #include "model/safetensors_writer.h"
 #include "model/staging.h"
@@ -165,7 +166,7 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
 
 static bool is_cancelled(const job *j)
 {
-    return j->options->cancel != NULL && *j->options->cancel;
+    return pf_is_told(j->options->cancel);
 }
 
 static pf_status fail_cancelled(const job *j, pf_error *error)

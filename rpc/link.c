@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 
 enum {
     /* Reconnection: a worker that comes back is taken up within a second. */
@@ -410,7 +411,7 @@ static void await_change(pf_link *link, uint64_t deadline_ns)
 
 static bool is_cancelled(const pf_link *link)
 {
-    return link->config.cancel && *link->config.cancel;
+    return pf_is_told(link->config.cancel);
 }
 
 pf_status pf_link_meet(pf_link *link, pf_error *error)

@@ -2,6 +2,7 @@
 #include "rpc/server_parts.h"
 
 #include "base/clock.h"
+#include "base/stop.h"
 
 enum { ROUND_BATCHES = 64 }; /* batches submitted before the peer is asked for answers */
 
@@ -163,7 +164,7 @@ static void follow_up(pf_server *server)
 
 bool pf_server_is_told_to_stop(const pf_server *server)
 {
-    return atomic_load(&server->stop) || (server->told && *server->told);
+    return atomic_load(&server->stop) || pf_is_told(server->told);
 }
 
 bool pf_server_is_overdue(pf_server *server)

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "base/stop.h"
 #include "tokenizer/character_bytes.h"
 
 struct pf_bpe_symbol {
@@ -172,7 +173,7 @@ static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n
     for (int32_t i = 0; i + 1 < n; i++) consider(bpe, scratch, &n_heap, i);
 
     while (n_heap > 0) {
-        if (cancel && *cancel) return PF_CANCELLED;
+        if (pf_is_told(cancel)) return PF_CANCELLED;
         const pf_bpe_candidate top = heap_pop(scratch->heap, &n_heap);
         const int32_t left = top.position, right = s[left].next;
         if (s[left].id < 0 || right < 0) continue;

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/stop.h"
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/newer_characters.h"
 #include "tokenizer/regex_syntax.h"
@@ -200,14 +201,9 @@ static bool enlarge_stack(pf_searcher *s)
     return true;
 }
 
-static bool is_cancelled(const pf_searcher *s)
-{
-    return s->cancel && *s->cancel;
-}
-
 static pf_status search(pf_searcher *s, const pcre2_code *code, const char *text, size_t n, size_t from, bool *found)
 {
-    if (is_cancelled(s)) return PF_CANCELLED;
+    if (pf_is_told(s->cancel)) return PF_CANCELLED;
     if (++s->n_searches % SEARCHES_A_CLOCK_LOOK == 0 && pf_now_ns() > s->deadline_ns) return PF_LIMIT;
     for (uint32_t steps = STEPS_AT_FIRST;;) {
         pcre2_set_match_limit(s->limits, steps);
@@ -261,9 +257,9 @@ static pf_status find_text(const pf_pattern *pattern, const pf_searcher *s, cons
                            pf_text_ranges *out, size_t *covered)
 {
     const char *found;
-    while (!is_cancelled(s) && (found = memmem(text + *covered, n - *covered, pattern->text, pattern->n_text)))
+    while (!pf_is_told(s->cancel) && (found = memmem(text + *covered, n - *covered, pattern->text, pattern->n_text)))
         PF_TRY(push_match(out, covered, (size_t)(found - text), (size_t)(found - text) + pattern->n_text));
-    return is_cancelled(s) ? PF_CANCELLED : PF_OK;
+    return pf_is_told(s->cancel) ? PF_CANCELLED : PF_OK;
 }
 
 pf_status pf_pattern_find_all(const pf_pattern *pattern, pf_searcher *searcher, const char *text, size_t n_bytes,

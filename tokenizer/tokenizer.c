@@ -16,6 +16,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/stop.h"
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -89,7 +90,7 @@ typedef struct {
 static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
 {
     encoder *e = user;
-    if (e->cancel && *e->cancel) return PF_CANCELLED;
+    if (pf_is_told(e->cancel)) return PF_CANCELLED;
     if (e->t->ignore_merges) {
         const int32_t id = pf_token_index_find(&e->t->pieces, e->t->tokens, piece, n_bytes);
         if (id >= 0) return pf_tokens_push(e->out, id);

@@ -11,8 +11,8 @@
 /* Call once, before any thread is started. */
 void pf_cut_short_install(void);
 
-/* From here on what the process is writing: a directory that is removed, with the files in it, before such a fault or a signal ends it.
- * Borrowed until the next call; NULL: nothing. */
+/* From here on what the process is writing: a directory that is removed, with the files in it, before such a fault or a
+ * signal ends it. Borrowed until the next call; NULL: nothing. */
 void pf_cut_short_remove(const char *directory);
 
 /* Handles a signal that ends the process: as it would without a handler, but what was being written is removed. */

@@ -34,9 +34,8 @@
  *
  * The prefetcher of Zen 3 and Zen 4, left alone, reads memory and the L3 as fast as any loop does. So few rows ask for no more
  * than the next line: from 8 KiB ahead one row took 1.1 to 1.3 times as long on two cores of a Genoa in November 2026, and 1.07 to
- * 1.17 times on two of a Milan. Where
- * multiplies take as long as memory does it falls behind, and what is asked for from afar had best go into the L2: into the
- * L1, which has 32 KiB and few misses, 8 and 16 rows took 1.15 to 1.2 times as long. From the L3 that makes no difference.
+ * 1.17 times on two of a Milan. Where multiplies take as long as memory does it falls behind, and what is asked for from afar
+ * had best go into the L2: into the L1, which has 32 KiB and few misses, 8 and 16 rows took 1.15 to 1.2 times as long. From the L3 that makes no difference.
  */
 #ifndef PF_KERNELS_GEMM_NEST_H
 #define PF_KERNELS_GEMM_NEST_H

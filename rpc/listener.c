@@ -186,6 +186,7 @@ static int drop_silent(pf_listener *l)
         if (c->stage != PF_CONNECTION_SILENT) continue;
         const uint64_t until_ns = c->since_ns + l->config.silence_ns;
         if (until_ns > now_ns) return (int)((until_ns - now_ns) / (1000 * 1000)) + 1;
+        if (pf_preface_of(c->fd) == PF_PREFACE_WHOLE) continue; /* the machine slept, not he: his event waits */
         pf_connections_drop(cs, c);
         i--;
     }

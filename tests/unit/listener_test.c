@@ -55,41 +55,14 @@ static int serve(pf_server_config config, rlim_t n_files, int ready)
     return status == PF_OK ? 0 : 1;
 }
 
-static pid_t begin(pf_server_config config, rlim_t n_files)
-{
-    int ready[2];
-    char port[128];
-    assert_int_equal(pipe(ready), 0);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* not to outlive a test that fails */
-        exit(serve(config, n_files, ready[1]));
-    }
-    close(ready[1]);
-    assert_true(read(ready[0], port, sizeof port) > 1);
-    serving_port = (int)strtol(port, NULL, 10); /* 0 of a path */
-    close(ready[0]);
-    return child;
-}
-
-static void end(pid_t child)
-{
-    int status;
-    assert_int_equal(kill(child, SIGTERM), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    assert_int_not_equal(access(serving_path, F_OK), 0); /* the socket is gone with it */
-}
-
 /* ---- who comes --------------------------------------------------------------------------------------------------- */
 
-/* Asks for the server's health: once, or (Watch) for as long as the connection lasts. */
+/* Asks for the server's health: once, or (Watch) for as long as the connection lasts. Who is hung up on hears nothing. */
 static int ask(const char *path)
 {
     const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, path));
-    assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5)); /* an empty message, and no more */
+    if (stranger_push_preface(fd) && stranger_open_stream(fd, 1, path))
+        (void)stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5); /* an empty message, and no more */
     return fd;
 }
 
@@ -137,6 +110,45 @@ static void crowd(int fds[CROWD], int (*one)(void))
 static void leave(const int fds[CROWD])
 {
     for (int i = 0; i < CROWD; i++) close(fds[i]);
+}
+
+/* A newcomer is served sooner or later: the server may be beginning, calls of others may be ending, and who was cut has to be
+ * swept up. */
+static void assert_newcomers_are_served(void)
+{
+    for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; pf_now_ns() < until_ns; usleep(10 * 1000))
+        if (is_served(1000)) return;
+    fail_msg("newcomers are not served");
+}
+
+/* ---- its life, seen from here ------------------------------------------------------------------------------------ */
+
+static pid_t begin(pf_server_config config, rlim_t n_files)
+{
+    int ready[2];
+    char port[128];
+    assert_int_equal(pipe(ready), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* not to outlive a test that fails */
+        exit(serve(config, n_files, ready[1]));
+    }
+    close(ready[1]);
+    assert_true(read(ready[0], port, sizeof port) > 1);
+    serving_port = (int)strtol(port, NULL, 10); /* 0 of a path */
+    close(ready[0]);
+    assert_newcomers_are_served();
+    return child;
+}
+
+static void end(pid_t child)
+{
+    int status;
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_not_equal(access(serving_path, F_OK), 0); /* the socket is gone with it */
 }
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
@@ -279,6 +291,23 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
     end(server);
 }
 
+/* As after a machine has slept: it is accepted, and its time is up before anybody has looked. */
+static void who_has_spoken_is_heard_though_nobody_listened_in_time(void **state)
+{
+    (void)state;
+    const pid_t server = begin((pf_server_config){ .silence_ns = 1 }, 1000);
+    for (int i = 0; i < 20; i++) {
+        int status;
+        assert_int_equal(kill(server, SIGSTOP), 0);
+        assert_int_equal(waitpid(server, &status, WUNTRACED), server);
+        const int fd = ask("/grpc.health.v1.Health/Check");
+        assert_int_equal(kill(server, SIGCONT), 0);
+        assert_true(is_told(fd, LONG_MS));
+        close(fd);
+    }
+    end(server);
+}
+
 static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
 {
     (void)state;
@@ -288,14 +317,6 @@ static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
     assert_true(stranger_is_hung_up_on(other, LONG_MS));
     close(other);
     end(server);
-}
-
-/* A newcomer is served sooner or later: calls of others may be ending, and who was cut has to be swept up. */
-static void assert_newcomers_are_served(void)
-{
-    for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; pf_now_ns() < until_ns; usleep(100 * 1000))
-        if (is_served(1000)) return;
-    fail_msg("newcomers are not served");
 }
 
 static void who_resets_streams_without_end_is_stopped_and_others_go_on(void **state)
@@ -332,7 +353,7 @@ static void await_room(int fd)
     assert_int_equal(poll(&it, 1, LONG_MS), 1);
 }
 
-enum { KEEPING = 8, KEPT = 320 }; /* streams at a time, and before gRPC reads who keeps them no more */
+enum { KEEPING = 64, KEPT = 320 }; /* streams at a time, and before gRPC reads who keeps them no more */
 
 /* So many streams, odd numbers from `first` on, opened or reset. False: not all could be written. */
 static bool push_streams(int fd, uint32_t first, bool open)
@@ -349,11 +370,11 @@ static bool is_cut(int fd)
 }
 
 /* Opens streams and ends them until others are turned away for it, or one of his own has had him cut, reading nothing: what is
- * written to him waits first for SETTINGS to be acknowledged, 100 at a time, so that KEPT calls are kept before gRPC reads him
+ * written to him waits first for SETTINGS to be acknowledged, 1000 at a time, so that KEPT calls are kept before gRPC reads him
  * no more at 10,000. */
 static void keep_calls(int fd)
 {
-    enum { SETTINGS = 100, STEPS = 5000 };
+    enum { SETTINGS = 1000, STEPS = 1000 };
     static uint8_t settings[SETTINGS][9];
     for (int i = 0; i < SETTINGS; i++) settings[i][3] = 4;
     for (uint32_t stream = 1; stream < 2 * KEEPING * STEPS; stream += 2 * KEEPING) {
@@ -410,6 +431,7 @@ int main(void)
         cmocka_unit_test(who_is_waited_for_costs_no_computing),
         cmocka_unit_test(a_crowd_that_comes_at_once_is_let_in_to_the_last),
         cmocka_unit_test(who_does_not_speak_is_hung_up_on_after_a_while),
+        cmocka_unit_test(who_has_spoken_is_heard_though_nobody_listened_in_time),
         cmocka_unit_test(who_speaks_something_else_is_hung_up_on_at_once),
         cmocka_unit_test(who_resets_streams_without_end_is_stopped_and_others_go_on),
         cmocka_unit_test(calls_whose_answers_are_not_read_make_way),

@@ -8,8 +8,9 @@
  *
  * int4: VPMADDUBSW adds two products of a nibble and a byte, at most 2 * 15 * 127, to int16. Eight steps add up to at
  * most 8 * 3810 = 30480, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them. In groups
- * the sums begin at -z times the activations' own sums: on the way each of their 16 activations counts -z or q - z
- * times, at most 15, so the bound is the same.
+ * the sums begin at -z times the activations' own sums, and end with each of their 16 activations counted q - z times, at
+ * most 15, so the bound is the same. Where z is 8, a count is at most 8, and two blocks fit: 32 * 8 * 127 = 32512. On the
+ * way there sums may wrap around.
  */
 #ifndef PF_KERNELS_GEMM_INT_MADD_VEC_H
 #define PF_KERNELS_GEMM_INT_MADD_VEC_H
@@ -85,12 +86,13 @@ typedef enum {
     PF_INT_JOIN,  /* they are the last of a group, the others of which are in `partial`: the same for all together */
 } pf_int_end;
 
-/* One block for half a panel, or a whole one: straight-line code where `steps` is a constant, which saves up to a sixth.
- * `zeros`: z of its columns, twice in each lane; NULL: 8, or of a column nothing is taken from the products. */
-PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const bool unpacked,
-                                  const uint8_t *w, const uint32_t *a, size_t steps, const pf_vec zeros[2],
-                                  const pf_vecf scales[2], uint32_t *sums, const uint32_t *partial, uintptr_t prefetch,
-                                  size_t stride)
+/* One block for half a panel, or a whole one, or (`pair`; of a group whose z is 8) two: straight-line code where `steps` is
+ * a constant, which saves up to a sixth. `zeros`: z of its columns, twice in each lane; NULL: 8, or of a column nothing is
+ * taken from the products. */
+PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const bool pair,
+                                  const bool unpacked, const uint8_t *w, const uint32_t *a, size_t steps,
+                                  const pf_vec zeros[2], const pf_vecf scales[2], uint32_t *sums,
+                                  const uint32_t *partial, uintptr_t prefetch, size_t stride)
 {
     const pf_vec ones = pf_vec_set(0x00010001);
     const bool tall = height > 4;
@@ -99,6 +101,13 @@ PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const 
     if (column) {
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
+        PF_VEC_EACH_ROW(START)
+#undef START
+    } else if (pair) {
+        const uint32_t *second = a + PF_INT_BYTE_WORDS * height;
+#define START(m)    \
+    if (m < height) \
+        sum[m][0] = sum[m][1] = pf_vec_left16(pf_vec_add16(pf_vec_spread(a + m), pf_vec_spread(second + m)), 3);
         PF_VEC_EACH_ROW(START)
 #undef START
     } else if (!zeros) {
@@ -117,22 +126,24 @@ PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const 
 #undef START
     }
 
+    for (int block = 0; block < (pair ? 2 : 1); block++, a += height) {
 #pragma GCC unroll 8
-    for (size_t step = 0; step < steps; step++, w += (unpacked ? 4 : 2) * PF_GEMM_PANEL) {
-        a += height;
-        PF_PREFETCH(prefetch);
-        if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
-        prefetch += stride;
-        const pf_vec first = pf_vec_load(w), w0 = unpacked ? first : pf_vec_low_nibbles(first, tall);
-        const pf_vec w1 = unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(first, 4), tall);
+        for (size_t step = 0; step < steps; step++, w += (unpacked ? 4 : 2) * PF_GEMM_PANEL) {
+            a += height;
+            PF_PREFETCH(prefetch);
+            if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
+            prefetch += stride;
+            const pf_vec first = pf_vec_load(w), w0 = unpacked ? first : pf_vec_low_nibbles(first, tall);
+            const pf_vec w1 = unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(first, 4), tall);
 #define ROW(m)                                                    \
     if (m < height) {                                             \
         const pf_vec b = pf_vec_spread(a + m);                    \
         sum[m][0] = pf_vec_add16(sum[m][0], pf_vec_madd8(w0, b)); \
         sum[m][1] = pf_vec_add16(sum[m][1], pf_vec_madd8(w1, b)); \
     }
-        PF_VEC_EACH_ROW(ROW)
+            PF_VEC_EACH_ROW(ROW)
 #undef ROW
+        }
     }
 
 #define END(m)                                                                           \
@@ -162,8 +173,8 @@ PF_INLINE uintptr_t int4_column_block(const int height, const bool unpacked, con
                                       const uint32_t *a, size_t steps, uintptr_t prefetch)
 {
     for (size_t j = 0; j < 16; j += PF_VEC_LANES)
-        prefetch = pf_int4_block(height, PF_INT_KEEP, true, unpacked, w + 4 * j, a, steps, NULL, NULL, t->sums + j,
-                                 NULL, prefetch, t->prefetch_stride);
+        prefetch = pf_int4_block(height, PF_INT_KEEP, true, false, unpacked, w + 4 * j, a, steps, NULL, NULL,
+                                 t->sums + j, NULL, prefetch, t->prefetch_stride);
     return prefetch;
 }
 
@@ -210,19 +221,26 @@ PF_INLINE void pf_int4_groups(const int height, const size_t group_blocks, const
             const uint8_t *w = (unpacked ? bytes : group + l->head_bytes) + 4 * j;
             const uint32_t *words = a;
             uint32_t *partial = t->partial + j;
-#define BLOCK(END, SUMS)                                                                                         \
-    prefetch = pf_int4_block(height, END, false, unpacked, w, words, PF_INT_STEPS, zeros, scales, SUMS, partial, \
+#define BLOCK(PAIR, END, SUMS)                                                                                         \
+    prefetch = pf_int4_block(height, END, false, PAIR, unpacked, w, words, PF_INT_STEPS, zeros, scales, SUMS, partial, \
                              prefetch, stride);
             if (group_blocks == 1 || blocks == 1) {
-                BLOCK(PF_INT_SCALE, t->sums + j)
+                BLOCK(false, PF_INT_SCALE, t->sums + j)
+                continue;
+            }
+            if (blocks == 4 && !zeros) {
+                BLOCK(true, PF_INT_BEGIN, partial)
+                w += 2 * block_bytes;
+                words += 2 * block_words;
+                BLOCK(true, PF_INT_JOIN, t->sums + j)
                 continue;
             }
             for (size_t b = 1; b < blocks; b++, w += block_bytes, words += block_words)
                 if (b == 1)
-                    BLOCK(PF_INT_BEGIN, partial)
+                    BLOCK(false, PF_INT_BEGIN, partial)
                 else
-                    BLOCK(PF_INT_KEEP, partial)
-            BLOCK(PF_INT_JOIN, t->sums + j)
+                    BLOCK(false, PF_INT_KEEP, partial)
+            BLOCK(false, PF_INT_JOIN, t->sums + j)
 #undef BLOCK
         }
         group += l->group_bytes;

@@ -20,58 +20,78 @@
 /* Taking nibbles apart is a tenth of the work of 6 rows, and done once for several tiles; for 12 it is not worth it. */
 enum { PF_INT4_UNPACKS = PF_VEC_TILE_ROWS <= 6 };
 
-/* Some steps of a column for half a panel, or a whole one; `sums` of its first column. Returns where to prefetch. */
-PF_INLINE uintptr_t pf_int8_columns(const int height, const uint8_t *w, const uint32_t *a, size_t steps, uint32_t *sums,
-                                    uintptr_t prefetch, size_t stride)
+/* What tiles of so few rows multiply at once is a whole panel: half by half, what comes from memory is waited for while the
+ * other half has its turn. */
+enum { PF_INT_WIDE_ROWS = 2 };
+
+/* Some steps of a column for `halves` of a panel; `sums` of its first column. Returns where to prefetch. */
+PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const uint8_t *w, const uint32_t *a,
+                                    size_t steps, uint32_t *sums, uintptr_t prefetch, size_t stride)
 {
     const pf_vec low_bytes = pf_vec_set(0x00FF00FF);
-    pf_vec sum[PF_VEC_TILE_ROWS][2];
+    pf_vec sums_of[2][PF_VEC_TILE_ROWS][2];
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
-    PF_VEC_EACH_ROW(START)
+#pragma GCC unroll 2
+    for (int half = 0; half < halves; half++) {
+        pf_vec(*sum)[2] = sums_of[half];
+        PF_VEC_EACH_ROW(START)
+    }
 #undef START
 
     for (; steps; steps--, w += 4 * PF_GEMM_PANEL, a += 2 * height) {
-        PF_PREFETCH(prefetch);
-        if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
-        prefetch += stride;
 #define ROW(m)                                                   \
     if (m < height) {                                            \
         const pf_vec b = pf_vec_spread(words + m);               \
         sum[m][0] = pf_vec_add(sum[m][0], pf_vec_madd16(w0, b)); \
         sum[m][1] = pf_vec_add(sum[m][1], pf_vec_madd16(w1, b)); \
     }
-        {
-            const pf_vec w0 = pf_vec_and(pf_vec_load(w), low_bytes), w1 = pf_vec_and(pf_vec_load(w + 64), low_bytes);
-            const uint32_t *words = a;
-            PF_VEC_EACH_ROW(ROW)
-        }
-        __asm__("" : "+r"(w)); /* the weights are loaded again: 16 registers hold no more */
-        {
-            const pf_vec w0 = pf_vec_right16(pf_vec_load(w), 8), w1 = pf_vec_right16(pf_vec_load(w + 64), 8);
-            const uint32_t *words = a + height;
-            PF_VEC_EACH_ROW(ROW)
+#pragma GCC unroll 2
+        for (int half = 0; half < halves; half++) {
+            const uint8_t *bytes = w + half * 4 * PF_VEC_LANES;
+            pf_vec(*sum)[2] = sums_of[half];
+            PF_PREFETCH(prefetch);
+            if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
+            prefetch += stride;
+            {
+                const pf_vec w0 = pf_vec_and(pf_vec_load(bytes), low_bytes);
+                const pf_vec w1 = pf_vec_and(pf_vec_load(bytes + 64), low_bytes);
+                const uint32_t *words = a;
+                PF_VEC_EACH_ROW(ROW)
+            }
+            __asm__("" : "+r"(bytes)); /* the weights are loaded again: 16 registers hold no more */
+            {
+                const pf_vec w0 = pf_vec_right16(pf_vec_load(bytes), 8),
+                             w1 = pf_vec_right16(pf_vec_load(bytes + 64), 8);
+                const uint32_t *words = a + height;
+                PF_VEC_EACH_ROW(ROW)
+            }
         }
 #undef ROW
     }
 
 #define ADD(m) \
-    if (m < height) pf_int_add(sums + m * PF_GEMM_PANEL, sum[m][0], sum[m][1]);
-    PF_VEC_EACH_ROW(ADD)
+    if (m < height) pf_int_add(sums + half * PF_VEC_LANES + m * PF_GEMM_PANEL, sum[m][0], sum[m][1]);
+#pragma GCC unroll 2
+    for (int half = 0; half < halves; half++) {
+        pf_vec(*sum)[2] = sums_of[half];
+        PF_VEC_EACH_ROW(ADD)
+    }
 #undef ADD
     return prefetch;
 }
 
 PF_INLINE void int8_tile(const int height, const pf_int_tile *t)
 {
+    const int halves = height <= PF_INT_WIDE_ROWS ? PF_VEC_HALVES : 1;
     const uint8_t *w = t->w;
     const uint32_t *a = t->a;
     uintptr_t prefetch = t->prefetch;
     for (size_t left = t->steps; left;) {
         const size_t steps = left < PF_INT_STRETCH_STEPS ? left : PF_INT_STRETCH_STEPS;
-        for (size_t half = 0; half < PF_VEC_HALVES; half++)
-            prefetch = pf_int8_columns(height, w + half * 4 * PF_VEC_LANES, a, steps, t->sums + half * PF_VEC_LANES,
-                                       prefetch, t->prefetch_stride);
+        for (int half = 0; half < PF_VEC_HALVES; half += halves)
+            prefetch = pf_int8_columns(height, halves, w + half * 4 * PF_VEC_LANES, a, steps,
+                                       t->sums + half * PF_VEC_LANES, prefetch, t->prefetch_stride);
         w += steps * 4 * PF_GEMM_PANEL;
         a += steps * 2 * (size_t)height;
         left -= steps;

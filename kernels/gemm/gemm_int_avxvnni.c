@@ -130,7 +130,7 @@ PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, cons
                                  blocks * PF_INT_STEPS, prefetch, t->prefetch_stride);
             const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
 #define SCALE(m) \
-    if (m < height) pf_int_add_scaled(to + PF_GEMM_PANEL * (m), sum.of[m][0], sum.of[m][1], scales);
+    if (m < height) pf_int_add_scaled(to + PF_GEMM_PANEL * (m), sum.of[m][0], sum.of[m][1], scales[0], scales[1]);
             PF_VEC_EACH_ROW(SCALE)
 #undef SCALE
         }

@@ -20,16 +20,22 @@
 /* Taking nibbles apart is a tenth of the work of 6 rows, and done once for several tiles; for 12 it is not worth it. */
 enum { PF_INT4_UNPACKS = PF_VEC_TILE_ROWS <= 6 };
 
-/* What tiles of so few rows multiply at once is a whole panel: half by half, what comes from memory is waited for while the
- * other half has its turn. */
-enum { PF_INT_WIDE_ROWS = 2 };
+/* Sums of half a panel, or of a whole one in ZMM registers. */
+typedef pf_vec pf_int_sums[PF_VEC_TILE_ROWS][2];
+
+/* How many halves of a panel a tile takes side by side. Few rows take both: half by half, what comes from memory is waited
+ * for while the other half has its turn. */
+PF_INLINE int pf_int_halves(const int height)
+{
+    return height <= 2 ? PF_VEC_HALVES : 1;
+}
 
 /* Some steps of a column for `halves` of a panel; `sums` of its first column. Returns where to prefetch. */
 PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const uint8_t *w, const uint32_t *a,
                                     size_t steps, uint32_t *sums, uintptr_t prefetch, size_t stride)
 {
     const pf_vec low_bytes = pf_vec_set(0x00FF00FF);
-    pf_vec sums_of[2][PF_VEC_TILE_ROWS][2];
+    pf_int_sums sums_of[PF_VEC_HALVES];
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
 #pragma GCC unroll 2
@@ -83,7 +89,7 @@ PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const ui
 
 PF_INLINE void int8_tile(const int height, const pf_int_tile *t)
 {
-    const int halves = height <= PF_INT_WIDE_ROWS ? PF_VEC_HALVES : 1;
+    const int halves = pf_int_halves(height);
     const uint8_t *w = t->w;
     const uint32_t *a = t->a;
     uintptr_t prefetch = t->prefetch;
@@ -106,66 +112,92 @@ typedef enum {
     PF_INT_JOIN,  /* they are the last of a group, the others of which are in `partial`: the same for all together */
 } pf_int_end;
 
-/* One block for half a panel, or a whole one, or (`pair`; of a group whose z is 8) two: straight-line code where `steps` is
- * a constant, which saves up to a sixth. `zeros`: z of its columns, twice in each lane; NULL: 8, or of a column nothing is
- * taken from the products. */
-PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const bool column, const bool pair,
-                                  const bool unpacked, const uint8_t *w, const uint32_t *a, size_t steps,
-                                  const pf_vec zeros[2], const pf_vecf scales[2], uint32_t *sums,
-                                  const uint32_t *partial, uintptr_t prefetch, size_t stride)
+/* How a block is multiplied; constants. */
+typedef struct {
+    int height;
+    int halves;    /* of a panel, side by side */
+    bool column;   /* its columns share a scale */
+    bool pair;     /* two blocks, of a group whose z is 8 */
+    bool unpacked; /* a weight is a byte */
+} pf_int4_form;
+
+/* What the sums of columns from `j` on begin with. */
+PF_INLINE void pf_int4_start(const pf_int4_form form, pf_int_sums sum, const uint32_t *a, const pf_gemm_layout *l,
+                             const uint8_t *group, size_t j)
 {
-    const pf_vec ones = pf_vec_set(0x00010001);
-    const bool tall = height > 4;
-    pf_vec sum[PF_VEC_TILE_ROWS][2];
-    __asm__("" : "+r"(a)); /* one register: the compiler would keep every word's address */
-    if (column) {
+    const int height = form.height;
+    if (form.column) {
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
         PF_VEC_EACH_ROW(START)
 #undef START
-    } else if (pair) {
+    } else if (form.pair) {
         const uint32_t *second = a + PF_INT_BYTE_WORDS * height;
 #define START(m)    \
     if (m < height) \
         sum[m][0] = sum[m][1] = pf_vec_left16(pf_vec_add16(pf_vec_spread(a + m), pf_vec_spread(second + m)), 3);
         PF_VEC_EACH_ROW(START)
 #undef START
-    } else if (!zeros) {
+    } else if (!l->has_zeros) {
 #define START(m) \
     if (m < height) sum[m][0] = sum[m][1] = pf_vec_left16(pf_vec_spread(a + m), 3);
         PF_VEC_EACH_ROW(START)
 #undef START
     } else {
+        const pf_vec z0 = pf_int_zeros(l, group, j), z1 = pf_int_zeros(l, group, j + 16);
 #define START(m)                               \
     if (m < height) {                          \
         const pf_vec b = pf_vec_spread(a + m); \
-        sum[m][0] = pf_vec_mul16(zeros[0], b); \
-        sum[m][1] = pf_vec_mul16(zeros[1], b); \
+        sum[m][0] = pf_vec_mul16(z0, b);       \
+        sum[m][1] = pf_vec_mul16(z1, b);       \
     }
         PF_VEC_EACH_ROW(START)
 #undef START
     }
+}
 
-    for (int block = 0; block < (pair ? 2 : 1); block++, a += height) {
-#pragma GCC unroll 8
-        for (size_t step = 0; step < steps; step++, w += (unpacked ? 4 : 2) * PF_GEMM_PANEL) {
-            a += height;
-            PF_PREFETCH(prefetch);
-            if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
-            prefetch += stride;
-            const pf_vec first = pf_vec_load(w), w0 = unpacked ? first : pf_vec_low_nibbles(first, tall);
-            const pf_vec w1 = unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(first, 4), tall);
+PF_INLINE void pf_int4_step(const pf_int4_form form, pf_int_sums sum, const uint8_t *w, const uint32_t *a)
+{
+    const int height = form.height;
+    const bool tall = height > 4;
+    const pf_vec first = pf_vec_load(w), w0 = form.unpacked ? first : pf_vec_low_nibbles(first, tall);
+    const pf_vec w1 = form.unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(first, 4), tall);
 #define ROW(m)                                                    \
     if (m < height) {                                             \
         const pf_vec b = pf_vec_spread(a + m);                    \
         sum[m][0] = pf_vec_add16(sum[m][0], pf_vec_madd8(w0, b)); \
         sum[m][1] = pf_vec_add16(sum[m][1], pf_vec_madd8(w1, b)); \
     }
-            PF_VEC_EACH_ROW(ROW)
+    PF_VEC_EACH_ROW(ROW)
 #undef ROW
+}
+
+/* The steps of a block. Returns where to prefetch. */
+PF_INLINE uintptr_t pf_int4_steps(const pf_int4_form form, pf_int_sums sum[PF_VEC_HALVES], const uint8_t *w,
+                                  const uint32_t *a, size_t steps, uintptr_t prefetch, size_t stride)
+{
+#pragma GCC unroll 8
+    for (size_t step = 0; step < steps; step++, w += (form.unpacked ? 4 : 2) * PF_GEMM_PANEL) {
+        a += form.height;
+#pragma GCC unroll 2
+        for (int half = 0; half < form.halves; half++) {
+            PF_PREFETCH(prefetch);
+            if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
+            prefetch += stride;
+            pf_int4_step(form, sum[half], w + half * 4 * PF_VEC_LANES, a);
         }
     }
+    return prefetch;
+}
 
+PF_INLINE void pf_int4_end(const pf_int4_form form, const pf_int_end end, pf_int_sums sum, const uint8_t *group,
+                           size_t j, uint32_t *sums, const uint32_t *partial)
+{
+    const int height = form.height;
+    const pf_vec ones = pf_vec_set(0x00010001);
+    const bool scaled = end == PF_INT_SCALE || end == PF_INT_JOIN;
+    const pf_vecf s0 = scaled ? pf_int_scales(group, j) : pf_vec_setf(0.0f);
+    const pf_vecf s1 = scaled ? pf_int_scales(group, j + 16) : pf_vec_setf(0.0f);
 #define END(m)                                                                           \
     if (m < height) {                                                                    \
         const size_t at = m * PF_GEMM_PANEL;                                             \
@@ -180,37 +212,64 @@ PF_INLINE uintptr_t pf_int4_block(const int height, const pf_int_end end, const 
         } else if (end == PF_INT_KEEP) {                                                 \
             pf_int_add(sums + at, i0, i1);                                               \
         } else {                                                                         \
-            pf_int_add_scaled(sums + at, i0, i1, scales);                                \
+            pf_int_add_scaled(sums + at, i0, i1, s0, s1);                                \
         }                                                                                \
     }
     PF_VEC_EACH_ROW(END)
 #undef END
+}
+
+/* A block, or two, of columns from `j` on: straight-line code where `steps` is a constant, which saves up to a sixth. The
+ * head of their group, sums and what is left of those before are the whole panel's. Returns where to prefetch. */
+PF_INLINE uintptr_t pf_int4_block(const pf_int4_form form, const pf_int_end end, const pf_int_tile *t,
+                                  const uint8_t *group, size_t j, const uint8_t *w, const uint32_t *a, size_t steps,
+                                  uint32_t *sums, const uint32_t *partial, uintptr_t prefetch)
+{
+    const size_t stride = t->prefetch_stride;
+    pf_int_sums sum[PF_VEC_HALVES];
+    w += 4 * j;
+    __asm__("" : "+r"(a), "+r"(prefetch)); /* one register each: the compiler would keep every word's address */
+#pragma GCC unroll 2
+    for (int half = 0; half < form.halves; half++)
+        pf_int4_start(form, sum[half], a, t->layout, group, j + (size_t)half * PF_VEC_LANES);
+    prefetch = pf_int4_steps(form, sum, w, a, steps, prefetch, stride);
+    if (form.pair)
+        prefetch = pf_int4_steps(form, sum, w + steps * (form.unpacked ? 4 : 2) * PF_GEMM_PANEL,
+                                 a + PF_INT_BYTE_WORDS * form.height, steps, prefetch, stride);
+#pragma GCC unroll 2
+    for (int half = 0; half < form.halves; half++) {
+        const size_t column = j + (size_t)half * PF_VEC_LANES;
+        pf_int4_end(form, end, sum[half], group, column, sums + column, partial + column);
+    }
     return prefetch;
 }
 
 /* A block of columns that share a scale. */
-PF_INLINE uintptr_t int4_column_block(const int height, const bool unpacked, const pf_int_tile *t, const uint8_t *w,
+PF_INLINE uintptr_t int4_column_block(const pf_int4_form form, const pf_int_tile *t, const uint8_t *w,
                                       const uint32_t *a, size_t steps, uintptr_t prefetch)
 {
-    for (size_t j = 0; j < 16; j += PF_VEC_LANES)
-        prefetch = pf_int4_block(height, PF_INT_KEEP, true, false, unpacked, w + 4 * j, a, steps, NULL, NULL,
-                                 t->sums + j, NULL, prefetch, t->prefetch_stride);
+    for (int half = 0; half < PF_VEC_HALVES; half += form.halves)
+        prefetch = pf_int4_block(form, PF_INT_KEEP, t, NULL, (size_t)half * PF_VEC_LANES, w, a, steps, t->sums,
+                                 t->partial, prefetch);
     return prefetch;
 }
 
 /* One block after the other; the last may lack steps. */
 PF_INLINE void pf_int4_columns(const int height, const bool unpacked, const pf_int_tile *t)
 {
+    const pf_int4_form form = {
+        .height = height, .halves = pf_int_halves(height), .column = true, .unpacked = unpacked
+    };
     const uint8_t *w = unpacked ? t->unpacked : t->w;
     const uint32_t *a = t->a;
     const size_t last = t->steps % PF_INT_STEPS;
     uintptr_t prefetch = t->prefetch;
     for (size_t block = t->steps / PF_INT_STEPS; block; block--) {
-        prefetch = int4_column_block(height, unpacked, t, w, a, PF_INT_STEPS, prefetch);
+        prefetch = int4_column_block(form, t, w, a, PF_INT_STEPS, prefetch);
         w += PF_INT_STEPS * (unpacked ? 4 : 2) * PF_GEMM_PANEL;
         a += PF_INT_BYTE_WORDS * (size_t)height;
     }
-    if (last) int4_column_block(height, unpacked, t, w, a, last, prefetch);
+    if (last) int4_column_block(form, t, w, a, last, prefetch);
 }
 
 PF_INLINE void int4_column_tile(const int height, const pf_int_tile *t)
@@ -221,51 +280,59 @@ PF_INLINE void int4_column_tile(const int height, const pf_int_tile *t)
         pf_int4_columns(height, false, t);
 }
 
+/* The weights of a group, half by half. */
+PF_INLINE uintptr_t pf_int4_group(const pf_int4_form form, const size_t group_blocks, const pf_int_tile *t,
+                                  const uint8_t *group, const uint8_t *w, const uint32_t *a, size_t blocks,
+                                  uintptr_t prefetch)
+{
+    const size_t block_bytes = PF_INT_STEPS * (form.unpacked ? 4 : 2) * PF_GEMM_PANEL;
+    const size_t block_words = PF_INT_BYTE_WORDS * (size_t)form.height;
+    pf_int4_form pair = form;
+    pair.pair = true;
+    for (int half = 0; half < PF_VEC_HALVES; half += form.halves) {
+        const size_t j = (size_t)half * PF_VEC_LANES;
+        const uint8_t *bytes = w;
+        const uint32_t *words = a;
+#define BLOCK(FORM, END, SUMS) \
+    prefetch = pf_int4_block(FORM, END, t, group, j, bytes, words, PF_INT_STEPS, SUMS, t->partial, prefetch);
+        if (group_blocks == 1 || blocks == 1) {
+            BLOCK(form, PF_INT_SCALE, t->sums)
+            continue;
+        }
+        if (blocks == 4 && !t->layout->has_zeros) {
+            BLOCK(pair, PF_INT_BEGIN, t->partial)
+            bytes += 2 * block_bytes;
+            words += 2 * block_words;
+            BLOCK(pair, PF_INT_JOIN, t->sums)
+            continue;
+        }
+        for (size_t b = 1; b < blocks; b++, bytes += block_bytes, words += block_words)
+            if (b == 1)
+                BLOCK(form, PF_INT_BEGIN, t->partial)
+            else
+                BLOCK(form, PF_INT_KEEP, t->partial)
+        BLOCK(form, PF_INT_JOIN, t->sums)
+#undef BLOCK
+    }
+    return prefetch;
+}
+
 /* Groups, one after the other; the last may lack blocks. */
 PF_INLINE void pf_int4_groups(const int height, const size_t group_blocks, const bool unpacked, const pf_int_tile *t)
 {
-    enum { BLOCK_NIBBLES = PF_INT_STEPS * 2 * PF_GEMM_PANEL };
-    const size_t block_bytes = unpacked ? 2 * BLOCK_NIBBLES : BLOCK_NIBBLES;
-    const uint8_t *bytes = t->unpacked;
+    enum { BLOCK_BYTES = PF_INT_STEPS * 4 * PF_GEMM_PANEL };
+    const pf_int4_form form = { .height = height, .halves = pf_int_halves(height), .unpacked = unpacked };
     const pf_gemm_layout *l = t->layout;
-    const uint8_t *group = t->w;
+    const uint8_t *group = t->w, *bytes = t->unpacked;
     const uint32_t *a = t->a;
-    const size_t block_words = PF_INT_BYTE_WORDS * (size_t)height, stride = t->prefetch_stride;
     uintptr_t prefetch = t->prefetch;
     for (size_t left = t->steps / PF_INT_STEPS; left;) {
         const size_t blocks = left < group_blocks ? left : group_blocks;
-        for (size_t j = 0; j < 16; j += PF_VEC_LANES) {
-            const pf_vec z[2] = { pf_int_zeros(l, group, j), pf_int_zeros(l, group, j + 16) };
-            const pf_vec *zeros = l->has_zeros ? z : NULL;
-            const pf_vecf scales[2] = { pf_int_scales(group, j), pf_int_scales(group, j + 16) };
-            const uint8_t *w = (unpacked ? bytes : group + l->head_bytes) + 4 * j;
-            const uint32_t *words = a;
-            uint32_t *partial = t->partial + j;
-#define BLOCK(PAIR, END, SUMS)                                                                                         \
-    prefetch = pf_int4_block(height, END, false, PAIR, unpacked, w, words, PF_INT_STEPS, zeros, scales, SUMS, partial, \
-                             prefetch, stride);
-            if (group_blocks == 1 || blocks == 1) {
-                BLOCK(false, PF_INT_SCALE, t->sums + j)
-                continue;
-            }
-            if (blocks == 4 && !zeros) {
-                BLOCK(true, PF_INT_BEGIN, partial)
-                w += 2 * block_bytes;
-                words += 2 * block_words;
-                BLOCK(true, PF_INT_JOIN, t->sums + j)
-                continue;
-            }
-            for (size_t b = 1; b < blocks; b++, w += block_bytes, words += block_words)
-                if (b == 1)
-                    BLOCK(false, PF_INT_BEGIN, partial)
-                else
-                    BLOCK(false, PF_INT_KEEP, partial)
-            BLOCK(false, PF_INT_JOIN, t->sums + j)
-#undef BLOCK
-        }
+        prefetch =
+            pf_int4_group(form, group_blocks, t, group, unpacked ? bytes : group + l->head_bytes, a, blocks, prefetch);
         group += l->group_bytes;
-        if (unpacked) bytes += blocks * block_bytes;
-        a += blocks * block_words;
+        if (unpacked) bytes += blocks * BLOCK_BYTES;
+        a += blocks * PF_INT_BYTE_WORDS * (size_t)height;
         left -= blocks;
     }
 }

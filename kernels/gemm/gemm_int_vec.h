@@ -29,10 +29,10 @@ PF_INLINE void pf_int_add(uint32_t *sums, pf_vec i0, pf_vec i1)
 }
 
 /* And those of a group, scaled, to f32 sums. */
-PF_INLINE void pf_int_add_scaled(uint32_t *sums, pf_vec i0, pf_vec i1, const pf_vecf scales[2])
+PF_INLINE void pf_int_add_scaled(uint32_t *sums, pf_vec i0, pf_vec i1, pf_vecf s0, pf_vecf s1)
 {
-    pf_vec_storef(sums, pf_vec_fma(pf_vec_to_float(i0), scales[0], pf_vec_loadf(sums)));
-    pf_vec_storef(sums + 16, pf_vec_fma(pf_vec_to_float(i1), scales[1], pf_vec_loadf(sums + 16)));
+    pf_vec_storef(sums, pf_vec_fma(pf_vec_to_float(i0), s0, pf_vec_loadf(sums)));
+    pf_vec_storef(sums + 16, pf_vec_fma(pf_vec_to_float(i1), s1, pf_vec_loadf(sums + 16)));
 }
 
 /* The families of a file, from its three tiles: int8_tile(height, t), int4_column_tile(height, t) and

@@ -23,7 +23,7 @@ static pf_status next_step(pf_decoder *d, const pf_json *doc, pf_step_kind kind,
                            pf_error *error)
 {
     if (d->n_steps == PF_MAX_DECODER_STEPS)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: decoder has more than %d parts", doc->name, PF_MAX_DECODER_STEPS);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d parts", doc->name, PF_MAX_DECODER_STEPS);
     *out = &d->steps[d->n_steps++];
     (*out)->kind = kind;
     if (!spells) d->has_list_step = true;
@@ -60,7 +60,7 @@ static pf_status read_character(const pf_json *doc, const json_t *part, const ch
 {
     const char *text = NULL;
     size_t n = 0;
-    PF_TRY(pf_json_get_character(doc, part, "decoder", field, &text, &n, error));
+    PF_TRY(pf_json_get_character(doc, part, field, &text, &n, error));
     return set_pattern(s, doc, text, n, error);
 }
 
@@ -70,17 +70,16 @@ static pf_status add_replace(const pf_json *doc, const json_t *part, pf_decoder 
     const json_t *text = json_object_get(json_object_get(part, "pattern"), "String");
     pf_decoder_step *s = NULL;
     if (!json_is_string(content) || json_string_length(content) > MAX_CONTENT_BYTES)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: decoder: Replace's content must be a string of at most %d bytes",
-                       doc->name, MAX_CONTENT_BYTES);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: content must be a string of at most %d bytes", doc->name,
+                       MAX_CONTENT_BYTES);
     PF_TRY(next_step(d, doc, PF_STEP_REPLACE, true, &s, error));
     PF_TRY(copy(doc, json_string_value(content), json_string_length(content), &s->content, &s->n_content, error));
-    if (!d->has_list_step) return pf_pattern_read(doc, part, "Replace's pattern", &s->regex, error);
+    if (!d->has_list_step) return pf_pattern_read(doc, part, &s->regex, error);
     if (!json_is_string(text) || json_string_length(text) == 0 || json_string_length(text) > MAX_PATTERN_BYTES)
-        return pf_fail(
-            error, PF_UNSUPPORTED,
-            "%s: decoder: the pattern of a Replace behind ByteFallback, ByteLevel, Fuse or Metaspace must be a "
-            "String of 1 to %d bytes",
-            doc->name, MAX_PATTERN_BYTES);
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: a pattern behind ByteFallback, ByteLevel, Fuse or Metaspace must be a "
+                       "String of 1 to %d bytes",
+                       doc->name, MAX_PATTERN_BYTES);
     return set_pattern(s, doc, json_string_value(text), json_string_length(text), error);
 }
 
@@ -121,10 +120,8 @@ static pf_status add_byte_fallback(const pf_json *doc, const json_t *part, pf_de
 {
     (void)part;
     if (d->has_list_step)
-        return pf_fail(
-            error, PF_UNSUPPORTED,
-            "%s: decoder has a ByteFallback behind ByteLevel, Fuse, Metaspace or another one, expected it before",
-            doc->name);
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s is behind ByteLevel, Fuse, Metaspace or another one, expected it before", doc->name);
     d->has_runs = d->has_list_step = true;
     return PF_OK;
 }
@@ -134,8 +131,7 @@ static pf_status add_byte_level(const pf_json *doc, const json_t *part, pf_decod
 {
     for (int32_t i = 0; i < d->n_steps; i++)
         if (d->steps[i].kind != PF_STEP_FUSE || d->is_byte_level)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: decoder has a ByteLevel behind another part, expected it first",
-                           doc->name);
+            return pf_fail(error, PF_UNSUPPORTED, "%s is behind another part, expected it first", doc->name);
     d->is_byte_level = true;
     return add_fuse(doc, part, d, error);
 }
@@ -155,11 +151,10 @@ static pf_status add_part(void *user, const pf_json *doc, const char *type, cons
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(type, known[i].type) == 0) return known[i].add(doc, part, user, error);
-    return pf_fail(
-        error, PF_UNSUPPORTED,
-        "%s: the decoder %.60s is not known (known: ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, "
-        "Sequence)",
-        doc->name, type);
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s is not known (known: ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, "
+                   "Sequence)",
+                   doc->name);
 }
 
 pf_status pf_decoder_create(const pf_json *doc, const json_t *node, pf_decoder **out, pf_error *error)

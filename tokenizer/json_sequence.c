@@ -19,7 +19,8 @@ pf_status pf_json_visit_sequence(const pf_json *doc, const json_t *node, const c
         const char *type = json_string_value(json_object_get(node, "type"));
         if (!type) return pf_fail(error, PF_FORMAT, "%s: %s: expected an object with a type", doc->name, field);
         if (strcmp(type, "Sequence") != 0) {
-            PF_TRY(visit(user, doc, type, node, error));
+            const pf_json part = pf_json_within(doc, node, "%s: %.60s", field, type);
+            PF_TRY(visit(user, &part, type, node, error));
         } else {
             const json_t *items = json_object_get(node, list);
             if (!json_is_array(items))
@@ -36,15 +37,14 @@ pf_status pf_json_visit_sequence(const pf_json *doc, const json_t *node, const c
     }
 }
 
-pf_status pf_json_get_character(const pf_json *doc, const json_t *part, const char *whole, const char *field,
-                                const char **out, size_t *n_bytes, pf_error *error)
+pf_status pf_json_get_character(const pf_json *doc, const json_t *part, const char *field, const char **out,
+                                size_t *n_bytes, pf_error *error)
 {
     const json_t *text = json_object_get(part, field);
     const size_t n = json_string_length(text);
     size_t end = 0;
     if (n > 0) (void)pf_character_at(json_string_value(text), 0, &end);
-    if (end == 0 || end != n)
-        return pf_fail(error, PF_FORMAT, "%s: %s: %s must be one character", doc->name, whole, field);
+    if (end == 0 || end != n) return pf_fail(error, PF_FORMAT, "%s: %s must be one character", doc->name, field);
     *out = json_string_value(text);
     *n_bytes = n;
     return PF_OK;

@@ -182,16 +182,14 @@ static pf_status replace(const step *how, passage *p)
 
 /* --- building --- */
 
-static pf_status read_content(const pf_json *doc, const json_t *part, const char *type, const char *field, step *out,
-                              pf_error *error)
+static pf_status read_content(const pf_json *doc, const json_t *part, const char *field, step *out, pf_error *error)
 {
     const json_t *content = json_object_get(part, field);
     const size_t n = json_string_length(content);
-    if (!json_is_string(content))
-        return pf_fail(error, PF_FORMAT, "%s: normalizer: %s must have a string %s", doc->name, type, field);
+    if (!json_is_string(content)) return pf_fail(error, PF_FORMAT, "%s: expected a string %s", doc->name, field);
     if (n > PF_MAX_CONTENT_BYTES)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: normalizer: the %s of %s has %zu bytes, expected at most %d",
-                       doc->name, field, type, n, PF_MAX_CONTENT_BYTES);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: %s has %zu bytes, expected at most %d", doc->name, field, n,
+                       PF_MAX_CONTENT_BYTES);
     out->content = malloc(n + 1);
     if (!out->content) return pf_fail(error, PF_NOMEM, "%s: no memory for the normalizer", doc->name);
     memcpy(out->content, json_string_value(content), n);
@@ -201,13 +199,13 @@ static pf_status read_content(const pf_json *doc, const json_t *part, const char
 
 static pf_status read_prepend(const pf_json *doc, const json_t *part, step *out, pf_error *error)
 {
-    return read_content(doc, part, "Prepend", "prepend", out, error);
+    return read_content(doc, part, "prepend", out, error);
 }
 
 static pf_status read_replace(const pf_json *doc, const json_t *part, step *out, pf_error *error)
 {
-    PF_TRY(read_content(doc, part, "Replace", "content", out, error));
-    return pf_pattern_read(doc, part, "Replace's pattern", &out->pattern, error);
+    PF_TRY(read_content(doc, part, "content", out, error));
+    return pf_pattern_read(doc, part, &out->pattern, error);
 }
 
 static pf_status read_strip(const pf_json *doc, const json_t *part, step *out, pf_error *error)
@@ -238,15 +236,15 @@ static pf_status add_step(void *user, const pf_json *doc, const char *type, cons
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(type, known[i].type) != 0) continue;
         if (n->n_steps == PF_MAX_NORMALIZERS)
-            return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d normalizers", doc->name, PF_MAX_NORMALIZERS);
+            return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d parts", doc->name, PF_MAX_NORMALIZERS);
         step *made = &n->steps[n->n_steps++];
         *made = known[i].step;
         return known[i].read ? known[i].read(doc, part, made, error) : PF_OK;
     }
     return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: the normalizer %.60s is not known (known: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, "
+                   "%s is not known (known: NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, "
                    "Strip, StripAccents, Nmt, Sequence)",
-                   doc->name, type);
+                   doc->name);
 }
 
 pf_status pf_normalizer_create(const pf_json *doc, const json_t *node, pf_normalizer **out, pf_error *error)

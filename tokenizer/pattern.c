@@ -44,55 +44,51 @@ struct pf_searcher {
 
 /* --- building --- */
 
-static pf_status compile(const pf_json *doc, const char *what, const char *pattern, size_t n_bytes, pcre2_code **out,
-                         pf_error *error)
+static pf_status compile(const pf_json *doc, const char *pattern, size_t n_bytes, pcre2_code **out, pf_error *error)
 {
     const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int code;
     PCRE2_SIZE offset;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!context) return pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, what);
+    if (!context) return pf_fail(error, PF_NOMEM, "%s: no memory for the pattern", doc->name);
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     *out = pcre2_compile((PCRE2_SPTR)pattern, n_bytes, options, &code, &offset, context);
     pcre2_compile_context_free(context);
     if (!*out) {
         PCRE2_UCHAR why[120] = "";
         pcre2_get_error_message(code, why, sizeof why);
-        return pf_fail(error, PF_UNSUPPORTED, "%s: %s does not compile at byte %zu: %s: %.160s", doc->name, what,
+        return pf_fail(error, PF_UNSUPPORTED, "%s: the pattern does not compile at byte %zu: %s: %.160s", doc->name,
                        (size_t)offset, (const char *)why, pattern);
     }
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter serves */
     return PF_OK;
 }
 
-static pf_status create(const pf_json *doc, const char *what, pf_pattern **out, pf_error *error)
+static pf_status create(const pf_json *doc, pf_pattern **out, pf_error *error)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? PF_OK : pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, what);
+    return *out ? PF_OK : pf_fail(error, PF_NOMEM, "%s: no memory for the pattern", doc->name);
 }
 
-static pf_status compile_both(const pf_json *doc, const char *what, const char *regex, size_t n_bytes, pf_pattern *made,
-                              pf_error *error)
+static pf_status compile_both(const pf_json *doc, const char *regex, size_t n_bytes, pf_pattern *made, pf_error *error)
 {
-    char *plain = NULL, *thorough = NULL, name[320];
+    char *plain = NULL, *thorough = NULL;
     size_t n_plain = 0, n_thorough = 0;
-    snprintf(name, sizeof name, "%s: %s", doc->name, what);
-    pf_status status = pf_regex_from_oniguruma(name, regex, n_bytes, true, &thorough, &n_thorough, error);
-    if (status == PF_OK) status = pf_regex_from_oniguruma(name, regex, n_bytes, false, &plain, &n_plain, error);
-    if (status == PF_OK) status = compile(doc, what, plain, n_plain, &made->code, error);
+    pf_status status = pf_regex_from_oniguruma(doc->name, regex, n_bytes, true, &thorough, &n_thorough, error);
+    if (status == PF_OK) status = pf_regex_from_oniguruma(doc->name, regex, n_bytes, false, &plain, &n_plain, error);
+    if (status == PF_OK) status = compile(doc, plain, n_plain, &made->code, error);
     if (status == PF_OK && strcmp(plain, thorough) != 0)
-        status = compile(doc, what, thorough, n_thorough, &made->thorough, error);
+        status = compile(doc, thorough, n_thorough, &made->thorough, error);
     free(plain);
     free(thorough);
     return status;
 }
 
-pf_status pf_pattern_of_regex(const pf_json *doc, const char *what, const char *regex, size_t n_bytes, pf_pattern **out,
-                              pf_error *error)
+pf_status pf_pattern_of_regex(const pf_json *doc, const char *regex, size_t n_bytes, pf_pattern **out, pf_error *error)
 {
     pf_pattern *made;
-    PF_TRY(create(doc, what, &made, error));
-    const pf_status status = compile_both(doc, what, regex, n_bytes, made, error);
+    PF_TRY(create(doc, &made, error));
+    const pf_status status = compile_both(doc, regex, n_bytes, made, error);
     if (status == PF_OK)
         *out = made;
     else
@@ -100,16 +96,15 @@ pf_status pf_pattern_of_regex(const pf_json *doc, const char *what, const char *
     return status;
 }
 
-pf_status pf_pattern_of_text(const pf_json *doc, const char *what, const char *text, size_t n_bytes, pf_pattern **out,
-                             pf_error *error)
+pf_status pf_pattern_of_text(const pf_json *doc, const char *text, size_t n_bytes, pf_pattern **out, pf_error *error)
 {
-    if (n_bytes == 0) return pf_pattern_of_regex(doc, what, "", 0, out, error); /* it matches between characters */
+    if (n_bytes == 0) return pf_pattern_of_regex(doc, "", 0, out, error); /* it matches between characters */
     pf_pattern *made;
-    PF_TRY(create(doc, what, &made, error));
+    PF_TRY(create(doc, &made, error));
     made->text = malloc(n_bytes);
     if (!made->text) {
         pf_pattern_destroy(made);
-        return pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, what);
+        return pf_fail(error, PF_NOMEM, "%s: no memory for the pattern", doc->name);
     }
     memcpy(made->text, text, n_bytes);
     made->n_text = n_bytes;
@@ -117,15 +112,15 @@ pf_status pf_pattern_of_text(const pf_json *doc, const char *what, const char *t
     return PF_OK;
 }
 
-pf_status pf_pattern_read(const pf_json *doc, const json_t *part, const char *what, pf_pattern **out, pf_error *error)
+pf_status pf_pattern_read(const pf_json *doc, const json_t *part, pf_pattern **out, pf_error *error)
 {
     const json_t *pattern = json_object_get(part, "pattern");
     const json_t *regex = json_object_get(pattern, "Regex"), *text = json_object_get(pattern, "String");
     if (json_object_size(pattern) == 1 && json_is_string(regex))
-        return pf_pattern_of_regex(doc, what, json_string_value(regex), json_string_length(regex), out, error);
+        return pf_pattern_of_regex(doc, json_string_value(regex), json_string_length(regex), out, error);
     if (json_object_size(pattern) == 1 && json_is_string(text))
-        return pf_pattern_of_text(doc, what, json_string_value(text), json_string_length(text), out, error);
-    return pf_fail(error, PF_FORMAT, "%s: %s must be {\"Regex\": ...} or {\"String\": ...}", doc->name, what);
+        return pf_pattern_of_text(doc, json_string_value(text), json_string_length(text), out, error);
+    return pf_fail(error, PF_FORMAT, "%s: pattern must be {\"Regex\": ...} or {\"String\": ...}", doc->name);
 }
 
 void pf_pattern_destroy(pf_pattern *pattern)

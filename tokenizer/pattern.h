@@ -19,16 +19,15 @@
 
 typedef struct pf_pattern pf_pattern;
 
-/* From the field "pattern" of `part`; `what` is what errors call it ("Split's pattern").
+/* From the field "pattern" of `part`.
  * PF_FORMAT, PF_UNSUPPORTED (a construct that is not known), PF_NOMEM. Ended with pf_pattern_destroy. */
-PF_MUST_USE pf_status pf_pattern_read(const pf_json *doc, const json_t *part, const char *what, pf_pattern **out,
-                                      pf_error *error);
+PF_MUST_USE pf_status pf_pattern_read(const pf_json *doc, const json_t *part, pf_pattern **out, pf_error *error);
 
 /* The same of a regular expression, and of a text as it is. */
-PF_MUST_USE pf_status pf_pattern_of_regex(const pf_json *doc, const char *what, const char *regex, size_t n_bytes,
-                                          pf_pattern **out, pf_error *error);
-PF_MUST_USE pf_status pf_pattern_of_text(const pf_json *doc, const char *what, const char *text, size_t n_bytes,
-                                         pf_pattern **out, pf_error *error);
+PF_MUST_USE pf_status pf_pattern_of_regex(const pf_json *doc, const char *regex, size_t n_bytes, pf_pattern **out,
+                                          pf_error *error);
+PF_MUST_USE pf_status pf_pattern_of_text(const pf_json *doc, const char *text, size_t n_bytes, pf_pattern **out,
+                                         pf_error *error);
 void pf_pattern_destroy(pf_pattern *pattern); /* NULL is fine */
 
 /* A range of a text, and whether a pattern matched it. */

@@ -9,10 +9,9 @@ static pf_status push_id(const pf_tokenizer *t, const pf_json *doc, const json_t
 {
     const json_int_t id = json_integer_value(item);
     if (!json_is_integer(item) || id < 0 || id >= t->vocab_size || !t->tokens[id].bytes)
-        return pf_fail(error, PF_FORMAT, "%s: post_processor: the id of \"%.60s\" is no token", doc->name, name);
+        return pf_fail(error, PF_FORMAT, "%s: the id of \"%.60s\" is no token", doc->name, name);
     if (out->n == PF_MAX_TEMPLATE_IDS)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor adds more than %d tokens", doc->name,
-                       PF_MAX_TEMPLATE_IDS);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d tokens", doc->name, PF_MAX_TEMPLATE_IDS);
     out->ids[out->n++] = (int32_t)id;
     return PF_OK;
 }
@@ -22,8 +21,7 @@ static pf_status push_template_ids(const pf_tokenizer *t, const pf_json *doc, co
 {
     const json_t *ids = json_object_get(json_object_get(special, name), "ids");
     if (!json_is_array(ids))
-        return pf_fail(error, PF_FORMAT, "%s: post_processor: special_tokens has no ids for \"%.60s\"", doc->name,
-                       name);
+        return pf_fail(error, PF_FORMAT, "%s: special_tokens has no ids for \"%.60s\"", doc->name, name);
     for (size_t i = 0; i < json_array_size(ids); i++) PF_TRY(push_id(t, doc, json_array_get(ids, i), name, out, error));
     return PF_OK;
 }
@@ -43,13 +41,10 @@ static pf_status read_template(const pf_tokenizer *t, const pf_json *doc, const 
         else if (name)
             PF_TRY(push_template_ids(t, doc, special, name, has_text ? after : before, error));
         else
-            return pf_fail(error, PF_FORMAT,
-                           "%s: post_processor: single[%zu] must be a SpecialToken, or the Sequence A once", doc->name,
-                           i);
+            return pf_fail(error, PF_FORMAT, "%s: single[%zu] must be a SpecialToken, or the Sequence A once",
+                           doc->name, i);
     }
-    if (!has_text)
-        return pf_fail(error, PF_FORMAT, "%s: post_processor: single has no Sequence A: the text would be lost",
-                       doc->name);
+    if (!has_text) return pf_fail(error, PF_FORMAT, "%s: single has no Sequence A: the text would be lost", doc->name);
     return PF_OK;
 }
 
@@ -60,7 +55,7 @@ static pf_status read_token(const pf_tokenizer *t, const pf_json *doc, const jso
     const json_t *pair = json_object_get(part, field);
     const char *name = json_string_value(json_array_get(pair, 0));
     if (json_array_size(pair) != 2 || !name)
-        return pf_fail(error, PF_FORMAT, "%s: post_processor: %s must be a token's text and its id", doc->name, field);
+        return pf_fail(error, PF_FORMAT, "%s: %s must be a token's text and its id", doc->name, field);
     return push_id(t, doc, json_array_get(pair, 1), name, out, error);
 }
 
@@ -72,12 +67,11 @@ static pf_status add_post_processor(void *user, const pf_json *doc, const char *
     const bool is_template = strcmp(type, "TemplateProcessing") == 0;
     if (!is_template && strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0)
         return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: the post_processor %.60s is not known (known: TemplateProcessing, RobertaProcessing, "
+                       "%s is not known (known: TemplateProcessing, RobertaProcessing, "
                        "BertProcessing, ByteLevel)",
-                       doc->name, type);
+                       doc->name);
     if (t->prefix.n + t->suffix.n > 0) /* to the library, what the first put around is a second text */
-        return pf_fail(error, PF_UNSUPPORTED, "%s: post_processor has a second part that adds tokens, %s, expected one",
-                       doc->name, type);
+        return pf_fail(error, PF_UNSUPPORTED, "%s is a second part that adds tokens, expected one", doc->name);
     pf_id_list before = { .n = 0 }, after = { .n = 0 };
     if (is_template) {
         PF_TRY(read_template(t, doc, part, &before, &after, error));

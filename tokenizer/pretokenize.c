@@ -75,20 +75,19 @@ struct pf_pretokenize_scratch {
 
 static pf_status next_step(const pf_json *doc, pf_pretokenizer *p, step **out, pf_error *error)
 {
-    if (p->n_steps == MAX_STEPS)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has more than %d parts", doc->name, MAX_STEPS);
+    if (p->n_steps == MAX_STEPS) return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d parts", doc->name, MAX_STEPS);
     *out = &p->steps[p->n_steps++];
     return PF_OK;
 }
 
-static pf_status add_regex(const pf_json *doc, pf_pretokenizer *p, const char *what, const char *regex, behavior how,
-                           bool invert, pf_error *error)
+static pf_status add_regex(const pf_json *doc, pf_pretokenizer *p, const char *regex, behavior how, bool invert,
+                           pf_error *error)
 {
     step *s = NULL;
     PF_TRY(next_step(doc, p, &s, error));
     s->behavior = how;
     s->invert = invert;
-    return pf_pattern_of_regex(doc, what, regex, strlen(regex), &s->pattern, error);
+    return pf_pattern_of_regex(doc, regex, strlen(regex), &s->pattern, error);
 }
 
 static pf_status read_behavior(const pf_json *doc, const json_t *node, bool required, behavior *out, pf_error *error)
@@ -101,7 +100,7 @@ static pf_status read_behavior(const pf_json *doc, const json_t *node, bool requ
         return PF_OK;
     }
     return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: the behavior %.40s of a split is not known (known: Isolated, Removed, MergedWithPrevious, "
+                   "%s: the behavior %.40s is not known (known: Isolated, Removed, MergedWithPrevious, "
                    "MergedWithNext, Contiguous)",
                    doc->name, name);
 }
@@ -112,7 +111,7 @@ static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokeniz
     PF_TRY(next_step(doc, p, &s, error));
     PF_TRY(read_behavior(doc, node, true, &s->behavior, error));
     PF_TRY(pf_json_get_bool(doc, node, "invert", true, &s->invert, error));
-    return pf_pattern_read(doc, node, "Split's pattern", &s->pattern, error);
+    return pf_pattern_read(doc, node, &s->pattern, error);
 }
 
 /* Any number character, each alone or in runs; Rust has those of Unicode 17, too. */
@@ -120,33 +119,33 @@ static pf_status add_digits(const pf_json *doc, const json_t *node, pf_pretokeni
 {
     bool individual = false;
     PF_TRY(pf_json_get_bool(doc, node, "individual_digits", false, &individual, error));
-    return add_regex(doc, p, "Digits", "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]",
-                     individual ? ISOLATED : CONTIGUOUS, false, error);
+    return add_regex(doc, p, "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]", individual ? ISOLATED : CONTIGUOUS,
+                     false, error);
 }
 
 static pf_status add_punctuation(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     behavior how = ISOLATED;
     PF_TRY(read_behavior(doc, node, false, &how, error));
-    return add_regex(doc, p, "Punctuation", PUNCTUATION, how, false, error);
+    return add_regex(doc, p, PUNCTUATION, how, false, error);
 }
 
 static pf_status add_whitespace(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     (void)node;
-    return add_regex(doc, p, "Whitespace", "[" WORD "]+|[^" WORD SPACE "]+", REMOVED, true, error);
+    return add_regex(doc, p, "[" WORD "]+|[^" WORD SPACE "]+", REMOVED, true, error);
 }
 
 static pf_status add_whitespace_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     (void)node;
-    return add_regex(doc, p, "WhitespaceSplit", SPACE, REMOVED, false, error);
+    return add_regex(doc, p, SPACE, REMOVED, false, error);
 }
 
 static pf_status add_bert(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     PF_TRY(add_whitespace_split(doc, node, p, error));
-    return add_regex(doc, p, "BertPreTokenizer", PUNCTUATION, ISOLATED, false, error);
+    return add_regex(doc, p, PUNCTUATION, ISOLATED, false, error);
 }
 
 static pf_status add_delimiter(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
@@ -155,9 +154,9 @@ static pf_status add_delimiter(const pf_json *doc, const json_t *node, pf_pretok
     const char *text;
     size_t n;
     PF_TRY(next_step(doc, p, &s, error));
-    PF_TRY(pf_json_get_character(doc, node, "pre_tokenizer", "delimiter", &text, &n, error));
+    PF_TRY(pf_json_get_character(doc, node, "delimiter", &text, &n, error));
     s->behavior = REMOVED;
-    return pf_pattern_of_text(doc, "CharDelimiterSplit", text, n, &s->pattern, error);
+    return pf_pattern_of_text(doc, text, n, &s->pattern, error);
 }
 
 static pf_status add_fixed_length(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
@@ -166,7 +165,7 @@ static pf_status add_fixed_length(const pf_json *doc, const json_t *node, pf_pre
     char regex[32];
     PF_TRY(pf_json_get_int(doc, node, "length", false, 1, MAX_FIXED_LENGTH, &length, error));
     snprintf(regex, sizeof regex, "(?m:.){1,%d}", (int)length);
-    return add_regex(doc, p, "FixedLength", regex, ISOLATED, false, error);
+    return add_regex(doc, p, regex, ISOLATED, false, error);
 }
 
 /* add_prefix_space is what prepend_scheme was before there were three; the library reads no file where false meets
@@ -180,15 +179,14 @@ static pf_status read_scheme(const pf_json *doc, const json_t *node, scheme *out
     for (scheme s = 0; s < N_SCHEMES; s++) {
         if (strcmp(name, SCHEMES[s]) != 0) continue;
         if (!prefix && s != PREPEND_NEVER)
-            return pf_fail(
-                error, PF_FORMAT,
-                "%s: Metaspace: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then",
-                doc->name, name);
+            return pf_fail(error, PF_FORMAT,
+                           "%s: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then",
+                           doc->name, name);
         *out = s;
         return PF_OK;
     }
-    return pf_fail(error, PF_FORMAT, "%s: Metaspace: prepend_scheme is \"%.40s\", expected always, first or never",
-                   doc->name, name);
+    return pf_fail(error, PF_FORMAT, "%s: prepend_scheme is \"%.40s\", expected always, first or never", doc->name,
+                   name);
 }
 
 static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
@@ -197,29 +195,27 @@ static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretok
     const char *text;
     bool cuts = true;
     if (p->has_byte_level)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has a Metaspace behind ByteLevel, expected it before",
-                       doc->name);
+        return pf_fail(error, PF_UNSUPPORTED, "%s is behind ByteLevel, expected it before", doc->name);
     PF_TRY(next_step(doc, p, &s, error));
-    PF_TRY(pf_json_get_character(doc, node, "pre_tokenizer", "replacement", &text, &s->n_space, error));
+    PF_TRY(pf_json_get_character(doc, node, "replacement", &text, &s->n_space, error));
     memcpy(s->space, text, s->n_space);
     PF_TRY(read_scheme(doc, node, &s->prepends, error));
     PF_TRY(pf_json_get_bool(doc, node, "split", false, &cuts, error));
     s->behavior = MERGED_WITH_NEXT;
-    return cuts ? pf_pattern_of_text(doc, "Metaspace", text, s->n_space, &s->pattern, error) : PF_OK;
+    return cuts ? pf_pattern_of_text(doc, text, s->n_space, &s->pattern, error) : PF_OK;
 }
 
 static pf_status add_byte_level(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     bool use_regex = true;
-    if (p->has_byte_level)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: pre_tokenizer has a second ByteLevel, expected one", doc->name);
+    if (p->has_byte_level) return pf_fail(error, PF_UNSUPPORTED, "%s is there a second time, expected one", doc->name);
     p->has_byte_level = true;
     p->n_before = p->n_steps;
     p->add_prefix_space = true; /* as the library's default; files always say */
     PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &p->add_prefix_space, error));
     PF_TRY(pf_json_get_bool(doc, node, "use_regex", false, &use_regex, error));
     if (!use_regex) return PF_OK;
-    return pf_pattern_of_regex(doc, "ByteLevel", GPT2_PATTERN, sizeof GPT2_PATTERN - 1, &p->gpt2, error);
+    return pf_pattern_of_regex(doc, GPT2_PATTERN, sizeof GPT2_PATTERN - 1, &p->gpt2, error);
 }
 
 static pf_status add_part(void *user, const pf_json *doc, const char *type, const json_t *node, pf_error *error)
@@ -242,9 +238,9 @@ static pf_status add_part(void *user, const pf_json *doc, const char *type, cons
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(type, known[i].type) == 0) return known[i].add(doc, node, user, error);
     return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: the pre_tokenizer %.60s is not known (known: ByteLevel, Metaspace, Split, Digits, Punctuation, "
+                   "%s is not known (known: ByteLevel, Metaspace, Split, Digits, Punctuation, "
                    "Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength, BertPreTokenizer, Sequence)",
-                   doc->name, type);
+                   doc->name);
 }
 
 pf_status pf_pretokenizer_create(const pf_json *doc, const json_t *node, pf_pretokenizer **out, pf_error *error)

@@ -242,33 +242,32 @@ static pf_status read_merges(reader *r, const json_t *model)
 /* --- the model --- */
 
 /* Options that this model does not have: each may be there when it says nothing. */
-static pf_status check_options(const reader *r, const json_t *model)
+static pf_status check_options(const reader *r, const pf_json *model)
 {
     static const char *const empty[] = { "continuing_subword_prefix", "end_of_word_suffix" };
     for (int i = 0; i < 2; i++) {
         const char *text = NULL;
-        PF_TRY(pf_json_get_string(r->doc, model, empty[i], false, &text, r->error));
+        PF_TRY(pf_json_get_string(model, model->root, empty[i], false, &text, r->error));
         if (text && *text)
-            return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.%s is \"%.40s\", only null is known here", r->doc->name,
+            return pf_fail(r->error, PF_UNSUPPORTED, "%s: %s is \"%.40s\", only null is known here", model->name,
                            empty[i], text);
     }
     double dropout = 0.0;
-    PF_TRY(pf_json_get_double(r->doc, model, "dropout", false, 0.0, 1.0, &dropout, r->error));
+    PF_TRY(pf_json_get_double(model, model->root, "dropout", false, 0.0, 1.0, &dropout, r->error));
     if (dropout > 0.0)
-        return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.dropout is %g, only null is known here", r->doc->name,
-                       dropout);
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: dropout is %g, only null is known here", model->name, dropout);
     return PF_OK;
 }
 
 /* What becomes of a character that the vocabulary lacks: the tokens "<0x00>" to "<0xFF>" of its bytes, where all are there,
  * or unk_token. In a byte-level vocabulary a byte can be lacking, and then those tokens would be of its stand-in's bytes. */
-static pf_status read_unknown(reader *r, const json_t *model)
+static pf_status read_unknown(reader *r, const pf_json *model)
 {
     const char *unk = NULL;
     bool byte_fallback = false;
-    PF_TRY(pf_json_get_string(r->doc, model, "unk_token", false, &unk, r->error));
-    PF_TRY(pf_json_get_bool(r->doc, model, "fuse_unk", false, &r->t->bpe.fuse_unk, r->error));
-    PF_TRY(pf_json_get_bool(r->doc, model, "byte_fallback", false, &byte_fallback, r->error));
+    PF_TRY(pf_json_get_string(model, model->root, "unk_token", false, &unk, r->error));
+    PF_TRY(pf_json_get_bool(model, model->root, "fuse_unk", false, &r->t->bpe.fuse_unk, r->error));
+    PF_TRY(pf_json_get_bool(model, model->root, "byte_fallback", false, &byte_fallback, r->error));
     r->t->bpe.unk_id = unk ? vocab_id(r, unk) : -1;
     for (int b = 0; byte_fallback && b < 256; b++) {
         char text[8];
@@ -276,10 +275,10 @@ static pf_status read_unknown(reader *r, const json_t *model)
         if (!r->is_byte_level)
             r->t->bpe.byte_id[b] = vocab_id(r, text);
         else if (r->t->bpe.byte_id[b] < 0)
-            return pf_fail(r->error, PF_UNSUPPORTED,
-                           "%s: model.byte_fallback is true and the byte %d has no token in model.vocab, only false is "
-                           "known here then",
-                           r->doc->name, b);
+            return pf_fail(
+                r->error, PF_UNSUPPORTED,
+                "%s: byte_fallback is true and the byte %d has no token in vocab, only false is known here then",
+                model->name, b);
     }
     return PF_OK;
 }
@@ -297,19 +296,20 @@ static pf_status read_model(reader *r)
                                          "vocab",
                                          "merges",
                                          NULL };
-    const json_t *model = json_object_get(r->doc->root, "model");
+    const json_t *node = json_object_get(r->doc->root, "model");
+    const pf_json model = pf_json_within(r->doc, node, "model");
     const char *type = "BPE";
-    if (!json_is_object(model))
+    if (!json_is_object(node))
         return pf_fail(r->error, PF_FORMAT, "%s: model is absent, expected an object", r->doc->name);
-    PF_TRY(pf_json_get_string(r->doc, model, "type", false, &type, r->error));
+    PF_TRY(pf_json_get_string(&model, node, "type", false, &type, r->error));
     if (strcmp(type, "BPE") != 0)
-        return pf_fail(r->error, PF_UNSUPPORTED, "%s: model.type is %.40s, only BPE is known here", r->doc->name, type);
-    PF_TRY(check_keys(r, model, "model", known));
-    PF_TRY(check_options(r, model));
-    PF_TRY(pf_json_get_bool(r->doc, model, "ignore_merges", false, &r->t->ignore_merges, r->error));
-    PF_TRY(read_vocab(r, model));
-    PF_TRY(read_unknown(r, model));
-    return read_merges(r, model);
+        return pf_fail(r->error, PF_UNSUPPORTED, "%s: type is %.40s, only BPE is known here", model.name, type);
+    PF_TRY(check_keys(r, node, "model", known));
+    PF_TRY(check_options(r, &model));
+    PF_TRY(pf_json_get_bool(&model, node, "ignore_merges", false, &r->t->ignore_merges, r->error));
+    PF_TRY(read_vocab(r, node));
+    PF_TRY(read_unknown(r, &model));
+    return read_merges(r, node);
 }
 
 /* --- added tokens --- */

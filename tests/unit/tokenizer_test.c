@@ -240,14 +240,14 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
                    "{\"type\": \"BertProcessing\", \"cls\": [\"a\", 97], \"sep\": [\"b\", 98]},"
                    "{\"type\": \"RobertaProcessing\", \"cls\": [\"a\", 97], \"sep\": [\"b\", 98]}]}," },
-          "a second part that adds tokens, RobertaProcessing",
+          "post_processor: RobertaProcessing is a second part that adds tokens",
           PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}," }, "lost", PF_FORMAT },
         { { .top = "\"post_processor\": {\"type\": \"Sequence\", \"processors\": ["
                    "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"s\"}},"
                    "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"s\": {\"ids\": [1, 2]}}},"
                    "{\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\"}}]}]}," },
-          "a second part that adds tokens, TemplateProcessing",
+          "post_processor: TemplateProcessing is a second part that adds tokens",
           PF_UNSUPPORTED },
         { { .top = "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\":"
                    "\"x\"}}], \"special_tokens\": {\"x\": {\"ids\": [999]}}}," },
@@ -264,12 +264,15 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .pre = "null" }, "decoder is ByteLevel and pre_tokenizer has none", PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"UnicodeScripts\"}" }, "UnicodeScripts", PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," BYTE_LEVEL "]}" },
-          "a second ByteLevel",
+          "pre_tokenizer: ByteLevel is there a second time",
           PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"Punctuation\", \"behavior\": \"Cut\"}" },
-          "the behavior Cut of a split is not known (known: Isolated, ",
+          "pre_tokenizer: Punctuation: the behavior Cut is not known (known: Isolated, ",
           PF_UNSUPPORTED },
-        { { .pre = SPLIT("(") }, "unmatched (", PF_UNSUPPORTED },
+        { { .pre = "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"invert\": false}" },
+          "tokenizer.json: pre_tokenizer: Split: behavior is absent, expected a string",
+          PF_FORMAT },
+        { { .pre = SPLIT("(") }, "pre_tokenizer: Split: the pattern has an unmatched (", PF_UNSUPPORTED },
         { { .pre = SPLIT("[a-z&&[^b]]") }, "intersection", PF_UNSUPPORTED },
         { { .pre = SPLIT("[a[^b]]") }, "negated character class inside", PF_UNSUPPORTED },
         { { .pre = SPLIT("[a[]b]]") }, "empty character class inside", PF_UNSUPPORTED },
@@ -282,8 +285,8 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .pre = SPLIT("(?<n>a)") }, "(?<", PF_UNSUPPORTED },
         { { .pre = SPLIT("a\\\\1") }, "\\1", PF_UNSUPPORTED },
         { { .pre = SPLIT("\\\\X") }, "\\X", PF_UNSUPPORTED }, /* where it ends differs from library to library */
-        { { .model = "\"byte_fallback\": 1," }, "byte_fallback", PF_FORMAT },
-        { { .model = "\"dropout\": 0.1," }, "dropout", PF_UNSUPPORTED },
+        { { .model = "\"byte_fallback\": 1," }, "tokenizer.json: model: byte_fallback is 1", PF_FORMAT },
+        { { .model = "\"dropout\": 0.1," }, "model: dropout is 0.1", PF_UNSUPPORTED },
         { { .model = "\"continuing_subword_prefix\": \"##\"," }, "continuing_subword_prefix", PF_UNSUPPORTED },
         { { .model = "\"end_of_word_suffix\": \"</w>\"," }, "end_of_word_suffix", PF_UNSUPPORTED },
         { { .model = "\"odd\": 1," }, "odd", PF_UNSUPPORTED },

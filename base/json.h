@@ -52,5 +52,8 @@ PF_MUST_USE pf_status pf_json_get_bool(const pf_json *doc, const json_t *object,
 /* Borrowed from the document. */
 PF_MUST_USE pf_status pf_json_get_string(const pf_json *doc, const json_t *object, const char *field, bool required,
                                          const char **out, pf_error *error);
+/* A string that is one of names [n], at least two and 200 bytes in all: which. */
+PF_MUST_USE pf_status pf_json_get_choice(const pf_json *doc, const json_t *object, const char *field, bool required,
+                                         const char *const *names, int n, int *out, pf_error *error);
 
 #endif

@@ -90,19 +90,13 @@ static pf_status add_regex(const pf_json *doc, pf_pretokenizer *p, const char *r
     return pf_pattern_of_regex(doc, regex, strlen(regex), &s->pattern, error);
 }
 
+/* *out: what it is where the file does not say. */
 static pf_status read_behavior(const pf_json *doc, const json_t *node, bool required, behavior *out, pf_error *error)
 {
-    const char *name = BEHAVIORS[*out];
-    PF_TRY(pf_json_get_string(doc, node, "behavior", required, &name, error));
-    for (behavior b = 0; b < N_BEHAVIORS; b++) {
-        if (strcmp(name, BEHAVIORS[b]) != 0) continue;
-        *out = b;
-        return PF_OK;
-    }
-    return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: the behavior %.40s is not known (known: Isolated, Removed, MergedWithPrevious, "
-                   "MergedWithNext, Contiguous)",
-                   doc->name, name);
+    int chosen = *out;
+    PF_TRY(pf_json_get_choice(doc, node, "behavior", required, BEHAVIORS, N_BEHAVIORS, &chosen, error));
+    *out = (behavior)chosen;
+    return PF_OK;
 }
 
 static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
@@ -172,21 +166,16 @@ static pf_status add_fixed_length(const pf_json *doc, const json_t *node, pf_pre
  * another scheme than "never". str_rep repeats what the replacement says. */
 static pf_status read_scheme(const pf_json *doc, const json_t *node, scheme *out, pf_error *error)
 {
-    const char *name = SCHEMES[PREPEND_ALWAYS];
+    int chosen = PREPEND_ALWAYS;
     bool prefix = true;
-    PF_TRY(pf_json_get_string(doc, node, "prepend_scheme", false, &name, error));
+    PF_TRY(pf_json_get_choice(doc, node, "prepend_scheme", false, SCHEMES, N_SCHEMES, &chosen, error));
     PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &prefix, error));
-    for (scheme s = 0; s < N_SCHEMES; s++) {
-        if (strcmp(name, SCHEMES[s]) != 0) continue;
-        if (!prefix && s != PREPEND_NEVER)
-            return pf_fail(error, PF_FORMAT,
-                           "%s: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then",
-                           doc->name, name);
-        *out = s;
-        return PF_OK;
-    }
-    return pf_fail(error, PF_FORMAT, "%s: prepend_scheme is \"%.40s\", expected always, first or never", doc->name,
-                   name);
+    if (!prefix && chosen != PREPEND_NEVER)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then", doc->name,
+                       SCHEMES[chosen]);
+    *out = (scheme)chosen;
+    return PF_OK;
 }
 
 static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)

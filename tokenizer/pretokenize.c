@@ -93,7 +93,7 @@ static pf_status add_regex(const pf_json *doc, pf_pretokenizer *p, const char *r
 /* *out: what it is where the file does not say. */
 static pf_status read_behavior(const pf_json *doc, const json_t *node, bool required, behavior *out, pf_error *error)
 {
-    int chosen = *out;
+    int chosen = (int)*out;
     PF_TRY(pf_json_get_choice(doc, node, "behavior", required, BEHAVIORS, N_BEHAVIORS, &chosen, error));
     *out = (behavior)chosen;
     return PF_OK;

@@ -30,57 +30,57 @@ PF_INLINE int pf_int_halves(const int height)
     return height <= 2 ? PF_VEC_HALVES : 1;
 }
 
-/* Some steps of a column for `halves` of a panel; `sums` of its first column. Returns where to prefetch. */
-PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const uint8_t *w, const uint32_t *a,
-                                    size_t steps, uint32_t *sums, uintptr_t prefetch, size_t stride)
+PF_INLINE void pf_int_clear(const int height, pf_int_sums sum)
+{
+#define CLEAR(m) \
+    if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
+    PF_VEC_EACH_ROW(CLEAR)
+#undef CLEAR
+}
+
+PF_INLINE void pf_int8_step(const int height, pf_int_sums sum, const uint8_t *w, const uint32_t *a)
 {
     const pf_vec low_bytes = pf_vec_set(0x00FF00FF);
-    pf_int_sums sums_of[PF_VEC_HALVES];
-#define START(m) \
-    if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
-#pragma GCC unroll 2
-    for (int half = 0; half < halves; half++) {
-        pf_vec(*sum)[2] = sums_of[half];
-        PF_VEC_EACH_ROW(START)
-    }
-#undef START
-
-    for (; steps; steps--, w += 4 * PF_GEMM_PANEL, a += 2 * height) {
 #define ROW(m)                                                   \
     if (m < height) {                                            \
         const pf_vec b = pf_vec_spread(words + m);               \
         sum[m][0] = pf_vec_add(sum[m][0], pf_vec_madd16(w0, b)); \
         sum[m][1] = pf_vec_add(sum[m][1], pf_vec_madd16(w1, b)); \
     }
+    {
+        const pf_vec w0 = pf_vec_and(pf_vec_load(w), low_bytes), w1 = pf_vec_and(pf_vec_load(w + 64), low_bytes);
+        const uint32_t *words = a;
+        PF_VEC_EACH_ROW(ROW)
+    }
+    __asm__("" : "+r"(w)); /* the weights are loaded again: 16 registers hold no more */
+    {
+        const pf_vec w0 = pf_vec_right16(pf_vec_load(w), 8), w1 = pf_vec_right16(pf_vec_load(w + 64), 8);
+        const uint32_t *words = a + height;
+        PF_VEC_EACH_ROW(ROW)
+    }
+#undef ROW
+}
+
+/* Some steps of a column for `halves` of a panel; `sums` of its first column. Returns where to prefetch. */
+PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const uint8_t *w, const uint32_t *a,
+                                    size_t steps, uint32_t *sums, uintptr_t prefetch, size_t stride)
+{
+    pf_int_sums sum[PF_VEC_HALVES];
+#pragma GCC unroll 2
+    for (int half = 0; half < halves; half++) pf_int_clear(height, sum[half]);
+    for (; steps; steps--, w += 4 * PF_GEMM_PANEL, a += 2 * height) {
 #pragma GCC unroll 2
         for (int half = 0; half < halves; half++) {
-            const uint8_t *bytes = w + half * 4 * PF_VEC_LANES;
-            pf_vec(*sum)[2] = sums_of[half];
             PF_PREFETCH(prefetch);
             if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
             prefetch += stride;
-            {
-                const pf_vec w0 = pf_vec_and(pf_vec_load(bytes), low_bytes);
-                const pf_vec w1 = pf_vec_and(pf_vec_load(bytes + 64), low_bytes);
-                const uint32_t *words = a;
-                PF_VEC_EACH_ROW(ROW)
-            }
-            __asm__("" : "+r"(bytes)); /* the weights are loaded again: 16 registers hold no more */
-            {
-                const pf_vec w0 = pf_vec_right16(pf_vec_load(bytes), 8),
-                             w1 = pf_vec_right16(pf_vec_load(bytes + 64), 8);
-                const uint32_t *words = a + height;
-                PF_VEC_EACH_ROW(ROW)
-            }
+            pf_int8_step(height, sum[half], w + half * 4 * PF_VEC_LANES, a);
         }
-#undef ROW
     }
-
 #define ADD(m) \
-    if (m < height) pf_int_add(sums + half * PF_VEC_LANES + m * PF_GEMM_PANEL, sum[m][0], sum[m][1]);
+    if (m < height) pf_int_add(sums + half * PF_VEC_LANES + m * PF_GEMM_PANEL, sum[half][m][0], sum[half][m][1]);
 #pragma GCC unroll 2
     for (int half = 0; half < halves; half++) {
-        pf_vec(*sum)[2] = sums_of[half];
         PF_VEC_EACH_ROW(ADD)
     }
 #undef ADD
@@ -127,10 +127,7 @@ PF_INLINE void pf_int4_start(const pf_int4_form form, pf_int_sums sum, const uin
 {
     const int height = form.height;
     if (form.column) {
-#define START(m) \
-    if (m < height) sum[m][0] = sum[m][1] = pf_vec_zero();
-        PF_VEC_EACH_ROW(START)
-#undef START
+        pf_int_clear(height, sum);
     } else if (form.pair) {
         const uint32_t *second = a + PF_INT_BYTE_WORDS * height;
 #define START(m)    \

@@ -233,25 +233,26 @@ pf_status pf_json_get_string(const pf_json *doc, const json_t *object, const cha
     return PF_OK;
 }
 
+enum { NAMES_BYTES = 256 };
+
 /* "a, b or c" */
-static void put_names(char text[256], const char *const *names, int n)
+static void put_names(char text[NAMES_BYTES], const char *const *names, int n)
 {
     size_t at = 0;
-    for (int i = 0; i < n && at < 256; i++)
-        at += (size_t)snprintf(text + at, 256 - at, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", names[i]);
+    for (int i = 0; i < n && at < NAMES_BYTES; i++)
+        at += (size_t)snprintf(text + at, NAMES_BYTES - at, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", names[i]);
 }
 
 pf_status pf_json_get_choice(const pf_json *doc, const json_t *object, const char *field, bool required,
                              const char *const *names, int n, int *out, pf_error *error)
 {
-    char expected[256];
+    char expected[NAMES_BYTES];
     const json_t *value = field_of(object, field);
-    put_names(expected, names, n);
-    if (!value) return absent(doc, field, required, expected, error);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; value && i < n; i++) {
         if (json_string_length(value) != strlen(names[i]) || strcmp(json_string_value(value), names[i]) != 0) continue;
         *out = i;
         return PF_OK;
     }
-    return refuse(doc, field, value, expected, error);
+    put_names(expected, names, n);
+    return value ? refuse(doc, field, value, expected, error) : absent(doc, field, required, expected, error);
 }

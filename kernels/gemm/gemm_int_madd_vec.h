@@ -30,6 +30,14 @@ PF_INLINE int pf_int_halves(const int height)
     return height <= 2 ? PF_VEC_HALVES : 1;
 }
 
+/* A half step's share of what is fetched; a whole one's in ZMM registers. Returns where the next is. */
+PF_INLINE uintptr_t pf_int_fetch(uintptr_t prefetch, size_t stride)
+{
+    PF_PREFETCH(prefetch);
+    if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
+    return prefetch + stride;
+}
+
 PF_INLINE void pf_int_clear(const int height, pf_int_sums sum)
 {
 #define CLEAR(m) \
@@ -71,9 +79,7 @@ PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const ui
     for (; steps; steps--, w += 4 * PF_GEMM_PANEL, a += 2 * height) {
 #pragma GCC unroll 2
         for (int half = 0; half < halves; half++) {
-            PF_PREFETCH(prefetch);
-            if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
-            prefetch += stride;
+            prefetch = pf_int_fetch(prefetch, stride);
             pf_int8_step(height, sum[half], w + half * 4 * PF_VEC_LANES, a);
         }
     }
@@ -178,9 +184,7 @@ PF_INLINE uintptr_t pf_int4_steps(const pf_int4_form form, pf_int_sums sum[PF_VE
         a += form.height;
 #pragma GCC unroll 2
         for (int half = 0; half < form.halves; half++) {
-            PF_PREFETCH(prefetch);
-            if (PF_VEC_HALVES == 1) PF_PREFETCH(prefetch + 64);
-            prefetch += stride;
+            prefetch = pf_int_fetch(prefetch, stride);
             pf_int4_step(form, sum[half], w + half * 4 * PF_VEC_LANES, a);
         }
     }

@@ -109,7 +109,7 @@ static const pf_kernel table[] = {
 #ifdef PF_KERNELS_X86
     GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
-    GEMM_PAIRS(PF_ISA_AVX2, avx2, "3x32", "3x32", 3, ONE_CHAIN_BF16),
+    GEMM_PAIRS(PF_ISA_AVX2, avx2, "6x16", "6x16", 6, ONE_CHAIN_BF16),
     GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
               pf_gemm_pack_int8_pairs_avx2, NULL, pf_gemm_integers_int8_avx2),
     GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,

@@ -52,6 +52,7 @@ typedef struct {
     const uint8_t *unpacked; /* the weights of the blocks, a byte each, [step] { n0..n15 | n16..n31 }; or NULL */
     uintptr_t prefetch;      /* where, and how much further with each half step */
     size_t prefetch_stride;
+    bool from_memory; /* the weights */
     const pf_gemm_layout *layout;
 } pf_int_tile;
 
@@ -158,6 +159,7 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
                     .prefetch = (uintptr_t)begin +
                                 (n_tiles == 1 ? PF_GEMM_W_AHEAD : bytes + bytes * (size_t)t / (size_t)n_tiles),
                     .prefetch_stride = stride,
+                    .from_memory = w->from_memory,
                     .layout = &layout,
                 };
                 family.tiles[height](&tile);

@@ -30,6 +30,13 @@ PF_INLINE int pf_int_halves(const int height)
     return height <= 2 ? PF_VEC_HALVES : 1;
 }
 
+/* Three and four rows go half by half as well, and wait for memory all the same: there turns are short, and the first half's
+ * asks for all that is fetched in both. Five rows and more had better ask evenly. */
+PF_INLINE bool pf_int_is_hasty(const int height, const pf_int_tile *t)
+{
+    return PF_VEC_HALVES > 1 && (height == 3 || height == 4) && t->from_memory;
+}
+
 /* A half step's share of what is fetched; a whole one's in ZMM registers. Returns where the next is. */
 PF_INLINE uintptr_t pf_int_fetch(uintptr_t prefetch, size_t stride)
 {
@@ -69,9 +76,10 @@ PF_INLINE void pf_int8_step(const int height, pf_int_sums sum, const uint8_t *w,
 #undef ROW
 }
 
-/* Some steps of a column for `halves` of a panel; `sums` of its first column. Returns where to prefetch. */
+/* Some steps of a column for `halves` of a panel; `sums` of its first column. `shares`: of a half step, that each fetches.
+ * Returns where to prefetch. */
 PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const uint8_t *w, const uint32_t *a,
-                                    size_t steps, uint32_t *sums, uintptr_t prefetch, size_t stride)
+                                    size_t steps, uint32_t *sums, const int shares, uintptr_t prefetch, size_t stride)
 {
     pf_int_sums sum[PF_VEC_HALVES];
 #pragma GCC unroll 2
@@ -79,7 +87,7 @@ PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const ui
     for (; steps; steps--, w += 4 * PF_GEMM_PANEL, a += 2 * height) {
 #pragma GCC unroll 2
         for (int half = 0; half < halves; half++) {
-            prefetch = pf_int_fetch(prefetch, stride);
+            for (int share = 0; share < shares; share++) prefetch = pf_int_fetch(prefetch, stride);
             pf_int8_step(height, sum[half], w + half * 4 * PF_VEC_LANES, a);
         }
     }
@@ -96,14 +104,20 @@ PF_INLINE uintptr_t pf_int8_columns(const int height, const int halves, const ui
 PF_INLINE void int8_tile(const int height, const pf_int_tile *t)
 {
     const int halves = pf_int_halves(height);
+    const bool hasty = pf_int_is_hasty(height, t);
+    const size_t stretch = hasty ? PF_INT_STEPS : PF_INT_STRETCH_STEPS;
     const uint8_t *w = t->w;
     const uint32_t *a = t->a;
     uintptr_t prefetch = t->prefetch;
     for (size_t left = t->steps; left;) {
-        const size_t steps = left < PF_INT_STRETCH_STEPS ? left : PF_INT_STRETCH_STEPS;
+        const size_t steps = left < stretch ? left : stretch;
         for (int half = 0; half < PF_VEC_HALVES; half += halves)
-            prefetch = pf_int8_columns(height, halves, w + half * 4 * PF_VEC_LANES, a, steps,
-                                       t->sums + half * PF_VEC_LANES, prefetch, t->prefetch_stride);
+            prefetch =
+                pf_int8_columns(height, halves, w + half * 4 * PF_VEC_LANES, a, steps, t->sums + half * PF_VEC_LANES,
+                                !hasty      ? 1
+                                : half == 0 ? PF_VEC_HALVES
+                                            : 0,
+                                prefetch, t->prefetch_stride);
         w += steps * 4 * PF_GEMM_PANEL;
         a += steps * 2 * (size_t)height;
         left -= steps;

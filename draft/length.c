@@ -11,8 +11,10 @@ static const double OUTLIER = 4.0;                        /* a stall says nothin
 static const float MARGIN_STEP = 0.3f;                    /* nats */
 static const double CAUTION = 3.0;                        /* of a runner-up's price; see length.h */
 static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost somebody */
-/* Rounds of the first length, so that there is something to weigh by; with what another sequence measured fewer are left. */
+/* Lengths of the first rounds, so that there is something to weigh by: a verifier's time goes in steps, which no line through
+ * two lengths shows. With what another sequence measured the last two are tried again. */
 enum { TRIALS = 4, TRIALS_INHERITED = 2 };
+static const int32_t TRIED[TRIALS] = { PF_LENGTH_FIRST, 1, 3, 2 };
 
 /* ---- time ------------------------------------------------------------------------------------------------------ */
 
@@ -179,7 +181,7 @@ static double rate_of(const pf_length *l)
 bool pf_length_goes_on(const pf_length *l, const float *margins, int32_t n_drawn, int32_t max_draft)
 {
     if (n_drawn == 0 || n_drawn >= max_draft) return n_drawn == 0;
-    if (l->n_trials < TRIALS) return n_drawn < PF_LENGTH_FIRST;
+    if (l->n_trials < TRIALS) return n_drawn < TRIED[l->n_trials];
     const double a = acceptance(l), rate = rate_of(l);
     double reach = 1.0, gain = 0.0;
     for (int32_t i = 0; i < n_drawn; i++) reach *= acceptance_at(l, margins[i], a);

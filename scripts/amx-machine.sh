@@ -135,7 +135,13 @@ tr -d '\r' <serial.txt | grep -a '^amx: ' | tee machine.txt || true
 sed -n 's/^AMX instructions: /amx: the machine ran this many AMX instructions: /p' bochs.txt
 say "the machine ran $(($(date +%s) - begin)) s"
 grep -qx 'amx: passed' machine.txt || { tail -n 20 serial.txt bochs.txt >&2; die "no verdict, or a bad one"; }
-"$trapped" >trapped.txt || { cat trapped.txt >&2; die "the same program fails under the trap"; }
+status=0
+"$trapped" >trapped.txt || status=$?
+if [ "$status" = 77 ]; then
+    echo "amx: passed; under the trap it needs AVX-512 with BF16 and VNNI, which this processor lacks: no checksum to compare"
+    exit 0
+fi
+[ "$status" = 0 ] || { cat trapped.txt >&2; die "the same program fails under the trap"; }
 [ -n "$(checksum_of machine.txt)" ] && [ "$(checksum_of machine.txt)" = "$(checksum_of trapped.txt)" ] ||
     die "checksums differ: $(checksum_of machine.txt) in the machine, $(checksum_of trapped.txt) under the trap"
 echo "amx: passed, and the trap's checksum is the same"

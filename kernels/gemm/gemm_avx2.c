@@ -145,22 +145,20 @@ PF_INLINE void tile_bf16_of_three(const pf_gemm_tile *t)
 
 /* Four to six rows by half a panel, one of the two lines of each step. Twelve sums, two vectors of weights and one of a row's
  * values leave one register. */
-PF_INLINE void half_bf16(const int height, const pf_gemm_tile *t, const size_t half)
+PF_INLINE void half_bf16(const int height, const pf_gemm_tile *t)
 {
     __m256 sum[BF16_ROWS][2];
-    const size_t column = half * 16, stride = (t->prefetch_stride + 1) / 2;
-    const uint8_t *w = t->w + half * 64;
+    const uint8_t *w = t->w;
     const float *a = t->a;
-    uintptr_t prefetch = t->prefetch + half * t->steps * stride;
+    uintptr_t prefetch = t->prefetch;
+    const size_t stride = t->prefetch_stride;
 
-#define BEGIN(m)                                                                          \
-    if (m < height) {                                                                     \
-        const size_t at = m * PF_GEMM_PANEL + column;                                     \
-        sum[m][0] = t->before ? _mm256_load_ps(t->before + at) : _mm256_setzero_ps();     \
-        sum[m][1] = t->before ? _mm256_load_ps(t->before + at + 8) : _mm256_setzero_ps(); \
+#define START_HALF(m)                         \
+    if (m < height) {                         \
+        START_VECTOR(m, 0) START_VECTOR(m, 1) \
     }
-    PF_ROWS_6(BEGIN)
-#undef BEGIN
+    PF_ROWS_6(START_HALF)
+#undef START_HALF
     for (size_t step = t->steps; step; step--) {
         PF_PREFETCH(prefetch);
         prefetch += stride;
@@ -192,22 +190,24 @@ PF_INLINE void half_bf16(const int height, const pf_gemm_tile *t, const size_t h
         w += PF_GEMM_STEP_BYTES;
         a += 2 * height;
     }
-#define END(m)                                                                    \
-    if (m < height) {                                                             \
-        float *c = t->c + m * t->ldc + column;                                    \
-        if (t->add) sum[m][0] = _mm256_add_ps(_mm256_loadu_ps(c), sum[m][0]);     \
-        if (t->add) sum[m][1] = _mm256_add_ps(_mm256_loadu_ps(c + 8), sum[m][1]); \
-        _mm256_storeu_ps(c, sum[m][0]);                                           \
-        _mm256_storeu_ps(c + 8, sum[m][1]);                                       \
+#define FINISH_HALF(m)                          \
+    if (m < height) {                           \
+        FINISH_VECTOR(m, 0) FINISH_VECTOR(m, 1) \
     }
-    PF_ROWS_6(END)
-#undef END
+    PF_ROWS_6(FINISH_HALF)
+#undef FINISH_HALF
 }
 
 PF_INLINE void tile_bf16_by_halves(const int height, const pf_gemm_tile *t)
 {
-    half_bf16(height, t, 0);
-    half_bf16(height, t, 1);
+    pf_gemm_tile half = *t;
+    half.prefetch_stride = (t->prefetch_stride + 1) / 2;
+    half_bf16(height, &half);
+    half.w += 64;
+    if (half.before) half.before += PF_GEMM_PANEL / 2;
+    half.c += PF_GEMM_PANEL / 2;
+    half.prefetch += t->steps * half.prefetch_stride;
+    half_bf16(height, &half);
 }
 
 /* One row by two panels side by side: with one, its four chains are waited for. */

@@ -67,9 +67,9 @@ typedef struct {
 
 /* One sequence's. Zero it to begin with nothing known. */
 typedef struct {
-    int32_t n_trials;        /* rounds of lengths to be tried so far; a few, then they are chosen */
-    double n_judged, n_kept; /* a is their ratio, of this text and of late; it leans on */
-    pf_length_share before;  /* what it was for longer, in the sequences before as well */
+    int32_t n_trials;                             /* rounds of lengths to be tried; after a few they are chosen */
+    double n_judged, n_kept;                      /* a is their ratio, of this text and of late; it leans on */
+    pf_length_share before;                       /* what it was for longer, in the sequences before as well */
     pf_length_share by_margin[PF_LENGTH_MARGINS]; /* all along */
     double n_drafted, drafted_ns;                 /* c is their ratio */
     double n_committed, committed_ns;             /* rate is theirs */

@@ -198,20 +198,27 @@ static void a_sequence_begins_with_what_the_one_before_has_measured(void **state
     assert_int_equal(length_of(&fourth, 1.0f), PF_LENGTH_FIRST);
 }
 
+/* Nothing is kept, and every row costs. */
+static const machine hopeless = { .acceptance = 0.0, .token_ns = 1e6, .verify_ns = 1e6, .row_ns = 1e6 };
+
+/* Its next rounds there have the lengths that are `tried` [n], and then it is known that one token is best. */
+static void expect_tried(pf_length *length, const int32_t *tried, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(length_of(length, 1.0f), tried[i]);
+        (void)run(length, &hopeless, 1, 0);
+    }
+    assert_int_equal(length_of(length, 1.0f), 1);
+}
+
 static void lengths_are_tried_before_any_is_chosen(void **state)
 {
     (void)state;
-    const machine hopeless = { .acceptance = 0.0, .token_ns = 1e6, .verify_ns = 1e6, .row_ns = 1e6 };
     pf_length length = { 0 };
-    const int32_t tried[] = { PF_LENGTH_FIRST, 1, 3, 2 };
-    for (size_t i = 0; i < PF_COUNT(tried); i++) {
-        assert_int_equal(length_of(&length, 1.0f), tried[i]);
-        (void)run(&length, &hopeless, 1, 0);
-    }
-    assert_int_equal(length_of(&length, 1.0f), 1);
+    expect_tried(&length, (const int32_t[]){ PF_LENGTH_FIRST, 1, 3, 2 }, 4);
 }
 
-/* Three rows cost hardly more than two, and a fourth half as much again: by the line through 1 and 4 a second token would not
+/* Three rows cost hardly more than two, and a fourth as much again: by the line through 1 and 4 a second token would not
  * pay, and nothing would ever tell. */
 static void a_step_behind_a_short_length_is_found_by_what_is_tried(void **state)
 {
@@ -228,17 +235,11 @@ static void a_step_behind_a_short_length_is_found_by_what_is_tried(void **state)
 static void a_sequence_tries_two_lengths_before_it_goes_by_another_ones_times(void **state)
 {
     (void)state;
-    const machine hopeless = { .acceptance = 0.0, .token_ns = 1e6, .verify_ns = 1e6, .row_ns = 1e6 };
     pf_length first = { 0 }, second;
     (void)run(&first, &hopeless, ROUNDS, 0);
     assert_int_equal(length_of(&first, 1.0f), 1);
     pf_length_begin(&second, &first);
-    const int32_t tried[] = { 3, 2 };
-    for (size_t i = 0; i < PF_COUNT(tried); i++) {
-        assert_int_equal(length_of(&second, 1.0f), tried[i]);
-        (void)run(&second, &hopeless, 1, 0);
-    }
-    assert_int_equal(length_of(&second, 1.0f), 1);
+    expect_tried(&second, (const int32_t[]){ 3, 2 }, 2);
 }
 
 static void a_sequence_without_a_round_hands_on_what_it_began_with(void **state)

@@ -294,7 +294,7 @@ static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *
     if (!options->seed_given) PF_TRY(draw_seed(seed, error));
     PF_TRY(pf_setup_open(options, false, setup, error));
     PF_TRY(pf_input_read_prompt(options, setup->tokenizer, prompt, error));
-    if (options->tokens_given) PF_TRY(pf_input_check_ids(prompt, setup->verifier_info.vocab_size, error));
+    if (options->tokens_given) PF_TRY(pf_input_check_ids(prompt, pf_model_ids(&setup->verifier_info), error));
     if (options->stops.n > 0 && !setup->tokenizer)
         return pf_fail(error, PF_INVALID, "--stop needs text, and the model's directory has no tokenizer.json");
     return PF_OK;

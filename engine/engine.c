@@ -75,6 +75,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     *info = (pf_model_info){
         .protocol_version = PF_PROTOCOL_VERSION,
         .vocab_size = pf_context_n_vocab(engine->context),
+        .n_ids = pf_context_n_vocab(engine->context),
         .max_context = context->max_tokens,
         .max_sequences = context->max_sequences,
         .max_draft = options->max_draft > 0 ? options->max_draft : PF_DEFAULT_MAX_DRAFT,
@@ -91,7 +92,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     const pf_config *config = pf_model_config(engine->model);
     info->names_ends = true;
     for (int32_t i = 0; i < config->n_eos; i++)
-        if (config->eos_ids[i] < info->vocab_size) info->ends[info->n_ends++] = config->eos_ids[i];
+        if (config->eos_ids[i] < info->n_ids) info->ends[info->n_ends++] = config->eos_ids[i];
 }
 
 static void end_team(pf_engine *engine)

@@ -59,6 +59,7 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     if (strnlen(info->model_id, sizeof info->model_id) == sizeof info->model_id) return PF_INVALID;
     wire.model_id = pf_codec_unconst(info->model_id);
     wire.vocab_size = info->vocab_size;
+    if (pf_model_ids(info) > info->vocab_size) wire.n_ids = info->n_ids;
     if (memcmp(info->vocab_fingerprint, none, sizeof none) != 0) {
         wire.vocab_fingerprint.data = pf_codec_unconst(info->vocab_fingerprint);
         wire.vocab_fingerprint.len = sizeof info->vocab_fingerprint;
@@ -79,14 +80,14 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     return PF_OK;
 }
 
-/* Behind the size of the vocabulary. */
+/* Behind the number of ids. */
 static pf_status take_ends(const Pilotfish__V1__EndTokens *wire, const pf_codec_place *at, pf_model_info *info)
 {
     info->names_ends = wire != NULL;
     if (!wire) return PF_OK;
     PF_TRY(pf_codec_check_count(at, "end_tokens.ids", wire->n_ids, 0, PF_MAX_STOP_TOKENS));
     for (size_t i = 0; i < wire->n_ids; i++) {
-        PF_TRY(pf_codec_check_range(at, "end_tokens.ids", wire->ids[i], 0, info->vocab_size - 1));
+        PF_TRY(pf_codec_check_range(at, "end_tokens.ids", wire->ids[i], 0, pf_model_ids(info) - 1));
         info->ends[info->n_ends++] = wire->ids[i];
     }
     return PF_OK;
@@ -102,6 +103,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     pf_model_info info = { .protocol_version = wire->protocol_version };
     PF_TRY(pf_codec_check_count(&at, "model_id", strlen(wire->model_id), 0, sizeof info.model_id - 1));
     PF_TRY(pf_codec_check_range(&at, "vocab_size", wire->vocab_size, 1, INT32_MAX));
+    if (wire->n_ids) PF_TRY(pf_codec_check_range(&at, "n_ids", wire->n_ids, wire->vocab_size, INT32_MAX));
     PF_TRY(pf_codec_check_range(&at, "max_context", wire->max_context, 1, INT32_MAX));
     PF_TRY(pf_codec_check_range(&at, "max_sequences", wire->max_sequences, 1, INT32_MAX));
     PF_TRY(pf_codec_check_range(&at, "limits.max_draft", wire->limits->max_draft, 0, PF_MAX_DRAFT_TOKENS));
@@ -114,6 +116,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     pf_codec_make_printable(info.model_id);
     if (n_fingerprint) memcpy(info.vocab_fingerprint, wire->vocab_fingerprint.data, n_fingerprint);
     info.vocab_size = wire->vocab_size;
+    info.n_ids = wire->n_ids;
     info.max_context = wire->max_context;
     info.max_sequences = wire->max_sequences;
     info.max_draft = wire->limits->max_draft;

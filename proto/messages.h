@@ -152,7 +152,8 @@ typedef struct {
 typedef struct {
     uint32_t protocol_version;
     char model_id[128];            /* its name; UTF-8, NUL-terminated */
-    int32_t vocab_size;            /* tokens that exist, not the embedding's padding */
+    int32_t vocab_size;            /* tokens that exist, not the embedding's padding: what may be proposed */
+    int32_t n_ids;                 /* rows of the embedding: what a text may hold; 0: as many as tokens */
     uint8_t vocab_fingerprint[32]; /* SHA-256, tokenizer/tokenizer.h; all zero: no tokenizer, only the size counts */
     int32_t max_context;           /* tokens */
     int32_t max_sequences;
@@ -162,8 +163,14 @@ typedef struct {
     bool judges_trees; /* of a verifier: of greedy and coupled proposals */
     bool names_ends;   /* else it does not say what ends its texts */
     int32_t n_ends;
-    int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends]: any of them does; each below vocab_size */
+    int32_t ends[PF_MAX_STOP_TOKENS]; /* [n_ends]: any of them does; each an id of pf_model_ids */
 } pf_model_info;
+
+/* How many ids a text of the model may hold. */
+static inline int32_t pf_model_ids(const pf_model_info *info)
+{
+    return info->n_ids > info->vocab_size ? info->n_ids : info->vocab_size;
+}
 
 /* How many of the first tokens [n] a vocabulary of n_vocab has; n: it has all. */
 static inline int32_t pf_count_known(const int32_t *tokens, int32_t n, int32_t n_vocab)

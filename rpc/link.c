@@ -165,7 +165,8 @@ static bool may_come_back(const pf_link *link, const pf_model_info *now)
 {
     const pf_model_info *before = &link->info;
     return now->vocab_size == before->vocab_size && has_same_fingerprint(now, before) &&
-           (!link->one_model || strcmp(now->model_id, before->model_id) == 0);
+           (!link->one_model ||
+            (strcmp(now->model_id, before->model_id) == 0 && pf_model_ids(now) == pf_model_ids(before)));
 }
 
 static pf_status status_of(grpc_status_code code)

@@ -83,8 +83,7 @@ static int32_t longest_sequence(const verifier *v)
     return pf_context_get_config(v->context)->max_tokens;
 }
 
-/* What makes an open impossible to serve, as a status and a sentence. The model reads any row of its embedding; what may be
- * proposed and committed are the ids that exist. */
+/* What makes an open impossible to serve, as a status and a sentence. */
 static pf_status check_open(const verifier *v, const pf_open *open, pf_error *error)
 {
     PF_TRY(pf_sampling_check(&open->sampling, error));
@@ -498,9 +497,7 @@ static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *are
 static void lay_out(verifier *v, pf_arena *arena)
 {
     const size_t n = (size_t)v->config.max_sequences;
-    int32_t n_vocab = pf_context_n_vocab(v->context);
-    if (v->config.info.vocab_size > 0 && v->config.info.vocab_size < n_vocab) n_vocab = v->config.info.vocab_size;
-    v->judge = pf_judge_create(v->context, n_vocab, arena);
+    v->judge = pf_judge_create(v->context, arena);
     v->sequences = pf_arena_take(arena, n, sizeof *v->sequences);
     v->spans = pf_arena_take(arena, n, sizeof *v->spans);
     v->span_slots = pf_arena_take(arena, n, sizeof *v->span_slots);

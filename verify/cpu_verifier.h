@@ -48,7 +48,7 @@ typedef struct {
                                    0: theirs is taken as it is, 0 being a seed as any other */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
     pf_stop stop;              /* told so, it gives up the pass that it is in, and collect has PF_CANCELLED */
-    pf_model_info info;        /* what pf_peer_info answers; ids from info.vocab_size on are never chosen */
+    pf_model_info info;        /* what pf_peer_info answers */
 } pf_cpu_verifier_config;
 
 /* context is borrowed, used by nobody else, and must outlive the verifier. End it with pf_peer_destroy.

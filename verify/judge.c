@@ -8,8 +8,9 @@
 /* The uses of PF_NOISE_ACCEPT at a position. */
 enum { USE_KEEP = 0, USE_NEXT = 1 };
 
-pf_judge pf_judge_create(pf_context *context, int32_t n_vocab, pf_arena *arena)
+pf_judge pf_judge_create(pf_context *context, pf_arena *arena)
 {
+    const int32_t n_vocab = pf_context_n_vocab(context);
     return (pf_judge){
         .context = context,
         .n_vocab = n_vocab,

@@ -28,14 +28,14 @@
 
 typedef struct {
     pf_context *context; /* borrowed: its last pass has the rows */
-    int32_t n_vocab;     /* ids that may be chosen: those that exist, without the embedding's padding */
+    int32_t n_vocab;     /* of the context: the embedding's padding, too, is chosen where the model says so */
     float *p;            /* [n_vocab] the row in hand */
     float *q;            /* [n_vocab] zero between calls */
     void *scratch;
 } pf_judge;
 
-/* n_vocab: at most the context's. Memory from the arena (or its measure; see base/arena.h). */
-pf_judge pf_judge_create(pf_context *context, int32_t n_vocab, pf_arena *arena);
+/* Memory from the arena (or its measure; see base/arena.h). */
+pf_judge pf_judge_create(pf_context *context, pf_arena *arena);
 
 /* A proposal as it lies in memory. */
 typedef struct {

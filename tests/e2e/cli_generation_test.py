@@ -142,10 +142,26 @@ class Generation(Case):
         again = self.generate("-n", "12", "--temperature", "1", "--seed", "8")
         self.assertEqual(again["tokens"], documents[1]["tokens"])
 
-    def test_rows_of_the_embedding_that_are_no_token_are_never_drawn(self):
-        padded = tiny_llama.make(self.root / "padded", vocab_size=2 * tiny_llama.VOCAB_SIZE)
-        document = self.generate("-n", "200", "--temperature", "1", "--seed", "5", target=padded)
-        self.assertLess(max(document["tokens"]), tiny_llama.VOCAB_SIZE)
+    def test_rows_of_the_embedding_that_are_no_token_are_drawn_and_have_no_text(self):
+        size = tiny_llama.VOCAB_SIZE
+        padded = tiny_llama.make(self.root / "padded", vocab_size=2 * size)
+        mute = tiny_llama.make(self.root / "mute-padded", vocab_size=2 * size, tokenizer=False)
+        ids = ("--tokens", f"0,5,{2 * size - 1}")
+        for options in (["-n", "60"], ["-n", "60", "--temperature", "1", "--seed", "5"]):
+            document = self.generate(*options, "--ignore-eos", target=padded, prompt=ids)
+            self.assertGreaterEqual(max(document["tokens"]), size)
+            self.assertEqual(document["tokens"],
+                             self.generate(*options, "--ignore-eos", target=mute, prompt=ids)["tokens"])
+            known = ",".join(str(token) for token in document["tokens"] if 1 < token < size)
+            text = self.run_ok("detokenize", "-m", padded, "--tokens", known).out
+            self.assertEqual(document["text"], text.decode(errors="replace"))
+            for draft in (padded, self.target):  # the second has no such rows, and gives up
+                drafted = self.generate(*options, "--ignore-eos", "--method", "greedy" if len(options) == 2 else "coupled",
+                                        "-d", draft, target=padded, prompt=("--tokens", "0,5"))
+                plain = self.generate(*options, "--ignore-eos", target=padded, prompt=("--tokens", "0,5"))
+                self.assertEqual(drafted["tokens"], plain["tokens"])
+                self.assertGreater(drafted["speculation"]["rounds"], 0)
+        self.assert_fails("generate", "-m", padded, "--tokens", str(2 * size), saying=[str(2 * size - 1)])
 
     def test_a_top_p_below_every_float_keeps_the_best_and_is_not_off(self):
         options = ["-n", "12", "--temperature", "1", "--seed", "5"]

@@ -250,6 +250,12 @@ static void recorded_messages_of_version_1_decode_ever_after(void **state)
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
     assert_true(info.judges_trees);
+    assert_int_equal(pf_model_ids(&info), 4096); /* likewise */
+    info.n_ids = 5000;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &info, &error), error);
+    assert_int_equal(info.vocab_size, 4096);
+    assert_int_equal(pf_model_ids(&info), 5000);
     assert_false(info.names_ends); /* likewise */
     info.names_ends = true;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);

@@ -91,8 +91,7 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     }
     const pf_config *config = pf_model_config(engine->model);
     info->names_ends = true;
-    for (int32_t i = 0; i < config->n_eos; i++)
-        if (config->eos_ids[i] < info->n_ids) info->ends[info->n_ends++] = config->eos_ids[i];
+    for (int32_t i = 0; i < config->n_eos; i++) info->ends[info->n_ends++] = config->eos_ids[i];
 }
 
 static void end_team(pf_engine *engine)

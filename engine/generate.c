@@ -125,10 +125,11 @@ static pf_status check_request(const pf_session *s, const pf_request *q, const p
     if (q->n_prompt >= s->options.max_context)
         return pf_fail(error, PF_INVALID, "the prompt has %d tokens, expected at most %d: the context is %d",
                        q->n_prompt, s->options.max_context - 1, s->options.max_context);
-    const int32_t unknown = pf_count_known(q->prompt, q->n_prompt, s->n_ids);
+    const int32_t n_ids = pf_model_ids(&s->verifier_info);
+    const int32_t unknown = pf_count_known(q->prompt, q->n_prompt, n_ids);
     if (unknown < q->n_prompt)
         return pf_fail(error, PF_INVALID, "token %d of the prompt is %d, expected 0 to %d", unknown, q->prompt[unknown],
-                       s->n_ids - 1);
+                       n_ids - 1);
     if (q->max_new_tokens < 1 || result->capacity < q->max_new_tokens)
         return pf_fail(error, PF_INVALID, "%d new tokens with room for %d, expected at least 1, and room for all",
                        q->max_new_tokens, result->capacity);

@@ -19,7 +19,6 @@
 
 struct pf_session {
     pf_session_options options;
-    int32_t n_ids; /* of the target: what its text may hold */
     pf_model_info verifier_info;
     int32_t *committed; /* [max_context] prompt, then verdicts */
     int32_t n_committed;

@@ -63,7 +63,7 @@ static bool tokens_fit(const pf_run *r, const pf_verdict *v, const pf_proposal *
         node = pf_tree_child(proposal->tokens, proposal->parents, proposal->n_tokens, node, v->tokens[i]);
         if (node < 0) return false;
     }
-    return pf_count_known(v->tokens, v->n_tokens, r->session->n_ids) == v->n_tokens;
+    return pf_count_known(v->tokens, v->n_tokens, pf_model_ids(&r->session->verifier_info)) == v->n_tokens;
 }
 
 /* A verdict that no honest verifier gives, and what is wrong with it. */
@@ -81,10 +81,11 @@ static pf_status refuse_verdict(const pf_run *r, const pf_verdict *v, const pf_p
     if (v->base != r->session->n_committed)
         return pf_fail(r->error, PF_FORMAT, "the verifier gave a verdict at token %d, expected %d", v->base,
                        r->session->n_committed);
-    const int32_t unknown = pf_count_known(v->tokens, v->n_tokens, r->session->n_ids);
+    const int32_t n_ids = pf_model_ids(&r->session->verifier_info);
+    const int32_t unknown = pf_count_known(v->tokens, v->n_tokens, n_ids);
     if (unknown < v->n_tokens)
         return pf_fail(r->error, PF_FORMAT, "the verifier committed token %d, the vocabulary has %d",
-                       v->tokens[unknown], r->session->n_ids);
+                       v->tokens[unknown], n_ids);
     return pf_fail(r->error, PF_FORMAT,
                    "the verifier answered a proposal of %d tokens with %d tokens, %d of them accepted: expected the "
                    "accepted ones as they were proposed, and one more",

@@ -37,7 +37,6 @@ static pf_status meet_peers(pf_session *session, pf_error *error)
 {
     pf_model_info drafter;
     PF_TRY(pf_peer_info(session->options.verifier, &session->verifier_info, error));
-    session->n_ids = pf_model_ids(&session->verifier_info);
     if (!session->options.drafter) return PF_OK;
 
     pf_error why = { 0 };

@@ -59,7 +59,7 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     if (strnlen(info->model_id, sizeof info->model_id) == sizeof info->model_id) return PF_INVALID;
     wire.model_id = pf_codec_unconst(info->model_id);
     wire.vocab_size = info->vocab_size;
-    if (pf_model_ids(info) > info->vocab_size) wire.n_ids = info->n_ids;
+    if (info->n_ids > info->vocab_size) wire.n_ids = info->n_ids;
     if (memcmp(info->vocab_fingerprint, none, sizeof none) != 0) {
         wire.vocab_fingerprint.data = pf_codec_unconst(info->vocab_fingerprint);
         wire.vocab_fingerprint.len = sizeof info->vocab_fingerprint;

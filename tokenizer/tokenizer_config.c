@@ -144,14 +144,6 @@ static pf_status put_name(reader *r, filed_token token)
     return note_special(r, &token);
 }
 
-static void drop_name(reader *r, const char *name)
-{
-    size_t n_kept = 0;
-    for (size_t i = 0; i < r->n_named; i++)
-        if (strcmp(r->named[i].name, name) != 0) r->named[n_kept++] = r->named[i];
-    r->n_named = n_kept;
-}
-
 static pf_status name_token(reader *r, const pf_json *doc, const char *name, const json_t *node)
 {
     filed_token token;
@@ -189,19 +181,11 @@ static bool is_own_name(const char *key)
     return n >= n_end && strcmp(key + n - n_end, "_token") == 0 && !is_usual(key);
 }
 
-/* What a value must be for such a field to be a token; other fields may end alike. In tokenizer_config.json an object says
- * that it is one. */
-typedef bool is_token_fn(const json_t *node);
-
+/* Other fields may end alike. In tokenizer_config.json an object says that it is a token. */
 static bool is_typed_token(const json_t *node)
 {
     const char *type = json_string_value(json_object_get(node, "__type"));
     return type && strcmp(type, "AddedToken") == 0;
-}
-
-static bool is_string(const json_t *node)
-{
-    return json_is_string(node);
 }
 
 static bool is_string_or_object(const json_t *node)
@@ -209,17 +193,27 @@ static bool is_string_or_object(const json_t *node)
     return json_is_string(node) || json_is_object(node);
 }
 
-static pf_status name_own(reader *r, const pf_json *doc, const json_t *root, is_token_fn *is_token)
+/* Strings of tokenizer_config.json come last, and hold; where it has anything else, null even, is the place of what
+ * special_tokens_map.json says of that name. */
+static pf_status name_own(reader *r)
 {
+    const pf_json *config = r->files->config, *map = r->files->special_map;
     const char *key;
     json_t *node;
-    json_object_foreach((json_t *)(uintptr_t)root, key, node)
+    json_object_foreach((json_t *)(uintptr_t)r->config, key, node)
     {
-        if (!is_own_name(key)) continue;
-        if (is_token(node))
-            PF_TRY(name_token(r, doc, key, node));
-        else if (root == r->special_map)
-            drop_name(r, key);
+        const json_t *in_map = json_object_get(r->special_map, key);
+        if (!is_own_name(key) || json_is_string(node)) continue;
+        if (in_map ? is_string_or_object(in_map) : is_typed_token(node))
+            PF_TRY(in_map ? name_token(r, map, key, in_map) : name_token(r, config, key, node));
+    }
+    json_object_foreach((json_t *)(uintptr_t)r->special_map, key, node)
+    {
+        if (is_own_name(key) && is_string_or_object(node)) PF_TRY(name_token(r, map, key, node));
+    }
+    json_object_foreach((json_t *)(uintptr_t)r->config, key, node)
+    {
+        if (is_own_name(key) && json_is_string(node)) PF_TRY(name_token(r, config, key, node));
     }
     return PF_OK;
 }
@@ -239,9 +233,7 @@ static pf_status read_names(reader *r)
 {
     const pf_json *config = r->files->config, *map = r->files->special_map;
     for (int i = 0; i < N_NAMES; i++) PF_TRY(name_usual(r, i));
-    PF_TRY(name_own(r, config, r->config, is_typed_token));
-    PF_TRY(name_own(r, map, r->special_map, is_string_or_object));
-    PF_TRY(name_own(r, config, r->config, is_string));
+    PF_TRY(name_own(r));
     PF_TRY(name_extra(r, config, r->config));
     return name_extra(r, map, r->special_map);
 }

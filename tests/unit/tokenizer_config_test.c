@@ -168,6 +168,22 @@ static void a_name_that_the_older_file_takes_back_is_none(void **state)
                   "| <t>:! "); /* a plain text is set aside before that file is read */
 }
 
+/* A name keeps the place of its null, and of what was no token; a plain text has none to keep. */
+static void what_the_older_file_says_of_a_name_stands_where_the_newer_has_the_name(void **state)
+{
+    (void)state;
+    static const char map[] = "{\"image_token\": {\"content\": \"<i>\"}, \"own_token\": \"<o>\"}";
+    static const char turn[] = "\"turn_token\": {\"__type\": \"AddedToken\", \"content\": \"<t>\"}";
+    char config[128];
+    static const char *const first[] = { "null", "3", "{\"content\": \"<j>\"}" };
+    for (size_t i = 0; i < PF_COUNT(first); i++) {
+        snprintf(config, sizeof config, "{\"image_token\": %s, %s}", first[i], turn);
+        assert_tokens((texts){ .config = config, .special_map = map }, "| <i>:! <t>:! <o>:! ");
+    }
+    snprintf(config, sizeof config, "{\"own_token\": \"<p>\", %s}", turn);
+    assert_tokens((texts){ .config = config, .special_map = map }, "| <t>:! <i>:! <p>:! ");
+}
+
 static void what_a_tokenizer_pads_with_is_its_pad_token(void **state)
 {
     (void)state;
@@ -266,6 +282,7 @@ int main(void)
         cmocka_unit_test(additional_tokens_are_read_where_there_are_no_extra_ones),
         cmocka_unit_test(older_files_have_a_say_where_no_tokens_are_listed),
         cmocka_unit_test(a_name_that_the_older_file_takes_back_is_none),
+        cmocka_unit_test(what_the_older_file_says_of_a_name_stands_where_the_newer_has_the_name),
         cmocka_unit_test(what_a_tokenizer_pads_with_is_its_pad_token),
         cmocka_unit_test(some_classes_name_tokens_of_their_own),
         cmocka_unit_test(what_is_no_token_is_refused_by_name),

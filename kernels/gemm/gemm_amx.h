@@ -41,6 +41,7 @@ enum {
     PF_TILE_MANY_BLOCKS = 8,
     PF_TILE_GROUP_BLOCKS = 16, /* of rows that pass together, a slice of 416 KiB */
     PF_TILE_SUMS_BYTES = PF_TILE_BLOCK_ROWS * PF_GEMM_PANEL * (int)sizeof(float), /* of a block of rows and a panel */
+    PF_TILE_W_AHEAD = 1536, /* bytes, how far each of two panels side by side is fetched */
     PF_TILE_RING_STEPS = 2,
     PF_TILE_RING_AHEAD = 1, /* steps: what was stored must have reached L1 before a tile is loaded from there */
 };
@@ -389,16 +390,16 @@ PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, c
     PF_TILE_DOT(dot, 3, 4, 7);
 }
 
-/* A step of a panel, or of two side by side, into the ring: a row of each in turn, and what comes PF_GEMM_W_NEXT bytes
+/* A step of a panel, or of two side by side, into the ring: a row of each in turn, and what comes PF_TILE_W_AHEAD bytes
  * further on fetched beside it. Two streams get more from memory than one. */
 PF_INLINE void pf_tile_fill(const pf_tile_family family, const pf_tile_product *x, int32_t panel,
                             const int32_t n_panels, size_t step, uint8_t *slot)
 {
     const size_t there = pf_tile_rows_there(family, x, step, PF_TILE_ROWS), panel_bytes = x->w->panel_bytes;
     const size_t at = pf_tile_step_at(family, x, step);
-    const bool past = at + PF_TILE_ROWS * family.row_bytes + PF_GEMM_W_NEXT > panel_bytes; /* into the next pair */
+    const bool past = at + PF_TILE_ROWS * family.row_bytes + PF_TILE_W_AHEAD > panel_bytes; /* into the next pair */
     const uint8_t *panels = pf_tile_panel(x, panel), *from = panels + at;
-    uintptr_t ahead = (uintptr_t)from + PF_GEMM_W_NEXT + (past ? (size_t)(n_panels - 1) * panel_bytes : 0);
+    uintptr_t ahead = (uintptr_t)from + PF_TILE_W_AHEAD + (past ? (size_t)(n_panels - 1) * panel_bytes : 0);
     __m512i zeros[2][2] = { { _mm512_setzero_si512(), _mm512_setzero_si512() } };
     if (family.zeros)
         for (int32_t j = 0; j < n_panels; j++) family.zeros(x, panels + (size_t)j * panel_bytes, zeros[j]);

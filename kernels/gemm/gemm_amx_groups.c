@@ -21,8 +21,9 @@
  * A group of 32 is half a step: A has rows of 32 bytes and B 8 rows. Tiles as deep as others, with zeros for the next
  * group, would have more rows loaded, and twice as much unpacked.
  *
- * One block of up to 16 rows waits for its weights, and nothing must come in bursts: two panels side by side, group by
- * group. One is multiplied, a later one unpacked to a ring, two earlier ones are scaled.
+ * One block of up to 16 rows waits for its weights, and nothing must come in bursts: two panels side by side, step by
+ * step. One is multiplied, a later one unpacked to a ring; behind a group its sums leave the tiles, and behind every
+ * second one two are scaled. A group of 128 unpacked at once cost 8 rows a seventh.
  */
 #include "base/checked.h"
 #include "kernels/gemm/gemm_amx_int.h"
@@ -355,72 +356,67 @@ static void nest_many(const tiling *t, const pf_tile_product *x, pf_tile_rows ro
 
 /* --- few rows --- */
 
-enum {
-    PARKED_GROUPS = 4,
-    SCALED_GROUPS = 2, /* at once */
-};
+enum { PARKED_GROUPS = 2 };
 
 /* Up to 16 rows times one panel, or two side by side. */
 typedef struct {
     const tiling *t;
     size_t panel_bytes;
-    size_t ahead; /* groups from one that is multiplied to one that is unpacked: a step or more, and some 200 cycles */
+    size_t ahead; /* steps from one that is multiplied to one that is unpacked: some 200 cycles */
     pf_tile_rows x;
     size_t n_rows;
-    uint8_t *ring;  /* [ahead + 1, panels] groups, unpacked */
+    uint8_t *ring;  /* [ahead + 1, panels] steps, unpacked */
     int32_t *parks; /* [PARKED_GROUPS, panels] [n_rows, 32] */
     float *sums;    /* [panels, n_rows, 32] */
 } few;
 
-PF_INLINE uint8_t *ring_of(const few *f, size_t group, const size_t n_panels)
+PF_INLINE uint8_t *ring_of(const few *f, size_t step, const size_t n_panels)
 {
-    return f->ring + group % (f->ahead + 1) * n_panels * f->t->group_steps * f->t->step_bytes;
+    return f->ring + step % (f->ahead + 1) * n_panels * f->t->step_bytes;
 }
 PF_INLINE int32_t *park_of(const few *f, size_t group, const size_t n_panels)
 {
     return f->parks + group % PARKED_GROUPS * n_panels * f->n_rows * PF_GEMM_PANEL;
 }
 
-/* A row of each panel in turn, and what comes PF_GEMM_W_NEXT bytes further on fetched beside it, as pf_tile_fill does. */
-PF_INLINE void unpack_group(const few *f, const uint8_t *panels, size_t group, const size_t n_panels)
+/* A row of each panel in turn, and what comes PF_TILE_W_AHEAD bytes further on fetched beside it, as pf_tile_fill does. */
+PF_INLINE void unpack_step(const few *f, const uint8_t *panels, size_t step, const size_t n_panels)
 {
-    const pf_gemm_layout *l = &f->t->l;
-    const size_t at = group * l->group_bytes, out_bytes = f->t->group_steps * f->t->step_bytes;
-    const bool past = at + l->group_bytes + PF_GEMM_W_NEXT > f->panel_bytes; /* into the next pair */
-    const uint8_t *from = panels + at;
-    uint8_t *out = ring_of(f, group, n_panels);
-    uintptr_t ahead = (uintptr_t)from + PF_GEMM_W_NEXT + (past ? (n_panels - 1) * f->panel_bytes : 0);
+    const tiling *t = f->t;
+    const size_t n_rows = t->step_bytes / PF_TILE_B_STRIDE, in_group = step % t->group_steps;
+    const uint8_t *head = panels + step_at(t, step), *from = head + t->l.head_bytes + in_group * n_rows * 64;
+    const bool past = (size_t)(from - panels) + n_rows * 64 + PF_TILE_W_AHEAD > f->panel_bytes; /* into the next pair */
+    uint8_t *out = ring_of(f, step, n_panels);
+    uintptr_t ahead = (uintptr_t)from + PF_TILE_W_AHEAD + (past ? (n_panels - 1) * f->panel_bytes : 0);
     __m512i zeros[2][2];
     for (size_t j = 0; j < n_panels; j++) {
-        pf_tile_prefetch(ahead + j * f->panel_bytes);
-        zeros[j][0] = zeros_of(l, from + j * f->panel_bytes, 0);
-        zeros[j][1] = zeros_of(l, from + j * f->panel_bytes, 16);
+        if (in_group == 0) pf_tile_prefetch(ahead - t->l.head_bytes + j * f->panel_bytes);
+        zeros[j][0] = zeros_of(&t->l, head + j * f->panel_bytes, 0);
+        zeros[j][1] = zeros_of(&t->l, head + j * f->panel_bytes, 16);
     }
-    from += l->head_bytes;
-    ahead += l->head_bytes;
-    for (size_t i = 0; i < l->group_steps; i++, from += 64, ahead += 64, out += PF_TILE_B_STRIDE)
+    for (size_t i = 0; i < n_rows; i++, from += 64, ahead += 64, out += PF_TILE_B_STRIDE)
         for (size_t j = 0; j < n_panels; j++) {
             pf_tile_prefetch(ahead + j * f->panel_bytes);
-            row_of_nibbles(zeros[j], from + j * f->panel_bytes, out + j * out_bytes);
+            row_of_nibbles(zeros[j], from + j * f->panel_bytes, out + j * t->step_bytes);
         }
 }
 
-PF_INLINE void multiply_group(const few *f, size_t group, const size_t n_panels)
+PF_INLINE void multiply_step(const few *f, size_t step, const size_t n_panels)
+{
+    const uint8_t *b = ring_of(f, step, n_panels);
+    pf_tile_rows x = f->x;
+    x.a += step * x.a_step;
+    if (n_panels == 2)
+        pf_tile_step_pair(PF_DOT_INT8_INT8, &x, b, b + f->t->step_bytes);
+    else
+        pf_tile_multiply_low(PF_DOT_INT8_INT8, &x, b, f->t->step_bytes, 1);
+}
+
+PF_INLINE void park_group(const few *f, size_t group, const size_t n_panels)
 {
     const size_t stride = PF_GEMM_PANEL * sizeof *f->parks;
-    const tiling *t = f->t;
-    const uint8_t *b = ring_of(f, group, n_panels);
     uint8_t *park = (uint8_t *)park_of(f, group, n_panels);
-    pf_tile_rows x = f->x;
-    x.a += group * t->group_steps * x.a_step;
-    pf_tile_zero_all();
-    for (size_t step = 0; step < t->group_steps; step++, x.a += x.a_step, b += t->step_bytes) {
-        if (n_panels == 2)
-            pf_tile_step_pair(PF_DOT_INT8_INT8, &x, b, b + t->group_steps * t->step_bytes);
-        else
-            pf_tile_multiply_low(PF_DOT_INT8_INT8, &x, b, t->step_bytes, 1);
-    }
-    pf_tile_store(&x, park, stride);
+    pf_tile_store(&f->x, park, stride);
     if (n_panels == 2) pf_tile_store_right(park + f->n_rows * stride, stride);
 }
 
@@ -442,19 +438,23 @@ PF_INLINE void scale_groups(const few *f, const uint8_t *panels, size_t group, s
 
 PF_INLINE void multiply_few(const few *f, const uint8_t *panels, const size_t n_panels)
 {
-    const size_t n = (size_t)f->t->l.n_groups;
-    size_t scaled = 0;
+    const size_t group_steps = f->t->group_steps, n = (size_t)f->t->l.n_groups, steps = n * group_steps;
+    size_t parked = 0;
     memset(f->sums, 0, n_panels * f->n_rows * PF_GEMM_PANEL * sizeof *f->sums);
-    for (size_t g = 0; g < f->ahead && g < n; g++) unpack_group(f, panels, g, n_panels);
-    for (size_t g = 0; g < n; g++) {
-        multiply_group(f, g, n_panels);
-        if (g + f->ahead < n) unpack_group(f, panels, g + f->ahead, n_panels);
-        if (g + 1 < scaled + PARKED_GROUPS) continue;
-        scale_groups(f, panels, scaled, SCALED_GROUPS, n_panels);
-        scaled += SCALED_GROUPS;
+    for (size_t step = 0; step < f->ahead && step < steps; step++) unpack_step(f, panels, step, n_panels);
+    for (size_t g = 0, step = 0; g < n; g++, parked++) {
+        pf_tile_zero_all();
+        for (size_t i = 0; i < group_steps; i++, step++) {
+            multiply_step(f, step, n_panels);
+            if (step + f->ahead < steps) unpack_step(f, panels, step + f->ahead, n_panels);
+        }
+        if (parked == PARKED_GROUPS) { /* before others take their place: loads wait for stores, not stores for loads */
+            scale_groups(f, panels, g - parked, parked, n_panels);
+            parked = 0;
+        }
+        park_group(f, g, n_panels);
     }
-    for (; scaled < n; scaled += SCALED_GROUPS)
-        scale_groups(f, panels, scaled, n - scaled < SCALED_GROUPS ? n - scaled : SCALED_GROUPS, n_panels);
+    scale_groups(f, panels, n - parked, parked, n_panels);
 }
 
 /* --- any number of rows --- */

@@ -148,7 +148,7 @@ static void pack(pf_format format, uint8_t *input, const float *a, size_t lda, i
             pf_gemm_##NAME##_int8_avx512vnni(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);       \
     }
 
-FORMAT(int8, PF_FORMAT_INT8, 8, PF_GEMM_VNNI_INT8_ROWS)
+FORMAT(int8, PF_FORMAT_INT8, 3, PF_GEMM_VNNI_INT8_ROWS)
 FORMAT(int4_channel, PF_FORMAT_INT4_CHANNEL, 7, PF_GEMM_VNNI_CHANNEL_ROWS)
 FORMAT(int4_g32, PF_FORMAT_INT4_G32, 7, PF_GEMM_VNNI_GROUP_ROWS)
 FORMAT(int4_g128, PF_FORMAT_INT4_G128, 7, PF_GEMM_VNNI_GROUP_ROWS)

@@ -75,12 +75,18 @@ enum { PF_GEMM_PANEL = 32 }; /* columns */
 typedef enum {
     PF_FETCH_FAR,   /* pages ahead */
     PF_FETCH_NEAR,  /* less than a page ahead, from memory */
+    PF_FETCH_TILED, /* likewise, and AMX tiles get as much from there as vectors do */
     PF_FETCH_SHORT, /* a few lines ahead; pages ahead, into the L2, where multiplies take as long */
     PF_N_FETCHES
 } pf_fetch;
 
 /* Of a machine with these PF_FEATURE_... */
 pf_fetch pf_fetch_of(uint32_t features);
+
+static inline bool pf_fetch_is_near(pf_fetch fetch)
+{
+    return fetch == PF_FETCH_NEAR || fetch == PF_FETCH_TILED;
+}
 
 /* A packed matrix. The memory is the caller's. */
 typedef struct {

@@ -567,7 +567,7 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && units <= block;
-    const bool pairs = goes_on && w->fetch == PF_FETCH_NEAR && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
+    const bool pairs = goes_on && pf_fetch_is_near(w->fetch) && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
     const bool many = m >= family.many_rows;
     const size_t ahead = weights_ahead(w, &l, m, many, pairs);
     int_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? family.far : family.tiles;

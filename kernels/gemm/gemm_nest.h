@@ -170,7 +170,7 @@ PF_INLINE void pf_gemm_fetch(uintptr_t address, const bool into_l2)
 /* How far ahead one panel is fetched. Where the L3 holds them near costs 8 rows of bf16 a 25th. */
 PF_INLINE bool pf_gemm_is_near(const pf_gemm_weights *w)
 {
-    return w->fetch == PF_FETCH_NEAR && w->from_memory;
+    return pf_fetch_is_near(w->fetch) && w->from_memory;
 }
 PF_INLINE size_t pf_gemm_ahead(const pf_gemm_weights *w, bool many_rows)
 {
@@ -185,7 +185,7 @@ PF_INLINE bool pf_gemm_is_into_l2(const pf_gemm_weights *w, bool many_rows)
 /* And each of two side by side. */
 PF_INLINE size_t pf_gemm_pair_ahead(const pf_gemm_weights *w, int32_t m)
 {
-    if (w->fetch == PF_FETCH_NEAR) return PF_GEMM_W_NEXT;
+    if (pf_fetch_is_near(w->fetch)) return PF_GEMM_W_NEXT;
     return w->fetch == PF_FETCH_SHORT && (w->from_memory || m <= 2) ? 2 * PF_GEMM_W_SHORT : PF_GEMM_W_AHEAD;
 }
 

@@ -85,7 +85,7 @@ pf_status pf_architecture_find(const pf_json *doc, pf_architecture_id *out, pf_e
 
     const json_t *names = json_object_get(doc->root, "architectures");
     const char *name = NULL;
-    if (names && !json_is_null(names)) {
+    if (names && !json_is_null(names) && !(json_is_array(names) && json_array_size(names) == 0)) {
         if (!json_is_array(names) || json_array_size(names) != 1 || !json_is_string(json_array_get(names, 0)))
             return pf_fail(error, PF_FORMAT, "%s: architectures must be a list of one name (known: %s)", doc->name,
                            known);

@@ -11,7 +11,7 @@
 
 /* Written by transformers, 4 or 5, or found in models that were published, and not read by a causal language model at
  * inference: the origin of the file, training, classification heads, what `generate` would default to, and how PyTorch or
- * a browser is to run it. */
+ * a browser is to run it (pretraining_tp: in how many parts transformers 4 computes the same products). */
 static const char *const INERT[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -68,6 +68,7 @@ static const char *const INERT[] = {
     "output_scores",
     "pad_token_id",
     "prefix",
+    "pretraining_tp",
     "problem_type",
     "remove_invalid_values",
     "repetition_penalty",
@@ -113,7 +114,6 @@ static const struct {
     { "is_encoder_decoder", { "false" } },
     { "is_llama_config", { "true" } },
     { "per_layer_config", { "{}" } },
-    { "pretraining_tp", { "1" } },
     { "pruned_heads", { "{}" } },
     { "qk_norm", { "false" } },
     { "rope_interleaved", { "false" } },

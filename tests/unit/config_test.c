@@ -107,7 +107,7 @@ static void what_transformers_writes_beside_is_passed_over(void **state)
     (void)state;
     (void)parsed(LLAMA("\"torch_dtype\": \"bfloat16\", \"dtype\": \"bfloat16\", \"use_cache\": true,"
                        "\"initializer_range\": 0.02, \"transformers_version\": \"5.0.0\", \"_name_or_path\": \"x\","
-                       "\"attention_dropout\": 0.0, \"pretraining_tp\": 1, \"hidden_act\": \"silu\","
+                       "\"attention_dropout\": 0.0, \"pretraining_tp\": 2, \"hidden_act\": \"silu\","
                        "\"quantization_config\": null, \"sliding_window\": null, \"never_heard_of\": null,"
                        "\"rope_scaling\": null, \"layer_types\": [\"full_attention\", \"full_attention\"],"));
 }
@@ -131,7 +131,6 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
     assert_refused(LLAMA("\"rope_interleaved\": true,"), PF_UNSUPPORTED, "rope_interleaved is true");
     assert_refused(LLAMA("\"is_causal\": false,"), PF_UNSUPPORTED, "is_causal is false");
     assert_refused(LLAMA("\"hidden_act\": \"gelu\","), PF_UNSUPPORTED, "hidden_act is \"gelu\"");
-    assert_refused(LLAMA("\"pretraining_tp\": 2,"), PF_UNSUPPORTED, "pretraining_tp is 2");
     assert_refused(LLAMA("\"quantization_config\": {\"bits\": 4},"), PF_UNSUPPORTED, "quantization_config");
     assert_refused(LLAMA("\"sliding_window\": 4096,"), PF_UNSUPPORTED, "sliding_window");
     assert_refused(LLAMA("\"logit_scale\": 0.5,"), PF_UNSUPPORTED, "logit_scale");
@@ -191,6 +190,20 @@ static void an_unknown_architecture_is_named_with_those_known(void **state)
     assert_refused("{}", PF_FORMAT, "LlamaForCausalLM");
     assert_refused("{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"gpt2\"}", PF_FORMAT, "model_type");
     assert_refused("{\"architectures\": 7}", PF_FORMAT, "architectures");
+}
+
+static void model_type_alone_names_an_architecture(void **state)
+{
+    (void)state;
+#define SAYS(named)                                                                                            \
+    "{" named "\"model_type\": \"llama\", \"vocab_size\": 100, \"hidden_size\": 64, \"num_hidden_layers\": 3," \
+    "\"intermediate_size\": 96, \"num_attention_heads\": 4, \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5}"
+    (void)parsed(SAYS(""));
+    (void)parsed(SAYS("\"architectures\": null,"));
+    (void)parsed(SAYS("\"architectures\": [],"));
+    assert_refused(SAYS("\"architectures\": [\"LlamaForCausalLM\", \"LlamaModel\"],"), PF_FORMAT, "a list of one name");
+    assert_refused(SAYS("\"architectures\": [7],"), PF_FORMAT, "a list of one name");
+#undef SAYS
 }
 
 static void numbers_out_of_range_are_refused(void **state)
@@ -327,6 +340,7 @@ int main(void)
         cmocka_unit_test(a_file_written_in_f16_says_that_it_is_to_be_used_so),
         cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),
+        cmocka_unit_test(model_type_alone_names_an_architecture),
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(tensors_have_the_names_of_the_files),
         cmocka_unit_test(a_session_may_grow_as_far_as_scaling_reaches),

@@ -10,6 +10,7 @@
  */
 #include "kernels/gemm/gemm_amx_int.h"
 #include "kernels/gemm/gemm_int_blocks.h"
+#include "kernels/gemm/gemm_int_words_avx512.h"
 
 /* --- a scale a column --- */
 
@@ -89,43 +90,46 @@ static void multiply(const pf_gemm_weights *w, const uint8_t *input, int32_t m, 
 
 /* --- activations --- */
 
-/* n values of a row to the bytes of a step. Returns their sum. */
-static int32_t round_step(uint8_t *out, size_t step_values, const float *row, size_t n, float factor)
+/* A row of k values to its bytes of each step, `stride` apart. */
+static row_head pack_row(const tiling *t, uint8_t *out, size_t stride, const float *row, size_t k)
 {
-    int32_t q[PF_INT_BLOCK], sum = 0;
-    for (size_t begin = 0; begin < step_values; begin += PF_INT_BLOCK) {
-        const size_t left = begin < n ? n - begin : 0;
-        pf_int_round_block(q, row + (left ? begin : 0), left < PF_INT_BLOCK ? left : PF_INT_BLOCK, factor);
-        for (size_t i = 0; i < PF_INT_BLOCK; i++) {
-            sum += q[i];
-            out[begin + i] = (uint8_t)q[i];
+    const __m512i sign = _mm512_set1_epi8((char)0x80);
+    const pf_int_rounding rounding = pf_int_rounding_of(pf_int_magnitude(row, k));
+    const __m512 factor = _mm512_set1_ps(rounding.factor);
+    const size_t end = t->steps * t->step_values;
+    __m512i sums = _mm512_setzero_si512(); /* of bytes, each 128 more than it is */
+    int32_t n_summed = 0;
+    for (size_t i = 0; i < end; i += 64, n_summed += 64) {
+        const size_t n = i < k ? k - i : 0;
+        const __m512i words = n >= 64 ? pf_int_words(row + i, factor, 64) : pf_int_words(row + (n ? i : 0), factor, n);
+        const __m512i ordered = pf_int_words_in_order(words);
+        sums = _mm512_add_epi64(sums, _mm512_sad_epu8(_mm512_xor_si512(ordered, sign), _mm512_setzero_si512()));
+        if (t->step_values == 64) {
+            _mm512_storeu_si512(out, ordered);
+            out += stride;
+            continue;
         }
+        _mm256_storeu_si256((__m256i *)(void *)out, _mm512_castsi512_si256(ordered));
+        if (i + 32 < end) _mm256_storeu_si256((__m256i *)(void *)(out + stride), _mm512_extracti64x4_epi64(ordered, 1));
+        out += 2 * stride;
     }
-    return sum;
+    return (row_head){ rounding.scale, (int32_t)_mm512_reduce_add_epi64(sums) - 128 * n_summed };
 }
 
 static void pack(pf_format format, uint8_t *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                  int32_t tile_end)
 {
     const tiling t = tiling_of(format, k);
-    const size_t n_values = (size_t)k, row_bytes = t.steps * t.step_values;
+    const size_t row_bytes = t.steps * t.step_values;
     const int32_t n_blocks = pf_gemm_tiles(t.block_rows, m);
     row_head *heads = (row_head *)(void *)(input + (size_t)m * row_bytes);
     for (int32_t i = tile_begin; i < tile_end; i++) {
         const size_t first = (size_t)pf_gemm_tile_row(n_blocks, m, i);
         const size_t height = (size_t)pf_gemm_tile_row(n_blocks, m, i + 1) - first;
         uint8_t *out = input + first * row_bytes;
-        for (size_t r = 0; r < height; r++) {
-            const float *row = a + (first + r) * lda;
-            const pf_int_rounding rounding = pf_int_rounding_of(pf_int_magnitude(row, n_values));
-            row_head head = { .scale = rounding.scale };
-            for (size_t step = 0; step < t.steps; step++) {
-                const size_t at = step * t.step_values, left = at < n_values ? n_values - at : 0;
-                head.sum += round_step(out + (step * height + r) * t.step_values, t.step_values, row + (left ? at : 0),
-                                       left < t.step_values ? left : t.step_values, rounding.factor);
-            }
-            heads[first + r] = head;
-        }
+        for (size_t r = 0; r < height; r++)
+            heads[first + r] =
+                pack_row(&t, out + r * t.step_values, height * t.step_values, a + (first + r) * lda, (size_t)k);
     }
 }
 

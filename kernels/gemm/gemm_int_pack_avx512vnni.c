@@ -7,7 +7,7 @@
  * A start is the sum of the group's bytes times what the stored weights have too much, -128 or -8; where that is z, a
  * column's own, times -1. A format with a scale a column has one group, of all K; the last of several is filled with zeros.
  */
-#include "kernels/gemm/gemm_int_rounding.h"
+#include "kernels/gemm/gemm_int_words_avx512.h"
 #include "kernels/gemm/pack_words_avx512.h"
 #include "kernels/unroll.h"
 
@@ -47,31 +47,6 @@ PF_INLINE void largest_bits(uint32_t bits[MOST_ROWS], const size_t n_rows, const
     for (size_t r = 0; r < n_rows; r++) bits[r] = (uint32_t)_mm512_reduce_max_epi32(largest[r]);
 }
 
-/* 16 words of a row, by lanes: n values that exist, the others zero. */
-PF_INLINE __m512i quantised_words(const float *a, __m512 factor, size_t n)
-{
-    const __mmask64 exist = n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;
-    __m512i q[4];
-#define QUARTER(i)                                                                                                     \
-    {                                                                                                                  \
-        const __m512 v =                                                                                               \
-            n >= 64 ? _mm512_loadu_ps(a + 16 * i) : _mm512_maskz_loadu_ps((__mmask16)(exist >> (16 * i)), a + 16 * i); \
-        q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v, factor));                                                           \
-    }
-    QUARTER(0)
-    QUARTER(1)
-    QUARTER(2)
-    QUARTER(3)
-#undef QUARTER
-    return _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
-}
-
-/* Words by lanes, in order. */
-PF_INLINE __m512i in_order(__m512i words)
-{
-    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), words);
-}
-
 /* n_words, at most 16, of n_rows rows from value k on to where they belong, `gap` words left out before the ninth; and
  * their sums to `sum`. */
 PF_INLINE void pack_words(const size_t n_rows, const pack_job *job, size_t k, size_t n_words, size_t gap, uint32_t *out,
@@ -86,14 +61,14 @@ PF_INLINE void pack_words(const size_t n_rows, const pack_job *job, size_t k, si
             words[r] = words[n_rows - 1]; /* goes nowhere */
             continue;
         }
-        words[r] = n >= 64 ? quantised_words(job->row[r] + k, job->factor[r], 64)
-                           : quantised_words(job->row[r] + (n ? k : 0), job->factor[r], n);
+        words[r] = n >= 64 ? pf_int_words(job->row[r] + k, job->factor[r], 64)
+                           : pf_int_words(job->row[r] + (n ? k : 0), job->factor[r], n);
         sum[r] = _mm512_dpbusd_epi32(sum[r], ones, words[r]);
     }
     if (job->height == 1) {
         const __mmask16 first = (__mmask16)((1u << (gap ? 8 : n_words)) - 1);
         const __mmask16 exist = (__mmask16)((1u << n_words) - 1);
-        const __m512i ordered = in_order(words[0]);
+        const __m512i ordered = pf_int_words_in_order(words[0]);
         _mm512_mask_storeu_epi32(out, first & exist, ordered);
         if (gap && n_words > 8) _mm512_mask_storeu_epi32(out + gap, exist & (__mmask16)~first, ordered);
     } else if (n_rows == MOST_ROWS) {

@@ -19,11 +19,11 @@ typedef enum {
 
 /* What some machines of an instruction set have and others lack. */
 enum {
-    PF_FEATURE_AVX_VNNI = 1,    /* VPDPBUSD on YMM without AVX-512 */
-    PF_FEATURE_AVX512_VNNI = 2, /* VPDPBUSD on ZMM */
-    PF_FEATURE_FETCH_NEAR = 4,  /* memory is best asked for less than a page ahead (gemm_nest.h): Intel's processors */
-    PF_FEATURE_FETCH_SHORT = 8, /* a few lines ahead, or long before and into the L2 (the same): Zen 3 and Zen 4 */
-    PF_FEATURE_AMX_FP16 = 16, /* Granite Rapids and what comes after it: told apart by it, nothing here multiplies so */
+    PF_FEATURE_AVX_VNNI = 1,     /* VPDPBUSD on YMM without AVX-512 */
+    PF_FEATURE_AVX512_VNNI = 2,  /* VPDPBUSD on ZMM */
+    PF_FEATURE_FETCH_NEAR = 4,   /* memory is best asked for less than a page ahead (gemm_nest.h): Intel's processors */
+    PF_FEATURE_FETCH_SHORT = 8,  /* a few lines ahead, or long before and into the L2 (the same): Zen 3 and Zen 4 */
+    PF_FEATURE_FETCH_TILED = 16, /* AMX tiles get as much from there as vectors: Intel's before Granite Rapids */
 };
 
 /* The features of this machine, or'ed; none that its system does not save. */

@@ -5,7 +5,8 @@
 
 pf_fetch pf_fetch_of(uint32_t features)
 {
-    if (features & PF_FEATURE_FETCH_NEAR) return features & PF_FEATURE_AMX_FP16 ? PF_FETCH_NEAR : PF_FETCH_TILED;
+    if (features & PF_FEATURE_FETCH_TILED) return PF_FETCH_TILED;
+    if (features & PF_FEATURE_FETCH_NEAR) return PF_FETCH_NEAR;
     return features & PF_FEATURE_FETCH_SHORT ? PF_FETCH_SHORT : PF_FETCH_FAR;
 }
 

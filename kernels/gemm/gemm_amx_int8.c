@@ -9,7 +9,6 @@
  * are bound by memory there.
  */
 #include "kernels/gemm/gemm_amx_int.h"
-#include "kernels/gemm/gemm_int_blocks.h"
 #include "kernels/gemm/gemm_int_words_avx512.h"
 
 /* --- a scale a column --- */

@@ -174,19 +174,6 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
     }
 }
 
-/* The largest magnitude of a row, as bits: those of infinity or more where it holds what is not finite. */
-PF_INLINE uint32_t pf_int_magnitude(const float *row, size_t n)
-{
-    uint32_t largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, row + i, sizeof bits);
-        bits &= 0x7FFFFFFFu;
-        largest = bits > largest ? bits : largest;
-    }
-    return largest;
-}
-
 /* n values of a row to integers, ties to even. */
 PF_INLINE void pf_int_round(int32_t *q, const float *row, size_t n, float factor)
 {

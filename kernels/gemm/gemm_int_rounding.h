@@ -3,8 +3,22 @@
 #define PF_KERNELS_GEMM_INT_ROUNDING_H
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* The largest magnitude of a row, as bits: those of infinity or more where it holds what is not finite. */
+static inline uint32_t pf_int_magnitude(const float *row, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, row + i, sizeof bits);
+        bits &= 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
 
 /* What a row's values are multiplied with before they are rounded, and what its products are at the end. */
 typedef struct {

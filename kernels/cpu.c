@@ -89,16 +89,17 @@ static bool is_zen3_or_zen4(void)
 uint32_t pf_cpu_features(void)
 {
     const pf_isa best = pf_cpu_best_isa();
+    const bool intel = is_intel();
     const unsigned avx_vnni = 1u << 4, avx512_vnni = 1u << 11; /* leaf 7: subleaf 1, EAX; subleaf 0, ECX */
     const unsigned amx_fp16 = 1u << 21; /* subleaf 1, EAX: Granite Rapids has it, those before do not */
     unsigned a = 0, b, c, d;
     uint32_t features = 0;
     if (best >= PF_ISA_AVX2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && all_set(a, avx_vnni))
         features |= PF_FEATURE_AVX_VNNI;
-    if (is_intel() && best >= PF_ISA_AMX && !all_set(a, amx_fp16)) features |= PF_FEATURE_FETCH_TILED;
+    if (intel && best >= PF_ISA_AMX && !all_set(a, amx_fp16)) features |= PF_FEATURE_FETCH_TILED;
     if (best >= PF_ISA_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && all_set(c, avx512_vnni))
         features |= PF_FEATURE_AVX512_VNNI;
-    if (is_intel()) features |= PF_FEATURE_FETCH_NEAR;
+    if (intel) features |= PF_FEATURE_FETCH_NEAR;
     if (is_zen3_or_zen4()) features |= PF_FEATURE_FETCH_SHORT;
     return features;
 }

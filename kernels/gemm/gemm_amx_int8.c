@@ -8,6 +8,7 @@
  * Below a few rows the VNNI kernels multiply, and pack: they have the same class of arithmetic, need no unpacked copy, and
  * are bound by memory there.
  */
+#include "base/checked.h"
 #include "kernels/gemm/gemm_amx_int.h"
 #include "kernels/gemm/gemm_int_words_avx512.h"
 
@@ -97,11 +98,8 @@ static row_head pack_row(const tiling *t, uint8_t *out, size_t stride, const flo
     const __m512 factor = _mm512_set1_ps(rounding.factor);
     const size_t end = t->steps * t->step_values;
     __m512i sums = _mm512_setzero_si512(); /* of bytes, each 128 more than it is */
-    int32_t n_summed = 0;
-    for (size_t i = 0; i < end; i += 64, n_summed += 64) {
-        const size_t n = i < k ? k - i : 0;
-        const __m512i words = n >= 64 ? pf_int_words(row + i, factor, 64) : pf_int_words(row + (n ? i : 0), factor, n);
-        const __m512i ordered = pf_int_words_in_order(words);
+    for (size_t i = 0; i < end; i += 64) {
+        const __m512i ordered = pf_int_words_in_order(pf_int_words_at(row, i, i < k ? k - i : 0, factor));
         sums = _mm512_add_epi64(sums, _mm512_sad_epu8(_mm512_xor_si512(ordered, sign), _mm512_setzero_si512()));
         if (t->step_values == 64) {
             _mm512_storeu_si512(out, ordered);
@@ -112,7 +110,7 @@ static row_head pack_row(const tiling *t, uint8_t *out, size_t stride, const flo
         if (i + 32 < end) _mm256_storeu_si256((__m256i *)(void *)(out + stride), _mm512_extracti64x4_epi64(ordered, 1));
         out += 2 * stride;
     }
-    return (row_head){ rounding.scale, (int32_t)_mm512_reduce_add_epi64(sums) - 128 * n_summed };
+    return (row_head){ rounding.scale, (int32_t)_mm512_reduce_add_epi64(sums) - 128 * (int32_t)pf_round_up(end, 64) };
 }
 
 static void pack(pf_format format, uint8_t *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,

@@ -61,8 +61,7 @@ PF_INLINE void pack_words(const size_t n_rows, const pack_job *job, size_t k, si
             words[r] = words[n_rows - 1]; /* goes nowhere */
             continue;
         }
-        words[r] = n >= 64 ? pf_int_words(job->row[r] + k, job->factor[r], 64)
-                           : pf_int_words(job->row[r] + (n ? k : 0), job->factor[r], n);
+        words[r] = pf_int_words_at(job->row[r], k, n, job->factor[r]);
         sum[r] = _mm512_dpbusd_epi32(sum[r], ones, words[r]);
     }
     if (job->height == 1) {

@@ -25,6 +25,12 @@ PF_INLINE __m512i pf_int_words(const float *a, __m512 factor, size_t n)
     return _mm512_packs_epi16(_mm512_packs_epi32(q[0], q[1]), _mm512_packs_epi32(q[2], q[3]));
 }
 
+/* Those of a row from value i on, where n are left; 0: i may lie behind its end. */
+PF_INLINE __m512i pf_int_words_at(const float *row, size_t i, size_t n, __m512 factor)
+{
+    return n >= 64 ? pf_int_words(row + i, factor, 64) : pf_int_words(row + (n ? i : 0), factor, n);
+}
+
 /* Words by lanes, in order. */
 PF_INLINE __m512i pf_int_words_in_order(__m512i words)
 {

@@ -17,8 +17,8 @@
  * groups keep integer and float sums, of six rows. A sum of integers may be taken in any order, so with few rows up to
  * four steps of K go into sums of their own: eight chains at least, which hides the latency.
  *
- * Where memory is fetched near (gemm_nest.h) up to seven rows take two panels side by side, a run of eight lines of one or a
- * group, then of the other: the same sums, from two streams.
+ * From a memory that is fetched near (gemm_nest.h) up to seven rows take two panels side by side, a run of eight lines of one
+ * or a group, then of the other: the same sums, from two streams. A cache gives lines faster than that pace.
  */
 #include <assert.h>
 
@@ -35,8 +35,7 @@ enum {
     MOST_VALUES = 65536, /* and one: 16 times the sum of so many nibbles by activations fits 32 bits */
     SHORT_STEPS = 8,     /* of a group of 32 */
     PAIR_ROWS = 7,       /* up to which columns with a scale go two panels at a time; groups do in all tiles */
-    PAIR_BYTES = 13824, /* of panels from which on: what has shorter ones lies in a cache, where beginning costs more */
-    RUN_BYTES = 512,    /* of one of them, before the other has its turn */
+    RUN_BYTES = 512,     /* of one of them, before the other has its turn */
 };
 
 /* What one register tile is to do. Its height, and the format, are the function's. */
@@ -567,7 +566,7 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
 
     const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
     const bool goes_on = n_tiles == 1 && units <= block;
-    const bool pairs = goes_on && pf_fetch_is_near(w->fetch) && m <= family.pair_rows && w->panel_bytes >= PAIR_BYTES;
+    const bool pairs = goes_on && pf_gemm_is_near(w) && m <= family.pair_rows;
     const bool many = m >= family.many_rows;
     const size_t ahead = weights_ahead(w, &l, m, many, pairs);
     int_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? family.far : family.tiles;

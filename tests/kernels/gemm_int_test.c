@@ -95,13 +95,13 @@ static void compare_any(const pf_kernel *kernel, const pf_kernel *definition, in
     fill_activations(x, &rng);
     stored_pack(x);
     stored_multiply(x, definition, x->expected);
-    for (pf_fetch fetch = 0; fetch < PF_N_FETCHES; fetch++) {
-        x->weights.fetch = fetch;
-        x->weights.from_memory = m % 2 != 0;
+    for (int way = 0; way < 2 * PF_N_FETCHES; way++) {
+        x->weights.fetch = (pf_fetch)(way / 2);
+        x->weights.from_memory = way % 2 != 0;
         stored_multiply(x, kernel, x->got);
         char what[160];
-        snprintf(what, sizeof what, "%s of %s, m %d k %d, fetch %d", kernel->name, pf_format_get(kernel->format)->name,
-                 m, k, (int)fetch);
+        snprintf(what, sizeof what, "%s of %s, m %d k %d, fetch %d%s", kernel->name,
+                 pf_format_get(kernel->format)->name, m, k, way / 2, way % 2 ? ", from memory" : "");
         assert_same_floats(what, x->got, x->expected, (size_t)m * N);
     }
     stored_free(x);

@@ -89,6 +89,22 @@ grpc_arg pf_grpc_int_arg(const char *key, int value)
     return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value };
 }
 
+enum { QUOTA_MESSAGES = 32 };
+
+grpc_resource_quota *pf_grpc_quota(size_t max_message_bytes)
+{
+    grpc_resource_quota *quota = grpc_resource_quota_create("pilotfish");
+    grpc_resource_quota_resize(quota, QUOTA_MESSAGES * max_message_bytes);
+    return quota;
+}
+
+grpc_arg pf_grpc_quota_arg(grpc_resource_quota *quota)
+{
+    return (grpc_arg){ .type = GRPC_ARG_POINTER,
+                       .key = GRPC_ARG_RESOURCE_QUOTA,
+                       .value.pointer = { .p = quota, .vtable = grpc_resource_quota_arg_vtable() } };
+}
+
 bool pf_grpc_slice_is(grpc_slice slice, const char *text)
 {
     const size_t n = strlen(text);

@@ -34,6 +34,12 @@ PF_MUST_USE pf_status pf_grpc_begin(pf_error *error);
 
 gpr_timespec pf_grpc_deadline(uint64_t deadline_ns); /* from pf_now_ns time */
 grpc_arg pf_grpc_int_arg(const char *key, int value);
+
+/* What gRPC may hold in memory for a server's connections together, or for a channel: 32 of the largest messages. Past it
+ * streams end with RESOURCE_EXHAUSTED. Who is made with the argument has a reference of its own; the caller ends his. */
+grpc_resource_quota *pf_grpc_quota(size_t max_message_bytes);
+grpc_arg pf_grpc_quota_arg(grpc_resource_quota *quota);
+
 bool pf_grpc_slice_is(grpc_slice slice, const char *text);
 
 /* Encode straight into a slice of the right size. NULL: PF_LIMIT of pf_codec_encode_batch. */

@@ -221,6 +221,7 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 static grpc_channel *make_channel(const pf_link *link)
 {
     const int max_message_bytes = (int)link->config.max_message_bytes;
+    grpc_resource_quota *quota = pf_grpc_quota(link->config.max_message_bytes);
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
@@ -236,11 +237,13 @@ static grpc_channel *make_channel(const pf_link *link)
         pf_grpc_int_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
         pf_grpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
+        pf_grpc_quota_arg(quota),
     };
     const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
     grpc_channel *channel = grpc_channel_create(link->uri, credentials, &all);
     grpc_channel_credentials_release(credentials);
+    grpc_resource_quota_unref(quota);
     return channel;
 }
 

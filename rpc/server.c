@@ -10,7 +10,6 @@
 
 enum {
     DEFAULT_STREAMS = 256,
-    QUOTA_MESSAGES = 32, /* largest messages that gRPC may hold in memory */
     /* Of the computing thread, until the back of the poller polls. Longer than a round of small models: each change of
      * hands costs one 5 to 20 us. */
     AWAY_NS = 10 * 1000 * 1000,
@@ -115,18 +114,10 @@ static int32_t default_connections(const pf_server_config *config)
     return limit.rlim_cur < 4 ? 1 : (int32_t)(limit.rlim_cur / 4 * 3);
 }
 
-/* What transport may hold for all connections together: past it, it takes no more from them until there is room. */
-static grpc_resource_quota *make_quota(size_t max_message_bytes)
-{
-    grpc_resource_quota *quota = grpc_resource_quota_create("pilotfish");
-    grpc_resource_quota_resize(quota, QUOTA_MESSAGES * max_message_bytes);
-    return quota;
-}
-
 static grpc_server *make_grpc_server(const pf_server_config *config)
 {
     const int max_bytes = (int)config->max_message_bytes;
-    grpc_resource_quota *quota = make_quota(config->max_message_bytes);
+    grpc_resource_quota *quota = pf_grpc_quota(config->max_message_bytes);
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_bytes),
@@ -137,9 +128,7 @@ static grpc_server *make_grpc_server(const pf_server_config *config)
         pf_grpc_int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, PF_RPC_KEEPALIVE_FLOOR_MS),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
         pf_grpc_int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
-        { .type = GRPC_ARG_POINTER,
-          .key = GRPC_ARG_RESOURCE_QUOTA,
-          .value.pointer = { .p = quota, .vtable = grpc_resource_quota_arg_vtable() } },
+        pf_grpc_quota_arg(quota),
     };
     const grpc_channel_args all = { .num_args = sizeof args / sizeof *args, .args = args };
     grpc_server *server = grpc_server_create(&all, NULL);

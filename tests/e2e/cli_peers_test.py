@@ -1,9 +1,13 @@
 """Drafters and verifiers here and in other processes: equal texts, and workers that die, stall or are not there."""
 
+import collections
+import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -77,6 +81,52 @@ class CrowdedLine(Line):
         time.sleep(0.05)
         client.close()
         super().accept()
+
+
+class FloodingLine(Line):
+    """The first answer of a stream is said to have 4 GiB, which come as fast as the client's windows let them."""
+
+    def __init__(self, path, server_path):
+        self.windows, self.news, self.n_flooded = collections.Counter(), threading.Condition(), 0
+        super().__init__(path, server_path)
+
+    def ask(self, source, sink):
+        sink.sendall(source.recv(24, socket.MSG_WAITALL))
+        for head, body in frames(source):
+            if head[3] == 4 and not head[4] & 1:   # SETTINGS: of a stream's window, the last one that is said
+                said = [body[i:i + 6] for i in range(0, len(body), 6)]
+                self.initial = next((int.from_bytes(s[2:], "big") for s in said if s[:2] == b"\0\4"), 65535)
+            if head[3] == 8:   # WINDOW_UPDATE
+                with self.news:
+                    self.windows[head[5:]] += int.from_bytes(body, "big")
+                    self.news.notify()
+            sink.sendall(head + body)
+
+    def answer(self, source, sink):
+        n_messages = 0
+        for head, body in frames(source):
+            n_messages += head[3] == 0
+            if n_messages == 2:
+                with contextlib.suppress(OSError):
+                    self.flood(sink, head[5:])
+                return
+            sink.sendall(head + body)
+
+    def flood(self, sink, stream):
+        connection, piece = bytes(4), 16384
+        with self.news:
+            self.windows[stream] += self.initial
+            self.windows[connection] += 65535 - 4096   # what the first answers took
+        body = b"\0\xff\xff\xff\xff" + bytes(piece - 5)
+        while True:
+            with self.news:
+                if not self.news.wait_for(lambda: min(self.windows[stream], self.windows[connection]) >= piece, 5):
+                    return
+                self.windows[stream] -= piece
+                self.windows[connection] -= piece
+            sink.sendall(piece.to_bytes(3, "big") + b"\0\0" + stream + body)
+            self.n_flooded += piece
+            body = bytes(piece)
 
 
 class Lossless(Case):
@@ -304,6 +354,19 @@ class Peers(SlowCase):
             document = self.run_json("generate", "--verifier", self.socket("crowd"), "-d", self.draft, "-p", PROMPT, "-n", 10)
         self.assertEqual(len(document["tokens"]), 10)
         self.assertEqual(line.n_refused, 1)
+
+    def test_a_worker_that_sends_without_end_fills_no_memory(self):
+        plain = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", 40).out
+        with self.pilotfish.serve("worker", self.draft, self.socket("worker")) as worker:
+            line = FloodingLine(self.root / "flood.sock", worker.address.removeprefix("unix:"))
+            process = self.pilotfish.start("generate", "-m", self.target, "--draft-worker", self.socket("flood"), "-p", PROMPT,
+                                           "-n", 40, "--simulate-step-ms", 50, stderr=subprocess.DEVNULL)
+            with process.stdout as text:
+                self.assertEqual(text.read(), plain)
+            process.returncode, usage = os.wait4(process.pid, 0)[1:]
+        self.assertEqual(process.returncode, 0)
+        self.assertGreater(line.n_flooded, 64 << 20)
+        self.assertLess(usage.ru_maxrss << 10, 512 << 20)
 
     def test_no_verifier_there_is_a_failure(self):
         self.assert_fails("generate", "--verifier", self.socket("nobody"), "-d", self.draft, "-p", PROMPT,

@@ -507,7 +507,17 @@ static void destroy(pf_peer *peer)
     free(d);
 }
 
-static const pf_peer_ops ops = { .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy };
+static bool owes(const pf_peer *peer, uint64_t sequence)
+{
+    const drafter *d = (const drafter *)peer;
+    for (int32_t i = 0; i < d->config.max_sequences; i++)
+        if (d->sequences[i].wanted && d->sequences[i].sequence == sequence) return true;
+    return false;
+}
+
+static const pf_peer_ops ops = {
+    .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .owes = owes
+};
 
 static void lay_out_sequence(const drafter *d, sequence_state *s, pf_arena *arena)
 {

@@ -10,6 +10,8 @@
 #ifndef PF_PROTO_PEER_H
 #define PF_PROTO_PEER_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "proto/messages.h"
 
@@ -42,6 +44,9 @@ typedef struct {
 
     /* How many tokens of prompts it has still to read. NULL for a peer that does not tell. */
     int32_t (*backlog)(const pf_peer *peer);
+
+    /* Whether a later collect will answer for a sequence. NULL for a peer that does not tell. */
+    bool (*owes)(const pf_peer *peer, uint64_t sequence);
 } pf_peer_ops;
 
 /* The head of every implementation. */
@@ -75,6 +80,12 @@ static inline void pf_peer_why(pf_peer *peer, pf_error *out)
 static inline int32_t pf_peer_backlog(const pf_peer *peer)
 {
     return peer->ops->backlog ? peer->ops->backlog(peer) : -1;
+}
+
+/* True where it does not tell: it may. */
+static inline bool pf_peer_owes(const pf_peer *peer, uint64_t sequence)
+{
+    return !peer->ops->owes || peer->ops->owes(peer, sequence);
 }
 
 static inline void pf_peer_destroy(pf_peer *peer)

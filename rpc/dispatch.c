@@ -21,7 +21,6 @@ typedef struct {
     uint32_t incarnation; /* the highest it has been opened with */
     bool is_over;         /* to be closed at the peer */
     uint64_t heard_ns;    /* when its owner or the peer last said something of it */
-    uint64_t asked_epoch; /* the epoch in which its owner did */
 } tenant;
 
 struct pf_dispatch {
@@ -34,7 +33,6 @@ struct pf_dispatch {
     uint64_t silence_ns;
     tenant *tenants; /* [max] */
     uint64_t generation;
-    uint64_t epoch;    /* one more whenever the peer has answered all that it will */
     uint64_t queue_ns; /* of the batches since the last collect, the longest */
     bool submitted;    /* something since the last collect */
     int32_t n_entries; /* submitted since the peer's last answer */
@@ -69,7 +67,6 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     dispatch->ids = ids;
     dispatch->max = max_sequences;
     dispatch->silence_ns = silence_ns;
-    dispatch->epoch = 1;
     dispatch->tenants = tenants;
     snprintf(dispatch->text, sizeof dispatch->text, "%d sequence%s open, more are not taken", (int)max_sequences,
              max_sequences == 1 ? " is" : "s are");
@@ -99,17 +96,15 @@ static tenant *find_tenant(const pf_dispatch *dispatch, const void *stream, uint
 }
 
 /* Its owner says something of a sequence. NULL: it is not open. */
-static tenant *hear(pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+static tenant *hear(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
     tenant *t = find_tenant(dispatch, stream, sequence);
-    if (!t) return NULL;
-    t->heard_ns = pf_now_ns();
-    t->asked_epoch = dispatch->epoch;
+    if (t) t->heard_ns = pf_now_ns();
     return t;
 }
 
 /* Likewise, and the peer's name for it. */
-static bool to_internal(pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
 {
     const tenant *t = hear(dispatch, stream, *sequence);
     if (t) *sequence = t->internal;
@@ -125,6 +120,12 @@ static void evict(pf_dispatch *dispatch, int32_t slot)
 
 static pf_status close_what_is_over(pf_dispatch *dispatch);
 
+/* Whether its owner waits for something of it. */
+static bool is_awaited(const pf_dispatch *dispatch, const tenant *t)
+{
+    return dispatch->submitted && pf_peer_owes(dispatch->peer, t->internal);
+}
+
 /* The place of the sequence that has been silent for longest, and long enough. Its owner hears of it by the prefix request
  * that answers his next word. */
 static bool make_way(pf_dispatch *dispatch)
@@ -132,7 +133,7 @@ static bool make_way(pf_dispatch *dispatch)
     tenant *silent = NULL;
     for (int32_t slot = 0; slot < dispatch->max; slot++) {
         tenant *t = &dispatch->tenants[slot];
-        if (t->asked_epoch != dispatch->epoch && (!silent || t->heard_ns < silent->heard_ns)) silent = t;
+        if ((!silent || t->heard_ns < silent->heard_ns) && !is_awaited(dispatch, t)) silent = t;
     }
     if (!silent || pf_now_ns() - silent->heard_ns < dispatch->silence_ns) return false;
     silent->is_over = true;
@@ -151,8 +152,7 @@ static tenant *admit(pf_dispatch *dispatch, void *stream, uint64_t sequence)
     *t = (tenant){ .stream = stream,
                    .sequence = sequence,
                    .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
-                   .heard_ns = pf_now_ns(),
-                   .asked_epoch = dispatch->epoch };
+                   .heard_ns = pf_now_ns() };
     return t;
 }
 
@@ -335,7 +335,6 @@ static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *
         sent->kind[i] = true;                                     \
         if (!t) continue;                                         \
         t->heard_ns = now_ns;                                     \
-        t->asked_epoch = 0;                                       \
         out->kind[out->n_##kind] = answer->kind[i];               \
         out->kind[out->n_##kind++].sequence = t->sequence;        \
     }
@@ -390,7 +389,6 @@ static pf_status pass_on(pf_dispatch *dispatch, pf_error *error)
     pf_status status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error);
     dispatch->n_entries = 0;
     dispatch->submitted = status != PF_CANCELLED;
-    dispatch->epoch += status == PF_CANCELLED;
     if (status != PF_OK) return status;
     distribute(dispatch, answer);
     status = close_refused(dispatch, answer);
@@ -422,6 +420,13 @@ void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
 {
     return pf_idmap_count(dispatch->ids);
+}
+
+bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream)
+{
+    for (int32_t slot = 0; slot < dispatch->max; slot++)
+        if (dispatch->tenants[slot].stream == stream && is_awaited(dispatch, &dispatch->tenants[slot])) return true;
+    return false;
 }
 
 bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream)

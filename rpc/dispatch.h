@@ -47,6 +47,9 @@ PF_MUST_USE pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_eno
 /* Whether something is left for a later collect. */
 bool pf_dispatch_is_behind(const pf_dispatch *dispatch);
 
+/* Whether something is left for this stream; not before all that was submitted has been collected once. */
+bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream);
+
 /* The stream is gone: close its sequences at the peer. Its number may come back for another stream. */
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream);
 

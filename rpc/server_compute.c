@@ -139,7 +139,7 @@ static void read_on(pf_call *c)
 }
 
 /* What there was has been sent: streams are read on, and those whose client has said all end well once nothing is left
- * for later. One that is over is let go of at once, so that nothing more is computed for it. */
+ * for them. One that is over is let go of at once, so that nothing more is computed for it. */
 static void follow_up(pf_server *server)
 {
     pthread_mutex_lock(&server->lock);
@@ -147,7 +147,7 @@ static void follow_up(pf_server *server)
     for (pf_call *c = server->absorbed, *next; c; c = next) {
         next = c->next_absorbed;
         pf_call_tell_sequences(c, pf_dispatch_has_sequences(server->dispatch[c->service], c));
-        if (c->half_closed && c->in_count == 0 && !server->is_behind)
+        if (c->half_closed && c->in_count == 0 && !pf_dispatch_owes(server->dispatch[c->service], c))
             pf_call_end(c, GRPC_STATUS_OK, "");
         else
             read_on(c);

@@ -474,8 +474,21 @@ static void destroy(pf_peer *peer)
     free(v);
 }
 
+static bool owes(const pf_peer *peer, uint64_t sequence)
+{
+    const verifier *v = (const verifier *)peer;
+    for (int32_t i = 0; i < v->config.max_sequences; i++)
+        if (v->sequences[i].pending && v->sequences[i].sequence == sequence) return true;
+    return false;
+}
+
 static const pf_peer_ops ops = {
-    .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .backlog = tell_backlog
+    .submit = submit,
+    .collect = collect,
+    .info = tell_info,
+    .destroy = destroy,
+    .backlog = tell_backlog,
+    .owes = owes,
 };
 
 static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *arena)

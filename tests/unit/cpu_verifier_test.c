@@ -488,6 +488,8 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
         assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
         if (pass <= 2) assert_int_equal(pf_peer_backlog(b.verifier), 61 - 10 * pass);
         assert_int_equal(answer->n_verdicts, pass == 3); /* who comes meanwhile is served, by itself */
+        assert_true(pf_peer_owes(b.verifier, 1));
+        assert_false(pf_peer_owes(b.verifier, 2));
         if (pass == 3) assert_verdict(&answer->verdicts[0], 0, N_PROMPT, other, 1, 0, PF_FINISH_NONE);
         if (pass == 2)
             assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &second, .n_opens = 1 }), PF_OK);
@@ -496,6 +498,7 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
     assert_int_equal(answer->n_verdicts, 1);
     assert_verdict(&answer->verdicts[0], 0, 61, expected, 1, 0, PF_FINISH_NONE);
     assert_int_equal(pf_peer_backlog(b.verifier), 0);
+    assert_false(pf_peer_owes(b.verifier, 1));
     assert_status(pf_peer_collect(b.verifier, 0, &answer, &error), PF_CANCELLED);
     close_bench(&wide);
     close_bench(&b);

@@ -18,6 +18,7 @@ typedef struct {
     pf_batch answer;
     bool has_answer;
     int32_t n_busy; /* answers with nothing in them, before any other */
+    uint64_t owed;  /* the sequence that it says it will answer for */
     pf_status submit_status, collect_status;
 } script_peer;
 
@@ -51,7 +52,13 @@ static pf_status script_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     return PF_OK;
 }
 
+static bool script_owes(const pf_peer *peer, uint64_t sequence)
+{
+    return sequence == ((const script_peer *)peer)->owed;
+}
+
 static const pf_peer_ops SCRIPT = { .submit = script_submit, .collect = script_collect };
+static const pf_peer_ops TELLING = { .submit = script_submit, .collect = script_collect, .owes = script_owes };
 
 /* What was sent to a stream: a stream is one of these. */
 typedef struct {
@@ -405,6 +412,34 @@ static void a_sequence_that_waits_for_its_answer_keeps_its_place(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
+/* A peer that is never done, with others' prompts. */
+static void who_waits_for_nothing_is_not_kept_by_what_others_wait_for(void **state)
+{
+    (void)state;
+    fixture f;
+    pf_error error;
+    begin(&f, 2);
+    f.peer.head.ops = &TELLING;
+    f.peer.n_busy = INT32_MAX;
+    say_open(&f, &f.a, 1);
+    say_open(&f, &f.b, 1);
+    f.peer.owed = f.peer.opens[0].sequence;
+    f.looks_left = 1;
+    assert_ok(pf_dispatch_collect(f.dispatch, is_last, &error), error);
+    assert_true(pf_dispatch_is_behind(f.dispatch));
+    assert_true(pf_dispatch_owes(f.dispatch, &f.a));
+    assert_false(pf_dispatch_owes(f.dispatch, &f.b));
+    pf_wait_until(pf_now_ns() + SILENCE_NS);
+    say_open(&f, &f.b, 2);
+    assert_int_equal(f.b.n_refusals, 0);
+    assert_int_equal(f.peer.n_closes, 1);
+    assert_int_equal(f.peer.closes[0].sequence, f.peer.opens[1].sequence);
+    f.peer.n_busy = 0;
+    collect(&f);
+    assert_false(pf_dispatch_owes(f.dispatch, &f.a));
+    pf_dispatch_destroy(f.dispatch);
+}
+
 static void what_does_not_fit_is_refused_and_closed_at_the_peer(void **state)
 {
     (void)state;
@@ -470,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_peer_has_no_more_to_answer_than_its_answer_holds),
         cmocka_unit_test(a_sequence_of_which_nothing_is_said_makes_way),
         cmocka_unit_test(a_sequence_that_waits_for_its_answer_keeps_its_place),
+        cmocka_unit_test(who_waits_for_nothing_is_not_kept_by_what_others_wait_for),
         cmocka_unit_test(what_does_not_fit_is_refused_and_closed_at_the_peer),
         cmocka_unit_test(a_peer_that_fails_is_reported),
     };

@@ -401,11 +401,14 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
         assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
         assert_int_equal(answer->n_proposals, pass == 3);
         if (pass == 3) assert_proposal(&answer->proposals[0], 1, N_PROMPT + 1, other, 4);
+        assert_true(pf_peer_owes(b.drafter, 1));
+        assert_false(pf_peer_owes(b.drafter, 2));
         if (pass == 2) submit_begin(&b, &second, 77);
     }
     assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
     assert_int_equal(answer->n_proposals, 1);
     assert_proposal(&answer->proposals[0], 1, 62, expected, 4);
+    assert_false(pf_peer_owes(b.drafter, 1));
     assert_status(pf_peer_collect(b.drafter, 0, &answer, &error), PF_CANCELLED);
     close_bench(&b);
     close_bench(&wide);

@@ -72,6 +72,7 @@ typedef struct {
     sequence_state **drafting; /* [max_sequences] whose they are */
     int32_t n_drafting;        /* whose tokens are being drawn */
     int32_t next_fed;          /* the slot whose backlog has its turn */
+    bool prompts_are_due;      /* proposals went before them in the last collect */
     pf_answer answer;
 } drafter;
 
@@ -80,7 +81,7 @@ typedef struct {
 static void end_sequence(drafter *d, sequence_state *s)
 {
     pf_kv_release(d->kv, s->kv);
-    if (s->adaptive) d->last_length = s->length;
+    if (s->alive && s->adaptive) d->last_length = s->length;
     s->alive = s->cold = s->wanted = false;
 }
 
@@ -469,18 +470,22 @@ static void propose(drafter *d)
         if (is_ready(d, &d->sequences[slot])) end_proposal(d, slot, pf_now_ns() - start);
 }
 
-/* Who is ready goes before who has a prompt to be fed, and is answered before it. */
+/* Who is ready goes before who has a prompt to be fed, and is answered before it; but only once, since there may always be
+ * somebody. */
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     drafter *d = (drafter *)peer;
     pf_answer_begin(&d->answer);
     const uint64_t start = pf_now_ns();
     do {
+        const bool fed = d->prompts_are_due && feed(d);
         propose(d);
+        d->prompts_are_due = !fed;
         d->answer.batch.timing.compute_ns = pf_now_ns() - start;
         if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
         if (pf_stop_is_due(&d->config.stop)) return pf_fail(error, PF_CANCELLED, "the drafter was told to stop");
-        if (!feed(d)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
+        d->prompts_are_due = false;
+        if (!fed && !feed(d)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
     } while (pf_now_ns() < deadline_ns);
     d->answer.batch.timing.compute_ns = pf_now_ns() - start;
     *out = &d->answer.batch; /* nothing in it: it is at work still */

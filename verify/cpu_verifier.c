@@ -56,9 +56,10 @@ typedef struct {
     pf_judge judge;
     sequence_state *sequences; /* [max_sequences] by the stream's slot */
     uint64_t n_opened;
-    pf_span *spans;      /* [max_sequences] of a part of the batch */
-    int32_t *span_slots; /* [max_sequences] */
-    int32_t next_prompt; /* the slot whose prompt has its turn */
+    pf_span *spans;       /* [max_sequences] of a part of the batch */
+    int32_t *span_slots;  /* [max_sequences] */
+    int32_t next_prompt;  /* the slot whose prompt has its turn */
+    bool prompts_are_due; /* rounds went before them in the last collect */
     pf_answer answer;
 } verifier;
 
@@ -359,10 +360,11 @@ static bool take_span(verifier *v, load *l, const pf_span *span, int32_t slot)
     return true;
 }
 
-/* Pending, with no more than a few tokens to be read before those that are judged. */
+/* Pending, with no more than a few tokens to be read before those that are judged, or nothing to be judged. */
 static bool is_round(const verifier *v, const sequence_state *s)
 {
-    return s->pending && count_backlog(v, s) <= 0 && s->n_committed - pf_kv_length(v->kv, s->kv) <= ROUND_TOKENS;
+    if (!s->pending || s->n_committed >= s->max_tokens) return s->pending;
+    return count_backlog(v, s) <= 0 && s->n_committed - pf_kv_length(v->kv, s->kv) <= ROUND_TOKENS;
 }
 
 /* All rounds, in as few passes as the context's rows allow. */
@@ -421,16 +423,25 @@ static bool has_room_for_refusals(const verifier *v)
     return v->answer.batch.n_refusals + v->config.max_sequences <= PF_MAX_BATCH_SEQUENCES;
 }
 
-/* Who is ready goes before who has a prompt to be fed, and is answered before it. */
+/* Who is ready goes before who has a prompt to be fed, and is answered before it; but only once, since there may always be
+ * somebody. Whether a prompt had a pass. */
+static bool run_both(verifier *v)
+{
+    if (!has_room_for_refusals(v)) return false;
+    bool fed = v->prompts_are_due && run_prompts(v);
+    run_rounds(v);
+    if (!fed && v->answer.batch.n_verdicts == 0) fed = run_prompts(v);
+    v->prompts_are_due = !fed && v->answer.batch.n_verdicts > 0;
+    return fed;
+}
+
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     verifier *v = (verifier *)peer;
     pf_answer_begin(&v->answer);
     const uint64_t start = pf_now_ns();
     do {
-        const bool has_room = has_room_for_refusals(v);
-        if (has_room) run_rounds(v);
-        const bool fed = has_room && v->answer.batch.n_verdicts == 0 && run_prompts(v);
+        const bool fed = run_both(v);
         if (v->answer.batch.n_verdicts > 0) {
             pf_stop_or_wait(&v->config.stop, start + v->config.simulate_step_ns);
             v->answer.batch.timing.compute_ns = pf_now_ns() - start;

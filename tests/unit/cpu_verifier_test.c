@@ -466,6 +466,34 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
     }
 }
 
+/* Somebody who has his next round ready whenever he is answered. */
+static void a_prompt_has_its_passes_beside_rounds_without_end(void **state)
+{
+    (void)state;
+    int32_t prompt[61];
+    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                         (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
+    (void)ask_open(&b, near_peer_open(2));
+    pf_open open = near_peer_open(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
+    int n_first = 0, n_second = 0;
+    for (int pass = 1; pass <= 14; pass++) { /* 60 tokens, ten a pass, and the last */
+        pf_proposal proposal = proposal_of(2, (uint64_t)pass, N_PROMPT + pass, NULL, 0);
+        const pf_batch *answer = NULL;
+        pf_error error;
+        assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 }), PF_OK);
+        assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
+        for (int32_t i = 0; i < answer->n_verdicts; i++)
+            *(answer->verdicts[i].sequence == 1 ? &n_first : &n_second) += 1;
+    }
+    assert_int_equal(n_second, 14);
+    assert_int_equal(n_first, 1);
+    close_bench(&b);
+}
+
 static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void **state)
 {
     (void)state;
@@ -911,6 +939,7 @@ int main(void)
         cmocka_unit_test(max_tokens_ends_a_sequence_and_cuts_what_is_behind_it),
         cmocka_unit_test(a_finished_sequence_hears_no_more),
         cmocka_unit_test(a_prompt_longer_than_a_pass_gives_the_same_text),
+        cmocka_unit_test(a_prompt_has_its_passes_beside_rounds_without_end),
         cmocka_unit_test(a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass),
         cmocka_unit_test(long_prompts_have_a_pass_each_in_turn_and_a_caller_is_heard_between_two),
         cmocka_unit_test(a_batch_with_more_rows_than_a_pass_is_run_in_parts),

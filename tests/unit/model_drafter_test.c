@@ -414,6 +414,35 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
     close_bench(&wide);
 }
 
+/* Somebody who has his next verdict ready whenever he is answered. */
+static void a_long_prompt_has_its_passes_beside_proposals_without_end(void **state)
+{
+    (void)state;
+    int32_t prompt[61];
+    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    (void)begin(&b, near_peer_open(2), 77);
+    pf_open open = near_peer_open(1);
+    open.tokens = prompt;
+    open.n_tokens = 61;
+    submit_begin(&b, &open, 77);
+    const int32_t token = 77;
+    int n_first = 0, n_second = 0;
+    for (int pass = 1; pass <= 14; pass++) { /* 52 tokens, ten a pass; with the last ten the first is drafted */
+        pf_verdict verdict = verdict_of(2, (uint64_t)pass, N_PROMPT + pass, &token, 1);
+        const pf_batch *answer = NULL;
+        pf_error error;
+        assert_int_equal(pf_peer_submit(b.drafter, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), PF_OK);
+        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        for (int32_t i = 0; i < answer->n_proposals; i++)
+            *(answer->proposals[i].sequence == 1 ? &n_first : &n_second) += 1;
+    }
+    assert_int_equal(n_second, 14);
+    assert_int_equal(n_first, 1);
+    close_bench(&b);
+}
+
 static void long_prompts_have_a_pass_each_in_turn(void **state)
 {
     (void)state;
@@ -1035,6 +1064,7 @@ int main(void)
         cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
         cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
+        cmocka_unit_test(a_long_prompt_has_its_passes_beside_proposals_without_end),
         cmocka_unit_test(long_prompts_have_a_pass_each_in_turn),
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),

@@ -20,7 +20,42 @@ void pf_call_read(pf_call *c)
     c->reading = pf_call_post(c, &op, 1, PF_EV_READ);
 }
 
+/* What has come in and is not to be computed any more. */
+static void drop_inbound(pf_call *c)
+{
+    for (; c->in_count; c->in_count--, c->in_head = (c->in_head + 1) % PF_N_INBOUND)
+        grpc_byte_buffer_destroy(c->in[c->in_head].bytes);
+    c->server->queued_bytes -= c->in_bytes;
+    c->in_bytes = 0;
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+enum { UNREAD_MESSAGES = 32 }; /* largest messages that all streams together may leave unread */
+
+/* What is not to be read any more. gRPC has its own reference to what is being written. */
+static void drop_outbound(pf_call *c)
+{
+    for (; c->out_count; c->out_count--, c->out_head = (c->out_head + 1) % PF_N_OUTBOUND)
+        grpc_byte_buffer_destroy(c->out[c->out_head]);
+    c->server->unread_bytes -= c->unread_bytes;
+    c->unread_bytes = c->writing_bytes = 0;
+}
+
+static void turn_away_unread(pf_call *c)
+{
+    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read");
+    drop_outbound(c);
+}
+
+/* The stream that leaves the most unread goes, not the one whose answer is one too many. */
+static void turn_away_fullest(const pf_server *server)
+{
+    pf_call *fullest = NULL;
+    for (pf_call *c = server->oldest; c; c = c->next)
+        if (!fullest || c->unread_bytes > fullest->unread_bytes) fullest = c;
+    if (fullest) turn_away_unread(fullest);
+}
 
 /* Send the final status, with `message` before it where there is one. */
 static void send_status(pf_call *c, grpc_byte_buffer *message)
@@ -46,6 +81,7 @@ void pf_call_end(pf_call *c, grpc_status_code code, const char *text)
     c->ending = true;
     c->end_code = code;
     snprintf(c->end_text, sizeof c->end_text, "%s", text);
+    drop_inbound(c);
     if (!c->writing) send_status(c, NULL);
 }
 
@@ -61,22 +97,35 @@ void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes)
 static void start_write(pf_call *c, grpc_byte_buffer *message)
 {
     const grpc_op op = pf_call_message_op(message);
+    c->writing_bytes = grpc_byte_buffer_length(message);
     c->writing = pf_call_post(c, &op, 1, PF_EV_WRITE);
     grpc_byte_buffer_destroy(message); /* core has its own reference */
 }
 
+void pf_call_written(pf_call *c)
+{
+    c->writing = false;
+    c->unread_bytes -= c->writing_bytes;
+    c->server->unread_bytes -= c->writing_bytes;
+    c->writing_bytes = 0;
+}
+
 void pf_call_send(pf_call *c, grpc_byte_buffer *message)
 {
-    if (c->ending || c->ended) {
+    pf_server *server = c->server;
+    if (c->ending || c->ended || c->out_count == PF_N_OUTBOUND) {
         grpc_byte_buffer_destroy(message);
-    } else if (!c->writing) {
-        start_write(c, message);
-    } else if (c->out_count < PF_N_OUTBOUND) {
-        c->out[(c->out_head + c->out_count++) % PF_N_OUTBOUND] = message;
-    } else {
-        grpc_byte_buffer_destroy(message);
-        pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read");
+        if (!c->ending && !c->ended) turn_away_unread(c);
+        return;
     }
+    const size_t n_bytes = grpc_byte_buffer_length(message);
+    c->unread_bytes += n_bytes;
+    server->unread_bytes += n_bytes;
+    if (c->writing)
+        c->out[(c->out_head + c->out_count++) % PF_N_OUTBOUND] = message;
+    else
+        start_write(c, message);
+    if (server->unread_bytes > UNREAD_MESSAGES * server->config.max_message_bytes) turn_away_fullest(server);
 }
 
 bool pf_call_write_on(pf_call *c)
@@ -124,16 +173,13 @@ bool pf_call_is_done(pf_call *c)
     pf_server *server = c->server;
     if (c->grpc) unlink_call(server, c);
     server->n_calls--;
-    server->queued_bytes -= c->in_bytes;
+    drop_inbound(c);
+    drop_outbound(c);
     return true;
 }
 
 void pf_call_free(pf_call *c)
 {
-    for (; c->in_count; c->in_count--, c->in_head = (c->in_head + 1) % PF_N_INBOUND)
-        grpc_byte_buffer_destroy(c->in[c->in_head].bytes);
-    for (; c->out_count; c->out_count--, c->out_head = (c->out_head + 1) % PF_N_OUTBOUND)
-        grpc_byte_buffer_destroy(c->out[c->out_head]);
     if (c->received) grpc_byte_buffer_destroy(c->received);
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);

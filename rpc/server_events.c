@@ -155,7 +155,7 @@ static void on_read(pf_call *c, bool success)
 
 static void on_written(pf_call *c, bool success)
 {
-    c->writing = false;
+    pf_call_written(c);
     if (c->ended) return;
     if (!success)
         c->ended = true; /* the stream is breaking: PF_EV_OVER follows */

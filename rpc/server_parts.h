@@ -95,7 +95,8 @@ struct pf_call {
     grpc_byte_buffer *out[PF_N_OUTBOUND];
     int32_t out_head, out_count;
     size_t in_bytes;
-    uint64_t quiet_ns; /* since when a stream that waits has heard nothing */
+    size_t unread_bytes, writing_bytes; /* of what waits to be written and is being written; of the latter */
+    uint64_t quiet_ns;                  /* since when a stream that waits has heard nothing */
 
     bool is_ready, is_absorbed;
     bool has_sequences; /* of a stream: some were open when it was last looked at */
@@ -136,9 +137,9 @@ struct pf_server {
     pf_call *ready, **ready_end; /* streams with work, first come first served */
     pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
-    int32_t n_calls;           /* all that are not freed, the one that is awaited too */
-    int32_t n_open, n_streams; /* that have a place, and those of them that are streams */
-    size_t queued_bytes;
+    int32_t n_calls;                   /* all that are not freed, the one that is awaited too */
+    int32_t n_open, n_streams;         /* that have a place, and those of them that are streams */
+    size_t queued_bytes, unread_bytes; /* of all calls, that wait to be computed, and to be read */
 };
 
 /* Whether an answer may be under way: something of the stream is in line, or being computed. */
@@ -163,6 +164,7 @@ bool pf_call_post(pf_call *c, const grpc_op *ops, size_t n, pf_event_kind kind);
 void pf_call_read(pf_call *c);                                                   /* the next message */
 bool pf_call_has_room(const pf_call *c);                                         /* for one more: its own queue */
 void pf_call_send(pf_call *c, grpc_byte_buffer *message); /* now, or after what is being sent; takes the message */
+void pf_call_written(pf_call *c);  /* what was being sent has left, or nobody is left to read it */
 bool pf_call_write_on(pf_call *c); /* the next message that waits, or the status that is decided; false: neither */
 void pf_call_end(pf_call *c, grpc_status_code code, const char *text); /* once nothing is being written */
 void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);  /* one message, and a good end */

@@ -589,13 +589,17 @@ static void push_open(int fd, uint64_t sequence)
     push_batch(fd, 1, false, &(pf_batch){ .opens = &open, .n_opens = 1 });
 }
 
-static void push_verdict(int fd, uint64_t round, bool is_last)
+static void push_verdict_of(int fd, uint64_t round, int32_t token, bool is_last)
 {
-    const int32_t token = 9;
     pf_verdict verdict = {
         .sequence = 1, .incarnation = 1, .round = round, .base = 3 + (int32_t)round, .tokens = &token, .n_tokens = 1
     };
     push_batch(fd, 1, is_last, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+}
+
+static void push_verdict(int fd, uint64_t round, bool is_last)
+{
+    push_verdict_of(fd, round, 9, is_last);
 }
 
 /* What comes until a stream has ended well, or for five seconds. */
@@ -770,6 +774,80 @@ static void who_reads_none_of_many_answers_loses_his_stream(void **state)
     push_verdict(fd, N - 1, false);
     assert_true(stranger_hears(fd, why, sizeof why - 1, 5000));
     close(fd);
+    end(&f);
+}
+
+/* Of all streams together, in bytes: who leaves the most unread goes, not who is answered next. */
+static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
+{
+    (void)state;
+    enum { N = 12, N_ROUNDS = 62, LONG_TOKEN = 99998 }; /* three bytes, 64 times */
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
+    static const char why[] = "the stream is not read";
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = 4096, .max_sequences = N + 1 });
+    f.echo.n_tokens = 64;
+    int fds[N];
+    for (int i = 0; i < N; i++) {
+        fds[i] = stranger_dial();
+        assert_true(stranger_push_preface(fds[i]) && stranger_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
+        assert_true(stranger_open_stream(fds[i], 1, "/pilotfish.v1.Drafter/Draft"));
+        push_open(fds[i], 1);
+        const uint64_t n_rounds = i == 1 ? N_ROUNDS : N_ROUNDS - 8;
+        for (uint64_t round = 0; round < n_rounds; round++) push_verdict_of(fds[i], round, LONG_TOKEN, false);
+    }
+    assert_true(stranger_hears(fds[1], why, sizeof why - 1, 5000));
+    for (int i = 0; i < N; i += 2) assert_false(stranger_hears(fds[i], why, sizeof why - 1, 50));
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    assert_non_null(answer_within(peer, 5 * SECOND));
+    for (int i = 0; i < N; i++) close(fds[i]);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
+/* An end that cannot be written keeps its stream; what the stream has said before is nobody's business any more. */
+static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **state)
+{
+    (void)state;
+    enum { BYTES = 4085, N_CONNECTIONS = 4, N_STREAMS = 2, N_TOKENS = 400 };
+    static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
+    static const uint8_t message[5 + BYTES] = { 0, 0, 0, BYTES >> 8, BYTES & 0xFF };
+    static const int32_t prompt[N_TOKENS] = { 1 };
+    pf_verdict of_nobody = { .sequence = 7, .incarnation = 1, .tokens = prompt, .n_tokens = 1 };
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = 4096 });
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    int fds[N_CONNECTIONS];
+    for (int i = 0; i < N_CONNECTIONS; i++) {
+        fds[i] = stranger_dial();
+        assert_true(stranger_push_preface(fds[i]) && stranger_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
+        for (uint32_t s = 1; s < 2 * N_STREAMS; s += 2) {
+            assert_true(stranger_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
+            push_batch(fds[i], s, false, &(pf_batch){ .verdicts = &of_nobody, .n_verdicts = 1 }); /* not read */
+        }
+    }
+    usleep(200 * 1000);
+    f.echo.thinks_ms = 500;
+    assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
+    usleep(100 * 1000);
+    for (int i = 0; i < N_CONNECTIONS * N_STREAMS; i++) {
+        const int fd = fds[i / N_STREAMS];
+        const uint32_t s = 2 * (uint32_t)(i % N_STREAMS) + 1;
+        assert_true(stranger_push_frame(fd, 0, 0, s, "\0\0\0\0\1\x0a", 6)); /* not a batch */
+        assert_true(stranger_push_frame(fd, 0, 0, s, message, sizeof message));
+        assert_true(stranger_push_frame(fd, 0, 0, s, message, sizeof message));
+    }
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
+    f.echo.thinks_ms = 0;
+    usleep(200 * 1000);
+    assert_int_equal(say_open(peer, 2, prompt, N_TOKENS), PF_OK);
+    assert_int_equal(say_verdict(peer, 1, 1, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), 1, 2, 9);
+    for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]);
+    pf_peer_destroy(peer);
     end(&f);
 }
 
@@ -1044,6 +1122,8 @@ int main(void)
         cmocka_unit_test(a_stream_that_waits_for_the_peer_keeps_its_place),
         cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
         cmocka_unit_test(who_reads_none_of_many_answers_loses_his_stream),
+        cmocka_unit_test(who_reads_least_of_the_answers_of_all_loses_his_stream),
+        cmocka_unit_test(what_a_stream_said_before_its_end_takes_no_room_from_others),
         cmocka_unit_test(a_stream_that_ends_badly_is_not_told_that_it_ends_well),
         cmocka_unit_test(a_stream_that_does_not_read_its_end_makes_way),
         cmocka_unit_test(a_server_takes_all_the_files_that_it_may),

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/stop.h"
 #include "base/topology.h"
 #include "bench/bare_read.h"
 #include "bench/peak.h"
@@ -20,7 +21,7 @@ static pf_status memory_size(size_t *out, pf_error *error)
     return PF_OK;
 }
 
-pf_status pf_crossover_measure(pf_engine *engine, int32_t *out, pf_error *error)
+pf_status pf_crossover_measure(pf_engine *engine, const volatile bool *cancel, int32_t *out, pf_error *error)
 {
     const pf_model *model = pf_engine_model(engine);
     const pf_format format = pf_model_format(model);
@@ -35,11 +36,12 @@ pf_status pf_crossover_measure(pf_engine *engine, int32_t *out, pf_error *error)
     PF_TRY(memory_size(&n_bytes, error));
     PF_TRY(pf_bare_read_create(team, n_bytes, &memory, error));
     double gbps = 0.0, gops = 0.0; /* at their best: what the machine can do, whoever else is at work */
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS && !pf_is_told(cancel); i++) {
         gbps = fmax(gbps, (double)n_bytes / (double)pf_bare_read_ns(&memory, pf_read_patterns[0].read));
         gops = fmax(gops, pf_peak_measure(burst, team, BURST_NS));
     }
     pf_bare_read_destroy(&memory);
+    if (pf_is_told(cancel)) return PF_CANCELLED;
     const double rows = pf_format_get(format)->bits / 8.0 * (gops / 2.0) / gbps;
     if (rows > 1.0) *out = (int32_t)fmin(rows, 1e6);
     return PF_OK;

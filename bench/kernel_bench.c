@@ -292,7 +292,7 @@ static pf_status run_activations(bench *b, pf_format format, pf_act act, int32_t
         if (kernel->op != PF_OP_GEMM || kernel->format != format || kernel->act != act || !is_wanted(b, kernel))
             continue;
         if (!*filled) {
-            PF_TRY(pf_work_fill_matrices(&b->data, format, n, k, &b->matrices, b->error));
+            PF_TRY(pf_work_fill_matrices(&b->data, format, n, k, b->options->cancel, &b->matrices, b->error));
             b->reader = choose_reader(b, pf_work_gemm(&b->data, kernel, &b->matrices, 1, b->matrices.weights[0].n));
             *filled = true;
         }

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "base/stop.h"
 #include "base/topology.h"
 #include "bench/keep.h"
 
@@ -151,8 +152,8 @@ static void fill_matrix(pf_work_data *data, const pf_gemm_weights *w, size_t byt
 }
 
 /* One panel is packed and repeated: products do not mind, and packing takes longer than measuring. */
-pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n, int32_t k, pf_work_matrices *out,
-                                pf_error *error)
+pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n, int32_t k, const volatile bool *cancel,
+                                pf_work_matrices *out, pf_error *error)
 {
     pf_gemm_weights panel, whole;
     size_t panel_bytes, bytes;
@@ -172,13 +173,13 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
 
     data->store.used = 0;
     out->n_copies = 0;
-    while (out->n_copies < PF_WORK_MAX_COPIES && data->store.size - data->store.used >= bytes) {
+    while (!pf_is_told(cancel) && out->n_copies < PF_WORK_MAX_COPIES && data->store.size - data->store.used >= bytes) {
         whole.panels = pf_arena_take(&data->store, bytes, 1);
         fill_matrix(data, &whole, bytes, &panel, panel_bytes);
         out->weights[out->n_copies++] = whole;
     }
     free(panel.panels);
-    return PF_OK;
+    return pf_is_told(cancel) ? PF_CANCELLED : PF_OK;
 }
 
 void pf_work_fill_cache(pf_work_data *data, const pf_kernel *attention, int32_t keys, pf_work_cache *out)

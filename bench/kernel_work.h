@@ -73,9 +73,9 @@ struct pf_work {
 };
 
 /* Fill the store with copies of a matrix of random weights. Its columns are cut to what leaves
- * room for PF_WORK_MIN_COPIES. */
+ * room for PF_WORK_MIN_COPIES. cancel, or NULL: then PF_CANCELLED. */
 PF_MUST_USE pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n, int32_t k,
-                                            pf_work_matrices *out, pf_error *error);
+                                            const volatile bool *cancel, pf_work_matrices *out, pf_error *error);
 void pf_work_fill_cache(pf_work_data *data, const pf_kernel *attention, int32_t keys, pf_work_cache *out);
 
 /* A product of m rows with the first n columns of each matrix. */

@@ -95,7 +95,8 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
     const bool drafts = role == PF_ROLE_DRAFTER;
     *out = (pf_role_options){ .simulate_ns = drafts ? options->simulate_token_ns : options->simulate_step_ns,
                               .stop = pf_interrupt_flag() };
-    return drafts && out->simulate_ns > 0 ? pf_crossover_measure(engine, &out->simulate_rows, error) : PF_OK;
+    if (!drafts || out->simulate_ns == 0) return PF_OK;
+    return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
 }
 
 /* What was asked of a model that is not here, or of none. Scripts share options between ways to run, so it is no misuse. */

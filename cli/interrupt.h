@@ -2,8 +2,8 @@
  * Ctrl-C, SIGTERM and SIGHUP as a flag that every loop looks at. A second signal of the same kind ends the process at once,
  * as SIGQUIT does, but for the directory that was being written: it is removed.
  *
- * The flag with its signal's number and the two words of cut_short.c are the mutable globals of the tree: a signal handler is
- * given nothing else to read or to write.
+ * The flag with its signal's number, the two words of cut_short.c and the one of json_out.c are the mutable globals of the
+ * tree: signal handlers and jansson's allocator are given nothing else to read or to write.
  */
 #ifndef PF_CLI_INTERRUPT_H
 #define PF_CLI_INTERRUPT_H

@@ -99,7 +99,7 @@ typedef struct {
 /* PF_UNSUPPORTED: this machine lacks the instruction set; the sentence names both. */
 PF_MUST_USE pf_status pf_kernels_select(pf_isa isa, pf_kernels *out, pf_error *error);
 
-/* Whether two rows do the same: another instruction set apart. */
+/* Whether two rows do the same: another instruction set apart. For tests. */
 static inline bool pf_kernel_same_task(const pf_kernel *a, const pf_kernel *b)
 {
     return a->op == b->op && a->type == b->type && a->format == b->format && a->act == b->act;

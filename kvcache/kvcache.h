@@ -70,7 +70,7 @@ void pf_kv_destroy(pf_kv *kv); /* NULL is fine */
 /* Have the memory of the first page at hand, by the members of `team` (pf_arena_populate): a first prompt goes there. */
 void pf_kv_populate(const pf_kv *kv, pf_team *team);
 
-/* Start an empty sequence, or one that shares the first `length` positions of another.
+/* Start an empty sequence, or one that shares the first `length` positions of another, as so far only tests do.
  * PF_LIMIT: max_sequences are alive; nothing has changed.
  * PF_INVALID (fork): no such parent, or length is negative or exceeds the parent's. */
 PF_MUST_USE pf_status pf_kv_acquire(pf_kv *kv, pf_kv_seq *out);
@@ -102,6 +102,6 @@ int32_t pf_kv_length(const pf_kv *kv, pf_kv_seq seq);
 pf_kv_view pf_kv_layer(const pf_kv *kv, pf_kv_seq seq, int32_t layer);
 
 const pf_kv_config *pf_kv_get_config(const pf_kv *kv);
-size_t pf_kv_free_pages(const pf_kv *kv);
+size_t pf_kv_free_pages(const pf_kv *kv); /* for tests */
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * What is inside a pf_context: the buffers of a pass, and what the pass at hand is about. Seen by model/ alone.
  *
- *   one arena:   cos | sin | x | qkv | attended | gate | up | logits | shared inputs | scratch of member 0 | 1 | ...
+ *   one arena:   cos | sin | x | normed | qkv | attended | gate | up | shared inputs | of a bounded head | spans, tokens,
+ *                positions, logit rows | pieces | members | scratch of member 0 | 1 | ... | logits
  *
  * Rows of a buffer are a whole, odd number of cache lines apart, so members that write neighbouring panels share none.
  */

@@ -1,7 +1,8 @@
 /*
  * What is inside a pf_model: the weights as the forward pass reads them. Seen by model/ alone.
  *
- *   one arena:   embedding | final norm | layer 0: norms, QKV, O, gate, up, down, biases | layer 1 ... | head
+ *   one arena:   embedding | head_rows | final norm | layer 0: norms, QKV, O, gate, up, down | layer 1 ... | head |
+ *                head_error | coarse_head                             behind a matrix its bias, where it has one
  *
  * Q, K and V are one matrix, their rows one below the other, so a layer's first product is one. Gate and up are two of
  * equal shape: a member that multiplies the same panels of both can combine them without waiting for anybody.

@@ -1,4 +1,4 @@
-/* The two messages of grpc.health.v1, the standard question "are you serving?". */
+/* The two messages of grpc.health.v1, the standard question "are you serving?". Servers answer it; only tests ask. */
 #ifndef PF_PROTO_HEALTH_H
 #define PF_PROTO_HEALTH_H
 

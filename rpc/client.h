@@ -43,7 +43,7 @@ typedef struct {
     uint64_t n_received; /* batches */
 } pf_rpc_client_stats;
 
-/* peer: one that this file made. Any thread. */
+/* For tests. peer: one that this file made. Any thread. */
 void pf_rpc_client_get_stats(pf_peer *peer, pf_rpc_client_stats *out);
 
 #endif

@@ -1,7 +1,10 @@
 /* A bar on standard error. */
 #include "cli/progress.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,6 +18,28 @@ void pf_progress_begin(pf_progress *progress, const char *label)
     *progress = (pf_progress){ .label = label, .begun_ns = pf_now_ns(), .is_terminal = isatty(STDERR_FILENO) == 1 };
 }
 
+/* 0: not known. */
+static int terminal_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* The bar in what the label leaves of a row, or the percentage alone, or nothing: of what goes on in a second row the
+ * first stays. The last column is left free, since some terminals are in the next row once it is filled. */
+static bool draw(const char *label, double share, int columns)
+{
+    static const char full[] = "################################", empty[] = "................................";
+    enum { BESIDE = sizeof " [] 100 %" - 1, PERCENTAGE = sizeof "100 %" - 1 };
+    const int room = columns > 0 ? columns - 1 : INT_MAX, left = room - BESIDE - (int)strlen(label);
+    const int width = left < WIDTH ? left : WIDTH, n_full = (int)(share * width), percentage = (int)(share * 100.0);
+    if (width > 0)
+        fprintf(stderr, "\r%s [%.*s%.*s] %3d %%", label, n_full, full, width - n_full, empty, percentage);
+    else if (room >= PERCENTAGE)
+        fprintf(stderr, "\r%3d %%", percentage);
+    return width > 0 || room >= PERCENTAGE;
+}
+
 void pf_progress_update(void *user, size_t done, size_t total)
 {
     pf_progress *progress = user;
@@ -22,14 +47,11 @@ void pf_progress_update(void *user, size_t done, size_t total)
     const uint64_t now = pf_now_ns();
     if (now - progress->begun_ns < PATIENCE_NS || now - progress->drawn_ns < REDRAW_NS) return;
     progress->drawn_ns = now;
-    progress->is_drawn = true;
 
-    static const char full[] = "################################", empty[] = "................................";
-    const double share = done < total ? (double)done / (double)total : 1.0;
-    const int n_full = (int)(share * WIDTH);
-    fprintf(stderr, "\r%s [%.*s%.*s] %3d %%", progress->label, n_full, full, WIDTH - n_full, empty,
-            (int)(share * 100.0));
-    fflush(stderr);
+    const int columns = terminal_columns();
+    if (columns != progress->columns) pf_progress_end(progress); /* a shorter one would not cover it */
+    progress->columns = columns;
+    progress->is_drawn = draw(progress->label, done < total ? (double)done / (double)total : 1.0, columns);
 }
 
 void pf_progress_end(pf_progress *progress)

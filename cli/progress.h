@@ -1,4 +1,5 @@
-/* A bar on standard error for what takes long: only on a terminal, and only once half a second has passed. */
+/* A bar on standard error for what takes long: only on a terminal, in one row of it, and only once half a second has
+ * passed. */
 #ifndef PF_CLI_PROGRESS_H
 #define PF_CLI_PROGRESS_H
 
@@ -9,6 +10,7 @@
 typedef struct {
     const char *label;
     uint64_t begun_ns, drawn_ns;
+    int columns; /* of the terminal, when it was drawn */
     bool is_terminal, is_drawn;
 } pf_progress;
 

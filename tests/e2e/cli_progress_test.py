@@ -1,11 +1,15 @@
 """A bar on a terminal for what takes long, gone when it is over; without a terminal nothing. Run as: FILE BINARY"""
 
+import contextlib
+import fcntl
 import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -21,19 +25,31 @@ MANY = ",".join(str(2 + i % 200) for i in range(900))
 
 
 class Screen:
-    """A terminal, and what has been written to it."""
+    """A terminal, and what has been written to it; of 0 columns nobody knows how many it has."""
+
+    def __init__(self, columns=0):
+        self.columns = columns
 
     def __enter__(self):
         self.master, self.terminal = os.openpty()
         self.written = b""
+        self.resize(self.columns)
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
         return self
+
+    def resize(self, columns):
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
 
     def read(self):
         while not self.written.endswith(b"\0end"):
             select.select([self.master], [], [])
             self.written += os.read(self.master, 1 << 16)
+
+    def wait_for(self, pattern):
+        until = time.monotonic() + QUICKLY
+        while not pattern.search(self.written) and time.monotonic() < until:
+            time.sleep(0.02)
 
     def __exit__(self, *_):
         os.write(self.terminal, b"\0end")
@@ -50,9 +66,9 @@ class Progress(Case):
         cls.deep = tiny_llama.make(cls.root / "deep", layers=8, context=2048)  # seconds for that many
         cls.slow = ["generate", "-m", cls.target, "-p", PROMPT, "-n", "80", "--ignore-eos", "--simulate-step-ms", "10"]
 
-    def run_on_a_screen(self, *arguments, seen=False):
+    def run_on_a_screen(self, *arguments, seen=False, columns=0):
         """What it shows: of standard output, too, where that is seen."""
-        with Screen() as screen:
+        with Screen(columns) as screen:
             code = subprocess.run([self.pilotfish.path, *map(str, arguments)], env=self.pilotfish.environment,
                                   stdin=subprocess.DEVNULL, stdout=screen.terminal if seen else subprocess.DEVNULL,
                                   stderr=screen.terminal, timeout=QUICKLY).returncode
@@ -85,16 +101,42 @@ class Progress(Case):
                 self.assert_a_bar(self.run_on_a_screen(*self.slow, *options), b"generating")
         self.assertNotRegex(self.run_on_a_screen(*self.slow, seen=True), BAR)
 
+    def test_a_bar_has_room_in_a_row(self):
+        for columns, expected in [(52, rb"generating \[[#.]{32}\] +\d+ %"), (51, rb"generating \[[#.]{31}\] +\d+ %"),
+                                  (20, rb" *\d+ %"), (6, rb" *\d+ %")]:
+            written = self.run_on_a_screen(*self.slow, "--json", columns=columns)
+            self.assertRegex(written, rb"\A(\r" + expected + rb")+" + re.escape(WIPED) + rb"\Z", columns)
+        self.assertEqual(self.run_on_a_screen(*self.slow, "--json", columns=5), b"")
+
     def test_round_trips_until_they_are_ended(self):
         with Screen() as screen:
             process = self.pilotfish.start("bench", "rpc", "--loopback", "--rounds", 1 << 24, stderr=screen.terminal)
-            until = time.monotonic() + QUICKLY
-            while not BAR.search(screen.written) and time.monotonic() < until:
-                time.sleep(0.02)
+            screen.wait_for(BAR)
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=QUICKLY)
         self.assert_a_bar(screen.written, b"measuring")
         self.assertIn(b"no round trip was counted", out)  # a tenth of them warm it up
+
+    @contextlib.contextmanager
+    def a_long_text(self, *arguments):
+        """On a screen, and interrupted at the end."""
+        with Screen(80) as screen:
+            process = self.pilotfish.start(*self.slow, "-n", "1000", "--json", *arguments, stderr=screen.terminal)
+            screen.wait_for(BAR)
+            yield screen
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=QUICKLY)
+        self.assert_a_bar(screen.written, b"generating")
+
+    def test_a_terminal_that_changes_its_width(self):
+        narrow = re.escape(WIPED) + rb"(\r +\d+ %)+"
+        wide_again = re.compile(narrow + re.escape(WIPED) + BAR.pattern)
+        with self.a_long_text() as screen:
+            screen.resize(20)
+            screen.wait_for(re.compile(narrow))
+            screen.resize(80)
+            screen.wait_for(wide_again)
+        self.assertRegex(screen.written, wide_again)
 
     def test_none_without_a_terminal(self):
         self.assertNotIn("\r", self.run_ok(*self.slow).err)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 
 /* ---- /proc/self/maps --------------------------------------------------------------------------------------------- */
 
@@ -126,6 +127,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
         return;
     }
     while (atomic_flag_test_and_set(&begun)) pause(); /* another thread says it */
+    pf_progress_wipe();
     say(before, sizeof before - 1);
     say(path, n);
     say(after, sizeof after - 1);
@@ -135,6 +137,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 void pf_cut_short_on_signal(int number)
 {
+    pf_progress_wipe();
     clean();
     signal(number, SIG_DFL);
     raise(number); /* comes when this returns */

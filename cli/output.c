@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/utf8.h"
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
@@ -143,6 +144,7 @@ void pf_out_say(const char *format, ...)
     size_t n = pf_utf8_repair(text, pf_utf8_complete(text, strlen(text)), line, &all_valid);
     replace_controls(line, n);
     line[n++] = '\n';
+    pf_progress_wipe();
     fwrite(line, 1, n, stderr);
 }
 

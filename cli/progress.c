@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,8 @@
 static const uint64_t PATIENCE_NS = 500000000;
 static const uint64_t REDRAW_NS = 100000000;
 enum { WIDTH = 32 };
+
+static _Atomic(const pf_progress *) drawn; /* the one bar that is on the terminal, or NULL */
 
 void pf_progress_begin(pf_progress *progress, const char *label)
 {
@@ -49,13 +52,20 @@ void pf_progress_update(void *user, size_t done, size_t total)
     progress->drawn_ns = now;
 
     const int columns = terminal_columns();
-    if (columns != progress->columns) pf_progress_end(progress); /* a shorter one would not cover it */
+    if (columns != progress->columns) pf_progress_wipe(); /* a shorter one would not cover it */
     progress->columns = columns;
-    progress->is_drawn = draw(progress->label, done < total ? (double)done / (double)total : 1.0, columns);
+    if (draw(progress->label, done < total ? (double)done / (double)total : 1.0, columns)) drawn = progress;
 }
 
 void pf_progress_end(pf_progress *progress)
 {
-    if (progress->is_drawn) fputs("\r\033[K", stderr);
-    progress->is_drawn = false;
+    if (drawn == progress) pf_progress_wipe();
+}
+
+void pf_progress_wipe(void)
+{
+    static const char wipe[] = "\r\033[K";
+    if (!atomic_exchange(&drawn, NULL)) return;
+    const ssize_t written = write(STDERR_FILENO, wipe, sizeof wipe - 1); /* of stderr nothing is buffered */
+    (void)written;
 }

@@ -11,7 +11,7 @@ typedef struct {
     const char *label;
     uint64_t begun_ns, drawn_ns;
     int columns; /* of the terminal, when it was drawn */
-    bool is_terminal, is_drawn;
+    bool is_terminal;
 } pf_progress;
 
 void pf_progress_begin(pf_progress *progress, const char *label);
@@ -19,7 +19,10 @@ void pf_progress_begin(pf_progress *progress, const char *label);
 /* Draw, at most ten times a second. In the form that pf_engine_options.progress wants. */
 void pf_progress_update(void *progress, size_t done, size_t total);
 
-/* Wipe the bar. */
+/* Wipe this bar, if it is the one that is drawn. */
 void pf_progress_end(pf_progress *progress);
+
+/* Wipe whichever bar is drawn, before a sentence takes its place: the next update draws it anew. Async-signal-safe. */
+void pf_progress_wipe(void);
 
 #endif

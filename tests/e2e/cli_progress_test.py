@@ -138,6 +138,14 @@ class Progress(Case):
             screen.wait_for(wide_again)
         self.assertRegex(screen.written, wide_again)
 
+    def test_a_warning_takes_the_place_of_the_bar_until_it_is_drawn_anew(self):
+        drawn_anew = re.compile(rb"\[Kpilotfish: warning: the draft worker is gone .*\n" + BAR.pattern)
+        with self.pilotfish.serve("worker", self.draft, self.socket("mortal")) as worker:
+            with self.a_long_text("--draft-worker", worker.address, "--draft-len", "1") as screen:
+                worker.end(signal.SIGKILL)
+                screen.wait_for(drawn_anew)
+        self.assertRegex(screen.written, drawn_anew)
+
     def test_none_without_a_terminal(self):
         self.assertNotIn("\r", self.run_ok(*self.slow).err)
 

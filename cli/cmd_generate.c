@@ -126,9 +126,10 @@ static bool wants_color(const pf_options *options)
     return isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) && !(terminal && strcmp(terminal, "dumb") == 0);
 }
 
+/* Without its colours it would say nothing. */
 static void print_legend(const continuation *c)
 {
-    if (c->colors)
+    if (c->colors && (c->options->color == PF_COLOR_ALWAYS || isatty(STDERR_FILENO) == 1))
         fprintf(stderr, "%sdrafted and accepted%s, %sthe target's own%s\n", COLOR_DRAFTED, COLOR_NONE, COLOR_OWN,
                 COLOR_NONE);
 }

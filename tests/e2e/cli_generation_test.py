@@ -207,9 +207,10 @@ class Generation(Case):
             with self.subTest(environment):
                 screen, terminal = os.openpty()
                 try:
-                    self.run_ok("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "40",
-                                stdout=terminal, environment=environment)
+                    err = self.run_ok("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "40",
+                                      stdout=terminal, environment=environment).err
                     self.assertEqual(GREEN in os.read(screen, 1 << 16), coloured)
+                    self.assertNotIn("\x1b", err)   # is no terminal
                 finally:
                     os.close(screen)
                     os.close(terminal)

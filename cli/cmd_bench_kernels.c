@@ -16,7 +16,22 @@ typedef struct {
     pf_progress progress;
     bool json;
     const pf_kernel *last; /* of the row before */
+    int code;              /* of the first line of JSON that could not be made; PF_EXIT_DONE while all is well */
 } printer;
+
+static void print_line(printer *p, json_t *line)
+{
+    const int code = pf_out_json(p->out, line);
+    if (p->code == PF_EXIT_DONE) p->code = code;
+}
+
+/* An exit status of what was measured and printed. */
+static int end(const printer *p, pf_status status, const pf_error *error)
+{
+    if (p->code != PF_EXIT_DONE) return p->code;
+    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
+    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, error);
+}
 
 static json_t *document(const pf_kernel_figure *f)
 {
@@ -70,7 +85,7 @@ static void print(void *user, const pf_kernel_figure *figure)
     printer *p = user;
     pf_progress_end(&p->progress);
     if (p->json)
-        pf_out_json(p->out, document(figure));
+        print_line(p, document(figure));
     else
         print_row(p, figure);
     pf_out_flush(p->out);
@@ -118,7 +133,7 @@ static void print_pass_figure(void *user, const pf_pass_figure *figure)
     printer *p = user;
     pf_progress_end(&p->progress);
     if (p->json)
-        pf_out_json(p->out, pass_document(figure));
+        print_line(p, pass_document(figure));
     else
         print_pass_row(p, figure);
 }
@@ -136,7 +151,7 @@ static void print_pass_sum(void *user, const pf_pass_sum *s)
 {
     printer *p = user;
     if (p->json)
-        pf_out_json(p->out, sum_document(s));
+        print_line(p, sum_document(s));
     else
         pf_out_print(p->out,
                      "a pass of %d row%s behind %d tokens, %d thread%s: %.3f us\n"
@@ -172,8 +187,7 @@ static int run_pass(const pf_options *options, printer *p)
     if (status == PF_OK) status = pf_bench_pass(engine, &measured, &error);
     pf_progress_end(&p->progress);
     pf_engine_close(engine);
-    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
+    return end(p, status, &error);
 }
 
 /* ---- the registry ------------------------------------------------------------------------------------------------- */
@@ -238,8 +252,7 @@ static int run(const pf_options *options, pf_out *out)
     if (status == PF_OK) status = pf_bench_kernels(team, &measured, &error);
     pf_progress_end(&p.progress);
     pf_team_destroy(team);
-    if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
-    return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
+    return end(&p, status, &error);
 }
 
 static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_options_pass, &pf_options_json, NULL };

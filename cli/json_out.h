@@ -14,7 +14,7 @@ void pf_json_out_install(void);
 
 /* The document on one line; takes the reference. Its text is made whole before the first byte is written. Where
  * memory was short, of which a NULL document is a sign too, it is nothing and a sentence. Returns an exit status. */
-int pf_out_json(pf_out *out, json_t *document);
+PF_MUST_USE int pf_out_json(pf_out *out, json_t *document);
 
 /* object.text = the bytes as UTF-8, what is not UTF-8 replaced by U+FFFD; then object.text_base64 has the bytes. */
 void pf_json_set_text(json_t *object, const char *bytes, size_t n_bytes);

@@ -76,7 +76,7 @@ GROUP(pf_options_text, "Input", text_rows);
 
 static const struct pf_option_row generating_rows[] = {
     ROW('n', "new-tokens", "N", "new tokens (128)", KIND_INT, .offset = AT(n_new), .min = 1, .max = 1 << 20),
-    ROW(0, "stop", "TEXT", "end before this text; may be repeated", KIND_STRINGS, .offset = AT(stops)),
+    ROW(0, "stop", "TEXT", "end before this text; up to 16 times", KIND_STRINGS, .offset = AT(stops)),
     ROW(0, "ignore-eos", NULL, "go on after an end-of-text token", KIND_FLAG, .offset = AT(ignore_eos)),
     ROW(0, "num-samples", "R", "R continuations, seeds S to S+R-1 (1)", KIND_INT, .offset = AT(n_samples), .min = 1,
         .max = 1 << 20),

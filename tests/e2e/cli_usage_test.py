@@ -1,5 +1,6 @@
 """Help, and what is not understood."""
 
+import re
 import sys
 
 sys.dont_write_bytecode = True
@@ -81,6 +82,12 @@ class Usage(Case):
             self.assert_fails(*command, "localhost:0", code=2, saying=["localhost:0", "port 0 is for --listen alone", "1 to"])
         with self.pilotfish.serve("worker", self.draft, "localhost:0") as worker:
             self.assertNotEqual(worker.address, "localhost:0")
+
+    def test_as_many_stop_texts_are_taken_as_the_help_says(self):
+        most = int(re.search(rb"--stop TEXT .*up to (\d+) times", self.run_ok("generate", "--help").out)[1])
+        generate = ["generate", "-m", self.target, "-p", "a", "-n", "1", *most * ["--stop", "no such text"]]
+        self.run_ok(*generate)
+        self.assert_fails(*generate, "--stop", "one more", code=2, saying=[f"more than {most} times"])
 
     def test_an_empty_entry_of_a_list_is_not_passed_over(self):
         acceptance = ["bench", "acceptance", "-m", self.target, "-d", self.draft]

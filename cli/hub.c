@@ -29,6 +29,7 @@ static bool is_repository_name(const char *name)
     return length > 0 && repository[length] == '\0';
 }
 
+/* False: it does not fit, and is cut. */
 static bool cache_directory(char *out, size_t capacity)
 {
     const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *cache = getenv("XDG_CACHE_HOME");
@@ -124,10 +125,9 @@ static const char *find_lack_of_tokenizer(const char *directory)
 static pf_status find_repository(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
 {
     char cache[PF_MAX_PATH], found[PF_MAX_PATH];
-    if (!cache_directory(cache, sizeof cache))
-        return pf_fail(error, PF_UNAVAILABLE, "%s: there is no such directory", name);
-    const char *lack =
-        find_in_cache(cache, name, found) ? find_lack(found) : "no such repository, or not its main branch";
+    const char *lack = !cache_directory(cache, sizeof cache) ? "a path that is too long"
+                       : find_in_cache(cache, name, found)   ? find_lack(found)
+                                                             : "no such repository, or not its main branch";
     if (lack != NULL)
         return pf_fail(error, PF_UNAVAILABLE,
                        "%s: there is no such directory, and the Hugging Face cache (%.200s) has %s; to download it: "

@@ -28,6 +28,8 @@ class BadModels(Case):
     def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
         self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
         self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["hf download acme/small"])
+        self.assert_fails("info", "-m", "acme/small", environment={"HF_HOME": "/" + 5000 * "h"},
+                          saying=["a path that is too long", "hf download acme/small"])
         for no_repository in ["acme/small/more", "acme/", ".acme/small", "acme/sm all"]:
             self.assertNotIn("download", self.assert_fails("info", "-m", no_repository, saying=["there is no such directory"]))
         self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json is not a directory"])

@@ -103,7 +103,7 @@ static bool on_token(void *user, int32_t token, bool drafted)
     return !c->text.stopped && !c->out->error && c->status == PF_OK;
 }
 
-/* What was held back, and a line end unless there is one. */
+/* Of a text that has begun: what was held back, and a line end unless there is one. */
 static void show_end(continuation *c)
 {
     if (!c->shows) return;
@@ -251,13 +251,12 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     const bool interrupted = status == PF_CANCELLED;
 
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;
+    if (result->n_tokens > 0) show_end(&c);
     if (status == PF_OK || interrupted) {
-        show_end(&c);
         const int written = options->json ? pf_out_json(out, document(prompt, result, seed, &c)) : PF_EXIT_DONE;
         if (written != PF_EXIT_DONE) code = written;
-        if (!options->json && !out->error) print_figures(setup, result, prompt->n, seed);
+        if (!options->json && !out->error && result->n_tokens > 0) print_figures(setup, result, prompt->n, seed);
     } else {
-        if (result->n_tokens > 0) show_end(&c);
         code = pf_out_fail_error(status, &error);
     }
     pf_text_stream_end(&c.text);

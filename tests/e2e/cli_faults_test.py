@@ -67,6 +67,16 @@ class Interrupts(SlowCase):
                 self.assertEqual((d["text"], d["finish_reason"]), ("", "interrupted"))
                 self.assertIsNone(d["timing"]["tokens_per_s"])
 
+    def test_ctrl_c_before_the_first_token_is_no_line_of_text(self):
+        deep = tiny_llama.make(self.root / "deep", layers=8, context=2048)
+        process = self.pilotfish.start("generate", "-m", deep, "--draft-worker", self.socket("none"), "--num-samples", "2",
+                                       "--tokens", ",".join(["5"] * 2000), "--isa", "scalar", "--threads", "1")
+        read_line(process.stderr, QUICKLY)   # the warning: from here on the prompt is read, for seconds
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual((process.returncode, out, err), (130, b"", b""))   # nor figures of what was not done
+
     def test_ctrl_c_before_a_worker_answers_is_a_document_of_the_same_shape(self):
         mute = tiny_llama.make(self.root / "mute", tokenizer=False)
         with socket.socket(socket.AF_UNIX) as silent:

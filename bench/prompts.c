@@ -120,7 +120,7 @@ static pf_status read_lines(const char *text, const char *path, size_t limit, pf
     for (const char *at = text; *at && out->n < limit;) {
         const size_t n_line = strcspn(at, "\n");
         size_t n_bytes = n_line;
-        while (n_bytes > 0 && (at[n_bytes - 1] == '\r' || at[n_bytes - 1] == ' ')) n_bytes--;
+        while (n_bytes > 0 && strchr(SPACES, at[n_bytes - 1])) n_bytes--;
         line++;
         if (n_bytes > 0) {
             pf_prompt prompt = { 0 };

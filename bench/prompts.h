@@ -20,7 +20,7 @@ typedef struct {
     size_t n;
 } pf_prompts;
 
-/* Read at most `limit` prompts; empty lines are passed over. A file whose first line begins with { is JSONL.
+/* Read at most `limit` prompts; lines of spaces and tabs alone are passed over. A file whose first line begins with { is JSONL.
  * A mark of byte order before it is no part of it.
  * PF_UNAVAILABLE, PF_LIMIT (more than 256 MiB, than 16 in a line of JSON, than a million prompts).  PF_FORMAT: names the
  * line; or all of it is one JSON array.  PF_INVALID: there is no prompt in it.  End *out with pf_prompts_clear. */

@@ -141,6 +141,13 @@ class Benchmarks(Case):
         prompts.write_text("[INST] the [/INST]\n")
         self.assertEqual(self.run_json(*bench)["runs"][0]["requests"], 1)
 
+    def test_acceptance_passes_over_lines_with_nothing_in_them(self):
+        prompts = self.root / "spaced"
+        for text in ("the", '{"turns": ["the"]}'):
+            prompts.write_text(f"\n{text}\n \n\t\n \t \r\n{text}\t \n\t")
+            run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
+            self.assertEqual(run["requests"], 2)
+
     def test_acceptance_names_the_turn_that_the_tokenizer_has_no_token_for(self):
         prompts = self.root / "turns.jsonl"
         prompts.write_text('{"turns": ["one"]}\n{"turns": ["one", "a x"]}\n')

@@ -32,3 +32,11 @@ done
 cd "$prefix"
 [ -s "$prefix/here/share/man/man1/pilotfish.1" ]
 "$prefix/here/bin/pilotfish" bench acceptance -m "$tree/models/target" -d "$tree/models/draft" --limit 1 -n 4 >figures 2>log
+
+# ./dev takes a directory as it is seen from where it is called. Its tools only say what they are called with.
+mkdir tree tools
+cp "$tree/dev" tree/
+printf '#!/bin/sh\necho installed\n' >tools/dpkg-query
+printf '#!/bin/sh\necho "$@"\n' >tools/cmake
+chmod +x tools/*
+PATH=$prefix/tools:$PATH tree/dev install there | tail -n 1 | grep -Fqx -e "--install build/release --prefix $prefix/there"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "bench/roundtrip.h"
@@ -81,13 +82,22 @@ static const pf_peer_ops echo_ops = {
 
 /* ---- the server ------------------------------------------------------------------------------------------------- */
 
+#define DIRECTORY_NAME "/pilotfish-XXXXXX"
+#define SOCKET_NAME    "/s"
+
+/* A socket's path, with its NUL, and what it leaves to the directory in which ours is made. */
+enum {
+    SOCKET_BYTES = sizeof((struct sockaddr_un){ 0 }.sun_path),
+    MAX_PARENT_BYTES = SOCKET_BYTES - sizeof DIRECTORY_NAME SOCKET_NAME,
+};
+
 struct pf_loopback {
     echo drafter;
     pf_server *server;
     pthread_t thread;
     bool is_running;
     pf_peer *client;
-    char directory[64];
+    char directory[SOCKET_BYTES];
 };
 
 static void *serve(void *arg)
@@ -99,17 +109,19 @@ static void *serve(void *arg)
 
 static pf_status open_parts(pf_loopback *l, pf_error *error)
 {
-    const char *temporary = getenv("TMPDIR");
-    char address[sizeof l->directory + 16];
-    const bool fits = temporary && *temporary && strlen(temporary) + 20 < sizeof l->directory;
-    const char *parent = fits ? temporary : "/tmp";
-    snprintf(l->directory, sizeof l->directory, "%s/pilotfish-XXXXXX", parent);
+    const char *temporary = getenv("TMPDIR"), *parent = temporary && *temporary ? temporary : "/tmp";
+    char address[sizeof "unix:" + SOCKET_BYTES];
+    if (strlen(parent) > MAX_PARENT_BYTES)
+        return pf_fail(error, PF_UNAVAILABLE,
+                       "TMPDIR is %.200s, %zu bytes, expected at most %d: a socket's path is short", parent,
+                       strlen(parent), MAX_PARENT_BYTES);
+    snprintf(l->directory, sizeof l->directory, "%s" DIRECTORY_NAME, parent);
     if (!mkdtemp(l->directory)) {
         l->directory[0] = '\0';
         return pf_fail(error, PF_UNAVAILABLE, "%s: no directory for the socket can be made there: %s", parent,
                        strerror(errno));
     }
-    snprintf(address, sizeof address, "unix:%s/s", l->directory);
+    snprintf(address, sizeof address, "unix:%s" SOCKET_NAME, l->directory);
     const pf_server_config config = { .address = address, .drafter = &l->drafter.peer };
     PF_TRY(pf_server_create(&config, &l->server, error));
     const int failure = pthread_create(&l->thread, NULL, serve, l);
@@ -141,8 +153,8 @@ void pf_loopback_close(pf_loopback *loopback)
     }
     pf_server_destroy(loopback->server);
     if (loopback->directory[0]) {
-        char path[sizeof loopback->directory + 8];
-        snprintf(path, sizeof path, "%s/s", loopback->directory);
+        char path[SOCKET_BYTES];
+        snprintf(path, sizeof path, "%s" SOCKET_NAME, loopback->directory);
         unlink(path);
         rmdir(loopback->directory);
     }

@@ -48,6 +48,14 @@ class Benchmarks(Case):
         self.assert_fails("bench", "rpc", "--loopback", "--rounds", "10", environment={"TMPDIR": "/dev/null"},
                           saying=["/dev/null"])
 
+    def test_a_socket_is_where_tmpdir_says_as_far_as_its_path_has_room(self):
+        loopback = ["bench", "rpc", "--loopback", "--rounds", "10"]
+        here = {"cwd": self.root, "environment": {"TMPDIR": 88 * "d"}}
+        self.assert_fails(*loopback, saying=[f"{88 * 'd'}: no directory for the socket"], **here)
+        (self.root / (88 * "d")).mkdir()
+        self.run_ok(*loopback, **here)
+        self.assert_fails(*loopback, environment={"TMPDIR": 89 * "d"}, saying=["TMPDIR is ddd", "89 bytes, expected at most 88"])
+
     def test_acceptance_over_a_grid_by_category(self):
         prompts = self.root / "prompts.jsonl"
         prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"

@@ -19,11 +19,9 @@
  */
 #include "base/team.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -36,6 +34,7 @@
 #include "base/cgroup.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/yield.h"
 
 enum {
@@ -71,9 +70,9 @@ struct pf_team {
     bool spins;                            /* each member has a core of its own */
     int32_t n_started;                     /* threads to join */
     bool pinned;
-    bool caller_pinned; /* `caller` has been pinned to `cores[0]` and had `caller_mask` before */
+    bool caller_pinned; /* `caller` has been pinned to `cores[0]` and had `caller_cpus` before */
     pthread_t caller;
-    cpu_set_t caller_mask;
+    pf_cpus caller_cpus;
     int32_t first_core;
     worker workers[]; /* [n_threads]; of 0, the caller, the crowd alone */
 };
@@ -202,18 +201,17 @@ static void open_start(pf_team *team, pf_team_fn *fn, void *arg)
     open_gate(&team->start, atomic_load_explicit(&team->start.word, memory_order_relaxed) + PHASE);
 }
 
-static cpu_set_t only(int32_t cpu)
+static pf_cpus only(int32_t cpu)
 {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET((size_t)cpu, &set);
-    return set;
+    pf_cpus one = { 0 };
+    pf_cpus_add(&one, cpu);
+    return one;
 }
 
 static void unpin_caller(pf_team *team)
 {
     if (!team->caller_pinned || !pthread_equal(team->caller, pthread_self())) return;
-    (void)pthread_setaffinity_np(team->caller, sizeof team->caller_mask, &team->caller_mask);
+    (void)pf_cpus_bind_thread(&team->caller_cpus);
 }
 
 /* Pin the thread that runs the team, which is member 0, once. */
@@ -221,10 +219,9 @@ static void pin_caller(pf_team *team)
 {
     const pthread_t self = pthread_self();
     if (team->caller_pinned && pthread_equal(team->caller, self)) return;
-    const cpu_set_t one = only(team->first_core);
+    const pf_cpus one = only(team->first_core);
     team->caller = self;
-    team->caller_pinned = pthread_getaffinity_np(self, sizeof team->caller_mask, &team->caller_mask) == 0 &&
-                          pthread_setaffinity_np(self, sizeof one, &one) == 0;
+    team->caller_pinned = pf_cpus_of_thread(&team->caller_cpus) && pf_cpus_bind_thread(&one);
 }
 
 void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg)
@@ -262,43 +259,25 @@ void pf_team_destroy(pf_team *team)
     free(team);
 }
 
-/* The CPUs that some thread of this process may run on: the one that asks may have been pinned, by another team. */
-static pf_status process_cpus(cpu_set_t *out, pf_error *error)
-{
-    cpu_set_t one, all;
-    CPU_ZERO(&all);
-    DIR *tasks = opendir("/proc/self/task");
-    for (const struct dirent *task; tasks && (task = readdir(tasks));) {
-        const pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
-        if (tid > 0 && sched_getaffinity(tid, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
-    }
-    if (tasks) closedir(tasks);
-    if (CPU_COUNT(&all) == 0 && sched_getaffinity(0, sizeof all, &all) != 0)
-        return pf_fail(error, PF_UNAVAILABLE, "the CPUs of this process cannot be read: %s", strerror(errno));
-    *out = all;
-    return PF_OK;
-}
-
 /* Spinning is for members that each have a core of their own. */
-static bool spins(int32_t n_threads, const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores)
+static bool spins(int32_t n_threads, const pf_cpus *allowed, const int32_t *cores, int32_t n_cores)
 {
-    cpu_set_t distinct;
-    CPU_ZERO(&distinct);
-    for (int32_t i = 0; i < n_cores; i++) CPU_SET((size_t)cores[i], &distinct);
-    int32_t cpus = n_cores > 0 ? CPU_COUNT(&distinct) : CPU_COUNT(allowed);
+    pf_cpus distinct = { 0 };
+    for (int32_t i = 0; i < n_cores; i++) pf_cpus_add(&distinct, cores[i]);
+    int32_t cpus = pf_cpus_count(n_cores > 0 ? &distinct : allowed);
     const int32_t quota = pf_cgroup_read("").cpus;
     if (quota < cpus) cpus = quota;
     return n_threads <= cpus;
 }
 
-static pf_status check_cores(const cpu_set_t *allowed, const int32_t *cores, int32_t n_cores, pf_error *error)
+static pf_status check_cores(const pf_cpus *allowed, const int32_t *cores, int32_t n_cores, pf_error *error)
 {
     for (int32_t i = 0; i < n_cores; i++) {
         if (cores[i] < 0) return pf_fail(error, PF_INVALID, "core %d: expected 0 or more", cores[i]);
-        if (cores[i] >= CPU_SETSIZE || !CPU_ISSET((size_t)cores[i], allowed))
+        if (!pf_cpus_has(allowed, cores[i]))
             return pf_fail(error, PF_UNAVAILABLE,
                            "core %d: does not exist or is not among the %d that this process may use", cores[i],
-                           CPU_COUNT(allowed));
+                           pf_cpus_count(allowed));
     }
     return PF_OK;
 }
@@ -309,8 +288,8 @@ static int start_worker(pf_team *team, int32_t id, const int32_t *cores, int32_t
     int rc = pthread_attr_init(&attr);
     if (rc != 0) return rc;
     if (n_cores > 0) {
-        const cpu_set_t one = only(cores[id % n_cores]);
-        rc = pthread_attr_setaffinity_np(&attr, sizeof one, &one);
+        const pf_cpus one = only(cores[id % n_cores]);
+        rc = pthread_attr_setaffinity_np(&attr, sizeof one, one.parts);
     }
     team->workers[id] = (worker){ .team = team, .id = id };
     if (rc == 0) rc = pthread_create(&team->workers[id].thread, &attr, worker_main, &team->workers[id]);
@@ -342,8 +321,8 @@ pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_core
         return pf_fail(error, PF_INVALID, "a team of %d threads: expected 1 to %d", n_threads, MAX_THREADS);
     if (!cores) n_cores = 0;
     if (n_cores < 0) return pf_fail(error, PF_INVALID, "a list of %d cores: expected 0 or more", n_cores);
-    cpu_set_t allowed;
-    PF_TRY(process_cpus(&allowed, error));
+    pf_cpus allowed;
+    PF_TRY(pf_cpus_of_process(&allowed, error));
     PF_TRY(check_cores(&allowed, cores, n_cores, error));
 
     const size_t bytes = sizeof(pf_team) + (size_t)n_threads * sizeof(worker);
@@ -365,9 +344,8 @@ pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_core
 
 void pf_team_run_unseated(void (*fn)(void *arg), void *arg)
 {
-    cpu_set_t seat, all;
-    const bool moved = sched_getaffinity(0, sizeof seat, &seat) == 0 && process_cpus(&all, NULL) == PF_OK &&
-                       sched_setaffinity(0, sizeof all, &all) == 0;
+    pf_cpus seat, all;
+    const bool moved = pf_cpus_of_thread(&seat) && pf_cpus_of_process(&all, NULL) == PF_OK && pf_cpus_bind_thread(&all);
     fn(arg);
-    if (moved) (void)sched_setaffinity(0, sizeof seat, &seat);
+    if (moved) (void)pf_cpus_bind_thread(&seat);
 }

@@ -1,13 +1,13 @@
 #include "base/topology.h"
 
 #include <hwloc.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/cpus.h"
 
 /* The PUs that some thread of this process may run on. All threads, because the one that asks may be pinned. */
 static hwloc_bitmap_t allowed_cpus(hwloc_topology_t topology)
@@ -127,14 +127,13 @@ pf_status pf_topology_parse_cores(const char *list, int32_t *cores, int32_t capa
 
 pf_status pf_topology_list_cpus(int32_t *cpus, int32_t capacity, int32_t *n_cpus, pf_error *error)
 {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        return pf_fail(error, PF_INTERNAL, "the CPUs of this thread cannot be read");
-    if (CPU_COUNT(&allowed) > capacity)
-        return pf_fail(error, PF_LIMIT, "%d CPUs; there is room for %d", CPU_COUNT(&allowed), capacity);
+    pf_cpus allowed;
+    if (!pf_cpus_of_thread(&allowed)) return pf_fail(error, PF_INTERNAL, "the CPUs of this thread cannot be read");
+    if (pf_cpus_count(&allowed) > capacity)
+        return pf_fail(error, PF_LIMIT, "%d CPUs; there is room for %d", pf_cpus_count(&allowed), capacity);
     int32_t n = 0;
-    for (int32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET((size_t)cpu, &allowed)) cpus[n++] = cpu;
+    for (int32_t cpu = 0; cpu < PF_MAX_CPUS; cpu++)
+        if (pf_cpus_has(&allowed, cpu)) cpus[n++] = cpu;
     *n_cpus = n;
     return PF_OK;
 }

@@ -1,4 +1,4 @@
-/* Sets of logical CPUs, and those of this process. */
+/* Sets of logical CPUs: those of this process, and of a thread, which may sit on one. */
 #ifndef PF_BASE_CPUS_H
 #define PF_BASE_CPUS_H
 
@@ -24,7 +24,13 @@ int32_t pf_cpus_count(const pf_cpus *cpus);
 bool pf_cpus_of_thread(pf_cpus *out);
 bool pf_cpus_bind_thread(const pf_cpus *cpus);
 
-/* What some thread of this process may run on: the one that asks may be pinned. PF_UNAVAILABLE. */
+/* Seat the calling thread on one CPU; no system call where it sits there. Where it cannot be, it stays where it is. */
+void pf_cpus_take_seat(int32_t cpu);
+
+/* Give the calling thread what it could run on before it took its first seat. One without a seat: nothing. */
+void pf_cpus_leave_seat(void);
+
+/* What some thread of this process may run on, or the one that asks could before it took a seat. PF_UNAVAILABLE. */
 PF_MUST_USE pf_status pf_cpus_of_process(pf_cpus *out, pf_error *error);
 
 #endif

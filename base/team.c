@@ -70,11 +70,8 @@ struct pf_team {
     bool spins;                            /* each member has a core of its own */
     int32_t n_started;                     /* threads to join */
     bool pinned;
-    bool caller_pinned; /* `caller` has been pinned to `cores[0]` and had `caller_cpus` before */
-    pthread_t caller;
-    pf_cpus caller_cpus;
-    int32_t first_core;
-    worker workers[]; /* [n_threads]; of 0, the caller, the crowd alone */
+    int32_t first_core; /* the caller's seat */
+    worker workers[];   /* [n_threads]; of 0, the caller, the crowd alone */
 };
 
 static void cpu_pause(void)
@@ -201,32 +198,9 @@ static void open_start(pf_team *team, pf_team_fn *fn, void *arg)
     open_gate(&team->start, atomic_load_explicit(&team->start.word, memory_order_relaxed) + PHASE);
 }
 
-static pf_cpus only(int32_t cpu)
-{
-    pf_cpus one = { 0 };
-    pf_cpus_add(&one, cpu);
-    return one;
-}
-
-static void unpin_caller(pf_team *team)
-{
-    if (!team->caller_pinned || !pthread_equal(team->caller, pthread_self())) return;
-    (void)pf_cpus_bind_thread(&team->caller_cpus);
-}
-
-/* Pin the thread that runs the team, which is member 0, once. */
-static void pin_caller(pf_team *team)
-{
-    const pthread_t self = pthread_self();
-    if (team->caller_pinned && pthread_equal(team->caller, self)) return;
-    const pf_cpus one = only(team->first_core);
-    team->caller = self;
-    team->caller_pinned = pf_cpus_of_thread(&team->caller_cpus) && pf_cpus_bind_thread(&one);
-}
-
 void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg)
 {
-    if (team->pinned) pin_caller(team);
+    if (team->pinned) pf_cpus_take_seat(team->first_core);
     fn((pf_member){ .team = team, .id = 0, .n_threads = 1 }, arg);
 }
 
@@ -237,7 +211,7 @@ void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
         return;
     }
     const pf_member member = { .team = team, .id = 0, .n_threads = team->n_threads };
-    if (team->pinned) pin_caller(team);
+    if (team->pinned) pf_cpus_take_seat(team->first_core);
     open_start(team, fn, arg);
     fn(member, arg);
     pf_team_barrier(member);
@@ -255,7 +229,7 @@ void pf_team_destroy(pf_team *team)
     if (!team) return;
     open_start(team, NULL, NULL);
     for (int32_t id = 1; id <= team->n_started; id++) pthread_join(team->workers[id].thread, NULL);
-    unpin_caller(team);
+    if (team->pinned) pf_cpus_leave_seat();
     free(team);
 }
 
@@ -288,7 +262,8 @@ static int start_worker(pf_team *team, int32_t id, const int32_t *cores, int32_t
     int rc = pthread_attr_init(&attr);
     if (rc != 0) return rc;
     if (n_cores > 0) {
-        const pf_cpus one = only(cores[id % n_cores]);
+        pf_cpus one = { 0 };
+        pf_cpus_add(&one, cores[id % n_cores]);
         rc = pthread_attr_setaffinity_np(&attr, sizeof one, one.parts);
     }
     team->workers[id] = (worker){ .team = team, .id = id };

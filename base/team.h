@@ -6,8 +6,9 @@
  * because a worker and a verifier share the same cores as two processes: a member that waits must leave its core
  * to whoever has work, and libgomp's policy is one environment variable for the whole process.
  *
- * Threads: one caller at a time runs a team. Members are pinned when cores are given: member 0, the calling thread,
- * from its first pf_team_run until pf_team_destroy. A thread that it starts in between inherits its one core.
+ * Threads: one caller at a time runs a team. Members are pinned when cores are given. Member 0 is the calling thread: it
+ * takes its seat in pf_team_run and keeps it until it runs another pinned team, whose seat it takes, or destroys one, which
+ * gives it back the CPUs that it had before the first. A thread that it starts in between inherits its one core.
  */
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H

@@ -383,6 +383,60 @@ static void note_affinity(void *arg)
     assert_int_equal(sched_getaffinity(0, sizeof(cpu_set_t), arg), 0);
 }
 
+/* Run `team`, whose caller's core is given. */
+static void run_on(pf_team *team, int32_t core)
+{
+    board b = { 0 };
+    pf_team_run(team, note_cpus, &b);
+    assert_int_equal(b.runs[0], 0);
+    assert_int_equal(b.cpu[0], core);
+}
+
+static void teams_that_a_thread_runs_in_turns_seat_it_each_on_its_core_and_end_in_any_order(void **state)
+{
+    (void)state;
+    cpu_set_t before, after;
+    int32_t cores[2];
+    needs_two_cores(cores);
+    note_affinity(&before);
+    for (int first = 0; first < 2; first++) {
+        pf_team *teams[2];
+        for (int t = 0; t < 2; t++) {
+            assert_int_equal(pf_team_create(1, &cores[t], 1, &teams[t], NULL), PF_OK);
+            run_on(teams[t], cores[t]);
+        }
+        for (int t = 0; t < 2; t++) run_on(teams[t], cores[t]);
+        pf_team_destroy(teams[first]);
+        run_on(teams[!first], cores[!first]);
+        pf_team_destroy(teams[!first]);
+        note_affinity(&after);
+        assert_true(CPU_EQUAL(&before, &after));
+    }
+}
+
+static void *run_once(void *team)
+{
+    board b = { 0 };
+    pf_team_run(team, note_cpus, &b);
+    return NULL;
+}
+
+static void who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back(void **state)
+{
+    (void)state;
+    cpu_set_t before, after;
+    const int32_t core = first_allowed_cpu(&before);
+    pf_team *team = NULL;
+    pthread_t other;
+    assert_int_equal(pf_team_create(2, &core, 1, &team, NULL), PF_OK);
+    run_on(team, core);
+    assert_int_equal(pthread_create(&other, NULL, run_once, team), 0);
+    pthread_join(other, NULL);
+    pf_team_destroy(team);
+    note_affinity(&after);
+    assert_true(CPU_EQUAL(&before, &after));
+}
+
 static void note_nothing(pf_member member, void *arg)
 {
     (void)member;
@@ -488,6 +542,8 @@ int main(void)
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
         cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
+        cmocka_unit_test(teams_that_a_thread_runs_in_turns_seat_it_each_on_its_core_and_end_in_any_order),
+        cmocka_unit_test(who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back),
         cmocka_unit_test(a_seated_caller_may_leave_its_seat_for_a_call),
         cmocka_unit_test(signals_are_the_callers),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),

@@ -272,18 +272,36 @@ static int start_worker(pf_team *team, int32_t id, const int32_t *cores, int32_t
     return rc;
 }
 
+/* Let the calling thread run wherever the process may; *seat is where it could. false: it stays there. */
+static bool leave_for_a_while(pf_cpus *seat)
+{
+    pf_cpus all;
+    return pf_cpus_of_thread(seat) && pf_cpus_of_process(&all, NULL) == PF_OK && pf_cpus_bind_thread(&all);
+}
+
+void pf_team_run_unseated(void (*fn)(void *arg), void *arg)
+{
+    pf_cpus seat;
+    const bool left = leave_for_a_while(&seat);
+    fn(arg);
+    if (left) (void)pf_cpus_bind_thread(&seat);
+}
+
 static pf_status start_workers(pf_team *team, const int32_t *cores, int32_t n_cores, pf_error *error)
 {
     static const int own_faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT };
     sigset_t blocked, before;
+    pf_cpus seat;
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof own_faults / sizeof *own_faults; i++) sigdelset(&blocked, own_faults[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before); /* members inherit it: other signals are the caller's business */
+    const bool left = n_cores == 0 && leave_for_a_while(&seat); /* and so where they run */
     int rc = 0;
     for (int32_t id = 1; id < team->n_threads && rc == 0; id++) {
         rc = start_worker(team, id, cores, n_cores);
         if (rc == 0) team->n_started = id;
     }
+    if (left) (void)pf_cpus_bind_thread(&seat);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) return PF_OK;
     return pf_fail(error, PF_NOMEM, "thread %d of a team of %d cannot be started: %s", team->n_started + 2,
@@ -315,12 +333,4 @@ pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_core
     }
     *out = team;
     return PF_OK;
-}
-
-void pf_team_run_unseated(void (*fn)(void *arg), void *arg)
-{
-    pf_cpus seat, all;
-    const bool moved = pf_cpus_of_thread(&seat) && pf_cpus_of_process(&all, NULL) == PF_OK && pf_cpus_bind_thread(&all);
-    fn(arg);
-    if (moved) (void)pf_cpus_bind_thread(&seat);
 }

@@ -28,7 +28,8 @@ typedef struct {
 
 typedef void pf_team_fn(pf_member member, void *arg);
 
-/* n_threads in 1 .. 1024. cores: [n_cores] logical CPU numbers to pin members to, round robin, or NULL.
+/* n_threads in 1 .. 1024. cores: [n_cores] logical CPU numbers to pin members to, round robin, or NULL:
+ * the others run wherever the process may.
  * PF_INVALID, PF_NOMEM (threads cannot be started), PF_UNAVAILABLE (a core that does not exist or is not ours).
  * The caller owns it and ends it with pf_team_destroy. */
 PF_MUST_USE pf_status pf_team_create(int32_t n_threads, const int32_t *cores, int32_t n_cores, pf_team **out,

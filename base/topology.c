@@ -1,6 +1,7 @@
 #include "base/topology.h"
 
 #include <hwloc.h>
+#include <hwloc/glibc-sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +10,14 @@
 #include "base/cgroup.h"
 #include "base/cpus.h"
 
-/* The PUs that some thread of this process may run on. All threads, because the one that asks may be pinned. */
+/* The PUs that this process may run on. */
 static hwloc_bitmap_t allowed_cpus(hwloc_topology_t topology)
 {
     hwloc_bitmap_t set = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(topology));
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
-    if (set && bound && hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) == 0 &&
+    pf_cpus cpus;
+    if (set && bound && pf_cpus_of_process(&cpus, NULL) == PF_OK &&
+        hwloc_cpuset_from_glibc_sched_affinity(topology, bound, cpus.parts, sizeof cpus) == 0 &&
         hwloc_bitmap_intersects(set, bound))
         hwloc_bitmap_and(set, set, bound);
     hwloc_bitmap_free(bound);
@@ -128,7 +131,7 @@ pf_status pf_topology_parse_cores(const char *list, int32_t *cores, int32_t capa
 pf_status pf_topology_list_cpus(int32_t *cpus, int32_t capacity, int32_t *n_cpus, pf_error *error)
 {
     pf_cpus allowed;
-    if (!pf_cpus_of_thread(&allowed)) return pf_fail(error, PF_INTERNAL, "the CPUs of this thread cannot be read");
+    PF_TRY(pf_cpus_of_process(&allowed, error));
     if (pf_cpus_count(&allowed) > capacity)
         return pf_fail(error, PF_LIMIT, "%d CPUs; there is room for %d", pf_cpus_count(&allowed), capacity);
     int32_t n = 0;

@@ -18,7 +18,7 @@ typedef struct {
 /* PF_INTERNAL: hwloc could not look. */
 PF_MUST_USE pf_status pf_topology_read(pf_topology *out, pf_error *error);
 
-/* The logical CPUs that this thread may run on, ascending. PF_LIMIT: more than `capacity`.  PF_INTERNAL: not told. */
+/* The logical CPUs that this process may run on, ascending. PF_LIMIT: more than `capacity`.  PF_UNAVAILABLE: not told. */
 PF_MUST_USE pf_status pf_topology_list_cpus(int32_t *cpus, int32_t capacity, int32_t *n_cpus, pf_error *error);
 
 /* "0,2-5" -> {0,2,3,4,5}. At most `capacity` entries; PF_INVALID names the part that is wrong. */

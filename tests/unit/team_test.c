@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/team.h"
+#include "base/topology.h"
 #include "base/yield.h"
 #include "tests/support/alloc_count.h"
 
@@ -414,6 +415,37 @@ static void teams_that_a_thread_runs_in_turns_seat_it_each_on_its_core_and_end_i
     }
 }
 
+static void note_affinities(pf_member member, void *arg)
+{
+    note_affinity((cpu_set_t *)arg + member.id);
+}
+
+static void what_a_seated_caller_makes_has_the_cpus_of_the_process(void **state)
+{
+    (void)state;
+    int32_t cores[2], listed[CPU_SETSIZE], n_listed = 0;
+    needs_two_cores(cores);
+    cpu_set_t before, of[2];
+    pf_topology without, seated;
+    pf_team *team = NULL;
+    note_affinity(&before);
+    assert_int_equal(pf_topology_read(&without, NULL), PF_OK);
+    assert_int_equal(pf_team_create(1, cores, 1, &team, NULL), PF_OK);
+    run_on(team, cores[0]);
+
+    pf_team *second = make(2);
+    pf_team_run(second, note_affinities, of);
+    assert_int_equal(CPU_COUNT(&of[0]), 1);
+    assert_true(CPU_EQUAL(&of[1], &before));
+    assert_int_equal(pf_topology_list_cpus(listed, CPU_SETSIZE, &n_listed, NULL), PF_OK);
+    assert_int_equal(n_listed, CPU_COUNT(&before));
+    assert_int_equal(pf_topology_read(&seated, NULL), PF_OK);
+    assert_int_equal(seated.n_cpus, without.n_cpus);
+    assert_int_equal(seated.n_cores, without.n_cores);
+    pf_team_destroy(second);
+    pf_team_destroy(team);
+}
+
 static void *run_once(void *team)
 {
     board b = { 0 };
@@ -543,6 +575,7 @@ int main(void)
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
         cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
         cmocka_unit_test(teams_that_a_thread_runs_in_turns_seat_it_each_on_its_core_and_end_in_any_order),
+        cmocka_unit_test(what_a_seated_caller_makes_has_the_cpus_of_the_process),
         cmocka_unit_test(who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back),
         cmocka_unit_test(a_seated_caller_may_leave_its_seat_for_a_call),
         cmocka_unit_test(signals_are_the_callers),

@@ -73,8 +73,29 @@ static void make_large_integers_real(char *text)
     }
 }
 
-/* But for a string's, jansson says nothing of memory that it has not got. */
-static bool lacks_memory(const json_error_t *why)
+static _Thread_local bool memory_was_short;
+
+void *pf_json_malloc(size_t n_bytes)
+{
+    void *block = malloc(n_bytes);
+    if (!block) memory_was_short = true;
+    return block;
+}
+
+bool pf_json_memory_was_short(void)
+{
+    const bool was_short = memory_was_short;
+    memory_was_short = false;
+    return was_short;
+}
+
+void pf_json_watch_memory(void)
+{
+    json_set_alloc_funcs(pf_json_malloc, free);
+}
+
+/* What jansson itself says of it, which is all that is known where nobody watches. */
+static bool tells_of_memory(const json_error_t *why)
 {
     return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory;
 }
@@ -84,7 +105,7 @@ static json_t *load(const char *text, size_t bytes, json_error_t *why)
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     json_t *root = json_loadb(text, bytes, flags, why);
     if (root || json_error_code(why) != json_error_numeric_overflow) return root;
-    char *copy = malloc(bytes + 1);
+    char *copy = pf_json_malloc(bytes + 1);
     if (!copy) return NULL;
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
@@ -101,11 +122,14 @@ pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t
     json_error_t why;
     set_name(&doc, name);
     PF_TRY(pf_json_check_size(doc.name, text, bytes, max_bytes, error));
+    (void)pf_json_memory_was_short();
     doc.root = load(text, bytes, &why);
-    if (!doc.root) {
-        if (lacks_memory(&why)) return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
-        return pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", doc.name, why.line, why.column, why.text);
+    if (pf_json_memory_was_short() || (!doc.root && tells_of_memory(&why))) {
+        json_decref(doc.root);
+        return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
     }
+    if (!doc.root)
+        return pf_fail(error, PF_FORMAT, "%s: line %d, column %d: %s", doc.name, why.line, why.column, why.text);
     if (!json_is_object(doc.root)) {
         json_decref(doc.root);
         return pf_fail(error, PF_FORMAT, "%s: expected a JSON object at the top", doc.name);

@@ -29,11 +29,21 @@ PF_MUST_USE pf_status pf_json_check_size(const char *name, const char *text, siz
 
 /* Parse a text that passes pf_json_check_size and whose top is an object. Duplicate keys are refused. Strings may hold
  * \u0000. An integer that 64 bits do not hold is a real (transformers writes 10^30 where a tokenizer has no longest text).
- * PF_UNAVAILABLE, PF_LIMIT (size), PF_FORMAT (names line and column). The caller ends it with pf_json_close. */
+ * PF_UNAVAILABLE, PF_LIMIT (size), PF_NOMEM, PF_FORMAT (names line and column). The caller ends it with pf_json_close. */
 PF_MUST_USE pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t max_bytes, pf_json *out,
                                     pf_error *error);
 void pf_json_close(pf_json *doc); /* zeroed is fine */
+
+/* Have jansson allocate by pf_json_malloc. Where a word or a key has no memory jansson calls the text wrong, or leaves it
+ * out and goes on; a parse in a process that watches says PF_NOMEM. Process wide: the program's to choose, as it begins. */
+void pf_json_watch_memory(void);
+
+/* malloc for what a document is made of. */
+void *pf_json_malloc(size_t n_bytes);
+
+/* Whether one of these, or of jansson's, failed in this thread since the last call or parse. */
+bool pf_json_memory_was_short(void);
 
 /* An object of a document as a document by itself: errors name it behind the document's name. Borrowed: it is not closed. */
 pf_json pf_json_within(const pf_json *doc, const json_t *object, const char *format, ...)

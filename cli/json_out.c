@@ -5,32 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/options.h"
 #include "cli/utf8.h"
-
-/* What jansson has no memory for it leaves out, of an array, of an object, of a key's text, and goes on behind it. So
- * every allocation that a document may be made of is watched, and one that failed is the document's failure. */
-static bool memory_was_short; /* since the last document */
-
-static void *watched_malloc(size_t n_bytes)
-{
-    void *block = malloc(n_bytes);
-    if (!block) memory_was_short = true;
-    return block;
-}
-
-void pf_json_out_install(void)
-{
-    json_set_alloc_funcs(watched_malloc, free);
-}
 
 int pf_out_json(pf_out *out, json_t *document)
 {
     char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(document);
-    const bool whole = text && !memory_was_short;
-    memory_was_short = false;
-    if (!whole) {
+    if (pf_json_memory_was_short() || !text) {
         free(text);
         return pf_out_fail("no memory for the JSON document");
     }
@@ -62,7 +45,7 @@ static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq
 /* RFC 4648, section 4. The caller frees. */
 static char *base64(const unsigned char *bytes, size_t n)
 {
-    char *text = watched_malloc(n / 3 * 4 + 5);
+    char *text = pf_json_malloc(n / 3 * 4 + 5);
     if (!text) return NULL;
     char *at = text;
     for (size_t i = 0; i < n; i += 3) {
@@ -81,7 +64,7 @@ static char *base64(const unsigned char *bytes, size_t n)
 /* *all_valid: nothing had to be replaced. */
 static json_t *make_string(const char *bytes, size_t n_bytes, bool *all_valid)
 {
-    char *text = watched_malloc(3 * (n_bytes + 1));
+    char *text = pf_json_malloc(3 * (n_bytes + 1));
     if (!text) return NULL;
     const size_t n = pf_utf8_repair(bytes, n_bytes, text, all_valid);
     json_t *string = json_stringn(text, n);

@@ -8,12 +8,9 @@
 
 #include "cli/output.h"
 
-/* Before the first document, so that pf_out_json knows whether memory was short while one was made. Process wide: one
- * thread makes documents. */
-void pf_json_out_install(void);
-
 /* The document on one line; takes the reference. Its text is made whole before the first byte is written. Where
- * memory was short, of which a NULL document is a sign too, it is nothing and a sentence. Returns an exit status. */
+ * memory was short, which pf_json_watch_memory lets it know and of which a NULL document is a sign too, it is nothing and
+ * a sentence. Returns an exit status. */
 PF_MUST_USE int pf_out_json(pf_out *out, json_t *document);
 
 /* object.text = the bytes as UTF-8, what is not UTF-8 replaced by U+FFFD; then object.text_base64 has the bytes. */

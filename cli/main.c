@@ -7,10 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/interrupt.h"
-#include "cli/json_out.h"
 #include "cli/shell_limits.h"
 
 static const pf_command *const commands[] = {
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     pf_error error = { 0 };
     pf_interrupt_install();
     pf_cut_short_install();
-    pf_json_out_install();
+    pf_json_watch_memory();
     const pf_status status = pf_shell_limits_heed(&error);
     return status == PF_OK ? run(argc, argv) : pf_out_fail_error(status, &error);
 }

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include "base/json.h"
+#include "tests/support/alloc_count.h"
 #include "tests/support/temp_dir.h"
 
 static pf_json parse(const char *text)
@@ -273,16 +274,8 @@ static void what_would_take_too_much_memory_is_refused_before_it_is_taken(void *
     free(text);
 }
 
-/* jansson's allocations until one is refused. */
-static int n_allocations_left;
-
-static void *allocate_while_any_are_left(size_t bytes)
-{
-    return n_allocations_left-- > 0 ? malloc(bytes) : NULL;
-}
-
-/* Of a text that it has no memory for jansson says that it is wrong, and where; of all else nothing. */
-static void an_allocation_that_is_refused_is_no_fault_of_line_minus_one(void **state)
+/* Of a word or a key that it has no memory for jansson says that the text is wrong, and where. */
+static void an_allocation_that_is_refused_is_no_fault_of_the_text(void **state)
 {
     (void)state;
     const char *text = "{\"a\": [1, 2.5, \"b\", {\"c\": null}], \"d\": 1}"; /* no word of 16 bytes: jansson aborts */
@@ -290,20 +283,17 @@ static void an_allocation_that_is_refused_is_no_fault_of_line_minus_one(void **s
     json_free_t plain_free;
     pf_json doc;
     pf_error error;
-    int n = 0, n_no_memory = 0;
-    pf_status status;
+    int64_t n = 0;
     json_get_alloc_funcs(&plain_malloc, &plain_free);
-    do {
-        n_allocations_left = n++;
-        json_set_alloc_funcs(allocate_while_any_are_left, free);
+    pf_json_watch_memory();
+    for (pf_status status = PF_NOMEM; status != PF_OK; n++) {
+        pf_alloc_refuse_after(n);
         status = pf_json_parse("config.json", text, strlen(text), 1 << 20, &doc, &error);
-        json_set_alloc_funcs(plain_malloc, plain_free);
-        if (status != PF_OK) {
-            assert_null(strstr(error.text, "line -1"));
-            n_no_memory += status == PF_NOMEM;
-        }
-    } while (status != PF_OK);
-    assert_true(n_no_memory > 8);
+        pf_alloc_refuse_after(-1);
+        if (status != PF_OK) assert_status(status, PF_NOMEM);
+    }
+    json_set_alloc_funcs(plain_malloc, plain_free);
+    assert_true(n > 16);
     pf_json_close(&doc);
 }
 
@@ -366,7 +356,7 @@ int main(void)
         cmocka_unit_test(nesting_without_end_is_refused_without_a_crash),
         cmocka_unit_test(no_shape_of_a_document_takes_more_than_is_counted),
         cmocka_unit_test(what_would_take_too_much_memory_is_refused_before_it_is_taken),
-        cmocka_unit_test(an_allocation_that_is_refused_is_no_fault_of_line_minus_one),
+        cmocka_unit_test(an_allocation_that_is_refused_is_no_fault_of_the_text),
         cmocka_unit_test(an_error_of_syntax_names_line_and_column),
         cmocka_unit_test(a_document_is_read_from_disk_under_its_path),
         cmocka_unit_test(of_a_name_that_is_too_long_the_end_is_kept),

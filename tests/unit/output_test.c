@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -133,7 +134,7 @@ static void a_document_that_memory_is_short_for_is_nothing(void **state)
         "{\"prompt_tokens\":[5,6],\"tokens\":[5,6,7,8,9,10,11,12,13],\"text\":\"caf\xEF\xBF\xBD\","
         "\"text_base64\":\"Y2Fmww==\",\"finish_reason\":\"length\","
         "\"timing\":{\"prefill_ms\":1.5,\"rate\":null}}\n";
-    pf_json_out_install();
+    pf_json_watch_memory();
     int n_refused = 0;
     for (int64_t n = 0;; n++) {
         char written[512];

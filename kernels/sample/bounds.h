@@ -23,13 +23,13 @@ enum { PF_BOUNDS_BLOCK = 32 }; /* logits of a mark */
 /* Part a row x [n], so that two rows of int8 activations (gemm.h) tell nearly all of it:
  *
  *   whole [n]   x, or x rounded to bf16 (to nearest, ties to even) where `to_bf16`
- *   rest [n]    what int8 loses of it: whole - s * round(whole * (127 / m)),  m = max |whole|, s = m / 127
+ *   rest [n]    what int8 loses of it: whole - s * round(whole * (127 / m)),  m = max |whole|, s = m / 127;  -0 of -0
  *
  * Returns at least |whole|, the root of the sum of squares, and at most 1.002 times that; infinity where it is below 2^-40
  * or above 2^60 or no number, and `rest` then means nothing. x may be whole. n <= 131072. */
 typedef float pf_bounds_split_fn(const float *x, int32_t n, bool to_bf16, float *whole, float *rest);
 
-/* coarse[i] += rest[i], and the floor of all n; minus infinity where there is none. A NaN counts for nothing. */
+/* coarse[i] += rest[i], and the floor of all n, never -0; minus infinity where there is none. A NaN counts for nothing. */
 typedef float pf_bounds_floor_fn(float *coarse, const float *rest, const float *error, float norm, int32_t n);
 
 /* marks[i / PF_BOUNDS_BLOCK] = 1 for each i < n that may be the largest: not coarse[i] + norm * error[i] < floor, so a NaN

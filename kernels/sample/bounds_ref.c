@@ -13,7 +13,8 @@ float pf_bounds_split_ref(const float *x, int32_t n, bool to_bf16, float *whole,
         if (fabsf(whole[i]) > largest) largest = fabsf(whole[i]);
     }
     const float step = largest / 127.0f, factor = 127.0f / largest;
-    for (int32_t i = 0; i < n; i++) rest[i] = fmaf(-step, rintf(whole[i] * factor), whole[i]);
+    for (int32_t i = 0; i < n; i++) /* no steps are 0, never -0, so that -0 leaves -0 */
+        rest[i] = fmaf(-step, rintf(whole[i] * factor) + 0.0f, whole[i]);
     return pf_bounds_norm(pf_tree_sum(lane));
 }
 
@@ -25,7 +26,7 @@ float pf_bounds_floor_ref(float *coarse, const float *rest, const float *error, 
         const float low = fmaf(-norm, error[i], coarse[i]);
         if (low > best) best = low;
     }
-    return best;
+    return best + 0.0f;
 }
 
 void pf_bounds_mark_ref(uint8_t *marks, const float *coarse, const float *error, float norm, float floor, int32_t n)

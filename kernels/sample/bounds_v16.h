@@ -37,7 +37,7 @@ PF_V16 float bounds_floor(float *coarse, const float *rest, const float *error, 
         pf_v16_store_first(coarse + i, sum, n - i);
         best = pf_v16_max(pf_v16_fma(minus_norm, pf_v16_load_first(error + i, n - i), sum), best);
     }
-    return pf_v16_largest(best);
+    return pf_v16_largest(best) + 0.0f;
 }
 
 /* Of sixteen logits, bit by bit: those below the floor, and those behind the n-th, which are not there. */

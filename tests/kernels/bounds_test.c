@@ -3,7 +3,7 @@
 
 enum { MOST = 2100 };
 
-/* x, a row; coarse, rest and errors of n logits, some of them NaN or infinite where `wild`. */
+/* x, a row, some of it -0; coarse, rest and errors of n logits, some of them NaN or infinite where `wild`. */
 typedef struct {
     int32_t n;
     pf_guard x, coarse, rest, error;
@@ -18,7 +18,8 @@ static operands operands_make(int32_t n, bool wild)
     test_fill(&rng, o.x.data, (size_t)n);
     test_fill(&rng, o.coarse.data, (size_t)n);
     test_fill(&rng, o.rest.data, (size_t)n);
-    float *coarse = o.coarse.data, *rest = o.rest.data, *error = o.error.data;
+    float *x = o.x.data, *coarse = o.coarse.data, *rest = o.rest.data, *error = o.error.data;
+    for (int32_t i = 1; i < n; i += 7) x[i] = -0.0f;
     for (int32_t i = 0; i < n; i++) {
         rest[i] *= 0.01f;
         error[i] = 0.05f * fabsf(test_float(&rng));
@@ -112,13 +113,6 @@ static void a_row_that_cannot_be_bounded_has_an_infinite_norm(void **state)
 
 /* ---- floor and marks ---------------------------------------------------------------------------------------------- */
 
-static bool same_floats(const float *a, const float *b, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i]))) return false;
-    return true;
-}
-
 static void check_bounds(const pf_kernel *kernel, const pf_kernel *definition)
 {
     for (int32_t n = 1; n <= MOST; n = n * 3 / 2 + 1) {
@@ -130,8 +124,9 @@ static void check_bounds(const pf_kernel *kernel, const pf_kernel *definition)
             memset(expected.data, 0, n_marks);
             const float norm = wild && n % 5 == 0 ? INFINITY : 1.5f;
             const float floor = kernel->fn.bounds.floor(a.coarse.data, a.rest.data, a.error.data, norm, n);
-            assert_true(floor == definition->fn.bounds.floor(b.coarse.data, b.rest.data, b.error.data, norm, n));
-            assert_true(same_floats(a.coarse.data, b.coarse.data, n));
+            const float expected_floor = definition->fn.bounds.floor(b.coarse.data, b.rest.data, b.error.data, norm, n);
+            assert_same_floats(kernel->name, &floor, &expected_floor, 1);
+            assert_same_floats(kernel->name, a.coarse.data, b.coarse.data, (size_t)n);
             kernel->fn.bounds.mark(marks.data, a.coarse.data, a.error.data, norm, floor, n);
             definition->fn.bounds.mark(expected.data, a.coarse.data, a.error.data, norm, floor, n);
             assert_memory_equal(marks.data, expected.data, n_marks);
@@ -147,6 +142,26 @@ static void kernels_agree_with_the_definition(void **state)
 {
     (void)state;
     for_each_kernel(PF_OP_BOUNDS, check_bounds);
+}
+
+/* Of -0 and 0, whichever comes first, the floor is 0. */
+static void check_zeros(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    for (int32_t n = 1; n <= 40; n++)
+        for (int32_t at = 0; at < n; at++) {
+            float coarse[40], rest[40], zero = 0.0f;
+            const float error[40] = { 0 };
+            for (int32_t i = 0; i < n; i++) coarse[i] = rest[i] = i == at ? 0.0f : -0.0f;
+            const float floor = kernel->fn.bounds.floor(coarse, rest, error, 1.0f, n);
+            assert_same_floats(kernel->name, &floor, &zero, 1);
+        }
+}
+
+static void a_floor_of_nothing_has_no_sign(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_BOUNDS, check_zeros);
 }
 
 enum { MOST_PROMISED = 100, MOST_BLOCKS = (MOST_PROMISED + PF_BOUNDS_BLOCK - 1) / PF_BOUNDS_BLOCK };
@@ -198,6 +213,7 @@ int main(void)
         cmocka_unit_test(a_row_is_parted_into_what_int8_keeps_and_what_it_loses),
         cmocka_unit_test(a_row_that_cannot_be_bounded_has_an_infinite_norm),
         cmocka_unit_test(kernels_agree_with_the_definition),
+        cmocka_unit_test(a_floor_of_nothing_has_no_sign),
         cmocka_unit_test(blocks_that_may_hold_the_largest_are_marked_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,7 +115,6 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
     if (!src->beyond_twelve) return PF_OK;
     pf_arena_destroy(&m->arena);
     m->beyond_twelve = true;
-    src->done_bytes = 0;
     src->beyond_twelve = false;
     PF_TRY(pf_model_choose(m, src, error));
     PF_TRY(reserve(m, src, error));

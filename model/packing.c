@@ -2,26 +2,7 @@
 
 #include <string.h>
 
-#include "base/stop.h"
-
-static bool is_cancelled(const pf_model_source *src)
-{
-    return pf_is_told(src->options->cancel);
-}
-
-static pf_status fail_cancelled(const pf_model_source *src, pf_error *error)
-{
-    return pf_fail(error, PF_CANCELLED, "%s: interrupted while it was loaded", src->checkpoint.directory);
-}
-
 /* ---- vectors ------------------------------------------------------------------------------------------------------- */
-
-static void report_progress(pf_model_source *src, size_t bytes)
-{
-    src->done_bytes += bytes;
-    if (src->options->progress != NULL)
-        src->options->progress(src->options->progress_user, src->done_bytes, src->checkpoint.n_bytes);
-}
 
 static pf_status load_vector(pf_model_source *src, pf_tensor_role role, int32_t layer, const char *part, float *out,
                              pf_error *error)
@@ -29,7 +10,7 @@ static pf_status load_vector(pf_model_source *src, pf_tensor_role role, int32_t 
     pf_tensor tensor;
     PF_TRY(pf_checkpoint_numbers(&src->checkpoint, role, layer, part, &tensor, error));
     for (int64_t i = 0; i < tensor.shape[0]; i++) out[i] = pf_tensor_element(tensor.data, tensor.type, (size_t)i);
-    report_progress(src, tensor.data_bytes);
+    pf_walk_on(&src->walk, tensor.data_bytes);
     return PF_OK;
 }
 
@@ -75,7 +56,7 @@ static void convert_share(pf_member member, void *arg)
     const size_t hidden = job->rows.stride;
     int32_t begin, end;
     pf_team_share(member, job->rows.n_rows, &begin, &end);
-    for (int32_t to; begin < end && !is_cancelled(job->src); begin = to) {
+    for (int32_t to; begin < end && !pf_is_told(job->src->walk.cancel); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         (void)pf_checkpoint_acquire_rows(&job->src->checkpoint, &job->rows, begin, to,
                                          PF_FORMAT_F32); /* only looked up */
@@ -89,10 +70,10 @@ static pf_status load_rows(const pf_model *m, pf_model_source *src, pf_tensor_ro
     rows_job job = { .model = m, .src = src, .out = out };
     PF_TRY(pf_checkpoint_matrix(&src->checkpoint, role, 0, &job.rows, error));
     pf_team_run(src->options->team, convert_share, &job);
-    if (is_cancelled(src)) return fail_cancelled(src, error);
+    PF_TRY(pf_walk_check(&src->walk, error));
     pf_checkpoint_release_matrix(&src->checkpoint, &job.rows);
     if (role != pf_config_head_role(&m->config)) /* which is packed, too, and counts then */
-        report_progress(src, (size_t)job.rows.n_rows * job.rows.stride * pf_type_bytes(job.rows.type));
+        pf_walk_on(&src->walk, (size_t)job.rows.n_rows * job.rows.stride * pf_type_bytes(job.rows.type));
     return PF_OK;
 }
 
@@ -147,7 +128,7 @@ static void pack_panels(pack_job *job, int32_t begin, int32_t end)
 {
     const size_t panel_bytes = job->weights->panel_bytes;
     const int32_t stretch = pf_checkpoint_stretch(&job->src->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
-    for (int32_t to; begin < end && !is_cancelled(job->src); begin = to) {
+    for (int32_t to; begin < end && !pf_is_told(job->src->walk.cancel); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
         if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->beyond_twelve = true;
@@ -202,13 +183,13 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
         PF_TRY(pf_checkpoint_matrix(checkpoint, roles[p], layer, &job.parts[p], error));
     }
     pf_team_run(src->options->team, pack_share, &job);
-    if (is_cancelled(src)) return fail_cancelled(src, error);
+    PF_TRY(pf_walk_check(&src->walk, error));
     if (job.bad_part >= 0) return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, job.checked, error);
     src->beyond_twelve |= job.beyond_twelve;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
         if (linear != &m->coarse_head) /* its numbers count for the other one */
-            report_progress(src, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
+            pf_walk_on(&src->walk, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
     }
     return linear->bias != NULL ? load_biases(src, recipe, layer, linear->bias, error) : PF_OK;
 }
@@ -217,6 +198,12 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
 
 pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_error *error)
 {
+    src->walk = (pf_walk){ .path = src->checkpoint.directory,
+                           .action = "loaded",
+                           .cancel = src->options->cancel,
+                           .report = src->options->progress,
+                           .user = src->options->progress_user,
+                           .total_bytes = src->checkpoint.n_bytes };
     if (m->embedding != NULL) PF_TRY(load_rows(m, src, PF_TENSOR_EMBEDDING, m->embedding, error));
     if (m->head_rows != NULL && m->head_rows != m->embedding)
         PF_TRY(load_rows(m, src, PF_TENSOR_HEAD, m->head_rows, error));

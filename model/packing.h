@@ -10,6 +10,7 @@
 #define PF_MODEL_PACKING_H
 
 #include "model/checkpoint.h"
+#include "model/walk.h"
 #include "model/weights.h"
 
 /* What is being loaded, and how far it is. */
@@ -17,7 +18,7 @@ typedef struct {
     pf_checkpoint checkpoint;
     const pf_model_options *options;
     pf_gemm_pack_weights_fn *pack_weights;
-    size_t done_bytes;  /* of checkpoint.n_bytes, for options->progress */
+    pf_walk walk;       /* of the checkpoint's bytes */
     bool beyond_twelve; /* a matrix was met that bf16-12 cannot hold */
 } pf_model_source;
 

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/stop.h"
 #include "model/checkpoint.h"
 #include "model/safetensors_writer.h"
 #include "model/staging.h"
+#include "model/walk.h"
 
 static const char WEIGHTS_NAME[] = "model.safetensors";
 static const char CONFIG_NAME[] = "config.json";
@@ -50,7 +50,7 @@ typedef struct {
     void *buffers;       /* [n_threads, buffer_bytes] */
     int descriptor;      /* of the weights' file */
     size_t offset;       /* in it: where the next tensor's data go */
-    size_t done_bytes;   /* of the original */
+    pf_walk walk;        /* of the original's bytes */
 } job;
 
 /* A tensor on its way. */
@@ -164,22 +164,6 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
-static bool is_cancelled(const job *j)
-{
-    return pf_is_told(j->options->cancel);
-}
-
-static pf_status fail_cancelled(const job *j, pf_error *error)
-{
-    return pf_fail(error, PF_CANCELLED, "%s: interrupted", j->staging.target);
-}
-
-static void report_progress(job *j, size_t bytes)
-{
-    j->done_bytes += bytes;
-    if (j->options->progress != NULL) j->options->progress(j->options->progress_user, j->done_bytes, j->from.n_bytes);
-}
-
 /* A matrix that the team is at. Its parts lie in the file one behind the other. */
 typedef struct {
     const job *j;
@@ -251,7 +235,7 @@ static void write_share(pf_member member, void *arg)
     const int32_t stretch = pf_checkpoint_stretch(&j->from, &m->source, 1);
     int32_t begin, end;
     pf_team_share(member, m->it->rows, &begin, &end);
-    for (int32_t to; begin < end && !m->failed && !is_cancelled(j); begin = to) {
+    for (int32_t to; begin < end && !m->failed && !pf_is_told(j->walk.cancel); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         pf_error why = { 0 };
         const bool fit = pf_checkpoint_acquire_rows(&j->from, &m->source, begin, to, j->format);
@@ -269,10 +253,10 @@ static pf_status write_matrix(job *j, const item *it, pf_error *error)
     matrix_job m = { .j = j, .it = it, .row = sizes_of(j, it) };
     PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &m.source, error));
     pf_team_run(j->options->team, write_share, &m);
-    if (is_cancelled(j)) return fail_cancelled(j, error);
+    PF_TRY(pf_walk_check(&j->walk, error));
     if (m.failed) return pf_fail(error, m.status, "%s", m.error.text);
     j->offset += (size_t)it->rows * (m.row.values + m.row.scales + m.row.zeros);
-    report_progress(j, pf_checkpoint_matrix_bytes(&j->from, &m.source));
+    pf_walk_on(&j->walk, pf_checkpoint_matrix_bytes(&j->from, &m.source));
     return PF_OK;
 }
 
@@ -283,12 +267,12 @@ static pf_status write_kept(job *j, const item *it, pf_error *error)
     pf_tensor tensor;
     PF_TRY(pf_checkpoint_numbers(&j->from, it->role, it->layer, it->part, &tensor, error));
     for (size_t done = 0, n; done < tensor.data_bytes; done += n) {
-        if (is_cancelled(j)) return fail_cancelled(j, error);
+        PF_TRY(pf_walk_check(&j->walk, error));
         n = tensor.data_bytes - done < j->buffer_bytes ? tensor.data_bytes - done : j->buffer_bytes;
         memcpy(j->buffers, tensor.data + done, n);
         PF_TRY(pf_staging_write(&j->staging, WEIGHTS_NAME, j->descriptor, j->buffers, n, j->offset, error));
         j->offset += n;
-        report_progress(j, n);
+        pf_walk_on(&j->walk, n);
     }
     return PF_OK;
 }
@@ -384,6 +368,12 @@ static pf_status make_directory(job *j, const char *to, pf_error *error)
     PF_TRY(pf_safetensors_header_open(&j->header, error));
     PF_TRY(for_tensors(j, declare_item, error));
     PF_TRY(pf_staging_begin(to, &j->staging, error));
+    j->walk = (pf_walk){ .path = j->staging.target,
+                         .action = "written",
+                         .cancel = j->options->cancel,
+                         .report = j->options->progress,
+                         .user = j->options->progress_user,
+                         .total_bytes = j->from.n_bytes };
     if (j->options->writing != NULL) j->options->writing(j->staging.path);
     const pf_status status = fill_directory(j, error);
     if (j->options->writing != NULL) j->options->writing(NULL);

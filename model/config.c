@@ -10,8 +10,6 @@
 #include "model/config_parts.h"
 #include "model/dtype.h"
 
-enum { MAX_CONFIG_BYTES = 1 << 20 };
-
 static pf_status read_heads(const pf_json *doc, pf_config *c, pf_error *error)
 {
     const json_t *root = doc->root;
@@ -181,11 +179,11 @@ pf_status pf_config_load(const char *directory, pf_config *out, pf_error *error)
     pf_json doc = { 0 }, generation = { 0 };
     if ((size_t)snprintf(path, sizeof path, "%s/config.json", directory) >= sizeof path)
         return pf_fail(error, PF_INVALID, "the path of the model is longer than %zu bytes", sizeof path - 32);
-    PF_TRY(pf_json_open(path, MAX_CONFIG_BYTES, &doc, error));
+    PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
 
     if ((size_t)snprintf(path, sizeof path, "%s/generation_config.json", directory) >= sizeof path) path[0] = '\0';
     pf_error absent = { 0 }; /* that there is no such file is no failure */
-    pf_status status = pf_json_open(path, MAX_CONFIG_BYTES, &generation, &absent);
+    pf_status status = pf_json_open(path, PF_MAX_CONFIG_BYTES, &generation, &absent);
     if (status == PF_OK || status == PF_UNAVAILABLE)
         status = read_documents(&doc, status == PF_OK ? &generation : NULL, out, error);
     else if (error)
@@ -199,10 +197,10 @@ pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, co
                           size_t n_generation_bytes, pf_config *out, pf_error *error)
 {
     pf_json doc = { 0 }, generation = { 0 };
-    PF_TRY(pf_json_parse(name, text, n_bytes, MAX_CONFIG_BYTES, &doc, error));
+    PF_TRY(pf_json_parse(name, text, n_bytes, PF_MAX_CONFIG_BYTES, &doc, error));
     pf_status status = PF_OK;
     if (generation_text)
-        status = pf_json_parse("generation_config.json", generation_text, n_generation_bytes, MAX_CONFIG_BYTES,
+        status = pf_json_parse("generation_config.json", generation_text, n_generation_bytes, PF_MAX_CONFIG_BYTES,
                                &generation, error);
     if (status == PF_OK) status = read_documents(&doc, generation_text ? &generation : NULL, out, error);
     pf_json_close(&generation);

@@ -23,6 +23,7 @@
 #include "kernels/gemm/format.h"
 
 enum {
+    PF_MAX_CONFIG_BYTES = 1 << 20, /* of config.json, and of generation_config.json */
     PF_MAX_VOCAB = 1 << 24,
     PF_MAX_HIDDEN = 1 << 18,
     PF_MAX_INTERMEDIATE = 1 << 22,

@@ -18,7 +18,6 @@
 
 static const char WEIGHTS_NAME[] = "model.safetensors";
 static const char CONFIG_NAME[] = "config.json";
-enum { MAX_CONFIG_BYTES = 1 << 20 };
 
 /* What stands beside the weights and is needed to use them. */
 static const char *const COPIED[] = {
@@ -341,7 +340,7 @@ static pf_status write_config(const job *j, pf_error *error)
     char path[PF_STAGING_PATH];
     pf_json doc = { 0 };
     snprintf(path, sizeof path, "%s/%s", j->from.directory, CONFIG_NAME); /* it was read before */
-    PF_TRY(pf_json_open(path, MAX_CONFIG_BYTES, &doc, error));
+    PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
     char *text = describe_weights(j, doc.root) ? json_dumps(doc.root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     pf_json_close(&doc);
     if (text == NULL) return pf_fail(error, PF_NOMEM, "%s: no memory to write it anew", path);

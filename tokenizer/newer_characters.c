@@ -194,6 +194,12 @@ static size_t first_not_before(const void *rows, size_t n_rows, size_t row_bytes
     return low;
 }
 
+bool pf_is_in_ranges(const pf_character_range *ranges, size_t n, int32_t c)
+{
+    const size_t i = first_not_before(ranges, n, sizeof *ranges, c);
+    return i < n && ranges[i].first <= c;
+}
+
 static bool is_category(const char *category, const char *property, size_t n)
 {
     return n <= 2 && strncasecmp(category, property, n) == 0;
@@ -266,6 +272,5 @@ const char *pf_newer_category(int32_t c)
 
 bool pf_is_newer_mark(int32_t c)
 {
-    const size_t i = first_not_before(MARKS, N_MARKS, sizeof *MARKS, c);
-    return (i < N_MARKS && MARKS[i].first <= c) || pf_newer_category(c)[0] == 'M';
+    return pf_is_in_ranges(MARKS, N_MARKS, c) || pf_newer_category(c)[0] == 'M';
 }

@@ -31,6 +31,9 @@ bool pf_newer_is_unassigned(const char *property, size_t n);
 /* The general category of a character that may be newer than utf8proc; of any other "". */
 const char *pf_newer_category(int32_t c);
 
+/* Whether c is in one of n ranges, which are in order. */
+bool pf_is_in_ranges(const pf_character_range *ranges, size_t n, int32_t c);
+
 /* Marks that the library's own table does not have. */
 bool pf_is_newer_mark(int32_t c);
 

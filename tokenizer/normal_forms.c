@@ -11,11 +11,11 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "tokenizer/newer_characters.h"
+
 /* Characters later than Unicode 9 that take part in a normal form of utf8proc 2.8 (Unicode 15): found by comparing the two
  * libraries at every code point, alone and beside marks. */
-static const struct {
-    int32_t first, last;
-} NEWER[] = {
+static const pf_character_range NEWER[] = {
     { 0x07FD, 0x07FD },   { 0x0898, 0x089F },   { 0x08CA, 0x08D3 },   { 0x09FE, 0x09FE },   { 0x0C3C, 0x0C3C },
     { 0x0D3B, 0x0D3C },   { 0x0EBA, 0x0EBA },   { 0x1715, 0x1715 },   { 0x1ABF, 0x1ACE },   { 0x1DF6, 0x1DFA },
     { 0x32FF, 0x32FF },   { 0xA7F2, 0xA7F4 },   { 0xA82C, 0xA82C },   { 0xAB69, 0xAB69 },   { 0x10781, 0x10785 },
@@ -29,19 +29,6 @@ static const struct {
 };
 enum { N_NEWER = sizeof NEWER / sizeof *NEWER };
 
-static bool is_newer(int32_t c)
-{
-    size_t low = 0, high = N_NEWER;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (c > NEWER[middle].last)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < N_NEWER && c >= NEWER[low].first;
-}
-
 /* The bytes before the first newer character, and its own bytes; n and 0 where there is none. */
 static size_t find_newer(const char *text, size_t n, size_t *width)
 {
@@ -51,7 +38,7 @@ static size_t find_newer(const char *text, size_t n, size_t *width)
         if (c >= 0x80) length = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
         if (length < 1) length = 1; /* the text is valid */
         *width = (size_t)length;
-        if (c >= NEWER[0].first && is_newer(c)) return i;
+        if (c >= NEWER[0].first && pf_is_in_ranges(NEWER, N_NEWER, c)) return i;
         i += (size_t)length;
     }
     *width = 0;

@@ -42,16 +42,19 @@ enum { PF_TILE_ROWS = 16, PF_TILE_ROW_BYTES = 64 };
 /* What A and B hold. */
 typedef enum { PF_DOT_BF16, PF_DOT_INT8_UINT8, PF_DOT_INT8_INT8 } pf_tile_dot;
 
+/* What LDTILECFG reads: Intel's instruction reference, LDTILECFG. */
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} pf_tile_config;
+_Static_assert(sizeof(pf_tile_config) == 64, "LDTILECFG reads 64 bytes");
+
 /* Rows of the tiles in the table above, at least 1, and bytes of K in a row of A: B has a row for each four of them. Sums
  * and B are 64 bytes wide. */
 static inline __attribute__((always_inline)) void pf_tile_configure(int32_t upper, int32_t lower, size_t a_row_bytes)
 {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = { .palette = 1 };
-    _Static_assert(sizeof config == 64, "LDTILECFG reads 64 bytes");
+    pf_tile_config config = { .palette = 1 };
     const uint8_t up = (uint8_t)upper, low = (uint8_t)lower, b = (uint8_t)(a_row_bytes / 4);
     const uint8_t rows[8] = { up, up, low, low, up, low, b, b };
     for (int tile = 0; tile < 8; tile++) {

@@ -7,34 +7,17 @@
 #include <stdint.h>
 
 #include "kernels/limits/burst_rows.h"
-
-/* What LDTILECFG reads: Intel's instruction reference, LDTILECFG. All eight tiles are 16 rows of 64 bytes. */
-typedef struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-_Static_assert(sizeof(tile_config) == 64, "LDTILECFG reads 64 bytes");
-
-static tile_config eight_full_tiles(void)
-{
-    tile_config config = { .palette = 1 };
-    for (int i = 0; i < 8; i++) {
-        config.row_bytes[i] = 64;
-        config.rows[i] = 16;
-    }
-    return config;
-}
+#include "kernels/tiles_amx.h"
 
 /* What was configured before is put back: others configure their thread once. */
 #define BURST(NAME, INSTRUCTION)                                                                             \
     float NAME(int64_t n_rounds)                                                                             \
     {                                                                                                        \
-        const tile_config config = eight_full_tiles();                                                       \
-        tile_config before = { 0 };                                                                          \
+        pf_tile_config before = { 0 };                                                                       \
         if (n_rounds < 1) return 0.0f;                                                                       \
-        __asm__ volatile("sttilecfg %1\n\tldtilecfg %2\n\t"                                                  \
-                         "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\t"                         \
+        __asm__ volatile("sttilecfg %0" : "+m"(before));                                                     \
+        pf_tile_configure(PF_TILE_ROWS, PF_TILE_ROWS, PF_TILE_ROW_BYTES);                                    \
+        __asm__ volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\t"                         \
                          "tilezero %%tmm3\n\ttilezero %%tmm4\n\ttilezero %%tmm5\n\t"                         \
                          "tilezero %%tmm6\n\ttilezero %%tmm7\n"                                              \
                          "1:\n\t" INSTRUCTION " %%tmm7, %%tmm6, %%tmm0\n\t" INSTRUCTION                      \
@@ -43,8 +26,8 @@ static tile_config eight_full_tiles(void)
                          " %%tmm7, %%tmm6, %%tmm5\n\t"                                                       \
                          "dec %0\n\tjnz 1b\n\t"                                                              \
                          "ldtilecfg %1"                                                                      \
-                         : "+r"(n_rounds), "+m"(before)                                                      \
-                         : "m"(config)                                                                       \
+                         : "+r"(n_rounds)                                                                    \
+                         : "m"(before)                                                                       \
                          : "cc");                                                                            \
         return 0.0f;                                                                                         \
     }

@@ -169,13 +169,13 @@ static bool may_come_back(const pf_link *link, const pf_model_info *now)
             (strcmp(now->model_id, before->model_id) == 0 && pf_model_ids(now) == pf_model_ids(before)));
 }
 
+/* Who knows neither the service nor the question is no peer of ours: a server of another kind, or a proxy before one that is
+ * not up yet. */
 static pf_status status_of(grpc_status_code code)
 {
-    switch (code) {
-    case GRPC_STATUS_UNIMPLEMENTED: return PF_UNSUPPORTED;
-    case GRPC_STATUS_INVALID_ARGUMENT: return PF_FORMAT;
-    default: return PF_UNAVAILABLE;
-    }
+    const bool is_nonsense =
+        code == GRPC_STATUS_OK || code == GRPC_STATUS_UNIMPLEMENTED || code == GRPC_STATUS_INVALID_ARGUMENT;
+    return is_nonsense ? PF_FORMAT : PF_UNAVAILABLE;
 }
 
 static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_error *error)
@@ -197,14 +197,13 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 {
     if (link->call.status != GRPC_STATUS_OK || !link->call.received) {
         char *details = grpc_slice_to_c_string(link->call.details);
-        const pf_status status = link->call.status == GRPC_STATUS_OK ? PF_FORMAT : status_of(link->call.status);
+        const pf_status status = status_of(link->call.status);
         const bool late =
             link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED || (status == PF_UNAVAILABLE && took_long(link));
-        const pf_status failed = pf_fail(error, status, "%s: %s (%s)", link->address,
-                                         status == PF_UNSUPPORTED ? "this service is not offered there"
-                                         : late                   ? "nobody answers in time"
-                                                                  : "nobody answers",
-                                         details);
+        const char *what = link->call.status == GRPC_STATUS_UNIMPLEMENTED ? "this service is not offered there"
+                           : late                                         ? "nobody answers in time"
+                                                                          : "nobody answers";
+        const pf_status failed = pf_fail(error, status, "%s: %s (%s)", link->address, what, details);
         gpr_free(details);
         return failed;
     }

@@ -340,6 +340,15 @@ class Peers(SlowCase):
         self.assertIn("warning", result.err)
         self.assertEqual(result.json["speculation"]["rounds"], 0)
 
+    def test_a_worker_s_address_that_is_a_verifier_s_is_a_warning_but_for_a_bench(self):
+        with self.pilotfish.serve("verifier", self.target, self.socket("other")) as verifier:
+            draft_worker = ["-m", self.target, "--draft-worker", verifier.address]
+            result = self.run_ok("generate", *draft_worker, "-p", PROMPT, "-n", "16", "--json")
+            self.assert_fails("bench", "acceptance", *draft_worker, saying=["not offered there"])
+            self.assert_fails("bench", "rpc", "--worker", verifier.address, saying=["not offered there"])
+        self.assertEqual(result.json["tokens"], self.generate("-n", "16")["tokens"])
+        self.assertIn(f"warning: {verifier.address}: this service is not offered there", result.err)
+
     def test_a_stream_that_ends_without_a_word_is_opened_again(self):
         plain = self.generate("-n", 60)["tokens"]
         with self.pilotfish.serve("verifier", self.target, self.socket("padded")) as verifier:

@@ -467,6 +467,27 @@ static void a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody(void 
     end(&f);
 }
 
+/* A verifier's address given as the worker's, or a proxy whose worker is not up yet. */
+static void a_client_that_keeps_trying_takes_who_serves_something_else_for_nobody(void **state)
+{
+    (void)state;
+    const pf_rpc_client_config config = { .keep_trying = true };
+    pf_peer *peer = NULL;
+    pf_error error;
+    fixture f;
+    echo_peer_init(&f.echo);
+    const pf_server_config serving = { .address = serving_address, .verifier = &f.echo.head, .grace_ns = MS };
+    serving_begin(&f.running, &serving);
+    assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_FORMAT);
+    assert_says(error, "this service is not offered there");
+    assert_non_null(peer);
+    end(&f);
+    begin(&f);
+    assert_taken_up(peer);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 typedef pf_status connect_fn(const char *address, const pf_rpc_client_config *config, pf_peer **out, pf_error *error);
 
 /* Whether a client whose server has gone takes another of this name; error: why not. */
@@ -557,6 +578,7 @@ int main(void)
         cmocka_unit_test(who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
+        cmocka_unit_test(a_client_that_keeps_trying_takes_who_serves_something_else_for_nobody),
         cmocka_unit_test(another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_is_not),
         cmocka_unit_test(another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is),
     };

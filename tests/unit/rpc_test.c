@@ -312,8 +312,10 @@ static void unknown_methods_and_services_are_said_to_be_unimplemented(void **sta
                      GRPC_STATUS_UNIMPLEMENTED);
     pf_peer *peer = NULL;
     pf_error error;
-    assert_status(pf_rpc_verifier_connect(serving_address, NULL, &peer, &error), PF_UNSUPPORTED);
+    assert_status(pf_rpc_verifier_connect(serving_address, NULL, &peer, &error), PF_FORMAT);
+    assert_null(peer);
     assert_says(error, serving_address);
+    assert_says(error, "this service is not offered there");
     end(&f);
 }
 

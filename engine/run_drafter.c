@@ -96,9 +96,7 @@ static void distrust(pf_run *r, const char *what)
 static void keep_late(pf_run *r, const pf_proposal *p)
 {
     pf_late_proposal *late = &r->late;
-    if (late->n > 0 || p->n_tokens < 1 || p->n_tokens > PF_MAX_DRAFT_TOKENS || p->base < 0 ||
-        p->base > r->session->n_committed)
-        return;
+    if (late->n > 0 || p->n_tokens < 1 || p->base < 0 || p->base > r->session->n_committed) return;
     late->base = p->base;
     late->n = pf_tree_chain(p->parents, p->n_tokens);
     memcpy(late->tokens, p->tokens, (size_t)late->n * sizeof *late->tokens);
@@ -116,7 +114,8 @@ static void judge_late(pf_run *r)
     pf_patience_in_hindsight(&r->session->patience, n + 1);
 }
 
-/* The proposal for the coming round in an answer, or NULL. */
+/* The proposal for the coming round in an answer, or NULL. Of one that is longer than was asked for, the rest is nothing to
+ * count or to judge; the first nodes of a tree are a tree. */
 static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
 {
     pf_session *s = r->session;
@@ -128,19 +127,23 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
     for (int32_t i = 0; i < answer->n_prefix_requests; i++)
         (void)pf_stream_owner_on_prefix_request(s->to_drafter, &answer->prefix_requests[i]);
     const pf_proposal *current = NULL;
+    const int32_t longest = pf_run_max_draft(r);
     for (int32_t i = 0; i < answer->n_proposals; i++) {
-        const pf_proposal *p = &answer->proposals[i];
-        if (p->sequence != r->sequence) continue;
-        const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, p);
+        pf_proposal p = answer->proposals[i];
+        if (p.sequence != r->sequence) continue;
+        if (p.n_tokens > longest) p.n_tokens = longest;
+        const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, &p);
         if (fence == PF_FENCE_NONSENSE) {
             if (s->options.drafter_is_far) distrust(r, "a proposal for what was never asked of it");
             continue;
         }
-        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p->round, pf_now_ns());
-        if (fence == PF_FENCE_CURRENT && p->n_tokens <= PF_MAX_DRAFT_TOKENS)
-            current = p;
-        else if (s->options.drafter_is_far)
-            keep_late(r, p);
+        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p.round, pf_now_ns());
+        if (fence == PF_FENCE_CURRENT) {
+            r->proposal = p;
+            current = &r->proposal;
+        } else if (s->options.drafter_is_far) {
+            keep_late(r, &p);
+        }
     }
     return current;
 }

@@ -57,6 +57,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
     if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
     pf_open limitless = batch->opens[0];
     limitless.max_tokens = limitless.n_stop_tokens = 0;
+    limitless.max_draft = PF_MAX_DRAFT_TOKENS;
     pf_batch changed = *batch;
     changed.opens = &limitless;
     return pf_peer_submit(u->inner, &changed);

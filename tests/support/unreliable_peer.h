@@ -47,7 +47,7 @@ typedef struct {
     uint64_t rounds_ahead;                /* each verdict, each proposal */
     int32_t tokens_ahead;                 /* its base */
     int32_t takes;                        /* tokens of a proposal, as it says of itself; 0: the truth, -1: none */
-    bool ignore_limits;                   /* of an open: a verifier that knows no end */
+    bool ignore_limits;                   /* of an open: a peer that knows no end */
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 
     /* What has happened. */

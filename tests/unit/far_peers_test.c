@@ -222,6 +222,22 @@ static void no_more_is_drafted_than_the_verifier_takes(void **state)
     assert_int_equal(s->rounds + s->drafted, 0);
 }
 
+static void what_is_proposed_beyond_what_was_asked_is_not_counted(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    request.draft_len = 1;
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.ignore_limits = true;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &p->plain);
+    const pf_speculation *s = &drafted.result.speculation;
+    assert_true(s->rounds > 0);
+    assert_int_equal(s->drafted, s->rounds);
+    assert_int_equal(s->reached[1], 0);
+}
+
 static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void **state)
 {
     pair *p = *state;
@@ -543,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
         cmocka_unit_test(no_more_is_drafted_than_the_verifier_takes),
+        cmocka_unit_test(what_is_proposed_beyond_what_was_asked_is_not_counted),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
         cmocka_unit_test(a_drafter_that_sends_without_end_is_not_heard_without_end),

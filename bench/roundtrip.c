@@ -120,21 +120,33 @@ static trip_sequence *find_sequence(driver *d, const pf_proposal *proposal)
     return NULL;
 }
 
-/* How many of the sequences an answer has proposals for. */
-static int32_t take_answer(driver *d, const pf_batch *answer, trip *t)
+static pf_status check_proposal(const driver *d, const pf_proposal *p)
 {
-    int32_t n = 0;
+    if (p->n_tokens > d->plan->draft_len)
+        return pf_fail(d->error, PF_FORMAT, "the worker proposes %d tokens, %d were asked for at most", p->n_tokens,
+                       d->plan->draft_len);
+    const int32_t n_known = pf_count_known(p->tokens, p->n_tokens, d->n_vocab);
+    if (n_known < p->n_tokens)
+        return pf_fail(d->error, PF_FORMAT, "the worker proposes token %d, its vocabulary has %d", p->tokens[n_known],
+                       d->n_vocab);
+    return PF_OK;
+}
+
+/* *missing: how many of the sequences have no proposal yet. */
+static pf_status take_answer(driver *d, const pf_batch *answer, trip *t, int32_t *missing)
+{
     t->compute_ns += answer->timing.compute_ns;
     for (int32_t i = 0; i < answer->n_proposals; i++) {
         const pf_proposal *proposal = &answer->proposals[i];
         trip_sequence *s = find_sequence(d, proposal);
-        if (!s || proposal->n_tokens > PF_MAX_DRAFT_TOKENS) continue;
+        if (!s) continue;
+        PF_TRY(check_proposal(d, proposal));
         s->n_proposed = proposal->n_tokens;
         for (int32_t j = 0; j < proposal->n_tokens; j++) s->proposed[j] = proposal->tokens[j];
         t->n_tokens += proposal->n_tokens;
-        n++;
+        --*missing;
     }
-    return n;
+    return PF_OK;
 }
 
 static pf_status await_proposals(driver *d, trip *t)
@@ -149,7 +161,7 @@ static pf_status await_proposals(driver *d, trip *t)
         if (status != PF_OK) return status;
         for (int32_t i = 0; i < answer->n_refusals; i++)
             return pf_fail(d->error, answer->refusals[i].status, "the worker refused: %s", answer->refusals[i].text);
-        missing -= take_answer(d, answer, t);
+        PF_TRY(take_answer(d, answer, t, &missing));
     }
     return missing <= 0 ? PF_OK
                         : pf_fail(d->error, PF_UNAVAILABLE, "the worker has not answered for %d s",

@@ -37,6 +37,7 @@ typedef struct {
 } pf_roundtrip_watch;
 
 /* PF_INVALID: the peer's limits do not allow the plan.
+ * PF_FORMAT: it proposes more than was asked for, or what its vocabulary does not have.
  * PF_UNAVAILABLE: the peer is gone, or has not answered within ten seconds. */
 PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const pf_roundtrip_watch *watch,
                                          pf_roundtrip *out, pf_error *error);

@@ -1,0 +1,97 @@
+/* Round trips with a worker whose proposals no honest one makes: the bench says so, and measures nothing. */
+#include "bench/roundtrip.h"
+#include "tests/support/test.h"
+
+enum { VOCAB = 100, DRAFT_LEN = 2 };
+
+/* Answers each verdict with the same tokens. One sequence at a time. */
+typedef struct {
+    pf_peer head;
+    int32_t tokens[PF_MAX_DRAFT_TOKENS];
+    pf_proposal proposal;
+    pf_batch answer;
+} worker;
+
+static pf_status submit(pf_peer *peer, const pf_batch *batch)
+{
+    worker *w = (worker *)peer;
+    if (batch->n_verdicts == 0) return PF_OK;
+    const pf_verdict *v = &batch->verdicts[0];
+    w->proposal.sequence = v->sequence;
+    w->proposal.round = v->round + 1;
+    return PF_OK;
+}
+
+static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    (void)deadline_ns;
+    (void)error;
+    worker *w = (worker *)peer;
+    w->answer = (pf_batch){ .proposals = &w->proposal, .n_proposals = 1 };
+    *out = &w->answer;
+    return PF_OK;
+}
+
+static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    (void)peer;
+    (void)error;
+    *out = (pf_model_info){
+        .vocab_size = VOCAB, .max_context = 1000, .max_sequences = 1, .max_draft = DRAFT_LEN, .max_declared = 1
+    };
+    return PF_OK;
+}
+
+static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = info };
+
+static pf_status measure(int32_t n_tokens, int32_t last_token, pf_error *error)
+{
+    worker w = { .head = { &OPS } };
+    w.tokens[n_tokens - 1] = last_token;
+    w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = n_tokens };
+    const pf_roundtrip_plan plan = { .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 1 };
+    const pf_roundtrip_watch nobody = { 0 };
+    pf_roundtrip out = { 0 };
+    const pf_status status = pf_bench_roundtrip(&w.head, &plan, &nobody, &out, error);
+    assert_int_equal(out.n_rounds, status == PF_OK ? plan.n_rounds : 0);
+    return status;
+}
+
+static void what_was_asked_for_is_measured(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    for (int32_t n_tokens = 1; n_tokens <= DRAFT_LEN; n_tokens++)
+        assert_ok(measure(n_tokens, VOCAB - 1, &error), error);
+}
+
+static void a_token_out_of_the_vocabulary_is_a_failure_that_names_it(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    const int32_t unknown[] = { VOCAB, -1, INT32_MAX, INT32_MIN };
+    for (size_t i = 0; i < PF_COUNT(unknown); i++) {
+        char named[64];
+        snprintf(named, sizeof named, "proposes token %d, its vocabulary has 100", unknown[i]);
+        assert_status(measure(DRAFT_LEN, unknown[i], &error), PF_FORMAT);
+        assert_says(error, named);
+    }
+}
+
+static void more_tokens_than_were_asked_for_are_a_failure(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    assert_status(measure(DRAFT_LEN + 1, 0, &error), PF_FORMAT);
+    assert_says(error, "proposes 3 tokens, 2 were asked for at most");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_asked_for_is_measured),
+        cmocka_unit_test(a_token_out_of_the_vocabulary_is_a_failure_that_names_it),
+        cmocka_unit_test(more_tokens_than_were_asked_for_are_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

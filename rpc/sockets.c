@@ -1,11 +1,13 @@
 #include "rpc/sockets.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -28,30 +30,59 @@ static struct sockaddr_un unix_name(const pf_address *address)
     return un;
 }
 
-/* 0: somebody accepts connections there, else errno. */
-static int knock(const pf_address *address)
+/* 0: somebody takes it, else errno. */
+static int knock(const pf_address *address, int type)
 {
     const struct sockaddr_un un = unix_name(address);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return errno;
     const int result = connect(fd, (const struct sockaddr *)&un, sizeof un) == 0 ? 0 : errno;
     close(fd);
     return result;
 }
 
+/* ECONNREFUSED: nobody. Who has bound the file and does not listen yet refuses a stream as well, but a datagram is said to be
+ * of the wrong type. */
+static int find_owner(const pf_address *address)
+{
+    int heard = knock(address, SOCK_STREAM);
+    if (heard == ECONNREFUSED) heard = knock(address, SOCK_DGRAM);
+    return heard == 0 || heard == EAGAIN || heard == EPROTOTYPE ? EADDRINUSE : heard;
+}
+
+static void name_directory(const pf_address *address, char out[sizeof address->path])
+{
+    strcpy(out, address->path);
+    char *slash = strrchr(out, '/');
+    if (slash)
+        slash[slash == out ? 1 : 0] = '\0';
+    else
+        strcpy(out, ".");
+}
+
 static pf_status check_directory(const pf_address *address, pf_error *error)
 {
     struct stat st;
     char directory[sizeof address->path];
-    strcpy(directory, address->path);
-    char *slash = strrchr(directory, '/');
-    if (!slash) return PF_OK;
-    slash[slash == directory ? 1 : 0] = '\0';
+    name_directory(address, directory);
     if (stat(directory, &st) == 0 && S_ISDIR(st.st_mode)) return PF_OK;
     return pf_fail(error, PF_UNAVAILABLE, "cannot listen on %s: there is no directory %s", address->text, directory);
 }
 
-/* The socket file of a process that is gone is removed. */
+/* Remove the file of a process that is gone: 0 where none is left, else errno. The directory is locked meanwhile, as far as it
+ * can be: another who has found the same file would remove ours, once that has taken its place. */
+static int remove_dead(const pf_address *address)
+{
+    char directory[sizeof address->path];
+    name_directory(address, directory);
+    const int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0) (void)flock(lock, LOCK_EX);
+    int reason = find_owner(address);
+    if (reason == ECONNREFUSED) reason = unlink(address->path) == 0 ? 0 : errno;
+    if (lock >= 0) close(lock);
+    return reason == ENOENT ? 0 : reason;
+}
+
 static pf_status claim(const pf_address *address, pf_error *error)
 {
     struct stat st;
@@ -60,10 +91,8 @@ static pf_status claim(const pf_address *address, pf_error *error)
     if (!S_ISSOCK(st.st_mode))
         return pf_fail(error, PF_UNAVAILABLE, "cannot listen on %s: that file exists and is not a socket",
                        address->text);
-    const int heard = knock(address);
-    if (heard == 0 || heard == EAGAIN) return refused(address, EADDRINUSE, error);
-    if (heard != ECONNREFUSED) return refused(address, heard, error);
-    return unlink(address->path) == 0 ? PF_OK : refused(address, errno, error);
+    const int reason = remove_dead(address);
+    return reason == 0 ? PF_OK : refused(address, reason, error);
 }
 
 static pf_status listen_unix(const pf_address *address, pf_sockets *out, pf_error *error)
@@ -72,16 +101,23 @@ static pf_status listen_unix(const pf_address *address, pf_sockets *out, pf_erro
     const struct sockaddr_un un = unix_name(address);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return refused(address, errno, error);
+    pf_sockets made = { .fds = { fd }, .n = 1 };
     struct stat st;
     /* The file is made with the mode of the socket: nobody else ever finds it open, and no umask is touched. */
-    if (fchmod(fd, 0600) != 0 || bind(fd, (const struct sockaddr *)&un, sizeof un) != 0 ||
-        lstat(address->path, &st) != 0 || listen(fd, SOMAXCONN) != 0) {
+    bool listens = fchmod(fd, 0600) == 0 && bind(fd, (const struct sockaddr *)&un, sizeof un) == 0 &&
+                   lstat(address->path, &st) == 0;
+    if (listens) {
+        made.file_device = st.st_dev;
+        made.file_inode = st.st_ino;
+        strcpy(made.path, address->path);
+        listens = listen(fd, SOMAXCONN) == 0;
+    }
+    if (!listens) {
         const int reason = errno;
-        close(fd);
+        pf_sockets_close(&made);
         return refused(address, reason, error);
     }
-    *out = (pf_sockets){ .fds = { fd }, .n = 1, .file_device = st.st_dev, .file_inode = st.st_ino };
-    strcpy(out->path, address->path);
+    *out = made;
     return PF_OK;
 }
 

@@ -24,8 +24,8 @@ typedef struct {
     ino_t file_inode;
 } pf_sockets;
 
-/* Listen. A unix socket is 0600 from its first moment, and takes over the file of a process that is gone. The caller
- * ends it with pf_sockets_close.
+/* Listen. A unix socket is 0600 from its first moment, and takes over the file of a process that is gone: of several that do so
+ * at once, one. The caller ends it with pf_sockets_close.
  * PF_UNAVAILABLE: the sentence names the address and why: in use (also where one of several addresses is), no such
  * directory, not a socket, ... */
 PF_MUST_USE pf_status pf_sockets_listen(const pf_address *address, pf_sockets *out, pf_error *error);

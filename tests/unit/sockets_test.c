@@ -1,7 +1,10 @@
 /* Addresses, and where a server listens: what is in use stays in use, what is dead is taken over, what is another's is left alone. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -74,6 +77,28 @@ int __wrap_getaddrinfo(const char *node, const char *service, const struct addri
     for (size_t i = 0; i < PF_COUNT(two); out = &(*out)->ai_next, i++)
         assert_int_equal(__real_getaddrinfo(two[i], service, hints, out), 0);
     return 0;
+}
+
+/* Likewise, and fails once it is told. */
+int __real_listen(int fd, int backlog);
+int __wrap_listen(int fd, int backlog);
+static bool listen_fails;
+
+int __wrap_listen(int fd, int backlog)
+{
+    if (!listen_fails) return __real_listen(fd, backlog);
+    errno = ENOBUFS;
+    return -1;
+}
+
+/* And lets others go first. */
+int __real_unlink(const char *path);
+int __wrap_unlink(const char *path);
+
+int __wrap_unlink(const char *path)
+{
+    sched_yield();
+    return __real_unlink(path);
 }
 
 static bool answers(const char *ip, int32_t port)
@@ -195,22 +220,93 @@ static void a_socket_file_is_private_and_leaves_with_its_owner(void **state)
     assert_int_not_equal(access(address.path, F_OK), 0);
 }
 
+/* A socket of that name, which does not listen. */
+static int bound(const pf_address *address)
+{
+    struct sockaddr_un un = { .sun_family = AF_UNIX };
+    strcpy(un.sun_path, address->path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&un, sizeof un), 0);
+    return fd;
+}
+
 static void a_dead_file_is_taken_over_and_another_s_left_alone(void **state)
 {
     (void)state;
     const pf_address address = file_address();
-    struct sockaddr_un un = { .sun_family = AF_UNIX };
-    strcpy(un.sun_path, address.path);
-    const int dead = socket(AF_UNIX, SOCK_STREAM, 0), other = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(dead, (const struct sockaddr *)&un, sizeof un), 0);
-    close(dead);
+    close(bound(&address));
     pf_sockets sockets = listening(&address);
     assert_int_equal(unlink(address.path), 0);
-    assert_int_equal(bind(other, (const struct sockaddr *)&un, sizeof un), 0);
+    const int other = bound(&address);
     pf_sockets_close(&sockets);
     assert_int_equal(access(address.path, F_OK), 0);
     close(other);
     assert_int_equal(unlink(address.path), 0);
+}
+
+static void who_has_bound_and_does_not_listen_yet_keeps_the_file(void **state)
+{
+    (void)state;
+    const pf_address address = file_address();
+    const int early = bound(&address);
+    assert_refused(&address, "address in use");
+    assert_int_equal(listen(early, 1), 0);
+    assert_refused(&address, "address in use");
+    close(early);
+    assert_int_equal(unlink(address.path), 0);
+}
+
+/* One of many that begin at once, before the same dead file. */
+typedef struct {
+    pf_address address;
+    pthread_barrier_t *gate;
+    pf_sockets sockets;
+    pf_status status;
+} starter;
+
+static void *start(void *arg)
+{
+    starter *s = arg;
+    (void)pthread_barrier_wait(s->gate);
+    s->status = pf_sockets_listen(&s->address, &s->sockets, NULL);
+    return NULL;
+}
+
+static void of_many_that_find_a_dead_file_one_takes_it_over(void **state)
+{
+    (void)state;
+    enum { N_STARTERS = 8, N_TRIES = 100 };
+    const pf_address address = file_address();
+    for (int i = 0; i < N_TRIES; i++) {
+        close(bound(&address));
+        pthread_barrier_t gate;
+        pthread_t threads[N_STARTERS];
+        starter starters[N_STARTERS];
+        int n_listening = 0;
+        assert_int_equal(pthread_barrier_init(&gate, NULL, N_STARTERS), 0);
+        for (int k = 0; k < N_STARTERS; k++) {
+            starters[k] = (starter){ .address = address, .gate = &gate };
+            assert_int_equal(pthread_create(&threads[k], NULL, start, &starters[k]), 0);
+        }
+        for (int k = 0; k < N_STARTERS; k++) {
+            assert_int_equal(pthread_join(threads[k], NULL), 0);
+            n_listening += starters[k].status == PF_OK;
+        }
+        for (int k = 0; k < N_STARTERS; k++)
+            if (starters[k].status == PF_OK) pf_sockets_close(&starters[k].sockets);
+        assert_int_equal(pthread_barrier_destroy(&gate), 0);
+        assert_int_equal(n_listening, 1);
+    }
+}
+
+static void a_file_that_cannot_be_listened_on_does_not_stay(void **state)
+{
+    (void)state;
+    const pf_address address = file_address();
+    listen_fails = true;
+    assert_refused(&address, "No buffer space");
+    listen_fails = false;
+    assert_int_not_equal(access(address.path, F_OK), 0);
 }
 
 static void what_cannot_be_listened_on_says_why(void **state)
@@ -250,6 +346,9 @@ int main(void)
         cmocka_unit_test(a_connection_inherits_no_delay),
         cmocka_unit_test(a_socket_file_is_private_and_leaves_with_its_owner),
         cmocka_unit_test(a_dead_file_is_taken_over_and_another_s_left_alone),
+        cmocka_unit_test(who_has_bound_and_does_not_listen_yet_keeps_the_file),
+        cmocka_unit_test(of_many_that_find_a_dead_file_one_takes_it_over),
+        cmocka_unit_test(a_file_that_cannot_be_listened_on_does_not_stay),
         cmocka_unit_test(what_cannot_be_listened_on_says_why),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -1,5 +1,6 @@
 #include "rpc/address.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,13 @@ static pf_status parse_port(const char *text, const char *digits, int32_t *port,
         return pf_fail(error, PF_INVALID, "%s: the port is \"%s\", expected 0 to 65535", text, digits);
     *port = value;
     return PF_OK;
+}
+
+/* IPv4 as getaddrinfo takes it, and gRPC's resolver does not, or takes it for another: "127.1", "0", "0177.0.0.1". */
+static bool is_odd_ipv4(const char *host)
+{
+    struct in_addr address;
+    return inet_aton(host, &address) && inet_pton(AF_INET, host, &address) != 1;
 }
 
 pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
@@ -40,6 +48,8 @@ pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
         return pf_fail(error, PF_INVALID, "\"%s\" is not an address: expected host:port, [ipv6]:port or unix:/path",
                        text);
     memcpy(address.host, text, n_host);
+    if (is_odd_ipv4(address.host))
+        return pf_fail(error, PF_INVALID, "\"%s\" is not an address: IPv4 is expected as four decimal numbers", text);
     PF_TRY(parse_port(text, colon + 1, &address.port, error));
     *out = address;
     return PF_OK;

@@ -22,7 +22,8 @@ typedef struct {
     char path[108]; /* of a unix socket, else empty */
 } pf_address;
 
-/* PF_INVALID: the sentence says which form was expected. A path with a comma is none: gRPC takes it for two. */
+/* PF_INVALID: the sentence says which form was expected. A path with a comma is none: gRPC takes it for two. Nor
+ * is IPv4 in fewer than four numbers, or in octal ones: gRPC finds nobody there, or another host. */
 PF_MUST_USE pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error);
 
 /* The same as gRPC takes it, which would read the plain text in its own way: "dns:5000" for a scheme, and "a?b", "a%20b" and

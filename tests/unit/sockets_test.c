@@ -134,6 +134,22 @@ static void a_host_called_like_a_scheme_is_a_host(void **state)
     }
 }
 
+/* Whoever listens says where, in words that a client must understand. */
+static void an_ipv4_address_that_no_client_can_resolve_is_none(void **state)
+{
+    (void)state;
+    const char *const bad[] = { "127.1:0", "127:1", "0:5000", "0x7f.0.0.1:80", "0177.0.0.1:80", "2130706433:1" };
+    for (size_t i = 0; i < PF_COUNT(bad); i++) {
+        pf_address address;
+        pf_error error;
+        assert_status(pf_address_parse(bad[i], &address, &error), PF_INVALID);
+        assert_says(error, bad[i]);
+        assert_says(error, "four decimal numbers");
+    }
+    const char *const good[] = { "127.0.0.1:0", "0.0.0.0:80", "10.example:1", "1.2.3.4.5:1", "[::1]:1" };
+    for (size_t i = 0; i < PF_COUNT(good); i++) (void)address_of(good[i]);
+}
+
 static void the_longest_address_makes_a_uri(void **state)
 {
     (void)state;
@@ -340,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_host_called_like_a_scheme_is_a_host),
+        cmocka_unit_test(an_ipv4_address_that_no_client_can_resolve_is_none),
         cmocka_unit_test(the_longest_address_makes_a_uri),
         cmocka_unit_test(a_port_is_chosen_and_never_shared),
         cmocka_unit_test(a_name_is_every_address_that_it_has),

@@ -6,15 +6,16 @@
 
 #include "proto/tree.h"
 
-pf_acceptance pf_accept_exact(const int32_t *draft, const int32_t *parents, int32_t n_draft, const int32_t *best,
-                              int32_t *path)
+pf_acceptance pf_accept_exact(const pf_drafted *drafted, pf_accept_best *best, void *rows, int32_t *path)
 {
-    int32_t n = 0, node = -1;
-    for (;;) {
-        const int32_t next = best[1 + node];
-        node = pf_tree_child(draft, parents, n_draft, node, next);
-        if (node < 0) return (pf_acceptance){ .n_accepted = n, .next = next };
-        path[n++] = node;
+    pf_acceptance out = { .next = -1 };
+    for (int32_t n = 0, node = -1;; n++) {
+        const int32_t next = best(rows, 1 + node, n);
+        if (next < 0) return out;
+        out = (pf_acceptance){ .n_accepted = n, .next = next };
+        node = pf_tree_child(drafted->tokens, drafted->parents, drafted->n, node, next);
+        if (node < 0) return out;
+        path[n] = node;
     }
 }
 
@@ -72,49 +73,62 @@ static int32_t draw_residual(const float *p, const float *q, int32_t token, int3
     return last;
 }
 
-int32_t pf_accept_draw(const float *p, int32_t n_vocab, float uniform)
+/* A token from p itself: the one-hot at no token takes nothing away. */
+static int32_t draw(const float *p, int32_t n_vocab, float u)
 {
-    /* The one-hot at no token takes nothing away. */
-    return draw_residual(p, NULL, -1, n_vocab, uniform);
+    return draw_residual(p, NULL, -1, n_vocab, u);
 }
 
-bool pf_accept_token(int32_t token, int32_t n_vocab, const float *q, const float *p, float uniform, float uniform_next,
-                     int32_t *next)
+/* One position; q NULL: the one-hot at the token. *next is the correction where it is not kept, else untouched. */
+static bool accept_token(int32_t token, int32_t n_vocab, const float *q, const float *p, pf_accept_uniforms u,
+                         int32_t *next)
 {
     assert(token >= 0 && token < n_vocab);
     const float q_token = q ? q[token] : 1.0f;
-    if (q_token > 0.0f && uniform * q_token < p[token]) return true;
+    if (q_token > 0.0f && u.keep * q_token < p[token]) return true;
 
-    int32_t correction = draw_residual(p, q, token, n_vocab, uniform_next);
-    if (correction < 0) /* p and q differ by rounding alone: p serves */
-        correction = pf_accept_draw(p, n_vocab, uniform_next);
-    *next = correction;
+    const int32_t correction = draw_residual(p, q, token, n_vocab, u.next);
+    *next = correction >= 0 ? correction : draw(p, n_vocab, u.next); /* p and q differ by rounding alone: p serves */
     return false;
 }
 
-static pf_acceptance accept_chain(const int32_t *draft, int32_t n_draft, int32_t n_vocab, const float *q,
-                                  const float *p, const float *uniform)
+/* q becomes the declared distribution, and zero again: no cost in the size of the vocabulary. */
+static void spread(float *q, const pf_declared *declared)
 {
-    const size_t stride = (size_t)n_vocab;
-    for (int32_t i = 0; i < n_draft; i++) {
+    for (int32_t i = 0; i < declared->n; i++) q[declared->ids[i]] = declared->probabilities[i];
+}
+
+static void sweep(float *q, const pf_declared *declared)
+{
+    for (int32_t i = 0; i < declared->n; i++) q[declared->ids[i]] = 0.0f;
+}
+
+static bool accept_drafted(const pf_drafted *drafted, int32_t i, int32_t n_vocab, const float *p, pf_accept_uniforms u,
+                           float *q, int32_t *next)
+{
+    const int32_t token = drafted->tokens[i];
+    if (!drafted->declared) return accept_token(token, n_vocab, NULL, p, u, next);
+    spread(q, &drafted->declared[i]);
+    const bool kept = accept_token(token, n_vocab, q, p, u, next);
+    sweep(q, &drafted->declared[i]);
+    return kept;
+}
+
+pf_acceptance pf_accept_rejection(const pf_drafted *drafted, int32_t n_vocab, pf_accept_row *p, void *rows,
+                                  const pf_accept_uniforms *uniforms, float *q, int32_t *path)
+{
+    pf_acceptance out = { .next = -1 };
+    for (int32_t i = 0;; i++) {
+        const float *row = p(rows, i);
+        if (!row) return out;
         int32_t next;
-        if (!pf_accept_token(draft[i], n_vocab, q ? q + (size_t)i * stride : NULL, p + (size_t)i * stride, uniform[i],
-                             uniform[n_draft], &next))
-            return (pf_acceptance){ .n_accepted = i, .next = next };
+        if (i == drafted->n) {
+            next = draw(row, n_vocab, uniforms[i].next);
+        } else if (accept_drafted(drafted, i, n_vocab, row, uniforms[i], q, &next)) {
+            path[i] = i;
+            out = (pf_acceptance){ .n_accepted = i, .next = drafted->tokens[i] };
+            continue;
+        }
+        return next < 0 ? out : (pf_acceptance){ .n_accepted = i, .next = next };
     }
-    const int32_t bonus = pf_accept_draw(p + (size_t)n_draft * stride, n_vocab, uniform[n_draft]);
-    return (pf_acceptance){ .n_accepted = n_draft, .next = bonus };
-}
-
-pf_acceptance pf_accept_rejection(const int32_t *draft, int32_t n_draft, int32_t n_vocab, const float *q,
-                                  const float *p, const float *uniform)
-{
-    assert(q || n_draft == 0);
-    return accept_chain(draft, n_draft, n_vocab, q, p, uniform);
-}
-
-pf_acceptance pf_accept_tokens(const int32_t *draft, int32_t n_draft, int32_t n_vocab, const float *p,
-                               const float *uniform)
-{
-    return accept_chain(draft, n_draft, n_vocab, NULL, p, uniform);
 }

@@ -1,9 +1,7 @@
 #include "verify/judge.h"
 
+#include <assert.h>
 #include <stdbool.h>
-#include <string.h>
-
-#include "proto/tree.h"
 
 /* The uses of PF_NOISE_ACCEPT at a position. */
 enum { USE_KEEP = 0, USE_NEXT = 1 };
@@ -25,82 +23,44 @@ static const pf_kernels *kernels(const pf_judge *judge)
     return pf_model_kernels(pf_context_model(judge->context));
 }
 
-static pf_status fill_p(pf_judge *judge, const pf_sampling *sampling, int32_t row)
+/* The rows of one sequence. */
+typedef struct {
+    const pf_judge *judge;
+    const pf_sampling *sampling;
+    int32_t first_row, position;
+} judged_rows;
+
+static const float *make_p(void *rows, int32_t row)
 {
-    const pf_status status = pf_sampling_distribution(sampling, kernels(judge), pf_context_logits(judge->context, row),
-                                                      judge->n_vocab, judge->p, judge->scratch);
-    return status == PF_INTERNAL ? PF_UNSUPPORTED : status;
+    const judged_rows *r = rows;
+    const pf_judge *judge = r->judge;
+    const float *logits = pf_context_logits(judge->context, r->first_row + row);
+    const pf_status status =
+        pf_sampling_distribution(r->sampling, kernels(judge), logits, judge->n_vocab, judge->p, judge->scratch);
+    return status == PF_OK ? judge->p : NULL;
 }
 
-/* The target's own choice at a row: what plain decoding takes there. */
-static pf_status choose(pf_judge *judge, const pf_sampling *sampling, int32_t row, int32_t position, int32_t *out)
+/* What plain decoding takes there. */
+static int32_t choose(void *rows, int32_t row, int32_t n_kept)
 {
-    const int32_t n_vocab = judge->n_vocab;
-    int32_t token;
-    if (sampling->temperature == 0.0f) {
-        token = pf_context_best(judge->context, row, n_vocab);
-    } else {
-        PF_TRY(fill_p(judge, sampling, row));
-        token = kernels(judge)->race(judge->p, n_vocab, sampling->seed, PF_NOISE_TARGET, position);
+    const judged_rows *r = rows;
+    const pf_judge *judge = r->judge;
+    if (r->sampling->temperature == 0.0f) return pf_context_best(judge->context, r->first_row + row, judge->n_vocab);
+    const float *p = make_p(rows, row);
+    return p ? kernels(judge)->race(p, judge->n_vocab, r->sampling->seed, PF_NOISE_TARGET, r->position + n_kept) : -1;
+}
+
+static pf_acceptance judge_by_rejection(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows,
+                                        int32_t *path)
+{
+    const uint64_t seed = rows->sampling->seed;
+    pf_accept_uniforms uniforms[PF_MAX_DRAFT_TOKENS + 1];
+    assert(drafted->n <= PF_MAX_DRAFT_TOKENS);
+    for (int32_t i = 0; i <= drafted->n; i++) {
+        uniforms[i].keep = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position + i, USE_KEEP);
+        uniforms[i].next = pf_noise_uniform(seed, PF_NOISE_ACCEPT, rows->position + i, USE_NEXT);
     }
-    if (token < 0) return PF_UNSUPPORTED;
-    *out = token;
-    return PF_OK;
-}
-
-/* pf_accept_exact, with rows made as they are needed. *out: what the rows have decided, also where the next one fails. */
-static pf_status judge_exact(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted, int32_t first_row,
-                             int32_t position, pf_acceptance *out, int32_t *path)
-{
-    for (int32_t n = 0, node = -1;; n++) {
-        int32_t best;
-        PF_TRY(choose(judge, sampling, first_row + 1 + node, position + n, &best));
-        *out = (pf_acceptance){ .n_accepted = n, .next = best };
-        node = pf_tree_child(drafted->tokens, drafted->parents, drafted->n, node, best);
-        if (node < 0) return PF_OK;
-        path[n] = node;
-    }
-}
-
-/* q becomes the declared distribution, and zero again: no cost in the size of the vocabulary. */
-static void spread(float *q, const pf_declared *declared)
-{
-    for (int32_t i = 0; i < declared->n; i++) q[declared->ids[i]] = declared->probabilities[i];
-}
-
-static void sweep(float *q, const pf_declared *declared)
-{
-    for (int32_t i = 0; i < declared->n; i++) q[declared->ids[i]] = 0.0f;
-}
-
-/* pf_accept_rejection and pf_accept_tokens likewise. */
-static pf_status judge_rejection(pf_judge *judge, const pf_sampling *sampling, const pf_drafted *drafted,
-                                 int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
-{
-    const int32_t n_vocab = judge->n_vocab;
-    for (int32_t i = 0;; i++) {
-        PF_TRY(fill_p(judge, sampling, first_row + i));
-        const float u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_NEXT);
-        int32_t next;
-        if (i == drafted->n) {
-            next = pf_accept_draw(judge->p, n_vocab, u_next);
-        } else {
-            const float u_keep = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position + i, USE_KEEP);
-            const pf_declared *declared = drafted->declared ? &drafted->declared[i] : NULL;
-            if (declared) spread(judge->q, declared);
-            const bool kept = pf_accept_token(drafted->tokens[i], n_vocab, declared ? judge->q : NULL, judge->p, u_keep,
-                                              u_next, &next);
-            if (declared) sweep(judge->q, declared);
-            if (kept) {
-                path[i] = i;
-                *out = (pf_acceptance){ .n_accepted = i, .next = drafted->tokens[i] };
-                continue;
-            }
-        }
-        if (next < 0) return PF_UNSUPPORTED;
-        *out = (pf_acceptance){ .n_accepted = i, .next = next };
-        return PF_OK;
-    }
+    return pf_accept_rejection(drafted, judge->n_vocab, make_p, rows, uniforms, judge->q, path);
 }
 
 int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling)
@@ -116,9 +76,8 @@ bool pf_judge_is_exact(const pf_sampling *sampling, pf_method method)
 pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_method method, const pf_drafted *drafted,
                             int32_t first_row, int32_t position, pf_acceptance *out, int32_t *path)
 {
+    judged_rows rows = { .judge = judge, .sampling = sampling, .first_row = first_row, .position = position };
     const bool exact = pf_judge_is_exact(sampling, method) || drafted->n == 0;
-    *out = (pf_acceptance){ .next = -1 };
-    const pf_status status = exact ? judge_exact(judge, sampling, drafted, first_row, position, out, path)
-                                   : judge_rejection(judge, sampling, drafted, first_row, position, out, path);
-    return out->next >= 0 ? PF_OK : status; /* behind the last token that is decided plain decoding may end */
+    *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_rejection(judge, drafted, &rows, path);
+    return out->next >= 0 ? PF_OK : PF_UNSUPPORTED;
 }

@@ -37,14 +37,6 @@ typedef struct {
 /* Memory from the arena (or its measure; see base/arena.h). */
 pf_judge pf_judge_create(pf_context *context, pf_arena *arena);
 
-/* A proposal as it lies in memory. */
-typedef struct {
-    const int32_t *tokens;       /* [n] within the vocabulary */
-    const int32_t *parents;      /* [n] a tree (proto/tree.h), for greedy and coupled alone; NULL: a chain */
-    const pf_declared *declared; /* [n], ids within the vocabulary; or NULL: tokens only */
-    int32_t n;
-} pf_drafted;
-
 /* Judge the proposal whose logits are rows first_row .. first_row + n of the last pass: those of the last committed token,
  * which decide `position`, then each token's. path [n]: the n_accepted tokens that are kept, as indices, ascending.
  * sampling->seed is the verifier's for this sequence; for coupled, the one that the drafter knows too.

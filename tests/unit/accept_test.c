@@ -16,6 +16,85 @@
 #include "tests/support/draw.h"
 #include "verify/accept.h"
 
+/* ---- rows that are there ------------------------------------------------------------------------------------- */
+
+enum { V = 8, N_DRAFT = 2, N_COMMITTED = 3, N_CELLS = V * V * V, TRIALS = 1000000, LARGEST = 5000 };
+
+/* The target's choices, which are asked for along the path alone. */
+typedef struct {
+    const int32_t *best;
+    int32_t n_asked;
+} choices;
+
+static int32_t best_of(void *rows, int32_t row, int32_t n_kept)
+{
+    choices *c = rows;
+    assert_int_equal(n_kept, c->n_asked++);
+    return c->best[row];
+}
+
+static pf_acceptance accept_exact(const int32_t *draft, const int32_t *parents, int32_t n_draft, const int32_t *best,
+                                  int32_t *path)
+{
+    choices c = { .best = best };
+    const pf_drafted drafted = { .tokens = draft, .parents = parents, .n = n_draft };
+    return pf_accept_exact(&drafted, best_of, &c, path);
+}
+
+/* p [n, n_vocab]; further rows decide nothing. */
+typedef struct {
+    const float *p;
+    int32_t n, n_vocab;
+} distributions;
+
+static const float *row_of(void *rows, int32_t row)
+{
+    const distributions *d = rows;
+    return row < d->n ? d->p + (size_t)row * (size_t)d->n_vocab : NULL;
+}
+
+/* What is kept of up to N_DRAFT tokens: q [n_draft, n_vocab], or NULL; p [n_rows, n_vocab]; uniform [n_draft + 1], the last for
+ * whatever is drawn. */
+static pf_acceptance accept_rows(const int32_t *draft, int32_t n_draft, int32_t n_vocab, const float *q, const float *p,
+                                 int32_t n_rows, const float *uniform)
+{
+    static int32_t ids[LARGEST];
+    static float room[LARGEST];
+    for (int32_t x = 0; x < n_vocab; x++) ids[x] = x;
+    pf_declared declared[N_DRAFT];
+    pf_accept_uniforms u[N_DRAFT + 1];
+    for (int32_t i = 0; i < n_draft && q; i++)
+        declared[i] = (pf_declared){ ids, q + (size_t)i * (size_t)n_vocab, n_vocab };
+    for (int32_t i = 0; i <= n_draft; i++) u[i] = (pf_accept_uniforms){ .keep = uniform[i], .next = uniform[n_draft] };
+    distributions rows = { p, n_rows, n_vocab };
+    const pf_drafted drafted = { .tokens = draft, .declared = q ? declared : NULL, .n = n_draft };
+    int32_t path[N_DRAFT];
+    const pf_acceptance a = pf_accept_rejection(&drafted, n_vocab, row_of, &rows, u, room, path);
+    for (int32_t i = 0; i < a.n_accepted; i++)
+        if (path[i] != i) fail_msg("token %d of a chain is the path's %d", (int)path[i], (int)i);
+    for (int32_t x = 0; x < n_vocab; x++)
+        if (room[x] != 0.0f) fail_msg("the room for q is left with %g at %d", (double)room[x], (int)x);
+    return a;
+}
+
+static pf_acceptance accept_rejection(const int32_t *draft, int32_t n_draft, int32_t n_vocab, const float *q,
+                                      const float *p, const float *uniform)
+{
+    return accept_rows(draft, n_draft, n_vocab, q, p, n_draft + 1, uniform);
+}
+
+static pf_acceptance accept_tokens(const int32_t *draft, int32_t n_draft, int32_t n_vocab, const float *p,
+                                   const float *uniform)
+{
+    return accept_rejection(draft, n_draft, n_vocab, NULL, p, uniform);
+}
+
+/* The bonus. */
+static int32_t draw_next(const float *p, int32_t n_vocab, float uniform)
+{
+    return accept_tokens(NULL, 0, n_vocab, p, &uniform).next;
+}
+
 /* ---- exact cases --------------------------------------------------------------------------------------------- */
 
 static void exact_keeps_the_longest_prefix_that_the_target_agrees_with(void **state)
@@ -33,7 +112,7 @@ static void exact_keeps_the_longest_prefix_that_the_target_agrees_with(void **st
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         int32_t path[3];
-        const pf_acceptance a = pf_accept_exact(cases[i].draft, NULL, 3, best, path);
+        const pf_acceptance a = accept_exact(cases[i].draft, NULL, 3, best, path);
         assert_int_equal(a.n_accepted, cases[i].n_accepted);
         assert_int_equal(a.next, cases[i].next);
         for (int32_t j = 0; j < a.n_accepted; j++) assert_int_equal(path[j], j);
@@ -59,7 +138,7 @@ static void exact_keeps_the_path_of_a_tree_that_the_target_goes(void **state)
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         int32_t path[N];
-        const pf_acceptance a = pf_accept_exact(draft, parents, N, cases[i].best, path);
+        const pf_acceptance a = accept_exact(draft, parents, N, cases[i].best, path);
         assert_int_equal(a.n_accepted, cases[i].n_accepted);
         assert_int_equal(a.next, cases[i].next);
         for (int32_t j = 0; j < a.n_accepted; j++) assert_int_equal(path[j], cases[i].path[j]);
@@ -69,16 +148,33 @@ static void exact_keeps_the_path_of_a_tree_that_the_target_goes(void **state)
 static void an_empty_draft_is_plain_decoding(void **state)
 {
     (void)state;
-    const pf_acceptance exact = pf_accept_exact(NULL, NULL, 0, (const int32_t[]){ 42 }, NULL);
+    const pf_acceptance exact = accept_exact(NULL, NULL, 0, (const int32_t[]){ 42 }, NULL);
     assert_int_equal(exact.n_accepted, 0);
     assert_int_equal(exact.next, 42);
 
     const float p[] = { .25f, .0f, .75f };
     const float u[] = { .24f }, v[] = { .26f };
-    assert_int_equal(pf_accept_rejection(NULL, 0, 3, NULL, p, u).next, 0);
-    assert_int_equal(pf_accept_rejection(NULL, 0, 3, NULL, p, v).next, 2);
-    assert_int_equal(pf_accept_tokens(NULL, 0, 3, p, v).next, 2);
-    assert_int_equal(pf_accept_tokens(NULL, 0, 3, p, v).n_accepted, 0);
+    assert_int_equal(accept_rejection(NULL, 0, 3, NULL, p, u).next, 0);
+    assert_int_equal(accept_rejection(NULL, 0, 3, NULL, p, v).next, 2);
+    assert_int_equal(accept_tokens(NULL, 0, 3, p, v).next, 2);
+    assert_int_equal(accept_tokens(NULL, 0, 3, p, v).n_accepted, 0);
+}
+
+static void behind_the_last_row_that_decides_something_is_nothing(void **state)
+{
+    (void)state;
+    const int32_t draft[] = { 1, 1 }, best[] = { 1, -1 };
+    const float p[] = { 0.f, 1.f, 0.f, 1.f, 0.f, 1.f }, u[] = { .5f, .5f, .5f };
+    int32_t path[2];
+    for (int32_t n_rows = 0; n_rows <= 3; n_rows++) {
+        const pf_acceptance a = accept_rows(draft, 2, 2, NULL, p, n_rows, u);
+        assert_int_equal(a.n_accepted, n_rows == 0 ? 0 : n_rows - 1);
+        assert_int_equal(a.next, n_rows == 0 ? -1 : 1);
+        if (n_rows > 1) continue;
+        const pf_acceptance exact = accept_exact(draft, NULL, 2, best + 1 - n_rows, path);
+        assert_int_equal(exact.n_accepted, 0);
+        assert_int_equal(exact.next, a.next);
+    }
 }
 
 static void equal_distributions_accept_everything(void **state)
@@ -88,7 +184,7 @@ static void equal_distributions_accept_everything(void **state)
     const int32_t draft[] = { 2 };
     for (int i = 0; i < 100; i++) {
         const float u[] = { (float)i / 100.0f, .5f };
-        assert_int_equal(pf_accept_rejection(draft, 1, 4, row, row, u).n_accepted, 1);
+        assert_int_equal(accept_rejection(draft, 1, 4, row, row, u).n_accepted, 1);
     }
 }
 
@@ -98,8 +194,8 @@ static void disjoint_supports_refuse_and_draw_from_the_target(void **state)
     const float q[] = { 1.f, 0.f, 0.f };
     const float p[] = { 0.f, .5f, .5f, 1.f, 0.f, 0.f };
     const int32_t draft[] = { 0 };
-    assert_int_equal(pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ 0.f, 0.0f }).next, 1);
-    assert_int_equal(pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ 0.f, .99f }).next, 2);
+    assert_int_equal(accept_rejection(draft, 1, 3, q, p, (const float[]){ 0.f, 0.0f }).next, 1);
+    assert_int_equal(accept_rejection(draft, 1, 3, q, p, (const float[]){ 0.f, .99f }).next, 2);
 }
 
 static void the_residual_is_renormalised(void **state)
@@ -108,9 +204,9 @@ static void the_residual_is_renormalised(void **state)
     const float q[] = { .5f, .25f, .25f };
     const float p[] = { .25f, .375f, .375f, 1.f, 0.f, 0.f }; /* residual 0, 1/8, 1/8 */
     const int32_t draft[] = { 0 };
-    assert_int_equal(pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ .49f, .9f }).n_accepted, 1);
-    const pf_acceptance low = pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ .5f, .49f });
-    const pf_acceptance high = pf_accept_rejection(draft, 1, 3, q, p, (const float[]){ .5f, .5f });
+    assert_int_equal(accept_rejection(draft, 1, 3, q, p, (const float[]){ .49f, .9f }).n_accepted, 1);
+    const pf_acceptance low = accept_rejection(draft, 1, 3, q, p, (const float[]){ .5f, .49f });
+    const pf_acceptance high = accept_rejection(draft, 1, 3, q, p, (const float[]){ .5f, .5f });
     assert_int_equal(low.n_accepted, 0);
     assert_int_equal(low.next, 1);
     assert_int_equal(high.next, 2);
@@ -123,7 +219,7 @@ static void distributions_that_differ_by_rounding_alone_still_yield_a_token(void
     const float p[] = { .49999997f, .5f, .5f, .5f }; /* below q at the drafted token, above it nowhere */
     const int32_t draft[] = { 0 };
     for (int32_t next = 0; next < 2; next++) { /* which, the uniform of the correction says */
-        const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ .99999994f, next ? .7f : .3f });
+        const pf_acceptance a = accept_rejection(draft, 1, 2, q, p, (const float[]){ .99999994f, next ? .7f : .3f });
         assert_int_equal(a.n_accepted, 0);
         assert_int_equal(a.next, next);
     }
@@ -137,7 +233,7 @@ static void a_token_that_its_own_distribution_excludes_is_refused(void **state)
     const float bad[] = { 0.f, -1.f, NAN };
     for (size_t i = 0; i < PF_COUNT(bad); i++) {
         const float q[] = { bad[i], 0.f };
-        const pf_acceptance a = pf_accept_rejection(draft, 1, 2, q, p, (const float[]){ 0.f, .9f });
+        const pf_acceptance a = accept_rejection(draft, 1, 2, q, p, (const float[]){ 0.f, .9f });
         assert_int_equal(a.n_accepted, 0);
         assert_int_equal(a.next, 1);
     }
@@ -151,7 +247,7 @@ static void a_token_without_a_distribution_is_kept_with_the_targets_probability_
     for (int i = 0; i < 64; i++) {
         for (int j = 0; j < 64; j++) {
             const float u[] = { (float)i / 64.0f, (float)j / 64.0f };
-            const pf_acceptance a = pf_accept_tokens(draft, 1, 3, p, u);
+            const pf_acceptance a = accept_tokens(draft, 1, 3, p, u);
             assert_int_equal(a.n_accepted, i < 32);
             assert_int_equal(a.next, i < 32 ? 2 : j < 32 ? 0 : 2);
         }
@@ -174,15 +270,15 @@ static void make_weights(uint64_t *random, int32_t n, bool sparse, float *out)
 static void a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary(void **state)
 {
     (void)state;
-    enum { MOST = 5000 };
-    static const int32_t sizes[] = { 1, 2, 9, 255, 256, 257, 511, 512, 1000, MOST };
-    static float p[MOST], q[MOST];
-    static double residual[MOST];
+    static const int32_t sizes[] = { 1, 2, 9, 255, 256, 257, 511, 512, 1000, LARGEST };
+    static float p[2 * LARGEST], q[LARGEST]; /* of p a row more, for where the token is kept */
+    static double residual[LARGEST];
     uint64_t random = 77;
     for (size_t s = 0; s < PF_COUNT(sizes); s++)
         for (int form = 0; form < 4; form++) {
             const int32_t n = sizes[s], token = n / 2;
             make_weights(&random, n, form % 2, p);
+            memcpy(p + n, p, (size_t)n * sizeof *p);
             make_weights(&random, n, form % 2, q);
             if (form >= 2) q[token] = 1.0f; /* so that it is refused by an uniform near 1, where p leaves anything */
             double total = 0.0;
@@ -193,11 +289,11 @@ static void a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary(void 
             if (!(total > 0.0)) continue;
             for (int32_t k = 0; k < 400; k++) {
                 const float u = k == 399 ? 0x1.fffffep-1f : (float)k / 399.0f;
-                int32_t got = -1;
-                if (form < 2)
-                    got = pf_accept_draw(p, n, u);
-                else if (pf_accept_token(token, n, q, p, 0x1.fffffep-1f, u, &got))
-                    continue;
+                const float uniforms[] = { 0x1.fffffep-1f, u };
+                const int32_t n_draft = form < 2 ? 0 : 1;
+                const pf_acceptance a = accept_rejection(&token, n_draft, n, q, p, uniforms + 1 - n_draft);
+                if (a.n_accepted > 0) continue;
+                const int32_t got = a.next;
                 assert_in_range(got, 0, n - 1);
                 assert_true(residual[got] > 0.0);
                 double before = 0.0;
@@ -219,7 +315,7 @@ static void where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn(voi
         make_weights(&random, WITH_WEIGHT, false, p);
         for (int32_t i = 0; i < WITH_WEIGHT; i++) p[i] = ldexpf(p[i], -below(&random, 40)); /* else no sum is rounded */
         for (int32_t i = 0; i < WITH_WEIGHT; i++) p[HALF + i] = p[WITH_WEIGHT - 1 - i];
-        const int32_t got = pf_accept_draw(p, 2 * HALF, 0.5f);
+        const int32_t got = draw_next(p, 2 * HALF, 0.5f);
         assert_in_range(got, 0, 2 * HALF - 1);
         assert_true(p[got] > 0.0f);
     }
@@ -231,11 +327,11 @@ static void no_weight_is_too_small_to_be_counted(void **state)
     enum { N_SMALL = 64, N = N_SMALL + 2, EVERY = 8, LAST = 256 };
     float between[N] = { [0] = .3f, [N - 1] = .3f };
     for (int32_t i = 1; i < N - 1; i++) between[i] = 0x1p-34f;
-    assert_int_equal(pf_accept_draw(between, N, .5f), 1 + N_SMALL / 2);
+    assert_int_equal(draw_next(between, N, .5f), 1 + N_SMALL / 2);
 
     float behind[LAST + 1] = { [0] = 1.f - 0x1p-21f }; /* and 32 that a float of its size does not feel */
     for (int32_t i = EVERY; i <= LAST; i += EVERY) behind[i] = 0x1p-26f;
-    assert_int_equal(pf_accept_draw(behind, LAST + 1, 1.f - 0x1p-22f), EVERY * 17);
+    assert_int_equal(draw_next(behind, LAST + 1, 1.f - 0x1p-22f), EVERY * 17);
 }
 
 static void the_least_uniform_draws_the_first_that_has_weight_however_far(void **state)
@@ -246,7 +342,7 @@ static void the_least_uniform_draws_the_first_that_has_weight_however_far(void *
     for (int32_t first = 0; first < N; first += 97) {
         memset(p, 0, sizeof p);
         p[first] = p[N - 1] = 0.5f;
-        assert_int_equal(pf_accept_draw(p, N, 0.0f), first);
+        assert_int_equal(draw_next(p, N, 0.0f), first);
     }
 }
 
@@ -257,16 +353,14 @@ static void a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_u
     const float us[] = { 0.f, .5f, 1.f - 0x1p-24f };
     for (size_t i = 0; i < PF_COUNT(us); i++) {
         const float u[] = { us[i], us[i] };
-        assert_int_equal(pf_accept_tokens((const int32_t[]){ 1 }, 1, 2, p, u).n_accepted, 1);
-        const pf_acceptance a = pf_accept_tokens((const int32_t[]){ 0 }, 1, 2, p, u);
+        assert_int_equal(accept_tokens((const int32_t[]){ 1 }, 1, 2, p, u).n_accepted, 1);
+        const pf_acceptance a = accept_tokens((const int32_t[]){ 0 }, 1, 2, p, u);
         assert_int_equal(a.n_accepted, 0);
         assert_int_equal(a.next, 1);
     }
 }
 
 /* ---- the distribution ---------------------------------------------------------------------------------------- */
-
-enum { V = 8, N_DRAFT = 2, N_COMMITTED = 3, N_CELLS = V * V * V, TRIALS = 1000000 };
 
 static double uniform53(uint64_t *rng)
 {
@@ -395,14 +489,14 @@ static double test_rule(const world *w, const rule *r, uint64_t seed)
 static pf_acceptance right_rejection(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
                                      const float *uniform)
 {
-    return pf_accept_rejection(draft, n_draft, V, q, p, uniform);
+    return accept_rejection(draft, n_draft, V, q, p, uniform);
 }
 
 static pf_acceptance right_tokens(const int32_t *draft, int32_t n_draft, const float *q, const float *p,
                                   const float *uniform)
 {
     (void)q;
-    return pf_accept_tokens(draft, n_draft, V, p, uniform);
+    return accept_tokens(draft, n_draft, V, p, uniform);
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the type is that of rule.choose. */
@@ -525,7 +619,7 @@ static pf_acceptance accept_with(correct_fn *correct, const int32_t *draft, int3
         if (uniform[i] * qi[draft[i]] >= pi[draft[i]])
             return (pf_acceptance){ i, correct(qi, pi, uniform[i], uniform[n_draft]) };
     }
-    return (pf_acceptance){ n_draft, pf_accept_draw(p + n_draft * V, V, uniform[n_draft]) };
+    return (pf_acceptance){ n_draft, draw_next(p + n_draft * V, V, uniform[n_draft]) };
 }
 
 /* max(0, p - q) as it is: what its sum lacks of 1 falls to the last token of the row. */
@@ -543,14 +637,14 @@ static int32_t correct_from_p(const float *q, const float *p, float u_accept, fl
 {
     (void)q;
     (void)u_accept;
-    return pf_accept_draw(p, V, u_next);
+    return draw_next(p, V, u_next);
 }
 
 static int32_t correct_from_residual(const float *q, const float *p, float u)
 {
     float r[V];
     for (int32_t x = 0; x < V; x++) r[x] = fmaxf(0.0f, p[x] - q[x]);
-    return pf_accept_draw(r, V, u);
+    return draw_next(r, V, u);
 }
 
 static int32_t correct_with_the_uniform_of_acceptance(const float *q, const float *p, float u_accept, float u_next)
@@ -593,7 +687,7 @@ static pf_acceptance accept_the_argmax(const int32_t *draft, int32_t n, const fl
     for (int32_t i = 0; i < n; i++)
         if (draft[i] != choose_most_probable(p + i * V, NULL))
             return (pf_acceptance){ i, correct_from_residual(q + i * V, p + i * V, u[n]) };
-    return (pf_acceptance){ n, pf_accept_draw(p + n * V, V, u[n]) };
+    return (pf_acceptance){ n, draw_next(p + n * V, V, u[n]) };
 }
 
 /* The bonus from the row before its own: the first token is right, and only the joint of several shows it. */
@@ -601,7 +695,7 @@ static pf_acceptance accept_with_a_stale_bonus(const int32_t *draft, int32_t n, 
                                                const float *u)
 {
     pf_acceptance a = accept_rightly(draft, n, q, p, u);
-    if (n > 0 && a.n_accepted == n) a.next = pf_accept_draw(p + (n - 1) * V, V, u[n]);
+    if (n > 0 && a.n_accepted == n) a.next = draw_next(p + (n - 1) * V, V, u[n]);
     return a;
 }
 
@@ -666,6 +760,7 @@ int main(void)
         cmocka_unit_test(exact_keeps_the_longest_prefix_that_the_target_agrees_with),
         cmocka_unit_test(exact_keeps_the_path_of_a_tree_that_the_target_goes),
         cmocka_unit_test(an_empty_draft_is_plain_decoding),
+        cmocka_unit_test(behind_the_last_row_that_decides_something_is_nothing),
         cmocka_unit_test(equal_distributions_accept_everything),
         cmocka_unit_test(disjoint_supports_refuse_and_draw_from_the_target),
         cmocka_unit_test(the_residual_is_renormalised),

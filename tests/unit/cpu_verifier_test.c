@@ -261,23 +261,39 @@ static void rejection_judges_the_leading_chain_of_a_tree(void **state)
     close_bench(&b);
 }
 
-/* What rejection commits behind `prefix`, by the rule for one position; how many of the draft's are among them. */
+/* A text, and the rows behind each of its tokens. */
+typedef struct {
+    const pf_tiny_side *side;
+    const pf_sampling *sampling;
+    const int32_t *text;
+    int32_t n_prefix;
+    float p[V];
+} rows_by_hand;
+
+static const float *make_by_hand(void *rows, int32_t row)
+{
+    rows_by_hand *r = rows;
+    pf_tiny_side_distribution(r->side, r->sampling, r->text, r->n_prefix + row, r->p);
+    return r->p;
+}
+
+/* What rejection commits behind `prefix`; how many of the draft's are among them. */
 static int32_t reject_by_hand(const bench *b, const pf_sampling *sampling, int32_t prefix[N_PROMPT + 8],
                               int32_t n_prefix, const int32_t *draft, int32_t n_draft)
 {
-    for (int32_t i = 0;; i++) {
-        const int32_t position = n_prefix + i;
-        const float u_keep = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position, 0),
-                    u_next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, position, 1);
-        float p[V];
-        pf_tiny_side_distribution(&b->side, sampling, prefix, position, p);
-        if (i == n_draft) {
-            prefix[position] = pf_accept_draw(p, V, u_next);
-            return i;
-        }
-        prefix[position] = draft[i];
-        if (!pf_accept_token(draft[i], V, NULL, p, u_keep, u_next, &prefix[position])) return i;
+    pf_accept_uniforms uniforms[8];
+    int32_t path[8];
+    float room[V] = { 0 };
+    for (int32_t i = 0; i <= n_draft; i++) {
+        uniforms[i].keep = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, n_prefix + i, 0);
+        uniforms[i].next = pf_noise_uniform(sampling->seed, PF_NOISE_ACCEPT, n_prefix + i, 1);
     }
+    memcpy(prefix + n_prefix, draft, (size_t)n_draft * sizeof *draft);
+    rows_by_hand rows = { .side = &b->side, .sampling = sampling, .text = prefix, .n_prefix = n_prefix };
+    const pf_drafted drafted = { .tokens = draft, .n = n_draft };
+    const pf_acceptance a = pf_accept_rejection(&drafted, V, make_by_hand, &rows, uniforms, room, path);
+    prefix[n_prefix + a.n_accepted] = a.next;
+    return a.n_accepted;
 }
 
 static void rejection_decides_each_position_by_its_own_uniforms(void **state)

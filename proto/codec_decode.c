@@ -230,10 +230,14 @@ static pf_status check_fences(const pf_codec_place *at, uint32_t incarnation, ui
     return pf_codec_check_range(at, "base_length", base, 0, INT32_MAX - PF_MAX_VERDICT_TOKENS);
 }
 
-/* The part does not fit, for the reason in t->error: its sequence alone is to pay for it. */
-static pf_status set_aside(taking *t, pf_status status, uint64_t sequence, uint32_t incarnation)
+/* Count a part that is taken. One that does not fit, for the reason in t->error, is set aside: its sequence alone is to pay. */
+static pf_status settle(taking *t, pf_status status, uint64_t sequence, uint32_t incarnation, int32_t *n_taken)
 {
     pf_bump *bump = &t->codec->in;
+    if (status == PF_OK) {
+        ++*n_taken;
+        return PF_OK;
+    }
     if (!t->in_parts || bump->refused) return status;
     if (!t->misfits) t->misfits = pf_bump_take(bump, (size_t)3 * PF_MAX_BATCH_SEQUENCES * sizeof *t->misfits);
     char *text = pf_bump_take(bump, PF_MAX_REFUSAL_BYTES + 1);
@@ -259,10 +263,7 @@ static pf_status take_opens(taking *t)
         const pf_codec_place at = { "opens", i, t->codec->n_vocab, &t->error };
         PF_TRY(check_fences(&at, o->incarnation, 0, 0, 0));
         const pf_status status = take_open(&at, o, &t->batch.opens[t->batch.n_opens]);
-        if (status == PF_OK)
-            t->batch.n_opens++;
-        else
-            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
+        PF_TRY(settle(t, status, o->sequence, o->incarnation, &t->batch.n_opens));
     }
     return PF_OK;
 }
@@ -288,13 +289,9 @@ static pf_status take_proposals(taking *t)
         const pf_codec_place at = { "proposals", i, t->codec->n_vocab, &t->error };
         PF_TRY(check_fences(&at, o->incarnation, o->round, 1, o->base_length));
         const pf_status status = take_proposal(&at, &t->codec->in, o, &t->batch.proposals[t->batch.n_proposals]);
-        if (status == PF_OK) {
-            t->batch.n_proposals++;
-        } else {
-            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
-            t->n_misfit_proposals++;
-        }
+        PF_TRY(settle(t, status, o->sequence, o->incarnation, &t->batch.n_proposals));
     }
+    t->n_misfit_proposals = (int32_t)t->wire->n_proposals - t->batch.n_proposals;
     return PF_OK;
 }
 
@@ -308,13 +305,9 @@ static pf_status take_verdicts(taking *t)
         const pf_codec_place at = { "verdicts", i, t->codec->n_vocab, &t->error };
         PF_TRY(check_fences(&at, o->incarnation, o->round, 0, o->base_length));
         const pf_status status = take_verdict(&at, o, &t->batch.verdicts[t->batch.n_verdicts]);
-        if (status == PF_OK) {
-            t->batch.n_verdicts++;
-        } else {
-            PF_TRY(set_aside(t, status, o->sequence, o->incarnation));
-            t->n_misfit_verdicts++;
-        }
+        PF_TRY(settle(t, status, o->sequence, o->incarnation, &t->batch.n_verdicts));
     }
+    t->n_misfit_verdicts = (int32_t)t->wire->n_verdicts - t->batch.n_verdicts;
     return PF_OK;
 }
 

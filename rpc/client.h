@@ -5,7 +5,7 @@
  *     collect:  poll with yields for a moment, then asleep, until an answer or the deadline
  *
  * Whoever is in collect polls for himself, and need not be woken. One thread of its own polls while nobody collects
- * (rpc/poller.h), reads ahead (bounded), and mends what breaks: it asks GetModelInfo until somebody answers, checks
+ * (rpc/poller.h), reads ahead (one answer at most), and mends what breaks: it asks GetModelInfo until somebody answers, checks
  * that it is the same vocabulary (and a verifier's model of the same name, since a text is one target's), and opens a new
  * stream. In the meantime submit and collect say PF_UNAVAILABLE at once; nothing ever blocks longer than its deadline.
  *

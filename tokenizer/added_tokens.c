@@ -1,6 +1,9 @@
 /*
- * A trie over bytes; the first byte through a table of 256. At each place of a text it is walked as far as it goes:
- * a token is some tens of bytes long, and PF_MAX_ADDED_TOKEN_BYTES bounds what a hostile file can ask for.
+ * A trie over the tokens' bytes from the last to the first; the last through a table of 256. Over a text it is walked from
+ * back to front, in windows: what it has seen when it comes to a place tells the longest token that begins there. The time
+ * is linear in the text, whatever the tokens.
+ *
+ * Source: Aho and Corasick, Efficient string matching, CACM 18(6), 1975.
  */
 #include "tokenizer/added_tokens.h"
 
@@ -10,22 +13,25 @@
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/characters.h"
 
+/* A text that a token ends with. */
 typedef struct {
-    unsigned char byte;
+    unsigned char byte;     /* its first */
     int32_t child, sibling; /* nodes; 0: none */
-    int32_t token;          /* that ends here; -1: none */
+    int32_t shorter;        /* of the longest other such text that it begins with */
+    int32_t token;          /* the longest that it begins with, at first the one that it is; -1: none */
 } node;
 
 typedef struct {
-    int32_t id;
+    int32_t id, n_bytes;
     pf_added_flags flags;
     bool is_ignored;
 } added_token;
 
 struct pf_added_matcher {
     int32_t first[256]; /* nodes; 0: none */
-    node *nodes;        /* [0] is not used */
+    node *nodes;        /* [0] is the root, whose children are in `first` */
     size_t n_nodes, node_capacity;
+    size_t longest_bytes; /* of all tokens */
     added_token *tokens;
     size_t n_tokens, token_capacity;
 };
@@ -78,9 +84,9 @@ pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_b
 {
     PF_TRY(reserve(m, n_bytes));
     int32_t at = 0;
-    for (size_t i = 0; i < n_bytes; i++) {
+    for (size_t i = n_bytes; i-- > 0;) {
         const unsigned char byte = (unsigned char)text[i];
-        int32_t *head = i == 0 ? &m->first[byte] : &m->nodes[at].child;
+        int32_t *head = at == 0 ? &m->first[byte] : &m->nodes[at].child;
         int32_t next = find(m, *head, byte);
         if (!next) {
             next = (int32_t)m->n_nodes++;
@@ -91,25 +97,60 @@ pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_b
     }
     if (m->nodes[at].token >= 0) return PF_OK;
     m->nodes[at].token = (int32_t)m->n_tokens;
-    m->tokens[m->n_tokens++] = (added_token){ .id = id, .flags = flags, .is_ignored = is_ignored };
+    m->tokens[m->n_tokens++] =
+        (added_token){ .id = id, .n_bytes = (int32_t)n_bytes, .flags = flags, .is_ignored = is_ignored };
+    if (n_bytes > m->longest_bytes) m->longest_bytes = n_bytes;
+    return PF_OK;
+}
+
+/* The node of the longest text in the trie that `byte` and the text of `at` begin with. */
+static int32_t step(const pf_added_matcher *m, int32_t at, unsigned char byte)
+{
+    for (; at; at = m->nodes[at].shorter) {
+        const int32_t next = find(m, m->nodes[at].child, byte);
+        if (next) return next;
+    }
+    return m->first[byte];
+}
+
+/* Shorter texts first: they are asked by the longer ones. */
+pf_status pf_added_matcher_finish(pf_added_matcher *m)
+{
+    if (m->n_tokens == 0) return PF_OK;
+    int32_t *queue = malloc(m->n_nodes * sizeof *queue);
+    if (!queue) return PF_NOMEM;
+    size_t n = 0;
+    m->nodes[0] = (node){ .token = -1 };
+    for (int byte = 0; byte < 256; byte++)
+        if (m->first[byte]) queue[n++] = m->first[byte];
+    for (size_t i = 0; i < n; i++) {
+        const node *parent = &m->nodes[queue[i]];
+        for (int32_t at = parent->child; at; at = m->nodes[at].sibling) {
+            node *made = &m->nodes[at];
+            made->shorter = step(m, parent->shorter, made->byte);
+            if (made->token < 0) made->token = m->nodes[made->shorter].token;
+            queue[n++] = at;
+        }
+    }
+    free(queue);
     return PF_OK;
 }
 
 /* --- matching --- */
 
-/* The longest token that begins at `at`; -1: none. */
-static int32_t longest_at(const pf_added_matcher *m, const char *text, size_t n, size_t at, size_t *end)
+/* Fill the window with the longest tokens that begin at the next places. They may end behind it. */
+static void look_ahead(const pf_added_matcher *m, pf_added_walk *w)
 {
-    int32_t best = -1, place = m->first[(unsigned char)text[at]];
-    while (place) {
-        at++;
-        if (m->nodes[place].token >= 0) {
-            best = m->nodes[place].token;
-            *end = at;
-        }
-        place = at < n ? find(m, m->nodes[place].child, (unsigned char)text[at]) : 0;
+    const char *text = w->text + w->scanned;
+    const size_t left = w->n_bytes - w->scanned, window = PF_ADDED_WINDOW;
+    const size_t n = left < window ? left : window, reach = n + m->longest_bytes - 1;
+    int32_t at = 0;
+    for (size_t i = left < reach ? left : reach; i-- > 0;) {
+        at = step(m, at, (unsigned char)text[i]);
+        if (i < n) w->window[i] = m->nodes[at].token;
     }
-    return best;
+    w->window_begin = w->scanned;
+    w->window_end = w->scanned + n;
 }
 
 static bool touches_word(const pf_added_walk *w, size_t begin, size_t end)
@@ -148,10 +189,11 @@ bool pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_added
         *out = w->pending;
         return true;
     }
-    while (w->scanned < w->n_bytes) {
-        size_t begin = w->scanned, end = 0;
-        const int32_t token = longest_at(m, w->text, w->n_bytes, begin, &end);
-        w->scanned = token < 0 ? begin + 1 : end;
+    while (m->n_tokens > 0 && w->scanned < w->n_bytes) {
+        if (w->scanned >= w->window_end) look_ahead(m, w);
+        const int32_t token = w->window[w->scanned - w->window_begin];
+        size_t begin = w->scanned, end = begin + (token < 0 ? 1 : (size_t)m->tokens[token].n_bytes);
+        w->scanned = end;
         if (token < 0) continue;
         const pf_added_flags flags = m->tokens[token].flags;
         if (m->tokens[token].is_ignored) continue;

@@ -2,7 +2,7 @@
  * Added tokens are cut out of a text before anything else looks at it: leftmost first, of those the longest, and what
  * they say of the spaces around them is obeyed.
  *
- * Internal to tokenizer/. Immutable once built.
+ * Internal to tokenizer/. Immutable once finished.
  */
 #ifndef PF_TOKENIZER_ADDED_TOKENS_H
 #define PF_TOKENIZER_ADDED_TOKENS_H
@@ -13,7 +13,10 @@
 
 #include "base/status.h"
 
-enum { PF_MAX_ADDED_TOKEN_BYTES = 4096 };
+enum {
+    PF_MAX_ADDED_TOKEN_BYTES = 4096,
+    PF_ADDED_WINDOW = 1024, /* places that a walk looks at together; how far tokens reach behind them comes on top */
+};
 
 /* What tokenizer.json says of an added token. */
 typedef struct {
@@ -34,6 +37,9 @@ void pf_added_matcher_destroy(pf_added_matcher *m); /* NULL is fine */
 PF_MUST_USE pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_bytes, int32_t id,
                                            pf_added_flags flags, bool is_ignored);
 
+/* Once all are added, before the first walk. PF_NOMEM. */
+PF_MUST_USE pf_status pf_added_matcher_finish(pf_added_matcher *m);
+
 /* A part of the text: a token, or what lies between tokens (id is -1). */
 typedef struct {
     size_t begin, end;
@@ -47,6 +53,8 @@ typedef struct {
     size_t scanned;            /* where the search goes on */
     size_t covered;            /* where the next part begins */
     size_t run_begin, run_end; /* white space that was stripped to the right of a token */
+    size_t window_begin, window_end;
+    int32_t window[PF_ADDED_WINDOW]; /* for each of its places the longest token that begins there; -1: none */
     bool has_pending;
     pf_added_part pending;
 } pf_added_walk;

@@ -497,6 +497,8 @@ static pf_status build_matchers(reader *r, bool split_special)
                 PF_TRY(add_pattern(r, &r->added[i], flags, split_special && flags.special));
         }
     }
+    if (pf_added_matcher_finish(t->raw) != PF_OK || pf_added_matcher_finish(t->normalized) != PF_OK)
+        return no_memory(r);
     return PF_OK;
 }
 

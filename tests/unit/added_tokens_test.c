@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "tests/support/draw.h"
 #include "tests/support/small_tokenizer.h"
 #include "tests/support/test.h"
 #include "tokenizer/detokenize.h"
@@ -31,6 +32,95 @@ static void stripping_white_space_that_is_tokens_takes_linear_time(void **state)
     }
     free(text);
 }
+
+/* --- the walk --- */
+
+/* A matcher of texts whose ids are their places in the list. */
+static pf_added_matcher *matcher_of(const char *const *texts, int32_t n)
+{
+    pf_added_matcher *m;
+    assert_status(pf_added_matcher_create(&m), PF_OK);
+    for (int32_t i = 0; i < n; i++)
+        assert_status(
+            pf_added_matcher_add(m, texts[i], strlen(texts[i]), i, (pf_added_flags){ .lstrip = false }, false), PF_OK);
+    assert_status(pf_added_matcher_finish(m), PF_OK);
+    return m;
+}
+
+/* The definition of what a matcher finds at a place: the first of the longest. */
+static int32_t longest_at(const char *const *texts, int32_t n, const char *text)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++)
+        if (strncmp(text, texts[i], strlen(texts[i])) == 0 && (best < 0 || strlen(texts[i]) > strlen(texts[best])))
+            best = i;
+    return best;
+}
+
+static void assert_walk(const char *const *texts, int32_t n, const char *text)
+{
+    pf_added_matcher *m = matcher_of(texts, n);
+    pf_added_walk walk = { .text = text, .n_bytes = strlen(text) };
+    size_t at = 0;
+    for (pf_added_part part; pf_added_matcher_next(m, &walk, &part); at = part.end) {
+        assert_int_equal(part.begin, at);
+        for (; part.id < 0 && at < part.end; at++) assert_int_equal(longest_at(texts, n, text + at), -1);
+        if (part.id < 0) continue;
+        assert_int_equal(part.id, longest_at(texts, n, text + at));
+        assert_int_equal(part.end - part.begin, strlen(texts[part.id]));
+    }
+    assert_int_equal(at, walk.n_bytes);
+    pf_added_matcher_destroy(m);
+}
+
+/* Parts of the text itself, so that they overlap and hold each other, half of them longer than a window. */
+static void a_walk_finds_at_each_place_the_longest_token_that_begins_there(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 6000, N_TEXTS = 12 };
+    static char text[N_BYTES + 1], copies[N_TEXTS][PF_MAX_ADDED_TOKEN_BYTES + 1];
+    const char *texts[N_TEXTS];
+    uint64_t rng = 7;
+    for (int32_t trial = 0; trial < 200; trial++) {
+        const int32_t left_out = trial % N_TEXTS; /* the short ones first */
+        for (int i = 0; i < N_BYTES; i++) text[i] = "aaaaaaab"[below(&rng, trial % 2 ? 8 : 1)];
+        text[below(&rng, N_BYTES)] = 'c';
+        for (int i = 0; i < N_TEXTS; i++) {
+            const int32_t n = 1 + below(&rng, i < N_TEXTS / 2 ? 12 : 3 * PF_ADDED_WINDOW);
+            snprintf(copies[i], sizeof copies[i], "%.*s", n, text + below(&rng, N_BYTES - n));
+            texts[i] = copies[i];
+        }
+        assert_walk(texts + left_out, N_TEXTS - left_out, text);
+    }
+}
+
+/* Where nothing is found, and where a shorter one is everywhere. */
+static void a_token_that_almost_fits_everywhere_takes_linear_time(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 4 << 20 };
+    static char almost[PF_MAX_ADDED_TOKEN_BYTES + 1];
+    memset(almost, 'a', PF_MAX_ADDED_TOKEN_BYTES - 1);
+    almost[PF_MAX_ADDED_TOKEN_BYTES - 1] = 'b';
+    char *text = malloc(N_BYTES);
+    assert_non_null(text);
+    memset(text, 'a', N_BYTES);
+    for (int32_t n = 1; n <= 2; n++) {
+        pf_added_matcher *m = matcher_of((const char *const[]){ almost, "a" }, n);
+        pf_added_walk walk = { .text = text, .n_bytes = N_BYTES };
+        pf_added_part part;
+        int n_parts = 0;
+        const clock_t begin = clock();
+        while (pf_added_matcher_next(m, &walk, &part)) n_parts++;
+        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (seconds > 2.0) fail_msg("%d bytes took %.1f s", N_BYTES, seconds);
+        assert_int_equal(n_parts, n == 1 ? 1 : N_BYTES);
+        pf_added_matcher_destroy(m);
+    }
+    free(text);
+}
+
+/* --- of a file --- */
 
 static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
 {
@@ -224,6 +314,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stripping_white_space_that_is_tokens_takes_linear_time),
+        cmocka_unit_test(a_walk_finds_at_each_place_the_longest_token_that_begins_there),
+        cmocka_unit_test(a_token_that_almost_fits_everywhere_takes_linear_time),
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
         cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
         cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),

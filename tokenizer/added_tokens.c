@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/characters.h"
 
@@ -138,19 +139,21 @@ pf_status pf_added_matcher_finish(pf_added_matcher *m)
 
 /* --- matching --- */
 
-/* Fill the window with the longest tokens that begin at the next places. They may end behind it. */
-static void look_ahead(const pf_added_matcher *m, pf_added_walk *w)
+/* Fill the window with the longest tokens that begin at the next places. They may end behind it. PF_CANCELLED. */
+static pf_status look_ahead(const pf_added_matcher *m, pf_added_walk *w)
 {
     const char *text = w->text + w->scanned;
     const size_t left = w->n_bytes - w->scanned, window = PF_ADDED_WINDOW;
     const size_t n = left < window ? left : window, reach = n + m->longest_bytes - 1;
     int32_t at = 0;
+    if (pf_is_told(w->cancel)) return PF_CANCELLED;
     for (size_t i = left < reach ? left : reach; i-- > 0;) {
         at = step(m, at, (unsigned char)text[i]);
         if (i < n) w->window[i] = m->nodes[at].token;
     }
     w->window_begin = w->scanned;
     w->window_end = w->scanned + n;
+    return PF_OK;
 }
 
 static bool touches_word(const pf_added_walk *w, size_t begin, size_t end)
@@ -182,15 +185,15 @@ static size_t strip_right(pf_added_walk *w, size_t end)
     return end;
 }
 
-bool pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_added_part *out)
+pf_status pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_added_part *out)
 {
     if (w->has_pending) {
         w->has_pending = false;
         *out = w->pending;
-        return true;
+        return PF_OK;
     }
     while (m->n_tokens > 0 && w->scanned < w->n_bytes) {
-        if (w->scanned >= w->window_end) look_ahead(m, w);
+        if (w->scanned >= w->window_end) PF_TRY(look_ahead(m, w));
         const int32_t token = w->window[w->scanned - w->window_begin];
         size_t begin = w->scanned, end = begin + (token < 0 ? 1 : (size_t)m->tokens[token].n_bytes);
         w->scanned = end;
@@ -209,10 +212,9 @@ bool pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_added
         w->has_pending = between;
         w->pending = part;
         w->covered = end;
-        return true;
+        return PF_OK;
     }
-    if (w->covered >= w->n_bytes) return false;
     *out = (pf_added_part){ w->covered, w->n_bytes, -1 };
     w->covered = w->n_bytes;
-    return true;
+    return PF_OK;
 }

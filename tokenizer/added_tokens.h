@@ -46,20 +46,21 @@ typedef struct {
     int32_t id;
 } pf_added_part;
 
-/* Walks a text from part to part. Zero it, then fill in the first two. */
+/* Walks a text from part to part. Zero it, then fill in the first three. */
 typedef struct {
     const char *text; /* valid UTF-8 */
     size_t n_bytes;
-    size_t scanned;            /* where the search goes on */
-    size_t covered;            /* where the next part begins */
-    size_t run_begin, run_end; /* white space that was stripped to the right of a token */
+    const volatile bool *cancel; /* or NULL: set from outside, it ends the walk with PF_CANCELLED */
+    size_t scanned;              /* where the search goes on */
+    size_t covered;              /* where the next part begins */
+    size_t run_begin, run_end;   /* white space that was stripped to the right of a token */
     size_t window_begin, window_end;
     int32_t window[PF_ADDED_WINDOW]; /* for each of its places the longest token that begins there; -1: none */
     bool has_pending;
     pf_added_part pending;
 } pf_added_walk;
 
-/* The next part; false at the end. Parts between tokens are never empty. */
-bool pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *walk, pf_added_part *out);
+/* The next part; an empty one is the end. PF_CANCELLED. */
+PF_MUST_USE pf_status pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *walk, pf_added_part *out);
 
 #endif

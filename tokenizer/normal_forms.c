@@ -5,13 +5,15 @@
  */
 #include "tokenizer/normal_forms.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/stop.h"
 #include "tokenizer/newer_characters.h"
+
+enum { STRETCH_BYTES = 1 << 16 }; /* of a text are worked on together, and what may join with them */
 
 /* Characters later than Unicode 9 that take part in a normal form of utf8proc 2.8 (Unicode 15): found by comparing the two
  * libraries at every code point, alone and beside marks. */
@@ -29,19 +31,29 @@ static const pf_character_range NEWER[] = {
 };
 enum { N_NEWER = sizeof NEWER / sizeof *NEWER };
 
-/* The bytes before the first newer character, and its own bytes; n and 0 where there is none. */
+/* Whether a text may be cut before it: what comes before the first mark, and Han, joins with nothing before it. */
+static bool stands_alone(int32_t c)
+{
+    return c < 0x300 || (c >= 0x3400 && c <= 0x9FFF);
+}
+
+/* The bytes before the first newer character, and its own bytes; where none comes up to the end of a stretch, the bytes up
+ * to there and 0. */
 static size_t find_newer(const char *text, size_t n, size_t *width)
 {
+    *width = 0;
     for (size_t i = 0; i < n;) {
         utf8proc_int32_t c = (unsigned char)text[i];
         utf8proc_ssize_t length = 1;
         if (c >= 0x80) length = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
         if (length < 1) length = 1; /* the text is valid */
-        *width = (size_t)length;
-        if (c >= NEWER[0].first && pf_is_in_ranges(NEWER, N_NEWER, c)) return i;
+        if (i >= STRETCH_BYTES && stands_alone(c)) return i;
+        if (c >= NEWER[0].first && pf_is_in_ranges(NEWER, N_NEWER, c)) {
+            *width = (size_t)length;
+            return i;
+        }
         i += (size_t)length;
     }
-    *width = 0;
     return n;
 }
 
@@ -131,7 +143,8 @@ static pf_status append_normal(pf_bytes *out, const char *text, size_t n, int32_
     return status;
 }
 
-pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n, pf_bytes *out)
+pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n, const volatile bool *cancel,
+                                pf_bytes *out)
 {
     static const int32_t options[] = {
         [PF_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
@@ -141,6 +154,7 @@ pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n,
     };
     for (size_t at = 0; at < n;) {
         size_t width;
+        if (pf_is_told(cancel)) return PF_CANCELLED;
         const size_t older = find_newer(text + at, n - at, &width);
         if (older > 0) PF_TRY(append_normal(out, text + at, older, options[form]));
         if (width > 0) PF_TRY(pf_bytes_append(out, text + at + older, width));

@@ -6,12 +6,15 @@
 #ifndef PF_TOKENIZER_NORMAL_FORMS_H
 #define PF_TOKENIZER_NORMAL_FORMS_H
 
+#include <stdbool.h>
+
 #include "base/bytes.h"
 #include "base/status.h"
 
 typedef enum { PF_NFC, PF_NFD, PF_NFKC, PF_NFKD } pf_normal_form;
 
-/* Append the form of text [n], valid UTF-8. PF_NOMEM. */
-PF_MUST_USE pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n, pf_bytes *out);
+/* Append the form of text [n], valid UTF-8. cancel, or NULL: set from outside, it ends this with PF_CANCELLED. PF_NOMEM. */
+PF_MUST_USE pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n,
+                                            const volatile bool *cancel, pf_bytes *out);
 
 #endif

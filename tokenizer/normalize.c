@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stop.h"
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/json_sequence.h"
@@ -21,6 +22,7 @@ typedef struct {
     size_t n;
     pf_text_place place; /* of it, then of what is made */
     pf_searcher *searcher;
+    const volatile bool *cancel; /* or NULL */
     pf_bytes *out;
 } passage;
 
@@ -62,6 +64,7 @@ static pf_status map(passage *p, map_fn *to)
     PF_TRY(pf_bytes_reserve(p->out, p->n));
     for (size_t at = 0, next; at < p->n; at = next) {
         const int32_t c = pf_character_at(p->text, at, &next), made = to(c);
+        if (pf_is_told(p->cancel)) return PF_CANCELLED;
         if (made >= 0) PF_TRY(put(p, made));
         if (c == 0x130 && to == pf_lower_case) PF_TRY(put(p, 0x307)); /* the one that becomes two */
         if (next <= p->place.n_first) n_first = p->out->n;
@@ -109,10 +112,10 @@ static pf_status nmt(const step *how, passage *p)
 static pf_status normal_form(const step *how, passage *p)
 {
     if (is_ascii(p->text, p->n)) return pf_bytes_append(p->out, p->text, p->n);
-    PF_TRY(pf_normal_form_append(how->form, p->text, p->place.n_first, p->out));
+    PF_TRY(pf_normal_form_append(how->form, p->text, p->place.n_first, p->cancel, p->out));
     size_t n_first = p->out->n; /* of the first character alone: what joins its last does not count */
     p->out->n = 0;
-    PF_TRY(pf_normal_form_append(how->form, p->text, p->n, p->out));
+    PF_TRY(pf_normal_form_append(how->form, p->text, p->n, p->cancel, p->out));
     while (n_first < p->out->n && (p->out->data[n_first] & 0xC0) == 0x80) n_first++;
     p->place.n_first = n_first < p->out->n ? n_first : p->out->n;
     return PF_OK;
@@ -159,6 +162,7 @@ static pf_status write_matches(const step *how, passage *p, const pf_text_ranges
     for (size_t i = 0; i < found->n; i++) {
         const pf_text_range item = found->items[i];
         const size_t before = p->out->n;
+        if (pf_is_told(p->cancel)) return PF_CANCELLED;
         if (item.matched)
             PF_TRY(pf_bytes_append(p->out, how->content, how->n_content));
         else
@@ -275,11 +279,17 @@ pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, c
                        pf_text_place *place, pf_bytes *out)
 {
     pf_bytes made = { .data = NULL }, next = { .data = NULL };
-    passage p = { .text = text, .n = n_bytes, .place = *place, .searcher = searcher, .out = &next };
+    passage p = { .text = text,
+                  .n = n_bytes,
+                  .place = *place,
+                  .searcher = searcher,
+                  .cancel = pf_searcher_cancel(searcher),
+                  .out = &next };
     pf_status status = PF_OK;
     for (int32_t i = 0; status == PF_OK && i < normalizer->n_steps; i++) {
         next.n = 0;
-        status = pf_bytes_reserve(&next, 1); /* so that an empty text is one */
+        status = pf_is_told(p.cancel) ? PF_CANCELLED : PF_OK;
+        if (status == PF_OK) status = pf_bytes_reserve(&next, 1); /* so that an empty text is one */
         if (status == PF_OK) status = normalizer->steps[i].apply(&normalizer->steps[i], &p);
         const pf_bytes swap = made;
         made = next;

@@ -28,7 +28,7 @@ void pf_normalizer_destroy(pf_normalizer *normalizer); /* NULL is fine */
 
 /* *out: text [n_bytes], valid UTF-8, after all steps, by malloc; where no step has changed it, out->data is NULL and the
  * text stands as it is. *place becomes that of the new text. On failure *out is as before.
- * PF_LIMIT: it takes too long or becomes too long. PF_NOMEM. */
+ * PF_LIMIT: it takes too long or becomes too long. PF_CANCELLED: the searcher's flag. PF_NOMEM. */
 PF_MUST_USE pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, const char *text,
                                    size_t n_bytes, pf_text_place *place, pf_bytes *out);
 

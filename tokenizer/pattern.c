@@ -162,6 +162,11 @@ void pf_searcher_destroy(pf_searcher *s)
     free(s);
 }
 
+const volatile bool *pf_searcher_cancel(const pf_searcher *searcher)
+{
+    return searcher->cancel;
+}
+
 pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more)
 {
     if (n_more > searcher->growth_left) return PF_LIMIT;

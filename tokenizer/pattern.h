@@ -51,6 +51,9 @@ typedef struct pf_searcher pf_searcher;
 PF_MUST_USE pf_status pf_searcher_create(size_t n_bytes, const volatile bool *cancel, pf_searcher **out);
 void pf_searcher_destroy(pf_searcher *searcher); /* NULL is fine */
 
+/* The flag that it was created with. */
+const volatile bool *pf_searcher_cancel(const pf_searcher *searcher);
+
 /* Take n_more bytes, by which a text is about to be made longer, from the budget. PF_LIMIT: there are not so many left. */
 PF_MUST_USE pf_status pf_searcher_grow(pf_searcher *searcher, size_t n_more);
 

@@ -107,17 +107,22 @@ static pf_status encode_part(encoder *e, const pf_added_walk *walk, const pf_add
                           encode_piece, e);
 }
 
+static pf_status encode_normalised(encoder *e, const char *text, size_t n_bytes, pf_text_place place)
+{
+    pf_added_walk walk = { .text = text, .n_bytes = n_bytes, .cancel = e->cancel };
+    for (pf_added_part part;;) {
+        PF_TRY(pf_added_matcher_next(e->t->normalized, &walk, &part));
+        if (part.begin == part.end) return PF_OK;
+        PF_TRY(part.id >= 0 ? pf_tokens_push(e->out, part.id) : encode_part(e, &walk, &part, place));
+    }
+}
+
 /* Text that holds no added token of the raw kind. */
 static pf_status encode_text(encoder *e, const char *text, size_t n_bytes, pf_text_place place)
 {
     pf_bytes made = { .data = NULL };
     PF_TRY(pf_normalize(e->t->normalizer, e->searcher, text, n_bytes, &place, &made));
-
-    pf_added_walk walk = { .text = made.data ? made.data : text, .n_bytes = made.data ? made.n : n_bytes };
-    pf_added_part part;
-    pf_status status = PF_OK;
-    while (status == PF_OK && pf_added_matcher_next(e->t->normalized, &walk, &part))
-        status = part.id >= 0 ? pf_tokens_push(e->out, part.id) : encode_part(e, &walk, &part, place);
+    const pf_status status = encode_normalised(e, made.data ? made.data : text, made.data ? made.n : n_bytes, place);
     pf_bytes_clear(&made);
     return status;
 }
@@ -125,16 +130,16 @@ static pf_status encode_text(encoder *e, const char *text, size_t n_bytes, pf_te
 /* A run of valid UTF-8; `behind_byte`: one that is not is before it. */
 static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool behind_byte)
 {
-    pf_added_walk walk = { .text = text, .n_bytes = n_bytes };
-    pf_added_part part;
-    while (pf_added_matcher_next(e->t->raw, &walk, &part)) {
+    pf_added_walk walk = { .text = text, .n_bytes = n_bytes, .cancel = e->cancel };
+    for (pf_added_part part;;) {
+        PF_TRY(pf_added_matcher_next(e->t->raw, &walk, &part));
+        if (part.begin == part.end) return PF_OK;
         pf_text_place place = { .is_start = !behind_byte && part.begin == 0,
                                 .goes_on = behind_byte && part.begin == 0 };
         if (place.is_start) (void)pf_character_at(text, 0, &place.n_first);
         PF_TRY(part.id >= 0 ? pf_tokens_push(e->out, part.id)
                             : encode_text(e, text + part.begin, part.end - part.begin, place));
     }
-    return PF_OK;
 }
 
 /* The bytes from the front that are valid UTF-8: no surrogates, nothing overlong, nothing past U+10FFFF. */
@@ -158,6 +163,7 @@ static size_t valid_prefix(const char *text, size_t n)
 static pf_status encode_bytes(encoder *e, const char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
+        if (pf_is_told(e->cancel)) return PF_CANCELLED;
         const size_t valid = valid_prefix(text + at, n - at);
         if (valid > 0) PF_TRY(encode_utf8(e, text + at, valid, at > 0));
         at += valid;

@@ -47,6 +47,13 @@ static pf_added_matcher *matcher_of(const char *const *texts, int32_t n)
     return m;
 }
 
+/* Whether there is another part, and which. */
+static bool next(const pf_added_matcher *m, pf_added_walk *walk, pf_added_part *out)
+{
+    assert_status(pf_added_matcher_next(m, walk, out), PF_OK);
+    return out->begin < out->end;
+}
+
 /* The definition of what a matcher finds at a place: the first of the longest. */
 static int32_t longest_at(const char *const *texts, int32_t n, const char *text)
 {
@@ -62,7 +69,7 @@ static void assert_walk(const char *const *texts, int32_t n, const char *text)
     pf_added_matcher *m = matcher_of(texts, n);
     pf_added_walk walk = { .text = text, .n_bytes = strlen(text) };
     size_t at = 0;
-    for (pf_added_part part; pf_added_matcher_next(m, &walk, &part); at = part.end) {
+    for (pf_added_part part; next(m, &walk, &part); at = part.end) {
         assert_int_equal(part.begin, at);
         for (; part.id < 0 && at < part.end; at++) assert_int_equal(longest_at(texts, n, text + at), -1);
         if (part.id < 0) continue;
@@ -111,12 +118,33 @@ static void a_token_that_almost_fits_everywhere_takes_linear_time(void **state)
         pf_added_part part;
         int n_parts = 0;
         const clock_t begin = clock();
-        while (pf_added_matcher_next(m, &walk, &part)) n_parts++;
+        while (next(m, &walk, &part)) n_parts++;
         const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
         if (seconds > 2.0) fail_msg("%d bytes took %.1f s", N_BYTES, seconds);
         assert_int_equal(n_parts, n == 1 ? 1 : N_BYTES);
         pf_added_matcher_destroy(m);
     }
+    free(text);
+}
+
+static void a_walk_is_given_up_within_a_few_thousand_bytes(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 100000 };
+    char *text = malloc(N_BYTES);
+    assert_non_null(text);
+    memset(text, 'a', N_BYTES);
+    text[10] = 'b';
+    volatile bool told = false;
+    pf_added_matcher *m = matcher_of((const char *const[]){ "b" }, 1);
+    pf_added_walk walk = { .text = text, .n_bytes = N_BYTES, .cancel = &told };
+    pf_added_part part;
+    assert_true(next(m, &walk, &part) && part.id < 0);
+    assert_true(next(m, &walk, &part) && part.id == 0);
+    told = true;
+    assert_status(pf_added_matcher_next(m, &walk, &part), PF_CANCELLED);
+    assert_true(walk.scanned < 5000);
+    pf_added_matcher_destroy(m);
     free(text);
 }
 
@@ -316,6 +344,7 @@ int main(void)
         cmocka_unit_test(stripping_white_space_that_is_tokens_takes_linear_time),
         cmocka_unit_test(a_walk_finds_at_each_place_the_longest_token_that_begins_there),
         cmocka_unit_test(a_token_that_almost_fits_everywhere_takes_linear_time),
+        cmocka_unit_test(a_walk_is_given_up_within_a_few_thousand_bytes),
         cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
         cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
         cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),

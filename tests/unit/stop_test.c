@@ -1,30 +1,11 @@
 /* Being told to stop, and for how long one goes on; waiting that ends by it. */
 #include "base/stop.h"
 
-#include <signal.h>
-#include <sys/time.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "tests/support/test.h"
-
-static volatile bool told;
-
-static void tell(int signal)
-{
-    (void)signal;
-    told = true;
-}
-
-/* A signal in so many milliseconds. */
-static void tell_in(int ms)
-{
-    told = false;
-    const struct sigaction action = { .sa_handler = tell };
-    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
-    const struct itimerval once = { .it_value = { .tv_usec = ms * 1000 } };
-    assert_int_equal(setitimer(ITIMER_REAL, &once, NULL), 0);
-}
+#include "tests/support/told.h"
 
 static void nobody_who_may_tell_stops_nothing(void **state)
 {

@@ -7,6 +7,8 @@
 #include "tests/support/small_tokenizer.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
+#include "tests/support/told.h"
+#include "tokenizer/normal_forms.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -139,6 +141,17 @@ static void bytes_that_are_not_utf8_are_tokens_of_their_own(void **state)
     pf_tokenizer_close(t);
 }
 
+static void bytes_that_are_not_utf8_are_given_up_like_a_text(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = NULL });
+    pf_tokens out = { 0 };
+    static const volatile bool is_told = true;
+    assert_status(pf_tokenizer_encode(t, "\xFF\xFF", 2, false, &is_told, &out), PF_CANCELLED);
+    assert_int_equal(out.n, 0);
+    pf_tokenizer_close(t);
+}
+
 static void a_long_piece_takes_n_log_n(void **state)
 {
     (void)state;
@@ -194,6 +207,51 @@ static void marks_without_end_are_ordered_in_time(void **state)
     assert_memory_equal(got.ids + got.n - 2, ((int32_t[]){ 0xCC, 0x81 }), 2 * sizeof *got.ids);
     pf_tokens_clear(&got);
     pf_tokenizer_close(t);
+    free(text);
+}
+
+/* A mark that the end of a stretch would part from its letter. */
+static void a_normal_form_joins_what_it_would_in_a_shorter_text(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    char *text = malloc(3 * N);
+    assert_non_null(text);
+    for (size_t i = 0; i < N; i++) memcpy(text + 3 * i, "e\xCC\x81", 3);
+    pf_bytes form = { .data = NULL };
+    assert_status(pf_normal_form_append(PF_NFC, text, 3 * N, NULL, &form), PF_OK);
+    assert_int_equal(form.n, 2 * N);
+    for (size_t i = 0; i < N; i++) assert_memory_equal(form.data + 2 * i, "\xC3\xA9", 2);
+    pf_bytes_clear(&form);
+    free(text);
+}
+
+/* Each takes many times a millisecond. */
+static void a_step_of_the_normalizer_is_given_up_in_mid_text(void **state)
+{
+    (void)state;
+    enum { N = 8 << 20 };
+    static const char *const steps[] = {
+        "{\"type\": \"NFC\"}",
+        "{\"type\": \"Lowercase\"}",
+        "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"b\"}",
+    };
+    char *text = malloc(N), top[128];
+    assert_non_null(text);
+    for (size_t i = 0; i < N; i += 4) memcpy(text + i, "aa\xC3\xA9", 4);
+    for (size_t i = 0; i < PF_COUNT(steps); i++) {
+        snprintf(top, sizeof top, "\"normalizer\": %s,", steps[i]);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        pf_searcher *searcher;
+        pf_text_place place = { .n_first = 1 };
+        pf_bytes made = { .data = NULL };
+        assert_status(pf_searcher_create(N, &told, &searcher), PF_OK);
+        tell_in(1);
+        assert_status(pf_normalize(t->normalizer, searcher, text, N, &place, &made), PF_CANCELLED);
+        assert_null(made.data);
+        pf_searcher_destroy(searcher);
+        pf_tokenizer_close(t);
+    }
     free(text);
 }
 
@@ -476,9 +534,12 @@ int main(void)
         cmocka_unit_test(ids_and_texts_are_those_of_the_reference_for_the_patterns_in_use),
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_given_up_like_a_text),
         cmocka_unit_test(a_long_piece_takes_n_log_n),
         cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),
         cmocka_unit_test(marks_without_end_are_ordered_in_time),
+        cmocka_unit_test(a_normal_form_joins_what_it_would_in_a_shorter_text),
+        cmocka_unit_test(a_step_of_the_normalizer_is_given_up_in_mid_text),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
         cmocka_unit_test(a_match_over_megabytes_is_found_until_its_memory_ends),

@@ -415,6 +415,11 @@ static pf_status apply_steps(const pf_pretokenizer *p, pf_pretokenize_scratch *s
 
 /* --- ByteLevel --- */
 
+static bool takes_space(const pf_pretokenizer *p, const pf_pretokenize_scratch *s, pf_text_range piece, bool goes_on)
+{
+    return p->add_prefix_space && !(goes_on && piece.begin == 0) && s->text[piece.begin] != ' ';
+}
+
 static pf_status prefix_space(pf_pretokenize_scratch *s, const char **piece, size_t *n)
 {
     s->made.n = 0;
@@ -428,7 +433,6 @@ static pf_status prefix_space(pf_pretokenize_scratch *s, const char **piece, siz
 static pf_status byte_level(const pf_pretokenizer *p, pf_pretokenize_scratch *s, const char *piece, size_t n,
                             pf_piece_fn *emit, void *user)
 {
-    if (p->add_prefix_space && piece[0] != ' ') PF_TRY(prefix_space(s, &piece, &n));
     if (!p->gpt2) return emit(user, piece, n);
     PF_TRY(pf_pattern_find_all(p->gpt2, s->searcher, piece, n, &s->found));
     for (size_t i = 0; i < s->found.n; i++) {
@@ -490,8 +494,10 @@ pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *s, co
     if (n_bytes == 0) return PF_OK;
     PF_TRY(apply_steps(p, s, 0, p->n_before, text, n_bytes, place));
     for (size_t i = 0; i < s->pieces.n; i++) {
-        const char *piece = s->text + s->pieces.items[i].begin;
-        const size_t n = s->pieces.items[i].end - s->pieces.items[i].begin;
+        const pf_text_range range = s->pieces.items[i];
+        const char *piece = s->text + range.begin;
+        size_t n = range.end - range.begin;
+        if (takes_space(p, s, range, place.goes_on)) PF_TRY(prefix_space(s, &piece, &n));
         PF_TRY(!p->has_byte_level
                    ? emit(user, piece, n)
                    : byte_level(p, s, piece, n, has_rest ? cut_stand_ins : emit, has_rest ? &rest : user));

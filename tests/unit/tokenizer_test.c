@@ -141,6 +141,15 @@ static void bytes_that_are_not_utf8_are_tokens_of_their_own(void **state)
     pf_tokenizer_close(t);
 }
 
+static void no_space_is_put_behind_bytes_that_are_not_utf8(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .pre = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}" });
+    assert_ids(t, "a\xFF\x80z\xFF", (int32_t[]){ ' ', 'a', 0xFF, 0x80, 'z', 0xFF }, 6);
+    assert_ids(t, "\xFFz", (int32_t[]){ 0xFF, 'z' }, 2);
+    pf_tokenizer_close(t);
+}
+
 static void bytes_that_are_not_utf8_are_given_up_like_a_text(void **state)
 {
     (void)state;
@@ -534,6 +543,7 @@ int main(void)
         cmocka_unit_test(ids_and_texts_are_those_of_the_reference_for_the_patterns_in_use),
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
+        cmocka_unit_test(no_space_is_put_behind_bytes_that_are_not_utf8),
         cmocka_unit_test(bytes_that_are_not_utf8_are_given_up_like_a_text),
         cmocka_unit_test(a_long_piece_takes_n_log_n),
         cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),

@@ -45,6 +45,8 @@ typedef struct {
     pf_checkpoint from;
     pf_staging staging;
     pf_safetensors_header header;
+    char *config; /* [config_bytes], config.json as it will be */
+    size_t config_bytes;
     size_t buffer_bytes; /* a member's */
     void *buffers;       /* [n_threads, buffer_bytes] */
     int descriptor;      /* of the weights' file */
@@ -335,27 +337,52 @@ static bool describe_weights(const job *j, json_t *root)
     return json_object_set_new(root, key, json_string(torch_name(j->type))) == 0;
 }
 
-static pf_status write_config(const job *j, pf_error *error)
+/* Into text [PF_MAX_CONFIG_BYTES], which may be too short: in lines as people read them, or, where these are too long, in one.
+ * Returns the bytes that it takes. 0: no memory. */
+static size_t print_document(const json_t *root, size_t digits, char *text)
 {
-    char path[PF_STAGING_PATH];
+    const size_t flags = JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits), most = PF_MAX_CONFIG_BYTES - 1;
+    const size_t n = json_dumpb(root, text, most, flags | JSON_INDENT(2));
+    return n <= most ? n : json_dumpb(root, text, most, flags | JSON_COMPACT);
+}
+
+static bool reads_as(const char *text, size_t n, const json_t *root)
+{
+    pf_json back = { 0 };
+    const pf_status status = pf_json_parse(CONFIG_NAME, text, n, PF_MAX_CONFIG_BYTES, &back, NULL);
+    const bool same = status == PF_OK && json_equal(root, back.root);
+    pf_json_close(&back);
+    return same;
+}
+
+/* As print_document, and the line's end. 15 digits give numbers as people write them, 0.1; 17 give any exactly. */
+static size_t print_config(const json_t *root, char *text)
+{
+    size_t n = print_document(root, 15, text);
+    if (n > 0 && n < PF_MAX_CONFIG_BYTES && !reads_as(text, n, root)) n = print_document(root, 17, text);
+    if (n > 0 && n < PF_MAX_CONFIG_BYTES) text[n] = '\n';
+    return n > 0 ? n + 1 : 0;
+}
+
+static pf_status make_config(job *j, pf_error *error)
+{
+    char path[PF_STAGING_PATH], name[PF_STAGING_PATH + 32];
     pf_json doc = { 0 };
     snprintf(path, sizeof path, "%s/%s", j->from.directory, CONFIG_NAME); /* it was read before */
+    snprintf(name, sizeof name, "%s written anew", path);
     PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
-    char *text = describe_weights(j, doc.root) ? json_dumps(doc.root, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    j->config = malloc(PF_MAX_CONFIG_BYTES);
+    if (j->config != NULL && describe_weights(j, doc.root)) j->config_bytes = print_config(doc.root, j->config);
     pf_json_close(&doc);
-    if (text == NULL) return pf_fail(error, PF_NOMEM, "%s: no memory to write it anew", path);
-    const size_t n = strlen(text);
-    text[n] = '\n'; /* in the place of the NUL */
-    const pf_status status = pf_staging_write_file(&j->staging, CONFIG_NAME, text, n + 1, error);
-    free(text);
-    return status;
+    if (j->config_bytes == 0) return pf_fail(error, PF_NOMEM, "%s: no memory to write it anew", path);
+    return pf_json_check_size(name, j->config, j->config_bytes, PF_MAX_CONFIG_BYTES, error);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
 
 static pf_status fill_directory(job *j, pf_error *error)
 {
-    PF_TRY(write_config(j, error));
+    PF_TRY(pf_staging_write_file(&j->staging, CONFIG_NAME, j->config, j->config_bytes, error));
     for (size_t i = 0; COPIED[i] != NULL; i++)
         PF_TRY(pf_staging_copy(&j->staging, j->from.directory, COPIED[i], error));
     PF_TRY(write_weights(j, error));
@@ -364,6 +391,7 @@ static pf_status fill_directory(job *j, pf_error *error)
 
 static pf_status make_directory(job *j, const char *to, pf_error *error)
 {
+    PF_TRY(make_config(j, error));
     PF_TRY(pf_safetensors_header_open(&j->header, error));
     PF_TRY(for_tensors(j, declare_item, error));
     PF_TRY(pf_staging_begin(to, &j->staging, error));
@@ -412,6 +440,7 @@ pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_
                                      .bytes_after = j.header.n_bytes,
                                      .n_tensors = j.from.n_tensors };
     free(j.buffers);
+    free(j.config);
     pf_safetensors_header_close(&j.header);
     pf_checkpoint_close(&j.from);
     return status;

@@ -38,7 +38,8 @@ typedef struct {
 
 /* Read the directory `from` and make the directory `to`, which must be absent or empty.
  * As pf_checkpoint_open and staging.h. PF_INVALID: the dtype is not one to be written.  PF_UNSUPPORTED: `from` is
- * quantised already.  PF_CANCELLED. On failure `to` is as before, and nothing is left beside it. */
+ * quantised already.  PF_LIMIT: its config.json would be longer than one may be.  PF_CANCELLED. On failure `to` is as
+ * before, and nothing is left beside it. */
 PF_MUST_USE pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_options *options,
                                         pf_quantize_result *out, pf_error *error);
 

@@ -239,6 +239,65 @@ static void a_quantised_directory_loads_in_its_own_format_alone(void **state)
     assert_says(error, "quantised to int4 already");
 }
 
+/* Fields of a config.json: head, n times `open`, n times `close`, tail. */
+typedef struct {
+    const char *head, *open, *close, *tail;
+    int n;
+} fields;
+
+/* Put them at the front of the original's. */
+static void add_fields(fields f)
+{
+    const size_t n = (size_t)f.n * (strlen(f.open) + strlen(f.close));
+    char *text = malloc(strlen(f.head) + n + strlen(f.tail) + 1);
+    assert_non_null(text);
+    char *end = stpcpy(text, f.head);
+    for (int i = 0; i < f.n; i++) end = stpcpy(end, f.open);
+    for (int i = 0; i < f.n; i++) end = stpcpy(end, f.close);
+    stpcpy(end, f.tail);
+    pf_tiny_model_write(from, &TIED);
+    pf_temp_edit(from, "config.json", "{", text);
+    free(text);
+}
+
+/* The caller frees it. */
+static char *read_config(const char *directory)
+{
+    char path[PF_TEMP_PATH_BYTES], *text;
+    size_t n_bytes;
+    pf_error error = { 0 };
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    assert_ok(pf_file_read(path, 1 << 20, &text, &n_bytes, &error), error);
+    return text;
+}
+
+static void a_config_keeps_its_values_and_is_not_made_too_long_to_read(void **state)
+{
+    (void)state;
+    static const struct {
+        fields fields;
+        const char *part;
+    } cases[] = {
+        { { "{\"id2label\": [0.1, 0.25], ", "", "", "", 0 }, "[\n    0.1,\n    0.25\n  ]" },
+        { { "{\"id2label\": [0.1, 0.30000000000000004], ", "", "", "", 0 }, "\n    0.30000000000000004\n" },
+        { { "{\"id2label\": [0.1", ",0.1", "", "], ", 120000 }, "0.1,0.1,0.1" },
+        { { "{\"id2label\": ", "[", "]", ", ", 1000 }, "[[[[[]]]]]" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        add_fields(cases[i].fields);
+        quantize(PF_DTYPE_INT8);
+        char *before = read_config(from), *after = read_config(to);
+        json_t *was = json_loads(before, 0, NULL), *is = json_loads(after, 0, NULL);
+        assert_non_null(strstr(after, cases[i].part));
+        assert_true(json_equal(json_object_get(was, "id2label"), json_object_get(is, "id2label")));
+        json_decref(was);
+        json_decref(is);
+        free(before);
+        free(after);
+        remove_to();
+    }
+}
+
 /* ---- whole or not at all ----------------------------------------------------------------------------------------- */
 
 static void a_directory_that_is_not_empty_is_left_alone(void **state)
@@ -290,6 +349,18 @@ static void an_empty_directory_is_filled_and_stays_the_one_that_it_was(void **st
     assert_int_equal(after.st_mode, before.st_mode);
     pf_tiny_model_remove(to);
     assert_int_equal(access(to, F_OK), -1); /* and nothing but the model was in it */
+}
+
+static void a_config_that_would_be_too_long_to_read_is_refused_before_anything_is_written(void **state)
+{
+    (void)state;
+    pf_quantize_result result;
+    pf_error error = { 0 };
+    add_fields((fields){ "{\"id2label\": [1e14", ",1e14", "", "], ", 60000 });
+    make_to(0777);
+    assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_LIMIT);
+    assert_says(error, "config.json written anew: is ");
+    assert_holds_only(to, "");
 }
 
 /* The name of the file that was moved to a watched directory last, the others' number. */
@@ -647,8 +718,10 @@ int main(void)
         CASE(what_was_written_in_f16_may_be_written_in_another_format_and_is_no_longer_that),
         CASE(files_beside_the_weights_are_copied_and_the_sizes_told),
         CASE(a_quantised_directory_loads_in_its_own_format_alone),
+        CASE(a_config_keeps_its_values_and_is_not_made_too_long_to_read),
         CASE(a_directory_that_is_not_empty_is_left_alone),
         CASE(an_empty_directory_is_filled_and_stays_the_one_that_it_was),
+        CASE(a_config_that_would_be_too_long_to_read_is_refused_before_anything_is_written),
         CASE(config_json_is_the_last_file_to_come),
         CASE(a_name_may_be_as_long_as_the_file_system_allows),
         CASE(what_fails_on_the_way_leaves_nothing),

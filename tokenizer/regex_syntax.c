@@ -283,6 +283,36 @@ static pf_status code_point(rewriter *r, bool in_class)
     return put_code_point(r, 2, 2, 4, in_class);
 }
 
+/* A character that stands for itself: punctuation. */
+static pf_status quoted(rewriter *r, bool in_class)
+{
+    const char c = peek(r, 1);
+    if (isalnum((unsigned char)c) || (unsigned char)c >= 0x80) {
+        const char what[] = { '\\', (unsigned char)c < 0x80 ? c : '?', '\0' };
+        return refuse(r, what);
+    }
+    PF_TRY(copy(r, 2));
+    return in_class ? class_literal(r, c) : PF_OK;
+}
+
+/* What is known outside classes alone. */
+static pf_status outer_escape(rewriter *r)
+{
+    switch (peek(r, 1)) {
+    case 'W': return words(r, "[^]");
+    case 'H': return replace(r, 2, "[^0-9A-Fa-f]");
+    case 'b': return words(r, "(?:(?<=[])(?![])|(?<![])(?=[]))");
+    case 'B': return words(r, "(?:(?<=[])(?=[])|(?<![])(?![]))");
+    case 'A':
+    case 'z':
+    case 'Z':
+    case 'G':
+    case 'K':
+    case 'R': return copy(r, 2);
+    default: return quoted(r, false);
+    }
+}
+
 static pf_status escape(rewriter *r, bool in_class)
 {
     const char c = peek(r, 1);
@@ -307,28 +337,8 @@ static pf_status escape(rewriter *r, bool in_class)
     case '\0': return refuse(r, "a backslash at its end");
     default: break;
     }
-    if (in_class && c == 'b') return replace(r, 2, "\\x08");
-    if (!in_class) {
-        switch (c) {
-        case 'W': return words(r, "[^]");
-        case 'H': return replace(r, 2, "[^0-9A-Fa-f]");
-        case 'b': return words(r, "(?:(?<=[])(?![])|(?<![])(?=[]))");
-        case 'B': return words(r, "(?:(?<=[])(?=[])|(?<![])(?![]))");
-        case 'A':
-        case 'z':
-        case 'Z':
-        case 'G':
-        case 'K':
-        case 'R': return copy(r, 2);
-        default: break;
-        }
-    }
-    if (isalnum((unsigned char)c) || (unsigned char)c >= 0x80) {
-        const char what[] = { '\\', (unsigned char)c < 0x80 ? c : '?', '\0' };
-        return refuse(r, what);
-    }
-    PF_TRY(copy(r, 2)); /* punctuation, quoted */
-    return in_class ? class_literal(r, c) : PF_OK;
+    if (!in_class) return outer_escape(r);
+    return c == 'b' ? replace(r, 2, "\\x08") : quoted(r, true);
 }
 
 /* --- classes --- */

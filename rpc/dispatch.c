@@ -21,6 +21,7 @@ typedef struct {
     uint32_t incarnation; /* the highest it has been opened with */
     bool is_over;         /* to be closed at the peer */
     uint64_t heard_ns;    /* when its owner or the peer last said something of it */
+    uint64_t heard_in;    /* the submit in which its owner did */
 } tenant;
 
 struct pf_dispatch {
@@ -33,6 +34,7 @@ struct pf_dispatch {
     uint64_t silence_ns;
     tenant *tenants; /* [max] */
     uint64_t generation;
+    uint64_t n_submits;
     uint64_t queue_ns; /* of the batches since the last collect, the longest */
     bool submitted;    /* something since the last collect */
     int32_t n_entries; /* submitted since the peer's last answer */
@@ -99,7 +101,9 @@ static tenant *find_tenant(const pf_dispatch *dispatch, const void *stream, uint
 static tenant *hear(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
     tenant *t = find_tenant(dispatch, stream, sequence);
-    if (t) t->heard_ns = pf_now_ns();
+    if (!t) return NULL;
+    t->heard_ns = pf_now_ns();
+    t->heard_in = dispatch->n_submits;
     return t;
 }
 
@@ -133,6 +137,7 @@ static bool make_way(pf_dispatch *dispatch)
     tenant *silent = NULL;
     for (int32_t slot = 0; slot < dispatch->max; slot++) {
         tenant *t = &dispatch->tenants[slot];
+        if (t->heard_in == dispatch->n_submits) continue; /* the peer does not know yet what this submit says of it */
         if ((!silent || t->heard_ns < silent->heard_ns) && !is_awaited(dispatch, t)) silent = t;
     }
     if (!silent || pf_now_ns() - silent->heard_ns < dispatch->silence_ns) return false;
@@ -152,7 +157,8 @@ static tenant *admit(pf_dispatch *dispatch, void *stream, uint64_t sequence)
     *t = (tenant){ .stream = stream,
                    .sequence = sequence,
                    .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
-                   .heard_ns = pf_now_ns() };
+                   .heard_ns = pf_now_ns(),
+                   .heard_in = dispatch->n_submits };
     return t;
 }
 
@@ -283,6 +289,7 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
     pf_status status = refuse_misfits(dispatch, stream, misfits);
     if (status != PF_OK) return pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
     PF_TRY(make_room(dispatch, batch, error));
+    dispatch->n_submits++;
     pf_batch in = *batch;
     pf_batch reply = { .refusals = dispatch->refusals, .prefix_requests = dispatch->prefix_requests };
     translate_closes(dispatch, stream, &in);

@@ -122,13 +122,26 @@ int pf_out_finish(pf_out *out, int status)
 enum { SENTENCE_BYTES = 1024 };
 
 /* C0, DEL, and C1 as UTF-8 has it (C2 80 to C2 9F): a terminal obeys them. */
+static bool is_control(const unsigned char *c, size_t n)
+{
+    return c[0] < 0x20 || c[0] == 0x7F || (n > 1 && c[0] == 0xC2 && c[1] < 0xA0);
+}
+
+/* U+202A to U+202E and U+2066 to U+2069: a terminal shows what follows the other way round, our own words too. */
+static bool turns_words(const unsigned char *c, size_t n)
+{
+    if (n < 3 || c[0] != 0xE2) return false;
+    return (c[1] == 0x80 && c[2] >= 0xAA && c[2] <= 0xAE) || (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9);
+}
+
+/* Of UTF-8; each byte becomes a blank. */
 static void replace_controls(char *text, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)text[i], before = i > 0 ? (unsigned char)text[i - 1] : 0;
-        const bool is_c1 = before == 0xC2 && c < 0xA0;
-        if (is_c1) text[i - 1] = ' ';
-        if (c < 0x20 || c == 0x7F || is_c1) text[i] = ' ';
+    for (size_t i = 0, length; i < n; i += length) {
+        bool valid;
+        const unsigned char *c = (const unsigned char *)text + i;
+        length = pf_utf8_length(text + i, n - i, &valid);
+        if (is_control(c, n - i) || turns_words(c, n - i)) memset(text + i, ' ', length);
     }
 }
 

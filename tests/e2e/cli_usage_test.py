@@ -106,7 +106,7 @@ class Usage(Case):
         model = ["generate", "-m", self.target]
         for arguments in [[*model, "-p", "a", "-n"], [*model, "--tokens"], [*model, "-p", "a", "--temperature"], ["--wait"],
                           [*model, "-p", "a", "--isa"], ["bench"], [], ["info"], ["info", "--cores"], ["info", "-m"]]:
-            for word in ["a\nb", "\x1b[2J", "\x7f", "\u009b2J", b"\xff", "\u00e9" * 39 + "x"]:
+            for word in ["a\nb", "\x1b[2J", "\x7f", "\u009b2J", b"\xff", "\u202ea\u2066", "\u00e9" * 39 + "x"]:
                 with self.subTest(arguments, word=word):
                     process = self.pilotfish.start(*arguments, word)
                     out, err = process.communicate(timeout=QUICKLY)

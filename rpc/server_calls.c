@@ -119,6 +119,7 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
         return;
     }
     const size_t n_bytes = grpc_byte_buffer_length(message);
+    c->quiet_ns = pf_now_ns();
     c->unread_bytes += n_bytes;
     server->unread_bytes += n_bytes;
     if (c->writing)
@@ -200,7 +201,6 @@ bool pf_call_has_room(const pf_call *c)
 static void give_sign(pf_call *c, uint64_t now_ns)
 {
     if (!pf_call_is_waiting(c) || c->writing || now_ns < c->quiet_ns + c->server->config.sign_ns) return;
-    c->quiet_ns = now_ns;
     pf_call_send(c, pf_grpc_copy((const uint8_t *)"", 0)); /* an empty batch */
 }
 

@@ -515,9 +515,8 @@ static void destroy(pf_peer *peer)
 static bool owes(const pf_peer *peer, uint64_t sequence)
 {
     const drafter *d = (const drafter *)peer;
-    for (int32_t i = 0; i < d->config.max_sequences; i++)
-        if (d->sequences[i].wanted && d->sequences[i].sequence == sequence) return true;
-    return false;
+    const int32_t slot = pf_stream_answerer_find(d->answer.stream, sequence);
+    return slot >= 0 && d->sequences[slot].wanted;
 }
 
 static const pf_peer_ops ops = {

@@ -229,9 +229,14 @@ void pf_stream_answerer_destroy(pf_stream_answerer *answerer)
     free(answerer);
 }
 
+int32_t pf_stream_answerer_find(const pf_stream_answerer *answerer, uint64_t sequence)
+{
+    return pf_idmap_find(answerer->ids, 0, sequence);
+}
+
 pf_fence pf_stream_answerer_on_open(pf_stream_answerer *answerer, const pf_open *open, int32_t *slot)
 {
-    *slot = pf_idmap_find(answerer->ids, 0, open->sequence);
+    *slot = pf_stream_answerer_find(answerer, open->sequence);
     if (*slot >= 0 && open->incarnation <= answerer->slots[*slot].incarnation) return PF_FENCE_STALE;
     if (*slot < 0) {
         *slot = pf_idmap_insert(answerer->ids, 0, open->sequence);
@@ -262,7 +267,7 @@ typedef struct {
 
 static pf_fence judge(pf_stream_answerer *answerer, fences f, int32_t *slot, pf_prefix_request *request)
 {
-    *slot = pf_idmap_find(answerer->ids, 0, f.sequence);
+    *slot = pf_stream_answerer_find(answerer, f.sequence);
     const followed *s = *slot < 0 ? NULL : &answerer->slots[*slot];
     if (s && f.incarnation < s->incarnation) return PF_FENCE_STALE;
     if (s && f.incarnation == s->incarnation) {

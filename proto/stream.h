@@ -108,6 +108,9 @@ typedef struct pf_stream_answerer pf_stream_answerer;
 PF_MUST_USE pf_status pf_stream_answerer_create(int32_t max_sequences, pf_stream_answerer **out);
 void pf_stream_answerer_destroy(pf_stream_answerer *answerer); /* NULL is fine */
 
+/* The slot of an open sequence; -1: it is not open. */
+int32_t pf_stream_answerer_find(const pf_stream_answerer *answerer, uint64_t sequence);
+
 /* In all of these *slot is a number in 0 .. max_sequences - 1 that is the sequence's own from its open to its close:
  * the caller's index for what it keeps. Set where the sequence is known after the call, else -1. */
 

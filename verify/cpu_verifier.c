@@ -488,9 +488,8 @@ static void destroy(pf_peer *peer)
 static bool owes(const pf_peer *peer, uint64_t sequence)
 {
     const verifier *v = (const verifier *)peer;
-    for (int32_t i = 0; i < v->config.max_sequences; i++)
-        if (v->sequences[i].pending && v->sequences[i].sequence == sequence) return true;
-    return false;
+    const int32_t slot = pf_stream_answerer_find(v->answer.stream, sequence);
+    return slot >= 0 && v->sequences[slot].pending;
 }
 
 static const pf_peer_ops ops = {

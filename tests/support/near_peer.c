@@ -14,6 +14,16 @@ pf_open near_peer_open(uint64_t sequence)
                       .max_draft = 4 };
 }
 
+pf_open near_peer_open_long(uint64_t sequence)
+{
+    static int32_t prompt[N_LONG_PROMPT];
+    for (int32_t i = 0; i < N_LONG_PROMPT; i++) prompt[i] = (i * 37) % 128;
+    pf_open open = near_peer_open(sequence);
+    open.tokens = prompt;
+    open.n_tokens = N_LONG_PROMPT;
+    return open;
+}
+
 const pf_batch *near_peer_ask(pf_peer *peer, pf_batch batch)
 {
     pf_error error = { 0 };

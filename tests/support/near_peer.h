@@ -6,12 +6,15 @@
 
 struct pf_context;
 
-enum { N_PROMPT = 5 };
+enum { N_PROMPT = 5, N_LONG_PROMPT = 61 };
 static const int32_t PROMPT[N_PROMPT] = { 9, 8, 7, 6, 5 };
 static const pf_sampling GREEDY = { .temperature = 0.0f, .top_p = 1.0f };
 
 /* A greedy request behind PROMPT, for proposals of up to 4 tokens. */
 pf_open near_peer_open(uint64_t sequence);
+
+/* Likewise behind N_LONG_PROMPT others, for contexts whose passes are shorter. */
+pf_open near_peer_open_long(uint64_t sequence);
 
 /* What a peer answers to a batch, borrowed until its next call; NULL: nothing. Another status fails the test. */
 const pf_batch *near_peer_ask(pf_peer *peer, pf_batch batch);

@@ -465,15 +465,13 @@ static void a_finished_sequence_hears_no_more(void **state)
 static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
 {
     (void)state;
-    int32_t prompt[61], expected[3];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    int32_t expected[3];
+    pf_open open = near_peer_open_long(1);
     for (int32_t n = 58; n <= 61; n++) {
         bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                              (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
         bench wide = open_plain_bench();
-        pf_tiny_side_decode(&wide.side, &GREEDY, prompt, n, 3, expected);
-        pf_open open = near_peer_open(1);
-        open.tokens = prompt;
+        pf_tiny_side_decode(&wide.side, &GREEDY, open.tokens, n, 3, expected);
         open.n_tokens = n;
         assert_verdict(ask_open(&b, open), 0, n, expected, 1, 0, PF_FINISH_NONE);
         assert_verdict(propose(&b, 1, n + 1, expected + 1, 1), 1, n + 1, expected + 1, 2, 1, PF_FINISH_NONE);
@@ -486,14 +484,10 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
 static void a_prompt_has_its_passes_beside_rounds_without_end(void **state)
 {
     (void)state;
-    int32_t prompt[61];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     (void)ask_open(&b, near_peer_open(2));
-    pf_open open = near_peer_open(1);
-    open.tokens = prompt;
-    open.n_tokens = 61;
+    pf_open open = near_peer_open_long(1);
     assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
     int n_first = 0, n_second = 0;
     for (int pass = 1; pass <= 14; pass++) { /* 60 tokens, ten a pass, and the last */
@@ -513,16 +507,13 @@ static void a_prompt_has_its_passes_beside_rounds_without_end(void **state)
 static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void **state)
 {
     (void)state;
-    int32_t prompt[61], expected[3], other[3];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
+    int32_t expected[3], other[3];
+    pf_open open = near_peer_open_long(1);
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
     bench wide = open_plain_bench();
-    pf_tiny_side_decode(&wide.side, &GREEDY, prompt, 61, 3, expected);
+    pf_tiny_side_decode(&wide.side, &GREEDY, open.tokens, 61, 3, expected);
     pf_tiny_side_decode(&wide.side, &GREEDY, PROMPT, N_PROMPT, 3, other);
-    pf_open open = near_peer_open(1);
-    open.tokens = prompt;
-    open.n_tokens = 61;
     assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = &open, .n_opens = 1 }), PF_OK);
     assert_int_equal(pf_peer_backlog(b.verifier), 61);
     pf_open second = near_peer_open(2);
@@ -551,15 +542,9 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
 static void long_prompts_have_a_pass_each_in_turn_and_a_caller_is_heard_between_two(void **state)
 {
     (void)state;
-    int32_t prompt[61];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
     bench b = open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 10 },
                          (pf_cpu_verifier_config){ .max_sequences = 3, .max_draft = 8 });
-    pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3) };
-    for (int i = 0; i < 3; i++) {
-        opens[i].tokens = prompt;
-        opens[i].n_tokens = 61;
-    }
+    pf_open opens[] = { near_peer_open_long(1), near_peer_open_long(2), near_peer_open_long(3) };
     const pf_batch *answer = NULL;
     pf_error error;
     assert_int_equal(pf_peer_submit(b.verifier, &(pf_batch){ .opens = opens, .n_opens = 3 }), PF_OK);

@@ -383,11 +383,8 @@ static void submit_begin(bench *b, const pf_open *open, int32_t token)
 static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between(void **state)
 {
     (void)state;
-    int32_t prompt[61], expected[4], other[4];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
-    pf_open open = near_peer_open(1);
-    open.tokens = prompt;
-    open.n_tokens = 61;
+    int32_t expected[4], other[4];
+    const pf_open open = near_peer_open_long(1);
     bench wide = open_plain_bench();
     memcpy(expected, begin(&wide, open, 77)->tokens, sizeof expected);
     memcpy(other, begin(&wide, near_peer_open(2), 77)->tokens, sizeof other);
@@ -418,14 +415,10 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
 static void a_long_prompt_has_its_passes_beside_proposals_without_end(void **state)
 {
     (void)state;
-    int32_t prompt[61];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     (void)begin(&b, near_peer_open(2), 77);
-    pf_open open = near_peer_open(1);
-    open.tokens = prompt;
-    open.n_tokens = 61;
+    const pf_open open = near_peer_open_long(1);
     submit_begin(&b, &open, 77);
     const int32_t token = 77;
     int n_first = 0, n_second = 0;
@@ -446,14 +439,10 @@ static void a_long_prompt_has_its_passes_beside_proposals_without_end(void **sta
 static void long_prompts_have_a_pass_each_in_turn(void **state)
 {
     (void)state;
-    int32_t prompt[61];
-    for (int32_t i = 0; i < 61; i++) prompt[i] = (i * 37) % V;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     for (uint64_t sequence = 1; sequence <= 2; sequence++) {
-        pf_open open = near_peer_open(sequence);
-        open.tokens = prompt;
-        open.n_tokens = 61;
+        const pf_open open = near_peer_open_long(sequence);
         submit_begin(&b, &open, 77);
     }
     const pf_batch *answer = NULL;

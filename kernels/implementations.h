@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 
 /* Weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16 panel has
- * them. Of integers (q - z) * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
+ * them. Of integers (q - z) * m * s in f32 rounded to nearest, ties to even. `pair` is even; n_pairs is, but at the end of K.
  * `out`, 64-byte aligned, has room for an even number of pairs. Of bf16-12 whole blocks: even is a multiple of 8. */
 typedef void pf_gemm_widen_fn(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
                               size_t n_pairs, void *out);
@@ -110,15 +110,11 @@ pf_gemm_pack_fn pf_gemm_pack_int8_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_g32_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_g128_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_channel_int8_avx512vnni;
-pf_gemm_pack_fn pf_gemm_pack_int4_asym_g32_int8_avx512vnni;
-pf_gemm_pack_fn pf_gemm_pack_int4_asym_g128_int8_avx512vnni;
 pf_gemm_pack_fn pf_gemm_pack_int4_asym_channel_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int8_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_g32_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_g128_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_channel_int8_avx512vnni;
-pf_gemm_multiply_fn pf_gemm_int4_asym_g32_int8_avx512vnni;
-pf_gemm_multiply_fn pf_gemm_int4_asym_g128_int8_avx512vnni;
 pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_avx512vnni;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_avx512bf16;
@@ -138,19 +134,21 @@ pf_gemm_pack_fn pf_gemm_pack_int8_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_g32_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_g128_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_channel_int8_amx;
-pf_gemm_pack_fn pf_gemm_pack_int4_asym_g32_int8_amx;
-pf_gemm_pack_fn pf_gemm_pack_int4_asym_g128_int8_amx;
 pf_gemm_pack_fn pf_gemm_pack_int4_asym_channel_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int8_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_g32_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_g128_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_channel_int8_amx;
-pf_gemm_multiply_fn pf_gemm_int4_asym_g32_int8_amx;
-pf_gemm_multiply_fn pf_gemm_int4_asym_g128_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_amx;
 
 /* Rows of VNNI's highest tiles: the AMX products leave few rows to them. */
 enum { PF_GEMM_VNNI_INT8_ROWS = 14, PF_GEMM_VNNI_CHANNEL_ROWS = 12, PF_GEMM_VNNI_GROUP_ROWS = 6 };
+
+/* Up to how many rows groups are multiplied as they lie, not unpacked first: of 128 values in two tiles, too. */
+static inline int32_t pf_gemm_vnni_group_rows(int32_t group)
+{
+    return group == 32 ? PF_GEMM_VNNI_GROUP_ROWS : 2 * PF_GEMM_VNNI_GROUP_ROWS;
+}
 pf_attn_fn pf_attn_bf16_avx512bf16;
 pf_attn_fn pf_attn_bf16_amx;
 #endif

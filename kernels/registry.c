@@ -14,7 +14,7 @@
 #define ATTN_VDPBF16   "bf16 pairs, one f32 fma chain over d and one over positions, denormals flushed"
 #define ATTN_TDPBF16   "bf16 pairs, even and odd apart in 32 of d or positions, denormals flushed"
 #define ROUNDING       "rounding to the format"
-#define EXACT_GROUPS   "exact integers of a group, one f32 fma chain over groups"
+#define EXACT          "exact integers"
 
 #define PANELS_F32     "panels of 32 columns, k by k"
 #define PANELS_BF16    "panels of 32 columns, k pair by k pair"
@@ -62,12 +62,12 @@ static const pf_kernel table[] = {
                   pf_gemm_pack_columns_bf16_##SUFFIX, pf_gemm_integers_bf16_##SUFFIX),                               \
         GEMM_INT4(BF16, ISA, 0, TILE, ROWS, CLASS, pf_gemm_pack_bf16_##SUFFIX, pf_gemm_pack_columns_bf16_##SUFFIX,   \
                   pf_gemm_integers_bf16_##SUFFIX)
-/* Those that have a function for each format, named after it; of four bits symmetric and with zero points. */
-#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, ...)                                   \
-    GEMM_ROW(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, PANELS_INTS, EXACT_GROUPS, \
+/* Those that have a function for each format, named after it; of groups one for both, symmetric or not. */
+#define GEMM_OWN(FORMAT, NAME, ISA, SUFFIX, TILE, ROWS, ...)                            \
+    GEMM_ROW(FORMAT, INT8, ISA, PF_FEATURE_AVX512_VNNI, TILE, ROWS, PANELS_INTS, EXACT, \
              pf_gemm_pack_##NAME##_int8_##SUFFIX, NULL, pf_gemm_##NAME##_int8_##SUFFIX, __VA_ARGS__)
-#define GEMM_OWN_INT4(GROUPS, NAME, ...) \
-    GEMM_OWN(INT4_##GROUPS, int4_##NAME, __VA_ARGS__), GEMM_OWN(INT4_ASYM_##GROUPS, int4_asym_##NAME, __VA_ARGS__)
+#define GEMM_OWN_GROUPS(GROUPS, NAME, ...) \
+    GEMM_OWN(INT4_##GROUPS, NAME, __VA_ARGS__), GEMM_OWN(INT4_ASYM_##GROUPS, NAME, __VA_ARGS__)
 /* clang-format off */
 #define KERNEL(OP, MEMBER, TYPE, ISA, CLASS, FUNCTION)                                                         \
     {                                                                                                          \
@@ -83,9 +83,9 @@ static const pf_kernel table[] = {
     GEMM(F32,  PF_ISA_SCALAR, "1x32", 1, PANELS_F32,  ONE_CHAIN_F32,  pf_gemm_pack_f32_ref, NULL, pf_gemm_f32_ref),
     GEMM(BF16, PF_ISA_SCALAR, "1x32", 1, PANELS_BF16, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_ref),
     GEMM_12(PF_ISA_SCALAR, "1x32", 1, ONE_CHAIN_BF16, pf_gemm_pack_bf16_ref, NULL, pf_gemm_bf16_12_ref),
-    GEMM_INTS(INT8, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+    GEMM_INTS(INT8, INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT,
               pf_gemm_pack_int8_ref, NULL, pf_gemm_integers_int8_ref),
-    GEMM_INT4(INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT_GROUPS,
+    GEMM_INT4(INT8, PF_ISA_SCALAR, 0, "1x32", 1, EXACT,
               pf_gemm_pack_int8_ref, NULL, pf_gemm_integers_int8_ref),
     GEMM_INTS(INT8, BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
@@ -110,32 +110,34 @@ static const pf_kernel table[] = {
     GEMM(F32,  PF_ISA_AVX2,   "3x32", 3,   PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx2, pf_gemm_pack_columns_f32_avx2, pf_gemm_f32_avx2),
     GEMM_PAIRS(PF_ISA_AVX2, avx2, "6x16", "6x16", 6, ONE_CHAIN_BF16),
-    GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
+    GEMM_INTS(INT8, INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT,
               pf_gemm_pack_int8_pairs_avx2, NULL, pf_gemm_integers_int8_avx2),
-    GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT_GROUPS,
+    GEMM_INT4(INT8, PF_ISA_AVX2, 0, "6x16", 6, EXACT,
               pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avx2),
-    GEMM_INTS(INT8, INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT_GROUPS,
+    GEMM_INTS(INT8, INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT,
               pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
-    GEMM_INT4(INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT_GROUPS,
+    GEMM_INT4(INT8, PF_ISA_AVX2, PF_FEATURE_AVX_VNNI, "6x16", 6, EXACT,
               pf_gemm_pack_int8_bytes_avx2, NULL, pf_gemm_integers_int8_avxvnni),
     GEMM(F32,  PF_ISA_AVX512, "14x32", 14, PANELS_F32,  ONE_CHAIN_F32,
          pf_gemm_pack_f32_avx512, pf_gemm_pack_columns_f32_avx512, pf_gemm_f32_avx512),
     GEMM_PAIRS(PF_ISA_AVX512, avx512, "12x32", "12x32", 12, ONE_CHAIN_BF16),
-    GEMM_INTS(INT8, INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
+    GEMM_INTS(INT8, INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT,
               pf_gemm_pack_int8_pairs_avx512, NULL, pf_gemm_integers_int8_avx512),
-    GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT_GROUPS,
+    GEMM_INT4(INT8, PF_ISA_AVX512, 0, "12x32", 12, EXACT,
               pf_gemm_pack_int8_bytes_avx512, NULL, pf_gemm_integers_int8_avx512),
     GEMM_OWN(INT8, int8, PF_ISA_AVX512, avx512vnni, "14x32", PF_GEMM_VNNI_INT8_ROWS, APART),
-    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS, APART),
-    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AVX512, avx512vnni, "6x32",  PF_GEMM_VNNI_GROUP_ROWS, APART),
-    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS, APART),
+    GEMM_OWN(INT4_CHANNEL,      int4_channel,      PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS, APART),
+    GEMM_OWN(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AVX512, avx512vnni, "12x32", PF_GEMM_VNNI_CHANNEL_ROWS, APART),
+    GEMM_OWN_GROUPS(G32,  int4_g32,  PF_ISA_AVX512, avx512vnni, "14x32, 6x32", PF_GEMM_VNNI_INT8_ROWS, APART),
+    GEMM_OWN_GROUPS(G128, int4_g128, PF_ISA_AVX512, avx512vnni, "14x32, 6x32", PF_GEMM_VNNI_INT8_ROWS, APART),
     GEMM_PAIRS(PF_ISA_AVX512BF16, avx512bf16, "14x32, 7x64", "14x32", 14, VDPBF16),
     GEMM_ROW(BF16, BF16, PF_ISA_AMX, 0, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
              pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx, GATED(pf_gemm_gated_bf16_amx)),
     GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
-    GEMM_OWN_INT4(G32,     g32,     PF_ISA_AMX, amx, "16x32", 16, GATED(pf_gemm_gated_integers_int8_amx)),
-    GEMM_OWN_INT4(G128,    g128,    PF_ISA_AMX, amx, "16x32", 16, GATED(pf_gemm_gated_integers_int8_amx)),
-    GEMM_OWN_INT4(CHANNEL, channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN(INT4_CHANNEL,      int4_channel,      PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN_GROUPS(G32,  int4_g32,  PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
+    GEMM_OWN_GROUPS(G128, int4_g128, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx)),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

@@ -4,7 +4,6 @@
  */
 #include "model/checkpoint.h"
 
-#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +73,12 @@ bool pf_checkpoint_is_integer(const pf_checkpoint *c, pf_tensor_role role)
     return c->config.quantized && pf_config_is_multiplied(&c->config, role);
 }
 
+const char *pf_checkpoint_head_part(pf_format format)
+{
+    if (!pf_gemm_has_heads(format)) return NULL;
+    return pf_format_get(format)->group ? "weight_head" : "weight_zero";
+}
+
 static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
                             const char *dtype, int64_t rows, int64_t columns, pf_tensor *out, pf_error *error)
 {
@@ -87,7 +92,7 @@ static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t
 
 /* What a quantised matrix is made of. */
 typedef struct {
-    pf_tensor weight, scale, zero; /* zero.data NULL: the format has none */
+    pf_tensor weight, scale, head; /* head.data NULL: the format has none */
     int32_t rows, columns;
 } integers;
 
@@ -95,14 +100,14 @@ static pf_status find_integers(const pf_checkpoint *c, pf_tensor_role role, int3
                                pf_error *error)
 {
     const pf_format_info *format = pf_format_get(c->config.format);
-    const bool of_channel = format->group == 0;
-    integers m = { .zero = { .data = NULL } };
+    const char *head_part = pf_checkpoint_head_part(c->config.format);
+    integers m = { .head = { .data = NULL } };
     pf_config_shape(&c->config, role, &m.rows, &m.columns);
-    const int64_t groups = of_channel ? 0 : pf_gemm_groups(c->config.format, m.columns);
+    const int64_t groups = format->group ? pf_gemm_groups(c->config.format, m.columns) : 0;
     const int64_t row_bytes = format->bits == 8 ? m.columns : ((int64_t)m.columns + 1) / 2;
     PF_TRY(find_bytes(c, role, layer, "weight", format->bits == 8 ? "I8" : "U8", m.rows, row_bytes, &m.weight, error));
-    PF_TRY(find_bytes(c, role, layer, "weight_scale", of_channel ? "F32" : "F16", m.rows, groups, &m.scale, error));
-    if (format->has_zeros) PF_TRY(find_bytes(c, role, layer, "weight_zero", "U8", m.rows, groups, &m.zero, error));
+    PF_TRY(find_bytes(c, role, layer, "weight_scale", "F32", m.rows, 0, &m.scale, error));
+    if (head_part) PF_TRY(find_bytes(c, role, layer, head_part, "U8", m.rows, groups, &m.head, error));
     *out = m;
     return PF_OK;
 }
@@ -133,26 +138,31 @@ static uint32_t largest_word(const uint8_t *data, size_t n)
     return largest;
 }
 
-static uint8_t largest_byte(const uint8_t *data, size_t n)
+/* What is no number or infinite has larger bits than what is. */
+static bool are_finite(const uint8_t *data, pf_type type, size_t n_bytes)
 {
-    uint8_t largest = 0;
-    for (size_t i = 0; i < n; i++) largest = data[i] > largest ? data[i] : largest;
-    return largest;
+    if (type == PF_TYPE_F32) return largest_word(data, n_bytes / 4) < 0x7F800000u;
+    return largest_half(data, n_bytes / 2) < (type == PF_TYPE_BF16 ? 0x7F80u : 0x7C00u);
 }
 
 static pf_status check_scales(const pf_checkpoint *c, const integers *m, pf_error *error)
 {
-    const bool finite = m->scale.type == PF_TYPE_F32
-                            ? largest_word(m->scale.data, m->scale.data_bytes / 4) < 0x7F800000u
-                            : largest_half(m->scale.data, m->scale.data_bytes / 2) < 0x7C00u;
-    if (!finite)
-        return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is no finite number", c->directory,
-                       m->scale.name);
-    const uint8_t zero = m->zero.data ? largest_byte(m->zero.data, m->zero.data_bytes) : 0;
-    if (zero > 15)
-        return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a zero of %d, expected 0 to 15", c->directory,
-                       m->zero.name, zero);
-    return PF_OK;
+    if (are_finite(m->scale.data, PF_TYPE_F32, m->scale.data_bytes)) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is no finite number", c->directory,
+                   m->scale.name);
+}
+
+static pf_status check_heads(const pf_checkpoint *c, const integers *m, pf_error *error)
+{
+    const pf_format_info *format = pf_format_get(c->config.format);
+    if (m->head.data == NULL) return PF_OK;
+    const size_t bad = pf_gemm_find_bad_head(c->config.format, m->head.data, m->head.data_bytes);
+    if (bad == m->head.data_bytes) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a byte of 0x%02x, expected %s", c->directory, m->head.name,
+                   m->head.data[bad],
+                   format->group == 0  ? "at most 0x0f"
+                   : format->has_zeros ? "m << 4 | z with m * max(z, 15 - z) of at most 127"
+                                       : "m << 4 | z with a z of 7 or 8");
 }
 
 static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
@@ -162,8 +172,7 @@ static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
                              .n_rows = m->rows,
                              .stride = pf_format_get(c->config.format)->bits == 8 ? k : (k + 1) / 2 * 2,
                              .scales = m->scale.data,
-                             .scale_type = m->scale.type,
-                             .zeros = m->zero.data };
+                             .heads = m->head.data };
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
@@ -175,6 +184,7 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int3
         integers m;
         PF_TRY(find_integers(c, role, layer, &m, error));
         PF_TRY(check_scales(c, &m, error));
+        PF_TRY(check_heads(c, &m, error));
         *out = integer_source(c, &m);
         return PF_OK;
     }
@@ -216,23 +226,6 @@ int32_t pf_checkpoint_stretch(const pf_checkpoint *c, const pf_gemm_source *matr
     return multiple_of * (int32_t)(some < BYTES ? BYTES / some : 1);
 }
 
-/* The largest magnitude that a format of integers takes: a scale is finite, in f16 for groups. */
-static float largest_weight(pf_format format)
-{
-    enum { STEPS = 7 }; /* of a scale, at the least */
-    return pf_format_get(format)->group ? 65504.0f * STEPS : FLT_MAX;
-}
-
-/* Loops over bits, as above: what is no number or infinite is larger than what is. */
-static bool rows_fit(const uint8_t *data, pf_type type, size_t n_bytes, pf_format into)
-{
-    const float limit = largest_weight(into);
-    uint32_t most;
-    memcpy(&most, &limit, sizeof most);
-    if (type == PF_TYPE_F32) return largest_word(data, n_bytes / 4) <= most;
-    return largest_half(data, n_bytes / 2) <= (type == PF_TYPE_BF16 ? most >> 16 : 0x7BFFu);
-}
-
 bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end,
                                 pf_format into)
 {
@@ -242,7 +235,7 @@ bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *ma
     advise(rows, n, MADV_POPULATE_READ,
            true); /* an old kernel, or a file cut short meanwhile, refuses: then one by one */
 #endif
-    if (matrix->scales == NULL) return !pf_format_is_integer(into) || rows_fit(rows, matrix->type, n, into);
+    if (matrix->scales == NULL) return !pf_format_is_integer(into) || are_finite(rows, matrix->type, n);
     if (!is_int8(c, matrix)) return true;
     bool valid = true;
     for (size_t i = 0; i < n; i++) valid &= rows[i] != 0x80;
@@ -255,28 +248,28 @@ void pf_checkpoint_release_rows(const pf_checkpoint *c, const pf_gemm_source *ma
     advise((const uint8_t *)matrix->data + (size_t)begin * bytes, (size_t)(end - begin) * bytes, MADV_DONTNEED, false);
 }
 
-/* Groups of a matrix of integers, all rows together. */
-static size_t count_groups(const pf_checkpoint *c, const pf_gemm_source *matrix)
+static size_t scale_bytes(const pf_gemm_source *matrix)
 {
+    return matrix->scales != NULL ? (size_t)matrix->n_rows * sizeof(float) : 0;
+}
+
+static size_t head_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    if (matrix->heads == NULL) return 0;
     const int32_t k = (int32_t)matrix->stride; /* an odd k and the even one above it have as many */
     return (size_t)matrix->n_rows * (size_t)pf_gemm_groups(c->config.format, k);
 }
 
 size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
-    size_t bytes = (size_t)matrix->n_rows * row_bytes(c, matrix);
-    if (matrix->scales != NULL) bytes += count_groups(c, matrix) * pf_type_bytes(matrix->scale_type);
-    if (matrix->zeros != NULL) bytes += count_groups(c, matrix);
-    return bytes;
+    return (size_t)matrix->n_rows * row_bytes(c, matrix) + scale_bytes(matrix) + head_bytes(c, matrix);
 }
 
 void pf_checkpoint_release_matrix(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
     pf_checkpoint_release_rows(c, matrix, 0, matrix->n_rows);
-    if (matrix->scales == NULL) return;
-    const size_t n = count_groups(c, matrix);
-    advise(matrix->scales, n * pf_type_bytes(matrix->scale_type), MADV_DONTNEED, false);
-    if (matrix->zeros != NULL) advise(matrix->zeros, n, MADV_DONTNEED, false);
+    advise(matrix->scales, scale_bytes(matrix), MADV_DONTNEED, false);
+    advise(matrix->heads, head_bytes(c, matrix), MADV_DONTNEED, false);
 }
 
 pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_format into,
@@ -286,8 +279,8 @@ pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, i
     name_tensor(c, role, layer, "weight", name);
     if (!c->config.quantized)
         return pf_fail(error, PF_FORMAT,
-                       "%s: tensor \"%s\" has a weight that %s cannot hold, expected numbers of at most %g",
-                       c->directory, name, pf_format_get(into)->name, (double)largest_weight(into));
+                       "%s: tensor \"%s\" has a weight that is no finite number, which %s cannot hold", c->directory,
+                       name, pf_format_get(into)->name);
     return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a value of -128, expected -127 to 127", c->directory, name);
 }
 
@@ -361,14 +354,14 @@ static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, co
     c->n_tensors++;
     count_tensor(c, &m.weight, &s->known);
     count_tensor(c, &m.scale, &s->known);
-    count_tensor(c, &m.zero, &s->known);
+    count_tensor(c, &m.head, &s->known);
     return PF_OK;
 }
 
 /* Find every tensor once, count bytes and parameters, and refuse what is left over. */
 static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
 {
-    enum { OF_A_ROLE = 4 }; /* weight, scale, zero, bias */
+    enum { OF_A_ROLE = 4 }; /* weight, scale, head, bias */
     const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
     survey s = { .checkpoint = c, .known = { calloc(most, sizeof *s.known.names), 0 } };
     if (s.known.names == NULL)

@@ -100,6 +100,22 @@ static pf_status read_ids(const pf_json *doc, pf_config *c, pf_error *error)
 
 /* ---- quantisation ------------------------------------------------------------------------------------------------ */
 
+int32_t pf_config_quantized_version(pf_format format)
+{
+    return pf_format_get(format)->group ? 2 : 1;
+}
+
+static pf_status check_version(const pf_json *doc, pf_format format, pf_error *error)
+{
+    const int64_t expected = pf_config_quantized_version(format);
+    int64_t version = 1;
+    PF_TRY(pf_json_get_int(doc, doc->root, "version", false, 1, expected, &version, error));
+    if (version == expected) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: %s was written by an earlier version, whose groups had F16 scales: quantize the original again",
+                   doc->name, pf_format_get(format)->name);
+}
+
 /* The fields that follow from the format: there to be read by others, and here to be checked. */
 static pf_status check_derived(const pf_json *doc, const pf_format_info *format, pf_error *error)
 {
@@ -112,7 +128,9 @@ static pf_status check_derived(const pf_json *doc, const pf_format_info *format,
         return pf_fail(error, PF_FORMAT, "%s: zero_point is %s, but the format %s has %s", doc->name,
                        has_zeros ? "true" : "false", format->name, format->has_zeros ? "zero points" : "none");
 
-    static const char *const known[] = { "quant_method", "format", "bits", "group_size", "zero_point", NULL };
+    static const char *const known[] = {
+        "quant_method", "format", "version", "bits", "group_size", "zero_point", NULL
+    };
     const char *key;
     json_t *value;
     json_object_foreach(doc->root, key, value) if (!pf_config_lists(known, key)) return pf_fail(
@@ -140,6 +158,7 @@ static pf_status read_quantization(const pf_json *whole, pf_config *c, pf_error 
         return pf_fail(error, PF_FORMAT, "%s: format is \"%s\", which is not one of integers", doc->name, name);
     c->quantized = true;
     c->format = pf_dtype_format(dtype);
+    PF_TRY(check_version(doc, c->format, error));
     return check_derived(doc, pf_format_get(c->format), error);
 }
 

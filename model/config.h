@@ -116,6 +116,10 @@ PF_MUST_USE pf_status pf_config_load(const char *directory, pf_config *out, pf_e
 PF_MUST_USE pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, const char *generation_text,
                                       size_t n_generation_bytes, pf_config *out, pf_error *error);
 
+/* The version that quantization_config has for a format of integers: 2 for those in groups, whose scales were of another kind
+ * before; 1 for the others, which do not say so. */
+int32_t pf_config_quantized_version(pf_format format);
+
 /* "LlamaForCausalLM": a static string. */
 const char *pf_architecture_name(pf_architecture_id id);
 const char *pf_rope_type_name(pf_rope_type type); /* "default", "llama3", ... */

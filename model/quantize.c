@@ -103,7 +103,7 @@ static pf_status for_tensors(job *j, visit_fn *visit, pf_error *error)
 
 /* Bytes that one row of a matrix becomes. */
 typedef struct {
-    size_t values, scales, zeros;
+    size_t values, scale, heads;
 } row_sizes;
 
 static row_sizes sizes_of(const job *j, const item *it)
@@ -113,8 +113,8 @@ static row_sizes sizes_of(const job *j, const item *it)
     const pf_format_info *format = pf_format_get(j->format);
     const size_t groups = (size_t)pf_gemm_groups(j->format, it->columns);
     return (row_sizes){ .values = format->bits == 8 ? k : (k + 1) / 2,
-                        .scales = groups * (format->group ? 2 : 4),
-                        .zeros = format->has_zeros ? groups : 0 };
+                        .scale = sizeof(float),
+                        .heads = pf_gemm_has_heads(j->format) ? groups : 0 };
 }
 
 /* ---- declaring ----------------------------------------------------------------------------------------------------- */
@@ -141,13 +141,14 @@ static pf_status declare_quantised(job *j, const item *it, pf_error *error)
     const pf_format_info *format = pf_format_get(j->format);
     const row_sizes row = sizes_of(j, it);
     const size_t n = (size_t)it->rows;
+    const char *head_part = pf_checkpoint_head_part(j->format);
     const int64_t groups = format->group ? pf_gemm_groups(j->format, it->columns) : 0;
     if (it->columns > PF_GEMM_MAX_INT_K)
         return pf_fail(error, PF_LIMIT, "%s: rows of %d values cannot be multiplied as %s, at most %d",
                        j->from.directory, it->columns, format->name, PF_GEMM_MAX_INT_K);
     PF_TRY(declare(j, it, "weight", format->bits == 8 ? "I8" : "U8", (int64_t)row.values, n * row.values, error));
-    PF_TRY(declare(j, it, "weight_scale", format->group ? "F16" : "F32", groups, n * row.scales, error));
-    return format->has_zeros ? declare(j, it, "weight_zero", "U8", groups, n * row.zeros, error) : PF_OK;
+    PF_TRY(declare(j, it, "weight_scale", "F32", 0, n * row.scale, error));
+    return head_part ? declare(j, it, head_part, "U8", groups, n * row.heads, error) : PF_OK;
 }
 
 static pf_status declare_item(job *j, const item *it, pf_error *error)
@@ -156,7 +157,7 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
     pf_gemm_source source;
     PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &source, error));
     const row_sizes row = sizes_of(j, it);
-    const size_t bytes = (size_t)pf_checkpoint_stretch(&j->from, &source, 1) * (row.values + row.scales + row.zeros);
+    const size_t bytes = (size_t)pf_checkpoint_stretch(&j->from, &source, 1) * (row.values + row.scale + row.heads);
     if (bytes > j->buffer_bytes) j->buffer_bytes = bytes;
     if (it->treatment == QUANTISED) return declare_quantised(j, it, error);
     const size_t n_bytes = (size_t)it->rows * row.values;
@@ -194,19 +195,19 @@ static void convert_row(const matrix_job *m, int32_t row, void *out)
     }
 }
 
-/* Rows [begin, end) as they will lie in the file: all values, then all scales, then all zeros. */
+/* Rows [begin, end) as they will lie in the file: all values, then all scales, then all heads. */
 static void make_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *values, unsigned char *scales,
-                      unsigned char *zeros)
+                      unsigned char *heads)
 {
     for (int32_t r = begin; r < end; r++) {
         if (m->it->treatment == CONVERTED)
             convert_row(m, r, values);
         else
             pf_gemm_quantise_row(m->j->format, source_row(m, r), m->source.type, m->it->columns, values, scales,
-                                 m->row.zeros ? zeros : NULL);
+                                 m->row.heads ? heads : NULL);
         values += m->row.values;
-        scales += m->row.scales;
-        zeros += m->row.zeros;
+        scales += m->row.scale;
+        heads += m->row.heads;
     }
 }
 
@@ -219,13 +220,13 @@ static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, uns
 {
     const size_t n = (size_t)(end - begin), at = (size_t)begin, all = (size_t)m->it->rows;
     const row_sizes row = m->row;
-    unsigned char *values = buffer, *scales = values + n * row.values, *zeros = scales + n * row.scales;
+    unsigned char *values = buffer, *scales = values + n * row.values, *heads = scales + n * row.scale;
     const size_t values_at = m->j->offset, scales_at = values_at + all * row.values;
-    const size_t zeros_at = scales_at + all * row.scales;
-    make_rows(m, begin, end, values, scales, zeros);
+    const size_t heads_at = scales_at + all * row.scale;
+    make_rows(m, begin, end, values, scales, heads);
     PF_TRY(write_part(m, values, n * row.values, values_at + at * row.values, error));
-    PF_TRY(write_part(m, scales, n * row.scales, scales_at + at * row.scales, error));
-    return write_part(m, zeros, n * row.zeros, zeros_at + at * row.zeros, error);
+    PF_TRY(write_part(m, scales, n * row.scale, scales_at + at * row.scale, error));
+    return write_part(m, heads, n * row.heads, heads_at + at * row.heads, error);
 }
 
 static void write_share(pf_member member, void *arg)
@@ -256,7 +257,7 @@ static pf_status write_matrix(job *j, const item *it, pf_error *error)
     pf_team_run(j->options->team, write_share, &m);
     PF_TRY(pf_walk_check(&j->walk, error));
     if (m.failed) return pf_fail(error, m.status, "%s", m.error.text);
-    j->offset += (size_t)it->rows * (m.row.values + m.row.scales + m.row.zeros);
+    j->offset += (size_t)it->rows * (m.row.values + m.row.scale + m.row.heads);
     pf_walk_on(&j->walk, pf_checkpoint_matrix_bytes(&j->from, &m.source));
     return PF_OK;
 }
@@ -318,6 +319,18 @@ static const char *torch_name(pf_type type)
     return type == PF_TYPE_F32 ? "float32" : "bfloat16";
 }
 
+/* NULL: no memory. */
+static json_t *describe_integers(pf_format format)
+{
+    const pf_format_info *info = pf_format_get(format);
+    const int32_t version = pf_config_quantized_version(format);
+    json_t *said = json_pack("{s:s, s:s, s:i, s:i, s:b}", "quant_method", "pilotfish", "format", info->name, "bits",
+                             info->bits, "group_size", info->group, "zero_point", info->has_zeros);
+    if (version == 1 || json_object_set_new(said, "version", json_integer(version)) == 0) return said;
+    json_decref(said);
+    return NULL;
+}
+
 /* Say in the document what its weights are. False: no memory. */
 static bool describe_weights(const job *j, json_t *root)
 {
@@ -327,12 +340,8 @@ static bool describe_weights(const job *j, json_t *root)
     (void)json_object_del(root, "pilotfish_dtype"); /* of the original */
     if (j->options->dtype == PF_DTYPE_F16 && json_object_set_new(root, "pilotfish_dtype", json_string("f16")) != 0)
         return false;
-    const pf_format_info *format = pf_format_get(j->format);
     if (pf_format_is_integer(j->format))
-        return json_object_set_new(root, "quantization_config",
-                                   json_pack("{s:s, s:s, s:i, s:i, s:b}", "quant_method", "pilotfish", "format",
-                                             format->name, "bits", format->bits, "group_size", format->group,
-                                             "zero_point", format->has_zeros)) == 0;
+        return json_object_set_new(root, "quantization_config", describe_integers(j->format)) == 0;
     const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
     return json_object_set_new(root, key, json_string(torch_name(j->type))) == 0;
 }

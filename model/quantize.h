@@ -32,7 +32,7 @@ typedef struct {
 } pf_quantize_options;
 
 typedef struct {
-    size_t bytes_before, bytes_after; /* of tensors, scales and zeros included */
+    size_t bytes_before, bytes_after; /* of tensors, scales and heads included */
     int32_t n_tensors;                /* matrices and vectors */
 } pf_quantize_result;
 

@@ -18,7 +18,6 @@ HOLDS = {
     "kernels/attn/attn_avx512.c": {READ},
     "kernels/attn/attn_avx512bf16.c": {READ},
     "kernels/gemm/gemm_amx_bf16.c": {READ, FAR, WRITE},
-    "kernels/gemm/gemm_amx_groups.c": {READ, FAR, WRITE},
     "kernels/gemm/gemm_amx_int8.c": {READ, FAR, WRITE},
     "kernels/gemm/gemm_avx2.c": {READ, WRITE},
     "kernels/gemm/gemm_avx512.c": {READ, WRITE},

@@ -7,10 +7,15 @@
  *   bf16-12           12              w, the same bits                               bf16
  *   int8              8               q * s[n]                    q in -127 .. 127   int8, or bf16
  *   int4-channel      4               (q - 8) * s[n]              q in 0 .. 15       int8, or bf16
- *   int4, int4-g128   4.5, 4.125      (q - 8) * s[g, n]           a scale for each 32 or 128 values of k
- *   int4-asym...      4, 4.75, 4.19   (q - z[g, n]) * s[g, n]     z in 0 .. 15
+ *   -asym-channel     4               (q - z[n]) * s[n]           z in 0 .. 15
+ *   int4, int4-g128   4.25, 4.06      (q - z[g, n]) * m[g, n] * s[n]                 z is 7 or 8, m in 0 .. 15
+ *   -asym, -asym-g128 4.25, 4.06      the same                    z in 0 .. 15
  *
- * Scales of groups are f16, those of a channel f32. A group is cut at the multiples of its size; the last may be short.
+ * A group of 32 or 128 values of k has no scale of its own but a multiplier m of its column's: (q - z) * m is an integer of
+ * eight bits, so a whole column is one sum of integers, and what groups gain costs a product nothing but the unpacking. It is
+ * progressive group quantisation (QServe, Lin et al. 2024, section 4.1). z and m of a group are a byte, m << 4 | z, and
+ * m * max(z, 15 - z) is at most 127. A symmetric group has a z of 7 where its largest weight is positive, else of 8: so one
+ * of its sixteen steps is that weight. A group is cut at the multiples of its size; the last may be short. Scales are f32.
  *
  * A row of int8 activations shares a scale: sa = max |a| / 127,  qa = a / sa to the nearest integer (gemm.h has it to the
  * bit). The product of integers is exact, so it is the same on every instruction set.
@@ -47,7 +52,7 @@ typedef enum {
 typedef struct {
     const char *name; /* the word that --dtype takes: "f32", "bf16", "int8", "int4", "int4-g128", "int4-asym", ... */
     int32_t bits;     /* of a value: 32, 16, also where twelve are stored, 8, 4 */
-    int32_t group;    /* values of k that share a scale: 32, 128; 0: a whole column, or none where bits >= 16 */
+    int32_t group;    /* values of k that share z and m: 32, 128; 0: a whole column, or none where bits >= 16 */
     bool has_zeros;   /* asymmetric */
     pf_act act;       /* the default */
 } pf_format_info;

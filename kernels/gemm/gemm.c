@@ -19,7 +19,7 @@ pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_w
     if (bits < 16) {
         if (k > PF_GEMM_MAX_INT_K) return PF_LIMIT;
         const pf_gemm_layout l = pf_gemm_layout_of(format, k);
-        panel_bytes = pf_round_up((size_t)l.n_groups * l.group_bytes, 64);
+        panel_bytes = pf_round_up(l.panel_bytes, 64);
     } else if (format == PF_FORMAT_BF16_12) {
         panel_bytes = pf_b12_panel_bytes(k);
         reserve_bytes = pf_b12_reserve_bytes(k);
@@ -54,14 +54,27 @@ int32_t pf_gemm_groups(pf_format format, int32_t k)
     return pf_gemm_layout_of(format, k).n_groups;
 }
 
+bool pf_gemm_has_heads(pf_format format)
+{
+    return pf_gemm_layout_of(format, 1).has_heads;
+}
+
+size_t pf_gemm_find_bad_head(pf_format format, const uint8_t *heads, size_t n)
+{
+    const pf_gemm_layout l = pf_gemm_layout_of(format, 1);
+    uint8_t is_bad[256], any = 0;
+    for (size_t byte = 0; byte < sizeof is_bad; byte++) is_bad[byte] = !pf_gemm_head_is_valid(&l, (uint8_t)byte);
+    for (size_t i = 0; i < n; i++) any |= is_bad[heads[i]];
+    size_t first = any ? 0 : n;
+    while (first < n && !is_bad[heads[first]]) first++;
+    return first;
+}
+
 static void unpack_integers(const pf_gemm_weights *w, const uint8_t *panel, int32_t j, float *out)
 {
     const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-    for (int32_t k = 0; k < w->k; k++) {
-        const uint8_t *group = panel + (size_t)(k / l.group) * l.group_bytes;
-        const int32_t q = pf_gemm_stored(&l, group, j, (size_t)(k % l.group)) - pf_gemm_zero(&l, group, j);
-        out[k] = (float)q * pf_gemm_scale(&l, group, j);
-    }
+    for (size_t k = 0; k < (size_t)w->k; k++)
+        out[k] = (float)pf_gemm_integer(&l, panel, j, k) * pf_gemm_scale(panel, j);
 }
 
 static void unpack_bf16_12(const pf_gemm_weights *w, int32_t panel, size_t j, float *out)

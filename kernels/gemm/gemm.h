@@ -11,24 +11,28 @@
  *   -12    [n/32] { [k/16] codes       [k/16] { 768 bytes: 16 values of k, twelve bits each } }     and behind all panels reserves
  *   int8   [n/32] { 32 f32 scales      [k/4] [ n0: k k+1 k+2 k+3 | ... | n31 ] }              bytes hold q + 128
  *   int4   [n/32] { 32 f32 scales      [k/4] [ 64 bytes: n0..n15 in low nibbles, n16..n31 in high ] }   of a channel
- *          [n/32] { [groups] { 32 f16 scales  [group/4] [ the same 64 bytes ] } }              nibbles hold q
- *   asym   before the weights of each group, behind its scales: 32 bytes z, one a column; of a channel 32 more follow
- *          that mean nothing
+ *   asym   behind the scales 32 bytes z, one a column, and 32 that mean nothing
+ *   groups before the steps of each two groups 64 bytes m << 4 | z, one a column for either (layout.h)
  *
  * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
- * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is rounded up to a multiple of 64 bytes.
+ * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is a multiple of 64 bytes.
  * bf16-12 is bf16 bit for bit, products included; bf16_12.h has its blocks.
  * Several tensors of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at
  * any boundary.
  *
- * Rounding weights to integers, to nearest, ties to even; a group is a column for int8 and int4 of a channel:
+ * Rounding weights to integers, to nearest, ties to even, in f32. Of a column:
  *   int8   s = max |w| / 127                       q = clamp(round(w / s), -127, 127)
- *   int4   s = (the w of largest magnitude, the first of equals) / -8      q = clamp(round(w / s) + 8, 0, 15)
+ *   int4   s = (the w of largest magnitude, of equals the negative one) / -8      q = clamp(round(w / s) + 8, 0, 15)
  *   asym   lo = min(w, 0), hi = max(w, 0);  s = hi / 15 - lo / 15;
  *          z = clamp(round(-lo / s), 0, 15);  q = clamp(round(w / s) + z, 0, 15)
- * s is rounded to its type (f16: to nearest, ties to even, at most 65504) before it divides; s = 0, which is stored
- * without a sign, gives q = 0 (int8), 8 or z = 0. A weight that is no number counts as 0, an infinite one as the largest
- * finite f32 of its sign.
+ * Of groups: s = max |w| / 120 over the column, 0 where max |w| is below 2^-100; and in each group, with lo and hi of its own
+ * values:
+ *   int4   m = clamp(round(max(-lo, hi) / s / 8), 1, 15);  z = 8 where -lo >= hi, else 7
+ *   asym   m = clamp(round((hi / s - lo / s) / 15), 1, 15);  z = clamp(round(-lo / (m * s)), 0, 15);
+ *          then m = min(m, 127 / max(z, 15 - z)), rounded down
+ *          q = clamp(round(w * (1 / (m * s))) + z, 0, 15)
+ * s = 0, which is stored without a sign, gives q = 0 (int8), q = z = 8 (symmetric) or 0, and m = 0. A weight that is no number
+ * counts as 0, an infinite one as the largest finite f32 of its sign.
  *
  * Activations are repacked before a product, in row tiles as high as the kernel's register tile (its tile_rows), so
  * that a K step of a tile is contiguous. M rows make the fewest tiles, as equal as can be (16 = 8 + 8).
@@ -41,11 +45,11 @@
  *                as VDPBF16PS does
  *   amx class    c = 0; for each 32 of k in order: even = 0, odd = 0; for each pair in order: even = fma(a[k], w[k], even),
  *                odd = fma(a[k+1], w[k+1], odd); then c = c + (even + odd): one TDPBF16PS
- *   int8 class   c = 0; for each group in order: i = sum over its k of qa[k] * (q[k] - z), an exact 32-bit integer;
- *                c = fma((float)i, s, c);   at the end c = c * sa
- *   integer weights with bf16 activations: the bf16 or amx class on weights that are bf16((q - z) * s), the product in
- *                f32 rounded once, to nearest, ties to even; q - z is q in int8, q - 8 in int4 without z. A value that
- *                fills the last pair is weighed like any other, times an activation of +0
+ *   int8 class   i = sum over k of qa[k] * (q[k] - z) * m, an exact 32-bit integer;  c = fma((float)i, s, 0) * sa;
+ *                m is 1 where there are no groups
+ *   integer weights with bf16 activations: the bf16 or amx class on weights that are bf16((q - z) * m * s), the integer
+ *                times s in f32 rounded once, to nearest, ties to even; q - z is q in int8, q - 8 in int4-channel. A value
+ *                that fills the last pair is weighed like any other, times an activation of +0
  * A row of int8 activations: x = max |a|, sa = x / 127, qa = round(a * (127 / x)), all in f32.
  * The f32 class gives the same bits on every instruction set, but for which NaN; the int8 class too, on the AMX as well.
  * The bf16 class too, as long as no number on the way is denormal: VDPBF16PS reads denormal inputs and sums as zero and
@@ -117,10 +121,9 @@ typedef struct {
     size_t stride; /* elements */
 
     /* Integers: data hold int8 q, or two nibbles q a byte, the even k in the low one, rows at whole bytes (an even
-     * stride). Groups of a row lie together: */
-    const void *scales;   /* [n_rows, groups], any alignment; NULL: data are numbers */
-    pf_type scale_type;   /* f32 or f16 */
-    const uint8_t *zeros; /* [n_rows, groups], the low four bits count; asymmetric formats only */
+     * stride). */
+    const void *scales;   /* [n_rows] f32, any alignment; NULL: data are numbers */
+    const uint8_t *heads; /* [n_rows, groups]: m << 4 | z as format.h has it; of asymmetric channels z; else NULL */
 } pf_gemm_source;
 
 /* Pack panels [panel_begin, panel_end) from sources stacked in order; together they have w->n rows (asserted). To f32
@@ -132,16 +135,22 @@ typedef bool pf_gemm_pack_weights_fn(const pf_gemm_weights *w, const pf_gemm_sou
                                      int32_t panel_begin, int32_t panel_end);
 pf_gemm_pack_weights_fn pf_gemm_pack_weights;
 
-/* How many groups a row of k values has: 1 where a whole column shares a scale. Integer formats only. */
+/* How many groups a row of k values has: 1 where there is none but the column. Integer formats only. */
 int32_t pf_gemm_groups(pf_format format, int32_t k);
 
-/* One row of numbers [k] to integers, in the form that pf_gemm_source takes: q [k] bytes, or [ceil(k / 2)] with a last
- * high nibble of 0; scales [groups], f32 where a column is a group, else f16; zeros [groups] where the format has them,
- * else NULL. Any alignment. */
-void pf_gemm_quantise_row(pf_format format, const void *row, pf_type type, int32_t k, void *q, void *scales,
-                          uint8_t *zeros);
+/* Whether a format has heads, a byte for each group of a row. Integer formats only. */
+bool pf_gemm_has_heads(pf_format format);
 
-/* What row n of W stands for: out [k]. Integers: (q - z) * s, rounded once. */
+/* Which of n bytes is the first that is no head of a format that has them; n: none. Products may count on heads
+ * being valid: a file's are looked at before they are packed. */
+size_t pf_gemm_find_bad_head(pf_format format, const uint8_t *heads, size_t n);
+
+/* One row of numbers [k] to integers, in the form that pf_gemm_source takes: q [k] bytes, or [ceil(k / 2)] with a last
+ * high nibble of 0; its scale, an f32; heads [groups] where the format has them, else NULL. Any alignment. */
+void pf_gemm_quantise_row(pf_format format, const void *row, pf_type type, int32_t k, void *q, void *scale,
+                          uint8_t *heads);
+
+/* What row n of W stands for: out [k]. Integers: (q - z) * m * s, the integer times s rounded once. */
 void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out);
 
 /* Bytes of packed activations for m rows of k values, whatever the kernel: rows up to a multiple of 16, k up to one of

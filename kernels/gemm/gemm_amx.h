@@ -29,7 +29,7 @@
 #ifndef PF_KERNELS_GEMM_AMX_H
 #define PF_KERNELS_GEMM_AMX_H
 
-#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/group_bytes_avx512.h"
 #include "kernels/tiles_amx.h"
 
 enum {
@@ -187,16 +187,16 @@ typedef struct {
     float *c;
     size_t ldc;
     pf_gemm_mode mode;
-    size_t head_bytes;         /* of a panel, before its weights */
+    size_t weights_at;         /* in a panel: its first step */
     size_t steps;              /* of K */
-    const void *how;           /* what `put` and `zeros` of the format want to know */
+    const void *how;           /* what `put` and `head` of the format want to know */
     const pf_gemm_weights *up; /* of two products: its panels follow those of w, one by one; else NULL */
     const pf_gemm_gated *gated;
 } pf_tile_product;
 
-/* A row of B, 128 bytes, of what a panel has for it and of what `zeros` gave. */
-typedef void pf_tile_row_fn(const __m512i zeros[2], const uint8_t *from, uint8_t *b);
-typedef void pf_tile_zeros_fn(const pf_tile_product *x, const uint8_t *panel, __m512i zeros[2]);
+/* A row of B, 128 bytes, of what a panel has for it and of what `head` gave: that of rows [row, row + head_rows) of a step. */
+typedef void pf_tile_row_fn(const pf_group_head *head, const uint8_t *from, uint8_t *b);
+typedef pf_group_head pf_tile_head_fn(const pf_tile_product *x, const uint8_t *panel, size_t step, size_t row);
 
 /* Sums of rows [row, row + n_rows) of a panel, [n_rows, 32] 64-byte aligned, to c. */
 typedef void pf_tile_put_fn(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums);
@@ -210,7 +210,9 @@ typedef struct {
     bool as_they_are; /* sums are what c wants */
     size_t row_bytes; /* of a panel, for a row of B */
     pf_tile_row_fn *row;
-    pf_tile_zeros_fn *zeros; /* NULL: rows want none */
+    pf_tile_head_fn *head; /* NULL: rows want none */
+    size_t head_rows;      /* of B, that share one */
+    size_t pair_steps;     /* behind so many steps of a panel stand 64 bytes of heads; 0: there are none */
     pf_tile_put_fn *put;
     pf_tile_put_gated_fn *put_gated;
 } pf_tile_family;
@@ -235,7 +237,8 @@ PF_INLINE int32_t pf_tile_columns(const pf_tile_product *x, int32_t panel)
 /* Where a step begins in a panel, and how many of n rows of B from there on a panel has. */
 PF_INLINE size_t pf_tile_step_at(const pf_tile_family family, const pf_tile_product *x, size_t step)
 {
-    return x->head_bytes + step * PF_TILE_ROWS * family.row_bytes;
+    const size_t heads = family.pair_steps ? step / family.pair_steps * 64 : 0;
+    return x->weights_at + step * PF_TILE_ROWS * family.row_bytes + heads;
 }
 PF_INLINE size_t pf_tile_rows_there(const pf_tile_family family, const pf_tile_product *x, size_t step, size_t n)
 {
@@ -244,24 +247,52 @@ PF_INLINE size_t pf_tile_rows_there(const pf_tile_family family, const pf_tile_p
 }
 
 /* A row as it lies. */
-PF_INLINE void pf_tile_row_plain(const __m512i zeros[2], const uint8_t *from, uint8_t *b)
+PF_INLINE void pf_tile_row_plain(const pf_group_head *head, const uint8_t *from, uint8_t *b)
 {
-    (void)zeros;
+    (void)head;
     _mm512_store_si512(b, _mm512_loadu_si512(from));
     _mm512_store_si512(b + 64, _mm512_loadu_si512(from + 64));
 }
 
-/* n steps of a panel in a row: where they lie, or in `room`, zeros where K has ended. */
+/* A step of a panel, or of two side by side, to `b`, one behind the other: a row of each in turn, and where it `fetches` what comes
+ * PF_TILE_W_AHEAD bytes further on beside it. Two streams get more from memory than one. Zeros where K has ended. */
+PF_INLINE void pf_tile_fill(const pf_tile_family family, const pf_tile_product *x, const uint8_t *panels,
+                            const int32_t n_panels, size_t step, const bool fetches, uint8_t *b)
+{
+    const size_t there = pf_tile_rows_there(family, x, step, PF_TILE_ROWS), panel_bytes = x->w->panel_bytes;
+    const size_t at = pf_tile_step_at(family, x, step);
+    const bool past = at + PF_TILE_ROWS * family.row_bytes + PF_TILE_W_AHEAD > panel_bytes; /* into the next pair */
+    const uint8_t *from = panels + at;
+    uintptr_t ahead = (uintptr_t)from + PF_TILE_W_AHEAD + (past ? (size_t)(n_panels - 1) * panel_bytes : 0);
+    const size_t head_rows = family.head ? family.head_rows : PF_TILE_ROWS;
+    pf_group_head head[2];
+    if (fetches && family.pair_steps && step % family.pair_steps == 0)
+        for (size_t j = 0; j < (size_t)n_panels; j++) pf_tile_prefetch(ahead - 64 + j * panel_bytes);
+    for (size_t row = 0; row < there; row += head_rows) {
+        if (family.head)
+            for (size_t j = 0; j < (size_t)n_panels; j++) head[j] = family.head(x, panels + j * panel_bytes, step, row);
+        for (size_t i = row; i < row + head_rows && i < there; i++) {
+            for (size_t j = 0; j < (size_t)n_panels; j++) {
+                if (fetches) pf_tile_prefetch(ahead + j * panel_bytes);
+                if (fetches && family.row_bytes > 64) pf_tile_prefetch(ahead + j * panel_bytes + 64);
+                family.row(&head[j], from + j * panel_bytes, b + j * PF_TILE_STEP_BYTES + i * PF_TILE_B_STRIDE);
+            }
+            from += family.row_bytes;
+            ahead += family.row_bytes;
+        }
+    }
+    for (size_t j = 0; j < (size_t)n_panels; j++)
+        memset(b + j * PF_TILE_STEP_BYTES + there * PF_TILE_B_STRIDE, 0, (PF_TILE_ROWS - there) * PF_TILE_B_STRIDE);
+}
+
+/* n steps of a panel in a row: where they lie, or in `room`. */
 PF_INLINE const uint8_t *pf_tile_block(const pf_tile_family family, const pf_tile_product *x, const uint8_t *panel,
                                        size_t step, size_t n, uint8_t *room)
 {
-    const size_t wanted = n * PF_TILE_ROWS, there = pf_tile_rows_there(family, x, step, wanted);
-    const uint8_t *from = panel + pf_tile_step_at(family, x, step);
-    if (family.in_place && there == wanted) return from;
-    __m512i zeros[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
-    if (family.zeros) family.zeros(x, panel, zeros);
-    for (size_t i = 0; i < there; i++) family.row(zeros, from + i * family.row_bytes, room + i * PF_TILE_B_STRIDE);
-    memset(room + there * PF_TILE_B_STRIDE, 0, (wanted - there) * PF_TILE_B_STRIDE);
+    const size_t wanted = n * PF_TILE_ROWS;
+    if (family.in_place && pf_tile_rows_there(family, x, step, wanted) == wanted)
+        return panel + pf_tile_step_at(family, x, step);
+    for (size_t i = 0; i < n; i++) pf_tile_fill(family, x, panel, 1, step + i, false, room + i * PF_TILE_STEP_BYTES);
     return room;
 }
 
@@ -390,32 +421,6 @@ PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, c
     PF_TILE_DOT(dot, 3, 4, 7);
 }
 
-/* A step of a panel, or of two side by side, into the ring: a row of each in turn, and what comes PF_TILE_W_AHEAD bytes
- * further on fetched beside it. Two streams get more from memory than one. */
-PF_INLINE void pf_tile_fill(const pf_tile_family family, const pf_tile_product *x, int32_t panel,
-                            const int32_t n_panels, size_t step, uint8_t *slot)
-{
-    const size_t there = pf_tile_rows_there(family, x, step, PF_TILE_ROWS), panel_bytes = x->w->panel_bytes;
-    const size_t at = pf_tile_step_at(family, x, step);
-    const bool past = at + PF_TILE_ROWS * family.row_bytes + PF_TILE_W_AHEAD > panel_bytes; /* into the next pair */
-    const uint8_t *panels = pf_tile_panel(x, panel), *from = panels + at;
-    uintptr_t ahead = (uintptr_t)from + PF_TILE_W_AHEAD + (past ? (size_t)(n_panels - 1) * panel_bytes : 0);
-    __m512i zeros[2][2] = { { _mm512_setzero_si512(), _mm512_setzero_si512() } };
-    if (family.zeros)
-        for (int32_t j = 0; j < n_panels; j++) family.zeros(x, panels + (size_t)j * panel_bytes, zeros[j]);
-    for (size_t i = 0; i < there; i++) {
-        for (size_t j = 0; j < (size_t)n_panels; j++) {
-            pf_tile_prefetch(ahead + j * panel_bytes);
-            if (family.row_bytes > 64) pf_tile_prefetch(ahead + j * panel_bytes + 64);
-            family.row(zeros[j], from + j * panel_bytes, slot + j * PF_TILE_STEP_BYTES + i * PF_TILE_B_STRIDE);
-        }
-        from += family.row_bytes;
-        ahead += family.row_bytes;
-    }
-    for (size_t j = 0; j < (size_t)n_panels; j++)
-        memset(slot + j * PF_TILE_STEP_BYTES + there * PF_TILE_B_STRIDE, 0, (PF_TILE_ROWS - there) * PF_TILE_B_STRIDE);
-}
-
 PF_INLINE uint8_t *pf_tile_slot(uint8_t *ring, size_t step)
 {
     return ring + step % PF_TILE_RING_STEPS * (2 * PF_TILE_STEP_BYTES);
@@ -425,17 +430,17 @@ PF_INLINE uint8_t *pf_tile_slot(uint8_t *ring, size_t step)
 PF_INLINE void pf_tile_multiply_few(const pf_tile_family family, const pf_tile_product *x, pf_tile_rows rows,
                                     int32_t panel, const int32_t n_panels, const bool copied, uint8_t *ring)
 {
+    const uint8_t *panels = pf_tile_panel(x, panel);
     pf_tile_zero_all();
     for (size_t step = 0; copied && step < PF_TILE_RING_AHEAD && step < x->steps; step++)
-        pf_tile_fill(family, x, panel, n_panels, step, pf_tile_slot(ring, step));
+        pf_tile_fill(family, x, panels, n_panels, step, true, pf_tile_slot(ring, step));
     const size_t awake_steps = copied ? 2 : 8; /* less than 2,000 cycles of reading from memory, from L3 */
     for (size_t step = 0; step < x->steps; step++, rows.a += rows.a_step) {
-        const uint8_t *left = pf_tile_panel(x, panel) + pf_tile_step_at(family, x, step),
-                      *right = left + x->w->panel_bytes;
+        const uint8_t *left = panels + pf_tile_step_at(family, x, step), *right = left + x->w->panel_bytes;
         const bool whole = pf_tile_rows_there(family, x, step, PF_TILE_ROWS) == PF_TILE_ROWS;
         const size_t filled = copied ? step + PF_TILE_RING_AHEAD : step;
         if (copied ? filled < x->steps : !whole)
-            pf_tile_fill(family, x, panel, n_panels, filled, pf_tile_slot(ring, filled));
+            pf_tile_fill(family, x, panels, n_panels, filled, true, pf_tile_slot(ring, filled));
         if (copied || !whole) {
             left = pf_tile_slot(ring, step);
             right = left + PF_TILE_STEP_BYTES;

@@ -6,7 +6,7 @@
  * stand still while it is made, and what makes it does while they run. Here each fills the other's gaps. The same bits: the
  * weights are those of gemm_widen_vec.h, and an output is one chain over all of K.
  *
- * PF_VEC_FEW_ROWS rows' sums, the scales and zeros of a register's columns and of those 16 further on, a step of weights and
+ * PF_VEC_FEW_ROWS rows' sums, the scales and heads of a register's columns and of those 16 further on, a step of weights and
  * what takes it apart are all of the registers. YMM hold half a panel's columns, so a panel is passed over twice, and each
  * time half of the next one is fetched.
  */
@@ -38,11 +38,11 @@ PF_INLINE void pf_few_finish(pf_vecf sum, float *c, bool add)
     pf_vec_storef(c, add ? pf_vec_addf(pf_vec_loadf(c), sum) : sum);
 }
 
-PF_INLINE void pf_few(const int height, const int bits, const bool has_zeros, const pf_few_rows *t)
+PF_INLINE void pf_few(const int height, const int bits, const bool has_heads, const pf_few_rows *t)
 {
     const size_t step_bytes = (size_t)bits / 2 * PF_GEMM_PANEL;
     const uint32_t *a = t->a;
-    const uint8_t *group = t->panel;
+    pf_widen_head head = pf_widen_scales(t->panel, t->column);
     pf_vecf sum[PF_VEC_FEW_ROWS][2];
 
 #define START(m) \
@@ -50,14 +50,15 @@ PF_INLINE void pf_few(const int height, const int bits, const bool has_zeros, co
     PF_VEC_EACH_FEW(START)
 #undef START
 
-    for (size_t pairs = t->n_pairs; pairs; group += t->layout->group_bytes) {
-        const pf_widen_head head = pf_widen_head_of(t->layout, group, t->column);
-        const uint8_t *w = group + t->layout->head_bytes + 4 * t->column;
+    for (size_t g = 0, pairs = t->n_pairs; pairs; g++) {
+        const uint8_t *heads = t->panel + pf_gemm_heads_at(t->layout, g) + t->column;
+        const uint8_t *w = t->panel + pf_gemm_group_at(t->layout, g) + 4 * t->column;
+        if (has_heads) pf_widen_take_heads(&head, t->layout->in_groups, heads);
         for (size_t step = t->layout->group_steps; step && pairs; step--, w += step_bytes) {
             const pf_vec left = pf_vec_load(w), right = bits == 8 ? pf_vec_load(w + 64) : left;
             PF_PREFETCH(t->ahead + (uintptr_t)w / PF_VEC_HALVES);
             if (bits == 8 && PF_VEC_HALVES == 1) PF_PREFETCH(t->ahead + (uintptr_t)w + 64);
-#define VALUE(v, i) pf_widen_value(bits, has_zeros, v ? right : left, i, v, &head)
+#define VALUE(v, i) pf_widen_value(bits, has_heads, v ? right : left, i, v, &head)
 #ifdef __AVX512BF16__ /* a pair of k at once */
 #define ROW(m)                                           \
     if (m < height) {                                    \
@@ -112,14 +113,14 @@ PF_INLINE void pf_few(const int height, const int bits, const bool has_zeros, co
 
 #define PF_FEW_INT8(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 8, false, tile))
 #define PF_FEW_INT4(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 4, false, tile))
-#define PF_FEW_ASYM(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 4, true, tile))
+#define PF_FEW_HEAD(T, m) PF_GEMM_DEFINE(T##_##m, pf_few_rows, pf_few(m + 1, 4, true, tile))
 PF_VEC_EACH_FEW_HEIGHT(PF_FEW_INT8, pf_few_int8)
 PF_VEC_EACH_FEW_HEIGHT(PF_FEW_INT4, pf_few_int4)
-PF_VEC_EACH_FEW_HEIGHT(PF_FEW_ASYM, pf_few_asym)
+PF_VEC_EACH_FEW_HEIGHT(PF_FEW_HEAD, pf_few_head)
 static pf_few_fn *const pf_few_functions[3][PF_VEC_FEW_ROWS + 1] = {
     { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_int8) },
     { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_int4) },
-    { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_asym) },
+    { PF_VEC_EACH_FEW_HEIGHT(PF_BY_HEIGHT, pf_few_head) },
 };
 
 /* See pf_few_rows. Half a panel's passage fetches half of the next panel: panel / 2 + ahead is where that begins. */
@@ -135,7 +136,7 @@ PF_INLINE bool pf_few_multiply(const pf_gemm_weights *w, const void *input, int3
 {
     if (m > PF_VEC_FEW_ROWS) return false;
     const pf_gemm_layout layout = pf_gemm_layout_of(w->format, w->k);
-    pf_few_fn *const multiply = pf_few_functions[layout.bits == 8 ? 0 : layout.has_zeros ? 2 : 1][m];
+    pf_few_fn *const multiply = pf_few_functions[layout.bits == 8 ? 0 : layout.has_heads ? 2 : 1][m];
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
         const bool whole = n_columns >= PF_GEMM_PANEL;

@@ -6,11 +6,10 @@
  *   for each panel of 32 columns
  *     for each span of K: nibbles become bytes first, where that pays (pf_int_family.unpack)
  *       for each row tile
- *         for each group of weights, or stretch of a column
+ *         for each block of 32 values of K, the smallest group, or stretch of a column
  *           for each half of the panel (YMM; ZMM hold it whole): one step of K after another, sums in registers
  *
- * K goes in blocks of 32 values, the smallest group. The sums of a tile's group go to the scratch: added up as integers
- * over all K where a column shares a scale, else scaled and added to f32 sums, group by group.
+ * What a tile has summed is multiplied with its group's multipliers and added to the scratch, as integers over all K.
  *
  * Packed activations, in words of 32 bits, [tile] { head | [blocks] }, K filled with zeros up to a whole block:
  *
@@ -33,6 +32,7 @@
 enum {
     PF_INT_BLOCK = 32,         /* values of k */
     PF_INT_STEPS = 8,          /* of four values, a block */
+    PF_INT_LINE = 64,          /* bytes, of heads */
     PF_INT_HEAD_WORDS = 2,     /* of a row */
     PF_INT_BYTE_WORDS = 9,     /* of a row a block: the first form */
     PF_INT_PAIR_WORDS = 16,    /* the second */
@@ -44,30 +44,37 @@ enum {
 
 /* What one register tile is to do. Its height is the function's. */
 typedef struct {
-    const uint8_t *w;        /* a group; or the weights of a step, where a column shares a scale */
-    const uint32_t *a;       /* a block of the tile */
-    size_t steps;            /* of four values; whole blocks but at the end of a column */
-    uint32_t *sums;          /* [height, 32] to be added to: f32, or int32 where a column shares a scale */
-    uint32_t *partial;       /* [height, 32] int32 for the tile's own use */
-    const uint8_t *unpacked; /* the weights of the blocks, a byte each, [step] { n0..n15 | n16..n31 }; or NULL */
-    uintptr_t prefetch;      /* where, and how much further with each half step */
+    const uint8_t *heads; /* of the first two groups, where there are any */
+    const uint8_t *w;     /* the first step; or bytes that nibbles became, [step] { n0..n15 | n16..n31 } */
+    const uint32_t *a;    /* a block of the tile */
+    size_t steps;         /* of four values; whole blocks but at the end of a column */
+    uint32_t *sums;       /* [height, 32] to be added to */
+    uintptr_t prefetch;   /* where, and how much further with each half step */
     size_t prefetch_stride;
     bool from_memory; /* the weights */
     const pf_gemm_layout *layout;
 } pf_int_tile;
 
+/* The heads of group g + 1 of a tile; `heads` of g. */
+PF_INLINE const uint8_t *pf_int_next_heads(const pf_gemm_layout *l, size_t g, const uint8_t *heads)
+{
+    return heads + (g % 2 ? l->pair_bytes - PF_GEMM_PANEL : PF_GEMM_PANEL);
+}
+
 typedef void pf_int_tile_fn(const pf_int_tile *tile);
 
-/* The nibbles of some steps that follow each other to bytes. */
-typedef void pf_int_unpack_fn(uint8_t *bytes, const uint8_t *nibbles, size_t steps);
+/* The nibbles of some steps of a group to bytes. */
+typedef void pf_int_unpack_fn(uint8_t *bytes, const uint8_t *heads, const uint8_t *nibbles, size_t steps);
 
 /* What the nest must know of a family of tiles. */
 typedef struct {
     int32_t tile_rows;
-    size_t block_words;           /* of a row */
-    size_t halves;                /* of a panel, one after the other */
-    pf_int_tile_fn *const *tiles; /* [tile_rows + 1], by height */
-    pf_int_unpack_fn *unpack;     /* NULL: the tiles take apart what they need */
+    size_t block_words;              /* of a row */
+    size_t halves;                   /* of a panel, one after the other */
+    pf_int_tile_fn *const *tiles;    /* [tile_rows + 1], by height */
+    pf_int_unpack_fn *unpack;        /* NULL: the tiles take apart what they need */
+    pf_int_tile_fn *const *of_bytes; /* the tiles for what is unpacked ... */
+    bool bytes_are_int8;             /* ... to (q - z) * m + 128, else to q */
 } pf_int_family;
 
 PF_INLINE void pf_int_put(float *c, const float *result, int32_t n_columns, pf_gemm_mode mode)
@@ -78,40 +85,38 @@ PF_INLINE void pf_int_put(float *c, const float *result, int32_t n_columns, pf_g
         memcpy(c, result, (size_t)n_columns * sizeof *c);
 }
 
-/* A row of sums [32] to a row of c. */
-PF_INLINE void pf_int_finish(const pf_gemm_layout *l, const uint8_t *panel, const uint32_t *sums, float row_scale,
-                             uint32_t row_sum, float *c, int32_t n_columns, pf_gemm_mode mode)
+/* What the tiles have counted too much in every weight of a column. */
+PF_INLINE void pf_int_offsets(const pf_gemm_layout *l, const uint8_t *panel, bool is_int8,
+                              uint32_t offsets[PF_GEMM_PANEL])
 {
+    for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
+        offsets[j] = is_int8 ? 128 : l->in_groups ? 0 : (uint32_t)pf_gemm_head_at(l, panel, 0, j).zero;
+}
+
+/* A row of sums [32] to a row of c. */
+PF_INLINE void pf_int_finish(const uint8_t *panel, const uint32_t *sums, const uint32_t offsets[PF_GEMM_PANEL],
+                             float row_scale, uint32_t row_sum, float *c, int32_t n_columns, pf_gemm_mode mode)
+{
+    const float *scales = (const float *)(const void *)panel;
     float result[PF_GEMM_PANEL];
-    if (l->scale_size == 4) {
-        const float *scales = (const float *)(const void *)panel;
-        const uint8_t *zeros = panel + l->zeros_at;
-        const uint32_t same = (l->bits == 8 ? 128 : 8) * row_sum;
-        for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
-            const uint32_t sum = sums[j] + (l->has_zeros ? zeros[j] * row_sum : same);
-            result[j] = fmaf((float)(int32_t)sum, scales[j], 0.0f);
-        }
-    } else {
-        memcpy(result, sums, sizeof result);
-    }
-    for (int32_t j = 0; j < PF_GEMM_PANEL; j++) result[j] *= row_scale;
+    for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
+        result[j] = fmaf((float)(int32_t)(sums[j] + offsets[j] * row_sum), scales[j], 0.0f) * row_scale;
     if (n_columns == PF_GEMM_PANEL) /* as a constant: vectors, no calls */
         pf_int_put(c, result, PF_GEMM_PANEL, mode);
     else
         pf_int_put(c, result, n_columns, mode);
 }
 
-/* The weights of n_steps from `begin` on, a step or a group's head. */
+/* n_steps from `step` on. */
 PF_INLINE void pf_int_unpack_span(const pf_gemm_layout *l, pf_int_unpack_fn *unpack, uint8_t *bytes,
-                                  const uint8_t *begin, size_t n_steps)
+                                  const uint8_t *panel, size_t step, size_t n_steps)
 {
-    if (l->scale_size == 4) {
-        unpack(bytes, begin, n_steps);
-        return;
-    }
-    for (size_t step = 0; step < n_steps; step += l->group_steps, begin += l->group_bytes) {
-        const size_t left = n_steps - step;
-        unpack(bytes + step * 4 * PF_GEMM_PANEL, begin + l->head_bytes, left < l->group_steps ? left : l->group_steps);
+    for (const size_t end = step + n_steps; step < end;) {
+        const size_t g = step / l->group_steps, i = step % l->group_steps;
+        const size_t in_group = l->group_steps - i, n = end - step < in_group ? end - step : in_group;
+        unpack(bytes, panel + pf_gemm_heads_at(l, g), panel + pf_gemm_group_at(l, g) + i * l->step_bytes, n);
+        bytes += n * 4 * PF_GEMM_PANEL;
+        step += n;
     }
 }
 
@@ -120,53 +125,57 @@ PF_INLINE void pf_int_nest(const pf_int_family family, const pf_gemm_weights *w,
                            uint32_t *scratch)
 {
     const pf_gemm_layout layout = pf_gemm_layout_of(w->format, w->k);
-    const bool column = layout.scale_size == 4;
     const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
-    const size_t steps = ((size_t)w->k + 3) / 4, blocks = (steps + PF_INT_STEPS - 1) / PF_INT_STEPS;
-    const bool unpacks = family.unpack && layout.bits == 4 && n_tiles >= PF_INT_UNPACK_TILES;
+    const size_t steps = (size_t)layout.n_groups * layout.group_steps;
+    const size_t blocks = ((size_t)w->k + PF_INT_BLOCK - 1) / PF_INT_BLOCK;
+    const bool unpacks = family.unpack && n_tiles >= PF_INT_UNPACK_TILES;
+    pf_int_tile_fn *const *tiles = unpacks ? family.of_bytes : family.tiles;
     const size_t span = n_tiles == 1 ? blocks : unpacks ? PF_INT_UNPACK_BLOCKS : PF_INT_SPAN_BLOCKS;
     const size_t row_words = PF_INT_HEAD_WORDS + blocks * family.block_words;
-    /* bytes of a block of a panel; a group's head is spread over its blocks */
-    const size_t block_bytes =
-        column ? PF_INT_STEPS * layout.step_bytes : layout.group_bytes * PF_INT_STEPS / layout.group_steps;
+    /* bytes of a block of a panel; a line of heads is spread over its blocks */
+    const size_t block_bytes = layout.in_groups ? layout.pair_bytes * PF_INT_STEPS / (2 * layout.group_steps)
+                                                : layout.step_bytes * PF_INT_STEPS;
     const size_t half_steps = family.halves * PF_INT_STEPS;
     const size_t stride = (block_bytes + half_steps * (size_t)n_tiles - 1) / (half_steps * (size_t)n_tiles);
-    const size_t rows_words = pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* of one part of the scratch */
-    uint8_t *unpacked = (uint8_t *)(scratch + 2 * rows_words);
+    uint8_t *unpacked = (uint8_t *)(scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL);
 
     for (int32_t p = panel_begin; p < panel_end; p++) {
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const int32_t left = w->n - p * PF_GEMM_PANEL, n_columns = left < PF_GEMM_PANEL ? left : PF_GEMM_PANEL;
+        uint32_t offsets[PF_GEMM_PANEL];
+        pf_int_offsets(&layout, panel, layout.bits == 8 || (unpacks && family.bytes_are_int8), offsets);
         memset(scratch, 0, (size_t)m * PF_GEMM_PANEL * sizeof *scratch);
-        for (size_t block = 0; block < blocks; block += span) {
-            const size_t end = blocks - block < span ? blocks : block + span;
-            const uint8_t *begin = panel + (column ? layout.head_bytes : 0) + block * block_bytes;
+        for (size_t block = 0; block < blocks; block += span) { /* of groups an even number */
+            const size_t end = blocks - block < span ? blocks : block + span, step = block * PF_INT_STEPS;
+            const size_t n_steps = (steps < end * PF_INT_STEPS ? steps : end * PF_INT_STEPS) - step;
+            const uint8_t *begin =
+                panel + (layout.in_groups ? PF_GEMM_HEADS_AT : layout.weights_at) + block * block_bytes;
             const size_t bytes = (end - block) * block_bytes;
-            const size_t n_steps = (column && end == blocks ? steps : end * PF_INT_STEPS) - block * PF_INT_STEPS;
-            if (unpacks) pf_int_unpack_span(&layout, family.unpack, unpacked, begin, n_steps);
+            if (unpacks) pf_int_unpack_span(&layout, family.unpack, unpacked, panel, step, n_steps);
             for (int32_t t = 0; t < n_tiles; t++) {
                 const size_t row = (size_t)pf_gemm_tile_row(n_tiles, m, t);
                 const size_t height = (size_t)pf_gemm_tile_row(n_tiles, m, t + 1) - row;
                 const uint32_t *head = input + row * row_words;
                 uint32_t *sums = scratch + row * PF_GEMM_PANEL;
                 const pf_int_tile tile = {
-                    .w = begin,
+                    .heads = begin,
+                    .w = unpacks            ? unpacked
+                         : layout.in_groups ? begin + PF_INT_LINE
+                                            : begin,
                     .a = head + (PF_INT_HEAD_WORDS + block * family.block_words) * height,
                     .steps = n_steps,
                     .sums = sums,
-                    .partial = sums + rows_words,
-                    .unpacked = unpacks ? unpacked : NULL,
                     .prefetch = (uintptr_t)begin +
                                 (n_tiles == 1 ? PF_GEMM_W_AHEAD : bytes + bytes * (size_t)t / (size_t)n_tiles),
                     .prefetch_stride = stride,
                     .from_memory = w->from_memory,
                     .layout = &layout,
                 };
-                family.tiles[height](&tile);
+                tiles[height](&tile);
                 for (size_t r = 0; end == blocks && r < height; r++) {
                     float row_scale;
                     memcpy(&row_scale, head + r, sizeof row_scale);
-                    pf_int_finish(&layout, panel, sums + r * PF_GEMM_PANEL, row_scale, head[height + r],
+                    pf_int_finish(panel, sums + r * PF_GEMM_PANEL, offsets, row_scale, head[height + r],
                                   c + (row + r) * ldc + (size_t)p * PF_GEMM_PANEL, n_columns, mode);
                 }
             }

@@ -7,10 +7,10 @@
  * parted take no fewer instructions.
  *
  * int4: VPMADDUBSW adds two products of a nibble and a byte, at most 2 * 15 * 127, to int16. Eight steps add up to at
- * most 8 * 3810 = 30480, so a block is summed in 16 bits, two sums a column; VPMADDWD with ones joins them. In groups
- * the sums begin at -z times the activations' own sums, and end with each of their 16 activations counted q - z times, at
- * most 15, so the bound is the same. Where z is 8, a count is at most 8, and two blocks fit: 32 * 8 * 127 = 32512. On the
- * way there sums may wrap around.
+ * most 8 * 3810 = 30480, so a block is summed in 16 bits, two sums a column; VPMADDWD joins them, in groups times m. There
+ * z times the activations' own sums is taken off first, which leaves each of a sum's 16 activations counted q - z times, at
+ * most 15, so the bound is the same. Where z is 7 or 8, a count is at most 8, and two blocks fit: 32 * 8 * 127 = 32512. On
+ * the way there sums may wrap around.
  */
 #ifndef PF_KERNELS_GEMM_INT_MADD_VEC_H
 #define PF_KERNELS_GEMM_INT_MADD_VEC_H
@@ -124,247 +124,186 @@ PF_INLINE void int8_tile(const int height, const pf_int_tile *t)
     }
 }
 
-/* What becomes of a block's integer sums. */
-typedef enum {
-    PF_INT_BEGIN, /* they are the first of a group: left in `sums` */
-    PF_INT_KEEP,  /* they are added to `sums` */
-    PF_INT_SCALE, /* they are a group: scaled, and added to the f32 `sums` */
-    PF_INT_JOIN,  /* they are the last of a group, the others of which are in `partial`: the same for all together */
-} pf_int_end;
-
 /* How a block is multiplied; constants. */
 typedef struct {
     int height;
     int halves;    /* of a panel, side by side */
-    bool column;   /* its columns share a scale */
-    bool pair;     /* two blocks, of a group whose z is 8 */
+    bool column;   /* it is not of a group */
+    bool pair;     /* two blocks, of a group whose z are 7 or 8 */
     bool unpacked; /* a weight is a byte */
 } pf_int4_form;
 
-/* What the sums of columns from `j` on begin with. */
-PF_INLINE void pf_int4_start(const pf_int4_form form, pf_int_sums sum, const uint32_t *a, const pf_gemm_layout *l,
-                             const uint8_t *group, size_t j)
+/* Where a tile is in its operands. */
+typedef struct {
+    const uint8_t *w;
+    const uint32_t *a;
+    uintptr_t prefetch;
+} pf_int4_cursor;
+
+PF_INLINE size_t pf_int4_step_bytes(const pf_int4_form form)
 {
-    const int height = form.height;
-    if (form.column) {
-        pf_int_clear(height, sum);
-    } else if (form.pair) {
-        const uint32_t *second = a + PF_INT_BYTE_WORDS * height;
-#define START(m)    \
-    if (m < height) \
-        sum[m][0] = sum[m][1] = pf_vec_left16(pf_vec_add16(pf_vec_spread(a + m), pf_vec_spread(second + m)), 3);
-        PF_VEC_EACH_ROW(START)
-#undef START
-    } else if (!l->has_zeros) {
-#define START(m) \
-    if (m < height) sum[m][0] = sum[m][1] = pf_vec_left16(pf_vec_spread(a + m), 3);
-        PF_VEC_EACH_ROW(START)
-#undef START
-    } else {
-        const pf_vec z0 = pf_int_zeros(l, group, j), z1 = pf_int_zeros(l, group, j + 16);
-#define START(m)                               \
-    if (m < height) {                          \
-        const pf_vec b = pf_vec_spread(a + m); \
-        sum[m][0] = pf_vec_mul16(z0, b);       \
-        sum[m][1] = pf_vec_mul16(z1, b);       \
-    }
-        PF_VEC_EACH_ROW(START)
-#undef START
-    }
+    return (form.unpacked ? 4 : 2) * PF_GEMM_PANEL;
 }
 
-PF_INLINE void pf_int4_step(const pf_int4_form form, pf_int_sums sum, const uint8_t *w, const uint32_t *a)
+/* One step; the sums begin with the first. */
+PF_INLINE void pf_int4_step(const pf_int4_form form, const bool first, pf_int_sums sum, const uint8_t *w,
+                            const uint32_t *a)
 {
     const int height = form.height;
     const bool tall = height > 4;
-    const pf_vec first = pf_vec_load(w), w0 = form.unpacked ? first : pf_vec_low_nibbles(first, tall);
-    const pf_vec w1 = form.unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(first, 4), tall);
-#define ROW(m)                                                    \
-    if (m < height) {                                             \
-        const pf_vec b = pf_vec_spread(a + m);                    \
-        sum[m][0] = pf_vec_add16(sum[m][0], pf_vec_madd8(w0, b)); \
-        sum[m][1] = pf_vec_add16(sum[m][1], pf_vec_madd8(w1, b)); \
+    const pf_vec both = pf_vec_load(w), w0 = form.unpacked ? both : pf_vec_low_nibbles(both, tall);
+    const pf_vec w1 = form.unpacked ? pf_vec_load(w + 64) : pf_vec_low_nibbles(pf_vec_right16(both, 4), tall);
+#define ROW(m)                                                           \
+    if (m < height) {                                                    \
+        const pf_vec b = pf_vec_spread(a + m);                           \
+        const pf_vec p0 = pf_vec_madd8(w0, b), p1 = pf_vec_madd8(w1, b); \
+        sum[m][0] = first ? p0 : pf_vec_add16(sum[m][0], p0);            \
+        sum[m][1] = first ? p1 : pf_vec_add16(sum[m][1], p1);            \
     }
     PF_VEC_EACH_ROW(ROW)
 #undef ROW
 }
 
-/* The steps of a block. Returns where to prefetch. */
-PF_INLINE uintptr_t pf_int4_steps(const pf_int4_form form, pf_int_sums sum[PF_VEC_HALVES], const uint8_t *w,
-                                  const uint32_t *a, size_t steps, uintptr_t prefetch, size_t stride)
+/* The steps of a block; `begins`: the sums do with it. Returns where to prefetch. */
+PF_INLINE uintptr_t pf_int4_steps(const pf_int4_form form, const bool begins, pf_int_sums sum[PF_VEC_HALVES],
+                                  const uint8_t *w, const uint32_t *a, size_t steps, uintptr_t prefetch, size_t stride)
 {
 #pragma GCC unroll 8
-    for (size_t step = 0; step < steps; step++, w += (form.unpacked ? 4 : 2) * PF_GEMM_PANEL) {
+    for (size_t step = 0; step < steps; step++, w += pf_int4_step_bytes(form)) {
         a += form.height;
 #pragma GCC unroll 2
         for (int half = 0; half < form.halves; half++) {
             prefetch = pf_int_fetch(prefetch, stride);
-            pf_int4_step(form, sum[half], w + half * 4 * PF_VEC_LANES, a);
+            pf_int4_step(form, begins && step == 0, sum[half], w + half * 4 * PF_VEC_LANES, a);
         }
     }
     return prefetch;
 }
 
-PF_INLINE void pf_int4_end(const pf_int4_form form, const pf_int_end end, pf_int_sums sum, const uint8_t *group,
-                           size_t j, uint32_t *sums, const uint32_t *partial)
+/* What becomes of the sums of 16 columns, or 32; `heads` of theirs, `a` the activations' own sums. */
+PF_INLINE void pf_int4_end(const pf_int4_form form, pf_int_sums sum, const pf_vec heads[2], const uint32_t *a,
+                           uint32_t *sums)
 {
     const int height = form.height;
-    const pf_vec ones = pf_vec_set(0x00010001);
-    const bool scaled = end == PF_INT_SCALE || end == PF_INT_JOIN;
-    const pf_vecf s0 = scaled ? pf_int_scales(group, j) : pf_vec_setf(0.0f);
-    const pf_vecf s1 = scaled ? pf_int_scales(group, j + 16) : pf_vec_setf(0.0f);
-#define END(m)                                                                           \
-    if (m < height) {                                                                    \
-        const size_t at = m * PF_GEMM_PANEL;                                             \
-        pf_vec i0 = pf_vec_madd16(sum[m][0], ones), i1 = pf_vec_madd16(sum[m][1], ones); \
-        if (end == PF_INT_JOIN) {                                                        \
-            i0 = pf_vec_add(i0, pf_vec_load(partial + at));                              \
-            i1 = pf_vec_add(i1, pf_vec_load(partial + at + 16));                         \
-        }                                                                                \
-        if (end == PF_INT_BEGIN) {                                                       \
-            pf_vec_store(sums + at, i0);                                                 \
-            pf_vec_store(sums + at + 16, i1);                                            \
-        } else if (end == PF_INT_KEEP) {                                                 \
-            pf_int_add(sums + at, i0, i1);                                               \
-        } else {                                                                         \
-            pf_int_add_scaled(sums + at, i0, i1, s0, s1);                                \
-        }                                                                                \
+    const uint32_t *second = a + PF_INT_BYTE_WORDS * height;
+    const pf_vec z0 = pf_int_zeros(heads[0]), z1 = pf_int_zeros(heads[1]), ones = pf_vec_set(0x00010001);
+    const pf_vec m0 = form.column ? ones : pf_int_multipliers(heads[0]);
+    const pf_vec m1 = form.column ? ones : pf_int_multipliers(heads[1]);
+#define END(m)                                                                                            \
+    if (m < height) {                                                                                     \
+        if (!form.column) {                                                                               \
+            pf_vec b = pf_vec_spread(a + m);                                                              \
+            if (form.pair) b = pf_vec_add16(b, pf_vec_spread(second + m));                                \
+            sum[m][0] = pf_vec_add16(sum[m][0], pf_vec_mul16(z0, b));                                     \
+            sum[m][1] = pf_vec_add16(sum[m][1], pf_vec_mul16(z1, b));                                     \
+        }                                                                                                 \
+        pf_int_add(sums + m * PF_GEMM_PANEL, pf_vec_madd16(sum[m][0], m0), pf_vec_madd16(sum[m][1], m1)); \
     }
     PF_VEC_EACH_ROW(END)
 #undef END
 }
 
-/* A block, or two, of columns from `j` on: straight-line code where `steps` is a constant, which saves up to a sixth. The
- * head of their group, sums and what is left of those before are the whole panel's. Returns where to prefetch. */
-PF_INLINE uintptr_t pf_int4_block(const pf_int4_form form, const pf_int_end end, const pf_int_tile *t,
-                                  const uint8_t *group, size_t j, const uint8_t *w, const uint32_t *a, size_t steps,
-                                  uint32_t *sums, const uint32_t *partial, uintptr_t prefetch)
+/* A block, or two: straight-line code where `steps` is a constant, which saves up to a sixth. */
+PF_INLINE void pf_int4_block(const pf_int4_form form, const pf_vec heads[PF_VEC_HALVES][2], size_t steps,
+                             uint32_t *sums, size_t stride, pf_int4_cursor *at)
 {
-    const size_t stride = t->prefetch_stride;
+    const size_t block_bytes = steps * pf_int4_step_bytes(form), block_words = PF_INT_BYTE_WORDS * (size_t)form.height;
+    const uint32_t *a = at->a;
+    uintptr_t prefetch = at->prefetch;
     pf_int_sums sum[PF_VEC_HALVES];
-    w += 4 * j;
-    __asm__("" : "+r"(a), "+r"(prefetch)); /* one register each: the compiler would keep every word's address */
+    /* one register each: the compiler would keep every word's address, and all sums over several blocks */
+    __asm__("" : "+r"(a), "+r"(prefetch), "+r"(sums));
+    prefetch = pf_int4_steps(form, true, sum, at->w, a, steps, prefetch, stride);
+    if (form.pair)
+        prefetch = pf_int4_steps(form, false, sum, at->w + block_bytes, a + block_words, steps, prefetch, stride);
 #pragma GCC unroll 2
     for (int half = 0; half < form.halves; half++)
-        pf_int4_start(form, sum[half], a, t->layout, group, j + (size_t)half * PF_VEC_LANES);
-    prefetch = pf_int4_steps(form, sum, w, a, steps, prefetch, stride);
-    if (form.pair)
-        prefetch = pf_int4_steps(form, sum, w + steps * (form.unpacked ? 4 : 2) * PF_GEMM_PANEL,
-                                 a + PF_INT_BYTE_WORDS * form.height, steps, prefetch, stride);
+        pf_int4_end(form, sum[half], heads[half], a, sums + half * PF_VEC_LANES);
+    *at = (pf_int4_cursor){ .w = at->w + (form.pair ? 2 : 1) * block_bytes,
+                            .a = a + (form.pair ? 2 : 1) * block_words,
+                            .prefetch = prefetch };
+}
+
+PF_INLINE void pf_int4_load_heads(const pf_int4_form form, pf_vec to[PF_VEC_HALVES][2], const uint8_t *heads)
+{
 #pragma GCC unroll 2
-    for (int half = 0; half < form.halves; half++) {
-        const size_t column = j + (size_t)half * PF_VEC_LANES;
-        pf_int4_end(form, end, sum[half], group, column, sums + column, partial + column);
+    for (int half = 0; half < form.halves; half++, heads += PF_VEC_LANES) {
+        to[half][0] = pf_vec_load_u8_twice(heads);
+        to[half][1] = pf_vec_load_u8_twice(heads + 16);
     }
-    return prefetch;
 }
 
-/* A block of columns that share a scale. */
-PF_INLINE uintptr_t int4_column_block(const pf_int4_form form, const pf_int_tile *t, const uint8_t *w,
-                                      const uint32_t *a, size_t steps, uintptr_t prefetch)
+/* Blocks of a group, or one of a column, which may lack steps; of columns from `column` on. `heads` and the sums are the whole
+ * panel's. Returns where to prefetch. */
+PF_INLINE uintptr_t pf_int4_half(const pf_int4_form form, const pf_int_tile *t, const uint8_t *heads, size_t column,
+                                 size_t steps, pf_int4_cursor at)
 {
-    for (int half = 0; half < PF_VEC_HALVES; half += form.halves)
-        prefetch = pf_int4_block(form, PF_INT_KEEP, t, NULL, (size_t)half * PF_VEC_LANES, w, a, steps, t->sums,
-                                 t->partial, prefetch);
-    return prefetch;
-}
-
-/* One block after the other; the last may lack steps. */
-PF_INLINE void pf_int4_columns(const int height, const bool unpacked, const pf_int_tile *t)
-{
-    const pf_int4_form form = {
-        .height = height, .halves = pf_int_halves(height), .column = true, .unpacked = unpacked
-    };
-    const uint8_t *w = unpacked ? t->unpacked : t->w;
-    const uint32_t *a = t->a;
-    const size_t last = t->steps % PF_INT_STEPS;
-    uintptr_t prefetch = t->prefetch;
-    for (size_t block = t->steps / PF_INT_STEPS; block; block--) {
-        prefetch = int4_column_block(form, t, w, a, PF_INT_STEPS, prefetch);
-        w += PF_INT_STEPS * (unpacked ? 4 : 2) * PF_GEMM_PANEL;
-        a += PF_INT_BYTE_WORDS * (size_t)height;
-    }
-    if (last) int4_column_block(form, t, w, a, last, prefetch);
-}
-
-PF_INLINE void int4_column_tile(const int height, const pf_int_tile *t)
-{
-    if (PF_INT4_UNPACKS && t->unpacked)
-        pf_int4_columns(height, true, t);
-    else
-        pf_int4_columns(height, false, t);
-}
-
-/* The weights of a group, half by half. */
-PF_INLINE uintptr_t pf_int4_group(const pf_int4_form form, const size_t group_blocks, const pf_int_tile *t,
-                                  const uint8_t *group, const uint8_t *w, const uint32_t *a, size_t blocks,
-                                  uintptr_t prefetch)
-{
-    const size_t block_bytes = PF_INT_STEPS * (form.unpacked ? 4 : 2) * PF_GEMM_PANEL;
-    const size_t block_words = PF_INT_BYTE_WORDS * (size_t)form.height;
     pf_int4_form pair = form;
     pair.pair = true;
-    for (int half = 0; half < PF_VEC_HALVES; half += form.halves) {
-        const size_t j = (size_t)half * PF_VEC_LANES;
-        const uint8_t *bytes = w;
-        const uint32_t *words = a;
-#define BLOCK(FORM, END, SUMS) \
-    prefetch = pf_int4_block(FORM, END, t, group, j, bytes, words, PF_INT_STEPS, SUMS, t->partial, prefetch);
-        if (group_blocks == 1 || blocks == 1) {
-            BLOCK(form, PF_INT_SCALE, t->sums)
-            continue;
-        }
-        if (blocks == 4 && !t->layout->has_zeros) {
-            BLOCK(pair, PF_INT_BEGIN, t->partial)
-            bytes += 2 * block_bytes;
-            words += 2 * block_words;
-            BLOCK(pair, PF_INT_JOIN, t->sums)
-            continue;
-        }
-        for (size_t b = 1; b < blocks; b++, bytes += block_bytes, words += block_words)
-            if (b == 1)
-                BLOCK(form, PF_INT_BEGIN, t->partial)
-            else
-                BLOCK(form, PF_INT_KEEP, t->partial)
-        BLOCK(form, PF_INT_JOIN, t->sums)
+    pf_vec head[PF_VEC_HALVES][2] = { 0 };
+    if (!form.column) pf_int4_load_heads(form, head, heads + column);
+    at.w += 4 * column;
+    uint32_t *sums = t->sums + column;
+#define BLOCK(FORM, STEPS) pf_int4_block(FORM, head, STEPS, sums, t->prefetch_stride, &at)
+    if (!form.column && !t->layout->has_zeros)
+        for (; steps >= 2 * PF_INT_STEPS; steps -= 2 * PF_INT_STEPS) BLOCK(pair, PF_INT_STEPS);
+    for (; steps >= PF_INT_STEPS; steps -= PF_INT_STEPS) BLOCK(form, PF_INT_STEPS);
+    if (form.column && steps) BLOCK(form, steps);
 #undef BLOCK
-    }
-    return prefetch;
+    return at.prefetch;
 }
 
-/* Groups, one after the other; the last may lack blocks. */
-PF_INLINE void pf_int4_groups(const int height, const size_t group_blocks, const bool unpacked, const pf_int_tile *t)
+/* Groups, one after the other; or blocks of a column. */
+PF_INLINE void pf_int4_tile(const pf_int4_form form, const pf_int_tile *t)
 {
-    enum { BLOCK_BYTES = PF_INT_STEPS * 4 * PF_GEMM_PANEL };
-    const pf_int4_form form = { .height = height, .halves = pf_int_halves(height), .unpacked = unpacked };
     const pf_gemm_layout *l = t->layout;
-    const uint8_t *group = t->w, *bytes = t->unpacked;
-    const uint32_t *a = t->a;
-    uintptr_t prefetch = t->prefetch;
-    for (size_t left = t->steps / PF_INT_STEPS; left;) {
-        const size_t blocks = left < group_blocks ? left : group_blocks;
-        prefetch =
-            pf_int4_group(form, group_blocks, t, group, unpacked ? bytes : group + l->head_bytes, a, blocks, prefetch);
-        group += l->group_bytes;
-        if (unpacked) bytes += blocks * BLOCK_BYTES;
-        a += blocks * PF_INT_BYTE_WORDS * (size_t)height;
-        left -= blocks;
+    const size_t all = form.column ? PF_INT_STEPS : l->group_steps;
+    const uint8_t *heads = t->heads;
+    pf_int4_cursor at = { .w = t->w, .a = t->a, .prefetch = t->prefetch };
+    size_t left = t->steps;
+    for (size_t g = 0; left; g++) {
+        const size_t steps = left < all ? left : all;
+        for (int half = 0; half < PF_VEC_HALVES; half += form.halves)
+            at.prefetch = pf_int4_half(form, t, heads, (size_t)half * PF_VEC_LANES, steps, at);
+        at.w += steps * pf_int4_step_bytes(form);
+        at.a += steps / PF_INT_STEPS * PF_INT_BYTE_WORDS * (size_t)form.height;
+        left -= steps;
+        if (form.column) continue;
+        if (g % 2 && !form.unpacked) at.w += PF_INT_LINE;
+        heads = pf_int_next_heads(l, g, heads);
     }
 }
 
-PF_INLINE void int4_group_tile(const int height, const size_t group_blocks, const pf_int_tile *t)
+PF_INLINE pf_int4_form pf_int4_form_of(const int height, const bool column, const bool unpacked)
 {
-    if (PF_INT4_UNPACKS && t->unpacked)
-        pf_int4_groups(height, group_blocks, true, t);
-    else
-        pf_int4_groups(height, group_blocks, false, t);
+    return (pf_int4_form){ .height = height, .halves = pf_int_halves(height), .column = column, .unpacked = unpacked };
 }
-
-PF_INT_DEFINE_TILES
+PF_INLINE void column_tile(const int height, const pf_int_tile *t)
+{
+    pf_int4_tile(pf_int4_form_of(height, true, false), t);
+}
+PF_INLINE void group_tile(const int height, const pf_int_tile *t)
+{
+    pf_int4_tile(pf_int4_form_of(height, false, false), t);
+}
+PF_INLINE void unpacked_column_tile(const int height, const pf_int_tile *t)
+{
+    pf_int4_tile(pf_int4_form_of(height, true, true), t);
+}
+PF_INLINE void unpacked_group_tile(const int height, const pf_int_tile *t)
+{
+    pf_int4_tile(pf_int4_form_of(height, false, true), t);
+}
+PF_INT_DEFINE_TILES(int8_tile)
+PF_INT_DEFINE_TILES(column_tile)
+PF_INT_DEFINE_TILES(group_tile)
+PF_INT_DEFINE_TILES(unpacked_column_tile)
+PF_INT_DEFINE_TILES(unpacked_group_tile)
 
 /* See pf_int_unpack_fn. */
-static void pf_int4_unpack(uint8_t *bytes, const uint8_t *nibbles, size_t steps)
+static void pf_int4_unpack(uint8_t *bytes, const uint8_t *heads, const uint8_t *nibbles, size_t steps)
 {
+    (void)heads;
     for (; steps; steps--, nibbles += 2 * PF_GEMM_PANEL, bytes += 4 * PF_GEMM_PANEL)
         for (size_t half = 0; half < 64; half += 4 * PF_VEC_LANES) {
             const pf_vec both = pf_vec_load(nibbles + half);
@@ -376,12 +315,19 @@ static void pf_int4_unpack(uint8_t *bytes, const uint8_t *nibbles, size_t steps)
 PF_INLINE void pf_int_multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
                                int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    const pf_int_family family = { .tile_rows = PF_VEC_TILE_ROWS,
-                                   .block_words =
-                                       pf_format_get(w->format)->bits == 8 ? PF_INT_PAIR_WORDS : PF_INT_BYTE_WORDS,
-                                   .halves = PF_VEC_HALVES,
-                                   .tiles = pf_int_tiles[pf_int_tiles_of(w->format)],
-                                   .unpack = PF_INT4_UNPACKS ? pf_int4_unpack : NULL };
+    const pf_format_info *info = pf_format_get(w->format);
+    pf_int_family family = { .tile_rows = PF_VEC_TILE_ROWS, .halves = PF_VEC_HALVES };
+    if (info->bits == 8) {
+        family.block_words = PF_INT_PAIR_WORDS;
+        family.tiles = int8_tiles;
+    } else {
+        family.block_words = PF_INT_BYTE_WORDS;
+        family.tiles = info->group ? group_tiles : column_tiles;
+        if (PF_INT4_UNPACKS) {
+            family.unpack = pf_int4_unpack;
+            family.of_bytes = info->group ? unpacked_group_tiles : unpacked_column_tiles;
+        }
+    }
     pf_int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 

@@ -2,10 +2,13 @@
  * Activations for the VPDPBUSD products (gemm_int_avx512vnni.c): a row's values become bytes, and each group begins with
  * what its sums start at.
  *
- *   input   [tile] { [height] scales of the rows   [groups] { [height] starts   [group / 4] [height] words } }
+ *   input   [tile] { [height] scales of the rows   [height] starts   [k / 4] [height] words }
+ *   groups  [tile] { [height] scales of the rows   [groups] { [height] starts   [height] starts of whole bytes
+ *           [height] sums   [group / 4] [height] words } }
  *
- * A start is the sum of the group's bytes times what the stored weights have too much, -128 or -8; where that is z, a
- * column's own, times -1. A format with a scale a column has one group, of all K; the last of several is filled with zeros.
+ * A start is the sum of all bytes, or of a group's, times what the stored weights have too much, -128 or -8; where that is z, a
+ * column's own, times -1. The sum of whole bytes, two nibbles, starts at 17 times that. A group's sum stands in the upper half of its word. The last group is filled with zeros. Groups are for
+ * few rows: more multiply as int8, and are packed so.
  */
 #include "kernels/gemm/gemm_int_words_avx512.h"
 #include "kernels/gemm/pack_words_avx512.h"
@@ -19,6 +22,7 @@ typedef struct {
     size_t n_real, k, height;
     __m512 factor[MOST_ROWS];
     int32_t offset; /* what a group's sum is multiplied with */
+    bool in_groups;
 } pack_job;
 
 /* The largest magnitudes of n rows, as bits: what is not finite is larger than what is. */
@@ -108,19 +112,28 @@ PF_INLINE starts sum_starts(const size_t n_rows, const __m512i sum[4])
                      over_lanes(_mm512_add_epi32(column[2], column[3])) };
 }
 
+/* A group's, of four rows. */
+PF_INLINE void put_start(const pack_job *job, uint32_t *out, __mmask8 rows, __m128i sum)
+{
+    const __m128i start = _mm_mullo_epi32(sum, _mm_set1_epi32(job->offset));
+    _mm_mask_storeu_epi32(out, rows, start);
+    if (!job->in_groups) return;
+    _mm_mask_storeu_epi32(out + job->height, rows, _mm_add_epi32(start, _mm_slli_epi32(start, 4)));
+    _mm_mask_storeu_epi32(out + 2 * job->height, rows, _mm_slli_epi32(sum, 16));
+}
+
 /* Those of a group of all words to `low`, or of two groups each to its own. */
 PF_INLINE void put_starts(const size_t n_rows, const pack_job *job, const __m512i sum[MOST_ROWS], uint32_t *low,
                           uint32_t *high)
 {
-    const __m128i offset = _mm_set1_epi32(job->offset);
     PF_UNROLL_16
     for (size_t r = 0; r < n_rows; r += 4) {
         const size_t n = job->n_real - r;
         const __mmask8 rows = (__mmask8)(n >= 4 ? 15 : (1u << n) - 1);
         starts both = sum_starts(n_rows, sum + r);
         if (!high) both.low = _mm_add_epi32(both.low, both.high);
-        _mm_mask_storeu_epi32(low + r, rows, _mm_mullo_epi32(both.low, offset));
-        if (high) _mm_mask_storeu_epi32(high + r, rows, _mm_mullo_epi32(both.high, offset));
+        put_start(job, low + r, rows, both.low);
+        if (high) put_start(job, high + r, rows, both.high);
     }
 }
 
@@ -129,11 +142,11 @@ PF_INLINE void pack_short_groups(const size_t n_rows, const pack_job *job, uint3
 {
     const size_t height = job->height, n_words = (job->k + 31) / 32 * 8;
     __m512i sum[MOST_ROWS];
-    for (size_t word = 0; word < n_words; word += 16, out += 18 * height) {
+    for (size_t word = 0; word < n_words; word += 16, out += 22 * height) {
         clear(sum);
         const size_t left = n_words - word < 16 ? 8 : 16;
-        pack_words(n_rows, job, 4 * word, left, 1, out + height, sum);
-        put_starts(n_rows, job, sum, out, left > 8 ? out + 9 * height : NULL);
+        pack_words(n_rows, job, 4 * word, left, 3, out + 3 * height, sum);
+        put_starts(n_rows, job, sum, out, left > 8 ? out + 11 * height : NULL);
     }
 }
 
@@ -144,7 +157,7 @@ PF_INLINE void pack_long_groups(const size_t n_rows, const pack_job *job, size_t
     __m512i sum[MOST_ROWS];
     for (size_t begin = 0; 4 * begin < job->k; begin += group_words) {
         uint32_t *first = out;
-        out += height;
+        out += job->in_groups ? 3 * height : height;
         clear(sum);
         for (size_t word = 0; word < group_words; word += 16) {
             const size_t left = group_words - word < 16 ? group_words - word : 16;
@@ -166,7 +179,7 @@ PF_INLINE void pack_rows(const size_t n_rows, pack_job *job, size_t group_words,
         job->factor[r] = _mm512_set1_ps(rounding.factor);
         if (r < job->n_real) memcpy(out + r, &rounding.scale, sizeof rounding.scale);
     }
-    if (group_words == 8)
+    if (job->in_groups && group_words == 8)
         pack_short_groups(n_rows, job, out + job->height);
     else
         pack_long_groups(n_rows, job, group_words, out + job->height);
@@ -177,7 +190,7 @@ static void pack_tiles(void *input, const float *a, size_t lda, int32_t m, int32
                        int32_t tile_end, int32_t tile_rows, size_t group_words, int32_t offset)
 {
     const size_t n_values = (size_t)k, one_group = (n_values + 3) / 4, in_group = group_words ? group_words : one_group;
-    const size_t words = 1 + (one_group + in_group - 1) / in_group * (1 + in_group);
+    const size_t before = group_words ? 3 : 1, words = 1 + (one_group + in_group - 1) / in_group * (before + in_group);
     const int32_t n_tiles = pf_gemm_tiles(tile_rows, m);
     for (int32_t t = tile_begin; t < tile_end; t++) {
         const size_t first = (size_t)pf_gemm_tile_row(n_tiles, m, t);
@@ -185,7 +198,9 @@ static void pack_tiles(void *input, const float *a, size_t lda, int32_t m, int32
         uint32_t *tile = (uint32_t *)input + first * words;
         for (size_t r = 0; r < height; r += MOST_ROWS) {
             const size_t n_real = height - r < MOST_ROWS ? height - r : MOST_ROWS;
-            pack_job job = { .n_real = n_real, .k = n_values, .height = height, .offset = offset };
+            pack_job job = {
+                .n_real = n_real, .k = n_values, .height = height, .offset = offset, .in_groups = group_words > 0
+            };
             for (size_t i = 0; i < MOST_ROWS; i++) job.row[i] = a + (first + r + (i < n_real ? i : n_real - 1)) * lda;
             if (n_real > 4)
                 pack_rows(MOST_ROWS, &job, in_group, tile + r);
@@ -201,17 +216,26 @@ static void pack_tiles(void *input, const float *a, size_t lda, int32_t m, int32
     }
 }
 
-#define FORMAT(NAME, ROWS, GROUP_WORDS, FACTOR)                                                               \
+#define COLUMNS(NAME, ROWS, OFFSET)                                                                           \
     void pf_gemm_pack_##NAME##_int8_avx512vnni(void *input, const float *a, size_t lda, int32_t m, int32_t k, \
                                                int32_t tile_begin, int32_t tile_end)                          \
     {                                                                                                         \
-        pack_tiles(input, a, lda, m, k, tile_begin, tile_end, ROWS, GROUP_WORDS, FACTOR);                     \
+        pack_tiles(input, a, lda, m, k, tile_begin, tile_end, ROWS, 0, OFFSET);                               \
+    }
+/* All tiles of few rows, which are less high, are one to the caller. */
+#define GROUPS(NAME, GROUP)                                                                                   \
+    void pf_gemm_pack_##NAME##_int8_avx512vnni(void *input, const float *a, size_t lda, int32_t m, int32_t k, \
+                                               int32_t tile_begin, int32_t tile_end)                          \
+    {                                                                                                         \
+        enum { ROWS = PF_GEMM_VNNI_GROUP_ROWS };                                                              \
+        if (m > pf_gemm_vnni_group_rows(GROUP))                                                               \
+            pf_gemm_pack_int8_int8_avx512vnni(input, a, lda, m, k, tile_begin, tile_end);                     \
+        else if (tile_begin < tile_end)                                                                       \
+            pack_tiles(input, a, lda, m, k, 0, pf_gemm_tiles(ROWS, m), ROWS, GROUP / 4, -8);                  \
     }
 
-FORMAT(int8, PF_GEMM_VNNI_INT8_ROWS, 0, -128)
-FORMAT(int4_channel, PF_GEMM_VNNI_CHANNEL_ROWS, 0, -8)
-FORMAT(int4_g32, PF_GEMM_VNNI_GROUP_ROWS, 8, -8)
-FORMAT(int4_g128, PF_GEMM_VNNI_GROUP_ROWS, 32, -8)
-FORMAT(int4_asym_channel, PF_GEMM_VNNI_CHANNEL_ROWS, 0, -1)
-FORMAT(int4_asym_g32, PF_GEMM_VNNI_GROUP_ROWS, 8, -1)
-FORMAT(int4_asym_g128, PF_GEMM_VNNI_GROUP_ROWS, 32, -1)
+COLUMNS(int8, PF_GEMM_VNNI_INT8_ROWS, -128)
+COLUMNS(int4_channel, PF_GEMM_VNNI_CHANNEL_ROWS, -8)
+COLUMNS(int4_asym_channel, PF_GEMM_VNNI_CHANNEL_ROWS, -1)
+GROUPS(int4_g32, 32)
+GROUPS(int4_g128, 128)

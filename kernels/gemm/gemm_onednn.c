@@ -19,9 +19,6 @@ enum { PLANNED_ROWS = 32 };
 typedef struct {
     pf_kernel row;                    /* what stands for it in a table of kernels */
     dnnl_data_type_t source, weights; /* what oneDNN is given */
-    dnnl_data_type_t zeros;           /* of a weight's group; undef: none */
-    bool transposed;                  /* of four bits: one column behind the other */
-    int32_t strip;                    /* panels that are multiplied by one call; 0: all of a member's */
 } recipe;
 
 static const recipe *listed_recipe(pf_format format, pf_act act);
@@ -43,14 +40,13 @@ pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error)
                        "oneDNN has no exact product of %s weights with %s activations on this processor: bf16 needs "
                        "AVX-512, int8 VNNI, below which sums saturate; without --gemm onednn all formats are there",
                        pf_format_get(format)->name, pf_act_name(act));
+    const char *has = PF_ONEDNN_WIDENS ? "f32, bf16, int8 and int4 are what it has"
+                                       : "f32, bf16, int8 and int4 with their own are what it has, integers with bf16 "
+                                         "since version 3.5";
     return pf_fail(error, PF_UNSUPPORTED,
                    "oneDNN %s has no product of %s weights with %s activations: %s; without --gemm onednn all formats "
                    "are there",
-                   pf_onednn_version(), pf_format_get(format)->name, pf_act_name(act),
-                   PF_ONEDNN_HAS_INT4_ZEROS ? "f32, bf16, int8 and int4 are what it has"
-                   : PF_ONEDNN_HAS_INT4
-                       ? "f32, bf16, int8 and symmetric int4 are what it has, asymmetric int4 since version 3.13"
-                       : "f32, bf16 and int8 with their own are what it has, int4 since version 3.5");
+                   pf_onednn_version(), pf_format_get(format)->name, pf_act_name(act), has);
 }
 
 /* ---- a matrix ----------------------------------------------------------------------------------------------------- */
@@ -62,15 +58,13 @@ typedef struct {
     dnnl_memory_t source, target;
 } product;
 
-/* A member's columns, or a strip of them. It alone writes here once it is made. */
+/* A member's columns. It alone writes here once it is made. */
 typedef struct {
     int32_t panel_begin, panel_end;
-    int32_t n;     /* columns */
-    int32_t width; /* columns that oneDNN multiplies: n, or of four bits those of whole panels */
+    int32_t n; /* columns */
     dnnl_memory_t weights;
-    float *scales;                           /* [groups, width] of integers */
-    uint8_t *zeros;                          /* [groups, width] or half as many bytes; or NULL */
-    dnnl_memory_t scales_there, zeros_there; /* the same, where they come with a call; or NULL */
+    float *scales;              /* [n] of integers */
+    dnnl_memory_t scales_there; /* the same, where they come with a call; or NULL */
     product products[PF_ONEDNN_PRIMITIVES];
     int32_t oldest; /* the place that is taken next */
 } block;
@@ -92,11 +86,9 @@ struct pf_onednn_matrix {
     pf_onednn *home;
     const recipe *how;
     int32_t k;
-    int32_t depth;           /* values of a column that oneDNN multiplies: k, or of four bits those of whole groups */
-    int32_t group, n_groups; /* values that share a scale, and how many do in a column */
+    bool is_integer;
     _Atomic dnnl_status_t failure; /* a status of oneDNN that was not success, while it is made */
-    int32_t n_strips;              /* of a member */
-    block *blocks;                 /* [home->n_members, n_strips]; without panels where there are fewer than strips */
+    block *blocks;                 /* [home->n_members]; without panels where there are fewer than members */
 };
 
 static void call_with_one_thread(const pf_onednn *d)
@@ -118,16 +110,14 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *out, dnnl_data_type_t type, int3
     return pf_onednn_plain(out, type, sizes, 2, strides);
 }
 
-/* What a product does with integers on the way. */
+/* What a product does with integers on the way: to bf16 first, and at the end by a column's scale. */
 static dnnl_status_t set_attributes(const struct pf_onednn_matrix *d, const block *b, dnnl_primitive_attr_t attributes)
 {
-    const pf_kernel *row = &d->how->row;
-    const int32_t bits = pf_format_get(row->format)->bits;
-#if PF_ONEDNN_HAS_INT4
-    if (bits < 16 && row->act == PF_ACT_BF16) TRY_ONEDNN(pf_onednn_widen(attributes));
-    if (bits == 4) return pf_onednn_set_groups(attributes, d->group, d->n_groups == 1, d->how->zeros);
+    if (!d->is_integer) return dnnl_success;
+#if PF_ONEDNN_WIDENS
+    if (d->how->source == dnnl_bf16) TRY_ONEDNN(pf_onednn_widen(attributes));
 #endif
-    return bits == 8 ? pf_onednn_set_scales(attributes, b->n, b->scales) : dnnl_success;
+    return pf_onednn_set_scales(attributes, b->n, b->scales);
 }
 
 /* m rows times a block, weights in `layout`, all described. */
@@ -146,10 +136,10 @@ static dnnl_status_t describe_as(const struct pf_onednn_matrix *d, const block *
 static dnnl_status_t describe(const struct pf_onednn_matrix *d, const block *b, int32_t m, pf_onednn_layout layout,
                               dnnl_primitive_desc_t *out)
 {
-    const dnnl_dims_t w_sizes = { d->depth, b->width };
+    const dnnl_dims_t w_sizes = { d->k, b->n };
     dnnl_memory_desc_t a = { 0 }, w = { 0 }, c = { 0 };
-    dnnl_status_t status = matrix(&a, d->how->source, m, d->depth, pf_onednn_row_stride(d->k), 1);
-    if (status == dnnl_success) status = matrix(&c, dnnl_f32, m, b->width, (size_t)b->width, 1);
+    dnnl_status_t status = matrix(&a, d->how->source, m, d->k, pf_onednn_row_stride(d->k), 1);
+    if (status == dnnl_success) status = matrix(&c, dnnl_f32, m, b->n, (size_t)b->n, 1);
     if (status == dnnl_success && !layout) status = pf_onednn_any(&w, d->how->weights, w_sizes);
     if (status == dnnl_success)
         status = describe_as(d, b, pf_onednn_view(&a), layout ? layout : pf_onednn_view(&w), pf_onednn_view(&c), out);
@@ -217,60 +207,30 @@ static dnnl_status_t reorder(const struct pf_onednn_matrix *d, dnnl_stream_t str
     return status;
 }
 
-/* What is there for each group of each column of a block, as oneDNN sees it where it comes with each call. */
-static dnnl_status_t place(const struct pf_onednn_matrix *d, const block *b, dnnl_data_type_t type, void *data,
-                           dnnl_memory_t *out)
+/* The scales of a block's columns as oneDNN sees them where they come with each call. */
+static dnnl_status_t place_scales(const struct pf_onednn_matrix *d, block *b)
 {
     dnnl_memory_desc_t plain;
-    const dnnl_dims_t sizes[2] = { { b->width }, { d->n_groups, b->width } };
-    const dnnl_dims_t strides[2] = { { 1 }, { b->width, 1 } };
-    const int grouped = d->n_groups > 1;
-    TRY_ONEDNN(pf_onednn_plain(&plain, type, sizes[grouped], grouped + 1, strides[grouped]));
-    const dnnl_status_t status = dnnl_memory_create(out, pf_onednn_view(&plain), d->home->engine, data);
+    const dnnl_dims_t sizes = { b->n }, strides = { 1 };
+    TRY_ONEDNN(pf_onednn_plain(&plain, dnnl_f32, sizes, 1, strides));
+    const dnnl_status_t status =
+        dnnl_memory_create(&b->scales_there, pf_onednn_view(&plain), d->home->engine, b->scales);
     pf_onednn_drop(&plain);
     return status;
 }
 
-/* Weights of four bits go straight where they will lie: oneDNN multiplies them as they are, and copies them nowhere. */
-static dnnl_status_t make_int4(const struct pf_onednn_matrix *d, const pf_gemm_weights *w, block *b)
-{
-    const size_t n = (size_t)b->width, depth = (size_t)d->depth;
-    const bool transposed = d->how->transposed;
-    dnnl_memory_desc_t plain;
-    TRY_ONEDNN(matrix(&plain, d->how->weights, d->depth, b->width, transposed ? 1 : n, transposed ? depth : 1));
-    const dnnl_status_t status =
-        dnnl_memory_create(&b->weights, pf_onednn_view(&plain), d->home->engine, DNNL_MEMORY_ALLOCATE);
-    pf_onednn_drop(&plain);
-    if (status != dnnl_success) return status;
-
-    const bool centred = d->how->zeros == dnnl_data_type_undef;
-    void *q;
-    TRY_ONEDNN(dnnl_memory_get_data_handle(b->weights, &q));
-    memset(q, 0, n * depth / 2);
-    b->zeros = calloc((size_t)d->n_groups * n, 1);
-    if (!b->zeros) return dnnl_out_of_memory;
-    pf_onednn_unpack_int4(w, b->panel_begin, b->panel_end,
-                          &(pf_onednn_int4){ .transposed = transposed,
-                                             .centred = centred,
-                                             .nibble_zeros = d->how->zeros == d->how->weights,
-                                             .q = q,
-                                             .scales = b->scales,
-                                             .zeros = b->zeros });
-    return centred ? dnnl_success : place(d, b, d->how->zeros, b->zeros, &b->zeros_there);
-}
-
-/* The others are copied into the layout that oneDNN asks for. */
-static dnnl_status_t make_numbers(const struct pf_onednn_matrix *d, dnnl_stream_t stream, const pf_gemm_weights *w,
+/* Copy a block's columns into the layout that oneDNN asks for. */
+static dnnl_status_t copy_columns(const struct pf_onednn_matrix *d, dnnl_stream_t stream, const pf_gemm_weights *w,
                                   block *b)
 {
-    const size_t element = (size_t)pf_format_get(w->format)->bits / 8;
+    const size_t element = d->is_integer ? 1 : (size_t)pf_format_get(w->format)->bits / 8;
     void *columns = malloc((size_t)b->n * (size_t)d->k * element);
     float *row = malloc((size_t)d->k * sizeof *row);
     dnnl_status_t status = columns && row ? dnnl_success : dnnl_out_of_memory;
     dnnl_primitive_desc_t description = NULL;
     if (status == dnnl_success) {
-        if (w->format == PF_FORMAT_INT8)
-            pf_onednn_unpack_int8(w, b->panel_begin, b->n, columns, b->scales);
+        if (d->is_integer)
+            pf_onednn_unpack_integers(w, b->panel_begin, b->n, columns, b->scales);
         else
             pf_onednn_unpack_numbers(w, b->panel_begin, b->n, columns, row);
         status = describe(d, b, PLANNED_ROWS, NULL, &description);
@@ -287,14 +247,12 @@ static dnnl_status_t make_numbers(const struct pf_onednn_matrix *d, dnnl_stream_
 static dnnl_status_t make_block(const struct pf_onednn_matrix *d, dnnl_stream_t stream, const pf_gemm_weights *w,
                                 block *b)
 {
-    const int32_t bits = pf_format_get(w->format)->bits, first = b->panel_begin * PF_GEMM_PANEL;
-    const int32_t end = b->panel_end * PF_GEMM_PANEL;
+    const int32_t first = b->panel_begin * PF_GEMM_PANEL, end = b->panel_end * PF_GEMM_PANEL;
     b->n = (end < w->n ? end : w->n) - first;
-    b->width = bits == 4 ? end - first : b->n;
-    b->scales = calloc((size_t)d->n_groups * (size_t)b->width, sizeof *b->scales);
+    b->scales = calloc((size_t)b->n, sizeof *b->scales);
     if (!b->scales) return dnnl_out_of_memory;
-    TRY_ONEDNN(bits == 4 ? make_int4(d, w, b) : make_numbers(d, stream, w, b));
-    if (PF_ONEDNN_SCALES_AT_CALL && bits < 16) TRY_ONEDNN(place(d, b, dnnl_f32, b->scales, &b->scales_there));
+    TRY_ONEDNN(copy_columns(d, stream, w, b));
+    if (PF_ONEDNN_SCALES_AT_CALL && d->is_integer) TRY_ONEDNN(place_scales(d, b));
     product probe = { .m = PLANNED_ROWS };
     const dnnl_status_t status = make_product(d, b, &probe);
     clear_product(&probe);
@@ -310,18 +268,12 @@ static void make_share(pf_member member, void *arg)
 {
     const make_job *job = arg;
     struct pf_onednn_matrix *d = job->matrix;
-    int32_t begin, end;
-    pf_team_share(member, job->weights->n_panels, &begin, &end);
+    block *b = &d->blocks[member.id];
+    pf_team_share(member, job->weights->n_panels, &b->panel_begin, &b->panel_end);
+    if (b->panel_begin == b->panel_end) return;
     call_with_one_thread(d->home);
-    for (int32_t s = 0; s < d->n_strips; s++) {
-        block *b = &d->blocks[member.id * d->n_strips + s];
-        const int32_t strip = d->how->strip > 0 ? d->how->strip : end - begin, first = begin + s * strip;
-        b->panel_begin = first < end ? first : end;
-        b->panel_end = end - b->panel_begin < strip ? end : b->panel_begin + strip;
-        if (b->panel_begin == b->panel_end) continue;
-        const dnnl_status_t status = make_block(d, d->home->members[member.id].stream, job->weights, b);
-        if (status != dnnl_success) d->failure = status;
-    }
+    const dnnl_status_t status = make_block(d, d->home->members[member.id].stream, job->weights, b);
+    if (status != dnnl_success) d->failure = status;
 }
 
 static pf_status refuse(dnnl_status_t status, const char *what, pf_error *error)
@@ -368,32 +320,16 @@ void pf_onednn_detach(pf_gemm_weights *w)
 {
     struct pf_onednn_matrix *d = w->onednn;
     if (!d) return;
-    for (int32_t i = 0; i < d->home->n_members * d->n_strips; i++) {
+    for (int32_t i = 0; i < d->home->n_members; i++) {
         block *b = &d->blocks[i];
         for (int p = 0; p < PF_ONEDNN_PRIMITIVES; p++) clear_product(&b->products[p]);
         if (b->weights) dnnl_memory_destroy(b->weights);
         if (b->scales_there) dnnl_memory_destroy(b->scales_there);
-        if (b->zeros_there) dnnl_memory_destroy(b->zeros_there);
         free(b->scales);
-        free(b->zeros);
     }
     free(d->blocks);
     free(d);
     w->onednn = NULL;
-}
-
-/* How long the columns of a matrix are, in values and in groups, and into how many strips a member's are cut. */
-static void measure(struct pf_onednn_matrix *d, const pf_gemm_weights *w)
-{
-    const int32_t share = (w->n_panels + d->home->n_members - 1) / d->home->n_members, strip = d->how->strip;
-    d->n_strips = strip > 0 ? (share + strip - 1) / strip : 1;
-    d->k = d->depth = d->group = w->k;
-    d->n_groups = 1;
-    if (pf_format_get(w->format)->bits != 4) return;
-    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-    d->group = l.group;
-    d->n_groups = l.n_groups;
-    d->depth = l.group * l.n_groups;
 }
 
 pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_act act, pf_error *error)
@@ -404,8 +340,9 @@ pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w,
     if (d) {
         d->home = onednn;
         d->how = recipe_of(w->format, act);
-        measure(d, w);
-        d->blocks = calloc((size_t)onednn->n_members * (size_t)d->n_strips, sizeof *d->blocks);
+        d->k = w->k;
+        d->is_integer = pf_format_get(w->format)->bits < 16;
+        d->blocks = calloc((size_t)onednn->n_members, sizeof *d->blocks);
     }
     if (!d || !d->blocks) {
         free(d);
@@ -451,13 +388,11 @@ static dnnl_status_t execute(const struct pf_onednn_matrix *d, member_state *min
     if (!p->primitive || !out) return dnnl_out_of_memory;
     TRY_ONEDNN(dnnl_memory_set_data_handle(p->source, (void *)(uintptr_t)input));
     TRY_ONEDNN(dnnl_memory_set_data_handle(p->target, out));
-    const dnnl_exec_arg_t arguments[5] = { { DNNL_ARG_SRC, p->source },
+    const dnnl_exec_arg_t arguments[4] = { { DNNL_ARG_SRC, p->source },
                                            { DNNL_ARG_WEIGHTS, b->weights },
                                            { DNNL_ARG_DST, p->target },
-                                           { DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, b->scales_there },
-                                           { DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS, b->zeros_there } };
-    const int n = b->zeros_there ? 5 : b->scales_there ? 4 : 3;
-    TRY_ONEDNN(dnnl_primitive_execute(p->primitive, mine->stream, n, arguments));
+                                           { DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, b->scales_there } };
+    TRY_ONEDNN(dnnl_primitive_execute(p->primitive, mine->stream, b->scales_there ? 4 : 3, arguments));
     return dnnl_stream_wait(mine->stream);
 }
 
@@ -465,7 +400,7 @@ static dnnl_status_t execute(const struct pf_onednn_matrix *d, member_state *min
 static void put_rows(const block *b, const float *sums, const float *scales, int32_t m, float *c, size_t ldc,
                      pf_gemm_mode mode)
 {
-    for (int32_t row = 0; row < m; row++, c += ldc, sums += b->width) {
+    for (int32_t row = 0; row < m; row++, c += ldc, sums += b->n) {
         const float scale = scales ? scales[row] : 1.0f;
         if (mode == PF_GEMM_ADD)
             for (int32_t j = 0; j < b->n; j++) c[j] += sums[j] * scale;
@@ -479,8 +414,8 @@ static void multiply_block(const struct pf_onednn_matrix *d, member_state *mine,
 {
     c += (size_t)b->panel_begin * PF_GEMM_PANEL;
     const bool is_int8 = d->how->row.act == PF_ACT_INT8;
-    const bool direct = mode == PF_GEMM_STORE && !is_int8 && b->n == b->width && (m == 1 || ldc == (size_t)b->n);
-    float *sums = direct ? c : sums_of(mine, (size_t)m * (size_t)b->width);
+    const bool direct = mode == PF_GEMM_STORE && !is_int8 && (m == 1 || ldc == (size_t)b->n);
+    float *sums = direct ? c : sums_of(mine, (size_t)m * (size_t)b->n);
     const dnnl_status_t status = execute(d, mine, b, input, m, sums);
     if (status == dnnl_success && !direct)
         put_rows(b, sums, is_int8 ? pf_onednn_row_scales(input, m, d->k) : NULL, m, c, ldc, mode);
@@ -488,7 +423,7 @@ static void multiply_block(const struct pf_onednn_matrix *d, member_state *mine,
         for (int32_t j = 0; j < b->n; j++) c[(size_t)row * ldc + (size_t)j] = NAN;
 }
 
-/* A member's blocks, or for one thread that multiplies alone all of them. */
+/* A member's block, or for one thread that multiplies alone all of them. */
 static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                      float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
@@ -496,10 +431,10 @@ static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int
     const struct pf_onednn_matrix *d = w->onednn;
     int32_t n_panels = 0;
     call_with_one_thread(d->home);
-    for (int32_t i = 0; i < d->home->n_members * d->n_strips; i++) {
+    for (int32_t i = 0; i < d->home->n_members; i++) {
         block *b = &d->blocks[i];
         if (b->panel_begin < panel_begin || b->panel_end > panel_end || b->panel_begin == b->panel_end) continue;
-        multiply_block(d, &d->home->members[i / d->n_strips], b, input, m, c, ldc, mode);
+        multiply_block(d, &d->home->members[i], b, input, m, c, ldc, mode);
         n_panels += b->panel_end - b->panel_begin;
     }
     assert(n_panels == panel_end - panel_begin);
@@ -515,46 +450,35 @@ static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int
              .packing = "as oneDNN likes it, beside panels",  \
              .arithmetic = "oneDNN's, by the number of rows", \
              .fn.gemm = { .tile_rows = PF_ONEDNN_TILE_ROWS, .pack = PACK, .multiply = multiply } }
-/* By int8 it multiplies weights of which all columns' first value comes first, fast where those rows are short; by bf16 it
- * is faster on one column behind the other. */
-#define BY_INT8(FORMAT) \
-    ROW(FORMAT, INT8, pf_onednn_pack_int8), .source = dnnl_s8, .weights = dnnl_u4, .zeros = dnnl_u4, .strip = 32
-#define BY_BF16(FORMAT, WEIGHTS, ZEROS) \
-    ROW(FORMAT, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = WEIGHTS, .zeros = ZEROS, .transposed = true
+#define BY_INT8(FORMAT) ROW(FORMAT, INT8, pf_onednn_pack_int8), .source = dnnl_s8, .weights = dnnl_s8
+#define BY_BF16(FORMAT) ROW(FORMAT, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8
 
 static const recipe recipes[] = {
     { ROW(F32, F32, pf_onednn_pack_f32), .source = dnnl_f32, .weights = dnnl_f32 },
     { ROW(BF16, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = dnnl_bf16 },
-    { ROW(INT8, INT8, pf_onednn_pack_int8), .source = dnnl_s8, .weights = dnnl_s8 },
-#if PF_ONEDNN_HAS_INT4
-    { ROW(INT8, BF16, pf_onednn_pack_bf16), .source = dnnl_bf16, .weights = dnnl_s8 },
-    { BY_BF16(INT4_G32, dnnl_s4, dnnl_data_type_undef) },
-    { BY_BF16(INT4_G128, dnnl_s4, dnnl_data_type_undef) },
-    { BY_BF16(INT4_CHANNEL, dnnl_s4, dnnl_data_type_undef) },
-#endif
-#if PF_ONEDNN_HAS_INT4_ZEROS
-    { BY_BF16(INT4_ASYM_G32, dnnl_u4, dnnl_s8) },
-    { BY_BF16(INT4_ASYM_G128, dnnl_u4, dnnl_s8) },
-    { BY_BF16(INT4_ASYM_CHANNEL, dnnl_u4, dnnl_s8) },
+    { BY_INT8(INT8) },
+    { BY_INT8(INT4_G32) },
     { BY_INT8(INT4_G128) },
     { BY_INT8(INT4_CHANNEL) },
+    { BY_INT8(INT4_ASYM_G32) },
     { BY_INT8(INT4_ASYM_G128) },
     { BY_INT8(INT4_ASYM_CHANNEL) },
+#if PF_ONEDNN_WIDENS
+    { BY_BF16(INT8) },
+    { BY_BF16(INT4_G32) },
+    { BY_BF16(INT4_G128) },
+    { BY_BF16(INT4_CHANNEL) },
+    { BY_BF16(INT4_ASYM_G32) },
+    { BY_BF16(INT4_ASYM_G128) },
+    { BY_BF16(INT4_ASYM_CHANNEL) },
 #endif
 };
 
-static const recipe *exact_recipe(pf_format format, pf_act act)
+static const recipe *listed_recipe(pf_format format, pf_act act)
 {
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         if (recipes[i].row.format == format && recipes[i].row.act == act) return &recipes[i];
     return NULL;
-}
-
-/* Where oneDNN is slower by int8 than by bf16, or has no product of the two, bf16 stands for int8. */
-static const recipe *listed_recipe(pf_format format, pf_act act)
-{
-    const recipe *r = exact_recipe(format, act);
-    return r || !pf_format_takes(format, act) ? r : exact_recipe(format, PF_ACT_BF16);
 }
 
 /* Below AVX-512 oneDNN has no bf16, and without VNNI it adds int8 products in pairs by VPMADDUBSW, which saturates. */

@@ -15,18 +15,15 @@
  * are kept; a call that finds one allocates nothing here. What oneDNN allocates is its own. Its fast code wants results
  * without gaps between rows, so those of several rows go through a buffer of the member's.
  *
- *      weights         activations asked for     what oneDNN multiplies
- *      f32, bf16       their own                 the same
- *      int8            int8                      the same: a scale a column, one a row found as it is packed
- *      int8            bf16                      weights to bf16 on the way, a column's scale at the end
- *      int4...         bf16                      weights to bf16((q - z) * s) on the way, of a column as int8
- *      int4...         int8                      by bf16 again in groups of 32, where that is faster; else int8 by q - z,
- *                                                exactly, and a group's scale
+ *      weights         activations     what oneDNN multiplies
+ *      f32, bf16       their own       the same
+ *      int8, int4...   int8            int8, of four bits (q - z) * m: a scale a column, one a row found as it is packed
+ *      int8, int4...   bf16            the same weights to bf16 on the way, a column's scale at the end
  *
- * Integers by bf16 and four bits are there since version 3.5, zero points and four bits by int8 since 3.13: between the
- * two symmetric int4 is by bf16 and asymmetric is refused. Refused, too: bf16 on a processor without AVX-512, and int8 on
- * one without VNNI, where oneDNN's sums of pairs saturate at 16 bits. A denormal, a NaN, an infinity: as oneDNN has it; but a row of
- * int8 activations that held one that is not finite is NaN.
+ * Four bits take eight in the copy: where oneDNN has four it makes eight of them at each call, and a group's multiplier
+ * has no place there. Integers by bf16 are there since version 3.5. Refused, too: bf16 on a processor
+ * without AVX-512, and int8 on one without VNNI, where oneDNN's sums of pairs saturate at 16 bits. A denormal, a NaN, an
+ * infinity: as oneDNN has it; but a row of int8 activations that held one that is not finite is NaN.
  *
  * Threads: one team at a time multiplies.
  */
@@ -44,8 +41,7 @@ const char *pf_onednn_version(void);
 /* PF_UNSUPPORTED: this build is without oneDNN, or oneDNN has no such product, or none here; the sentence says which. */
 PF_MUST_USE pf_status pf_onednn_check(pf_format format, pf_act act, pf_error *error);
 
-/* The row that stands for oneDNN in a table of kernels, where `act` was asked for; its own `act` is what it rounds to,
- * bf16 perhaps for int8. NULL: what pf_onednn_check does not let pass. */
+/* The row that stands for oneDNN in a table of kernels. NULL: what pf_onednn_check does not let pass. */
 const pf_kernel *pf_onednn_kernel(pf_format format, pf_act act);
 
 /* What all matrices of a model share. It is for teams of this one's size. PF_NOMEM; PF_INTERNAL: oneDNN refused, the

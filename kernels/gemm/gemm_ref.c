@@ -147,12 +147,11 @@ void pf_gemm_pack_int8_ref(void *input, const float *a, size_t lda, int32_t m, i
     }
 }
 
-/* Group g of a row times column j of a panel's group: exact. */
-static int32_t group_sum(const pf_gemm_layout *l, const uint8_t *group, int32_t j, const int8_t *a, int32_t n_values)
+/* A row times column j of a panel: exact. */
+static int32_t column_sum(const pf_gemm_layout *l, const uint8_t *panel, int32_t j, const int8_t *a, int32_t k)
 {
-    const int32_t zero = pf_gemm_zero(l, group, j);
     int32_t sum = 0;
-    for (int32_t i = 0; i < n_values; i++) sum += a[i] * (pf_gemm_stored(l, group, j, (size_t)i) - zero);
+    for (int32_t i = 0; i < k; i++) sum += a[i] * pf_gemm_integer(l, panel, j, (size_t)i);
     return sum;
 }
 
@@ -166,18 +165,13 @@ void pf_gemm_integers_int8_ref(const pf_gemm_weights *w, const void *input, int3
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         for (int32_t row = 0; row < m; row++) {
             const uint8_t *a = (const uint8_t *)input + (size_t)row * row_bytes;
-            float row_scale, sum[PF_GEMM_PANEL] = { 0 };
+            float row_scale, result[PF_GEMM_PANEL];
             memcpy(&row_scale, a, sizeof row_scale);
-            a += sizeof row_scale;
-            for (int32_t g = 0; g < l.n_groups; g++) {
-                const uint8_t *group = panel + (size_t)g * l.group_bytes;
-                const int32_t begin = g * l.group, left = w->k - begin, n = left < l.group ? left : l.group;
-                for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
-                    sum[j] = fmaf((float)group_sum(&l, group, j, (const int8_t *)a + begin, n),
-                                  pf_gemm_scale(&l, group, j), sum[j]);
+            for (int32_t j = 0; j < PF_GEMM_PANEL; j++) {
+                const int32_t sum = column_sum(&l, panel, j, (const int8_t *)a + sizeof row_scale, w->k);
+                result[j] = fmaf((float)sum, pf_gemm_scale(panel, j), 0.0f) * row_scale;
             }
-            for (int32_t j = 0; j < PF_GEMM_PANEL; j++) sum[j] *= row_scale;
-            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, sum, columns_of(w, p), mode);
+            put(c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL, result, columns_of(w, p), mode);
         }
     }
 }
@@ -185,9 +179,7 @@ void pf_gemm_integers_int8_ref(const pf_gemm_weights *w, const void *input, int3
 /* Integer weight i of column j as bf16. */
 static float weight_as_bf16(const pf_gemm_layout *l, const uint8_t *panel, int32_t j, int32_t i)
 {
-    const uint8_t *group = panel + (size_t)(i / l->group) * l->group_bytes;
-    const int32_t q = pf_gemm_stored(l, group, j, (size_t)(i % l->group)) - pf_gemm_zero(l, group, j);
-    return pf_bf16_to_f32(pf_bf16_from_f32((float)q * pf_gemm_scale(l, group, j)));
+    return pf_bf16_to_f32(pf_bf16_from_f32((float)pf_gemm_integer(l, panel, j, (size_t)i) * pf_gemm_scale(panel, j)));
 }
 
 void pf_gemm_integers_bf16_ref(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,

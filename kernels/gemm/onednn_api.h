@@ -5,22 +5,16 @@
  * product is called; version 2 has descriptions as values, and scales that are part of a product. Descriptions made here
  * are ended with pf_onednn_drop.
  *
- * Since 3.5 a group of weights may have its scale and its zero point, weights may have four bits, and integer weights may
- * be multiplied by bf16. Those with zero points, and all of four bits by int8, have only reference code before 3.13: a
- * microsecond a weight, so they count as not there.
+ * Since 3.5 integer weights may be multiplied by bf16.
  */
 #ifndef PF_KERNELS_GEMM_ONEDNN_API_H
 #define PF_KERNELS_GEMM_ONEDNN_API_H
 
 #include <dnnl.h>
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#define PF_ONEDNN_SINCE(MAJOR, MINOR) \
-    (DNNL_VERSION_MAJOR > (MAJOR) || (DNNL_VERSION_MAJOR == (MAJOR) && DNNL_VERSION_MINOR >= (MINOR)))
-#define PF_ONEDNN_HAS_INT4       PF_ONEDNN_SINCE(3, 5)
-#define PF_ONEDNN_HAS_INT4_ZEROS PF_ONEDNN_SINCE(3, 13)
+#define PF_ONEDNN_WIDENS (DNNL_VERSION_MAJOR > 3 || (DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR >= 5))
 
 #if DNNL_VERSION_MAJOR >= 3
 #define PF_ONEDNN_SCALES_AT_CALL 1
@@ -62,20 +56,7 @@ static inline dnnl_status_t pf_onednn_set_scales(dnnl_primitive_attr_t attribute
     return dnnl_primitive_attr_set_scales_mask(attributes, DNNL_ARG_WEIGHTS, 1 << 1);
 }
 
-#if PF_ONEDNN_HAS_INT4
-/* One scale, and where `zeros` is a type one zero point, for each group of `group` values of a column. They come with the
- * call. */
-static inline dnnl_status_t pf_onednn_set_groups(dnnl_primitive_attr_t attributes, int32_t group, bool is_column,
-                                                 dnnl_data_type_t zeros)
-{
-    const dnnl_dims_t sizes = { group, 1 };
-    const int mask = is_column ? 1 << 1 : 1 << 1 | 1 << 0, n_sizes = is_column ? 0 : 2;
-    const dnnl_status_t status =
-        dnnl_primitive_attr_set_scales(attributes, DNNL_ARG_WEIGHTS, mask, n_sizes, sizes, dnnl_f32);
-    if (status != dnnl_success || zeros == dnnl_data_type_undef) return status;
-    return dnnl_primitive_attr_set_zero_points(attributes, DNNL_ARG_WEIGHTS, mask, n_sizes, sizes, zeros);
-}
-
+#if PF_ONEDNN_WIDENS
 /* Integer weights become bf16 on the way. */
 static inline dnnl_status_t pf_onednn_widen(dnnl_primitive_attr_t attributes)
 {

@@ -16,9 +16,8 @@
 typedef struct {
     const unsigned char *data;
     pf_type type;
-    const unsigned char *scales; /* of integers, as the zeros */
-    pf_type scale_type;
-    const uint8_t *zeros;
+    const unsigned char *scale; /* of integers, as the heads */
+    const uint8_t *heads;
 } row_view;
 
 static inline row_view source_row(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources, int32_t n)
@@ -32,13 +31,9 @@ static inline row_view source_row(const pf_gemm_weights *w, const pf_gemm_source
         const size_t row = (size_t)n,
                      bits = source->scales ? (size_t)pf_format_get(w->format)->bits : 8 * pf_type_bytes(source->type);
         row_view view = { .data = (const unsigned char *)source->data + row * source->stride * bits / 8,
-                          .type = source->type,
-                          .scale_type = source->scale_type };
-        if (source->scales) {
-            const size_t group = row * (size_t)pf_gemm_groups(w->format, w->k);
-            view.scales = (const unsigned char *)source->scales + group * pf_type_bytes(source->scale_type);
-            view.zeros = source->zeros ? source->zeros + group : NULL;
-        }
+                          .type = source->type };
+        if (source->scales) view.scale = (const unsigned char *)source->scales + row * sizeof(float);
+        if (source->heads) view.heads = source->heads + row * (size_t)pf_gemm_groups(w->format, w->k);
         return view;
     }
     return (row_view){ 0 };
@@ -110,92 +105,117 @@ static inline bool pack_panel_bf16_12(const pf_gemm_weights *w, int32_t p, const
     return true;
 }
 
-/* Values [k, k + n) of a row of numbers, n at most a stretch, into `range`. */
-static inline void add_to_range(range_of_values *range, const row_view *row, size_t k, size_t n)
+/* The range of all values of a row of numbers. */
+static inline range_of_values range_of(const row_view *row, size_t k_all)
 {
-    float values[STRETCH];
-    load_finite(values, row->data, row->type, k, n);
-    range_add(range, values, n);
-}
-
-/* How group g of a row, values [begin, end), is rounded, or was. */
-static inline rounding_rule group_rounding(const pf_gemm_layout *l, const row_view *row, int32_t g, size_t begin,
-                                           size_t end)
-{
-    if (!row->data) return (rounding_rule){ .zero = l->bits == 8 ? 128 : l->has_zeros ? 0 : 8 };
-    if (row->scales) {
-        rounding_rule r = { .zero = l->bits == 8 ? 128 : l->has_zeros ? row->zeros[g] & 15 : 8 };
-        load_floats(&r.scale, row->scales, row->scale_type, (size_t)g, 1);
-        return r;
-    }
     range_of_values range = { 0 };
-    for (size_t k = begin; k < end; k += STRETCH) add_to_range(&range, row, k, end - k < STRETCH ? end - k : STRETCH);
-    return rounding_of(l, &range);
+    float values[STRETCH];
+    for (size_t k = 0; k < k_all; k += STRETCH) {
+        const size_t n = k_all - k < STRETCH ? k_all - k : STRETCH;
+        load_finite(values, row->data, row->type, k, n);
+        range_add(&range, values, n);
+    }
+    return range;
 }
 
-/* Values [k, k + n) of a row, stored; k is even. */
-static inline void stored_values(const pf_gemm_layout *l, const row_view *row, const rounding_rule *rounding, size_t k,
-                                 size_t n, uint8_t *stored)
+/* How a column is rounded, or was; of groups the scale. */
+static inline rounding_rule rounding_of_column(const pf_gemm_layout *l, const row_view *row, size_t k_all)
 {
-    float values[STRETCH];
-    if (!row->data) {
-        memset(stored, rounding->zero, n);
-    } else if (!row->scales) {
-        load_finite(values, row->data, row->type, k, n);
+    range_of_values range = { 0 };
+    if (row->data && !row->scale) range = range_of(row, k_all);
+    rounding_rule r = column_rounding(l, &range);
+    if (!row->scale) return r;
+    memcpy(&r.scale, row->scale, sizeof r.scale);
+    if (l->has_zeros && !l->in_groups) r.head = pf_gemm_head_of_byte(l, row->heads[0]);
+    return r;
+}
+
+/* A part of a stretch: of a group all that there is, or of a column. */
+typedef struct {
+    size_t k;
+    size_t n_values; /* at least one; zeros follow them */
+    size_t n_filled; /* what the panel has of it */
+} part;
+
+/* How it is rounded, or was; `values` where the row is one of numbers. */
+static inline rounding_rule rounding_of_part(const pf_gemm_layout *l, const row_view *row, const rounding_rule *column,
+                                             const part *x, const float *values)
+{
+    if (!l->in_groups) return *column;
+    if (row->scale) return (rounding_rule){ .head = pf_gemm_head_of_byte(l, row->heads[x->k / (size_t)l->group]) };
+    return group_rounding(l, column->scale, values, row->data ? x->n_values : 0);
+}
+
+/* Its values, stored; k is even. */
+static inline void store_part(const pf_gemm_layout *l, const row_view *row, const rounding_rule *rounding,
+                              const part *x, const float *values, uint8_t *stored)
+{
+    const size_t n = row->data ? x->n_values : 0;
+    if (!row->scale) {
         round_values(l, rounding, values, stored, n);
     } else if (l->bits == 8) {
-        for (size_t i = 0; i < n; i++) stored[i] = row->data[k + i] ^ 0x80;
+        for (size_t i = 0; i < n; i++) stored[i] = row->data[x->k + i] ^ 0x80;
     } else {
-        for (size_t i = 0; i < n; i++) stored[i] = row->data[(k + i) / 2] >> (i % 2 * 4) & 15;
+        for (size_t i = 0; i < n; i++) stored[i] = row->data[(x->k + i) / 2] >> (i % 2 * 4) & 15;
     }
+    memset(stored + n, rounding->head.zero, x->n_filled - n);
 }
 
-/* Rows of stored values to steps of a panel, four values at a time. */
-static inline void spread(uint8_t *to, int32_t bits, uint8_t stored[PF_GEMM_PANEL][STRETCH], size_t n_steps)
+/* Rows of stored values from value `at` on to steps of a panel, four values at a time. */
+static inline void spread(uint8_t *to, int32_t bits, uint8_t stored[PF_GEMM_PANEL][STRETCH], size_t at, size_t n_steps)
 {
     const size_t n_words = bits == 8 ? 32 : 16;
     for (size_t j = 0; j < n_words; j++)
         for (size_t step = 0; step < n_steps; step++) {
             uint32_t word, high;
-            memcpy(&word, stored[j] + 4 * step, sizeof word);
+            memcpy(&word, stored[j] + at + 4 * step, sizeof word);
             if (bits == 4) {
-                memcpy(&high, stored[j + 16] + 4 * step, sizeof high);
+                memcpy(&high, stored[j + 16] + at + 4 * step, sizeof high);
                 word |= high << 4;
             }
             memcpy(to + (step * n_words + j) * sizeof word, &word, sizeof word);
         }
 }
 
-static inline void pack_group(const pf_gemm_layout *l, uint8_t *group, const row_view rows[PF_GEMM_PANEL], int32_t g,
-                              size_t k_all)
+/* Values [k, k + n) of all columns, and what fills the panel behind them, n_filled in all: at most a stretch. */
+static inline void pack_integers(const pf_gemm_layout *l, uint8_t *panel, const row_view rows[PF_GEMM_PANEL],
+                                 const rounding_rule columns[PF_GEMM_PANEL], size_t k, size_t n, size_t n_filled)
 {
-    const size_t begin = (size_t)g * (size_t)l->group, whole = begin + (size_t)l->group;
-    const size_t end = whole < k_all ? whole : k_all;
-    rounding_rule rounding[PF_GEMM_PANEL];
-    for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
-        rounding[j] = group_rounding(l, &rows[j], g, begin, end);
-        pf_gemm_store_scale(l, group, j, rounding[j].scale);
-        if (l->has_zeros) group[l->zeros_at + j] = (uint8_t)rounding[j].zero;
-    }
-    if (l->has_zeros) memset(group + l->zeros_at + PF_GEMM_PANEL, 0, l->head_bytes - l->zeros_at - PF_GEMM_PANEL);
-
+    const size_t size = l->in_groups ? (size_t)l->group : STRETCH;
     uint8_t stored[PF_GEMM_PANEL][STRETCH];
-    for (size_t k = begin; k < whole; k += STRETCH) {
-        const size_t n = end - k < STRETCH ? end - k : STRETCH, filled = whole - k < STRETCH ? whole - k : STRETCH;
-        for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
-            stored_values(l, &rows[j], &rounding[j], k, n, stored[j]);
-            memset(stored[j] + n, rounding[j].zero, filled - n);
+    for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
+        float values[STRETCH];
+        if (rows[j].data && !rows[j].scale) load_finite(values, rows[j].data, rows[j].type, k, n);
+        for (size_t at = 0; at < n_filled; at += size) {
+            const part x = { .k = k + at,
+                             .n_values = n - at < size ? n - at : size,
+                             .n_filled = n_filled - at < size ? n_filled - at : size };
+            const rounding_rule rounding = rounding_of_part(l, &rows[j], &columns[j], &x, values + at);
+            if (l->in_groups) panel[pf_gemm_heads_at(l, x.k / size) + j] = pf_gemm_head_byte(l, rounding.head);
+            store_part(l, &rows[j], &rounding, &x, values + at, stored[j] + at);
         }
-        spread(group + l->head_bytes + (k - begin) / 4 * l->step_bytes, l->bits, stored, filled / 4);
     }
+    for (size_t at = 0; at < n_filled; at += size)
+        spread(panel + pf_gemm_step_at(l, k + at), l->bits, stored, at,
+               (n_filled - at < size ? n_filled - at : size) / 4);
 }
 
 static inline void pack_panel_integers(const pf_gemm_weights *w, uint8_t *panel, const row_view rows[PF_GEMM_PANEL])
 {
     const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-    for (int32_t g = 0; g < l.n_groups; g++) pack_group(&l, panel + (size_t)g * l.group_bytes, rows, g, (size_t)w->k);
-    const size_t used = (size_t)l.n_groups * l.group_bytes;
-    memset(panel + used, 0, w->panel_bytes - used);
+    const size_t k_all = (size_t)w->k, filled = (size_t)l.n_groups * (size_t)l.group;
+    rounding_rule columns[PF_GEMM_PANEL];
+    for (size_t j = 0; j < PF_GEMM_PANEL; j++) {
+        columns[j] = rounding_of_column(&l, &rows[j], k_all);
+        memcpy(panel + j * sizeof columns[j].scale, &columns[j].scale, sizeof columns[j].scale);
+        if (l.has_heads && !l.in_groups) panel[PF_GEMM_HEADS_AT + j] = pf_gemm_head_byte(&l, columns[j].head);
+    }
+    if (l.has_heads && l.n_groups % 2) /* half of the last line of heads is nobody's */
+        memset(panel + pf_gemm_heads_at(&l, (size_t)l.n_groups), 0, PF_GEMM_PANEL);
+    for (size_t k = 0; k < filled; k += STRETCH)
+        pack_integers(&l, panel, rows, columns, k, k_all - k < STRETCH ? k_all - k : STRETCH,
+                      filled - k < STRETCH ? filled - k : STRETCH);
+    memset(panel + l.panel_bytes, 0, w->panel_bytes - l.panel_bytes);
 }
 
 static inline bool pack_panels(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,

@@ -1,5 +1,5 @@
 /*
- * Eight lanes of 32 bits in a YMM register: vec_avx512.h with AVX2, FMA and F16C, under the same names, for what is
+ * Eight lanes of 32 bits in a YMM register: vec_avx512.h with AVX2 and FMA, under the same names, for what is
  * written once for both (files named _vec.h). Internal; for files compiled for AVX2.
  */
 #ifndef PF_KERNELS_GEMM_VEC_H
@@ -158,16 +158,21 @@ PF_INLINE pf_vecf pf_vec_fma(pf_vecf a, pf_vecf b, pf_vecf c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
-/* One f16, and one byte, a lane. */
-PF_INLINE pf_vecf pf_vec_load_f16(const void *p)
+PF_INLINE pf_vecf pf_vec_fms(pf_vecf a, pf_vecf b, pf_vecf c)
 {
-    pf_vecf v = _mm256_cvtph_ps(_mm_loadu_si128(p));
-    __asm__("" : "+x"(v)); /* clang would look for NaN in the halves, one by one */
-    return v;
+    return _mm256_fmsub_ps(a, b, c);
 }
+/* One byte a lane. */
 PF_INLINE pf_vec pf_vec_load_u8(const void *p)
 {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+/* And a byte a lane, in both its halves. */
+PF_INLINE pf_vec pf_vec_load_u8_twice(const void *p)
+{
+    const __m256i halves = _mm256_setr_epi8(0, -1, 0, -1, 1, -1, 1, -1, 2, -1, 2, -1, 3, -1, 3, -1, /**/
+                                            4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1);
+    return _mm256_shuffle_epi8(_mm256_broadcastq_epi64(_mm_loadl_epi64(p)), halves);
 }
 /* Scales as they are, but every NaN of one form. */
 PF_INLINE pf_vecf pf_vec_plain_nan(pf_vecf v)
@@ -196,13 +201,13 @@ PF_INLINE pf_vecf pf_vec_round(pf_vecf f)
     return _mm256_castsi256_ps(_mm256_and_si256(sum, _mm256_set1_epi32((int)0xFFFF0000u)));
 }
 
-/* Four bits a lane, of bits 0 to 3, as f32. */
-PF_INLINE pf_vecf pf_vec_nibble_to_float(pf_vec v)
+/* 2^15 and what bits 0 to 22 of a mask add to it: bit 8 is a 1. */
+PF_INLINE pf_vecf pf_vec_bits_on_2_15(pf_vec v, uint32_t mask)
 {
-    return _mm256_cvtepi32_ps(_mm256_and_si256(v, _mm256_set1_epi32(15)));
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_and_si256(v, pf_vec_set(mask)), pf_vec_set(0x47000000)));
 }
 
-/* And less 8: as the last bits of 2^23, of which 2^23 + 8 are taken. */
+/* Four bits a lane, of bits 0 to 3, less 8, as f32: as the last bits of 2^23, of which 2^23 + 8 are taken. */
 PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
 {
     const __m256i bits = _mm256_or_si256(_mm256_and_si256(v, _mm256_set1_epi32(15)), _mm256_set1_epi32(0x4B000000));

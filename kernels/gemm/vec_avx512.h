@@ -152,21 +152,35 @@ PF_INLINE pf_vecf pf_vec_fma(pf_vecf a, pf_vecf b, pf_vecf c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-/* One f16, and one byte, a lane. */
-PF_INLINE pf_vecf pf_vec_load_f16(const void *p)
+PF_INLINE pf_vecf pf_vec_fms(pf_vecf a, pf_vecf b, pf_vecf c)
 {
-    pf_vecf v = _mm512_cvtph_ps(_mm256_loadu_si256(p));
-    __asm__("" : "+v"(v)); /* clang would look for NaN in the halves, one by one */
-    return v;
+    return _mm512_fmsub_ps(a, b, c);
 }
+/* One byte a lane. */
 PF_INLINE pf_vec pf_vec_load_u8(const void *p)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+}
+/* And a byte a lane, in both its halves. */
+PF_INLINE pf_vec pf_vec_load_u8_twice(const void *p)
+{
+    const __m512i halves = _mm512_set_epi8(-1, 15, -1, 15, -1, 14, -1, 14, -1, 13, -1, 13, -1, 12, -1, 12, /**/
+                                           -1, 11, -1, 11, -1, 10, -1, 10, -1, 9, -1, 9, -1, 8, -1, 8,     /**/
+                                           -1, 7, -1, 7, -1, 6, -1, 6, -1, 5, -1, 5, -1, 4, -1, 4,         /**/
+                                           -1, 3, -1, 3, -1, 2, -1, 2, -1, 1, -1, 1, -1, 0, -1, 0);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(p)), halves);
 }
 /* Scales as they are, but every NaN of one form. */
 PF_INLINE pf_vecf pf_vec_plain_nan(pf_vecf v)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, _mm512_set1_ps(NAN));
+}
+
+/* bits + 0x7FFF + bit 16, which rounds what is above bit 16 to nearest, ties to even: ~(0x7FFE | bit 16) is taken. */
+PF_INLINE pf_vec pf_vec_round_up(pf_vec bits)
+{
+    const pf_vec taken = _mm512_ternarylogic_epi32(pf_vec_right(bits, 16), pf_vec_set(1), pf_vec_set(0x7FFE), 0x15);
+    return _mm512_sub_epi32(bits, taken);
 }
 
 /* bf16 pairs: each value rounded to nearest, ties to even. NaN: as pf_vec_plain_nan gives it, or negative. */
@@ -178,32 +192,25 @@ PF_INLINE pf_vec pf_vec_to_pairs(pf_vecf even, pf_vecf odd)
                                                  0x00130003, 0x00120002, 0x00110001, 0x00100000);
     return _mm512_permutexvar_epi16(interleaved, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
 #else
-    const __m512i half = _mm512_set1_epi32(0x7FFF), one = _mm512_set1_epi32(1);
-    const __m512i e = _mm512_castps_si512(even), o = _mm512_castps_si512(odd);
-    const __m512i e_last = _mm512_and_si512(_mm512_srli_epi32(e, 16), one);
-    const __m512i o_last = _mm512_and_si512(_mm512_srli_epi32(o, 16), one);
-    const __m512i e_sum = _mm512_add_epi32(e, _mm512_add_epi32(e_last, half));
-    const __m512i o_sum = _mm512_add_epi32(o, _mm512_add_epi32(o_last, half));
-    return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(e_sum, 16), o_sum);
+    const pf_vec e = pf_vec_round_up(_mm512_castps_si512(even)), o = pf_vec_round_up(_mm512_castps_si512(odd));
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, pf_vec_right(e, 16), o);
 #endif
 }
 
 /* Rounded likewise, and still f32. */
 PF_INLINE pf_vecf pf_vec_round(pf_vecf f)
 {
-    const __m512i bits = _mm512_castps_si512(f);
-    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), last);
-    return _mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32((int)0xFFFF0000u)));
+    const pf_vec bits = pf_vec_round_up(_mm512_castps_si512(f));
+    return _mm512_castsi512_ps(_mm512_and_si512(bits, pf_vec_set(0xFFFF0000)));
 }
 
-/* Four bits a lane, of bits 0 to 3, as f32. */
-PF_INLINE pf_vecf pf_vec_nibble_to_float(pf_vec v)
+/* 2^15 and what bits 0 to 22 of a mask add to it: bit 8 is a 1. */
+PF_INLINE pf_vecf pf_vec_bits_on_2_15(pf_vec v, uint32_t mask)
 {
-    return _mm512_permutexvar_ps(v, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(v, pf_vec_set(mask), pf_vec_set(0x47000000), 0xEA));
 }
 
-/* And less 8. */
+/* Four bits a lane, of bits 0 to 3, less 8, as f32. */
 PF_INLINE pf_vecf pf_vec_nibble_less_8(pf_vec v)
 {
     return _mm512_permutexvar_ps(v, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));

@@ -1,7 +1,7 @@
 /*
  * A model's directory of any bytes, as `pilotfish quantize` writes one or as it was trained: a config.json, and behind a
  * NUL its model.safetensors. It is loaded and runs a pass, or is refused with a sentence. Never a fault, whatever the
- * weights, scales and zeros are; and a token that is drawn from the logits is one of the vocabulary.
+ * weights, scales and heads are; and a token that is drawn from the logits is one of the vocabulary.
  */
 #include <stddef.h>
 #include <stdint.h>

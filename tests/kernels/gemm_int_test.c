@@ -1,4 +1,4 @@
-/* Products of stored integers that rounding would seldom make: every byte, every nibble, every zero, and their ends. */
+/* Products of stored integers that rounding would seldom make: every byte, every nibble, every head, and their ends. */
 #include "base/checked.h"
 #include "kernels/gemm/layout.h"
 #include "tests/kernels/kernel_test.h"
@@ -7,8 +7,8 @@ enum { N = 77, ROWS = 14, MAX_K = PF_GEMM_MAX_INT_K };
 
 /* Integers as a file has them, their product's operands, and both results. */
 typedef struct {
-    uint8_t q[N * (MAX_K + 1)], zeros[N * (MAX_K / 32 + 1)];
-    float scales[N * (MAX_K / 32 + 1)];
+    uint8_t q[N * (MAX_K + 1)], heads[N * (MAX_K / 32 + 1)];
+    float scales[N];
     float a[ROWS * MAX_K], expected[ROWS * N], got[ROWS * N];
     int32_t m, k;
     pf_gemm_weights weights;
@@ -36,13 +36,11 @@ static void stored_free(stored_product *x)
 
 static void stored_pack(stored_product *x)
 {
-    const bool has_zeros = pf_format_get(x->weights.format)->has_zeros;
     const pf_gemm_source source = { .data = x->q,
                                     .n_rows = N,
                                     .stride = pf_round_up((size_t)x->k, 2),
                                     .scales = x->scales,
-                                    .scale_type = PF_TYPE_F32,
-                                    .zeros = has_zeros ? x->zeros : NULL };
+                                    .heads = pf_gemm_has_heads(x->weights.format) ? x->heads : NULL };
     pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
 }
 
@@ -65,17 +63,23 @@ static bool exact(const pf_kernel *kernel)
 
 /* --- any integers --- */
 
+/* q - z of column n. */
+static int32_t integer_at(const stored_product *x, int32_t n, int32_t k)
+{
+    const pf_format_info *info = pf_format_get(x->weights.format);
+    const size_t at = (size_t)n * pf_round_up((size_t)x->k, 2) + (size_t)k;
+    if (info->bits == 8) return (int8_t)x->q[at];
+    const int32_t groups = pf_gemm_groups(x->weights.format, x->k), g = info->group ? k / info->group : 0;
+    const int32_t zero = pf_gemm_has_heads(x->weights.format) ? x->heads[n * groups + g] & 15 : 8;
+    return (x->q[at / 2] >> k % 2 * 4 & 15) - zero;
+}
+
 /* Signs that agree with those of the weights of column `row` make the largest sums there are. */
 static void fill_activations(stored_product *x, test_rng *rng)
 {
-    const bool nibbles = pf_format_get(x->weights.format)->bits == 4;
-    const size_t row_bytes = pf_round_up((size_t)x->k, 2) / (nibbles ? 2 : 1);
     for (int32_t row = 0; row < x->m; row++)
-        for (int32_t i = 0; i < x->k; i++) {
-            const uint8_t byte = x->q[(size_t)row * row_bytes + (size_t)i / (nibbles ? 2 : 1)];
-            const int32_t q = nibbles ? (byte >> i % 2 * 4 & 15) - 8 : (int8_t)byte;
-            x->a[row * x->k + i] = row % 3 == 0 ? test_float(rng) : q < 0 ? -3.0f : 3.0f;
-        }
+        for (int32_t k = 0; k < x->k; k++)
+            x->a[row * x->k + k] = row % 3 == 0 ? test_float(rng) : integer_at(x, row, k) < 0 ? -3.0f : 3.0f;
 }
 
 static float any_scale(test_rng *rng)
@@ -88,10 +92,9 @@ static void compare_any(const pf_kernel *kernel, const pf_kernel *definition, in
 {
     stored_product *x = stored_make(kernel->format, m, k);
     test_rng rng = { seed };
-    const size_t n_scales = (size_t)N * (size_t)(k / 32 + 1);
     for (size_t j = 0; j < (size_t)N * (size_t)(k + 1); j++) x->q[j] = (uint8_t)test_bits(&rng);
-    for (size_t j = 0; j < n_scales; j++) x->zeros[j] = (uint8_t)(test_bits(&rng) & 15);
-    for (size_t j = 0; j < n_scales; j++) x->scales[j] = any_scale(&rng);
+    for (size_t j = 0; j < (size_t)N * (size_t)(k / 32 + 1); j++) x->heads[j] = test_head(&rng, kernel->format);
+    for (size_t j = 0; j < N; j++) x->scales[j] = any_scale(&rng);
     fill_activations(x, &rng);
     stored_pack(x);
     stored_multiply(x, definition, x->expected);
@@ -126,41 +129,47 @@ static void any_stored_integers_give_what_the_definition_gives(void **state)
 
 /* --- the ends --- */
 
-/* All stored values one, all zeros one, all activations `sign` * 127: the product is known without a definition. */
+/* All stored values one, all zeros one, all multipliers the largest that go with it, all activations `sign` * 127: the
+ * product is known without a definition. */
 static void check_end(const pf_kernel *kernel, int32_t m, int32_t k, int32_t stored, int32_t zero, float sign)
 {
-    const bool nibbles = pf_format_get(kernel->format)->bits == 4;
+    const pf_format_info *info = pf_format_get(kernel->format);
+    const int32_t multiplier = info->group ? test_most_multiplier(zero) : 1;
     stored_product *x = stored_make(kernel->format, m, k);
-    memset(x->q, nibbles ? stored * 17 : stored - 128, sizeof x->q);
-    memset(x->zeros, zero, sizeof x->zeros);
-    for (size_t i = 0; i < sizeof x->scales / sizeof(float); i++) x->scales[i] = 1.0f;
+    memset(x->q, info->bits == 4 ? stored * 17 : stored - 128, pf_round_up((size_t)k, 2) * N);
+    memset(x->heads, info->group ? multiplier << 4 | zero : zero, sizeof x->heads);
+    for (size_t i = 0; i < N; i++) x->scales[i] = 1.0f;
     for (int32_t i = 0; i < m * k; i++) x->a[i] = sign * 127.0f;
     stored_pack(x);
     stored_multiply(x, kernel, x->got);
-    const float expected = sign * 127.0f * (float)(stored - zero) * (float)k; /* exact */
+    const float expected = sign * 127.0f * (float)((stored - zero) * multiplier) * (float)k; /* exact */
     for (int32_t i = 0; i < m * N; i++) {
         if (x->got[i] == expected) continue;
-        fail_msg("%s of %s, m %d k %d, all %d less %d times %g: %g, expected %g", kernel->name,
-                 pf_format_get(kernel->format)->name, m, k, stored, zero, (double)sign * 127.0, (double)x->got[i],
-                 (double)expected);
+        fail_msg("%s of %s, m %d k %d, all %d less %d, %d times, times %g: %g, expected %g", kernel->name, info->name,
+                 m, k, stored, zero, multiplier, (double)sign * 127.0, (double)x->got[i], (double)expected);
     }
     stored_free(x);
 }
 
+static void check_ends_of_zero(const pf_kernel *kernel, int32_t zero)
+{
+    const int32_t last = pf_format_get(kernel->format)->bits == 8 ? 255 : 15;
+    for (float sign = -1.0f; sign <= 1.0f; sign += 2.0f) {
+        check_end(kernel, ROWS, 1024, 0, zero, sign);
+        check_end(kernel, ROWS, 1024, last, zero, sign);
+    }
+}
+
+/* Of the zeros that a format may have those next to the ends and to the middle. */
 static void check_ends(const pf_kernel *kernel, const pf_kernel *definition)
 {
     (void)definition;
+    static const int32_t zeros[] = { 7, 8, 0, 1, 14, 15 };
     const pf_format_info *info = pf_format_get(kernel->format);
     if (!exact(kernel)) return;
-    for (float sign = -1.0f; sign <= 1.0f; sign += 2.0f) {
-        if (info->bits == 8) {
-            check_end(kernel, ROWS, 1024, 0, 128, sign);
-            check_end(kernel, ROWS, 1024, 255, 128, sign);
-        } else {
-            check_end(kernel, ROWS, 1024, 0, info->has_zeros ? 15 : 8, sign);
-            check_end(kernel, ROWS, 1024, 15, info->has_zeros ? 0 : 8, sign);
-        }
-    }
+    if (info->bits == 8) return check_ends_of_zero(kernel, 128);
+    const int32_t begin = pf_gemm_has_heads(kernel->format) ? 0 : 1, end = info->has_zeros ? 6 : 2;
+    for (int32_t i = begin; i < end; i++) check_ends_of_zero(kernel, zeros[i]);
 }
 
 static void sums_at_the_ends_of_their_range_are_whole(void **state)
@@ -169,14 +178,18 @@ static void sums_at_the_ends_of_their_range_are_whole(void **state)
     for_each_kernel(PF_OP_GEMM, check_ends);
 }
 
-/* Where a column shares a scale, its sum is one integer, however long it is. */
+/* A column's sum is one integer, however long it is: by the zero that leaves the largest of them above it, and below. */
 static void check_longest(const pf_kernel *kernel, const pf_kernel *definition)
 {
-    (void)definition;
     const pf_format_info *info = pf_format_get(kernel->format);
-    if (!exact(kernel) || info->group) return;
-    for (int32_t m = 1; m <= 4; m += 3)
-        check_end(kernel, m, MAX_K, info->bits == 8 ? 255 : 15, info->bits == 8 ? 128 : info->has_zeros ? 0 : 8, -1.0f);
+    if (!exact(kernel)) return;
+    const int32_t lowest = info->group ? 1 : 0; /* 14 * 9 is more than 15 * 8 */
+    const int32_t above = info->bits == 8 ? 128 : info->has_zeros ? lowest : info->group ? 7 : 8;
+    const int32_t below = pf_gemm_has_heads(kernel->format) ? 15 - above : above;
+    for (int32_t m = 1; m <= (kernel == definition ? 1 : 4); m += 3) { /* the definition is slow, and goes row by row */
+        check_end(kernel, m, MAX_K, info->bits == 8 ? 255 : 15, above, -1.0f);
+        check_end(kernel, m, MAX_K, 0, below, -1.0f);
+    }
 }
 
 static void the_longest_columns_have_whole_sums(void **state)

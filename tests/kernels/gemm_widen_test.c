@@ -95,7 +95,7 @@ static void any_piece_of_a_panel_is_the_weights_rounded_to_bf16(void **state)
 static void check_scales(const widening *by, pf_format format)
 {
     static test_integers integers;
-    const pf_gemm_source rows = test_odd_integers(&integers);
+    const pf_gemm_source rows = test_odd_integers(format, &integers);
     packed x = pack(format, TEST_INTEGERS_K, &rows);
     compare(by, &x.weights, 0, TEST_INTEGERS_K / 2);
     pf_guard_free(&x.panels);

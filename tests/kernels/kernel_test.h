@@ -116,32 +116,47 @@ static inline float test_extreme(test_rng *rng)
     return f;
 }
 
-/* Integers [N, K] of any format with scales of nine bits and more: of their products many lie half way between two bf16, or,
- * in a third of the groups, are none. */
+/* The largest multiplier that a group with this zero may have. */
+static inline int32_t test_most_multiplier(int32_t zero)
+{
+    const int32_t most = 127 / (zero > 7 ? zero : 15 - zero);
+    return most < 15 ? most : 15;
+}
+
+/* Any head that a format may have, each zero and each of its multipliers as likely; 0 where it has none. */
+static inline uint8_t test_head(test_rng *rng, pf_format format)
+{
+    const pf_format_info *info = pf_format_get(format);
+    const int32_t zero = info->has_zeros ? test_below(rng, 16) : 7 + test_below(rng, 2);
+    if (info->group) return (uint8_t)(test_below(rng, test_most_multiplier(zero) + 1) << 4 | zero);
+    return (uint8_t)(info->has_zeros ? zero : 0);
+}
+
+/* Integers [N, K] of a format with scales of nine bits and more: of their products many lie half way between two bf16, or,
+ * in a third of the columns, are none, or zero. */
 enum { TEST_INTEGERS_N = 45, TEST_INTEGERS_K = 256, TEST_INTEGERS_GROUPS = TEST_INTEGERS_K / 32 };
 
 typedef struct {
-    uint8_t q[TEST_INTEGERS_N * TEST_INTEGERS_K], zeros[TEST_INTEGERS_N * TEST_INTEGERS_GROUPS];
-    uint32_t scales[TEST_INTEGERS_N * TEST_INTEGERS_GROUPS]; /* f32 */
+    uint8_t q[TEST_INTEGERS_N * TEST_INTEGERS_K], heads[TEST_INTEGERS_N * TEST_INTEGERS_GROUPS];
+    uint32_t scales[TEST_INTEGERS_N]; /* f32 */
 } test_integers;
 
-static inline pf_gemm_source test_odd_integers(test_integers *x)
+static inline pf_gemm_source test_odd_integers(pf_format format, test_integers *x)
 {
     static const uint32_t bits[] = { 0x3F808000, 0x3F818000, 0xBF808000, 0x3F80C000, 0x7F800000, 0xFF800000,
                                      0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x00000000, 0x80000000 };
     enum { N_NUMBERS = 4, N_BITS = sizeof bits / sizeof *bits };
     test_rng rng = { 29 };
     for (size_t i = 0; i < sizeof x->q; i++) x->q[i] = (uint8_t)test_bits(&rng);
-    for (size_t i = 0; i < sizeof x->zeros; i++) {
-        x->zeros[i] = (uint8_t)(test_bits(&rng) & 15);
-        x->scales[i] = bits[test_below(&rng, i / TEST_INTEGERS_GROUPS % 3 == 0 ? N_BITS : N_NUMBERS)];
-    }
+    for (size_t i = 0; i < sizeof x->heads; i++) x->heads[i] = test_head(&rng, format);
+    for (size_t n = 0; n < TEST_INTEGERS_N; n++)
+        x->scales[n] =
+            bits[n % 3 == 0 ? N_NUMBERS + n / 3 % (N_BITS - N_NUMBERS) : (size_t)test_below(&rng, N_NUMBERS)];
     return (pf_gemm_source){ .data = x->q,
                              .n_rows = TEST_INTEGERS_N,
                              .stride = TEST_INTEGERS_K,
                              .scales = x->scales,
-                             .scale_type = PF_TYPE_F32,
-                             .zeros = x->zeros };
+                             .heads = pf_gemm_has_heads(format) ? x->heads : NULL };
 }
 
 static inline uint32_t bits_of(float f)

@@ -67,8 +67,8 @@ static packed pack(pf_format format, int32_t n, int32_t k, const pf_gemm_source 
 /* --- the contract's words, in double or one value at a time --- */
 
 typedef struct {
-    float scale;
-    int32_t zero;
+    float scale, factor; /* of the column; of groups what a value is multiplied with */
+    int32_t zero, multiplier;
 } rounding;
 
 static float made_finite(float f)
@@ -76,56 +76,93 @@ static float made_finite(float f)
     return isnan(f) ? 0.0f : isinf(f) ? copysignf(0x1.fffffep127f, f) : f;
 }
 
-static float as_f16(float f)
-{
-    return pf_f16_to_f32(pf_f16_from_f32(fmaxf(-65504.0f, fminf(f, 65504.0f))));
-}
+typedef struct {
+    float low, high, largest; /* of the values and 0; largest: by magnitude, of equals the negative one */
+} range;
 
-static rounding rounding_of(pf_format format, const float *w, int32_t n)
+static range range_of(const float *w, int32_t n)
 {
-    const pf_format_info *info = pf_format_get(format);
-    float largest = 0.0f, low = 0.0f, high = 0.0f;
+    range r = { 0 };
     for (int32_t i = 0; i < n; i++) {
         const float f = made_finite(w[i]);
-        if (fabsf(f) > fabsf(largest)) largest = f;
-        low = fminf(low, f);
-        high = fmaxf(high, f);
+        r.low = fminf(r.low, f);
+        r.high = fmaxf(r.high, f);
     }
-    if (info->bits == 8) return (rounding){ fabsf(largest) / 127.0f, 128 };
-    float scale = info->has_zeros ? high / 15.0f - low / 15.0f : largest / -8.0f;
-    if (info->group) scale = as_f16(scale);
-    scale += 0.0f; /* not -0 */
-    if (!info->has_zeros) return (rounding){ scale, 8 };
-    return (rounding){ scale, scale == 0.0f ? 0 : (int32_t)fminf(15.0f, fmaxf(0.0f, rintf(-low / scale))) };
+    r.largest = r.high > -r.low ? r.high : r.low;
+    return r;
+}
+
+static int32_t rounded(float f, float low, float high)
+{
+    return (int32_t)rintf(fminf(high, fmaxf(low, f)));
+}
+
+static rounding rounding_of_column(pf_format format, range r)
+{
+    const pf_format_info *info = pf_format_get(format);
+    float s = info->has_zeros ? r.high / 15.0f - r.low / 15.0f : r.largest / -8.0f;
+    if (info->bits == 8) s = fabsf(r.largest) / 127.0f;
+    if (s == 0.0f) s = 0.0f; /* not -0 */
+    const int32_t zero = info->bits == 8    ? 128
+                         : !info->has_zeros ? 8
+                         : s == 0.0f        ? 0
+                                            : rounded(-r.low / s, 0.0f, 15.0f);
+    return (rounding){ .scale = s, .zero = zero, .multiplier = 1 };
+}
+
+static rounding rounding_of_group(pf_format format, range column, range r)
+{
+    const bool has_zeros = pf_format_get(format)->has_zeros;
+    const float s = fabsf(column.largest) < 0x1p-100f ? 0.0f : fabsf(column.largest) / 120.0f;
+    if (s == 0.0f) return (rounding){ .zero = has_zeros ? 0 : 8 };
+    int32_t m = rounded(fabsf(r.largest) / s / 8.0f, 1.0f, 15.0f), zero = r.largest > 0.0f ? 7 : 8;
+    if (has_zeros) {
+        m = rounded((r.high / s - r.low / s) / 15.0f, 1.0f, 15.0f);
+        zero = rounded(-r.low / ((float)m * s), 0.0f, 15.0f);
+        while (m * zero > 127 || m * (15 - zero) > 127) m--;
+    }
+    return (rounding){ .scale = s, .factor = 1.0f / ((float)m * s), .zero = zero, .multiplier = m };
 }
 
 static int32_t stored_of(pf_format format, rounding r, float w)
 {
     if (r.scale == 0.0f) return r.zero;
-    const float q = rintf(made_finite(w) / r.scale) + (float)r.zero;
+    const float f = made_finite(w), q = rintf(r.factor != 0.0f ? f * r.factor : f / r.scale) + (float)r.zero;
     return (int32_t)(pf_format_get(format)->bits == 8 ? fminf(255.0f, fmaxf(1.0f, q)) : fminf(15.0f, fmaxf(0.0f, q)));
 }
 
-/* Every stored value, scale and zero of every column, the fillers too. */
-static void expect_quantised(const packed *x, const tensor *t)
+/* Of group g of column n every stored value, what they are rounded by, and the fillers too. */
+static void expect_group(const packed *x, const float *values, int32_t n, int32_t g)
 {
     const pf_gemm_weights *w = &x->weights;
     const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-    for (int32_t n = 0; n < w->n_panels * PF_GEMM_PANEL; n++)
-        for (int32_t g = 0; g < l.n_groups; g++) {
-            const uint8_t *group =
-                (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes + (size_t)g * l.group_bytes;
-            const int32_t j = n % PF_GEMM_PANEL, left = w->k - g * l.group, len = left < l.group ? left : l.group;
-            float values[4200];
-            for (int32_t i = 0; i < len; i++) values[i] = n < w->n ? tensor_at(t, n, g * l.group + i) : 0.0f;
-            const rounding r = rounding_of(w->format, values, n < w->n ? len : 0);
-            assert_int_equal(bits_of(pf_gemm_scale(&l, group, j)), bits_of(r.scale));
-            assert_int_equal(pf_gemm_zero(&l, group, j), r.zero);
-            for (int32_t i = 0; i < l.group; i++)
-                assert_int_equal(pf_gemm_stored(&l, group, j, (size_t)i),
-                                 i < len ? stored_of(w->format, r, values[i]) : r.zero);
-        }
+    const uint8_t *panel = (const uint8_t *)w->panels + (size_t)(n / PF_GEMM_PANEL) * w->panel_bytes;
+    const int32_t j = n % PF_GEMM_PANEL, begin = g * l.group, left = w->k - begin,
+                  len = left < l.group ? left : l.group;
+    const range column = range_of(values, w->k);
+    const rounding r = l.in_groups ? rounding_of_group(w->format, column, range_of(values + begin, len))
+                                   : rounding_of_column(w->format, column);
+    const pf_gemm_head head = pf_gemm_head_at(&l, panel, g, j);
+    assert_int_equal(bits_of(pf_gemm_scale(panel, j)), bits_of(r.scale));
+    assert_int_equal(head.zero, r.zero);
+    assert_int_equal(head.multiplier, r.multiplier);
+    for (int32_t k = begin; k < begin + l.group; k++)
+        assert_int_equal(pf_gemm_stored(&l, panel, j, (size_t)k),
+                         k < begin + len ? stored_of(w->format, r, values[k]) : r.zero);
 }
+
+static void expect_quantised(const packed *x, const tensor *t)
+{
+    const pf_gemm_weights *w = &x->weights;
+    const int32_t groups = pf_gemm_groups(w->format, w->k);
+    float values[4200];
+    for (int32_t n = 0; n < w->n_panels * PF_GEMM_PANEL; n++) {
+        for (int32_t k = 0; k < w->k; k++) values[k] = n < w->n ? tensor_at(t, n, k) : 0.0f;
+        for (int32_t g = 0; g < groups; g++) expect_group(x, values, n, g);
+    }
+}
+
+enum { N_KINDS = 6 };
 
 static void fill_weights(test_rng *rng, float *values, size_t n, int kind)
 {
@@ -134,7 +171,9 @@ static void fill_weights(test_rng *rng, float *values, size_t n, int kind)
                     : kind == 1 ? test_extreme(rng)
                     : kind == 2 ? (float)(test_below(rng, 33) - 16) * 0.5f /* many ties, and equals of either sign */
                     : kind == 3 ? test_float(rng) * 0x1p-136f
-                                : fabsf(test_float(rng)) * 1e5f + 1e5f; /* of one sign, scales past 65504 / 8 */
+                    : kind == 4
+                        ? fabsf(test_float(rng)) * 1e5f + 1e5f                                      /* of one sign */
+                        : ldexpf(test_float(rng), -(int)(i / 16 % 7)) + (float)(i / 48 % 5) * 0.1f; /* groups apart */
 }
 
 static void integers_are_what_the_contract_says(void **state)
@@ -145,7 +184,7 @@ static void integers_are_what_the_contract_says(void **state)
     for (pf_format format = 0; format < PF_N_FORMATS; format++) {
         if (pf_format_get(format)->bits >= 16) continue;
         for (size_t s = 0; s < sizeof ks / sizeof *ks; s++)
-            for (int kind = 0; kind < 5; kind++) {
+            for (int kind = 0; kind < N_KINDS; kind++) {
                 const int32_t n = 37, k = ks[s];
                 float *values = malloc((size_t)(n * k) * sizeof *values);
                 assert_non_null(values);
@@ -175,23 +214,24 @@ static void a_quantised_file_gives_the_panels_of_its_original(void **state)
             enum { N = 41 };
             const int32_t k = ks[s], groups = pf_gemm_groups(format, k);
             const size_t stride = pf_round_up((size_t)k, 2) + 4, row_bytes = stride * (size_t)info->bits / 8;
-            const pf_type scale_type = info->group ? PF_TYPE_F16 : PF_TYPE_F32;
             float *values = malloc(N * (size_t)k * sizeof *values);
-            unsigned char *q = malloc(N * row_bytes + 1), *scales = malloc(N * (size_t)groups * 4 + 1);
-            uint8_t *zeros = malloc(N * (size_t)groups);
-            assert_true(values && q && scales && zeros);
-            fill_weights(&rng, values, N * (size_t)k, 0);
+            unsigned char *q = malloc(N * row_bytes + 1), *scales = malloc(N * sizeof(float) + 1);
+            uint8_t *heads = malloc(N * (size_t)groups);
+            assert_true(values && q && scales && heads);
+            fill_weights(&rng, values, N * (size_t)k, N_KINDS - 1);
+            memset(values, 0, (size_t)k * sizeof *values);
             for (int32_t n = 0; n < N; n++)
                 pf_gemm_quantise_row(format, values + n * k, PF_TYPE_F32, k, q + 1 + (size_t)n * row_bytes,
-                                     scales + 1 + (size_t)(n * groups) * pf_type_bytes(scale_type),
-                                     info->has_zeros ? zeros + n * groups : NULL);
+                                     scales + 1 + (size_t)n * sizeof(float),
+                                     pf_gemm_has_heads(format) ? heads + n * groups : NULL);
+            if (pf_gemm_has_heads(format))
+                assert_int_equal(pf_gemm_find_bad_head(format, heads, N * (size_t)groups), N * groups);
             const pf_gemm_source numbers = { .data = values, .n_rows = N, .stride = (size_t)k };
             const pf_gemm_source integers = { .data = q + 1,
                                               .n_rows = N,
                                               .stride = stride,
                                               .scales = scales + 1,
-                                              .scale_type = scale_type,
-                                              .zeros = info->has_zeros ? zeros : NULL };
+                                              .heads = pf_gemm_has_heads(format) ? heads : NULL };
             const packed a = pack(format, N, k, &numbers, 1), b = pack(format, N, k, &integers, 1);
             assert_memory_equal(a.panels.data, b.panels.data, a.panels.bytes);
             packed x[2] = { a, b };
@@ -200,7 +240,7 @@ static void a_quantised_file_gives_the_panels_of_its_original(void **state)
             free(values);
             free(q);
             free(scales);
-            free(zeros);
+            free(heads);
         }
     }
 }
@@ -223,7 +263,7 @@ static void check_same_panels(const pf_kernel *kernel, const pf_kernel *definiti
     static float values[N * MAX_K];
     test_rng rng = { 24 };
     for (size_t s = 0; s < sizeof ks / sizeof *ks; s++)
-        for (int kind = 0; kind < 5; kind++) {
+        for (int kind = 0; kind < N_KINDS; kind++) {
             fill_weights(&rng, values, (size_t)(N * ks[s]), kind);
             for (pf_type type = 0; type < PF_N_TYPES; type++) {
                 tensor t = tensor_of(type, N, ks[s], values);
@@ -240,7 +280,8 @@ static void every_instruction_set_packs_the_same_panels(void **state)
     for_each_kernel(PF_OP_PACK_WEIGHTS, check_same_panels);
 }
 
-/* Half a step, and what the rounding of the scale to f16 adds. */
+/* Half a step, or a whole one at the end that has a step fewer. There a group that wants m + 1/2 and has m lacks half as much
+ * again: 8 * (m + 1/2) - 7 * m of the 120 that are the largest weight, at most 18.5. */
 static void a_row_unpacks_to_about_what_it_was(void **state)
 {
     (void)state;
@@ -252,7 +293,8 @@ static void a_row_unpacks_to_about_what_it_was(void **state)
     for (pf_format format = 0; format < PF_N_FORMATS; format++) {
         packed x = pack(format, N, K, &source, 1);
         const int32_t bits = pf_format_get(format)->bits;
-        const float worst = bits == 32 ? 0.0f : bits == 16 ? 0x1p-9f : bits == 8 ? 1.0f / 253.0f : 0.13f;
+        const float of_four = pf_format_get(format)->group ? 18.5f / 120.0f : 0.13f;
+        const float worst = bits == 32 ? 0.0f : bits == 16 ? 0x1p-9f : bits == 8 ? 1.0f / 253.0f : of_four;
         float largest = 0.0f;
         for (int32_t n = 0; n < N; n++) {
             pf_gemm_unpack_row(&x.weights, n, out);
@@ -265,32 +307,53 @@ static void a_row_unpacks_to_about_what_it_was(void **state)
 }
 
 /* Bytes of a file may be anything: they reach the outputs of their own row only, and no memory but theirs. */
-static void hostile_scales_and_zeros_are_packed_as_they_are(void **state)
+static void hostile_scales_and_heads_are_packed_as_they_are(void **state)
 {
     (void)state;
     enum { N = 33, K = 64 };
-    uint8_t q[N * K / 2], zeros[N * 2];
-    uint16_t scales[N * 2];
+    uint8_t q[N * K / 2], heads[N * 2];
+    uint32_t scales[N];
     memset(q, 0xF0, sizeof q);
-    memset(zeros, 0xE9, sizeof zeros);
-    for (int i = 0; i < N * 2; i++) scales[i] = i == 9 ? 0x7C00 : i == 20 ? 0x7E01 : 0x3C00;
-    const pf_gemm_source source = {
-        .data = q, .n_rows = N, .stride = K, .scales = scales, .scale_type = PF_TYPE_F16, .zeros = zeros
-    };
+    for (int i = 0; i < N * 2; i++) heads[i] = i % 2 ? 0xF2 : 0x29;
+    for (int n = 0; n < N; n++) scales[n] = n == 4 ? 0x7F800000 : n == 10 ? 0x7FC00001 : 0x3F800000;
+    const pf_gemm_source source = { .data = q, .n_rows = N, .stride = K, .scales = scales, .heads = heads };
     packed x = pack(PF_FORMAT_INT4_ASYM_G32, N, K, &source, 1);
     float out[K];
     for (int32_t n = 0; n < N; n++) {
         pf_gemm_unpack_row(&x.weights, n, out);
         for (int32_t k = 0; k < K; k++) {
-            if (n == 4 && k >= 32)
+            const int32_t low = k < 32 ? -9 * 2 : -2 * 15, high = k < 32 ? 6 * 2 : 13 * 15;
+            if (n == 4)
                 assert_true(isinf(out[k]));
-            else if (n == 10 && k < 32)
+            else if (n == 10)
                 assert_true(isnan(out[k]));
             else
-                assert_true(out[k] == (k % 2 ? 6.0f : -9.0f));
+                assert_true(out[k] == (float)(k % 2 ? high : low));
         }
     }
     pf_guard_free(&x.panels);
+}
+
+/* Each byte among those that are heads, at any place. */
+static void a_byte_that_is_no_head_is_found(void **state)
+{
+    (void)state;
+    enum { N = 77 };
+    uint8_t heads[N];
+    for (pf_format format = 0; format < PF_N_FORMATS; format++) {
+        const pf_format_info *info = pf_format_get(format);
+        if (info->bits >= 16 || !pf_gemm_has_heads(format)) continue;
+        memset(heads, info->group ? 0xF7 : 0x07, N);
+        for (int32_t byte = 0; byte < 256; byte++) {
+            const int32_t at = byte % N, z = byte & 15, m = byte >> 4;
+            const bool fits = info->group ? m * z <= 127 && m * (15 - z) <= 127 : m == 0;
+            const bool is_head = fits && (info->has_zeros || z == 7 || z == 8);
+            heads[at] = (uint8_t)byte;
+            assert_int_equal(pf_gemm_find_bad_head(format, heads, N), is_head ? N : at);
+            assert_int_equal(pf_gemm_find_bad_head(format, heads, (size_t)at), at);
+            heads[at] = heads[(at + 1) % N];
+        }
+    }
 }
 
 /* --- numbers --- */
@@ -380,7 +443,8 @@ int main(void)
         cmocka_unit_test(a_quantised_file_gives_the_panels_of_its_original),
         cmocka_unit_test(every_instruction_set_packs_the_same_panels),
         cmocka_unit_test(a_row_unpacks_to_about_what_it_was),
-        cmocka_unit_test(hostile_scales_and_zeros_are_packed_as_they_are),
+        cmocka_unit_test(hostile_scales_and_heads_are_packed_as_they_are),
+        cmocka_unit_test(a_byte_that_is_no_head_is_found),
         cmocka_unit_test(tensors_of_any_type_stack_at_any_row_and_tails_are_zero),
         cmocka_unit_test(f16_rounds_to_nearest_even_and_keeps_what_it_holds),
     };

@@ -161,11 +161,12 @@ static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(vo
     pf_config c = parsed(LLAMA(""));
     assert_false(c.quantized);
     c = parsed(LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", \"format\": \"int4-asym-g128\","
-                     "\"bits\": 4, \"group_size\": 128, \"zero_point\": true},"));
+                     "\"version\": 2, \"bits\": 4, \"group_size\": 128, \"zero_point\": true},"));
     assert_true(c.quantized);
     assert_int_equal(c.format, PF_FORMAT_INT4_ASYM_G128);
 
 #define OURS(rest) LLAMA("\"quantization_config\": {\"quant_method\": \"pilotfish\", " rest "},")
+#define GROUPS     "\"format\": \"int4\", \"version\": 2"
     assert_refused(LLAMA("\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4},"), PF_UNSUPPORTED,
                    "gptq");
     assert_refused(LLAMA("\"quantization_config\": 4,"), PF_UNSUPPORTED, "quantization_config");
@@ -173,11 +174,25 @@ static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(vo
     assert_refused(OURS("\"format\": \"int5\""), PF_UNSUPPORTED, "int4-asym-channel");
     assert_refused(OURS("\"format\": \"bf16\""), PF_FORMAT, "bf16");
     assert_refused(OURS("\"format\": \"auto\""), PF_FORMAT, "auto");
-    assert_refused(OURS("\"format\": \"int4\", \"bits\": 8"), PF_FORMAT, "quantization_config: bits is 8, expected 4");
-    assert_refused(OURS("\"format\": \"int4\", \"group_size\": 128"), PF_FORMAT, "group_size");
-    assert_refused(OURS("\"format\": \"int4\", \"zero_point\": true"), PF_FORMAT, "quantization_config: zero_point");
-    assert_refused(OURS("\"format\": \"int4\", \"rotated\": true"), PF_UNSUPPORTED,
-                   "quantization_config: the field rotated");
+    assert_refused(OURS(GROUPS ", \"bits\": 8"), PF_FORMAT, "quantization_config: bits is 8, expected 4");
+    assert_refused(OURS(GROUPS ", \"group_size\": 128"), PF_FORMAT, "group_size");
+    assert_refused(OURS(GROUPS ", \"zero_point\": true"), PF_FORMAT, "quantization_config: zero_point");
+    assert_refused(OURS(GROUPS ", \"rotated\": true"), PF_UNSUPPORTED, "quantization_config: the field rotated");
+}
+
+static void groups_are_of_the_second_version_and_the_rest_of_the_first(void **state)
+{
+    (void)state;
+    assert_int_equal(parsed(OURS(GROUPS)).format, PF_FORMAT_INT4_G32);
+    assert_int_equal(parsed(OURS("\"format\": \"int8\"")).format, PF_FORMAT_INT8);
+    assert_int_equal(parsed(OURS("\"format\": \"int4-asym-channel\", \"version\": 1")).format,
+                     PF_FORMAT_INT4_ASYM_CHANNEL);
+    assert_refused(OURS("\"format\": \"int4-g128\""), PF_UNSUPPORTED, "int4-g128 was written by an earlier version");
+    assert_refused(OURS("\"format\": \"int4-asym\", \"version\": 1"), PF_UNSUPPORTED, "quantize the original again");
+    assert_refused(OURS("\"format\": \"int4\", \"version\": 3"), PF_FORMAT, "version is 3");
+    assert_refused(OURS("\"format\": \"int4\", \"version\": \"2\""), PF_FORMAT, "version");
+    assert_refused(OURS("\"format\": \"int8\", \"version\": 2"), PF_FORMAT, "version is 2");
+#undef GROUPS
 #undef OURS
 }
 
@@ -339,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
         cmocka_unit_test(a_file_written_in_f16_says_that_it_is_to_be_used_so),
         cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
+        cmocka_unit_test(groups_are_of_the_second_version_and_the_rest_of_the_first),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),
         cmocka_unit_test(model_type_alone_names_an_architecture),
         cmocka_unit_test(numbers_out_of_range_are_refused),

@@ -640,12 +640,14 @@ static void names_shapes_and_types_that_do_not_fit_are_refused_by_name(void **st
     } headers[] = {
         { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_scale", LAYER "mlp.up_proj.weight_scald", PF_FORMAT,
           "no tensor \"" LAYER "mlp.up_proj.weight_scale\"" },
-        { pf_dtype_of(PF_FORMAT_INT4_ASYM_G32), LAYER "mlp.up_proj.weight_zero", LAYER "mlp.up_proj.weight_zerp",
+        { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_head", LAYER "mlp.up_proj.weight_heae", PF_FORMAT,
+          "no tensor \"" LAYER "mlp.up_proj.weight_head\"" },
+        { pf_dtype_of(PF_FORMAT_INT4_ASYM_CHANNEL), LAYER "mlp.up_proj.weight_zero", LAYER "mlp.up_proj.weight_zerp",
           PF_FORMAT, "no tensor \"" LAYER "mlp.up_proj.weight_zero\"" },
         { PF_DTYPE_INT8, "\"dtype\":\"I8\"", "\"dtype\":\"U8\"", PF_FORMAT, "expected I8" },
-        { PF_DTYPE_INT4, "\"dtype\":\"F16\"", "\"dtype\":\"I16\"", PF_FORMAT, "expected F16" },
-        { PF_DTYPE_INT4, "\"dtype\":\"F16\",\"shape\":[128,2]", "\"dtype\":\"F16\",\"shape\":[64, 4]", PF_FORMAT,
-          "weight_scale\" has shape [64, 4], config.json makes it [128, 2]" },
+        { PF_DTYPE_INT4, "\"dtype\":\"F32\"", "\"dtype\":\"I32\"", PF_FORMAT, "expected F32" },
+        { PF_DTYPE_INT4, "\"dtype\":\"U8\",\"shape\":[128,2]", "\"dtype\":\"U8\",\"shape\":[64, 4]", PF_FORMAT,
+          "weight_head\" has shape [64, 4], config.json makes it [128, 2]" },
     };
     for (size_t i = 0; i < PF_COUNT(headers); i++) {
         quantize(headers[i].dtype);
@@ -656,6 +658,8 @@ static void names_shapes_and_types_that_do_not_fit_are_refused_by_name(void **st
 
     quantize(PF_DTYPE_INT4); /* another format in config.json than in the file */
     pf_temp_edit(to, "config.json", "\"format\": \"int4\"", "\"format\": \"int8\"");
+    assert_refused(PF_FORMAT, "version");
+    pf_temp_edit(to, "config.json", "\"version\": 2", "\"version\": 1");
     assert_refused(PF_FORMAT, "bits");
     pf_temp_edit(to, "config.json", "\"bits\": 4", "\"bots\": 8");
     assert_refused(PF_FORMAT, "group_size");
@@ -670,30 +674,56 @@ static void numbers_that_cannot_be_are_refused_by_name(void **state)
 {
     (void)state;
     pf_tiny_model_write(from, &TIED);
-    const uint16_t half_nan = 0x7E00, half_infinity = 0xFC00;
-    const float nan = (float)strtod("nan", NULL);
-    const uint8_t sixteen = 16, lowest = 0x80;
+    const float nan = (float)strtod("nan", NULL), infinity = -(float)strtod("inf", NULL);
+    const uint8_t sixteen = 0x10, lowest = 0x80, steep = 0x9F, odd = 0x16;
+    const pf_dtype asymmetric = pf_dtype_of(PF_FORMAT_INT4_ASYM_G32);
+    const struct {
+        pf_dtype dtype;
+        const char *tensor;
+        size_t at;
+        const void *bytes;
+        size_t n;
+        const char *says;
+    } cases[] = {
+        { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_scale", 12, &nan, 4, "has a scale that is no finite number" },
+        { PF_DTYPE_INT4, "model.embed_tokens.weight_scale", 0, &infinity, 4, "has a scale that is no finite number" },
+        { PF_DTYPE_INT8, LAYER "self_attn.k_proj.weight_scale", 8, &nan, 4, "has a scale that is no finite number" },
+        { PF_DTYPE_INT8, LAYER "self_attn.k_proj.weight", 77, &lowest, 1, "has a value of -128" },
+        { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_head", 190, &odd, 1,
+          "has a byte of 0x16, expected m << 4 | z with a z of 7 or 8" },
+        { asymmetric, LAYER "mlp.up_proj.weight_head", 0, &steep, 1,
+          "has a byte of 0x9f, expected m << 4 | z with m * max(z, 15 - z)" },
+        { pf_dtype_of(PF_FORMAT_INT4_ASYM_CHANNEL), LAYER "self_attn.o_proj.weight_zero", 3, &sixteen, 1,
+          "has a byte of 0x10, expected at most 0x0f" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        quantize(cases[i].dtype);
+        poke(cases[i].tensor, cases[i].at, cases[i].bytes, cases[i].n);
+        assert_refused(PF_FORMAT, cases[i].tensor);
+        assert_refused(PF_FORMAT, cases[i].says);
+        remove_to();
+    }
+}
 
-    quantize(PF_DTYPE_INT4);
-    poke(LAYER "mlp.up_proj.weight_scale", 6, &half_nan, sizeof half_nan);
-    assert_refused(PF_FORMAT, LAYER "mlp.up_proj.weight_scale\" has a scale");
-    remove_to();
-    quantize(PF_DTYPE_INT4);
-    poke("model.embed_tokens.weight_scale", 0, &half_infinity, sizeof half_infinity);
-    assert_refused(PF_FORMAT, "model.embed_tokens.weight_scale");
-    remove_to();
-    quantize(PF_DTYPE_INT8);
-    poke(LAYER "self_attn.k_proj.weight_scale", 8, &nan, sizeof nan);
-    assert_refused(PF_FORMAT, "k_proj.weight_scale");
-    remove_to();
-    quantize(PF_DTYPE_INT8);
-    poke(LAYER "self_attn.k_proj.weight", 77, &lowest, sizeof lowest);
-    assert_refused(PF_FORMAT, LAYER "self_attn.k_proj.weight\" has a value of -128");
-    remove_to();
-    quantize(pf_dtype_of(PF_FORMAT_INT4_ASYM_CHANNEL));
-    poke(LAYER "self_attn.o_proj.weight_zero", 3, &sixteen, sizeof sixteen);
-    assert_refused(PF_FORMAT, LAYER "self_attn.o_proj.weight_zero\" has a zero of 16");
-    remove_to();
+/* Groups had scales of their own, and config.json no version. What has no groups is what it was. */
+static void groups_of_an_earlier_version_are_refused_with_what_to_do(void **state)
+{
+    (void)state;
+    pf_tiny_model_write(from, &TIED);
+    for (pf_format format = PF_FORMAT_INT8; format < PF_N_FORMATS; format++) {
+        quantize(pf_dtype_of(format));
+        char *text = read_config(to);
+        const bool has_version = strstr(text, "\"version\"") != NULL;
+        free(text);
+        assert_int_equal(has_version, pf_format_get(format)->group != 0);
+        if (has_version) {
+            pf_temp_edit(to, "config.json", ",\n    \"version\": 2", "");
+            assert_refused(PF_UNSUPPORTED, pf_format_get(format)->name);
+            assert_refused(PF_UNSUPPORTED,
+                           "written by an earlier version, whose groups had F16 scales: quantize the original again");
+        }
+        remove_to();
+    }
 }
 
 static void a_file_that_is_cut_short_is_refused(void **state)
@@ -732,6 +762,7 @@ int main(void)
         CASE(what_cannot_be_written_is_said),
         CASE(names_shapes_and_types_that_do_not_fit_are_refused_by_name),
         CASE(numbers_that_cannot_be_are_refused_by_name),
+        CASE(groups_of_an_earlier_version_are_refused_with_what_to_do),
         CASE(a_file_that_is_cut_short_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -410,12 +410,11 @@ PF_INLINE void group_tile(const int height, const size_t group_steps, const step
     __m512i total[GROUP_ROWS][2];
     cursor at = begin(t, is_alone(height, GROUP_ROWS) ? 64 : t->step_stride);
     start_totals(height, total);
-    for (size_t n = t->n / 2; n; n--) {
-        const uint8_t *heads = next_heads(fetch, &at);
+    const uint8_t *heads = NULL;
+    for (size_t g = 0; g < t->n; g++, heads += PF_GEMM_PANEL) {
+        if (g % 2 == 0) heads = next_heads(fetch, &at);
         one_group(height, group_steps, fetch, heads, &at, total);
-        one_group(height, group_steps, fetch, heads + PF_GEMM_PANEL, &at, total);
     }
-    if (t->n % 2) one_group(height, group_steps, fetch, next_heads(fetch, &at), &at, total);
     put_columns(height, t, total);
 }
 
@@ -488,21 +487,18 @@ PF_INLINE void group_pair(const int height, const size_t group_steps, const int_
     cursor at[2];
     size_t part[2];
     begin_pair(t, 64, at);
-    pair_parts(t, t->n / 2, 64 + 2 * 64 * group_steps, part);
+    pair_parts(t, t->n, PF_GEMM_PANEL + 64 * group_steps, part);
     start_totals(height, total[0]);
     start_totals(height, total[1]);
 
-    for (int i = 0; i < 2; i++, at[0].prefetch += t->panel_bytes, at[1].prefetch += t->panel_bytes)
-        for (size_t n = part[i]; n; n--) {
-            const uint8_t *heads[2] = { next_heads(PAIRED, &at[0]), next_heads(PAIRED, &at[1]) };
-            for (size_t g = 0; g < 2; g++) {
-                one_group(height, group_steps, PAIRED, heads[0] + g * PF_GEMM_PANEL, &at[0], total[0]);
-                one_group(height, group_steps, PAIRED, heads[1] + g * PF_GEMM_PANEL, &at[1], total[1]);
-            }
-        }
-    if (t->n % 2) {
-        one_group(height, group_steps, PAIRED, next_heads(PAIRED, &at[0]), &at[0], total[0]);
-        one_group(height, group_steps, PAIRED, next_heads(PAIRED, &at[1]), &at[1], total[1]);
+    const uint8_t *left = NULL, *right_heads = NULL;
+    for (size_t g = 0; g < t->n; g++, left += PF_GEMM_PANEL, right_heads += PF_GEMM_PANEL) {
+        if (g == part[0]) at[0].prefetch += t->panel_bytes;
+        if (g == part[0]) at[1].prefetch += t->panel_bytes;
+        if (g % 2 == 0) left = next_heads(PAIRED, &at[0]);
+        if (g % 2 == 0) right_heads = next_heads(PAIRED, &at[1]);
+        one_group(height, group_steps, PAIRED, left, &at[0], total[0]);
+        one_group(height, group_steps, PAIRED, right_heads, &at[1], total[1]);
     }
     put_columns(height, t, total[0]);
     put_columns(height, &right, total[1]);

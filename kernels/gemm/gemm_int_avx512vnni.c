@@ -165,15 +165,15 @@ PF_INLINE size_t parts_of(const int height, const bool brief)
     return height <= 2 ? 4 : height <= 4 ? 2 : 1;
 }
 
-/* Some rows' sums to those of other steps. */
 PF_INLINE void clear_sums(const int height, __m512i (*sum)[2])
 {
-    assert(height <= 6);
 #define CLEAR(m) \
     if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
-    PF_ROWS_6(CLEAR)
+    PF_ROWS_14(CLEAR)
 #undef CLEAR
 }
+
+/* Some rows' sums to those of other steps. */
 PF_INLINE void add_sums(const int height, __m512i (*sum)[2], __m512i (*part)[2])
 {
     assert(height <= 6);
@@ -288,10 +288,7 @@ PF_INLINE void channel_tile(const int height, const int bits, const bool zeros, 
     const bool alone = is_alone(height, bits == 8 ? INT8_ROWS : CHANNEL_ROWS);
     __m512i sum[INT8_ROWS][2];
     cursor at = begin(t, alone ? (size_t)bits * 16 : t->step_stride);
-#define START(m) \
-    if (m < height) sum[m][0] = sum[m][1] = _mm512_setzero_si512();
-    PF_ROWS_14(START)
-#undef START
+    clear_sums(height, sum);
 
     steps(height, form, false, fetch, &at, sum, t->n);
 
@@ -396,20 +393,12 @@ PF_INLINE void one_group(const int height, const size_t group_steps, const step_
 #undef END
 }
 
-PF_INLINE void start_totals(const int height, __m512i (*total)[2])
-{
-#define START(m) \
-    if (m < height) total[m][0] = total[m][1] = _mm512_setzero_si512();
-    PF_ROWS_7(START)
-#undef START
-}
-
 /* Nibbles in groups, all of K. */
 PF_INLINE void group_tile(const int height, const size_t group_steps, const step_fetch fetch, const int_tile *t)
 {
     __m512i total[GROUP_ROWS][2];
     cursor at = begin(t, is_alone(height, GROUP_ROWS) ? 64 : t->step_stride);
-    start_totals(height, total);
+    clear_sums(height, total);
     const uint8_t *heads = NULL;
     for (size_t g = 0; g < t->n; g++, heads += PF_GEMM_PANEL) {
         if (g % 2 == 0) heads = next_heads(fetch, &at);
@@ -455,8 +444,8 @@ PF_INLINE void channel_pair(const int height, const int bits, const bool zeros, 
     size_t part[2];
     begin_pair(t, step_bytes, at);
     pair_parts(t, t->n / run, RUN_BYTES, part);
-    start_totals(height, sum[0]);
-    start_totals(height, sum[1]);
+    clear_sums(height, sum[0]);
+    clear_sums(height, sum[1]);
     if (height <= 2) clear_sums(height, second[0]);
     if (height <= 2) clear_sums(height, second[1]);
 
@@ -488,8 +477,8 @@ PF_INLINE void group_pair(const int height, const size_t group_steps, const int_
     size_t part[2];
     begin_pair(t, 64, at);
     pair_parts(t, t->n, PF_GEMM_PANEL + 64 * group_steps, part);
-    start_totals(height, total[0]);
-    start_totals(height, total[1]);
+    clear_sums(height, total[0]);
+    clear_sums(height, total[1]);
 
     const uint8_t *left = NULL, *right_heads = NULL;
     for (size_t g = 0; g < t->n; g++, left += PF_GEMM_PANEL, right_heads += PF_GEMM_PANEL) {

@@ -18,8 +18,7 @@ pf_status pf_gemm_plan_weights(pf_format format, int32_t n, int32_t k, pf_gemm_w
     size_t panel_bytes, reserve_bytes = 0, with_reserve, total;
     if (bits < 16) {
         if (k > PF_GEMM_MAX_INT_K) return PF_LIMIT;
-        const pf_gemm_layout l = pf_gemm_layout_of(format, k);
-        panel_bytes = pf_round_up(l.panel_bytes, 64);
+        panel_bytes = pf_gemm_layout_of(format, k).panel_bytes;
     } else if (format == PF_FORMAT_BF16_12) {
         panel_bytes = pf_b12_panel_bytes(k);
         reserve_bytes = pf_b12_reserve_bytes(k);

@@ -109,12 +109,18 @@ static inline uint8_t pf_gemm_head_byte(const pf_gemm_layout *l, pf_gemm_head he
     return (uint8_t)(head.zero | (l->in_groups ? head.multiplier << 4 : 0));
 }
 
+/* Of a group with this zero. */
+static inline int32_t pf_gemm_largest_multiplier(int32_t zero)
+{
+    return PF_GEMM_MOST_INTEGER / (zero > 15 - zero ? zero : 15 - zero);
+}
+
 /* Whether a byte is a head of this format. */
 static inline bool pf_gemm_head_is_valid(const pf_gemm_layout *l, uint8_t byte)
 {
-    const int32_t zero = byte & 15, multiplier = byte >> 4, most = zero > 15 - zero ? zero : 15 - zero;
+    const int32_t zero = byte & 15, multiplier = byte >> 4;
     if (!l->in_groups) return multiplier == 0;
-    return multiplier * most <= PF_GEMM_MOST_INTEGER && (l->has_zeros || zero == 7 || zero == 8);
+    return multiplier <= pf_gemm_largest_multiplier(zero) && (l->has_zeros || zero == 7 || zero == 8);
 }
 
 /* What is multiplied with the scale of column j at k, in -127 .. 127. */

@@ -105,24 +105,11 @@ static inline bool pack_panel_bf16_12(const pf_gemm_weights *w, int32_t p, const
     return true;
 }
 
-/* The range of all values of a row of numbers. */
-static inline range_of_values range_of(const row_view *row, size_t k_all)
-{
-    range_of_values range = { 0 };
-    float values[STRETCH];
-    for (size_t k = 0; k < k_all; k += STRETCH) {
-        const size_t n = k_all - k < STRETCH ? k_all - k : STRETCH;
-        load_finite(values, row->data, row->type, k, n);
-        range_add(&range, values, n);
-    }
-    return range;
-}
-
 /* How a column is rounded, or was; of groups the scale. */
 static inline rounding_rule rounding_of_column(const pf_gemm_layout *l, const row_view *row, size_t k_all)
 {
     range_of_values range = { 0 };
-    if (row->data && !row->scale) range = range_of(row, k_all);
+    if (row->data && !row->scale) range = range_of_row(row->data, row->type, k_all);
     rounding_rule r = column_rounding(l, &range);
     if (!row->scale) return r;
     memcpy(&r.scale, row->scale, sizeof r.scale);
@@ -215,7 +202,6 @@ static inline void pack_panel_integers(const pf_gemm_weights *w, uint8_t *panel,
     for (size_t k = 0; k < filled; k += STRETCH)
         pack_integers(&l, panel, rows, columns, k, k_all - k < STRETCH ? k_all - k : STRETCH,
                       filled - k < STRETCH ? filled - k : STRETCH);
-    memset(panel + l.panel_bytes, 0, w->panel_bytes - l.panel_bytes);
 }
 
 static inline bool pack_panels(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,

@@ -100,6 +100,19 @@ static inline void range_add(range_of_values *range, const float *values, size_t
     *range = (range_of_values){ low, high };
 }
 
+/* The range of all k values of a row. */
+static inline range_of_values range_of_row(const unsigned char *row, pf_type type, size_t k)
+{
+    range_of_values range = { 0 };
+    float values[STRETCH];
+    for (size_t i = 0; i < k; i += STRETCH) {
+        const size_t n = k - i < STRETCH ? k - i : STRETCH;
+        load_finite(values, row, type, i, n);
+        range_add(&range, values, n);
+    }
+    return range;
+}
+
 static inline float range_low(const range_of_values *range)
 {
     return float_of(ordered(range->low));
@@ -150,7 +163,7 @@ static inline rounding_rule group_rounding(const pf_gemm_layout *l, float scale,
     pf_gemm_head head = { .zero = -low >= high ? 8 : 7, .multiplier = nearest(clamp(wanted, 1.0f, 15.0f)) };
     if (l->has_zeros) {
         const int32_t z = nearest(clamp(-low / ((float)head.multiplier * scale), 0.0f, 15.0f));
-        const int32_t most = PF_GEMM_MOST_INTEGER / (z > 15 - z ? z : 15 - z);
+        const int32_t most = pf_gemm_largest_multiplier(z);
         head = (pf_gemm_head){ .zero = z, .multiplier = head.multiplier < most ? head.multiplier : most };
     }
     return (rounding_rule){ .scale = scale, .head = head, .factor = 1.0f / ((float)head.multiplier * scale) };

@@ -146,10 +146,6 @@ PF_INLINE pf_vecf pf_vec_addf(pf_vecf a, pf_vecf b)
 {
     return _mm256_add_ps(a, b);
 }
-PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
-{
-    return _mm256_sub_ps(a, b);
-}
 PF_INLINE pf_vecf pf_vec_mul(pf_vecf a, pf_vecf b)
 {
     return _mm256_mul_ps(a, b);

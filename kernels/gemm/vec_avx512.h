@@ -140,10 +140,6 @@ PF_INLINE pf_vecf pf_vec_addf(pf_vecf a, pf_vecf b)
 {
     return _mm512_add_ps(a, b);
 }
-PF_INLINE pf_vecf pf_vec_sub(pf_vecf a, pf_vecf b)
-{
-    return _mm512_sub_ps(a, b);
-}
 PF_INLINE pf_vecf pf_vec_mul(pf_vecf a, pf_vecf b)
 {
     return _mm512_mul_ps(a, b);

@@ -50,16 +50,15 @@ typedef struct {
 } pf_tile_config;
 _Static_assert(sizeof(pf_tile_config) == 64, "LDTILECFG reads 64 bytes");
 
-/* Rows of the tiles in the table above, at least 1, and bytes of K in a row of A: B has a row for each four of them. Sums
- * and B are 64 bytes wide. */
-static inline __attribute__((always_inline)) void pf_tile_configure(int32_t upper, int32_t lower, size_t a_row_bytes)
+/* Rows of the tiles in the table above, at least 1; B has as many as there are, and all are 64 bytes wide. */
+static inline __attribute__((always_inline)) void pf_tile_configure(int32_t upper, int32_t lower)
 {
     pf_tile_config config = { .palette = 1 };
-    const uint8_t up = (uint8_t)upper, low = (uint8_t)lower, b = (uint8_t)(a_row_bytes / 4);
-    const uint8_t rows[8] = { up, up, low, low, up, low, b, b };
+    const uint8_t up = (uint8_t)upper, low = (uint8_t)lower;
+    const uint8_t rows[8] = { up, up, low, low, up, low, PF_TILE_ROWS, PF_TILE_ROWS };
     for (int tile = 0; tile < 8; tile++) {
         config.rows[tile] = rows[tile];
-        config.row_bytes[tile] = tile == 4 || tile == 5 ? (uint16_t)a_row_bytes : PF_TILE_ROW_BYTES;
+        config.row_bytes[tile] = PF_TILE_ROW_BYTES;
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(config));
 }

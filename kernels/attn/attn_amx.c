@@ -214,7 +214,7 @@ void pf_attn_bf16_amx(const pf_attn_args *args, int32_t item_begin, int32_t item
     if (item_begin >= item_end) return;
     const int32_t n_lines = args->n_rows * (args->n_heads / args->pages.n_kv_heads);
     const int32_t n_rows = n_lines < PF_TILE_ROWS ? n_lines : PF_TILE_ROWS;
-    pf_tile_configure(n_rows, n_rows, PF_TILE_ROW_BYTES);
+    pf_tile_configure(n_rows, n_rows);
     attn_items(args, PF_TYPE_BF16, &tiles, item_begin, item_end, scratch);
     pf_tile_release();
 }

@@ -2,8 +2,8 @@
  * What the AMX products share: a panel of 32 columns is two B tiles side by side, and a nest of loops that keeps the
  * multiplier fed. Internal.
  *
- * The tiles are those of kernels/tiles_amx.h. A step of K is 64 bytes of a row of A (32 values of bf16, 64 of int8), or 32,
- * and 128 bytes of each of 16 rows of B, or 8.
+ * The tiles are those of kernels/tiles_amx.h. A step of K is 64 bytes of a row of A (32 values of bf16, 64 of int8) and 128 bytes
+ * of each of 16 rows of B.
  *
  * A multiply takes 16 cycles and two tiles, 2 KiB; L1 gives those in 16, L2 in 22 and more. So of the two operands one must
  * come from L1. More than 32 rows:
@@ -60,8 +60,7 @@ PF_INLINE void pf_prefetch_lines_far(uintptr_t address, size_t n_lines)
 
 /* Rows of A, in one tile or two. */
 typedef struct {
-    const uint8_t *a;      /* [steps, rows, row_bytes] */
-    size_t row_bytes;      /* of a step of K: 64, or less where tiles are less wide */
+    const uint8_t *a;      /* [steps, rows, PF_TILE_ROW_BYTES] */
     size_t a_step;         /* bytes of a step: of the rows, or of all but the last where that is nobody's */
     int32_t upper, lower;  /* lower: 0 where one tile holds all */
     uintptr_t prefetch;    /* what is fetched meanwhile */
@@ -71,10 +70,9 @@ typedef struct {
 } pf_tile_rows;
 
 /* A block of `height` rows, two tiles high where it is `tall`. */
-PF_INLINE pf_tile_rows pf_tile_rows_of(int32_t height, bool tall, size_t row_bytes)
+PF_INLINE pf_tile_rows pf_tile_rows_of(int32_t height, bool tall)
 {
-    return (pf_tile_rows){ .row_bytes = row_bytes,
-                           .a_step = (size_t)height * row_bytes,
+    return (pf_tile_rows){ .a_step = (size_t)height * PF_TILE_ROW_BYTES,
                            .upper = tall ? (height + 1) / 2 : height,
                            .lower = tall ? height / 2 : 0 };
 }
@@ -126,25 +124,24 @@ PF_INLINE void pf_tile_store_right(uint8_t *sums, size_t stride)
     PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, stride);
 }
 
-/* n steps of up to 32 rows times the two halves of a panel, added to tmm0 to tmm3. b: [n] steps of `step_bytes`. Every load
+/* n steps of up to 32 rows times the two halves of a panel, added to tmm0 to tmm3. b: [n] steps. Every load
  * stands a multiply ahead of its use. */
-PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t step_bytes,
-                                     size_t n)
+PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t n)
 {
-    const size_t a_lower = (size_t)x->upper * x->row_bytes;
+    const size_t a_lower = (size_t)x->upper * PF_TILE_ROW_BYTES;
     const uint8_t *a = x->a, *next = x->next;
     uintptr_t prefetch = x->prefetch;
-    PF_TILE_LOAD_ONCE(4, a, x->row_bytes);
+    PF_TILE_LOAD_ONCE(4, a, PF_TILE_ROW_BYTES);
     PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
     for (; n > 1; n--) {
         PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 0, 4, 6);
-        PF_TILE_LOAD_ONCE(5, a + a_lower, x->row_bytes);
+        PF_TILE_LOAD_ONCE(5, a + a_lower, PF_TILE_ROW_BYTES);
         PF_TILE_DOT(dot, 1, 4, 7);
         a += x->a_step;
-        PF_TILE_LOAD_ONCE(4, a, x->row_bytes);
+        PF_TILE_LOAD_ONCE(4, a, PF_TILE_ROW_BYTES);
         PF_TILE_DOT(dot, 2, 5, 6);
-        b += step_bytes;
+        b += PF_TILE_STEP_BYTES;
         PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 3, 5, 7);
         pf_prefetch_lines_far(prefetch, x->prefetch_lines);
@@ -153,7 +150,7 @@ PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *
     }
     PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
     PF_TILE_DOT(dot, 0, 4, 6);
-    PF_TILE_LOAD_ONCE(5, a + a_lower, x->row_bytes);
+    PF_TILE_LOAD_ONCE(5, a + a_lower, PF_TILE_ROW_BYTES);
     PF_TILE_DOT(dot, 1, 4, 7);
     PF_TILE_DOT(dot, 2, 5, 6);
     PF_TILE_DOT(dot, 3, 5, 7);
@@ -161,13 +158,12 @@ PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *
 }
 
 /* n steps of up to 16 rows, added to tmm0 and tmm1. */
-PF_INLINE void pf_tile_multiply_low(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t step_bytes,
-                                    size_t n)
+PF_INLINE void pf_tile_multiply_low(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t n)
 {
     const uint8_t *a = x->a;
     uintptr_t prefetch = x->prefetch;
-    for (; n; n--, a += x->a_step, b += step_bytes) {
-        PF_TILE_LOAD(4, a, x->row_bytes);
+    for (; n; n--, a += x->a_step, b += PF_TILE_STEP_BYTES) {
+        PF_TILE_LOAD(4, a, PF_TILE_ROW_BYTES);
         PF_TILE_LOAD(6, b, PF_TILE_B_STRIDE);
         PF_TILE_LOAD(7, b + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
         PF_TILE_DOT(dot, 0, 4, 6);
@@ -314,7 +310,7 @@ PF_INLINE pf_tile_cut pf_tile_cut_of(const pf_tile_product *x, size_t sums_bytes
                   n_groups = pf_gemm_tiles(PF_TILE_GROUP_BLOCKS, n_blocks);
     pf_tile_cut cut = { .n_blocks = n_blocks,
                         .group = (n_blocks + n_groups - 1) / n_groups,
-                        .rows = pf_tile_rows_of((x->m + n_blocks - 1) / n_blocks, true, PF_TILE_ROW_BYTES) };
+                        .rows = pf_tile_rows_of((x->m + n_blocks - 1) / n_blocks, true) };
     const size_t most = n_blocks < PF_TILE_MANY_BLOCKS ? PF_TILE_SHORT_STEPS : PF_TILE_BLOCK_STEPS;
     const size_t n_slices = (x->steps + most - 1) / most;
     cut.steps = (x->steps + n_slices - 1) / n_slices;
@@ -361,7 +357,7 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
             pf_tile_zero(&rows);
         rows.next = at + PF_TILE_SUMS_BYTES; /* the last: of the next panel, as a rule */
         if (last && alone) pf_gemm_claim(c, x->ldc, (size_t)height);
-        pf_tile_multiply_tall(family.dot, &rows, b, PF_TILE_STEP_BYTES, n);
+        pf_tile_multiply_tall(family.dot, &rows, b, n);
         rows.prefetch += 64 * n * rows.prefetch_lines;
         if (direct && height == cut->rows.upper + cut->rows.lower) {
             pf_tile_store(&rows, (uint8_t *)c, x->ldc * sizeof(float));
@@ -377,7 +373,7 @@ PF_INLINE void pf_tile_nest_tall(const pf_tile_family family, const pf_tile_prod
                                  int32_t panel_end, uint8_t *sums, size_t sums_bytes, uint8_t *room)
 {
     const pf_tile_cut cut = pf_tile_cut_of(x, sums_bytes);
-    pf_tile_configure(cut.rows.upper, cut.rows.lower, cut.rows.row_bytes);
+    pf_tile_configure(cut.rows.upper, cut.rows.lower);
     for (int32_t t = 0; t < cut.n_blocks; t += cut.group) {
         const int32_t t_end = cut.n_blocks - t < cut.group ? cut.n_blocks : t + cut.group;
         for (int32_t first = panel_begin; first < panel_end; first += cut.panels) {
@@ -410,7 +406,7 @@ PF_INLINE void pf_tile_stay_awake(void)
 PF_INLINE void pf_tile_step_pair(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *left,
                                  const uint8_t *right)
 {
-    PF_TILE_LOAD_ONCE(4, x->a, x->row_bytes);
+    PF_TILE_LOAD_ONCE(4, x->a, PF_TILE_ROW_BYTES);
     PF_TILE_LOAD(6, left, PF_TILE_B_STRIDE);
     PF_TILE_LOAD(7, left + PF_TILE_ROW_BYTES, PF_TILE_B_STRIDE);
     PF_TILE_DOT(dot, 0, 4, 6);
@@ -448,9 +444,9 @@ PF_INLINE void pf_tile_multiply_few(const pf_tile_family family, const pf_tile_p
         if (n_panels == 2)
             pf_tile_step_pair(family.dot, &rows, left, right);
         else if (rows.lower)
-            pf_tile_multiply_tall(family.dot, &rows, left, PF_TILE_STEP_BYTES, 1);
+            pf_tile_multiply_tall(family.dot, &rows, left, 1);
         else
-            pf_tile_multiply_low(family.dot, &rows, left, PF_TILE_STEP_BYTES, 1);
+            pf_tile_multiply_low(family.dot, &rows, left, 1);
         if (step % awake_steps == awake_steps - 1) pf_tile_stay_awake();
     }
 }
@@ -460,9 +456,9 @@ PF_INLINE void pf_tile_nest_few(const pf_tile_family family, const pf_tile_produ
                                 int32_t panel_end, uint8_t *sums, uint8_t *ring)
 {
     const bool tall = x->m > PF_TILE_ROWS, copied = x->w->from_memory || !family.in_place;
-    pf_tile_rows rows = pf_tile_rows_of(x->m, tall, PF_TILE_ROW_BYTES);
+    pf_tile_rows rows = pf_tile_rows_of(x->m, tall);
     rows.a = x->input;
-    pf_tile_configure(rows.upper, tall ? rows.lower : rows.upper, rows.row_bytes);
+    pf_tile_configure(rows.upper, tall ? rows.lower : rows.upper);
     for (int32_t p = panel_begin; p < panel_end;) {
         const bool pair = !tall && p + 1 < panel_end;
         if (pair && copied)

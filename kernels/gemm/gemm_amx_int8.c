@@ -96,26 +96,26 @@ PF_INLINE void finish_row(const tiling *t, const uint8_t *panel, const void *sum
     }
 }
 
-PF_INLINE const row_head *heads_of(const tiling *t, const pf_tile_product *x)
+PF_INLINE const row_head *heads_of(const pf_tile_product *x)
 {
+    const tiling *t = x->how;
     return (const row_head *)(const void *)(x->input + (size_t)x->m * t->steps * PF_TILE_ROW_BYTES);
 }
 
 /* Rows [row, row + n_rows) of one panel to c; sums [n_rows, 32]. */
-PF_INLINE void put_rows(const tiling *t, const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows,
-                        const void *sums)
+PF_INLINE void put_rows(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums)
 {
-    const row_head *heads = heads_of(t, x) + row;
+    const row_head *heads = heads_of(x) + row;
     const int32_t n_columns = pf_tile_columns(x, panel);
     float *c = x->c + (size_t)row * x->ldc + (size_t)panel * PF_GEMM_PANEL;
     for (size_t r = 0; r < (size_t)n_rows; r++, c += x->ldc)
-        finish_row(t, pf_tile_panel(x, panel), (const int32_t *)sums + r * PF_GEMM_PANEL, heads[r], c, n_columns,
+        finish_row(x->how, pf_tile_panel(x, panel), (const int32_t *)sums + r * PF_GEMM_PANEL, heads[r], c, n_columns,
                    x->mode);
 }
 
 /* Those of a panel of gate and of up, activated, to c of the two. */
-PF_INLINE void put_gated_rows(const tiling *t, const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows,
-                              const void *gate, const void *up)
+PF_INLINE void put_gated_rows(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *gate,
+                              const void *up)
 {
     enum { ROWS = PF_TILE_BLOCK_ROWS };
     const pf_gemm_gated *out = x->gated;
@@ -123,27 +123,16 @@ PF_INLINE void put_gated_rows(const tiling *t, const pf_tile_product *x, int32_t
     for (int32_t first = 0; first < n_rows; first += ROWS) {
         _Alignas(64) float results[2][ROWS * PF_GEMM_PANEL];
         const int32_t height = n_rows - first < ROWS ? n_rows - first : ROWS;
-        const row_head *heads = heads_of(t, x) + row + first;
+        const row_head *heads = heads_of(x) + row + first;
         for (int32_t i = 0; i < 2; i++) {
             const int32_t *sums = (const int32_t *)(i ? up : gate) + (size_t)first * PF_GEMM_PANEL;
             for (size_t r = 0; r < (size_t)height; r++)
-                finish_row(t, pf_tile_panel(x, 2 * panel + i), sums + r * PF_GEMM_PANEL, heads[r],
+                finish_row(x->how, pf_tile_panel(x, 2 * panel + i), sums + r * PF_GEMM_PANEL, heads[r],
                            results[i] + r * PF_GEMM_PANEL, n, PF_GEMM_STORE);
         }
         out->activate(out->c + (size_t)(row + first) * out->ldc + (size_t)panel * PF_GEMM_PANEL, out->ldc, results[0],
                       results[1], PF_GEMM_PANEL, height, n);
     }
-}
-
-PF_INLINE void put_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *sums)
-{
-    put_rows(x->how, x, panel, row, n_rows, sums);
-}
-
-PF_INLINE void put_gated_columns(const pf_tile_product *x, int32_t panel, int32_t row, int32_t n_rows, const void *gate,
-                                 const void *up)
-{
-    put_gated_rows(x->how, x, panel, row, n_rows, gate, up);
 }
 
 /* --- the formats --- */
@@ -153,13 +142,13 @@ static const pf_tile_family bytes = {
     .in_place = true,
     .row_bytes = PF_TILE_B_STRIDE,
     .row = pf_tile_row_plain,
-    .put = put_columns,
-    .put_gated = put_gated_columns,
+    .put = put_rows,
+    .put_gated = put_gated_rows,
 };
 #define NIBBLES(ROW, HEAD, HEAD_ROWS, PAIR_STEPS)                                                                     \
     {                                                                                                                 \
         .dot = PF_DOT_INT8_INT8, .row_bytes = PF_TILE_B_STRIDE / 2, .row = ROW, .head = HEAD, .head_rows = HEAD_ROWS, \
-        .pair_steps = PAIR_STEPS, .put = put_columns, .put_gated = put_gated_columns                                  \
+        .pair_steps = PAIR_STEPS, .put = put_rows, .put_gated = put_gated_rows                                        \
     }
 static const pf_tile_family nibbles = NIBBLES(row_of_nibbles, head_of_columns, PF_TILE_ROWS, 0);
 static const pf_tile_family short_groups = NIBBLES(pf_group_bytes, head_of_short, 8, 1);
@@ -171,6 +160,8 @@ static pf_tile_product product_of(const tiling *t, const pf_gemm_weights *w, con
     return (
         pf_tile_product){ .w = w, .input = input, .m = m, .weights_at = t->l.weights_at, .steps = t->steps, .how = t };
 }
+
+/* Gated and plain choose apart: one choice for both, with `up` looked at behind it, costs 512 rows a 20th. */
 
 void pf_gemm_gated_integers_int8_amx(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
                                      int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,

@@ -16,7 +16,7 @@
         pf_tile_config before = { 0 };                                                                       \
         if (n_rounds < 1) return 0.0f;                                                                       \
         __asm__ volatile("sttilecfg %0" : "+m"(before));                                                     \
-        pf_tile_configure(PF_TILE_ROWS, PF_TILE_ROWS, PF_TILE_ROW_BYTES);                                    \
+        pf_tile_configure(PF_TILE_ROWS, PF_TILE_ROWS);                                                       \
         __asm__ volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\t"                         \
                          "tilezero %%tmm3\n\ttilezero %%tmm4\n\ttilezero %%tmm5\n\t"                         \
                          "tilezero %%tmm6\n\ttilezero %%tmm7\n"                                              \

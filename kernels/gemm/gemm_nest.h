@@ -252,6 +252,24 @@ PF_INLINE size_t pf_gemm_block_steps(const pf_gemm_family *family, const pf_gemm
     return steps < longest ? steps : longest;
 }
 
+/* Whole panels from p on, two at a time where rows are few: how many that were. */
+PF_INLINE int32_t pf_gemm_nest_pairs(const pf_gemm_family *family, const pf_gemm_weights *w, const void *input,
+                                     int32_t m, int32_t p, int32_t whole_end, float *c, size_t ldc, bool add)
+{
+    const bool far = w->from_memory && w->fetch == PF_FETCH_FAR;
+    if (m > (far ? family->far_pair_rows : family->pair_rows) || p + 2 > whole_end) return 0;
+    const int32_t n_pairs = (whole_end - p) / 2;
+    family->pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
+                                      .panel_bytes = w->panel_bytes,
+                                      .ahead = pf_gemm_pair_ahead(w, m),
+                                      .n_times = (size_t)n_pairs,
+                                      .a = input,
+                                      .c = c + (size_t)p * PF_GEMM_PANEL,
+                                      .ldc = ldc,
+                                      .add = add });
+    return 2 * n_pairs;
+}
+
 PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *w, const void *input, int32_t m,
                             int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode,
                             float *scratch)
@@ -270,19 +288,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
     pf_gemm_tile_fn *const *const tiles = family.far && pf_gemm_is_into_l2(w, many) ? family.far : family.tiles;
 
     int32_t p = panel_begin;
-    if (m <= (w->from_memory && w->fetch == PF_FETCH_FAR ? family.far_pair_rows : family.pair_rows) &&
-        p + 2 <= whole_end) {
-        const int32_t n_pairs = (whole_end - p) / 2;
-        family.pairs[m](&(pf_gemm_pair){ .w = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes,
-                                         .panel_bytes = w->panel_bytes,
-                                         .ahead = pf_gemm_pair_ahead(w, m),
-                                         .n_times = (size_t)n_pairs,
-                                         .a = input,
-                                         .c = c + (size_t)p * PF_GEMM_PANEL,
-                                         .ldc = ldc,
-                                         .add = mode == PF_GEMM_ADD });
-        p += 2 * n_pairs;
-    }
+    p += pf_gemm_nest_pairs(&family, w, input, m, p, whole_end, c, ldc, mode == PF_GEMM_ADD);
     for (int32_t n_panels; p < panel_end; p += n_panels) {
         n_panels = goes_on && p < whole_end ? whole_end - p : 1;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;

@@ -42,8 +42,9 @@ def main(binary, models, n_prompts):
                 assert speculation["accepted"] > 0 or late > 0, f"{where}: nothing was accepted"
                 accepted += speculation["accepted"]
                 seen.setdefault(run["text_checksum"], where)
+                speedup = "none" if run["speedup"] is None else f"{run['speedup']:.2f}"  # nothing came in time
                 print(f"{where}: {speculation['accepted']} of {speculation['drafted']} accepted, {late} rounds without a "
-                      f"proposal, speed-up {run['speedup']:.2f}", flush=True)
+                      f"proposal, speed-up {speedup}", flush=True)
             assert accepted > 0, f"{name}, {threads} threads: nothing was accepted at any draft length"
 
         for threads in THREADS:

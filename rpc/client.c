@@ -1,6 +1,7 @@
 /* A far peer: batches out, batches in, over a link that mends itself (rpc/link.h). */
 #include "rpc/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -29,17 +30,29 @@ static pf_link *link_of(pf_peer *peer)
 
 /* ---- pf_peer, on the caller's thread ------------------------------------------------------------------------------ */
 
-/* Whether a batch can be sent now, with the lock held. */
-static pf_status check_link(pf_link *link)
+/* With the lock held: end the stream; a new one may be better, and every sequence starts afresh on it. */
+static pf_status hang_up(pf_link *link, const char *what)
+{
+    (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: %s", link->address, what);
+    if (link->state == PF_LINK_UP) {
+        (void)grpc_call_cancel_with_status(link->call.grpc, GRPC_STATUS_CANCELLED, what, NULL);
+        link->state = PF_LINK_CLOSING; /* nothing more is sent on it */
+    }
+    return PF_UNAVAILABLE;
+}
+
+/* Whether a batch can be sent now, with the lock held. One of closes alone is never too many: there are no more of them than
+ * of opens, and who is not told of an end keeps a place for it. */
+static pf_status check_link(pf_link *link, const pf_batch *batch)
 {
     if (link->lost || link->state != PF_LINK_UP) {
         link->lost = false; /* this tells */
         return PF_UNAVAILABLE;
     }
-    if (link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
     if (link->sending && link->out_count == PF_LINK_OUTBOUND)
-        return pf_fail(&link->why, PF_UNAVAILABLE, "%s: it does not read: %d batches wait to be sent", link->address,
-                       link->out_count);
+        return hang_up(link, "it does not read, and more waits to be sent than there is room for");
+    const bool asks = batch->n_opens + batch->n_proposals + batch->n_verdicts > 0;
+    if (asks && link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
     return PF_OK;
 }
 
@@ -49,7 +62,7 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
     pf_link *link = &c->link;
     grpc_byte_buffer *message = NULL;
     pthread_mutex_lock(&link->lock);
-    pf_status status = check_link(link);
+    pf_status status = check_link(link, batch);
     if (status == PF_OK) {
         message = pf_grpc_encode(c->encoder, batch);
         if (!message) status = PF_LIMIT;
@@ -120,18 +133,15 @@ static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const 
     return status == PF_OK ? check_direction(c, *out, error) : status;
 }
 
-/* End the stream; a new one may be better, and every sequence starts afresh on it. */
-static pf_status hang_up(pf_link *link, const char *nonsense, pf_error *error)
+static pf_status hear_nonsense(pf_link *link, const char *nonsense, pf_error *error)
 {
+    char what[sizeof((pf_error *)NULL)->text];
+    snprintf(what, sizeof what, "it talks nonsense: %s", nonsense);
     pthread_mutex_lock(&link->lock);
-    (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: it talks nonsense: %s", link->address, nonsense);
+    const pf_status status = hang_up(link, what);
     if (error) *error = link->why;
-    if (link->state == PF_LINK_UP) {
-        (void)grpc_call_cancel_with_status(link->call.grpc, GRPC_STATUS_CANCELLED, nonsense, NULL);
-        link->state = PF_LINK_CLOSING; /* nothing more is sent on it */
-    }
     pthread_mutex_unlock(&link->lock);
-    return PF_UNAVAILABLE;
+    return status;
 }
 
 static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
@@ -142,7 +152,7 @@ static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     pf_error nonsense;
     const pf_status status = decode_answer(c, answer, out, &nonsense);
     grpc_byte_buffer_destroy(answer);
-    return status == PF_OK ? PF_OK : hang_up(&c->link, nonsense.text, error);
+    return status == PF_OK ? PF_OK : hear_nonsense(&c->link, nonsense.text, error);
 }
 
 static void client_why(pf_peer *peer, pf_error *out)

@@ -134,6 +134,7 @@ static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(
     f.echo.is_mute = true;
     pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_open(peer, 2, ECHO_PROMPT, 3), PF_OK);
     uint64_t n = 0;
     const pf_batch *batch;
     pf_error error;
@@ -141,11 +142,16 @@ static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(
         assert_status(pf_peer_collect(peer, pf_now_ns() + MS, &batch, &error), PF_CANCELLED);
     assert_int_equal(n, 64);
     assert_int_equal(say_verdict(peer, 1, n, 9), PF_LIMIT);
+    assert_int_equal(say_open(peer, 3, ECHO_PROMPT, 3), PF_LIMIT);
+    pf_close end_of_two = { .sequence = 2 }; /* who does not hear of an end keeps a place for it */
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .closes = &end_of_two, .n_closes = 1 }), PF_OK);
     for (int i = 0; i < 5000 && f.echo.n_swallowed < 64; i++) usleep(1000);
     f.echo.is_mute = false;
     for (int i = 0; i < 5000 && say_verdict(peer, 1, n, 9) == PF_LIMIT; i++) usleep(1000);
     assert_proposal(answer_within(peer, 5 * SECOND), 1, n + 1, 9); /* one a second is let through */
     assert_int_equal(say_verdict(peer, 1, n + 1, 9), PF_OK);
+    assert_int_equal(f.echo.n_closes, 1);
+    assert_int_equal(f.echo.n_open, 1);
     pf_peer_destroy(peer);
     end(&f);
 }

@@ -112,7 +112,7 @@ static void close_everywhere(pf_run *r)
     pf_stream_owner_end(s->to_verifier, r->sequence);
     pf_stream_owner_end(s->to_drafter, r->sequence);
     (void)!pf_peer_submit(s->options.verifier, &batch);
-    if (s->options.drafter) (void)!pf_peer_submit(s->options.drafter, &batch);
+    if (r->drafter_has_it) (void)!pf_peer_submit(s->options.drafter, &batch);
 }
 
 static pf_status check_request(const pf_session *s, const pf_request *q, const pf_result *result, pf_error *error)

@@ -52,6 +52,7 @@ typedef struct {
     uint64_t asked_ns;         /* when the last batch left */
     uint64_t away_ns;          /* how long a far verifier has been away since it last said something */
     bool drafter_refused;      /* it will not serve this sequence */
+    bool drafter_has_it;       /* an open has left: it keeps a place until it is told of the end */
     pf_proposal proposal;      /* the round's: its arrays are the drafter's answer's */
     pf_late_proposal late;     /* a far drafter's */
     pf_error verifier_trouble; /* why a far verifier was lost, the last time */

@@ -43,14 +43,27 @@ static void drafter_lost(pf_run *r)
     pf_session_warn(s, sentence);
 }
 
+static bool may_be_asked(const pf_run *r)
+{
+    const pf_session *s = r->session;
+    return s->options.drafter && !r->drafter_refused && !s->drafter_is_unfit && pf_run_max_draft(r) > 0;
+}
+
+static pf_status submit(pf_run *r, const pf_batch *batch)
+{
+    PF_TRY(pf_run_submit(r, r->session->options.drafter, batch));
+    if (batch->n_opens > 0) r->drafter_has_it = true;
+    return PF_OK;
+}
+
 void pf_run_announce(pf_run *r)
 {
     pf_session *s = r->session;
-    if (!s->options.drafter || !s->options.drafter_is_far) return;
+    if (!may_be_asked(r) || !s->options.drafter_is_far) return;
     pf_open open;
     if (pf_run_make_open(r, s->to_drafter, true, &open) != PF_OK) return;
     const pf_batch batch = { .opens = &open, .n_opens = 1 };
-    if (pf_run_submit(r, s->options.drafter, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
+    if (submit(r, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
 }
 
 /* Tell the drafter what the last verdict committed; one that does not know the sequence gets all that came before. */
@@ -71,7 +84,7 @@ static pf_status tell_drafter(pf_run *r, uint64_t *round)
     }
     PF_TRY(pf_stream_owner_commit(s->to_drafter, r->sequence, verdict.n_tokens, &verdict));
     *round = verdict.round + 1;
-    return pf_run_submit(r, s->options.drafter, &batch);
+    return submit(r, &batch);
 }
 
 static void warn_of_refusal(const pf_session *session, const char *text)
@@ -222,7 +235,7 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
     pf_session *s = r->session;
     const bool far = s->options.drafter_is_far;
     *out = NULL;
-    if (!s->options.drafter || r->drafter_refused || s->drafter_is_unfit || pf_run_max_draft(r) == 0) return PF_OK;
+    if (!may_be_asked(r)) return PF_OK;
     uint64_t round = 0;
     const pf_status told = tell_drafter(r, &round);
     judge_late(r);

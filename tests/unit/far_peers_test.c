@@ -166,6 +166,7 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
         assert_same_text(&drafted, &p->plain);
         assert_int_equal(drafted.result.speculation.rounds, 0);
         assert_says(p->warning, "130 tokens");
+        assert_int_equal(u.open.sequence, 1); /* nor is it told of a second */
     }
     pf_session_destroy(session);
 }

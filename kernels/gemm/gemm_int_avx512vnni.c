@@ -543,52 +543,71 @@ static void unpack_steps(const pf_gemm_layout *l, const uint8_t *panel, size_t s
     }
 }
 
-/* The loop nest. What it counts are units: steps, or groups. */
+/* How m rows go through a matrix. What is counted are units: steps, or groups. */
+typedef struct {
+    pf_gemm_layout layout;
+    int_way way;
+    int32_t n_tiles;
+    size_t units, block;           /* of K; those that all tiles pass over before the next ones */
+    size_t first_words, row_words; /* of a row's activations: before its units, and in all */
+    size_t unit_words;
+    bool goes_on, pairs; /* one call for many panels; for two at a time */
+    size_t ahead;
+    int_tile_fn *const *tiles;
+} int_plan;
+
+PF_INLINE int_plan plan_of(const int_family *family, const pf_gemm_weights *w, int32_t m)
+{
+    int_plan plan = { .layout = pf_gemm_layout_of(w->format, w->k), .n_tiles = pf_gemm_tiles(family->tile_rows, m) };
+    const int_way way = plan.way = way_of(&plan.layout, m);
+    plan.units = way == BY_GROUPS ? (size_t)plan.layout.n_groups : ((size_t)w->k + 3) / 4;
+    plan.unit_words = way == BY_GROUPS ? 3 + plan.layout.group_steps : 1;
+    plan.first_words = way == BY_GROUPS ? 1 : 2;
+    plan.row_words = plan.first_words + plan.units * plan.unit_words;
+    plan.block = way == BY_GROUPS     ? plan.units
+                 : way == BY_UNPACKED ? UNPACKED_VALUES / 4
+                 : plan.n_tiles == 1  ? MOST_VALUES / 4
+                                      : BLOCK_VALUES / 4;
+    plan.goes_on = plan.n_tiles == 1 && plan.units <= plan.block && way != BY_UNPACKED;
+    plan.pairs = plan.goes_on && pf_gemm_is_near(w) && m <= family->pair_rows;
+    const bool many = m >= family->many_rows;
+    plan.ahead = weights_ahead(w, &plan.layout, m, many, plan.pairs);
+    plan.tiles = pf_gemm_is_into_l2(w, many) ? family->far : family->tiles;
+    return plan;
+}
+
 PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const void *input, int32_t m,
                         int32_t panel_begin, int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
-    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
-    const int_way way = way_of(&l, m);
-    const int32_t n_tiles = pf_gemm_tiles(family.tile_rows, m);
-    const size_t steps = ((size_t)w->k + 3) / 4, units = way == BY_GROUPS ? (size_t)l.n_groups : steps;
-    const size_t unit_words = way == BY_GROUPS ? 3 + l.group_steps : 1, first_words = way == BY_GROUPS ? 1 : 2;
-    const size_t block = way == BY_GROUPS     ? units
-                         : way == BY_UNPACKED ? UNPACKED_VALUES / 4
-                         : n_tiles == 1       ? MOST_VALUES / 4
-                                              : BLOCK_VALUES / 4;
-    const size_t shares = (size_t)n_tiles, words = first_words + units * unit_words;
+    const int_plan plan = plan_of(&family, w, m);
+    const pf_gemm_layout *l = &plan.layout;
+    const int32_t n_tiles = plan.n_tiles, whole_end = pf_gemm_whole_end(w, panel_end);
+    const size_t shares = (size_t)n_tiles;
     float *rest =
         (float *)scratch + pf_round_up((size_t)m, 16) * PF_GEMM_PANEL; /* results of columns that fill the panel */
     uint8_t *unpacked = (uint8_t *)scratch + pf_gemm_scratch_bytes(m) - PF_GEMM_UNPACKED_BYTES;
 
-    const int32_t whole_end = pf_gemm_whole_end(w, panel_end);
-    const bool goes_on = n_tiles == 1 && units <= block && way != BY_UNPACKED;
-    const bool pairs = goes_on && pf_gemm_is_near(w) && m <= family.pair_rows;
-    const bool many = m >= family.many_rows;
-    const size_t ahead = weights_ahead(w, &l, m, many, pairs);
-    int_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? family.far : family.tiles;
-
     for (int32_t p = panel_begin, n_panels; p < panel_end; p += n_panels) {
-        n_panels = goes_on && p < whole_end ? whole_end - p : 1;
-        const bool pair = pairs && n_panels > 1;
+        n_panels = plan.goes_on && p < whole_end ? whole_end - p : 1;
+        const bool pair = plan.pairs && n_panels > 1;
         if (pair) n_panels -= n_panels % 2;
         const uint8_t *panel = (const uint8_t *)w->panels + (size_t)p * w->panel_bytes;
         const int32_t n_columns = w->n - p * PF_GEMM_PANEL;
         const bool whole = n_columns >= PF_GEMM_PANEL;
-        for (size_t unit = 0; unit < units; unit += block) {
-            const size_t n = units - unit < block ? units - unit : block;
-            const uint8_t *from = panel + unit_at(&l, way, unit);
-            const size_t bytes = unit_at(&l, way, unit + n) - unit_at(&l, way, unit);
-            if (way == BY_UNPACKED) unpack_steps(&l, panel, unit, n, unpacked);
+        for (size_t unit = 0; unit < plan.units; unit += plan.block) {
+            const size_t n = plan.units - unit < plan.block ? plan.units - unit : plan.block;
+            const uint8_t *from = panel + unit_at(l, plan.way, unit);
+            const size_t bytes = unit_at(l, plan.way, unit + n) - unit_at(l, plan.way, unit);
+            if (plan.way == BY_UNPACKED) unpack_steps(l, panel, unit, n, unpacked);
             for (int32_t i = 0; i < n_tiles; i++) {
                 const int32_t row = pf_gemm_tile_row(n_tiles, m, i);
                 const size_t height = (size_t)(pf_gemm_tile_row(n_tiles, m, i + 1) - row);
-                const uint32_t *packed = (const uint32_t *)input + (size_t)row * words;
+                const uint32_t *packed = (const uint32_t *)input + (size_t)row * plan.row_words;
                 float *sums = (float *)scratch + (size_t)row * PF_GEMM_PANEL;
                 int_tile tile = {
                     .head = panel,
-                    .w = way == BY_UNPACKED ? unpacked : from,
-                    .a = packed + height * (first_words + unit * unit_words),
+                    .w = plan.way == BY_UNPACKED ? unpacked : from,
+                    .a = packed + height * (plan.first_words + unit * plan.unit_words),
                     .starts = packed + height,
                     .row_scale = (const float *)(const void *)packed,
                     .before = unit ? sums : NULL,
@@ -598,19 +617,19 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
                     .n = n,
                     .n_times = (size_t)(pair ? n_panels / 2 : n_panels),
                     .panel_bytes = w->panel_bytes,
-                    .prefetch = (uintptr_t)from + ahead,
-                    .step_stride = l.step_bytes,
+                    .prefetch = (uintptr_t)from + plan.ahead,
+                    .step_stride = l->step_bytes,
                     .a_ahead = m > PF_GEMM_A_AHEAD_ROWS ? PF_GEMM_A_AHEAD : 0,
-                    .ahead = ahead,
-                    .last = unit + n == units,
+                    .ahead = plan.ahead,
+                    .last = unit + n == plan.units,
                     .add = whole && mode == PF_GEMM_ADD,
                 };
-                if (n_tiles > 1 || way == BY_UNPACKED) {
+                if (n_tiles > 1 || plan.way == BY_UNPACKED) {
                     if (tile.last && whole) pf_gemm_claim(tile.c, ldc, height);
                     tile.prefetch = (uintptr_t)from + bytes + bytes * (size_t)i / shares;
-                    tile.step_stride = (l.step_bytes + shares - 1) / shares;
+                    tile.step_stride = (l->step_bytes + shares - 1) / shares;
                 }
-                (pair ? family.pairs : tiles)[height](&tile);
+                (pair ? family.pairs : plan.tiles)[height](&tile);
             }
         }
         if (!whole) pf_gemm_copy_columns(c + (size_t)p * PF_GEMM_PANEL, ldc, rest, m, n_columns, mode);

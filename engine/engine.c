@@ -13,14 +13,18 @@
 #include "proto/answer.h"
 #include "verify/cpu_verifier.h"
 
-enum { MAX_PINNED = 1024 };
+enum {
+    MAX_PINNED = 1024,
+    OTHER_BYTES =
+        8 << 20, /* what a process holds besides: what is written of its libraries, a tokenizer, peers, gRPC */
+};
 
 struct pf_engine {
     pf_model *model;
     pf_tokenizer *tokenizer; /* NULL: the directory has none */
     pf_team *team;
     bool owns_team;      /* false: another engine's */
-    pf_topology machine; /* as its threads may use it */
+    pf_topology machine; /* as its threads may use it; of the memory, what is left beside this engine */
     pf_context *context;
     pf_model_info info;
     bool has_role;
@@ -111,6 +115,13 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
                           error);
 }
 
+/* So much of the memory is nobody else's any more. */
+static void hold(pf_topology *machine, size_t bytes)
+{
+    if (machine->memory_bytes > 0) /* 0: who knows */
+        machine->memory_bytes = machine->memory_bytes > bytes ? machine->memory_bytes - bytes : 1;
+}
+
 /* The team and the machine. Threads that are to be so many, or on those cores, are seated before the machine is read: what
  * counts are the caches that they see. */
 static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)
@@ -122,6 +133,7 @@ static pf_status find_team(pf_engine *engine, const pf_engine_options *options, 
     }
     if (options->n_threads > 0) PF_TRY(start_team(engine, options, options->n_threads, error));
     PF_TRY(pf_topology_read(&engine->machine, error));
+    hold(&engine->machine, OTHER_BYTES);
     return engine->team ? PF_OK : start_team(engine, options, engine->machine.n_cores, error);
 }
 
@@ -153,6 +165,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     const pf_threads threads = pf_threads_choose(are_given, n_threads, pf_model_step_bytes(engine->model));
     if (threads.n_threads < n_threads) PF_TRY(start_team(engine, options, threads.n_threads, error));
     PF_TRY(make_context(engine, options, threads.may_run_alone, error));
+    hold(&engine->machine, pf_model_packed_bytes(engine->model) + pf_context_reserved_bytes(engine->context));
     describe(engine, path, options);
     return PF_OK;
 }

@@ -226,15 +226,16 @@ static pf_status create(pf_context *c, pf_error *error)
 {
     const int32_t n_threads = pf_team_size(c->team);
     const size_t bytes = arena_bytes(c->model, n_threads, &c->config);
-    const size_t memory_bytes = c->model->machine.memory_bytes;
+    const size_t weights = pf_model_packed_bytes(c->model), memory_bytes = c->model->machine.memory_bytes;
     size_t total;
-    if (!pf_size_add(bytes, c->config.kv_budget_bytes, &total) || (memory_bytes > 0 && total > memory_bytes))
+    if (!pf_size_add(bytes, c->config.kv_budget_bytes, &total) || !pf_size_add(total, weights, &total) ||
+        (memory_bytes > 0 && total > memory_bytes))
         return pf_fail(
             error, PF_LIMIT,
             "%zu MiB of KV cache for %d sequence%s of %d tokens and %zu MiB of buffers for passes of %d rows "
-            "are needed, and this machine has %zu MiB",
+            "are needed beside %zu MiB of weights, and this machine has %zu MiB left",
             c->config.kv_budget_bytes >> 20, c->config.max_sequences, c->config.max_sequences == 1 ? "" : "s",
-            c->config.max_tokens, bytes >> 20, c->config.max_rows, memory_bytes >> 20);
+            c->config.max_tokens, bytes >> 20, c->config.max_rows, weights >> 20, memory_bytes >> 20);
 
     const pf_kv_config kv = kv_config(c->model, &c->config);
     PF_TRY(pf_kv_create(&kv, &c->kv, error));
@@ -278,6 +279,11 @@ void pf_context_destroy(pf_context *context)
     pf_kv_destroy(context->kv);
     pf_arena_destroy(&context->arena);
     free(context);
+}
+
+size_t pf_context_reserved_bytes(const pf_context *context)
+{
+    return context->arena.size + context->config.kv_budget_bytes;
 }
 
 /* ---- what is asked of it ----------------------------------------------------------------------------------------- */

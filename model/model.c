@@ -96,8 +96,8 @@ static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *erro
                        "%s: a matrix is larger than can be addressed, or as %s has longer rows than %d values",
                        directory, pf_dtype_name(m->dtype), PF_GEMM_MAX_INT_K);
     if (memory_bytes > 0 && bytes > memory_bytes)
-        return pf_fail(error, PF_LIMIT, "%s: as %s the model takes %zu MiB, and this machine has %zu MiB", directory,
-                       pf_dtype_name(m->dtype), bytes >> 20, memory_bytes >> 20);
+        return pf_fail(error, PF_LIMIT, "%s: as %s the model takes %zu MiB, and this machine has %zu MiB left",
+                       directory, pf_dtype_name(m->dtype), bytes >> 20, memory_bytes >> 20);
     const pf_status status = pf_arena_create(bytes, &m->arena);
     if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
     PF_TRY(lay_out(m, &m->arena));

@@ -113,7 +113,20 @@ static void a_context_is_refused_by_the_machine_that_its_model_was_loaded_for(vo
     pf_error error;
     pf_context *context = NULL;
     assert_ok(pf_context_create(model, team, &config, &context, &error), error);
+    const size_t both = pf_model_packed_bytes(model) + pf_context_reserved_bytes(context);
     pf_context_destroy(context);
+    pf_model_release(model);
+    for (size_t lacks = 0; lacks < 2; lacks++) {
+        machine.memory_bytes = both - lacks;
+        model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
+        assert_status(pf_context_create(model, team, &config, &context, &error), lacks ? PF_LIMIT : PF_OK);
+        if (!lacks) pf_context_destroy(context);
+        pf_model_release(model);
+    }
+    assert_says(error, "beside 0 MiB of weights, and this machine has 0 MiB left");
+
+    machine.memory_bytes = 1 << 20;
+    model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
     context = NULL;
     config.max_sequences = 16;
     assert_status(pf_context_create(model, team, &config, &context, &error), PF_LIMIT);

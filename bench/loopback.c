@@ -165,3 +165,8 @@ pf_peer *pf_loopback_peer(pf_loopback *loopback)
 {
     return loopback->client;
 }
+
+const char *pf_loopback_directory(const pf_loopback *loopback)
+{
+    return loopback->directory;
+}

@@ -50,4 +50,7 @@ PF_MUST_USE pf_status pf_loopback_open(pf_loopback **out, pf_error *error);
 void pf_loopback_close(pf_loopback *loopback);    /* NULL is fine */
 pf_peer *pf_loopback_peer(pf_loopback *loopback); /* borrowed */
 
+/* Where its socket lies, which the end removes. Borrowed. */
+const char *pf_loopback_directory(const pf_loopback *loopback);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "bench/roundtrip.h"
 #include "cli/commands.h"
+#include "cli/cut_short.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
@@ -24,7 +25,9 @@ static pf_status to_loopback(const pf_options *options, const pf_roundtrip_watch
 {
     pf_loopback *loopback;
     PF_TRY(pf_loopback_open(&loopback, error));
+    pf_cut_short_remove(pf_loopback_directory(loopback));
     const pf_status status = pf_bench_roundtrip(pf_loopback_peer(loopback), &options->trips, watch, out, error);
+    pf_cut_short_remove(NULL);
     pf_loopback_close(loopback);
     return status;
 }

@@ -10,7 +10,7 @@ import time
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
 from cli_case import Case, main  # noqa: E402
-from command_line import QUICKLY  # noqa: E402
+from command_line import QUICKLY, Pilotfish  # noqa: E402
 
 
 class Benchmarks(Case):
@@ -266,6 +266,19 @@ class Benchmarks(Case):
         self.assertEqual(run["identical"], run["requests"])
         self.assertGreater(run["speedup"], 0)
         self.assertGreater(run["speculation"]["rounds"], 0)
+
+    def test_a_loopback_that_is_ended_at_once_leaves_no_directory_behind(self):
+        temporary = self.root / "temporary"
+        temporary.mkdir()
+        pilotfish = Pilotfish(self.pilotfish.path, self.root)
+        pilotfish.environment["TMPDIR"] = str(temporary)
+        process = pilotfish.start("bench", "rpc", "--loopback", "--rounds", "10000000")
+        time.sleep(1.5)
+        self.assertEqual(len(list(temporary.iterdir())), 1)
+        process.send_signal(signal.SIGQUIT)
+        _, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(process.returncode, -signal.SIGQUIT, err)
+        self.assertEqual(list(temporary.iterdir()), [])
 
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt

@@ -213,7 +213,8 @@ static int check(const pf_options *o)
     for (int32_t m = 0; m < o->n_methods; m++)
         for (int32_t t = 0; t < o->n_temperatures || t == 0; t++)
             any = any || o->methods[m] != PF_METHOD_GREEDY || o->n_temperatures == 0 || o->temperatures[t] == 0.0f;
-    return any ? PF_EXIT_DONE : pf_options_misuse(self, "--method greedy is for --temperature 0");
+    if (!any) return pf_options_misuse(self, "--method greedy is for --temperature 0");
+    return pf_setup_check_trial(self, o);
 }
 
 static int run(const pf_options *given, pf_out *out)

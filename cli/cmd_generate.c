@@ -328,14 +328,12 @@ static int check(const pf_options *o)
         return pf_options_misuse(self, "a model is needed: -m MODEL, or --verifier ADDR with -d DRAFT");
     }
     if (o->draft && o->draft_worker) return pf_options_misuse(self, "two drafters: give one of -d and --draft-worker");
-    if (o->simulate_step_ns > 0 && !o->model) return pf_options_misuse(self, "--simulate-step-ms needs -m MODEL");
-    if (o->simulate_token_ns > 0 && !o->draft) return pf_options_misuse(self, "--simulate-token-ms needs -d DRAFT");
     if (o->method == PF_METHOD_GREEDY && o->sampling.temperature > 0.0f)
         return pf_options_misuse(self, "--method greedy is for --temperature 0, not %g",
                                  (double)o->sampling.temperature);
     if (o->sampling.seed > (uint64_t)INT64_MAX - (uint64_t)(o->n_samples - 1))
         return pf_options_misuse(self, "--seed is too large for %d samples", o->n_samples);
-    return PF_EXIT_DONE;
+    return pf_setup_check_trial(self, o);
 }
 
 static int run(const pf_options *options, pf_out *out)

@@ -89,6 +89,13 @@ static void warn(void *user, const char *sentence)
     pf_out_say("pilotfish: warning: %s", sentence);
 }
 
+int pf_setup_check_trial(const pf_command *command, const pf_options *o)
+{
+    if (o->simulate_step_ns > 0 && !o->model) return pf_options_misuse(command, "--simulate-step-ms needs -m MODEL");
+    if (o->simulate_token_ns > 0 && !o->draft) return pf_options_misuse(command, "--simulate-token-ms needs -d DRAFT");
+    return PF_EXIT_DONE;
+}
+
 pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role, pf_role_options *out,
                              pf_error *error)
 {

@@ -83,6 +83,14 @@ class Usage(Case):
         with self.pilotfish.serve("worker", self.draft, "localhost:0") as worker:
             self.assertNotEqual(worker.address, "localhost:0")
 
+    def test_no_command_slows_down_a_model_that_is_not_here(self):
+        here, there = ["-m", self.target], ["--draft-worker", "unix:/x"]
+        verifier = ["--verifier", "unix:/x", "-d", self.draft]
+        for command in (["generate", "-p", "a"], ["bench", "acceptance"]):
+            for way, option, needs in [([*here, *there], "--simulate-token-ms", "-d DRAFT"),
+                                       (verifier, "--simulate-step-ms", "-m MODEL")]:
+                self.assert_fails(*command, *way, option, "5", code=2, saying=[f"{option} needs {needs}"])
+
     def test_as_many_stop_texts_are_taken_as_the_help_says(self):
         most = int(re.search(rb"--stop TEXT .*up to (\d+) times", self.run_ok("generate", "--help").out)[1])
         generate = ["generate", "-m", self.target, "-p", "a", "-n", "1", *most * ["--stop", "no such text"]]

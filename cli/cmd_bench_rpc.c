@@ -35,14 +35,14 @@ static pf_status to_loopback(const pf_options *options, const pf_roundtrip_watch
 static int print_figures(const pf_options *options, pf_out *out, const pf_roundtrip *r)
 {
     if (options->json)
-        return pf_out_json(out, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:o}", "p50_us",
-                                          pf_json_number(r->p50_us), "p99_us", pf_json_number(r->p99_us), "per_s",
-                                          pf_json_number(r->per_s), "compute_p50_us", pf_json_number(r->compute_p50_us),
-                                          "round_p50_us", pf_json_number(r->round_p50_us), "tokens_per_s",
-                                          pf_json_number(r->tokens_per_s), "rounds", r->n_rounds, "sequences",
-                                          options->trips.n_sequences, "draft_len", options->trips.draft_len, "context",
-                                          options->trips.context, "temperature",
-                                          pf_json_number(options->trips.temperature)));
+        return pf_out_json(out,
+                           json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:o}", "p50_us",
+                                     pf_json_number(r->p50_us), "p99_us", pf_json_number(r->p99_us), "per_s",
+                                     pf_json_number(r->per_s), "compute_p50_us", pf_json_number(r->compute_p50_us),
+                                     "round_p50_us", pf_json_number(r->round_p50_us), "tokens_per_s",
+                                     pf_json_number(r->tokens_per_s), "rounds", r->n_rounds, "sequences",
+                                     options->trips.n_sequences, "draft_len", options->trips.draft_len, "context",
+                                     options->trips.context, "temperature", pf_json_float(options->trips.temperature)));
     if (r->n_rounds == 0) {
         pf_out_print(out, "no round trip was counted: it ended while it warmed up\n");
         return PF_EXIT_DONE;

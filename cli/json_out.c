@@ -1,7 +1,9 @@
 /* JSON that goes out. */
 #include "cli/json_out.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +13,7 @@
 
 int pf_out_json(pf_out *out, json_t *document)
 {
-    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(DBL_DIG)) : NULL;
     json_decref(document);
     if (pf_json_memory_was_short() || !text) {
         free(text);
@@ -26,6 +28,16 @@ int pf_out_json(pf_out *out, json_t *document)
 json_t *pf_json_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *pf_json_float(float value)
+{
+    char decimal[32];
+    for (int n_digits = FLT_DIG; n_digits <= FLT_DECIMAL_DIG; n_digits++) {
+        snprintf(decimal, sizeof decimal, "%.*g", n_digits, (double)value);
+        if (strtof(decimal, NULL) == value) break;
+    }
+    return pf_json_number(strtod(decimal, NULL));
 }
 
 json_t *pf_json_ratio(double numerator, double denominator)

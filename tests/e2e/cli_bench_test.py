@@ -1,6 +1,7 @@
 """The benches: every figure is there, and adds up."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -20,10 +21,10 @@ class Benchmarks(Case):
             def trips(*options):
                 return ["bench", "rpc", "--worker", worker.address, "--rounds", "100", *options]
             far = self.run_json(*trips())
-            many = self.run_json(*trips("--sequences", "3", "--draft-len", "4", "--temperature", "0.5"))
+            many = self.run_json(*trips("--sequences", "3", "--draft-len", "4", "--temperature", "0.7"))
             self.assert_fails(*trips("--sequences", "4"), saying=["takes 3 sequences", "--max-sequences"])
             self.assert_fails(*trips("--context", "100000"), saying=["the worker's context holds"])
-        self.assertEqual((many["sequences"], many["draft_len"], many["temperature"]), (3, 4, 0.5))
+        self.assertEqual((many["sequences"], many["draft_len"], many["temperature"]), (3, 4, 0.7))
         self.assertAlmostEqual(many["tokens_per_s"] / many["per_s"], 12, places=3)
         for document in (loop, far, many):
             self.assertGreater(document["p50_us"], 0)
@@ -61,10 +62,11 @@ class Benchmarks(Case):
         prompts.write_text("".join(json.dumps({"question_id": i, "category": "ab"[i % 2], "turns": [f"the {i}", "in"]}) + "\n"
                                    for i in range(4)))
         document = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
-                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "-n", "16")
+                                 "--draft-len", "2,4", "--method", "rejection,coupled", "--temperature", "0,0.7", "--top-p", "0.9", "--min-p", "0.05", "-n", "16")
         self.assertEqual([(r["temperature"], r["method"], r["draft_len"]) for r in document["runs"]][:2],
                          [(0, "greedy", 2), (0, "greedy", 4)])
         self.assertEqual(len(document["runs"]), 6)
+        self.assertEqual({(r["temperature"], r["top_p"], r["min_p"]) for r in document["runs"]}, {(0, 0.9, 0.05), (0.7, 0.9, 0.05)})
         for run in document["runs"]:
             self.assertEqual(run["requests"], 8)
             if run["method"] != "rejection":
@@ -73,6 +75,9 @@ class Benchmarks(Case):
             self.assertGreater(run["speculation"]["accepted"], 0)
             self.assertAlmostEqual(run["speedup"], run["speculative_tokens_per_s"] / run["plain_tokens_per_s"], places=4)
             self.assertGreater(run["predicted_speedup"], 0)
+            s = run["speculation"]
+            self.assertTrue(math.isclose(s["acceptance_rate"], s["accepted"] / s["drafted"], rel_tol=1e-14))
+            self.assertTrue(math.isclose(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"], rel_tol=1e-14))
 
     def test_acceptance_knows_as_many_categories_as_there_are(self):
         prompts = self.root / "categories.jsonl"

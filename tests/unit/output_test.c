@@ -85,6 +85,27 @@ static void a_rate_of_nothing_is_null(void **state)
     json_decref(half);
 }
 
+static void a_float_is_the_decimal_that_it_was_given_as(void **state)
+{
+    (void)state;
+    const struct {
+        float given;
+        double number;
+    } cases[] = { { 0.7f, 0.7 },         { 0.9f, 0.9 },   { 0.05f, 0.05 },           { 0.0f, 0.0 },
+                  { 1000.0f, 1000.0 },   { 1e-6f, 1e-6 }, { 0.1234567f, 0.1234567 }, { 16777215.0f, 16777215.0 },
+                  { 1e-45f, 1.4013e-45 } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        json_t *number = pf_json_float(cases[i].given);
+        assert_true(json_real_value(number) == cases[i].number);
+        json_decref(number);
+    }
+    for (float given = 0.001f; given < 1.0f; given = nextafterf(given * 1.01f, 2.0f)) { /* and no other float's */
+        json_t *number = pf_json_float(given);
+        assert_true((float)json_real_value(number) == given);
+        json_decref(number);
+    }
+}
+
 /* ---- JSON that something is short for ---------------------------------------------------------------------------- */
 
 /* Standard output in a file of memory, standard error nowhere. */
@@ -214,6 +235,7 @@ int main(void)
         cmocka_unit_test(ill_formed_bytes_are_replaced_as_unicode_recommends),
         cmocka_unit_test(text_that_is_utf8_is_given_once),
         cmocka_unit_test(a_rate_of_nothing_is_null),
+        cmocka_unit_test(a_float_is_the_decimal_that_it_was_given_as),
         cmocka_unit_test(a_document_that_memory_is_short_for_is_nothing),
         cmocka_unit_test(a_short_piece_of_a_document_needs_no_memory),
         cmocka_unit_test(of_json_on_a_full_disk_whole_lines_stay),

@@ -27,6 +27,7 @@ void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
     }
     const int64_t n = one->n_rpc < PF_RPC_SAMPLES ? one->n_rpc : PF_RPC_SAMPLES;
     for (int64_t i = 0; i < n; i++) total->rpc_us[total->n_rpc++ % PF_RPC_SAMPLES] = one->rpc_us[i];
+    total->n_rpc += one->n_rpc - n; /* of a ring that has turned, and has filled the total's */
 }
 
 static double rate(int64_t n_tokens, uint64_t ns)
@@ -55,10 +56,9 @@ double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures)
     const pf_speculation *s = &figures->speculation;
     if (s->rounds == 0 || figures->plain_tokens == 0) return NAN;
     const double plain_ns = (double)figures->plain_ns / (double)figures->plain_tokens;
-    const double verify_ns = (double)s->verify_ns / (double)(s->rounds + s->fallback_rounds);
-    const double draft_ns = (double)s->draft_ns / (double)s->rounds;
-    const double trip_ns = s->n_rpc > 0 ? 1000.0 * pf_rpc_percentile(s, 0.5) : 0.0;
-    return plain_ns * pf_speculation_mean_length(s) / (verify_ns + draft_ns + trip_ns);
+    const double n_tokens = (double)(s->rounds + s->accepted + s->fallback_rounds);
+    const double trips_ns = s->n_rpc > 0 ? 1000.0 * pf_rpc_percentile(s, 0.5) * (double)s->n_rpc : 0.0;
+    return plain_ns * n_tokens / ((double)s->verify_ns + (double)s->draft_ns + trips_ns);
 }
 
 /* ---- one request, both ways ------------------------------------------------------------------------------------- */

@@ -9,13 +9,14 @@
  *
  * What theory gives for the figures of a run:
  *
- *      predicted_speedup = s * E / (v + d + r)
+ *      predicted_speedup = s * n / (v + d + r)
  *          s   a plain step: decode time a token, without the drafter
- *          E   mean accepted length: 1 + accepted / rounds
- *          v   a verification of a proposal, as the verifier measured it
- *          d   drafting a proposal (k passes), as the drafter measured it
- *          r   the median round trip to whichever of the two is far; 0 when both are here
+ *          n   tokens of all passes after the prefill: rounds + accepted + fallback_rounds
+ *          v   those passes, as the verifier measured them
+ *          d   all drafting, as the drafter measured it
+ *          r   all round trips to whichever of the two is far, each as the median; 0 when both are here
  *
+ * Where each pass verifies a proposal, n of a pass is the mean accepted length.
  * A speed-up well below it means time lost outside of both models.
  */
 #ifndef PF_BENCH_ACCEPTANCE_H

@@ -48,8 +48,8 @@ static void a_ring_that_has_turned_holds_its_latest_samples(void **state)
 static void the_prediction_is_the_formula(void **state)
 {
     (void)state;
-    /* 100 plain steps of 2 ms; 20 rounds that keep 3 drafted tokens each (E = 4), 2.5 ms to verify, 1 ms to draft and
-     * 0.5 ms there and back: 2 * 4 / 4. */
+    /* 100 plain steps of 2 ms; 20 rounds that keep 3 drafted tokens each, 2.5 ms to verify, 1 ms to draft and 0.5 ms there
+     * and back: 2 * 4 / 4. */
     static pf_acceptance_figures f;
     f.plain_tokens = 100;
     f.plain_ns = 200000000;
@@ -57,9 +57,15 @@ static void the_prediction_is_the_formula(void **state)
     f.speculation.accepted = 60;
     f.speculation.verify_ns = 50000000;
     f.speculation.draft_ns = 20000000;
-    f.speculation.n_rpc = 1;
-    f.speculation.rpc_us[0] = 500;
+    for (int i = 0; i < 20; i++) f.speculation.rpc_us[f.speculation.n_rpc++] = 500;
     assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 2.0) < 1e-12);
+    /* 80 passes without a proposal, of 2 ms, with nothing drafted: 2 * (20 * 4 + 80) / (20 * 4 + 80 * 2). Where the
+     * verifier is the far one each of them is a round trip, too. */
+    f.speculation.fallback_rounds = 80;
+    f.speculation.verify_ns += 160000000;
+    assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 320.0 / 240.0) < 1e-12);
+    for (int i = 0; i < 80; i++) f.speculation.rpc_us[f.speculation.n_rpc++] = 500;
+    assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 320.0 / 280.0) < 1e-12);
     f.speculation.rounds = 0;
     assert_true(isnan(pf_acceptance_predicted_speedup(&f)));
 }
@@ -82,6 +88,9 @@ static void figures_add_up(void **state)
     assert_int_equal(total.rpc_us[3], 9);
     assert_true(pf_speculation_acceptance_rate(&total) == 10.0 / 16.0);
     assert_true(pf_speculation_mean_length(&total) == 1.0 + 10.0 / 4.0);
+    one.n_rpc = 2 * PF_RPC_SAMPLES + 1;
+    pf_speculation_add(&total, &one);
+    assert_int_equal(total.n_rpc, 2 * PF_RPC_SAMPLES + 5);
     const pf_speculation none = { 0 };
     assert_true(isnan(pf_speculation_acceptance_rate(&none)) && isnan(pf_speculation_mean_length(&none)));
 }

@@ -70,6 +70,7 @@ typedef struct {
     pf_error *error;
     pf_result plain, speculative; /* with room for max_new_tokens each */
     pf_tokens conversation;
+    bool has_categories;
 } runner;
 
 static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_result *result)
@@ -138,9 +139,9 @@ static pf_status compare(runner *r, size_t number, const char *category)
     PF_TRY(generate(r, r->bench->speculative, seed, &r->speculative));
     if (!plain_first) PF_TRY(generate(r, r->bench->plain, seed, &r->plain));
     count(&r->out->total, &r->plain, &r->speculative);
-    if (!*category) return PF_OK;
+    if (!r->has_categories) return PF_OK;
     pf_acceptance_figures *figures = figures_of(r->out, category);
-    if (!figures) return pf_fail(r->error, PF_NOMEM, "no memory for the figures of the category %.60s", category);
+    if (!figures) return pf_fail(r->error, PF_NOMEM, "no memory for the figures of the category \"%.60s\"", category);
     count(figures, &r->plain, &r->speculative);
     return PF_OK;
 }
@@ -192,6 +193,7 @@ static pf_status run_prompt(runner *r, size_t number, const pf_prompt *prompt)
 static pf_status run_prompts(runner *r)
 {
     const pf_prompts *prompts = r->bench->prompts;
+    for (size_t i = 0; i < prompts->n; i++) r->has_categories |= *prompts->items[i].category != '\0';
     for (size_t i = 0; i < prompts->n; i++) {
         if (pf_is_told(r->bench->cancel)) return PF_CANCELLED;
         PF_TRY(run_prompt(r, i, &prompts->items[i]));

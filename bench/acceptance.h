@@ -59,7 +59,8 @@ typedef struct {
 
 typedef struct {
     pf_acceptance_figures total;
-    pf_acceptance_figures *categories; /* [n_categories] in the order that the prompts name them */
+    pf_acceptance_figures *categories; /* [n_categories] in the order that the prompts name them; where one does, those
+                                        * that name none are a category, "" */
     size_t n_categories;
 } pf_acceptance_run;
 

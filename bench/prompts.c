@@ -51,6 +51,14 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
     return PF_OK;
 }
 
+static pf_status take_category(const json_t *category, const char *path, size_t line, pf_prompt *out, pf_error *error)
+{
+    if (category && !json_is_string(category))
+        return pf_fail(error, PF_FORMAT, "%s, line %zu: \"category\" is not a text", path, line);
+    out->category = strdup(category ? json_string_value(category) : "");
+    return out->category ? PF_OK : no_memory(path, line, error);
+}
+
 static pf_status parse_object(const char *text, size_t n_bytes, const char *path, size_t line, pf_prompt *out,
                               pf_error *error)
 {
@@ -60,10 +68,8 @@ static pf_status parse_object(const char *text, size_t n_bytes, const char *path
     json_error_t why;
     json_t *object = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
     if (!object) return pf_fail(error, PF_FORMAT, "%s, line %zu: %s", path, line, why.text);
-    const char *category = json_string_value(json_object_get(object, "category"));
-    out->category = strdup(category ? category : "");
-    const pf_status status = out->category ? take_turns(json_object_get(object, "turns"), path, line, out, error)
-                                           : no_memory(path, line, error);
+    pf_status status = take_category(json_object_get(object, "category"), path, line, out, error);
+    if (status == PF_OK) status = take_turns(json_object_get(object, "turns"), path, line, out, error);
     json_decref(object);
     return status;
 }

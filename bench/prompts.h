@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 typedef struct {
-    char *category; /* "" when the file names none */
+    char *category; /* "" when the line names none */
     char **turns;   /* [n_turns] NUL-terminated UTF-8 */
     size_t n_turns; /* at least 1 */
 } pf_prompt;

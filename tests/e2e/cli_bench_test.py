@@ -85,6 +85,13 @@ class Benchmarks(Case):
         run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
         self.assertEqual(list(run["by_category"]), [str(i) for i in range(70)])
 
+    def test_acceptance_by_category_is_of_all_prompts_or_of_none(self):
+        prompts = self.root / "mixed.jsonl"
+        for categories, counted in [([None, "a", None], {"": 2, "a": 1}), ([None, None], {})]:
+            prompts.write_text("".join(json.dumps({"turns": ["the"], **({"category": c} if c else {})}) + "\n" for c in categories))
+            run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
+            self.assertEqual({c: figures["requests"] for c, figures in run["by_category"].items()}, counted)
+
     def test_acceptance_has_the_text_of_a_conversation_and_a_seed_for_each_prompt(self):
         def bench(lines, *options):
             prompts = self.root / "conversation.jsonl"
@@ -124,6 +131,9 @@ class Benchmarks(Case):
         prompts.write_text('{"turns": ["a"]}\n{"turns": []}\n')
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
                           saying=["line 2", "turns"])
+        prompts.write_text('{"turns": ["a"]}\n{"category": 7, "turns": ["a"]}\n')
+        self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                          saying=["line 2", '"category" is not a text'])
         prompts.write_bytes(b"one\ntwo\0three\n")
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
                           saying=["bad.jsonl", "byte 7 is NUL"])

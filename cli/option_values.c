@@ -113,16 +113,6 @@ static bool parse_ids(const char *list, pf_tokens *out, pf_complaint *c)
     return true;
 }
 
-/* The next entry of a list, or false at its end, where *at is NULL. Behind a comma there is always one, which may be empty. */
-static bool next_entry(const char **at, char *word, size_t capacity)
-{
-    if (!*at) return false;
-    const size_t length = strcspn(*at, ",");
-    snprintf(word, capacity, "%.*s", (int)(length < capacity ? length : capacity - 1), *at);
-    *at = (*at)[length] == ',' ? *at + length + 1 : NULL;
-    return true;
-}
-
 /* Words that the libraries know, with their own list of what there is. */
 static bool parse_type(const struct pf_option_row *row, const char *word, void *field, pf_complaint *c)
 {
@@ -215,13 +205,20 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
     return complain(c, "--%s is not understood", row->name);
 }
 
+/* Behind a comma there is always an entry, which may be empty. */
 static bool parse_list(const struct pf_option_row *row, const char *list, pf_options *out, pf_complaint *c)
 {
     char word[64], *fields = (char *)out + row->offset;
     int32_t n = 0;
-    for (const char *at = list; next_entry(&at, word, sizeof word); n++) {
-        if (!*word) return complain(c, "--%s is \"%.40s\", expected a value as entry %d", row->name, list, n + 1);
+    for (const char *at = list; at; n++) {
+        const size_t length = strcspn(at, ",");
+        if (length == 0) return complain(c, "--%s is \"%.40s\", expected a value as entry %d", row->name, list, n + 1);
+        if (length >= sizeof word)
+            return complain(c, "--%s has \"%.40s...\" as entry %d, expected at most %zu characters", row->name, at,
+                            n + 1, sizeof word - 1);
         if (n == PF_MAX_LIST) return complain(c, "--%s has more than %d entries", row->name, PF_MAX_LIST);
+        snprintf(word, sizeof word, "%.*s", (int)length, at);
+        at = at[length] == ',' ? at + length + 1 : NULL;
         if (!parse_value(row, word, fields + (size_t)n * sizeof(int), out, c)) return false;
     }
     *(int32_t *)((char *)out + row->count) = n;

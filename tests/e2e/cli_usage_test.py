@@ -105,6 +105,13 @@ class Usage(Case):
                 with self.subTest(command[-1], written=written):
                     self.assert_fails(*command, written, code=2, saying=[f'{command[-1]} is "{written}"', f"as entry {entry}"])
 
+    def test_an_entry_of_a_list_is_taken_whole_or_not_at_all(self):
+        acceptance = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--temperature"]
+        for entry in ["0.1" + 69 * "0" + "xyz", "1." + 61 * "0" + "e2"]:
+            self.assert_fails(*acceptance, f"0,{entry}", code=2, saying=[f'"{entry[:40]}..." as entry 2', "at most 63"])
+        # the longest that is taken, as far as a number that is refused shows it
+        self.assert_fails(*acceptance, "2" + 62 * "0", code=2, saying=["expected a number"])
+
     def test_of_an_id_that_the_model_lacks_all_commands_say_the_same(self):
         said = {self.assert_fails(command, "-m", self.target, "--tokens", "5,99999", saying=["entry 2 of --tokens is 99999"])
                 for command in ("generate", "logits", "detokenize")}

@@ -29,20 +29,61 @@ static bool is_repository_name(const char *name)
     return length > 0 && repository[length] == '\0';
 }
 
-/* False: it does not fit, and is cut. */
+/* How much of a text is a variable, $NAME or ${NAME}, that the environment has, and its value. 0: none, or it has no such. */
+static size_t variable_at(const char *text, const char **value)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    if (text[0] != '$') return 0;
+    const size_t brace = text[1] == '{';
+    const char *begin = text + 1 + brace;
+    const size_t length = brace ? strcspn(begin, "}") : strspn(begin, letters);
+    char name[256];
+    if (length >= sizeof name || (brace && begin[length] == '\0')) return 0;
+    snprintf(name, sizeof name, "%.*s", (int)length, begin);
+    const char *found = getenv(name);
+    if (found == NULL) return 0;
+    *value = found;
+    return length + 1 + 2 * brace;
+}
+
+/* Appends a text, its variables expanded as by os.path.expandvars: once, and unknown ones as they are. False: it does not
+ * fit, and is cut. */
+static bool append_expanded(const char *text, char *out, size_t capacity)
+{
+    size_t n = strlen(out);
+    while (*text != '\0') {
+        const char *piece = text;
+        const size_t variable = variable_at(text, &piece), length = variable > 0 ? strlen(piece) : 1;
+        if (length >= capacity - n) return false;
+        memcpy(out + n, piece, length);
+        n += length;
+        out[n] = '\0';
+        text += variable > 0 ? variable : 1;
+    }
+    return true;
+}
+
+/* Where huggingface_hub (constants.py) has it, which expands whatever is set. False: it does not fit, and is cut. */
 static bool cache_directory(char *out, size_t capacity)
 {
-    const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *cache = getenv("XDG_CACHE_HOME");
-    int n;
-    if (hub && *hub)
-        n = snprintf(out, capacity, "%s", hub);
-    else if (home && *home)
-        n = snprintf(out, capacity, "%s/hub", home);
-    else if (cache && *cache)
-        n = snprintf(out, capacity, "%s/huggingface/hub", cache);
-    else
-        n = snprintf(out, capacity, "%s/.cache/huggingface/hub", getenv("HOME") ? getenv("HOME") : "");
-    return n > 0 && (size_t)n < capacity;
+    static const struct {
+        const char *variable, *within;
+    } places[] = { { "HF_HUB_CACHE", "" },
+                   { "HUGGINGFACE_HUB_CACHE", "" },
+                   { "HF_HOME", "/hub" },
+                   { "XDG_CACHE_HOME", "/huggingface/hub" } };
+    const char *base = "~/.cache", *within = "/huggingface/hub";
+    for (size_t i = sizeof places / sizeof *places; i-- > 0;) {
+        const char *set = getenv(places[i].variable);
+        if (set == NULL || *set == '\0') continue;
+        base = set;
+        within = places[i].within;
+    }
+    const bool at_home = base[0] == '~' && (base[1] == '\0' || base[1] == '/');
+    const char *home = at_home ? getenv("HOME") : NULL;
+    out[0] = '\0';
+    return append_expanded(home ? home : "", out, capacity) && append_expanded(base + at_home, out, capacity) &&
+           append_expanded(within, out, capacity);
 }
 
 enum { MAX_REVISION = 80 }; /* a commit has 40 */

@@ -30,6 +30,10 @@ class BadModels(Case):
         self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["hf download acme/small"])
         self.assert_fails("info", "-m", "acme/small", environment={"HF_HOME": "/" + 5000 * "h"},
                           saying=["a path that is too long", "hf download acme/small"])
+        self.assert_fails("info", "-m", "acme/small", environment={"HF_HOME": "$LONG/hub", "LONG": "/" + 5000 * "h"},
+                          saying=["a path that is too long"])
+        for unknown in ["~nobody/$PF_NONE", "${PF_NONE}", "${HOME", "$", "$/x"]:
+            self.assert_fails("info", "-m", "acme/small", environment={"HF_HUB_CACHE": unknown}, saying=[f"({unknown}) has no"])
         for no_repository in ["acme/small/more", "acme/", ".acme/small", "acme/sm all"]:
             self.assertNotIn("download", self.assert_fails("info", "-m", no_repository, saying=["there is no such directory"]))
         self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json is not a directory"])
@@ -54,7 +58,10 @@ class BadModels(Case):
         for environment in [{"HF_HOME": str(home), "XDG_CACHE_HOME": nowhere},
                             {"HF_HUB_CACHE": str(home / "hub"), "HF_HOME": nowhere},
                             {"HF_HUB_CACHE": "", "HF_HOME": str(home)}, {"HF_HOME": "", "XDG_CACHE_HOME": ""},
-                            {"XDG_CACHE_HOME": str(self.root / "xdg"), "HOME": nowhere}, {}]:
+                            {"XDG_CACHE_HOME": str(self.root / "xdg"), "HOME": nowhere}, {},
+                            {"HUGGINGFACE_HUB_CACHE": str(home / "hub"), "HF_HOME": nowhere},
+                            {"HF_HOME": "~/hf"}, {"HOME": str(home), "HF_HOME": "~"}, {"HF_HUB_CACHE": "$HOME/${PF_IN}b", "PF_IN": "hf/hu"},
+                            {"XDG_CACHE_HOME": "~/$PF_IN", "PF_IN": "xdg"}]:
             found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment=environment)
             self.assertEqual(found, expected)
 

@@ -28,7 +28,7 @@ class Pilotfish:
         self.path = str(path)
         self.environment = {**os.environ, "HOME": str(home), "NO_COLOR": "",
                             "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:print_suppressions=0"}
-        for name in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"):
+        for name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"):
             self.environment.pop(name, None)
 
     def run(self, *arguments, stdin=b"", stdout=subprocess.PIPE, environment=None, timeout=QUICKLY, **options):

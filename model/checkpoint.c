@@ -343,13 +343,15 @@ static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, co
     survey *s = user;
     pf_checkpoint *c = s->checkpoint;
     const bool is_weight = strcmp(part, "weight") == 0;
+    const bool is_integer = is_weight && pf_checkpoint_is_integer(c, role);
     integers m = { .rows = 0 };
-    if (is_weight && pf_checkpoint_is_integer(c, role))
+    if (is_integer)
         PF_TRY(find_integers(c, role, layer, &m, error));
     else
         PF_TRY(pf_checkpoint_numbers(c, role, layer, part, &m.weight, error));
     int32_t rows, columns;
     pf_config_shape(&c->config, role, &rows, &columns);
+    if (is_weight && columns && !is_integer) c->has_matrices[m.weight.type] = true;
     c->n_parameters += (int64_t)rows * (is_weight && columns ? columns : 1);
     c->n_tensors++;
     count_tensor(c, &m.weight, &s->known);

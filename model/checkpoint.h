@@ -34,6 +34,8 @@ typedef struct {
     size_t n_bytes;       /* of the tensors that are read */
     int64_t n_parameters; /* numbers that they stand for */
     int32_t n_tensors;    /* matrices and vectors; scales are part of a matrix */
+    /* Whether a matrix of numbers, the embedding among them, is of a type. */
+    bool has_matrices[PF_N_TYPES];
 } pf_checkpoint;
 
 /* Open DIR and look at the names, shapes and types of all tensors.

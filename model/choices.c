@@ -42,7 +42,7 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
     const char *directory = src->checkpoint.directory;
     const pf_dtype asked = src->options->dtype;
     m->is_default = asked == PF_DTYPE_AUTO;
-    m->file_type = PF_TYPE_F32;
+    memcpy(m->has_matrices, src->checkpoint.has_matrices, sizeof m->has_matrices);
     if (config->quantized) {
         m->dtype = pf_dtype_of(config->format);
         if (asked == PF_DTYPE_AUTO || asked == m->dtype) return PF_OK;
@@ -51,10 +51,7 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
                        "that they were made of",
                        directory, pf_dtype_name(m->dtype), pf_dtype_name(asked), pf_dtype_name(m->dtype));
     }
-    pf_tensor embedding;
-    PF_TRY(pf_checkpoint_numbers(&src->checkpoint, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
-    m->file_type = embedding.type;
-    const pf_dtype_facts facts = { .file = m->file_type,
+    const pf_dtype_facts facts = { .has_f32 = m->has_matrices[PF_TYPE_F32],
                                    .twelve_is_as_good = twelve_is_as_good(m, src),
                                    .from_memory =
                                        pf_model_is_beyond_cache(m, step_weights(&src->checkpoint) * sizeof(uint16_t)) };

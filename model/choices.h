@@ -8,7 +8,7 @@
 
 #include "model/packing.h"
 
-/* dtype, file_type, format, row_type, act, head_kind and has_rows, of a model whose config, kernels and machine are
+/* dtype, has_matrices, format, row_type, act, head_kind and has_rows, of a model whose config, kernels and machine are
  * there. What was asked for and cannot be is PF_UNSUPPORTED, with a sentence. Anew once it is known that twelve bits do not
  * hold the weights. */
 PF_MUST_USE pf_status pf_model_choose(pf_model *model, const pf_model_source *source, pf_error *error);

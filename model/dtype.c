@@ -46,7 +46,7 @@ const char *pf_dtype_name(pf_dtype dtype)
 
 pf_dtype pf_dtype_choose(const pf_dtype_facts *facts)
 {
-    if (facts->file == PF_TYPE_F32) return PF_DTYPE_F32;
+    if (facts->has_f32) return PF_DTYPE_F32;
     return facts->twelve_is_as_good && facts->from_memory ? PF_DTYPE_BF16_12 : PF_DTYPE_BF16;
 }
 

@@ -56,13 +56,13 @@ static inline pf_type pf_format_row_type(pf_format format)
 
 /* What AUTO goes by for a file of numbers. */
 typedef struct {
-    pf_type file;
+    bool has_f32;           /* a matrix in F32, be it one of many: in BF16 it would lose bits that nobody gave up */
     bool twelve_is_as_good; /* the product from twelve bits is a fast one, and has the bits of that from sixteen */
     bool from_memory;       /* what a step would read in BF16 does not lie in a cache */
 } pf_dtype_facts;
 
-/* The precision of the file: F32 for F32, else BF16, and that from twelve bits where weights come from memory: there the
- * bytes are the time, in cache taking them apart would be. Never AUTO. */
+/* The precision of the file: F32 where a matrix is, else BF16, and that from twelve bits where weights come from memory:
+ * there the bytes are the time, in cache taking them apart would be. Never AUTO. */
 pf_dtype pf_dtype_choose(const pf_dtype_facts *facts);
 
 /* "auto", "f32", "int4-g128", ...; PF_INVALID lists what there is. */

@@ -109,9 +109,21 @@ static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_
     }
 }
 
+/* "f32 and bf16" */
+static void join_types(const bool has[PF_N_TYPES], char *out, size_t capacity)
+{
+    *out = '\0';
+    for (int t = 0; t < PF_N_TYPES; t++) {
+        const size_t n = strlen(out);
+        if (has[t]) snprintf(out + n, capacity - n, "%s%s", n ? " and " : "", pf_type_name((pf_type)t));
+    }
+}
+
 /* Why this format. */
 static void format_reason(const pf_model *m, char *out, size_t capacity)
 {
+    char types[32];
+    join_types(m->has_matrices, types, sizeof types);
     if (m->beyond_twelve)
         snprintf(out, capacity, "bf16-12 has no room for weights whose magnitudes lie so far apart");
     else if (!m->is_default)
@@ -119,7 +131,7 @@ static void format_reason(const pf_model *m, char *out, size_t capacity)
     else if (m->config.quantized)
         snprintf(out, capacity, "the directory was quantised to it");
     else
-        snprintf(out, capacity, "the file is in %s%s", pf_type_name(m->file_type),
+        snprintf(out, capacity, "the file's matrices are in %s%s", types,
                  m->dtype == PF_DTYPE_BF16_12 ? " and beyond the cache: the same bits, fewer bytes to read" : "");
 }
 
@@ -128,7 +140,7 @@ static void tell_reason(const pf_model *m, const pf_kernel *kernel, char *out, s
 {
     const pf_format_info *format = pf_format_get(m->format);
     const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
-    char why[96], act[64] = "";
+    char why[128], act[64] = "";
     format_reason(m, why, sizeof why);
     if (pf_format_is_integer(m->format))
         snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),

@@ -47,10 +47,11 @@ struct pf_model {
     pf_head head_kind;    /* resolved: never AUTO */
     bool has_rows;        /* of the embedding, apart from the head's panels */
     pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
-    pf_type file_type;    /* of the embedding in the file, where it is numbers */
     int32_t q_dim;        /* n_heads * head_dim */
     int32_t kv_dim;       /* n_kv_heads * head_dim */
     int64_t n_parameters; /* elements of the tensors in the file that are used */
+    /* Types in its files, as pf_checkpoint has them. */
+    bool has_matrices[PF_N_TYPES];
     pf_arena arena;
     struct pf_onednn *onednn; /* or NULL: what the copies of the matrices share */
 

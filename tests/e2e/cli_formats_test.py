@@ -242,8 +242,8 @@ class Formats(Case):
     def test_info_names_each_format_and_says_why(self):
         directory, _ = self.quantize("told", "int4-asym-g128")
         half, _ = self.quantize("half", "f16")
-        cases = [(self.target, [], "f32", "the file is in f32"), (directory, [], "int4-asym-g128", "was quantised to it"),
-                 (half, [], "f16", "the file is in f16")]
+        cases = [(self.target, [], "f32", "the file's matrices are in f32"), (directory, [], "int4-asym-g128", "was quantised to it"),
+                 (half, [], "f16", "the file's matrices are in f16")]
         cases += [(self.target, ["--dtype", dtype], dtype, "asked for") for dtype in [*FORMATS, "bf16-12"]]
         for model, arguments, dtype, why in cases:
             with self.subTest(model=model.name, dtype=dtype):

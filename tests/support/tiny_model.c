@@ -117,6 +117,11 @@ static void list_tensors(tensors *t, const pf_tiny_model *m)
     if (!m->tied) add_linear(t, -1, "lm_head", m->vocab, m->hidden, 2.0, false);
 }
 
+static pf_type type_of(const pf_tiny_model *m, const tensor *t)
+{
+    return m->other != NULL && strstr(t->name, m->other) != NULL ? m->other_type : m->type;
+}
+
 static int64_t elements(const tensor *t)
 {
     return t->rows * (t->columns ? t->columns : 1);
@@ -150,8 +155,9 @@ static void write_tensors(const char *directory, const pf_tiny_model *m)
     if (h == NULL) give_up("allocate", directory);
     int64_t offset = 0;
     for (size_t i = 0; i < t.n; i++) {
-        const int64_t end = offset + elements(&t.list[i]) * (int64_t)pf_type_bytes(m->type);
-        fprintf(h, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%lld", i ? "," : "{", t.list[i].name, type_names[m->type],
+        const pf_type type = type_of(m, &t.list[i]);
+        const int64_t end = offset + elements(&t.list[i]) * (int64_t)pf_type_bytes(type);
+        fprintf(h, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%lld", i ? "," : "{", t.list[i].name, type_names[type],
                 (long long)t.list[i].rows);
         if (t.list[i].columns) fprintf(h, ",%lld", (long long)t.list[i].columns);
         fprintf(h, "],\"data_offsets\":[%lld,%lld]}", (long long)offset, (long long)end);
@@ -170,7 +176,7 @@ static void write_tensors(const char *directory, const pf_tiny_model *m)
             const double value = t.list[i].center + t.list[i].spread * next_uniform(&state);
             const bool is_nan =
                 i == 0 && m->nan_token > 0 && e / m->hidden == m->nan_token; /* the embedding is first */
-            write_element(f, m->type, is_nan ? NAN : (float)value);
+            write_element(f, type_of(m, &t.list[i]), is_nan ? NAN : (float)value);
         }
     close_checked(f, "model.safetensors");
     free(header);

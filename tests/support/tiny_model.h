@@ -23,7 +23,9 @@ typedef struct {
     int32_t vocab;        /* 128 */
     int32_t max_position; /* 512 */
     bool tied, attention_bias, mlp_bias;
-    pf_type type;             /* of the tensors in the file: PF_TYPE_F32 */
+    pf_type type;      /* of the tensors in the file: PF_TYPE_F32 */
+    const char *other; /* part of the names of those that are of another type; none */
+    pf_type other_type;
     const char *rope_scaling; /* the JSON object of config.json's field; absent */
     bool rotary_buffers;      /* inv_freq tensors, as old checkpoints carry them */
     int32_t nan_token;        /* whose row of the embedding holds no number; 0: none */

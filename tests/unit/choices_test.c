@@ -188,6 +188,44 @@ static void a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache(void **
     pf_tiny_model_remove(directory);
 }
 
+static void find_reason(void *user, const pf_model_tensor *tensor)
+{
+    if (strstr(tensor->name, "down_proj") != NULL) snprintf(user, 256, "%s", tensor->reason);
+}
+
+static void a_file_of_several_types_is_held_as_its_widest_matrix(void **state)
+{
+    (void)state;
+    const struct {
+        pf_type type, other_type;
+        const char *other;
+        pf_dtype dtype;
+        const char *matrices;
+    } cases[] = {
+        { PF_TYPE_BF16, PF_TYPE_F32, "layers.1.mlp.up_proj.weight", PF_DTYPE_F32, "f32 and bf16;" },
+        { PF_TYPE_F32, PF_TYPE_BF16, "embed_tokens", PF_DTYPE_F32, "f32 and bf16;" },
+        { PF_TYPE_BF16, PF_TYPE_F32, "embed_tokens", PF_DTYPE_F32, "f32 and bf16;" },
+        { PF_TYPE_BF16, PF_TYPE_F16, "q_proj.weight", PF_DTYPE_BF16, "f16 and bf16;" },
+        { PF_TYPE_BF16, PF_TYPE_F32, "norm", PF_DTYPE_BF16, "bf16;" },
+        { PF_TYPE_BF16, PF_TYPE_F32, ".bias", PF_DTYPE_BF16, "bf16;" },
+    };
+    const pf_topology machine = machine_of(0);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char expected[64], reason[256] = "";
+        const pf_tiny_model tiny = {
+            .type = cases[i].type, .other = cases[i].other, .other_type = cases[i].other_type, .mlp_bias = true
+        };
+        pf_tiny_model_create(&tiny, directory);
+        pf_model *model = load(&machine, PF_DTYPE_AUTO, PF_HEAD_FULL, PF_ISA_SCALAR);
+        assert_int_equal(model->dtype, cases[i].dtype);
+        pf_model_visit_tensors(model, find_reason, reason);
+        snprintf(expected, sizeof expected, "the file's matrices are in %s", cases[i].matrices);
+        if (strncmp(reason, expected, strlen(expected)) != 0) fail_msg("case %zu: %s", i, reason);
+        pf_model_release(model);
+        pf_tiny_model_remove(directory);
+    }
+}
+
 int main(void)
 {
     if (pf_team_create(1, NULL, 0, &team, NULL) != PF_OK) return 1;
@@ -197,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_context_is_refused_by_the_machine_that_its_model_was_loaded_for),
         cmocka_unit_test(weights_beyond_the_cache_come_from_memory),
         cmocka_unit_test(a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache),
+        cmocka_unit_test(a_file_of_several_types_is_held_as_its_widest_matrix),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     pf_team_destroy(team);

@@ -73,11 +73,10 @@ static void auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_s
         pf_dtype_facts facts;
         pf_dtype chosen;
     } cases[] = {
-        { { PF_TYPE_BF16, true, true }, PF_DTYPE_BF16_12 },
-        { { PF_TYPE_F16, true, true }, PF_DTYPE_BF16_12 },
-        { { PF_TYPE_F32, true, true }, PF_DTYPE_F32 },
-        { { PF_TYPE_BF16, true, false }, PF_DTYPE_BF16 }, /* it lies in cache, or who knows */
-        { { PF_TYPE_BF16, false, true }, PF_DTYPE_BF16 }, /* other bits, or slower, or oneDNN's */
+        { { .has_f32 = false, true, true }, PF_DTYPE_BF16_12 },
+        { { .has_f32 = true, true, true }, PF_DTYPE_F32 },
+        { { .has_f32 = false, true, false }, PF_DTYPE_BF16 }, /* it lies in cache, or who knows */
+        { { .has_f32 = false, false, true }, PF_DTYPE_BF16 }, /* other bits, or slower, or oneDNN's */
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) assert_int_equal(pf_dtype_choose(&cases[i].facts), cases[i].chosen);
 }

@@ -423,7 +423,7 @@ static void each_format_is_named_with_its_kernel_and_the_reason(void **state)
         if (d == PF_DTYPE_F16) continue;
         assert_ok(load_as((pf_dtype)d, pf_cpu_best_isa(), 1, &model, &error), error);
         wanted_tensor w = { .format = pf_dtype_name(pf_model_dtype(model)),
-                            .reason = d == PF_DTYPE_AUTO ? "the file is in bf16" : "asked for" };
+                            .reason = d == PF_DTYPE_AUTO ? "the file's matrices are in bf16" : "asked for" };
         pf_model_visit_tensors(model, look, &w);
         assert_true(w.seen);
         if (pf_format_is_integer(pf_model_format(model))) {

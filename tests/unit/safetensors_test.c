@@ -102,6 +102,22 @@ static void a_type_that_no_kernel_reads_is_refused_when_asked_for(void **state)
     pf_safetensors_close(set);
 }
 
+static void a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int eight_take;
+    } types[] = { { "F64", 64 },        { "C64", 64 },    { "F8_E4M3", 8 }, { "F8_E5M2", 8 }, { "F8_E4M3FNUZ", 8 },
+                  { "F8_E5M2FNUZ", 8 }, { "F8_E8M0", 8 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "F4", 4 } };
+    for (size_t i = 0; i < PF_COUNT(types); i++) {
+        char header[256];
+        snprintf(header, sizeof header, "{" T("odd", "%s", "[8]", "[0, %d]") "}", types[i].name, types[i].eight_take);
+        write_file("model.safetensors", header, (size_t)types[i].eight_take, 0);
+        pf_safetensors_close(open_set());
+    }
+}
+
 static void bytes_are_found_by_the_type_that_they_must_have(void **state)
 {
     (void)state;
@@ -224,6 +240,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tensors_are_found_with_type_shape_and_bytes, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_type_that_no_kernel_reads_is_refused_when_asked_for, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format, make_dir,
+                                        remove_dir),
         cmocka_unit_test_setup_teardown(bytes_are_found_by_the_type_that_they_must_have, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_header_that_does_not_fit_the_file_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(shards_are_one_set, make_dir, remove_dir),

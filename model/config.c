@@ -109,8 +109,12 @@ static pf_status check_version(const pf_json *doc, pf_format format, pf_error *e
 {
     const int64_t expected = pf_config_quantized_version(format);
     int64_t version = 1;
-    PF_TRY(pf_json_get_int(doc, doc->root, "version", false, 1, expected, &version, error));
+    PF_TRY(pf_json_get_int(doc, doc->root, "version", false, 1, INT64_MAX, &version, error));
     if (version == expected) return PF_OK;
+    if (version > expected)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: version is %lld, expected %lld: %s was written by a later version of pilotfish", doc->name,
+                       (long long)version, (long long)expected, pf_format_get(format)->name);
     return pf_fail(error, PF_UNSUPPORTED,
                    "%s: %s was written by an earlier version, whose groups had F16 scales: quantize the original again",
                    doc->name, pf_format_get(format)->name);

@@ -189,9 +189,11 @@ static void groups_are_of_the_second_version_and_the_rest_of_the_first(void **st
                      PF_FORMAT_INT4_ASYM_CHANNEL);
     assert_refused(OURS("\"format\": \"int4-g128\""), PF_UNSUPPORTED, "int4-g128 was written by an earlier version");
     assert_refused(OURS("\"format\": \"int4-asym\", \"version\": 1"), PF_UNSUPPORTED, "quantize the original again");
-    assert_refused(OURS("\"format\": \"int4\", \"version\": 3"), PF_FORMAT, "version is 3");
+    assert_refused(OURS("\"format\": \"int4\", \"version\": 3"), PF_UNSUPPORTED,
+                   "version is 3, expected 2: int4 was written by a later version of pilotfish");
+    assert_refused(OURS("\"format\": \"int4\", \"version\": 0"), PF_FORMAT, "version is 0");
     assert_refused(OURS("\"format\": \"int4\", \"version\": \"2\""), PF_FORMAT, "version");
-    assert_refused(OURS("\"format\": \"int8\", \"version\": 2"), PF_FORMAT, "version is 2");
+    assert_refused(OURS("\"format\": \"int8\", \"version\": 2"), PF_UNSUPPORTED, "version is 2");
 #undef GROUPS
 #undef OURS
 }

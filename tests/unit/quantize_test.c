@@ -658,7 +658,7 @@ static void names_shapes_and_types_that_do_not_fit_are_refused_by_name(void **st
 
     quantize(PF_DTYPE_INT4); /* another format in config.json than in the file */
     pf_temp_edit(to, "config.json", "\"format\": \"int4\"", "\"format\": \"int8\"");
-    assert_refused(PF_FORMAT, "version");
+    assert_refused(PF_UNSUPPORTED, "version is 2");
     pf_temp_edit(to, "config.json", "\"version\": 2", "\"version\": 1");
     assert_refused(PF_FORMAT, "bits");
     pf_temp_edit(to, "config.json", "\"bits\": 4", "\"bots\": 8");

@@ -4,7 +4,7 @@
 #
 #   scripts/demo.sh [BINARY]        `./dev demo` builds first and calls this
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$(readlink -f "$0")")/.."
 pilotfish=${1:-build/release/pilotfish}
 prompts=models/prompts.txt
 work=$(mktemp -d "${TMPDIR:-/tmp}/pilotfish-demo.XXXXXX")

@@ -1,0 +1,54 @@
+"""./dev and the demo, in a copy of the tree that has nothing else, with a stand-in for pilotfish.
+
+    dev_test.py [unittest's arguments]
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ["dev", "scripts/demo.sh", "models/prompts.txt"]
+PILOTFISH = """#!/usr/bin/env bash
+case $1 in
+worker) echo ready there; exec sleep 60 ;;
+bench) printf 'method same text\\ngreedy 40 of 40\\n' ;;
+esac
+"""
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pilotfish-test-")
+        self.addCleanup(folder.cleanup)
+        self.tree, self.elsewhere = Path(folder.name) / "tree", Path(folder.name) / "elsewhere"
+        self.elsewhere.mkdir()
+        for path in COPIED:
+            (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, self.tree / path)
+        self.pilotfish = self.make(Path(folder.name) / "pilotfish", PILOTFISH)
+
+    def make(self, path, text):
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    def run_script(self, *words, **options):
+        return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                              **options)
+
+    def test_a_link_to_it_works_on_the_tree_and_not_where_the_link_is(self):
+        for folder in (self.tree, self.elsewhere):
+            (folder / "build").mkdir()
+        (self.elsewhere / "dev").symlink_to(self.tree / "dev")
+        self.assertEqual(self.run_script(self.elsewhere / "dev", "clean").returncode, 0)
+        self.assertEqual([(folder / "build").exists() for folder in (self.tree, self.elsewhere)], [False, True])
+        (self.elsewhere / "demo").symlink_to(self.tree / "scripts/demo.sh")
+        self.assertEqual(self.run_script(self.elsewhere / "demo", self.pilotfish).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -44,7 +44,7 @@ echo "\$ pilotfish generate -m models/target --draft-worker $socket --draft-len 
 title "3. The figures: plain and speculative decoding in turn, the same prompts, the same process"
 echo "\$ pilotfish bench acceptance -m models/target --draft-worker $socket --limit 40 -n 128 --draft-len 4,auto"
 "$pilotfish" bench acceptance -m models/target --draft-worker "$socket" --prompts "$prompts" --limit 40 -n 128 \
-    --draft-len 4,auto | tee "$work/figures"
+    --draft-len 4,auto | tee -i "$work/figures"
 
 # The last column reads "40 of 40".
 if ! awk 'NR > 1 && $(NF - 2) != $NF { differ = 1 } END { exit differ || NR < 2 }' "$work/figures"; then

@@ -5,6 +5,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -15,7 +16,7 @@ COPIED = ["dev", "scripts/demo.sh", "models/prompts.txt"]
 PILOTFISH = """#!/usr/bin/env bash
 case $1 in
 worker) echo ready there; exec sleep 60 ;;
-bench) printf 'method same text\\ngreedy 40 of 40\\n' ;;
+bench) eval "$ON_BENCH"; printf 'method same text\\ngreedy 40 of 40\\n' ;;
 esac
 """
 
@@ -48,6 +49,15 @@ class Tree(unittest.TestCase):
         self.assertEqual([(folder / "build").exists() for folder in (self.tree, self.elsewhere)], [False, True])
         (self.elsewhere / "demo").symlink_to(self.tree / "scripts/demo.sh")
         self.assertEqual(self.run_script(self.elsewhere / "demo", self.pilotfish).returncode, 0)
+
+    def test_an_interrupted_demo_shows_the_figures_that_there_are(self):
+        on_bench = "trap 'echo figures; exit 130' INT; echo begun; while :; do sleep 0.01; done"
+        demo = subprocess.Popen([self.tree / "scripts/demo.sh", self.pilotfish], env={**os.environ, "ON_BENCH": on_bench}, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        self.assertIn("begun\n", demo.stdout)   # reads that far
+        os.killpg(demo.pid, signal.SIGINT)
+        text, error = demo.communicate(timeout=60)
+        self.assertEqual((demo.returncode, text.splitlines()[-1], error), (130, "figures", ""))
 
 
 if __name__ == "__main__":

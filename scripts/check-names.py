@@ -17,8 +17,6 @@ def main():
     homes, found = collections.defaultdict(list), []
     for path in listed:
         full = ROOT / path
-        if not full.is_file():
-            continue
         if full.stat().st_size > MOST_BYTES:
             found.append(f"{path}: {full.stat().st_size} bytes, expected at most {MOST_BYTES}")
         if full.name not in REPEATED and not path.startswith(DATA):

@@ -1,4 +1,5 @@
-"""The tree, for the checks that look at all of its files."""
+#!/usr/bin/env python3
+"""The tree, for the checks that look at all of its files; as a program: their list."""
 import pathlib
 import subprocess
 import sys
@@ -7,10 +8,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def tree_files():
-    """The files of the tree by their path from its root; outside of a repository there is nothing to check."""
+    """The files of the tree by their path from its root, without those of builds in it; outside of a repository there is
+    nothing to check."""
     try:
-        return subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                              capture_output=True, text=True).stdout.splitlines()
+        listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                                capture_output=True, text=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError) as why:
-        print(f"skipped: not a git repository: {why}")
+        print(f"skipped: not a git repository: {why}", file=sys.stderr)
         sys.exit(77)
+    builds = tuple(path.removesuffix("CMakeCache.txt") for path in listed if path.endswith("/CMakeCache.txt"))
+    return [path for path in listed if not path.startswith(builds) and (ROOT / path).is_file()]
+
+
+if __name__ == "__main__":
+    print(*tree_files(), sep="\n")

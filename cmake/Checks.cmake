@@ -11,7 +11,7 @@ if(PF_TESTS AND NOT PF_SANITIZE)   # sanitizers have nothing to say about the tr
     pf_check(check_headers scripts/check-headers.sh ${CMAKE_C_COMPILER})
     pf_check(check_symbols ${PYTHON3} scripts/check-symbols.py ${CMAKE_BINARY_DIR})
     pf_check(check_prefetches ${PYTHON3} scripts/check-prefetches.py ${CMAKE_BINARY_DIR})
-    pf_check(checks_test ${PYTHON3} tests/e2e/checks_test.py)
+    pf_check(checks_test ${PYTHON3} tests/e2e/checks_test.py ${CMAKE_C_COMPILER})
     pf_check(dev_test ${PYTHON3} tests/e2e/dev_test.py)
     pf_check(train_stages_test ${PYTHON3} tests/e2e/train_stages_test.py)
 endif()

@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 
+from built_libraries import built_libraries
+
 READ, FAR, WRITE = "prefetcht0", "prefetcht1", "prefetchw"
 HOLDS = {
     "model/forward.c": {READ, WRITE},
@@ -58,11 +60,7 @@ def disassembled(libraries):
 
 def main():
     build, root = pathlib.Path(sys.argv[1]), pathlib.Path(__file__).resolve().parent.parent
-    libraries = [p for p in sorted(build.rglob("libpf_*.a")) if "/tests/" not in str(p)]
-    if not libraries:
-        print(f"prefetches: no libpf_*.a under {build}; build first")
-        return 1
-    objects = disassembled(libraries)
+    objects = disassembled(built_libraries(build))
     if objects is None:
         print("prefetches: skipped, the objects are not x86-64's")
         return 77

@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 
+from built_libraries import built_libraries
+
 EXPORTED = re.compile(r"pf_|pilotfish__v1__|grpc__health__v1__")
 WRITABLE = re.compile(r"\.(data|bss|tdata|tbss)(?!\.rel\.ro)(\.|$)")   # .data.rel.ro is constant once loaded
 SYMBOL = re.compile(r"^[0-9a-f]{16} (.{7}) (\S+)\s+([0-9a-f]{16})\s+(?:\.hidden )?(\S+)$")
@@ -25,11 +27,7 @@ def symbols(library):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
-    libraries = [p for p in sorted(build.rglob("libpf_*.a")) if "/tests/" not in str(p)]
-    if not libraries:
-        print(f"symbols: no libpf_*.a under {build}; build first")
-        return 1
+    libraries = built_libraries(pathlib.Path(sys.argv[1]))
     found, homes = [], collections.defaultdict(set)
     for library in libraries:
         for flags, section, size, name in symbols(library):
@@ -42,6 +40,8 @@ def main():
             if "O" in flags and size > 0 and WRITABLE.search(section) and "_pb" not in library.name:
                 found.append(f"{library.name}: {name} is in {section}: a mutable global")
     found += [f"{name}: defined in {', '.join(sorted(where))}" for name, where in homes.items() if len(where) > 1]
+    if not homes:
+        found.append(f"symbols: none exported by {len(libraries)} libraries")
     print("\n".join(found) if found else f"symbols: {len(homes)} exported by {len(libraries)} libraries, all well named")
     return 1 if found else 0
 

@@ -1,10 +1,11 @@
 """The checks of the tree, each in a tree made for one claim.
 
-    checks_test.py [unittest's arguments]
+    checks_test.py COMPILER [unittest's arguments]
 """
 
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -42,6 +43,25 @@ class Checks(unittest.TestCase):
                              ("check-text.py", "out/made/status.c: no line end at the end of the file\n")):
             self.assertIn(saying, self.check(name)[1])
 
+    def archive(self, *flags):
+        """A build with one library, of an empty function, or of nothing."""
+        source = self.write(self.tree / "empty.c", "#ifndef NOTHING\nvoid pf_empty(void);\nvoid pf_empty(void) {}\n#endif\n")
+        library = self.tree / "built/libpf_base.a"
+        library.parent.mkdir(exist_ok=True)
+        subprocess.run([COMPILER, *flags, "-c", source, "-o", self.tree / "empty.o"], check=True)
+        subprocess.run(["ar", "cr", library, self.tree / "empty.o"], check=True)
+        return library.parent
+
+    def test_objects_without_machine_code_are_skipped_and_none_without_symbols_passes(self):
+        self.assertEqual(self.check("check-symbols.py", self.archive()), (0, "symbols: 1 exported by 1 libraries, all well named\n"))
+        self.assertEqual(self.check("check-symbols.py", self.archive("-DNOTHING")), (1, "symbols: none exported by 1 libraries\n"))
+        build = self.archive("-flto")
+        for name in ("check-symbols.py", "check-prefetches.py"):
+            status, text = self.check(name, build)
+            self.assertEqual(status, 77)
+            self.assertRegex(text, "^skipped: .* at link time alone\n$")
+
 
 if __name__ == "__main__":
+    COMPILER = sys.argv.pop(1)
     unittest.main()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the charter forbids in the text of sources.
 
-Libraries neither print nor exit; no TODO without an owner; no path of one person's machine anywhere.
+Libraries neither print nor exit; no TODO without an owner; no path of one person's machine anywhere. And a page
+that names something in a file is right.
 """
 import re
 import sys
@@ -12,6 +13,7 @@ LIBRARIES = ("base/", "tokenizer/", "kernels/", "kvcache/", "model/", "draft/", 
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|perror|exit|_exit|abort)\s*\(|\b(stdout|stderr)\b")
 ORPHAN = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(\w+\))")
 MACHINE = re.compile(r"(?<![\w.])/(home|work|Users|mnt)/\w")
+NAMED = re.compile(r"`(\w+)` in `([\w/]+\.[ch])`")
 BLANK_AT_END = re.compile(r"[ \t]+$", re.MULTILINE)
 CODE = re.compile(r"\.([ch]|py|sh|cmake|proto|md)$|CMakeLists\.txt$|^dev$")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -27,6 +29,10 @@ def without_comments(text):
     return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
 
 
+def is_in(name, path):
+    return (ROOT / path).is_file() and re.search(rf"\b{name}\b", (ROOT / path).read_text())
+
+
 def complaints(path, text):
     if path.startswith(LIBRARIES) and path.endswith((".c", ".h")):
         for line in lines_of(without_comments(text), PRINTS):
@@ -36,6 +42,9 @@ def complaints(path, text):
             yield f"{path}:{line}: a TODO without an owner, TODO(name)"
     for line in lines_of(text, MACHINE):
         yield f"{path}:{line}: a path of somebody's machine"
+    for name, where in NAMED.findall(text):
+        if not is_in(name, where):
+            yield f"{path}: names {name} in {where}, where it is not"
     if not path.endswith(".md"):
         for line in lines_of(text, BLANK_AT_END):
             yield f"{path}:{line}: blanks at the end of the line"

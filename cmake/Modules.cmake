@@ -1,19 +1,23 @@
 # How a folder becomes a library, and who may use whom.
 
-# Read as: module -> the modules that it may name in DEPS, and whose headers it may include.
+# pf_may_use(MODULE [module...]): the folder MODULE is built, and may name these modules in DEPS and include their headers.
 # scripts/check-includes.py reads these same lines.
-set(PF_MAY_USE_base "")
-set(PF_MAY_USE_tokenizer base)
-set(PF_MAY_USE_kernels base)
-set(PF_MAY_USE_kvcache base kernels)
-set(PF_MAY_USE_model base kernels kvcache)
-set(PF_MAY_USE_proto base)
-set(PF_MAY_USE_draft base kvcache model proto)
-set(PF_MAY_USE_verify base kvcache model proto)
-set(PF_MAY_USE_rpc base proto)
-set(PF_MAY_USE_engine base tokenizer model proto draft verify rpc)
-set(PF_MAY_USE_cli base tokenizer model engine bench)
-set(PF_MAY_USE_bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
+macro(pf_may_use name)
+    list(APPEND PF_FOLDERS ${name})
+    set(PF_MAY_USE_${name} "${ARGN}")
+endmacro()
+pf_may_use(base)
+pf_may_use(tokenizer base)
+pf_may_use(kernels base)
+pf_may_use(kvcache base kernels)
+pf_may_use(model base kernels kvcache)
+pf_may_use(proto base)
+pf_may_use(draft base kvcache model proto)
+pf_may_use(verify base kvcache model proto)
+pf_may_use(rpc base proto)
+pf_may_use(engine base tokenizer model proto draft verify rpc)
+pf_may_use(cli base tokenizer model engine bench)
+pf_may_use(bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.

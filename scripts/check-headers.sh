@@ -38,7 +38,8 @@ check_one() {
         { echo "headers: $header does not stand alone" >&2; return 1; }
 }
 
-mapfile -t headers < <(find base tokenizer kernels kvcache model draft proto verify rpc engine cli bench tests -name '*.h' | sort)
+mapfile -t folders < <(dirname -- */CMakeLists.txt)
+mapfile -t headers < <(find "${folders[@]}" tests -name '*.h' | sort)
 status=0
 for header in "${headers[@]}"; do
     check_one "$header" || status=1

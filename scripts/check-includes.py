@@ -26,8 +26,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 def table():
     text = (ROOT / "cmake/Modules.cmake").read_text()
-    lines = re.findall(r'^set\(PF_MAY_USE_(\w+) ([^)]*)\)', text, re.MULTILINE)
-    return {name: set(uses.replace('"', "").split()) for name, uses in lines}
+    lines = re.findall(r'^pf_may_use\((\w+)([^)]*)\)', text, re.MULTILINE)
+    return {name: set(uses.split()) for name, uses in lines}
 
 
 def complaints(path, may_use):

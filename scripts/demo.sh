@@ -20,11 +20,25 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold= plain=
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-}" != dumb ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+title() { printf '\n%s\n' "$bold$*$plain"; }
+
+# Say the command, to be pasted where pilotfish is on the PATH, and what stands behind it.
+show() {
+    local word
+    printf '$ pilotfish'
+    for word in "${command[@]}"; do
+        [[ $word =~ ^[[:alnum:]/._:,-]+$ ]] || word=${word@Q}
+        printf ' %s' "$word"
+    done
+    echo "${1:-}"
+}
 
 title "1. The worker: models/draft in INT8, its head screened, serving Drafter on a unix socket"
-echo "\$ pilotfish worker -m models/draft --dtype int8 --head screened --listen $socket"
-"$pilotfish" worker -m models/draft --dtype int8 --head screened --listen "$socket" >"$work/ready" &
+command=(worker -m models/draft --dtype int8 --head screened --listen "$socket")
+show ' &'
+"$pilotfish" "${command[@]}" >"$work/ready" &
 worker=$!
 for _ in $(seq 200); do
     grep -q '^ready ' "$work/ready" && break
@@ -38,13 +52,14 @@ cat "$work/ready"
 
 title "2. The verifier: models/target, which takes the worker's proposals"
 prompt=${PROMPT:-$(sed -n 1p "$prompts")}
-echo "\$ pilotfish generate -m models/target --draft-worker $socket --draft-len 4 -n 128 -p '$prompt'"
-"$pilotfish" generate -m models/target --draft-worker "$socket" --color always --draft-len 4 -n 128 -p "$prompt"
+command=(generate -m models/target --draft-worker "$socket" --draft-len 4 -n 128 -p "$prompt")
+show
+"$pilotfish" "${command[@]}"
 
 title "3. The figures: plain and speculative decoding in turn, the same prompts, the same process"
-echo "\$ pilotfish bench acceptance -m models/target --draft-worker $socket --limit 40 -n 128 --draft-len 4,auto"
-"$pilotfish" bench acceptance -m models/target --draft-worker "$socket" --prompts "$prompts" --limit 40 -n 128 \
-    --draft-len 4,auto | tee -i "$work/figures"
+command=(bench acceptance -m models/target --draft-worker "$socket" --limit 40 -n 128 --draft-len 4,auto)
+show
+"$pilotfish" "${command[@]}" | tee -i "$work/figures"
 
 # The last column reads "40 of 40".
 if ! awk 'NR > 1 && $(NF - 2) != $NF { differ = 1 } END { exit differ || NR < 2 }' "$work/figures"; then

@@ -4,6 +4,8 @@
 """
 
 import os
+import pty
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ["dev", "scripts/demo.sh", "models/prompts.txt"]
 PILOTFISH = """#!/usr/bin/env bash
+printf '%s\\n' "$#" "$@" >>calls
 case $1 in
 worker) echo ready there; exec sleep 60 ;;
 bench) eval "$ON_BENCH"; printf 'method same text\\ngreedy 40 of 40\\n' ;;
@@ -49,6 +52,25 @@ class Tree(unittest.TestCase):
         self.assertEqual([(folder / "build").exists() for folder in (self.tree, self.elsewhere)], [False, True])
         (self.elsewhere / "demo").symlink_to(self.tree / "scripts/demo.sh")
         self.assertEqual(self.run_script(self.elsewhere / "demo", self.pilotfish).returncode, 0)
+
+    def test_the_demo_shows_the_commands_that_it_runs(self):
+        prompt = "it's $HOME; two  blanks"
+        text = self.run_script(self.tree / "scripts/demo.sh", self.pilotfish, env={**os.environ, "PROMPT": prompt}).stdout
+        shown = [shlex.split(line.removesuffix(" &"))[2:] for line in text.splitlines() if line.startswith("$ ")]
+        self.assertEqual([words[0] for words in shown], ["worker", "generate", "bench"])
+        self.assertEqual(shown[1][-1], prompt)
+        calls = "".join(f"{word}\n" for words in shown for word in [len(words), *words])
+        self.assertEqual((self.tree / "calls").read_text(), calls)
+
+    def test_the_demo_has_colours_on_a_terminal_that_has_some_and_wants_them(self):
+        for names, has in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+            environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "", **names}
+            reader, terminal = pty.openpty()
+            with open(reader, "rb", 0) as screen, open(terminal, "wb", 0) as out:
+                subprocess.run([self.tree / "scripts/demo.sh", self.pilotfish], env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                               check=True, timeout=60)
+                self.assertEqual(b"\x1b[" in screen.read(4096), has)
+        self.assertNotIn("\x1b", self.run_script(self.tree / "scripts/demo.sh", self.pilotfish, env={**os.environ, "TERM": "xterm"}).stdout)
 
     def test_an_interrupted_demo_shows_the_figures_that_there_are(self):
         on_bench = "trap 'echo figures; exit 130' INT; echo begun; while :; do sleep 0.01; done"

@@ -41,7 +41,7 @@ show ' &'
 "$pilotfish" "${command[@]}" >"$work/ready" &
 worker=$!
 for _ in $(seq 200); do
-    grep -q '^ready ' "$work/ready" && break
+    grep -qs '^ready ' "$work/ready" && break
     if ! kill -0 "$worker" 2>/dev/null; then
         echo "demo: the worker ended before it was ready" >&2
         exit 1

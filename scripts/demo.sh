@@ -20,8 +20,9 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-bold= plain=
-if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-}" != dumb ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+# Two colours are what it shows: in a pipe, too, unless they are not wanted.
+bold=$'\033[1m' plain=$'\033[0m' color=always
+if [ -n "${NO_COLOR:-}" ] || [ "${TERM:-}" = dumb ]; then bold='' plain='' color=never; fi
 title() { printf '\n%s\n' "$bold$*$plain"; }
 
 # Say the command, to be pasted where pilotfish is on the PATH, and what stands behind it.
@@ -52,7 +53,7 @@ cat "$work/ready"
 
 title "2. The verifier: models/target, which takes the worker's proposals"
 prompt=${PROMPT:-$(sed -n 1p "$prompts")}
-command=(generate -m models/target --draft-worker "$socket" --draft-len 4 -n 128 -p "$prompt")
+command=(generate -m models/target --draft-worker "$socket" --color "$color" --draft-len 4 -n 128 -p "$prompt")
 show
 "$pilotfish" "${command[@]}"
 

@@ -142,7 +142,6 @@ function(pf_fuzz name)
     target_link_libraries(${name} PRIVATE pf_flags ${libraries} ${arg_LIBS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
-    pf_label_targets(${name} fuzz)
 endfunction()
 
 # pf_protobuf_c(TARGET file.proto...): C made by PF_PROTOC_C at build time, as the library pf_TARGET. Its warnings are

@@ -52,6 +52,19 @@ class Tree(unittest.TestCase):
         (self.elsewhere / "demo").symlink_to(self.tree / "scripts/demo.sh")
         self.assertEqual(self.run_script(self.elsewhere / "demo", self.pilotfish).returncode, 0)
 
+    def test_what_a_verb_does_not_take_is_misuse_and_nothing_is_done(self):
+        self.make(self.elsewhere / "dpkg-query", "#!/bin/sh\necho installed\n")
+        self.make(self.elsewhere / "cmake", "#!/bin/sh\necho no such preset\nexit 1\n")
+        environment = {**os.environ, "PATH": f"{self.elsewhere}:{os.environ['PATH']}"}
+        for words in ("setup x", "build release x", "demo x", "test foo bar", "check x", "format -i", "amx-machine x", "fuzz codec 1 x",
+                      "install there x", "clean x", "help x", "fuzz nosuch"):
+            with self.subTest(words):
+                done = self.run_script(self.tree / "dev", *words.split(), env=environment)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        done = self.run_script(self.tree / "dev", "build", "nope", env=environment)
+        self.assertEqual((done.returncode, done.stderr), (1, "dev: cmake does not configure nope:\nno such preset\n"))
+        self.assertFalse((self.tree / "build").exists())
+
     def test_the_demo_shows_the_commands_that_it_runs(self):
         prompt = "it's $HOME; two  blanks"
         text = self.run_script(self.tree / "scripts/demo.sh", self.pilotfish, env={**os.environ, "PROMPT": prompt}).stdout

@@ -248,6 +248,7 @@ static int run(const pf_options *options, pf_out *out)
     pf_error error = { 0 };
     pf_team *team = NULL;
     pf_status status = pf_setup_create_team(options, &team, &error);
+    if (status == PF_OK) pf_setup_warn_of_idle_options(options);
     pf_progress_begin(&p.progress, "measuring");
     if (status == PF_OK) status = pf_bench_kernels(team, &measured, &error);
     pf_progress_end(&p.progress);

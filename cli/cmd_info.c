@@ -198,6 +198,7 @@ static int run(const pf_options *options, pf_out *out)
         json_decref(root);
         return status == PF_CANCELLED ? PF_EXIT_INTERRUPTED : pf_out_fail_error(status, &error);
     }
+    pf_setup_warn_of_idle_options(options);
     if (options->json) return pf_out_json(out, root);
     print_cpu(out, json_object_get(root, "cpu"));
     print_kernels(out, json_object_get(root, "kernels"));

@@ -101,24 +101,24 @@ static const struct pf_option_row speculation_rows[] = {
         .offset = AT(draft_worker)),
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
-        .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
+        .of = PF_OPTION_OF_DRAFTER, .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
     ROW(0, "method", "M", "greedy (at temperature 0), rejection (default above), coupled", KIND_CHOICE,
-        .offset = AT(method), .choices = method_choices),
+        .of = PF_OPTION_OF_DRAFTER, .offset = AT(method), .choices = method_choices),
 };
 GROUP(pf_options_speculation, "Speculation", speculation_rows);
 
 static const struct pf_option_row running_rows[] = {
     ROW(0, "dtype", "T", "weights: auto, f32, f16, bf16[-12], int8, int4[-asym][-g128|-channel] (auto)", KIND_DTYPE,
-        .offset = AT(dtype)),
+        .of = PF_OPTION_OF_MODEL, .offset = AT(dtype)),
     ROW(0, "act", "T", "activations of integer weights: auto, int8, bf16 (auto: int8)", KIND_ACT,
-        .offset = AT(activations)),
+        .of = PF_OPTION_OF_MODEL, .offset = AT(activations)),
     ROW(0, "gemm", "WHO", "products: auto, own, onednn (compares speed: not exact) (own)", KIND_CHOICE,
-        .offset = AT(backend), .choices = backend_choices),
-    ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE, .offset = AT(kv_type),
-        .choices = kv_choices),
-    ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT, .offset = AT(n_threads),
-        .min = 1, .max = 1024),
-    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(backend), .choices = backend_choices),
+    ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE,
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_type), .choices = kv_choices),
+    ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT,
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(n_threads), .min = 1, .max = 1024),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .of = PF_OPTION_OF_ENGINE),
     ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),
         .choices = isa_choices),
 };
@@ -126,33 +126,35 @@ GROUP(pf_options_running, "Running", running_rows);
 
 static const struct pf_option_row draft_head_rows[] = {
     ROW(0, "head", "H", "logits: full; screened, coarse and the best anew: faster (full)", KIND_CHOICE,
-        .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+        .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
 };
 GROUP(pf_options_draft_head, "Of a draft", draft_head_rows);
 
 static const struct pf_option_row target_head_rows[] = {
-    ROW(0, "head", "H", "greedy: full; bounded, the same tokens by fewer bytes (auto)", KIND_CHOICE, .offset = AT(head),
-        .choices = target_head_choices),
+    ROW(0, "head", "H", "greedy: full; bounded, the same tokens by fewer bytes (auto)", KIND_CHOICE,
+        .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = target_head_choices),
 };
 GROUP(pf_options_target_head, "Of a target", target_head_rows);
 
 static const struct pf_option_row head_rows[] = {
     ROW(0, "head", "H", "as of a target, auto, full, bounded; as of a draft, full, screened (auto)", KIND_CHOICE,
-        .offset = AT(head), .choices = head_choices),
+        .of = PF_OPTION_OF_MODEL, .offset = AT(head), .choices = head_choices),
 };
 GROUP(pf_options_head, "Of the head", head_rows);
 
 static const struct pf_option_row context_rows[] = {
     ROW(0, "context", "N", "tokens that a sequence may have (the model's, at most 8192)", KIND_INT,
-        .offset = AT(context), .min = 1, .max = PF_MAX_POSITIONS),
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(context), .min = 1, .max = PF_MAX_POSITIONS),
 };
 GROUP(pf_options_context, "Context", context_rows);
 
 static const struct pf_option_row draft_running_rows[] = {
-    ROW(0, "draft-dtype", "T", "the draft's weights, as --dtype (auto)", KIND_DTYPE, .offset = AT(draft_dtype)),
-    ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .offset = AT(draft_activations)),
+    ROW(0, "draft-dtype", "T", "the draft's weights, as --dtype (auto)", KIND_DTYPE, .of = PF_OPTION_OF_DRAFT,
+        .offset = AT(draft_dtype)),
+    ROW(0, "draft-act", "T", "the draft's activations, as --act (auto)", KIND_ACT, .of = PF_OPTION_OF_DRAFT,
+        .offset = AT(draft_activations)),
     ROW(0, "draft-head", "H", "the draft's logits: full; screened, coarse and the best anew (full)", KIND_CHOICE,
-        .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+        .of = PF_OPTION_OF_DRAFT, .offset = AT(draft_head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
     ROW(0, "simulate-token-ms", "X", "with -d: a pass of the draft takes at least X ms", KIND_MS,
         .offset = AT(simulate_token_ns), .max = 60000),
     ROW(0, "simulate-step-ms", "X", "with -m: a pass of the target takes at least X ms", KIND_MS,
@@ -222,16 +224,18 @@ GROUP(pf_options_kernels, "Measurement", kernels_rows);
 
 static const struct pf_option_row pass_rows[] = {
     ROW('m', "model", "MODEL", "measure those of a pass of this model instead", KIND_STRING, .offset = AT(model)),
-    ROW(0, "dtype", "T", "its weights, as in generate (auto)", KIND_DTYPE, .offset = AT(dtype)),
-    ROW(0, "act", "T", "activations of integer weights, as in generate (auto)", KIND_ACT, .offset = AT(activations)),
-    ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .offset = AT(kv_type),
-        .choices = kv_choices),
-    ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_CHOICE, .offset = AT(head),
-        .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
-    ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .offset = AT(rows), .count = AT(n_rows), .min = 1,
-        .max = PF_PASS_MAX_ROWS),
-    ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .offset = AT(bench_context), .min = 1,
-        .max = 1 << 20),
+    ROW(0, "dtype", "T", "its weights, as in generate (auto)", KIND_DTYPE, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(dtype)),
+    ROW(0, "act", "T", "activations of integer weights, as in generate (auto)", KIND_ACT, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(activations)),
+    ROW(0, "kv-dtype", "T", "its KV cache, as in generate (auto)", KIND_CHOICE, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(kv_type), .choices = kv_choices),
+    ROW(0, "head", "H", "its logits: full, screened, as in worker (full)", KIND_CHOICE, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(head), .choices = draft_head_choices, .otherwise = PF_HEAD_FULL),
+    ROW(0, "rows", "LIST", "rows of a pass: 1,4,8 (1)", KIND_INT, .of = PF_OPTION_OF_MODEL, .offset = AT(rows),
+        .count = AT(n_rows), .min = 1, .max = PF_PASS_MAX_ROWS),
+    ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .of = PF_OPTION_OF_MODEL,
+        .offset = AT(bench_context), .min = 1, .max = 1 << 20),
 };
 GROUP(pf_options_pass, "A pass", pass_rows);
 

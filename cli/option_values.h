@@ -27,6 +27,15 @@ typedef enum {
     PF_OPTION_KIND_ACT,     /* pf_activations */
 } pf_option_kind;
 
+/* What an option is for: where that is not here, it has no effect. */
+typedef enum {
+    PF_OPTION_OF_COMMAND, /* itself */
+    PF_OPTION_OF_MODEL,   /* -m */
+    PF_OPTION_OF_DRAFT,   /* -d */
+    PF_OPTION_OF_DRAFTER, /* -d or --draft-worker */
+    PF_OPTION_OF_ENGINE,  /* -m or -d */
+} pf_option_of;
+
 typedef struct {
     const char *word;
     int value;
@@ -38,6 +47,7 @@ struct pf_option_row {
     const char *argument; /* NULL: a flag */
     const char *help;     /* one line */
     pf_option_kind kind;
+    pf_option_of of;
     size_t offset; /* in pf_options, where the kind does not say */
     size_t count;  /* of an int32_t in pf_options: the option is a list of at most PF_MAX_LIST; 0: one value */
     double min, max;

@@ -42,13 +42,13 @@ int pf_options_misuse(const pf_command *command, const char *format, ...)
     return PF_EXIT_USAGE;
 }
 
-enum { MAX_ROWS = 64, FIRST_LONG = 256, HELP_LONG = 512 };
+enum { FIRST_LONG = 256, HELP_LONG = 512 };
 
 /* The rows of a command in the form that getopt_long wants. `rows[i]` has the value FIRST_LONG + i. */
 typedef struct {
-    const struct pf_option_row *rows[MAX_ROWS];
-    struct option longs[MAX_ROWS + 2];
-    char letters[2 * MAX_ROWS + 4];
+    const struct pf_option_row *rows[PF_MAX_OPTIONS];
+    struct option longs[PF_MAX_OPTIONS + 2];
+    char letters[2 * PF_MAX_OPTIONS + 4];
     int n;
 } getopt_tables;
 
@@ -57,7 +57,7 @@ static void build_tables(const pf_command *command, getopt_tables *t)
     *t = (getopt_tables){ .letters = ":h" };
     size_t n_letters = 2;
     for (const pf_option_group *const *group = command->groups; *group; group++)
-        for (size_t i = 0; i < (*group)->n_rows && t->n < MAX_ROWS; i++) {
+        for (size_t i = 0; i < (*group)->n_rows && t->n < PF_MAX_OPTIONS; i++) {
             const struct pf_option_row *row = &(*group)->rows[i];
             t->rows[t->n] = row;
             t->longs[t->n] =
@@ -100,6 +100,13 @@ static void set_defaults(const getopt_tables *t, pf_options *out)
     }
 }
 
+static void note_given(pf_options *out, const struct pf_option_row *row)
+{
+    for (int32_t i = 0; i < out->n_given; i++)
+        if (out->given[i] == row) return;
+    out->given[out->n_given++] = row;
+}
+
 static int explain(const pf_command *command, int value, char **argv)
 {
     const char *word = argv[optind - 1];
@@ -131,6 +138,7 @@ int pf_options_parse(const pf_command *command, int argc, char **argv, pf_option
         pf_complaint c = { .is_failure = false };
         if (!pf_option_read(row, optarg, out, &c))
             return c.is_failure ? pf_out_fail("%s", c.text) : pf_options_misuse(command, "%s", c.text);
+        note_given(out, row);
     }
     if (optind < argc)
         return pf_options_misuse(command, "\"%.60s\" is not an option, and nothing else is expected", argv[optind]);

@@ -24,6 +24,7 @@ enum { PF_EXIT_DONE = 0, PF_EXIT_FAILED = 1, PF_EXIT_USAGE = 2, PF_EXIT_INTERRUP
 
 enum {
     PF_MAX_STOPS = 16,     /* --stop, repeated */
+    PF_MAX_OPTIONS = 64,   /* that a command takes */
     PF_MAX_CORES = 1024,   /* --cores; no more than a team has members */
     PF_MAX_LIST = 16,      /* entries of a list that makes a grid */
     PF_DRAFT_LEN_AUTO = 0, /* the word of pf_request: the drafter chooses */
@@ -41,6 +42,9 @@ typedef struct {
 
 /* Strings point into argv. What was not given has its default. */
 typedef struct {
+    const struct pf_option_row *given[PF_MAX_OPTIONS]; /* each once */
+    int32_t n_given;
+
     /* models and peers */
     const char *model, *draft, *draft_worker, *verifier, *worker;
     const char *listen;

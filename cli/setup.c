@@ -8,6 +8,7 @@
 #include "bench/crossover.h"
 #include "cli/hub.h"
 #include "cli/interrupt.h"
+#include "cli/option_values.h"
 #include "cli/progress.h"
 #include "engine/connect.h"
 
@@ -106,26 +107,26 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
 }
 
-/* What was asked of a model that is not here, or of none. Scripts share options between ways to run, so it is no misuse. */
-static void warn_of_idle_options(const pf_options *o)
+/* What would give such an option an effect; NULL: it has one. */
+static const char *what_lacks(const pf_options *o, pf_option_of of)
 {
-    const bool drafts = o->draft || o->draft_worker;
-    const struct {
-        bool is_idle;
-        const char *option, *lacks;
-    } rows[] = {
-        { !drafts && o->draft_len != PF_DRAFT_LEN_UNSET, "draft-len", "a drafter" },
-        { !drafts && o->method != 0, "method", "a drafter" },
-        { !o->draft && o->draft_dtype != PF_DTYPE_AUTO, "draft-dtype", "-d DRAFT" },
-        { !o->draft && o->draft_activations != PF_ACTIVATIONS_AUTO, "draft-act", "-d DRAFT" },
-        { !o->draft && o->draft_head != PF_HEAD_FULL, "draft-head", "-d DRAFT" },
-        { !o->model && o->dtype != PF_DTYPE_AUTO, "dtype", "-m MODEL" },
-        { !o->model && o->activations != PF_ACTIVATIONS_AUTO, "act", "-m MODEL" },
-        { !o->model && o->head != PF_HEAD_AUTO, "head", "-m MODEL" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].is_idle)
-            pf_out_say("pilotfish: warning: --%s has no effect without %s", rows[i].option, rows[i].lacks);
+    switch (of) {
+    case PF_OPTION_OF_COMMAND: return NULL;
+    case PF_OPTION_OF_MODEL: return o->model ? NULL : "-m MODEL";
+    case PF_OPTION_OF_DRAFT: return o->draft ? NULL : "-d DRAFT";
+    case PF_OPTION_OF_DRAFTER: return o->draft || o->draft_worker ? NULL : "a drafter";
+    case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
+    }
+    return NULL;
+}
+
+void pf_setup_warn_of_idle_options(const pf_options *options)
+{
+    for (int32_t i = 0; i < options->n_given; i++) {
+        const struct pf_option_row *row = options->given[i];
+        const char *lacks = what_lacks(options, row->of);
+        if (lacks) pf_out_say("pilotfish: warning: --%s has no effect without %s", row->name, lacks);
+    }
 }
 
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
@@ -196,7 +197,7 @@ pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out,
     pf_setup setup = { 0 };
     const pf_status status = open_parts(options, compares, &setup, error);
     if (status == PF_OK) {
-        warn_of_idle_options(options);
+        pf_setup_warn_of_idle_options(options);
         *out = setup;
     } else {
         pf_setup_close(&setup);

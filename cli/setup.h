@@ -30,6 +30,9 @@ PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, const char
 /* Whether the models that are to be slowed down are here: PF_EXIT_DONE, or as pf_options_misuse. */
 int pf_setup_check_trial(const pf_command *command, const pf_options *options);
 
+/* Of options for a model, or a drafter, that is not here. Scripts share options between ways to run, so it is no misuse. */
+void pf_setup_warn_of_idle_options(const pf_options *options);
+
 /* How an engine plays its role: by what is simulated, for which a drafter's machine is measured, and until interrupted.
  * Errors as pf_crossover_measure. */
 PF_MUST_USE pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role,

@@ -91,6 +91,18 @@ class Usage(Case):
                                        (verifier, "--simulate-step-ms", "-m MODEL")]:
                 self.assert_fails(*command, *way, option, "5", code=2, saying=[f"{option} needs {needs}"])
 
+    def test_what_looks_at_the_machine_warns_of_options_for_a_model(self):
+        both = ["--dtype", "int8", "--act", "bf16", "--kv-dtype", "f32", "--head", "full", "--context", "64"]
+        for command, idle, used in [
+            (["info"], [*both, "--gemm", "own", "--threads", "1", "--cores", "0"], ["--isa", "scalar"]),
+            (["bench", "kernels", "--quick", "--op", "rope"], [*both, "--rows", "1"], ["--isa", "scalar", "--threads", "1"]),
+        ]:
+            said = self.pilotfish.run(*command, *idle, *idle, *used).err.splitlines()
+            self.assertEqual([line for line in said if "warning" in line],
+                             [f"pilotfish: warning: {option} has no effect without -m MODEL" for option in idle[::2]])
+            self.assertNotIn("warning", self.pilotfish.run(*command, *used).err)
+        self.assertNotIn("warning", self.run_ok("info", *both, "-m", self.target).err)
+
     def test_as_many_stop_texts_are_taken_as_the_help_says(self):
         most = int(re.search(rb"--stop TEXT .*up to (\d+) times", self.run_ok("generate", "--help").out)[1])
         generate = ["generate", "-m", self.target, "-p", "a", "-n", "1", *most * ["--stop", "no such text"]]

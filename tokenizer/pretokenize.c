@@ -260,7 +260,7 @@ bool pf_pretokenizer_is_byte_level(const pf_pretokenizer *p)
 
 void pf_pretokenizer_set_prefix_space(pf_pretokenizer *p, bool add_prefix_space)
 {
-    p->add_prefix_space = add_prefix_space;
+    p->add_prefix_space = p->has_byte_level && add_prefix_space;
 }
 
 /* --- scratch --- */

@@ -14,17 +14,24 @@ static const char *const NAMES[] = { "bos_token", "eos_token", "unk_token", "sep
                                      "pad_token", "cls_token", "mask_token" };
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
-/* Classes of transformers, without "Fast", that name tokens where no file does; 4 and 5 alike. */
+#define END_OF_TEXT "<|endoftext|>"
+/* Classes of transformers, without "Fast", that name tokens where no file does; 4 and 5 alike, but for Cohere's last four,
+ * which 5 added. */
 static const struct {
     const char *name;
-    const char *text;
-    bool has[N_NAMES];
-    bool decides_prefix_space;
+    const char *tokens[N_NAMES];
+    bool decides_prefix_space, in_sequence; /* and whether of a ByteLevel that is one of several, too */
 } CLASSES[] = {
-    { "GPT2Tokenizer", "<|endoftext|>", { true, true, true }, true },
-    { "GPTNeoXTokenizer", "<|endoftext|>", { true, true, true }, true },
-    { "Qwen2Tokenizer", "<|endoftext|>", { [1] = true, [2] = true, [4] = true }, false },
+    { "GPT2Tokenizer", { END_OF_TEXT, END_OF_TEXT, END_OF_TEXT }, true, false },
+    { "GPTNeoXTokenizer", { END_OF_TEXT, END_OF_TEXT, END_OF_TEXT }, true, false },
+    { "CodeGenTokenizer", { END_OF_TEXT, END_OF_TEXT, END_OF_TEXT }, true, false },
+    { "Qwen2Tokenizer", { [1] = END_OF_TEXT, [2] = END_OF_TEXT, [4] = END_OF_TEXT }, false, false },
+    { "CohereTokenizer",
+      { "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<UNK>", "<SEP>", "<PAD>", "<CLS>", "<MASK_TOKEN>" },
+      true,
+      true },
 };
+#undef END_OF_TEXT
 enum { N_CLASSES = sizeof CLASSES / sizeof *CLASSES };
 
 /* A token as a document has it: a string, or an object with its text and flags. */
@@ -168,8 +175,8 @@ static pf_status name_usual(reader *r, int which)
         node = json_object_get(padding, name);
     }
     if (node) return json_is_null(node) ? PF_OK : name_token(r, doc, name, node);
-    if (r->class_row < 0 || !CLASSES[r->class_row].has[which]) return PF_OK;
-    const char *text = CLASSES[r->class_row].text;
+    const char *text = r->class_row < 0 ? NULL : CLASSES[r->class_row].tokens[which];
+    if (!text) return PF_OK;
     return put_name(
         r, (filed_token){ .doc = r->files->config, .name = name, .node = NULL, .text = text, .n_bytes = strlen(text) });
 }
@@ -455,6 +462,7 @@ static pf_status read_class(reader *r, pf_tokenizer_config *out)
         if (strncmp(name, CLASSES[i].name, n) != 0 || (name[n] && strcmp(name + n, "Fast") != 0)) continue;
         r->class_row = i;
         if (CLASSES[i].decides_prefix_space) out->prefix_space = space ? PF_PREFIX_SPACE_ON : PF_PREFIX_SPACE_OFF;
+        out->prefix_space_in_sequence = CLASSES[i].in_sequence;
     }
     return PF_OK;
 }

@@ -45,10 +45,10 @@ typedef struct {
     pf_added_flags flags;
 } pf_config_token;
 
-/* What a class of transformers does with ByteLevel's add_prefix_space, versions 4 and 5 alike. */
+/* What a class of transformers does with ByteLevel's add_prefix_space, as version 5. */
 typedef enum {
     PF_PREFIX_SPACE_AS_FILED, /* tokenizer.json's holds */
-    PF_PREFIX_SPACE_OFF, /* GPT-2's class: tokenizer_config.json's goes before it, and is false where it is absent */
+    PF_PREFIX_SPACE_OFF, /* GPT-2's and others: tokenizer_config.json's goes before it, and is false where it is absent */
     PF_PREFIX_SPACE_ON,
 } pf_prefix_space;
 
@@ -58,6 +58,7 @@ typedef struct {
     size_t n;                /* the others, where none before them has their text */
     bool split_special_tokens;
     pf_prefix_space prefix_space;
+    bool prefix_space_in_sequence; /* else it is for a pre_tokenizer that is ByteLevel and nothing else */
 } pf_tokenizer_config;
 
 /* PF_FORMAT, PF_UNSUPPORTED: the sentence names file and field. PF_NOMEM. Ended with pf_tokenizer_config_clear. */

@@ -530,21 +530,22 @@ static pf_status spell_tokens(reader *r)
     return status == PF_OK ? PF_OK : no_memory(r);
 }
 
-static pf_status read_cuts(reader *r, pf_prefix_space space)
+static pf_status read_cuts(reader *r, const pf_tokenizer_config *config)
 {
     const json_t *node = json_object_get(r->doc->root, "pre_tokenizer");
     const char *type = json_string_value(json_object_get(node, "type"));
     PF_TRY(pf_pretokenizer_create(r->doc, node, &r->t->pretokenizer, r->error));
-    if (space != PF_PREFIX_SPACE_AS_FILED && type && strcmp(type, "ByteLevel") == 0)
-        pf_pretokenizer_set_prefix_space(r->t->pretokenizer, space == PF_PREFIX_SPACE_ON);
+    if (config->prefix_space == PF_PREFIX_SPACE_AS_FILED) return PF_OK;
+    if (config->prefix_space_in_sequence || (type && strcmp(type, "ByteLevel") == 0))
+        pf_pretokenizer_set_prefix_space(r->t->pretokenizer, config->prefix_space == PF_PREFIX_SPACE_ON);
     return PF_OK;
 }
 
 /* How a text is cut and joined. */
-static pf_status read_ways(reader *r, pf_prefix_space space)
+static pf_status read_ways(reader *r, const pf_tokenizer_config *config)
 {
     const json_t *root = r->doc->root;
-    PF_TRY(read_cuts(r, space));
+    PF_TRY(read_cuts(r, config));
     PF_TRY(pf_normalizer_create(r->doc, json_object_get(root, "normalizer"), &r->t->normalizer, r->error));
     PF_TRY(pf_decoder_create(r->doc, json_object_get(root, "decoder"), &r->t->decoder, r->error));
     r->is_byte_level = pf_pretokenizer_is_byte_level(r->t->pretokenizer);
@@ -568,7 +569,7 @@ static pf_status read_parts(reader *r, pf_tokenizer_config *config)
     static const char *const known[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
                                          "pre_tokenizer", "post_processor", "decoder", "model",        NULL };
     PF_TRY(check_keys(r, r->doc->root, "the file", known));
-    PF_TRY(read_ways(r, config->prefix_space));
+    PF_TRY(read_ways(r, config));
     PF_TRY(read_model(r));
     PF_TRY(read_added_tokens(r, config));
     if (pf_searcher_create(r->n_text_bytes, NULL, &r->searcher) != PF_OK) return no_memory(r);

@@ -496,6 +496,28 @@ static void the_class_of_gpt2_has_the_word_on_the_space_before_a_text(void **sta
     }
 }
 
+static void the_class_of_cohere_has_it_in_a_sequence_too(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        bool spaced;
+    } cases[] = { { "{\"tokenizer_class\": \"CohereTokenizer\", \"add_prefix_space\": true}", true },
+                  { "{\"tokenizer_class\": \"CohereTokenizer\"}", false },
+                  { "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_prefix_space\": true}", false } };
+    char *text = build((parts){ .pre = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\", "
+                                       "\"individual_digits\": true}, " BYTE_LEVEL "]}" });
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_tokenizer *t = open_text(text, cases[i].config);
+        if (cases[i].spaced)
+            assert_ids(t, "12", (int32_t[]){ ' ', '1', ' ', '2' }, 4);
+        else
+            assert_ids(t, "12", (int32_t[]){ '1', '2' }, 2);
+        pf_tokenizer_close(t);
+    }
+    free(text);
+}
+
 static void a_directory_is_read_with_and_without_its_configuration(void **state)
 {
     (void)state;
@@ -557,6 +579,7 @@ int main(void)
         cmocka_unit_test(the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it),
         cmocka_unit_test(truncation_and_padding_change_nothing),
         cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),
+        cmocka_unit_test(the_class_of_cohere_has_it_in_a_sequence_too),
         cmocka_unit_test(a_directory_is_read_with_and_without_its_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

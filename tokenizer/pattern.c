@@ -15,14 +15,14 @@
 
 enum {
     STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */
-    SEARCHES_A_CLOCK_LOOK = 4096,
+    SEARCHES_A_CLOCK_LOOK = 256,
     GROWTH_A_BYTE = 64, /* a text may be made longer by so much for each of its bytes, and by a MiB */
     MEMORY_BYTES =
         256 << 20, /* for the ways back of a search: a repeated group keeps some 24 bytes a turn, and a text of
                                  megabytes can be one match that turns once a letter */
     FIRST_STACK_BYTES = 32 << 10,
 };
-static const uint64_t STEPS_ON_DEMAND = 100000000; /* for a text, and a hundred for each of its bytes */
+static const uint64_t STEPS_ON_DEMAND = 100000000; /* of a search, and a hundred for each byte of the text */
 static const uint64_t DEADLINE_NS = 10000000000u;  /* for a text, and ten microseconds for each of its bytes */
 
 struct pf_pattern {
@@ -36,7 +36,8 @@ struct pf_searcher {
     pcre2_match_data *match;
     pcre2_match_context *limits;
     pcre2_jit_stack *stack; /* NULL until PCRE2's own 32 KiB were too little */
-    uint64_t steps_left, deadline_ns;
+    uint64_t max_steps; /* of a search: how many it took PCRE2 does not tell, so that only time is counted for all */
+    uint64_t deadline_ns;
     size_t growth_left;
     uint32_t n_searches;
     const volatile bool *cancel; /* or NULL */
@@ -146,7 +147,7 @@ pf_status pf_searcher_create(size_t n_bytes, const volatile bool *cancel, pf_sea
         return PF_NOMEM;
     }
     pcre2_set_heap_limit(s->limits, MEMORY_BYTES >> 10); /* KiB */
-    s->steps_left = STEPS_ON_DEMAND + 100u * (uint64_t)n_bytes;
+    s->max_steps = STEPS_ON_DEMAND + 100u * (uint64_t)n_bytes;
     s->deadline_ns = pf_now_ns() + DEADLINE_NS + 10000u * (uint64_t)n_bytes;
     s->growth_left = (1 << 20) + (n_bytes < SIZE_MAX / (2 * GROWTH_A_BYTE) ? GROWTH_A_BYTE * n_bytes : SIZE_MAX / 2);
     *out = s;
@@ -217,8 +218,7 @@ static pf_status search(pf_searcher *s, const pcre2_code *code, const char *text
             return PF_NOMEM;
         if (rc != PCRE2_ERROR_MATCHLIMIT || steps > UINT32_MAX / 8) return PF_LIMIT;
         steps *= 8;
-        if (steps > s->steps_left || pf_now_ns() > s->deadline_ns) return PF_LIMIT;
-        s->steps_left -= steps;
+        if (steps > s->max_steps || pf_now_ns() > s->deadline_ns) return PF_LIMIT;
     }
 }
 

@@ -385,6 +385,22 @@ static void a_hostile_pattern_ends_in_a_limit(void **state)
     pf_tokenizer_close(t);
 }
 
+/* Commas of thousands, as SuperBPE's pattern looks for them: a search reads on to the last digit, some 4,700 steps. */
+static void many_searches_may_each_take_a_little_long(void **state)
+{
+    (void)state;
+    enum { DIGITS = 14000 };
+    pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?=(\\\\d{3})+(?!\\\\d))") });
+    char *text = malloc(DIGITS);
+    assert_non_null(text);
+    memset(text, '1', DIGITS);
+    pf_tokens got = encode_bytes(t, text, DIGITS, false);
+    assert_int_equal(got.n, DIGITS);
+    pf_tokens_clear(&got);
+    free(text);
+    pf_tokenizer_close(t);
+}
+
 /* A group that repeats keeps a way back for each turn: more than PCRE2's own stack for a megabyte, more than is given for
  * sixteen. */
 static void a_match_over_megabytes_is_found_until_its_memory_ends(void **state)
@@ -574,6 +590,7 @@ int main(void)
         cmocka_unit_test(a_step_of_the_normalizer_is_given_up_in_mid_text),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
+        cmocka_unit_test(many_searches_may_each_take_a_little_long),
         cmocka_unit_test(a_match_over_megabytes_is_found_until_its_memory_ends),
         cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
         cmocka_unit_test(the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it),

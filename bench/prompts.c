@@ -53,9 +53,10 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
 
 static pf_status take_category(const json_t *category, const char *path, size_t line, pf_prompt *out, pf_error *error)
 {
-    if (category && !json_is_string(category))
+    const bool is_none = !category || json_is_null(category);
+    if (!is_none && !json_is_string(category))
         return pf_fail(error, PF_FORMAT, "%s, line %zu: \"category\" is not a text", path, line);
-    out->category = strdup(category ? json_string_value(category) : "");
+    out->category = strdup(is_none ? "" : json_string_value(category));
     return out->category ? PF_OK : no_memory(path, line, error);
 }
 

@@ -87,8 +87,9 @@ class Benchmarks(Case):
 
     def test_acceptance_by_category_is_of_all_prompts_or_of_none(self):
         prompts = self.root / "mixed.jsonl"
-        for categories, counted in [([None, "a", None], {"": 2, "a": 1}), ([None, None], {})]:
-            prompts.write_text("".join(json.dumps({"turns": ["the"], **({"category": c} if c else {})}) + "\n" for c in categories))
+        unnamed, null, a = {}, {"category": None}, {"category": "a"}
+        for lines, counted in [([unnamed, a, null], {"": 2, "a": 1}), ([null, unnamed], {})]:
+            prompts.write_text("".join(json.dumps({"turns": ["the"], **line}) + "\n" for line in lines))
             run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
             self.assertEqual({c: figures["requests"] for c, figures in run["by_category"].items()}, counted)
 

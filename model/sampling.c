@@ -142,26 +142,42 @@ static int32_t find_boundary(float *left, int32_t n_left, double target, double 
     return n_left;
 }
 
+/* Of weights [n] those of the k largest logits; of equal ones the lowest ids. */
+static void keep_best(const pf_kernels *kernels, const float *logits, float *weights, int32_t n, int32_t k,
+                      void *scratch)
+{
+    const selection s = selection_in(scratch, n);
+    const int32_t n_best = kernels->top(logits, n, k, -INFINITY, s.ids, s.values, s.search);
+    for (int32_t i = 0; i < n_best; i++) s.values[i] = weights[s.ids[i]];
+    memset(weights, 0, (size_t)n * sizeof *weights);
+    for (int32_t i = 0; i < n_best; i++) weights[s.ids[i]] = s.values[i];
+}
+
+static int32_t count_positive(const float *weights, int32_t n)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) count += weights[i] > 0.0f;
+    return count;
+}
+
 /* Keep the smallest set of largest weights whose mass reaches top_p; the others become 0. Where equal weights straddle the
- * boundary the lowest ids stay; transformers leaves that to an unstable sort. */
-static void keep_top_p(float *weights, int32_t n, float top_p, void *scratch)
+ * boundary the largest logits stay, of equal ones the lowest ids; transformers leaves the latter to an unstable sort. */
+static void keep_top_p(const pf_kernels *kernels, const float *logits, float *weights, int32_t n, float top_p,
+                       void *scratch)
 {
     float *left = scratch;
     const double all = sum_of(weights, n), target = (double)top_p * all;
     /* Those that weigh less than the n-th part of what is not needed are, together, not needed. */
     const float least = (float)((all - target) / n * 0.999);
     double mass; /* of what is larger than the boundary: of those equal to it, as many as are needed, at least one */
-    int32_t n_equal = find_boundary(left, pack_at_least(left, weights, n, least), target, &mass);
+    const int32_t n_equal = find_boundary(left, pack_at_least(left, weights, n, least), target, &mass);
     const float boundary = left[0];
     keep_at_least(weights, weights, n, boundary);
 
     int32_t n_needed = 1;
     for (mass += (double)boundary; mass < target && n_needed < n_equal; n_needed++) mass += (double)boundary;
-    for (int32_t i = n - 1; n_equal > n_needed; i--) {
-        if (weights[i] != boundary) continue;
-        weights[i] = 0.0f;
-        n_equal--;
-    }
+    if (n_equal == n_needed) return;
+    keep_best(kernels, logits, weights, n, count_positive(weights, n) - (n_equal - n_needed), scratch);
 }
 
 /* ---- the distribution ------------------------------------------------------------------------------------------ */
@@ -194,7 +210,7 @@ pf_status pf_sampling_distribution(const pf_sampling *sampling, const pf_kernels
     if (!cut_k && !cut_p && !cut_min) return PF_OK;
 
     if (cut_k) keep_top_k(kernels, logits, probabilities, n_vocab, sampling->top_k, scratch);
-    if (cut_p) keep_top_p(probabilities, n_vocab, sampling->top_p, scratch);
+    if (cut_p) keep_top_p(kernels, logits, probabilities, n_vocab, sampling->top_p, scratch);
     if (cut_min) {
         const float best = probabilities[kernels->argmax(probabilities, n_vocab)]; /* no filter removes it */
         keep_at_least(probabilities, probabilities, n_vocab, sampling->min_p * best);

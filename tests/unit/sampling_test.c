@@ -450,9 +450,12 @@ static void check_nucleus(const float *logits, int32_t n, float top_p)
     distribution(&plain, logits, n, full);
     distribution(&sampling, logits, n, p);
     for (int32_t i = 0; i < n; i++) {
-        double ahead = 0.0; /* mass of what ranks before token i; equal weights: the lower id first */
-        for (int32_t j = 0; j < n; j++)
-            if (full[j] > full[i] || (full[j] == full[i] && j < i)) ahead += (double)full[j];
+        double ahead =
+            0.0; /* mass of what ranks before token i; equal weights: the larger logit first, then the lower id */
+        for (int32_t j = 0; j < n; j++) {
+            const bool first = logits[j] > logits[i] || (logits[j] == logits[i] && j < i);
+            if (full[j] > full[i] || (full[j] == full[i] && first)) ahead += (double)full[j];
+        }
         if (fabs(ahead - (double)top_p) < 1e-6) continue; /* rounding may decide either way */
         assert_int_equal(p[i] > 0.0f, ahead < (double)top_p);
     }
@@ -479,6 +482,18 @@ static void the_nucleus_is_the_shortest_prefix_of_the_sorted_weights(void **stat
     /* About 2^-10 each: half of them share all their bits but the last, and those of some are 0. */
     for (int32_t i = 0; i < 1024; i++) logits[i] = (float)rand() / (float)RAND_MAX * 3e-6f;
     for (int percent = 1; percent < 100; percent++) check_nucleus(logits, 1024, (float)percent / 100.0f);
+}
+
+static void a_nucleus_of_equal_weights_has_the_largest_logits(void **state)
+{
+    (void)state;
+    const float logits[] = { 1.0f, 3.0f, NAN, 2.0f, 3.0f, -INFINITY, 3.0f }, best[] = { 0, 0.5f, 0, 0, 0.5f, 0, 0 };
+    float p[7];
+    distribution(&(pf_sampling){ .temperature = 1e30f, .top_p = 0.39f }, logits, 7, p);
+    assert_memory_equal(p, best, sizeof p);
+    distribution(&(pf_sampling){ .temperature = 1e30f, .top_p = 0.39f, .top_k = 4 }, logits, 7,
+                 p); /* of four weights */
+    assert_memory_equal(p, best, sizeof p);
 }
 
 static void a_set_that_weighs_exactly_top_p_reaches_it(void **state)
@@ -597,6 +612,7 @@ int main(void)
         cmocka_unit_test(nan_and_minus_infinity_are_never_kept),
         cmocka_unit_test(extreme_temperatures_give_a_distribution),
         cmocka_unit_test(the_nucleus_is_the_shortest_prefix_of_the_sorted_weights),
+        cmocka_unit_test(a_nucleus_of_equal_weights_has_the_largest_logits),
         cmocka_unit_test(a_set_that_weighs_exactly_top_p_reaches_it),
         cmocka_unit_test(a_large_vocabulary_sums_to_one_more_closely_than_floats_add_up),
         cmocka_unit_test(parameters_out_of_range_are_named),

@@ -15,7 +15,7 @@ bool pf_file_is_absent(const char *path)
 }
 
 /* Open a regular file for reading. O_NONBLOCK: a FIFO must not hang us before fstat can refuse it. */
-static pf_status open_regular(const char *path, int *out_fd, size_t *out_bytes, pf_error *error)
+static pf_status open_regular(const char *path, int *out_fd, struct stat *out, pf_error *error)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -36,32 +36,45 @@ static pf_status open_regular(const char *path, int *out_fd, size_t *out_bytes, 
                        S_ISDIR(info.st_mode) ? "directory" : "device, socket or pipe");
     }
     *out_fd = fd;
-    *out_bytes = (size_t)info.st_size;
+    *out = info;
     return PF_OK;
 }
 
 pf_status pf_file_open_map(const char *path, pf_file_map *out, pf_error *error)
 {
     int fd;
-    size_t size;
-    PF_TRY(open_regular(path, &fd, &size, error));
+    struct stat info;
+    PF_TRY(open_regular(path, &fd, &info, error));
+    const size_t size = (size_t)info.st_size;
     if (size == 0) {
         close(fd);
         *out = (pf_file_map){ .data = NULL, .size = 0 };
         return PF_OK;
     }
     void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int why = errno;
-    close(fd); /* the mapping keeps the file */
-    if (data == MAP_FAILED)
+    if (data == MAP_FAILED) {
+        const int why = errno;
+        close(fd);
         return pf_fail(error, PF_NOMEM, "%s: %zu bytes cannot be mapped: %s", path, size, strerror(why));
-    *out = (pf_file_map){ .data = data, .size = size };
+    }
+    *out = (pf_file_map){ .data = data, .size = size, .descriptor = fd, .written = info.st_mtim };
     return PF_OK;
+}
+
+pf_status pf_file_check_map(const pf_file_map *map, const char *path, pf_error *error)
+{
+    struct stat now;
+    if (!map->data) return PF_OK;
+    if (fstat(map->descriptor, &now) == 0 && (size_t)now.st_size == map->size &&
+        now.st_mtim.tv_sec == map->written.tv_sec && now.st_mtim.tv_nsec == map->written.tv_nsec)
+        return PF_OK;
+    return pf_fail(error, PF_INVALID, "%s: was written to while it was read", path);
 }
 
 void pf_file_unmap(pf_file_map *map)
 {
     if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    if (map->data) close(map->descriptor);
     *map = (pf_file_map){ .data = NULL, .size = 0 };
 }
 
@@ -95,9 +108,10 @@ static pf_status read_to_end(int fd, const char *path, size_t max_bytes, size_t 
 pf_status pf_file_read(const char *path, size_t max_bytes, char **out, size_t *out_bytes, pf_error *error)
 {
     int fd;
-    size_t size;
+    struct stat info;
     if (max_bytes > SIZE_MAX / 4) max_bytes = SIZE_MAX / 4;
-    PF_TRY(open_regular(path, &fd, &size, error));
+    PF_TRY(open_regular(path, &fd, &info, error));
+    const size_t size = (size_t)info.st_size;
     if (size > max_bytes) {
         close(fd);
         return pf_fail(error, PF_LIMIT, "%s: is %zu bytes, expected at most %zu", path, size, max_bytes);

@@ -5,15 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/status.h"
 
-/* A file mapped read-only. Bytes past the mapping are never touched; a file that shrinks while it is mapped
- * raises SIGBUS as with any mapping, so weights are packed (copied) before a model is used, and the command line makes
- * a sentence of it (cli/cut_short.h). */
+/* A file mapped read-only. Bytes past the mapping are never touched; of a file that shrinks while it is mapped a page that is
+ * gone raises SIGBUS as with any mapping, so weights are packed (copied) before a model is used, and the command line makes
+ * a sentence of it (cli/cut_short.h). Within its last page the kernel gives zeros instead: see pf_file_check_map. */
 typedef struct {
     const uint8_t *data; /* NULL when the file is empty */
     size_t size;         /* bytes */
+    int descriptor;      /* where data is not NULL */
+    struct timespec written;
 } pf_file_map;
 
 /* Whether nothing has this name. A link that leads nowhere or round in circles is there, and so is what may not be
@@ -24,6 +27,9 @@ bool pf_file_is_absent(const char *path);
  * mapped. The sentence names the path and why. The caller ends it with pf_file_unmap. */
 PF_MUST_USE pf_status pf_file_open_map(const char *path, pf_file_map *out, pf_error *error);
 void pf_file_unmap(pf_file_map *map); /* zeroed is fine */
+
+/* Whether what was read of it was one file: PF_INVALID, with `path` in the sentence, where it has been written since. */
+PF_MUST_USE pf_status pf_file_check_map(const pf_file_map *map, const char *path, pf_error *error);
 
 /* The whole file, NUL-terminated behind its last byte; the caller frees *out with free().
  * PF_LIMIT: larger than max_bytes. Otherwise as pf_file_open_map. */

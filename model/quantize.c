@@ -395,6 +395,7 @@ static pf_status fill_directory(job *j, pf_error *error)
     for (size_t i = 0; COPIED[i] != NULL; i++)
         PF_TRY(pf_staging_copy(&j->staging, j->from.directory, COPIED[i], error));
     PF_TRY(write_weights(j, error));
+    PF_TRY(pf_safetensors_check(j->from.set, error));
     return pf_staging_commit(&j->staging, CONFIG_NAME, error);
 }
 

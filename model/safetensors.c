@@ -245,12 +245,17 @@ static pf_status read_file(pf_safetensors *set, int32_t file, const char *path, 
     return status;
 }
 
+static pf_status path_of(const pf_safetensors *set, const char *name, char path[MAX_PATH_BYTES], pf_error *error)
+{
+    if (snprintf(path, MAX_PATH_BYTES, "%s/%s", set->directory, name) < MAX_PATH_BYTES) return PF_OK;
+    return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %d bytes", set->directory, MAX_PATH_BYTES);
+}
+
 /* Map DIR/name as the next file of the set and take in its tensors. */
 static pf_status add_file(pf_safetensors *set, const char *name, pf_error *error)
 {
     char path[MAX_PATH_BYTES];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", set->directory, name) >= sizeof path)
-        return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %zu bytes", set->directory, sizeof path);
+    PF_TRY(path_of(set, name, path, error));
     shard *grown = realloc(set->files, ((size_t)set->n_files + 1) * sizeof *grown);
     if (!grown) return no_memory(error, path);
     set->files = grown;
@@ -390,6 +395,16 @@ pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_er
     else
         *out = set;
     return status;
+}
+
+pf_status pf_safetensors_check(const pf_safetensors *set, pf_error *error)
+{
+    char path[MAX_PATH_BYTES];
+    for (int32_t i = 0; i < set->n_files; i++) {
+        PF_TRY(path_of(set, set->files[i].name, path, error));
+        PF_TRY(pf_file_check_map(&set->files[i].map, path, error));
+    }
+    return PF_OK;
 }
 
 void pf_safetensors_close(pf_safetensors *set)

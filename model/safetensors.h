@@ -52,6 +52,10 @@ static inline float pf_tensor_element(const void *data, pf_type type, size_t i)
 PF_MUST_USE pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_error *error);
 void pf_safetensors_close(pf_safetensors *set); /* NULL is fine */
 
+/* When all is read that is wanted. PF_INVALID: a file has been written to meanwhile (the sentence names it), and what was read
+ * may be of no model. One that was replaced by another is read as it was. */
+PF_MUST_USE pf_status pf_safetensors_check(const pf_safetensors *set, pf_error *error);
+
 int32_t pf_safetensors_count(const pf_safetensors *set);
 
 /* The tensor called `name`. PF_UNAVAILABLE: there is none (the sentence names it).  PF_UNSUPPORTED: its type. */

@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -38,6 +39,29 @@ static void a_map_holds_the_bytes_of_the_file(void **state)
     assert_null(map.data);
 }
 
+static void a_file_that_is_written_to_while_it_is_mapped_is_told_from_one_that_is_not(void **state)
+{
+    char path[PF_TEMP_PATH_BYTES], other[PF_TEMP_PATH_BYTES];
+    static const struct timespec long_ago[2];
+    pf_error error;
+    for (int change = 0; change < 4; change++) {
+        pf_file_map map;
+        pf_temp_write(*state, "data", "hello", 5);
+        assert_ok(pf_file_open_map(pf_temp_path(*state, "data", path), &map, &error), error);
+        assert_ok(pf_file_check_map(&map, path, &error), error);
+        if (change == 0) assert_int_equal(truncate(path, 3), 0); /* "hel\0\0" is what the map has now */
+        if (change == 1) assert_int_equal(truncate(path, 6), 0);
+        if (change == 2) assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0); /* as a write sets it to now */
+        if (change == 3) { /* another file: the map's is as it was */
+            pf_temp_write(*state, "other", "else", 4);
+            assert_int_equal(rename(pf_temp_path(*state, "other", other), path), 0);
+        }
+        assert_status(pf_file_check_map(&map, path, &error), change == 3 ? PF_OK : PF_INVALID);
+        if (change < 3) assert_says(error, "data: was written to while it was read");
+        pf_file_unmap(&map);
+    }
+}
+
 static void an_empty_file_is_a_map_of_nothing(void **state)
 {
     char path[PF_TEMP_PATH_BYTES];
@@ -47,6 +71,7 @@ static void an_empty_file_is_a_map_of_nothing(void **state)
     assert_ok(pf_file_open_map(pf_temp_path(*state, "empty", path), &map, &error), error);
     assert_null(map.data);
     assert_int_equal(map.size, 0);
+    assert_ok(pf_file_check_map(&map, path, &error), error);
     pf_file_unmap(&map);
 }
 
@@ -161,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_map_holds_the_bytes_of_the_file),
+        cmocka_unit_test(a_file_that_is_written_to_while_it_is_mapped_is_told_from_one_that_is_not),
         cmocka_unit_test(an_empty_file_is_a_map_of_nothing),
         cmocka_unit_test(a_whole_read_ends_with_nul),
         cmocka_unit_test(a_file_whose_size_reads_as_zero_is_read_to_its_end),

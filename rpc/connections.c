@@ -218,7 +218,16 @@ void pf_connections_enter(pf_connections *cs, int fd, int32_t most)
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
     if (c && ++c->n_calls > most) (void)shutdown(fd, SHUT_RDWR);
+    if (c) c->has_claimed = true;
     if (fd < 0) cs->blind = true;
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void pf_connections_claim(pf_connections *cs, int fd)
+{
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *c = pf_connections_find(cs, fd);
+    if (c) c->has_claimed = true;
     pthread_mutex_unlock(&cs->lock);
 }
 

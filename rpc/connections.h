@@ -39,7 +39,10 @@ typedef struct {
     int32_t n_over;   /* of these, that are over */
     uint64_t over_ns; /* since when there has been one */
     uint64_t since_ns;
-    int n_unread; /* bytes, when it was last looked at */
+    int n_unread;         /* bytes, when it was last looked at */
+    bool has_claimed;     /* rpc/unclaimed.h: a call has begun or a message has come, since the last look; */
+    uint64_t n_claimed;   /* bytes that were read until one had; and */
+    uint64_t n_unclaimed; /* since, at the last look */
 } pf_connection;
 
 /* Part of its owner's struct. */
@@ -85,6 +88,8 @@ int pf_connections_unclog(pf_connections *cs, int32_t most_over);
 
 /* Calls begin, are over, and are let go of. More than `most` of a connection, and it is shut down. fd -1: not known whose. */
 void pf_connections_enter(pf_connections *cs, int fd, int32_t most);
+void pf_connections_claim(pf_connections *cs,
+                          int fd); /* a message has come: what was read until now is accounted for */
 void pf_connections_over(pf_connections *cs, int fd);
 void pf_connections_leave(pf_connections *cs, int fd); /* one that is over */
 

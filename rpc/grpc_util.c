@@ -89,12 +89,10 @@ grpc_arg pf_grpc_int_arg(const char *key, int value)
     return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value };
 }
 
-enum { QUOTA_MESSAGES = 32 };
-
 grpc_resource_quota *pf_grpc_quota(size_t max_message_bytes)
 {
     grpc_resource_quota *quota = grpc_resource_quota_create("pilotfish");
-    grpc_resource_quota_resize(quota, QUOTA_MESSAGES * max_message_bytes);
+    grpc_resource_quota_resize(quota, PF_RPC_QUOTA_MESSAGES * max_message_bytes);
     return quota;
 }
 

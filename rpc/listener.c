@@ -20,6 +20,7 @@
 #include "rpc/connections.h"
 #include "rpc/handover.h"
 #include "rpc/poll_watch.h"
+#include "rpc/unclaimed.h"
 
 enum {
     NOW_MS = 0,
@@ -66,6 +67,11 @@ int pf_listener_enter(pf_listener *listener, grpc_call *call)
     return fd;
 }
 
+void pf_listener_claim(pf_listener *listener, int connection)
+{
+    pf_connections_claim(&listener->connections, connection);
+}
+
 void pf_listener_over(pf_listener *listener, int connection)
 {
     pf_connections_over(&listener->connections, connection);
@@ -74,6 +80,11 @@ void pf_listener_over(pf_listener *listener, int connection)
 void pf_listener_leave(pf_listener *listener, int connection)
 {
     pf_connections_leave(&listener->connections, connection);
+}
+
+void pf_listener_cut(int connection)
+{
+    if (connection >= 0) (void)shutdown(connection, SHUT_RDWR);
 }
 
 void pf_listener_unclog(pf_listener *listener)
@@ -208,6 +219,8 @@ static void look_at_grpc(pf_listener *l)
     }
     if (atomic_exchange(&l->is_clogged, false) && pf_connections_unclog(&l->connections, l->config.max_over) > 0)
         say(l, "a connection that reads none of its answers has been cut: others need the place of its calls");
+    if (pf_unclaimed_look(&l->connections, l->config.max_unclaimed_bytes) > 0)
+        say(l, "a connection has been cut: it has sent too much that belongs to no call");
 }
 
 /* In how many milliseconds to look again; -1: there is nobody to look at. */

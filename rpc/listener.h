@@ -23,8 +23,11 @@
  * a call is turned away because too many are ending, the connections where that has been so for a second are cut, the
  * worst first, until half as many calls are over as are too many. While nobody needs the place they stay.
  *
+ * And a fourth: what gRPC has read of it and no call has claimed, when of all together it is too much (rpc/unclaimed.h).
+ *
  *     connections.c   who is there, and who goes        handover.c   first words, and how many gRPC is given at once
- *     poll_watch.c    a poll that does not end          listener.c   the door, and the thread
+ *     poll_watch.c    a poll that does not end          unclaimed.c  what is sent, and belongs to no call
+ *     listener.c      the door, and the thread
  *
  * Threads: one of its own, asleep unless there is somebody to accept or to listen to, or gRPC to look at: twenty times a
  * second while it has connections. It takes no lock of its owner's.
@@ -32,6 +35,7 @@
 #ifndef PF_RPC_LISTENER_H
 #define PF_RPC_LISTENER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <grpc/grpc.h>
@@ -48,6 +52,7 @@ typedef struct {
     int32_t max_connections;                       /* at once, silent ones included */
     int32_t max_calls;                             /* of one connection; with more it is shut down */
     int32_t max_over;                              /* calls that reading nobody's answers may keep when there is need */
+    size_t max_unclaimed_bytes;                    /* of all connections, that no call accounts for (rpc/unclaimed.h) */
     uint64_t silence_ns;                           /* how long one may take for its preface */
     void (*log)(void *user, const char *sentence); /* from its thread, or NULL */
     void *log_user;
@@ -70,6 +75,10 @@ void pf_listener_cut_all(pf_listener *listener);
 int pf_listener_enter(pf_listener *listener, grpc_call *call);
 void pf_listener_over(pf_listener *listener, int connection);
 void pf_listener_leave(pf_listener *listener, int connection);
+
+/* A message of a call has come; and its connection is shut down. While it is referred to; any thread. */
+void pf_listener_claim(pf_listener *listener, int connection);
+void pf_listener_cut(int connection);
 
 /* A call finds no place because of those that are over. Within 50 ms who keeps them is dealt with; any thread. */
 void pf_listener_unclog(pf_listener *listener);

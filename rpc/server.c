@@ -150,6 +150,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .max_connections = server->config.max_connections,
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
                                         .max_over = pf_server_max_calls(&server->config) / 2,
+                                        .max_unclaimed_bytes = PF_RPC_QUOTA_MESSAGES * server->config.max_message_bytes,
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };

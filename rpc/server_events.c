@@ -6,7 +6,11 @@
 
 #include "base/clock.h"
 
-enum { QUEUED_MESSAGES = 16 }; /* largest messages that all streams may have waiting together */
+enum {
+    QUEUED_MESSAGES = 16,           /* largest messages that all streams may have waiting together */
+    MOST_METADATA_BYTES = 16 << 10, /* of a call, */
+    FIELD_BYTES = 32,               /* each field so much beside its texts: RFC 9113, section 6.5.2 */
+};
 
 /* ---- calls that come ----------------------------------------------------------------------------------------------- */
 
@@ -65,6 +69,22 @@ static void begin_stream(pf_call *c)
     pf_call_read(c);
 }
 
+/* gRPC 1.51 holds each frame of it to 8 KiB, and not all together. */
+static bool has_too_much_metadata(const pf_call *c)
+{
+    size_t n_bytes = c->metadata.count * FIELD_BYTES;
+    for (size_t i = 0; i < c->metadata.count; i++)
+        n_bytes += GRPC_SLICE_LENGTH(c->metadata.metadata[i].key) + GRPC_SLICE_LENGTH(c->metadata.metadata[i].value);
+    return n_bytes > MOST_METADATA_BYTES;
+}
+
+/* With its connection: who reads none of his answers would keep it all. */
+static void cut(pf_call *c)
+{
+    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "more metadata than is taken");
+    pf_listener_cut(c->connection);
+}
+
 static void on_new(pf_call *c)
 {
     pf_server *server = c->server;
@@ -74,6 +94,10 @@ static void on_new(pf_call *c)
     c->idle_ns = pf_now_ns();
     recognise(c);
     pf_call_link(server, c);
+    if (has_too_much_metadata(c)) {
+        cut(c);
+        return;
+    }
     const char *no_place = c->role == PF_CALL_UNKNOWN ? NULL : pf_call_take_place(c);
     if (no_place)
         pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, no_place);
@@ -135,6 +159,7 @@ static void on_read(pf_call *c, bool success)
     grpc_byte_buffer *message = c->received;
     c->received = NULL;
     c->reading = false;
+    if (message) pf_listener_claim(c->server->listener, c->connection);
     const bool live = success && message && !c->ending && !c->ended;
     if (live && c->role == PF_CALL_STREAM) {
         on_stream_message(c, message);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -433,6 +434,62 @@ static void a_server_stops_though_a_client_reads_nothing(void **state)
     close(wild);
 }
 
+/* A part of stream 1's header block that goes on: a field of 251 bytes, so many times, each in a frame of its own. */
+static bool push_fields(int fd, int n)
+{
+    static const uint8_t head[] = { 0, 1, 0, 9 /* CONTINUATION */, 0, 0, 0, 0, 1, 0, 1, 'a', 127, 251 - 127 };
+    uint8_t frame[9 + 256];
+    memset(frame, 'z', sizeof frame);
+    memcpy(frame, head, sizeof head);
+    for (int i = 0; i < n; i++)
+        if (send(fd, frame, sizeof frame, MSG_NOSIGNAL) != sizeof frame) return false;
+    return true;
+}
+
+static int beginner_of_headers(void)
+{
+    const int fd = idler();
+    assert_true(stranger_push_frame(fd, 1, 0, 1, "\x83\x86", 2)); /* POST, http, and no END_HEADERS */
+    return fd;
+}
+
+static void headers_without_end_cost_their_sender_the_connection(void **state)
+{
+    (void)state;
+    enum { MESSAGE_BYTES = 256 << 10, FIELDS = 64, STEP_BYTES = FIELDS * (9 + 256), MOST_STEPS = 900 };
+    const pid_t server =
+        begin((pf_server_config){ .address = "127.0.0.1:0", .max_message_bytes = MESSAGE_BYTES }, 1000);
+    const int kept = watcher(), wild = beginner_of_headers();
+    int n = 0; /* slowly: no poll is long */
+    while (n < MOST_STEPS && push_fields(wild, FIELDS)) n++, usleep(1000);
+    assert_true(n >= 32 * MESSAGE_BYTES / STEP_BYTES); /* as much as messages on their way may take */
+    assert_true(n < MOST_STEPS);
+    assert_true(is_told(kept, LONG_MS));
+    assert_is_there(kept);
+    close(wild);
+    close(kept);
+    end(server);
+}
+
+static void a_call_with_too_much_metadata_is_cut(void **state)
+{
+    (void)state;
+    static const char rest[] = "\0\5:path\33/pilotfish.v1.Drafter/"
+                               "Draft\0\12:authority\1x\0\2te\10trailers\0\14content-type\20application/grpc";
+    const pid_t server = begin((pf_server_config){ .max_streams = 0 }, 1000);
+    for (int much = 0; much < 2; much++) {
+        const int fd = beginner_of_headers();
+        assert_true(push_fields(fd, much ? 100 : 10));
+        assert_true(stranger_push_frame(fd, 9, 4, 1, rest, sizeof rest - 1)); /* CONTINUATION, END_HEADERS */
+        if (much)
+            assert_true(stranger_is_hung_up_on(fd, 5000)); /* who answers no ping is so after 10 s */
+        else
+            assert_true(stranger_hears(fd, "application/grpc", 16, LONG_MS));
+        close(fd);
+    }
+    end(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +505,8 @@ int main(void)
         cmocka_unit_test(who_resets_streams_without_end_is_stopped_and_others_go_on),
         cmocka_unit_test(calls_whose_answers_are_not_read_make_way),
         cmocka_unit_test(a_server_stops_though_a_client_reads_nothing),
+        cmocka_unit_test(headers_without_end_cost_their_sender_the_connection),
+        cmocka_unit_test(a_call_with_too_much_metadata_is_cut),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);
 }

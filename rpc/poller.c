@@ -22,8 +22,8 @@ static bool poll_once(pf_poller *p, gpr_timespec deadline, bool *came)
 {
     clockid_t clock = 0;
     (void)pthread_getcpuclockid(pthread_self(), &clock);
-    (void)atomic_fetch_add_explicit(&p->n_polls, 1, memory_order_relaxed);
-    atomic_store_explicit(&p->polls_clock, clock, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&p->n_polls, 1, memory_order_release);
+    atomic_store_explicit(&p->polls_clock, clock, memory_order_release);
     const grpc_event event = grpc_completion_queue_next(p->cq, deadline, NULL);
     atomic_store_explicit(&p->polls_clock, 0, memory_order_relaxed);
     *came = event.type == GRPC_OP_COMPLETE;
@@ -115,9 +115,10 @@ bool pf_poller_front_polls(const pf_poller *poller)
 bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns)
 {
     struct timespec time;
-    const clockid_t clock = atomic_load_explicit(&poller->polls_clock, memory_order_relaxed);
-    *poll = atomic_load_explicit(&poller->n_polls, memory_order_relaxed);
+    *poll = atomic_load_explicit(&poller->n_polls, memory_order_acquire);
+    const clockid_t clock = atomic_load_explicit(&poller->polls_clock, memory_order_acquire);
     if (clock == 0 || clock_gettime(clock, &time) != 0) return false;
+    if (atomic_load_explicit(&poller->n_polls, memory_order_relaxed) != *poll) return false; /* whose clock is it? */
     *cpu_ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
     return true;
 }

@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-enum { PING_BYTES = 2 }; /* a look: twice what two ends take that ping each other once a second, and answer */
+enum { PING_BYTES = 2 }; /* a look: 40 a second, where one who pings each second and answers pings takes 34 */
 
 /* That gRPC has read; 0 where it cannot be told. What comes between the two looks counts as read, and not as less than nothing. */
 static uint64_t bytes_read(int fd)

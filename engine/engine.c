@@ -15,8 +15,7 @@
 
 enum {
     MAX_PINNED = 1024,
-    OTHER_BYTES =
-        8 << 20, /* what a process holds besides: what is written of its libraries, a tokenizer, peers, gRPC */
+    OTHER_BYTES = 8 << 20, /* what a process holds besides: written pages of libraries, a tokenizer, peers, gRPC */
 };
 
 struct pf_engine {

@@ -88,9 +88,10 @@ int pf_connections_unclog(pf_connections *cs, int32_t most_over);
 
 /* Calls begin, are over, and are let go of. More than `most` of a connection, and it is shut down. fd -1: not known whose. */
 void pf_connections_enter(pf_connections *cs, int fd, int32_t most);
-void pf_connections_claim(pf_connections *cs,
-                          int fd); /* a message has come: what was read until now is accounted for */
 void pf_connections_over(pf_connections *cs, int fd);
 void pf_connections_leave(pf_connections *cs, int fd); /* one that is over */
+
+/* A message of a call has come: what was read until now is accounted for. */
+void pf_connections_claim(pf_connections *cs, int fd);
 
 #endif

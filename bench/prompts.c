@@ -33,6 +33,11 @@ static pf_status no_memory(const char *path, size_t line, pf_error *error)
     return pf_fail(error, PF_NOMEM, "%s, line %zu: no memory for the prompt", path, line);
 }
 
+static bool is_text(const json_t *value)
+{
+    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
+}
+
 static pf_status take_turns(const json_t *turns, const char *path, size_t line, pf_prompt *out, pf_error *error)
 {
     const size_t n = json_array_size(turns);
@@ -42,9 +47,10 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
     out->turns = calloc(n, sizeof *out->turns);
     if (!out->turns) return no_memory(path, line, error);
     for (size_t i = 0; i < n; i++) {
-        const char *turn = json_string_value(json_array_get(turns, i));
-        if (!turn) return pf_fail(error, PF_FORMAT, "%s, line %zu: turn %zu is not a text", path, line, i + 1);
-        out->turns[i] = strdup(turn);
+        const json_t *turn = json_array_get(turns, i);
+        if (!is_text(turn))
+            return pf_fail(error, PF_FORMAT, "%s, line %zu: turn %zu is not a text, or has a NUL", path, line, i + 1);
+        out->turns[i] = strdup(json_string_value(turn));
         if (!out->turns[i]) return no_memory(path, line, error);
         out->n_turns = i + 1;
     }
@@ -54,8 +60,8 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
 static pf_status take_category(const json_t *category, const char *path, size_t line, pf_prompt *out, pf_error *error)
 {
     const bool is_none = !category || json_is_null(category);
-    if (!is_none && !json_is_string(category))
-        return pf_fail(error, PF_FORMAT, "%s, line %zu: \"category\" is not a text", path, line);
+    if (!is_none && !is_text(category))
+        return pf_fail(error, PF_FORMAT, "%s, line %zu: \"category\" is not a text, or has a NUL", path, line);
     out->category = strdup(is_none ? "" : json_string_value(category));
     return out->category ? PF_OK : no_memory(path, line, error);
 }
@@ -65,13 +71,11 @@ static pf_status parse_object(const char *text, size_t n_bytes, const char *path
 {
     char name[512];
     snprintf(name, sizeof name, "%.480s, line %zu", path, line);
-    PF_TRY(pf_json_check_size(name, text, n_bytes, MAX_LINE_BYTES, error));
-    json_error_t why;
-    json_t *object = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &why);
-    if (!object) return pf_fail(error, PF_FORMAT, "%s, line %zu: %s", path, line, why.text);
-    pf_status status = take_category(json_object_get(object, "category"), path, line, out, error);
-    if (status == PF_OK) status = take_turns(json_object_get(object, "turns"), path, line, out, error);
-    json_decref(object);
+    pf_json object;
+    PF_TRY(pf_json_parse(name, text, n_bytes, MAX_LINE_BYTES, &object, error));
+    pf_status status = take_category(json_object_get(object.root, "category"), path, line, out, error);
+    if (status == PF_OK) status = take_turns(json_object_get(object.root, "turns"), path, line, out, error);
+    pf_json_close(&object);
     return status;
 }
 

@@ -94,6 +94,14 @@ void pf_json_watch_memory(void)
     json_set_alloc_funcs(pf_json_malloc, free);
 }
 
+char *pf_json_print(const json_t *value, size_t flags)
+{
+    char *text = json_dumps(value, flags);
+    if (!pf_json_memory_was_short()) return text;
+    free(text);
+    return NULL;
+}
+
 /* What jansson itself says of it, which is all that is known where nobody watches. */
 static bool tells_of_memory(const json_error_t *why)
 {
@@ -185,7 +193,7 @@ static pf_status refuse(const pf_json *doc, const char *field, const json_t *val
                         pf_error *error)
 {
     enum { SHOWN = 60 };
-    char *text = json_is_object(value) || json_is_array(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    char *text = json_is_object(value) || json_is_array(value) ? NULL : pf_json_print(value, JSON_ENCODE_ANY);
     const char *shown = text                    ? text
                         : json_is_object(value) ? "an object"
                         : json_is_array(value)  ? "an array"

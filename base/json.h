@@ -42,8 +42,12 @@ void pf_json_watch_memory(void);
 /* malloc for what a document is made of. */
 void *pf_json_malloc(size_t n_bytes);
 
-/* Whether one of these, or of jansson's, failed in this thread since the last call or parse. */
+/* Whether one of these, or of jansson's, failed in this thread since the last call, parse or print. */
 bool pf_json_memory_was_short(void);
+
+/* As json_dumps, the caller's to free; NULL also where memory was short for what is printed or while it is, of which jansson
+ * may leave out a quotation mark and go on. */
+char *pf_json_print(const json_t *value, size_t flags);
 
 /* An object of a document as a document by itself: errors name it behind the document's name. Borrowed: it is not closed. */
 pf_json pf_json_within(const pf_json *doc, const json_t *object, const char *format, ...)

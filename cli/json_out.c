@@ -13,12 +13,9 @@
 
 int pf_out_json(pf_out *out, json_t *document)
 {
-    char *text = document ? json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(DBL_DIG)) : NULL;
+    char *text = pf_json_print(document, JSON_COMPACT | JSON_REAL_PRECISION(DBL_DIG));
     json_decref(document);
-    if (pf_json_memory_was_short() || !text) {
-        free(text);
-        return pf_out_fail("no memory for the JSON document");
-    }
+    if (!text) return pf_out_fail("no memory for the JSON document");
     pf_out_write(out, text, strlen(text));
     pf_out_write(out, "\n", 1);
     free(text);

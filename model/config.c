@@ -71,7 +71,7 @@ static pf_status push_eos(const pf_json *doc, const json_t *id, pf_config *c, pf
 {
     if (!json_is_integer(id)) {
         char found[PF_SHOWN_BYTES];
-        pf_config_show(id, found);
+        (void)pf_config_show(id, found);
         return pf_fail(error, PF_FORMAT, "%s: eos_token_id is %s, expected the id of a token", doc->name, found);
     }
     if (!is_token(c, json_integer_value(id))) return PF_OK;

@@ -130,11 +130,13 @@ bool pf_config_lists(const char *const *list, const char *text)
     return false;
 }
 
-void pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES])
+bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES])
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    snprintf(out, PF_SHOWN_BYTES, "%s", text ? text : "?");
+    char *text = pf_json_print(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    const bool is_shown = text != NULL;
+    snprintf(out, PF_SHOWN_BYTES, "%s", is_shown ? text : "?");
     free(text);
+    return is_shown;
 }
 
 static pf_status check_fixed(const pf_json *doc, const char *key, const json_t *value, bool *is_fixed, pf_error *error)
@@ -144,7 +146,8 @@ static pf_status check_fixed(const pf_json *doc, const char *key, const json_t *
         if (strcmp(key, FIXED[i].key) != 0) continue;
         *is_fixed = true;
         char found[PF_SHOWN_BYTES];
-        pf_config_show(value, found);
+        if (!pf_config_show(value, found))
+            return pf_fail(error, PF_NOMEM, "%s: no memory to look at %s", doc->name, key);
         for (int v = 0; v < 3 && FIXED[i].values[v]; v++)
             if (strcmp(found, FIXED[i].values[v]) == 0) return PF_OK;
         return pf_fail(error, PF_UNSUPPORTED, "%s: %s is %s, only %s is known here", doc->name, key, found,

@@ -35,8 +35,8 @@ bool pf_config_lists(const char *const *list, const char *word);
 
 enum { PF_SHOWN_BYTES = 80 };
 
-/* A value as it is written in errors: compact JSON, cut short. */
-void pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES]);
+/* A value as it is written in errors: compact JSON, cut short. False, and "?": there is no memory for it. */
+bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES]);
 
 /* Whether every key of the file is read, inert, or fixed at a value that is computed here.
  * PF_UNSUPPORTED: one is not; the sentence names it.  PF_FORMAT: layer_types is no list. */

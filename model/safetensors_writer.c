@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/json.h"
 
 enum { LENGTH_BYTES = 8 };
 
@@ -34,7 +35,11 @@ pf_status pf_safetensors_header_add(pf_safetensors_header *header, const char *n
     if (!pf_size_add(header->n_bytes, n_bytes, &end))
         return pf_fail(error, PF_LIMIT, "tensor %.100s: the file would be larger than can be addressed", name);
     json_t *sizes = json_array();
-    for (int32_t d = 0; d < n_dimensions; d++) json_array_append_new(sizes, json_integer(shape[d]));
+    for (int32_t d = 0; d < n_dimensions; d++) {
+        if (json_array_append_new(sizes, json_integer(shape[d])) == 0) continue;
+        json_decref(sizes);
+        return no_memory(error);
+    }
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", sizes, "data_offsets",
                               (json_int_t)header->n_bytes, (json_int_t)end);
     if (entry == NULL || json_object_set_new(header->tensors, name, entry) != 0) return no_memory(error);
@@ -44,7 +49,7 @@ pf_status pf_safetensors_header_add(pf_safetensors_header *header, const char *n
 
 pf_status pf_safetensors_header_print(const pf_safetensors_header *header, char **out, size_t *n_bytes, pf_error *error)
 {
-    char *text = json_dumps(header->tensors, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    char *text = pf_json_print(header->tensors, JSON_COMPACT | JSON_PRESERVE_ORDER);
     if (text == NULL) return no_memory(error);
     const size_t n_text = strlen(text), n_padded = pf_round_up(n_text, LENGTH_BYTES);
     char *whole = malloc(LENGTH_BYTES + n_padded);

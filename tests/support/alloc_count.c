@@ -12,7 +12,8 @@
 #include <sys/types.h>
 
 static atomic_uint_fast64_t n_calls;
-static atomic_int_fast64_t n_left = -1; /* calls until the refused one; negative: none will be */
+enum { REFUSED = -1, NONE = -2 };
+static atomic_int_fast64_t n_left = NONE; /* calls until the refused one; or one of these */
 static _Thread_local uint64_t n_calls_of_thread;
 
 uint64_t pf_alloc_count(void)
@@ -31,9 +32,9 @@ void pf_alloc_count_reset(void)
     n_calls_of_thread = 0;
 }
 
-void pf_alloc_refuse_after(int64_t n)
+bool pf_alloc_refuse_after(int64_t n)
 {
-    atomic_store(&n_left, n < 0 ? -1 : n);
+    return atomic_exchange(&n_left, n < 0 ? NONE : n) == REFUSED;
 }
 
 /* Count a call. True: it is the one to refuse. */

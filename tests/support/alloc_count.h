@@ -6,6 +6,7 @@
 #ifndef PF_TESTS_ALLOC_COUNT_H
 #define PF_TESTS_ALLOC_COUNT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Calls that asked for memory since the last reset: by all threads; by the calling thread. free is not counted. */
@@ -16,7 +17,8 @@ uint64_t pf_alloc_count_of_thread(void);
 void pf_alloc_count_reset(void);
 
 /* Let the next n calls of any thread succeed and refuse the one after them, once. Negative: refuse none.
- *     for (int64_t n = 0;; n++) { pf_alloc_refuse_after(n); if (make(&it) == PF_OK) break; } */
-void pf_alloc_refuse_after(int64_t n);
+ * True: since the call before, one was refused. So this meets each call of make() once, also where it does without:
+ *     for (int64_t n = 0;; n++) { pf_alloc_refuse_after(n); make(&it); if (!pf_alloc_refuse_after(-1)) break; } */
+bool pf_alloc_refuse_after(int64_t n);
 
 #endif

@@ -71,7 +71,7 @@ static void model_name(const char *path, char *out, size_t capacity)
     snprintf(out, capacity, "%.*s", (int)(end - begin), path + begin);
 }
 
-static void describe(pf_engine *engine, const char *path, const pf_engine_options *options)
+static pf_status describe(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
 {
     const pf_context_config *context = pf_context_get_config(engine->context);
     pf_model_info *info = &engine->info;
@@ -90,11 +90,12 @@ static void describe(pf_engine *engine, const char *path, const pf_engine_option
     if (engine->tokenizer) {
         const int32_t n_tokens = pf_tokenizer_vocab_size(engine->tokenizer);
         if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
-        pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint);
+        PF_TRY(pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint, error));
     }
     const pf_config *config = pf_model_config(engine->model);
     info->names_ends = true;
     for (int32_t i = 0; i < config->n_eos; i++) info->ends[info->n_ends++] = config->eos_ids[i];
+    return PF_OK;
 }
 
 static void end_team(pf_engine *engine)
@@ -165,8 +166,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     if (threads.n_threads < n_threads) PF_TRY(start_team(engine, options, threads.n_threads, error));
     PF_TRY(make_context(engine, options, threads.may_run_alone, error));
     hold(&engine->machine, pf_model_packed_bytes(engine->model) + pf_context_reserved_bytes(engine->context));
-    describe(engine, path, options);
-    return PF_OK;
+    return describe(engine, path, options, error);
 }
 
 static pf_status check_option(const char *model, const char *option, int32_t value, int32_t most, pf_error *error)

@@ -57,7 +57,8 @@ bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);
 
 /* SHA-256 over every token that exists below n_ids, in order of id: id (u32 little endian), length (u32), the token's bytes.
  * Two vocabularies are one when their fingerprints are equal. An embedding's padding is not part of it, nor, where n_ids
- * is the embedding's rows, a token that has none. */
-void pf_tokenizer_fingerprint(const pf_tokenizer *tokenizer, int32_t n_ids, uint8_t out[32]);
+ * is the embedding's rows, a token that has none. PF_UNAVAILABLE: OpenSSL has no memory, or is set up without SHA-256. */
+PF_MUST_USE pf_status pf_tokenizer_fingerprint(const pf_tokenizer *tokenizer, int32_t n_ids, uint8_t out[32],
+                                               pf_error *error);
 
 #endif

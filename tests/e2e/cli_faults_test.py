@@ -232,6 +232,14 @@ class Scarcity(Case):
                 self.assertEqual(run(most, most << 10, *arguments),
                                  (1, False, f"pilotfish: the stack may have {most} KiB, expected 256 or more (ulimit -s)\n"))
 
+    def test_vocabularies_that_cannot_be_told_apart_are_a_sentence(self):
+        settings = self.root / "openssl.cnf"
+        settings.write_text("openssl_conf=all\n[all]\nproviders=providers\n[providers]\nnull=null\n[null]\nactivate=1\n")
+        for arguments in [["info", "-m", self.target], ["generate", "-m", self.target, "-d", self.draft, "-p", "a", "-n", "2"]]:
+            result = self.pilotfish.run(*arguments, environment={"OPENSSL_CONF": str(settings)})
+            self.assertEqual((result.code, result.out), (1, b""))
+            self.assertIn("OpenSSL gives no SHA-256", result.err)
+
     def test_a_full_disk_and_a_closed_pipe_are_sentences(self):
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "4"],
                           ["generate", "-m", self.target, "-p", "a", "-n", "4", "--json"],

@@ -91,7 +91,7 @@ static void read_and_use(const uint8_t *data, size_t size, const uint8_t *end)
                        second ? (size_t)(second - text) : 0, t) == PF_OK) {
         uint8_t fingerprint[32];
         if (second) text = second + 1;
-        pf_tokenizer_fingerprint(t, pf_tokenizer_vocab_size(t), fingerprint);
+        if (pf_tokenizer_fingerprint(t, pf_tokenizer_vocab_size(t), fingerprint, NULL) != PF_OK) abort();
         there_and_back(t, text, (size_t)(stop - text), false);
     }
     pf_tokenizer_close(t);

@@ -430,11 +430,11 @@ static void equal_vocabularies_have_one_fingerprint(void **state)
     pf_tokenizer *t = open_golden("gpt2", NULL), *u = open_golden("gpt2", "{\"eos_token\": \"<|end|>\"}");
     pf_tokenizer *v = open_golden("gpt2", "{\"pad_token\": \"<pad>\"}");
     pf_tokenizer *w = open_parts((parts){ .vocab = NULL });
-    pf_tokenizer_fingerprint(t, INT32_MAX, a);
-    pf_tokenizer_fingerprint(u, INT32_MAX, b);
-    pf_tokenizer_fingerprint(v, INT32_MAX, c);
-    pf_tokenizer_fingerprint(v, pf_tokenizer_vocab_size(v) - 1, e);
-    pf_tokenizer_fingerprint(w, INT32_MAX, d);
+    assert_int_equal(pf_tokenizer_fingerprint(t, INT32_MAX, a, NULL), PF_OK);
+    assert_int_equal(pf_tokenizer_fingerprint(u, INT32_MAX, b, NULL), PF_OK);
+    assert_int_equal(pf_tokenizer_fingerprint(v, INT32_MAX, c, NULL), PF_OK);
+    assert_int_equal(pf_tokenizer_fingerprint(v, pf_tokenizer_vocab_size(v) - 1, e, NULL), PF_OK);
+    assert_int_equal(pf_tokenizer_fingerprint(w, INT32_MAX, d, NULL), PF_OK);
     assert_memory_equal(a, b, 32);
     assert_memory_not_equal(a, c, 32); /* one token more */
     assert_memory_equal(a, e, 32);     /* for which the embedding has no row */

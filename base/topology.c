@@ -128,6 +128,12 @@ pf_status pf_topology_parse_cores(const char *list, int32_t *cores, int32_t capa
     return PF_OK;
 }
 
+int32_t pf_topology_threads(const pf_topology *machine, int32_t n_threads, int32_t n_named)
+{
+    if (n_threads > 0) return n_threads;
+    return n_named > 0 ? n_named : machine->n_cores;
+}
+
 pf_status pf_topology_list_cpus(int32_t *cpus, int32_t capacity, int32_t *n_cpus, pf_error *error)
 {
     pf_cpus allowed;

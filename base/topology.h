@@ -18,6 +18,10 @@ typedef struct {
 /* PF_INTERNAL: hwloc could not look. */
 PF_MUST_USE pf_status pf_topology_read(pf_topology *out, pf_error *error);
 
+/* How many threads to start: n_threads where that is given, else one for each of the n_named CPUs, else one a core. 0: not
+ * given, none named. */
+int32_t pf_topology_threads(const pf_topology *machine, int32_t n_threads, int32_t n_named);
+
 /* The logical CPUs that this process may run on, ascending. PF_LIMIT: more than `capacity`.  PF_UNAVAILABLE: not told. */
 PF_MUST_USE pf_status pf_topology_list_cpus(int32_t *cpus, int32_t capacity, int32_t *n_cpus, pf_error *error);
 

@@ -118,7 +118,7 @@ static const struct pf_option_row running_rows[] = {
         .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_type), .choices = kv_choices),
     ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(n_threads), .min = 1, .max = 1024),
-    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES, .of = PF_OPTION_OF_ENGINE),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES, .of = PF_OPTION_OF_ENGINE),
     ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),
         .choices = isa_choices),
 };
@@ -217,7 +217,7 @@ static const struct pf_option_row kernels_rows[] = {
         .offset = AT(bench_format)),
     ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
         .max = 1024),
-    ROW(0, "cores", "LIST", "pin threads to these CPUs: 0,2-5", KIND_CORES),
+    ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES),
     ROW(0, "quick", NULL, "few samples, one shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
 };
 GROUP(pf_options_kernels, "Measurement", kernels_rows);

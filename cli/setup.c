@@ -28,7 +28,7 @@ pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_erro
 {
     pf_topology machine;
     PF_TRY(pf_topology_read(&machine, error));
-    const int32_t n_threads = options->n_threads > 0 ? options->n_threads : machine.n_cores;
+    const int32_t n_threads = pf_topology_threads(&machine, options->n_threads, options->n_cores);
     return pf_team_create(n_threads, options->cores, options->n_cores, out, error);
 }
 

@@ -16,7 +16,7 @@
  * pf_config_load. */
 PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *out, pf_error *error);
 
-/* A team by --threads and --cores; without them of as many threads as there are cores. Errors as pf_topology_read and
+/* A team by --threads and --cores; the second alone: a thread on each; neither: one a core. Errors as pf_topology_read and
  * pf_team_create. */
 PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_error *error);
 

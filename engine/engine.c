@@ -122,8 +122,7 @@ static void hold(pf_topology *machine, size_t bytes)
         machine->memory_bytes = machine->memory_bytes > bytes ? machine->memory_bytes - bytes : 1;
 }
 
-/* The team and the machine. Threads that are to be so many, or on those cores, are seated before the machine is read: what
- * counts are the caches that they see. */
+/* The team and the machine. */
 static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)
 {
     if (options->threads_of) {
@@ -131,10 +130,10 @@ static pf_status find_team(pf_engine *engine, const pf_engine_options *options, 
         engine->machine = options->threads_of->machine;
         return PF_OK;
     }
-    if (options->n_threads > 0) PF_TRY(start_team(engine, options, options->n_threads, error));
     PF_TRY(pf_topology_read(&engine->machine, error));
     hold(&engine->machine, OTHER_BYTES);
-    return engine->team ? PF_OK : start_team(engine, options, engine->machine.n_cores, error);
+    return start_team(engine, options, pf_topology_threads(&engine->machine, options->n_threads, options->n_cores),
+                      error);
 }
 
 static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)

@@ -84,6 +84,15 @@ static void the_wrong_part_of_a_list_is_named(void **state)
     }
 }
 
+static void threads_are_as_many_as_said_as_the_cpus_named_or_as_the_cores(void **state)
+{
+    (void)state;
+    const pf_topology machine = { .n_cores = 64, .n_cpus = 128 };
+    assert_int_equal(pf_topology_threads(&machine, 3, 4), 3);
+    assert_int_equal(pf_topology_threads(&machine, 0, 4), 4);
+    assert_int_equal(pf_topology_threads(&machine, 0, 0), 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +100,7 @@ int main(void)
         cmocka_unit_test(a_process_that_is_bound_to_one_cpu_sees_one),
         cmocka_unit_test(lists_of_cores_are_numbers_and_ranges),
         cmocka_unit_test(the_wrong_part_of_a_list_is_named),
+        cmocka_unit_test(threads_are_as_many_as_said_as_the_cpus_named_or_as_the_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,6 +180,8 @@ static int run_pass(const pf_options *options, printer *p)
     };
     pf_options opened = *options;
     opened.context = options->bench_context + PF_PASS_MAX_ROWS;
+    if (opened.head == PF_HEAD_AUTO)
+        opened.head = PF_HEAD_FULL; /* a pass for all logits has no use for a bounded one */
     pf_error error = { 0 };
     pf_engine *engine = NULL;
     pf_status status = pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, &error);

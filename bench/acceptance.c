@@ -182,7 +182,7 @@ static pf_status run_prompt(runner *r, size_t number, const pf_prompt *prompt)
         if (turn > 0) PF_TRY(add_answer(r));
         PF_TRY(add_text(r, prompt->turns[turn], turn, number));
         if (r->conversation.n < 1 || r->conversation.n >= r->bench->max_context) {
-            r->out->total.n_skipped += (int64_t)(prompt->n_turns - turn);
+            r->out->n_skipped += (int64_t)(prompt->n_turns - turn);
             return PF_OK;
         }
         PF_TRY(compare(r, number, prompt->category));

@@ -49,7 +49,7 @@ typedef struct {
 
 typedef struct {
     const char *category; /* borrowed from the prompts; "" for the total */
-    int64_t n_requests, n_skipped;
+    int64_t n_requests;
     int64_t n_identical;                      /* requests whose two texts are one, token by token */
     uint64_t checksum;                        /* FNV-1a over all tokens of the speculative texts, in order */
     int64_t plain_tokens, speculative_tokens; /* decoded: without each request's first, which the prefill gives */
@@ -59,6 +59,7 @@ typedef struct {
 
 typedef struct {
     pf_acceptance_figures total;
+    int64_t n_skipped;                 /* requests that the context had no room for */
     pf_acceptance_figures *categories; /* [n_categories] in the order that the prompts name them; where one does, those
                                         * that name none are a category, "" */
     size_t n_categories;

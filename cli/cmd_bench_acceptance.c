@@ -78,7 +78,7 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
                                "seed", (json_int_t)o->sampling.seed, "new_tokens", o->n_new);
     if (!object) return NULL;
     json_object_set_new(object, "requests", json_integer((json_int_t)f->n_requests));
-    json_object_set_new(object, "skipped", json_integer((json_int_t)f->n_skipped));
+    json_object_set_new(object, "skipped", json_integer((json_int_t)run->n_skipped));
     json_object_set_new(object, "identical", json_integer((json_int_t)f->n_identical));
     char checksum[24];
     snprintf(checksum, sizeof checksum, "%016" PRIx64, f->checksum);
@@ -104,7 +104,7 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
     const pf_speculation *s = &f->speculation;
     char length[16], skipped[40] = "";
     snprintf(length, sizeof length, "%d", setting->draft_len);
-    if (f->n_skipped > 0) snprintf(skipped, sizeof skipped, ", %lld skipped", (long long)f->n_skipped);
+    if (run->n_skipped > 0) snprintf(skipped, sizeof skipped, ", %lld skipped", (long long)run->n_skipped);
     pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld%s\n", method_of(setting),
                  (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
                  pf_speculation_acceptance_rate(s), pf_speculation_mean_length(s), pf_acceptance_plain_rate(f),

@@ -2,8 +2,9 @@
  * Ctrl-C, SIGTERM and SIGHUP as a flag that every loop looks at. A second signal of the same kind ends the process at once,
  * as SIGQUIT does, but for the directory that was being written: it is removed.
  *
- * The flag with its signal's number, the two words of cut_short.c and the one of json_out.c are the mutable globals of the
- * tree: signal handlers and jansson's allocator are given nothing else to read or to write.
+ * The flag with its signal's number and the directory of cut_short.c are what a handler is given to read or to write; with
+ * the bar of progress.c, which is on the one terminal, they are the program's mutable globals. The libraries have two words
+ * of a thread each: its seat (base/cpus.c), and that jansson found no memory (base/json.c).
  */
 #ifndef PF_CLI_INTERRUPT_H
 #define PF_CLI_INTERRUPT_H

@@ -53,8 +53,9 @@ typedef struct {
     const volatile bool *cancel; /* set from outside, opening ends with PF_CANCELLED; or NULL */
 } pf_engine_options;
 
-/* Errors as pf_model_load, pf_tokenizer_open and pf_context_create. A model without a tokenizer.json loads, and
- * pf_engine_tokenizer is NULL. The caller ends it with pf_engine_close, after every peer made of it. */
+/* Errors as pf_model_load, pf_tokenizer_open, pf_context_create and pf_team_create; PF_INVALID: an option is out of range. A
+ * model without a tokenizer.json loads, and pf_engine_tokenizer is NULL. The caller ends it with pf_engine_close, after
+ * every peer made of it. */
 PF_MUST_USE pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out,
                                      pf_error *error);
 void pf_engine_close(pf_engine *engine); /* NULL is fine */
@@ -101,7 +102,8 @@ typedef struct {
 } pf_session_options;
 
 /* Checks that both speak one vocabulary (PF_INVALID: the sentence shows both sizes and fingerprints). A far drafter
- * that cannot be reached is a warning. Memory for one request at a time is made here. */
+ * that cannot be reached is a warning; a far verifier that cannot is PF_UNAVAILABLE. Memory for one request at a time is made
+ * here: PF_NOMEM. */
 PF_MUST_USE pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error);
 void pf_session_destroy(pf_session *session); /* NULL is fine */
 
@@ -152,7 +154,8 @@ typedef struct {
 
 /* Run one request. `result` is filled in also on failure, with what was committed before.
  * PF_INVALID: prompt empty, ids out of range, or longer than the context.  PF_CANCELLED.  PF_UNAVAILABLE: the
- * verifier is gone. No allocation by our code between the first and the last token. */
+ * verifier is gone.  PF_FORMAT: its verdict does not fit.  As a near drafter or the verifier refuses or fails: PF_LIMIT,
+ * PF_UNSUPPORTED, PF_INTERNAL. No allocation by our code between the first and the last token. */
 PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
 
 #endif

@@ -9,7 +9,7 @@ bool pf_model_is_beyond_cache(const pf_model *model, size_t step_bytes)
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
 
-/* How many weights a step reads, biases and norms apart. */
+/* How many weights a step reads. */
 static size_t step_weights(const pf_checkpoint *checkpoint)
 {
     const pf_config *config = &checkpoint->config;

@@ -125,7 +125,7 @@ const char *pf_architecture_name(pf_architecture_id id);
 const char *pf_rope_type_name(pf_rope_type type); /* "default", "llama3", ... */
 
 /* The name of a tensor in the files. `layer`: 0 .. n_layers-1, not looked at for the first three roles.
- * `part`: "weight" or "bias". */
+ * `part`: "weight", "bias", or what a quantised directory keeps beside them (model/quantize.c). */
 void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t layer, const char *part,
                            char out[PF_MAX_TENSOR_NAME]);
 

@@ -28,8 +28,8 @@ size_t pf_sampling_scratch_bytes(int32_t n_vocab);
  * on what the one before left, in transformers' order, then softmax over what is kept: others are exactly 0, the rest
  * sums to 1 within float rounding.
  *   top-k   keeps a token when its logit is at least the k-th largest
- *   top-p   keeps the smallest set whose mass reaches top_p, at least one token; of equal logits at its boundary the
- *           lowest ids, where transformers leaves the choice to an unstable sort
+ *   top-p   keeps the smallest set whose mass reaches top_p, at least one token; of equal weights at its boundary
+ *           the largest logits, of equal logits the lowest ids, where transformers leaves the choice to an unstable sort
  *   min-p   keeps a token when its probability is at least min_p times the best one's
  * Temperature 0: one-hot at the argmax, ties to the lowest id. A NaN logit is never kept; plus infinities share equally;
  * where no logit is above minus infinity, PF_INTERNAL. */

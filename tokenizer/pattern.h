@@ -2,9 +2,9 @@
  * What a part of tokenizer.json looks for in a text: {"String": ...}, or {"Regex": ...} in Oniguruma's syntax
  * (regex_syntax.h), which PCRE2 runs.
  *
- * Time and memory are bounded: a search is given few steps at first, more on demand out of a budget for the whole text, a
- * text has a deadline, and a budget says how much longer it may be made, so that a hostile file ends in PF_LIMIT; the ways
- * back that a search keeps may take 256 MiB, then it ends in PF_NOMEM.
+ * Time and memory are bounded: a search is given few steps at first and more on demand up to a limit, a text has a deadline,
+ * and a budget says how much longer it may be made, so that a hostile file ends in PF_LIMIT; the ways back that a search
+ * keeps may take 256 MiB, then it ends in PF_NOMEM.
  *
  * Internal to tokenizer/. A pattern is immutable; the searcher belongs to one thread.
  */

@@ -4,8 +4,8 @@
  *
  * Which way of reading is fastest depends on the machine and on where the bytes lie, so there are several, and a
  * benchmark takes the best of them on the very bytes that it is about: streams that run side by side, and how far
- * ahead of the load a line is asked for. Streams divide all of the bytes; panels are 64 KiB, two beside each other and then
- * the next two, as products take them.
+ * ahead of the load a line is asked for. Streams divide all of the bytes; panels lie two beside each other, then the
+ * next two, as products take them.
  */
 #ifndef PF_KERNELS_READ_H
 #define PF_KERNELS_READ_H

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "model/config_parts.h"
 
@@ -99,7 +100,8 @@ pf_status pf_architecture_find(const pf_json *doc, pf_architecture_id *out, pf_e
 
     for (int i = 0; i < PF_N_ARCHITECTURES; i++) {
         const pf_architecture *row = &ARCHITECTURES[i];
-        if (name ? strcmp(name, row->name) != 0 : strcmp(model_type, row->model_type) != 0) continue;
+        /* LLaMAForCausalLM in the first conversions */
+        if (name ? strcasecmp(name, row->name) != 0 : strcmp(model_type, row->model_type) != 0) continue;
         if (model_type && strcmp(model_type, row->model_type) != 0)
             return pf_fail(error, PF_FORMAT, "%s: model_type is \"%.60s\", expected \"%s\" for %s", doc->name,
                            model_type, row->model_type, row->name);

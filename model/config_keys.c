@@ -28,6 +28,7 @@ static const char *const INERT[] = {
     "cache_implementation",
     "chunk_size_feed_forward",
     "classifier_dropout",
+    "cls_token_id",
     "decoder_start_token_id",
     "diversity_penalty",
     "do_sample",
@@ -48,6 +49,7 @@ static const char *const INERT[] = {
     "keys_to_ignore_at_inference",
     "label2id",
     "length_penalty",
+    "loss_type",
     "mask_token_id",
     "max_length",
     "max_new_tokens",
@@ -107,8 +109,10 @@ static const struct {
     const char *key;
     const char *values[3]; /* as compact JSON */
 } FIXED[] = {
+    { "activation", { "\"silu\"", "\"swiglu\"" } },
     { "add_cross_attention", { "false" } },
     { "alibi", { "false" } },
+    { "bias", { "false" } },
     { "hidden_act", { "\"silu\"", "\"swish\"" } },
     { "is_causal", { "true" } },
     { "is_encoder_decoder", { "false" } },
@@ -116,6 +120,7 @@ static const struct {
     { "per_layer_config", { "{}" } },
     { "pruned_heads", { "{}" } },
     { "qk_norm", { "false" } },
+    { "qkv_bias", { "false" } },
     { "rope_interleaved", { "false" } },
     { "tie_encoder_decoder", { "false" } },
     { "use_mrope", { "false" } },

@@ -218,6 +218,7 @@ static void model_type_alone_names_an_architecture(void **state)
     (void)parsed(SAYS(""));
     (void)parsed(SAYS("\"architectures\": null,"));
     (void)parsed(SAYS("\"architectures\": [],"));
+    (void)parsed(SAYS("\"architectures\": [\"LLaMAForCausalLM\"],"));
     assert_refused(SAYS("\"architectures\": [\"LlamaForCausalLM\", \"LlamaModel\"],"), PF_FORMAT, "a list of one name");
     assert_refused(SAYS("\"architectures\": [7],"), PF_FORMAT, "a list of one name");
 #undef SAYS

@@ -213,21 +213,32 @@ int pf_connections_unclog(pf_connections *cs, int32_t most_over)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
+enum {
+    CALL_BYTES = 1024,   /* what its headers take on the wire, and what comes once to a connection */
+    FRAMES_SHARE = 8,    /* of a message's bytes: the heads of its frames, where these are small */
+    MESSAGE_BYTES = 256, /* one that is small, with the window updates and the pings that go with it */
+};
+
+static void claim(pf_connection *c, uint64_t n_bytes)
+{
+    c->n_to_claim = n_bytes > UINT64_MAX - c->n_to_claim ? UINT64_MAX : c->n_to_claim + n_bytes;
+}
+
 void pf_connections_enter(pf_connections *cs, int fd, int32_t most)
 {
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
     if (c && ++c->n_calls > most) (void)shutdown(fd, SHUT_RDWR);
-    if (c) c->has_claimed = true;
+    if (c) claim(c, CALL_BYTES);
     if (fd < 0) cs->blind = true;
     pthread_mutex_unlock(&cs->lock);
 }
 
-void pf_connections_claim(pf_connections *cs, int fd)
+void pf_connections_claim(pf_connections *cs, int fd, size_t n_bytes)
 {
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
-    if (c) c->has_claimed = true;
+    if (c) claim(c, n_bytes + n_bytes / FRAMES_SHARE + MESSAGE_BYTES);
     pthread_mutex_unlock(&cs->lock);
 }
 
@@ -244,5 +255,6 @@ void pf_connections_leave(pf_connections *cs, int fd)
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
     if (c) c->n_calls--, c->n_over--;
+    if (c && c->n_calls == 0) claim(c, UINT64_MAX); /* nothing that was read for one is kept */
     pthread_mutex_unlock(&cs->lock);
 }

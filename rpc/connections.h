@@ -40,9 +40,9 @@ typedef struct {
     uint64_t over_ns; /* since when there has been one */
     uint64_t since_ns;
     int n_unread;         /* bytes, when it was last looked at */
-    bool has_claimed;     /* rpc/unclaimed.h: a call has begun or a message has come, since the last look; */
-    uint64_t n_claimed;   /* bytes that were read until one had; and */
-    uint64_t n_unclaimed; /* since, at the last look */
+    uint64_t n_to_claim;  /* rpc/unclaimed.h: bytes that calls and messages account for, since the last look; */
+    uint64_t n_claimed;   /* until then; and */
+    uint64_t n_unclaimed; /* the others that were read, at the last look */
 } pf_connection;
 
 /* Part of its owner's struct. */
@@ -91,7 +91,7 @@ void pf_connections_enter(pf_connections *cs, int fd, int32_t most);
 void pf_connections_over(pf_connections *cs, int fd);
 void pf_connections_leave(pf_connections *cs, int fd); /* one that is over */
 
-/* A message of a call has come: what was read until now is accounted for. */
-void pf_connections_claim(pf_connections *cs, int fd);
+/* A message of a call has come, which had so many bytes. */
+void pf_connections_claim(pf_connections *cs, int fd, size_t n_bytes);
 
 #endif

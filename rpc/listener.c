@@ -67,9 +67,9 @@ int pf_listener_enter(pf_listener *listener, grpc_call *call)
     return fd;
 }
 
-void pf_listener_claim(pf_listener *listener, int connection)
+void pf_listener_claim(pf_listener *listener, int connection, size_t n_bytes)
 {
-    pf_connections_claim(&listener->connections, connection);
+    pf_connections_claim(&listener->connections, connection, n_bytes);
 }
 
 void pf_listener_over(pf_listener *listener, int connection)

@@ -76,8 +76,8 @@ int pf_listener_enter(pf_listener *listener, grpc_call *call);
 void pf_listener_over(pf_listener *listener, int connection);
 void pf_listener_leave(pf_listener *listener, int connection);
 
-/* A message of a call has come; and its connection is shut down. While it is referred to; any thread. */
-void pf_listener_claim(pf_listener *listener, int connection);
+/* A message of a call has come, which had so many bytes; and its connection is shut down. While it is referred to; any thread. */
+void pf_listener_claim(pf_listener *listener, int connection, size_t n_bytes);
 void pf_listener_cut(int connection);
 
 /* A call finds no place because of those that are over. Within 50 ms who keeps them is dealt with; any thread. */

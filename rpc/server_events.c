@@ -159,7 +159,7 @@ static void on_read(pf_call *c, bool success)
     grpc_byte_buffer *message = c->received;
     c->received = NULL;
     c->reading = false;
-    if (message) pf_listener_claim(c->server->listener, c->connection);
+    if (message) pf_listener_claim(c->server->listener, c->connection, grpc_byte_buffer_length(message));
     const bool live = success && message && !c->ending && !c->ended;
     if (live && c->role == PF_CALL_STREAM) {
         on_stream_message(c, message);

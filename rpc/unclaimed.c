@@ -19,13 +19,14 @@ static uint64_t bytes_read(int fd)
 
 static void look_at(pf_connections *cs, pf_connection *c)
 {
-    const uint64_t n = bytes_read(c->fd);
     pthread_mutex_lock(&cs->lock);
-    c->n_claimed += PING_BYTES;
-    if (c->has_claimed || c->n_claimed > n) c->n_claimed = n;
-    c->has_claimed = false;
+    const uint64_t n_more = c->n_to_claim;
+    c->n_to_claim = 0;
     pthread_mutex_unlock(&cs->lock);
-    c->n_unclaimed = n - c->n_claimed;
+    const uint64_t n = bytes_read(c->fd); /* now: what is claimed was read before */
+    const uint64_t n_left = n > c->n_claimed + PING_BYTES ? n - c->n_claimed - PING_BYTES : 0;
+    c->n_unclaimed = n_left > n_more ? n_left - n_more : 0;
+    c->n_claimed = n - c->n_unclaimed;
 }
 
 /* The connection with the most; *all: of all of gRPC's. NULL: there are none. */

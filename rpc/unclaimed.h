@@ -1,11 +1,11 @@
 /*
- * What gRPC has read and no call has claimed: all since a call last began on that connection, or a message of one came. Internal
- * to rpc/.
+ * What gRPC has read of a connection beyond what its calls and their messages account for. Internal to rpc/.
  *
  * Messages on their way are gRPC's to bound, by its quota. Header blocks are bounded by nobody: gRPC 1.51 limits what a frame
- * holds and not a block, which goes on in CONTINUATION frames for as long as its sender likes, and stays. So when too
- * much is unclaimed of all connections together, those with the most are shut down. Between the frames of a block there
- * are no others (RFC 9113, section 6.10): he who sends one can claim nothing meanwhile.
+ * holds and not a block, which goes on in CONTINUATION frames for as long as its sender likes, and stays; those that trail a
+ * call stay as long as the call does, and nobody is shown them. So when too much is unclaimed of all connections together,
+ * those with the most are shut down. A call accounts for its headers as they are sent in good faith and a message for
+ * its bytes, with something for their frames, and a connection that has no calls left keeps nothing.
  *
  * A unix socket counts no bytes: who may open it is the same user, and is not looked at.
  *

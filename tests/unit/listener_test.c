@@ -434,13 +434,14 @@ static void a_server_stops_though_a_client_reads_nothing(void **state)
     close(wild);
 }
 
-/* A part of stream 1's header block that goes on: a field of 251 bytes, so many times, each in a frame of its own. */
-static bool push_fields(int fd, int n)
+/* A part of a stream's header block that goes on: a field of 251 bytes, so many times, each in a frame of its own. */
+static bool push_fields(int fd, uint8_t stream, int n)
 {
-    static const uint8_t head[] = { 0, 1, 0, 9 /* CONTINUATION */, 0, 0, 0, 0, 1, 0, 1, 'a', 127, 251 - 127 };
+    static const uint8_t head[] = { 0, 1, 0, 9 /* CONTINUATION */, 0, 0, 0, 0, 0, 0, 1, 'a', 127, 251 - 127 };
     uint8_t frame[9 + 256];
     memset(frame, 'z', sizeof frame);
     memcpy(frame, head, sizeof head);
+    frame[8] = stream;
     for (int i = 0; i < n; i++)
         if (send(fd, frame, sizeof frame, MSG_NOSIGNAL) != sizeof frame) return false;
     return true;
@@ -461,13 +462,33 @@ static void headers_without_end_cost_their_sender_the_connection(void **state)
         begin((pf_server_config){ .address = "127.0.0.1:0", .max_message_bytes = MESSAGE_BYTES }, 1000);
     const int kept = watcher(), wild = beginner_of_headers();
     int n = 0; /* slowly: no poll is long */
-    while (n < MOST_STEPS && push_fields(wild, FIELDS)) n++, usleep(1000);
+    while (n < MOST_STEPS && push_fields(wild, 1, FIELDS)) n++, usleep(1000);
     assert_true(n >= 32 * MESSAGE_BYTES / STEP_BYTES); /* as much as messages on their way may take */
     assert_true(n < MOST_STEPS);
     assert_true(is_told(kept, LONG_MS));
     assert_is_there(kept);
     close(wild);
     close(kept);
+    end(server);
+}
+
+static void headers_that_trail_a_call_are_not_forgiven_by_the_next(void **state)
+{
+    (void)state;
+    enum { MESSAGE_BYTES = 64 << 10, FIELDS = 2000, STEP_BYTES = FIELDS * (9 + 256), MOST_CALLS = 100 };
+    const pid_t server =
+        begin((pf_server_config){ .address = "127.0.0.1:0", .max_message_bytes = MESSAGE_BYTES }, 1000);
+    const int wild = idler();
+    assert_true(stranger_open_stream(wild, 1, DRAFT)); /* and stays open */
+    int n = 0;
+    for (uint8_t stream = 3; n < MOST_CALLS && stranger_open_stream(wild, stream, DRAFT); n++, stream += 2) {
+        if (!stranger_push_frame(wild, 1, 1 /* END_STREAM */, stream, "\0\1a\1b", 5)) break;
+        if (!push_fields(wild, stream, FIELDS) || !stranger_push_frame(wild, 9, 4, stream, "\0\1a\1b", 5)) break;
+        usleep(20000);
+    }
+    assert_in_range(n, 32 * MESSAGE_BYTES / STEP_BYTES, MOST_CALLS / 2);
+    assert_newcomers_are_served();
+    close(wild);
     end(server);
 }
 
@@ -479,7 +500,7 @@ static void a_call_with_too_much_metadata_is_cut(void **state)
     const pid_t server = begin((pf_server_config){ .max_streams = 0 }, 1000);
     for (int much = 0; much < 2; much++) {
         const int fd = beginner_of_headers();
-        assert_true(push_fields(fd, much ? 100 : 10));
+        assert_true(push_fields(fd, 1, much ? 100 : 10));
         assert_true(stranger_push_frame(fd, 9, 4, 1, rest, sizeof rest - 1)); /* CONTINUATION, END_HEADERS */
         if (much)
             assert_true(stranger_is_hung_up_on(fd, 5000)); /* who answers no ping is so after 10 s */
@@ -506,6 +527,7 @@ int main(void)
         cmocka_unit_test(calls_whose_answers_are_not_read_make_way),
         cmocka_unit_test(a_server_stops_though_a_client_reads_nothing),
         cmocka_unit_test(headers_without_end_cost_their_sender_the_connection),
+        cmocka_unit_test(headers_that_trail_a_call_are_not_forgiven_by_the_next),
         cmocka_unit_test(a_call_with_too_much_metadata_is_cut),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);

@@ -89,21 +89,44 @@ static void of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left(vo
     go(&f);
 }
 
-static void calls_and_messages_claim_what_has_been_read(void **state)
+static void calls_and_messages_claim_what_they_take_and_no_more(void **state)
 {
     (void)state;
     fixture f;
     come(&f);
-    say_and_read(&f, 0, 5000);
+    say_and_read(&f, 0, 1000);
     pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
-    assert_int_equal(look(&f, 1000), 0);
-    for (int i = 0; i < 3; i++) {
-        say_and_read(&f, 0, 5000);
-        pf_connections_claim(&f.connections, f.ours[0]);
-        assert_int_equal(look(&f, 1000), 0);
+    assert_int_equal(look(&f, 100), 0);
+    for (int i = 0; i < 100; i++) {
+        say_and_read(&f, 0, 5000 + 9 + 5 + 26); /* in a frame, with two window updates */
+        pf_connections_claim(&f.connections, f.ours[0], 5000);
+        assert_int_equal(look(&f, 100), 0);
     }
-    say_and_read(&f, 0, 5000); /* after them */
-    assert_int_equal(look(&f, 1000), 1);
+    for (int i = 0; i < 4; i++) { /* as much again trails each call, and waits with it */
+        say_and_read(&f, 0, 5000);
+        pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
+        pf_connections_claim(&f.connections, f.ours[0], 0);
+        assert_int_equal(look(&f, 12000), i == 3);
+    }
+    go(&f);
+}
+
+static void who_has_no_calls_left_begins_anew(void **state)
+{
+    (void)state;
+    fixture f;
+    come(&f);
+    for (int i = 0; i < 10; i++) {
+        pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
+        pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
+        say_and_read(&f, 0, 5000);
+        for (int call = 0; call < 2; call++) {
+            assert_int_equal(look(&f, 5000), 0);
+            pf_connections_over(&f.connections, f.ours[0]);
+            pf_connections_leave(&f.connections, f.ours[0]);
+        }
+    }
+    assert_int_equal(look(&f, 100), 0);
     go(&f);
 }
 
@@ -134,7 +157,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left),
-        cmocka_unit_test(calls_and_messages_claim_what_has_been_read),
+        cmocka_unit_test(calls_and_messages_claim_what_they_take_and_no_more),
+        cmocka_unit_test(who_has_no_calls_left_begins_anew),
         cmocka_unit_test(what_has_not_been_read_is_not_counted),
         cmocka_unit_test(pings_are_forgiven),
     };

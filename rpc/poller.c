@@ -8,6 +8,7 @@
 
 enum {
     LOOK_NS = 50 * 1000 * 1000,
+    OVERDUE_NS = 4 * LOOK_NS,    /* a poll that still lasts */
     COARSE_NS = 2 * 1000 * 1000, /* by how much gRPC may oversleep: it counts milliseconds, and rounds up */
     NAP_NS = 50 * 1000,          /* between looks where that is too coarse */
     LOOK_ON_NS = 8 * 1000, /* without yielding, once somebody has computed on this core: his message is on its way */
@@ -36,7 +37,26 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
 }
 
+/* An empty batch is complete at once: its event wakes whoever polls. */
+static void ring(pf_poller *p)
+{
+    (void)grpc_call_start_batch(p->bell, NULL, 0, p, NULL);
+}
+
 /* ---- the back -------------------------------------------------------------------------------------------------- */
+
+/* With the lock held: until somebody wakes the back, or one poll of the front's has lasted for too long. gRPC 1.51 begins
+ * anew, with all of its time, when a signal interrupts it, and a process that is stopped and goes on every few milliseconds
+ * is interrupted as if by one. */
+static void sleep_behind_the_front(pf_poller *p)
+{
+    const unsigned poll = atomic_load(&p->n_polls);
+    const struct timespec until = to_timespec(pf_now_ns() + OVERDUE_NS);
+    p->back_sleeps = true;
+    const bool woken = pthread_cond_timedwait(&p->turn, &p->lock, &until) == 0;
+    p->back_sleeps = false;
+    if (!woken && atomic_load(&p->front_polls) && atomic_load(&p->n_polls) == poll) ring(p);
+}
 
 /* With the lock held: until the front has been away for away_ns. A front that comes and goes is looked at again after as long;
  * of one that has not gone since the last look it is awaited that it goes: then it wakes the back, which between two
@@ -47,9 +67,7 @@ static void await_absence(pf_poller *p)
     for (;;) {
         const bool polls = atomic_load(&p->front_polls);
         if (polls && p->left_ns == seen_ns) {
-            p->back_sleeps = true;
-            pthread_cond_wait(&p->turn, &p->lock);
-            p->back_sleeps = false;
+            sleep_behind_the_front(p);
             continue;
         }
         seen_ns = p->left_ns;
@@ -88,8 +106,7 @@ static bool come(pf_poller *p, uint64_t deadline_ns)
     const struct timespec until = to_timespec(deadline_ns);
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->front_polls, true);
-    /* An empty batch is complete at once: its event wakes the back, whatever it sleeps for. */
-    if (p->back_polls && pf_now_ns() < deadline_ns) (void)grpc_call_start_batch(p->bell, NULL, 0, p, NULL);
+    if (p->back_polls && pf_now_ns() < deadline_ns) ring(p);
     while (p->back_polls && pf_now_ns() < deadline_ns) (void)pthread_cond_timedwait(&p->turn, &p->lock, &until);
     const bool polls = !p->back_polls;
     if (!polls) atomic_store(&p->front_polls, false);
@@ -150,7 +167,7 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
         } else {
             const uint64_t sleep_ns = left_ns - COARSE_NS < LOOK_NS ? left_ns - COARSE_NS : LOOK_NS;
             (void)poll_once(p, pf_grpc_deadline(now_ns + sleep_ns), &came);
-            if (!came && sleep_ns == LOOK_NS) break;
+            if (sleep_ns == LOOK_NS && (!came || pf_now_ns() - now_ns > LOOK_NS)) break;
         }
     }
     leave(p);

@@ -38,7 +38,7 @@ typedef struct {
     pf_poller_config config;
     grpc_completion_queue *cq;
     grpc_channel *nowhere;
-    grpc_call *bell; /* puts an event on the queue, which gets the back out of it */
+    grpc_call *bell; /* puts an event on the queue, which gets who polls out of it */
     pthread_t back;
     atomic_bool news;
     pf_crowd crowd;          /* on the front's core */
@@ -49,7 +49,7 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t turn;
     bool back_polls;
-    bool back_sleeps; /* until somebody wakes it */
+    bool back_sleeps; /* somebody has to wake it */
     uint64_t left_ns; /* when the front went away */
 } pf_poller;
 
@@ -63,7 +63,7 @@ void pf_poller_stop(pf_poller *poller);
 bool pf_poller_front_polls(const pf_poller *poller);
 
 /* Whether somebody polls now: the number of the poll, and the CPU time that its thread has had in its life. A poll ends
- * within 50 ms, unless what it reads never ends. From anywhere. */
+ * within 50 ms, unless what it reads never ends, or signals do not: then within 0.4 s. From anywhere. */
 bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns);
 
 /* Whatever the front waits for may have come. From anywhere, mostly from `handle`. It wakes nobody: the front polls

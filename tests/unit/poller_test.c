@@ -1,5 +1,6 @@
 /* Who polls when: events are put on the queue by hand, and say which thread handled them. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,6 +20,7 @@ typedef struct {
     pf_poller poller;
     pthread_t front, poster;
     bool has_poster;
+    atomic_bool is_over;
     atomic_int n_front, n_back, n_inside, n_looks;
     atomic_int handling_us;
     bool overlapped;  /* two events were handled at once */
@@ -214,6 +216,36 @@ static void a_wait_ends_at_its_deadline_and_not_a_millisecond_before(void **stat
     }
 }
 
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+/* So often that no poll of 50 ms ends; for five seconds at most. */
+static void *send_signals(void *arg)
+{
+    fixture *f = arg;
+    for (int n = 0; n < 1000 && !atomic_load(&f->is_over); n++) {
+        pthread_kill(f->front, SIGUSR1);
+        usleep(5000);
+    }
+    return NULL;
+}
+
+static void a_wait_ends_though_signals_do_not(void **state)
+{
+    fixture *f = *state;
+    const struct sigaction action = { .sa_handler = on_signal };
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    start_poster(f, send_signals);
+    const uint64_t begun_ns = pf_now_ns();
+    pf_poller_wait(&f->poller, 0, begun_ns + 100 * MS);     /* at its deadline, and */
+    pf_poller_wait(&f->poller, 0, begun_ns + 100 * SECOND); /* after 50 ms asleep */
+    const uint64_t took_ns = pf_now_ns() - begun_ns;
+    atomic_store(&f->is_over, true);
+    assert_in_range(took_ns, 0, 3 * SECOND);
+}
+
 static void waiting_costs_no_computing(void **state)
 {
     fixture *f = *state;
@@ -290,6 +322,7 @@ int main(void)
         TEST(the_back_makes_way_at_once),
         TEST(what_the_back_has_handled_ends_the_next_wait),
         TEST(a_wait_ends_at_its_deadline_and_not_a_millisecond_before),
+        TEST(a_wait_ends_though_signals_do_not),
         TEST(waiting_costs_no_computing),
         TEST(the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way),
         TEST(a_poll_is_sampled_until_its_event_is_handled),

@@ -2,7 +2,8 @@
 
 static const double SMOOTHING = 1.0 / 8.0;
 static const double DECAY = 15.0 / 16.0; /* of the weight of a round with a proposal */
-static const double OUTLIER = 4.0;       /* a target that was stopped says nothing about its verifications */
+static const double OUTLIER = 4.0;       /* a target that was stopped says nothing about its verifications; */
+static const double UNDONE = 8.0;        /* where it was in the first ones, those behind them do */
 static const double HOUR_NS = 3600e9;    /* is more than any: a larger number is a clock's mistake */
 
 static double least(double a, double b)
@@ -13,6 +14,11 @@ static double least(double a, double b)
 static double smooth(double before, double value)
 {
     return before > 0.0 ? before + SMOOTHING * (value - before) : value;
+}
+
+static double smooth_verification(double before, double ns)
+{
+    return before > UNDONE * ns ? ns : smooth(before, ns);
 }
 
 void pf_patience_init(pf_patience *patience)
@@ -80,6 +86,7 @@ void pf_patience_timed_out(pf_patience *p, uint64_t now_ns)
 
 static void count_proposal(pf_patience *p, double judge_ns, int32_t n_tokens)
 {
+    if (p->judge_ns > UNDONE * p->rounds * judge_ns) p->judge_ns = p->rounds * judge_ns;
     p->rounds = DECAY * p->rounds + 1.0;
     p->judge_ns = DECAY * p->judge_ns + judge_ns;
     p->tokens = DECAY * p->tokens + n_tokens;
@@ -89,11 +96,11 @@ void pf_patience_verified(pf_patience *p, uint64_t verify_ns, bool proposed, int
 {
     const double most = p->verify_ns > 0 ? OUTLIER * (double)p->verify_ns : HOUR_NS;
     const double ns = least((double)verify_ns, most);
-    p->verify_ns = (uint64_t)smooth((double)p->verify_ns, ns);
+    p->verify_ns = (uint64_t)smooth_verification((double)p->verify_ns, ns);
     if (proposed)
         count_proposal(p, ns, n_tokens);
     else
-        p->plain_ns = smooth(p->plain_ns, ns);
+        p->plain_ns = smooth_verification(p->plain_ns, ns);
 }
 
 void pf_patience_in_hindsight(pf_patience *p, int32_t n_tokens)

@@ -18,6 +18,18 @@ static void a_peer_that_answers_is_waited_for_in_proportion_to_verification(void
     assert_int_equal(pf_patience_asked(&p, 4, 1000 * MS), PF_PATIENCE_FLOOR_NS);
 }
 
+static void a_target_that_was_stopped_in_its_first_round_is_known_after_the_second(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    for (int proposed = 0; proposed < 2; proposed++) pf_patience_verified(&p, 20000 * MS, proposed, 1);
+    for (int proposed = 0; proposed < 2; proposed++) pf_patience_verified(&p, 20 * MS, proposed, 1);
+    assert_int_equal(pf_patience_asked(&p, 1, 1000 * MS), 80 * MS);
+    assert_true(p.plain_ns == (double)(20 * MS));
+    assert_true(p.judge_ns <= p.rounds * (double)(20 * MS));
+}
+
 static void a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again(void **state)
 {
     (void)state;
@@ -186,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_that_answers_is_waited_for_in_proportion_to_verification),
+        cmocka_unit_test(a_target_that_was_stopped_in_its_first_round_is_known_after_the_second),
         cmocka_unit_test(a_peer_that_is_late_is_not_waited_for_until_it_is_fast_again),
         cmocka_unit_test(an_answer_from_long_ago_is_not_taken_for_one_to_a_recent_question),
         cmocka_unit_test(a_silent_peer_is_tried_again_once_a_second),

@@ -30,6 +30,13 @@ static void read_share(pf_member member, void *arg)
     if (n_bytes > 0) b->checksum ^= b->read(bytes, n_bytes);
 }
 
+static void flush_share(pf_member member, void *arg)
+{
+    size_t n_bytes;
+    const uint8_t *bytes = share(arg, member, &n_bytes);
+    pf_read_flush(bytes, n_bytes);
+}
+
 pf_status pf_bare_read_create(pf_team *team, size_t n_bytes, pf_bare_read *out, pf_error *error)
 {
     *out = (pf_bare_read){ .team = team, .n_bytes = n_bytes };
@@ -43,6 +50,11 @@ pf_status pf_bare_read_create(pf_team *team, size_t n_bytes, pf_bare_read *out, 
 void pf_bare_read_destroy(pf_bare_read *b)
 {
     pf_arena_destroy(&b->arena);
+}
+
+void pf_bare_read_flush(pf_bare_read *b)
+{
+    pf_team_run(b->team, flush_share, b);
 }
 
 uint64_t pf_bare_read_ns(pf_bare_read *b, pf_read_fn *read)

@@ -26,6 +26,9 @@ PF_MUST_USE pf_status pf_bare_read_create(pf_team *team, size_t n_bytes, pf_bare
 /* Nothing where it is all zero. */
 void pf_bare_read_destroy(pf_bare_read *b);
 
+/* As pf_read_flush. */
+void pf_bare_read_flush(pf_bare_read *b);
+
 /* All of it by `read`; how long that took. */
 uint64_t pf_bare_read_ns(pf_bare_read *b, pf_read_fn *read);
 

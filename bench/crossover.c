@@ -4,22 +4,10 @@
 #include <math.h>
 
 #include "base/stop.h"
-#include "base/topology.h"
 #include "bench/bare_read.h"
 #include "bench/peak.h"
 
-enum { ROUNDS = 12, BURST_NS = 2 * 1000 * 1000 };
-static const size_t LEAST_BYTES = (size_t)64 << 20, MOST_BYTES = (size_t)1 << 30;
-
-/* More than the last cache holds. */
-static pf_status memory_size(size_t *out, pf_error *error)
-{
-    pf_topology machine;
-    PF_TRY(pf_topology_read(&machine, error));
-    const size_t n = 4 * machine.l3_bytes;
-    *out = n < LEAST_BYTES ? LEAST_BYTES : n > MOST_BYTES ? MOST_BYTES : n;
-    return PF_OK;
-}
+enum { ROUNDS = 12, BURST_NS = 2 * 1000 * 1000, MEMORY_BYTES = 32 << 20 };
 
 pf_status pf_crossover_measure(pf_engine *engine, const volatile bool *cancel, int32_t *out, pf_error *error)
 {
@@ -31,13 +19,12 @@ pf_status pf_crossover_measure(pf_engine *engine, const volatile bool *cancel, i
     if (!burst.run) return PF_OK; /* a definition: each row takes as long as the first */
 
     pf_team *team = pf_engine_team(engine);
-    size_t n_bytes;
     pf_bare_read memory;
-    PF_TRY(memory_size(&n_bytes, error));
-    PF_TRY(pf_bare_read_create(team, n_bytes, &memory, error));
+    PF_TRY(pf_bare_read_create(team, MEMORY_BYTES, &memory, error));
     double gbps = 0.0, gops = 0.0; /* at their best: what the machine can do, whoever else is at work */
     for (int i = 0; i < ROUNDS && !pf_is_told(cancel); i++) {
-        gbps = fmax(gbps, (double)n_bytes / (double)pf_bare_read_ns(&memory, pf_read_patterns[0].read));
+        pf_bare_read_flush(&memory);
+        gbps = fmax(gbps, MEMORY_BYTES / (double)pf_bare_read_ns(&memory, pf_read_patterns[0].read));
         gops = fmax(gops, pf_peak_measure(burst, team, BURST_NS));
     }
     pf_bare_read_destroy(&memory);

@@ -13,8 +13,7 @@
 #include "engine/pilotfish.h"
 
 /* Of the instruction that the engine's products are made of, its weights' format and its threads; read is memory that no
- * cache holds, some hundred megabytes, for a tenth of a second. *out is at least 1. cancel, or NULL: then PF_CANCELLED.
- * PF_NOMEM, and as pf_topology_read. */
+ * cache holds, 32 MiB, for a tenth of a second. *out is at least 1. cancel, or NULL: then PF_CANCELLED. PF_NOMEM. */
 PF_MUST_USE pf_status pf_crossover_measure(pf_engine *engine, const volatile bool *cancel, int32_t *out,
                                            pf_error *error);
 

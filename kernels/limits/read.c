@@ -106,3 +106,13 @@ const pf_read_pattern pf_read_patterns[PF_N_READS] = {
     { "2 panels, 1024 bytes ahead into the L2", read_panels_1024 },
     { "2 panels, 2752 bytes ahead, a line each nine cycles", read_paced },
 };
+
+void pf_read_flush(const void *bytes, size_t n_bytes)
+{
+#ifdef __x86_64__
+    for (size_t i = 0; i < n_bytes; i += LINE) __builtin_ia32_clflush((const char *)bytes + i);
+    __builtin_ia32_mfence();
+#else
+    (void)bytes, (void)n_bytes;
+#endif
+}

@@ -24,4 +24,7 @@ typedef struct {
 enum { PF_N_READS = 12 };
 extern const pf_read_pattern pf_read_patterns[PF_N_READS]; /* the first: one stream, nothing ahead */
 
+/* Out of every cache, so that the next read is one of memory. Nothing but on x86. */
+void pf_read_flush(const void *bytes, size_t n_bytes);
+
 #endif

@@ -1,10 +1,12 @@
 /* What takes seconds is given up when it is told to stop: a model that is loaded, a context that is made, passes of a bench. */
+#include "bench/crossover.h"
 #include "bench/stepper.h"
 #include "kernels/cpu.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 static char directory[PF_TINY_PATH];
 
@@ -67,11 +69,34 @@ static void passes_are_given_up(void **state)
     pf_tiny_model_remove(directory);
 }
 
+/* And until then it takes no more memory than it says. */
+static void the_crossover_is_given_up(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 4 }, directory);
+    pf_engine *engine;
+    pf_error error = { 0 };
+    teller t = { .percent = 101 };
+    assert_ok(open_engine(&t, &engine, &error), error);
+    struct rusage before, after;
+    int32_t rows = 0;
+    assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+    assert_ok(pf_crossover_measure(engine, &t.told, &rows, &error), error);
+    assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+    assert_true(rows >= 1);
+    assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 48 << 10); /* KiB */
+    t.told = true;
+    if (rows > 1) assert_int_equal(pf_crossover_measure(engine, &t.told, &rows, &error), PF_CANCELLED);
+    pf_engine_close(engine);
+    pf_tiny_model_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_and_a_context_are_given_up),
         cmocka_unit_test(passes_are_given_up),
+        cmocka_unit_test(the_crossover_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,8 @@ static int print_usage(pf_out *out)
     pf_out_print(out, "pilotfish " PF_VERSION ": speculative decoding with the draft model on the CPU\n\n"
                       "Usage: pilotfish COMMAND [options]\n\nCommands:\n");
     for (size_t i = 0; i < N_COMMANDS; i++) pf_out_print(out, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
-    pf_out_print(out, "\nEach has its own help: pilotfish COMMAND --help. The manual: man pilotfish.\n");
+    pf_out_print(out, "\nEach has its own help: pilotfish COMMAND --help. Which version: pilotfish --version. The "
+                      "manual: man pilotfish.\n");
     return PF_EXIT_DONE;
 }
 

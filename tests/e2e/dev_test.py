@@ -57,12 +57,15 @@ class Tree(unittest.TestCase):
         self.make(self.elsewhere / "cmake", "#!/bin/sh\necho no such preset\nexit 1\n")
         environment = {**os.environ, "PATH": f"{self.elsewhere}:{os.environ['PATH']}"}
         for words in ("setup x", "build release x", "demo x", "test foo bar", "check x", "format -i", "amx-machine x", "fuzz codec 1 x",
-                      "install there x", "clean x", "help x", "fuzz nosuch"):
+                      "install there x", "clean x", "help x", "fuzz nosuch", "build nope", "build -x", "test -x", "install --prefix"):
             with self.subTest(words):
                 done = self.run_script(self.tree / "dev", *words.split(), env=environment)
                 self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
-        done = self.run_script(self.tree / "dev", "build", "nope", env=environment)
-        self.assertEqual((done.returncode, done.stderr), (1, "dev: cmake does not configure nope:\nno such preset\n"))
+        done = self.run_script(self.tree / "dev", "build", "debug", env=environment)
+        self.assertEqual((done.returncode, done.stderr), (1, "dev: cmake does not configure debug:\nno such preset\n"))
+        for words in ("--help", "build --help", "test -h", "demo --help"):
+            done = self.run_script(self.tree / "dev", *words.split(), env=environment)
+            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (0, "./dev VERB"))
         self.assertFalse((self.tree / "build").exists())
 
     def test_the_demo_shows_the_commands_that_it_runs(self):

@@ -124,17 +124,25 @@ typedef struct {
     pf_error *error;
 } grid;
 
+static void add_run(grid *g, const pf_acceptance_setting *setting, const pf_acceptance_run *run)
+{
+    json_array_append_new(g->runs, run_json(g->options, setting, run));
+    if (g->options->json) return;
+    if (json_array_size(g->runs) == 1) print_head(g->out);
+    print_run(g->out, setting, run);
+}
+
 static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
 {
     pf_acceptance_run *run = calloc(1, sizeof *run);
     if (!run) return pf_fail(g->error, PF_NOMEM, "no memory for the figures");
     pf_progress_begin(g->bench->progress_user, "measuring");
-    const pf_status status = pf_bench_acceptance(g->bench, setting, run, g->error);
+    pf_status status = pf_bench_acceptance(g->bench, setting, run, g->error);
     pf_progress_end(g->bench->progress_user);
-    if (status == PF_OK || (status == PF_CANCELLED && run->total.n_requests > 0)) {
-        json_array_append_new(g->runs, run_json(g->options, setting, run));
-        if (!g->options->json) print_run(g->out, setting, run);
-    }
+    if (status == PF_OK && run->total.n_requests == 0)
+        status = pf_fail(g->error, PF_INVALID, "none of the prompts leaves room for a token in a context of %d",
+                         g->bench->max_context);
+    if ((status == PF_OK || status == PF_CANCELLED) && run->total.n_requests > 0) add_run(g, setting, run);
     pf_acceptance_run_clear(run);
     free(run);
     return status;
@@ -143,7 +151,6 @@ static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
 static pf_status run_grid(grid *g)
 {
     const pf_options *o = g->options;
-    if (!o->json) print_head(g->out);
     for (int32_t t = 0; t < o->n_temperatures; t++)
         for (int32_t m = 0; m < o->n_methods; m++) {
             const bool impossible = o->methods[m] == PF_METHOD_GREEDY && o->temperatures[t] > 0.0f;

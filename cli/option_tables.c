@@ -210,15 +210,15 @@ static const struct pf_option_row throughput_rows[] = {
 GROUP(pf_options_throughput, "Measurement", throughput_rows);
 
 static const struct pf_option_row kernels_rows[] = {
-    ROW(0, "isa", "NAME", "what is chosen there; auto: all that run here (auto)", KIND_WORD, .offset = AT(isa_word),
-        .choices = isa_choices),
+    ROW(0, "isa", "NAME", "what is chosen there; auto: all that run here, with --quick the best (auto)", KIND_WORD,
+        .offset = AT(isa_word), .choices = isa_choices),
     ROW(0, "op", "NAME", "one operation alone: gemm, attn, rmsnorm, top, ...", KIND_STRING, .offset = AT(bench_op)),
     ROW(0, "format", "NAME", "products with such weights alone: bf16, int8, int4-g128, ...", KIND_STRING,
         .offset = AT(bench_format)),
     ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
         .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES),
-    ROW(0, "quick", NULL, "few samples, one shape: to see that all run", KIND_FLAG, .offset = AT(quick)),
+    ROW(0, "quick", NULL, "few samples, one shape, what is chosen alone", KIND_FLAG, .offset = AT(quick)),
 };
 GROUP(pf_options_kernels, "Measurement", kernels_rows);
 

@@ -173,22 +173,34 @@ static pf_status make_session(const pf_options *options, const pf_setup *setup, 
     return pf_session_create(&make, out, error);
 }
 
+/* A longer proposal than a peer knows is cut, and a bench would call it by a length that it has not. */
+static pf_status check_length(const pf_options *options, bool compares, const char *who, int32_t most, pf_error *error)
+{
+    if (options->draft_len <= most) return PF_OK;
+    if (compares)
+        return pf_fail(error, PF_INVALID, "%s proposals of at most %d tokens, --draft-len is %d", who, most,
+                       options->draft_len);
+    pf_out_say("pilotfish: warning: %s proposals of at most %d tokens: --draft-len %d is cut to that", who, most,
+               options->draft_len);
+    return PF_OK;
+}
+
 static pf_status open_parts(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
 {
     PF_TRY(make_verifier(options, setup, error));
     PF_TRY(make_drafter(options, compares, setup, error));
     PF_TRY(pf_peer_info(setup->verifier, &setup->verifier_info, error));
     setup->max_context = session_context(options, &setup->verifier_info);
-    if (options->verifier && setup->verifier_info.max_draft < options->draft_len)
-        pf_out_say(
-            "pilotfish: warning: the verifier takes proposals of at most %d tokens: --draft-len %d is cut to that",
-            setup->verifier_info.max_draft, options->draft_len);
+    PF_TRY(check_length(options, compares, "the verifier takes", setup->verifier_info.max_draft, error));
     const pf_engine *known = setup->target ? setup->target : setup->draft;
     if (known) {
         setup->tokenizer = pf_engine_tokenizer(known);
         setup->config = pf_model_config(pf_engine_model(known));
     }
     PF_TRY(make_session(options, setup, true, &setup->session, error));
+    pf_model_info drafter;
+    if (options->draft_worker && pf_peer_info(setup->drafter, &drafter, NULL) == PF_OK)
+        PF_TRY(check_length(options, compares, "the worker makes", drafter.max_draft, error));
     return compares ? make_session(options, setup, false, &setup->plain, error) : PF_OK;
 }
 

@@ -150,6 +150,23 @@ class Benchmarks(Case):
                 self.assertRegex(self.run_ok(*bench, "--context", "32").out, rb" 1 of 1, 1 skipped\n$")
                 self.assertNotIn(b"skipped", self.run_ok(*bench).out)
 
+    def test_acceptance_that_has_room_for_no_prompt_has_failed(self):
+        prompts = self.root / "long.txt"
+        prompts.write_text(40 * "the thin " + "\n")
+        self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "4",
+                          "--context", "32", saying=["none of the prompts", "context of 32"])
+
+    def test_a_length_that_a_peer_does_not_know_is_cut_with_a_warning_and_never_measured(self):
+        with self.pilotfish.serve("worker", self.draft, self.socket("short")) as worker, \
+                self.pilotfish.serve("verifier", self.target, self.socket("brief")) as verifier:
+            for who, peers in [("worker", ["-m", self.target, "--draft-worker", worker.address]),
+                               ("verifier", ["--verifier", verifier.address, "-d", self.draft])]:
+                for length, warned in [("16", False), ("17", True)]:
+                    text = ["generate", *peers, "--tokens", "5", "-n", "20", "--ignore-eos", "--draft-len", length]
+                    self.assertEqual(f"the {who}" in self.run_ok(*text).err, warned)
+                self.assert_fails("bench", "acceptance", *peers, "--draft-len", "4,17", "-n", "4",
+                                  saying=[who, "at most 16", "--draft-len is 17"])
+
     def test_acceptance_reads_a_file_behind_a_mark_of_byte_order_and_refuses_one_array(self):
         prompts = self.root / "marked"
         bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2"]

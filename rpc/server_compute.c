@@ -13,7 +13,6 @@ static pf_call *take_ready(pf_server *server)
     if (c) {
         server->ready = c->next_ready;
         if (!server->ready) server->ready_end = &server->ready;
-        c->is_ready = false;
     }
     pthread_mutex_unlock(&server->lock);
     return c;
@@ -110,6 +109,7 @@ static void absorb(pf_call *c)
     pf_server *server = c->server;
     pf_inbound message;
     pthread_mutex_lock(&server->lock);
+    c->is_ready = false; /* not as it was taken: whoever handles its last event meanwhile would free it */
     const bool done = pf_call_is_done(c); /* let go of while it was in line */
     const bool over = c->held && c->ended && !c->is_absorbed;
     const bool taken = !done && !over && take_message(c, &message);

@@ -30,9 +30,9 @@ typedef struct {
 } pf_rpc_client_config;
 
 /* config NULL: the defaults. The caller ends *out with pf_peer_destroy. No fork in this process afterwards.
- * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there (the sentence names the address).  PF_FORMAT: the
- * answer is nonsense, or the service is not served there. With keep_trying *out is set in these two cases all the same, and
- * the caller's to end.  PF_CANCELLED.  PF_UNSUPPORTED: another version of the protocol.  PF_NOMEM. */
+ * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there, or who does turns us away (the sentence names the
+ * address).  PF_FORMAT: the answer is nonsense, or the service is not served there. With keep_trying *out is set in these two
+ * cases all the same, and the caller's to end.  PF_CANCELLED.  PF_UNSUPPORTED: another version of the protocol.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_rpc_drafter_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
                                              pf_error *error);
 PF_MUST_USE pf_status pf_rpc_verifier_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,

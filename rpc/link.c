@@ -193,17 +193,27 @@ static bool took_long(const pf_link *link)
     return pf_now_ns() - link->question_ns >= REFUSAL_NS;
 }
 
+/* By somebody who has too many calls: there may be room soon. */
+static bool was_turned_away(const pf_link *link)
+{
+    return link->call.status == GRPC_STATUS_RESOURCE_EXHAUSTED;
+}
+
+static const char *why_no_answer(const pf_link *link)
+{
+    const grpc_status_code code = link->call.status;
+    if (code == GRPC_STATUS_UNIMPLEMENTED) return "this service is not offered there";
+    if (was_turned_away(link)) return "it turns us away";
+    const bool late = code == GRPC_STATUS_DEADLINE_EXCEEDED || (status_of(code) == PF_UNAVAILABLE && took_long(link));
+    return late ? "nobody answers in time" : "nobody answers";
+}
+
 static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 {
     if (link->call.status != GRPC_STATUS_OK || !link->call.received) {
         char *details = grpc_slice_to_c_string(link->call.details);
-        const pf_status status = status_of(link->call.status);
-        const bool late =
-            link->call.status == GRPC_STATUS_DEADLINE_EXCEEDED || (status == PF_UNAVAILABLE && took_long(link));
-        const char *what = link->call.status == GRPC_STATUS_UNIMPLEMENTED ? "this service is not offered there"
-                           : late                                         ? "nobody answers in time"
-                                                                          : "nobody answers";
-        const pf_status failed = pf_fail(error, status, "%s: %s (%s)", link->address, what, details);
+        const pf_status failed =
+            pf_fail(error, status_of(link->call.status), "%s: %s (%s)", link->address, why_no_answer(link), details);
         gpr_free(details);
         return failed;
     }
@@ -252,9 +262,10 @@ static bool was_too_short(const pf_link *link, pf_status status)
     return status == PF_UNAVAILABLE && !link->stopping && took_long(link);
 }
 
-static bool first_contact_goes_on(const pf_link *link)
+/* Whether it may still ask then: who asks too late for an answer hears that nobody answered in time. */
+static bool first_contact_goes_on(const pf_link *link, uint64_t after_ns)
 {
-    return !link->asked && !link->config.keep_trying && !link->stopping && pf_now_ns() < link->meet_until_ns;
+    return !link->asked && !link->config.keep_trying && !link->stopping && pf_now_ns() + after_ns < link->meet_until_ns;
 }
 
 /* How long gRPC tries to connect is a channel's for life. */
@@ -270,10 +281,10 @@ static void on_info(pf_link *link)
     pf_model_info info;
     pf_error error = { .status = PF_OK };
     const pf_status status = read_info(link, &info, &error);
-    const bool turned_away = link->call.status == GRPC_STATUS_RESOURCE_EXHAUSTED; /* a crowd: there may be room soon */
+    const bool turned_away = was_turned_away(link);
     close_call(link);
     if (was_too_short(link, status)) {
-        const bool again = first_contact_goes_on(link) && link->attempt_ms < LAST_ATTEMPT_MS;
+        const bool again = first_contact_goes_on(link, 0) && link->attempt_ms < LAST_ATTEMPT_MS;
         try_longer(link);
         if (again) {
             ask(link);
@@ -282,7 +293,7 @@ static void on_info(pf_link *link)
     }
     link->state = PF_LINK_DOWN;
     link->mend_ns = pf_now_ns() + MEND_NS;
-    if (turned_away && first_contact_goes_on(link)) return;
+    if (turned_away && first_contact_goes_on(link, MEND_NS + REFUSAL_NS)) return;
     if (status == PF_OK) {
         link->info = info;
         link->known = true;

@@ -331,6 +331,17 @@ static void whatever_path_a_server_listens_at_its_client_finds(void **state)
     }
 }
 
+/* A socket at serving_path that takes connections. */
+static int listening(void)
+{
+    struct sockaddr_un name = { .sun_family = AF_UNIX };
+    strcpy(name.sun_path, serving_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
 typedef struct {
     fixture served;
     int mute, first; /* sockets: one that listens and never answers, and who came */
@@ -350,11 +361,7 @@ static void *miss_the_first(void *arg)
 static void a_first_connection_that_is_lost_is_followed_by_another(void **state)
 {
     (void)state;
-    struct sockaddr_un name = { .sun_family = AF_UNIX };
-    strcpy(name.sun_path, serving_path);
-    late_server s = { .mute = socket(AF_UNIX, SOCK_STREAM, 0) };
-    assert_int_equal(bind(s.mute, (const struct sockaddr *)&name, sizeof name), 0);
-    assert_int_equal(listen(s.mute, 1), 0);
+    late_server s = { .mute = listening() };
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, miss_the_first, &s), 0);
     const pf_rpc_client_config config = { .connect_timeout_ns = 60 * SECOND }; /* however loaded the machine is */
@@ -388,11 +395,7 @@ static void a_line_that_is_slow_is_waited_for(void **state)
 static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told(void **state)
 {
     (void)state;
-    struct sockaddr_un name = { .sun_family = AF_UNIX };
-    strcpy(name.sun_path, serving_path);
-    const int mute = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(mute, (const struct sockaddr *)&name, sizeof name), 0);
-    assert_int_equal(listen(mute, 8), 0);
+    const int mute = listening();
     pf_rpc_client_config config = { .connect_timeout_ns = SECOND };
     pf_peer *peer = NULL;
     pf_error error;
@@ -414,6 +417,58 @@ static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_to
     assert_says(error, "nobody answers in time");
     pf_peer_destroy(peer);
     close(mute);
+    unlink(serving_path);
+}
+
+typedef struct {
+    int listener, n_questions;
+} crowded_server;
+
+/* Every question of a connection is answered by status 8, RESOURCE_EXHAUSTED. */
+static void turn_away_all_of(crowded_server *s, int fd)
+{
+    static const uint8_t settings[18] = { [3] = 4, [12] = 4, [13] = 1 }; /* ours; theirs are acknowledged */
+    static const uint8_t end[] = "\x88\0\14content-type\20application/grpc\0\13grpc-status\1"
+                                 "8\0\14grpc-message\11try again";
+    static uint8_t head[9], body[1 << 14];
+    (void)send(fd, settings, sizeof settings, MSG_NOSIGNAL);
+    (void)recv(fd, body, 24, MSG_WAITALL); /* the preface */
+    while (recv(fd, head, sizeof head, MSG_WAITALL) == sizeof head) {
+        const size_t n = (size_t)head[1] << 8 | head[2];
+        if (n > 0 && recv(fd, body, n, MSG_WAITALL) != (ssize_t)n) return;
+        if (head[3] != 1) continue; /* HEADERS */
+        const uint8_t reply[] = { 0, 0, sizeof end - 1, 1, 5, head[5], head[6], head[7], head[8] };
+        s->n_questions++;
+        (void)send(fd, reply, sizeof reply, MSG_NOSIGNAL);
+        (void)send(fd, end, sizeof end - 1, MSG_NOSIGNAL);
+    }
+}
+
+static void *turn_away_all(void *arg)
+{
+    crowded_server *s = arg;
+    for (int fd; (fd = accept(s->listener, NULL, NULL)) >= 0; close(fd)) turn_away_all_of(s, fd);
+    return NULL;
+}
+
+static void who_turns_all_away_is_asked_again_and_said_to_do_so(void **state)
+{
+    (void)state;
+    crowded_server s = { .listener = listening() };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, turn_away_all, &s), 0);
+    const pf_rpc_client_config config = { .connect_timeout_ns = 2 * SECOND };
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
+    for (int i = 0; i < 4 && strstr(error.text, "in time"); i++) /* late for want of a core says nothing */
+        assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
+    assert_says(error, "it turns us away (try again)");
+    assert_null(peer);
+    assert_int_equal(shutdown(s.listener, SHUT_RDWR), 0);
+    pthread_join(thread, NULL);
+    assert_true(s.n_questions > 1);
+    close(s.listener);
     unlink(serving_path);
 }
 
@@ -582,6 +637,7 @@ int main(void)
         cmocka_unit_test(a_first_connection_that_is_lost_is_followed_by_another),
         cmocka_unit_test(a_line_that_is_slow_is_waited_for),
         cmocka_unit_test(who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_told),
+        cmocka_unit_test(who_turns_all_away_is_asked_again_and_said_to_do_so),
         cmocka_unit_test(a_client_that_keeps_trying_meets_a_server_that_comes_later),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_talks_nonsense_for_nobody),
         cmocka_unit_test(a_client_that_keeps_trying_takes_who_serves_something_else_for_nobody),

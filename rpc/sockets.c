@@ -69,6 +69,13 @@ static pf_status check_directory(const pf_address *address, pf_error *error)
     return pf_fail(error, PF_UNAVAILABLE, "cannot listen on %s: there is no directory %s", address->text, directory);
 }
 
+/* For a second at most: whoever may read a directory may keep it locked. */
+static void try_to_lock(int directory)
+{
+    for (int n_ms = 0; n_ms < 1000 && flock(directory, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; n_ms += 2)
+        usleep(2 * 1000);
+}
+
 /* Remove the file of a process that is gone: 0 where none is left, else errno. The directory is locked meanwhile, as far as it
  * can be: another who has found the same file would remove ours, once that has taken its place. */
 static int remove_dead(const pf_address *address)
@@ -76,7 +83,7 @@ static int remove_dead(const pf_address *address)
     char directory[sizeof address->path];
     name_directory(address, directory);
     const int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock >= 0) (void)flock(lock, LOCK_EX);
+    if (lock >= 0) try_to_lock(lock);
     int reason = find_owner(address);
     if (reason == ECONNREFUSED) reason = unlink(address->path) == 0 ? 0 : errno;
     if (lock >= 0) close(lock);

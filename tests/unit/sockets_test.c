@@ -1,11 +1,13 @@
 /* Addresses, and where a server listens: what is in use stays in use, what is dead is taken over, what is another's is left alone. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -315,6 +317,19 @@ static void of_many_that_find_a_dead_file_one_takes_it_over(void **state)
     }
 }
 
+/* By anybody who may read it. */
+static void a_directory_that_stays_locked_keeps_nobody_from_a_dead_file(void **state)
+{
+    (void)state;
+    const pf_address address = file_address();
+    close(bound(&address));
+    const int locked = open(directory, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(locked, LOCK_EX), 0);
+    pf_sockets sockets = listening(&address);
+    pf_sockets_close(&sockets);
+    close(locked);
+}
+
 static void a_file_that_cannot_be_listened_on_does_not_stay(void **state)
 {
     (void)state;
@@ -365,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_dead_file_is_taken_over_and_another_s_left_alone),
         cmocka_unit_test(who_has_bound_and_does_not_listen_yet_keeps_the_file),
         cmocka_unit_test(of_many_that_find_a_dead_file_one_takes_it_over),
+        cmocka_unit_test(a_directory_that_stays_locked_keeps_nobody_from_a_dead_file),
         cmocka_unit_test(a_file_that_cannot_be_listened_on_does_not_stay),
         cmocka_unit_test(what_cannot_be_listened_on_says_why),
     };

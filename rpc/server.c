@@ -51,11 +51,10 @@ static void end_calls(pf_server *server, uint64_t *since_ns)
     if (server->listener && now_ns - *since_ns >= LAST_WORDS_NS) pf_listener_cut_all(server->listener);
 }
 
-static void shut_down(pf_server *server, uint64_t grace_ns)
+static void shut_down(pf_server *server, uint64_t grace_ns, pf_error *error)
 {
     if (server->shut) return;
     server->shut = true;
-    pf_error error;
     pf_server_set_health(server, PF_HEALTH_NOT_SERVING);
     if (server->listener) pf_listener_close(server->listener);
     grpc_server_shutdown_and_notify(server->grpc, server->poller.cq, &server->shutdown_tag);
@@ -64,7 +63,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns)
     uint64_t worked_ns = 0, ended_ns = 0;
     for (;;) {
         const bool drained = is_drained(server); /* before: what came until then is computed */
-        if (pf_server_compute(server, &error)) {
+        if (pf_server_compute(server, error)) {
             worked_ns = pf_now_ns();
             continue;
         }
@@ -87,7 +86,7 @@ pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *
         else
             wait_for_work(server, worked_ns);
     }
-    shut_down(server, server->config.grace_ns);
+    shut_down(server, server->config.grace_ns, error);
     return server->failed;
 }
 
@@ -220,7 +219,7 @@ static pf_status settle(pf_server_config *config, pf_error *error)
 static void dismantle(pf_server *server)
 {
     if (server->grpc) {
-        shut_down(server, 0);
+        shut_down(server, 0, NULL);
         grpc_server_destroy(server->grpc);
         pf_poller_stop(&server->poller);
     }

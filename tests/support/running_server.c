@@ -12,8 +12,7 @@ static char directory[] = "/tmp/pf-rpc-XXXXXX";
 static void *run(void *arg)
 {
     running_server *s = arg;
-    pf_error error;
-    s->run_status = pf_server_run(s->server, NULL, &error);
+    s->run_status = pf_server_run(s->server, NULL, &s->run_error);
     return NULL;
 }
 
@@ -25,6 +24,7 @@ void serving_create(running_server *s, const pf_server_config *config)
 
 void serving_run(running_server *s)
 {
+    s->run_error = (pf_error){ .text = "" };
     assert_int_equal(pthread_create(&s->thread, NULL, run, s), 0);
 }
 

@@ -10,6 +10,7 @@ typedef struct {
     pf_server *server;
     pthread_t thread;
     pf_status run_status;
+    pf_error run_error;
 } running_server;
 
 /* Make the server; run it; both. Fail the test when they cannot. */

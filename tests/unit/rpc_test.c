@@ -1038,36 +1038,49 @@ static void a_server_without_open_sequences_stops_at_once(void **state)
     pf_peer_destroy(peer);
 }
 
+static atomic_bool is_broken;
+
 static pf_status break_down(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     (void)peer;
     (void)deadline_ns;
     (void)out;
-    return pf_fail(error, PF_INTERNAL, "out of order");
+    return is_broken ? pf_fail(error, PF_INTERNAL, "out of order") : PF_CANCELLED;
 }
 
 /* However long the grace for sequences: nobody computes them any more. */
 static void a_peer_that_fails_as_a_whole_ends_its_server_for_good(void **state)
 {
     (void)state;
-    fixture f;
-    pf_error error;
-    echo_peer_init(&f.echo);
-    pf_peer_ops broken = *f.echo.head.ops;
-    broken.collect = break_down;
-    f.echo.head.ops = &broken;
-    const pf_server_config config = { .address = serving_address, .drafter = &f.echo.head, .grace_ns = 60 * SECOND };
-    serving_begin(&f.running, &config);
-    pf_peer *peer = connected(serving_address);
-    const uint64_t begin_ns = pf_now_ns();
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
-    pthread_join(f.running.thread, NULL);
-    assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
-    assert_int_equal(f.running.run_status, PF_INTERNAL);
-    assert_status(pf_server_run(f.running.server, NULL, &error), PF_INVALID);
-    assert_says(error, "has been stopped");
-    pf_server_destroy(f.running.server);
-    pf_peer_destroy(peer);
+    for (int stops = 0; stops < 2; stops++) { /* it fails while the server serves; and while it stops */
+        fixture f;
+        pf_error error;
+        echo_peer_init(&f.echo);
+        pf_peer_ops broken = *f.echo.head.ops;
+        broken.collect = break_down;
+        f.echo.head.ops = &broken;
+        is_broken = false;
+        serving_begin(&f.running, &(pf_server_config){
+                                      .address = serving_address, .drafter = &f.echo.head, .grace_ns = 60 * SECOND });
+        pf_peer *peer = connected(serving_address);
+        const uint64_t begin_ns = pf_now_ns();
+        assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+        while (f.echo.n_open == 0) usleep(1000);
+        if (stops) {
+            pf_server_stop(f.running.server);
+            usleep(200 * 1000); /* so that it has seen it */
+        }
+        is_broken = true;
+        (void)say_verdict(peer, 1, 0, 9); /* may find it broken already */
+        pthread_join(f.running.thread, NULL);
+        assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
+        assert_int_equal(f.running.run_status, PF_INTERNAL);
+        assert_string_equal(f.running.run_error.text, "out of order");
+        assert_status(pf_server_run(f.running.server, NULL, &error), PF_INVALID);
+        assert_says(error, "has been stopped");
+        pf_server_destroy(f.running.server);
+        pf_peer_destroy(peer);
+    }
 }
 
 static void a_client_that_leaves_while_the_server_stops_harms_nobody(void **state)

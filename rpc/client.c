@@ -102,7 +102,7 @@ static pf_status take_answer(pf_link *link, grpc_byte_buffer **answer, pf_error 
  * 10 ms later, of what has been sent, and a fast target fills the queue in two. */
 static pf_status await_answer(pf_link *link, uint64_t deadline_ns, grpc_byte_buffer **answer, pf_error *error)
 {
-    const uint64_t spin_until_ns = pf_now_ns() + link->config.spin_ns;
+    const uint64_t spin_until_ns = pf_now_ns() + PF_RPC_SPIN_NS;
     for (bool last = false;; last = pf_now_ns() >= deadline_ns) {
         const pf_status status = take_answer(link, answer, error);
         if (status != PF_CANCELLED || last) return status;
@@ -204,16 +204,14 @@ static void settle(pf_rpc_client_config *config)
     /* Whoever is needed may be far: a line of four seconds there and back is slow, and works. */
     if (config->connect_timeout_ns == 0)
         config->connect_timeout_ns = (uint64_t)(config->keep_trying ? 2 : 15) * SECOND_NS;
-    if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
-    if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
 }
 
 static pf_status make_codecs(client *c, const char *address, pf_error *error)
 {
-    const size_t n = c->link.config.max_message_bytes;
-    pf_status status = pf_codec_create(n, 0, &c->encoder);
-    if (status == PF_OK) status = pf_codec_create(n, 0, &c->decoder);
-    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s: messages of %zu bytes cannot be had", address, n);
+    enum { N_BYTES = PF_RPC_DEFAULT_MESSAGE_BYTES };
+    pf_status status = pf_codec_create(N_BYTES, 0, &c->encoder);
+    if (status == PF_OK) status = pf_codec_create(N_BYTES, 0, &c->decoder);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s: no memory for messages of %d bytes", address, N_BYTES);
 }
 
 static pf_status connect_to(const char *address_text, pf_service service, const pf_rpc_client_config *config,

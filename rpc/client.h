@@ -15,7 +15,6 @@
 #define PF_RPC_CLIENT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -24,8 +23,6 @@
 typedef struct {
     uint64_t connect_timeout_ns; /* of the first contact; 0: 15 s, or 2 s with keep_trying */
     const volatile bool *cancel; /* set from outside: the first contact ends; or NULL */
-    size_t max_message_bytes;    /* 0: 4 MiB; at most PF_MAX_MESSAGE_BYTES */
-    uint64_t spin_ns;            /* how long collect looks before it sleeps; 0: 1 ms */
     bool keep_trying;            /* nobody there at first: a peer all the same, that goes on trying */
 } pf_rpc_client_config;
 

@@ -229,8 +229,7 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 
 static grpc_channel *make_channel(const pf_link *link)
 {
-    const int max_message_bytes = (int)link->config.max_message_bytes;
-    grpc_resource_quota *quota = pf_grpc_quota(link->config.max_message_bytes);
+    grpc_resource_quota *quota = pf_grpc_quota(PF_RPC_DEFAULT_MESSAGE_BYTES);
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
@@ -238,8 +237,8 @@ static grpc_channel *make_channel(const pf_link *link)
         pf_grpc_int_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_MS),
         pf_grpc_int_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, link->attempt_ms),
         pf_grpc_int_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS),
-        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_message_bytes),
-        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_message_bytes),
+        pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, PF_RPC_DEFAULT_MESSAGE_BYTES),
+        pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, PF_RPC_DEFAULT_MESSAGE_BYTES),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, PF_RPC_KEEPALIVE_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PF_RPC_KEEPALIVE_TIMEOUT_MS),
         pf_grpc_int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),

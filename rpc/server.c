@@ -16,12 +16,15 @@ enum {
     LAST_WORDS_NS = 200 * 1000 * 1000, /* for calls that are cancelled to be told so */
 };
 
+/* After so much of it a sequence makes way for another. */
+static const uint64_t SEQUENCE_SILENCE_NS = UINT64_C(60) * 1000 * 1000 * 1000;
+
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* Until there is work, or a while has passed; without sleeping for a moment after the last. */
 static void wait_for_work(pf_server *server, uint64_t last_work_ns)
 {
-    pf_poller_wait(&server->poller, last_work_ns + server->config.spin_ns, UINT64_MAX);
+    pf_poller_wait(&server->poller, last_work_ns + PF_RPC_SPIN_NS, UINT64_MAX);
 }
 
 static int32_t open_sequences(const pf_server *server)
@@ -171,9 +174,8 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     const int32_t wanted = server->config.max_sequences;
     status = pf_codec_create(server->config.max_message_bytes, pf_model_ids(&info), &server->codec[service]);
     if (status == PF_OK)
-        status =
-            pf_dispatch_create(service, peer, wanted ? wanted : info.max_sequences, server->config.sequence_silence_ns,
-                               pf_server_send_batch, server, &server->dispatch[service]);
+        status = pf_dispatch_create(service, peer, wanted ? wanted : info.max_sequences, SEQUENCE_SILENCE_NS,
+                                    pf_server_send_batch, server, &server->dispatch[service]);
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
     return PF_OK;
 }
@@ -201,10 +203,8 @@ static pf_status settle(pf_server_config *config, pf_error *error)
     if (!config->drafter && !config->verifier) return pf_fail(error, PF_INVALID, "a server without a peer to serve");
     if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
     if (config->max_streams == 0) config->max_streams = DEFAULT_STREAMS;
-    if (config->spin_ns == 0) config->spin_ns = PF_RPC_DEFAULT_SPIN_NS;
     if (config->grace_ns == 0) config->grace_ns = PF_SERVER_GRACE_NS;
     if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
-    if (config->sequence_silence_ns == 0) config->sequence_silence_ns = UINT64_C(60) * 1000 * 1000 * 1000;
     if (config->sign_ns == 0) config->sign_ns = UINT64_C(10) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
         return pf_fail(error, PF_INVALID,

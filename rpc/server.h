@@ -48,11 +48,9 @@ typedef struct {
     int32_t max_streams;      /* 0: 256; idle ones make way for others */
     int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
     int32_t max_sequences;    /* open at once over all streams of a service; 0: what the peer says of itself */
-    uint64_t spin_ns;         /* how long the computing thread looks for work before it sleeps; 0: 1 ms */
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
     uint64_t silence_ns;      /* how long a connection may take for its first words; 0: 5 s */
-    uint64_t sequence_silence_ns; /* after how much of it a sequence makes way for another; 0: 60 s */
-    uint64_t sign_ns;             /* how often a stream hears that what it waits for is still computed; 0: 10 s */
+    uint64_t sign_ns;         /* how often a stream hears that what it waits for is still computed; 0: 10 s */
     void (*log)(void *user, const char *sentence); /* what happens meanwhile, from any thread, or NULL */
     void *log_user;
 } pf_server_config;

@@ -171,11 +171,10 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     pf_status status =
         pf_codec_encode_info(&info, server->info[service], sizeof server->info[service], &server->info_bytes[service]);
     if (status != PF_OK) return pf_fail(error, status, "the model's own description cannot be encoded");
-    const int32_t wanted = server->config.max_sequences;
     status = pf_codec_create(server->config.max_message_bytes, pf_model_ids(&info), &server->codec[service]);
     if (status == PF_OK)
-        status = pf_dispatch_create(service, peer, wanted ? wanted : info.max_sequences, SEQUENCE_SILENCE_NS,
-                                    pf_server_send_batch, server, &server->dispatch[service]);
+        status = pf_dispatch_create(service, peer, info.max_sequences, SEQUENCE_SILENCE_NS, pf_server_send_batch,
+                                    server, &server->dispatch[service]);
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
     return PF_OK;
 }

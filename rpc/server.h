@@ -21,10 +21,11 @@
  * When all places are taken, calls that wait for nothing make way, the longest idle first: a stream without an open
  * sequence for a stream; for any other call a watch, or a question that is not said or whose answer is not read.
  *
- * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message, sequences. What gRPC holds
- * of messages on their way is bounded too, by 32 of the largest: past that it reads no more until there is room. A
- * connection that speaks takes 200 KiB of gRPC's, and there are only so many (rpc/listener.h). What gRPC takes for
- * streams that a client resets at once, 12 KB each, is bounded by time alone: some 20000 until that client is cut.
+ * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message; and by the sequences that a
+ * peer says it takes, over all streams. What gRPC holds of messages on their way is bounded too, by 32 of the
+ * largest: past that it reads no more until there is room. A connection that speaks takes 200 KiB of gRPC's, and there are
+ * only so many (rpc/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
+ * alone: some 20000 until that client is cut.
  */
 #ifndef PF_RPC_SERVER_H
 #define PF_RPC_SERVER_H
@@ -47,7 +48,6 @@ typedef struct {
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
     int32_t max_streams;      /* 0: 256; idle ones make way for others */
     int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
-    int32_t max_sequences;    /* open at once over all streams of a service; 0: what the peer says of itself */
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
     uint64_t silence_ns;      /* how long a connection may take for its first words; 0: 5 s */
     uint64_t sign_ns;         /* how often a stream hears that what it waits for is still computed; 0: 10 s */

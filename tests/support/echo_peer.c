@@ -81,7 +81,7 @@ static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
     *out = (pf_model_info){ .protocol_version = PF_PROTOCOL_VERSION,
                             .vocab_size = e->vocab_size,
                             .max_context = ECHO_LONGEST_PROMPT,
-                            .max_sequences = 8,
+                            .max_sequences = ECHO_SEQUENCES,
                             .max_draft = 16,
                             .methods = 1u << PF_METHOD_GREEDY };
     out->vocab_fingerprint[0] = e->fingerprint;

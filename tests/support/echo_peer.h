@@ -16,6 +16,7 @@ enum {
     ECHO_LONGEST_PROMPT = 400000, /* tokens; a longer one is refused */
     ECHO_ENDLESS = 99999,         /* a prompt that begins with it is computed for without end */
     ECHO_PENDING = 64,            /* proposals that wait to be collected */
+    ECHO_SEQUENCES = 16,          /* that it says it takes */
 };
 
 typedef struct {

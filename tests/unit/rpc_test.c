@@ -124,22 +124,18 @@ static void a_large_prompt_gets_through_and_a_larger_one_is_refused_alone(void *
 static void more_sequences_than_are_taken_are_refused_one_by_one(void **state)
 {
     (void)state;
-    static const int32_t said[] = { 2, 0 }; /* by the server's configuration, or by the peer */
-    for (size_t i = 0; i < PF_COUNT(said); i++) {
-        const uint64_t most = said[i] ? (uint64_t)said[i] : 8;
-        fixture f;
-        begin_with(&f, (pf_server_config){ .address = serving_address, .max_sequences = said[i] });
-        pf_peer *peer = connected(serving_address);
-        for (uint64_t s = 1; s <= most + 1; s++) assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
-        const pf_batch *batch = answer_within(peer, 5 * SECOND);
-        assert_int_equal(batch->n_refusals, 1);
-        assert_int_equal(batch->refusals[0].sequence, most + 1);
-        assert_int_equal(batch->refusals[0].status, PF_LIMIT);
-        assert_int_equal(say_verdict(peer, most, 0, 9), PF_OK);
-        assert_proposal(answer_within(peer, 5 * SECOND), most, 1, 9);
-        pf_peer_destroy(peer);
-        end(&f);
-    }
+    fixture f;
+    begin(&f);
+    pf_peer *peer = connected(serving_address);
+    for (uint64_t s = 1; s <= ECHO_SEQUENCES + 1; s++) assert_int_equal(say_open(peer, s, ECHO_PROMPT, 3), PF_OK);
+    const pf_batch *batch = answer_within(peer, 5 * SECOND);
+    assert_int_equal(batch->n_refusals, 1);
+    assert_int_equal(batch->refusals[0].sequence, ECHO_SEQUENCES + 1);
+    assert_int_equal(batch->refusals[0].status, PF_LIMIT);
+    assert_int_equal(say_verdict(peer, ECHO_SEQUENCES, 0, 9), PF_OK);
+    assert_proposal(answer_within(peer, 5 * SECOND), ECHO_SEQUENCES, 1, 9);
+    pf_peer_destroy(peer);
+    end(&f);
 }
 
 static void a_stream_that_ends_closes_its_sequences(void **state)
@@ -787,7 +783,7 @@ static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
     static const char why[] = "the stream is not read";
     fixture f;
-    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = 4096, .max_sequences = N + 1 });
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_message_bytes = 4096 });
     f.echo.n_tokens = 64;
     int fds[N];
     for (int i = 0; i < N; i++) {

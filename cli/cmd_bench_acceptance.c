@@ -1,6 +1,5 @@
 /* pilotfish bench acceptance: how much of what a drafter proposes is accepted, and what that gains. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* pilotfish bench rpc: round trips of real messages. */
 #include <math.h>
-#include <stdio.h>
 
 #include "bench/roundtrip.h"
 #include "cli/commands.h"

@@ -12,7 +12,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
 #include "cli/input.h"

@@ -2,8 +2,6 @@
 #include "cli/figures.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "bench/statistics.h"
 #include "cli/json_out.h"

@@ -2,7 +2,6 @@
 #include "cli/serving.h"
 
 #include <signal.h>
-#include <stdio.h>
 
 #include "cli/interrupt.h"
 #include "cli/setup.h"

@@ -1,6 +1,5 @@
 #include "cli/shell_limits.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>

@@ -1,6 +1,5 @@
 #include "rpc/link.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -2,7 +2,6 @@
 #include "rpc/server_parts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 

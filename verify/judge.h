@@ -16,7 +16,6 @@
 #define PF_VERIFY_JUDGE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"

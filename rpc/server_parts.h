@@ -121,9 +121,8 @@ struct pf_server {
     /* The computing thread's alone. */
     pf_dispatch *dispatch[PF_N_SERVICES]; /* by pf_service; NULL: not served */
     pf_codec *codec[PF_N_SERVICES];
-    pf_status failed;  /* of a peer as a whole */
-    pf_call *absorbed; /* streams whose answers are being computed */
-    bool is_behind;    /* some of it is left for later: others came meanwhile */
+    pf_status failed; /* of a peer as a whole */
+    bool is_behind;   /* some of what was to be computed is left for later: others came meanwhile */
     bool shut;
     const volatile bool *told; /* to stop, by whoever runs the server; or NULL */
     uint64_t until_ns;         /* when open sequences are given up; 0: it has not been told to stop */
@@ -135,6 +134,7 @@ struct pf_server {
 
     pthread_mutex_t lock;
     pf_call *ready, **ready_end; /* streams with work, first come first served */
+    pf_call *absorbed;           /* streams whose answers are being computed */
     pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
     int32_t n_calls;                   /* all that are not freed, the one that is awaited too */

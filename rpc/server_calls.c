@@ -168,7 +168,7 @@ static void unlink_call(pf_server *server, const pf_call *c)
     *(c->next ? &c->next->previous : &server->youngest) = c->previous;
 }
 
-bool pf_call_is_done(pf_call *c)
+bool pf_call_retire(pf_call *c)
 {
     if (c->pending > 0 || c->held || c->is_ready) return false;
     pf_server *server = c->server;

@@ -84,7 +84,7 @@ static void release(pf_call *c)
     pf_dispatch_end_stream(server->dispatch[c->service], c);
     pthread_mutex_lock(&server->lock);
     c->held = false;
-    const bool done = pf_call_is_done(c);
+    const bool done = pf_call_retire(c);
     pthread_mutex_unlock(&server->lock);
     if (done) pf_call_free(c);
 }
@@ -110,7 +110,7 @@ static void absorb(pf_call *c)
     pf_inbound message;
     pthread_mutex_lock(&server->lock);
     c->is_ready = false; /* not as it was taken: whoever handles its last event meanwhile would free it */
-    const bool done = pf_call_is_done(c); /* let go of while it was in line */
+    const bool done = pf_call_retire(c); /* let go of while it was in line */
     const bool over = c->held && c->ended && !c->is_absorbed;
     const bool taken = !done && !over && take_message(c, &message);
     if (!done && !over && c->held && !c->is_absorbed) {

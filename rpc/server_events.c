@@ -38,7 +38,7 @@ void pf_server_accept_call(pf_server *server)
         return;
     pthread_mutex_lock(&server->lock);
     c->pending = 0; /* shutting down */
-    (void)pf_call_is_done(c);
+    (void)pf_call_retire(c);
     pthread_mutex_unlock(&server->lock);
     pf_call_free(c);
 }
@@ -215,7 +215,7 @@ void pf_server_on_event(void *user, void *event_tag, bool success)
     pf_call *c = t->of;
     const bool another = c && t->kind == PF_EV_NEW && success;
     if (c) on_call_event(c, t->kind, success);
-    const bool done = c && pf_call_is_done(c);
+    const bool done = c && pf_call_retire(c);
     pthread_mutex_unlock(&server->lock);
 
     if (another) pf_server_accept_call(server);

@@ -9,7 +9,7 @@
  *      server_health.c    health, and who watches it
  *
  * A call is freed when nothing refers to it any more: no event to come, not in line, and the computing thread has let
- * go of it. Whoever takes one of these away asks pf_call_is_done.
+ * go of it. Whoever takes one of these away calls pf_call_retire.
  *
  * Threads: what is here is guarded by the server's lock, unless it says otherwise. Functions want it held, unless they say
  * otherwise.
@@ -170,7 +170,9 @@ void pf_call_end(pf_call *c, grpc_status_code code, const char *text); /* once n
 void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);  /* one message, and a good end */
 void pf_call_link(pf_server *server, pf_call *c);                      /* into the list of all */
 void pf_call_make_ready(pf_call *c);                                   /* in line for the computing thread */
-bool pf_call_is_done(pf_call *c);      /* nothing refers to it: it is out of every list, and pf_call_free may end it */
+
+/* Where nothing refers to it any more it is taken out of every list, and pf_call_free is to end it. False: not yet. */
+bool pf_call_retire(pf_call *c);
 void pf_call_free(pf_call *c);         /* without the lock */
 void pf_server_give_signs(void *user); /* without it; the poller's too: of life, to streams that have waited for long */
 

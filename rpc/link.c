@@ -94,8 +94,8 @@ static void ask(pf_link *link)
     size_t n = 0;
     if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
     grpc_byte_buffer *request = pf_grpc_copy(bytes, n);
-    link->question_ns = pf_now_ns();
-    open_call(link, link->info_method, link->asked ? link->question_ns + question_ns(link) : link->meet_until_ns);
+    link->asked_ns = pf_now_ns();
+    open_call(link, link->info_method, link->asked ? link->asked_ns + question_ns(link) : link->meet_until_ns);
     const grpc_op ops[] = {
         { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = link->asked ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
         { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
@@ -189,7 +189,7 @@ static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_e
 /* Whether a question that has failed was not refused: its packets are lost, or slow. */
 static bool took_long(const pf_link *link)
 {
-    return pf_now_ns() - link->question_ns >= REFUSAL_NS;
+    return pf_now_ns() - link->asked_ns >= REFUSAL_NS;
 }
 
 /* By somebody who has too many calls: there may be room soon. */

@@ -50,7 +50,7 @@ typedef struct {
     bool asked; /* the first contact is made, or over */
     pf_status asked_status;
     uint64_t meet_until_ns; /* when the first contact ends; 0: it has not begun */
-    uint64_t question_ns;   /* when the last question began */
+    uint64_t asked_ns;      /* when the last question began */
     pf_error asked_error;
     bool known; /* info is what somebody said */
     pf_model_info info;

@@ -31,7 +31,8 @@ enum {
 };
 
 /* grpc_init, silently: gRPC's own log lines go nowhere unless GRPC_VERBOSITY asks for them; its locks are no longer
- * looked at for deadlocks, which Debian's Abseil does for all of a process. Paired with grpc_shutdown_blocking. PF_NOMEM: too few descriptors or threads are to be had: gRPC would die of it, or wait for ever. */
+ * looked at for deadlocks, which Debian's Abseil does for all of a process. Paired with grpc_shutdown_blocking.
+ * PF_NOMEM: too few descriptors or threads are to be had: gRPC would die of it, or wait for ever. */
 PF_MUST_USE pf_status pf_grpc_begin(pf_error *error);
 
 gpr_timespec pf_grpc_deadline(uint64_t deadline_ns); /* from pf_now_ns time */

@@ -51,7 +51,7 @@ typedef struct {
     const pf_poller *poller;                       /* of the server's queue; lives as long */
     int32_t max_connections;                       /* at once, silent ones included */
     int32_t max_calls;                             /* of one connection; with more it is shut down */
-    int32_t max_over;                              /* calls that reading nobody's answers may keep when there is need */
+    int32_t max_over;                              /* calls that may stay over and unread when others need a place */
     size_t max_unclaimed_bytes;                    /* of all connections, that no call accounts for (rpc/unclaimed.h) */
     uint64_t silence_ns;                           /* how long one may take for its preface */
     void (*log)(void *user, const char *sentence); /* from its thread, or NULL */

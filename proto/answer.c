@@ -4,7 +4,8 @@
 
 pf_status pf_answer_check_method(pf_method method, pf_error *error)
 {
-    if (method == PF_METHOD_GREEDY || method == PF_METHOD_REJECTION || method == PF_METHOD_COUPLED) return PF_OK;
+    const uint32_t bit = (uint32_t)method;
+    if (bit < 32 && PF_ANSWER_METHODS >> bit & 1) return PF_OK;
     return pf_fail(error, PF_UNSUPPORTED, "method %d is not spoken here, only greedy, rejection and coupled",
                    (int)method);
 }

@@ -87,7 +87,7 @@ static pf_status take_ends(const Pilotfish__V1__EndTokens *wire, const pf_codec_
     if (!wire) return PF_OK;
     PF_TRY(pf_codec_check_count(at, "end_tokens.ids", wire->n_ids, 0, PF_MAX_STOP_TOKENS));
     for (size_t i = 0; i < wire->n_ids; i++) {
-        PF_TRY(pf_codec_check_range(at, "end_tokens.ids", wire->ids[i], 0, pf_model_ids(info) - 1));
+        PF_TRY(pf_codec_check_entry(at, "end_tokens.ids", i, wire->ids[i], 0, pf_model_ids(info) - 1));
         info->ends[info->n_ends++] = wire->ids[i];
     }
     return PF_OK;
@@ -98,10 +98,10 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
     if (wire->protocol_version != PF_PROTOCOL_VERSION)
         return pf_fail(error, PF_UNSUPPORTED, "the peer speaks version %u of the protocol, this is version %d",
                        wire->protocol_version, PF_PROTOCOL_VERSION);
-    const pf_codec_place at = { "model_info", 0, 0, error };
+    const pf_codec_place at = { "model_info", PF_CODEC_SINGLE, 0, error };
     if (!wire->limits) return pf_codec_refuse(&at, PF_FORMAT, "limits", "is missing");
     pf_model_info info = { .protocol_version = wire->protocol_version };
-    PF_TRY(pf_codec_check_count(&at, "model_id", strlen(wire->model_id), 0, sizeof info.model_id - 1));
+    PF_TRY(pf_codec_check_text(&at, "model_id", wire->model_id, sizeof info.model_id - 1));
     PF_TRY(pf_codec_check_range(&at, "vocab_size", wire->vocab_size, 1, INT32_MAX));
     if (wire->n_ids) PF_TRY(pf_codec_check_range(&at, "n_ids", wire->n_ids, wire->vocab_size, INT32_MAX));
     PF_TRY(pf_codec_check_range(&at, "max_context", wire->max_context, 1, INT32_MAX));

@@ -12,9 +12,7 @@ static pf_status check_tokens(const pf_codec_place *at, const char *field, const
 {
     PF_TRY(pf_codec_check_count(at, field, n, low, high));
     const int32_t last = at->n_vocab > 0 ? at->n_vocab - 1 : INT32_MAX;
-    for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || tokens[i] > last)
-            return pf_codec_refuse(at, PF_FORMAT, field, "[%zu] is %d, expected 0 to %d", i, (int)tokens[i], (int)last);
+    for (size_t i = 0; i < n; i++) PF_TRY(pf_codec_check_entry(at, field, i, tokens[i], 0, last));
     return PF_OK;
 }
 
@@ -137,7 +135,7 @@ static pf_status take_proposal(const pf_codec_place *at, pf_bump *bump, const pf
     if (wire->n_parents) PF_TRY(pf_codec_check_count(at, "parents", wire->n_parents, n, n));
     if (wire->n_declared) PF_TRY(pf_codec_check_count(at, "declared", wire->n_declared, n, n));
     for (size_t i = 0; i < wire->n_parents; i++)
-        PF_TRY(pf_codec_check_range(at, "parents", wire->parents[i], -1, (int64_t)i - 1));
+        PF_TRY(pf_codec_check_entry(at, "parents", i, wire->parents[i], -1, (int32_t)i - 1));
 
     pf_declared *declared = NULL;
     if (wire->n_declared) {
@@ -188,7 +186,7 @@ static pf_status status_of(Pilotfish__V1__Refusal__Reason reason)
 
 static pf_status take_refusal(const pf_codec_place *at, const pf_wire_refusal *wire, pf_refusal *out)
 {
-    PF_TRY(pf_codec_check_count(at, "text", strlen(wire->text), 0, PF_MAX_REFUSAL_BYTES));
+    PF_TRY(pf_codec_check_text(at, "text", wire->text, PF_MAX_REFUSAL_BYTES));
     pf_codec_make_printable(wire->text);
     *out = (pf_refusal){
         .sequence = wire->sequence,

@@ -44,10 +44,12 @@ static inline void *pf_codec_unconst(const void *p)
     return u.out;
 }
 
+#define PF_CODEC_SINGLE SIZE_MAX
+
 /* Where in the batch a field is, for the sentence. */
 typedef struct {
     const char *kind;
-    size_t index;
+    size_t index; /* PF_CODEC_SINGLE: there is one of the kind */
     int32_t n_vocab;
     pf_error *error;
 } pf_codec_place;
@@ -57,11 +59,21 @@ typedef struct {
 pf_status pf_codec_refuse(const pf_codec_place *at, pf_status status, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* PF_FORMAT: the value is outside low .. high. */
+/* PF_FORMAT: the value, or the number of entries, is outside low .. high; the text is longer. */
 PF_MUST_USE pf_status pf_codec_check_range(const pf_codec_place *at, const char *field, int64_t value, int64_t low,
                                            int64_t high);
 PF_MUST_USE pf_status pf_codec_check_count(const pf_codec_place *at, const char *field, size_t n, size_t low,
                                            size_t high);
+PF_MUST_USE pf_status pf_codec_check_text(const pf_codec_place *at, const char *field, const char *text,
+                                          size_t most_bytes);
+
+/* Likewise of entry i of the field. */
+PF_MUST_USE static inline pf_status pf_codec_check_entry(const pf_codec_place *at, const char *field, size_t i,
+                                                         int32_t value, int32_t low, int32_t high)
+{
+    if (value >= low && value <= high) return PF_OK;
+    return pf_codec_refuse(at, PF_FORMAT, field, "[%zu] is %d, expected %d to %d", i, (int)value, (int)low, (int)high);
+}
 
 /* Text that a stranger wrote may reach a terminal: control characters become '?'. */
 void pf_codec_make_printable(char *text);

@@ -112,7 +112,7 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "proposals[0].base_length is -1", IN_PROPOSAL, p_base_negative, true },
         { "proposals[0].base_length is 2147483647", IN_PROPOSAL, p_base_huge, true },
         { "proposals[0].tokens[1] is 4096", IN_PROPOSAL, p_id, false },
-        { "proposals[0].parents is 1, expected -1 to 0", IN_PROPOSAL, p_parent, false },
+        { "proposals[0].parents[1] is 1, expected -1 to 0", IN_PROPOSAL, p_parent, false },
         { "verdicts[0].incarnation is 0", IN_VERDICT, v_no_incarnation, true },
         { "verdicts[0].base_length is 2147483647", IN_VERDICT, v_base, true },
         { "verdicts[0].tokens has 0 entries", IN_VERDICT, v_nothing, false },
@@ -234,6 +234,19 @@ static void a_batch_of_nothing_but_misfits_is_refused_one_by_one(void **state)
     pf_codec_destroy(codec);
 }
 
+static void a_refusal_of_a_long_text_is_refused_by_its_bytes(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    memset(buffer, 'x', 6 + 256);
+    memcpy(buffer, "\x3a\x83\x02\x22\x80\x02", 6); /* a refusal, and its text */
+    const pf_batch *out = NULL;
+    pf_error error;
+    assert_status(pf_codec_decode_batch(codec, buffer, 6 + 256, &out, &error), PF_FORMAT);
+    assert_says(error, "refusals[0].text has 256 bytes, expected at most 255");
+    pf_codec_destroy(codec);
+}
+
 static void a_small_message_that_unpacks_to_a_large_one_meets_the_budget(void **state)
 {
     (void)state;
@@ -288,17 +301,22 @@ static void model_info_of_another_version_or_out_of_range_is_refused(void **stat
     info.vocab_size = 0;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
-    assert_says(error, "vocab_size is 0");
+    assert_says(error, "model_info.vocab_size is 0");
     info = golden_info;
     info.names_ends = true;
     info.n_ends = 2;
     info.ends[1] = info.vocab_size;
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
-    assert_says(error, "end_tokens.ids is 4096");
+    assert_says(error, "model_info.end_tokens.ids[1] is 4096, expected 0 to 4095");
     info.n_ends = PF_MAX_STOP_TOKENS + 1;
     assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
     info = golden_info;
+    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    memset(&buffer[n], 'x', 3 + 128);
+    memcpy(&buffer[n], "\x12\x80\x01", 3); /* a model_id of 128 bytes: the last one counts */
+    assert_status(pf_codec_decode_info(buffer, n + 3 + 128, &out, &error), PF_FORMAT);
+    assert_says(error, "model_info.model_id has 128 bytes, expected at most 127");
     memset(info.model_id, 'x', sizeof info.model_id);
     assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
     assert_status(pf_codec_decode_info((const uint8_t *)"\xff\xff", 2, &out, &error), PF_FORMAT);
@@ -323,6 +341,7 @@ int main(void)
         cmocka_unit_test(penalties_that_are_not_neutral_are_refused_by_name),
         cmocka_unit_test(a_method_of_a_later_version_is_not_spoken),
         cmocka_unit_test(a_batch_of_nothing_but_misfits_is_refused_one_by_one),
+        cmocka_unit_test(a_refusal_of_a_long_text_is_refused_by_its_bytes),
         cmocka_unit_test(a_small_message_that_unpacks_to_a_large_one_meets_the_budget),
         cmocka_unit_test(a_batch_beyond_the_limits_is_not_encoded),
         cmocka_unit_test(model_info_of_another_version_or_out_of_range_is_refused),

@@ -339,27 +339,35 @@ static pf_status take_refusals(taking *t)
     return PF_OK;
 }
 
-static bool is_misfit(const taking *t, int32_t n, uint64_t sequence)
+/* Of the first n, the one about a sequence, or NULL. */
+static pf_refusal *find_misfit(const taking *t, int32_t n, uint64_t sequence)
 {
     for (int32_t i = 0; i < n; i++)
-        if (t->misfits[i].sequence == sequence) return true;
-    return false;
+        if (t->misfits[i].sequence == sequence) return &t->misfits[i];
+    return NULL;
 }
 
-/* One refusal a sequence, and nothing else about it: a prefix request could only bring it back. */
+/* One refusal a sequence, of its last incarnation (its owner drops what is about an earlier one), and nothing else about it: a
+ * prefix request could only bring it back. */
 static void drop_misfits(taking *t)
 {
     pf_batch *b = &t->batch;
     int32_t n = 0;
-    for (int32_t i = 0; i < t->n_misfits; i++)
-        if (!is_misfit(t, n, t->misfits[i].sequence)) t->misfits[n++] = t->misfits[i];
+    for (int32_t i = 0; i < t->n_misfits; i++) {
+        const pf_refusal *misfit = &t->misfits[i];
+        pf_refusal *kept = find_misfit(t, n, misfit->sequence);
+        if (!kept)
+            t->misfits[n++] = *misfit;
+        else if (misfit->incarnation > kept->incarnation)
+            *kept = *misfit;
+    }
     t->n_misfits = n;
 
 #define PF_KEEP(kind)                      \
     const int32_t n_##kind = b->n_##kind;  \
     b->n_##kind = 0;                       \
     for (int32_t i = 0; i < n_##kind; i++) \
-        if (!is_misfit(t, n, b->kind[i].sequence)) b->kind[b->n_##kind++] = b->kind[i];
+        if (!find_misfit(t, n, b->kind[i].sequence)) b->kind[b->n_##kind++] = b->kind[i];
     PF_KEEP(opens)
     PF_KEEP(proposals)
     PF_KEEP(verdicts)

@@ -234,6 +234,26 @@ static void a_batch_of_nothing_but_misfits_is_refused_one_by_one(void **state)
     pf_codec_destroy(codec);
 }
 
+static void of_several_misfits_of_a_sequence_the_last_incarnation_is_refused(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    for (uint32_t first = 1; first <= 2; first++) {
+        pf_open opens[] = { open_greedy, open_greedy };
+        for (uint32_t i = 0; i < 2; i++) opens[i].n_tokens = 0;
+        opens[0].incarnation = first;
+        opens[1].incarnation = 3 - first;
+        const size_t n = encoded(codec, &(pf_batch){ .opens = opens, .n_opens = 2 });
+        const pf_batch *out;
+        const pf_misfits *misfits;
+        pf_error error;
+        assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &misfits, &error), error);
+        assert_int_equal(misfits->n, 1);
+        assert_int_equal(misfits->refusals[0].incarnation, 2);
+    }
+    pf_codec_destroy(codec);
+}
+
 static void a_refusal_of_a_long_text_is_refused_by_its_bytes(void **state)
 {
     (void)state;
@@ -341,6 +361,7 @@ int main(void)
         cmocka_unit_test(penalties_that_are_not_neutral_are_refused_by_name),
         cmocka_unit_test(a_method_of_a_later_version_is_not_spoken),
         cmocka_unit_test(a_batch_of_nothing_but_misfits_is_refused_one_by_one),
+        cmocka_unit_test(of_several_misfits_of_a_sequence_the_last_incarnation_is_refused),
         cmocka_unit_test(a_refusal_of_a_long_text_is_refused_by_its_bytes),
         cmocka_unit_test(a_small_message_that_unpacks_to_a_large_one_meets_the_budget),
         cmocka_unit_test(a_batch_beyond_the_limits_is_not_encoded),

@@ -125,12 +125,16 @@ static pf_status check_direction(const client *c, const pf_batch *answer, pf_err
 
 static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const pf_batch **out, pf_error *error)
 {
+    const pf_batch *batch;
     grpc_slice hold;
     PF_TRY(pf_grpc_bytes(answer, &hold, error));
     const pf_status status =
-        pf_codec_decode_batch(c->decoder, GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), out, error);
+        pf_codec_decode_batch(c->decoder, GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), &batch, error);
     grpc_slice_unref(hold);
-    return status == PF_OK ? check_direction(c, *out, error) : status;
+    PF_TRY(status);
+    PF_TRY(check_direction(c, batch, error));
+    *out = batch;
+    return PF_OK;
 }
 
 static pf_status hear_nonsense(pf_link *link, const char *nonsense, pf_error *error)

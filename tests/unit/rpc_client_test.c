@@ -238,6 +238,7 @@ static void a_verifier_that_makes_proposals_is_hung_up_on(void **state)
     const pf_batch *batch = NULL;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
     assert_says(error, "it talks nonsense: a Verifier takes proposals, it makes none");
+    assert_null(batch);
     pf_peer_destroy(peer);
     end(&f);
 }
@@ -255,6 +256,7 @@ static void a_drafter_that_makes_verdicts_is_hung_up_on(void **state)
     pf_error error;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
     assert_says(error, "it talks nonsense: a Drafter takes verdicts, it makes none");
+    assert_null(batch);
     pf_peer_destroy(peer);
     end(&f);
 }

@@ -98,8 +98,9 @@ static int32_t longest_sequence(const drafter *d)
     return pf_context_get_config(d->context)->max_tokens;
 }
 
-static pf_status check_open(const drafter *d, const pf_open *open, pf_error *error)
+static pf_status check_open(const pf_peer *peer, const pf_open *open, pf_error *error)
 {
+    const drafter *d = (const drafter *)peer;
     PF_TRY(pf_sampling_check(&open->sampling, error));
     PF_TRY(pf_answer_check_method(open->method, error));
     if (open->max_draft < 1 || open->max_draft > PF_MAX_DRAFT_TOKENS)
@@ -168,7 +169,7 @@ static void take_open(drafter *d, const pf_open *open)
     s->incarnation = open->incarnation;
 
     pf_error error;
-    pf_status status = check_open(d, open, &error);
+    pf_status status = check_open(&d->peer, open, &error);
     if (status == PF_OK) {
         status = s->alive ? pf_kv_truncate(d->kv, s->kv, count_confirmed(d, s, 0, open->tokens, open->n_tokens))
                           : pf_kv_acquire(d->kv, &s->kv);
@@ -520,7 +521,12 @@ static bool owes(const pf_peer *peer, uint64_t sequence)
 }
 
 static const pf_peer_ops ops = {
-    .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .owes = owes
+    .submit = submit,
+    .collect = collect,
+    .info = tell_info,
+    .destroy = destroy,
+    .owes = owes,
+    .check_open = check_open,
 };
 
 static void lay_out_sequence(const drafter *d, sequence_state *s, pf_arena *arena)

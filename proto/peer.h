@@ -47,6 +47,10 @@ typedef struct {
 
     /* Whether a later collect will answer for a sequence. NULL for a peer that does not tell. */
     bool (*owes)(const pf_peer *peer, uint64_t sequence);
+
+    /* What makes an open impossible to serve, whatever else is open: the status and the sentence of the refusal that its
+     * submit would bring. NULL for a peer that tells by that refusal alone. */
+    pf_status (*check_open)(const pf_peer *peer, const pf_open *open, pf_error *error);
 } pf_peer_ops;
 
 /* The head of every implementation. */
@@ -86,6 +90,12 @@ static inline int32_t pf_peer_backlog(const pf_peer *peer)
 static inline bool pf_peer_owes(const pf_peer *peer, uint64_t sequence)
 {
     return !peer->ops->owes || peer->ops->owes(peer, sequence);
+}
+
+/* PF_OK where it does not tell: it may be served. */
+static inline PF_MUST_USE pf_status pf_peer_check_open(const pf_peer *peer, const pf_open *open, pf_error *error)
+{
+    return peer->ops->check_open ? peer->ops->check_open(peer, open, error) : PF_OK;
 }
 
 static inline void pf_peer_destroy(pf_peer *peer)

@@ -45,7 +45,7 @@ struct pf_dispatch {
     pf_prefix_request prefix_requests[N];
     pf_refusal refusals[N];
     pf_close closes[N];
-    char text[96]; /* of the one refusal that is made here */
+    char refusal_texts[N][PF_MAX_REFUSAL_BYTES + 1]; /* of those that are made here */
 };
 
 pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, uint64_t silence_ns,
@@ -70,8 +70,6 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     dispatch->max = max_sequences;
     dispatch->silence_ns = silence_ns;
     dispatch->tenants = tenants;
-    snprintf(dispatch->text, sizeof dispatch->text, "%d sequence%s open, more are not taken", (int)max_sequences,
-             max_sequences == 1 ? " is" : "s are");
     *out = dispatch;
     return PF_OK;
 }
@@ -145,21 +143,27 @@ static bool make_way(pf_dispatch *dispatch)
     return close_what_is_over(dispatch) == PF_OK;
 }
 
-/* NULL: there is no place. */
-static tenant *admit(pf_dispatch *dispatch, void *stream, uint64_t sequence)
+/* A place, for what can be served: what the peer will refuse takes none, and nobody makes way for it. Else the refusal. */
+static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open, tenant **out, pf_error *error)
 {
-    tenant *t = hear(dispatch, stream, sequence);
-    if (t) return t;
-    int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), sequence);
-    if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), sequence);
-    if (slot < 0) return NULL;
-    t = &dispatch->tenants[slot];
-    *t = (tenant){ .stream = stream,
-                   .sequence = sequence,
-                   .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
-                   .heard_ns = pf_now_ns(),
-                   .heard_in = dispatch->n_submits };
-    return t;
+    tenant *t = hear(dispatch, stream, open->sequence);
+    if (!t) {
+        PF_TRY(pf_peer_check_open(dispatch->peer, open, error));
+        int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
+        if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
+        if (slot < 0)
+            return pf_fail(error, PF_LIMIT, "%d sequence%s open, more are not taken", (int)dispatch->max,
+                           dispatch->max == 1 ? " is" : "s are");
+        t = &dispatch->tenants[slot];
+        *t = (tenant){ .stream = stream,
+                       .sequence = open->sequence,
+                       .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
+                       .heard_ns = pf_now_ns(),
+                       .heard_in = dispatch->n_submits };
+    }
+    if (open->incarnation > t->incarnation) t->incarnation = open->incarnation;
+    *out = t;
+    return PF_OK;
 }
 
 static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batch)
@@ -174,22 +178,24 @@ static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batc
     batch->n_closes = n;
 }
 
+static void refuse_open(pf_dispatch *dispatch, const pf_open *open, const pf_error *error, pf_batch *reply)
+{
+    char *text = dispatch->refusal_texts[reply->n_refusals];
+    snprintf(text, sizeof dispatch->refusal_texts[0], "%s", error->text);
+    reply->refusals[reply->n_refusals++] = (pf_refusal){ open->sequence, open->incarnation, error->status, text };
+}
+
 static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_opens; i++) {
         pf_open open = batch->opens[i];
-        tenant *t = admit(dispatch, stream, open.sequence);
-        if (!t) {
-            reply->refusals[reply->n_refusals++] = (pf_refusal){
-                .sequence = open.sequence,
-                .incarnation = open.incarnation,
-                .status = PF_LIMIT,
-                .text = dispatch->text,
-            };
+        tenant *t;
+        pf_error error;
+        if (admit(dispatch, stream, &open, &t, &error) != PF_OK) {
+            refuse_open(dispatch, &open, &error, reply);
             continue;
         }
-        if (open.incarnation > t->incarnation) t->incarnation = open.incarnation;
         open.sequence = t->internal;
         batch->opens[n++] = open;
     }

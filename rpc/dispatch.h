@@ -5,8 +5,9 @@
  *                            +--> 16777217, 16777218 --> peer |
  *     stream B, sequence 1 --+                               +--> refusal 16777218  --> stream B, sequence 1
  *
- * What names a sequence that is not open on its stream is answered here, with a prefix request. No I/O, no gRPC, no
- * allocation after creation. Threads: one at a time, the one that may use the peer.
+ * What names a sequence that is not open on its stream is answered here, with a prefix request, and an open for which
+ * there is no place, or that the peer says it will not serve, with a refusal. No I/O, no gRPC, no allocation after
+ * creation. Threads: one at a time, the one that may use the peer.
  */
 #ifndef PF_RPC_DISPATCH_H
 #define PF_RPC_DISPATCH_H

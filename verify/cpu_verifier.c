@@ -84,9 +84,9 @@ static int32_t longest_sequence(const verifier *v)
     return pf_context_get_config(v->context)->max_tokens;
 }
 
-/* What makes an open impossible to serve, as a status and a sentence. */
-static pf_status check_open(const verifier *v, const pf_open *open, pf_error *error)
+static pf_status check_open(const pf_peer *peer, const pf_open *open, pf_error *error)
 {
+    const verifier *v = (const verifier *)peer;
     PF_TRY(pf_sampling_check(&open->sampling, error));
     PF_TRY(pf_answer_check_method(open->method, error));
     if (open->n_tokens < 1) return pf_fail(error, PF_INVALID, "the prompt is empty, expected at least one token");
@@ -141,7 +141,7 @@ static void take_open(verifier *v, const pf_open *open)
     s->incarnation = open->incarnation;
 
     pf_error error;
-    pf_status status = check_open(v, open, &error);
+    pf_status status = check_open(&v->peer, open, &error);
     if (status == PF_OK) {
         status = s->alive ? keep_shared_prefix(v, s, open) : pf_kv_acquire(v->kv, &s->kv);
         if (status != PF_OK) status = pf_fail(&error, PF_LIMIT, "no room for another sequence in the KV cache");
@@ -499,6 +499,7 @@ static const pf_peer_ops ops = {
     .destroy = destroy,
     .backlog = tell_backlog,
     .owes = owes,
+    .check_open = check_open,
 };
 
 static void lay_out_sequence(const verifier *v, sequence_state *s, pf_arena *arena)

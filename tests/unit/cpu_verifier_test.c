@@ -628,6 +628,9 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     r = ask_refusal(&b, open);
     assert_int_equal(r->status, PF_LIMIT);
     assert_non_null(strstr(r->text, "129"));
+    pf_error error; /* who asks beforehand hears the same */
+    assert_status(pf_peer_check_open(b.verifier, &open, &error), PF_LIMIT);
+    assert_string_equal(error.text, r->text);
     /* A refused sequence leaves nothing behind: the same id opens anew. */
     assert_verdict(ask_open(&b, near_peer_open(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
     close_bench(&b);

@@ -5,7 +5,7 @@
 #include "rpc/dispatch.h"
 #include "tests/support/test.h"
 
-enum { MAX = 8, MS = 1000 * 1000, SILENCE_NS = 50 * MS };
+enum { MAX = 8, LONGEST = 64, MS = 1000 * 1000, SILENCE_NS = 50 * MS };
 
 /* A peer that remembers what it was told and answers what the test put down. */
 typedef struct {
@@ -57,8 +57,18 @@ static bool script_owes(const pf_peer *peer, uint64_t sequence)
     return sequence == ((const script_peer *)peer)->owed;
 }
 
+static pf_status script_check_open(const pf_peer *peer, const pf_open *open, pf_error *error)
+{
+    (void)peer;
+    if (open->n_tokens <= LONGEST) return PF_OK;
+    return pf_fail(error, PF_UNSUPPORTED, "%d tokens are too many", open->n_tokens);
+}
+
 static const pf_peer_ops SCRIPT = { .submit = script_submit, .collect = script_collect };
 static const pf_peer_ops TELLING = { .submit = script_submit, .collect = script_collect, .owes = script_owes };
+static const pf_peer_ops CHOOSY = { .submit = script_submit,
+                                    .collect = script_collect,
+                                    .check_open = script_check_open };
 
 /* What was sent to a stream: a stream is one of these. */
 typedef struct {
@@ -197,6 +207,61 @@ static void a_full_table_refuses_and_a_close_in_the_same_batch_makes_room(void *
     assert_int_equal(f.a.n_refusals, 0);
     assert_int_equal(f.peer.n_opens, 2);
     assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 1);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void what_cannot_be_served_takes_no_place(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 1);
+    f.peer.head.ops = &CHOOSY;
+    pf_open opens[] = { { .sequence = 1, .incarnation = 7, .n_tokens = LONGEST + 1 },
+                        { .sequence = 2, .incarnation = 1, .n_tokens = LONGEST + 2 },
+                        { .sequence = 3, .incarnation = 1, .n_tokens = LONGEST } };
+    say(&f, &f.a, &(pf_batch){ .opens = opens, .n_opens = 3 });
+    assert_int_equal(f.a.n_refusals, 2);
+    assert_int_equal(f.a.refusals[0].sequence, 1);
+    assert_int_equal(f.a.refusals[0].incarnation, 7);
+    assert_int_equal(f.a.refusals[0].status, PF_UNSUPPORTED);
+    assert_string_equal(f.a.refusals[0].text, "65 tokens are too many");
+    assert_int_equal(f.a.refusals[1].sequence, 2);
+    assert_string_equal(f.a.refusals[1].text, "66 tokens are too many");
+    assert_int_equal(f.peer.n_opens, 1);
+    assert_int_equal(f.peer.opens[0].n_tokens, LONGEST);
+
+    /* Nor does who has been silent for long make way for it. */
+    collect(&f);
+    pf_wait_until(pf_now_ns() + SILENCE_NS);
+    pf_open open = { .sequence = 1, .incarnation = 1, .n_tokens = LONGEST + 1 };
+    say(&f, &f.b, &(pf_batch){ .opens = &open, .n_opens = 1 });
+    assert_int_equal(f.b.n_refusals, 1);
+    assert_int_equal(f.b.refusals[0].status, PF_UNSUPPORTED);
+    assert_int_equal(f.peer.n_closes, 0);
+    pf_dispatch_destroy(f.dispatch);
+}
+
+static void opens_that_cannot_be_served_keep_nobody_out(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f, 2);
+    f.peer.head.ops = &CHOOSY;
+    for (uint64_t i = 1; i <= MAX; i++) {
+        pf_open open = { .sequence = i, .incarnation = 1, .n_tokens = LONGEST + 1 };
+        say(&f, &f.b, &(pf_batch){ .opens = &open, .n_opens = 1 });
+        if (i <= 2) say_open(&f, &f.a, i);
+    }
+    assert_int_equal(f.a.n_refusals, 0);
+    assert_int_equal(f.b.n_refusals, MAX);
+    assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 2);
+    assert_false(pf_dispatch_has_sequences(f.dispatch, &f.b));
+
+    /* What is open already is its peer's to refuse, and to end. */
+    pf_open again = { .sequence = 1, .incarnation = 2, .n_tokens = LONGEST + 1 };
+    say(&f, &f.a, &(pf_batch){ .opens = &again, .n_opens = 1 });
+    assert_int_equal(f.a.n_refusals, 0);
+    assert_int_equal(f.peer.n_opens, 3);
     pf_dispatch_destroy(f.dispatch);
 }
 
@@ -496,6 +561,8 @@ int main(void)
         cmocka_unit_test(one_answer_for_two_streams_is_split),
         cmocka_unit_test(an_answer_for_the_last_tenant_of_a_slot_reaches_nobody),
         cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
+        cmocka_unit_test(what_cannot_be_served_takes_no_place),
+        cmocka_unit_test(opens_that_cannot_be_served_keep_nobody_out),
         cmocka_unit_test(a_refused_sequence_is_closed_and_others_stay),
         cmocka_unit_test(a_sequence_that_is_opened_again_before_its_refusal_is_closed_at_the_peer),
         cmocka_unit_test(a_refusal_ends_no_later_incarnation),

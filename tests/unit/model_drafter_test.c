@@ -776,6 +776,9 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
         assert_int_equal(answer->refusals[i].sequence, i + 1);
         assert_int_equal(answer->refusals[i].status, expected[i]);
         assert_true(strlen(answer->refusals[i].text) > 10);
+        pf_error error; /* who asks beforehand hears the same */
+        assert_status(pf_peer_check_open(b.drafter, &opens[i], &error), expected[i]);
+        assert_string_equal(error.text, answer->refusals[i].text);
     }
     assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
     close_bench(&b);

@@ -5,8 +5,6 @@
 
 #include "proto/codec_parts.h"
 
-enum { DECLARED_HASH = 2 * PF_MAX_DECLARED };
-
 static pf_status check_tokens(const pf_codec_place *at, const char *field, const int32_t *tokens, size_t n, size_t low,
                               size_t high)
 {
@@ -91,18 +89,20 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     return PF_OK;
 }
 
-/* Whether ids [n] has one twice; n at most PF_MAX_DECLARED. */
+/* Whether ids [n], none negative, has one twice. Whatever they are it costs the same: each is compared with all before it, four at
+ * a time, where a table would have ids that its author chose to meet in one place. */
 static bool has_twice(const int32_t *ids, size_t n)
 {
-    int32_t seen[DECLARED_HASH];
-    memset(seen, 0xff, sizeof seen); /* -1: no id */
-    for (size_t i = 0; i < n; i++) {
-        uint32_t at = (uint32_t)ids[i] * 2654435761u >> 16 & (DECLARED_HASH - 1);
-        while (seen[at] >= 0 && seen[at] != ids[i]) at = (at + 1) & (DECLARED_HASH - 1);
-        if (seen[at] == ids[i]) return true;
-        seen[at] = ids[i];
+    int32_t twice = 0; /* as wide as an id: a vector of either holds as many */
+    for (size_t i = 0; i < n; i += 4) {
+        int32_t four[4];
+        for (size_t k = 0; k < 4; k++) four[k] = i + k < n ? ids[i + k] : -1 - (int32_t)k;
+        for (size_t j = 0; j < i; j++)
+            twice |= (ids[j] == four[0]) | (ids[j] == four[1]) | (ids[j] == four[2]) | (ids[j] == four[3]);
+        for (size_t k = 1; k < 4; k++)
+            for (size_t j = 0; j < k; j++) twice |= four[j] == four[k];
     }
-    return false;
+    return twice;
 }
 
 static pf_status take_declared(const pf_codec_place *at, const pf_wire_declared *wire, int32_t token, pf_declared *out)

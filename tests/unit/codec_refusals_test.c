@@ -1,7 +1,9 @@
 /* What does not decode, or not as a whole, and that its sentence names the field. */
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
+#include "base/clock.h"
 #include "tests/support/test.h"
 #include "tests/support/wire_samples.h"
 
@@ -149,6 +151,83 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         assert_null(out);
         assert_set_aside(codec, n, &cases[i]);
     }
+    pf_codec_destroy(codec);
+}
+
+/* A proposal of N_ROWS tokens, each the first of ids [n], declared alike. Its bytes in `buffer`. */
+enum { N_ROWS = PF_MAX_DRAFT_TOKENS };
+static size_t encode_declared(pf_codec *codec, const int32_t *ids, int32_t n)
+{
+    float shares[PF_MAX_DECLARED];
+    int32_t tokens[N_ROWS];
+    pf_declared declared[N_ROWS];
+    for (int32_t i = 0; i < n; i++) shares[i] = 1.0f / (float)n;
+    for (int32_t i = 0; i < N_ROWS; i++) {
+        tokens[i] = ids[0];
+        declared[i] = (pf_declared){ ids, shares, n };
+    }
+    pf_proposal proposal = { 7, 1, 1, 7, tokens, N_ROWS, NULL, declared };
+    return encoded(codec, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 });
+}
+
+static bool has_twice_by_definition(const int32_t *ids, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t j = 0; j < i; j++)
+            if (ids[i] == ids[j]) return true;
+    return false;
+}
+
+static void an_id_twice_is_found_wherever_it_stands(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    int n_twice = 0;
+    srand(1);
+    for (int32_t trial = 0; trial < 1000; trial++) {
+        const int32_t n = 1 + trial % (trial % 100 ? 24 : PF_MAX_DECLARED);
+        int32_t ids[PF_MAX_DECLARED];
+        for (int32_t i = 0; i < n; i++) ids[i] = rand() % 8 ? i : rand() % (2 * n);
+        const bool has = has_twice_by_definition(ids, n);
+        n_twice += has;
+        const pf_batch *out;
+        pf_error error = { .text = "" };
+        const size_t n_bytes = encode_declared(codec, ids, n);
+        assert_status(pf_codec_decode_batch(codec, buffer, n_bytes, &out, &error), has ? PF_FORMAT : PF_OK);
+        if (has) assert_says(error, "proposals[0].declared.ids has an id twice");
+    }
+    assert_in_range(n_twice, 200, 800);
+    pf_codec_destroy(codec);
+}
+
+static uint64_t decode_ns(pf_codec *codec, const int32_t *ids)
+{
+    const size_t n_bytes = encode_declared(codec, ids, PF_MAX_DECLARED);
+    uint64_t least_ns = UINT64_MAX;
+    for (int i = 0; i < 30; i++) {
+        const pf_batch *out;
+        pf_error error;
+        const uint64_t begin_ns = pf_now_ns();
+        assert_ok(pf_codec_decode_batch(codec, buffer, n_bytes, &out, &error), error);
+        const uint64_t taken_ns = pf_now_ns() - begin_ns;
+        if (taken_ns < least_ns) least_ns = taken_ns;
+    }
+    return least_ns;
+}
+
+/* As for Knuth's product, of which a table would take some bits. */
+static void ids_that_were_chosen_cost_no_more_than_others(void **state)
+{
+    (void)state;
+    pf_codec *codec;
+    assert_int_equal(pf_codec_create(BUFFER, 0, &codec), PF_OK);
+    int32_t any[PF_MAX_DECLARED], chosen[PF_MAX_DECLARED];
+    for (int32_t i = 0; i < PF_MAX_DECLARED; i++) any[i] = 500 * i;
+    for (int32_t i = 0, id = 0; i < PF_MAX_DECLARED; id++)
+        if (((uint32_t)id * 2654435761u >> 16 & 511) == 7) chosen[i++] = id;
+    const uint64_t any_ns = decode_ns(codec, any), chosen_ns = decode_ns(codec, chosen);
+    if (chosen_ns > 3 * any_ns)
+        fail_msg("%llu ns, others %llu", (unsigned long long)chosen_ns, (unsigned long long)any_ns);
     pf_codec_destroy(codec);
 }
 
@@ -358,6 +437,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_field_out_of_range_is_refused_by_name),
+        cmocka_unit_test(an_id_twice_is_found_wherever_it_stands),
+        cmocka_unit_test(ids_that_were_chosen_cost_no_more_than_others),
         cmocka_unit_test(penalties_that_are_not_neutral_are_refused_by_name),
         cmocka_unit_test(a_method_of_a_later_version_is_not_spoken),
         cmocka_unit_test(a_batch_of_nothing_but_misfits_is_refused_one_by_one),

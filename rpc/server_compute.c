@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "base/stop.h"
 
-enum { ROUND_BATCHES = 64 }; /* batches submitted before the peer is asked for answers */
+/* What is submitted before the peer is asked for answers: so many batches, and no more once they have so many bytes, which
+ * take some milliseconds to read. One may be a prompt of 3 MiB; what goes with a round is smaller than 0.15 MB. */
+enum { ROUND_BATCHES = 64, ROUND_BYTES = 1 << 20 };
 
 static pf_call *take_ready(pf_server *server)
 {
@@ -103,8 +105,8 @@ static bool take_message(pf_call *c, pf_inbound *message)
     return true;
 }
 
-/* One message of a stream, or its end. */
-static void absorb(pf_call *c)
+/* One message of a stream, or its end. Returns the message's bytes. */
+static size_t absorb(pf_call *c)
 {
     pf_server *server = c->server;
     pf_inbound message;
@@ -122,14 +124,15 @@ static void absorb(pf_call *c)
 
     if (done) pf_call_free(c);
     if (over) release(c);
-    if (!taken) return;
+    if (!taken) return 0;
     pf_error error;
     const pf_status status = submit_message(c, &message, &error);
     grpc_byte_buffer_destroy(message.bytes);
-    if (status == PF_OK) return;
+    if (status == PF_OK) return message.n_bytes;
     pthread_mutex_lock(&server->lock);
     pf_call_end(c, code_of(status), error.text);
     pthread_mutex_unlock(&server->lock);
+    return message.n_bytes;
 }
 
 /* Ask for a stream's next message, where there is room for one and it may come. */
@@ -204,7 +207,9 @@ static bool collect(pf_server *server, pf_error *error)
 bool pf_server_compute(pf_server *server, pf_error *error)
 {
     int n = 0;
-    for (pf_call *c; n < ROUND_BATCHES && (c = take_ready(server)) != NULL; n++) absorb(c);
+    size_t n_bytes = 0;
+    for (pf_call *c; n < ROUND_BATCHES && n_bytes <= ROUND_BYTES && (c = take_ready(server)) != NULL; n++)
+        n_bytes += absorb(c);
     const bool overdue = pf_server_is_overdue(server);
     if (n == 0 && (overdue || !server->is_behind)) return false;
     if (!overdue) server->is_behind = collect(server, error);

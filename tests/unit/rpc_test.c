@@ -555,6 +555,45 @@ static void messages_that_come_while_the_peer_computes_are_all_answered(void **s
     end(&f);
 }
 
+/* Who was in line before them is answered before most are read. */
+static void large_batches_that_wait_hold_nobody_up_all_together(void **state)
+{
+    (void)state;
+    enum { N_LARGE = 5, N_TOKENS = ECHO_LONGEST_PROMPT };
+    fixture f;
+    begin(&f);
+    pf_peer *busy = connected(serving_address), *small = connected(serving_address), *large[N_LARGE];
+    for (int i = 0; i < N_LARGE; i++) large[i] = connected(serving_address);
+    int32_t *prompt = calloc(N_TOKENS, sizeof *prompt);
+    assert_non_null(prompt);
+    for (int32_t i = 0; i < N_TOKENS; i++) prompt[i] = ECHO_VOCAB - 2; /* three bytes */
+    pf_open open = { .sequence = 1,
+                     .incarnation = 1,
+                     .tokens = prompt,
+                     .n_tokens = N_TOKENS,
+                     .method = PF_METHOD_GREEDY,
+                     .max_draft = 4 };
+    pf_verdict verdict = { .sequence = 1, .incarnation = 1, .base = N_TOKENS, .tokens = prompt, .n_tokens = 1 };
+    const pf_batch both = { .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 };
+
+    assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_int_equal(say_open(small, 1, ECHO_PROMPT, 3), PF_OK);
+    f.echo.thinks_ms = 400;
+    assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
+    usleep(100 * 1000);
+    assert_int_equal(say_verdict(small, 1, 0, 9), PF_OK);
+    usleep(50 * 1000);
+    for (int i = 0; i < N_LARGE; i++) assert_int_equal(pf_peer_submit(large[i], &both), PF_OK);
+    assert_proposal(answer_within(small, 10 * SECOND), 1, 1, 9);
+    assert_in_range(f.echo.n_open, 2, 2 + 2);
+    f.echo.thinks_ms = 0;
+    free(prompt);
+    for (int i = 0; i < N_LARGE; i++) pf_peer_destroy(large[i]);
+    pf_peer_destroy(small);
+    pf_peer_destroy(busy);
+    end(&f);
+}
+
 static size_t encode(const pf_batch *batch, uint8_t *out, size_t capacity)
 {
     pf_codec *codec;
@@ -1127,6 +1166,7 @@ int main(void)
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
         cmocka_unit_test(messages_that_come_while_the_peer_computes_are_all_answered),
+        cmocka_unit_test(large_batches_that_wait_hold_nobody_up_all_together),
         cmocka_unit_test(who_has_said_all_is_answered_to_the_last_and_ends_well),
         cmocka_unit_test(who_has_said_all_is_not_sent_away_while_his_prompt_is_computed),
         cmocka_unit_test(who_watches_and_reads_late_is_told_the_last_state),

@@ -15,7 +15,8 @@
 static const uint64_t STEADY_NS = 60000000000;
 enum {
     LOSSES_TOLD = 3,
-    LATE_ANSWERS = 64, /* that are taken in one round */
+    LATE_ANSWERS = 64,         /* that are taken in one round, */
+    LATE_NS = 5 * 1000 * 1000, /* and how long that may take but for the last: one of 4 MiB takes 15 ms to read */
 };
 
 static void count_loss(pf_session *s)
@@ -183,11 +184,25 @@ static void drafter_heard(pf_session *session)
     if (!session->drafter_is_known) get_to_know(session);
 }
 
-/* The next answer. Behind the deadline a far drafter is heard out, but not without end: it may send faster than it is read. */
-static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, int32_t *n_late, const pf_batch **out)
+/* What comes behind the deadline. */
+typedef struct {
+    int32_t n;
+    uint64_t begin_ns;
+} lateness;
+
+/* Whether a far drafter is heard out no longer: it may send faster than it is read. */
+static bool is_heard_enough(lateness *late, uint64_t deadline_ns)
+{
+    const uint64_t now_ns = pf_now_ns();
+    if (now_ns < deadline_ns) return false;
+    if (late->n == 0) late->begin_ns = now_ns;
+    return late->n++ == LATE_ANSWERS || now_ns > late->begin_ns + LATE_NS;
+}
+
+static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, lateness *late, const pf_batch **out)
 {
     const pf_session *s = r->session;
-    if (s->options.drafter_is_far && pf_now_ns() >= deadline_ns && ++*n_late > LATE_ANSWERS) return PF_CANCELLED;
+    if (s->options.drafter_is_far && is_heard_enough(late, deadline_ns)) return PF_CANCELLED;
     return pf_peer_collect(s->options.drafter, deadline_ns, out, r->error);
 }
 
@@ -199,11 +214,11 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
     const bool far = s->options.drafter_is_far;
     const uint64_t deadline_ns =
         wait_ns ? r->asked_ns + wait_ns : 0; /* a near one computes all the same, pass by pass */
-    int32_t n_late = 0;
+    lateness late = { 0 };
     for (;;) {
         if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
         const pf_batch *answer;
-        const pf_status status = next_answer(r, deadline_ns, &n_late, &answer);
+        const pf_status status = next_answer(r, deadline_ns, &late, &answer);
         if (status == PF_CANCELLED) {
             if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
             if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());

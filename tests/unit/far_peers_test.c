@@ -275,6 +275,22 @@ static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **sta
     assert_int_equal(drafted.result.speculation.rounds, 0);
 }
 
+/* 2 ms each. */
+static void answers_that_take_long_to_read_are_not_heard_for_long(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.computes = INT32_MAX;
+    u.sign_at = 1;
+    u.sleeps_us = 2000;
+    generate(p, p->verifier, &u.head, &request, &drafted);
+    assert_same_text(&drafted, &p->plain);
+    assert_true(drafted.result.speculation.fallback_rounds > 4);
+    assert_in_range(u.n_looks, 1, 16 * drafted.result.speculation.fallback_rounds); /* 10 of them in the one wait */
+}
+
 /* The clock of these is a real one: times so long that a busy machine does not change what pays. */
 
 /* 130 ms for one token of a target that takes 40 ms: a round with a proposal takes as long as four without, and commits two. */
@@ -569,6 +585,7 @@ int main(void)
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
         cmocka_unit_test(a_drafter_that_sends_without_end_is_not_heard_without_end),
+        cmocka_unit_test(answers_that_take_long_to_read_are_not_heard_for_long),
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),

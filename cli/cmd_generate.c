@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/figures.h"
 #include "cli/input.h"
@@ -20,7 +21,6 @@
 #include "cli/progress.h"
 #include "cli/setup.h"
 #include "cli/text_stream.h"
-#include "cli/utf8.h"
 
 static const char *const COLOR_DRAFTED = "\033[32m"; /* green: proposed by the draft, accepted by the target */
 static const char *const COLOR_OWN = "\033[33m";     /* yellow: the target's own */

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/options.h"
-#include "cli/utf8.h"
 
 int pf_out_json(pf_out *out, json_t *document)
 {
@@ -73,9 +73,10 @@ static char *base64(const unsigned char *bytes, size_t n)
 /* *all_valid: nothing had to be replaced. */
 static json_t *make_string(const char *bytes, size_t n_bytes, bool *all_valid)
 {
-    char *text = pf_json_malloc(3 * (n_bytes + 1));
+    const size_t capacity = 3 * (n_bytes + 1);
+    char *text = pf_json_malloc(capacity);
     if (!text) return NULL;
-    const size_t n = pf_utf8_repair(bytes, n_bytes, text, all_valid);
+    const size_t n = pf_utf8_repair(bytes, n_bytes, text, capacity, all_valid);
     json_t *string = json_stringn(text, n);
     free(text);
     return string;

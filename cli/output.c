@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/utf8.h"
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
@@ -154,7 +154,7 @@ void pf_out_say(const char *format, ...)
     const int wanted = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (wanted < 0) return;
-    size_t n = pf_utf8_repair(text, pf_utf8_complete(text, strlen(text)), line, &all_valid);
+    size_t n = pf_utf8_repair(text, pf_utf8_complete(text, strlen(text)), line, sizeof line - 1, &all_valid);
     replace_controls(line, n);
     line[n++] = '\n';
     pf_progress_wipe();

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 enum { USUAL_TOKEN_BYTES = 16 };
 

@@ -1,11 +1,11 @@
 /* A loaded model with its tokenizer, its threads and its context, and the roles that it can play. */
 #include "engine/pilotfish.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/topology.h"
+#include "base/utf8.h"
 #include "draft/model_drafter.h"
 #include "engine/roles.h"
 #include "engine/threads.h"
@@ -61,14 +61,15 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
     return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
 }
 
-/* The last component of a path, without the slashes behind it. */
+/* The last component of a path, without the slashes behind it; as UTF-8, whatever the path is. */
 static void model_name(const char *path, char *out, size_t capacity)
 {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/') end--;
     size_t begin = end;
     while (begin > 0 && path[begin - 1] != '/') begin--;
-    snprintf(out, capacity, "%.*s", (int)(end - begin), path + begin);
+    bool all_valid;
+    out[pf_utf8_repair(path + begin, end - begin, out, capacity - 1, &all_valid)] = '\0';
 }
 
 static pf_status describe(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)

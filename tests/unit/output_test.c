@@ -1,4 +1,4 @@
-/* Text at the edge of the process: UTF-8 cut at characters, bytes that are not UTF-8, figures that are not numbers, JSON
+/* Text at the edge of the process: bytes that are not UTF-8, figures that are not numbers, JSON
  * that memory or the disk is short for. */
 #include "tests/support/test.h"
 
@@ -14,33 +14,7 @@
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/utf8.h"
 #include "tests/support/alloc_count.h"
-
-static void a_character_that_is_not_whole_is_held_back(void **state)
-{
-    (void)state;
-    struct {
-        const char *bytes;
-        size_t complete;
-    } cases[] = {
-        { "", 0 },
-        { "abc", 3 },
-        { "ab\xC3", 2 }, /* the first half of an e with an acute accent */
-        { "ab\xC3\xA9", 4 },
-        { "\xE4\xB8", 0 },
-        { "x\xF0\x9F\x90", 1 },
-        { "x\xF0\x9F\x90\x9F", 5 },
-        { "x\xFF", 2 }, /* begins no character: there is nothing to wait for */
-        { "x\x80\x80\x80\x80", 5 },
-        { "x\xE0\x80", 3 }, /* overlong: E0 80 can never become a character */
-        { "x\xED\xA0", 3 }, /* a surrogate */
-        { "x\xF4\x90", 3 }, /* beyond U+10FFFF */
-        { "\xC3\xA9\xC3", 2 },
-    };
-    for (size_t i = 0; i < PF_COUNT(cases); i++)
-        assert_int_equal(pf_utf8_complete(cases[i].bytes, strlen(cases[i].bytes)), cases[i].complete);
-}
 
 static void assert_text(const char *bytes, size_t n, const char *text, const char *base64)
 {
@@ -231,7 +205,6 @@ static void of_json_on_a_full_disk_whole_lines_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_character_that_is_not_whole_is_held_back),
         cmocka_unit_test(ill_formed_bytes_are_replaced_as_unicode_recommends),
         cmocka_unit_test(text_that_is_utf8_is_given_once),
         cmocka_unit_test(a_rate_of_nothing_is_null),

@@ -1,6 +1,6 @@
-/* UTF-8 at the edge of the process: where characters end, and what stands for bytes that are none (Unicode, section 3.9). */
-#ifndef PF_CLI_UTF8_H
-#define PF_CLI_UTF8_H
+/* UTF-8: where characters end, and what stands for bytes that are none (Unicode, section 3.9). */
+#ifndef PF_BASE_UTF8_H
+#define PF_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@ size_t pf_utf8_complete(const char *bytes, size_t n_bytes);
  * character that they are, 1 .. 3, and not: one U+FFFD stands for it. */
 size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);
 
-/* The bytes into out [3 * n_bytes], for every one may become U+FFFD. Returns the length; *all_valid: nothing had to be
- * replaced. */
-size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, bool *all_valid);
+/* The bytes into out [capacity]: every one may become U+FFFD, so 3 * n_bytes are always enough. What does not fit is left off,
+ * from a character's beginning on. Returns the length; *all_valid: nothing had to be replaced. */
+size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, size_t capacity, bool *all_valid);
 
 #endif

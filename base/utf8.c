@@ -1,4 +1,4 @@
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -53,16 +53,17 @@ size_t pf_utf8_complete(const char *bytes, size_t n_bytes)
     return n_bytes;
 }
 
-size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, bool *all_valid)
+size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, size_t capacity, bool *all_valid)
 {
     static const char replacement[] = "\xEF\xBF\xBD";
     size_t n = 0;
     *all_valid = true;
     for (size_t i = 0; i < n_bytes;) {
         bool valid;
-        const size_t length = pf_utf8_length(bytes + i, n_bytes - i, &valid);
-        memcpy(out + n, valid ? bytes + i : replacement, valid ? length : 3);
-        n += valid ? length : 3;
+        const size_t length = pf_utf8_length(bytes + i, n_bytes - i, &valid), n_out = valid ? length : 3;
+        if (n_out > capacity - n) break;
+        memcpy(out + n, valid ? bytes + i : replacement, n_out);
+        n += n_out;
         i += length;
         *all_valid = *all_valid && valid;
     }

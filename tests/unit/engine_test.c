@@ -1,0 +1,47 @@
+/* What an engine says of itself. */
+#include "engine/pilotfish.h"
+
+#include <unistd.h>
+
+#include "kernels/cpu.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
+
+/* Protobuf's strings are UTF-8: of a ModelInfo with another one nothing is read. */
+static void a_model_is_called_after_its_directory_in_utf8(void **state)
+{
+    (void)state;
+    char model[PF_TINY_PATH], longest[128 + 1] = "", link[PF_TEMP_PATH_BYTES];
+    for (size_t i = 0; i < 128; i += 2) memcpy(longest + i, "\xC3\xA9", 2);
+    const struct {
+        const char *directory, *model_id;
+        size_t n_bytes;
+    } cases[] = { { "tiny", "tiny", 4 }, { "m\xFF", "m\xEF\xBF\xBD", 4 }, { longest, longest, 126 } };
+    pf_temp_dir directory;
+    pf_temp_dir_make(&directory);
+    pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128 }, model);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        (void)pf_temp_path(&directory, cases[i].directory, link);
+        assert_int_equal(symlink(model, link), 0);
+        const pf_engine_options options = { .isa = pf_cpu_best_isa(), .kv_type = PF_N_TYPES, .n_threads = 1 };
+        pf_engine *engine;
+        pf_error error;
+        pf_model_info info;
+        assert_ok(pf_engine_open(link, &options, &engine, &error), error);
+        pf_engine_info(engine, &info);
+        pf_engine_close(engine);
+        assert_int_equal(strlen(info.model_id), cases[i].n_bytes);
+        assert_memory_equal(info.model_id, cases[i].model_id, cases[i].n_bytes);
+    }
+    pf_tiny_model_remove(model);
+    pf_temp_dir_remove(&directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_is_called_after_its_directory_in_utf8),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

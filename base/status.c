@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 const char *pf_status_name(pf_status status)
 {
     switch (status) {
@@ -20,21 +22,6 @@ const char *pf_status_name(pf_status status)
     return "unknown";
 }
 
-/* Where the first `length` bytes of a text must end so that no character is halved: before the last lead byte
- * when the bytes behind it are too few. */
-static size_t utf8_end(const char *text, size_t length)
-{
-    size_t lead = length;
-    while (lead > 0 && length - lead < 4) {
-        const unsigned char c = (unsigned char)text[--lead];
-        if (c < 0x80) return length;
-        if (c < 0xC0) continue;
-        const size_t need = c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
-        return length - lead < need ? lead : length;
-    }
-    return length;
-}
-
 /* Into out [capacity] all of it, or its beginning and its end: where a path is long, what is wrong stands behind it. */
 static void shorten(const char *whole, char *out, size_t capacity)
 {
@@ -44,7 +31,7 @@ static void shorten(const char *whole, char *out, size_t capacity)
         memcpy(out, whole, n + 1);
         return;
     }
-    const size_t head = utf8_end(whole, HEAD);
+    const size_t head = pf_utf8_complete(whole, HEAD);
     const char *tail = whole + n - (capacity - 1 - head - strlen("..."));
     while (((unsigned char)*tail & 0xC0) == 0x80) tail++; /* the rest of a character */
     snprintf(out, capacity, "%.*s...%s", (int)head, whole, tail);
@@ -60,7 +47,10 @@ void pf_error_set(pf_error *error, pf_status status, const char *format, ...)
     va_start(args, format);
     const int wanted = vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
-    shorten(wanted < 0 ? "" : whole, error->text, sizeof error->text);
+    char text[sizeof error->text];
+    shorten(wanted < 0 ? "" : whole, text, sizeof text);
+    bool all_valid;
+    error->text[pf_utf8_repair(text, strlen(text), error->text, sizeof error->text - 1, &all_valid)] = '\0';
 
     /* One line: a path or a value from a file may hold line ends. */
     for (char *c = error->text; *c; c++)

@@ -77,6 +77,19 @@ static void a_sentence_is_one_line_whatever_a_path_holds(void **state)
     assert_string_equal(error.text, "a b  [31m ");
 }
 
+static void a_sentence_is_utf8_whatever_a_path_holds_and_wherever_it_is_cut(void **state)
+{
+    (void)state;
+    pf_error error;
+    assert_int_equal(pf_fail(&error, PF_INVALID, "m\xFF: \"%.2s\"", "a\xC3\xA9"), PF_INVALID);
+    assert_string_equal(error.text, "m\xEF\xBF\xBD: \"a\xEF\xBF\xBD\"");
+    char path[500];
+    memset(path, 0xFF, sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(pf_fail(&error, PF_INVALID, "%s", path), PF_INVALID);
+    assert_int_equal(strlen(error.text), 510); /* 170 times U+FFFD */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +99,7 @@ int main(void)
         cmocka_unit_test(try_returns_at_the_first_failure),
         cmocka_unit_test(of_a_long_sentence_the_middle_is_left_out_between_characters),
         cmocka_unit_test(a_sentence_is_one_line_whatever_a_path_holds),
+        cmocka_unit_test(a_sentence_is_utf8_whatever_a_path_holds_and_wherever_it_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

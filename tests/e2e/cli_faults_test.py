@@ -246,7 +246,7 @@ class Scarcity(Case):
                           ["logits", "-m", self.target, "--tokens", "1,2", "--all"], ["info"], ["--help"],
                           ["tokenize", "-m", self.target, "-p", "a"],
                           ["worker", "-m", self.draft, "--listen", self.socket("unheard")],
-                          ["verifier", "-m", self.target, "--listen", "localhost:0"]]:
+                          ["verifier", "-m", self.target, "--listen", "127.0.0.1:0"]]:
             with self.subTest(arguments):
                 with open("/dev/full", "wb") as full:
                     result = self.pilotfish.run(*arguments, stdout=full)

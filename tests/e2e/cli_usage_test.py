@@ -79,9 +79,9 @@ class Usage(Case):
         drafts = ["-m", self.target, "--draft-worker"]
         for command in [["generate", "-p", "a", *drafts], ["generate", "-p", "a", "-d", self.draft, "--verifier"],
                         ["bench", "acceptance", *drafts], ["bench", "rpc", "--worker"]]:
-            self.assert_fails(*command, "localhost:0", code=2, saying=["localhost:0", "port 0 is for --listen alone", "1 to"])
-        with self.pilotfish.serve("worker", self.draft, "localhost:0") as worker:
-            self.assertNotEqual(worker.address, "localhost:0")
+            self.assert_fails(*command, "127.0.0.1:0", code=2, saying=["127.0.0.1:0", "port 0 is for --listen alone", "1 to"])
+        with self.pilotfish.serve("worker", self.draft, "127.0.0.1:0") as worker:
+            self.assertNotEqual(worker.address, "127.0.0.1:0")
 
     def test_no_command_slows_down_a_model_that_is_not_here(self):
         here, there = ["-m", self.target], ["--draft-worker", "unix:/x"]

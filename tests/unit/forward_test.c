@@ -208,6 +208,30 @@ static void logits_do_not_depend_on_the_number_of_threads(void **state)
     for_all_arithmetics(3, compare_cuts);
 }
 
+/* The first passes are a trial: some by the team, some by its caller alone, in one sequence. */
+static void compare_crews(rig *r, const float *plain)
+{
+    int32_t tokens[N_TEXT], n_passes[2] = { 0 };
+    make_text(r, 0, tokens);
+    float *logits = new_logits(r);
+    const pf_kv_seq seq = acquire(r);
+    r->context->config.may_run_alone = true;
+    for (int32_t i = 0; i < N_TEXT; i++) {
+        n_passes[pf_crew_alone(&r->context->crew, 1)]++;
+        feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
+    }
+    assert_true(n_passes[false] >= PF_CREW_SAMPLES && n_passes[true] >= PF_CREW_SAMPLES);
+    assert_same_logits(r, logits, plain, 0, N_TEXT, "by the team and by its caller alone");
+    pf_kv_release(r->kv, seq);
+    free(logits);
+}
+
+static void logits_do_not_depend_on_whether_the_caller_runs_a_pass_alone(void **state)
+{
+    (void)state;
+    for_all_arithmetics(2, compare_crews);
+}
+
 /* Every format with everything that it may be multiplied with, on every instruction set: one token a pass on one thread
  * against passes of many rows on one and on two. */
 static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **state)
@@ -763,6 +787,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
+        cmocka_unit_test(logits_do_not_depend_on_whether_the_caller_runs_a_pass_alone),
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_of_a_screened_head_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_do_not_depend_on_who_takes_which_panels),

@@ -390,6 +390,18 @@ class Peers(SlowCase):
         self.assert_fails(*serve, "rocm", code=2, saying=["cpu, cuda"])
         self.assertIn(b"--backend NAME", self.run_ok("verifier", "--help").out)
 
+    def test_each_of_the_cpus_that_are_named_gets_a_thread(self):
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) < 2:
+            self.skipTest("on one CPU every thread is on it")
+        for named in (cpus[-1:], cpus[:2]):
+            with self.pilotfish.serve("worker", self.draft, self.socket("pinned"), "--cores", ",".join(map(str, named))) as worker:
+                tasks = [os.sched_getaffinity(int(task)) for task in os.listdir(f"/proc/{worker.process.pid}/task")]
+                self.assertEqual(sorted(min(task) for task in tasks if len(task) == 1), named)
+                text = ["generate", "-m", self.target, "--tokens", "5,6", "-n", "8", "--ignore-eos", "--json"]
+                run = self.run_json(*text[:-1], "--draft-worker", worker.address, "--cores", str(named[0]))
+                self.assertEqual(run["tokens"], self.run_json(*text[:-1])["tokens"])
+
     def test_an_address_in_use_is_named(self):
         with self.pilotfish.serve("worker", self.draft, "127.0.0.1:0") as worker:
             self.assert_fails("worker", "-m", self.draft, "--listen", worker.address, saying=[worker.address.split(":")[-1]])

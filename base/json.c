@@ -253,14 +253,18 @@ pf_status pf_json_get_bool(const pf_json *doc, const json_t *object, const char 
     return PF_OK;
 }
 
+bool pf_json_is_text(const json_t *value)
+{
+    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
+}
+
 pf_status pf_json_get_string(const pf_json *doc, const json_t *object, const char *field, bool required,
                              const char **out, pf_error *error)
 {
     const char *expected = "a string without NUL"; /* which *out, a plain C string, would end at */
     const json_t *value = field_of(object, field);
     if (!value) return absent(doc, field, required, expected, error);
-    if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
-        return refuse(doc, field, value, expected, error);
+    if (!pf_json_is_text(value)) return refuse(doc, field, value, expected, error);
     *out = json_string_value(value);
     return PF_OK;
 }

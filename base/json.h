@@ -63,7 +63,10 @@ PF_MUST_USE pf_status pf_json_get_double(const pf_json *doc, const json_t *objec
                                          double min, double max, double *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_get_bool(const pf_json *doc, const json_t *object, const char *field, bool required,
                                        bool *out, pf_error *error);
-/* Borrowed from the document. */
+/* Whether it is a string, and no NUL is in it: what json_string_value tells of it is all. */
+bool pf_json_is_text(const json_t *value);
+
+/* A text, borrowed from the document. */
 PF_MUST_USE pf_status pf_json_get_string(const pf_json *doc, const json_t *object, const char *field, bool required,
                                          const char **out, pf_error *error);
 /* A string that is one of names [n], at least two and 200 bytes in all: which. */

@@ -33,11 +33,6 @@ static pf_status no_memory(const char *path, size_t line, pf_error *error)
     return pf_fail(error, PF_NOMEM, "%s, line %zu: no memory for the prompt", path, line);
 }
 
-static bool is_text(const json_t *value)
-{
-    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value);
-}
-
 static pf_status take_turns(const json_t *turns, const char *path, size_t line, pf_prompt *out, pf_error *error)
 {
     const size_t n = json_array_size(turns);
@@ -48,7 +43,7 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
     if (!out->turns) return no_memory(path, line, error);
     for (size_t i = 0; i < n; i++) {
         const json_t *turn = json_array_get(turns, i);
-        if (!is_text(turn))
+        if (!pf_json_is_text(turn))
             return pf_fail(error, PF_FORMAT, "%s, line %zu: turn %zu is not a text, or has a NUL", path, line, i + 1);
         out->turns[i] = strdup(json_string_value(turn));
         if (!out->turns[i]) return no_memory(path, line, error);
@@ -60,7 +55,7 @@ static pf_status take_turns(const json_t *turns, const char *path, size_t line, 
 static pf_status take_category(const json_t *category, const char *path, size_t line, pf_prompt *out, pf_error *error)
 {
     const bool is_none = !category || json_is_null(category);
-    if (!is_none && !is_text(category))
+    if (!is_none && !pf_json_is_text(category))
         return pf_fail(error, PF_FORMAT, "%s, line %zu: \"category\" is not a text, or has a NUL", path, line);
     out->category = strdup(is_none ? "" : json_string_value(category));
     return out->category ? PF_OK : no_memory(path, line, error);

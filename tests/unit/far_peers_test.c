@@ -262,14 +262,20 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
 }
 
 /* Something to read at every look, and never a proposal. */
+static unreliable_peer endless_peer_of(pf_peer *drafter)
+{
+    unreliable_peer u = unreliable_peer_of(drafter, 1, 0);
+    u.computes = INT32_MAX;
+    u.sign_at = 1;
+    return u;
+}
+
 static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **state)
 {
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
-    u.computes = INT32_MAX;
-    u.sign_at = 1;
+    unreliable_peer u = endless_peer_of(p->drafter);
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.rounds, 0);
@@ -281,9 +287,7 @@ static void answers_that_take_long_to_read_are_not_heard_for_long(void **state)
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
-    u.computes = INT32_MAX;
-    u.sign_at = 1;
+    unreliable_peer u = endless_peer_of(p->drafter);
     u.sleeps_us = 2000;
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);

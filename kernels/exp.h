@@ -64,11 +64,11 @@ static inline float pf_exp(float x)
 /*
  * 2^x for x <= 0, for weights that are rounded to bf16: within 2^-13 of itself, exact at whole numbers, monotone.
  *
- *   2^x = 2^floor(x) * (1 + f * (c1 + f * (c2 + f * c3))),   f = x - floor(x);   x from -160 on, which gives 0
+ *   2^x = 2^floor(x) * (1 + f * (c1 + f * (c2 + f * c3))),   f = x - floor(x);   x from -150 on, which gives 0
  *
  * The polynomial is the best of its degree that meets 1 and 2 at the ends (Remez' exchange). A NaN gives NaN.
  */
-#define PF_EXP2_LOW (-160.0f)
+#define PF_EXP2_LOW (-150.0f) /* half the least denormal, which rounds to 0 */
 #define PF_EXP2_C1  0x1.640ea8p-1f
 #define PF_EXP2_C2  0x1.cf7a66p-3f
 #define PF_EXP2_C3  0x1.4095eap-4f

@@ -290,10 +290,18 @@ PF_V16 void pf_v16d_store(double *p, pf_v16d sum)
     _mm512_storeu_pd(p + 8, sum.high);
 }
 
-/* pf_exp, lane by lane. VSCALEFPS multiplies by 2^n with one rounding, as the definition's two products do. */
+/* p * 2^n where x is above the least whose power is not 0, or a NaN. VSCALEFPS rounds once, as the definition's two products do;
+ * a vector in which one lane goes down to a denormal, or through them to 0, takes it 150 cycles (Emerald Rapids), hence the
+ * mask: of the keys that a row does not see there are some in the last block of all. */
+PF_V16 pf_v16 pf_v16_power(pf_v16 p, pf_v16 n, pf_v16 x, float low)
+{
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, pf_v16_set(low), _CMP_NLE_UQ), p, n);
+}
+
+/* pf_exp, lane by lane. */
 PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
 {
-    x = pf_v16_max(pf_v16_set(PF_EXP_LOW), pf_v16_min(pf_v16_set(PF_EXP_HIGH), x));
+    x = pf_v16_min(pf_v16_set(PF_EXP_HIGH), x);
     const pf_v16 shift = pf_v16_set(PF_EXP_SHIFT);
     const pf_v16 n = pf_v16_sub(pf_v16_fma(x, pf_v16_set(PF_EXP_LOG2E), shift), shift);
     pf_v16 r = pf_v16_fma(n, pf_v16_set(-PF_EXP_LN2_TOP), x);
@@ -304,17 +312,16 @@ PF_V16 pf_v16 pf_v16_exp(pf_v16 x)
     p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C3));
     p = pf_v16_fma(p, r, pf_v16_set(PF_EXP_C2));
     p = pf_v16_add(pf_v16_fma(p, pf_v16_mul(r, r), r), pf_v16_set(1.0f));
-    return _mm512_scalef_ps(p, n);
+    return pf_v16_power(p, n, x, PF_EXP_LOW);
 }
 
 /* pf_exp2_coarse, lane by lane. VREDUCEPS subtracts the floor, and VSCALEFPS takes the floor itself. */
 PF_V16 pf_v16 pf_v16_exp2_coarse(pf_v16 x)
 {
-    x = pf_v16_max(pf_v16_set(PF_EXP2_LOW), x);
     const pf_v16 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF);
     pf_v16 p = pf_v16_fma(pf_v16_set(PF_EXP2_C3), f, pf_v16_set(PF_EXP2_C2));
     p = pf_v16_fma(p, f, pf_v16_set(PF_EXP2_C1));
-    return _mm512_scalef_ps(pf_v16_fma(p, f, pf_v16_set(1.0f)), x);
+    return pf_v16_power(pf_v16_fma(p, f, pf_v16_set(1.0f)), x, x, PF_EXP2_LOW);
 }
 
 #endif

@@ -26,6 +26,7 @@ enum {
     BLOCK_PAIRS = PF_ATTN_BLOCK / 2,
     STEP_PAIRS = PF_TILE_ROWS, /* of elements, or of positions, that a multiply sums over */
     SCORES_STRIDE = PF_ATTN_BLOCK * sizeof(float),
+    VALUES_AT_ONCE = 2 * PF_ATTN_SIXTEEN, /* elements */
 };
 
 /* --- scores --- */
@@ -45,7 +46,7 @@ static void score(const attn_pass *pass, const attn_block *block, const attn_blo
     const int32_t line = attn_tile_line(pass, tile);
     const size_t stride = attn_query_stride(pass);
     const float *q = pass->queries + (size_t)line * stride;
-    float *out = pass->weights + (size_t)line * PF_ATTN_BLOCK;
+    float *out = attn_weights(pass, line);
     PF_TILE_ZERO(0);
     PF_TILE_ZERO(1);
     PF_TILE_ZERO(2);
@@ -101,21 +102,24 @@ static void prepare(const attn_pass *pass, attn_block *block, int32_t t0)
     for (int i = 1; i < ATTN_SIXTEENS; i++)
         whole = whole && block->values[i] == block->values[i - 1] + PAIRS * pass->padded;
     if (whole) return;
-    for (int32_t pair = 0; pair < BLOCK_PAIRS; pair++) {
+    const int32_t n_pairs = (seen + 1) / 2;
+    for (int32_t pair = 0; pair < n_pairs; pair++) {
         const float *from = block->values[pair / PAIRS] + (size_t)(pair % PAIRS) * pass->value_words;
         float *to = pass->copied + (size_t)pair * pass->padded;
         for (size_t d = 0; d < pass->head_dim; d += 16)
             pf_v16_store(to + d, seen_values(from + d, at_most_16(pass->head_dim - d), seen - 2 * pair));
     }
+    memset(pass->copied + (size_t)n_pairs * pass->padded, 0,
+           (size_t)(BLOCK_PAIRS - n_pairs) * pass->padded * sizeof(float));
     for (int i = 0; i < ATTN_SIXTEENS; i++) block->values[i] = pass->copied + (size_t)i * PAIRS * pass->padded;
 }
 
-/* No infinity and no NaN from position `begin` of a block on. */
-static bool all_finite(const attn_pass *pass, const float *values, int32_t begin)
+/* No infinity and no NaN at positions begin .. end - 1 of a block. */
+static bool all_finite(const attn_pass *pass, const float *values, int32_t begin, int32_t end)
 {
     const __m512i even = _mm512_set1_epi32(0x7F80), odd = _mm512_set1_epi32(0x7F800000);
     uint32_t found = 0;
-    for (int32_t pair = begin / 2; pair < BLOCK_PAIRS; pair++)
+    for (int32_t pair = begin / 2; 2 * pair < end; pair++)
         for (size_t d = 0; d < pass->head_dim; d += 16) {
             const __m512i words = _mm512_castps_si512(
                 pf_v16_load_first(values + (size_t)pair * pass->padded + d, at_most_16(pass->head_dim - d)));
@@ -125,76 +129,162 @@ static bool all_finite(const attn_pass *pass, const float *values, int32_t begin
     return found == 0;
 }
 
-/* sums[l, d ..] = sums * shrink + a block's, of n vectors, for lines begin .. end - 1 of those from `line` on. */
-PF_V16 void join(const attn_pass *pass, const float *block_sums, int32_t line, int32_t begin, int32_t end, size_t d,
-                 size_t n)
+/* The values of a block, one sixteen of elements from b on or `both` of two, weighted: to `out`. The weights are in tmm4 and
+ * tmm5. More at once fetch worse from far. */
+static void multiply_values(const float *b, size_t b_words, bool both, float *out, size_t out_words)
+{
+    const size_t stride = b_words * sizeof *b, out_stride = out_words * sizeof *out;
+    const float *second = b + STEP_PAIRS * b_words;
+    PF_TILE_ZERO(0);
+    PF_TILE_LOAD(6, b, stride);
+    PF_TILE_DOT(PF_DOT_BF16, 0, 4, 6);
+    PF_TILE_LOAD(6, second, stride);
+    if (both) {
+        PF_TILE_ZERO(1);
+        PF_TILE_LOAD(7, b + PF_ATTN_SIXTEEN, stride);
+        PF_TILE_DOT(PF_DOT_BF16, 1, 4, 7);
+        PF_TILE_LOAD(7, second + PF_ATTN_SIXTEEN, stride);
+        PF_TILE_DOT(PF_DOT_BF16, 1, 5, 7);
+        PF_TILE_STORE(1, out + PF_ATTN_SIXTEEN, out_stride);
+    }
+    PF_TILE_DOT(PF_DOT_BF16, 0, 5, 6);
+    PF_TILE_STORE(0, out, out_stride);
+}
+
+/* The weighted values of a tile's lines to `products`; with `seen` below a block's positions, as if there were no others. */
+static void gather(const attn_pass *pass, const float *values, int32_t line, int32_t seen)
+{
+    const float *weights = attn_weights(pass, line);
+    PF_TILE_LOAD(4, weights, SCORES_STRIDE);
+    PF_TILE_LOAD(5, weights + STEP_PAIRS, SCORES_STRIDE);
+    for (size_t d = 0; d < pass->padded; d += VALUES_AT_ONCE) {
+        _Alignas(64) float some[BLOCK_PAIRS * VALUES_AT_ONCE];
+        const size_t left = pass->padded - d, n = left < VALUES_AT_ONCE ? left : VALUES_AT_ONCE;
+        const float *b = values + d;
+        size_t b_words = pass->padded;
+        if (seen < PF_ATTN_BLOCK) {
+            for (int32_t pair = 0; pair < BLOCK_PAIRS; pair++)
+                for (size_t v = 0; v < n; v += PF_ATTN_SIXTEEN)
+                    pf_v16_store(some + pair * VALUES_AT_ONCE + v,
+                                 seen_values(b + (size_t)pair * b_words + v, 16, seen - 2 * pair));
+            b = some;
+            b_words = VALUES_AT_ONCE;
+        }
+        multiply_values(b, b_words, n == VALUES_AT_ONCE, pass->products + d, pass->padded);
+    }
+}
+
+/* sums = sums * shrink + products, of lines begin .. end - 1 of the tile that begins with `line`. */
+PF_V16 void join(const attn_pass *pass, int32_t line, int32_t begin, int32_t end)
 {
     for (int32_t l = begin; l < end; l++) {
         const pf_v16 shrink = pf_v16_set(pass->shrink[l]);
-        float *sums = pass->sums + (size_t)l * pass->padded + d;
-        for (size_t v = 0; v < n; v++)
-            pf_v16_store(sums + v * 16, pf_v16_fma(pf_v16_load(sums + v * 16), shrink,
-                                                   pf_v16_load(block_sums + (l - line) * 32 + (int32_t)v * 16)));
+        float *sums = pass->sums + (size_t)l * pass->padded;
+        const float *products = pass->products + (size_t)(l - line) * pass->padded;
+        for (size_t d = 0; d < pass->padded; d += PF_ATTN_SIXTEEN)
+            pf_v16_store(sums + d, pf_v16_fma(pf_v16_load(sums + d), shrink, pf_v16_load(products + d)));
     }
 }
 
-/* The weighted values of a tile's lines, of which begin .. end - 1 are to have them; with `seen` below a block's
- * positions, as if there were no others. */
-static void gather(const attn_pass *pass, const float *values, int32_t line, int32_t begin, int32_t end, int32_t seen)
+static void join_tile(const attn_pass *pass, int32_t tile)
 {
-    const float *weights = pass->weights + (size_t)line * PF_ATTN_BLOCK;
-    PF_TILE_LOAD(4, weights, SCORES_STRIDE);
-    PF_TILE_LOAD(5, weights + STEP_PAIRS, SCORES_STRIDE);
-    for (size_t d = 0; d < pass->padded; d += 32) {
-        _Alignas(64) float sums[PF_TILE_ROWS * 32], some[BLOCK_PAIRS * 32];
-        const size_t n = pass->padded - d > 16 ? 2 : 1;
-        const float *b = values + d;
-        size_t stride = pass->padded;
-        if (seen < PF_ATTN_BLOCK) {
-            for (int32_t pair = 0; pair < BLOCK_PAIRS; pair++)
-                for (size_t v = 0; v < n; v++)
-                    pf_v16_store(some + pair * 32 + v * 16,
-                                 seen_values(b + (size_t)pair * stride + v * 16, 16, seen - 2 * pair));
-            b = some;
-            stride = 32;
-        }
-        const float *second = b + STEP_PAIRS * stride;
-        PF_TILE_ZERO(0);
-        PF_TILE_LOAD(6, b, stride * sizeof *b);
-        PF_TILE_DOT(PF_DOT_BF16, 0, 4, 6);
-        PF_TILE_LOAD(6, second, stride * sizeof *b);
-        if (n == 2) {
-            PF_TILE_ZERO(1);
-            PF_TILE_LOAD(7, b + 16, stride * sizeof *b);
-            PF_TILE_DOT(PF_DOT_BF16, 1, 4, 7);
-            PF_TILE_LOAD(7, second + 16, stride * sizeof *b);
-            PF_TILE_DOT(PF_DOT_BF16, 1, 5, 7);
-            PF_TILE_STORE(1, sums + 16, 32 * sizeof *sums);
-        }
-        PF_TILE_DOT(PF_DOT_BF16, 0, 5, 6);
-        PF_TILE_STORE(0, sums, 32 * sizeof *sums);
-        join(pass, sums, line, begin, end, d, n);
-    }
+    const int32_t line = attn_tile_line(pass, tile);
+    join(pass, line, line, attn_tile_line(pass, tile + 1));
 }
 
-static void value(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile, int32_t t0)
+/* Weigh a block's values by a tile's lines. False: their products are still to be joined. */
+static bool weigh_values(const attn_pass *pass, const attn_block *block, int32_t tile, int32_t t0)
 {
     const int32_t line = attn_tile_line(pass, tile), end = attn_tile_line(pass, tile + 1);
     for (int32_t l = line; l < end; l++)
         for (int32_t word = (attn_seen(pass, l, t0) + 31) / 32 * 16; word < BLOCK_PAIRS; word += 16)
-            pf_v16_store(pass->weights + l * PF_ATTN_BLOCK + word, pf_v16_set(0.0f)); /* over scores */
+            pf_v16_store(attn_weights(pass, l) + word, pf_v16_set(0.0f)); /* over scores */
 
     const float *values = block->values[0];
-    const int32_t seen_by_all = attn_seen(pass, line, t0);
-    if (seen_by_all == PF_ATTN_BLOCK || all_finite(pass, values, seen_by_all))
-        gather(pass, values, line, line, end, PF_ATTN_BLOCK);
-    else
-        for (int32_t l = line; l < end; l++) gather(pass, values, line, l, l + 1, attn_seen(pass, l, t0));
+    const int32_t seen_by_all = attn_seen(pass, line, t0), seen_at_most = attn_seen(pass, pass->n_lines - 1, t0);
+    if (seen_by_all == seen_at_most || all_finite(pass, values, seen_by_all, seen_at_most)) {
+        gather(pass, values, line, PF_ATTN_BLOCK);
+        return false;
+    }
+    for (int32_t l = line; l < end; l++) {
+        gather(pass, values, line, attn_seen(pass, l, t0));
+        join(pass, line, l, l + 1);
+    }
+    return true;
+}
 
+static void fetch_values(const attn_pass *pass, const attn_block *next, int32_t tile)
+{
     if (tile + 1 < pass->n_tiles) return;
     for (int i = 0; i < ATTN_SIXTEENS; i++)
         for (size_t at = 0; at < PF_ATTN_SIXTEEN / 2 * pass->value_words; at += 16)
             _mm_prefetch((const char *)(next->values[i] + at), _MM_HINT_T0);
+}
+
+static void value(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile, int32_t t0)
+{
+    if (!weigh_values(pass, block, tile, t0)) join_tile(pass, tile);
+    fetch_values(pass, next, tile);
+}
+
+/* --- the blocks of a chain ---
+ *
+ * A tile's scores, its softmax and its values need one another, and each way from tiles to vectors and back is a hundred
+ * cycles and more. So tiles pass through in turns, those of the next block behind those of this one, each stage on another:
+ *
+ *   turn     scores of tile i + 1 | products of tile i - 1 joined, softmax of tile i | values of tile i
+ */
+
+typedef struct {
+    int32_t t0, tile;
+} turn;
+
+static turn turn_after(const attn_pass *pass, turn now, int32_t end)
+{
+    if (now.tile + 1 < pass->n_tiles) return (turn){ now.t0, now.tile + 1 };
+    const int32_t t0 = now.t0 + PF_ATTN_BLOCK;
+    return (turn){ t0, t0 < end ? attn_first_tile(pass, 0, t0) : 0 };
+}
+
+/* Scores and weights of two turns stand beside each other. */
+static void take_weights(attn_pass *pass, float *both, int32_t i, int32_t tile)
+{
+    pass->weights = both + (i & 1) * PF_TILE_ROWS * PF_ATTN_BLOCK;
+    pass->weights_line = attn_tile_line(pass, tile);
+}
+
+static void take_blocks(attn_pass *pass, int32_t end, int32_t next_head)
+{
+    float *const both = pass->weights;
+    attn_block blocks[3]; /* this one, the next one, the one after */
+    if (end == 0) return; /* a tree's first block is its own */
+    for (int i = 0; i < 3; i++) attn_find_next(pass, PF_TYPE_BF16, i * PF_ATTN_BLOCK, end, next_head, &blocks[i]);
+    score(pass, &blocks[0], &blocks[1], 0, 0);
+    prepare(pass, &blocks[0], 0);
+
+    int32_t unjoined = -1; /* the tile */
+    turn now = { 0, 0 };
+    for (int32_t i = 0; now.t0 < end; i++) {
+        const turn then = turn_after(pass, now, end);
+        const int ahead = then.t0 > now.t0;
+        take_weights(pass, both, i + 1, then.tile);
+        if (then.t0 < end) score(pass, &blocks[ahead], &blocks[ahead + 1], then.tile, then.t0);
+        if (unjoined >= 0) join_tile(pass, unjoined);
+
+        take_weights(pass, both, i, now.tile);
+        attn_softmax(PF_TYPE_BF16, pass, pass->weights_line, attn_tile_line(pass, now.tile + 1), now.t0);
+        unjoined = weigh_values(pass, &blocks[0], now.tile, now.t0) ? -1 : now.tile;
+        fetch_values(pass, &blocks[1], now.tile);
+        if (ahead) {
+            blocks[0] = blocks[1];
+            blocks[1] = blocks[2];
+            attn_find_next(pass, PF_TYPE_BF16, then.t0 + 2 * PF_ATTN_BLOCK, end, next_head, &blocks[2]);
+            if (then.t0 < end) prepare(pass, &blocks[0], then.t0);
+        }
+        now = then;
+    }
+    if (unjoined >= 0) join_tile(pass, unjoined);
+    take_weights(pass, both, 0, 0);
 }
 
 /* --- the operation --- */
@@ -207,6 +297,7 @@ static const attn_tiles tiles = {
     .value = { NULL, SIXTEEN(value) },
     .branches = attn_branches_amx,
     .prepare = prepare,
+    .blocks = take_blocks,
 };
 
 void pf_attn_bf16_amx(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)

@@ -75,10 +75,12 @@ typedef void attn_tile_fn(const attn_pass *pass, const attn_block *block, const 
                           int32_t t0);
 typedef void attn_branches_fn(const attn_pass *pass, int32_t first, int32_t t0);
 typedef void attn_prepare_fn(const attn_pass *pass, attn_block *block, int32_t t0);
+typedef void attn_blocks_fn(attn_pass *pass, int32_t end, int32_t next_head);
 typedef struct {
     attn_tile_fn *score[ATTN_TILE_LINES + 1], *value[ATTN_TILE_LINES + 1]; /* by height */
     attn_branches_fn *branches;                                            /* of a tree */
     attn_prepare_fn *prepare;                                              /* before a block's tiles, or NULL */
+    attn_blocks_fn *blocks; /* all of a chain's in several tiles, in an order of its own; NULL: one by one */
 } attn_tiles;
 
 struct attn_pass {
@@ -91,9 +93,11 @@ struct attn_pass {
     float *queries;                  /* [tile][query_words][lines of the tile]; by lines: [line][query_stride] */
     float *sums;                     /* [n_lines, padded] */
     float *weights;                  /* [n_lines, PF_ATTN_BLOCK]: scores, then words of their exp */
+    int32_t weights_line;            /* whose scores stand first */
     float *lanes;                    /* [n_lines, 16]: sums of weights */
     float *gathered;                 /* a block's keys, then its values, on one path of a tree */
     float *copied;                   /* [PF_ATTN_BLOCK / 2, padded] for what `prepare` needs elsewhere */
+    float *products;                 /* [16, padded]: likewise for a tile's values of a block, weighted */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
     float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
 };
@@ -107,6 +111,11 @@ PF_V16 int32_t attn_tile_line(const attn_pass *pass, int32_t tile)
 {
     if (ATTN_BY_LINES) return tile < pass->n_tiles ? tile * ATTN_TILE_LINES : pass->n_lines;
     return pass->n_lines * tile / pass->n_tiles;
+}
+
+PF_V16 float *attn_weights(const attn_pass *pass, int32_t line)
+{
+    return pass->weights + (size_t)(line - pass->weights_line) * PF_ATTN_BLOCK;
 }
 
 /* Words from a line's query to the next one's, where they lie by lines: zeros fill up the last sixteen. */
@@ -139,7 +148,7 @@ PF_V16 void attn_score(const int n_lines, const pf_type type, const attn_pass *p
     const int32_t line = attn_tile_line(pass, tile);
     for (int first = 0; first < ATTN_SIXTEENS; first += V) {
         const float *q = pass->queries + (size_t)line * pass->query_words, *keys[4];
-        float *out = pass->weights + (size_t)line * PF_ATTN_BLOCK + first * 16;
+        float *out = attn_weights(pass, line) + first * 16;
         pf_v16 scores[6][4], key[4];
 #define KEYS(v) \
     if (v < V) keys[v] = block->keys[first + v];
@@ -239,25 +248,27 @@ PF_V16 pf_v16 attn_exp(pf_type type, pf_v16 x)
     return type == PF_TYPE_F32 ? pf_v16_exp(x) : pf_v16_exp2_coarse(x);
 }
 
-/* Scores to weights, and the running maxima and sums of lines from `line` on. Those that see all of the block take the
+/* Scores to weights, and the running maxima and sums of lines begin .. end - 1. Those that see all of the block take the
  * same steps with all branches known. */
-PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t line, int32_t t0)
+PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t begin, int32_t end, int32_t t0)
 {
     float top[PF_ATTN_LINES + 16];
-    memcpy(top, pass->top, sizeof top);
-    for (int32_t l = line; l < pass->n_lines; l++) {
+    for (int32_t l = begin; l < end; l += 16) pf_v16_store(top + l, pf_v16_load(pass->top + l));
+    for (int32_t l = begin; l < end; l++) {
         const int32_t n_seen = attn_seen(pass, l, t0);
-        const float *scores = pass->weights + l * PF_ATTN_BLOCK;
+        const float *scores = attn_weights(pass, l);
         top[l] = n_seen == PF_ATTN_BLOCK ? attn_largest(scores, PF_ATTN_BLOCK, top[l])
                                          : attn_largest(scores, n_seen, top[l]);
     }
-    for (int32_t l = line; l < pass->n_lines; l += 16)
-        pf_v16_store(pass->shrink + l, attn_exp(type, pf_v16_sub(pf_v16_load(pass->top + l), pf_v16_load(top + l))));
-    memcpy(pass->top, top, sizeof top);
+    for (int32_t l = begin; l < end; l += 16) {
+        const pf_v16 tops = pf_v16_load(top + l);
+        pf_v16_store(pass->shrink + l, attn_exp(type, pf_v16_sub(pf_v16_load(pass->top + l), tops)));
+        pf_v16_store(pass->top + l, tops);
+    }
 
-    for (int32_t l = line; l < pass->n_lines; l++) {
+    for (int32_t l = begin; l < end; l++) {
         const int32_t n_seen = attn_seen(pass, l, t0);
-        float *scores = pass->weights + l * PF_ATTN_BLOCK, *lanes = pass->lanes + l * 16;
+        float *scores = attn_weights(pass, l), *lanes = pass->lanes + l * 16;
         if (type == PF_TYPE_F32)
             attn_weigh_f32(scores, n_seen, top[l], pass->shrink[l], lanes);
         else if (n_seen == PF_ATTN_BLOCK)
@@ -282,7 +293,7 @@ PF_V16 void attn_gather(const int n_lines, const int n_vectors, const pf_type ty
     const int32_t pair = attn_pair(type), per_sixteen = 16 / pair, line = attn_tile_line(pass, tile);
     const size_t words = pass->value_words;
     const bool fetches = tile + 1 == pass->n_tiles;
-    const float *weights = pass->weights + (size_t)line * PF_ATTN_BLOCK;
+    const float *weights = attn_weights(pass, line);
     float *to = pass->sums + (size_t)line * pass->padded + d;
     pf_v16 sums[6][4], value[4];
 #define START(l, v)                   \
@@ -404,7 +415,7 @@ PF_V16 void attn_take_block(const pf_type type, attn_pass *pass, attn_block *blo
     if (pass->tiles->prepare) pass->tiles->prepare(pass, block, t0);
     for (int32_t i = tile; i < pass->n_tiles; i++)
         pass->tiles->score[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
-    attn_softmax(type, pass, attn_tile_line(pass, tile), t0);
+    attn_softmax(type, pass, attn_tile_line(pass, tile), pass->n_lines, t0);
     for (int32_t i = tile; i < pass->n_tiles; i++)
         pass->tiles->value[attn_tile_line(pass, i + 1) - attn_tile_line(pass, i)](pass, block, next, i, t0);
 }
@@ -558,6 +569,33 @@ PF_V16 void attn_fetch_rows(const pf_attn_args *args, int32_t kv_head, int32_t f
     }
 }
 
+/* The block at t0, or where there is none, behind the last, the first one of the next head to be read. */
+PF_V16 void attn_find_next(const attn_pass *pass, const pf_type type, int32_t t0, int32_t end, int32_t next_head,
+                           attn_block *block)
+{
+    attn_find_block(pass, type, t0 < end ? pass->kv_head : next_head, t0 < end ? t0 : 0, block);
+}
+
+/* From `tile` on the first that has a line which sees the block at t0. */
+PF_V16 int32_t attn_first_tile(const attn_pass *pass, int32_t tile, int32_t t0)
+{
+    while (pass->n_keys[attn_tile_line(pass, tile + 1) - 1] <= t0) tile++;
+    return tile;
+}
+
+/* Blocks before `end`, one after the other. */
+PF_V16 void attn_take_blocks(const pf_type type, attn_pass *pass, int32_t end, int32_t next_head)
+{
+    attn_block block, next;
+    attn_find_next(pass, type, 0, end, next_head, &next);
+    for (int32_t t0 = 0, tile = 0; t0 < end; t0 += PF_ATTN_BLOCK) {
+        block = next;
+        attn_find_next(pass, type, t0 + PF_ATTN_BLOCK, end, next_head, &next);
+        tile = attn_first_tile(pass, tile, t0);
+        attn_take_block(type, pass, &block, &next, tile, t0);
+    }
+}
+
 /* Lines first .. first + n_lines - 1 of one key head. The pass behind this one takes n_next lines more of the same head,
  * or none, and reads the keys of next_head. */
 PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
@@ -574,6 +612,7 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.queries = pass.sums + PF_ATTN_LINES * pass.padded;
     pass.gathered = pass.queries + PF_ATTN_LINES * pass.padded;
     pass.copied = pass.gathered + 2 * PF_ATTN_BLOCK * pass.padded;
+    pass.products = pass.copied + PF_ATTN_BLOCK / 2 * pass.padded;
     attn_take_queries(type, &pass, first);
     attn_start_sums(&pass);
     if (n_next > 0) {
@@ -582,16 +621,10 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     }
 
     const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass.n_keys[n_lines - 1];
-    attn_block block, next;
-    attn_find_block(&pass, type, kv_head, 0, &next);
-    int32_t tile = 0; /* the first with a line that sees the block */
-    for (int32_t t0 = 0; t0 < end; t0 += PF_ATTN_BLOCK) {
-        const bool last = t0 + PF_ATTN_BLOCK >= end;
-        block = next;
-        attn_find_block(&pass, type, last ? next_head : kv_head, last ? 0 : t0 + PF_ATTN_BLOCK, &next);
-        while (pass.n_keys[attn_tile_line(&pass, tile + 1) - 1] <= t0) tile++;
-        attn_take_block(type, &pass, &block, &next, tile, t0);
-    }
+    if (tiles->blocks && pass.n_tiles > 1)
+        tiles->blocks(&pass, end, next_head);
+    else
+        attn_take_blocks(type, &pass, end, next_head);
     if (args->parents) tiles->branches(&pass, first, end);
     attn_finish(&pass, first);
 }

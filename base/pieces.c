@@ -13,27 +13,36 @@ void pf_pieces_begin(pf_pieces *all, pf_member member, int32_t phase)
     atomic_store_explicit(&all[member.id].taken[(phase + 1) & 1], 0, memory_order_relaxed);
 }
 
-/* Another piece of somebody's share. Members who find nothing count on, so one looks before it counts. */
-static bool take_from(pf_pieces *all, pf_member whose, int32_t phase, int32_t total, int32_t size, int32_t *begin,
+/* Where the piece ends that begins at `at`, of a share up to `last`. */
+static int32_t end_of_piece(const pf_pieces_cut *cut, int32_t at, int32_t last)
+{
+    const int32_t run_left = cut->run - at % cut->run, left = last - at, half = (left + 1) / 2;
+    const int32_t part = left < run_left ? left : run_left;
+    const int32_t guided = half < cut->most ? half : cut->most, size = guided > cut->least ? guided : cut->least;
+    return part - size < (cut->least + 1) / 2 ? at + part : at + size;
+}
+
+/* Another piece of somebody's share. */
+static bool take_from(pf_pieces *all, pf_member whose, int32_t phase, const pf_pieces_cut *cut, int32_t *begin,
                       int32_t *end)
 {
     int32_t first, last;
-    pf_team_share(whose, total, &first, &last);
-    const int32_t n_pieces = (last - first + size - 1) / size;
+    pf_team_share(whose, cut->total, &first, &last);
     _Atomic int32_t *taken = &all[whose.id].taken[phase & 1];
-    if (atomic_load_explicit(taken, memory_order_relaxed) >= n_pieces) return false;
-    const int32_t piece = atomic_fetch_add_explicit(taken, 1, memory_order_relaxed);
-    if (piece >= n_pieces) return false;
-    *begin = first + piece * size;
-    *end = last - *begin > size ? *begin + size : last;
+    int32_t before = atomic_load_explicit(taken, memory_order_relaxed), after;
+    do {
+        if (first + before >= last) return false;
+        after = end_of_piece(cut, first + before, last) - first;
+    } while (!atomic_compare_exchange_weak_explicit(taken, &before, after, memory_order_relaxed, memory_order_relaxed));
+    *begin = first + before;
+    *end = first + after;
     return true;
 }
 
-bool pf_pieces_take(pf_pieces *all, pf_member member, int32_t phase, int32_t total, int32_t size, int32_t *begin,
+bool pf_pieces_take(pf_pieces *all, pf_member member, int32_t phase, const pf_pieces_cut *cut, int32_t *begin,
                     int32_t *end)
 {
     for (int32_t i = 0, id = member.id; i < member.n_threads; i++, id = id + 1 < member.n_threads ? id + 1 : 0)
-        if (take_from(all, (pf_member){ member.team, id, member.n_threads }, phase, total, size, begin, end))
-            return true;
+        if (take_from(all, (pf_member){ member.team, id, member.n_threads }, phase, cut, begin, end)) return true;
     return false;
 }

@@ -224,32 +224,58 @@ static pf_panels share_of(const worker *w, const pf_linear *linear)
 typedef struct {
     const pf_linear *linear;
     bool in_pieces;
-    int32_t phase, piece; /* panels of one */
+    int32_t phase;
+    pf_pieces_cut cut;
     bool share_is_taken;
 } panels_left;
 
-/* A piece takes a tenth of a millisecond; a share that is not much more, of a small model, is not cut. */
-enum { IN_PIECES_ROWS = 32, PIECE_MULTIPLIES = 1 << 25, PIECES_OF_A_SHARE = 4 };
+/* A share that is not much more than the least piece, of a small model, is not cut. */
+enum { IN_PIECES_ROWS = 32, PIECE_MULTIPLIES = 1 << 25, PIECES_OF_A_SHARE = 2 };
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool takes_pieces(const worker *w, int32_t n_rows)
+{
+    return n_rows >= IN_PIECES_ROWS && w->member.n_threads > 1 && is_whole(w);
+}
+
+static int32_t begin_phase(worker *w)
+{
+    pf_pieces_begin(w->c->pieces, w->member, w->phase);
+    return w->phase++;
+}
+
+/* It takes a tenth of a millisecond, and is half of the panels that are best multiplied in one call, `group`: each call brings
+ * the rows through the caches again, in the time of a panel where they are as long as DOWN's. A quarter of them where
+ * a share has but a few. */
+static int32_t least_piece(const pf_linear *linear, int32_t n_rows, int32_t share, int32_t group)
+{
+    const int64_t panel_multiplies = (int64_t)n_rows * PF_GEMM_PANEL * linear->weights.k;
+    const int32_t panels = larger(share / 4 < group / 2 ? share / 4 : group / 2, group / 4);
+    return larger((int32_t)(PIECE_MULTIPLIES / panel_multiplies) + 1, panels);
+}
 
 static panels_left begin_panels(worker *w, const pf_linear *linear, int32_t n_rows, int32_t group)
 {
+    const int32_t n_panels = linear->weights.n_panels, share = n_panels / w->member.n_threads;
     panels_left left = { .linear = linear };
-    if (n_rows < IN_PIECES_ROWS || w->member.n_threads == 1 || !is_whole(w)) return left;
+    if (!takes_pieces(w, n_rows)) return left;
     if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
-    left.piece = (int32_t)(PIECE_MULTIPLIES / ((int64_t)n_rows * PF_GEMM_PANEL * linear->weights.k)) + 1;
-    if (n_rows > w->gemm->tile_rows && left.piece < group) left.piece = group;
-    left.in_pieces = linear->weights.n_panels / w->member.n_threads >= PIECES_OF_A_SHARE * left.piece;
+    const int32_t least = least_piece(linear, n_rows, share, group);
+    left.in_pieces = share >= PIECES_OF_A_SHARE * least;
     if (!left.in_pieces) return left;
-    left.phase = w->phase++;
-    pf_pieces_begin(w->c->pieces, w->member, left.phase);
+    left.cut = (pf_pieces_cut){ .total = n_panels, .run = n_panels, .least = least, .most = larger(least, group) };
+    left.phase = begin_phase(w);
     return left;
 }
 
 static bool next_panels(const worker *w, panels_left *left, pf_panels *out)
 {
     if (left->in_pieces)
-        return pf_pieces_take(w->c->pieces, w->member, left->phase, left->linear->weights.n_panels, left->piece,
-                              &out->begin, &out->end);
+        return pf_pieces_take(w->c->pieces, w->member, left->phase, &left->cut, &out->begin, &out->end);
     if (left->share_is_taken) return false;
     left->share_is_taken = true;
     *out = share_of(w, left->linear);

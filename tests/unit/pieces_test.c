@@ -6,58 +6,78 @@
 
 #include "base/pieces.h"
 
-enum { MOST = 7, LONGEST = 300, N_PHASES = 400 };
+enum { MOST = 8, LONGEST = 300, N_PHASES = 200 };
+
+/* What one member of n takes when he comes alone, [begin, end) after [begin, end). */
+static void assert_pieces(int32_t id, int32_t n_members, pf_pieces_cut cut, const int32_t expected[][2], size_t n)
+{
+    pf_pieces all[MOST];
+    pf_pieces_reset(all, n_members);
+    for (int32_t i = 0; i < n_members; i++) pf_pieces_begin(all, (pf_member){ NULL, i, n_members }, 0);
+    int32_t begin, end;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(pf_pieces_take(all, (pf_member){ NULL, id, n_members }, 0, &cut, &begin, &end));
+        assert_int_equal(begin, expected[i][0]);
+        assert_int_equal(end, expected[i][1]);
+    }
+    for (int32_t i = 0; i < n_members; i++)
+        assert_false(pf_pieces_take(all, (pf_member){ NULL, i, n_members }, 0, &cut, &begin, &end));
+}
 
 static void a_member_takes_its_own_share_in_order_and_then_the_others(void **state)
 {
     (void)state;
-    pf_pieces all[3];
-    pf_pieces_reset(all, 3);
-    for (int32_t id = 0; id < 3; id++) pf_pieces_begin(all, (pf_member){ NULL, id, 3 }, 0);
     /* shares 0..9, 10..19, 20..29 in pieces of four: member 1 alone */
     static const int32_t expected[][2] = { { 10, 14 }, { 14, 18 }, { 18, 20 }, { 20, 24 }, { 24, 28 },
                                            { 28, 30 }, { 0, 4 },   { 4, 8 },   { 8, 10 } };
-    const pf_member member = { NULL, 1, 3 };
-    int32_t begin, end;
-    for (size_t i = 0; i < PF_COUNT(expected); i++) {
-        assert_true(pf_pieces_take(all, member, 0, 30, 4, &begin, &end));
-        assert_int_equal(begin, expected[i][0]);
-        assert_int_equal(end, expected[i][1]);
-    }
-    for (int32_t id = 0; id < 3; id++)
-        assert_false(pf_pieces_take(all, (pf_member){ NULL, id, 3 }, 0, 30, 4, &begin, &end));
+    assert_pieces(1, 3, (pf_pieces_cut){ .total = 30, .run = 30, .least = 4, .most = 4 }, expected, PF_COUNT(expected));
+}
+
+static void a_piece_is_half_of_what_is_left_within_bounds(void **state)
+{
+    (void)state;
+    static const int32_t expected[][2] = { { 0, 16 }, { 16, 32 }, { 32, 48 }, { 48, 58 }, { 58, 63 }, { 63, 67 } };
+    assert_pieces(0, 1, (pf_pieces_cut){ .total = 67, .run = 67, .least = 3, .most = 16 }, expected,
+                  PF_COUNT(expected));
+}
+
+static void no_piece_reaches_across_a_run_and_what_is_too_little_joins_the_one_before(void **state)
+{
+    (void)state;
+    /* shares 0..11, 12..23 in runs of nine */
+    static const int32_t expected[][2] = { { 0, 6 }, { 6, 9 }, { 9, 12 }, { 12, 18 }, { 18, 22 }, { 22, 24 } };
+    assert_pieces(0, 2, (pf_pieces_cut){ .total = 24, .run = 9, .least = 4, .most = 8 }, expected, PF_COUNT(expected));
 }
 
 static void a_share_may_be_empty(void **state)
 {
     (void)state;
-    pf_pieces all[4];
-    pf_pieces_reset(all, 4);
-    int32_t begin, end, n = 0;
-    for (int32_t id = 0; id < 4; id++)
-        while (pf_pieces_take(all, (pf_member){ NULL, id, 4 }, 0, 2, 5, &begin, &end)) n += end - begin;
-    assert_int_equal(n, 2);
+    static const int32_t expected[][2] = { { 0, 1 }, { 1, 2 } };
+    assert_pieces(1, 4, (pf_pieces_cut){ .total = 2, .run = 2, .least = 5, .most = 5 }, expected, PF_COUNT(expected));
 }
 
 typedef struct {
     pf_pieces pieces[MOST];
-    int32_t totals[N_PHASES], sizes[N_PHASES];
+    pf_pieces_cut cuts[N_PHASES];
     int taken[LONGEST]; /* by whoever took it: plain memory, so that ThreadSanitizer sees two who did */
-    int32_t n_wrong;
+    _Atomic int32_t n_wrong;
 } board;
 
 static void take_all(pf_member member, void *arg)
 {
     board *b = arg;
     for (int32_t phase = 0; phase < N_PHASES; phase++) {
+        const pf_pieces_cut *cut = &b->cuts[phase];
         pf_pieces_begin(b->pieces, member, phase);
         int32_t begin, end;
-        while (pf_pieces_take(b->pieces, member, phase, b->totals[phase], b->sizes[phase], &begin, &end))
+        while (pf_pieces_take(b->pieces, member, phase, cut, &begin, &end)) {
             for (int32_t i = begin; i < end; i++) b->taken[i]++;
+            if (begin >= end || begin / cut->run != (end - 1) / cut->run) b->n_wrong++;
+        }
         pf_team_barrier(member);
         if (member.id == phase % member.n_threads)
             for (int32_t i = 0; i < LONGEST; i++)
-                if (b->taken[i] != (i < b->totals[phase] ? phase + 1 : 0)) b->n_wrong++;
+                if (b->taken[i] != (i < cut->total ? phase + 1 : 0)) b->n_wrong++;
         pf_team_barrier(member);
     }
 }
@@ -66,15 +86,15 @@ static void each_piece_of_each_phase_is_taken_once(void **state)
 {
     (void)state;
     srand(7);
-    for (int32_t n_threads = 1; n_threads <= MOST; n_threads += 2) {
+    for (int32_t n_threads = 1; n_threads <= MOST; n_threads++) {
         pf_error error;
         pf_team *team;
         assert_ok(pf_team_create(n_threads, NULL, 0, &team, &error), error);
         board b = { .n_wrong = 0 };
         const int32_t total = 1 + rand() % LONGEST;
         for (int32_t phase = 0; phase < N_PHASES; phase++) {
-            b.totals[phase] = total;
-            b.sizes[phase] = 1 + rand() % 40;
+            const int32_t least = 1 + rand() % 20;
+            b.cuts[phase] = (pf_pieces_cut){ total, 1 + rand() % total, least, least + rand() % 40 };
         }
         for (int step = 0; step < 3; step++) {
             for (int32_t i = 0; i < LONGEST; i++) b.taken[i] = 0;
@@ -96,8 +116,9 @@ static void come_late(pf_member member, void *arg)
 {
     late *l = arg;
     int32_t begin, end;
+    const pf_pieces_cut cut = { .total = 90, .run = 90, .least = 2, .most = 2 };
     pf_pieces_begin(l->pieces, member, 0);
-    while (pf_pieces_take(l->pieces, member, 0, 90, 2, &begin, &end)) {
+    while (pf_pieces_take(l->pieces, member, 0, &cut, &begin, &end)) {
         l->n_taken[member.id] += end - begin;
         while (member.id == 0 && l->n_done < member.n_threads - 1) sched_yield();
     }
@@ -123,6 +144,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_takes_its_own_share_in_order_and_then_the_others),
+        cmocka_unit_test(a_piece_is_half_of_what_is_left_within_bounds),
+        cmocka_unit_test(no_piece_reaches_across_a_run_and_what_is_too_little_joins_the_one_before),
         cmocka_unit_test(a_share_may_be_empty),
         cmocka_unit_test(each_piece_of_each_phase_is_taken_once),
         cmocka_unit_test(what_a_late_member_has_not_begun_the_others_take),

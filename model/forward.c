@@ -30,8 +30,7 @@ typedef struct {
     pf_member member;
     const pf_member_scratch *mine;
     bool by_columns;  /* a product's left side can be packed by columns */
-    pf_panels qkv[3]; /* its part of Q, K and V, the same in every layer */
-    int32_t n_qkv;
+    pf_panels qkv[3]; /* those of its heads, of Q, K and V, where heads are apart */
     pf_rows q, k, v;  /* where they go */
     pf_rows attended; /* what attention gives */
     range heads;      /* the columns of `attended` that its heads make, where heads are apart */
@@ -345,32 +344,40 @@ static void place_qkv(worker *w)
                          : w->c->qkv;
 }
 
-/* Queries, keys and values: those of this member's heads, or its share of all, and then they are awaited. */
-static void multiply_qkv(const worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
+/* Queries, keys and values: those of this member's heads, or its part of all, and then they are awaited. */
+static void multiply_qkv(worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
 {
+    if (!w->c->heads_apart) {
+        multiply(w, PF_PASS_QKV, qkv, input, n_rows, w->c->qkv, PF_GEMM_STORE);
+        wait_for_all(w);
+        return;
+    }
     const pf_rows out[] = { w->q, w->k, w->v };
-    for (int32_t i = 0; i < w->n_qkv && calls(w, PF_PASS_QKV); i++)
+    for (int32_t i = 0; i < 3 && calls(w, PF_PASS_QKV); i++)
         multiply_panels(w, qkv, w->qkv[i], input, n_rows, out[i], PF_GEMM_STORE);
-    if (!w->c->heads_apart) wait_for_all(w);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------- */
 
-/* This member's items of one span: the rows of its heads, or its share of the pass's items, which are the spans' one
- * after the other. */
+/* Of some of the pass's items, which are the spans' one after the other, those of one span. */
+static range items_of_span(const worker *w, const pf_pass_span *span, range items)
+{
+    const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
+    const int32_t first = n_kv_heads * span->first_row, n = n_kv_heads * span->n_rows;
+    return (range){ items.begin > first ? items.begin - first : 0, items.end - first < n ? items.end - first : n };
+}
+
+/* This member's items of one span: the rows of its heads, or what its share of the pass's items has of them. */
 static range span_items(const worker *w, const pf_pass_span *span)
 {
     const int32_t n_kv_heads = w->c->model->config.n_kv_heads;
-    int32_t begin, end;
+    range mine;
     if (w->c->heads_apart) {
-        pf_team_share(w->member, n_kv_heads, &begin, &end);
-        return (range){ begin * span->n_rows, end * span->n_rows };
+        pf_team_share(w->member, n_kv_heads, &mine.begin, &mine.end);
+        return (range){ mine.begin * span->n_rows, mine.end * span->n_rows };
     }
-    pf_team_share(w->member, n_kv_heads * w->c->n_rows, &begin, &end);
-    const int32_t first = n_kv_heads * span->first_row, n = n_kv_heads * span->n_rows;
-    begin = begin > first ? begin - first : 0;
-    end = end - first < n ? end - first : n;
-    return (range){ begin, end };
+    pf_team_share(w->member, n_kv_heads * w->c->n_rows, &mine.begin, &mine.end);
+    return items_of_span(w, span, mine);
 }
 
 static pf_attn_pages pages_of(const worker *w, const pf_pass_span *span, int32_t layer)
@@ -439,15 +446,48 @@ static range attended_columns(const worker *w)
     return (range){ begin * head_columns, end * head_columns };
 }
 
-/* Append the new keys and values to the cache, and attend to all there are. */
-static void attend(const worker *w, int32_t layer)
+/* So many lines, heads of a group times rows, go over the keys together; a piece is some such. */
+enum { ATTEND_LINES = 64, ATTEND_LEAST = 2, ATTEND_MOST = 8 };
+
+/* With many rows of heads that are not apart: later rows see more keys, and a share of rows is not one of the work. */
+static bool attends_in_pieces(const worker *w, pf_pieces_cut *cut, int32_t *unit)
+{
+    const pf_config *config = &w->c->model->config;
+    if (w->c->heads_apart || !takes_pieces(w, w->c->n_rows)) return false;
+    *unit = larger(ATTEND_LINES * config->n_kv_heads / config->n_heads, 1);
+    const int32_t total = (config->n_kv_heads * w->c->n_rows + *unit - 1) / *unit;
+    *cut = (pf_pieces_cut){ .total = total, .run = total, .least = ATTEND_LEAST, .most = ATTEND_MOST };
+    return total / w->member.n_threads >= PIECES_OF_A_SHARE * ATTEND_LEAST;
+}
+
+static void attend_in_pieces(worker *w, int32_t layer, const pf_pieces_cut *cut, int32_t unit)
 {
     const pf_context *c = w->c;
+    const int32_t phase = begin_phase(w);
+    range units;
+    while (pf_pieces_take(c->pieces, w->member, phase, cut, &units.begin, &units.end))
+        for (int32_t s = 0; s < c->n_spans; s++) {
+            const range items = items_of_span(w, &c->spans[s], (range){ units.begin * unit, units.end * unit });
+            if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
+        }
+}
+
+/* Append the new keys and values to the cache, and attend to all there are. */
+static void attend(worker *w, int32_t layer)
+{
+    const pf_context *c = w->c;
+    pf_pieces_cut cut;
+    int32_t unit;
+    const bool in_pieces = attends_in_pieces(w, &cut, &unit);
     for (int32_t s = 0; s < c->n_spans; s++) {
         const range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) rope_and_store(w, &c->spans[s], layer, items);
     }
-    if (c->split_heads) wait_for_all(w);
+    if (c->split_heads || in_pieces) wait_for_all(w);
+    if (in_pieces) {
+        attend_in_pieces(w, layer, &cut, unit);
+        return;
+    }
     for (int32_t s = 0; s < c->n_spans; s++) {
         const range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
@@ -564,7 +604,7 @@ void pf_context_run_pass(pf_member member, void *context)
         .c = c, .kernels = &m->kernels, .gemm = pf_model_gemm(m), .member = member, .mine = &c->members[member.id]
     };
     w.by_columns = w.gemm->pack_columns != NULL;
-    w.n_qkv = pf_model_qkv_share(m, member, w.qkv);
+    if (c->heads_apart) pf_model_qkv_share(m, member, w.qkv);
     w.heads = attended_columns(&w);
     w.residual = columns_of(&m->layers->o, share_of(&w, &m->layers->o));
     place_qkv(&w);

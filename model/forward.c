@@ -16,32 +16,56 @@
 #include <string.h>
 
 #include "model/bounded_head.h"
+#include "model/row_groups.h"
 #include "model/worker.h"
 
-/* Rows to be multiplied: how they are cut into tiles and who prepares them. */
+/* Rows to be multiplied: how they are cut into groups and tiles, and who prepares them. */
 typedef struct {
-    int32_t n_rows;
+    pf_row_groups groups;
     bool shared;                  /* more than one tile: each is prepared by one member */
-    int32_t tile_begin, tile_end; /* this member's */
+    int32_t group_tiles;          /* of each group but the last */
+    int32_t tile_begin, tile_end; /* this member's, numbered through all groups */
     int32_t row_begin, row_end;   /* the rows of those tiles */
 } left_side;
 
 static left_side plan_left_side(const pf_worker *w, int32_t n_rows)
 {
-    const int32_t n_tiles = pf_gemm_tiles(w->gemm->tile_rows, n_rows);
-    left_side a = { .n_rows = n_rows, .shared = n_tiles > 1, .tile_begin = 0, .tile_end = n_tiles };
-    if (a.shared) pf_team_share(w->member, n_tiles, &a.tile_begin, &a.tile_end);
-    a.row_begin = pf_gemm_tile_row(n_tiles, n_rows, a.tile_begin);
-    a.row_end = pf_gemm_tile_row(n_tiles, n_rows, a.tile_end);
+    const pf_model *m = w->c->model;
+    const int32_t tile_rows = w->gemm->tile_rows;
+    left_side a = { .groups = pf_row_groups_one(n_rows) };
+    if (pf_worker_is_whole(w) && m->onednn == NULL)
+        a.groups = pf_row_groups_of(n_rows, m->config.hidden_size, w->member.n_threads);
+    a.group_tiles = pf_gemm_tiles(tile_rows, a.groups.group_rows);
+    a.tile_end = pf_row_groups_tiles(&a.groups, tile_rows);
+    a.shared = a.tile_end > 1;
+    if (a.shared) pf_team_share(w->member, a.tile_end, &a.tile_begin, &a.tile_end);
+    a.row_begin = pf_row_groups_tile_row(&a.groups, tile_rows, a.tile_begin);
+    a.row_end = pf_row_groups_tile_row(&a.groups, tile_rows, a.tile_end);
     return a;
+}
+
+static float *row_of(pf_rows rows, int32_t row)
+{
+    return rows.data + (size_t)row * rows.stride;
+}
+
+/* This member's tiles of a group. */
+static void pack_group(const pf_worker *w, const left_side *a, int32_t g, pf_rows rows, int32_t k, char *input)
+{
+    const pf_row_group group = pf_row_groups_get(&a->groups, g);
+    const int32_t first = g * a->group_tiles;
+    const int32_t begin = a->tile_begin > first ? a->tile_begin - first : 0;
+    const int32_t end = a->tile_end - first < a->group_tiles ? a->tile_end - first : a->group_tiles;
+    if (begin < end)
+        w->gemm->pack(input + pf_row_group_at(group, k), row_of(rows, group.first_row), rows.stride, group.n_rows, k,
+                      begin, end);
 }
 
 /* Pack `rows` as the left side of a product over k. */
 static const void *pack(const pf_worker *w, pf_pass_kernel kernel, const left_side *a, pf_rows rows, int32_t k)
 {
     void *input = a->shared ? w->c->input : w->mine->input;
-    if (a->tile_begin < a->tile_end && pf_worker_calls(w, kernel))
-        w->gemm->pack(input, rows.data, rows.stride, a->n_rows, k, a->tile_begin, a->tile_end);
+    for (int32_t g = 0; g < a->groups.n_groups && pf_worker_calls(w, kernel); g++) pack_group(w, a, g, rows, k, input);
     if (a->shared) pf_worker_wait(w);
     return input;
 }
@@ -56,12 +80,13 @@ static pf_rows apart(pf_rows rows, int32_t n_rows, pf_range columns, int32_t bef
     return (pf_rows){ rows.data + between + (size_t)(n_rows - 1) * begin, width | PF_LINE_FLOATS };
 }
 
-/* Pack the columns of a product's left side that this member has made. */
-static void pack_columns(const pf_worker *w, pf_pass_kernel kernel, pf_rows rows, int32_t n_rows, int32_t k,
+/* Pack the columns of a product's left side that this member has made, of a group of rows. */
+static void pack_columns(const pf_worker *w, pf_pass_kernel kernel, pf_rows rows, pf_row_group group, int32_t k,
                          pf_range columns)
 {
     if (columns.begin < columns.end && pf_worker_calls(w, kernel))
-        w->gemm->pack_columns(w->c->columns, rows.data, rows.stride, n_rows, k, columns.begin, columns.end);
+        w->gemm->pack_columns((char *)w->c->columns + pf_row_group_at(group, k), row_of(rows, group.first_row),
+                              rows.stride, group.n_rows, k, columns.begin, columns.end);
 }
 
 /* ---- lines that pass from core to core, where rows are a single tile ----------------------------------------------
@@ -150,7 +175,7 @@ static const void *norm_and_pack(const pf_worker *w, const left_side *a, const f
     const pf_config *config = &w->c->model->config;
     const pf_rows x = w->c->x, normed = normed_rows(w, a);
     const size_t first = (size_t)a->row_begin * x.stride;
-    fetch_residual(w, a->n_rows);
+    fetch_residual(w, a->groups.n_rows);
     if (a->row_begin < a->row_end && pf_worker_calls(w, PF_PASS_NORM))
         w->kernels->rmsnorm(normed.data + first, x.data + first, weight, a->row_end - a->row_begin, config->hidden_size,
                             x.stride, config->rms_eps);
@@ -163,19 +188,26 @@ static pf_range columns_of(const pf_linear *linear, pf_panels panels)
     return (pf_range){ panels.begin * PF_GEMM_PANEL, end < n ? end : n };
 }
 
-/* Columns of out = input * W^T + bias, or of out += that. */
-static void multiply_panels(const pf_worker *w, const pf_linear *linear, pf_panels panels, const void *input,
-                            int32_t n_rows, pf_rows out, pf_gemm_mode mode)
-{
-    if (panels.begin < panels.end)
-        w->gemm->multiply(&linear->weights, input, n_rows, panels.begin, panels.end, out.data, out.stride, mode,
-                          w->mine->gemm);
+/* Some panels of a product, for a group of rows. */
+typedef struct {
+    pf_row_group rows;
+    pf_panels panels;
+} part;
 
-    const pf_range columns = columns_of(linear, panels);
+/* Columns of out = input * W^T + bias, or of out += that. */
+static void multiply_part(const pf_worker *w, const pf_linear *linear, part p, const void *input, pf_rows out,
+                          pf_gemm_mode mode)
+{
+    float *c = row_of(out, p.rows.first_row);
+    if (p.panels.begin < p.panels.end)
+        w->gemm->multiply(&linear->weights, (const char *)input + pf_row_group_at(p.rows, linear->weights.k),
+                          p.rows.n_rows, p.panels.begin, p.panels.end, c, out.stride, mode, w->mine->gemm);
+
+    const pf_range columns = columns_of(linear, p.panels);
     if (linear->bias != NULL)
-        for (int32_t i = 0; i < n_rows; i++)
+        for (int32_t i = 0; i < p.rows.n_rows; i++)
             for (int32_t j = columns.begin; j < columns.end; j++)
-                out.data[(size_t)i * out.stride + (size_t)j] += linear->bias[j];
+                c[(size_t)i * out.stride + (size_t)j] += linear->bias[j];
 }
 
 static pf_panels share_of(const pf_worker *w, const pf_linear *linear)
@@ -185,15 +217,16 @@ static pf_panels share_of(const pf_worker *w, const pf_linear *linear)
     return mine;
 }
 
-/* The panels of a phase, as a member comes by them: with few rows its share, once; with many piece after piece of it, and then
- * of the others' (base/pieces.h). */
+/* The parts of a product, as a member comes by them: with few rows its share of the panels, once; with many piece after piece
+ * of it, and then of the others' (base/pieces.h). Pieces are cut from the panels for the first group of rows, then for the next. */
 typedef struct {
     const pf_linear *linear;
+    const left_side *rows;
     bool in_pieces;
     int32_t phase;
     pf_pieces_cut cut;
     bool share_is_taken;
-} panels_left;
+} parts_left;
 
 enum { PIECE_MULTIPLIES = 1 << 25 };
 
@@ -212,57 +245,75 @@ static int32_t least_piece(const pf_linear *linear, int32_t n_rows, int32_t shar
     return larger((int32_t)(PIECE_MULTIPLIES / panel_multiplies) + 1, panels);
 }
 
-static panels_left begin_panels(pf_worker *w, const pf_linear *linear, int32_t n_rows, int32_t group)
+/* One product is not cut into pieces where a share is not much more than the least, as of a small model. */
+static parts_left begin_parts(pf_worker *w, const pf_linear *linear, const left_side *rows, int32_t group)
 {
-    const int32_t n_panels = linear->weights.n_panels, share = n_panels / w->member.n_threads;
-    panels_left left = { .linear = linear };
-    if (!pf_worker_takes_pieces(w, n_rows)) return left;
+    parts_left left = { .linear = linear, .rows = rows };
+    if (!pf_worker_takes_pieces(w, rows->groups.n_rows)) return left;
     if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
-    const int32_t least = least_piece(linear, n_rows, share, group);
-    left.in_pieces = share >= PF_PIECES_OF_A_SHARE * least;
+    const int32_t n_panels = linear->weights.n_panels, n_groups = rows->groups.n_groups;
+    const int32_t total = n_panels * n_groups, share = total / w->member.n_threads;
+    const int32_t least = least_piece(linear, rows->groups.group_rows, share, group);
+    left.in_pieces = n_groups > 1 || share >= PF_PIECES_OF_A_SHARE * least;
     if (!left.in_pieces) return left;
-    left.cut = (pf_pieces_cut){ .total = n_panels, .run = n_panels, .least = least, .most = larger(least, group) };
+    left.cut = (pf_pieces_cut){ .total = total, .run = n_panels, .least = least, .most = larger(least, group) };
     left.phase = pf_worker_begin_phase(w);
     return left;
 }
 
-static bool next_panels(const pf_worker *w, panels_left *left, pf_panels *out)
+static bool next_part(const pf_worker *w, parts_left *left, part *out)
 {
-    if (left->in_pieces)
-        return pf_pieces_take(w->c->pieces, w->member, left->phase, &left->cut, &out->begin, &out->end);
+    int32_t begin, end;
+    if (left->in_pieces) {
+        if (!pf_pieces_take(w->c->pieces, w->member, left->phase, &left->cut, &begin, &end)) return false;
+        const int32_t g = begin / left->cut.run, first = g * left->cut.run;
+        *out = (part){ pf_row_groups_get(&left->rows->groups, g), { begin - first, end - first } };
+        return true;
+    }
     if (left->share_is_taken) return false;
     left->share_is_taken = true;
-    *out = share_of(w, left->linear);
-    return out->begin < out->end;
+    *out = (part){ pf_row_groups_get(&left->rows->groups, 0), share_of(w, left->linear) };
+    return out->panels.begin < out->panels.end;
 }
 
-static void multiply(pf_worker *w, pf_pass_kernel kernel, const pf_linear *linear, const void *input, int32_t n_rows,
-                     pf_rows out, pf_gemm_mode mode)
+static void multiply(pf_worker *w, pf_pass_kernel kernel, const pf_linear *linear, const left_side *rows,
+                     const void *input, pf_rows out, pf_gemm_mode mode)
 {
     if (!pf_worker_calls(w, kernel)) return;
-    panels_left left = begin_panels(w, linear, n_rows, w->gemm->group_panels);
-    for (pf_panels panels; next_panels(w, &left, &panels);)
-        multiply_panels(w, linear, panels, input, n_rows, out, mode);
+    parts_left left = begin_parts(w, linear, rows, w->gemm->group_panels);
+    for (part p; next_part(w, &left, &p);) multiply_part(w, linear, p, input, out, mode);
 }
 
 /* Some columns of what DOWN multiplies: gate and up, activated, and packed where that goes by columns. */
-static void multiply_gated_panels(const pf_worker *w, const pf_layer *layer, pf_panels panels, const void *input,
-                                  int32_t n_rows, pf_rows gate, pf_rows up)
+static void multiply_gated_part(const pf_worker *w, const pf_layer *layer, part p, const void *input, pf_rows gate,
+                                pf_rows up)
 {
-    const pf_range columns = columns_of(&layer->gate, panels);
+    const pf_range columns = columns_of(&layer->gate, p.panels);
     if (pf_worker_calls(w, PF_PASS_GATE_UP)) {
-        multiply_panels(w, &layer->gate, panels, input, n_rows, gate, PF_GEMM_STORE);
-        multiply_panels(w, &layer->up, panels, input, n_rows, up, PF_GEMM_STORE);
+        multiply_part(w, &layer->gate, p, input, gate, PF_GEMM_STORE);
+        multiply_part(w, &layer->up, p, input, up, PF_GEMM_STORE);
     }
-    claim_residual(w, n_rows);
+    claim_residual(w, p.rows.n_rows);
+    float *gates = row_of(gate, p.rows.first_row) + columns.begin;
     if (pf_worker_calls(w, PF_PASS_SWIGLU))
-        w->kernels->swiglu(gate.data + columns.begin, gate.stride, gate.data + columns.begin, up.data + columns.begin,
-                           gate.stride, n_rows, columns.end - columns.begin);
+        w->kernels->swiglu(gates, gate.stride, gates, row_of(up, p.rows.first_row) + columns.begin, gate.stride,
+                           p.rows.n_rows, columns.end - columns.begin);
     if (w->by_columns)
-        pack_columns(w, PF_PASS_PACK_GATED, gate, n_rows, w->c->model->config.intermediate_size, columns);
+        pack_columns(w, PF_PASS_PACK_GATED, gate, p.rows, w->c->model->config.intermediate_size, columns);
 }
 
-/* Whether gate and up are one call. Members' columns are then nowhere but in the packed rows. */
+/* The same where gate and up are one call: members' columns are then nowhere but in the packed rows. */
+static void multiply_gated_at_once(const pf_worker *w, const pf_layer *layer, part p, const void *input)
+{
+    const int32_t k = layer->gate.weights.k;
+    const pf_rows gate = w->c->gate;
+    const pf_gemm_gated out = { w->kernels->swiglu,
+                                (char *)w->c->columns + pf_row_group_at(p.rows, layer->down.weights.k),
+                                row_of(gate, p.rows.first_row), gate.stride };
+    w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, (const char *)input + pf_row_group_at(p.rows, k),
+                            p.rows.n_rows, p.panels.begin, p.panels.end, &out, w->mine->gemm);
+}
+
 static bool gates_at_once(const pf_worker *w, const pf_layer *layer, int32_t n_rows)
 {
     return w->gemm->multiply_gated != NULL && n_rows > w->gemm->tile_rows && pf_worker_is_whole(w) &&
@@ -270,22 +321,21 @@ static bool gates_at_once(const pf_worker *w, const pf_layer *layer, int32_t n_r
 }
 
 /* `mine`: the columns of this member's share. */
-static void multiply_gated(pf_worker *w, const pf_layer *layer, const void *input, int32_t n_rows, pf_range mine)
+static void multiply_gated(pf_worker *w, const pf_layer *layer, const left_side *rows, const void *input, pf_range mine)
 {
-    panels_left left = begin_panels(w, &layer->gate, n_rows, w->gemm->group_panels / 2);
+    const int32_t n_rows = rows->groups.n_rows;
+    parts_left left = begin_parts(w, &layer->gate, rows, w->gemm->group_panels / 2);
     pf_rows gate = w->c->gate, up = w->c->up;
     if (w->by_columns && !left.in_pieces) {
         gate = apart(gate, n_rows, mine, w->member.id);
         up = apart(up, n_rows, mine, w->member.id);
     }
-    const pf_gemm_gated out = { w->kernels->swiglu, w->c->columns, gate.data, gate.stride };
     const bool at_once = gates_at_once(w, layer, n_rows);
-    for (pf_panels panels; next_panels(w, &left, &panels);)
+    for (part p; next_part(w, &left, &p);)
         if (at_once)
-            w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, input, n_rows, panels.begin, panels.end,
-                                    &out, w->mine->gemm);
+            multiply_gated_at_once(w, layer, p, input);
         else
-            multiply_gated_panels(w, layer, panels, input, n_rows, gate, up);
+            multiply_gated_part(w, layer, p, input, gate, up);
 }
 
 /* Apart, where each member computes its own heads. */
@@ -300,16 +350,26 @@ static void place_qkv(pf_worker *w)
 }
 
 /* Queries, keys and values: those of this member's heads, or its part of all, and then they are awaited. */
-static void multiply_qkv(pf_worker *w, const pf_linear *qkv, const void *input, int32_t n_rows)
+static void multiply_qkv(pf_worker *w, const pf_linear *qkv, const left_side *rows, const void *input)
 {
     if (!w->c->heads_apart) {
-        multiply(w, PF_PASS_QKV, qkv, input, n_rows, w->c->qkv, PF_GEMM_STORE);
+        multiply(w, PF_PASS_QKV, qkv, rows, input, w->c->qkv, PF_GEMM_STORE);
         pf_worker_wait(w);
         return;
     }
     const pf_rows out[] = { w->q, w->k, w->v };
-    for (int32_t i = 0; i < 3 && pf_worker_calls(w, PF_PASS_QKV); i++)
-        multiply_panels(w, qkv, w->qkv[i], input, n_rows, out[i], PF_GEMM_STORE);
+    for (int32_t g = 0; g < rows->groups.n_groups && pf_worker_calls(w, PF_PASS_QKV); g++)
+        for (int32_t i = 0; i < 3; i++)
+            multiply_part(w, qkv, (part){ pf_row_groups_get(&rows->groups, g), w->qkv[i] }, input, out[i],
+                          PF_GEMM_STORE);
+}
+
+/* What this member's heads give, of all rows. */
+static void pack_attended(const pf_worker *w, const left_side *rows)
+{
+    for (int32_t g = 0; g < rows->groups.n_groups; g++)
+        pack_columns(w, PF_PASS_PACK_ATTENDED, w->attended, pf_row_groups_get(&rows->groups, g), w->c->model->q_dim,
+                     w->heads);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -342,16 +402,17 @@ static bool attention_half(pf_worker *w, int32_t l, left_side *rows)
     const pf_context *c = w->c;
     const pf_model *m = c->model;
     const pf_layer *layer = &m->layers[l];
+    const int32_t n_rows = rows->groups.n_rows;
     const bool drops_rows = l == m->config.n_layers - 1 && c->n_logit_rows < c->n_rows;
     const bool heads_by_columns = w->by_columns && c->heads_apart && !drops_rows;
     w->attended = heads_by_columns ? apart(c->attended, c->n_rows, w->heads, w->member.id) : c->attended;
 
     const void *input = norm_and_pack(w, rows, layer->attention_norm);
-    if (heads_by_columns) claim_columns(w, rows->n_rows, w->heads);
-    multiply_qkv(w, &layer->qkv, input, rows->n_rows);
-    claim_residual(w, rows->n_rows);
+    if (heads_by_columns) claim_columns(w, n_rows, w->heads);
+    multiply_qkv(w, &layer->qkv, rows, input);
+    claim_residual(w, n_rows);
     pf_worker_attend(w, l);
-    if (heads_by_columns) pack_columns(w, PF_PASS_PACK_ATTENDED, w->attended, rows->n_rows, m->q_dim, w->heads);
+    if (heads_by_columns) pack_attended(w, rows);
     pf_worker_wait(w);
 
     if (drops_rows) {
@@ -359,9 +420,9 @@ static bool attention_half(pf_worker *w, int32_t l, left_side *rows)
         keep_logit_rows(w);
         *rows = plan_left_side(w, c->n_logit_rows);
     }
-    if (heads_by_columns) fetch_columns(w, rows->n_rows, m->q_dim, w->heads);
+    if (heads_by_columns) fetch_columns(w, n_rows, m->q_dim, w->heads);
     input = heads_by_columns ? c->columns : pack(w, PF_PASS_PACK_ATTENDED, rows, c->attended, m->q_dim);
-    multiply(w, PF_PASS_O, &layer->o, input, rows->n_rows, c->x, PF_GEMM_ADD);
+    multiply(w, PF_PASS_O, &layer->o, rows, input, c->x, PF_GEMM_ADD);
     pf_worker_wait(w);
     return true;
 }
@@ -370,16 +431,16 @@ static bool attention_half(pf_worker *w, int32_t l, left_side *rows)
 static void gated_half(pf_worker *w, const pf_layer *layer, const left_side *rows)
 {
     const pf_context *c = w->c;
-    const int32_t intermediate = c->model->config.intermediate_size;
+    const int32_t n_rows = rows->groups.n_rows, intermediate = c->model->config.intermediate_size;
     const void *input = norm_and_pack(w, rows, layer->mlp_norm);
     const pf_range mine = columns_of(&layer->gate, share_of(w, &layer->gate));
-    if (w->by_columns) claim_columns(w, rows->n_rows, mine);
-    multiply_gated(w, layer, input, rows->n_rows, mine);
+    if (w->by_columns) claim_columns(w, n_rows, mine);
+    multiply_gated(w, layer, rows, input, mine);
     pf_worker_wait(w);
 
-    if (w->by_columns) fetch_columns(w, rows->n_rows, intermediate, mine);
+    if (w->by_columns) fetch_columns(w, n_rows, intermediate, mine);
     input = w->by_columns ? c->columns : pack(w, PF_PASS_PACK_GATED, rows, c->gate, intermediate);
-    multiply(w, PF_PASS_DOWN, &layer->down, input, rows->n_rows, c->x, PF_GEMM_ADD);
+    multiply(w, PF_PASS_DOWN, &layer->down, rows, input, c->x, PF_GEMM_ADD);
     pf_worker_wait(w);
 }
 
@@ -390,7 +451,7 @@ static void rescore(const pf_worker *w, const left_side *rows)
     const pf_model *m = c->model;
     const pf_rows normed = normed_rows(w, rows);
     int32_t begin, end;
-    pf_team_share(w->member, rows->n_rows, &begin, &end);
+    pf_team_share(w->member, rows->groups.n_rows, &begin, &end);
     for (int32_t i = begin; i < end && pf_worker_calls(w, PF_PASS_RESCORE); i++)
         w->kernels->rescore(c->logits.data + (size_t)i * c->logits.stride, m->config.vocab_size,
                             normed.data + (size_t)i * normed.stride, m->head_rows, m->config.hidden_size);
@@ -408,7 +469,7 @@ static void run_head(pf_worker *w, int32_t n_rows)
         pf_bounded_head_run(w->c, w->member, normed_rows(w, &rows), input, n_rows);
         return;
     }
-    multiply(w, PF_PASS_HEAD, &m->head, input, n_rows, c->logits, PF_GEMM_STORE);
+    multiply(w, PF_PASS_HEAD, &m->head, &rows, input, c->logits, PF_GEMM_STORE);
     if (m->head_kind != PF_HEAD_SCREENED) return;
     pf_worker_wait(w);
     rescore(w, &rows);
@@ -442,5 +503,5 @@ void pf_context_run_pass(pf_member member, void *context)
         if (!attention_half(&w, l, &rows) || c->given_up) return;
         gated_half(&w, &m->layers[l], &rows);
     }
-    run_head(&w, rows.n_rows);
+    run_head(&w, rows.groups.n_rows);
 }

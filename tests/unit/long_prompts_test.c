@@ -22,6 +22,18 @@ static const pf_tiny_model WIDE = { .hidden = 264,
                                     .attention_bias = true,
                                     .seed = 11 };
 
+/* Heads part evenly over two and eight members, in whole panels. */
+static const pf_tiny_model PARTED = { .hidden = 264,
+                                      .layers = 2,
+                                      .heads = 16,
+                                      .kv_heads = 8,
+                                      .head_dim = 32,
+                                      .intermediate = 330,
+                                      .vocab = N_VOCAB,
+                                      .max_position = 1024,
+                                      .mlp_bias = true,
+                                      .seed = 12 };
+
 typedef struct {
     pf_team *team;
     pf_model *model;
@@ -153,10 +165,20 @@ static void logits_of_long_passes_are_those_of_one_token_a_pass_on_any_number_of
     pf_tiny_model_remove(directory);
 }
 
+static void nor_do_they_depend_on_it_where_heads_part_evenly(void **state)
+{
+    (void)state;
+    pf_tiny_model_create(&PARTED, directory);
+    compare_all(pf_cpu_best_isa(), PF_DTYPE_BF16);
+    compare_all(pf_cpu_best_isa(), PF_DTYPE_INT8);
+    pf_tiny_model_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_long_passes_are_those_of_one_token_a_pass_on_any_number_of_threads),
+        cmocka_unit_test(nor_do_they_depend_on_it_where_heads_part_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

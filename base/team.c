@@ -1,15 +1,20 @@
 /*
- * Two gates on two cache lines. A gate is one 32-bit word whose upper half is a phase; waiting is waiting for the
+ * Gates, each on a cache line of its own. A gate is one 32-bit word whose upper half is a phase; waiting is waiting for the
  * phase to change.
  *
  *     start     word = phase << 16                  the caller opens it: a step begins
- *     barrier   word = phase << 16 | n_arrived      the last member to arrive opens it, and so does the end of a
- *                                                   step, at which only the caller waits
+ *     barrier   word = phase << 16 | n_arrived      all but the one who opens it wait for it
+ *     flags     word = phase << 16                  one a member, who opens it when it arrives; member 0 waits for them
  *
- * What keeps it right: a phase cannot advance twice while a member waits for it (the second time needs that
- * member's own arrival, or its end of the step), so 16 bits of phase that wrap are enough. What a member wrote
- * before it arrived is visible to all behind the gate: arrivals are read-modify-writes of one word (a release
- * sequence), and the last of them acquires what all have released.
+ * Two members count themselves at the barrier, and the second opens it: one line that changes hands twice. A line that many
+ * write goes from one to the next, so more than two raise their flags instead, member 0 looks at all of them and opens the
+ * barrier. At the end of a step only the caller waits.
+ *
+ * What keeps it right: a phase cannot advance twice while somebody waits for it. The barrier's needs the arrival of every
+ * member, a flag's next one the barrier or the step that member 0 opens when it has seen the one before. So 16 bits of phase
+ * that wrap are enough. What a member wrote before it arrived is visible to all behind the gate: by flags, since member 0
+ * acquires what each has released, and releases it to all; by counting, since arrivals are read-modify-writes of one word,
+ * and the last of them acquires what all have released.
  *
  * Waiting has three stages: PAUSE, while the others are surely about to come; sched_yield, while waking from sleep
  * would cost more than the wait; a futex. Between steps a member begins where its last wait ended: while a far drafter
@@ -55,7 +60,8 @@ typedef struct {
 } gate;
 
 typedef struct {
-    pf_team *team;
+    alignas(LINE_BYTES) gate flag; /* member 0's tells nobody, and is where it counts the others' */
+    alignas(LINE_BYTES) pf_team *team;
     int32_t id;
     pthread_t thread;
     pf_crowd crowd; /* on its core */
@@ -71,7 +77,7 @@ struct pf_team {
     int32_t n_started;                     /* threads to join */
     bool pinned;
     int32_t first_core; /* the caller's seat */
-    worker workers[];   /* [n_threads]; of 0, the caller, the crowd alone */
+    worker workers[];   /* [n_threads]; of 0, the caller, flag and crowd alone */
 };
 
 static void cpu_pause(void)
@@ -83,9 +89,14 @@ static void cpu_pause(void)
 #endif
 }
 
+static unsigned phase_of(unsigned word)
+{
+    return word & ~(PHASE - 1u);
+}
+
 static bool is_closed(gate *g, unsigned phase)
 {
-    return (atomic_load_explicit(&g->word, memory_order_acquire) & ~(PHASE - 1u)) == phase;
+    return phase_of(atomic_load_explicit(&g->word, memory_order_acquire)) == phase;
 }
 
 static void sleep_while_closed(gate *g, unsigned phase)
@@ -93,7 +104,7 @@ static void sleep_while_closed(gate *g, unsigned phase)
     atomic_fetch_add(&g->n_sleepers, 1);
     for (;;) {
         const unsigned word = atomic_load(&g->word);
-        if ((word & ~(PHASE - 1u)) != phase) break;
+        if (phase_of(word) != phase) break;
         syscall(SYS_futex, &g->word, FUTEX_WAIT_PRIVATE, word, NULL, NULL, 0);
     }
     atomic_fetch_sub(&g->n_sleepers, 1);
@@ -115,12 +126,11 @@ static bool opens_soon(const pf_team *team, gate *g, unsigned phase)
     return false;
 }
 
-/* Within a step: wait until the barrier's phase is no longer `phase`. Yielding goes on for long here: while one member waits
- * for its turn on its core, another that slept would be late for the next barrier, the first would lose its turn waiting
- * there, and so on: one turn for each barrier. */
-static void wait_at_barrier(pf_team *team, unsigned phase, pf_crowd *crowd)
+/* Within a step: wait until the phase of the barrier or of a flag is no longer `phase`. Yielding goes on for long here: while
+ * one member waits for its turn on its core, another that slept would be late for the next barrier, the first would lose its
+ * turn waiting there, and so on: one turn for each barrier. */
+static void wait_for_members(const pf_team *team, gate *g, unsigned phase, pf_crowd *crowd)
 {
-    gate *g = &team->barrier;
     if (opens_soon(team, g, phase)) return;
     const uint64_t begin = pf_now_ns();
     uint64_t now = begin;
@@ -160,21 +170,75 @@ static void open_gate(gate *g, unsigned next_phase)
     if (atomic_load(&g->n_sleepers) != 0) syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
 }
 
-/* Be counted at the barrier; *phase is that which it had. True: this was the last member, the gate is open. */
-static bool arrive(pf_team *team, unsigned *phase)
+/* Be counted at the barrier, of two; *phase is that which it had. True: this was the last member, the gate is open. */
+static bool count_in(pf_team *team, unsigned *phase)
 {
     const unsigned before = atomic_fetch_add_explicit(&team->barrier.word, 1, memory_order_acq_rel);
-    *phase = before & ~(PHASE - 1u);
-    if ((before & (PHASE - 1u)) + 1u < (unsigned)team->n_threads) return false;
+    *phase = phase_of(before);
+    if ((before & (PHASE - 1u)) == 0) return false;
     open_gate(&team->barrier, *phase + PHASE);
     return true;
 }
 
-void pf_team_barrier(pf_member member)
+static void meet_by_count(pf_team *team, pf_crowd *crowd)
 {
     unsigned phase;
-    if (member.n_threads > 1 && !arrive(member.team, &phase))
-        wait_at_barrier(member.team, phase, &member.team->workers[member.id].crowd);
+    if (!count_in(team, &phase)) wait_for_members(team, &team->barrier, phase, crowd);
+}
+
+static unsigned next_phase(gate *g)
+{
+    return atomic_load_explicit(&g->word, memory_order_relaxed) + PHASE;
+}
+
+/* Member 0: wait for the flags of all others. */
+static void gather(pf_team *team)
+{
+    worker *self = &team->workers[0];
+    const unsigned next = next_phase(&self->flag);
+    for (int32_t id = 1; id < team->n_threads; id++)
+        wait_for_members(team, &team->workers[id].flag, next - PHASE, &self->crowd);
+    atomic_store_explicit(&self->flag.word, next, memory_order_relaxed);
+}
+
+static void meet_by_flags(pf_team *team, worker *self)
+{
+    const unsigned next = next_phase(&team->barrier); /* it stays closed until this member has arrived, too */
+    if (self == team->workers) {
+        gather(team);
+        open_gate(&team->barrier, next);
+    } else {
+        open_gate(&self->flag, next_phase(&self->flag));
+        wait_for_members(team, &team->barrier, next - PHASE, &self->crowd);
+    }
+}
+
+void pf_team_barrier(pf_member member)
+{
+    if (member.n_threads == 1) return;
+    worker *self = &member.team->workers[member.id];
+    if (member.n_threads == 2)
+        meet_by_count(member.team, &self->crowd);
+    else
+        meet_by_flags(member.team, self);
+}
+
+/* At the end of a step only the caller waits. */
+static void end_step(pf_team *team, worker *self)
+{
+    unsigned phase;
+    if (team->n_threads == 2)
+        (void)count_in(team, &phase);
+    else
+        open_gate(&self->flag, next_phase(&self->flag));
+}
+
+static void await_end(pf_team *team)
+{
+    if (team->n_threads == 2)
+        meet_by_count(team, &team->workers[0].crowd);
+    else
+        gather(team);
 }
 
 static void *worker_main(void *arg)
@@ -183,11 +247,11 @@ static void *worker_main(void *arg)
     pf_team *team = self->team;
     const pf_member member = { .team = team, .id = self->id, .n_threads = team->n_threads };
     bool was_long = false;
-    for (unsigned phase = 0, end;; phase += PHASE) {
+    for (unsigned phase = 0;; phase += PHASE) {
         was_long = wait_for_step(team, phase, was_long, &self->crowd);
         if (!team->fn) return NULL;
         team->fn(member, team->arg);
-        (void)arrive(team, &end);
+        end_step(team, self);
     }
 }
 
@@ -195,7 +259,7 @@ static void open_start(pf_team *team, pf_team_fn *fn, void *arg)
 {
     team->fn = fn;
     team->arg = arg;
-    open_gate(&team->start, atomic_load_explicit(&team->start.word, memory_order_relaxed) + PHASE);
+    open_gate(&team->start, next_phase(&team->start));
 }
 
 void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg)
@@ -214,7 +278,7 @@ void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
     if (team->pinned) pf_cpus_take_seat(team->first_core);
     open_start(team, fn, arg);
     fn(member, arg);
-    pf_team_barrier(member);
+    await_end(team);
 }
 
 int32_t pf_team_size(const pf_team *team)

@@ -85,15 +85,19 @@ static void a_barrier_lets_nobody_through_before_all_are_there(void **state)
 static void phases_may_wrap(void **state)
 {
     (void)state;
-    pf_team *team = make(2);
-    board b = { .n_steps = 3 };
-    for (int i = 1; i <= 65536 - 100; i++) pf_team_run(team, count_run, &b); /* each opens both gates once */
-    assert_int_equal(b.runs[0], 65536 - 100);
-    assert_int_equal(b.runs[1], 65536 - 100);
-    b.runs[0] = b.runs[1] = 0;
-    for (int i = 0; i < 200; i++) pf_team_run(team, pass_round, &b);
-    assert_int_equal(b.runs[0] + b.runs[1], 0);
-    pf_team_destroy(team);
+    for (int32_t n = 2; n <= 3; n++) { /* who are counted, and who raise flags */
+        pf_team *team = make(n);
+        board b = { .n_steps = 3 };
+        for (int i = 1; i <= 65536 - 100; i++)
+            pf_team_run(team, count_run, &b); /* each opens all but the barrier of three */
+        for (int32_t id = 0; id < n; id++) assert_int_equal(b.runs[id], 65536 - 100);
+        memset(b.runs, 0, sizeof b.runs);
+        for (int i = 0; i < 200; i++) pf_team_run(team, pass_round, &b);
+        b.n_steps = 33000;
+        pf_team_run(team, pass_round, &b);
+        for (int32_t id = 0; id < n; id++) assert_int_equal(b.runs[id], 0);
+        pf_team_destroy(team);
+    }
 }
 
 static void add_one(pf_member member, void *arg)
@@ -113,6 +117,16 @@ static void hundreds_of_members_are_counted_right(void **state)
         assert_int_equal(atomic_load(&n), 300 * step);
     }
     pf_team_destroy(team);
+}
+
+static void needs_two_cores(int32_t cores[2])
+{
+    cpu_set_t all;
+    int32_t n = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int32_t cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
+        if (CPU_ISSET((size_t)cpu, &all)) cores[n++] = cpu;
+    if (n < 2) skip();
 }
 
 static void nap(void)
@@ -142,6 +156,41 @@ static void members_that_fell_asleep_are_woken(void **state)
     pf_team_destroy(team);
 }
 
+/* A ring whose members come late at random, by nothing, by microseconds, or by so much that others fall asleep. */
+static void pass_round_late(pf_member member, void *arg)
+{
+    board *b = arg;
+    uint32_t random = (uint32_t)(b->input * MOST + member.id + 1);
+    for (int step = 1; step <= b->n_steps; step++) {
+        random = random * 1664525u + 1013904223u;
+        if (random >> 26 == 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 400 * 1000 }, NULL); /* who share cores yield for less */
+        else if (random >> 29 == 1)
+            pf_wait_until(pf_now_ns() + (random >> 16 & 4095));
+        b->seen[member.id] = step;
+        pf_team_barrier(member);
+        for (int32_t id = 0; id < member.n_threads; id++)
+            if (b->seen[id] != step) b->runs[member.id]++; /* a mistake */
+        pf_team_barrier(member);
+    }
+}
+
+static void members_that_come_late_at_random_meet_all_the_same(void **state)
+{
+    (void)state;
+    int32_t cores[2];
+    needs_two_cores(cores);
+    for (int32_t n = 2; n < MOST; n++) {
+        pf_team *team;
+        pf_error error;
+        assert_ok(pf_team_create(n, cores, 2, &team, &error), error);
+        board b = { .n_steps = 20 };
+        for (b.input = 0; b.input < 25; b.input++) pf_team_run(team, pass_round_late, &b);
+        for (int32_t id = 0; id < n; id++) assert_int_equal(b.runs[id], 0);
+        pf_team_destroy(team);
+    }
+}
+
 /* At once, while members spin, while they yield, and after they fell asleep: behind gaps that were as long, and that were not. */
 static void steps_may_come_after_any_time(void **state)
 {
@@ -157,16 +206,6 @@ static void steps_may_come_after_any_time(void **state)
         for (int32_t id = 0; id < 2; id++) assert_int_equal(b.runs[id], step);
     }
     pf_team_destroy(team);
-}
-
-static void needs_two_cores(int32_t cores[2])
-{
-    cpu_set_t all;
-    int32_t n = 0;
-    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    for (int32_t cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
-        if (CPU_ISSET((size_t)cpu, &all)) cores[n++] = cpu;
-    if (n < 2) skip();
 }
 
 static void note_sleeps(pf_member member, void *arg)
@@ -567,6 +606,7 @@ int main(void)
         cmocka_unit_test(phases_may_wrap),
         cmocka_unit_test(hundreds_of_members_are_counted_right),
         cmocka_unit_test(members_that_fell_asleep_are_woken),
+        cmocka_unit_test(members_that_come_late_at_random_meet_all_the_same),
         cmocka_unit_test(steps_may_come_after_any_time),
         cmocka_unit_test(a_step_after_half_a_millisecond_wakes_nobody),
         cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),

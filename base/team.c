@@ -2,7 +2,7 @@
  * Gates, each on a cache line of its own. A gate is one 32-bit word whose upper half is a phase; waiting is waiting for the
  * phase to change.
  *
- *     start     word = phase << 16                  the caller opens it: a step begins
+ *     starts    word = phase << 16                  one a level; the caller opens it: a step of its members begins
  *     barrier   word = phase << 16 | n_arrived      all but the one who opens it wait for it
  *     flags     word = phase << 16                  one a member, who opens it when it arrives; member 0 waits for them
  *
@@ -10,11 +10,15 @@
  * write goes from one to the next, so more than two raise their flags instead, member 0 looks at all of them and opens the
  * barrier. At the end of a step only the caller waits.
  *
+ * A step is of all members, or of the first 2, 4, 8 and so on. Members whose ids have as many bits are a level, 1 | 2 3 |
+ * 4 5 6 7 | ..., and take part in the same steps. Who are not in a step wait on: their start stays closed.
+ *
  * What keeps it right: a phase cannot advance twice while somebody waits for it. The barrier's needs the arrival of every
- * member, a flag's next one the barrier or the step that member 0 opens when it has seen the one before. So 16 bits of phase
- * that wrap are enough. What a member wrote before it arrived is visible to all behind the gate: by flags, since member 0
- * acquires what each has released, and releases it to all; by counting, since arrivals are read-modify-writes of one word,
- * and the last of them acquires what all have released.
+ * member of the step, a flag's next one the barrier or the step that member 0 opens when it has seen the one before, a
+ * start's the end of the step before. So 16 bits of phase that wrap are enough. Flags of a level have the same phase, which
+ * member 0 keeps. What a member wrote before it arrived is visible to all behind the gate: by flags, since member 0 acquires
+ * what each has released, and releases it to all; by counting, since arrivals are read-modify-writes of one word, and the
+ * last of them acquires what all have released.
  *
  * Waiting has three stages: PAUSE, while the others are surely about to come; sched_yield, while waking from sleep
  * would cost more than the wait; a futex. Between steps a member begins where its last wait ended: while a far drafter
@@ -24,6 +28,7 @@
  */
 #include "base/team.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -44,6 +49,7 @@
 
 enum {
     MAX_THREADS = 1024,
+    MAX_LEVELS = 11, /* 0 .. the bits of the largest id */
     LINE_BYTES = 64,
     PHASE = 1 << 16,       /* one step of a gate's phase */
     LOOKS = 32,            /* between two looks at the clock, a PAUSE each: of 10 ns, or of 40 */
@@ -60,24 +66,31 @@ typedef struct {
 } gate;
 
 typedef struct {
-    alignas(LINE_BYTES) gate flag; /* member 0's tells nobody, and is where it counts the others' */
+    alignas(LINE_BYTES) gate flag;
     alignas(LINE_BYTES) pf_team *team;
     int32_t id;
     pthread_t thread;
     pf_crowd crowd; /* on its core */
 } worker;
 
-struct pf_team {
+/* Of the members whose ids have as many bits: what begins their steps, and on the same line, what the step is. */
+typedef struct {
     alignas(LINE_BYTES) gate start;
-    pf_team_fn *fn; /* of the step; on the line of `start`, which a member reads anyway. NULL: end */
+    int32_t n_members; /* of the step */
+    pf_team_fn *fn;    /* NULL: end */
     void *arg;
+} level;
+
+struct pf_team {
+    level levels[MAX_LEVELS]; /* by bits; the caller's, 0, waits for nobody */
     alignas(LINE_BYTES) gate barrier;
+    alignas(LINE_BYTES) unsigned flags[MAX_LEVELS]; /* of each level as member 0 saw them last, and that alone looks */
     alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run, but a crowd now and then */
     bool spins;                            /* each member has a core of its own */
     int32_t n_started;                     /* threads to join */
     bool pinned;
     int32_t first_core; /* the caller's seat */
-    worker workers[];   /* [n_threads]; of 0, the caller, flag and crowd alone */
+    worker workers[];   /* [n_threads]; of 0, the caller, the crowd alone */
 };
 
 static void cpu_pause(void)
@@ -145,12 +158,11 @@ static void wait_for_members(const pf_team *team, gate *g, unsigned phase, pf_cr
     sleep_while_closed(g, phase);
 }
 
-/* Wait for a step, as long as the wait before was: where that was long, the core is left to others at once. One of them
+/* Wait for a step of the level, as long as the wait before was: where that was long, the core is left to others at once. One of them
  * who then computes on it is likely what the step waits for, so that it is surely about to come. Returns whether this wait
  * was long. */
-static bool wait_for_step(pf_team *team, unsigned phase, bool was_long, pf_crowd *crowd)
+static bool wait_for_step(const pf_team *team, gate *g, unsigned phase, bool was_long, pf_crowd *crowd)
 {
-    gate *g = &team->start;
     if (!was_long && opens_soon(team, g, phase)) return false;
     const uint64_t begin = pf_now_ns();
     pf_yield_result others = PF_YIELD_OTHERS_LOOKED;
@@ -191,94 +203,98 @@ static unsigned next_phase(gate *g)
     return atomic_load_explicit(&g->word, memory_order_relaxed) + PHASE;
 }
 
-/* Member 0: wait for the flags of all others. */
-static void gather(pf_team *team)
+static int level_of(int32_t id)
 {
-    worker *self = &team->workers[0];
-    const unsigned next = next_phase(&self->flag);
-    for (int32_t id = 1; id < team->n_threads; id++)
-        wait_for_members(team, &team->workers[id].flag, next - PHASE, &self->crowd);
-    atomic_store_explicit(&self->flag.word, next, memory_order_relaxed);
+    return id == 0 ? 0 : 32 - __builtin_clz((unsigned)id);
 }
 
-static void meet_by_flags(pf_team *team, worker *self)
+/* Member 0: wait for the flags of the step's others. */
+static void gather(pf_team *team, int32_t n_members)
 {
-    const unsigned next = next_phase(&team->barrier); /* it stays closed until this member has arrived, too */
-    if (self == team->workers) {
-        gather(team);
-        open_gate(&team->barrier, next);
+    for (int32_t id = 1; id < n_members; id++)
+        wait_for_members(team, &team->workers[id].flag, team->flags[level_of(id)], &team->workers[0].crowd);
+    for (int l = level_of(n_members - 1); l > 0; l--) team->flags[l] += PHASE;
+}
+
+static void meet_by_flags(pf_member member, pf_crowd *crowd)
+{
+    gate *barrier = &member.team->barrier, *flag = &member.team->workers[member.id].flag;
+    const unsigned next = next_phase(barrier); /* it stays closed until this member has arrived, too */
+    if (member.id == 0) {
+        gather(member.team, member.n_threads);
+        open_gate(barrier, next);
     } else {
-        open_gate(&self->flag, next_phase(&self->flag));
-        wait_for_members(team, &team->barrier, next - PHASE, &self->crowd);
+        open_gate(flag, next_phase(flag));
+        wait_for_members(member.team, barrier, next - PHASE, crowd);
     }
 }
 
 void pf_team_barrier(pf_member member)
 {
     if (member.n_threads == 1) return;
-    worker *self = &member.team->workers[member.id];
+    pf_crowd *crowd = &member.team->workers[member.id].crowd;
     if (member.n_threads == 2)
-        meet_by_count(member.team, &self->crowd);
+        meet_by_count(member.team, crowd);
     else
-        meet_by_flags(member.team, self);
+        meet_by_flags(member, crowd);
 }
 
 /* At the end of a step only the caller waits. */
-static void end_step(pf_team *team, worker *self)
+static void end_step(pf_team *team, worker *self, int32_t n_members)
 {
     unsigned phase;
-    if (team->n_threads == 2)
+    if (n_members == 2)
         (void)count_in(team, &phase);
     else
         open_gate(&self->flag, next_phase(&self->flag));
 }
 
-static void await_end(pf_team *team)
+static void await_end(pf_team *team, int32_t n_members)
 {
-    if (team->n_threads == 2)
+    if (n_members == 2)
         meet_by_count(team, &team->workers[0].crowd);
     else
-        gather(team);
+        gather(team, n_members);
 }
 
 static void *worker_main(void *arg)
 {
     worker *self = arg;
     pf_team *team = self->team;
-    const pf_member member = { .team = team, .id = self->id, .n_threads = team->n_threads };
+    level *mine = &team->levels[level_of(self->id)];
     bool was_long = false;
     for (unsigned phase = 0;; phase += PHASE) {
-        was_long = wait_for_step(team, phase, was_long, &self->crowd);
-        if (!team->fn) return NULL;
-        team->fn(member, team->arg);
-        end_step(team, self);
+        was_long = wait_for_step(team, &mine->start, phase, was_long, &self->crowd);
+        if (!mine->fn) return NULL;
+        mine->fn((pf_member){ .team = team, .id = self->id, .n_threads = mine->n_members }, mine->arg);
+        end_step(team, self, mine->n_members);
     }
 }
 
-static void open_start(pf_team *team, pf_team_fn *fn, void *arg)
+static void open_starts(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg)
 {
-    team->fn = fn;
-    team->arg = arg;
-    open_gate(&team->start, next_phase(&team->start));
+    for (int l = level_of(n_members - 1); l > 0; l--) {
+        level *theirs = &team->levels[l];
+        theirs->n_members = n_members;
+        theirs->fn = fn;
+        theirs->arg = arg;
+        open_gate(&theirs->start, next_phase(&theirs->start));
+    }
 }
 
-void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg)
+void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg)
 {
+    assert(n_members > 0 && n_members <= team->n_threads);
+    assert(n_members == team->n_threads || (n_members & (n_members - 1)) == 0);
     if (team->pinned) pf_cpus_take_seat(team->first_core);
-    fn((pf_member){ .team = team, .id = 0, .n_threads = 1 }, arg);
+    open_starts(team, n_members, fn, arg);
+    fn((pf_member){ .team = team, .id = 0, .n_threads = n_members }, arg);
+    await_end(team, n_members);
 }
 
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
 {
-    if (team->n_threads == 1) {
-        pf_team_run_alone(team, fn, arg);
-        return;
-    }
-    const pf_member member = { .team = team, .id = 0, .n_threads = team->n_threads };
-    if (team->pinned) pf_cpus_take_seat(team->first_core);
-    open_start(team, fn, arg);
-    fn(member, arg);
-    await_end(team);
+    pf_team_run_some(team, team->n_threads, fn, arg);
 }
 
 int32_t pf_team_size(const pf_team *team)
@@ -291,7 +307,7 @@ int32_t pf_team_size(const pf_team *team)
 void pf_team_destroy(pf_team *team)
 {
     if (!team) return;
-    open_start(team, NULL, NULL);
+    open_starts(team, team->n_threads, NULL, NULL);
     for (int32_t id = 1; id <= team->n_started; id++) pthread_join(team->workers[id].thread, NULL);
     if (team->pinned) pf_cpus_leave_seat();
     free(team);

@@ -7,8 +7,8 @@
  * to whoever has work, and libgomp's policy is one environment variable for the whole process.
  *
  * Threads: one caller at a time runs a team. Members are pinned when cores are given. Member 0 is the calling thread: it
- * takes its seat in pf_team_run and keeps it until it runs another pinned team, whose seat it takes, or destroys one, which
- * gives it back the CPUs that it had before the first. A thread that it starts in between inherits its one core.
+ * takes its seat when it runs a step and keeps it until it runs another pinned team, whose seat it takes, or destroys one,
+ * which gives it back the CPUs that it had before the first. A thread that it starts in between inherits its one core.
  */
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H
@@ -41,14 +41,15 @@ int32_t pf_team_size(const pf_team *team);
 /* Run fn(member, arg) on every member and return when all have returned. Nothing is allocated. */
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
 
-/* Run fn(member, arg) on the caller alone, as on a team of one: the others go on waiting. */
-void pf_team_run_alone(pf_team *team, pf_team_fn *fn, void *arg);
+/* Run it on members 0 .. n_members-1, as on a team of so many; the others go on waiting, or sleeping. n_members: a power of
+ * two that is not above the team's size, or that size. */
+void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg);
 
 /* Call fn(arg) with the calling thread free to run wherever the process may: threads that it starts in there inherit
  * no member's seat. */
 void pf_team_run_unseated(void (*fn)(void *arg), void *arg);
 
-/* Inside a step: wait until every member is here. What was written before is visible after. */
+/* Inside a step: wait until every member of it is here. What was written before is visible after. */
 void pf_team_barrier(pf_member member);
 
 /* The part of 0 .. total-1 that is this member's: contiguous, in order of id, sizes equal within one. */

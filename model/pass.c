@@ -146,10 +146,7 @@ static void embed_share(pf_member member, void *context)
 
 void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg)
 {
-    if (context->n_members == 1)
-        pf_team_run_alone(context->team, fn, arg);
-    else
-        pf_team_run(context->team, fn, arg);
+    pf_team_run_some(context->team, context->n_members, fn, arg);
 }
 
 static void run_pass(pf_context *c, bool alone)

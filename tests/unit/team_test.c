@@ -191,6 +191,64 @@ static void members_that_come_late_at_random_meet_all_the_same(void **state)
     }
 }
 
+static void count_and_meet(pf_member member, void *arg)
+{
+    board *b = arg;
+    count_run(member, arg);
+    pf_team_barrier(member);
+    for (int32_t id = 0; id < member.n_threads; id++)
+        if (b->seen[id] != b->input) b->n_steps++; /* a mistake */
+}
+
+/* 1, 2, 4, ... below n_threads, or all. */
+static int32_t some_of(int32_t n_threads, uint32_t random)
+{
+    const int32_t n = 1 << random % 5;
+    return n < n_threads ? n : n_threads;
+}
+
+static void a_step_may_be_of_the_first_members_alone(void **state)
+{
+    (void)state;
+    for (int32_t n = 2; n <= MOST; n++) {
+        pf_team *team = make(n);
+        board b = { 0 };
+        int expected[MOST] = { 0 };
+        uint32_t random = (uint32_t)n;
+        for (b.input = 1; b.input <= 600; b.input++) {
+            random = random * 1664525u + 1013904223u;
+            const int32_t n_members = some_of(n, random >> 16);
+            if (b.input % 100 == 0) nap();
+            pf_team_run_some(team, n_members, count_and_meet, &b);
+            for (int32_t id = 0; id < n_members; id++) expected[id]++;
+            assert_memory_equal(b.runs, expected, sizeof expected);
+        }
+        assert_int_equal(b.n_steps, 0);
+        pf_team_destroy(team);
+    }
+}
+
+static void note_own_sleeps(pf_member member, void *arg)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_THREAD, &usage) == 0) ((board *)arg)->seen[member.id] = (int)usage.ru_nvcsw;
+}
+
+static void who_is_not_in_a_step_sleeps_on(void **state)
+{
+    (void)state;
+    pf_team *team = make(8);
+    for (int32_t n_members = 1; n_members <= 4; n_members *= 2) {
+        board before = { 0 }, after = { 0 };
+        pf_team_run(team, note_own_sleeps, &before);
+        nap();
+        for (int step = 0; step < 200; step++) pf_team_run_some(team, n_members, count_and_meet, &after);
+        pf_team_run(team, note_own_sleeps, &after);
+        for (int32_t id = n_members; id < 8; id++) assert_true(after.seen[id] - before.seen[id] <= 2);
+    }
+    pf_team_destroy(team);
+}
+
 /* At once, while members spin, while they yield, and after they fell asleep: behind gaps that were as long, and that were not. */
 static void steps_may_come_after_any_time(void **state)
 {
@@ -607,6 +665,8 @@ int main(void)
         cmocka_unit_test(hundreds_of_members_are_counted_right),
         cmocka_unit_test(members_that_fell_asleep_are_woken),
         cmocka_unit_test(members_that_come_late_at_random_meet_all_the_same),
+        cmocka_unit_test(a_step_may_be_of_the_first_members_alone),
+        cmocka_unit_test(who_is_not_in_a_step_sleeps_on),
         cmocka_unit_test(steps_may_come_after_any_time),
         cmocka_unit_test(a_step_after_half_a_millisecond_wakes_nobody),
         cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),

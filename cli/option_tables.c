@@ -116,7 +116,7 @@ static const struct pf_option_row running_rows[] = {
         .of = PF_OPTION_OF_ENGINE, .offset = AT(backend), .choices = backend_choices),
     ROW(0, "kv-dtype", "T", "KV cache: auto, f32, bf16 (auto: what suits --dtype)", KIND_CHOICE,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_type), .choices = kv_choices),
-    ROW(0, "threads", "N", "threads (the cores there are; one while that is faster)", KIND_INT,
+    ROW(0, "threads", "N", "threads (the cores there are; fewer while that is faster)", KIND_INT,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(n_threads), .min = 1, .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES, .of = PF_OPTION_OF_ENGINE),
     ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),

@@ -40,7 +40,7 @@ typedef struct {
     pf_head head;          /* a target's: not SCREENED, whose logits are approximate; a draft's: FULL or SCREENED */
     pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
-    int32_t n_threads;     /* 0: the cores there are; a small model runs on one while that is measured faster */
+    int32_t n_threads;     /* 0: the cores there are; a small model runs on fewer while that is measured faster */
     pf_engine *threads_of; /* to run on its threads, in turn; it outlives this one. NULL: on threads of its own */
     const int32_t *cores;  /* [n_cores] to pin to, or NULL */
     int32_t n_cores;

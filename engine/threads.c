@@ -4,16 +4,17 @@ enum {
     /* A pass over a model of this size takes less time on one core than two cores need to meet at every layer's
      * barriers, wherever they are. Bytes of one decode step. */
     ONE_THREAD_BYTES = 1 << 19,
-    /* A model whose decode step reads no more may be run faster by one core than by all, which meet at every layer's
-     * barriers: that is measured as it runs. Of a larger one it is known. */
+    /* Where a member reads no more of a decode step, fewer members may be faster, who wait less at every layer's barriers:
+     * that is measured as it runs. Where it reads more, more are. */
     SMALL_STEP_BYTES = 8 << 20,
 };
 
 pf_threads pf_threads_choose(bool are_given, int32_t n_threads, size_t step_bytes)
 {
-    if (are_given || n_threads == 1) return (pf_threads){ n_threads, false };
-    if (step_bytes < ONE_THREAD_BYTES) return (pf_threads){ 1, false };
-    return (pf_threads){ n_threads, step_bytes <= SMALL_STEP_BYTES };
+    if (are_given || n_threads == 1) return (pf_threads){ n_threads, n_threads };
+    if (step_bytes < ONE_THREAD_BYTES) return (pf_threads){ 1, 1 };
+    const size_t fewest = (step_bytes - 1) / SMALL_STEP_BYTES + 1;
+    return (pf_threads){ n_threads, fewest < (size_t)n_threads ? (int32_t)fewest : n_threads };
 }
 
 int32_t pf_threads_seat(int32_t n_threads, bool serves, int32_t *cpus, int32_t n_cpus)

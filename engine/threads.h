@@ -8,7 +8,7 @@
 
 typedef struct {
     int32_t n_threads;
-    bool may_run_alone; /* a pass of few rows is its caller's alone where that is measured faster (model/crew.h) */
+    int32_t fewest_members; /* to run a pass of few rows where that is measured faster (model/crew.h) */
 } pf_threads;
 
 /* Of n_threads, the cores there are or the team that is shared, for a model whose decode step reads so many bytes.

@@ -33,7 +33,7 @@ typedef struct {
     int32_t max_logit_rows; /* rows of one pass whose logits are wanted, at most max_rows */
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
-    bool may_run_alone;     /* passes of few rows are the caller's alone where that is measured faster (model/crew.h) */
+    int32_t fewest_members; /* to run a pass of few rows where that is measured faster (model/crew.h); 0: all run it */
     const volatile bool *cancel; /* of the making, borrowed for as long; or NULL */
 } pf_context_config;
 
@@ -90,7 +90,7 @@ float *pf_context_logits(pf_context *context, int32_t i);
  * many tokens: of so many. */
 int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of);
 
-/* Run fn(member, arg) by those who ran the last pass, the team or its caller alone: for what is done to its logits. */
+/* Run fn(member, arg) by the members who ran the last pass: for what is done to its logits. */
 void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg);
 
 int32_t pf_context_n_threads(const pf_context *context); /* of the team */

@@ -1,40 +1,49 @@
 /*
- * Who runs a pass over a small model: the whole team, or its caller alone. Chosen by measurement, as the passes come.
+ * How many members of the team run a pass over a small model: all, or the first few. Chosen by measurement, as the passes come.
  *
- * Such a pass takes some ten microseconds, and a team meets at four or five barriers a layer. What a barrier costs depends on
- * where the cores are: 0.05 us where two share an L3, 0.25 us where they do not, and a hypervisor moves them from the
- * one to the other within seconds (docs/measurements.md has it). So from time to time passes of the same number
- * of rows are run both ways, in turns, and the way with the smaller median is that of the passes to come.
+ *     rung   0     1                                 2           ...   the last
+ *            all   the largest power of two below    half of it        not below the fewest that may
+ *
+ * Such a pass takes some ten microseconds, and its members meet at four or five barriers a layer. What a barrier costs depends
+ * on how many meet, and on where their cores are: two need 0.05 us where they share an L3, 0.25 us where they do not, and a
+ * hypervisor moves them from the one to the other within seconds (docs/measurements.md has it). So from time to time passes of
+ * the same number of rows are run by several numbers of members, in turns, and the one with the smallest median is that of the
+ * passes to come. The first trial is of all rungs, later ones are of the rung at hand and those beside it.
  *
  * Pure: no clock, no threads. A row's logits do not depend on who runs the pass (DESIGN, invariant 2).
  */
 #ifndef PF_MODEL_CREW_H
 #define PF_MODEL_CREW_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum {
-    PF_CREW_SAMPLES = 8,    /* of each way in a trial; a power of two */
+    PF_CREW_RUNGS = 11,     /* at most, of the largest team: 1,024 */
+    PF_CREW_SAMPLES = 8,    /* of each rung in a trial */
     PF_CREW_PERIOD = 512,   /* passes from one trial to the next */
     PF_CREW_MAX_ROWS = 16,  /* passes of more rows are the team's, and not looked at */
     PF_CREW_PATIENCE = 256, /* passes that a trial may take; then it begins again, with another number of rows */
 };
 
-/* All zero: the team's, and a trial begins with the first pass. */
 typedef struct {
-    bool alone;          /* how passes are run now */
-    int32_t until_trial; /* passes */
-    int32_t n_rows;      /* of the passes that this trial compares */
-    int32_t n_passes;    /* since it began */
-    int32_t n_samples[2];
-    uint64_t ns[2][PF_CREW_SAMPLES]; /* together, alone */
+    int32_t n_threads;                           /* of the team */
+    int32_t n_rungs;                             /* 1: nothing to choose */
+    int32_t rung;                                /* by which passes are run now */
+    int32_t until_trial;                         /* passes */
+    int32_t first, n_tried;                      /* rungs that this trial compares */
+    int32_t n_rows;                              /* of the passes that it compares */
+    int32_t n_passes;                            /* since it began */
+    int32_t n_samples;                           /* of all its rungs */
+    uint64_t ns[PF_CREW_RUNGS][PF_CREW_SAMPLES]; /* of rung first + i */
 } pf_crew;
 
-/* Whether the caller is to run the next pass alone. */
-bool pf_crew_alone(const pf_crew *crew, int32_t n_rows);
+/* Of a team of n_threads, of which no less than `fewest` are to run a pass. All do, and a trial begins with the first pass. */
+pf_crew pf_crew_of(int32_t n_threads, int32_t fewest);
 
-/* The pass has been run, as pf_crew_alone said, and took so long. */
+/* How many members are to run the next pass: all, or a power of two. */
+int32_t pf_crew_members(const pf_crew *crew, int32_t n_rows);
+
+/* The pass has been run, as pf_crew_members said, and took so long. */
 void pf_crew_note(pf_crew *crew, int32_t n_rows, uint64_t ns);
 
 #endif

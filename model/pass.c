@@ -1,5 +1,5 @@
 /*
- * A pass from outside: checked so that what forward.c runs cannot fail, planned, and run by the team or by its caller alone.
+ * A pass from outside: checked so that what forward.c runs cannot fail, planned, and run by members of the team.
  */
 #include "model/bounded_head.h"
 
@@ -119,9 +119,9 @@ static bool shares_split_heads(const pf_context *c)
 }
 
 /* Who runs the pass, and who of them must wait for whom. */
-static void plan_crew(pf_context *c, bool alone)
+static void plan_crew(pf_context *c, int32_t n_members)
 {
-    c->n_members = alone ? 1 : pf_team_size(c->team);
+    c->n_members = n_members;
     c->heads_apart = pf_model_heads_part(c->model, c->n_members);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
     pf_pieces_reset(c->pieces, c->n_members);
@@ -149,9 +149,9 @@ void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg
     pf_team_run_some(context->team, context->n_members, fn, arg);
 }
 
-static void run_pass(pf_context *c, bool alone)
+static void run_pass(pf_context *c, int32_t n_members)
 {
-    plan_crew(c, alone);
+    plan_crew(c, n_members);
     if (c->n_rows < SHARED_EMBEDDING_ROWS)
         embed_rows(c, 0, c->n_rows);
     else
@@ -162,12 +162,12 @@ static void run_pass(pf_context *c, bool alone)
 
 static void run_planned(pf_context *c)
 {
-    if (!c->config.may_run_alone) {
-        run_pass(c, false);
+    if (c->crew.n_rungs == 1) {
+        run_pass(c, c->crew.n_threads);
         return;
     }
     const uint64_t begin_ns = pf_now_ns();
-    run_pass(c, pf_crew_alone(&c->crew, c->n_rows));
+    run_pass(c, pf_crew_members(&c->crew, c->n_rows));
     pf_crew_note(&c->crew, c->n_rows, pf_now_ns() - begin_ns);
 }
 

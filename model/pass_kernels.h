@@ -57,7 +57,7 @@ typedef struct {
 
 pf_pass_part pf_pass_describe(const pf_context *context, pf_pass_kernel kernel);
 
-/* Members that ran the last pass: the team, or its caller alone. */
+/* Members that ran the last pass: the team, or the first of it. */
 int32_t pf_pass_members(const pf_context *context);
 
 /* The kernel alone, as the last pass called it and by the same members, n_passes times; nanoseconds of all.

@@ -423,7 +423,7 @@ static void multiply_block(const struct pf_onednn_matrix *d, member_state *mine,
         for (int32_t j = 0; j < b->n; j++) c[(size_t)row * ldc + (size_t)j] = NAN;
 }
 
-/* A member's block, or for one thread that multiplies alone all of them. */
+/* A member's block, or the blocks of several where fewer multiply. */
 static void multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin, int32_t panel_end,
                      float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {

@@ -52,7 +52,7 @@ void pf_onednn_close(pf_onednn *onednn); /* NULL is fine */
 
 /* Give w, packed, its copy for these activations: each member of the team makes the part that it will multiply. Products
  * by pf_onednn_kernel's functions must then be called with the panels that pf_team_share gives the members of a team of
- * that size, or with all panels by one thread alone. Errors as pf_onednn_open and pf_onednn_check. The caller ends it
+ * that size or of one that divides it. Errors as pf_onednn_open and pf_onednn_check. The caller ends it
  * with pf_onednn_detach. */
 PF_MUST_USE pf_status pf_onednn_attach(pf_onednn *onednn, pf_team *team, pf_gemm_weights *w, pf_act act,
                                        pf_error *error);

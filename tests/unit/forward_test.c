@@ -13,7 +13,7 @@
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
 
-enum { N_TEXT = 75, MAX_ROWS = 80, MAX_TOKENS = 160, MAX_SEQUENCES = 6 };
+enum { N_TEXT = 75, MAX_ROWS = 80, MAX_TOKENS = 160, MAX_SEQUENCES = 6, MOST_THREADS = 8 };
 
 /* A model on a team, ready to run. */
 typedef struct {
@@ -42,6 +42,11 @@ static const pf_tiny_model MQA = { .hidden = 64,
                                    .mlp_bias = true,
                                    .seed = 6 };
 
+/* Heads that part evenly over two members, in whole panels, and do not over three. */
+static const pf_tiny_model PARTED = {
+    .hidden = 72, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 32, .intermediate = 100, .vocab = 97, .seed = 8
+};
+
 static void set_up_with(rig *r, pf_model_options options, int32_t n_threads)
 {
     pf_error error = { 0 };
@@ -67,6 +72,24 @@ static void set_up_acting(rig *r, pf_isa isa, pf_dtype dtype, pf_activations act
 static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
 {
     set_up_acting(r, isa, dtype, PF_ACTIVATIONS_AUTO, n_threads);
+}
+
+/* Let passes of few rows be run by fewer members than all, down to one. */
+static void let_fewer_run(rig *r)
+{
+    pf_error error = { 0 };
+    pf_context_config config = *pf_context_get_config(r->context);
+    config.fewest_members = 1;
+    pf_context_destroy(r->context);
+    if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
+    r->kv = pf_context_kv(r->context);
+}
+
+/* From here on they are those of one rung. */
+static void stay_on(rig *r, int32_t rung)
+{
+    r->context->crew.rung = rung;
+    r->context->crew.until_trial = INT32_MAX;
 }
 
 static void tear_down(rig *r)
@@ -135,29 +158,32 @@ static float *plain_logits(rig *r, int32_t text)
     return logits;
 }
 
-/* Run a claim for both shapes and both arithmetics; on every instruction set of this machine, with several threads on the
- * best one, since how they share does not depend on it. `plain` is one thread's. */
+/* Run a claim for both arithmetics; on every instruction set of this machine, with several threads on the best one, since
+ * how they share does not depend on it. `plain` is one thread's. */
+static void for_arithmetics_of(const pf_tiny_model *shape, int32_t n_threads, void (*claim)(rig *r, const float *plain))
+{
+    const pf_isa best = pf_cpu_best_isa();
+    const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16 };
+    pf_tiny_model_create(shape, directory);
+    for (int isa = n_threads > 1 ? (int)best : 0; isa <= (int)best; isa++) {
+        for (size_t d = 0; d < 2; d++) {
+            rig one, r;
+            set_up(&one, (pf_isa)isa, dtypes[d], 1);
+            float *plain = plain_logits(&one, 0);
+            tear_down(&one);
+            set_up(&r, (pf_isa)isa, dtypes[d], n_threads);
+            claim(&r, plain);
+            tear_down(&r);
+            free(plain);
+        }
+    }
+    pf_tiny_model_remove(directory);
+}
+
 static void for_all_arithmetics(int32_t n_threads, void (*claim)(rig *r, const float *plain))
 {
-    const pf_tiny_model shapes[] = { ODD, MQA };
-    const pf_isa best = pf_cpu_best_isa();
-    for (size_t s = 0; s < 2; s++) {
-        pf_tiny_model_create(&shapes[s], directory);
-        for (int isa = n_threads > 1 ? (int)best : 0; isa <= (int)best; isa++) {
-            const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16 };
-            for (size_t d = 0; d < 2; d++) {
-                rig one, r;
-                set_up(&one, (pf_isa)isa, dtypes[d], 1);
-                float *plain = plain_logits(&one, 0);
-                tear_down(&one);
-                set_up(&r, (pf_isa)isa, dtypes[d], n_threads);
-                claim(&r, plain);
-                tear_down(&r);
-                free(plain);
-            }
-        }
-        pf_tiny_model_remove(directory);
-    }
+    for_arithmetics_of(&ODD, n_threads, claim);
+    for_arithmetics_of(&MQA, n_threads, claim);
 }
 
 /* ---- row invariance -------------------------------------------------------------------------------------------- */
@@ -208,28 +234,45 @@ static void logits_do_not_depend_on_the_number_of_threads(void **state)
     for_all_arithmetics(3, compare_cuts);
 }
 
-/* The first passes are a trial: some by the team, some by its caller alone, in one sequence. */
+/* The first passes are a trial: by all members, by half of them and so on down to one, in one sequence. */
 static void compare_crews(rig *r, const float *plain)
 {
-    int32_t tokens[N_TEXT], n_passes[2] = { 0 };
+    const int32_t n_threads = pf_team_size(r->team);
+    int32_t tokens[N_TEXT], n_passes[MOST_THREADS + 1] = { 0 };
+    let_fewer_run(r);
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
-    r->context->config.may_run_alone = true;
     for (int32_t i = 0; i < N_TEXT; i++) {
-        n_passes[pf_crew_alone(&r->context->crew, 1)]++;
+        n_passes[pf_crew_members(&r->context->crew, 1)]++;
         feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
     }
-    assert_true(n_passes[false] >= PF_CREW_SAMPLES && n_passes[true] >= PF_CREW_SAMPLES);
-    assert_same_logits(r, logits, plain, 0, N_TEXT, "by the team and by its caller alone");
+    for (int32_t n = 1; n <= n_threads; n *= 2) assert_true(n_passes[n] >= PF_CREW_SAMPLES);
+    assert_same_logits(r, logits, plain, 0, N_TEXT, "by all members, and by fewer");
     pf_kv_release(r->kv, seq);
     free(logits);
 }
 
-static void logits_do_not_depend_on_whether_the_caller_runs_a_pass_alone(void **state)
+/* Many rows by all members, few by as many as there are on each rung. */
+static void compare_rungs(rig *r, const float *plain)
+{
+    let_fewer_run(r);
+    for (int32_t rung = 0; rung < r->context->crew.n_rungs; rung++) {
+        stay_on(r, rung);
+        compare_cut(r, plain, 33, 1);
+        compare_cut(r, plain, 14, 15);
+        compare_cut(r, plain, 40, 7);
+    }
+}
+
+static void logits_do_not_depend_on_how_many_members_run_a_pass(void **state)
 {
     (void)state;
     for_all_arithmetics(2, compare_crews);
+    for_all_arithmetics(MOST_THREADS, compare_crews);
+    for_arithmetics_of(&PARTED, 4, compare_rungs); /* heads are apart where two run it, or one */
+    for_all_arithmetics(5, compare_rungs);
+    for_all_arithmetics(MOST_THREADS, compare_rungs);
 }
 
 /* Every format with everything that it may be multiplied with, on every instruction set: one token a pass on one thread
@@ -283,11 +326,6 @@ static void logits_do_not_depend_on_who_takes_which_panels(void **state)
 
 /* ---- another library's products --------------------------------------------------------------------------------- */
 
-/* Heads that part evenly over two members, in whole panels, and do not over three. */
-static const pf_tiny_model PARTED = {
-    .hidden = 72, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 32, .intermediate = 100, .vocab = 97, .seed = 8
-};
-
 /* The logits of a pass of many rows and then of passes of few are `plain` but for the rounding of sums in another order:
  * root mean squares, of all that differs and of all. */
 static void compare_within(rig *r, const float *plain, double tolerance)
@@ -337,9 +375,13 @@ static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_thre
         float *plain = plain_logits(&r, 0);
         tear_down(&r);
         options.backend = PF_BACKEND_ONEDNN;
-        for (int32_t n_threads = 1; n_threads <= 3; n_threads++) {
+        for (int32_t n_threads = 1; n_threads <= 4; n_threads++) {
             set_up_with(&r, options, n_threads);
-            compare_within(&r, plain, tolerance);
+            let_fewer_run(&r);
+            for (int32_t rung = 0; rung < r.context->crew.n_rungs; rung++) {
+                stay_on(&r, rung);
+                compare_within(&r, plain, tolerance);
+            }
             tear_down(&r);
         }
         free(plain);
@@ -787,7 +829,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_do_not_depend_on_how_the_prompt_is_cut),
         cmocka_unit_test(logits_do_not_depend_on_the_number_of_threads),
-        cmocka_unit_test(logits_do_not_depend_on_whether_the_caller_runs_a_pass_alone),
+        cmocka_unit_test(logits_do_not_depend_on_how_many_members_run_a_pass),
         cmocka_unit_test(logits_of_every_format_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_of_a_screened_head_depend_neither_on_cuts_nor_on_threads),
         cmocka_unit_test(logits_do_not_depend_on_who_takes_which_panels),

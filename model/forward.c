@@ -25,7 +25,6 @@ typedef struct {
     bool shared;                  /* more than one tile: each is prepared by one member */
     int32_t group_tiles;          /* of each group but the last */
     int32_t tile_begin, tile_end; /* this member's, numbered through all groups */
-    int32_t row_begin, row_end;   /* the rows of those tiles */
 } left_side;
 
 static left_side plan_left_side(const pf_worker *w, int32_t n_rows)
@@ -39,8 +38,6 @@ static left_side plan_left_side(const pf_worker *w, int32_t n_rows)
     a.tile_end = pf_row_groups_tiles(&a.groups, tile_rows);
     a.shared = a.tile_end > 1;
     if (a.shared) pf_team_share(w->member, a.tile_end, &a.tile_begin, &a.tile_end);
-    a.row_begin = pf_row_groups_tile_row(&a.groups, tile_rows, a.tile_begin);
-    a.row_end = pf_row_groups_tile_row(&a.groups, tile_rows, a.tile_end);
     return a;
 }
 
@@ -49,25 +46,40 @@ static float *row_of(pf_rows rows, int32_t row)
     return rows.data + (size_t)row * rows.stride;
 }
 
-/* This member's tiles of a group. */
-static void pack_group(const pf_worker *w, const left_side *a, int32_t g, pf_rows rows, int32_t k, char *input)
+/* The first row of tile t; behind the last, their number. */
+static int32_t tile_row(const pf_worker *w, const left_side *a, int32_t t)
 {
-    const pf_row_group group = pf_row_groups_get(&a->groups, g);
-    const int32_t first = g * a->group_tiles;
-    const int32_t begin = a->tile_begin > first ? a->tile_begin - first : 0;
-    const int32_t end = a->tile_end - first < a->group_tiles ? a->tile_end - first : a->group_tiles;
-    if (begin < end)
-        w->gemm->pack(input + pf_row_group_at(group, k), row_of(rows, group.first_row), rows.stride, group.n_rows, k,
-                      begin, end);
+    if (!a->shared) return t * a->groups.n_rows; /* divisions are dear in a small draft's pass */
+    return pf_row_groups_tile_row(&a->groups, w->gemm->tile_rows, t);
 }
 
-/* Pack `rows` as the left side of a product over k. */
+static void *input_of(const pf_worker *w, const left_side *a)
+{
+    return a->shared ? w->c->input : w->mine->input;
+}
+
+/* Pack some tiles of `rows` as those of the left side of a product over k. */
+static void pack_tiles(const pf_worker *w, const left_side *a, int32_t tile_begin, int32_t tile_end, pf_rows rows,
+                       int32_t k)
+{
+    char *input = input_of(w, a);
+    for (int32_t g = 0; g < a->groups.n_groups; g++) {
+        const pf_row_group group = pf_row_groups_get(&a->groups, g);
+        const int32_t first = g * a->group_tiles;
+        const int32_t begin = tile_begin > first ? tile_begin - first : 0;
+        const int32_t end = tile_end - first < a->group_tiles ? tile_end - first : a->group_tiles;
+        if (begin < end)
+            w->gemm->pack(input + pf_row_group_at(group, k), row_of(rows, group.first_row), rows.stride, group.n_rows,
+                          k, begin, end);
+    }
+}
+
+/* This member's tiles, and then those of all. */
 static const void *pack(const pf_worker *w, pf_pass_kernel kernel, const left_side *a, pf_rows rows, int32_t k)
 {
-    void *input = a->shared ? w->c->input : w->mine->input;
-    for (int32_t g = 0; g < a->groups.n_groups && pf_worker_calls(w, kernel); g++) pack_group(w, a, g, rows, k, input);
+    if (pf_worker_calls(w, kernel)) pack_tiles(w, a, a->tile_begin, a->tile_end, rows, k);
     if (a->shared) pf_worker_wait(w);
-    return input;
+    return input_of(w, a);
 }
 
 /* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, an odd number of lines again, in
@@ -169,17 +181,21 @@ static pf_rows normed_rows(const pf_worker *w, const left_side *a)
     return a->shared ? w->c->normed : w->mine->normed;
 }
 
-/* Norm the rows of x and pack them. */
+/* Norm the rows of x and pack them, a tile after the other: it is packed while it is in the cache. */
 static const void *norm_and_pack(const pf_worker *w, const left_side *a, const float *weight)
 {
     const pf_config *config = &w->c->model->config;
     const pf_rows x = w->c->x, normed = normed_rows(w, a);
-    const size_t first = (size_t)a->row_begin * x.stride;
     fetch_residual(w, a->groups.n_rows);
-    if (a->row_begin < a->row_end && pf_worker_calls(w, PF_PASS_NORM))
-        w->kernels->rmsnorm(normed.data + first, x.data + first, weight, a->row_end - a->row_begin, config->hidden_size,
-                            x.stride, config->rms_eps);
-    return pack(w, PF_PASS_PACK_NORMED, a, normed, config->hidden_size);
+    for (int32_t t = a->tile_begin; t < a->tile_end; t++) {
+        const int32_t row = tile_row(w, a, t), end = tile_row(w, a, t + 1);
+        if (pf_worker_calls(w, PF_PASS_NORM))
+            w->kernels->rmsnorm(row_of(normed, row), row_of(x, row), weight, end - row, config->hidden_size, x.stride,
+                                config->rms_eps);
+        if (pf_worker_calls(w, PF_PASS_PACK_NORMED)) pack_tiles(w, a, t, t + 1, normed, config->hidden_size);
+    }
+    if (a->shared) pf_worker_wait(w);
+    return input_of(w, a);
 }
 
 static pf_range columns_of(const pf_linear *linear, pf_panels panels)

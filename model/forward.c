@@ -233,8 +233,9 @@ static pf_panels share_of(const pf_worker *w, const pf_linear *linear)
     return mine;
 }
 
-/* The parts of a product, as a member comes by them: with few rows its share of the panels, once; with many piece after piece
- * of it, and then of the others' (base/pieces.h). Pieces are cut from the panels for the first group of rows, then for the next. */
+/* The parts of a product, as a member comes by them: piece after piece of its share of the panels, and then of the others'
+ * (base/pieces.h); its share at once where that is short, or rows are few and weights lie in a cache. Pieces are cut from the
+ * panels for the first group of rows, then for the next. */
 typedef struct {
     const pf_linear *linear;
     const left_side *rows;
@@ -244,7 +245,7 @@ typedef struct {
     bool share_is_taken;
 } parts_left;
 
-enum { PIECE_MULTIPLIES = 1 << 25 };
+enum { PIECE_MULTIPLIES = 1 << 25, FEW_ROWS_BYTES = 1 << 18, FEW_ROWS_PIECES = 16 };
 
 static int32_t larger(int32_t a, int32_t b)
 {
@@ -261,18 +262,29 @@ static int32_t least_piece(const pf_linear *linear, int32_t n_rows, int32_t shar
     return larger((int32_t)(PIECE_MULTIPLIES / panel_multiplies) + 1, panels);
 }
 
+/* Few rows take as long as memory needs for the panels: a quarter of a megabyte at least, 10 to 40 us, since a call takes 1 us
+ * until memory is at its pace. An even number: tiles of 16 rows go through two panels at once. */
+static int32_t least_of_few_rows(const pf_linear *linear, int32_t share)
+{
+    const int32_t panels = (int32_t)(FEW_ROWS_BYTES / linear->weights.panel_bytes) + 1;
+    return (larger(panels, share / FEW_ROWS_PIECES) + 1) / 2 * 2;
+}
+
 /* One product is not cut into pieces where a share is not much more than the least, as of a small model. */
 static parts_left begin_parts(pf_worker *w, const pf_linear *linear, const left_side *rows, int32_t group)
 {
     parts_left left = { .linear = linear, .rows = rows };
-    if (!pf_worker_takes_pieces(w, rows->groups.n_rows)) return left;
+    if (w->member.n_threads == 1 || !pf_worker_is_whole(w)) return left;
     if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
     const int32_t n_panels = linear->weights.n_panels, n_groups = rows->groups.n_groups;
     const int32_t total = n_panels * n_groups, share = total / w->member.n_threads;
-    const int32_t least = least_piece(linear, rows->groups.group_rows, share, group);
+    const bool few = rows->groups.n_rows < PF_IN_PIECES_ROWS;
+    if (few && !linear->weights.from_memory) return left;
+    const int32_t least =
+        few ? least_of_few_rows(linear, share) : least_piece(linear, rows->groups.group_rows, share, group);
     left.in_pieces = n_groups > 1 || share >= PF_PIECES_OF_A_SHARE * least;
     if (!left.in_pieces) return left;
-    left.cut = (pf_pieces_cut){ .total = total, .run = n_panels, .least = least, .most = larger(least, group) };
+    left.cut = (pf_pieces_cut){ total, n_panels, least, few ? larger(least, share) : larger(least, group) };
     left.phase = pf_worker_begin_phase(w);
     return left;
 }

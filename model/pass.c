@@ -2,6 +2,7 @@
  * A pass from outside: checked so that what forward.c runs cannot fail, planned, and run by members of the team.
  */
 #include "model/bounded_head.h"
+#include "model/worker.h"
 
 #include <assert.h>
 #include <string.h>
@@ -118,11 +119,12 @@ static bool shares_split_heads(const pf_context *c)
     return false;
 }
 
-/* Who runs the pass, and who of them must wait for whom. */
+/* Who runs the pass, and who of them must wait for whom. The heads of many rows are better balanced than apart, where more
+ * than two share them. */
 static void plan_crew(pf_context *c, int32_t n_members)
 {
     c->n_members = n_members;
-    c->heads_apart = pf_model_heads_part(c->model, c->n_members);
+    c->heads_apart = pf_model_heads_part(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_IN_PIECES_ROWS);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
     pf_pieces_reset(c->pieces, c->n_members);
 }

@@ -11,8 +11,7 @@ pf_row_groups pf_row_groups_of(int32_t n_rows, int32_t n_columns, int32_t n_memb
 {
     pf_row_groups groups = pf_row_groups_one(n_rows);
     for (int32_t n = 2; 2 * n <= n_members; n *= 2) {
-        if ((int64_t)groups.group_rows * n_members <= (int64_t)n * n_columns)
-            break; /* n / 2 groups, and twice as many */
+        if ((int64_t)groups.group_rows * n_members <= (int64_t)groups.n_groups * n_columns) break;
         const pf_row_groups more = cut(n_rows, n);
         if (n_rows - (n - 1) * more.group_rows < PF_GROUP_ROWS_LEAST) break;
         groups = more;

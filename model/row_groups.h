@@ -34,8 +34,8 @@ static inline pf_row_groups pf_row_groups_one(int32_t n_rows)
     return (pf_row_groups){ n_rows, 1, n_rows };
 }
 
-/* 1, 2, 4 .. of them, at least two members to each: the fewest of which each has no more than twice as many rows as a member
- * has columns of a product of n_columns. */
+/* 1, 2, 4 .. of them, at least two members to each: the fewest of which each has no more rows than a member has columns
+ * of a product of n_columns. */
 pf_row_groups pf_row_groups_of(int32_t n_rows, int32_t n_columns, int32_t n_members);
 
 static inline pf_row_group pf_row_groups_get(const pf_row_groups *groups, int32_t g)

@@ -58,10 +58,10 @@ static void rows_are_cut_where_shares_of_all_columns_would_be_narrow(void **stat
     static const struct {
         int32_t n_rows, n_columns, n_members, n_groups, group_rows;
     } cases[] = {
-        { 512, 2048, 16, 2, 256 },  { 512, 2048, 8, 1, 512 },   { 512, 2048, 2, 1, 512 },  { 512, 64, 2, 1, 512 },
-        { 512, 64, 3, 1, 512 },     { 512, 64, 4, 2, 256 }, /* two members to a group */
+        { 512, 2048, 16, 2, 256 },  { 512, 2048, 8, 2, 256 },   { 512, 2048, 4, 1, 512 },  { 512, 2048, 2, 1, 512 },
+        { 512, 64, 2, 1, 512 },     { 512, 64, 3, 1, 512 },     { 512, 64, 4, 2, 256 }, /* two members to a group */
         { 480, 2048, 16, 1, 480 },  { 481, 2048, 16, 2, 256 },  { 513, 2048, 16, 2, 288 }, { 512, 64, 64, 2, 256 },
-        { 1024, 2048, 16, 2, 512 }, { 1024, 2048, 32, 4, 256 }, { 1, 2048, 16, 1, 1 },
+        { 1024, 2048, 16, 4, 256 }, { 1024, 2048, 32, 4, 256 }, { 1, 2048, 16, 1, 1 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         const pf_row_groups groups = pf_row_groups_of(cases[i].n_rows, cases[i].n_columns, cases[i].n_members);

@@ -131,6 +131,7 @@ static bool all_finite(const attn_pass *pass, const float *values, int32_t begin
 
 /* The values of a block, one sixteen of elements from b on or `both` of two, weighted: to `out`. The weights are in tmm4 and
  * tmm5. More at once fetch worse from far. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
 static void multiply_values(const float *b, size_t b_words, bool both, float *out, size_t out_words)
 {
     const size_t stride = b_words * sizeof *b, out_stride = out_words * sizeof *out;

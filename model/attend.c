@@ -94,7 +94,7 @@ enum { ATTEND_LINES = 64, ATTEND_LEAST = 2, ATTEND_MOST = 8 };
 static bool attends_in_pieces(const pf_worker *w, pf_pieces_cut *cut, int32_t *unit)
 {
     const pf_config *config = &w->c->model->config;
-    if (w->c->heads_apart || !pf_worker_takes_pieces(w, w->c->n_rows)) return false;
+    if (w->c->heads_apart || w->c->n_rows < PF_IN_PIECES_ROWS || !pf_worker_has_company(w)) return false;
     const int32_t group = config->n_heads / config->n_kv_heads;
     *unit = group < ATTEND_LINES ? ATTEND_LINES / group : 1;
     const int32_t total = (config->n_kv_heads * w->c->n_rows + *unit - 1) / *unit;

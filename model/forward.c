@@ -46,6 +46,12 @@ static float *row_of(pf_rows rows, int32_t row)
     return rows.data + (size_t)row * rows.stride;
 }
 
+/* Where there is one group: where heads are apart (pass.c), or shares are not taken in pieces. */
+static pf_row_group all_rows(const left_side *a)
+{
+    return pf_row_groups_get(&a->groups, 0);
+}
+
 /* The first row of tile t; behind the last, their number. */
 static int32_t tile_row(const pf_worker *w, const left_side *a, int32_t t)
 {
@@ -56,6 +62,12 @@ static int32_t tile_row(const pf_worker *w, const left_side *a, int32_t t)
 static void *input_of(const pf_worker *w, const left_side *a)
 {
     return a->shared ? w->c->input : w->mine->input;
+}
+
+static const void *await_input(const pf_worker *w, const left_side *a)
+{
+    if (a->shared) pf_worker_wait(w);
+    return input_of(w, a);
 }
 
 /* Pack some tiles of `rows` as those of the left side of a product over k. */
@@ -78,8 +90,7 @@ static void pack_tiles(const pf_worker *w, const left_side *a, int32_t tile_begi
 static const void *pack(const pf_worker *w, pf_pass_kernel kernel, const left_side *a, pf_rows rows, int32_t k)
 {
     if (pf_worker_calls(w, kernel)) pack_tiles(w, a, a->tile_begin, a->tile_end, rows, k);
-    if (a->shared) pf_worker_wait(w);
-    return input_of(w, a);
+    return await_input(w, a);
 }
 
 /* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, an odd number of lines again, in
@@ -113,7 +124,7 @@ typedef struct {
 
 static bool passes_lines(const pf_worker *w, int32_t n_rows)
 {
-    return w->member.n_threads > 1 && n_rows <= w->gemm->tile_rows && pf_worker_is_whole(w);
+    return n_rows <= w->gemm->tile_rows && pf_worker_has_company(w);
 }
 
 /* Columns of the packed left side. */
@@ -127,7 +138,7 @@ static lines packed(const pf_worker *w, int32_t n_rows, pf_range columns)
 /* Those of some columns of the residual. */
 static lines residual(const pf_worker *w, int32_t row, pf_range columns)
 {
-    const float *x = w->c->x.data + (size_t)row * w->c->x.stride;
+    const float *x = row_of(w->c->x, row);
     return (lines){ (const char *)(x + columns.begin), (const char *)(x + columns.end) };
 }
 
@@ -194,8 +205,7 @@ static const void *norm_and_pack(const pf_worker *w, const left_side *a, const f
                                 config->rms_eps);
         if (pf_worker_calls(w, PF_PASS_PACK_NORMED)) pack_tiles(w, a, t, t + 1, normed, config->hidden_size);
     }
-    if (a->shared) pf_worker_wait(w);
-    return input_of(w, a);
+    return await_input(w, a);
 }
 
 static pf_range columns_of(const pf_linear *linear, pf_panels panels)
@@ -274,7 +284,7 @@ static int32_t least_of_few_rows(const pf_linear *linear, int32_t share)
 static parts_left begin_parts(pf_worker *w, const pf_linear *linear, const left_side *rows, int32_t group)
 {
     parts_left left = { .linear = linear, .rows = rows };
-    if (w->member.n_threads == 1 || !pf_worker_is_whole(w)) return left;
+    if (!pf_worker_has_company(w)) return left;
     if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
     const int32_t n_panels = linear->weights.n_panels, n_groups = rows->groups.n_groups;
     const int32_t total = n_panels * n_groups, share = total / w->member.n_threads;
@@ -300,7 +310,7 @@ static bool next_part(const pf_worker *w, parts_left *left, part *out)
     }
     if (left->share_is_taken) return false;
     left->share_is_taken = true;
-    *out = (part){ pf_row_groups_get(&left->rows->groups, 0), share_of(w, left->linear) };
+    *out = (part){ all_rows(left->rows), share_of(w, left->linear) };
     return out->panels.begin < out->panels.end;
 }
 
@@ -386,18 +396,8 @@ static void multiply_qkv(pf_worker *w, const pf_linear *qkv, const left_side *ro
         return;
     }
     const pf_rows out[] = { w->q, w->k, w->v };
-    for (int32_t g = 0; g < rows->groups.n_groups && pf_worker_calls(w, PF_PASS_QKV); g++)
-        for (int32_t i = 0; i < 3; i++)
-            multiply_part(w, qkv, (part){ pf_row_groups_get(&rows->groups, g), w->qkv[i] }, input, out[i],
-                          PF_GEMM_STORE);
-}
-
-/* What this member's heads give, of all rows. */
-static void pack_attended(const pf_worker *w, const left_side *rows)
-{
-    for (int32_t g = 0; g < rows->groups.n_groups; g++)
-        pack_columns(w, PF_PASS_PACK_ATTENDED, w->attended, pf_row_groups_get(&rows->groups, g), w->c->model->q_dim,
-                     w->heads);
+    for (int32_t i = 0; i < 3 && pf_worker_calls(w, PF_PASS_QKV); i++)
+        multiply_part(w, qkv, (part){ all_rows(rows), w->qkv[i] }, input, out[i], PF_GEMM_STORE);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -415,8 +415,8 @@ static void keep_logit_rows(const pf_worker *w)
         int32_t begin, end;
         pf_team_share(w->member, kept[k].n_columns, &begin, &end);
         for (int32_t i = 0; i < c->n_logit_rows; i++) {
-            float *row = kept[k].rows.data + (size_t)i * kept[k].rows.stride;
-            const float *from = kept[k].rows.data + (size_t)c->logit_rows[i] * kept[k].rows.stride;
+            float *row = row_of(kept[k].rows, i);
+            const float *from = row_of(kept[k].rows, c->logit_rows[i]);
             memmove(row + begin, from + begin, (size_t)(end - begin) * sizeof *row);
         }
     }
@@ -440,7 +440,7 @@ static bool attention_half(pf_worker *w, int32_t l, left_side *rows)
     multiply_qkv(w, &layer->qkv, rows, input);
     claim_residual(w, n_rows);
     pf_worker_attend(w, l);
-    if (heads_by_columns) pack_attended(w, rows);
+    if (heads_by_columns) pack_columns(w, PF_PASS_PACK_ATTENDED, w->attended, all_rows(rows), m->q_dim, w->heads);
     pf_worker_wait(w);
 
     if (drops_rows) {
@@ -481,8 +481,8 @@ static void rescore(const pf_worker *w, const left_side *rows)
     int32_t begin, end;
     pf_team_share(w->member, rows->groups.n_rows, &begin, &end);
     for (int32_t i = begin; i < end && pf_worker_calls(w, PF_PASS_RESCORE); i++)
-        w->kernels->rescore(c->logits.data + (size_t)i * c->logits.stride, m->config.vocab_size,
-                            normed.data + (size_t)i * normed.stride, m->head_rows, m->config.hidden_size);
+        w->kernels->rescore(row_of(c->logits, i), m->config.vocab_size, row_of(normed, i), m->head_rows,
+                            m->config.hidden_size);
 }
 
 /* From the residual of n_rows rows to their logits. */

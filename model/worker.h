@@ -34,6 +34,11 @@ static inline bool pf_worker_calls(const pf_worker *w, pf_pass_kernel kernel)
 {
     return (w->c->calls >> kernel & 1) != 0;
 }
+/* Others run the whole pass, too. */
+static inline bool pf_worker_has_company(const pf_worker *w)
+{
+    return w->member.n_threads > 1 && pf_worker_is_whole(w);
+}
 static inline void pf_worker_wait(const pf_worker *w)
 {
     if (pf_worker_is_whole(w)) pf_team_barrier(w->member);
@@ -43,11 +48,6 @@ static inline void pf_worker_wait(const pf_worker *w)
 
 /* A share that is not much more than the least piece, of a small model, is not cut. */
 enum { PF_PIECES_OF_A_SHARE = 2, PF_IN_PIECES_ROWS = 32 };
-
-static inline bool pf_worker_takes_pieces(const pf_worker *w, int32_t n_rows)
-{
-    return n_rows >= PF_IN_PIECES_ROWS && w->member.n_threads > 1 && pf_worker_is_whole(w);
-}
 
 static inline int32_t pf_worker_begin_phase(pf_worker *w)
 {

@@ -350,12 +350,13 @@ static void multiply_gated_at_once(const pf_worker *w, const pf_layer *layer, pa
                                 row_of(gate, p.rows.first_row), gate.stride };
     w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, (const char *)input + pf_row_group_at(p.rows, k),
                             p.rows.n_rows, p.panels.begin, p.panels.end, &out, w->mine->gemm);
+    claim_residual(w, p.rows.n_rows);
 }
 
 static bool gates_at_once(const pf_worker *w, const pf_layer *layer, int32_t n_rows)
 {
-    return w->gemm->multiply_gated != NULL && n_rows > w->gemm->tile_rows && pf_worker_is_whole(w) &&
-           layer->gate.bias == NULL && layer->up.bias == NULL;
+    return pf_gemm_gates_at_once(w->gemm, n_rows) && pf_worker_is_whole(w) && layer->gate.bias == NULL &&
+           layer->up.bias == NULL;
 }
 
 /* `mine`: the columns of this member's share. */

@@ -196,7 +196,8 @@ typedef struct {
 } pf_gemm_gated;
 
 /* Columns of panels [panel_begin, panel_end) of two products of one shape, activated while their sums are near: what
- * `multiply` of each, `activate` and pack_columns give, bit for bit. Of more rows than a tile; all else as `multiply`. */
+ * `multiply` of each, `activate` and pack_columns give, bit for bit. Of as many rows as pf_gemm_gates_at_once has; all else as
+ * `multiply`. */
 typedef void pf_gemm_multiply_gated_fn(const pf_gemm_weights *gate, const pf_gemm_weights *up, const void *input,
                                        int32_t m, int32_t panel_begin, int32_t panel_end, const pf_gemm_gated *out,
                                        void *scratch);
@@ -211,7 +212,16 @@ typedef struct {
     int32_t packed_value_bytes;            /* in a single tile of m rows packed column j begins at j * m of them */
     pf_gemm_multiply_fn *multiply;
     pf_gemm_multiply_gated_fn *multiply_gated; /* NULL: there is none */
+    int32_t gated_rows;                        /* the fewest that it takes */
 } pf_gemm;
+
+/* Whether gate and up of m rows can be one call: of a few, or of more than a tile. */
+enum { PF_GEMM_GATED_FEW = 16 };
+static inline bool pf_gemm_gates_at_once(const pf_gemm *gemm, int32_t m)
+{
+    if (gemm->multiply_gated == NULL || m < gemm->gated_rows) return false;
+    return m <= PF_GEMM_GATED_FEW || m > gemm->tile_rows;
+}
 
 /* How many tiles m rows make, and the first row of tile t (t = number of tiles: m). */
 static inline int32_t pf_gemm_tiles(int32_t tile_rows, int32_t m)

@@ -187,13 +187,16 @@ PF_INLINE void pf_tile_nest_tall(const pf_tile_family family, const pf_tile_prod
     }
 }
 
-/* Gate and up of more than 32 rows, panels [panel_begin, panel_end) of each. */
+/* Gate and up of few rows (gemm.h) or of more than 32, panels [panel_begin, panel_end) of each. */
 PF_INLINE void pf_tile_nest_gated(const pf_tile_family family, const pf_tile_product *x, int32_t panel_begin,
                                   int32_t panel_end, void *scratch)
 {
     const size_t sums_bytes = pf_gemm_scratch_bytes(x->m) - PF_GEMM_UNPACKED_BYTES;
-    uint8_t *sums = scratch;
-    pf_tile_nest_tall(family, x, 2 * panel_begin, 2 * panel_end, sums, sums_bytes, sums + sums_bytes);
+    uint8_t *sums = scratch, *room = sums + sums_bytes;
+    if (x->m <= PF_GEMM_GATED_FEW)
+        pf_tile_nest_few(family, x, 2 * panel_begin, 2 * panel_end, sums, room);
+    else
+        pf_tile_nest_tall(family, x, 2 * panel_begin, 2 * panel_end, sums, sums_bytes, room);
     pf_tile_release();
 }
 

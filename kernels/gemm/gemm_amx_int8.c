@@ -252,7 +252,7 @@ static void pack(uint8_t *input, const float *a, size_t lda, int32_t m, int32_t 
     }
 
 FORMAT(int8, 3, PF_GEMM_VNNI_INT8_ROWS)
-FORMAT(int4_channel, 7, PF_GEMM_VNNI_CHANNEL_ROWS)
-FORMAT(int4_asym_channel, 7, PF_GEMM_VNNI_CHANNEL_ROWS)
+FORMAT(int4_channel, 5, PF_GEMM_VNNI_CHANNEL_ROWS)
+FORMAT(int4_asym_channel, 5, PF_GEMM_VNNI_CHANNEL_ROWS)
 FORMAT(int4_g32, 5, PF_GEMM_VNNI_INT8_ROWS)
 FORMAT(int4_g128, 5, PF_GEMM_VNNI_INT8_ROWS)

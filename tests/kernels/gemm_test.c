@@ -418,6 +418,9 @@ static void check_gated(const pf_kernel *kernel, const pf_kernel *definition)
         check_gated_of(kernel, shapes[i][0], shapes[i][1], shapes[i][2]);
     for (int32_t more = 1; more < 16; more += 14) /* as few rows as it is called for */
         check_gated_of(kernel, kernel->fn.gemm.tile_rows + more, 130, 700);
+    const pf_gemm *gemm = &kernel->fn.gemm;
+    for (int32_t m = 1; m <= gemm->tile_rows; m++)
+        if (pf_gemm_gates_at_once(gemm, m)) check_gated_of(kernel, m, m % 2 ? 131 : 96, m % 3 ? 700 : 128);
 }
 
 static void gate_and_up_at_once_are_the_two_products_activated(void **state)

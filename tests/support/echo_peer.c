@@ -66,7 +66,11 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
         *out = &given;
         return PF_OK;
     }
-    if (e->thinks_ms) usleep((useconds_t)e->thinks_ms * 1000);
+    if (e->thinks_ms) {
+        e->thinks = true;
+        usleep((useconds_t)e->thinks_ms * 1000);
+        e->thinks = false;
+    }
     given = e->answer;
     given.timing.compute_ns = 7;
     e->answer.n_proposals = e->answer.n_verdicts = e->answer.n_refusals = 0;

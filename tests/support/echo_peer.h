@@ -26,6 +26,7 @@ typedef struct {
     atomic_int n_swallowed; /* verdicts, while it was mute */
 
     atomic_int thinks_ms; /* before an answer */
+    atomic_bool thinks;   /* just now */
     atomic_int n_tokens;  /* of a proposal: what was committed first, over and over; 0: what was committed */
     atomic_bool talks_nonsense, is_mute;
     atomic_bool makes_verdicts; /* of what it is told, in the place of a proposal */

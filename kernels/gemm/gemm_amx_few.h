@@ -8,9 +8,9 @@
  *   A  B0 | rows 0 .. 3 | B1, A B0 | rows 4 .. 7 | B2, A B1 | rows 8 .. 11 | B3, A B2 | rows 12 .. 15 | A B3
  *
  * Between the load of a tile and its multiply stands a quarter of that, so that the core, which looks some forty rows ahead, waits
- * for neither while it could ask memory for more. With a step multiplied at once behind the next one's filling 8 rows took
- * 1.2 of a bare read, so they take 1.1 (docs/amx.md). A tile of A comes from L2, one or two lines of each row of it: B passes through
- * L1 meanwhile. Beside the last step of some panels the first of the next ones is filled.
+ * for neither while it could ask memory for more: with a step multiplied whole behind the filling of the next, 8 rows took 1.2
+ * of a bare read, not 1.1 (docs/amx.md). A, a line of each row, comes from L2: B passes through L1 between two uses of it. Beside
+ * the last step of some panels the first of the next ones is filled.
  */
 #ifndef PF_KERNELS_GEMM_AMX_FEW_H
 #define PF_KERNELS_GEMM_AMX_FEW_H
@@ -18,9 +18,9 @@
 #include "kernels/gemm/gemm_amx_product.h"
 
 enum {
-    PF_TILE_RING_STEPS = 2,
-    PF_TILE_QUARTER = PF_TILE_ROWS / 4
-}; /* a ring of four steps leaves A too little of L1 */
+    PF_TILE_RING_STEPS = 2, /* four leave too little of L1 */
+    PF_TILE_QUARTER = PF_TILE_ROWS / 4,
+};
 
 /* A processor of 2024 (Granite Rapids) puts its way from tiles to memory to sleep when no tile has been stored for some 2,200
  * cycles, and takes 1,000 to wake it. So one is stored now and then, to nobody, all its rows to one line. */

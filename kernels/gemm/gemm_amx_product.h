@@ -196,6 +196,7 @@ PF_INLINE size_t pf_tile_ahead(const pf_tile_family family)
 
 PF_INLINE pf_tile_filling pf_tile_filling_of(const pf_tile_family family, const pf_tile_product *x,
                                              pf_tile_panels panels, const int32_t n_panels, size_t step,
+                                             /* NOLINTNEXTLINE(readability-non-const-parameter): it is filled */
                                              const bool fetches, uint8_t *b)
 {
     const size_t at = pf_tile_step_at(family, x, step), ahead = pf_tile_ahead(family), panel_bytes = x->w->panel_bytes;

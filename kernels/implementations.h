@@ -141,7 +141,10 @@ pf_gemm_multiply_fn pf_gemm_int4_g128_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_channel_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_amx;
 
-/* Rows of VNNI's highest tiles: the AMX products leave few rows to them. */
+/* The fewest rows that the AMX products of integers give to tiles, and those of bf16 wherever weights lie. */
+enum { PF_GEMM_AMX_INT8_ROWS = 3, PF_GEMM_AMX_INT4_ROWS = 5, PF_GEMM_AMX_BF16_ROWS = 6 };
+
+/* Rows of VNNI's highest tiles: the AMX products leave fewer to them. */
 enum { PF_GEMM_VNNI_INT8_ROWS = 14, PF_GEMM_VNNI_CHANNEL_ROWS = 12, PF_GEMM_VNNI_GROUP_ROWS = 6 };
 
 /* Up to how many rows groups are multiplied as they lie, not unpacked first: of 128 values in two tiles, too. */

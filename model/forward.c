@@ -350,7 +350,6 @@ static void multiply_gated_at_once(const pf_worker *w, const pf_layer *layer, pa
                                 row_of(gate, p.rows.first_row), gate.stride };
     w->gemm->multiply_gated(&layer->gate.weights, &layer->up.weights, (const char *)input + pf_row_group_at(p.rows, k),
                             p.rows.n_rows, p.panels.begin, p.panels.end, &out, w->mine->gemm);
-    claim_residual(w, p.rows.n_rows);
 }
 
 static bool gates_at_once(const pf_worker *w, const pf_layer *layer, int32_t n_rows)
@@ -375,6 +374,7 @@ static void multiply_gated(pf_worker *w, const pf_layer *layer, const left_side 
             multiply_gated_at_once(w, layer, p, input);
         else
             multiply_gated_part(w, layer, p, input, gate, up);
+    if (at_once) claim_residual(w, n_rows);
 }
 
 /* Apart, where each member computes its own heads. */

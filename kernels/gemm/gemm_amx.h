@@ -147,7 +147,7 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
         if (step)
             pf_tile_load(&rows, at, PF_GEMM_PANEL * sizeof(float));
         else
-            pf_tile_zero(&rows);
+            pf_tile_zero();
         rows.next = at + PF_TILE_SUMS_BYTES; /* the last: of the next panel, as a rule */
         if (last && alone) pf_gemm_claim(c, x->ldc, (size_t)height);
         pf_tile_multiply_tall(family.dot, &rows, b, n);

@@ -46,7 +46,7 @@ PF_INLINE void put(const pf_tile_product *x, int32_t panel, int32_t row, int32_t
  * rows take no longer than their weights need to come from there. */
 
 enum {
-    VECTOR_ROWS = 5,
+    VECTOR_ROWS = PF_GEMM_AMX_BF16_ROWS - 1,
     STEP_PAIRS = PF_TILE_ROWS,
     W_AHEAD = 2752,             /* bytes: of two panels, a step of each in turn; a page and more costs a tenth */
     AS_TILES = 0x1F80 | 0x8040, /* MXCSR: to nearest, nothing raised, denormals read as zero and flushed to it */

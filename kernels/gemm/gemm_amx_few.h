@@ -95,7 +95,7 @@ PF_INLINE void pf_tile_multiply_in_place(const pf_tile_family family, const pf_t
                                          pf_tile_panels panels, const int32_t n_panels, uint8_t *room)
 {
     enum { AWAKE_STEPS = 8 }; /* less than 2,000 cycles of reading from L3 */
-    pf_tile_zero_all();
+    pf_tile_zero();
     for (size_t step = 0; step < x->steps; step++, rows.a += rows.a_step) {
         const uint8_t *left = panels.first + pf_tile_step_at(family, x, step), *right = left + panels.apart;
         if (pf_tile_rows_there(family, x, step, PF_TILE_ROWS) < PF_TILE_ROWS) {
@@ -131,7 +131,7 @@ PF_INLINE void pf_tile_multiply_copied(const pf_tile_family family, const pf_til
                                        pf_tile_panels panels, pf_tile_panels after, const int32_t n_panels,
                                        uint8_t *ring, size_t *turn)
 {
-    pf_tile_zero_all();
+    pf_tile_zero();
     for (size_t step = 1; step < x->steps; step++, rows.a += rows.a_step)
         pf_tile_step_copied(family, x, &rows, panels, n_panels, step, ring, (*turn)++);
     pf_tile_step_copied(family, x, &rows, after, n_panels, 0, ring, (*turn)++);
@@ -144,7 +144,7 @@ PF_INLINE void pf_tile_put_few(const pf_tile_family family, const pf_tile_produc
     enum { ROW_BYTES = PF_GEMM_PANEL * sizeof(float) };
     uint8_t *right = sums + PF_TILE_ROWS * ROW_BYTES;
     pf_tile_store(rows, sums, ROW_BYTES);
-    if (n_panels == 2) pf_tile_store_right(right, ROW_BYTES);
+    if (n_panels == 2) pf_tile_store_second(right, ROW_BYTES);
     if (n_panels == 2 && x->up != NULL) {
         family.put_gated(x, panel / 2, 0, x->m, sums, right);
         return;

@@ -251,8 +251,8 @@ static void pack(uint8_t *input, const float *a, size_t lda, int32_t m, int32_t 
             pf_gemm_##NAME##_int8_avx512vnni(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);       \
     }
 
-FORMAT(int8, 3, PF_GEMM_VNNI_INT8_ROWS)
-FORMAT(int4_channel, 5, PF_GEMM_VNNI_CHANNEL_ROWS)
-FORMAT(int4_asym_channel, 5, PF_GEMM_VNNI_CHANNEL_ROWS)
-FORMAT(int4_g32, 5, PF_GEMM_VNNI_INT8_ROWS)
-FORMAT(int4_g128, 5, PF_GEMM_VNNI_INT8_ROWS)
+FORMAT(int8, PF_GEMM_AMX_INT8_ROWS, PF_GEMM_VNNI_INT8_ROWS)
+FORMAT(int4_channel, PF_GEMM_AMX_INT4_ROWS, PF_GEMM_VNNI_CHANNEL_ROWS)
+FORMAT(int4_asym_channel, PF_GEMM_AMX_INT4_ROWS, PF_GEMM_VNNI_CHANNEL_ROWS)
+FORMAT(int4_g32, PF_GEMM_AMX_INT4_ROWS, PF_GEMM_VNNI_INT8_ROWS)
+FORMAT(int4_g128, PF_GEMM_AMX_INT4_ROWS, PF_GEMM_VNNI_INT8_ROWS)

@@ -41,16 +41,7 @@ PF_INLINE pf_tile_rows pf_tile_rows_of(int32_t height, bool tall)
                            .lower = tall ? height / 2 : 0 };
 }
 
-PF_INLINE void pf_tile_zero(const pf_tile_rows *x)
-{
-    PF_TILE_ZERO(0);
-    PF_TILE_ZERO(1);
-    if (x->lower == 0) return;
-    PF_TILE_ZERO(2);
-    PF_TILE_ZERO(3);
-}
-
-PF_INLINE void pf_tile_zero_all(void)
+PF_INLINE void pf_tile_zero(void)
 {
     PF_TILE_ZERO(0);
     PF_TILE_ZERO(1);
@@ -58,34 +49,29 @@ PF_INLINE void pf_tile_zero_all(void)
     PF_TILE_ZERO(3);
 }
 
-/* Sums of 32 columns, rows `stride` bytes apart. */
+/* Sums of 32 columns and a block two tiles high, rows `stride` bytes apart. */
 PF_INLINE void pf_tile_load(const pf_tile_rows *x, const uint8_t *sums, size_t stride)
 {
     PF_TILE_LOAD(0, sums, stride);
     PF_TILE_LOAD(1, sums + PF_TILE_ROW_BYTES, stride);
-    if (x->lower == 0) return;
     sums += (size_t)x->upper * stride;
     PF_TILE_LOAD(2, sums, stride);
     PF_TILE_LOAD(3, sums + PF_TILE_ROW_BYTES, stride);
 }
 
+/* Those of the lower tiles, or of the right one of two panels side by side. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
-PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *sums, size_t stride)
+PF_INLINE void pf_tile_store_second(uint8_t *sums, size_t stride)
 {
-    PF_TILE_STORE(0, sums, stride);
-    PF_TILE_STORE(1, sums + PF_TILE_ROW_BYTES, stride);
-    if (x->lower == 0) return;
-    sums += (size_t)x->upper * stride;
     PF_TILE_STORE(2, sums, stride);
     PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, stride);
 }
 
-/* Those of the right one of two panels side by side. */
-/* NOLINTNEXTLINE(readability-non-const-parameter): the instruction writes it */
-PF_INLINE void pf_tile_store_right(uint8_t *sums, size_t stride)
+PF_INLINE void pf_tile_store(const pf_tile_rows *x, uint8_t *sums, size_t stride)
 {
-    PF_TILE_STORE(2, sums, stride);
-    PF_TILE_STORE(3, sums + PF_TILE_ROW_BYTES, stride);
+    PF_TILE_STORE(0, sums, stride);
+    PF_TILE_STORE(1, sums + PF_TILE_ROW_BYTES, stride);
+    if (x->lower) pf_tile_store_second(sums + (size_t)x->upper * stride, stride);
 }
 
 /* --- products --- */

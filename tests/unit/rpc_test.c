@@ -29,6 +29,13 @@ static raw_result health_of(const char *method, const char *service, int timeout
     return result;
 }
 
+/* Until the server's one thread has begun to think, and leaves what comes then to wait. */
+static void await_thought(fixture *f)
+{
+    for (const uint64_t limit_ns = pf_now_ns() + 5 * SECOND; !f->echo.thinks; usleep(1000))
+        assert_true(pf_now_ns() < limit_ns);
+}
+
 static int compare_u64(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -541,7 +548,7 @@ static void messages_that_come_while_the_peer_computes_are_all_answered(void **s
     assert_int_equal(say_open(other, 1, ECHO_PROMPT, 3), PF_OK);
     f.echo.thinks_ms = 300;
     assert_int_equal(say_verdict(other, 1, 0, 9), PF_OK);
-    usleep(100 * 1000);
+    await_thought(&f);
     f.echo.thinks_ms = 0;
     for (uint64_t round = 0; round < N; round++, usleep(1000)) assert_int_equal(say_verdict(peer, 1, round, 9), PF_OK);
     uint64_t n = 0;
@@ -581,7 +588,7 @@ static int32_t open_before_the_small_one_is_answered(void)
     assert_int_equal(say_open(small, 1, ECHO_PROMPT, 3), PF_OK);
     f.echo.thinks_ms = 400;
     assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
-    usleep(100 * 1000);
+    await_thought(&f);
     assert_int_equal(say_verdict(small, 1, 0, 9), PF_OK);
     usleep(50 * 1000);
     for (int i = 0; i < N_LARGE; i++) assert_int_equal(pf_peer_submit(large[i], &both), PF_OK);
@@ -756,7 +763,7 @@ static void a_stream_that_waits_for_the_peer_keeps_its_place(void **state)
     assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
     f.echo.thinks_ms = 1000;
     assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
-    usleep(100 * 1000);
+    await_thought(&f);
     assert_int_equal(say_open(waiting, 1, ECHO_PROMPT, 3), PF_OK);
     usleep(100 * 1000);
     pf_peer *third = connected(serving_address);
@@ -783,7 +790,7 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
     f.echo.thinks_ms = 3000; /* however loaded the machine is */
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
-    usleep(200 * 1000);
+    await_thought(&f);
     int fds[N_CONNECTIONS];
     for (int i = 0; i < N_CONNECTIONS; i++) {
         fds[i] = stranger_dial();
@@ -895,10 +902,7 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
     assert_proposal(answer_within(peer, 5 * SECOND), 1, 1, 9);
     f.echo.thinks_ms = 500;
     assert_int_equal(say_verdict(peer, 1, 1, 9), PF_OK);
-    for (const uint64_t limit_ns = pf_now_ns() + 5 * SECOND; !f.echo.thinks;) { /* what comes then fills the queue */
-        assert_true(pf_now_ns() < limit_ns);
-        usleep(1000);
-    }
+    await_thought(&f); /* what comes then fills the queue */
     for (int i = 0; i < N_CONNECTIONS * N_STREAMS; i++) {
         const int fd = fds[i / N_STREAMS];
         const uint32_t s = 2 * (uint32_t)(i % N_STREAMS) + 1;
@@ -936,7 +940,7 @@ static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
     assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
     f.echo.thinks_ms = 500;
     assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
-    usleep(100 * 1000);
+    await_thought(&f);
     assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch, and the last */
     assert_proposal(answer_within(busy, 5 * SECOND), 1, 1, 9);
     usleep(100 * 1000);

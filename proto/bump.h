@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <protobuf-c/protobuf-c.h>
 
@@ -17,8 +18,16 @@ typedef struct {
     bool refused; /* something did not fit since the last reset */
 } pf_bump;
 
+enum { PF_BUMP_KEPT = 2 << 20, PF_BUMP_PAGE = 4096 };
+
+/* What a large message took beyond PF_BUMP_KEPT goes back to the system, whole pages of it. */
 static inline void pf_bump_reset(pf_bump *bump)
 {
+    if (bump->used > PF_BUMP_KEPT) {
+        const size_t skew = (uintptr_t)bump->bytes % PF_BUMP_PAGE, first = PF_BUMP_KEPT + PF_BUMP_PAGE - skew;
+        const size_t end = (bump->used + skew) / PF_BUMP_PAGE * PF_BUMP_PAGE - skew;
+        if (first < end) (void)madvise(bump->bytes + first, end - first, MADV_DONTNEED);
+    }
     bump->used = 0;
     bump->refused = false;
 }

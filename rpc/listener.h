@@ -71,9 +71,9 @@ void pf_listener_destroy(pf_listener *listener); /* closes first; after the last
 void pf_listener_cut_all(pf_listener *listener);
 
 /* A call begins on a connection, which is told by what this returns; is over, one way or another; and is let go of, last.
- * Each once, while the call is referred to; any thread. */
+ * Each once, while the call is referred to; any thread. What a stream has held goes back to the system soon after. */
 int pf_listener_enter(pf_listener *listener, grpc_call *call);
-void pf_listener_over(pf_listener *listener, int connection);
+void pf_listener_over(pf_listener *listener, int connection, bool stream);
 void pf_listener_leave(pf_listener *listener, int connection);
 
 /* A message of a call has come, which had so many bytes; and its connection is shut down. While it is referred to; any thread. */

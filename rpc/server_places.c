@@ -5,7 +5,7 @@
 
 void pf_call_leave_place(pf_call *c)
 {
-    if (!c->is_over && c->grpc) pf_listener_over(c->server->listener, c->connection);
+    if (!c->is_over && c->grpc) pf_listener_over(c->server->listener, c->connection, c->role == PF_CALL_STREAM);
     c->is_over = true;
     if (!c->has_place) return;
     c->has_place = false;

@@ -319,6 +319,15 @@ static const char *torch_name(pf_type type)
     return type == PF_TYPE_F32 ? "float32" : "bfloat16";
 }
 
+/* Under the name that transformers 5 reads, the one of before, or both, as the document has them. False: no memory. */
+static bool name_type(json_t *root, const char *type)
+{
+    const bool is_new = json_object_get(root, "dtype") != NULL;
+    if (is_new && json_object_set_new(root, "dtype", json_string(type)) != 0) return false;
+    if (is_new && json_object_get(root, "torch_dtype") == NULL) return true;
+    return json_object_set_new(root, "torch_dtype", json_string(type)) == 0;
+}
+
 /* NULL: no memory. */
 static json_t *describe_integers(pf_format format)
 {
@@ -342,8 +351,7 @@ static bool describe_weights(const job *j, json_t *root)
         return false;
     if (pf_format_is_integer(j->format))
         return json_object_set_new(root, "quantization_config", describe_integers(j->format)) == 0;
-    const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
-    return json_object_set_new(root, key, json_string(torch_name(j->type))) == 0;
+    return name_type(root, torch_name(j->type));
 }
 
 /* Into text [PF_MAX_CONFIG_BYTES], which may be too short: in lines as people read them, or, where these are too long, in one.

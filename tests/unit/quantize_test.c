@@ -299,6 +299,37 @@ static void a_config_keeps_its_values_and_is_not_made_too_long_to_read(void **st
     }
 }
 
+/* expected NULL: it is not there. */
+static void assert_field(const json_t *object, const char *name, const char *expected)
+{
+    const char *found = json_string_value(json_object_get(object, name));
+    assert_string_equal(found ? found : "none", expected ? expected : "none");
+}
+
+static void every_name_of_the_type_that_is_there_is_set(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *head, *dtype, *torch_dtype;
+    } cases[] = {
+        { "{", NULL, "bfloat16" },
+        { "{\"dtype\": \"float32\", ", "bfloat16", NULL },
+        { "{\"torch_dtype\": \"float32\", ", NULL, "bfloat16" },
+        { "{\"dtype\": \"float32\", \"torch_dtype\": \"float32\", ", "bfloat16", "bfloat16" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        add_fields((fields){ cases[i].head, "", "", "", 0 });
+        quantize(PF_DTYPE_BF16);
+        char *text = read_config(to);
+        json_t *is = json_loads(text, 0, NULL);
+        assert_field(is, "dtype", cases[i].dtype);
+        assert_field(is, "torch_dtype", cases[i].torch_dtype);
+        json_decref(is);
+        free(text);
+        remove_to();
+    }
+}
+
 /* ---- whole or not at all ----------------------------------------------------------------------------------------- */
 
 static void a_directory_that_is_not_empty_is_left_alone(void **state)
@@ -757,6 +788,7 @@ int main(void)
         CASE(files_beside_the_weights_are_copied_and_the_sizes_told),
         CASE(a_quantised_directory_loads_in_its_own_format_alone),
         CASE(a_config_keeps_its_values_and_is_not_made_too_long_to_read),
+        CASE(every_name_of_the_type_that_is_there_is_set),
         CASE(a_directory_that_is_not_empty_is_left_alone),
         CASE(an_empty_directory_is_filled_and_stays_the_one_that_it_was),
         CASE(a_config_that_would_be_too_long_to_read_is_refused_before_anything_is_written),

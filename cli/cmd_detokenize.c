@@ -1,15 +1,15 @@
-/* pilotfish detokenize: ids to the exact bytes. */
+/* pilotfish detokenize: ids to the exact bytes; an id of the model's that is no token of its tokenizer has none. */
 #include "cli/commands.h"
 #include "cli/hub.h"
 #include "cli/input.h"
 #include "cli/json_out.h"
+#include "model/config.h"
 #include "tokenizer/detokenize.h"
 
-static pf_status push(pf_detokenizer *d, const pf_tokenizer *tokenizer, const pf_tokens *tokens, int32_t i,
-                      pf_bytes *text, pf_error *error)
+static pf_status push(pf_detokenizer *d, const pf_tokens *tokens, int32_t i, pf_bytes *text, pf_error *error)
 {
     const pf_status status = pf_detokenizer_push(d, tokens->ids[i], text);
-    if (status == PF_INVALID) return pf_input_refuse_id(tokens, i, pf_tokenizer_vocab_size(tokenizer), error);
+    if (status == PF_INVALID) return PF_OK; /* no token */
     if (status == PF_LIMIT)
         return pf_fail(error, status, "entry %d of --tokens, %d: its decoder makes it longer by more than a MiB", i + 1,
                        tokens->ids[i]);
@@ -22,12 +22,21 @@ static pf_status decode(const pf_tokenizer *tokenizer, const pf_tokens *tokens, 
     pf_detokenizer *d;
     pf_status status = pf_detokenizer_create(tokenizer, &d);
     if (status == PF_OK) {
-        for (int32_t i = 0; status == PF_OK && i < tokens->n; i++) status = push(d, tokenizer, tokens, i, text, error);
+        for (int32_t i = 0; status == PF_OK && i < tokens->n; i++) status = push(d, tokens, i, text, error);
         if (status == PF_OK) status = pf_detokenizer_finish(d, text);
         pf_detokenizer_destroy(d);
     }
     if (status == PF_NOMEM) return pf_fail(error, status, "no memory for the text of %d tokens", tokens->n);
     return status;
+}
+
+/* The tokenizer's, and those of the rows behind them where config.json is there and is a model's. */
+static int32_t count_ids(const char *directory, const pf_tokenizer *tokenizer)
+{
+    const int32_t n_tokens = pf_tokenizer_vocab_size(tokenizer);
+    pf_config config;
+    if (pf_config_load(directory, &config, NULL) != PF_OK) return n_tokens;
+    return config.vocab_size > n_tokens ? config.vocab_size : n_tokens;
 }
 
 static pf_status open_and_decode(const pf_options *options, pf_bytes *text, pf_error *error)
@@ -36,7 +45,8 @@ static pf_status open_and_decode(const pf_options *options, pf_bytes *text, pf_e
     pf_tokenizer *tokenizer;
     PF_TRY(pf_hub_find_tokenizer(options->model, directory, error));
     PF_TRY(pf_tokenizer_open(directory, &tokenizer, error));
-    const pf_status status = decode(tokenizer, &options->tokens, text, error);
+    pf_status status = pf_input_check_ids(&options->tokens, count_ids(directory, tokenizer), error);
+    if (status == PF_OK) status = decode(tokenizer, &options->tokens, text, error);
     pf_tokenizer_close(tokenizer);
     return status;
 }

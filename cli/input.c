@@ -76,16 +76,12 @@ pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_
                    pf_tokenizer_refusal(status));
 }
 
-pf_status pf_input_refuse_id(const pf_tokens *ids, int32_t i, int32_t n_ids, pf_error *error)
-{
-    return pf_fail(error, PF_INVALID, "entry %d of --tokens is %d, expected a token id from 0 to %d", i + 1,
-                   ids->ids[i], n_ids - 1);
-}
-
 pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *error)
 {
     for (int32_t i = 0; i < ids->n; i++)
-        if (ids->ids[i] >= n_ids) return pf_input_refuse_id(ids, i, n_ids, error);
+        if (ids->ids[i] >= n_ids)
+            return pf_fail(error, PF_INVALID, "entry %d of --tokens is %d, expected a token id from 0 to %d", i + 1,
+                           ids->ids[i], n_ids - 1);
     return PF_OK;
 }
 

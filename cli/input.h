@@ -13,9 +13,6 @@
 PF_MUST_USE pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                            pf_error *error);
 
-/* The sentence of an id that is none of the n_ids there are: entry i of --tokens. Returns PF_INVALID. */
-PF_MUST_USE pf_status pf_input_refuse_id(const pf_tokens *ids, int32_t i, int32_t n_ids, pf_error *error);
-
 /* All of --tokens. PF_INVALID: one is none of the n_ids there are. */
 PF_MUST_USE pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *error);
 

@@ -152,8 +152,8 @@ class Generation(Case):
             self.assertGreaterEqual(max(document["tokens"]), size)
             self.assertEqual(document["tokens"],
                              self.generate(*options, "--ignore-eos", target=mute, prompt=ids)["tokens"])
-            known = ",".join(str(token) for token in document["tokens"] if 1 < token < size)
-            text = self.run_ok("detokenize", "-m", padded, "--tokens", known).out
+            shown = ",".join(str(token) for token in document["tokens"] if token > 1)
+            text = self.run_ok("detokenize", "-m", padded, "--tokens", shown).out
             self.assertEqual(document["text"], text.decode(errors="replace"))
             for draft in (padded, self.target):  # the second has no such rows, and gives up
                 drafted = self.generate(*options, "--ignore-eos", "--method", "greedy" if len(options) == 2 else "coupled",
@@ -161,7 +161,8 @@ class Generation(Case):
                 plain = self.generate(*options, "--ignore-eos", target=padded, prompt=("--tokens", "0,5"))
                 self.assertEqual(drafted["tokens"], plain["tokens"])
                 self.assertGreater(drafted["speculation"]["rounds"], 0)
-        self.assert_fails("generate", "-m", padded, "--tokens", str(2 * size), saying=[str(2 * size - 1)])
+        for command in ("generate", "detokenize"):
+            self.assert_fails(command, "-m", padded, "--tokens", str(2 * size), saying=[f"from 0 to {2 * size - 1}"])
 
     def test_a_top_p_below_every_float_keeps_the_best_and_is_not_off(self):
         options = ["-n", "12", "--temperature", "1", "--seed", "5"]

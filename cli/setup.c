@@ -39,8 +39,8 @@ static pf_head target_head(const pf_options *options)
     return in_vain ? PF_HEAD_FULL : options->head;
 }
 
-pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
-                               pf_engine *threads_of, pf_engine **out, pf_error *error)
+static pf_status open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
+                             pf_engine *threads_of, pf_engine **out, pf_error *error)
 {
     char directory[PF_MAX_PATH];
     PF_TRY(pf_hub_find_model(name, directory, error));
@@ -79,16 +79,30 @@ pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool
     return PF_OK;
 }
 
-/* ---- peers and sessions ----------------------------------------------------------------------------------------- */
-
-/* Requests run one behind the other, and a sequence is closed before the next one is opened. */
-enum { AT_ONCE = 1 };
-
 static void warn(void *user, const char *sentence)
 {
     (void)user;
     pf_out_say("pilotfish: warning: %s", sentence);
 }
+
+static void warn_of_tokenizer(const pf_engine *engine)
+{
+    const char *refusal = pf_engine_tokenizer_refusal(engine);
+    if (refusal) warn(NULL, refusal);
+}
+
+pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
+                               pf_engine *threads_of, pf_engine **out, pf_error *error)
+{
+    PF_TRY(open_engine(options, name, is_draft, max_sequences, threads_of, out, error));
+    warn_of_tokenizer(*out);
+    return PF_OK;
+}
+
+/* ---- peers and sessions ----------------------------------------------------------------------------------------- */
+
+/* Requests run one behind the other, and a sequence is closed before the next one is opened. */
+enum { AT_ONCE = 1 };
 
 int pf_setup_check_trial(const pf_command *command, const pf_options *o)
 {
@@ -132,7 +146,7 @@ void pf_setup_warn_of_idle_options(const pf_options *options)
 static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_error *error)
 {
     if (options->verifier) return pf_connect_verifier(options->verifier, pf_interrupt_flag(), &setup->verifier, error);
-    PF_TRY(pf_setup_open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
+    PF_TRY(open_engine(options, options->model, false, AT_ONCE, NULL, &setup->target, error));
     pf_role_options role;
     PF_TRY(pf_setup_plan_role(options, setup->target, PF_ROLE_VERIFIER, &role, error));
     return pf_engine_verifier(setup->target, &role, &setup->verifier, error);
@@ -141,7 +155,7 @@ static pf_status make_verifier(const pf_options *options, pf_setup *setup, pf_er
 static pf_status make_drafter(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
 {
     if (options->draft) {
-        PF_TRY(pf_setup_open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
+        PF_TRY(open_engine(options, options->draft, true, AT_ONCE, setup->target, &setup->draft, error));
         pf_role_options role;
         PF_TRY(pf_setup_plan_role(options, setup->draft, PF_ROLE_DRAFTER, &role, error));
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
@@ -185,6 +199,18 @@ static pf_status check_length(const pf_options *options, bool compares, const ch
     return PF_OK;
 }
 
+/* `known` has the one that cuts a text, and shows it. */
+static pf_status check_tokenizers(const pf_options *options, const pf_setup *setup, const pf_engine *known,
+                                  pf_error *error)
+{
+    const char *refusal = pf_engine_tokenizer_refusal(known);
+    const bool takes_text = !options->tokens_given || options->stops.n > 0;
+    if (refusal && takes_text) return pf_fail(error, PF_UNSUPPORTED, "%s", refusal);
+    warn_of_tokenizer(known);
+    if (setup->draft && setup->draft != known) warn_of_tokenizer(setup->draft);
+    return PF_OK;
+}
+
 static pf_status open_parts(const pf_options *options, bool compares, pf_setup *setup, pf_error *error)
 {
     PF_TRY(make_verifier(options, setup, error));
@@ -194,6 +220,7 @@ static pf_status open_parts(const pf_options *options, bool compares, pf_setup *
     PF_TRY(check_length(options, compares, "the verifier takes", setup->verifier_info.max_draft, error));
     const pf_engine *known = setup->target ? setup->target : setup->draft;
     if (known) {
+        PF_TRY(check_tokenizers(options, setup, known, error));
         setup->tokenizer = pf_engine_tokenizer(known);
         setup->config = pf_model_config(pf_engine_model(known));
     }

@@ -21,7 +21,8 @@ PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted,
 PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_error *error);
 
 /* Open one engine by the shared options, with a progress bar. `is_draft`: by the draft's, and with a context no
- * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL.
+ * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL. A tokenizer that is not
+ * supported is a warning on stderr.
  * PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */
 PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft,
                                            int32_t max_sequences, pf_engine *threads_of, pf_engine **out,
@@ -50,8 +51,8 @@ typedef struct {
 } pf_setup;
 
 /* Make all that the options ask for; `compares`: plain decoding too. Warnings go to stderr: of options without effect, and
- * of a worker that is not there yet, which is a failure where there is nothing to compare without it. The caller ends it with
- * pf_setup_close. */
+ * of a worker that is not there yet, which is a failure where there is nothing to compare without it, and of a tokenizer that
+ * is not supported, which is a failure (PF_UNSUPPORTED) where text comes in. The caller ends it with pf_setup_close. */
 PF_MUST_USE pf_status pf_setup_open(const pf_options *options, bool compares, pf_setup *out, pf_error *error);
 void pf_setup_close(pf_setup *setup); /* zeroed is fine */
 

@@ -20,7 +20,8 @@ enum {
 
 struct pf_engine {
     pf_model *model;
-    pf_tokenizer *tokenizer; /* NULL: the directory has none */
+    pf_tokenizer *tokenizer; /* NULL: the directory has none, or it is not supported */
+    pf_error unsupported;    /* why the tokenizer is not; else PF_OK */
     pf_team *team;
     bool owns_team;      /* false: another engine's */
     pf_topology machine; /* as its threads may use it; of the memory, what is left beside this engine */
@@ -31,17 +32,14 @@ struct pf_engine {
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static pf_status open_tokenizer(const char *directory, pf_tokenizer **out, pf_error *error)
+static pf_status open_tokenizer(pf_engine *engine, const char *directory, pf_error *error)
 {
     pf_error why = { 0 };
-    pf_tokenizer *tokenizer = NULL;
-    const pf_status status = pf_tokenizer_open(directory, &tokenizer, &why);
-    if (status == PF_OK) {
-        *out = tokenizer;
-        return PF_OK;
-    }
-    if (status == PF_UNAVAILABLE) return PF_OK; /* token ids alone will do */
-    return pf_fail(error, status, "%s", why.text);
+    const pf_status status = pf_tokenizer_open(directory, &engine->tokenizer, &why);
+    if (status == PF_OK || status == PF_UNAVAILABLE) return PF_OK; /* token ids alone will do */
+    if (status != PF_UNSUPPORTED) return pf_fail(error, status, "%s", why.text);
+    engine->unsupported = why;
+    return PF_OK;
 }
 
 static pf_status make_context(pf_engine *engine, const pf_engine_options *options, int32_t fewest_members,
@@ -155,7 +153,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
         .cancel = options->cancel,
     };
     PF_TRY(pf_model_load(path, &load, &engine->model, error));
-    PF_TRY(open_tokenizer(path, &engine->tokenizer, error));
+    PF_TRY(open_tokenizer(engine, path, error));
     /* A token that was added, to pad with most often, may lie past the embedding: a text that has it is refused then. */
     if (engine->tokenizer && pf_tokenizer_base_size(engine->tokenizer) > pf_model_config(engine->model)->vocab_size)
         return pf_fail(error, PF_FORMAT, "%s: tokenizer.json has ids up to %d, but config.json says vocab_size %d",
@@ -214,6 +212,11 @@ void pf_engine_close(pf_engine *engine)
 const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine)
 {
     return engine->tokenizer;
+}
+
+const char *pf_engine_tokenizer_refusal(const pf_engine *engine)
+{
+    return engine->unsupported.status == PF_OK ? NULL : engine->unsupported.text;
 }
 
 const pf_model *pf_engine_model(const pf_engine *engine)

@@ -54,14 +54,15 @@ typedef struct {
 } pf_engine_options;
 
 /* Errors as pf_model_load, pf_tokenizer_open, pf_context_create and pf_team_create; PF_INVALID: an option is out of range. A
- * model without a tokenizer.json loads, and pf_engine_tokenizer is NULL. The caller ends it with pf_engine_close, after
- * every peer made of it. */
+ * model without a tokenizer.json, or with one that is PF_UNSUPPORTED, loads all the same, and pf_engine_tokenizer is NULL. The
+ * caller ends it with pf_engine_close, after every peer made of it. */
 PF_MUST_USE pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out,
                                      pf_error *error);
 void pf_engine_close(pf_engine *engine); /* NULL is fine */
 
 /* What it is made of, borrowed until pf_engine_close. Whoever runs passes in the context by himself takes no role. */
 const pf_tokenizer *pf_engine_tokenizer(const pf_engine *engine);
+const char *pf_engine_tokenizer_refusal(const pf_engine *engine); /* what is unsupported; NULL: nothing */
 const pf_model *pf_engine_model(const pf_engine *engine);
 struct pf_context *pf_engine_context(pf_engine *engine);
 pf_team *pf_engine_team(pf_engine *engine);

@@ -216,6 +216,29 @@ class BadModels(Case):
         (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
         self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["tokenizer.json"])
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json"])
+        (model / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
+        self.assert_fails("generate", "-m", model, "--tokens", "5", saying=["tokenizer.json"])
+
+    def test_a_tokenizer_that_is_not_supported_is_refused_where_text_comes_in(self):
+        model = tiny_llama.make(self.root / "unigram")
+        (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+        refusal = self.pilotfish.run("tokenize", "-m", model, "-p", "a").err
+        generate, ids = ["generate", "-m", model, "-n", "3"], ["--tokens", "5,6"]
+        self.assertIn("Unigram", refusal)
+        for text in (["detokenize", "-m", model, *ids], [*generate, "-p", "a"], [*generate, *ids, "--stop", "a"],
+                     ["generate", "-m", model, "-d", self.target, "-p", "a"],
+                     ["bench", "acceptance", "-m", model, "-d", self.draft, "--limit", "1"]):
+            with self.subTest(text=text):
+                self.assert_fails(*text, saying=[refusal])
+        warning = refusal.replace("pilotfish: ", "pilotfish: warning: ")
+        for command in (["info", "-m", model], ["logits", "-m", model, *ids], [*generate, *ids]):
+            with self.subTest(command=command):
+                result = self.run_ok(*command, "--json")
+                self.assertEqual(result.err, warning)
+                self.assertIsNone(result.json.get("text"))
+        result = self.run_ok("generate", "-m", self.target, "-d", model, "-p", "a", "-n", "3", "--json")
+        self.assertEqual(result.err, warning)
+        self.assertIsNotNone(result.json["text"])
 
 
 if __name__ == "__main__":

@@ -47,11 +47,11 @@ pf_status pf_run_submit(pf_run *r, pf_peer *peer, const pf_batch *batch)
     return pf_peer_submit(peer, batch);
 }
 
-/* The time away less what the peer computed. */
-void pf_run_count_rpc(pf_run *r, const pf_batch *answer)
+void pf_run_count_answer(pf_run *r, const pf_batch *answer, bool far, uint64_t *compute_ns)
 {
     pf_speculation *s = &r->result->speculation;
     const uint64_t away_ns = pf_now_ns() - r->asked_ns;
     const uint64_t peer_ns = answer->timing.compute_ns < away_ns ? answer->timing.compute_ns : away_ns;
-    s->rpc_us[s->n_rpc++ % PF_RPC_SAMPLES] = (uint32_t)((away_ns - peer_ns) / 1000);
+    *compute_ns += peer_ns;
+    if (far) s->rpc_us[s->n_rpc++ % PF_RPC_SAMPLES] = (uint32_t)((away_ns - peer_ns) / 1000);
 }

@@ -80,8 +80,9 @@ PF_MUST_USE pf_status pf_run_make_open(const pf_run *run, pf_stream_owner *link,
 /* pf_peer_submit, and asked_ns is when. */
 PF_MUST_USE pf_status pf_run_submit(pf_run *run, pf_peer *peer, const pf_batch *batch);
 
-/* Into the figures: what the wire and the waking of threads took of an answer that has just come to what left last. */
-void pf_run_count_rpc(pf_run *run, const pf_batch *answer);
+/* Into the figures, of an answer that has just come to what left last: onto *compute_ns what its peer computed, as it says but
+ * no longer than it was away; and of a far one what the wire and the waking of threads took. */
+void pf_run_count_answer(pf_run *run, const pf_batch *answer, bool far, uint64_t *compute_ns);
 
 bool pf_run_is_cancelled(const pf_run *run);
 

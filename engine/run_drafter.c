@@ -232,9 +232,8 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         if (far) drafter_heard(s);
         if (s->drafter_is_unfit) return PF_OK;
         const pf_proposal *proposal = find_proposal(r, answer);
-        if (proposal || !far) r->result->speculation.draft_ns += answer->timing.compute_ns;
+        if (proposal || !far) pf_run_count_answer(r, answer, far, &r->result->speculation.draft_ns);
         if (proposal) {
-            if (far) pf_run_count_rpc(r, answer);
             if (pf_count_known(proposal->tokens, proposal->n_tokens, pf_model_ids(&s->verifier_info)) <
                 proposal->n_tokens)
                 distrust(r, "a token that its vocabulary does not have");

@@ -155,8 +155,7 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             silent_ns = r->away_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
             if (status == PF_OK) {
-                r->result->speculation.verify_ns += answer->timing.compute_ns;
-                if (s->options.verifier_is_far) pf_run_count_rpc(r, answer);
+                pf_run_count_answer(r, answer, s->options.verifier_is_far, &r->result->speculation.verify_ns);
                 return PF_OK;
             }
             report_prompt(r);

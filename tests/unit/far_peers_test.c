@@ -347,10 +347,17 @@ static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_tim
     generated out;
     const pf_request request = plain_request();
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
-    u.boasts_ns = (uint64_t)3600 * 1000000000;
-    generate(p, p->verifier, &u.head, &request, &out);
-    assert_true(out.result.speculation.n_rpc > 0);
-    for (int64_t i = 0; i < out.result.speculation.n_rpc; i++) assert_int_equal(out.result.speculation.rpc_us[i], 0);
+    const uint64_t boasts_ns[] = { (uint64_t)3600 * 1000000000, UINT64_MAX / 2, UINT64_MAX };
+    for (size_t b = 0; b < PF_COUNT(boasts_ns); b++) {
+        u.boasts_ns = boasts_ns[b];
+        const uint64_t begin_ns = pf_now_ns();
+        generate(p, p->verifier, &u.head, &request, &out);
+        const uint64_t took_ns = pf_now_ns() - begin_ns;
+        const pf_speculation *s = &out.result.speculation;
+        assert_true(s->n_rpc > 0);
+        assert_true(s->draft_ns > 0 && s->draft_ns <= took_ns);
+        for (int64_t i = 0; i < s->n_rpc; i++) assert_int_equal(s->rpc_us[i], 0);
+    }
 }
 
 /* ---- a verifier ------------------------------------------------------------------------------------------------- */

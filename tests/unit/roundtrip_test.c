@@ -1,13 +1,16 @@
-/* Round trips with a worker whose proposals no honest one makes: the bench says so, and measures nothing. */
+/* Round trips with a worker that is not honest: proposals that none may make are failures, times that none can have taken are
+ * bounded. */
 #include "bench/roundtrip.h"
 #include "tests/support/test.h"
 
 enum { VOCAB = 100, DRAFT_LEN = 2 };
 
-/* Answers each verdict with the same tokens. One sequence at a time. */
+/* Answers each verdict with a message without proposals, and then one with the same tokens. One sequence at a time. */
 typedef struct {
     pf_peer head;
     int32_t tokens[PF_MAX_DRAFT_TOKENS];
+    uint64_t boasts_ns; /* what it says it computed for each message */
+    bool is_ready;
     pf_proposal proposal;
     pf_batch answer;
 } worker;
@@ -27,7 +30,9 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     (void)deadline_ns;
     (void)error;
     worker *w = (worker *)peer;
-    w->answer = (pf_batch){ .proposals = &w->proposal, .n_proposals = 1 };
+    w->answer =
+        (pf_batch){ .proposals = &w->proposal, .n_proposals = w->is_ready, .timing = { .compute_ns = w->boasts_ns } };
+    w->is_ready = !w->is_ready;
     *out = &w->answer;
     return PF_OK;
 }
@@ -44,17 +49,22 @@ static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
 
 static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = info };
 
+static pf_status run(worker *w, pf_roundtrip *out, pf_error *error)
+{
+    const pf_roundtrip_plan plan = { .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 1 };
+    const pf_roundtrip_watch nobody = { 0 };
+    const pf_status status = pf_bench_roundtrip(&w->head, &plan, &nobody, out, error);
+    assert_int_equal(out->n_rounds, status == PF_OK ? plan.n_rounds : 0);
+    return status;
+}
+
 static pf_status measure(int32_t n_tokens, int32_t last_token, pf_error *error)
 {
     worker w = { .head = { &OPS } };
     w.tokens[n_tokens - 1] = last_token;
     w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = n_tokens };
-    const pf_roundtrip_plan plan = { .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 1 };
-    const pf_roundtrip_watch nobody = { 0 };
     pf_roundtrip out = { 0 };
-    const pf_status status = pf_bench_roundtrip(&w.head, &plan, &nobody, &out, error);
-    assert_int_equal(out.n_rounds, status == PF_OK ? plan.n_rounds : 0);
-    return status;
+    return run(&w, &out, error);
 }
 
 static void what_was_asked_for_is_measured(void **state)
@@ -63,6 +73,17 @@ static void what_was_asked_for_is_measured(void **state)
     pf_error error = { 0 };
     for (int32_t n_tokens = 1; n_tokens <= DRAFT_LEN; n_tokens++)
         assert_ok(measure(n_tokens, VOCAB - 1, &error), error);
+}
+
+static void compute_that_nobody_can_have_done_is_not_added_up(void **state)
+{
+    (void)state;
+    worker w = { .head = { &OPS }, .boasts_ns = (uint64_t)1 << 63 }; /* twice that is 0 */
+    w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = 1 };
+    pf_roundtrip out = { 0 };
+    pf_error error = { 0 };
+    assert_ok(run(&w, &out, &error), error);
+    assert_true(out.compute_p50_us > 0.0 && out.compute_p50_us <= out.round_p50_us);
 }
 
 static void a_token_out_of_the_vocabulary_is_a_failure_that_names_it(void **state)
@@ -90,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_measured),
+        cmocka_unit_test(compute_that_nobody_can_have_done_is_not_added_up),
         cmocka_unit_test(a_token_out_of_the_vocabulary_is_a_failure_that_names_it),
         cmocka_unit_test(more_tokens_than_were_asked_for_are_a_failure),
     };

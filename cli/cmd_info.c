@@ -89,9 +89,8 @@ static json_t *model_json(const char *name, const pf_engine *engine)
     const pf_config *c = pf_model_config(model);
     pf_model_info info;
     pf_engine_info(engine, &info);
-    char fingerprint[2 * sizeof info.vocab_fingerprint + 1];
-    for (size_t i = 0; i < sizeof info.vocab_fingerprint; i++)
-        snprintf(fingerprint + 2 * i, 3, "%02x", info.vocab_fingerprint[i]);
+    char fingerprint[PF_FINGERPRINT_TEXT_BYTES];
+    pf_model_print_fingerprint(&info, fingerprint);
     json_t *tensors = json_array();
     pf_model_visit_tensors(model, add_tensor, tensors);
     return json_pack("{s:o, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:s*, s:I, s:I, s:o}",

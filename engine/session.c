@@ -24,13 +24,14 @@ pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_m
     const bool same = both_named ? memcmp(drafter->vocab_fingerprint, verifier->vocab_fingerprint, 32) == 0
                                  : drafter->vocab_size == verifier->vocab_size;
     if (same) return PF_OK;
-    const uint8_t *d = drafter->vocab_fingerprint, *v = verifier->vocab_fingerprint;
+    char d[PF_FINGERPRINT_TEXT_BYTES], v[PF_FINGERPRINT_TEXT_BYTES];
+    pf_model_print_fingerprint(drafter, d);
+    pf_model_print_fingerprint(verifier, v);
     return pf_fail(
         error, PF_INVALID,
-        "drafter %s and verifier %s do not share a vocabulary: %d tokens, fingerprint %02x%02x%02x%02x, against "
-        "%d tokens, fingerprint %02x%02x%02x%02x; both must be one",
-        drafter->model_id, verifier->model_id, drafter->vocab_size, d[0], d[1], d[2], d[3], verifier->vocab_size, v[0],
-        v[1], v[2], v[3]);
+        "drafter %s and verifier %s do not share a vocabulary: %d tokens, fingerprint %s, against %d tokens, "
+        "fingerprint %s; both must be one",
+        drafter->model_id, verifier->model_id, drafter->vocab_size, d, verifier->vocab_size, v);
 }
 
 static pf_status meet_peers(pf_session *session, pf_error *error)

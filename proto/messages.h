@@ -33,6 +33,7 @@
 #define PF_PROTO_MESSAGES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/sampling_parameters.h"
@@ -170,6 +171,18 @@ typedef struct {
 static inline int32_t pf_model_ids(const pf_model_info *info)
 {
     return info->n_ids > info->vocab_size ? info->n_ids : info->vocab_size;
+}
+
+enum { PF_FINGERPRINT_TEXT_BYTES = 2 * 32 + 1 };
+
+/* Its vocabulary's fingerprint in hexadecimal digits. */
+static inline void pf_model_print_fingerprint(const pf_model_info *info, char out[PF_FINGERPRINT_TEXT_BYTES])
+{
+    for (size_t i = 0; i < sizeof info->vocab_fingerprint; i++) {
+        *out++ = "0123456789abcdef"[info->vocab_fingerprint[i] >> 4];
+        *out++ = "0123456789abcdef"[info->vocab_fingerprint[i] & 15];
+    }
+    *out = '\0';
 }
 
 /* How many of the first tokens [n] a vocabulary of n_vocab has; n: it has all. */

@@ -1,4 +1,5 @@
 /* The generation loop over tiny random models: its text, its end, and what it refuses. Peers that fail: far_peers_test.c. */
+#include "engine/run.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/generating.h"
 #include "tests/support/test.h"
@@ -227,6 +228,20 @@ static void two_vocabularies_are_refused_with_both_named(void **state)
     pf_engine_close(other);
 }
 
+static void fingerprints_that_differ_in_their_last_byte_are_shown_to_differ(void **state)
+{
+    (void)state;
+    pf_model_info drafter = { .vocab_size = 4096, .vocab_fingerprint = { [0] = 0x2A, [31] = 0x01 } };
+    pf_model_info verifier = { .vocab_size = 4096, .vocab_fingerprint = { [0] = 0x2A, [31] = 0xF0 } };
+    memset(drafter.model_id, 'd', sizeof drafter.model_id - 1);
+    memset(verifier.model_id, 'v', sizeof verifier.model_id - 1);
+    pf_error error = { 0 };
+    assert_status(pf_session_check_vocabularies(&drafter, &verifier, &error), PF_INVALID);
+    assert_says(error, "2a00");
+    assert_says(error, "0001, against 4096 tokens, fingerprint 2a00");
+    assert_says(error, "00f0; both must be one");
+}
+
 static void an_engine_plays_one_role(void **state)
 {
     pair *p = *state;
@@ -249,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_full_context_ends_the_text),
         cmocka_unit_test(a_request_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(two_vocabularies_are_refused_with_both_named),
+        cmocka_unit_test(fingerprints_that_differ_in_their_last_byte_are_shown_to_differ),
         cmocka_unit_test(an_engine_plays_one_role),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);

@@ -28,6 +28,18 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+/* Whoever started this process may have had them blocked, and left it so. */
+static void unblock(void)
+{
+    sigset_t handled;
+    sigemptyset(&handled);
+    sigaddset(&handled, SIGINT);
+    sigaddset(&handled, SIGTERM);
+    sigaddset(&handled, SIGHUP);
+    sigaddset(&handled, SIGQUIT);
+    pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
+}
+
 void pf_interrupt_install(void)
 {
     install(SIGINT, on_signal);
@@ -36,6 +48,7 @@ void pf_interrupt_install(void)
     if (!is_ignored(SIGQUIT)) install(SIGQUIT, pf_cut_short_on_signal);
     install(SIGPIPE, SIG_IGN);
     install(SIGXFSZ, SIG_IGN);
+    unblock();
 }
 
 const volatile bool *pf_interrupt_flag(void)

@@ -11,9 +11,9 @@
 
 #include <stdbool.h>
 
-/* From here on SIGINT, SIGTERM and, unless it was ignored, SIGHUP set the flag, system calls that wait return, and
- * SIGPIPE and SIGXFSZ (a file larger than is allowed) are errors of the write that met them. Call once, before any
- * thread is started. */
+/* From here on SIGINT, SIGTERM and, unless it was ignored, SIGHUP set the flag, though whoever started this process had
+ * blocked them; system calls that wait return, and SIGPIPE and SIGXFSZ (a file larger than is allowed) are errors of the
+ * write that met them. Call once, before any thread is started. */
 void pf_interrupt_install(void);
 
 const volatile bool *pf_interrupt_flag(void);

@@ -15,7 +15,7 @@ import time
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
 from cli_case import GREEN, PROMPT, Case, SlowCase, without_colours, main  # noqa: E402
-from command_line import QUICKLY, read_some  # noqa: E402
+from command_line import QUICKLY, Server, read_some  # noqa: E402
 
 
 def frames(line):
@@ -414,6 +414,12 @@ class Peers(SlowCase):
         self.assertEqual(self.pilotfish.serve("worker", self.draft, self.socket("c")).end(signal.SIGHUP), 130)
         with self.pilotfish.serve("worker", self.draft, self.socket("a")):
             pass   # the socket of the one before is no obstacle
+
+    def test_a_service_that_was_started_with_signals_blocked_ends_all_the_same(self):
+        for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 130)):
+            process = self.pilotfish.start("worker", "-m", self.draft, "--listen", self.socket("a"),
+                                           preexec_fn=lambda n=number: signal.pthread_sigmask(signal.SIG_BLOCK, [n]))
+            self.assertEqual(Server(process).end(number), code)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ PF_MUST_USE pf_status pf_grpc_begin(pf_error *error);
 gpr_timespec pf_grpc_deadline(uint64_t deadline_ns); /* from pf_now_ns time */
 grpc_arg pf_grpc_int_arg(const char *key, int value);
 
-/* What gRPC may hold in memory for a server's connections together, or for a channel: PF_RPC_QUOTA_MESSAGES, and what it needs
- * itself. Past it streams end with RESOURCE_EXHAUSTED, anybody's. Who is made with the argument has a reference of its own; the caller ends his. */
+/* What gRPC may hold in memory for a server's connections together, or for a channel: PF_RPC_QUOTA_MESSAGES, and what it
+ * needs itself. Past it streams end with RESOURCE_EXHAUSTED, anybody's. Who is made with the argument has a reference of
+ * its own; the caller ends his. */
 grpc_resource_quota *pf_grpc_quota(size_t max_message_bytes);
 grpc_arg pf_grpc_quota_arg(grpc_resource_quota *quota);
 

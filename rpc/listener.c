@@ -240,14 +240,14 @@ static int look(pf_listener *l)
     return PF_POLL_WATCH_MS;
 }
 
-/* Malloc keeps what gRPC has freed, in pieces: a worker of 36 MB stood at 189 after a flood. In how many milliseconds that goes
- * back to the system; -1: no stream is over. */
+/* Malloc keeps what gRPC has freed, in pieces: a worker of 36 MB stood at 189 after a flood. In how many milliseconds
+ * that goes back to the system; -1: no stream is over. */
 static int give_back(pf_listener *l)
 {
     const uint64_t stream_ns = atomic_load(&l->stream_ns), again_ns = l->given_back_ns + GIVE_AGAIN_NS;
     if (stream_ns == 0) return -1;
-    const uint64_t now_ns = pf_now_ns(), then_ns = stream_ns + GIVE_BACK_NS,
-                   due_ns = then_ns > again_ns ? then_ns : again_ns;
+    const uint64_t now_ns = pf_now_ns(), then_ns = stream_ns + GIVE_BACK_NS;
+    const uint64_t due_ns = then_ns > again_ns ? then_ns : again_ns;
     if (now_ns < due_ns) return (int)((due_ns - now_ns) / (1000 * 1000)) + 1;
     l->given_back_ns = now_ns;
     atomic_store(&l->stream_ns, 0);

@@ -23,11 +23,9 @@ enum { PF_BUMP_KEPT = 2 << 20, PF_BUMP_PAGE = 4096 };
 /* What a large message took beyond PF_BUMP_KEPT goes back to the system, whole pages of it. */
 static inline void pf_bump_reset(pf_bump *bump)
 {
-    if (bump->used > PF_BUMP_KEPT) {
-        const size_t skew = (uintptr_t)bump->bytes % PF_BUMP_PAGE, first = PF_BUMP_KEPT + PF_BUMP_PAGE - skew;
-        const size_t end = (bump->used + skew) / PF_BUMP_PAGE * PF_BUMP_PAGE - skew;
-        if (first < end) (void)madvise(bump->bytes + first, end - first, MADV_DONTNEED);
-    }
+    const size_t begin = pf_round_up((uintptr_t)bump->bytes + PF_BUMP_KEPT, PF_BUMP_PAGE);
+    const size_t end = ((uintptr_t)bump->bytes + bump->used) / PF_BUMP_PAGE * PF_BUMP_PAGE;
+    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
     bump->used = 0;
     bump->refused = false;
 }

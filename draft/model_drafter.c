@@ -596,3 +596,8 @@ pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_co
     *out = &d->peer;
     return PF_OK;
 }
+
+size_t pf_model_drafter_reserved_bytes(const pf_peer *peer)
+{
+    return ((const drafter *)peer)->arena.size;
+}

@@ -55,4 +55,7 @@ typedef struct {
 PF_MUST_USE pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_config *config, pf_peer **out,
                                               pf_error *error);
 
+/* Of memory, for its sequences. drafter: one that this file made. */
+size_t pf_model_drafter_reserved_bytes(const pf_peer *drafter);
+
 #endif

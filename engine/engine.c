@@ -239,6 +239,11 @@ void pf_engine_info(const pf_engine *engine, pf_model_info *out)
     *out = engine->info;
 }
 
+size_t pf_engine_memory_left(const pf_engine *engine)
+{
+    return engine->machine.memory_bytes;
+}
+
 /* ---- roles ------------------------------------------------------------------------------------------------------ */
 
 static pf_status take_role(pf_engine *engine, pf_error *error)
@@ -271,7 +276,9 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *opti
         .seed = served->seed,
         .info = engine->info,
     };
-    return pf_cpu_verifier_create(engine->context, &config, out, error);
+    PF_TRY(pf_cpu_verifier_create(engine->context, &config, out, error));
+    hold(&engine->machine, pf_cpu_verifier_reserved_bytes(*out));
+    return PF_OK;
 }
 
 pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
@@ -288,7 +295,9 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *optio
         .stop = stop_of(options, served),
         .info = engine->info,
     };
-    return pf_model_drafter_create(engine->context, &config, out, error);
+    PF_TRY(pf_model_drafter_create(engine->context, &config, out, error));
+    hold(&engine->machine, pf_model_drafter_reserved_bytes(*out));
+    return PF_OK;
 }
 
 pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, pf_peer **out, pf_error *error)

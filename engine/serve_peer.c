@@ -46,6 +46,7 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
         .address = options->address,
         .drafter = options->role == PF_ROLE_DRAFTER ? peer : NULL,
         .verifier = options->role == PF_ROLE_VERIFIER ? peer : NULL,
+        .memory_bytes = pf_engine_memory_left(engine),
         .log = options->log,
         .log_user = options->user,
     };

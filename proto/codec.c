@@ -13,6 +13,16 @@ enum {
     STRUCT_BYTES = PF_MAX_BATCH_SEQUENCES * (PF_MAX_DRAFT_TOKENS * 128 + 2048),
 };
 
+static size_t unpacked_bytes(size_t max_message_bytes)
+{
+    return GROWTH * max_message_bytes + STRUCT_BYTES;
+}
+
+size_t pf_codec_arena_bytes(size_t max_message_bytes)
+{
+    return unpacked_bytes(max_message_bytes) + STRUCT_BYTES;
+}
+
 pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out)
 {
     if (max_message_bytes < 1 || max_message_bytes > PF_MAX_MESSAGE_BYTES || n_vocab < 0) return PF_INVALID;
@@ -20,7 +30,7 @@ pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **
     if (!codec) return PF_NOMEM;
     codec->max_message_bytes = max_message_bytes;
     codec->n_vocab = n_vocab;
-    codec->in.size = GROWTH * max_message_bytes + STRUCT_BYTES;
+    codec->in.size = unpacked_bytes(max_message_bytes);
     codec->out.size = STRUCT_BYTES;
     codec->in.bytes = malloc(codec->in.size);
     codec->out.bytes = malloc(codec->out.size);

@@ -30,6 +30,9 @@ typedef struct pf_codec pf_codec;
 PF_MUST_USE pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out);
 void pf_codec_destroy(pf_codec *codec); /* NULL is fine */
 
+/* What the arenas of such a codec take at most, by messages that touch all of them. */
+size_t pf_codec_arena_bytes(size_t max_message_bytes);
+
 /* Bytes that `batch` takes on the wire; 0 also for one that pf_codec_encode_batch would refuse. */
 size_t pf_codec_batch_bytes(pf_codec *codec, const pf_batch *batch);
 

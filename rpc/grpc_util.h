@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "proto/codec.h"
+#include "rpc/room.h"
 
 enum {
     PF_RPC_DEFAULT_MESSAGE_BYTES = 4 << 20,
@@ -26,9 +27,6 @@ enum {
     PF_RPC_KEEPALIVE_MS = 5000,
     PF_RPC_KEEPALIVE_TIMEOUT_MS = 5000,
     PF_RPC_KEEPALIVE_FLOOR_MS = 1000,
-
-    PF_RPC_QUOTA_MESSAGES = 32,        /* of the largest, on their way at once */
-    PF_RPC_QUOTA_OWN_BYTES = 16 << 20, /* connections and calls without any: buffers of some 8 KiB each */
 };
 
 /* grpc_init, silently: gRPC's own log lines go nowhere unless GRPC_VERBOSITY asks for them; its locks are no longer
@@ -39,10 +37,10 @@ PF_MUST_USE pf_status pf_grpc_begin(pf_error *error);
 gpr_timespec pf_grpc_deadline(uint64_t deadline_ns); /* from pf_now_ns time */
 grpc_arg pf_grpc_int_arg(const char *key, int value);
 
-/* What gRPC may hold in memory for a server's connections together, or for a channel: PF_RPC_QUOTA_MESSAGES, and what it
- * needs itself. Past it streams end with RESOURCE_EXHAUSTED, anybody's. Who is made with the argument has a reference of
- * its own; the caller ends his. */
-grpc_resource_quota *pf_grpc_quota(size_t max_message_bytes);
+/* What gRPC may hold in memory for a server's connections together, or for a channel: messages that come, and what it needs
+ * itself. Past it streams end with RESOURCE_EXHAUSTED, anybody's. Who is made with the argument has a reference of its own;
+ * the caller ends his. */
+grpc_resource_quota *pf_grpc_quota(const pf_room *room);
 grpc_arg pf_grpc_quota_arg(grpc_resource_quota *quota);
 
 bool pf_grpc_slice_is(grpc_slice slice, const char *text);

@@ -116,10 +116,10 @@ static int32_t default_connections(const pf_server_config *config)
     return limit.rlim_cur < 4 ? 1 : (int32_t)(limit.rlim_cur / 4 * 3);
 }
 
-static grpc_server *make_grpc_server(const pf_server_config *config)
+static grpc_server *make_grpc_server(const pf_server_config *config, const pf_room *room)
 {
-    const int max_bytes = (int)config->max_message_bytes;
-    grpc_resource_quota *quota = pf_grpc_quota(config->max_message_bytes);
+    const int max_bytes = (int)room->message_bytes;
+    grpc_resource_quota *quota = pf_grpc_quota(room);
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_bytes),
@@ -152,7 +152,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .max_connections = server->config.max_connections,
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
                                         .max_over = pf_server_max_calls(&server->config) / 2,
-                                        .max_unclaimed_bytes = PF_RPC_QUOTA_MESSAGES * server->config.max_message_bytes,
+                                        .max_unclaimed_bytes = server->room.inbound_bytes,
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };
@@ -171,12 +171,22 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     pf_status status =
         pf_codec_encode_info(&info, server->info[service], sizeof server->info[service], &server->info_bytes[service]);
     if (status != PF_OK) return pf_fail(error, status, "the model's own description cannot be encoded");
-    status = pf_codec_create(server->config.max_message_bytes, pf_model_ids(&info), &server->codec[service]);
+    status = pf_codec_create(server->room.message_bytes, pf_model_ids(&info), &server->codec[service]);
     if (status == PF_OK)
         status = pf_dispatch_create(service, peer, info.max_sequences, SEQUENCE_SILENCE_NS, pf_server_send_batch,
                                     server, &server->dispatch[service]);
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
     return PF_OK;
+}
+
+static void say_if_memory_is_scarce(const pf_server_config *config, const pf_room *room)
+{
+    if (!config->log || room->inbound_bytes == pf_room_in_plenty(config->max_message_bytes).inbound_bytes) return;
+    char sentence[160];
+    snprintf(sentence, sizeof sentence,
+             "little memory is left: messages of at most %zu KiB are taken, %zu KiB of them at once",
+             room->message_bytes >> 10, room->inbound_bytes >> 10);
+    config->log(config->log_user, sentence);
 }
 
 static pf_status start(pf_server *server, pf_error *error)
@@ -190,14 +200,16 @@ static pf_status start(pf_server *server, pf_error *error)
     };
     if (!pf_poller_start(&server->poller, &polling))
         return pf_fail(error, PF_NOMEM, "the server's thread cannot be started");
-    server->grpc = make_grpc_server(&server->config);
+    server->grpc = make_grpc_server(&server->config, &server->room);
     grpc_server_register_completion_queue(server->grpc, server->poller.cq, NULL);
     grpc_server_start(server->grpc);
     pf_server_accept_call(server);
-    return start_listening(server, error);
+    PF_TRY(start_listening(server, error));
+    say_if_memory_is_scarce(&server->config, &server->room);
+    return PF_OK;
 }
 
-static pf_status settle(pf_server_config *config, pf_error *error)
+static pf_status settle(pf_server_config *config, pf_room *room, pf_error *error)
 {
     if (!config->drafter && !config->verifier) return pf_fail(error, PF_INVALID, "a server without a peer to serve");
     if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
@@ -211,7 +223,8 @@ static pf_status settle(pf_server_config *config, pf_error *error)
                        config->max_streams, config->max_message_bytes, 1 << 20, PF_MAX_MESSAGE_BYTES);
     if (config->max_connections < 0)
         return pf_fail(error, PF_INVALID, "a server of %d connections, expected 0 or more", config->max_connections);
-    return PF_OK;
+    const int32_t n_services = (config->drafter ? 1 : 0) + (config->verifier ? 1 : 0);
+    return pf_room_choose(config->max_message_bytes, config->memory_bytes, n_services, room, error);
 }
 
 /* Ends what `start` made, however far it came. */
@@ -237,7 +250,8 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
     pf_address address;
     PF_TRY(pf_address_parse(config->address, &address, error));
     pf_server_config settled = *config;
-    PF_TRY(settle(&settled, error));
+    pf_room room;
+    PF_TRY(settle(&settled, &room, error));
     pf_server *server = calloc(1, sizeof *server);
     if (!server) return pf_fail(error, PF_NOMEM, "no memory for a server");
     const pf_status begun = pf_grpc_begin(error);
@@ -246,6 +260,7 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
         return begun;
     }
     server->config = settled;
+    server->room = room;
     server->address = address;
     server->config.address = server->address.text;
     server->health = PF_HEALTH_NOT_SERVING;

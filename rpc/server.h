@@ -23,8 +23,8 @@
  *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message; and by the sequences that a
  * peer says it takes, over all streams. What gRPC holds of messages on their way is bounded too, by 32 of the
- * largest: past that it reads no more until there is room. A connection that speaks takes 200 KiB of gRPC's, and there are
- * only so many (rpc/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
+ * largest, or by what memory there is (rpc/room.h): past that it reads no more until there is room. Connections are only so
+ * many (rpc/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
  * alone: some 20000 until that client is cut.
  */
 #ifndef PF_RPC_SERVER_H
@@ -46,6 +46,7 @@ typedef struct {
     pf_peer *drafter;         /* served as pilotfish.v1.Drafter, or NULL; borrowed, used by pf_server_run's thread */
     pf_peer *verifier;        /* served as pilotfish.v1.Verifier, or NULL */
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
+    size_t memory_bytes;      /* that are left for messages: where they are few, the largest is smaller; 0: nobody knows */
     int32_t max_streams;      /* 0: 256; idle ones make way for others */
     int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
     uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
@@ -57,7 +58,7 @@ typedef struct {
 
 /* Listen. Connections are accepted and health says NOT_SERVING until pf_server_run. Raises the process's soft limit
  * of open files to its hard one. The caller ends it with pf_server_destroy. No fork in this process afterwards.
- * PF_INVALID: not an address, or no peer.  PF_UNAVAILABLE: cannot listen there (the sentence names the address and
+ * PF_INVALID: not an address, or no peer.  PF_LIMIT: too little memory is left.  PF_UNAVAILABLE: cannot listen there (the sentence names the address and
  * why: in use, no such directory, ...).  PF_NOMEM. */
 PF_MUST_USE pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_error *error);
 void pf_server_destroy(pf_server *server); /* NULL is fine; not while pf_server_run is under way */

@@ -31,8 +31,6 @@ static void drop_inbound(pf_call *c)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-enum { UNREAD_MESSAGES = 32 }; /* largest messages that all streams together may leave unread */
-
 /* What is not to be read any more. gRPC has its own reference to what is being written. */
 static void drop_outbound(pf_call *c)
 {
@@ -126,7 +124,7 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
         c->out[(c->out_head + c->out_count++) % PF_N_OUTBOUND] = message;
     else
         start_write(c, message);
-    if (server->unread_bytes > UNREAD_MESSAGES * server->config.max_message_bytes) turn_away_fullest(server);
+    if (server->unread_bytes > server->room.unread_bytes) turn_away_fullest(server);
 }
 
 bool pf_call_write_on(pf_call *c)
@@ -193,7 +191,7 @@ void pf_call_free(pf_call *c)
 
 bool pf_call_has_room(const pf_call *c)
 {
-    return c->in_count < PF_N_INBOUND && c->in_bytes < c->server->config.max_message_bytes;
+    return c->in_count < PF_N_INBOUND && c->in_bytes < c->server->room.message_bytes;
 }
 
 /* ---- signs of life ----------------------------------------------------------------------------------------------- */

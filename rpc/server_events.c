@@ -6,7 +6,6 @@
 #include "base/clock.h"
 
 enum {
-    QUEUED_MESSAGES = 16,           /* largest messages that all streams may have waiting together */
     MOST_METADATA_BYTES = 16 << 10, /* of a call, */
     FIELD_BYTES = 32,               /* each field so much beside its texts: RFC 9113, section 6.5.2 */
 };
@@ -117,7 +116,7 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
 {
     pf_server *server = c->server;
     const size_t n_bytes = grpc_byte_buffer_length(message);
-    if (server->queued_bytes + n_bytes > QUEUED_MESSAGES * server->config.max_message_bytes) {
+    if (server->queued_bytes + n_bytes > server->room.inbound_bytes / 2) {
         grpc_byte_buffer_destroy(message);
         pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many bytes wait to be computed; try later");
         return;

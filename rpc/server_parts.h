@@ -111,6 +111,7 @@ struct pf_call {
 
 struct pf_server {
     pf_server_config config;
+    pf_room room;
     pf_address address;
     char actual[PF_MAX_ADDRESS_BYTES];
     grpc_server *grpc;

@@ -571,3 +571,8 @@ pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_conf
     *out = &v->peer;
     return PF_OK;
 }
+
+size_t pf_cpu_verifier_reserved_bytes(const pf_peer *peer)
+{
+    return ((const verifier *)peer)->arena.size;
+}

@@ -56,4 +56,7 @@ typedef struct {
 PF_MUST_USE pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_config *config, pf_peer **out,
                                              pf_error *error);
 
+/* Of memory, for its sequences. verifier: one that this file made. */
+size_t pf_cpu_verifier_reserved_bytes(const pf_peer *verifier);
+
 #endif

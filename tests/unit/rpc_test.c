@@ -177,6 +177,21 @@ static void a_message_may_be_as_large_as_the_server_says_and_no_larger(void **st
     end(&f);
 }
 
+/* Of 16 MiB that are left a message has a twentieth, after what structs may take. */
+static void where_memory_is_scarce_messages_are_smaller(void **state)
+{
+    (void)state;
+    enum { FITS = 300 << 10, DOES_NOT = 600 << 10 };
+    static const uint8_t zeros[DOES_NOT];
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .memory_bytes = 16 << 20 });
+    raw_result r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", zeros, FITS, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_INVALID_ARGUMENT); /* it has been read */
+    r = raw_call(serving_address, "/pilotfish.v1.Drafter/Draft", zeros, DOES_NOT, 5000);
+    assert_int_equal(r.code, GRPC_STATUS_RESOURCE_EXHAUSTED);
+    end(&f);
+}
+
 static void an_answer_larger_than_a_message_may_be_comes_in_several(void **state)
 {
     (void)state;
@@ -1009,6 +1024,12 @@ static void what_no_server_can_be_is_refused(void **state)
         assert_says(error, why[i]);
         assert_null(server);
     }
+    pf_server *server = NULL;
+    pf_error error;
+    const pf_server_config poor = { .address = serving_address, .drafter = &echo.head, .memory_bytes = 4 << 20 };
+    assert_status(pf_server_create(&poor, &server, &error), PF_LIMIT);
+    assert_says(error, "4096 KiB of memory are left for messages");
+    assert_null(server);
 }
 
 static void an_address_that_cannot_be_listened_on_says_why(void **state)
@@ -1186,6 +1207,7 @@ int main(void)
         cmocka_unit_test(more_sequences_than_are_taken_are_refused_one_by_one),
         cmocka_unit_test(a_stream_that_ends_closes_its_sequences),
         cmocka_unit_test(a_message_may_be_as_large_as_the_server_says_and_no_larger),
+        cmocka_unit_test(where_memory_is_scarce_messages_are_smaller),
         cmocka_unit_test(an_answer_larger_than_a_message_may_be_comes_in_several),
         cmocka_unit_test(a_connection_is_told_how_many_calls_it_may_have),
         cmocka_unit_test(calls_that_have_ended_do_not_count),

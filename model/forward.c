@@ -244,8 +244,8 @@ static pf_panels share_of(const pf_worker *w, const pf_linear *linear)
 }
 
 /* The parts of a product, as a member comes by them: piece after piece of its share of the panels, and then of the others'
- * (base/pieces.h); its share at once where that is short, or rows are few and weights lie in a cache. Pieces are cut from the
- * panels for the first group of rows, then for the next. */
+ * (base/pieces.h); its share at once where that is short. Pieces are cut from the panels for the first group of rows, then for
+ * the next. */
 typedef struct {
     const pf_linear *linear;
     const left_side *rows;
@@ -289,7 +289,6 @@ static parts_left begin_parts(pf_worker *w, const pf_linear *linear, const left_
     const int32_t n_panels = linear->weights.n_panels, n_groups = rows->groups.n_groups;
     const int32_t total = n_panels * n_groups, share = total / w->member.n_threads;
     const bool few = rows->groups.n_rows < PF_IN_PIECES_ROWS;
-    if (few && !linear->weights.from_memory) return left;
     const int32_t least =
         few ? least_of_few_rows(linear, share) : least_piece(linear, rows->groups.group_rows, share, group);
     left.in_pieces = n_groups > 1 || share >= PF_PIECES_OF_A_SHARE * least;

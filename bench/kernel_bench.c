@@ -215,7 +215,7 @@ static pf_status measure(bench *b, pf_work work)
         if (pf_kernel_figure_check(&figure, NULL) == PF_OK) break;
     }
     if (!b->worst.kernel || figure.fraction > b->worst.fraction) b->worst = figure;
-    b->options->figure(b->options->user, &figure);
+    if (!b->options->figure(b->options->user, &figure)) return PF_CANCELLED;
     if (b->options->progress) b->options->progress(b->options->user, ++b->done, b->total);
     return PF_OK;
 }

@@ -53,9 +53,9 @@ typedef struct {
     pf_op op;                    /* alone; PF_N_OPS: all */
     bool quick;                  /* what is chosen alone, one small shape, few samples: to see that it runs */
     const volatile bool *cancel; /* or NULL; then PF_CANCELLED */
-    void (*figure)(void *user, const pf_kernel_figure *figure);
-    void (*progress)(void *user, size_t done, size_t total); /* or NULL */
-    void *user;                                              /* of both */
+    bool (*figure)(void *user, const pf_kernel_figure *figure); /* false: no more is wanted; then PF_CANCELLED, too */
+    void (*progress)(void *user, size_t done, size_t total);    /* or NULL */
+    void *user;                                                 /* of both */
 } pf_kernel_bench_options;
 
 /* PF_UNSUPPORTED: this machine lacks the instruction set.  PF_NOMEM.  PF_CANCELLED.  PF_INTERNAL: a limit was measured

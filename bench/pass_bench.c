@@ -188,7 +188,7 @@ static pf_pass_figure summarise(bench *b, int which)
     return f;
 }
 
-static void report(bench *b)
+static pf_status report(bench *b)
 {
     pf_pass_sum sum = {
         .isa = pf_model_kernels(pf_engine_model(b->engine))->isa,
@@ -202,11 +202,11 @@ static void report(bench *b)
         const pf_pass_figure f = summarise(b, i);
         sum.sum_us += f.pass_us;
         sum.once_sum_us += f.once_us;
-        b->options->figure(b->options->user, &f);
+        if (!b->options->figure(b->options->user, &f)) return PF_CANCELLED;
     }
     sum.ratio = sum.pass_us / sum.sum_us;
     sum.once_ratio = sum.pass_us / sum.once_sum_us;
-    b->options->sum(b->options->user, &sum);
+    return b->options->sum(b->options->user, &sum) ? PF_OK : PF_CANCELLED;
 }
 
 static pf_status measure(bench *b)
@@ -224,8 +224,7 @@ static pf_status measure(bench *b)
         const uint64_t spent_ns = pf_now_ns() - begin_ns;
         b->options->progress(b->options->user, spent_ns < enough_ns ? spent_ns : enough_ns, enough_ns);
     }
-    report(b);
-    return PF_OK;
+    return report(b);
 }
 
 /* What lies before the passes that are measured. */

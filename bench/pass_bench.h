@@ -53,10 +53,10 @@ typedef struct {
     int32_t n_rows;
     bool quick;                                               /* few samples: to see that it runs */
     const volatile bool *cancel;                              /* or NULL; then PF_CANCELLED */
-    void (*figure)(void *user, const pf_pass_figure *figure); /* in the order of a pass */
-    void (*sum)(void *user, const pf_pass_sum *sum);          /* behind them */
-    void (*progress)(void *user, size_t done, size_t total);  /* or NULL */
-    void *user;                                               /* of all three */
+    bool (*figure)(void *user, const pf_pass_figure *figure); /* in the order of a pass */
+    bool (*sum)(void *user, const pf_pass_sum *sum); /* behind them; false of either: no more is wanted, PF_CANCELLED */
+    void (*progress)(void *user, size_t done, size_t total); /* or NULL */
+    void *user;                                              /* of all three */
 } pf_pass_bench_options;
 
 /* Uses the engine's context, in which a sequence must be free. PF_INVALID: the context has no room for so many tokens or

@@ -147,6 +147,7 @@ static pf_status run_point(grid *g, const pf_acceptance_setting *setting)
     return status;
 }
 
+/* To its end, or for as long as what is printed of it can be written. */
 static pf_status run_grid(grid *g)
 {
     const pf_options *o = g->options;
@@ -154,7 +155,7 @@ static pf_status run_grid(grid *g)
         for (int32_t m = 0; m < o->n_methods; m++) {
             const bool impossible = o->methods[m] == PF_METHOD_GREEDY && o->temperatures[t] > 0.0f;
             const bool same = m > 0 && o->temperatures[t] == 0.0f; /* at 0 every method is greedy: once is enough */
-            for (int32_t k = 0; k < o->n_draft_lens && !impossible && !same; k++) {
+            for (int32_t k = 0; k < o->n_draft_lens && !impossible && !same && !g->out->error; k++) {
                 const pf_acceptance_setting setting = { o->methods[m], o->temperatures[t], o->draft_lens[k] };
                 PF_TRY(run_point(g, &setting));
             }

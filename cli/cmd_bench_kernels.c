@@ -25,9 +25,10 @@ static void print_line(printer *p, json_t *line)
     if (p->code == PF_EXIT_DONE) p->code = code;
 }
 
-/* An exit status of what was measured and printed. */
+/* An exit status of what was measured and printed. Of output that was lost pf_out_finish tells. */
 static int end(const printer *p, pf_status status, const pf_error *error)
 {
+    if (p->out->error) return PF_EXIT_DONE;
     if (p->code != PF_EXIT_DONE) return p->code;
     if (*pf_interrupt_flag()) return PF_EXIT_INTERRUPTED;
     return status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, error);
@@ -80,7 +81,7 @@ static void print_row(printer *p, const pf_kernel_figure *f)
     p->last = k;
 }
 
-static void print(void *user, const pf_kernel_figure *figure)
+static bool print(void *user, const pf_kernel_figure *figure)
 {
     printer *p = user;
     pf_progress_end(&p->progress);
@@ -88,7 +89,7 @@ static void print(void *user, const pf_kernel_figure *figure)
         print_line(p, document(figure));
     else
         print_row(p, figure);
-    pf_out_flush(p->out);
+    return pf_out_flush(p->out);
 }
 
 static void progress(void *user, size_t done, size_t total)
@@ -128,7 +129,7 @@ static void print_pass_row(printer *p, const pf_pass_figure *f)
     p->last = k->kernel;
 }
 
-static void print_pass_figure(void *user, const pf_pass_figure *figure)
+static bool print_pass_figure(void *user, const pf_pass_figure *figure)
 {
     printer *p = user;
     pf_progress_end(&p->progress);
@@ -136,6 +137,7 @@ static void print_pass_figure(void *user, const pf_pass_figure *figure)
         print_line(p, pass_document(figure));
     else
         print_pass_row(p, figure);
+    return !p->out->error;
 }
 
 static json_t *sum_document(const pf_pass_sum *s)
@@ -147,7 +149,7 @@ static json_t *sum_document(const pf_pass_sum *s)
                      pf_json_number(s->once_sum_us), "once_ratio", pf_json_number(s->once_ratio));
 }
 
-static void print_pass_sum(void *user, const pf_pass_sum *s)
+static bool print_pass_sum(void *user, const pf_pass_sum *s)
 {
     printer *p = user;
     if (p->json)
@@ -160,7 +162,7 @@ static void print_pass_sum(void *user, const pf_pass_sum *s)
                      s->rows, s->rows == 1 ? "" : "s", s->context, s->n_threads, s->n_threads == 1 ? "" : "s",
                      s->pass_us, s->sum_us, s->ratio, s->once_sum_us, s->once_ratio);
     p->last = NULL;
-    pf_out_flush(p->out);
+    return pf_out_flush(p->out);
 }
 
 static int run_pass(const pf_options *options, printer *p)

@@ -79,6 +79,16 @@ class Benchmarks(Case):
             self.assertTrue(math.isclose(s["acceptance_rate"], s["accepted"] / s["drafted"], rel_tol=1e-14))
             self.assertTrue(math.isclose(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"], rel_tol=1e-14))
 
+    def test_acceptance_ends_with_the_point_that_nobody_reads(self):
+        prompts = self.root / "one.txt"
+        prompts.write_text("the\n")
+        lengths, temperatures = ",".join(map(str, range(1, 17))), "0,0.1,0.2,0.3"   # 64 points of 1.26 s at least
+        with open("/dev/full", "wb") as full:
+            result = self.pilotfish.run("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
+                                        "--draft-len", lengths, "--temperature", temperatures, "-n", "64", "--ignore-eos",
+                                        "--simulate-step-ms", "20", stdout=full, timeout=QUICKLY)
+        self.assertEqual((result.code, result.err), (1, "pilotfish: cannot write to standard output: No space left on device\n"))
+
     def test_acceptance_knows_as_many_categories_as_there_are(self):
         prompts = self.root / "categories.jsonl"
         prompts.write_text("".join(json.dumps({"category": str(i), "turns": ["the"]}) + "\n" for i in range(70)))

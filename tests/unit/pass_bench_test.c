@@ -12,12 +12,12 @@ static const char *const order[] = { "norm",       "pack normed",   "qkv",  "rop
 enum { N_PARTS = sizeof order / sizeof *order };
 
 typedef struct {
-    int32_t n, n_sums;
+    int32_t n, n_sums, enough, enough_sums; /* enough: this one is the last that is wanted; 0: all are */
     double sum_us, once_sum_us;
     int32_t rows[2];
 } seen;
 
-static void look(void *user, const pf_pass_figure *f)
+static bool look(void *user, const pf_pass_figure *f)
 {
     seen *s = user;
     const pf_kernel_figure *k = &f->figure;
@@ -28,9 +28,10 @@ static void look(void *user, const pf_pass_figure *f)
     if (is_product) assert_true(k->us > 0.0 && k->gflops > 0.0 && k->gbps > 0.0 && k->limit_us > 0.0);
     s->sum_us += f->pass_us;
     s->once_sum_us += f->once_us;
+    return s->n != s->enough;
 }
 
-static void add_up(void *user, const pf_pass_sum *sum)
+static bool add_up(void *user, const pf_pass_sum *sum)
 {
     seen *s = user;
     assert_int_equal(s->n, N_PARTS);
@@ -40,7 +41,8 @@ static void add_up(void *user, const pf_pass_sum *sum)
     assert_true(fabs(sum->once_sum_us - s->once_sum_us) < 1e-9);
     assert_true(fabs(sum->ratio * sum->sum_us - sum->pass_us) < 1e-9);
     s->rows[s->n_sums] = sum->rows;
-    *s = (seen){ .n_sums = s->n_sums + 1, .rows = { s->rows[0], s->rows[1] } };
+    *s = (seen){ .n_sums = s->n_sums + 1, .enough_sums = s->enough_sums, .rows = { s->rows[0], s->rows[1] } };
+    return s->n_sums != s->enough_sums;
 }
 
 static void a_pass_has_a_figure_for_each_kernel_and_their_sum(void **state)
@@ -68,6 +70,13 @@ static void a_pass_has_a_figure_for_each_kernel_and_their_sum(void **state)
                                     .user = &s };
     assert_ok(pf_bench_pass(engine, &asked, &error), error);
     assert_true(s.n_sums == 2 && s.rows[0] == 1 && s.rows[1] == 3);
+
+    s = (seen){ .enough = 3 };
+    assert_int_equal(pf_bench_pass(engine, &asked, &error), PF_CANCELLED);
+    assert_true(s.n == 3 && s.n_sums == 0);
+    s = (seen){ .enough_sums = 1 };
+    assert_int_equal(pf_bench_pass(engine, &asked, &error), PF_CANCELLED);
+    assert_true(s.n == 0 && s.n_sums == 1);
 
     cancel = true;
     assert_int_equal(pf_bench_pass(engine, &asked, &error), PF_CANCELLED);

@@ -165,6 +165,40 @@ static bool print_pass_sum(void *user, const pf_pass_sum *s)
     return pf_out_flush(p->out);
 }
 
+/* The context to open, or where the model's positions end. */
+static pf_status fit_context(const pf_options *options, int32_t *out, pf_error *error)
+{
+    int32_t longest;
+    const int32_t needed = options->bench_context + PF_PASS_MAX_ROWS;
+    PF_TRY(pf_setup_longest_context(options->model, needed, &longest, error));
+    if (longest <= PF_PASS_MAX_ROWS)
+        return pf_fail(error, PF_INVALID, "the model's positions go to %d, expected more than the %d rows of a pass",
+                       longest, PF_PASS_MAX_ROWS);
+    if (longest < needed)
+        return pf_fail(error, PF_INVALID,
+                       "--context is %d, expected 1 to %d: with the %d rows of a pass that is as far as the model's "
+                       "positions go",
+                       options->bench_context, longest - PF_PASS_MAX_ROWS, PF_PASS_MAX_ROWS);
+    *out = needed;
+    return PF_OK;
+}
+
+static pf_status measure_pass(const pf_options *options, const pf_pass_bench_options *measured, printer *p,
+                              pf_error *error)
+{
+    pf_options opened = *options;
+    pf_engine *engine;
+    PF_TRY(fit_context(options, &opened.context, error));
+    if (opened.head == PF_HEAD_AUTO)
+        opened.head = PF_HEAD_FULL; /* a pass for all logits has no use for a bounded one */
+    PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, error));
+    pf_progress_begin(&p->progress, "measuring");
+    const pf_status status = pf_bench_pass(engine, measured, error);
+    pf_progress_end(&p->progress);
+    pf_engine_close(engine);
+    return status;
+}
+
 static int run_pass(const pf_options *options, printer *p)
 {
     if (options->bench_op || options->bench_format)
@@ -180,17 +214,8 @@ static int run_pass(const pf_options *options, printer *p)
         .progress = progress,
         .user = p,
     };
-    pf_options opened = *options;
-    opened.context = options->bench_context + PF_PASS_MAX_ROWS;
-    if (opened.head == PF_HEAD_AUTO)
-        opened.head = PF_HEAD_FULL; /* a pass for all logits has no use for a bounded one */
     pf_error error = { 0 };
-    pf_engine *engine = NULL;
-    pf_status status = pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, &error);
-    pf_progress_begin(&p->progress, "measuring");
-    if (status == PF_OK) status = pf_bench_pass(engine, &measured, &error);
-    pf_progress_end(&p->progress);
-    pf_engine_close(engine);
+    const pf_status status = measure_pass(options, &measured, p, &error);
     return end(p, status, &error);
 }
 

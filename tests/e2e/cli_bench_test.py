@@ -259,6 +259,15 @@ class Benchmarks(Case):
         self.assertAlmostEqual(whole["ratio"] * whole["sum_us"], whole["us"], places=3)
         self.assertTrue(whole["us"] > 0 and whole["once_ratio"] > 0 and whole["threads"] == 1 and whole["context"] == 32)
 
+    def test_a_pass_that_is_too_far_behind_names_the_option_and_how_far_it_may_be(self):
+        bench = ["bench", "kernels", "--threads", "1", "--quick", "--json"]
+        short = tiny_llama.make(self.root / "passes", context=64)
+        self.run_ok(*bench, "-m", short, "--context", "48")
+        for context in ("49", "64"):
+            self.assert_fails(*bench, "-m", short, "--context", context, saying=[f"--context is {context}, expected 1 to 48"])
+        shorter = tiny_llama.make(self.root / "rows", context=16)
+        self.assert_fails(*bench, "-m", shorter, "--context", "1", saying=["positions go to 16", "16 rows"])
+
     def test_a_second_look_is_among_the_kernels_of_a_screened_head_alone(self):
         for head in ("full", "screened"):
             result = self.pilotfish.run("bench", "kernels", "-m", self.draft, "--dtype", "int8", "--head", head, "--rows", "2",

@@ -189,8 +189,6 @@ static pf_status measure_pass(const pf_options *options, const pf_pass_bench_opt
     pf_options opened = *options;
     pf_engine *engine;
     PF_TRY(fit_context(options, &opened.context, error));
-    if (opened.head == PF_HEAD_AUTO)
-        opened.head = PF_HEAD_FULL; /* a pass for all logits has no use for a bounded one */
     PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, error));
     pf_progress_begin(&p->progress, "measuring");
     const pf_status status = pf_bench_pass(engine, measured, error);

@@ -11,6 +11,9 @@
 #include "cli/interrupt.h"
 #include "cli/setup.h"
 
+/* What a sequence must have room for behind its tokens where a step is asked for. */
+enum { STEP_ROOM = 2 * PF_STEPPER_MAX_ROWS };
+
 typedef struct {
     pf_engine *engine;
     pf_stepper stepper;
@@ -30,8 +33,11 @@ static uint64_t read_weights(void *user, pf_read_fn *read)
 
 static pf_status begin(steps *s, int32_t n, double *ms, pf_error *error)
 {
-    if (n < 1 || n > s->room - PF_STEPPER_MAX_ROWS)
-        return pf_fail(error, PF_INVALID, "begin %d: expected 1 to %d tokens", n, s->room - PF_STEPPER_MAX_ROWS);
+    const int32_t most = s->room - STEP_ROOM - 1; /* the prefill commits one token more */
+    if (most < 1)
+        return pf_fail(error, PF_INVALID, "begin %d: the context is %d, expected at least %d, of which steps need %d",
+                       n, s->room, s->room - most + 1, STEP_ROOM);
+    if (n < 1 || n > most) return pf_fail(error, PF_INVALID, "begin %d: expected 1 to %d tokens", n, most);
     if (s->begun) pf_stepper_end(&s->stepper);
     s->begun = false;
     uint64_t ns = 0;
@@ -49,7 +55,7 @@ static pf_status step(steps *s, int32_t n_rows, int32_t n_passes, double *ms, pf
     if (!s->begun) return pf_fail(error, PF_INVALID, "step: expected begin before it");
     *ms = 0.0;
     for (int32_t i = 0; i < n_passes; i++) {
-        if (s->stepper.committed + 2 * PF_STEPPER_MAX_ROWS > s->room)
+        if (s->stepper.committed + STEP_ROOM > s->room)
             return pf_fail(error, PF_INVALID, "step: the sequence has %d tokens, expected begin: the context is %d",
                            s->stepper.committed, s->room);
         uint64_t ns = 0;
@@ -59,13 +65,14 @@ static pf_status step(steps *s, int32_t n_rows, int32_t n_passes, double *ms, pf
     return PF_OK;
 }
 
-/* Whether `line` is `word` and n numbers, which go to `numbers`. */
+/* Whether `line` is `word` and n numbers behind blanks, which go to `numbers`. */
 static bool is_request(const char *line, const char *word, int n, int32_t *numbers)
 {
     if (strncmp(line, word, strlen(word)) != 0) return false;
     const char *at = line + strlen(word);
     for (int i = 0; i < n; i++) {
         char *end;
+        if (*at != ' ' && *at != '\t') return false;
         const long number = strtol(at, &end, 10);
         if (end == at || number < INT32_MIN || number > INT32_MAX) return false;
         numbers[i] = (int32_t)number;

@@ -279,8 +279,8 @@ class Benchmarks(Case):
             self.assertEqual(figures["qkv"]["format"], "int8")
 
     def test_steps_answers_each_line_by_a_number(self):
-        def converse(requests):
-            return self.pilotfish.run("bench", "steps", "-m", self.target, "--context", "128", "--threads", "1",
+        def converse(requests, context="128"):
+            return self.pilotfish.run("bench", "steps", "-m", self.target, "--context", context, "--threads", "1",
                                       stdin=requests.encode())
         result = converse("begin 32\nstep 1 4\nstep 16 1\nread\nbegin 8\n")
         self.assertEqual(result.code, 0, result.err)
@@ -288,12 +288,19 @@ class Benchmarks(Case):
         self.assertRegex(ready, r"^ready [1-9]\d*$")
         self.assertEqual(len(numbers), 5)
         self.assertTrue(all(float(number) > 0 for number in numbers))
-        for requests, says in [("step 1 1\n", "begin"), ("begin 0\n", "tokens"), ("begin 200\n", "tokens"),
-                               ("begin 8\nstep 17 1\n", "16 rows"), ("begin 64\nstep 1 99\n", "context"), ("stop\n", "stop")]:
+        for requests, says in [("step 1 1\n", "begin"), ("begin 0\n", "1 to 95 tokens"), ("begin 96\n", "1 to 95 tokens"),
+                               ("begin 8\nstep 17 1\n", "16 rows"), ("begin 64\nstep 1 99\n", "context"), ("stop\n", "stop"),
+                               ("begin5\n", '"begin5" is not understood'), ("begin 5\nstep 1+1\n", '"step 1+1" is not understood')]:
             with self.subTest(requests):
                 failed = converse(requests)
                 self.assertEqual(failed.code, 1)
                 self.assertIn(says, failed.err)
+        result = converse("begin 95\nstep 16 1\n")
+        self.assertEqual((result.code, result.out.count(b"\n")), (0, 3), result.err)
+        self.assertEqual(converse("begin 1\nstep 1 1\n", context="34").code, 0)
+        failed = converse("begin 1\n", context="33")
+        self.assertEqual(failed.code, 1)
+        self.assertIn("the context is 33, expected at least 34", failed.err)
 
     def test_ctrl_c_shows_what_was_measured_so_far(self):
         def interrupted(*arguments):

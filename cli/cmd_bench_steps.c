@@ -1,13 +1,14 @@
 /* pilotfish bench steps: passes on request, for whoever measures this engine in turns with another one. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "bench/reader.h"
 #include "bench/stepper.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/setup.h"
 
@@ -96,17 +97,39 @@ static pf_status answer(steps *s, const char *line, double *out, pf_error *error
                    line);
 }
 
+/* One line, without its end; *is_end: there is none left. A byte at a time: nothing is read ahead, for which one would wait
+ * in vain. */
+static pf_status read_line(char *out, size_t capacity, bool *is_end, pf_error *error)
+{
+    size_t n = 0;
+    char byte = '\0';
+    *is_end = false;
+    while (!*is_end && byte != '\n' && n + 1 < capacity) {
+        if (!pf_input_wait(STDIN_FILENO)) return PF_CANCELLED;
+        const ssize_t got = read(STDIN_FILENO, &byte, 1);
+        if (got < 0 && errno != EINTR && errno != EAGAIN)
+            return pf_fail(error, PF_UNAVAILABLE, "standard input: %s", strerror(errno));
+        if (got > 0 && byte != '\n') out[n++] = byte;
+        *is_end = got == 0;
+    }
+    out[n] = '\0';
+    *is_end = *is_end && n == 0;
+    return PF_OK;
+}
+
 static pf_status converse(steps *s, pf_out *out, pf_error *error)
 {
     pf_out_print(out, "ready %zu\n", pf_model_step_bytes(pf_engine_model(s->engine)));
     char line[128];
-    while (pf_out_flush(out) && !*pf_interrupt_flag() && fgets(line, sizeof line, stdin)) {
+    bool is_end = false;
+    while (pf_out_flush(out)) {
         double number = 0.0;
-        line[strcspn(line, "\n")] = '\0';
+        PF_TRY(read_line(line, sizeof line, &is_end, error));
+        if (is_end) break;
         PF_TRY(answer(s, line, &number, error));
         pf_out_print(out, "%.6f\n", number);
     }
-    return ferror(stdin) ? pf_fail(error, PF_UNAVAILABLE, "standard input: %s", strerror(errno)) : PF_OK;
+    return PF_OK;
 }
 
 static int run(const pf_options *options, pf_out *out)

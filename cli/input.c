@@ -12,8 +12,7 @@
 
 enum { MAX_PROMPT_BYTES = 1 << 28 };
 
-/* Until a read would not wait, or fail: a signal that came just before it would not end it. False: interrupted. */
-static bool wait_readable(int descriptor)
+bool pf_input_wait(int descriptor)
 {
     enum { LOOK_AGAIN_MS = 100 };
     struct pollfd wanted = { .fd = descriptor, .events = POLLIN };
@@ -27,7 +26,7 @@ pf_status pf_input_read_stream(int descriptor, const char *name, char **out, siz
     size_t n = 0, capacity = 1 << 16;
     char *text = malloc(capacity);
     while (text) {
-        if (!wait_readable(descriptor)) {
+        if (!pf_input_wait(descriptor)) {
             free(text);
             return pf_fail(error, PF_CANCELLED, "%s: interrupted", name);
         }

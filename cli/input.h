@@ -20,6 +20,9 @@ PF_MUST_USE pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf
 PF_MUST_USE pf_status pf_input_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes, bool add_special,
                                       pf_tokens *out, pf_error *error);
 
+/* Until a read would not wait, or fail: a signal that came just before it would not end it. False: interrupted. */
+bool pf_input_wait(int descriptor);
+
 /* All of a stream, to its end; the caller frees. PF_UNAVAILABLE, PF_LIMIT, PF_NOMEM, PF_CANCELLED (interrupted). */
 PF_MUST_USE pf_status pf_input_read_stream(int descriptor, const char *name, char **out, size_t *n_bytes,
                                            pf_error *error);

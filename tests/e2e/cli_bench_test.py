@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import time
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
 from cli_case import Case, main  # noqa: E402
-from command_line import QUICKLY, Pilotfish  # noqa: E402
+from command_line import QUICKLY, Pilotfish, read_line  # noqa: E402
 
 
 class Benchmarks(Case):
@@ -301,6 +302,23 @@ class Benchmarks(Case):
         failed = converse("begin 1\n", context="33")
         self.assertEqual(failed.code, 1)
         self.assertIn("the context is 33, expected at least 34", failed.err)
+
+    def test_steps_waits_for_a_line_until_ctrl_c(self):
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)   # as a parent that shares it may have left it
+        process = subprocess.Popen([self.pilotfish.path, "bench", "steps", "-m", self.target, "--context", "64", "--threads", "1"],
+                                   stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.close(read_end)
+        self.assertRegex(read_line(process.stdout, QUICKLY), rb"^ready \d+\n$")
+        time.sleep(0.3)   # it waits
+        for part in (b"begin", b" 8\nre", b"ad\n"):
+            os.write(write_end, part)
+        for _ in range(2):
+            self.assertGreater(float(read_line(process.stdout, QUICKLY)), 0)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=QUICKLY)
+        os.close(write_end)
+        self.assertEqual((process.returncode, out, err), (130, b"", b""))
 
     def test_ctrl_c_shows_what_was_measured_so_far(self):
         def interrupted(*arguments):

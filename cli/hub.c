@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,15 @@ static bool append_expanded(const char *text, char *out, size_t capacity)
     return true;
 }
 
+/* What stands for a leading ~, as by os.path.expanduser; NULL: nothing, and it stays. */
+static const char *home_directory(void)
+{
+    const char *home = getenv("HOME");
+    if (home != NULL) return home;
+    const struct passwd *user = getpwuid(getuid());
+    return user != NULL ? user->pw_dir : NULL;
+}
+
 /* Where huggingface_hub (constants.py) has it, which expands whatever is set. False: it does not fit, and is cut. */
 static bool cache_directory(char *out, size_t capacity)
 {
@@ -80,9 +90,9 @@ static bool cache_directory(char *out, size_t capacity)
         within = places[i].within;
     }
     const bool at_home = base[0] == '~' && (base[1] == '\0' || base[1] == '/');
-    const char *home = at_home ? getenv("HOME") : NULL;
+    const char *home = at_home ? home_directory() : NULL;
     out[0] = '\0';
-    return append_expanded(home ? home : "", out, capacity) && append_expanded(base + at_home, out, capacity) &&
+    return append_expanded(home ? home : "", out, capacity) && append_expanded(home ? base + 1 : base, out, capacity) &&
            append_expanded(within, out, capacity);
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import struct
@@ -11,7 +12,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
 from cli_case import PROMPT, Case, main  # noqa: E402
-from command_line import QUICKLY  # noqa: E402
+from command_line import QUICKLY, Pilotfish  # noqa: E402
 
 
 class BadModels(Case):
@@ -34,6 +35,13 @@ class BadModels(Case):
                           saying=["a path that is too long"])
         for unknown in ["~nobody/$PF_NONE", "${PF_NONE}", "${HOME", "$", "$/x"]:
             self.assert_fails("info", "-m", "acme/small", environment={"HF_HUB_CACHE": unknown}, saying=[f"({unknown}) has no"])
+        homeless = Pilotfish(self.pilotfish.path, self.root)
+        del homeless.environment["HOME"]
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:   # a container's user, whom nobody knows
+            home = "~"
+        self.assertIn(f"({home}/.cache/huggingface/hub) has no", homeless.run("info", "-m", "acme/small").err)
         for no_repository in ["acme/small/more", "acme/", ".acme/small", "acme/sm all"]:
             self.assertNotIn("download", self.assert_fails("info", "-m", no_repository, saying=["there is no such directory"]))
         self.assert_fails("logits", "-m", self.target / "config.json", "--tokens", "1", saying=["config.json is not a directory"])

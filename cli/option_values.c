@@ -32,7 +32,7 @@ static bool parse_double(const struct pf_option_row *row, const char *word, doub
     if (!decimal || *end || !isfinite(value) || !in_range || value > row->max)
         return complain(c, "--%s is \"%.40s\", expected a number %s %g %s %g", row->name, word,
                         row->above_min ? "above" : "from", row->min, row->above_min ? "and at most" : "to", row->max);
-    *out = value;
+    *out = value == 0.0 ? 0.0 : value; /* "-0" is in range, and would be printed so */
     return true;
 }
 

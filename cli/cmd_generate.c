@@ -287,13 +287,16 @@ static int run_all(const pf_options *options, const pf_setup *setup, const pf_to
     return code;
 }
 
-static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *prompt, uint64_t *seed, pf_error *error)
+/* *text: the ids of a prompt that is one. */
+static pf_status prepare(const pf_options *options, pf_setup *setup, pf_tokens *text, uint64_t *seed, pf_error *error)
 {
     *seed = options->sampling.seed;
     if (!options->seed_given) PF_TRY(draw_seed(seed, error));
     PF_TRY(pf_setup_open(options, false, setup, error));
-    PF_TRY(pf_input_read_prompt(options, setup->tokenizer, prompt, error));
-    if (options->tokens_given) PF_TRY(pf_input_check_ids(prompt, pf_model_ids(&setup->verifier_info), error));
+    if (options->tokens_given)
+        PF_TRY(pf_input_check_ids(&options->tokens, pf_model_ids(&setup->verifier_info), error));
+    else
+        PF_TRY(pf_input_read_prompt(options, setup->tokenizer, text, error));
     if (options->stops.n > 0 && !setup->tokenizer)
         return pf_fail(error, PF_INVALID, "--stop needs text, and the model's directory has no tokenizer.json");
     return PF_OK;
@@ -305,9 +308,8 @@ static int end_early(const pf_options *options, const pf_tokens *prompt, uint64_
 {
     if (!options->json || options->n_samples > 1) return PF_EXIT_INTERRUPTED;
     const continuation nothing = { .options = options, .has_text = pf_setup_finds_tokenizer(options) };
-    const pf_tokens *given = options->tokens_given ? &options->tokens : prompt;
     pf_result *result = calloc(1, sizeof *result);
-    const int code = pf_out_json(out, result ? document(given, result, seed, &nothing) : NULL);
+    const int code = pf_out_json(out, result ? document(prompt, result, seed, &nothing) : NULL);
     free(result);
     return code == PF_EXIT_DONE ? PF_EXIT_INTERRUPTED : code;
 }
@@ -340,18 +342,19 @@ static int run(const pf_options *options, pf_out *out)
     const int usage = check(options);
     if (usage != PF_EXIT_DONE) return usage;
     pf_setup setup = { 0 };
-    pf_tokens prompt = { 0 };
+    pf_tokens text = { 0 };
+    const pf_tokens *prompt = options->tokens_given ? &options->tokens : &text;
     pf_error error = { 0 };
     uint64_t seed = 0;
-    const pf_status status = prepare(options, &setup, &prompt, &seed, &error);
+    const pf_status status = prepare(options, &setup, &text, &seed, &error);
     int code;
     if (*pf_interrupt_flag())
-        code = end_early(options, &prompt, seed, out);
+        code = end_early(options, prompt, seed, out);
     else if (status != PF_OK)
         code = pf_out_fail_error(status, &error);
     else
-        code = run_all(options, &setup, &prompt, seed, out);
-    pf_tokens_clear(&prompt);
+        code = run_all(options, &setup, prompt, seed, out);
+    pf_tokens_clear(&text);
     pf_setup_close(&setup);
     return code;
 }

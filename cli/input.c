@@ -87,10 +87,6 @@ pf_status pf_input_check_ids(const pf_tokens *ids, int32_t n_ids, pf_error *erro
 pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                pf_error *error)
 {
-    if (options->tokens_given) {
-        for (int32_t i = 0; i < options->tokens.n; i++) PF_TRY(pf_tokens_push(out, options->tokens.ids[i]));
-        return PF_OK;
-    }
     if (!tokenizer)
         return pf_fail(error, PF_INVALID, "the model's directory has no tokenizer.json: give the prompt as --tokens");
     char *file = NULL;

@@ -8,8 +8,8 @@
 #include "cli/options.h"
 #include "tokenizer/tokenizer.h"
 
-/* The prompt's ids from -p, -f or --tokens, appended to *out.
- * PF_INVALID: a text, but the model has no tokenizer.  PF_UNAVAILABLE: the file cannot be read. */
+/* The ids of a prompt that is a text, from -p or -f, appended to *out.
+ * PF_INVALID: the model has no tokenizer (NULL).  PF_UNAVAILABLE: the file cannot be read.  Also as pf_input_encode. */
 PF_MUST_USE pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *tokenizer, pf_tokens *out,
                                            pf_error *error);
 

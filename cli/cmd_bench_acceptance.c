@@ -163,7 +163,7 @@ static pf_status run_grid(grid *g)
     return PF_OK;
 }
 
-/* What was not given, as a list of one. */
+/* What was not given, as a list of one; what the engines are opened for. */
 static void complete(pf_options *o)
 {
     if (o->n_draft_lens == 0) o->draft_lens[o->n_draft_lens++] = PF_DRAFT_LEN_AUTO;
@@ -173,7 +173,10 @@ static void complete(pf_options *o)
     if (!o->n_new_given) o->n_new = DEFAULT_NEW_TOKENS;
     o->draft_len = 1;
     for (int32_t i = 0; i < o->n_draft_lens; i++)
-        if (o->draft_lens[i] > o->draft_len) o->draft_len = o->draft_lens[i]; /* what the engines make room for */
+        if (o->draft_lens[i] > o->draft_len) o->draft_len = o->draft_lens[i];
+    o->sampling.temperature = o->temperatures[0]; /* the least: 0 where any run is greedy */
+    for (int32_t i = 1; i < o->n_temperatures; i++)
+        if (o->temperatures[i] < o->sampling.temperature) o->sampling.temperature = o->temperatures[i];
 }
 
 static pf_status read_prompts(const pf_options *options, pf_prompts *out, pf_error *error)

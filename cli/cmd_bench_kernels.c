@@ -283,7 +283,7 @@ static int run(const pf_options *options, pf_out *out)
     return end(&p, status, &error);
 }
 
-static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_options_pass, &pf_options_json, NULL };
+static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_options_pass, &pf_options_json_lines, NULL };
 
 const pf_command pf_command_bench_kernels = {
     .name = "bench kernels",
@@ -294,13 +294,13 @@ const pf_command pf_command_bench_kernels = {
         "of the same packed bytes, by the best of several patterns, and of the multiplies at the rate of a burst\n"
         "of nothing else; all are measured in turns, and each figure is a median. Norms and the like work on one\n"
         "thread in cache, beside a copy of what comes out with a read of what else goes in. A fraction above 1.05\n"
-        "means that the limit was measured badly, and fails. With --json one object a line.\n"
+        "means that the limit was measured badly, and fails.\n"
         "\n"
         "With -m: the kernels that a pass of this model calls, with its own weights, shapes and shares of the\n"
         "threads, each run alone through all layers: again and again, at its best (us, and all its calls of a\n"
         "pass), and once, right behind a pass; in turns with them the whole pass. The last lines have the pass, the\n"
-        "sums of its kernels and the ratios: what the engine adds. Without --threads a small model runs on one or on\n"
-        "all, whichever is measured faster, and its kernels likewise.\n",
+        "sums of its kernels and the ratios: what the engine adds. Without --threads a small model runs on all or on\n"
+        "the first few, whichever is measured fastest, and its kernels likewise.\n",
     .examples = "  pilotfish bench kernels\n"
                 "  pilotfish bench kernels --isa avx2 --format bf16 --threads 1\n"
                 "  pilotfish bench kernels --quick --json\n"

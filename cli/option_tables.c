@@ -215,8 +215,8 @@ static const struct pf_option_row kernels_rows[] = {
     ROW(0, "op", "NAME", "one operation alone: gemm, attn, rmsnorm, top, ...", KIND_STRING, .offset = AT(bench_op)),
     ROW(0, "format", "NAME", "products with such weights alone: bf16, int8, int4-g128, ...", KIND_STRING,
         .offset = AT(bench_format)),
-    ROW(0, "threads", "N", "threads of a product (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1,
-        .max = 1024),
+    ROW(0, "threads", "N", "threads of a product, or of a pass (the cores there are)", KIND_INT,
+        .offset = AT(n_threads), .min = 1, .max = 1024),
     ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES),
     ROW(0, "quick", NULL, "few samples, one shape, what is chosen alone", KIND_FLAG, .offset = AT(quick)),
 };
@@ -280,6 +280,11 @@ static const struct pf_option_row json_rows[] = {
     ROW(0, "json", NULL, "one JSON document on standard output", KIND_FLAG, .offset = AT(json)),
 };
 GROUP(pf_options_json, "Output", json_rows);
+
+static const struct pf_option_row json_lines_rows[] = {
+    ROW(0, "json", NULL, "one JSON object a line on standard output", KIND_FLAG, .offset = AT(json)),
+};
+GROUP(pf_options_json_lines, "Output", json_lines_rows);
 
 static const struct pf_option_row color_rows[] = {
     ROW(0, "json", NULL, "one JSON document (with --num-samples: one a line)", KIND_FLAG, .offset = AT(json)),

@@ -5,9 +5,10 @@
 enum {
     MESSAGES = 32, /* of the largest, each way */
     GRPC_BYTES = 16 << 20,
-    LEAST_MESSAGE_BYTES = 64 << 10, /* a prompt of some 20,000 tokens */
-    MESSAGE_SHARE = 20,
-    GRPC_SHARE = 5,
+    GRPC_SHARE = 4,
+    UNCLAIMED_SHARE = 8,
+    MESSAGE_SHARE = 16, /* of what comes, the largest */
+    FEWEST_MESSAGES = 4,
 };
 
 static size_t least(size_t a, size_t b)
@@ -15,9 +16,20 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* gRPC takes 1.3 bytes for each that is unclaimed. */
+static size_t held(size_t unclaimed_bytes)
+{
+    return unclaimed_bytes / 10 * 13;
+}
+
 static size_t needs(const pf_room *room, int32_t n_codecs)
 {
-    return room->inbound_bytes + room->unread_bytes + room->grpc_bytes +
+    return room->inbound_bytes + room->unread_bytes + room->grpc_bytes + held(room->unclaimed_bytes) +
            (size_t)n_codecs * pf_codec_arena_bytes(room->message_bytes);
 }
 
@@ -29,24 +41,40 @@ static size_t usable(size_t memory_bytes)
 
 pf_room pf_room_in_plenty(size_t message_bytes)
 {
-    return (pf_room){ message_bytes, MESSAGES * message_bytes, MESSAGES * message_bytes, GRPC_BYTES };
+    const size_t messages = MESSAGES * message_bytes;
+    return (pf_room){ false, message_bytes, messages, messages, GRPC_BYTES, messages };
 }
 
-pf_status pf_room_choose(size_t message_bytes, size_t memory_bytes, int32_t n_codecs, pf_room *out, pf_error *error)
+/* Deal `bytes` out, to messages of at most message_bytes. */
+static pf_room deal(size_t message_bytes, size_t bytes)
 {
+    pf_room room = { .is_scarce = true, .message_bytes = message_bytes };
+    room.grpc_bytes = least(GRPC_BYTES, bytes / GRPC_SHARE);
+    room.unclaimed_bytes = least(MESSAGES * message_bytes, (bytes - room.grpc_bytes) / UNCLAIMED_SHARE);
+    const size_t a_way = (bytes - room.grpc_bytes - held(room.unclaimed_bytes)) / 2;
+    room.inbound_bytes = room.unread_bytes = least(MESSAGES * message_bytes, a_way);
+    return room;
+}
+
+pf_status pf_room_choose(size_t message_bytes, size_t needed_bytes, size_t memory_bytes, int32_t n_codecs, pf_room *out,
+                         pf_error *error)
+{
+    const size_t needed = least(needed_bytes, message_bytes), n = (size_t)n_codecs;
     *out = pf_room_in_plenty(message_bytes);
     if (memory_bytes == 0 || needs(out, n_codecs) <= usable(memory_bytes)) return PF_OK;
 
-    const size_t structs = (size_t)n_codecs * pf_codec_arena_bytes(0);
-    const size_t spare = usable(memory_bytes) > structs ? usable(memory_bytes) - structs : 0;
-    if (spare < (size_t)MESSAGE_SHARE * LEAST_MESSAGE_BYTES)
+    const size_t fixed = n * pf_codec_arena_bytes(needed);
+    const size_t bytes = usable(memory_bytes) > fixed ? usable(memory_bytes) - fixed : 0;
+    *out = deal(message_bytes, bytes);
+    if (out->inbound_bytes < FEWEST_MESSAGES * needed)
         return pf_fail(error, PF_LIMIT,
-                       "%zu KiB of memory are left for messages beside the model, expected at least %zu",
-                       memory_bytes >> 10, (structs + (size_t)MESSAGE_SHARE * LEAST_MESSAGE_BYTES) / 7 * 8 >> 10);
-    out->message_bytes = least(message_bytes, spare / (size_t)(MESSAGE_SHARE * n_codecs));
-    out->grpc_bytes = least(GRPC_BYTES, spare / GRPC_SHARE);
-    out->inbound_bytes = out->unread_bytes = 0;
-    const size_t a_way = (usable(memory_bytes) - needs(out, n_codecs)) / 2;
-    out->inbound_bytes = out->unread_bytes = least(MESSAGES * out->message_bytes, a_way);
+                       "%zu KiB of memory are left for messages beside the model, expected at least %zu: messages of "
+                       "%zu KiB must be taken, fewer tokens of --context need less",
+                       memory_bytes >> 10, (fixed + (size_t)4 * FEWEST_MESSAGES * needed) / 7 * 8 >> 10, needed >> 10);
+    /* Of larger ones each takes of the room what unpacking it does beyond that. */
+    const size_t larger = out->inbound_bytes / MESSAGE_SHARE / n;
+    out->message_bytes = least(message_bytes, most(needed, larger));
+    const size_t unpacked = n * (pf_codec_arena_bytes(out->message_bytes) - pf_codec_arena_bytes(needed));
+    *out = deal(out->message_bytes, bytes - unpacked);
     return PF_OK;
 }

@@ -108,9 +108,12 @@ static void raise_file_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* a smaller limit serves too, only fewer clients */
 }
 
-static int32_t default_connections(const pf_server_config *config)
+/* As many as gRPC has buffers for. */
+static int32_t default_connections(const pf_server_config *config, const pf_room *room)
 {
-    const int32_t wanted = 2 * pf_server_max_calls(config);
+    enum { CONNECTION_BYTES = 16 << 10 }; /* with a call or two */
+    const size_t held = room->grpc_bytes / CONNECTION_BYTES, calls = 2 * (size_t)pf_server_max_calls(config);
+    const int32_t wanted = (int32_t)(held < calls ? held : calls);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || (rlim_t)wanted <= limit.rlim_cur / 4 * 3) return wanted;
     return limit.rlim_cur < 4 ? 1 : (int32_t)(limit.rlim_cur / 4 * 3);
@@ -152,7 +155,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .max_connections = server->config.max_connections,
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
                                         .max_over = pf_server_max_calls(&server->config) / 2,
-                                        .max_unclaimed_bytes = server->room.inbound_bytes,
+                                        .max_unclaimed_bytes = server->room.unclaimed_bytes,
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };
@@ -181,11 +184,11 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
 
 static void say_if_memory_is_scarce(const pf_server_config *config, const pf_room *room)
 {
-    if (!config->log || room->inbound_bytes == pf_room_in_plenty(config->max_message_bytes).inbound_bytes) return;
+    if (!config->log || !room->is_scarce) return;
     char sentence[160];
     snprintf(sentence, sizeof sentence,
-             "little memory is left: messages of at most %zu KiB are taken, %zu KiB of them at once",
-             room->message_bytes >> 10, room->inbound_bytes >> 10);
+             "little memory is left: messages of at most %zu KiB are taken, and %zu KiB of them may wait",
+             room->message_bytes >> 10, room->inbound_bytes / 2 >> 10);
     config->log(config->log_user, sentence);
 }
 
@@ -194,7 +197,8 @@ static pf_status start(pf_server *server, pf_error *error)
     PF_TRY(add_service(server, PF_SERVICE_DRAFTER, server->config.drafter, error));
     PF_TRY(add_service(server, PF_SERVICE_VERIFIER, server->config.verifier, error));
     raise_file_limit();
-    if (server->config.max_connections == 0) server->config.max_connections = default_connections(&server->config);
+    if (server->config.max_connections == 0)
+        server->config.max_connections = default_connections(&server->config, &server->room);
     const pf_poller_config polling = {
         .handle = pf_server_on_event, .look = pf_server_give_signs, .user = server, .away_ns = AWAY_NS
     };
@@ -207,6 +211,34 @@ static pf_status start(pf_server *server, pf_error *error)
     PF_TRY(start_listening(server, error));
     say_if_memory_is_scarce(&server->config, &server->room);
     return PF_OK;
+}
+
+/* An open of all that the context holds, or a proposal with all its distributions declared: what must fit in a message. */
+static size_t needed_bytes(const pf_model_info *info)
+{
+    enum { PROBABILITY_BYTES = 5, TOKEN_BYTES = 64, REST_BYTES = 4096, LEAST_BYTES = 64 << 10 };
+    size_t id_bytes = 1;
+    for (int32_t left = pf_model_ids(info) - 1; left >= 128; left /= 128) id_bytes++;
+    const size_t open = (size_t)info->max_context * id_bytes;
+    const size_t distribution = (size_t)info->max_declared * (id_bytes + PROBABILITY_BYTES) + TOKEN_BYTES;
+    const size_t proposal = (size_t)info->max_draft * distribution;
+    const size_t needed = (open > proposal ? open : proposal) + REST_BYTES;
+    return needed > LEAST_BYTES ? needed : LEAST_BYTES;
+}
+
+static pf_status choose_room(const pf_server_config *config, pf_room *room, pf_error *error)
+{
+    pf_peer *const peers[] = { config->drafter, config->verifier };
+    size_t needed = 0;
+    int32_t n_peers = 0;
+    for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {
+        if (!peers[i]) continue;
+        pf_model_info info;
+        PF_TRY(pf_peer_info(peers[i], &info, error));
+        if (needed_bytes(&info) > needed) needed = needed_bytes(&info);
+        n_peers++;
+    }
+    return pf_room_choose(config->max_message_bytes, needed, config->memory_bytes, n_peers, room, error);
 }
 
 static pf_status settle(pf_server_config *config, pf_room *room, pf_error *error)
@@ -223,8 +255,7 @@ static pf_status settle(pf_server_config *config, pf_room *room, pf_error *error
                        config->max_streams, config->max_message_bytes, 1 << 20, PF_MAX_MESSAGE_BYTES);
     if (config->max_connections < 0)
         return pf_fail(error, PF_INVALID, "a server of %d connections, expected 0 or more", config->max_connections);
-    const int32_t n_services = (config->drafter ? 1 : 0) + (config->verifier ? 1 : 0);
-    return pf_room_choose(config->max_message_bytes, config->memory_bytes, n_services, room, error);
+    return choose_room(config, room, error);
 }
 
 /* Ends what `start` made, however far it came. */

@@ -23,8 +23,8 @@
  *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message; and by the sequences that a
  * peer says it takes, over all streams. What gRPC holds of messages on their way is bounded too, by 32 of the
- * largest, or by what memory there is (rpc/room.h): past that it reads no more until there is room. Connections are only so
- * many (rpc/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
+ * largest, or by what memory there is (rpc/room.h): past that streams end, anybody's. Connections are only so many
+ * (rpc/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
  * alone: some 20000 until that client is cut.
  */
 #ifndef PF_RPC_SERVER_H

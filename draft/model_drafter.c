@@ -578,7 +578,7 @@ pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_co
     PF_TRY(check_config(context, config, error));
     drafter *d = calloc(1, sizeof *d);
     if (!d) return pf_fail(error, PF_NOMEM, "no memory for the drafter");
-    *d = (drafter){ .peer = { &ops }, .context = context, .kv = pf_context_kv(context), .config = *config };
+    *d = (drafter){ .peer.ops = &ops, .context = context, .kv = pf_context_kv(context), .config = *config };
 
     pf_arena measure = pf_arena_measure();
     lay_out(d, &measure);

@@ -162,7 +162,7 @@ pf_status pf_generate(pf_session *session, const pf_request *request, pf_result 
         .method = resolve_method(request),
         .result = result,
         .error = error,
-        .sequence = ++session->last_sequence,
+        .sequence = pf_peer_new_sequence(session->options.verifier, session->options.drafter),
         .max_tokens = request->n_prompt + (request->max_new_tokens < room ? request->max_new_tokens : room),
     };
     memcpy(session->committed, request->prompt, (size_t)request->n_prompt * sizeof *request->prompt);

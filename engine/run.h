@@ -22,7 +22,6 @@ struct pf_session {
     pf_model_info verifier_info;
     int32_t *committed; /* [max_context] prompt, then verdicts */
     int32_t n_committed;
-    uint64_t last_sequence;       /* ids are never used twice on a stream */
     pf_stream_owner *to_verifier; /* fences of either link */
     pf_stream_owner *to_drafter;
     pf_patience patience;                /* with a far drafter */

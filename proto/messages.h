@@ -65,7 +65,7 @@ typedef enum { PF_FINISH_NONE = 0, PF_FINISH_LENGTH = 1, PF_FINISH_STOP = 2, PF_
 
 /* A sequence begins, or begins again after a prefix request. */
 typedef struct {
-    uint64_t sequence;     /* chosen by E, unique on the stream */
+    uint64_t sequence;     /* chosen by E, once on a stream (pf_peer_new_sequence) */
     uint32_t incarnation;  /* 1, and one more at every reopening */
     uint64_t next_round;   /* the round whose verdict comes next: 0, or later when reopened; below 2^63 */
     const int32_t *tokens; /* [n_tokens] the prompt; when reopened, all committed tokens (Verifier), or all but

@@ -56,7 +56,18 @@ typedef struct {
 /* The head of every implementation. */
 struct pf_peer {
     const pf_peer_ops *ops;
+    uint64_t last_sequence; /* of the ids that pf_peer_new_sequence has given out; 0: none */
 };
+
+/* An id for a sequence that neither peer was told of before by whoever has his ids from here, one user of a peer as the next:
+ * an answer to one that is over is then never taken for another's. b may be NULL. */
+static inline uint64_t pf_peer_new_sequence(pf_peer *a, pf_peer *b)
+{
+    const uint64_t last = b && b->last_sequence > a->last_sequence ? b->last_sequence : a->last_sequence;
+    a->last_sequence = last + 1;
+    if (b) b->last_sequence = last + 1;
+    return last + 1;
+}
 
 static inline PF_MUST_USE pf_status pf_peer_submit(pf_peer *peer, const pf_batch *batch)
 {

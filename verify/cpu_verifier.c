@@ -553,7 +553,7 @@ pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_conf
     PF_TRY(check_config(context, config, error));
     verifier *v = calloc(1, sizeof *v);
     if (!v) return pf_fail(error, PF_NOMEM, "no memory for the verifier");
-    *v = (verifier){ .peer = { &ops }, .context = context, .kv = pf_context_kv(context), .config = *config };
+    *v = (verifier){ .peer.ops = &ops, .context = context, .kv = pf_context_kv(context), .config = *config };
 
     pf_arena measure = pf_arena_measure();
     lay_out(v, &measure);

@@ -102,7 +102,7 @@ static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = i
 
 void echo_peer_init(echo_peer *echo)
 {
-    *echo = (echo_peer){ .head = { &OPS }, .model_id = "echo", .vocab_size = ECHO_VOCAB };
+    *echo = (echo_peer){ .head.ops = &OPS, .model_id = "echo", .vocab_size = ECHO_VOCAB };
     echo->answer.proposals = echo->proposals;
     echo->answer.refusals = echo->refusals;
     echo->answer.verdicts = &echo->verdict;

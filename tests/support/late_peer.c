@@ -47,6 +47,10 @@ static pf_status late_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batc
 {
     late_peer *l = (late_peer *)peer;
     late_answer *a = &l->answers[l->first];
+    if (l->cancels) {
+        *l->cancels = true;
+        return pf_fail(error, PF_CANCELLED, "nothing came in time");
+    }
     if (l->n > 0) pf_wait_until(a->due_ns < deadline_ns ? a->due_ns : deadline_ns);
     if (l->n == 0 || a->due_ns > pf_now_ns()) {
         pf_wait_until(deadline_ns);

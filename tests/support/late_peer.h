@@ -5,6 +5,7 @@
 #ifndef PF_TESTS_SUPPORT_LATE_PEER_H
 #define PF_TESTS_SUPPORT_LATE_PEER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/peer.h"
@@ -23,6 +24,7 @@ typedef struct {
     pf_peer head;
     pf_peer *inner;
     uint64_t delay_ns;
+    bool *cancels;   /* set by a look, which finds nothing then: who waits is told to end. NULL: none */
     int32_t n_wrong; /* answers, from the first, whose proposals have other tokens */
     late_answer answers[LATE_ANSWERS];
     int32_t first, n;

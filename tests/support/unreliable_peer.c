@@ -179,7 +179,7 @@ unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults
     pf_model_info info;
     assert_ok(pf_peer_info(inner, &info, &error), error);
     unreliable_peer u = {
-        .head = { &OPS }, .inner = inner, .rng = seed, .n_vocab = info.vocab_size, .faults_in_16 = faults_in_16
+        .head.ops = &OPS, .inner = inner, .rng = seed, .n_vocab = info.vocab_size, .faults_in_16 = faults_in_16
     };
     (void)pf_fail(&u.why, PF_UNAVAILABLE, "far:1: the cable is cut");
     return u;

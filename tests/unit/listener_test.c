@@ -41,7 +41,7 @@ static void on_signal(int number)
 static int serve(pf_server_config config, rlim_t n_files, int ready)
 {
     const struct rlimit files = { n_files, n_files };
-    pf_peer mute = { &mute_peer_ops };
+    pf_peer mute = { .ops = &mute_peer_ops };
     pf_server *server;
     pf_error error;
     config.address = config.address ? config.address : serving_address;

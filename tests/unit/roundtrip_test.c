@@ -60,7 +60,7 @@ static pf_status run(worker *w, pf_roundtrip *out, pf_error *error)
 
 static pf_status measure(int32_t n_tokens, int32_t last_token, pf_error *error)
 {
-    worker w = { .head = { &OPS } };
+    worker w = { .head.ops = &OPS };
     w.tokens[n_tokens - 1] = last_token;
     w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = n_tokens };
     pf_roundtrip out = { 0 };
@@ -78,7 +78,7 @@ static void what_was_asked_for_is_measured(void **state)
 static void compute_that_nobody_can_have_done_is_not_added_up(void **state)
 {
     (void)state;
-    worker w = { .head = { &OPS }, .boasts_ns = (uint64_t)1 << 63 }; /* twice that is 0 */
+    worker w = { .head.ops = &OPS, .boasts_ns = (uint64_t)1 << 63 }; /* twice that is 0 */
     w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = 1 };
     pf_roundtrip out = { 0 };
     pf_error error = { 0 };

@@ -30,7 +30,7 @@ typedef struct {
 
 static void begin(fixture *f, int32_t max_streams)
 {
-    *f = (fixture){ .peer = { &mute_peer_ops } };
+    *f = (fixture){ .peer.ops = &mute_peer_ops };
     const pf_server_config config = { .address = serving_address,
                                       .drafter = &f->peer,
                                       .max_message_bytes = MESSAGE_BYTES,

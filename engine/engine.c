@@ -27,6 +27,7 @@ struct pf_engine {
     pf_topology machine; /* as its threads may use it; of the memory, what is left beside this engine */
     pf_context *context;
     pf_model_info info;
+    pf_head head; /* as it was asked for */
     bool has_role;
 };
 
@@ -187,6 +188,7 @@ pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf
     PF_TRY(check_options(model, options, error));
     pf_engine *engine = calloc(1, sizeof *engine);
     if (!engine) return pf_fail(error, PF_NOMEM, "%s: no memory for the engine", model);
+    engine->head = options->head;
 
     const pf_status status = open_parts(engine, model, options, error);
     if (status != PF_OK) {
@@ -266,6 +268,10 @@ static const pf_served_role not_served = { 0 };
 pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
                                   pf_peer **out, pf_error *error)
 {
+    if (engine->head == PF_HEAD_SCREENED) /* nearly always the same token: its text would be nobody's */
+        return pf_fail(error, PF_INVALID,
+                       "%s: its head is screened, as a draft's may be; a verifier's must be full or bounded",
+                       engine->info.model_id);
     PF_TRY(take_role(engine, error));
     if (!options) options = &no_options;
     const pf_cpu_verifier_config config = {

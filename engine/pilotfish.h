@@ -37,7 +37,7 @@ typedef struct {
     pf_dtype dtype;
     pf_activations activations;
     pf_backend backend;
-    pf_head head;          /* a target's: not SCREENED, whose logits are approximate; a draft's: FULL or SCREENED */
+    pf_head head;          /* a target's: not SCREENED, which makes no verifier; a draft's: FULL or SCREENED */
     pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
     int32_t n_threads;     /* 0: the cores there are; a small model runs on fewer while that is measured faster */
@@ -80,7 +80,8 @@ typedef struct {
 } pf_role_options;
 
 /* The engine's model as the one that disposes, or as the one that proposes; one role an engine. End with
- * pf_peer_destroy, before the engine. options NULL: all zero. */
+ * pf_peer_destroy, before the engine. options NULL: all zero.
+ * PF_INVALID: it has a role; a verifier's head is screened, so its logits are approximate.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, pf_peer **out,
                                          pf_error *error);
 PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,

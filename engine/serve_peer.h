@@ -24,7 +24,7 @@ typedef struct {
 /* Serve until *playing.stop, then finish gracefully: health says NOT_SERVING, open streams get a moment, the rest is
  * cancelled. PF_OK also where `ready` says no, and nothing was served. Takes the engine's one role.
  * PF_UNAVAILABLE: the address is in use or cannot be listened on (the sentence names it).  PF_INVALID: not an
- * address.  PF_NOMEM. */
+ * address, or as for the role (pf_engine_verifier).  PF_NOMEM. */
 PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* What an engine says of itself. */
+/* What an engine says of itself, and the role that it plays. */
 #include "engine/pilotfish.h"
 
 #include <unistd.h>
@@ -38,10 +38,39 @@ static void a_model_is_called_after_its_directory_in_utf8(void **state)
     pf_temp_dir_remove(&directory);
 }
 
+static pf_engine *open_tiny(pf_head head)
+{
+    char model[PF_TINY_PATH];
+    pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128 }, model);
+    const pf_engine_options options = {
+        .dtype = PF_DTYPE_BF16, .head = head, .isa = pf_cpu_best_isa(), .kv_type = PF_N_TYPES, .n_threads = 1
+    };
+    pf_engine *engine = NULL;
+    pf_error error;
+    assert_ok(pf_engine_open(model, &options, &engine, &error), error);
+    pf_tiny_model_remove(model);
+    return engine;
+}
+
+static void a_screened_head_makes_a_drafter_and_no_verifier(void **state)
+{
+    (void)state;
+    pf_engine *engine = open_tiny(PF_HEAD_SCREENED);
+    pf_peer *peer = NULL;
+    pf_error error;
+    assert_status(pf_engine_verifier(engine, NULL, &peer, &error), PF_INVALID);
+    assert_says(error, "its head is screened");
+    assert_null(peer);
+    assert_ok(pf_engine_drafter(engine, NULL, &peer, &error), error); /* its role is left */
+    pf_peer_destroy(peer);
+    pf_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_called_after_its_directory_in_utf8),
+        cmocka_unit_test(a_screened_head_makes_a_drafter_and_no_verifier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,11 +24,12 @@ struct pf_engine {
     pf_error unsupported;    /* why the tokenizer is not; else PF_OK */
     pf_team *team;
     bool owns_team;      /* false: another engine's */
-    pf_topology machine; /* as its threads may use it; of the memory, what is left beside this engine */
+    pf_topology machine; /* as its threads may use it; of the memory, what model and context leave */
     pf_context *context;
     pf_model_info info;
     pf_head head; /* as it was asked for */
     bool has_role;
+    size_t role_bytes; /* that it reserves, of the machine's memory */
 };
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -123,12 +124,20 @@ static void hold(pf_topology *machine, size_t bytes)
         machine->memory_bytes = machine->memory_bytes > bytes ? machine->memory_bytes - bytes : 1;
 }
 
+/* The machine, less what the role has of it. */
+static pf_topology machine_beside(const pf_engine *engine)
+{
+    pf_topology machine = engine->machine;
+    hold(&machine, engine->role_bytes);
+    return machine;
+}
+
 /* The team and the machine. */
 static pf_status find_team(pf_engine *engine, const pf_engine_options *options, pf_error *error)
 {
     if (options->threads_of) {
         engine->team = options->threads_of->team;
-        engine->machine = options->threads_of->machine;
+        engine->machine = machine_beside(options->threads_of);
         return PF_OK;
     }
     PF_TRY(pf_topology_read(&engine->machine, error));
@@ -243,18 +252,28 @@ void pf_engine_info(const pf_engine *engine, pf_model_info *out)
 
 size_t pf_engine_memory_left(const pf_engine *engine)
 {
-    return engine->machine.memory_bytes;
+    return machine_beside(engine).memory_bytes;
 }
 
 /* ---- roles ------------------------------------------------------------------------------------------------------ */
 
-static pf_status take_role(pf_engine *engine, pf_error *error)
+static pf_status check_role_is_free(const pf_engine *engine, pf_error *error)
 {
-    if (engine->has_role)
-        return pf_fail(error, PF_INVALID, "%s: an engine plays one role, and this one has it already",
-                       engine->info.model_id);
+    if (!engine->has_role) return PF_OK;
+    return pf_fail(error, PF_INVALID, "%s: an engine plays one role, and this one has it already",
+                   engine->info.model_id);
+}
+
+static void take_role(pf_engine *engine, size_t reserved_bytes)
+{
     engine->has_role = true;
-    return PF_OK;
+    engine->role_bytes = reserved_bytes;
+}
+
+void pf_engine_give_role_back(pf_engine *engine)
+{
+    engine->has_role = false;
+    engine->role_bytes = 0;
 }
 
 static pf_stop stop_of(const pf_role_options *options, const pf_served_role *served)
@@ -272,7 +291,7 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *opti
         return pf_fail(error, PF_INVALID,
                        "%s: its head is screened, as a draft's may be; a verifier's must be full or bounded",
                        engine->info.model_id);
-    PF_TRY(take_role(engine, error));
+    PF_TRY(check_role_is_free(engine, error));
     if (!options) options = &no_options;
     const pf_cpu_verifier_config config = {
         .max_sequences = engine->info.max_sequences,
@@ -283,14 +302,14 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *opti
         .info = engine->info,
     };
     PF_TRY(pf_cpu_verifier_create(engine->context, &config, out, error));
-    hold(&engine->machine, pf_cpu_verifier_reserved_bytes(*out));
+    take_role(engine, pf_cpu_verifier_reserved_bytes(*out));
     return PF_OK;
 }
 
 pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options, const pf_served_role *served,
                                  pf_peer **out, pf_error *error)
 {
-    PF_TRY(take_role(engine, error));
+    PF_TRY(check_role_is_free(engine, error));
     if (!options) options = &no_options;
     const pf_model_drafter_config config = {
         .max_sequences = engine->info.max_sequences,
@@ -302,7 +321,7 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *optio
         .info = engine->info,
     };
     PF_TRY(pf_model_drafter_create(engine->context, &config, out, error));
-    hold(&engine->machine, pf_model_drafter_reserved_bytes(*out));
+    take_role(engine, pf_model_drafter_reserved_bytes(*out));
     return PF_OK;
 }
 

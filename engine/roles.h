@@ -16,6 +16,9 @@ PF_MUST_USE pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_o
 PF_MUST_USE pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *options,
                                              const pf_served_role *served, pf_peer **out, pf_error *error);
 
+/* Once the role's peer is destroyed: the engine may play another. */
+void pf_engine_give_role_back(pf_engine *engine);
+
 /* What is left of the machine's memory or the container's beside the engine and its role; 0: nobody knows. */
 size_t pf_engine_memory_left(const pf_engine *engine);
 

@@ -58,5 +58,6 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
         status = pf_server_run(server, options->playing.stop, error);
     pf_server_destroy(server);
     pf_peer_destroy(peer);
+    pf_engine_give_role_back(engine);
     return status;
 }

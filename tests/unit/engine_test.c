@@ -1,5 +1,7 @@
 /* What an engine says of itself, and the role that it plays. */
 #include "engine/pilotfish.h"
+#include "engine/roles.h"
+#include "engine/serve_peer.h"
 
 #include <unistd.h>
 
@@ -66,11 +68,44 @@ static void a_screened_head_makes_a_drafter_and_no_verifier(void **state)
     pf_engine_close(engine);
 }
 
+static bool told_nobody(void *user, const char *address)
+{
+    (void)address;
+    return ++*(int *)user < 0;
+}
+
+/* Nor is any of its memory held for what is over. */
+static void serving_gives_the_role_back_however_it_ends(void **state)
+{
+    (void)state;
+    pf_engine *engine = open_tiny(PF_HEAD_FULL);
+    const size_t left_bytes = pf_engine_memory_left(engine);
+    int n_ready = 0;
+    pf_error error;
+    pf_serve_options serve = { .role = PF_ROLE_VERIFIER, .ready = told_nobody, .user = &n_ready };
+    serve.address = "unix:/nowhere/at/all.sock";
+    assert_status(pf_engine_serve(engine, &serve, &error), PF_UNAVAILABLE);
+    serve.address = "127.0.0.1:0";
+    serve.role = PF_ROLE_DRAFTER;
+    assert_ok(pf_engine_serve(engine, &serve, &error), error);
+    assert_int_equal(n_ready, 1);
+    assert_int_equal(pf_engine_memory_left(engine), left_bytes);
+
+    pf_peer *peer = NULL;
+    assert_ok(pf_engine_verifier(engine, NULL, &peer, &error), error);
+    if (left_bytes > 0) assert_true(pf_engine_memory_left(engine) < left_bytes);
+    assert_status(pf_engine_serve(engine, &serve, &error), PF_INVALID);
+    assert_says(error, "plays one role");
+    pf_peer_destroy(peer);
+    pf_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_called_after_its_directory_in_utf8),
         cmocka_unit_test(a_screened_head_makes_a_drafter_and_no_verifier),
+        cmocka_unit_test(serving_gives_the_role_back_however_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,23 @@
  * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/gains.md). */
 enum { N_DECLARED = 64 };
 
+static int32_t min_of(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 int32_t pf_run_max_draft(const pf_run *r)
 {
     const int32_t wanted = r->request->draft_len > 0 ? r->request->draft_len : PF_DEFAULT_MAX_DRAFT;
-    const int32_t taken = r->session->verifier_info.max_draft;
-    return wanted < taken ? wanted : taken;
+    return min_of(wanted, r->session->verifier_info.max_draft);
+}
+
+int32_t pf_run_max_declared(const pf_run *r)
+{
+    const pf_session *s = r->session;
+    if (r->method != PF_METHOD_REJECTION) return 0;
+    const int32_t judged = min_of(N_DECLARED, s->verifier_info.max_declared);
+    return s->drafter_is_known ? min_of(judged, s->drafter_info.max_declared) : judged;
 }
 
 /* A far peer gets the seed only where the method shares the noise (DESIGN, invariant 7). */
@@ -27,7 +39,7 @@ pf_status pf_run_make_open(const pf_run *r, pf_stream_owner *link, bool far, pf_
         .max_draft = longest > 0 ? longest : 1, /* of a verifier that judges none, nobody is asked for any */
         .adaptive_draft = q->draft_len == 0,
         .trees = r->session->verifier_info.judges_trees && r->method == PF_METHOD_GREEDY,
-        .max_declared = r->method == PF_METHOD_REJECTION ? N_DECLARED : 0,
+        .max_declared = pf_run_max_declared(r),
         .max_tokens = r->max_tokens,
         .stop_tokens = q->stop_tokens,
         .n_stop_tokens = q->n_stop_tokens,

@@ -20,7 +20,8 @@
 struct pf_session {
     pf_session_options options;
     pf_model_info verifier_info;
-    int32_t *committed; /* [max_context] prompt, then verdicts */
+    pf_model_info drafter_info; /* once drafter_is_known */
+    int32_t *committed;         /* [max_context] prompt, then verdicts */
     int32_t n_committed;
     pf_stream_owner *to_verifier; /* fences of either link */
     pf_stream_owner *to_drafter;
@@ -71,6 +72,9 @@ PF_MUST_USE pf_status pf_session_check_vocabularies(const pf_model_info *drafter
 
 /* The longest proposal: as the request has it, and as the verifier takes it. 0: it takes none. */
 int32_t pf_run_max_draft(const pf_run *run);
+
+/* Ids of a declared distribution, at most: as many as help, and as both peers speak of. 0: none is declared. */
+int32_t pf_run_max_declared(const pf_run *run);
 
 /* The open of this sequence at one of the links: all that is committed there. PF_INVALID: the link does not know the
  * sequence. */

@@ -128,8 +128,17 @@ static void judge_late(pf_run *r)
     pf_patience_in_hindsight(&r->session->patience, n + 1);
 }
 
+static bool declares_too_much(const pf_run *r, const pf_proposal *p)
+{
+    const int32_t most = pf_run_max_declared(r);
+    for (int32_t i = 0; p->declared && i < p->n_tokens; i++)
+        if (p->declared[i].n > most) return true;
+    return false;
+}
+
 /* The proposal for the coming round in an answer, or NULL. Of one that is longer than was asked for, the rest is nothing to
- * count or to judge; the first nodes of a tree are a tree. */
+ * count or to judge; the first nodes of a tree are a tree. One that declares more than its verifier may read is tokens only,
+ * as lossless. */
 static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
 {
     pf_session *s = r->session;
@@ -147,6 +156,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         pf_proposal p = answer->proposals[i];
         if (p.sequence != r->sequence) continue;
         if (p.n_tokens > longest) p.n_tokens = longest;
+        if (declares_too_much(r, &p)) p.declared = NULL;
         const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, &p);
         if (fence == PF_FENCE_NONSENSE) {
             if (s->options.drafter_is_far) distrust(r, "a proposal for what was never asked of it");
@@ -166,11 +176,10 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
 /* A drafter that was not there when the session began. */
 static void get_to_know(pf_session *session)
 {
-    pf_model_info drafter;
     pf_error why = { 0 };
-    if (pf_peer_info(session->options.drafter, &drafter, NULL) != PF_OK) return;
+    if (pf_peer_info(session->options.drafter, &session->drafter_info, NULL) != PF_OK) return;
     session->drafter_is_known = true;
-    if (pf_session_check_vocabularies(&drafter, &session->verifier_info, &why) == PF_OK) return;
+    if (pf_session_check_vocabularies(&session->drafter_info, &session->verifier_info, &why) == PF_OK) return;
     session->drafter_is_unfit = true;
     pf_session_warn(session, why.text);
 }

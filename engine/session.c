@@ -36,14 +36,14 @@ pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_m
 
 static pf_status meet_peers(pf_session *session, pf_error *error)
 {
-    pf_model_info drafter;
+    pf_model_info *drafter = &session->drafter_info;
     PF_TRY(pf_peer_info(session->options.verifier, &session->verifier_info, error));
     if (!session->options.drafter) return PF_OK;
 
     pf_error why = { 0 };
-    const pf_status status = pf_peer_info(session->options.drafter, &drafter, &why);
+    const pf_status status = pf_peer_info(session->options.drafter, drafter, &why);
     session->drafter_is_known = status == PF_OK;
-    if (status == PF_OK) return pf_session_check_vocabularies(&drafter, &session->verifier_info, error);
+    if (status == PF_OK) return pf_session_check_vocabularies(drafter, &session->verifier_info, error);
     if (!session->options.drafter_is_far) return pf_fail(error, status, "%s", why.text);
     pf_session_warn(session, why.text);
     pf_peer_why(session->options.drafter, &why); /* the kind of trouble that it tells of again, if it stays */

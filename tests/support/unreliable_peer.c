@@ -40,6 +40,14 @@ static void note_opens(unreliable_peer *u, const pf_batch *batch)
     }
 }
 
+static void note_declared(unreliable_peer *u, const pf_batch *batch)
+{
+    const pf_proposal *p = batch->proposals;
+    if (batch->n_proposals == 0 || !p->declared) return;
+    for (int32_t i = 0; i < p->n_tokens; i++)
+        if (p->declared[i].n > u->n_declared) u->n_declared = p->declared[i].n;
+}
+
 static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     unreliable_peer *u = (unreliable_peer *)peer;
@@ -52,12 +60,14 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
         return PF_LIMIT;
     }
     note_opens(u, batch);
+    note_declared(u, batch);
     for (int32_t i = 0; i < batch->n_verdicts; i++) u->n_accepted += batch->verdicts[i].n_accepted;
     if (u->knows_nothing) return PF_OK;
     if (!u->ignore_limits || batch->n_opens == 0) return pf_peer_submit(u->inner, batch);
     pf_open limitless = batch->opens[0];
     limitless.max_tokens = limitless.n_stop_tokens = 0;
     limitless.max_draft = PF_MAX_DRAFT_TOKENS;
+    if (limitless.method == PF_METHOD_REJECTION) limitless.max_declared = PF_MAX_DECLARED;
     pf_batch changed = *batch;
     changed.opens = &limitless;
     return pf_peer_submit(u->inner, &changed);
@@ -153,6 +163,7 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
     PF_TRY(pf_peer_info(u->inner, out, error));
     if (u->takes != 0) out->max_draft = u->takes > 0 ? u->takes : 0;
+    if (u->declares != 0) out->max_declared = u->declares > 0 ? u->declares : 0;
     if (u->vocab == 0) return PF_OK;
     out->vocab_size = u->vocab;
     memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);

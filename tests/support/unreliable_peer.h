@@ -47,11 +47,13 @@ typedef struct {
     uint64_t rounds_ahead;                /* each verdict, each proposal */
     int32_t tokens_ahead;                 /* its base */
     int32_t takes;                        /* tokens of a proposal, as it says of itself; 0: the truth, -1: none */
+    int32_t declares;                     /* ids of a distribution, likewise */
     bool ignore_limits;                   /* of an open: a peer that knows no end */
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 
     /* What has happened. */
     int32_t n_answers, n_looks, n_reopened, n_accepted; /* the last: tokens, as a drafter hears of them */
+    int32_t n_declared;                                 /* the most ids of a distribution that it was sent */
 
     /* The last open, and memory for what it says in the place of the truth. */
     pf_open open;

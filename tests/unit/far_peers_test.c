@@ -230,6 +230,32 @@ static void no_more_is_drafted_than_the_verifier_takes(void **state)
     assert_int_equal(s->rounds + s->drafted, 0);
 }
 
+static void no_more_is_declared_than_either_peer_speaks_of(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    request.sampling = (pf_sampling){ .temperature = 1.0f, .top_p = 1.0f, .seed = 5 };
+    static const struct {
+        int32_t verifier, drafter, most; /* 0: the truth, which is 256; -1: none */
+        bool lies;
+    } cases[] = { { 0, 0, 64, false }, { 16, 0, 16, false }, { 0, 8, 8, false },
+                  { -1, 0, 0, false }, { 0, -1, 0, false },  { 16, 0, 0, true } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0),
+                        drafter = unreliable_peer_of(p->drafter, 1, 0);
+        verifier.declares = cases[i].verifier;
+        drafter.declares = cases[i].drafter;
+        drafter.ignore_limits = cases[i].lies;
+        generate(p, &verifier.head, &drafter.head, &request, &out);
+        assert_int_equal(out.result.n_tokens, N_NEW);
+        assert_true(out.result.speculation.rounds > 0);
+        assert_int_equal(verifier.n_declared, cases[i].most);
+        if (!cases[i].lies) assert_int_equal(drafter.open.max_declared, cases[i].most);
+        assert_int_equal(verifier.open.max_declared, drafter.open.max_declared);
+    }
+}
+
 static void what_is_proposed_beyond_what_was_asked_is_not_counted(void **state)
 {
     pair *p = *state;
@@ -624,6 +650,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
         cmocka_unit_test(no_more_is_drafted_than_the_verifier_takes),
+        cmocka_unit_test(no_more_is_declared_than_either_peer_speaks_of),
         cmocka_unit_test(what_is_proposed_beyond_what_was_asked_is_not_counted),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),

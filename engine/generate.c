@@ -147,6 +147,19 @@ static pf_method resolve_method(const pf_request *q)
     return q->method ? q->method : PF_METHOD_REJECTION;
 }
 
+/* A drafter need not: of one that refuses the sequence nothing comes, and whatever another proposes costs speed alone. */
+static pf_status check_method(const pf_session *s, pf_method method, pf_error *error)
+{
+    static const char *const names[] = { "", "greedy", "rejection", "block", "coupled" };
+    const uint32_t spoken = s->verifier_info.methods;
+    if ((uint32_t)method >= sizeof names / sizeof *names)
+        return pf_fail(error, PF_UNSUPPORTED, "there is no method %d, expected 0 to %d", (int)method,
+                       (int)PF_METHOD_COUPLED);
+    if (spoken == 0 || spoken >> method & 1) return PF_OK; /* 0: it does not say */
+    return pf_fail(error, PF_UNSUPPORTED, "the verifier, %s, does not judge by the method %s, which the request needs",
+                   s->verifier_info.model_id, names[method]);
+}
+
 pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error)
 {
     result->n_tokens = 0;
@@ -154,12 +167,14 @@ pf_status pf_generate(pf_session *session, const pf_request *request, pf_result 
     result->prefill_ns = result->first_token_ns = result->decode_ns = 0;
     result->speculation = (pf_speculation){ 0 };
     PF_TRY(check_request(session, request, result, error));
+    const pf_method method = resolve_method(request);
+    PF_TRY(check_method(session, method, error));
 
     const int32_t room = session->options.max_context - request->n_prompt;
     pf_run r = {
         .session = session,
         .request = request,
-        .method = resolve_method(request),
+        .method = method,
         .result = result,
         .error = error,
         .sequence = pf_peer_new_sequence(session->options.verifier, session->options.drafter),

@@ -156,8 +156,8 @@ typedef struct {
 
 /* Run one request. `result` is filled in also on failure, with what was committed before.
  * PF_INVALID: prompt empty, ids out of range, or longer than the context.  PF_CANCELLED.  PF_UNAVAILABLE: the
- * verifier is gone.  PF_FORMAT: its verdict does not fit.  As a near drafter or the verifier refuses or fails: PF_LIMIT,
- * PF_UNSUPPORTED, PF_INTERNAL. No allocation by our code between the first and the last token. */
+ * verifier is gone.  PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not judge by the
+ * method.  As a near drafter or the verifier refuses or fails: PF_LIMIT, PF_UNSUPPORTED, PF_INTERNAL. No allocation by our code between the first and the last token. */
 PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
 
 #endif

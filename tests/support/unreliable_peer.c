@@ -164,6 +164,7 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     PF_TRY(pf_peer_info(u->inner, out, error));
     if (u->takes != 0) out->max_draft = u->takes > 0 ? u->takes : 0;
     if (u->declares != 0) out->max_declared = u->declares > 0 ? u->declares : 0;
+    if (u->methods != 0) out->methods = u->methods;
     if (u->vocab == 0) return PF_OK;
     out->vocab_size = u->vocab;
     memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);

@@ -48,6 +48,7 @@ typedef struct {
     int32_t tokens_ahead;                 /* its base */
     int32_t takes;                        /* tokens of a proposal, as it says of itself; 0: the truth, -1: none */
     int32_t declares;                     /* ids of a distribution, likewise */
+    uint32_t methods;                     /* likewise: bits, as in pf_model_info */
     bool ignore_limits;                   /* of an open: a peer that knows no end */
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 

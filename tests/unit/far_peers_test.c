@@ -598,6 +598,26 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     }
 }
 
+/* Nor is it asked: one that knows no better might judge by another. */
+static void a_method_that_the_verifier_does_not_speak_is_refused_by_name(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    u.methods = 1u << PF_METHOD_GREEDY | 1u << PF_METHOD_REJECTION;
+    pf_session *session = open_session(p, &u.head, p->drafter);
+    request.method = PF_METHOD_COUPLED;
+    request.sampling.temperature = 1.0f;
+    pf_error error = { 0 };
+    assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
+    assert_says(error, "does not judge by the method coupled");
+    assert_int_equal(u.open.sequence, 0);
+    request.method = PF_METHOD_REJECTION;
+    assert_ok(run(session, &request, &out, &error), error);
+    pf_session_destroy(session);
+}
+
 static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
 {
     pair *p = *state;
@@ -671,6 +691,7 @@ int main(void)
         cmocka_unit_test(a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent),
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_method_that_the_verifier_does_not_speak_is_refused_by_name),
         cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
         cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),
     };

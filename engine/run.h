@@ -89,6 +89,8 @@ void pf_run_count_answer(pf_run *run, const pf_batch *answer, bool far, uint64_t
 
 bool pf_run_is_cancelled(const pf_run *run);
 
+enum { PF_RUN_CANCEL_POLL_NS = 50 * 1000 * 1000 }; /* how soon who waits for a far peer notices that it is */
+
 /* ---- run_verifier.c ----------------------------------------------------------------------------------------------- */
 
 /* Open the sequence at the verifier, or open it again with all that is committed. A far one that is away gets
@@ -112,7 +114,7 @@ void pf_run_announce(pf_run *run);
 
 /* Tell the drafter what the last verdict committed, and ask for the coming round's proposal. *out is NULL where none came
  * in time, or none that can be used: the round is then decoded plainly. It is borrowed until the next call on the drafter.
- * PF_CANCELLED (near). Else a near drafter's own failure: a far one's costs speed alone. */
+ * PF_CANCELLED. Else a near drafter's own failure: a far one's costs speed alone. */
 PF_MUST_USE pf_status pf_run_ask_drafter(pf_run *run, const pf_proposal **out);
 
 #endif

@@ -208,11 +208,20 @@ static bool is_heard_enough(lateness *late, uint64_t deadline_ns)
     return late->n++ == LATE_ANSWERS || now_ns > late->begin_ns + LATE_NS;
 }
 
+/* PF_CANCELLED: none has come, or the request is; which of them, pf_run_is_cancelled tells. A far one is waited for in slices,
+ * so that this is heard; what comes ends a slice at once, and so does a peer from which nothing is to come. */
 static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, lateness *late, const pf_batch **out)
 {
     const pf_session *s = r->session;
-    if (s->options.drafter_is_far && is_heard_enough(late, deadline_ns)) return PF_CANCELLED;
-    return pf_peer_collect(s->options.drafter, deadline_ns, out, r->error);
+    const bool far = s->options.drafter_is_far;
+    if (far && is_heard_enough(late, deadline_ns)) return PF_CANCELLED;
+    for (;;) {
+        if (pf_run_is_cancelled(r)) return PF_CANCELLED;
+        const uint64_t look_ns = pf_now_ns() + PF_RUN_CANCEL_POLL_NS;
+        const uint64_t until_ns = far && look_ns < deadline_ns ? look_ns : deadline_ns;
+        const pf_status status = pf_peer_collect(s->options.drafter, until_ns, out, r->error);
+        if (status != PF_CANCELLED || until_ns == deadline_ns || pf_now_ns() < until_ns) return status;
+    }
 }
 
 /* The coming round's proposal, waited for wait_ns since it was asked for; 0: as long as a near drafter computes, and of a far
@@ -225,11 +234,10 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         wait_ns ? r->asked_ns + wait_ns : 0; /* a near one computes all the same, pass by pass */
     lateness late = { 0 };
     for (;;) {
-        if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
         const pf_batch *answer;
         const pf_status status = next_answer(r, deadline_ns, &late, &answer);
         if (status == PF_CANCELLED) {
-            if (!far && pf_run_is_cancelled(r)) return PF_CANCELLED;
+            if (pf_run_is_cancelled(r)) return PF_CANCELLED;
             if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());
             return PF_OK;
         }

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "proto/tree.h"
 
-static const uint64_t CANCEL_POLL_NS = 50000000; /* how soon a far verifier's wait notices Ctrl-C */
 static const uint64_t RETURN_POLL_NS = 20000000;
 enum { MAX_LOSSES = 50 }; /* of a sequence in one round, RETURN_POLL_NS apart: more is no restart */
 
@@ -150,7 +149,7 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             PF_TRY(pf_run_reach_verifier(r));
         }
         const pf_batch *answer;
-        pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + CANCEL_POLL_NS, &answer, r->error);
+        pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + PF_RUN_CANCEL_POLL_NS, &answer, r->error);
         if (status == PF_OK) {
             silent_ns = r->away_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
@@ -164,7 +163,7 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             continue;
         }
         if (status != PF_CANCELLED) return status;
-        silent_ns += CANCEL_POLL_NS;
+        silent_ns += PF_RUN_CANCEL_POLL_NS;
     }
     return pf_fail(r->error, PF_UNAVAILABLE,
                    "the verifier has said nothing for %g s, expected a verdict or a sign of life", seconds(limit_ns));

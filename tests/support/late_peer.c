@@ -47,6 +47,8 @@ static pf_status late_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batc
 {
     late_peer *l = (late_peer *)peer;
     late_answer *a = &l->answers[l->first];
+    const uint64_t now_ns = pf_now_ns();
+    if (deadline_ns > now_ns + l->longest_wait_ns) l->longest_wait_ns = deadline_ns - now_ns;
     if (l->cancels) {
         *l->cancels = true;
         return pf_fail(error, PF_CANCELLED, "nothing came in time");

@@ -28,6 +28,7 @@ typedef struct {
     int32_t n_wrong; /* answers, from the first, whose proposals have other tokens */
     late_answer answers[LATE_ANSWERS];
     int32_t first, n;
+    uint64_t longest_wait_ns; /* that a collect was told */
     pf_batch batch;
 } late_peer;
 

@@ -357,6 +357,29 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
     if (s->fallback_rounds < 8) fail_msg("%d rounds without a proposal; expected 8 at least", (int)s->fallback_rounds);
 }
 
+/* Not for as long as it has patience, which is 160 ms here and seconds with a slow target. */
+static void who_is_told_to_end_does_not_wait_for_a_far_drafter(void **state)
+{
+    pair *p = *state;
+    generated out;
+    bool cancel = false;
+    pf_request request = plain_request();
+    request.draft_len = 1;
+    request.max_new_tokens = 8;
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 0);
+    pf_session *session = open_session(p, &verifier.head, &drafter.head);
+    pf_error error = { 0 };
+    assert_ok(run(session, &request, &out, &error), error);
+    assert_true(out.result.speculation.rounds > 2);
+    assert_in_range(drafter.longest_wait_ns, 1, 50 * MS);
+    request.cancel = &cancel;
+    drafter.cancels = &cancel;
+    assert_status(run(session, &request, &out, &error), PF_CANCELLED);
+    assert_int_equal(out.result.n_tokens, 1);
+    assert_int_equal(verifier.n, 0); /* nothing more was asked of it */
+    pf_session_destroy(session);
+}
+
 static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **state)
 {
     pair *p = *state;
@@ -678,6 +701,7 @@ int main(void)
         cmocka_unit_test(answers_that_take_long_to_read_are_not_heard_for_long),
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
+        cmocka_unit_test(who_is_told_to_end_does_not_wait_for_a_far_drafter),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),
         cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),

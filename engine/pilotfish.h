@@ -76,7 +76,9 @@ typedef struct {
     uint64_t simulate_ns;  /* a pass of a drafter, a verification, takes at least so long, as a larger model's would */
     int32_t simulate_rows; /* of a drafter's pass that take no longer than one; for each so many more it takes as long
                                   again; 0: any number. bench/crossover.h measures what a machine allows */
-    const volatile bool *stop; /* set from outside, what is drafted or waited for is given up; NULL */
+    /* Set from outside, what is drafted or waited for is given up: no proposal comes, and a request to a verifier in this
+     * process ends with PF_CANCELLED. NULL: nobody does. */
+    const volatile bool *stop;
 } pf_role_options;
 
 /* The engine's model as the one that disposes, or as the one that proposes; one role an engine. End with

@@ -161,6 +161,8 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
         } else if (status == PF_UNAVAILABLE && s->options.verifier_is_far) {
             verifier_lost(r);
             continue;
+        } else if (!s->options.verifier_is_far) {
+            return status; /* a near one that has nothing to say was told to stop */
         }
         if (status != PF_CANCELLED) return status;
         silent_ns += PF_RUN_CANCEL_POLL_NS;

@@ -170,6 +170,26 @@ static void a_cancelled_request_keeps_what_it_has(void **state)
     pf_session_destroy(session);
 }
 
+/* And is not called silent. */
+static void a_near_verifier_that_is_told_to_stop_ends_the_request(void **state)
+{
+    (void)state;
+    listener l = { .stop_at = 5 };
+    pair p = { .target = open_engine(&(pf_tiny_model){ .seed = 1 }, NULL) };
+    pf_error error = { 0 };
+    assert_ok(pf_engine_verifier(p.target, &(pf_role_options){ .stop = &l.cancel }, &p.verifier, &error), error);
+    pf_session *session = open_session(&p, p.verifier, NULL);
+    pf_request request = plain_request();
+    request.on_token = listen;
+    request.user = &l;
+    generated out;
+    assert_status(run(session, &request, &out, &error), PF_CANCELLED);
+    assert_says(error, "told to stop");
+    assert_int_equal(out.result.n_tokens, 5);
+    pf_session_destroy(session);
+    (void)close_pair(&(void *){ &p });
+}
+
 static void a_full_context_ends_the_text(void **state)
 {
     pair *p = *state;
@@ -261,6 +281,7 @@ int main(void)
         cmocka_unit_test(a_caller_that_has_enough_gets_no_more),
         cmocka_unit_test(a_stop_token_is_the_last_and_is_kept),
         cmocka_unit_test(a_cancelled_request_keeps_what_it_has),
+        cmocka_unit_test(a_near_verifier_that_is_told_to_stop_ends_the_request),
         cmocka_unit_test(a_full_context_ends_the_text),
         cmocka_unit_test(a_request_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(two_vocabularies_are_refused_with_both_named),

@@ -25,13 +25,13 @@ struct pf_session {
     int32_t n_committed;
     pf_stream_owner *to_verifier; /* fences of either link */
     pf_stream_owner *to_drafter;
-    pf_patience patience;                /* with a far drafter */
-    pf_status drafter_trouble;           /* what kind of it the last warning told; PF_OK: none, it is there */
-    int32_t n_losses;                    /* of a drafter that comes and goes, without a minute between */
-    uint64_t lost_ns;                    /* the last of them; 0: none yet */
-    bool drafter_is_known;               /* what it says of itself has been looked at */
-    bool drafter_is_unfit;               /* its vocabulary is another: it is not asked */
-    char told[2 * PF_MAX_REFUSAL_BYTES]; /* the last warning of a refusal or of nonsense */
+    pf_patience patience;      /* with a far drafter */
+    pf_status drafter_trouble; /* what kind of it the last warning told; PF_OK: none, it is there */
+    int32_t n_losses;          /* of a drafter that comes and goes, without a minute between */
+    uint64_t lost_ns;          /* the last of them; 0: none yet */
+    bool drafter_is_known;     /* what it says of itself has been looked at */
+    bool drafter_is_unfit;     /* its vocabulary is another: it is not asked */
+    uint32_t told; /* of a refusal or of nonsense: bits by pf_status, of which kinds a warning has been given */
 };
 
 /* A proposal that came too late, kept until the text has come as far as it went. */

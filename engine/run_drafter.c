@@ -88,13 +88,15 @@ static pf_status tell_drafter(pf_run *r, uint64_t *round)
     return submit(r, &batch);
 }
 
-/* Not again for each request that meets the same. */
-static void warn_of_another(pf_session *session, const char *who, const char *does, const char *what)
+/* One warning for each kind, refusals by their status, and not again for each request that meets the same: a worker chooses
+ * what it says, and how often. */
+static void warn_once(pf_session *session, uint32_t kind, const char *does, const char *what)
 {
-    char sentence[sizeof session->told];
-    snprintf(sentence, sizeof sentence, "%s %s: %s; decoding goes on without it", who, does, what);
-    if (strcmp(sentence, session->told) == 0) return;
-    strcpy(session->told, sentence);
+    char sentence[2 * PF_MAX_REFUSAL_BYTES];
+    if (session->told & 1u << kind) return;
+    session->told |= 1u << kind;
+    snprintf(sentence, sizeof sentence, "%s %s: %s; decoding goes on without it",
+             session->options.drafter_is_far ? "the draft worker" : "the draft", does, what);
     pf_session_warn(session, sentence);
 }
 
@@ -103,7 +105,7 @@ static void distrust(pf_run *r, const char *what)
 {
     if (r->drafter_refused) return;
     r->drafter_refused = true;
-    warn_of_another(r->session, "the draft worker", "talks nonsense", what);
+    warn_once(r->session, PF_FORMAT, "talks nonsense", what);
 }
 
 /* One at a time: the next one that comes late after it has been judged. */
@@ -144,8 +146,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
     pf_session *s = r->session;
     for (int32_t i = 0; i < answer->n_refusals; i++) {
         if (pf_stream_owner_on_refusal(s->to_drafter, &answer->refusals[i]) == PF_FENCE_STALE) continue;
-        warn_of_another(s, s->options.drafter_is_far ? "the draft worker" : "the draft", "refuses the sequence",
-                        answer->refusals[i].text);
+        warn_once(s, answer->refusals[i].status, "refuses the sequence", answer->refusals[i].text);
         r->drafter_refused = true;
     }
     for (int32_t i = 0; i < answer->n_prefix_requests; i++)

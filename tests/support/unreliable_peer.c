@@ -117,6 +117,18 @@ static void judge_wrongly(unreliable_peer *u, const pf_batch *answer)
     u->verdict.base += u->tokens_ahead;
 }
 
+static pf_status refuse(unreliable_peer *u, const pf_batch **out)
+{
+    u->n_answers++;
+    for (int32_t i = 0; i < REFUSALS; i++) {
+        snprintf(u->words[i], sizeof u->words[i], "reason %d of answer %d", i, u->n_answers);
+        u->refusals[i] = (pf_refusal){ u->open.sequence, u->open.incarnation, u->refuses_as, u->words[i] };
+    }
+    u->answer = (pf_batch){ .refusals = u->refusals, .n_refusals = REFUSALS };
+    *out = &u->answer;
+    return PF_OK;
+}
+
 /* A look that finds no answer: nothing, or a sign of life. */
 static pf_status look(unreliable_peer *u, const pf_batch **out)
 {
@@ -137,6 +149,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
         *out = &u->answer;
         return PF_OK;
     }
+    if (u->refuses_as != PF_OK) return refuse(u, out);
     if (u->n_looks < u->computes) return look(u, out);
     const mood now = next_mood(u);
     if (now == VANISH) return vanish(u);

@@ -13,6 +13,8 @@
 /* What becomes of an answer. */
 typedef enum { HONEST, LOSE_ANSWER, LIE, VANISH, N_MOODS } mood;
 
+enum { REFUSALS = 3 };
+
 /* All but what `unreliable_peer_of` fills in is a test's to set, before it gives the peer away. */
 typedef struct {
     pf_peer head;
@@ -49,6 +51,7 @@ typedef struct {
     int32_t takes;                        /* tokens of a proposal, as it says of itself; 0: the truth, -1: none */
     int32_t declares;                     /* ids of a distribution, likewise */
     uint32_t methods;                     /* likewise: bits, as in pf_model_info */
+    pf_status refuses_as;                 /* of each sequence, REFUSALS times in ever other words; PF_OK: of none */
     bool ignore_limits;                   /* of an open: a peer that knows no end */
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 
@@ -62,6 +65,8 @@ typedef struct {
     pf_proposal proposal;
     pf_verdict verdict;
     pf_prefix_request request;
+    pf_refusal refusals[REFUSALS];
+    char words[REFUSALS][32];
     int32_t tokens[PF_MAX_DRAFT_TOKENS + 1];
 } unreliable_peer;
 

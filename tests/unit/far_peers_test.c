@@ -212,6 +212,30 @@ static void a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and
     }
 }
 
+static void a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    static const struct {
+        pf_status refuses_as;
+        int32_t n_warnings; /* by then */
+    } cases[] = { { PF_LIMIT, 1 }, { PF_LIMIT, 1 }, { PF_UNSUPPORTED, 2 }, { PF_LIMIT, 2 }, { PF_UNSUPPORTED, 2 } };
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    pf_session *session = open_session(p, p->verifier, &u.head);
+    p->n_warnings = 0;
+    for (int32_t i = 0; i < (int32_t)PF_COUNT(cases); i++) {
+        pf_error error = { 0 };
+        u.refuses_as = cases[i].refuses_as;
+        assert_ok(run(session, &request, &drafted, &error), error);
+        assert_same_text(&drafted, &p->plain);
+        assert_int_equal(p->n_warnings, cases[i].n_warnings);
+        assert_int_equal(u.n_answers, i + 1); /* nor is it asked again for that text */
+    }
+    assert_says(p->warning, "the draft worker refuses the sequence: reason 0 of answer 3; decoding goes on without it");
+    pf_session_destroy(session);
+}
+
 static void no_more_is_drafted_than_the_verifier_takes(void **state)
 {
     pair *p = *state;
@@ -692,6 +716,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
+        cmocka_unit_test(a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal),
         cmocka_unit_test(no_more_is_drafted_than_the_verifier_takes),
         cmocka_unit_test(no_more_is_declared_than_either_peer_speaks_of),
         cmocka_unit_test(what_is_proposed_beyond_what_was_asked_is_not_counted),

@@ -133,10 +133,11 @@ static int32_t count_confirmed(const drafter *d, const sequence_state *s, int32_
     return at;
 }
 
-/* A request that brings a seed can be repeated; any other gets one of its own, so that no two draw alike. */
+/* A request that brings a seed can be repeated, and in this process 0 is one; on the wire it is none, and such a request gets
+ * one of its own, so that no two draw alike. */
 static uint64_t draft_seed(drafter *d, const pf_open *open)
 {
-    const bool own = open->sampling.seed != 0 && open->method != PF_METHOD_COUPLED;
+    const bool own = open->method != PF_METHOD_COUPLED && (open->sampling.seed != 0 || d->config.seed == 0);
     return own ? pf_noise_derive_seed(open->sampling.seed, 0) : pf_noise_derive_seed(d->config.seed, d->n_opened++);
 }
 

@@ -15,9 +15,9 @@
  * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): whether there is another is settled
  * before it is drawn.
  *
- * Its own draws come from the open's seed where it brings one (in process), else from config.seed, from which every such
- * sequence gets a seed of its own: with one for all, samples of one prompt would be drafted alike, each exactly
- * distributed but not independent of the others.
+ * Its own draws come from the open's seed where it brings one: in process always, 0 being a seed as any other, and on the
+ * wire where it is not 0. Else they come from config.seed, from which every such sequence gets a seed of its own: with one
+ * for all, samples of one prompt would be drafted alike, each exactly distributed but not independent of the others.
  *
  * Length: fixed, or chosen token by token where the open asks for it (draft/length.h). There a greedy proposal may be a
  * tree, if the open says that trees are judged: the chain, then runners-up beside some of its tokens, which have not been
@@ -43,7 +43,7 @@
 typedef struct {
     int32_t max_sequences;      /* at most the context's, and PF_MAX_BATCH_SEQUENCES */
     int32_t max_draft;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
-    uint64_t seed;              /* of the drafter's own draws, apart from any request's */
+    uint64_t seed;              /* of a served drafter's draws for opens that bring no seed (0); 0: it is in process */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
     pf_stop stop;          /* told so, it gives up what it drafts, and collect has PF_CANCELLED */

@@ -224,6 +224,32 @@ static void tokens_are_drawn_from_what_is_declared_independently_in_every_opened
     close_bench(&b);
 }
 
+static void first_proposal(bench *b, uint64_t seed, int32_t *out)
+{
+    pf_open open = sampled_open(1, 64);
+    open.sampling.seed = seed;
+    memcpy(out, begin(b, open, 77)->tokens, 4 * sizeof *out);
+    end(b, 1);
+}
+
+static void a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_for_those_without(void **state)
+{
+    (void)state;
+    for (uint64_t own = 0; own <= 1; own++) { /* 0: in process */
+        int32_t a[3][4], again[3][4];
+        bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                             (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .seed = own });
+        for (uint64_t seed = 0; seed < 3; seed++) first_proposal(&b, seed, a[seed]);
+        for (uint64_t seed = 0; seed < 3; seed++) first_proposal(&b, seed, again[seed]);
+        assert_memory_equal(a[1], again[1], sizeof a[1]);
+        assert_memory_equal(a[2], again[2], sizeof a[2]);
+        assert_memory_not_equal(a[1], a[2], sizeof a[1]);
+        if (own == 0) assert_memory_equal(a[0], again[0], sizeof a[0]);
+        if (own != 0) assert_memory_not_equal(a[0], again[0], sizeof a[0]);
+        close_bench(&b);
+    }
+}
+
 static void ids_past_those_that_exist_are_never_proposed(void **state)
 {
     (void)state;
@@ -1052,6 +1078,7 @@ int main(void)
         cmocka_unit_test(without_declared_distributions_the_most_probable_token_is_proposed),
         cmocka_unit_test(what_is_declared_is_the_truncated_distribution_and_holds_the_token),
         cmocka_unit_test(tokens_are_drawn_from_what_is_declared_independently_in_every_opened_sequence),
+        cmocka_unit_test(a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_for_those_without),
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
         cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),

@@ -27,7 +27,8 @@
  * c and v are remembered for about a hundred rounds. v is a table by length, runners-up included, since a verifier's time
  * goes in steps, a tile of rows more or less; a length that was seldom tried leans on the line through all of them. So what
  * k rows more cost the verifier, its step and the wire included, is known without anybody telling. a follows the text, over
- * the last tens of rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured.
+ * the last tens of rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured,
+ * and keeps what it has where it is opened again.
  *
  * Pure arithmetic: no clock, no state but the struct, so a sequence that is replayed with the same measurements chooses
  * the same lengths. The choice is made before a token is drawn, by those already in the proposal, all of which are

@@ -143,6 +143,7 @@ static uint64_t draft_seed(drafter *d, const pf_open *open)
 
 static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
 {
+    if (!s->alive) pf_length_begin(&s->length, &d->last_length);
     s->alive = s->cold = true;
     s->wanted = s->full = s->stuck = false;
     s->wish = (pf_wish){ .sampling = open->sampling,
@@ -152,7 +153,6 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
     s->max_draft = min_of(open->max_draft, d->config.max_draft);
     s->adaptive = open->adaptive_draft;
     s->branches = open->adaptive_draft && open->trees && open->method == PF_METHOD_GREEDY;
-    pf_length_begin(&s->length, &d->last_length);
     s->n_proposed = s->n_branches = 0;
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);

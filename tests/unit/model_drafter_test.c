@@ -607,6 +607,30 @@ static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void *
     close_bench(&b);
 }
 
+/* Of the lengths that are tried first it goes on with those that it has not tried. */
+static void a_sequence_that_is_opened_again_keeps_what_it_has_learnt(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t text[N_PROMPT + 2];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin(&b, open, 77);
+    assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
+    text[N_PROMPT + 1] = (p->tokens[0] + 1) % V;
+    const int32_t second = commit(&b, 1, N_PROMPT + 1, text + N_PROMPT + 1, 1)->n_tokens;
+    assert_int_not_equal(second, PF_LENGTH_FIRST);
+    open.tokens = text;
+    open.n_tokens = N_PROMPT + 2;
+    open.next_round = 2;
+    open.incarnation = 2;
+    assert_int_equal(begin(&b, open, 78)->n_tokens, second);
+    close_bench(&b);
+}
+
 /* The likeliest token behind prefix [n] (rank 0), the second, or the third, by the definition. */
 static int32_t ranked(const bench *b, const int32_t *prefix, int32_t n, int32_t rank)
 {
@@ -1091,6 +1115,7 @@ int main(void)
         cmocka_unit_test(of_a_verdict_no_more_is_read_than_there_is),
         cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
+        cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
         cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),

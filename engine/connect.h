@@ -15,9 +15,9 @@ PF_MUST_USE pf_status pf_connect_check_address(const char *address, bool listens
 /* Connect and ask who is there. The caller ends *out with pf_peer_destroy. cancel, or NULL: set from outside, it ends the
  * waiting (PF_CANCELLED).
  * PF_INVALID: not an address.  PF_UNAVAILABLE: nobody answers there, of which a verifier has 15 s to convince, and a drafter
- * 2 s, or one attempt of 0.6 s.  PF_FORMAT: who answers talks nonsense, or serves something else. In these two cases a drafter is
- * made all the same, goes on trying, and is the caller's: generation is plain until somebody answers.  PF_UNSUPPORTED: another
- * version of the protocol. */
+ * 2 s, or one attempt of 0.6 s.  PF_FORMAT: who answers talks nonsense, or serves something else. In these two cases a drafter
+ * is made all the same, goes on trying, and is the caller's: generation is plain until somebody answers.  PF_UNSUPPORTED:
+ * another version of the protocol.  PF_NOMEM: no memory, or too few threads or descriptors for gRPC. */
 PF_MUST_USE pf_status pf_connect_drafter(const char *address, const volatile bool *cancel, pf_peer **out,
                                          pf_error *error);
 PF_MUST_USE pf_status pf_connect_verifier(const char *address, const volatile bool *cancel, pf_peer **out,

@@ -105,9 +105,10 @@ typedef struct {
     void *warn_user;
 } pf_session_options;
 
-/* Checks that both speak one vocabulary (PF_INVALID: the sentence shows both sizes and fingerprints). A far drafter
- * that cannot be reached is a warning; a far verifier that cannot is PF_UNAVAILABLE. Memory for one request at a time is made
- * here: PF_NOMEM. */
+/* Checks that both speak one vocabulary, and makes the memory of one request at a time. A far drafter that cannot be reached
+ * is a warning.
+ * PF_INVALID: there is no verifier, max_context is not 1 to PF_MAX_PROMPT_TOKENS, or the vocabularies differ (the sentence
+ * shows both sizes and fingerprints).  PF_UNAVAILABLE: the verifier was never reached.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error);
 void pf_session_destroy(pf_session *session); /* NULL is fine */
 
@@ -156,10 +157,14 @@ typedef struct {
     pf_speculation speculation;
 } pf_result;
 
-/* Run one request. `result` is filled in also on failure, with what was committed before.
- * PF_INVALID: prompt empty, ids out of range, or longer than the context.  PF_CANCELLED.  PF_UNAVAILABLE: the
- * verifier is gone.  PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does not judge by the
- * method.  As a near drafter or the verifier refuses or fails: PF_LIMIT, PF_UNSUPPORTED, PF_INTERNAL. No allocation by our code between the first and the last token. */
+/* Run one request. `result` is filled in also on failure, with what was committed before. No allocation by our code between
+ * the first and the last token.
+ * PF_INVALID: the prompt is empty, has an id that does not exist or leaves the context no room for another token; a parameter
+ * is out of range.  PF_CANCELLED: by `cancel`; a verifier in this process was told to stop.  PF_UNAVAILABLE: a far verifier is
+ * gone, silent, or has the sequence no sooner than it loses it.  PF_FORMAT: its verdict does not fit.  PF_UNSUPPORTED: it does
+ * not judge by the method.  Besides as the verifier refuses the sequence, with its sentence: PF_INVALID, PF_LIMIT (no room for
+ * it, or for the prompt), PF_UNSUPPORTED.  PF_LIMIT also where a message to it would be too large, or too many are unanswered.
+ * What another peer's implementation fails with as a whole, a near drafter's included, is handed on. */
 PF_MUST_USE pf_status pf_generate(pf_session *session, const pf_request *request, pf_result *result, pf_error *error);
 
 #endif

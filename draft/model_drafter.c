@@ -33,10 +33,10 @@ typedef struct {
     int32_t max_draft;
     bool adaptive; /* `length` tells after each token whether another is drawn, up to max_draft */
     pf_length length;
-    bool branches;                      /* and whose runner-up is proposed beside it */
-    float margins[PF_MAX_DRAFT_TOKENS]; /* of the latest proposal's tokens, where it does */
-    int32_t runners_up[PF_MAX_DRAFT_TOKENS];
-    int32_t parents[PF_MAX_DRAFT_TOKENS]; /* of a proposal with branches: behind the chain they stand */
+    bool branches;                           /* it tells also whose runner-up is proposed beside it */
+    float margins[PF_MAX_DRAFT_TOKENS];      /* of the latest proposal's tokens, where it is adaptive; so the next */
+    int32_t runners_up[PF_MAX_DRAFT_TOKENS]; /* below 0: there is none */
+    int32_t parents[PF_MAX_DRAFT_TOKENS];    /* of a proposal with branches: behind the chain they stand */
     int32_t n_branches;
     int32_t n_proposed;  /* tokens of the latest proposal's chain; 0: it has been judged */
     uint64_t drafted_ns; /* what it took */

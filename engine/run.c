@@ -24,7 +24,8 @@ int32_t pf_run_max_declared(const pf_run *r)
     const pf_session *s = r->session;
     if (r->method != PF_METHOD_REJECTION) return 0;
     const int32_t judged = min_of(N_DECLARED, s->verifier_info.max_declared);
-    return s->drafter_is_known ? min_of(judged, s->drafter_info.max_declared) : judged;
+    const bool drafter_says = s->drafter_is_known && s->drafter_info.max_declared > 0;
+    return drafter_says ? min_of(judged, s->drafter_info.max_declared) : judged;
 }
 
 /* A far peer gets the seed only where the method shares the noise (DESIGN, invariant 7). */

@@ -132,9 +132,8 @@ static void judge_late(pf_run *r)
 
 static bool declares_too_much(const pf_run *r, const pf_proposal *p)
 {
-    const int32_t most = pf_run_max_declared(r);
     for (int32_t i = 0; p->declared && i < p->n_tokens; i++)
-        if (p->declared[i].n > most) return true;
+        if (p->declared[i].n > r->session->verifier_info.max_declared) return true;
     return false;
 }
 

@@ -261,10 +261,10 @@ static void no_more_is_declared_than_either_peer_speaks_of(void **state)
     pf_request request = plain_request();
     request.sampling = (pf_sampling){ .temperature = 1.0f, .top_p = 1.0f, .seed = 5 };
     static const struct {
-        int32_t verifier, drafter, most; /* 0: the truth, which is 256; -1: none */
+        int32_t verifier, drafter, most; /* 0: the truth, which is 256; -1: none, of a drafter: it says nothing */
         bool lies;
     } cases[] = { { 0, 0, 64, false }, { 16, 0, 16, false }, { 0, 8, 8, false },
-                  { -1, 0, 0, false }, { 0, -1, 0, false },  { 16, 0, 0, true } };
+                  { -1, 0, 0, false }, { 0, -1, 64, false }, { 16, 0, 0, true } };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0),
                         drafter = unreliable_peer_of(p->drafter, 1, 0);

@@ -22,6 +22,38 @@ static bool is_odd_ipv4(const char *host)
     return inet_aton(host, &address) && inet_pton(AF_INET, host, &address) != 1;
 }
 
+static pf_status parse_path(pf_address *address, pf_error *error)
+{
+    const char *text = address->text, *path = text + 5;
+    const size_t n = strlen(path);
+    if (n == 0 || n >= sizeof address->path)
+        return pf_fail(error, PF_INVALID, "%s: a socket's path has 1 to %zu bytes", text, sizeof address->path - 1);
+    if (strchr(text, ',')) return pf_fail(error, PF_INVALID, "%s: a socket's path has no comma", text);
+    address->is_unix = true;
+    strcpy(address->path, path);
+    return PF_OK;
+}
+
+/* Brackets stand as a pair round an address with a colon, which stands in nothing else. */
+static pf_status parse_host(pf_address *address, const char *colon, pf_error *error)
+{
+    const char *text = address->text, *host = text;
+    size_t n = (size_t)(colon - text);
+    const bool is_bracketed = n > 2 && text[0] == '[' && text[n - 1] == ']';
+    if (is_bracketed) {
+        host++;
+        n -= 2;
+    }
+    if (n >= sizeof address->host || (memchr(host, ':', n) != NULL) != is_bracketed || memchr(host, '[', n) ||
+        memchr(host, ']', n) || strpbrk(text, "/ \t"))
+        return pf_fail(error, PF_INVALID, "\"%s\" is not an address: expected host:port, [ipv6]:port or unix:/path",
+                       text);
+    memcpy(address->host, host, n);
+    if (is_odd_ipv4(address->host))
+        return pf_fail(error, PF_INVALID, "\"%s\" is not an address: IPv4 is expected as four decimal numbers", text);
+    return PF_OK;
+}
+
 pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
 {
     pf_address address = { .port = 0 };
@@ -30,26 +62,14 @@ pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error)
                        sizeof address.text - 1);
     strcpy(address.text, text);
     if (strncmp(text, "unix:", 5) == 0) {
-        const size_t n = strlen(text + 5);
-        if (n == 0 || n >= sizeof address.path)
-            return pf_fail(error, PF_INVALID, "%s: a socket's path has 1 to %zu bytes", text, sizeof address.path - 1);
-        if (strchr(text, ',')) return pf_fail(error, PF_INVALID, "%s: a socket's path has no comma", text);
-        address.is_unix = true;
-        strcpy(address.path, text + 5);
+        PF_TRY(parse_path(&address, error));
         *out = address;
         return PF_OK;
     }
-    const char *colon = strrchr(text, ':');
-    if (!colon || colon == text)
+    const char *colon = strrchr(address.text, ':');
+    if (!colon || colon == address.text)
         return pf_fail(error, PF_INVALID, "\"%s\" is not an address: expected host:port or unix:/path", text);
-    const size_t n_host = (size_t)(colon - text);
-    const bool bracketed = text[0] == '[' && text[n_host - 1] == ']';
-    if (n_host >= sizeof address.host || (memchr(text, ':', n_host) && !bracketed) || strpbrk(text, "/ \t"))
-        return pf_fail(error, PF_INVALID, "\"%s\" is not an address: expected host:port, [ipv6]:port or unix:/path",
-                       text);
-    memcpy(address.host, text, n_host);
-    if (is_odd_ipv4(address.host))
-        return pf_fail(error, PF_INVALID, "\"%s\" is not an address: IPv4 is expected as four decimal numbers", text);
+    PF_TRY(parse_host(&address, colon, error));
     PF_TRY(parse_port(text, colon + 1, &address.port, error));
     *out = address;
     return PF_OK;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
@@ -149,7 +150,8 @@ static pf_status start_listening(pf_server *server, pf_error *error)
     if (address->is_unix)
         snprintf(server->actual, sizeof server->actual, "%s", address->text);
     else
-        snprintf(server->actual, sizeof server->actual, "%s:%d", address->host, (int)sockets.port);
+        snprintf(server->actual, sizeof server->actual, strchr(address->host, ':') ? "[%s]:%d" : "%s:%d", address->host,
+                 (int)sockets.port);
     const pf_listener_config config = { .server = server->grpc,
                                         .poller = &server->poller,
                                         .max_connections = server->config.max_connections,

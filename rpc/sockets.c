@@ -202,15 +202,9 @@ static pf_status listen_each(const pf_address *address, const struct addrinfo *f
 
 static pf_status listen_tcp(const pf_address *address, pf_sockets *out, pf_error *error)
 {
-    char host[sizeof address->host];
-    const bool bracketed = address->host[0] == '[';
-    const size_t n = strlen(address->host) - (bracketed ? 2 : 0);
-    memcpy(host, address->host + (bracketed ? 1 : 0), n);
-    host[n] = '\0';
-
     const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
     struct addrinfo *found = NULL;
-    const int looked = getaddrinfo(host, NULL, &hints, &found);
+    const int looked = getaddrinfo(address->host, NULL, &hints, &found);
     if (looked != 0)
         return pf_fail(error, PF_UNAVAILABLE, "cannot listen on %s: %s", address->text, gai_strerror(looked));
     const pf_status status = listen_each(address, found, out, error);

@@ -1,5 +1,6 @@
 /* A server before real clients in one process, over real sockets: what it answers, whom it refuses, where it listens, how it
  * stops. The client's side: rpc_client_test.c. */
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -1059,25 +1060,39 @@ static void an_address_that_cannot_be_listened_on_says_why(void **state)
     end(&f);
 }
 
+static bool has_ipv6(void)
+{
+    const struct sockaddr_in6 name = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    const bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&name, sizeof name) == 0;
+    if (fd >= 0) close(fd);
+    return has;
+}
+
+/* And is told as a client takes it: IPv6 in brackets. */
 static void a_tcp_port_is_chosen_and_is_not_shared(void **state)
 {
     (void)state;
-    fixture f;
-    begin_at(&f, "127.0.0.1:0");
-    const char *address = pf_server_address(f.running.server);
-    assert_string_not_equal(address, "127.0.0.1:0");
-    pf_server *second = NULL;
-    pf_error error;
-    const pf_server_config config = { .address = address, .drafter = &f.echo.head };
-    assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
-    assert_says(error, "address in use");
-    assert_says(error, address);
+    const char *const any[] = { "127.0.0.1:0", "[::1]:0" };
+    for (size_t i = 0; i < (has_ipv6() ? 2 : 1); i++) {
+        fixture f;
+        begin_at(&f, any[i]);
+        const char *address = pf_server_address(f.running.server);
+        assert_string_not_equal(address, any[i]);
+        assert_memory_equal(address, any[i], strlen(any[i]) - 1);
+        pf_server *second = NULL;
+        pf_error error;
+        const pf_server_config config = { .address = address, .drafter = &f.echo.head };
+        assert_status(pf_server_create(&config, &second, &error), PF_UNAVAILABLE);
+        assert_says(error, "address in use");
+        assert_says(error, address);
 
-    pf_peer *peer = connected(address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
-    assert_first_round(peer);
-    pf_peer_destroy(peer);
-    end(&f);
+        pf_peer *peer = connected(address);
+        assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+        assert_first_round(peer);
+        pf_peer_destroy(peer);
+        end(&f);
+    }
 }
 
 static void the_socket_file_of_a_dead_process_is_taken_over(void **state)

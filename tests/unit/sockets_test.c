@@ -152,6 +152,25 @@ static void an_ipv4_address_that_no_client_can_resolve_is_none(void **state)
     for (size_t i = 0; i < PF_COUNT(good); i++) (void)address_of(good[i]);
 }
 
+/* Half a pair would be another host to listen on than the one that is written. */
+static void brackets_stand_as_a_pair_round_ipv6_alone(void **state)
+{
+    (void)state;
+    const char *const bad[] = {
+        "[:8123", "]:1",        "[]:1",          "[[]:1",    "[::1:80",   "::1]:80", "[0]:8151",
+        "[a]:80", "[127.1]:80", "[127.0.0.1:80", "[[::1]:1", "[[::1]]:1", "a[b]:80", "[::1]a:80"
+    };
+    for (size_t i = 0; i < PF_COUNT(bad); i++) {
+        pf_address address;
+        pf_error error;
+        assert_status(pf_address_parse(bad[i], &address, &error), PF_INVALID);
+        assert_says(error, bad[i]);
+        assert_says(error, "[ipv6]:port");
+    }
+    assert_string_equal(address_of("[::1]:80").host, "::1");
+    assert_string_equal(address_of("a:80").host, "a");
+}
+
 static void the_longest_address_makes_a_uri(void **state)
 {
     (void)state;
@@ -372,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_host_called_like_a_scheme_is_a_host),
         cmocka_unit_test(an_ipv4_address_that_no_client_can_resolve_is_none),
+        cmocka_unit_test(brackets_stand_as_a_pair_round_ipv6_alone),
         cmocka_unit_test(the_longest_address_makes_a_uri),
         cmocka_unit_test(a_port_is_chosen_and_never_shared),
         cmocka_unit_test(a_name_is_every_address_that_it_has),

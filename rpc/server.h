@@ -71,7 +71,7 @@ const char *pf_server_address(const pf_server *server);
  * PF_OK, or the status of a peer that failed as a whole. */
 PF_MUST_USE pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *error);
 
-/* From any thread, also before pf_server_run, and from a signal handler. It is seen within 50 ms. */
+/* From any thread, also before pf_server_run, and from a signal handler. It is seen within 50 ms, or a pass. */
 void pf_server_stop(pf_server *server);
 
 #endif

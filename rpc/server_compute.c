@@ -180,8 +180,8 @@ bool pf_server_is_overdue(pf_server *server)
     return now_ns >= server->until_ns;
 }
 
-/* Whether somebody should be looked at before the peer goes on with a long prompt: who says something, or is gone. Who has been
- * answered by now, or is closing, can say so only if he is read. */
+/* Whether the peer should be left before it goes on with a long prompt: somebody says something, or is gone, or the server is
+ * to stop. Who has been answered by now, or is closing, can say so only if he is read. */
 static bool has_news(void *user)
 {
     pf_server *server = user;
@@ -189,7 +189,7 @@ static bool has_news(void *user)
     for (pf_call *c = server->absorbed; c; c = c->next_absorbed) read_on(c);
     const bool ready = server->ready != NULL;
     pthread_mutex_unlock(&server->lock);
-    return ready || pf_server_is_overdue(server);
+    return ready || (!server->shut && pf_server_is_told_to_stop(server)) || pf_server_is_overdue(server);
 }
 
 /* Whether something is left for later. */

@@ -552,6 +552,33 @@ static void a_server_stops_in_its_grace_period_with_a_prompt_without_end(void **
     pf_peer_destroy(peer);
 }
 
+/* Who comes then goes elsewhere at once; the prompt has the grace. */
+static void a_server_that_stops_says_so_between_the_passes_of_a_prompt(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .grace_ns = 60 * SECOND });
+    pf_peer *peer = connected(serving_address);
+    const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
+    assert_int_equal(say_open(peer, 1, endless, 3), PF_OK);
+    while (f.echo.n_fed == 0) usleep(1000);
+    const uint64_t begin_ns = pf_now_ns();
+    pf_server_stop(f.running.server);
+    while (access(serving_path, F_OK) == 0) { /* its door */
+        assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
+        usleep(1000);
+    }
+    for (const int n_fed = f.echo.n_fed; f.echo.n_fed < n_fed + 3;) {
+        assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
+        usleep(1000);
+    }
+    pf_close close = { .sequence = 1 };
+    assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+    end(&f);
+    assert_true(pf_now_ns() - begin_ns < 30 * SECOND);
+    pf_peer_destroy(peer);
+}
+
 /* More than a stream's queue has room for. */
 static void messages_that_come_while_the_peer_computes_are_all_answered(void **state)
 {
@@ -1238,6 +1265,7 @@ int main(void)
         cmocka_unit_test(a_long_computation_gives_signs_of_life),
         cmocka_unit_test(a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_gone),
         cmocka_unit_test(a_server_stops_in_its_grace_period_with_a_prompt_without_end),
+        cmocka_unit_test(a_server_that_stops_says_so_between_the_passes_of_a_prompt),
         cmocka_unit_test(messages_that_come_while_the_peer_computes_are_all_answered),
         cmocka_unit_test(large_batches_that_wait_hold_nobody_up_all_together),
         cmocka_unit_test(who_has_said_all_is_answered_to_the_last_and_ends_well),

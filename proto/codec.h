@@ -58,7 +58,7 @@ typedef struct {
 
 /* The same, but an open, a proposal or a verdict that says which round of which sequence it is about and has another
  * field outside what is documented, or not spoken, becomes a misfit. Then *out has no open, proposal or verdict of that
- * sequence. *misfits belongs to the codec like *out. */
+ * incarnation of the sequence, or of an earlier one. *misfits belongs to the codec like *out. */
 PF_MUST_USE pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             const pf_misfits **misfits, pf_error *error);
 

@@ -347,8 +347,15 @@ static pf_refusal *find_misfit(const taking *t, int32_t n, uint64_t sequence)
     return NULL;
 }
 
-/* One refusal a sequence, of its last incarnation (its owner drops what is about an earlier one), and nothing else about it: a
- * prefix request could only bring it back. */
+/* Whether a refusal ends what is about that incarnation of a sequence. */
+static bool is_refused(const taking *t, uint64_t sequence, uint32_t incarnation)
+{
+    const pf_refusal *misfit = find_misfit(t, t->n_misfits, sequence);
+    return misfit && incarnation <= misfit->incarnation;
+}
+
+/* One refusal a sequence, of its last incarnation that has one (its owner drops what is about an earlier one), and nothing else
+ * about that or those before it: a prefix request could only bring it back. */
 static void drop_misfits(taking *t)
 {
     pf_batch *b = &t->batch;
@@ -367,7 +374,7 @@ static void drop_misfits(taking *t)
     const int32_t n_##kind = b->n_##kind;  \
     b->n_##kind = 0;                       \
     for (int32_t i = 0; i < n_##kind; i++) \
-        if (!find_misfit(t, n, b->kind[i].sequence)) b->kind[b->n_##kind++] = b->kind[i];
+        if (!is_refused(t, b->kind[i].sequence, b->kind[i].incarnation)) b->kind[b->n_##kind++] = b->kind[i];
     PF_KEEP(opens)
     PF_KEEP(proposals)
     PF_KEEP(verdicts)

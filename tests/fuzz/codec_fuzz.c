@@ -70,7 +70,11 @@ static void encode_again(pf_codec *codec, const pf_batch *batch)
     free(twice);
 }
 
-/* One refusal a sequence, and no part of the batch about it. */
+#define CHECK_LATER(kind)                     \
+    for (int32_t j = 0; j < b->n_##kind; j++) \
+        must(b->kind[j].sequence != r->sequence || b->kind[j].incarnation > r->incarnation);
+
+/* One refusal a sequence, and no part of the batch about what it ends. */
 static void check_misfits(const pf_misfits *misfits, const pf_batch *b)
 {
     must(misfits->n >= 0 && misfits->n_proposals >= 0 && misfits->n_verdicts >= 0);
@@ -78,9 +82,9 @@ static void check_misfits(const pf_misfits *misfits, const pf_batch *b)
         const pf_refusal *r = &misfits->refusals[i];
         must(r->text[0] != '\0' && strlen(r->text) <= PF_MAX_REFUSAL_BYTES && r->incarnation > 0);
         for (int32_t j = 0; j < i; j++) must(misfits->refusals[j].sequence != r->sequence);
-        for (int32_t j = 0; j < b->n_opens; j++) must(b->opens[j].sequence != r->sequence);
-        for (int32_t j = 0; j < b->n_proposals; j++) must(b->proposals[j].sequence != r->sequence);
-        for (int32_t j = 0; j < b->n_verdicts; j++) must(b->verdicts[j].sequence != r->sequence);
+        CHECK_LATER(opens)
+        CHECK_LATER(proposals)
+        CHECK_LATER(verdicts)
     }
 }
 

@@ -333,6 +333,39 @@ static void of_several_misfits_of_a_sequence_the_last_incarnation_is_refused(voi
     pf_codec_destroy(codec);
 }
 
+/* Its owner drops the refusal as stale, and waits for an answer. */
+static void what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    for (uint32_t misfit = 1; misfit <= 3; misfit++) {
+        pf_open open = open_greedy;
+        open.incarnation = 2;
+        pf_proposal proposal = proposals_three[0];
+        proposal.incarnation = misfit;
+        proposal.tokens = negative;
+        proposal.n_tokens = 1;
+        pf_verdict verdicts[] = { verdicts_two[0], verdicts_two[0] };
+        verdicts[1].incarnation = 3;
+        const size_t n = encoded(codec, &(pf_batch){ .opens = &open,
+                                                     .n_opens = 1,
+                                                     .proposals = &proposal,
+                                                     .n_proposals = 1,
+                                                     .verdicts = verdicts,
+                                                     .n_verdicts = 2 });
+        const pf_batch *out;
+        const pf_misfits *misfits;
+        pf_error error;
+        assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &misfits, &error), error);
+        assert_int_equal(misfits->n, 1);
+        assert_int_equal(misfits->refusals[0].incarnation, misfit);
+        assert_int_equal(out->n_opens, misfit < 2);
+        assert_int_equal(out->n_verdicts, misfit < 3);
+        if (misfit < 3) assert_int_equal(out->verdicts[0].incarnation, 3);
+    }
+    pf_codec_destroy(codec);
+}
+
 static void a_refusal_of_a_long_text_is_refused_by_its_bytes(void **state)
 {
     (void)state;
@@ -443,6 +476,7 @@ int main(void)
         cmocka_unit_test(a_method_of_a_later_version_is_not_spoken),
         cmocka_unit_test(a_batch_of_nothing_but_misfits_is_refused_one_by_one),
         cmocka_unit_test(of_several_misfits_of_a_sequence_the_last_incarnation_is_refused),
+        cmocka_unit_test(what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one),
         cmocka_unit_test(a_refusal_of_a_long_text_is_refused_by_its_bytes),
         cmocka_unit_test(a_small_message_that_unpacks_to_a_large_one_meets_the_budget),
         cmocka_unit_test(a_batch_beyond_the_limits_is_not_encoded),

@@ -115,6 +115,7 @@ static size_t absorb(pf_call *c)
     const bool done = pf_call_retire(c); /* let go of while it was in line */
     const bool over = c->held && c->ended && !c->is_absorbed;
     const bool taken = !done && !over && take_message(c, &message);
+    c->is_owed |= taken;
     if (!done && !over && c->held && !c->is_absorbed) {
         c->is_absorbed = true;
         c->next_absorbed = server->absorbed;
@@ -135,6 +136,14 @@ static size_t absorb(pf_call *c)
     return message.n_bytes;
 }
 
+/* What it has open and waits for, as far as the peer has come. */
+static void look_at(pf_call *c)
+{
+    const pf_dispatch *dispatch = c->server->dispatch[c->service];
+    pf_call_tell_sequences(c, pf_dispatch_has_sequences(dispatch, c));
+    c->is_owed = pf_dispatch_owes(dispatch, c);
+}
+
 /* Ask for a stream's next message, where there is room for one and it may come. */
 static void read_on(pf_call *c)
 {
@@ -149,8 +158,8 @@ static void follow_up(pf_server *server)
     pf_call *kept = NULL;
     for (pf_call *c = server->absorbed, *next; c; c = next) {
         next = c->next_absorbed;
-        pf_call_tell_sequences(c, pf_dispatch_has_sequences(server->dispatch[c->service], c));
-        if (c->half_closed && c->in_count == 0 && !pf_dispatch_owes(server->dispatch[c->service], c))
+        look_at(c);
+        if (c->half_closed && !pf_call_is_waiting(c))
             pf_call_end(c, GRPC_STATUS_OK, "");
         else
             read_on(c);
@@ -181,12 +190,16 @@ bool pf_server_is_overdue(pf_server *server)
 }
 
 /* Whether the peer should be left before it goes on with a long prompt: somebody says something, or is gone, or the server is
- * to stop. Who has been answered by now, or is closing, can say so only if he is read. */
+ * to stop. Who has been answered by now, or is closing, can say so only if he is read; and where he has nothing open any more
+ * he makes way for others. */
 static bool has_news(void *user)
 {
     pf_server *server = user;
     pthread_mutex_lock(&server->lock);
-    for (pf_call *c = server->absorbed; c; c = c->next_absorbed) read_on(c);
+    for (pf_call *c = server->absorbed; c; c = c->next_absorbed) {
+        look_at(c);
+        read_on(c);
+    }
     const bool ready = server->ready != NULL;
     pthread_mutex_unlock(&server->lock);
     return ready || (!server->shut && pf_server_is_told_to_stop(server)) || pf_server_is_overdue(server);

@@ -99,6 +99,7 @@ struct pf_call {
     uint64_t quiet_ns;                  /* since when a stream that waits has heard nothing */
 
     bool is_ready, is_absorbed;
+    bool is_owed;       /* of a stream: something was when it was last looked at, or it has spoken since */
     bool has_sequences; /* of a stream: some were open when it was last looked at */
     bool has_place;     /* counts among those that may be open */
     bool is_over;       /* has gone without one, or from it: the listener has been told */
@@ -135,7 +136,7 @@ struct pf_server {
 
     pthread_mutex_t lock;
     pf_call *ready, **ready_end; /* streams with work, first come first served */
-    pf_call *absorbed;           /* streams whose answers are being computed */
+    pf_call *absorbed;           /* streams that spoke in this round, or since one is behind */
     pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
     int32_t n_calls;                   /* all that are not freed, the one that is awaited too */
@@ -146,7 +147,7 @@ struct pf_server {
 /* Whether an answer may be under way: something of the stream is in line, or being computed. */
 static inline bool pf_call_is_waiting(const pf_call *c)
 {
-    return c->in_count > 0 || c->is_absorbed;
+    return c->in_count > 0 || c->is_owed;
 }
 
 /* ---- server_calls.c -------------------------------------------------------------------------------------------------- */

@@ -93,12 +93,20 @@ static pf_status info(pf_peer *peer, pf_model_info *out, pf_error *error)
     return PF_OK;
 }
 
+static bool owes(const pf_peer *peer, uint64_t sequence)
+{
+    const echo_peer *e = (const echo_peer *)peer;
+    for (int32_t i = 0; i < e->answer.n_proposals; i++)
+        if (e->proposals[i].sequence == sequence) return true;
+    return sequence == e->feeds || (e->answer.n_verdicts > 0 && e->verdict.sequence == sequence);
+}
+
 static void destroy(pf_peer *peer)
 {
     (void)peer;
 }
 
-static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = info, .destroy = destroy };
+static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = info, .destroy = destroy, .owes = owes };
 
 void echo_peer_init(echo_peer *echo)
 {

@@ -819,6 +819,31 @@ static void a_stream_that_waits_for_the_peer_keeps_its_place(void **state)
     end(&f);
 }
 
+/* It has spoken since the prompt began, and been answered. */
+static void a_stream_that_waits_for_nothing_makes_way_while_another_s_prompt_is_computed(void **state)
+{
+    (void)state;
+    fixture f;
+    begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 2 });
+    pf_peer *greedy = connected(serving_address), *idle = connected(serving_address);
+    const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
+    assert_int_equal(say_open(greedy, 1, endless, 3), PF_OK);
+    while (f.echo.n_fed == 0) usleep(1000);
+    assert_int_equal(say_open(idle, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_first_round(idle);
+    pf_close close = { .sequence = 1 };
+    assert_int_equal(pf_peer_submit(idle, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+    while (f.echo.n_closes == 0) usleep(1000);
+    for (const int n_fed = f.echo.n_fed; f.echo.n_fed < n_fed + 2;) usleep(1000);
+    pf_peer *third = connected(serving_address);
+    assert_int_equal(say_open(third, 1, ECHO_PROMPT, 3), PF_OK);
+    assert_first_round(third);
+    pf_peer_destroy(third);
+    pf_peer_destroy(idle);
+    pf_peer_destroy(greedy);
+    end(&f);
+}
+
 /* While the peer computes, messages as large as may be wait for it: sixteen of all streams together, each of which may have
  * one. */
 static void a_message_too_many_for_all_streams_together_ends_its_own(void **state)
@@ -1272,6 +1297,7 @@ int main(void)
         cmocka_unit_test(who_has_said_all_is_not_sent_away_while_his_prompt_is_computed),
         cmocka_unit_test(who_watches_and_reads_late_is_told_the_last_state),
         cmocka_unit_test(a_stream_that_waits_for_the_peer_keeps_its_place),
+        cmocka_unit_test(a_stream_that_waits_for_nothing_makes_way_while_another_s_prompt_is_computed),
         cmocka_unit_test(a_message_too_many_for_all_streams_together_ends_its_own),
         cmocka_unit_test(who_reads_none_of_many_answers_loses_his_stream),
         cmocka_unit_test(who_reads_least_of_the_answers_of_all_loses_his_stream),

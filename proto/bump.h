@@ -15,19 +15,27 @@
 typedef struct {
     uint8_t *bytes; /* aligned for any object */
     size_t size, used;
+    size_t most;  /* used at a reset, since memory was given back */
     bool refused; /* something did not fit since the last reset */
 } pf_bump;
 
 enum { PF_BUMP_KEPT = 2 << 20, PF_BUMP_PAGE = 4096 };
 
-/* What a large message took beyond PF_BUMP_KEPT goes back to the system, whole pages of it. */
 static inline void pf_bump_reset(pf_bump *bump)
 {
-    const size_t begin = pf_round_up((uintptr_t)bump->bytes + PF_BUMP_KEPT, PF_BUMP_PAGE);
-    const size_t end = ((uintptr_t)bump->bytes + bump->used) / PF_BUMP_PAGE * PF_BUMP_PAGE;
-    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    if (bump->used > bump->most) bump->most = bump->used;
     bump->used = 0;
     bump->refused = false;
+}
+
+/* Resets, too. What was taken beyond PF_BUMP_KEPT goes back to the system, whole pages of it. */
+static inline void pf_bump_give_back(pf_bump *bump)
+{
+    pf_bump_reset(bump);
+    const size_t begin = pf_round_up((uintptr_t)bump->bytes + PF_BUMP_KEPT, PF_BUMP_PAGE);
+    const size_t end = ((uintptr_t)bump->bytes + bump->most) / PF_BUMP_PAGE * PF_BUMP_PAGE;
+    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    bump->most = 0;
 }
 
 static inline void *pf_bump_take(pf_bump *bump, size_t n_bytes)

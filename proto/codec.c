@@ -50,6 +50,12 @@ void pf_codec_destroy(pf_codec *codec)
     free(codec);
 }
 
+void pf_codec_give_back(pf_codec *codec)
+{
+    pf_bump_give_back(&codec->in);
+    pf_bump_give_back(&codec->out);
+}
+
 /* ---- model info ------------------------------------------------------------------------------------------------ */
 
 enum { INFO_ARENA_BYTES = 16 * 1024 };

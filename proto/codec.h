@@ -10,7 +10,7 @@
  *     bytes --protobuf-c--> its structs in one arena --checks--> pf_batch in the same arena, tokens not copied
  *
  * Nothing is allocated after creation: both directions draw from arenas that are reset for every batch. Their pages
- * are touched only as far as a message needs them.
+ * are touched only as far as a message needs them, and kept until pf_codec_give_back.
  *
  * Threads: a codec serves one thread at a time.
  */
@@ -29,6 +29,10 @@ typedef struct pf_codec pf_codec;
  * it are refused; 0: any that is not negative. The caller ends it with pf_codec_destroy. PF_INVALID, PF_NOMEM. */
 PF_MUST_USE pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out);
 void pf_codec_destroy(pf_codec *codec); /* NULL is fine */
+
+/* Memory that large messages took beyond 2 MiB goes back to the system, and with it what was decoded last. Not for each
+ * message: to have it again costs as much as reading such a message, or more. */
+void pf_codec_give_back(pf_codec *codec);
 
 /* What the arenas of such a codec take at most, by messages that touch all of them. */
 size_t pf_codec_arena_bytes(size_t max_message_bytes);

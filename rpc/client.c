@@ -128,6 +128,7 @@ static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const 
     const pf_batch *batch;
     grpc_slice hold;
     PF_TRY(pf_grpc_bytes(answer, &hold, error));
+    pf_codec_give_back(c->decoder); /* what an honest one sends takes less than is kept */
     const pf_status status =
         pf_codec_decode_batch(c->decoder, GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), &batch, error);
     grpc_slice_unref(hold);

@@ -20,11 +20,21 @@ enum {
 /* After so much of it a sequence makes way for another. */
 static const uint64_t SEQUENCE_SILENCE_NS = UINT64_C(60) * 1000 * 1000 * 1000;
 
+/* Without work, until what large messages took goes back: soon enough for others on the host, and not for each of many. */
+static const uint64_t QUIET_NS = 2000u * 1000 * 1000;
+
 /* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static void give_back(pf_server *server)
+{
+    for (int service = 0; service < PF_N_SERVICES; service++)
+        if (server->codec[service]) pf_codec_give_back(server->codec[service]);
+}
 
 /* Until there is work, or a while has passed; without sleeping for a moment after the last. */
 static void wait_for_work(pf_server *server, uint64_t last_work_ns)
 {
+    if (pf_now_ns() - last_work_ns >= QUIET_NS) give_back(server);
     pf_poller_wait(&server->poller, last_work_ns + PF_RPC_SPIN_NS, UINT64_MAX);
 }
 

@@ -1,6 +1,7 @@
 /* Batches to bytes and back. PF_RECORD_GOLDEN=1 writes tests/golden/wire/v1 anew: only before a version is released. */
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "proto/codec.h"
 #include "tests/support/alloc_count.h"
@@ -368,6 +369,33 @@ static void encoding_and_decoding_allocate_nothing(void **state)
     pf_codec_destroy(codec);
 }
 
+static int64_t faults(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_minflt;
+}
+
+/* What a large message takes stays for the next one, until it is given back: then it has to be brought in again. */
+static void memory_is_kept_from_one_message_to_the_next_until_it_is_given_back(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(4 << 20);
+    size_t n = 0;
+    for (int i = 0; i < 200000; i++, n += 3) memcpy(buffer + n, "\xa0\x06\x01", 3); /* a field that nobody knows */
+    int64_t n_faults[4];
+    for (int i = 0; i < 4; i++) {
+        if (i == 3) pf_codec_give_back(codec);
+        const int64_t before = faults();
+        const pf_batch *out = NULL;
+        pf_error error;
+        assert_ok(pf_codec_decode_batch(codec, buffer, n, &out, &error), error);
+        n_faults[i] = faults() - before;
+    }
+    assert_true(4 * n_faults[2] < n_faults[3]);
+    pf_codec_destroy(codec);
+}
+
 static void a_codec_that_cannot_be_made_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -394,6 +422,7 @@ int main(void)
         cmocka_unit_test(a_refusals_text_cannot_drive_a_terminal),
         cmocka_unit_test(a_refusal_without_a_text_says_that_it_has_none),
         cmocka_unit_test(encoding_and_decoding_allocate_nothing),
+        cmocka_unit_test(memory_is_kept_from_one_message_to_the_next_until_it_is_given_back),
         cmocka_unit_test(a_codec_that_cannot_be_made_leaves_nothing_behind),
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
     };

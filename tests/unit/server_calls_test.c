@@ -13,6 +13,7 @@
 #include "rpc/client.h"
 #include "rpc/server.h"
 #include "tests/support/mute_peer.h"
+#include "tests/support/raw_call.h"
 #include "tests/support/running_server.h"
 #include "tests/support/stranger.h"
 #include "tests/support/test.h"
@@ -399,6 +400,21 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
     end(&f);
 }
 
+static void what_a_large_message_took_goes_back_when_nothing_more_comes(void **state)
+{
+    (void)state;
+    enum { N_FIELDS = 200000, LEAST = 8 << 20 }; /* 12 MiB in memory, beyond the two that are kept */
+    static uint8_t message[3 * N_FIELDS];
+    for (int i = 0; i < N_FIELDS; i++) memcpy(message + 3 * i, "\xa0\x06\x01", 3); /* that nobody knows */
+    fixture f = { .peer = { &mute_peer_ops } };
+    serving_begin(&f.running, &(pf_server_config){ .address = serving_address, .drafter = &f.peer });
+    assert_int_equal(raw_call(serving_address, DRAFT, message, sizeof message, 5000).code, GRPC_STATUS_OK);
+    const size_t before = resident_bytes();
+    for (const uint64_t until = pf_now_ns() + 15 * SECOND; resident_bytes() + LEAST > before; usleep(50 * 1000))
+        assert_true(pf_now_ns() < until);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +427,7 @@ int main(void)
         cmocka_unit_test(questions_that_are_never_said_make_way),
         cmocka_unit_test(answers_that_are_never_read_make_way),
         cmocka_unit_test(streams_that_are_dropped_at_once_leave_nothing),
+        cmocka_unit_test(what_a_large_message_took_goes_back_when_nothing_more_comes),
         cmocka_unit_test(messages_that_never_end_do_not_fill_the_memory),
     };
     return cmocka_run_group_tests(tests, serving_make_directory, serving_remove_directory);

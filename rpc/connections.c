@@ -111,20 +111,23 @@ void pf_connections_advance(pf_connections *cs, pf_connection *c, pf_connection_
 /* ---- who goes ---------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. gRPC may close it meanwhile, and its number may become another's: what is shut down is a descriptor
- * of our own. */
-static void shut_down(pf_connections *cs, pf_connection *c)
+ * of our own. Whether it was there still. */
+static bool shut_down(pf_connections *cs, pf_connection *c)
 {
     c->stage = PF_CONNECTION_CLOSING;
-    if (dup3(c->fd, cs->spare, O_CLOEXEC) < 0) return;
-    if (inode_of(cs->spare) == c->inode) (void)shutdown(cs->spare, SHUT_RDWR);
+    if (dup3(c->fd, cs->spare, O_CLOEXEC) < 0) return false;
+    const bool is_there = inode_of(cs->spare) == c->inode;
+    if (is_there) (void)shutdown(cs->spare, SHUT_RDWR);
     (void)dup3(cs->bell, cs->spare, O_CLOEXEC);
+    return is_there;
 }
 
-void pf_connections_shut_down(pf_connections *cs, pf_connection *c)
+bool pf_connections_shut_down(pf_connections *cs, pf_connection *c)
 {
     pthread_mutex_lock(&cs->lock);
-    shut_down(cs, c);
+    const bool was_there = shut_down(cs, c);
     pthread_mutex_unlock(&cs->lock);
+    return was_there;
 }
 
 /* Of those that were shut down, and now and then of all: that is thousands of system calls. */
@@ -181,7 +184,7 @@ int pf_connections_make_room(pf_connections *cs)
     if (c && c->stage == PF_CONNECTION_SILENT)
         drop(cs, c);
     else if (c)
-        shut_down(cs, c);
+        (void)shut_down(cs, c);
     pthread_mutex_unlock(&cs->lock);
     return wait_ms;
 }
@@ -206,7 +209,7 @@ int pf_connections_unclog(pf_connections *cs, int32_t most_over)
     int n = 0;
     int32_t n_over;
     pthread_mutex_lock(&cs->lock);
-    for (pf_connection *c; (c = most_clogged(cs, &n_over)) != NULL && n_over > most_over; n++) shut_down(cs, c);
+    for (pf_connection *c; (c = most_clogged(cs, &n_over)) != NULL && n_over > most_over;) n += shut_down(cs, c);
     pthread_mutex_unlock(&cs->lock);
     return n;
 }

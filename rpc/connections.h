@@ -7,8 +7,8 @@
  *      dropped                     dropped                   CLOSING: gRPC will close it
  *
  * Whether a connection of gRPC's still lives is not told by gRPC. A descriptor's number and the inode of its socket say
- * it; they are compared only when room is needed. Which connection a call came by is in the name that gRPC gives its
- * peer, "fd:7"; the descriptor cannot be closed while the call is referred to.
+ * it; they are compared when room is needed, and before one is shut down. Which connection a call came by is in the name
+ * that gRPC gives its peer, "fd:7"; the descriptor cannot be closed while the call is referred to.
  *
  * A call is over when its client or the server has ended it, and is let go of by gRPC once what it writes is written: never,
  * where the client reads nothing. Such a connection *clogs*.
@@ -77,8 +77,8 @@ void pf_connections_advance(pf_connections *cs, pf_connection *c, pf_connection_
 /* Closes who is least missed, or has gRPC close him. In how many milliseconds there may be room for another. */
 int pf_connections_make_room(pf_connections *cs);
 
-/* One of gRPC's: it is closed as soon as gRPC hears of it. */
-void pf_connections_shut_down(pf_connections *cs, pf_connection *c);
+/* One of gRPC's: it is closed as soon as gRPC hears of it. False: it was already, and its number may be another's. */
+bool pf_connections_shut_down(pf_connections *cs, pf_connection *c);
 
 /* Shuts down who clogs, the worst first, until no more than `most_over` calls are over that have been so for a second. How
  * many were shut down. */

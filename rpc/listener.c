@@ -329,7 +329,7 @@ void pf_listener_cut_all(pf_listener *listener)
 {
     pf_connections *cs = &listener->connections;
     for (int32_t i = 0; i < cs->n; i++)
-        if (cs->all[i].stage == PF_CONNECTION_GIVEN) pf_connections_shut_down(cs, &cs->all[i]);
+        if (cs->all[i].stage == PF_CONNECTION_GIVEN) (void)pf_connections_shut_down(cs, &cs->all[i]);
 }
 
 void pf_listener_destroy(pf_listener *listener)

@@ -39,9 +39,7 @@ bool pf_poll_watch_look(pf_poll_watch *watch, pf_connections *cs, const atomic_b
     for (int i = 0; i < PF_POLL_WATCH_MS && is_held_up(watch) && !atomic_load(stop); i++) {
         (void)poll(&bell, 1, 1);
         pf_connection *c = being_read(cs);
-        if (!c || !is_held_up(watch)) continue;
-        pf_connections_shut_down(cs, c);
-        return true;
+        if (c && is_held_up(watch) && pf_connections_shut_down(cs, c)) return true;
     }
     return false;
 }

@@ -49,6 +49,6 @@ int pf_unclaimed_look(pf_connections *cs, size_t most_bytes)
     uint64_t all;
     for (int32_t i = 0; i < cs->n; i++)
         if (cs->all[i].stage == PF_CONNECTION_GIVEN) look_at(cs, &cs->all[i]);
-    for (pf_connection *c; (c = greediest(cs, &all)) != NULL && all > most_bytes; n++) pf_connections_shut_down(cs, c);
+    for (pf_connection *c; (c = greediest(cs, &all)) != NULL && all > most_bytes;) n += pf_connections_shut_down(cs, c);
     return n;
 }

@@ -195,7 +195,9 @@ static void a_number_that_is_anothers_by_now_is_left_alone(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     assert_int_equal(dup2(ends[0], f.connections.all[0].fd),
                      f.connections.all[0].fd); /* gRPC has closed it meanwhile */
-    assert_int_equal(pf_connections_unclog(&f.connections, 0), 1);
+    assert_int_equal(pf_connections_unclog(&f.connections, 0), 0);
+    assert_false(pf_connections_shut_down(&f.connections, &f.connections.all[0]));
+    assert_true(pf_connections_shut_down(&f.connections, &f.connections.all[1]));
     struct pollfd it = { .fd = ends[1], .events = POLLIN };
     assert_int_equal(poll(&it, 1, 0), 0);
     close(ends[0]);

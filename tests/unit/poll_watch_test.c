@@ -171,6 +171,21 @@ static void who_is_cut_already_is_not_looked_at(void **state)
     go(&f);
 }
 
+/* Its socket is another's by now: nothing is said of it, and nobody waits for it. */
+static void a_number_that_is_anothers_by_now_is_not_taken_for_cut(void **state)
+{
+    (void)state;
+    fixture f;
+    come(&f, true);
+    f.connections.all[READ].inode++;
+    begin_poll(&f);
+    assert_nobody_is_cut(&f);
+    compute();
+    for (int i = 0; i < 1000 && f.connections.all[READ].stage == PF_CONNECTION_GIVEN; i++) assert_nobody_is_cut(&f);
+    assert_int_equal(f.connections.all[READ].stage, PF_CONNECTION_CLOSING); /* it was found, all the same */
+    go(&f);
+}
+
 static void a_watch_that_is_told_to_stop_does_not_look(void **state)
 {
     (void)state;
@@ -192,6 +207,7 @@ int main(void)
         cmocka_unit_test(polls_that_end_cost_nobody_however_much_they_compute),
         cmocka_unit_test(who_was_read_before_is_not_taken_for_who_is_read_now),
         cmocka_unit_test(who_is_cut_already_is_not_looked_at),
+        cmocka_unit_test(a_number_that_is_anothers_by_now_is_not_taken_for_cut),
         cmocka_unit_test(a_watch_that_is_told_to_stop_does_not_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

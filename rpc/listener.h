@@ -23,7 +23,8 @@
  * a call is turned away because too many are ending, the connections where that has been so for a second are cut, the
  * worst first, until half as many calls are over as are too many. While nobody needs the place they stay.
  *
- * And a fourth: what gRPC has read of it and no call has claimed, when of all together it is too much (rpc/unclaimed.h).
+ * And a fourth: what gRPC has read of it and no call has claimed, when of all together it is too much (rpc/unclaimed.h). And a
+ * fifth: a call that has more metadata than is taken (rpc/server_events.c).
  *
  *     connections.c   who is there, and who goes        handover.c   first words, and how many gRPC is given at once
  *     poll_watch.c    a poll that does not end          unclaimed.c  what is sent, and belongs to no call
@@ -76,8 +77,10 @@ int pf_listener_enter(pf_listener *listener, grpc_call *call);
 void pf_listener_over(pf_listener *listener, int connection, bool stream);
 void pf_listener_leave(pf_listener *listener, int connection);
 
-/* A message of a call has come, which had so many bytes; and its connection is shut down. While it is referred to; any thread. */
+/* A message of a call has come, which had so many bytes. While the call is referred to; any thread. */
 void pf_listener_claim(pf_listener *listener, int connection, size_t n_bytes);
+
+/* Shuts a call's connection down at once, because of what the call has sent. While it is referred to; any thread. */
 void pf_listener_cut(int connection);
 
 /* A call finds no place because of those that are over. Within 50 ms who keeps them is dealt with; any thread. */

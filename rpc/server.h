@@ -58,8 +58,10 @@ typedef struct {
 
 /* Listen. Connections are accepted and health says NOT_SERVING until pf_server_run. Raises the process's soft limit
  * of open files to its hard one. The caller ends it with pf_server_destroy. No fork in this process afterwards.
- * PF_INVALID: not an address, or no peer.  PF_LIMIT: too little memory is left.  PF_UNAVAILABLE: cannot listen there (the sentence names the address and
- * why: in use, no such directory, ...).  PF_NOMEM. */
+ * PF_INVALID: not an address, or no peer.
+ * PF_LIMIT: too little memory is left.
+ * PF_UNAVAILABLE: cannot listen there (the sentence names the address and why: in use, no such directory, ...).
+ * PF_NOMEM. */
 PF_MUST_USE pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_error *error);
 void pf_server_destroy(pf_server *server); /* NULL is fine; not while pf_server_run is under way */
 

@@ -89,10 +89,10 @@ grpc_arg pf_grpc_int_arg(const char *key, int value)
     return (grpc_arg){ .type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value };
 }
 
-grpc_resource_quota *pf_grpc_quota(const pf_room *room)
+grpc_resource_quota *pf_grpc_quota(size_t n_bytes)
 {
     grpc_resource_quota *quota = grpc_resource_quota_create("pilotfish");
-    grpc_resource_quota_resize(quota, room->inbound_bytes + room->grpc_bytes);
+    grpc_resource_quota_resize(quota, n_bytes);
     return quota;
 }
 

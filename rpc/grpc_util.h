@@ -16,7 +16,6 @@
 
 #include "base/status.h"
 #include "proto/codec.h"
-#include "rpc/room.h"
 
 enum {
     PF_RPC_DEFAULT_MESSAGE_BYTES = 4 << 20,
@@ -40,7 +39,7 @@ grpc_arg pf_grpc_int_arg(const char *key, int value);
 /* What gRPC may hold in memory for a server's connections together, or for a channel: messages that come, and what it needs
  * itself. Past it streams end with RESOURCE_EXHAUSTED, anybody's. Who is made with the argument has a reference of its own;
  * the caller ends his. */
-grpc_resource_quota *pf_grpc_quota(const pf_room *room);
+grpc_resource_quota *pf_grpc_quota(size_t n_bytes);
 grpc_arg pf_grpc_quota_arg(grpc_resource_quota *quota);
 
 bool pf_grpc_slice_is(grpc_slice slice, const char *text);

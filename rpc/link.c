@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "rpc/room.h"
 
 enum {
     /* Reconnection: a worker that comes back is taken up within a second. */
@@ -229,7 +230,7 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 static grpc_channel *make_channel(const pf_link *link)
 {
     const pf_room room = pf_room_in_plenty(PF_RPC_DEFAULT_MESSAGE_BYTES);
-    grpc_resource_quota *quota = pf_grpc_quota(&room);
+    grpc_resource_quota *quota = pf_grpc_quota(room.inbound_bytes + room.grpc_bytes);
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */

@@ -133,7 +133,7 @@ static int32_t default_connections(const pf_server_config *config, const pf_room
 static grpc_server *make_grpc_server(const pf_server_config *config, const pf_room *room)
 {
     const int max_bytes = (int)room->message_bytes;
-    grpc_resource_quota *quota = pf_grpc_quota(room);
+    grpc_resource_quota *quota = pf_grpc_quota(room->inbound_bytes + room->grpc_bytes);
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes),
         pf_grpc_int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, max_bytes),

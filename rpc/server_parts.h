@@ -26,6 +26,7 @@
 #include "rpc/grpc_util.h"
 #include "rpc/listener.h"
 #include "rpc/poller.h"
+#include "rpc/room.h"
 #include "rpc/server.h"
 
 enum {

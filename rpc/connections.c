@@ -12,9 +12,6 @@
 #include "base/clock.h"
 
 enum {
-    NOW_MS = 0,
-    SOON_MS = 10,      /* gRPC will have closed what was shut down */
-    LATER_MS = 100,    /* perhaps somebody has left */
     MOST_CLOSING = 16, /* that have been shut down, and that gRPC has not closed */
 };
 
@@ -176,11 +173,11 @@ int pf_connections_make_room(pf_connections *cs)
 {
     const int32_t before = cs->n;
     forget_closed(cs);
-    if (cs->n < before) return NOW_MS;
-    if (pf_connections_count(cs, PF_CONNECTION_CLOSING) >= MOST_CLOSING) return SOON_MS;
+    if (cs->n < before) return PF_NOW_MS;
+    if (pf_connections_count(cs, PF_CONNECTION_CLOSING) >= MOST_CLOSING) return PF_SOON_MS;
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = most_idle(cs);
-    const int wait_ms = !c ? LATER_MS : c->stage == PF_CONNECTION_SILENT ? NOW_MS : SOON_MS;
+    const int wait_ms = !c ? PF_LATER_MS : c->stage == PF_CONNECTION_SILENT ? PF_NOW_MS : PF_SOON_MS;
     if (c && c->stage == PF_CONNECTION_SILENT)
         drop(cs, c);
     else if (c)

@@ -23,6 +23,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* How long who wants room waits before he looks again. */
+enum {
+    PF_NOW_MS = 0,
+    PF_SOON_MS = 10,   /* gRPC will have closed what was shut down */
+    PF_LATER_MS = 100, /* perhaps somebody has left */
+};
+
 typedef enum {
     PF_CONNECTION_SILENT,  /* it has not said all of the preface */
     PF_CONNECTION_SPOKEN,  /* it has, and waits until gRPC is through with others */

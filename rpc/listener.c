@@ -24,9 +24,6 @@
 #include "rpc/unclaimed.h"
 
 enum {
-    NOW_MS = 0,
-    SOON_MS = 10,
-    LATER_MS = 100, /* perhaps somebody has left */
     MAX_EVENTS = 64,
 };
 
@@ -134,10 +131,10 @@ static void welcome(pf_listener *l, int fd)
 static void accept_one(pf_listener *l, int listening)
 {
     if (pf_now_ns() < l->accept_ns) {
-        nap(l, SOON_MS);
+        nap(l, PF_SOON_MS);
         return;
     }
-    int wait_ms = NOW_MS;
+    int wait_ms = PF_NOW_MS;
     const pf_connections *cs = &l->connections;
     if (cs->n >= cs->most) wait_ms = pf_connections_make_room(&l->connections);
     if (cs->n >= cs->most) {
@@ -161,7 +158,7 @@ static void accept_one(pf_listener *l, int listening)
         complain(l, strerror(errno));
         nap(l, pf_connections_make_room(&l->connections));
         return;
-    default: nap(l, LATER_MS); /* a network's own troubles, each of which accept4 tells once */
+    default: nap(l, PF_LATER_MS); /* a network's own troubles, each of which accept4 tells once */
     }
 }
 

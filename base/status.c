@@ -52,7 +52,5 @@ void pf_error_set(pf_error *error, pf_status status, const char *format, ...)
     bool all_valid;
     error->text[pf_utf8_repair(text, strlen(text), error->text, sizeof error->text - 1, &all_valid)] = '\0';
 
-    /* One line: a path or a value from a file may hold line ends. */
-    for (char *c = error->text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = ' ';
+    pf_utf8_make_printable(error->text, ' '); /* one line: a path or a value from a file may hold line ends */
 }

@@ -69,3 +69,9 @@ size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, size_t capac
     }
     return n;
 }
+
+void pf_utf8_make_printable(char *text, char stand_in)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7F) *text = stand_in;
+}

@@ -1,4 +1,4 @@
-/* UTF-8: where characters end, and what stands for bytes that are none (Unicode, section 3.9). */
+/* UTF-8: where characters end, what stands for bytes that are none (Unicode, section 3.9), and for what is never printed. */
 #ifndef PF_BASE_UTF8_H
 #define PF_BASE_UTF8_H
 
@@ -16,5 +16,9 @@ size_t pf_utf8_length(const char *bytes, size_t n_bytes, bool *valid);
 /* The bytes into out [capacity]: every one may become U+FFFD, so 3 * n_bytes are always enough. What does not fit is left off,
  * from a character's beginning on. Returns the length; *all_valid: nothing had to be replaced. */
 size_t pf_utf8_repair(const char *bytes, size_t n_bytes, char *out, size_t capacity, bool *all_valid);
+
+/* What strangers wrote may reach a terminal or a log: control characters of a text become `stand_in`. Writes nothing else, so
+ * a constant that has none may be passed. */
+void pf_utf8_make_printable(char *text, char stand_in);
 
 #endif

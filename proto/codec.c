@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/codec_parts.h"
 
 enum {
@@ -129,7 +130,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
         return pf_codec_refuse(&at, PF_FORMAT, "vocab_fingerprint", "has %zu bytes, expected 0 or 32", n_fingerprint);
 
     strcpy(info.model_id, wire->model_id);
-    pf_codec_make_printable(info.model_id);
+    pf_utf8_make_printable(info.model_id, '?');
     if (n_fingerprint) memcpy(info.vocab_fingerprint, wire->vocab_fingerprint.data, n_fingerprint);
     info.vocab_size = wire->vocab_size;
     info.n_ids = wire->n_ids;

@@ -35,10 +35,3 @@ pf_status pf_codec_check_text(const pf_codec_place *at, const char *field, const
     if (n <= most_bytes) return PF_OK;
     return pf_codec_refuse(at, PF_FORMAT, field, "has %zu bytes, expected at most %zu", n, most_bytes);
 }
-
-/* The empty string is protobuf-c's constant. */
-void pf_codec_make_printable(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
-}

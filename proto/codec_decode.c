@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/codec_parts.h"
 
 static pf_status check_tokens(const pf_codec_place *at, const char *field, const int32_t *tokens, size_t n, size_t low,
@@ -187,7 +188,7 @@ static pf_status status_of(Pilotfish__V1__Refusal__Reason reason)
 static pf_status take_refusal(const pf_codec_place *at, const pf_wire_refusal *wire, pf_refusal *out)
 {
     PF_TRY(pf_codec_check_text(at, "text", wire->text, PF_MAX_REFUSAL_BYTES));
-    pf_codec_make_printable(wire->text);
+    pf_utf8_make_printable(wire->text, '?'); /* an empty one is protobuf-c's constant */
     *out = (pf_refusal){
         .sequence = wire->sequence,
         .incarnation = wire->incarnation,

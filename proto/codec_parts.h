@@ -75,7 +75,4 @@ PF_MUST_USE static inline pf_status pf_codec_check_entry(const pf_codec_place *a
     return pf_codec_refuse(at, PF_FORMAT, field, "[%zu] is %d, expected %d to %d", i, (int)value, (int)low, (int)high);
 }
 
-/* Text that a stranger wrote may reach a terminal: control characters become '?'. */
-void pf_codec_make_printable(char *text);
-
 #endif

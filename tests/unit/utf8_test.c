@@ -54,11 +54,20 @@ static void what_does_not_fit_is_left_off_between_characters(void **state)
     }
 }
 
+static void what_drives_a_terminal_is_replaced_and_nothing_else(void **state)
+{
+    (void)state;
+    char text[] = "a\x1b[31m\n\x7f\xC3\xA9\x1f ~";
+    pf_utf8_make_printable(text, '?');
+    assert_string_equal(text, "a?[31m??\xC3\xA9? ~");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_character_that_is_not_whole_is_held_back),
         cmocka_unit_test(what_does_not_fit_is_left_off_between_characters),
+        cmocka_unit_test(what_drives_a_terminal_is_replaced_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,13 +37,15 @@ void pf_codec_give_back(pf_codec *codec);
 /* What the arenas of such a codec take at most, by messages that touch all of them. */
 size_t pf_codec_arena_bytes(size_t max_message_bytes);
 
-/* Bytes that `batch` takes on the wire; 0 also for one that pf_codec_encode_batch would refuse. */
-size_t pf_codec_batch_bytes(pf_codec *codec, const pf_batch *batch);
-
 /* The encoding of `batch` into out [capacity]. PF_LIMIT: more than capacity, than the codec's largest message, or
  * than a limit of messages.h. */
 PF_MUST_USE pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *batch, uint8_t *out, size_t capacity,
                                             size_t *n_bytes);
+
+/* The same in two steps, for whoever makes room in between: how many bytes it takes, then that many into out. What the batch
+ * points to is borrowed until then, and nothing else is encoded. PF_LIMIT: likewise. */
+PF_MUST_USE pf_status pf_codec_measure_batch(pf_codec *codec, const pf_batch *batch, size_t *n_bytes);
+void pf_codec_pack_batch(const pf_codec *codec, uint8_t *out);
 
 /* *out and what it points to belong to the codec until the next decode. Control characters in a refusal's text are
  * replaced by '?'.

@@ -206,21 +206,26 @@ static pf_status mirror(pf_bump *bump, const pf_batch *batch, pf_wire_batch *wir
     return bump->refused ? PF_LIMIT : PF_OK;
 }
 
-size_t pf_codec_batch_bytes(pf_codec *codec, const pf_batch *batch)
+pf_status pf_codec_measure_batch(pf_codec *codec, const pf_batch *batch, size_t *n_bytes)
 {
-    pf_wire_batch wire;
-    pf_wire_timing timing;
-    if (mirror(&codec->out, batch, &wire, &timing) != PF_OK) return 0;
-    return pilotfish__v1__batch__get_packed_size(&wire);
+    PF_TRY(mirror(&codec->out, batch, &codec->mirrored, &codec->mirrored_timing));
+    const size_t n = pilotfish__v1__batch__get_packed_size(&codec->mirrored);
+    if (n > codec->max_message_bytes) return PF_LIMIT;
+    *n_bytes = n;
+    return PF_OK;
+}
+
+void pf_codec_pack_batch(const pf_codec *codec, uint8_t *out)
+{
+    (void)pilotfish__v1__batch__pack(&codec->mirrored, out);
 }
 
 pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *batch, uint8_t *out, size_t capacity, size_t *n_bytes)
 {
-    pf_wire_batch wire;
-    pf_wire_timing timing;
-    PF_TRY(mirror(&codec->out, batch, &wire, &timing));
-    const size_t n = pilotfish__v1__batch__get_packed_size(&wire);
-    if (n > capacity || n > codec->max_message_bytes) return PF_LIMIT;
-    *n_bytes = pilotfish__v1__batch__pack(&wire, out);
+    size_t n;
+    PF_TRY(pf_codec_measure_batch(codec, batch, &n));
+    if (n > capacity) return PF_LIMIT;
+    pf_codec_pack_batch(codec, out);
+    *n_bytes = n;
     return PF_OK;
 }

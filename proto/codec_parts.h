@@ -30,6 +30,8 @@ struct pf_codec {
     size_t max_message_bytes;
     int32_t n_vocab; /* 0: not known */
     pf_bump in, out;
+    pf_wire_batch mirrored; /* the last one measured; its parts are in `out` */
+    pf_wire_timing mirrored_timing;
     pf_batch batch; /* the last one decoded */
     pf_misfits misfits;
 };

@@ -119,13 +119,10 @@ static grpc_byte_buffer *wrap(grpc_slice slice)
 
 grpc_byte_buffer *pf_grpc_encode(pf_codec *codec, const pf_batch *batch)
 {
-    const size_t n = pf_codec_batch_bytes(codec, batch);
+    size_t n;
+    if (pf_codec_measure_batch(codec, batch, &n) != PF_OK) return NULL;
     grpc_slice slice = grpc_slice_malloc(n);
-    size_t written = 0;
-    if (pf_codec_encode_batch(codec, batch, GRPC_SLICE_START_PTR(slice), n, &written) != PF_OK) {
-        grpc_slice_unref(slice);
-        return NULL;
-    }
+    pf_codec_pack_batch(codec, GRPC_SLICE_START_PTR(slice));
     return wrap(slice);
 }
 

@@ -44,7 +44,7 @@ grpc_arg pf_grpc_quota_arg(grpc_resource_quota *quota);
 
 bool pf_grpc_slice_is(grpc_slice slice, const char *text);
 
-/* Encode straight into a slice of the right size. NULL: PF_LIMIT of pf_codec_encode_batch. */
+/* Encode straight into a slice of the right size. NULL: PF_LIMIT of pf_codec_measure_batch. */
 grpc_byte_buffer *pf_grpc_encode(pf_codec *codec, const pf_batch *batch);
 grpc_byte_buffer *pf_grpc_copy(const uint8_t *bytes, size_t n_bytes);
 

@@ -56,7 +56,8 @@ static void check_batch(const pf_batch *b)
 
 static void encode_again(pf_codec *codec, const pf_batch *batch)
 {
-    const size_t n = pf_codec_batch_bytes(codec, batch);
+    size_t n = 0;
+    must(pf_codec_measure_batch(codec, batch, &n) == PF_OK);
     uint8_t *once = malloc(n + 1), *twice = malloc(n + 1);
     must(once && twice);
     size_t n_once = 0, n_twice = 0;

@@ -18,9 +18,10 @@ static pf_codec *codec_of(size_t max_bytes)
 
 static size_t encoded(pf_codec *codec, const pf_batch *batch)
 {
-    size_t n = 0;
+    size_t n = 0, measured = 0;
     assert_status(pf_codec_encode_batch(codec, batch, buffer, sizeof buffer, &n), PF_OK);
-    assert_int_equal(n, pf_codec_batch_bytes(codec, batch));
+    assert_status(pf_codec_measure_batch(codec, batch, &measured), PF_OK);
+    assert_int_equal(n, measured);
     return n;
 }
 

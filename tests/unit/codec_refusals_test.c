@@ -411,7 +411,8 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
     assert_status(pf_codec_encode_batch(codec, &batch, buffer, sizeof buffer, &n), PF_LIMIT);
     batch.n_closes = -1;
     assert_status(pf_codec_encode_batch(codec, &batch, buffer, sizeof buffer, &n), PF_LIMIT);
-    assert_int_equal(pf_codec_batch_bytes(codec, &batch), 0);
+    assert_status(pf_codec_measure_batch(codec, &batch, &n), PF_LIMIT);
+    assert_status(pf_codec_measure_batch(codec, &golden[4].batch, &n), PF_LIMIT);
     assert_status(pf_codec_encode_batch(codec, &golden[3].batch, buffer, 1, &n), PF_LIMIT);
     assert_int_equal(n, 99);
     pf_codec_destroy(codec);

@@ -20,6 +20,20 @@ sed -n '/^```c$/,/^```$/p' "$tree/docs/library.md" | sed '1d;$d' >continue.c
 tail -n 1 text | grep -Eq '^[1-9][0-9]* of 32 tokens were drafted$'
 head -n -1 text | cmp - <("$prefix/here/bin/pilotfish" generate -m "$tree/models/target" -p 'The list type' -n 32 2>log)
 
+# It says why where there are no ids: no tokenizer, one that is not known here, a text that the vocabulary has no token for.
+refuses() {
+    local rc=0
+    ./continue "$prefix/other" "$tree/models/draft" 'a' >text 2>log || rc=$?
+    [ "$rc" = 1 ] && [ ! -s text ] && grep -q "$1" log
+}
+mkdir other
+ln -s "$tree"/models/target/{config.json,*.safetensors*} other/
+refuses 'the model has no tokenizer.json'
+echo '{"version": "1.0", "model": {"type": "Unigram"}}' >other/tokenizer.json
+refuses 'other/tokenizer.json: .*Unigram'
+echo '{"version": "1.0", "model": {"type": "BPE", "vocab": {"b": 0}, "merges": []}}' >other/tokenizer.json
+refuses 'TEXT has 1 bytes: .* lacks a token'
+
 cd "$prefix/here/include/pilotfish"
 find . -name '*.h' | while read -r header; do
     # shellcheck disable=SC2046

@@ -235,6 +235,29 @@ static void a_normal_form_joins_what_it_would_in_a_shorter_text(void **state)
     free(text);
 }
 
+/* U+11A7 is no trailing consonant: U+AC00 keeps it behind itself, made of U+1100 and U+1161 or not; U+11A8 is one. */
+static void a_hangul_syllable_takes_its_trailing_consonant_and_nothing_else(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { "\xEA\xB0\x80\xE1\x86\xA7x", "\xEA\xB0\x80\xE1\x86\xA7x" },
+        { "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA7", "\xEA\xB0\x80\xE1\x86\xA7" },
+        { "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", "\xEA\xB0\x81" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_bytes form = { .data = NULL };
+        for (int compatible = 0; compatible < 2; compatible++) {
+            form.n = 0;
+            assert_status(
+                pf_normal_form_append(compatible ? PF_NFKC : PF_NFC, cases[i][0], strlen(cases[i][0]), NULL, &form),
+                PF_OK);
+            assert_int_equal(form.n, strlen(cases[i][1]));
+            assert_memory_equal(form.data, cases[i][1], form.n);
+        }
+        pf_bytes_clear(&form);
+    }
+}
+
 /* Each takes many times a millisecond. */
 static void a_step_of_the_normalizer_is_given_up_in_mid_text(void **state)
 {
@@ -587,6 +610,7 @@ int main(void)
         cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),
         cmocka_unit_test(marks_without_end_are_ordered_in_time),
         cmocka_unit_test(a_normal_form_joins_what_it_would_in_a_shorter_text),
+        cmocka_unit_test(a_hangul_syllable_takes_its_trailing_consonant_and_nothing_else),
         cmocka_unit_test(a_step_of_the_normalizer_is_given_up_in_mid_text),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),

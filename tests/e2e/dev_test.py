@@ -33,6 +33,7 @@ class Tree(unittest.TestCase):
             (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, self.tree / path)
         self.pilotfish = self.make(Path(folder.name) / "pilotfish", PILOTFISH)
+        self.bash = shutil.which("bash")
 
     def make(self, path, text):
         path.write_text(text)
@@ -67,6 +68,37 @@ class Tree(unittest.TestCase):
             done = self.run_script(self.tree / "dev", *words.split(), env=environment)
             self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (0, "./dev VERB"))
         self.assertFalse((self.tree / "build").exists())
+
+    def user(self):
+        """The environment of somebody who is not root, with no tool that is not named."""
+        folder = self.elsewhere / "tools"
+        folder.mkdir()
+        for tool in ("bash", "sh", "dirname", "readlink", "grep", "mkdir", "rm"):
+            (folder / tool).symlink_to(shutil.which(tool))
+        for tool, text in (("id", "echo 1000"), ("dpkg-query", "echo installed")):
+            self.make(folder / tool, f"#!/bin/sh\n{text}\n")
+        self.make(folder / "cmake", '#!/bin/sh\necho cmake "$@"\n[ "$1" != --install ] || echo /there >$2/install_manifest.txt\n')
+        (self.tree / "build/release").mkdir(parents=True)
+        return {**os.environ, "PATH": str(folder)}
+
+    def test_an_installation_as_root_is_no_obstacle_to_the_next(self):
+        environment = self.user()
+        self.make(self.elsewhere / "tools/sudo", '#!/bin/sh\necho "with sudo:"\nexec "$@"\n')
+        for prefix, shown in (("/dev/null/there", "with sudo:"), (self.elsewhere / "here", "cmake --build --preset release")):
+            done = self.run_script(self.bash, self.tree / "dev", "install", prefix, env=environment)
+            self.assertEqual((done.returncode, done.stdout.splitlines()[-2:]),
+                             (0, [shown, f"cmake --install build/release --prefix {prefix}"]), done.stderr)
+            self.assertFalse((self.tree / "build/release/install_manifest.txt").exists())
+
+    def test_without_root_and_sudo_it_says_what_to_do(self):
+        environment = self.user()
+        done = self.run_script(self.bash, self.tree / "dev", "install", "/dev/null/there", env=environment)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "dev: not root and no sudo; give a PREFIX that can be written, not /dev/null/there\n"))
+        self.make(self.elsewhere / "tools/dpkg-query", "#!/bin/sh\necho missing\n")
+        done = self.run_script(self.bash, self.tree / "dev", "setup", env=environment)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("dev: not root and no sudo; install these packages: build-essential", done.stderr)
 
     def test_the_demo_shows_the_commands_that_it_runs(self):
         prompt = "it's $HOME; two  blanks"

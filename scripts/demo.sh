@@ -4,10 +4,13 @@
 #
 #   scripts/demo.sh [BINARY]        `./dev demo` builds first and calls this
 set -euo pipefail
+pilotfish=${1:+$(readlink -m "$1")}
 cd "$(dirname "$(readlink -f "$0")")/.."
-pilotfish=${1:-build/release/pilotfish}
+pilotfish=${pilotfish:-build/release/pilotfish}
 prompts=models/prompts.txt
-work=$(mktemp -d "${TMPDIR:-/tmp}/pilotfish-demo.XXXXXX")
+temporary=${TMPDIR:-/tmp}
+[ "$(printf %s "$temporary" | wc -c)" -le 73 ] || temporary=/tmp   # the path of a socket has at most 107 bytes
+work=$(mktemp -d "$temporary/pilotfish-demo.XXXXXX")
 socket=unix:$work/worker.sock
 worker=
 

@@ -100,6 +100,27 @@ class Tree(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("dev: not root and no sudo; install these packages: build-essential", done.stderr)
 
+    def test_paths_are_those_of_where_it_is_called(self):
+        environment = self.user()
+        (self.tree / "bench/peers").mkdir(parents=True)
+        for path in ("build/release/pilotfish", "bench/peers/peers.sh"):
+            self.make(self.tree / path, f'#!/bin/sh\necho {path} "$PWD" "$@"\n')
+        for words, shown in (("model -m here", f"build/release/pilotfish {self.elsewhere} bench model -m here"),
+                             ("peers --json here",
+                              f"bench/peers/peers.sh {self.elsewhere} {self.tree}/build/release/pilotfish --json here")):
+            done = self.run_script(self.bash, self.tree / "dev", "bench", *words.split(), env=environment, cwd=self.elsewhere)
+            self.assertEqual((done.returncode, done.stdout), (0, f"{shown}\n"), done.stderr)
+        done = self.run_script(self.tree / "scripts/demo.sh", "../pilotfish", cwd=self.elsewhere)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_demo_needs_no_short_folder_for_what_is_temporary(self):
+        folder = self.elsewhere / ("x" * 80)
+        folder.mkdir()
+        done = self.run_script(self.tree / "scripts/demo.sh", self.pilotfish, env={**os.environ, "TMPDIR": str(folder)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sockets = [word for word in done.stdout.split() if word.startswith("unix:")]
+        self.assertEqual((len(sockets), [socket for socket in sockets if len(socket.removeprefix("unix:")) > 107]), (3, []))
+
     def test_the_demo_shows_the_commands_that_it_runs(self):
         prompt = "it's $HOME; two  blanks"
         text = self.run_script(self.tree / "scripts/demo.sh", self.pilotfish, env={**os.environ, "PROMPT": prompt}).stdout

@@ -5,6 +5,7 @@
 # The machine: Bochs 3.0 with our patch, the processor model sapphire_rapids, Debian's cloud kernel. Made once, kept in
 # ~/.cache/pilotfish/amx-machine, with apt: the source of Bochs, the kernel. `./dev amx-machine` installs the packages.
 set -euo pipefail
+unset CDPATH   # cd would look there, too, and say where it went
 here=$(cd "$(dirname "$0")" && pwd)
 program=$(readlink -f "$1") trapped=$(readlink -f "$2")
 patch=$here/../tests/amx-machine/bochs-3.0-amx.patch

@@ -4,6 +4,7 @@
 # name (_avx2, _avx512, _amx) and are compiled for it; those named _v16 are written in the vectors of v16_avx2.h or
 # v16_avx512.h, and stand behind the first; those named _vec behind vec_avx2.h, those named _words behind words_avx2.h.
 set -euo pipefail
+unset CDPATH   # cd would look there, too, and say where it went
 cd "$(dirname "$0")/.."
 compiler=${1:-cc}
 if ! command -v "$compiler" >/dev/null; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # check-tidy.sh BUILD-DIRECTORY: clang-tidy over the sources that the build compiles (its compile_commands.json).
 set -euo pipefail
+unset CDPATH   # cd would look there, too, and say where it went
 cd "$(dirname "$0")/.."
 build=$1
 mapfile -t files < <(python3 - "$build" <<'PY'

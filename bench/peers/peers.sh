@@ -8,6 +8,7 @@
 #   PF_PEERS         where everything is kept (~/.cache/pilotfish/peers): 7 GB of programs, 11 GB of models
 #   PF_PEERS_SHAPES  what is made and measured ("1b 68m")
 set -euo pipefail
+unset CDPATH   # cd would look there, too, and say where it went
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
 shift

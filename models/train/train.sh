@@ -30,6 +30,7 @@ case "$*" in
 *) echo "train.sh: takes no arguments but --help, not '$*'" >&2; exit 2 ;;
 esac
 
+unset CDPATH   # cd would look there, too, and say where it went
 here=$(cd "$(dirname "$0")" && pwd)
 work=${PILOTFISH_TRAIN:-$HOME/.cache/pilotfish/train}
 mkdir -p "$work"

@@ -53,6 +53,20 @@ class Tree(unittest.TestCase):
         (self.elsewhere / "demo").symlink_to(self.tree / "scripts/demo.sh")
         self.assertEqual(self.run_script(self.elsewhere / "demo", self.pilotfish).returncode, 0)
 
+    def test_scripts_find_their_own_folder_whatever_CDPATH_is(self):
+        for path in (*ROOT.glob("*/*.sh"), *ROOT.glob("*/*/*.sh"), ROOT / ".ci/run"):
+            place = str(path.relative_to(ROOT))
+            head, found, rest = path.read_text().partition('cd "$(dirname "$0")')
+            if not found or place.startswith("build/"):
+                continue
+            for folder in (self.tree, self.elsewhere):   # as far as the folder is found
+                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            script = self.make(self.tree / place, head + found + rest.partition("\n")[0] + '\necho "${here:-$PWD}"\n')
+            expected = script.parent.parent if "/.." in rest.partition("\n")[0] else script.parent
+            done = self.run_script("bash", place, cwd=self.tree, env={**os.environ, "CDPATH": f"{self.elsewhere}:{self.tree}"})
+            with self.subTest(place):
+                self.assertEqual((done.stdout, done.stderr), (f"{expected}\n", ""))
+
     def test_what_a_verb_does_not_take_is_misuse_and_nothing_is_done(self):
         self.make(self.elsewhere / "dpkg-query", "#!/bin/sh\necho installed\n")
         self.make(self.elsewhere / "cmake", "#!/bin/sh\necho no such preset\nexit 1\n")

@@ -2,7 +2,9 @@
  * Being told from outside to stop, by a flag that a signal's handler or another thread sets, and how long one may go on
  * all the same: whoever is served is given a moment, a command at a terminal none.
  *
- * Threads: the flag is anybody's, the rest one thread's.
+ * Threads: the flag is anybody's, the rest one thread's. Another thread sets it with
+ * __atomic_store_n(&flag, true, __ATOMIC_RELAXED): a plain store would be a data race. What it wrote before need not be seen
+ * by who sees the flag.
  */
 #ifndef PF_BASE_STOP_H
 #define PF_BASE_STOP_H
@@ -14,7 +16,7 @@
 /* Whether a flag is set; NULL never is. */
 static inline bool pf_is_told(const volatile bool *flag)
 {
-    return flag != NULL && *flag;
+    return flag != NULL && __atomic_load_n(flag, __ATOMIC_RELAXED);
 }
 
 typedef struct {

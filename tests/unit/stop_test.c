@@ -1,6 +1,7 @@
 /* Being told to stop, and for how long one goes on; waiting that ends by it. */
 #include "base/stop.h"
 
+#include <pthread.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -44,6 +45,26 @@ static void a_wait_ends_when_told(void **state)
     assert_true(told && pf_now_ns() - begin_ns < UINT64_C(5) * 1000 * 1000 * 1000);
 }
 
+static void *tell_from_a_thread(void *flag)
+{
+    __atomic_store_n((volatile bool *)flag, true, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* Under ThreadSanitizer. */
+static void another_thread_may_tell(void **state)
+{
+    (void)state;
+    volatile bool flag = false;
+    pf_stop stop = { .told = &flag };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, tell_from_a_thread, (void *)(uintptr_t)&flag), 0);
+    const uint64_t begin_ns = pf_now_ns();
+    pf_stop_or_wait(&stop, begin_ns + UINT64_C(10) * 1000 * 1000 * 1000);
+    assert_true(pf_is_told(&flag) && pf_now_ns() - begin_ns < UINT64_C(5) * 1000 * 1000 * 1000);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy(void **state)
 {
     (void)state;
@@ -65,6 +86,7 @@ int main(void)
         cmocka_unit_test(nobody_who_may_tell_stops_nothing),
         cmocka_unit_test(a_time_of_grace_begins_when_the_flag_is_seen),
         cmocka_unit_test(a_wait_ends_when_told),
+        cmocka_unit_test(another_thread_may_tell),
         cmocka_unit_test(a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

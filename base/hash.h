@@ -1,8 +1,10 @@
 /*
  * Hashes of keys that a file or a peer has chosen, for tables in memory. They begin with a number drawn for each table,
- * so that nobody can write down a million keys that all meet in one slot.
+ * so that nobody can write down a million keys that all meet in one slot. Bytes are many a key, and whoever knows how each
+ * changes the state finds keys that meet whatever it began with: theirs is a hash that is made against that.
  *
- * Source of the finaliser: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64); of the hash of bytes: FNV-1a.
+ * Source of the finaliser: Steele, Lea and Flood, OOPSLA 2014 (SplitMix64); of the hash of bytes: Aumasson and Bernstein,
+ * SipHash (INDOCRYPT 2012), as SipHash-1-3.
  */
 #ifndef PF_BASE_HASH_H
 #define PF_BASE_HASH_H
@@ -25,6 +27,7 @@ static inline uint64_t pf_hash_pair(uint64_t seed, uint64_t a, uint64_t b)
     return pf_hash_mix(pf_hash_mix(a ^ seed) ^ b);
 }
 
+/* The key is the seed and pf_hash_mix of it. */
 uint64_t pf_hash_bytes(uint64_t seed, const void *bytes, size_t n);
 
 #endif

@@ -45,7 +45,9 @@ struct pf_searcher {
 
 /* --- building --- */
 
-static pf_status compile(const pf_json *doc, const char *pattern, size_t n_bytes, pcre2_code **out, pf_error *error)
+/* `regex`: the file's, of which the pattern is made. */
+static pf_status compile(const pf_json *doc, const char *regex, const char *pattern, size_t n_bytes, pcre2_code **out,
+                         pf_error *error)
 {
     const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int code;
@@ -58,8 +60,8 @@ static pf_status compile(const pf_json *doc, const char *pattern, size_t n_bytes
     if (!*out) {
         PCRE2_UCHAR why[120] = "";
         pcre2_get_error_message(code, why, sizeof why);
-        return pf_fail(error, PF_UNSUPPORTED, "%s: the pattern does not compile at byte %zu: %s: %.160s", doc->name,
-                       (size_t)offset, (const char *)why, pattern);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: PCRE2 does not compile the pattern: %s: %.160s", doc->name,
+                       (const char *)why, regex);
     }
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter serves */
     return PF_OK;
@@ -77,9 +79,9 @@ static pf_status compile_both(const pf_json *doc, const char *regex, size_t n_by
     size_t n_plain = 0, n_thorough = 0;
     pf_status status = pf_regex_from_oniguruma(doc->name, regex, n_bytes, true, &thorough, &n_thorough, error);
     if (status == PF_OK) status = pf_regex_from_oniguruma(doc->name, regex, n_bytes, false, &plain, &n_plain, error);
-    if (status == PF_OK) status = compile(doc, plain, n_plain, &made->code, error);
+    if (status == PF_OK) status = compile(doc, regex, plain, n_plain, &made->code, error);
     if (status == PF_OK && strcmp(plain, thorough) != 0)
-        status = compile(doc, thorough, n_thorough, &made->thorough, error);
+        status = compile(doc, regex, thorough, n_thorough, &made->thorough, error);
     free(plain);
     free(thorough);
     return status;

@@ -12,7 +12,10 @@
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/newer_characters.h"
 
-enum { MAX_DEPTH = 200 };
+enum {
+    MAX_DEPTH = 200,
+    MAX_WRITTEN_BYTES = 1 << 19, /* what PCRE2 can compile at all is a few times shorter */
+};
 
 /* Word characters: inside a class Unicode's, outside one also those of Oniguruma's table of Latin-1. */
 #define WORD_IN_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
@@ -32,6 +35,7 @@ typedef struct {
     bool joins[MAX_DEPTH];      /* whether it only groups: (?:...) */
     int32_t run[PF_MAX_FOLDED]; /* the last [n_run] characters that (?i) takes together, folded, */
     size_t n_run, run_end;      /* which end at `run_end` */
+    bool bounds[2];             /* whether \b has been written, as the group b; and \B */
     bool class_negated;
     int32_t class_last, class_from; /* what may begin a range in a class, and what has; -1: nothing */
     int depth;
@@ -46,6 +50,11 @@ static pf_status refuse(const rewriter *r, const char *what)
 
 static pf_status reserve(rewriter *r, size_t more)
 {
+    if (r->used + more > MAX_WRITTEN_BYTES)
+        return pf_fail(r->error, PF_UNSUPPORTED,
+                       "%s: the pattern is longer than %d bytes when it is written for PCRE2, which is not known here: "
+                       "%.120s",
+                       r->name, MAX_WRITTEN_BYTES, r->in);
     if (r->capacity - r->used > more) return PF_OK;
     const size_t capacity = (r->capacity + more) * 2 + 64;
     char *grown = realloc(r->out, capacity);
@@ -253,6 +262,17 @@ static pf_status words(rewriter *r, const char *text)
     return replace(r, 2, text);
 }
 
+/* \b, \B. The first is written out, as a group that the others call: four classes are 2.6 KiB of the 64 that PCRE2 compiles.
+ * Not under (?i), where the classes have other characters. */
+static pf_status boundary(rewriter *r, bool negated)
+{
+    const bool named = !r->caseless[r->depth];
+    if (named && r->bounds[negated]) return replace(r, 2, negated ? "(?&B)" : "(?&b)");
+    if (named) r->bounds[negated] = true;
+    PF_TRY(put_text(r, !named ? "(?:" : negated ? "(?<B>" : "(?<b>"));
+    return words(r, negated ? "(?<=[])(?=[])|(?<![])(?![]))" : "(?<=[])(?![])|(?<![])(?=[]))");
+}
+
 /* A character by its number, whose n digits begin `digits` behind the backslash, for `length` bytes of the pattern. */
 static pf_status put_code_point(rewriter *r, size_t digits, size_t n, size_t length, bool in_class)
 {
@@ -301,8 +321,8 @@ static pf_status outer_escape(rewriter *r)
     switch (peek(r, 1)) {
     case 'W': return words(r, "[^]");
     case 'H': return replace(r, 2, "[^0-9A-Fa-f]");
-    case 'b': return words(r, "(?:(?<=[])(?![])|(?<![])(?=[]))");
-    case 'B': return words(r, "(?:(?<=[])(?=[])|(?<![])(?![]))");
+    case 'b':
+    case 'B': return boundary(r, peek(r, 1) == 'B');
     case 'A':
     case 'z':
     case 'Z':

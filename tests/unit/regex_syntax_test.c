@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 #include "tokenizer/regex_syntax.h"
 
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 #define KANA "\\x{1B132}-\\x{1B132}" /* newer than PCRE2's */
 
 typedef struct {
@@ -51,6 +52,17 @@ static void patterns_are_rewritten_for_pcre2(void **state)
     assert_rewritten(cases, PF_COUNT(cases), false);
 }
 
+/* PCRE2 would not compile some 25 that are written out. */
+static void where_words_begin_and_end_is_written_once_and_called(void **state)
+{
+    (void)state;
+    static const rewriting cases[] = {
+        { "\\w\\b\\b", "[" WORD "](?<b>(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))(?&b)" },
+        { "\\B(?:\\B)", "(?<B>(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))(?:(?&B))" },
+    };
+    assert_rewritten(cases, PF_COUNT(cases), false);
+}
+
 static void properties_take_along_what_is_newer(void **state)
 {
     (void)state;
@@ -69,6 +81,15 @@ static void assert_refused(const char *pattern, const char *part)
     pf_error error = { 0 };
     assert_status(pf_regex_from_oniguruma("test", pattern, strlen(pattern), true, &out, &n, &error), PF_UNSUPPORTED);
     assert_non_null(strstr(error.text, part));
+}
+
+static void a_pattern_that_becomes_endless_is_refused(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    static char pattern[2 * N + 1];
+    for (size_t i = 0; i < N; i++) memcpy(pattern + 2 * i, "\\w", 2);
+    assert_refused(pattern, "is longer than 524288 bytes when it is written for PCRE2");
 }
 
 /* PCRE2's classes take nothing away from a property. */
@@ -133,7 +154,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_are_rewritten_for_pcre2),
+        cmocka_unit_test(where_words_begin_and_end_is_written_once_and_called),
         cmocka_unit_test(properties_take_along_what_is_newer),
+        cmocka_unit_test(a_pattern_that_becomes_endless_is_refused),
         cmocka_unit_test(properties_of_case_are_no_items_of_a_class_under_i),
         cmocka_unit_test(several_characters_that_fold_to_one_are_refused_under_i),
         cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),

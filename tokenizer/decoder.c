@@ -8,7 +8,6 @@
 
 enum {
     MAX_PATTERN_BYTES = 4096,
-    MAX_CONTENT_BYTES = 4096,
     MAX_STRIPPED = 1 << 16,
 };
 
@@ -66,16 +65,13 @@ static pf_status read_character(const pf_json *doc, const json_t *part, const ch
 
 static pf_status add_replace(const pf_json *doc, const json_t *part, pf_decoder *d, pf_error *error)
 {
-    const json_t *content = json_object_get(part, "content");
-    const json_t *text = json_object_get(json_object_get(part, "pattern"), "String");
+    const json_t *pattern = json_object_get(part, "pattern"), *text = json_object_get(pattern, "String");
     pf_decoder_step *s = NULL;
-    if (!json_is_string(content) || json_string_length(content) > MAX_CONTENT_BYTES)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: content must be a string of at most %d bytes", doc->name,
-                       MAX_CONTENT_BYTES);
     PF_TRY(next_step(d, doc, PF_STEP_REPLACE, true, &s, error));
-    PF_TRY(copy(doc, json_string_value(content), json_string_length(content), &s->content, &s->n_content, error));
+    PF_TRY(pf_json_get_content(doc, part, "content", &s->content, &s->n_content, error));
     if (!d->has_list_step) return pf_pattern_read(doc, part, &s->regex, error);
-    if (!json_is_string(text) || json_string_length(text) == 0 || json_string_length(text) > MAX_PATTERN_BYTES)
+    if (json_object_size(pattern) != 1 || !json_is_string(text) || json_string_length(text) == 0 ||
+        json_string_length(text) > MAX_PATTERN_BYTES)
         return pf_fail(error, PF_UNSUPPORTED,
                        "%s: a pattern behind ByteFallback, ByteLevel, Fuse or Metaspace must be a "
                        "String of 1 to %d bytes",
@@ -105,14 +101,12 @@ static pf_status add_fuse(const pf_json *doc, const json_t *part, pf_decoder *d,
 
 static pf_status add_metaspace(const pf_json *doc, const json_t *part, pf_decoder *d, pf_error *error)
 {
-    const char *scheme = "always";
-    bool prefix = true;
+    pf_prepend_scheme scheme = PF_PREPEND_ALWAYS;
     pf_decoder_step *s = NULL;
     PF_TRY(next_step(d, doc, PF_STEP_METASPACE, false, &s, error));
     PF_TRY(read_character(doc, part, "replacement", s, error));
-    PF_TRY(pf_json_get_string(doc, part, "prepend_scheme", false, &scheme, error));
-    PF_TRY(pf_json_get_bool(doc, part, "add_prefix_space", false, &prefix, error));
-    s->drops_first = prefix && strcmp(scheme, "never") != 0;
+    PF_TRY(pf_json_get_scheme(doc, part, &scheme, error));
+    s->drops_first = scheme != PF_PREPEND_NEVER;
     return copy(doc, " ", 1, &s->content, &s->n_content, error);
 }
 

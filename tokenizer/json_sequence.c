@@ -1,5 +1,6 @@
 #include "tokenizer/json_sequence.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tokenizer/character_bytes.h"
@@ -46,6 +47,44 @@ pf_status pf_json_get_character(const pf_json *doc, const json_t *part, const ch
     if (n > 0) (void)pf_character_at(json_string_value(text), 0, &end);
     if (end == 0 || end != n) return pf_fail(error, PF_FORMAT, "%s: %s must be one character", doc->name, field);
     *out = json_string_value(text);
+    *n_bytes = n;
+    return PF_OK;
+}
+
+/* add_prefix_space is what prepend_scheme was before there were three; the library reads no file where false meets
+ * another scheme than "never". str_rep repeats what the replacement says. */
+pf_status pf_json_get_scheme(const pf_json *doc, const json_t *part, pf_prepend_scheme *out, pf_error *error)
+{
+    static const char *const names[PF_N_SCHEMES] = {
+        [PF_PREPEND_ALWAYS] = "always",
+        [PF_PREPEND_FIRST] = "first",
+        [PF_PREPEND_NEVER] = "never",
+    };
+    int chosen = PF_PREPEND_ALWAYS;
+    bool prefix = true;
+    PF_TRY(pf_json_get_choice(doc, part, "prepend_scheme", false, names, PF_N_SCHEMES, &chosen, error));
+    PF_TRY(pf_json_get_bool(doc, part, "add_prefix_space", false, &prefix, error));
+    if (!prefix && chosen != PF_PREPEND_NEVER)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then", doc->name,
+                       names[chosen]);
+    *out = (pf_prepend_scheme)chosen;
+    return PF_OK;
+}
+
+pf_status pf_json_get_content(const pf_json *doc, const json_t *part, const char *field, char **out, size_t *n_bytes,
+                              pf_error *error)
+{
+    const json_t *content = json_object_get(part, field);
+    const size_t n = json_string_length(content);
+    if (!json_is_string(content)) return pf_fail(error, PF_FORMAT, "%s: expected a string %s", doc->name, field);
+    if (n > PF_MAX_CONTENT_BYTES)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: %s has %zu bytes, expected at most %d", doc->name, field, n,
+                       PF_MAX_CONTENT_BYTES);
+    char *copy = malloc(n + 1);
+    if (!copy) return pf_fail(error, PF_NOMEM, "%s: no memory for %s", doc->name, field);
+    memcpy(copy, json_string_value(content), n + 1);
+    *out = copy;
     *n_bytes = n;
     return PF_OK;
 }

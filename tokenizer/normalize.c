@@ -186,29 +186,14 @@ static pf_status replace(const step *how, passage *p)
 
 /* --- building --- */
 
-static pf_status read_content(const pf_json *doc, const json_t *part, const char *field, step *out, pf_error *error)
-{
-    const json_t *content = json_object_get(part, field);
-    const size_t n = json_string_length(content);
-    if (!json_is_string(content)) return pf_fail(error, PF_FORMAT, "%s: expected a string %s", doc->name, field);
-    if (n > PF_MAX_CONTENT_BYTES)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: %s has %zu bytes, expected at most %d", doc->name, field, n,
-                       PF_MAX_CONTENT_BYTES);
-    out->content = malloc(n + 1);
-    if (!out->content) return pf_fail(error, PF_NOMEM, "%s: no memory for the normalizer", doc->name);
-    memcpy(out->content, json_string_value(content), n);
-    out->n_content = n;
-    return PF_OK;
-}
-
 static pf_status read_prepend(const pf_json *doc, const json_t *part, step *out, pf_error *error)
 {
-    return read_content(doc, part, "prepend", out, error);
+    return pf_json_get_content(doc, part, "prepend", &out->content, &out->n_content, error);
 }
 
 static pf_status read_replace(const pf_json *doc, const json_t *part, step *out, pf_error *error)
 {
-    PF_TRY(read_content(doc, part, "content", out, error));
+    PF_TRY(pf_json_get_content(doc, part, "content", &out->content, &out->n_content, error));
     return pf_pattern_read(doc, part, &out->pattern, error);
 }
 

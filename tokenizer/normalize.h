@@ -13,10 +13,7 @@
 #include "tokenizer/pattern.h"
 #include "tokenizer/pretokenize.h"
 
-enum {
-    PF_MAX_NORMALIZERS = 32,
-    PF_MAX_CONTENT_BYTES = 4096, /* of what a step writes: real ones write a character or two */
-};
+enum { PF_MAX_NORMALIZERS = 32 };
 
 typedef struct pf_normalizer pf_normalizer;
 

@@ -34,21 +34,13 @@ static const char *const BEHAVIORS[N_BEHAVIORS] = {
     [CONTIGUOUS] = "Contiguous",
 };
 
-typedef enum { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER, N_SCHEMES } scheme;
-
-static const char *const SCHEMES[N_SCHEMES] = {
-    [PREPEND_ALWAYS] = "always",
-    [PREPEND_FIRST] = "first",
-    [PREPEND_NEVER] = "never",
-};
-
 typedef struct {
     pf_pattern *pattern; /* NULL: does not cut */
     behavior behavior;
-    bool invert;     /* what does not match is the delimiter */
-    char space[4];   /* Metaspace: what is written for a space */
-    size_t n_space;  /* 0: none, a split */
-    scheme prepends; /* Metaspace: where it is put before a piece that does not begin with it */
+    bool invert;                /* what does not match is the delimiter */
+    char space[4];              /* Metaspace: what is written for a space */
+    size_t n_space;             /* 0: none, a split */
+    pf_prepend_scheme prepends; /* Metaspace: where it is put before a piece that does not begin with it */
 } step;
 
 struct pf_pretokenizer {
@@ -162,22 +154,6 @@ static pf_status add_fixed_length(const pf_json *doc, const json_t *node, pf_pre
     return add_regex(doc, p, regex, ISOLATED, false, error);
 }
 
-/* add_prefix_space is what prepend_scheme was before there were three; the library reads no file where false meets
- * another scheme than "never". str_rep repeats what the replacement says. */
-static pf_status read_scheme(const pf_json *doc, const json_t *node, scheme *out, pf_error *error)
-{
-    int chosen = PREPEND_ALWAYS;
-    bool prefix = true;
-    PF_TRY(pf_json_get_choice(doc, node, "prepend_scheme", false, SCHEMES, N_SCHEMES, &chosen, error));
-    PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &prefix, error));
-    if (!prefix && chosen != PREPEND_NEVER)
-        return pf_fail(error, PF_FORMAT,
-                       "%s: add_prefix_space is false and prepend_scheme \"%s\", expected \"never\" then", doc->name,
-                       SCHEMES[chosen]);
-    *out = (scheme)chosen;
-    return PF_OK;
-}
-
 static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     step *s = NULL;
@@ -188,7 +164,7 @@ static pf_status add_metaspace(const pf_json *doc, const json_t *node, pf_pretok
     PF_TRY(next_step(doc, p, &s, error));
     PF_TRY(pf_json_get_character(doc, node, "replacement", &text, &s->n_space, error));
     memcpy(s->space, text, s->n_space);
-    PF_TRY(read_scheme(doc, node, &s->prepends, error));
+    PF_TRY(pf_json_get_scheme(doc, node, &s->prepends, error));
     PF_TRY(pf_json_get_bool(doc, node, "split", false, &cuts, error));
     s->behavior = MERGED_WITH_NEXT;
     return cuts ? pf_pattern_of_text(doc, text, s->n_space, &s->pattern, error) : PF_OK;
@@ -350,8 +326,8 @@ static pf_status cut(pf_pretokenize_scratch *s, const step *how)
 
 static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_text_range piece, bool goes_on)
 {
-    if (how->prepends == PREPEND_NEVER || (goes_on && piece.begin == 0)) return false;
-    if (how->prepends == PREPEND_FIRST && piece.begin >= s->n_first) return false;
+    if (how->prepends == PF_PREPEND_NEVER || (goes_on && piece.begin == 0)) return false;
+    if (how->prepends == PF_PREPEND_FIRST && piece.begin >= s->n_first) return false;
     const char c = s->text[piece.begin];
     return c != ' ' &&
            !(piece.end - piece.begin >= how->n_space && memcmp(s->text + piece.begin, how->space, how->n_space) == 0);

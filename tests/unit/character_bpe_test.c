@@ -357,6 +357,16 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}"), "ByteFallback", PF_UNSUPPORTED },
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}"),
           "must be a String", PF_UNSUPPORTED },
+        { DECODER("{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\",\"Regex\":\"b\"},"
+                  "\"content\":\"\"}"),
+          "must be a String", PF_UNSUPPORTED },
+        { DECODER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}"),
+          "decoder: Replace: expected a string content", PF_FORMAT },
+        { DECODER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"sometimes\"}"), "sometimes",
+          PF_FORMAT },
+        { DECODER(
+              "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\",\"add_prefix_space\":false}"),
+          "decoder: Metaspace: add_prefix_space is false", PF_FORMAT },
         { DECODER("{\"type\":\"Strip\",\"content\":\"ab\",\"start\":1,\"stop\":0}"), "one character", PF_FORMAT },
         { DECODER("{\"type\":\"Strip\",\"content\":\"a\",\"start\":-1,\"stop\":0}"), "decoder: Strip: start is -1",
           PF_FORMAT },

@@ -207,13 +207,14 @@ static pf_status strip_whole(const pf_decoder_step *s, const pf_bytes *text, pf_
     return pf_bytes_append(out, text->data + begin, end - begin);
 }
 
-/* "<0xC3>" */
+/* "<0xC3>"; and as Rust reads a number, "<0x+A>". */
 static bool read_byte(const pf_bytes *text, char *out)
 {
     static const char digits[] = "0123456789abcdefABCDEF";
     if (text->n != 6 || memcmp(text->data, "<0x", 3) != 0 || text->data[5] != '>') return false;
     int value = 0;
     for (int i = 3; i < 5; i++) {
+        if (i == 3 && text->data[i] == '+') continue;
         const char *digit = text->data[i] ? strchr(digits, text->data[i]) : NULL;
         if (!digit) return false;
         const int d = (int)(digit - digits);

@@ -23,9 +23,8 @@ enum { PF_MAX_PATTERN_BYTES = 1 << 16 };
 /* *out: the pattern for PCRE2, NUL-terminated; the caller frees it with free(). newer: properties have the characters that
  * PCRE2 may not know (newer_characters.h), which makes the pattern slower; a text that holds none is matched alike without,
  * but what cannot be written with them is refused with them alone.
- * PF_UNSUPPORTED: the sentence names `name` (what stands for the pattern) and the construct, or it becomes longer than PCRE2 can
- * take. PF_LIMIT: too long as it is.
- * PF_NOMEM. */
+ * PF_UNSUPPORTED: the sentence names `name` (what stands for the pattern) and the construct, or it becomes longer than PCRE2
+ * can take. PF_LIMIT: too long as it is. PF_NOMEM. */
 PF_MUST_USE pf_status pf_regex_from_oniguruma(const char *name, const char *pattern, size_t n_bytes, bool newer,
                                               char **out, size_t *out_bytes, pf_error *error);
 

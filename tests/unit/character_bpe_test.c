@@ -306,6 +306,24 @@ static void bytes_in_a_row_are_one_token_to_what_follows(void **state)
     pf_tokenizer_close(t);
 }
 
+/* A sign in front of a digit, and nothing else that is two characters. */
+static void a_byte_may_be_written_with_a_sign(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { "<0x+a>", "\n" },     { "<0x0A>", "\n" },     { "<0x-A>", "<0x-A>" },
+        { "<0xA+>", "<0xA+>" }, { "<0x++>", "<0x++>" }, { "<0x A>", "<0x A>" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char top[256];
+        snprintf(top, sizeof top, "%s\"added_tokens\":[{\"id\":8,\"content\":\"%s\"}],",
+                 DECODER("{\"type\":\"ByteFallback\"}"), cases[i][0]);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        assert_text(t, (const int32_t[]){ N_FIRST }, 1, cases[i][1], strlen(cases[i][1]));
+        pf_tokenizer_close(t);
+    }
+}
+
 static void the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none(void **state)
 {
     (void)state;
@@ -478,6 +496,7 @@ int main(void)
         cmocka_unit_test(a_character_to_strip_is_found_behind_a_part_of_one),
         cmocka_unit_test(a_replacement_is_found_across_tokens),
         cmocka_unit_test(bytes_in_a_row_are_one_token_to_what_follows),
+        cmocka_unit_test(a_byte_may_be_written_with_a_sign),
         cmocka_unit_test(the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none),
         cmocka_unit_test(without_a_decoder_tokens_are_joined_by_spaces),
         cmocka_unit_test(an_added_token_is_shown_as_the_normalizers_leave_it),

@@ -459,7 +459,8 @@ static pf_status spell_added(const reader *r, pf_token *token, const char *text,
     return status;
 }
 
-/* The token's text after the normalizers is what is looked for, and what the decoder gets. */
+/* The token's text after the normalizers is what is looked for, and what the decoder gets. Where nothing is left of it no text
+ * holds it. */
 static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags, bool is_ignored)
 {
     pf_token *token = &r->t->tokens[item->id];

@@ -227,6 +227,15 @@ static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(vo
     pf_tokenizer_close(t);
 }
 
+static void an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"normalizer\": {\"type\": \"Strip\", \"strip_left\": true, "
+                                                 "\"strip_right\": true}, \"added_tokens\": [" ADDED("\\n", "") "]," });
+    assert_ids(t, "a\nb\n", (int32_t[]){ 'a', '\n', 'b' }, 3);
+    pf_tokenizer_close(t);
+}
+
 static void holes_in_the_vocabulary_are_no_tokens(void **state)
 {
     (void)state;
@@ -351,6 +360,7 @@ int main(void)
         cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
         cmocka_unit_test(a_single_word_ends_where_the_letters_do),
         cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
+        cmocka_unit_test(an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text),
         cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
         cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),

@@ -37,8 +37,9 @@ void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
  * Ids are those of Hugging Face's tokenizers 0.23, also of the characters of Unicode 16 that the PCRE2 at hand may not
  * know. On failure *out is as before.
  * PF_NOMEM: also where a pattern needs more than 256 MiB; PF_LIMIT: the text is longer than 2^30 bytes, or the file's
- * patterns take too long on it, or its normalizers make it more than 65 times as long; PF_UNSUPPORTED: the text holds what
- * the vocabulary has no token for, nor one for what it lacks (unk_token). */
+ * patterns take too long on it, or its normalizers and Metaspaces make it longer, all steps and parts together, by more than
+ * 64 bytes for each of its own and a MiB; PF_UNSUPPORTED: the text holds what the vocabulary has no token for, nor one for
+ * what it lacks (unk_token). */
 PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                           bool add_special, const volatile bool *cancel, pf_tokens *out);
 

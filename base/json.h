@@ -29,7 +29,8 @@ PF_MUST_USE pf_status pf_json_check_size(const char *name, const char *text, siz
 
 /* Parse a text that passes pf_json_check_size and whose top is an object. Duplicate keys are refused. Strings may hold
  * \u0000. An integer that 64 bits do not hold is a real (transformers writes 10^30 where a tokenizer has no longest text).
- * PF_UNAVAILABLE, PF_LIMIT (size), PF_NOMEM, PF_FORMAT (names line and column). The caller ends it with pf_json_close. */
+ * PF_LIMIT (size), PF_NOMEM, PF_FORMAT (names line and column); of a file PF_UNAVAILABLE where it is absent and PF_INVALID
+ * where it cannot be read. The caller ends it with pf_json_close. */
 PF_MUST_USE pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error);
 PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t max_bytes, pf_json *out,
                                     pf_error *error);

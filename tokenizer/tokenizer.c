@@ -13,9 +13,9 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/stop.h"
+#include "base/utf8.h"
 #include "tokenizer/character_bytes.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -141,22 +141,16 @@ static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool 
     }
 }
 
-/* The bytes from the front that are valid UTF-8: no surrogates, nothing overlong, nothing past U+10FFFF. */
+/* The bytes from the front that are valid UTF-8. */
 static size_t valid_prefix(const char *text, size_t n)
 {
-    size_t i = 0;
-    while (i < n) {
-        if ((unsigned char)text[i] < 0x80) {
-            i++;
-            continue;
-        }
-        utf8proc_int32_t c;
-        const utf8proc_ssize_t width =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + i, n - i > 4 ? 4 : (utf8proc_ssize_t)(n - i), &c);
-        if (width <= 0) break;
-        i += (size_t)width;
+    for (size_t i = 0; i < n;) {
+        bool valid = true;
+        const size_t width = (unsigned char)text[i] < 0x80 ? 1 : pf_utf8_length(text + i, n - i, &valid);
+        if (!valid) return i;
+        i += width;
     }
-    return i;
+    return n;
 }
 
 static pf_status encode_bytes(encoder *e, const char *text, size_t n)

@@ -219,7 +219,7 @@ int32_t pf_tokenizer_base_size(const pf_tokenizer *t)
     return t->base_size;
 }
 
-int32_t pf_tokenizer_find_special(const pf_tokenizer *t, const char *text)
+int32_t pf_tokenizer_find_added(const pf_tokenizer *t, const char *text)
 {
     return pf_token_index_find(&t->added, t->tokens, text, strlen(text));
 }

@@ -54,8 +54,7 @@ int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);
 /* The same of the vocabulary that was trained: without what was added to it. */
 int32_t pf_tokenizer_base_size(const pf_tokenizer *tokenizer);
 
-/* The id of a token by its text as a special or added token; -1 when there is none. */
-int32_t pf_tokenizer_find_special(const pf_tokenizer *tokenizer, const char *text);
+/* Whether it is an added token that is special. */
 bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);
 
 /* SHA-256 over every token that exists below n_ids, in order of id: id (u32 little endian), length (u32), the token's bytes.

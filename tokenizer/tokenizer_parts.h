@@ -57,6 +57,9 @@ PF_MUST_USE pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, 
 /* The same from documents in memory. */
 PF_MUST_USE pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokenizer *t, pf_error *error);
 
+/* The id of an added token, special or not, by its text; -1: there is none. */
+int32_t pf_tokenizer_find_added(const pf_tokenizer *tokenizer, const char *text);
+
 /* As pf_tokenizer_open, from the text of tokenizer.json and of tokenizer_config.json, which may be NULL. */
 PF_MUST_USE pf_status pf_tokenizer_parse(const char *text, size_t n_bytes, const char *config_text,
                                          size_t n_config_bytes, pf_tokenizer **out, pf_error *error);

@@ -159,9 +159,9 @@ static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
     });
     assert_int_equal(pf_tokenizer_vocab_size(t), 258);
     assert_ids(t, "x<a><b><a>", (int32_t[]){ 'x', 257, 256 }, 3);
-    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 256);
-    assert_int_equal(pf_tokenizer_find_special(t, "<b>"), -1);
-    assert_int_equal(pf_tokenizer_find_special(t, "a"), -1);
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 256);
+    assert_int_equal(pf_tokenizer_find_added(t, "<b>"), -1);
+    assert_int_equal(pf_tokenizer_find_added(t, "a"), -1);
     assert_true(pf_tokenizer_is_special(t, 256));
     assert_false(pf_tokenizer_is_special(t, 257));
     assert_false(pf_tokenizer_is_special(t, -1));
@@ -175,7 +175,7 @@ static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(v
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("\\u0120", "") "," ADDED(" ", "") "]," });
     assert_ids(t, "x \xC4\xA0", (int32_t[]){ 'x', 256, ' ' }, 3);
-    assert_int_equal(pf_tokenizer_find_special(t, " "), 256);
+    assert_int_equal(pf_tokenizer_find_added(t, " "), 256);
     pf_tokenizer_close(t);
 }
 
@@ -244,7 +244,7 @@ static void holes_in_the_vocabulary_are_no_tokens(void **state)
     pf_tokenizer *t = open_parts(
         (parts){ .top = "\"added_tokens\": [" ADDED("<a>", "") "],", .vocab = ",\"zz\":1000", .merges = "\"z z\"" });
     assert_int_equal(pf_tokenizer_vocab_size(t), 1001);
-    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 257); /* after the number of tokens, not the largest id */
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 257); /* after the number of tokens, not the largest id */
     assert_ids(t, "zz", (int32_t[]){ 1000 }, 1);
     assert_status(pf_detokenizer_create(t, &d), PF_OK);
     assert_status(pf_detokenizer_push(d, 999, &text), PF_INVALID);
@@ -337,12 +337,12 @@ static void new_tokens_count_on_from_what_was_there_before_their_lot(void **stat
     pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000",
                                           .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"},"
                                                  "{\"id\": 257, \"content\": \"<a>\"}]," });
-    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 257);
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 257);
     pf_tokenizer_close(t);
     char *text =
         build((parts){ .vocab = ",\"zz\":1000", .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"}]," });
     t = open_text(text, "{\"bos_token\": \"<a>\"}");
-    assert_int_equal(pf_tokenizer_find_special(t, "<a>"), 1001);
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 1001);
     pf_tokenizer_close(t);
     free(text);
 }

@@ -1,7 +1,8 @@
 /*
  * Ids to text, a token at a time, and exact: where Hugging Face's library writes U+FFFD for bytes that are no UTF-8, those
  * bytes come. The pieces joined are what decoding all tokens at once gives. What the decoder of the tokenizer
- * (tokenizer/decoder.h) cannot know yet waits: a few bytes.
+ * (tokenizer/decoder.h) cannot know yet waits: a few bytes, or what a Replace or a Strip of the end may still take away, which
+ * a file can make 4 KiB and 256 KiB a step.
  *
  * Threads: a detokenizer is one thread's.
  */

@@ -80,6 +80,9 @@ static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
 {
     pf_rope *rope = &c->rope;
     double attention = 0.0, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
+    if (rope->theta < 1.000001) /* it is divided by the logarithm */
+        return pf_fail(error, PF_FORMAT, "%s: rope_theta is %.9g, expected 1.000001 or more for yarn", dict->name,
+                       rope->theta);
     rope->truncate = true;
     PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, 1e-6, 1e6, &attention, error));
     PF_TRY(pf_json_get_double(dict, dict->root, "mscale", false, -1e6, 1e6, &mscale, error));
@@ -205,8 +208,8 @@ pf_status pf_config_read_rope(const pf_json *doc, const pf_architecture *row, pf
     PF_TRY(find_rope_dict(doc, &dict, error));
     rope->theta = row->rope_theta;
     rope->attention_scale = 1.0;
-    PF_TRY(pf_json_get_double(doc, doc->root, "rope_theta", false, 1.0 + 1e-6, 1e15, &rope->theta, error));
-    PF_TRY(pf_json_get_double(&dict, dict.root, "rope_theta", false, 1.0 + 1e-6, 1e15, &rope->theta, error));
+    PF_TRY(pf_json_get_double(doc, doc->root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
+    PF_TRY(pf_json_get_double(&dict, dict.root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
     PF_TRY(read_rope_type(&dict, &rope->type, error));
     PF_TRY(read_rotary_dim(doc, &dict, row, c, error));
 

@@ -236,6 +236,9 @@ static void numbers_out_of_range_are_refused(void **state)
         { LLAMA("\"head_dim\": 15,"), "head_dim is 15" },
         { LLAMA("\"head_dim\": 1000000000000,"), "head_dim" },
         { LLAMA("\"rope_theta\": -1,"), "rope_theta" },
+        { LLAMA("\"rope_theta\": 0.5,"), "rope_theta is 0.5, expected a number from 1 to 1e+15" },
+        { LLAMA("\"rope_theta\": 1.0, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4},"),
+          "rope_scaling: rope_theta is 1, expected 1.000001 or more for yarn" },
         { LLAMA("\"rope_theta\": \"big\","), "rope_theta" },
         { LLAMA("\"eos_token_id\": \"</s>\","), "eos_token_id is" },
         { LLAMA("\"eos_token_id\": [2, 1.5],"), "eos_token_id is 1.5" },
@@ -323,6 +326,23 @@ static void frequencies_are_those_of_transformers_for_every_scaling(void **state
     json_decref(cases);
 }
 
+/* As in transformers. */
+static void a_base_of_one_turns_all_dimensions_alike(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        LLAMA("\"rope_theta\": 1.0,"),
+        LLAMA("\"rope_parameters\": {\"rope_theta\": 1},"),
+        LLAMA("\"rope_theta\": 1, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4},"),
+    };
+    for (size_t i = 0; i < PF_COUNT(texts); i++) {
+        float inv_freq[PF_MAX_HEAD_DIM / 2], scale;
+        const pf_config c = parsed(texts[i]);
+        pf_rope_frequencies(&c, 16, inv_freq, &scale);
+        for (int32_t k = 0; k < c.rotary_dim / 2; k++) assert_true(inv_freq[k] == 1.0f);
+    }
+}
+
 static void a_directory_without_config_json_is_unavailable(void **state)
 {
     (void)state;
@@ -364,6 +384,7 @@ int main(void)
         cmocka_unit_test(tensors_have_the_names_of_the_files),
         cmocka_unit_test(a_session_may_grow_as_far_as_scaling_reaches),
         cmocka_unit_test(frequencies_are_those_of_transformers_for_every_scaling),
+        cmocka_unit_test(a_base_of_one_turns_all_dimensions_alike),
         cmocka_unit_test(a_directory_without_config_json_is_unavailable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

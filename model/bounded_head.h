@@ -21,9 +21,23 @@
 #define PF_MODEL_BOUNDED_HEAD_H
 
 #include "model/pass.h"
+#include "model/walk.h"
 
-/* Fill model->head_error from its two heads, which are packed. PF_NOMEM. */
-PF_MUST_USE pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf_error *error);
+/* Fill model->head_error from its two heads, which are packed: the walk's last step. PF_CANCELLED: it was to end. */
+PF_MUST_USE pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf_walk *walk, pf_error *error);
+
+/* What that counts for in the walk: a byte a number of the head. 0: the model has no bounded one. */
+size_t pf_bounded_head_measured_bytes(const pf_model *model);
+
+/* What error[i] is made of, squares of |Q - W| and |W|, summed by ascending k. */
+typedef struct {
+    double off, weight;
+} pf_head_sums;
+
+/* Of a row, the definition; w, q: [hidden] of scratch. And of all rows of a panel at once, the same ones bit by bit; of
+ * rows that fill the panel they mean nothing. */
+pf_head_sums pf_bounded_head_sums_of_row(const pf_model *model, int32_t row, float *w, float *q);
+void pf_bounded_head_sums(const pf_model *model, int32_t panel, pf_head_sums out[PF_GEMM_PANEL]);
 
 /* Whether the pass at hand may go this way: there are rows, few of them, and it was not in vain lately. */
 bool pf_bounded_head_is_for(const pf_context *context);

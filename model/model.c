@@ -170,7 +170,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
     PF_TRY(pf_safetensors_check(src->checkpoint.set, error));
-    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_bounded_head_measure(m, src->options->team, error));
+    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_bounded_head_measure(m, src->options->team, &src->walk, error));
     return attach_backend(m, src, error);
 }
 

@@ -18,7 +18,7 @@ typedef struct {
     pf_checkpoint checkpoint;
     const pf_model_options *options;
     pf_gemm_pack_weights_fn *pack_weights;
-    pf_walk walk;       /* of the checkpoint's bytes */
+    pf_walk walk;       /* of the checkpoint's bytes, and of a bounded head's as it is measured */
     bool beyond_twelve; /* a matrix was met that bf16-12 cannot hold */
 } pf_model_source;
 

@@ -152,7 +152,15 @@ static inline void pf_b12_unpack_block(uint8_t code, const uint8_t *block, const
         pf_b12_join_raw(block, reserved, out);
         return;
     }
-    for (size_t place = 0; place < PF_B12_BLOCK_VALUES; place++) out[place] = pf_b12_coded(code, block, place);
+    uint16_t high[16];
+    for (uint8_t four = 0; four < 16; four++)
+        high[four] = (uint16_t)(four >> 3 << 15 | pf_b12_pair(code, four % PF_B12_WINDOW) << 8);
+    for (size_t step = 0; step < PF_B12_BLOCK_STEPS; step++) {
+        const uint8_t *unit = block + step / 2 * PF_B12_UNIT_BYTES;
+        for (size_t i = 0; i < 64; i++)
+            out[step * PF_B12_STEP_VALUES + pf_b12_place(i)] =
+                high[unit[128 + i] >> (step % 2 * 4) & 15] | unit[step % 2 * 64 + i];
+    }
     if (code & PF_B12_PATCHED) pf_b12_patch(reserved, out);
 }
 

@@ -104,3 +104,60 @@ void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out)
         unpack_integers(w, panel, (int32_t)j, out);
     }
 }
+
+/* ---- block by block ------------------------------------------------------------------------------------------------ */
+
+_Static_assert((int)PF_GEMM_BLOCK_K == (int)PF_B12_BLOCK_K, "a block of bf16-12 is one of these");
+
+/* n values of k of 32 columns, two beside each other. */
+static void spread_pairs(const uint16_t *pairs, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < PF_GEMM_PANEL; j++)
+            out[i * PF_GEMM_PANEL + j] = pf_bf16_to_f32(pairs[(i / 2 * PF_GEMM_PANEL + j) * 2 + i % 2]);
+}
+
+static void unpack_block_bf16_12(const pf_gemm_weights *w, int32_t panel, size_t block, size_t n, float *out)
+{
+    const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
+    const uint8_t *reserved = pf_b12_reserve(w, panel) + pf_b12_reserved_before(codes, block);
+    uint16_t plain[PF_B12_BLOCK_VALUES];
+    pf_b12_unpack_block(codes[block], blocks + block * PF_B12_BLOCK_BYTES, reserved, plain);
+    spread_pairs(plain, n, out);
+}
+
+static void unpack_block_int8(const pf_gemm_weights *w, const uint8_t *panel, size_t k, size_t n, float *out)
+{
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    const uint8_t *steps = panel + pf_gemm_step_at(&l, k);
+    float scales[PF_GEMM_PANEL];
+    memcpy(scales, panel, sizeof scales);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < PF_GEMM_PANEL; j++)
+            out[i * PF_GEMM_PANEL + j] = (float)(steps[i / 4 * l.step_bytes + j * 4 + i % 4] - 128) * scales[j];
+}
+
+static void unpack_block_integers(const pf_gemm_weights *w, const uint8_t *panel, size_t k, size_t n, float *out)
+{
+    const pf_gemm_layout l = pf_gemm_layout_of(w->format, w->k);
+    for (size_t i = 0; i < n; i++)
+        for (int32_t j = 0; j < PF_GEMM_PANEL; j++)
+            *out++ = (float)pf_gemm_integer(&l, panel, j, k + i) * pf_gemm_scale(panel, j);
+}
+
+void pf_gemm_unpack_block(const pf_gemm_weights *w, int32_t panel, int32_t block, float *out)
+{
+    const uint8_t *at = (const uint8_t *)w->panels + (size_t)panel * w->panel_bytes;
+    const size_t k = (size_t)block * PF_GEMM_BLOCK_K, left = (size_t)w->k - k;
+    const size_t n = left < PF_GEMM_BLOCK_K ? left : PF_GEMM_BLOCK_K;
+    if (w->format == PF_FORMAT_F32)
+        memcpy(out, (const float *)(const void *)at + k * PF_GEMM_PANEL, n * PF_GEMM_PANEL * sizeof *out);
+    else if (w->format == PF_FORMAT_BF16)
+        spread_pairs((const uint16_t *)(const void *)at + k * PF_GEMM_PANEL, n, out);
+    else if (w->format == PF_FORMAT_BF16_12)
+        unpack_block_bf16_12(w, panel, (size_t)block, n, out);
+    else if (w->format == PF_FORMAT_INT8)
+        unpack_block_int8(w, at, k, n, out);
+    else
+        unpack_block_integers(w, at, k, n, out);
+}

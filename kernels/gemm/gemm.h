@@ -153,6 +153,11 @@ void pf_gemm_quantise_row(pf_format format, const void *row, pf_type type, int32
 /* What row n of W stands for: out [k]. Integers: (q - z) * m * s, the integer times s rounded once. */
 void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out);
 
+/* The same of all columns of a panel at once, from k = block * 16 on: out [16, 32], the rows of it that there are; columns
+ * that fill the panel among them. Whoever looks at a whole matrix goes through its memory once so, and not once a row. */
+enum { PF_GEMM_BLOCK_K = 16 };
+void pf_gemm_unpack_block(const pf_gemm_weights *w, int32_t panel, int32_t block, float *out);
+
 /* Bytes of packed activations for m rows of k values, whatever the kernel: rows up to a multiple of 16, k up to one of
  * 128; for each row four bytes a value, four for every 32 values (sums of groups) and 64 (a scale). 64-byte aligned
  * memory. */

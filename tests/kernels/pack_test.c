@@ -306,6 +306,34 @@ static void a_row_unpacks_to_about_what_it_was(void **state)
     }
 }
 
+/* And weights that twelve bits have to patch, or hold raw. */
+static void a_block_is_what_its_rows_are(void **state)
+{
+    (void)state;
+    enum { N = 40, K = 333 };
+    test_rng rng = { 29 };
+    float values[N * K], row[K], block[PF_GEMM_BLOCK_K * PF_GEMM_PANEL];
+    test_fill(&rng, values, N * K);
+    for (int32_t i = 0; i < N * K; i++) {
+        if (i % 47 == 0) values[i] *= 0x1p-30f;
+        if (i % K < 9) values[i] *= i % 2 ? 0x1p-60f : 0x1p50f;
+    }
+    const pf_gemm_source source = { .data = values, .n_rows = N, .stride = K };
+    for (pf_format format = 0; format < PF_N_FORMATS; format++) {
+        packed x = pack(format, N, K, &source, 1);
+        for (int32_t n = 0; n < N; n++) {
+            pf_gemm_unpack_row(&x.weights, n, row);
+            for (int32_t k = 0; k < K; k++) {
+                const int32_t i = k % PF_GEMM_BLOCK_K * PF_GEMM_PANEL + n % PF_GEMM_PANEL;
+                if (k % PF_GEMM_BLOCK_K == 0)
+                    pf_gemm_unpack_block(&x.weights, n / PF_GEMM_PANEL, k / PF_GEMM_BLOCK_K, block);
+                assert_memory_equal(&block[i], &row[k], sizeof *row);
+            }
+        }
+        pf_guard_free(&x.panels);
+    }
+}
+
 /* Bytes of a file may be anything: they reach the outputs of their own row only, and no memory but theirs. */
 static void hostile_scales_and_heads_are_packed_as_they_are(void **state)
 {
@@ -443,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_quantised_file_gives_the_panels_of_its_original),
         cmocka_unit_test(every_instruction_set_packs_the_same_panels),
         cmocka_unit_test(a_row_unpacks_to_about_what_it_was),
+        cmocka_unit_test(a_block_is_what_its_rows_are),
         cmocka_unit_test(hostile_scales_and_heads_are_packed_as_they_are),
         cmocka_unit_test(a_byte_that_is_no_head_is_found),
         cmocka_unit_test(tensors_of_any_type_stack_at_any_row_and_tails_are_zero),

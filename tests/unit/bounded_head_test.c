@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "model/bounded_head.h"
 #include "model/pass.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
@@ -291,6 +292,49 @@ static void coarse_logits_are_as_near_as_is_said(void **state)
     }
 }
 
+/* Blocks of twelve bits that are patched, and the first of each panel raw. */
+static void hard_for_twelve_bits(int32_t i, float row[HIDDEN])
+{
+    row[i % HIDDEN] *= 0x1p40f;
+    for (int32_t d = 0; d < 16; d++) row[d] = ldexpf(row[d], i % 60 - 30);
+}
+
+static void assert_same_sums(const pf_model *m)
+{
+    const int32_t k = m->config.hidden_size;
+    float *rows = malloc(2 * (size_t)k * sizeof *rows);
+    assert_non_null(rows);
+    for (int32_t i = 0; i < m->config.vocab_size; i++) {
+        pf_head_sums sums[PF_GEMM_PANEL];
+        const pf_head_sums expected = pf_bounded_head_sums_of_row(m, i, rows, rows + k);
+        pf_bounded_head_sums(m, i / PF_GEMM_PANEL, sums);
+        assert_memory_equal(&sums[i % PF_GEMM_PANEL], &expected, sizeof expected);
+        if (expected.weight < 0x1p120 && expected.off < 0x1p120)
+            assert_true((double)m->head_error[i] > sqrt(expected.off) &&
+                        (double)m->head_error[i] <= 1.1 * sqrt(expected.off) + 0.1 * sqrt(expected.weight) + 0x1p-60);
+    }
+    free(rows);
+}
+
+static void a_panel_sums_as_its_rows_do(void **state)
+{
+    (void)state;
+    static const pf_dtype dtypes[] = { PF_DTYPE_F32, PF_DTYPE_BF16, PF_DTYPE_BF16_12 };
+    row_fn *const makers[] = { NULL, hard_for_twelve_bits, with_no_numbers };
+    for (size_t t = 0; t < PF_COUNT(dtypes); t++)
+        for (size_t m = 0; m <= PF_COUNT(makers); m++) {
+            if (m < PF_COUNT(makers))
+                make_head(makers[m]);
+            else
+                pf_tiny_model_create(&(pf_tiny_model){ .vocab = 45, .hidden = 42, .seed = 3 }, directory);
+            rig r = open_rig(dtypes[t], PF_HEAD_BOUNDED, 2);
+            assert_int_equal(r.model->dtype, dtypes[t]);
+            assert_same_sums(r.model);
+            close_rig(&r);
+            pf_tiny_model_remove(directory);
+        }
+}
+
 /* ---- where it steps aside ------------------------------------------------------------------------------------------ */
 
 static void assert_all_logits(rig *full, rig *bounded, int32_t n_rows)
@@ -399,6 +443,44 @@ static void a_step_reads_the_coarse_head_and_both_are_told_of(void **state)
     pf_tiny_model_remove(directory);
 }
 
+/* Tells to end it once nothing is left but the measuring. */
+typedef struct {
+    int32_t n_told;
+    volatile bool told;
+} teller;
+
+static void tell(void *user, size_t done, size_t total)
+{
+    teller *t = user;
+    if (total - done != VOCAB * HIDDEN) return;
+    t->told = true;
+    t->n_told++;
+}
+
+static void measuring_is_part_of_the_progress_and_is_given_up(void **state)
+{
+    (void)state;
+    make_head(NULL);
+    pf_team *team;
+    pf_error error = { 0 };
+    pf_model *model = NULL;
+    assert_ok(pf_team_create(2, NULL, 0, &team, &error), error);
+    teller t = { 0 };
+    const pf_model_options options = { .dtype = PF_DTYPE_BF16,
+                                       .head = PF_HEAD_BOUNDED,
+                                       .isa = isa,
+                                       .team = team,
+                                       .progress = tell,
+                                       .progress_user = &t,
+                                       .cancel = &t.told };
+    assert_status(pf_model_load(directory, &options, &model, &error), PF_CANCELLED);
+    assert_says(error, "while it was loaded");
+    assert_int_equal(t.n_told, 1);
+    assert_null(model);
+    pf_team_destroy(team);
+    pf_tiny_model_remove(directory);
+}
+
 static void integers_f16_and_other_products_are_refused(void **state)
 {
     (void)state;
@@ -433,9 +515,11 @@ int main(void)
         cmocka_unit_test(the_best_token_is_the_full_heads),
         cmocka_unit_test(it_is_so_whatever_the_weights_are),
         cmocka_unit_test(coarse_logits_are_as_near_as_is_said),
+        cmocka_unit_test(a_panel_sums_as_its_rows_do),
         cmocka_unit_test(whoever_asks_for_more_gets_all_logits),
         cmocka_unit_test(what_is_in_vain_is_not_tried_for_a_while),
         cmocka_unit_test(a_step_reads_the_coarse_head_and_both_are_told_of),
+        cmocka_unit_test(measuring_is_part_of_the_progress_and_is_given_up),
         cmocka_unit_test(integers_f16_and_other_products_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /*
  * Tensors by role. The names, shapes and types are looked at once, at open, so that a file that will not do is refused
- * before anything is packed; what can only be seen in the data is looked at when a matrix is asked for.
+ * before anything is packed; what can only be seen in the data is looked at when a matrix is asked for. But whether a head
+ * is the embedding is seen at open: what a step reads, and so all that is chosen, depends on it.
  */
 #include "model/checkpoint.h"
 
@@ -10,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/stop.h"
 #include "model/dtype.h"
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
@@ -375,12 +377,12 @@ static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
 }
 
 /* Whether two matrices of one shape hold the same numbers; their pages are given back. */
-static bool are_equal(const pf_tensor *a, const pf_tensor *b)
+static bool are_equal(const pf_tensor *a, const pf_tensor *b, const volatile bool *cancel)
 {
     enum { STRETCH = 1 << 20 }; /* elements */
     const size_t n = (size_t)(a->shape[0] * a->shape[1]);
     bool equal = true;
-    for (size_t i = 0, end; equal && i < n; i = end) {
+    for (size_t i = 0, end; equal && i < n && !pf_is_told(cancel); i = end) {
         const size_t size_a = pf_type_bytes(a->type), size_b = pf_type_bytes(b->type);
         end = n - i < STRETCH ? n : i + STRETCH;
         if (a->type == b->type) equal = memcmp(a->data + i * size_a, b->data + i * size_b, (end - i) * size_a) == 0;
@@ -395,7 +397,7 @@ static bool are_equal(const pf_tensor *a, const pf_tensor *b)
 /* config.json says that the head is the embedding, and the files have a head. Where they have both, and these are not the
  * same, the head is the head; where they have no other, it is the embedding too. As in transformers 5
  * (PreTrainedModel.tie_weights). */
-static pf_status look_at_head(pf_checkpoint *c, pf_error *error)
+static pf_status look_at_head(pf_checkpoint *c, const volatile bool *cancel, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
     pf_tensor head, embedding;
@@ -407,16 +409,17 @@ static pf_status look_at_head(pf_checkpoint *c, pf_error *error)
     if (c->named_as_head) return PF_OK;
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_HEAD, 0, "weight", &head, error));
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
-    c->config.tied_embeddings = are_equal(&head, &embedding);
-    return PF_OK;
+    c->config.tied_embeddings = are_equal(&head, &embedding, cancel);
+    if (!pf_is_told(cancel)) return PF_OK;
+    return pf_fail(error, PF_CANCELLED, "%s: interrupted while its head was compared with its embedding", c->directory);
 }
 
-pf_status pf_checkpoint_open(const char *directory, pf_checkpoint *out, pf_error *error)
+pf_status pf_checkpoint_open(const char *directory, const volatile bool *cancel, pf_checkpoint *out, pf_error *error)
 {
     pf_checkpoint c = { .directory = directory };
     PF_TRY(pf_config_load(directory, &c.config, error));
     PF_TRY(pf_safetensors_open(directory, &c.set, error));
-    pf_status status = look_at_head(&c, error);
+    pf_status status = look_at_head(&c, cancel, error);
     if (status == PF_OK) status = check_tensors(&c, error);
     if (status != PF_OK)
         pf_checkpoint_close(&c);

@@ -38,10 +38,12 @@ typedef struct {
     bool has_matrices[PF_N_TYPES];
 } pf_checkpoint;
 
-/* Open DIR and look at the names, shapes and types of all tensors.
+/* Open DIR and look at the names, shapes and types of all tensors. Data are read in one case: of a tied embedding and a head
+ * beside it, until they differ. `cancel` is looked at every few megabytes of that; or NULL.
  * As pf_config_load and pf_safetensors_open. PF_FORMAT: a tensor is missing, or has another shape or type; PF_UNSUPPORTED:
- * one that would be left out. The caller ends it with pf_checkpoint_close. */
-PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, pf_checkpoint *out, pf_error *error);
+ * one that would be left out. PF_CANCELLED. The caller ends it with pf_checkpoint_close. */
+PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, const volatile bool *cancel, pf_checkpoint *out,
+                                         pf_error *error);
 void pf_checkpoint_close(pf_checkpoint *checkpoint); /* zeroed is fine */
 
 /* Whether a role's weight lies there as integers. */

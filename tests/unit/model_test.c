@@ -127,6 +127,28 @@ static void buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_th
     pf_model_release(said_to_be_tied);
 }
 
+/* It may be as large as the files are, and is read before anything else of them. */
+static void whoever_compares_a_head_with_the_embedding_is_told_to_stop(void **state)
+{
+    (void)state;
+    static const volatile bool told = true;
+    for (int both = 0; both < 2; both++) {
+        pf_team *team;
+        pf_model *model = NULL;
+        pf_error error = { 0 };
+        pf_tiny_model_create(&(pf_tiny_model){ .seed = 3 }, directory);
+        if (both)
+            pf_temp_edit(directory, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+        assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+        const pf_model_options options = { .team = team, .cancel = &told };
+        assert_status(pf_model_load(directory, &options, &model, &error), PF_CANCELLED);
+        assert_null(model);
+        assert_says(error, both ? "compared with its embedding" : "while it was loaded");
+        pf_team_destroy(team);
+        pf_tiny_model_remove(directory);
+    }
+}
+
 /* So does transformers 5, whichever of the two names the one matrix has. */
 static void a_tied_embedding_may_have_the_name_of_the_head(void **state)
 {
@@ -574,6 +596,7 @@ int main(void)
         cmocka_unit_test(a_tensor_that_would_be_left_out_is_named),
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
         cmocka_unit_test(buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_the_embedding_is_the_head),
+        cmocka_unit_test(whoever_compares_a_head_with_the_embedding_is_told_to_stop),
         cmocka_unit_test(a_tied_embedding_may_have_the_name_of_the_head),
         cmocka_unit_test(a_dtype_is_resolved_by_the_file),
         cmocka_unit_test(weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so),

@@ -20,7 +20,7 @@ typedef enum {
     PF_DTYPE_FORMATS, /* from here on a pf_format each, in its order */
     PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,         /* F32 weights, activations, sums and KV */
     PF_DTYPE_BF16 = PF_DTYPE_FORMATS + PF_FORMAT_BF16,       /* BF16 weights, activations and KV, F32 sums */
-    PF_DTYPE_BF16_12 = PF_DTYPE_FORMATS + PF_FORMAT_BF16_12, /* the same, bit for bit, from twelve bits a weight */
+    PF_DTYPE_BF16_12 = PF_DTYPE_FORMATS + PF_FORMAT_BF16_12, /* the same, in twelve bits; on AMX in another order */
     PF_DTYPE_INT8 = PF_DTYPE_FORMATS + PF_FORMAT_INT8, /* integers with scales, INT8 or BF16 activations, BF16 KV */
     PF_DTYPE_INT4 = PF_DTYPE_FORMATS + PF_FORMAT_INT4_G32,
     PF_N_DTYPES = PF_DTYPE_FORMATS + PF_N_FORMATS

@@ -16,7 +16,8 @@
  *
  * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
  * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is a multiple of 64 bytes.
- * bf16-12 is bf16 bit for bit, products included; bf16_12.h has its blocks.
+ * bf16-12 holds the bits of bf16, and its products are those of bf16 below AMX, bit for bit; on AMX they are those of
+ * avx512bf16, whose sums have another order. bf16_12.h has its blocks.
  * Several tensors of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at
  * any boundary.
  *

@@ -35,7 +35,7 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
            strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
 }
 
-/* AUTO keeps the precision of the file, and of one that was written by `pilotfish quantize` the format. */
+/* AUTO keeps the format of a file that `pilotfish quantize` wrote, and leaves others to pf_dtype_choose. */
 static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const pf_config *config = &src->checkpoint.config;

@@ -15,7 +15,7 @@
 #include "kernels/types.h"
 
 typedef enum {
-    PF_DTYPE_AUTO,    /* as the file: its own format where `pilotfish quantize` gave it one, else pf_dtype_choose */
+    PF_DTYPE_AUTO,    /* by the file: its own format where `pilotfish quantize` gave it one, else pf_dtype_choose */
     PF_DTYPE_F16,     /* matrices rounded to F16 (nearest, ties to even; beyond 65504 to infinity), held as F32 */
     PF_DTYPE_FORMATS, /* from here on a pf_format each, in its order */
     PF_DTYPE_F32 = PF_DTYPE_FORMATS + PF_FORMAT_F32,         /* F32 weights, activations, sums and KV */
@@ -61,8 +61,8 @@ typedef struct {
     bool from_memory;       /* what a step would read in BF16 does not lie in a cache */
 } pf_dtype_facts;
 
-/* The precision of the file: F32 where a matrix is, else BF16, and that from twelve bits where weights come from memory:
- * there the bytes are the time, in cache taking them apart would be. Never AUTO. */
+/* F32 where a matrix is; else BF16, which F16 is rounded to, and that from twelve bits where weights come from memory: there
+ * the bytes are the time, in cache taking them apart would be. Never AUTO. */
 pf_dtype pf_dtype_choose(const pf_dtype_facts *facts);
 
 /* "auto", "f32", "int4-g128", ...; PF_INVALID lists what there is. */

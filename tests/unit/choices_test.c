@@ -205,13 +205,15 @@ static void a_file_of_several_types_is_held_as_its_widest_matrix(void **state)
         { PF_TYPE_BF16, PF_TYPE_F32, "layers.1.mlp.up_proj.weight", PF_DTYPE_F32, "f32 and bf16;" },
         { PF_TYPE_F32, PF_TYPE_BF16, "embed_tokens", PF_DTYPE_F32, "f32 and bf16;" },
         { PF_TYPE_BF16, PF_TYPE_F32, "embed_tokens", PF_DTYPE_F32, "f32 and bf16;" },
-        { PF_TYPE_BF16, PF_TYPE_F16, "q_proj.weight", PF_DTYPE_BF16, "f16 and bf16;" },
+        { PF_TYPE_BF16, PF_TYPE_F16, "q_proj.weight", PF_DTYPE_BF16, "f16 and bf16, rounded to bf16;" },
+        { PF_TYPE_F16, PF_TYPE_F32, "norm", PF_DTYPE_BF16, "f16, rounded to bf16;" },
+        { PF_TYPE_F16, PF_TYPE_F32, "q_proj.weight", PF_DTYPE_F32, "f32 and f16;" },
         { PF_TYPE_BF16, PF_TYPE_F32, "norm", PF_DTYPE_BF16, "bf16;" },
         { PF_TYPE_BF16, PF_TYPE_F32, ".bias", PF_DTYPE_BF16, "bf16;" },
     };
     const pf_topology machine = machine_of(0);
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        char expected[64], reason[256] = "";
+        char expected[96], reason[256] = "";
         const pf_tiny_model tiny = {
             .type = cases[i].type, .other = cases[i].other, .other_type = cases[i].other_type, .mlp_bias = true
         };

@@ -77,7 +77,7 @@ int64_t pf_model_parameter_count(const pf_model *model);
 
 /* What `pf_model_visit_tensors` tells of each packed matrix or vector. */
 typedef struct {
-    const char *name;   /* as in the file; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
+    const char *name;   /* its role's in the architecture; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
     const char *format; /* "bf16 panels of 32", ... */
     const char *kernel; /* the implementation that reads it */
     const char *reason; /* why that format and that one: one sentence */

@@ -42,9 +42,9 @@ typedef enum {
 
 /* What a tensor is to the forward pass. The comment gives its shape as the file has it: [out, in]. */
 typedef enum {
-    PF_TENSOR_EMBEDDING,      /* [vocab_size, hidden_size] */
-    PF_TENSOR_FINAL_NORM,     /* [hidden_size] */
-    PF_TENSOR_HEAD,           /* [vocab_size, hidden_size]; absent from the file when tied_embeddings */
+    PF_TENSOR_EMBEDDING,  /* [vocab_size, hidden_size] */
+    PF_TENSOR_FINAL_NORM, /* [hidden_size] */
+    PF_TENSOR_HEAD,       /* as EMBEDDING; not read where tied_embeddings, or the only name of both (checkpoint.h) */
     PF_TENSOR_ATTENTION_NORM, /* [hidden_size]; this and all below once a layer */
     PF_TENSOR_Q,              /* [n_heads * head_dim, hidden_size] */
     PF_TENSOR_K,              /* [n_kv_heads * head_dim, hidden_size] */
@@ -93,7 +93,7 @@ typedef struct {
     int32_t rotary_dim;        /* leading dimensions of a head that turn: even, at most head_dim (Llama: all) */
     int32_t max_position;      /* max_position_embeddings, 1 .. PF_MAX_POSITIONS */
     int32_t max_context;       /* longest session that makes sense: max_position, and beyond it what scaling gives
-                                    (dynamic, linear, yarn: times the factor) */
+                                    (dynamic, linear: times the factor; yarn: original_max_position times it) */
     float rms_eps;             /* > 0 */
     bool tied_embeddings;      /* the head is the embedding */
     bool attention_bias;       /* Q, K, V and O have biases */

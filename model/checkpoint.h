@@ -52,7 +52,8 @@ bool pf_checkpoint_is_integer(const pf_checkpoint *checkpoint, pf_tensor_role ro
 /* The part that has the heads of an integer format: "weight_head" or "weight_zero"; NULL: it has none. */
 const char *pf_checkpoint_head_part(pf_format format);
 
-/* A tensor of numbers: a norm, a bias (`part`: "bias"), or a matrix that is not integers. Borrowed until close. */
+/* A tensor of numbers: a norm, a bias (`part`: "bias"), or a matrix that is not integers. Borrowed until close.
+ * PF_FORMAT: there is none, or it has another shape.  PF_UNSUPPORTED: its elements are of a type that is not read. */
 PF_MUST_USE pf_status pf_checkpoint_numbers(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
                                             const char *part, pf_tensor *out, pf_error *error);
 

@@ -4,8 +4,8 @@
  *   file:  u64 header length | header: JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}} | data
  *   shard index (model.safetensors.index.json):  {"weight_map": {"name": "file"}}
  *
- * Every number from the header is checked against the file: the header's length, each range inside the data, ranges
- * that equal the shape's product times the element's size and do not overlap, names that occur once.
+ * Every number from the header is checked against the file: the header's length, ranges that equal the shape's product
+ * times the element's size and lie end to end from the first byte of the data to the last, names that occur once.
  * Source: the format's description in huggingface/safetensors, README.
  */
 #ifndef PF_MODEL_SAFETENSORS_H
@@ -47,6 +47,8 @@ static inline float pf_tensor_element(const void *data, pf_type type, size_t i)
 
 /* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names (plain file names only).
  * PF_UNAVAILABLE: neither is there, or a shard is missing.  PF_FORMAT: names file, tensor, value and expectation.
+ * PF_INVALID: a file is there and cannot be opened, or is none, or a path is too long.  PF_LIMIT: an index or a
+ * header is too.  PF_NOMEM.
  * PF_UNSUPPORTED: an element type other than F32, F16, BF16 is met when the tensor is asked for, not before.
  * The caller ends it with pf_safetensors_close. */
 PF_MUST_USE pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_error *error);

@@ -8,6 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+pf_status pf_file_join(const char *directory, const char *name, char out[PF_FILE_PATH_BYTES], pf_error *error)
+{
+    const size_t n_directory = strlen(directory), n_name = strlen(name);
+    if (n_directory >= PF_FILE_PATH_BYTES || n_name >= PF_FILE_PATH_BYTES - n_directory - 1)
+        return pf_fail(error, PF_INVALID, "%.200s...: the path of %.100s in it is longer than %d bytes", directory,
+                       name, PF_FILE_PATH_BYTES - 1);
+    memcpy(out, directory, n_directory);
+    out[n_directory] = '/';
+    memcpy(out + n_directory + 1, name, n_name + 1);
+    return PF_OK;
+}
+
 bool pf_file_is_absent(const char *path)
 {
     struct stat info;

@@ -1,4 +1,4 @@
-/* Files as memory: read-only maps and whole reads. */
+/* Files as memory: read-only maps and whole reads; and the paths to them. */
 #ifndef PF_BASE_FILE_H
 #define PF_BASE_FILE_H
 
@@ -18,6 +18,12 @@ typedef struct {
     int descriptor;      /* where data is not NULL */
     struct timespec written;
 } pf_file_map;
+
+enum { PF_FILE_PATH_BYTES = 4096 }; /* what a path has room in, as the kernel allows */
+
+/* DIRECTORY/name. PF_INVALID: it is longer than that. */
+PF_MUST_USE pf_status pf_file_join(const char *directory, const char *name, char out[PF_FILE_PATH_BYTES],
+                                   pf_error *error);
 
 /* Whether nothing has this name. A link that leads nowhere or round in circles is there, and so is what may not be
  * looked at: to take them for absent would pass over what somebody meant to be read. */

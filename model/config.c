@@ -4,9 +4,9 @@
  */
 #include "model/config.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "model/config_parts.h"
 #include "model/dtype.h"
 
@@ -198,13 +198,12 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, p
 
 pf_status pf_config_load(const char *directory, pf_config *out, pf_error *error)
 {
-    char path[4096];
+    char path[PF_FILE_PATH_BYTES];
     pf_json doc = { 0 }, generation = { 0 };
-    if ((size_t)snprintf(path, sizeof path, "%s/config.json", directory) >= sizeof path)
-        return pf_fail(error, PF_INVALID, "the path of the model is longer than %zu bytes", sizeof path - 32);
+    PF_TRY(pf_file_join(directory, "config.json", path, error));
     PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
 
-    if ((size_t)snprintf(path, sizeof path, "%s/generation_config.json", directory) >= sizeof path) path[0] = '\0';
+    if (pf_file_join(directory, "generation_config.json", path, NULL) != PF_OK) path[0] = '\0';
     pf_error absent = { 0 }; /* that there is no such file is no failure */
     pf_status status = pf_json_open(path, PF_MAX_CONFIG_BYTES, &generation, &absent);
     if (status == PF_OK || status == PF_UNAVAILABLE)

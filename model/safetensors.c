@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,6 @@ enum {
     MAX_HEADER_BYTES = 100000000, /* as the reference implementation allows */
     MAX_INDEX_BYTES = 100000000,
     MAX_FILES = 100000,
-    MAX_PATH_BYTES = 4096,
 };
 
 /* The element types of the format: their names and bits. Those that kernels read have a pf_type. */
@@ -245,17 +243,11 @@ static pf_status read_file(pf_safetensors *set, int32_t file, const char *path, 
     return status;
 }
 
-static pf_status path_of(const pf_safetensors *set, const char *name, char path[MAX_PATH_BYTES], pf_error *error)
-{
-    if (snprintf(path, MAX_PATH_BYTES, "%s/%s", set->directory, name) < MAX_PATH_BYTES) return PF_OK;
-    return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %d bytes", set->directory, MAX_PATH_BYTES);
-}
-
 /* Map DIR/name as the next file of the set and take in its tensors. */
 static pf_status add_file(pf_safetensors *set, const char *name, pf_error *error)
 {
-    char path[MAX_PATH_BYTES];
-    PF_TRY(path_of(set, name, path, error));
+    char path[PF_FILE_PATH_BYTES];
+    PF_TRY(pf_file_join(set->directory, name, path, error));
     shard *grown = realloc(set->files, ((size_t)set->n_files + 1) * sizeof *grown);
     if (!grown) return no_memory(error, path);
     set->files = grown;
@@ -371,15 +363,13 @@ static pf_status open_shards(pf_safetensors *set, const char *index_path, pf_err
 
 static pf_status open_set(pf_safetensors *set, pf_error *error)
 {
-    char path[MAX_PATH_BYTES];
-    if ((size_t)snprintf(path, sizeof path, "%s/model.safetensors", set->directory) >= sizeof path)
-        return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %zu bytes", set->directory, sizeof path);
+    char path[PF_FILE_PATH_BYTES];
+    PF_TRY(pf_file_join(set->directory, "model.safetensors", path, error));
     if (!pf_file_is_absent(path)) {
         PF_TRY(add_file(set, "model.safetensors", error));
         return sort_names(set, error);
     }
-    if ((size_t)snprintf(path, sizeof path, "%s/model.safetensors.index.json", set->directory) >= sizeof path)
-        return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %zu bytes", set->directory, sizeof path);
+    PF_TRY(pf_file_join(set->directory, "model.safetensors.index.json", path, error));
     if (pf_file_is_absent(path))
         return pf_fail(error, PF_UNAVAILABLE, "%s: neither model.safetensors nor model.safetensors.index.json is there",
                        set->directory);
@@ -400,9 +390,9 @@ pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_er
 
 pf_status pf_safetensors_check(const pf_safetensors *set, pf_error *error)
 {
-    char path[MAX_PATH_BYTES];
+    char path[PF_FILE_PATH_BYTES];
     for (int32_t i = 0; i < set->n_files; i++) {
-        PF_TRY(path_of(set, set->files[i].name, path, error));
+        PF_TRY(pf_file_join(set->directory, set->files[i].name, path, error));
         PF_TRY(pf_file_check_map(&set->files[i].map, path, error));
     }
     return PF_OK;

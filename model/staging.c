@@ -176,18 +176,10 @@ pf_status pf_staging_commit(pf_staging *staging, const char *last, pf_error *err
 
 /* ---- files --------------------------------------------------------------------------------------------------------- */
 
-static pf_status join(const char *directory, const char *name, char out[PF_STAGING_PATH], pf_error *error)
-{
-    const int n = snprintf(out, PF_STAGING_PATH, "%s/%s", directory, name);
-    if (n < 0 || n >= PF_STAGING_PATH)
-        return pf_fail(error, PF_INVALID, "%.200s...: the path is longer than %d bytes", directory, PF_STAGING_PATH);
-    return PF_OK;
-}
-
 pf_status pf_staging_open(const pf_staging *staging, const char *name, int *descriptor, pf_error *error)
 {
     char path[PF_STAGING_PATH];
-    PF_TRY(join(staging->path, name, path, error));
+    PF_TRY(pf_file_join(staging->path, name, path, error));
     const int opened = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (opened < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be made: %s", path, strerror(errno));
     *descriptor = opened;
@@ -231,7 +223,7 @@ pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory,
 {
     char path[PF_STAGING_PATH], *text;
     size_t n_bytes;
-    PF_TRY(join(from_directory, name, path, error));
+    PF_TRY(pf_file_join(from_directory, name, path, error));
     if (pf_file_is_absent(path)) return PF_OK;
     PF_TRY(pf_file_read(path, PF_STAGING_MAX_COPY, &text, &n_bytes, error));
     const pf_status status = pf_staging_write_file(staging, name, text, n_bytes, error);

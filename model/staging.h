@@ -16,9 +16,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/file.h"
 #include "base/status.h"
 
-enum { PF_STAGING_PATH = 4096, PF_STAGING_MAX_COPY = 1 << 28 };
+enum { PF_STAGING_PATH = PF_FILE_PATH_BYTES, PF_STAGING_MAX_COPY = 1 << 28 };
 
 typedef struct {
     char target[PF_STAGING_PATH]; /* DIR without slashes at its end */

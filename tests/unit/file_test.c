@@ -25,6 +25,24 @@ static int remove_dir(void **state)
     return 0;
 }
 
+static void a_path_is_joined_where_it_has_room(void **state)
+{
+    (void)state;
+    char directory[PF_FILE_PATH_BYTES + 1], path[PF_FILE_PATH_BYTES] = "before";
+    pf_error error;
+    memset(directory, 'd', sizeof directory);
+    for (size_t n = PF_FILE_PATH_BYTES; n >= PF_FILE_PATH_BYTES - 5; n--) {
+        directory[n] = '\0';
+        assert_status(pf_file_join(directory, "name", path, &error), PF_INVALID);
+        assert_says(error, "name in it is longer than 4095 bytes");
+        assert_string_equal(path, "before");
+    }
+    directory[PF_FILE_PATH_BYTES - 6] = '\0';
+    assert_ok(pf_file_join(directory, "name", path, &error), error);
+    assert_int_equal(strlen(path), PF_FILE_PATH_BYTES - 1);
+    assert_string_equal(path + PF_FILE_PATH_BYTES - 7, "d/name");
+}
+
 static void a_map_holds_the_bytes_of_the_file(void **state)
 {
     char path[PF_TEMP_PATH_BYTES];
@@ -185,6 +203,7 @@ static void refused_memory_is_a_status(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_path_is_joined_where_it_has_room),
         cmocka_unit_test(a_map_holds_the_bytes_of_the_file),
         cmocka_unit_test(a_file_that_is_written_to_while_it_is_mapped_is_told_from_one_that_is_not),
         cmocka_unit_test(an_empty_file_is_a_map_of_nothing),

@@ -70,7 +70,8 @@ pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-bool pf_checkpoint_is_integer(const pf_checkpoint *c, pf_tensor_role role)
+/* Whether a role's weight lies there as integers. */
+static bool is_integer(const pf_checkpoint *c, pf_tensor_role role)
 {
     return c->config.quantized && pf_config_is_multiplied(&c->config, role);
 }
@@ -182,7 +183,7 @@ static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
 pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_gemm_source *out,
                                pf_error *error)
 {
-    if (pf_checkpoint_is_integer(c, role)) {
+    if (is_integer(c, role)) {
         integers m;
         PF_TRY(find_integers(c, role, layer, &m, error));
         PF_TRY(check_scales(c, &m, error));
@@ -345,15 +346,15 @@ static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, co
     survey *s = user;
     pf_checkpoint *c = s->checkpoint;
     const bool is_weight = strcmp(part, "weight") == 0;
-    const bool is_integer = is_weight && pf_checkpoint_is_integer(c, role);
+    const bool of_integers = is_weight && is_integer(c, role);
     integers m = { .rows = 0 };
-    if (is_integer)
+    if (of_integers)
         PF_TRY(find_integers(c, role, layer, &m, error));
     else
         PF_TRY(pf_checkpoint_numbers(c, role, layer, part, &m.weight, error));
     int32_t rows, columns;
     pf_config_shape(&c->config, role, &rows, &columns);
-    if (is_weight && columns && !is_integer) c->has_matrices[m.weight.type] = true;
+    if (is_weight && columns && !of_integers) c->has_matrices[m.weight.type] = true;
     c->n_parameters += (int64_t)rows * (is_weight && columns ? columns : 1);
     c->n_tensors++;
     count_tensor(c, &m.weight, &s->known);

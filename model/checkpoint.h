@@ -46,9 +46,6 @@ PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, const volatile b
                                          pf_error *error);
 void pf_checkpoint_close(pf_checkpoint *checkpoint); /* zeroed is fine */
 
-/* Whether a role's weight lies there as integers. */
-bool pf_checkpoint_is_integer(const pf_checkpoint *checkpoint, pf_tensor_role role);
-
 /* The part that has the heads of an integer format: "weight_head" or "weight_zero"; NULL: it has none. */
 const char *pf_checkpoint_head_part(pf_format format);
 

@@ -229,10 +229,10 @@ void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, con
     visit_looked_up(model, &v);
     for (int32_t l = 0; l < model->config.n_layers; l++) {
         visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
-        visit_linear(model, &v, &pf_layer_recipes[0], l, &model->layers[l].qkv);
-        visit_linear(model, &v, &pf_layer_recipes[1], l, &model->layers[l].o);
+        visit_linear(model, &v, &pf_layer_recipes[PF_MATRIX_QKV], l, &model->layers[l].qkv);
+        visit_linear(model, &v, &pf_layer_recipes[PF_MATRIX_O], l, &model->layers[l].o);
         visit_vector(model, &v, PF_TENSOR_MLP_NORM, l);
-        for (int i = 2; i < PF_N_LAYER_MATRICES; i++)
+        for (int i = PF_MATRIX_GATE; i < PF_N_LAYER_MATRICES; i++)
             visit_linear(model, &v, &pf_layer_recipes[i], l, pf_layer_matrix(&model->layers[l], i));
     }
     visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);

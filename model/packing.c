@@ -171,7 +171,7 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
     const pf_checkpoint *checkpoint = &src->checkpoint;
     pack_job job = {
         .model = m,
-        .is_qkv = recipe == &pf_layer_recipes[0],
+        .is_qkv = recipe == &pf_layer_recipes[PF_MATRIX_QKV],
         .weights = &linear->weights,
         .checked = linear == &m->coarse_head ? m->head.weights.format : linear->weights.format,
         .pack_weights = src->pack_weights,

@@ -93,9 +93,9 @@ static const void *pack(const pf_worker *w, pf_pass_kernel kernel, const left_si
     return await_input(w, a);
 }
 
-/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, an odd number of lines again, in
- * lines that nobody else has business with and no other core's prefetching runs into. Column j of row i is at
- * data + i * stride + j. */
+/* A part of the columns of `rows`, apart from the `before` ones before it: row behind row, an odd number of lines again where
+ * the width is whole lines, in lines that nobody else has business with and no other core's prefetching runs into. Column j of
+ * row i is at data + i * stride + j. */
 static pf_rows apart(pf_rows rows, int32_t n_rows, pf_range columns, int32_t before)
 {
     const size_t begin = (size_t)columns.begin, width = (size_t)(columns.end - columns.begin);

@@ -26,14 +26,20 @@ bool pf_file_is_absent(const char *path)
     return lstat(path, &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+/* What may be done about it. */
+static const char *remedy(int why)
+{
+    return why == EMFILE ? ": ulimit -n tells how many a process may have, and sets it" : "";
+}
+
 /* Open a regular file for reading. O_NONBLOCK: a FIFO must not hang us before fstat can refuse it. */
 static pf_status open_regular(const char *path, int *out_fd, struct stat *out, pf_error *error)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         const int why = errno;
-        return pf_fail(error, pf_file_is_absent(path) ? PF_UNAVAILABLE : PF_INVALID, "%s: cannot be opened: %s", path,
-                       strerror(why));
+        return pf_fail(error, pf_file_is_absent(path) ? PF_UNAVAILABLE : PF_INVALID, "%s: cannot be opened: %s%s", path,
+                       strerror(why), remedy(why));
     }
 
     struct stat info;

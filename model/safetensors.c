@@ -18,7 +18,7 @@
 enum {
     MAX_HEADER_BYTES = 100000000, /* as the reference implementation allows */
     MAX_INDEX_BYTES = 100000000,
-    MAX_FILES = 100000,
+    MAX_FILES = 100000, /* a mapped file keeps its descriptor, so most processes may have fewer */
 };
 
 /* The element types of the format: their names and bits. Those that kernels read have a pf_type. */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -183,6 +184,23 @@ static void a_file_that_cannot_be_read_is_not_absent(void **state)
     assert_says(error, "/proc/self/mem: cannot be read: ");
 }
 
+static void too_many_open_files_are_told_of_with_the_remedy(void **state)
+{
+    char path[PF_TEMP_PATH_BYTES];
+    pf_file_map map;
+    pf_error error;
+    struct rlimit before, none;
+    pf_temp_write(*state, "data", "x", 1);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const pf_status status = pf_file_open_map(pf_temp_path(*state, "data", path), &map, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_status(status, PF_INVALID);
+    assert_says(error, "ulimit -n");
+}
+
 static void refused_memory_is_a_status(void **state)
 {
     char path[PF_TEMP_PATH_BYTES], *text;
@@ -214,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_not_there_is_named_with_the_reason),
         cmocka_unit_test(a_link_that_leads_nowhere_is_there),
         cmocka_unit_test(a_file_that_cannot_be_read_is_not_absent),
+        cmocka_unit_test(too_many_open_files_are_told_of_with_the_remedy),
         cmocka_unit_test(refused_memory_is_a_status),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -128,6 +128,19 @@ static void lay_out_bounded_head(pf_bounded_pass *pass, const pf_model *model, i
     pass->told = pf_arena_take(arena, (size_t)n_threads, sizeof *pass->told);
 }
 
+/* Floats for the parts of as many rows as may have some, or for fewer where they take much room; of one at least. 0: a key head
+ * for each member, or few keys. */
+static size_t count_attention_parts(const pf_context *c, const pf_config *m, int32_t n_threads)
+{
+    enum { MUCH_BYTES = 4 << 20 };
+    const int32_t n_segments = (c->config.max_tokens - 1) / PF_ATTN_SEGMENT + 1;
+    if (n_threads <= m->n_kv_heads || n_segments < PF_SHARED_KEYS_SEGMENTS) return 0;
+    const size_t row = (size_t)m->n_heads * (size_t)n_segments * pf_attn_part_floats(m->head_dim);
+    size_t n_rows = MUCH_BYTES / sizeof(float) / row;
+    if (n_rows < 1) n_rows = 1;
+    return row * (n_rows < PF_SHARED_KEYS_ROWS ? n_rows : PF_SHARED_KEYS_ROWS);
+}
+
 /* Give every buffer its place: the same walk measures (an arena without memory) and takes. */
 static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_arena *arena)
 {
@@ -157,6 +170,8 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->logit_rows = pf_arena_take(arena, (size_t)c->config.max_logit_rows, sizeof *c->logit_rows);
 
     c->pieces = pf_arena_take(arena, (size_t)n_threads, sizeof *c->pieces);
+    c->n_attention_parts = count_attention_parts(c, m, n_threads);
+    c->attention_parts = pf_arena_take(arena, c->n_attention_parts, sizeof *c->attention_parts);
     c->members = pf_arena_take(arena, (size_t)n_threads, sizeof *c->members);
     for (int32_t i = 0; i < n_threads; i++) {
         pf_member_scratch measured;

@@ -2,7 +2,7 @@
  * What is inside a pf_context: the buffers of a pass, and what the pass at hand is about. Seen by model/ alone.
  *
  *   one arena:   cos | sin | x | normed | qkv | attended | gate | up | shared inputs | of a bounded head | spans, tokens,
- *                positions, logit rows | pieces | members | scratch of member 0 | 1 | ... | logits
+ *                positions, logit rows | pieces | parts of attention | members | scratch of member 0 | 1 | ... | logits
  *
  * Rows of a buffer are a whole, odd number of cache lines apart, so members that write neighbouring panels share none.
  */
@@ -24,6 +24,9 @@ typedef struct {
 
 /* Between what two members write: as far as a core's prefetching runs ahead, and into the other's lines. */
 enum { PF_APART_FLOATS = 8192 / sizeof(float), PF_LINE_FLOATS = 64 / sizeof(float) };
+
+/* Members share the keys of an item where there are so many segments, and no more rows. */
+enum { PF_SHARED_KEYS_SEGMENTS = 3, PF_SHARED_KEYS_ROWS = 16 };
 
 enum { PF_BOUNDED_ROWS = 8 }; /* of a pass whose head is bounded (bounded_head.h) */
 
@@ -92,6 +95,8 @@ struct pf_context {
     void *columns;              /* that of O or down, packed by columns */
     pf_member_scratch *members; /* [n_threads] */
     pf_pieces *pieces;          /* [n_threads] of a product's panels */
+    float *attention_parts;     /* [n_attention_parts] floats: of keys that members share (attend.c) */
+    size_t n_attention_parts;
     pf_bounded_pass bounded;
 
     /* The pass at hand. */

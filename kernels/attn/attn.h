@@ -23,12 +23,18 @@
  * A member takes a contiguous range. Query heads that share a key head are folded into one item, and rows that follow
  * each other within a range are taken together, so a key is read once for all of them.
  *
+ * Where members are more than items and keys are many, the keys of an item are shared, too, by segments, and the work has two
+ * steps (pf_attn_step): the parts that segments give, of all rows of a key head, and then items joined of their parts.
+ *
+ *       unit = kv_head * n_segments + segment              n_units = n_kv_heads * n_segments
+ *
  * Order, the definition (attn_ref.c): it depends on positions alone, never on pages, ranges, chunks or threads.
  *   query        f32    q' = scale * q
  *                bf16   q' = scale * log2(e) * q, the scale's product first, rounded to bf16 (to nearest, ties to even)
  *   score        f32    c = 0; for each d in order:             c = fma(q'[d], key[d], c)
  *                bf16   c = 0; for each pair d, d+1 in order:   c = fma(q'[d], key[d], fma(q'[d+1], key[d+1], c))
- *   softmax      keys in blocks of PF_ATTN_BLOCK positions, cut at its multiples. For each block in order:
+ *   softmax      keys in segments of PF_ATTN_SEGMENT positions, cut at its multiples, each by itself: top from minus infinity,
+ *                sums and acc from 0. In it keys in blocks of PF_ATTN_BLOCK positions, likewise. For each block in order:
  *                    top' = max(top, its scores);  shrink = exp(top - top')
  *                    weight[t] = exp(s[t] - top'), in bf16 rounded to bf16
  *                    sixteen sums: sum[i] = sum[i] * shrink, then weight[t] is added, in order of t, to the sum
@@ -40,7 +46,11 @@
  *                The amx class, bf16 by TDPBF16PS, sums apart what is even and what is odd, in scores of 32 elements and in
  *                blocks of 32 positions: even = fma(.., even), odd = fma(.., odd), both from 0, then c = c + (even + odd).
  *                A block's c begins at 0, and acc[d] = fma(acc[d], shrink, c).
- *                out[d] = acc[d] / sum, the sixteen being added 8 apart, then 4, 2, 1
+ *                At its end sum = the sixteen, added 8 apart, then 4, 2, 1.
+ *   joined       what the first segment gives, and then each in order:
+ *                    top' = max(top, its top);  a = exp(top - top'), b = exp(its top - top')
+ *                    sum = fma(its sum, b, sum * a);  acc[d] = fma(its acc[d], b, acc[d] * a)
+ *                out[d] = acc[d] / sum
  *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/exp.h)
  * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
  * instruction set; in bf16 too, the amx class apart, as long as no number on the way is denormal: with VDPBF16PS rounding
@@ -50,9 +60,9 @@
  * those of the chain of the same tokens, wherever its ancestors lie.
  *
  * Slots past p, or off the path, are not used, whatever lies there. A NaN, a score of plus infinity, or nothing but minus
- * infinity up to the end of a block: that row and head of out are NaN, others untouched.
+ * infinity from where a segment begins to the end of a block: that row and head of out are NaN, others untouched.
  * Source: Vaswani et al., arXiv:1706.03762, section 3.2.1; the running maximum: Milakov and Gimelshein,
- * arXiv:1805.02867, section 3.
+ * arXiv:1805.02867, section 3; parts of the keys: Dao et al., Flash-Decoding for long-context inference, 2023.
  */
 #ifndef PF_KERNELS_ATTN_H
 #define PF_KERNELS_ATTN_H
@@ -64,9 +74,17 @@
 #include "kernels/types.h"
 
 enum {
-    PF_ATTN_BLOCK = 64,   /* key positions of a softmax step */
-    PF_ATTN_SIXTEEN = 16, /* key positions side by side in a page */
+    PF_ATTN_SEGMENT = 1024, /* key positions that are gathered by themselves */
+    PF_ATTN_BLOCK = 64,     /* key positions of a softmax step */
+    PF_ATTN_SIXTEEN = 16,   /* key positions side by side in a page */
 };
+
+/* What a call computes. */
+typedef enum {
+    PF_ATTN_WHOLE, /* items */
+    PF_ATTN_PART,  /* units, to args.parts */
+    PF_ATTN_JOIN,  /* items, from args.parts: of all segments, behind a barrier */
+} pf_attn_step;
 
 /* One layer of one sequence's cache. Position t is in page t / page_tokens. */
 typedef struct {
@@ -127,6 +145,8 @@ typedef struct {
     int32_t position;       /* of row 0 */
     float scale;            /* usually 1 / sqrt(head_dim) */
     const int32_t *parents; /* [n_rows] the row that each one follows, before it; -1: the context. NULL: a chain */
+    pf_attn_step step;
+    float *parts; /* [n_units, lines of a key head, pf_attn_part_floats], 64-byte aligned; but for WHOLE */
 } pf_attn_args;
 
 /* Where a row stands. */
@@ -138,6 +158,23 @@ static inline int32_t pf_attn_position(const pf_attn_args *args, int32_t row)
     return args->position + depth;
 }
 
+static inline int32_t pf_attn_segments(const pf_attn_args *args)
+{
+    return (args->position + args->n_rows - 1) / PF_ATTN_SEGMENT + 1;
+}
+
+/* What a segment gives for a line, a row and head: acc [head_dim rounded up to 16], top, sum, and 14 that fill its line up. */
+static inline size_t pf_attn_part_floats(int32_t head_dim)
+{
+    return ((size_t)head_dim + 15) / 16 * 16 + 16;
+}
+static inline float *pf_attn_part(const pf_attn_args *args, int32_t kv_head, int32_t segment, int32_t line)
+{
+    const size_t lines = (size_t)args->n_rows * (size_t)(args->n_heads / args->pages.n_kv_heads);
+    const size_t unit = (size_t)kv_head * (size_t)pf_attn_segments(args) + (size_t)segment;
+    return args->parts + (unit * lines + (size_t)line) * pf_attn_part_floats(args->pages.head_dim);
+}
+
 /* New keys and values, to be stored at positions position .. position + n_rows - 1. */
 typedef struct {
     pf_attn_pages pages;
@@ -147,7 +184,7 @@ typedef struct {
     int32_t position; /* of row 0 */
 } pf_attn_store_args;
 
-/* Attend with items [item_begin, item_end). The keys and values of all rows must be in their pages before: with more
+/* Attend with items [item_begin, item_end), or units where these are asked for. The keys and values of all rows must be in their pages before: with more
  * than one row a barrier after the store; with one row a member that stores and attends the same items needs none.
  * scratch: this member's own, pf_attn_scratch_bytes, 64-byte aligned. */
 typedef void pf_attn_fn(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch);

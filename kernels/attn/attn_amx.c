@@ -240,11 +240,11 @@ typedef struct {
     int32_t t0, tile;
 } turn;
 
-static turn turn_after(const attn_pass *pass, turn now, int32_t end)
+static turn turn_after(const attn_pass *pass, turn now, int32_t stop)
 {
     if (now.tile + 1 < pass->n_tiles) return (turn){ now.t0, now.tile + 1 };
     const int32_t t0 = now.t0 + PF_ATTN_BLOCK;
-    return (turn){ t0, t0 < end ? attn_first_tile(pass, 0, t0) : 0 };
+    return (turn){ t0, t0 < stop ? attn_first_tile(pass, 0, t0) : 0 };
 }
 
 /* Scores and weights of two turns stand beside each other. */
@@ -254,22 +254,24 @@ static void take_weights(attn_pass *pass, float *both, int32_t i, int32_t tile)
     pass->weights_line = attn_tile_line(pass, tile);
 }
 
-static void take_blocks(attn_pass *pass, int32_t end, int32_t next_head)
+static void take_blocks(attn_pass *pass, int32_t begin, int32_t stop, int32_t end, int32_t next_head)
 {
     float *const both = pass->weights;
-    attn_block blocks[3]; /* this one, the next one, the one after */
-    if (end == 0) return; /* a tree's first block is its own */
-    for (int i = 0; i < 3; i++) attn_find_next(pass, PF_TYPE_BF16, i * PF_ATTN_BLOCK, end, next_head, &blocks[i]);
-    score(pass, &blocks[0], &blocks[1], 0, 0);
-    prepare(pass, &blocks[0], 0);
+    attn_block blocks[3];      /* this one, the next one, the one after */
+    if (begin >= stop) return; /* a tree's first block is its own */
+    for (int i = 0; i < 3; i++)
+        attn_find_next(pass, PF_TYPE_BF16, begin + i * PF_ATTN_BLOCK, end, next_head, &blocks[i]);
+    turn now = { begin, attn_first_tile(pass, 0, begin) };
+    take_weights(pass, both, 0, now.tile);
+    score(pass, &blocks[0], &blocks[1], now.tile, begin);
+    prepare(pass, &blocks[0], begin);
 
     int32_t unjoined = -1; /* the tile */
-    turn now = { 0, 0 };
-    for (int32_t i = 0; now.t0 < end; i++) {
-        const turn then = turn_after(pass, now, end);
+    for (int32_t i = 0; now.t0 < stop; i++) {
+        const turn then = turn_after(pass, now, stop);
         const int ahead = then.t0 > now.t0;
         take_weights(pass, both, i + 1, then.tile);
-        if (then.t0 < end) score(pass, &blocks[ahead], &blocks[ahead + 1], then.tile, then.t0);
+        if (then.t0 < stop) score(pass, &blocks[ahead], &blocks[ahead + 1], then.tile, then.t0);
         if (unjoined >= 0) join_tile(pass, unjoined);
 
         take_weights(pass, both, i, now.tile);
@@ -280,7 +282,7 @@ static void take_blocks(attn_pass *pass, int32_t end, int32_t next_head)
             blocks[0] = blocks[1];
             blocks[1] = blocks[2];
             attn_find_next(pass, PF_TYPE_BF16, then.t0 + 2 * PF_ATTN_BLOCK, end, next_head, &blocks[2]);
-            if (then.t0 < end) prepare(pass, &blocks[0], then.t0);
+            if (then.t0 < stop) prepare(pass, &blocks[0], then.t0);
         }
         now = then;
     }

@@ -92,7 +92,7 @@ static float score(const view *v, const float *q, int32_t t)
     return c;
 }
 
-/* What a row and head have gathered so far; their weighted values are in `out`. */
+/* What a row and head have gathered so far of a segment; their weighted values are in `out`. */
 typedef struct {
     float top;            /* the largest score */
     float lane[PF_LANES]; /* sums of exp(score - top) */
@@ -145,46 +145,115 @@ static void attend_block(const view *v, const float *q, int32_t begin, int32_t e
     for (int32_t d = 0; d < v->args->pages.head_dim; d++) out[d] = gather(v, weight, begin, end, d, out[d], shrink);
 }
 
-static void attend(const pf_attn_args *args, pf_type type, bool tiles, int32_t item_begin, int32_t item_end)
+/* What a segment, or several joined, give for a row and head; acc [head_dim] is elsewhere. */
+typedef struct {
+    float top, sum;
+} given;
+
+/* The keys from `begin`, where a segment begins, to its end or n_keys. */
+static given attend_segment(const view *v, const float *q, int32_t begin, int32_t n_keys, float *acc)
 {
-    const size_t head_dim = (size_t)args->pages.head_dim;
+    const int32_t end = n_keys - begin < PF_ATTN_SEGMENT ? n_keys : begin + PF_ATTN_SEGMENT;
+    running run = { .top = -INFINITY };
+    memset(acc, 0, (size_t)v->args->pages.head_dim * sizeof *acc);
+    for (int32_t t = begin; t < end; t += PF_ATTN_BLOCK)
+        attend_block(v, q, t, end - t < PF_ATTN_BLOCK ? end : t + PF_ATTN_BLOCK, &run, acc);
+    return (given){ run.top, pf_tree_sum(run.lane) };
+}
+
+/* The next segment, `its`, to those before it. */
+static void join(pf_type type, int32_t head_dim, given *all, float *acc, given its, const float *its_acc)
+{
+    const float top = its.top > all->top ? its.top : all->top;
+    const float a = exp_of(all->top - top, type), b = exp_of(its.top - top, type);
+    *all = (given){ top, fmaf(its.sum, b, all->sum * a) };
+    for (int32_t d = 0; d < head_dim; d++) acc[d] = fmaf(its_acc[d], b, acc[d] * a);
+}
+
+typedef struct {
+    const float *q;
+    float *out;
+    int32_t line; /* of the key head's, row by row */
+} place_of_line;
+
+static place_of_line find_line(const view *v, int32_t head_of_group)
+{
+    const pf_attn_args *args = v->args;
     const int32_t group = args->n_heads / args->pages.n_kv_heads;
+    const size_t head = (size_t)(v->kv_head * group + head_of_group) * (size_t)args->pages.head_dim;
+    return (place_of_line){ args->q + (size_t)v->row * args->q_stride + head,
+                            args->out + (size_t)v->row * args->out_stride + head, v->row * group + head_of_group };
+}
+
+/* Segment s of a line: from its part, or computed here. */
+static given take_segment(const view *v, place_of_line at, int32_t s, int32_t n_keys, float *acc)
+{
+    if (v->args->step != PF_ATTN_JOIN) return attend_segment(v, at.q, s * PF_ATTN_SEGMENT, n_keys, acc);
+    const float *part = pf_attn_part(v->args, v->kv_head, s, at.line);
+    const size_t behind = pf_attn_part_floats(v->args->pages.head_dim) - PF_LANES;
+    memcpy(acc, part, (size_t)v->args->pages.head_dim * sizeof *acc);
+    return (given){ part[behind], part[behind + 1] };
+}
+
+static void attend_items(view v, int32_t item_begin, int32_t item_end, float *its_acc)
+{
+    const int32_t head_dim = v.args->pages.head_dim, group = v.args->n_heads / v.args->pages.n_kv_heads;
     for (int32_t item = item_begin; item < item_end; item++) {
-        const view v = {
-            .args = args, .type = type, .tiles = tiles, .row = item % args->n_rows, .kv_head = item / args->n_rows
-        };
-        const int32_t n_keys = pf_attn_position(args, v.row) + 1;
-        for (int32_t head = v.kv_head * group; head < (v.kv_head + 1) * group; head++) {
-            const float *q = args->q + (size_t)v.row * args->q_stride + (size_t)head * head_dim;
-            float *out = args->out + (size_t)v.row * args->out_stride + (size_t)head * head_dim;
-            memset(out, 0, head_dim * sizeof *out);
-            running run = { .top = -INFINITY };
-            for (int32_t t = 0; t < n_keys; t += PF_ATTN_BLOCK) {
-                const int32_t end = n_keys - t < PF_ATTN_BLOCK ? n_keys : t + PF_ATTN_BLOCK;
-                attend_block(&v, q, t, end, &run, out);
-            }
-            const float sum = pf_tree_sum(run.lane);
-            for (size_t d = 0; d < head_dim; d++) out[d] /= sum;
+        v.row = item % v.args->n_rows;
+        v.kv_head = item / v.args->n_rows;
+        const int32_t n_keys = pf_attn_position(v.args, v.row) + 1;
+        for (int32_t h = 0; h < group; h++) {
+            const place_of_line at = find_line(&v, h);
+            given all = take_segment(&v, at, 0, n_keys, at.out);
+            for (int32_t s = 1; s * PF_ATTN_SEGMENT < n_keys; s++)
+                join(v.type, head_dim, &all, at.out, take_segment(&v, at, s, n_keys, its_acc), its_acc);
+            for (int32_t d = 0; d < head_dim; d++) at.out[d] /= all.sum;
         }
     }
 }
 
+static void attend_units(view v, int32_t unit_begin, int32_t unit_end)
+{
+    const int32_t n_segments = pf_attn_segments(v.args), group = v.args->n_heads / v.args->pages.n_kv_heads;
+    const size_t behind = pf_attn_part_floats(v.args->pages.head_dim) - PF_LANES;
+    for (int32_t unit = unit_begin; unit < unit_end; unit++) {
+        const int32_t s = unit % n_segments;
+        v.kv_head = unit / n_segments;
+        for (v.row = 0; v.row < v.args->n_rows; v.row++) {
+            const int32_t n_keys = pf_attn_position(v.args, v.row) + 1;
+            for (int32_t h = 0; h < group && s * PF_ATTN_SEGMENT < n_keys; h++) {
+                const place_of_line at = find_line(&v, h);
+                float *part = pf_attn_part(v.args, v.kv_head, s, at.line);
+                const given its = attend_segment(&v, at.q, s * PF_ATTN_SEGMENT, n_keys, part);
+                part[behind] = its.top;
+                part[behind + 1] = its.sum;
+            }
+        }
+    }
+}
+
+static void attend(const pf_attn_args *args, pf_type type, bool tiles, int32_t begin, int32_t end, void *scratch)
+{
+    const view v = { .args = args, .type = type, .tiles = tiles };
+    if (args->step == PF_ATTN_PART)
+        attend_units(v, begin, end);
+    else
+        attend_items(v, begin, end, scratch);
+}
+
 void pf_attn_f32_ref(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
 {
-    (void)scratch;
-    attend(args, PF_TYPE_F32, false, item_begin, item_end);
+    attend(args, PF_TYPE_F32, false, item_begin, item_end, scratch);
 }
 
 void pf_attn_bf16_ref(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
 {
-    (void)scratch;
-    attend(args, PF_TYPE_BF16, false, item_begin, item_end);
+    attend(args, PF_TYPE_BF16, false, item_begin, item_end, scratch);
 }
 
 void pf_attn_bf16_amx_ref(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch)
 {
-    (void)scratch;
-    attend(args, PF_TYPE_BF16, true, item_begin, item_end);
+    attend(args, PF_TYPE_BF16, true, item_begin, item_end, scratch);
 }
 
 static void put(void *page, pf_type type, size_t at, float f)

@@ -21,6 +21,9 @@
  *
  * Rows of a tree go together as far as blocks are the context's alone. Then each goes on by itself, the keys and values of
  * its path gathered into a block of its own: few blocks, and the same steps as a chain's.
+ *
+ * Sums begin anew with every segment, and what it gave joins what those before have given, line by line. Where all keys are
+ * of one segment, nothing is joined.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -70,12 +73,17 @@ PF_V16 int32_t attn_pair(pf_type type) /* numbers in a word */
 typedef struct attn_pass attn_pass;
 typedef struct attn_block attn_block;
 
+/* Of lines whose sums are elsewhere: their maximum, and their weights' sum. */
+typedef struct {
+    float top[PF_ATTN_LINES + 16], sum[PF_ATTN_LINES + 16];
+} attn_given;
+
 /* Scores, or values, of one tile and block. */
 typedef void attn_tile_fn(const attn_pass *pass, const attn_block *block, const attn_block *next, int32_t tile,
                           int32_t t0);
-typedef void attn_branches_fn(const attn_pass *pass, int32_t first, int32_t t0);
+typedef void attn_branches_fn(attn_pass *pass, int32_t first, int32_t t0, int32_t stop);
 typedef void attn_prepare_fn(const attn_pass *pass, attn_block *block, int32_t t0);
-typedef void attn_blocks_fn(attn_pass *pass, int32_t end, int32_t next_head);
+typedef void attn_blocks_fn(attn_pass *pass, int32_t begin, int32_t stop, int32_t end, int32_t next_head);
 typedef struct {
     attn_tile_fn *score[ATTN_TILE_LINES + 1], *value[ATTN_TILE_LINES + 1]; /* by height */
     attn_branches_fn *branches;                                            /* of a tree */
@@ -98,7 +106,10 @@ struct attn_pass {
     float *gathered;                 /* a block's keys, then its values, on one path of a tree */
     float *copied;                   /* [PF_ATTN_BLOCK / 2, padded] for what `prepare` needs elsewhere */
     float *products;                 /* [16, padded]: likewise for a tile's values of a block, weighted */
+    float *joined;                   /* [n_lines, padded]: sums of the segments before this one */
+    attn_given given;                /* and what belongs to them */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
+    int32_t most_keys;               /* that any does */
     float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
 };
 
@@ -391,10 +402,11 @@ PF_V16 void attn_value(const int n_lines, const pf_type type, const attn_pass *p
 #define ATTN_TILE_NAME(WHAT, NAME, TYPE, HEIGHT) attn_##WHAT##_##NAME##_##HEIGHT,
 
 /* Likewise what only a tree needs, so that a chain's code is as if there were none. */
-#define ATTN_BRANCHES(NAME, TYPE)                                                                                \
-    static __attribute__((noinline)) void attn_branches_##NAME(const attn_pass *pass, int32_t first, int32_t t0) \
-    {                                                                                                            \
-        attn_branches(TYPE, pass, first, t0);                                                                    \
+#define ATTN_BRANCHES(NAME, TYPE)                                                                                     \
+    static                                                                                                            \
+        __attribute__((noinline)) void attn_branches_##NAME(attn_pass *pass, int32_t first, int32_t t0, int32_t stop) \
+    {                                                                                                                 \
+        attn_branches(TYPE, pass, first, t0, stop);                                                                   \
     }
 
 /* The tiles of a type: attn_tiles_f32, attn_tiles_bf16. */
@@ -475,6 +487,7 @@ PF_V16 void attn_take_queries(const pf_type type, attn_pass *pass, int32_t first
             attn_pack_query(type, pass, args->q + (size_t)row * args->q_stride + head,
                             queries + (size_t)(line - begin) * (ATTN_BY_LINES ? n_words : 1), end - begin);
             pass->n_keys[line] = pf_attn_position(args, row) + 1;
+            if (pass->n_keys[line] > pass->most_keys) pass->most_keys = pass->n_keys[line];
         }
     }
 }
@@ -486,20 +499,74 @@ PF_V16 void attn_start_sums(attn_pass *pass)
     for (int32_t line = 0; line < PF_ATTN_LINES + 16; line++) pass->top[line] = -INFINITY;
 }
 
-PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
+/* Where a line's result goes: its weighted values by the sum of its weights. */
+PF_V16 void attn_put(const attn_pass *pass, int32_t index, const float *sums, float sum)
 {
     const pf_attn_args *args = pass->args;
-    for (int32_t line = 0; line < pass->n_lines; line++) {
-        int32_t row;
-        size_t head;
-        attn_line(args, pass->kv_head, first + line, &row, &head);
-        float *out = args->out + (size_t)row * args->out_stride + head;
-        const float *sums = pass->sums + (size_t)line * pass->padded;
-        const pf_v16 sum = pf_v16_set(pf_v16_tree_sum(pf_v16_load(pass->lanes + line * 16)));
-        for (size_t d = 0; d < pass->head_dim; d += 16)
-            pf_v16_store_first(out + d, pf_v16_div(pf_v16_load(sums + d), sum),
-                               pass->head_dim - d < 16 ? (int32_t)(pass->head_dim - d) : 16);
+    int32_t row;
+    size_t head;
+    attn_line(args, pass->kv_head, index, &row, &head);
+    float *out = args->out + (size_t)row * args->out_stride + head;
+    const pf_v16 by = pf_v16_set(sum);
+    for (size_t d = 0; d < pass->head_dim; d += 16)
+        pf_v16_store_first(out + d, pf_v16_div(pf_v16_load(sums + d), by),
+                           pass->head_dim - d < 16 ? (int32_t)(pass->head_dim - d) : 16);
+}
+
+PF_V16 float attn_sum(const attn_pass *pass, int32_t line)
+{
+    return pf_v16_tree_sum(pf_v16_load(pass->lanes + line * 16));
+}
+
+/* What a segment has given for some lines, `its`, to what those before it have: of lines that see something of it, from t0 on.
+ * Exponentials of sixteen lines at once: of one they would take as long. */
+PF_V16 void attn_join(const pf_type type, const attn_given *its, const float *its_sums, size_t its_stride,
+                      attn_given *all, float *sums, size_t padded, const int32_t *n_keys, int32_t t0, int32_t n_lines)
+{
+    float a[PF_ATTN_LINES + 16], b[PF_ATTN_LINES + 16], top[PF_ATTN_LINES + 16], sum[PF_ATTN_LINES + 16];
+    for (int32_t l = 0; l < n_lines; l += 16) {
+        const pf_v16 before = pf_v16_load(all->top + l), now = pf_v16_load(its->top + l),
+                     most = pf_v16_max(now, before);
+        const pf_v16 va = attn_exp(type, pf_v16_sub(before, most)), vb = attn_exp(type, pf_v16_sub(now, most));
+        pf_v16_store(top + l, most);
+        pf_v16_store(a + l, va);
+        pf_v16_store(b + l, vb);
+        pf_v16_store(sum + l, pf_v16_fma(pf_v16_load(its->sum + l), vb, pf_v16_mul(pf_v16_load(all->sum + l), va)));
     }
+    for (int32_t l = 0; l < n_lines; l++) {
+        if (n_keys[l] <= t0) continue;
+        float *to = sums + (size_t)l * padded;
+        const float *from = its_sums + (size_t)l * its_stride;
+        const pf_v16 va = pf_v16_set(a[l]), vb = pf_v16_set(b[l]);
+        for (size_t d = 0; d < padded; d += 16)
+            pf_v16_store(to + d, pf_v16_fma(pf_v16_load(from + d), vb, pf_v16_mul(pf_v16_load(to + d), va)));
+        all->top[l] = top[l];
+        all->sum[l] = sum[l];
+    }
+}
+
+/* What the segment that began at t0 has given, to what those before it have. */
+PF_V16 void attn_join_segment(const pf_type type, attn_pass *pass, int32_t t0)
+{
+    attn_given its;
+    memcpy(its.top, pass->top, sizeof its.top);
+    memset(its.sum, 0, sizeof its.sum);
+    for (int32_t line = 0; line < pass->n_lines; line++) its.sum[line] = attn_sum(pass, line);
+    if (t0 > 0) {
+        attn_join(type, &its, pass->sums, pass->padded, &pass->given, pass->joined, pass->padded, pass->n_keys, t0,
+                  pass->n_lines);
+        return;
+    }
+    memcpy(pass->joined, pass->sums, (size_t)pass->n_lines * pass->padded * sizeof(float));
+    pass->given = its;
+}
+
+PF_V16 void attn_finish(const attn_pass *pass, int32_t first)
+{
+    const bool one = pass->most_keys <= PF_ATTN_SEGMENT;
+    for (int32_t line = 0; line < pass->n_lines; line++)
+        attn_put(pass, first + line, (one ? pass->sums : pass->joined) + (size_t)line * pass->padded,
+                 one ? attn_sum(pass, line) : pass->given.sum[line]);
 }
 
 /* The block at t0 as a row of a tree sees it: sixteens of the context as they lie, what is behind it gathered. */
@@ -534,8 +601,9 @@ PF_V16 void attn_gather_block(const attn_pass *pass, pf_type type, int32_t row, 
     }
 }
 
-/* The rest of a tree's pass, from the block at t0 on, where paths part: each row's lines go on alone. */
-PF_V16 void attn_branches(const pf_type type, const attn_pass *pass, int32_t first, int32_t t0)
+/* The rest of a tree's segment, from the block at t0 on, where paths part, to `stop`: each row's lines go on alone, and their
+ * queries lie where the others' did: nothing is common behind it. */
+PF_V16 void attn_branches(const pf_type type, attn_pass *pass, int32_t first, int32_t t0, int32_t stop)
 {
     const pf_attn_args *args = pass->args;
     const int32_t group = args->n_heads / args->pages.n_kv_heads;
@@ -548,11 +616,12 @@ PF_V16 void attn_branches(const pf_type type, const attn_pass *pass, int32_t fir
         path.lanes += line * 16;
         memcpy(path.top, pass->top + line, (size_t)path.n_lines * sizeof *path.top);
         attn_take_queries(type, &path, first + line);
-        for (int32_t t = t0; t < path.n_keys[0]; t += PF_ATTN_BLOCK) {
+        for (int32_t t = t0; t < stop && t < path.n_keys[0]; t += PF_ATTN_BLOCK) {
             attn_block block;
             attn_gather_block(&path, type, row, t, &block);
             attn_take_block(type, &path, &block, &block, 0, t);
         }
+        memcpy(pass->top + line, path.top, (size_t)path.n_lines * sizeof *path.top);
     }
 }
 
@@ -583,12 +652,13 @@ PF_V16 int32_t attn_first_tile(const attn_pass *pass, int32_t tile, int32_t t0)
     return tile;
 }
 
-/* Blocks before `end`, one after the other. */
-PF_V16 void attn_take_blocks(const pf_type type, attn_pass *pass, int32_t end, int32_t next_head)
+/* Blocks from `begin` on, before `stop`, one after the other; the last of all ends at `end`. */
+PF_V16 void attn_take_blocks(const pf_type type, attn_pass *pass, int32_t begin, int32_t stop, int32_t end,
+                             int32_t next_head)
 {
     attn_block block, next;
-    attn_find_next(pass, type, 0, end, next_head, &next);
-    for (int32_t t0 = 0, tile = 0; t0 < end; t0 += PF_ATTN_BLOCK) {
+    attn_find_next(pass, type, begin, end, next_head, &next);
+    for (int32_t t0 = begin, tile = 0; t0 < stop; t0 += PF_ATTN_BLOCK) {
         block = next;
         attn_find_next(pass, type, t0 + PF_ATTN_BLOCK, end, next_head, &next);
         tile = attn_first_tile(pass, tile, t0);
@@ -596,10 +666,9 @@ PF_V16 void attn_take_blocks(const pf_type type, attn_pass *pass, int32_t end, i
     }
 }
 
-/* Lines first .. first + n_lines - 1 of one key head. The pass behind this one takes n_next lines more of the same head,
- * or none, and reads the keys of next_head. */
-PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
-                       int32_t n_next, int32_t next_head, const attn_tiles *tiles, float *scratch)
+/* Of lines first .. first + n_lines - 1 of one key head: where what they need lies, and their queries. */
+PF_V16 attn_pass attn_begin(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first,
+                            int32_t n_lines, const attn_tiles *tiles, float *scratch)
 {
     attn_pass pass = { .args = args, .tiles = tiles, .kv_head = kv_head, .n_lines = n_lines };
     pass.head_dim = (size_t)args->pages.head_dim;
@@ -613,24 +682,100 @@ PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_
     pass.gathered = pass.queries + PF_ATTN_LINES * pass.padded;
     pass.copied = pass.gathered + 2 * PF_ATTN_BLOCK * pass.padded;
     pass.products = pass.copied + PF_ATTN_BLOCK / 2 * pass.padded;
+    pass.joined = pass.products + 16 * pass.padded;
     attn_take_queries(type, &pass, first);
-    attn_start_sums(&pass);
+    return pass;
+}
+
+/* The segment that begins at t0. The pass behind this one reads the keys of next_head. */
+PF_V16 void attn_segment(const pf_type type, attn_pass *pass, int32_t first, int32_t t0, int32_t next_head)
+{
+    const pf_attn_args *args = pass->args;
+    const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass->most_keys;
+    const int32_t stop = t0 + PF_ATTN_SEGMENT, common = end < stop ? end : stop; /* to where rows go together */
+    attn_start_sums(pass);
+    if (pass->tiles->blocks && pass->n_tiles > 1)
+        pass->tiles->blocks(pass, t0, common, end, next_head);
+    else
+        attn_take_blocks(type, pass, t0, common, end, next_head);
+    if (args->parents && end < stop) pass->tiles->branches(pass, first, end > t0 ? end : t0, stop);
+}
+
+/* Lines first .. first + n_lines - 1 of one key head. The pass behind this one takes n_next lines more of the same head,
+ * or none. */
+PF_V16 void attn_lines(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t first, int32_t n_lines,
+                       int32_t n_next, int32_t next_head, const attn_tiles *tiles, float *scratch)
+{
+    attn_pass pass = attn_begin(args, type, kv_head, first, n_lines, tiles, scratch);
     if (n_next > 0) {
         attn_fetch_rows(args, kv_head, first, n_lines, args->out, args->out_stride);
         attn_fetch_rows(args, kv_head, first + n_lines, n_next, args->q, args->q_stride);
     }
-
-    const int32_t end = args->parents ? args->position / PF_ATTN_BLOCK * PF_ATTN_BLOCK : pass.n_keys[n_lines - 1];
-    if (tiles->blocks && pass.n_tiles > 1)
-        tiles->blocks(&pass, end, next_head);
-    else
-        attn_take_blocks(type, &pass, end, next_head);
-    if (args->parents) tiles->branches(&pass, first, end);
+    for (int32_t t0 = 0; t0 < pass.most_keys; t0 += PF_ATTN_SEGMENT) {
+        attn_segment(type, &pass, first, t0, next_head);
+        if (pass.most_keys > PF_ATTN_SEGMENT) attn_join_segment(type, &pass, t0);
+    }
     attn_finish(&pass, first);
 }
 
-PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_tiles *tiles, int32_t item_begin,
-                       int32_t item_end, void *scratch)
+/* What a segment gives for the lines of one key head that see any of it: in a chain, those of the last rows. */
+PF_V16 void attn_unit(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t segment,
+                      const attn_tiles *tiles, float *scratch)
+{
+    const int32_t t0 = segment * PF_ATTN_SEGMENT, group = args->n_heads / args->pages.n_kv_heads;
+    const int32_t unseeing = args->parents || t0 < args->position ? 0 : t0 - args->position;
+    for (int32_t first = unseeing * group, n; first < args->n_rows * group; first += n) {
+        n = args->n_rows * group - first < PF_ATTN_LINES ? args->n_rows * group - first : PF_ATTN_LINES;
+        attn_pass pass = attn_begin(args, type, kv_head, first, n, tiles, scratch);
+        if (pass.most_keys <= t0) continue;
+        attn_segment(type, &pass, first, t0, kv_head);
+        for (int32_t line = 0; line < n; line++) {
+            if (pass.n_keys[line] <= t0) continue;
+            float *part = pf_attn_part(args, kv_head, segment, first + line);
+            memcpy(part, pass.sums + (size_t)line * pass.padded, pass.padded * sizeof *part);
+            part[pass.padded] = pass.top[line];
+            part[pass.padded + 1] = attn_sum(&pass, line);
+        }
+    }
+}
+
+/* What all segments have given for lines first .. first + n_lines - 1 of a key head, of one row. */
+PF_V16 void attn_join_parts(const pf_attn_args *args, const pf_type type, int32_t kv_head, int32_t row, int32_t first,
+                            int32_t n_lines, float *scratch)
+{
+    const int32_t n_row_keys = pf_attn_position(args, row) + 1;
+    const size_t floats = pf_attn_part_floats(args->pages.head_dim), padded = floats - 16;
+    const attn_pass pass = { .args = args, .kv_head = kv_head, .head_dim = (size_t)args->pages.head_dim };
+    attn_given all = { .sum = { 0 } };
+    int32_t n_keys[PF_ATTN_LINES];
+    for (int32_t l = 0; l < n_lines; l++) n_keys[l] = n_row_keys;
+    for (int32_t s = 0; s * PF_ATTN_SEGMENT < n_row_keys; s++) {
+        const float *parts = pf_attn_part(args, kv_head, s, first);
+        attn_given its = { .sum = { 0 } };
+        for (int32_t l = 0; l < n_lines; l++) {
+            its.top[l] = parts[(size_t)l * floats + padded];
+            its.sum[l] = parts[(size_t)l * floats + padded + 1];
+            if (s == 0) memcpy(scratch + (size_t)l * padded, parts + (size_t)l * floats, padded * sizeof *scratch);
+        }
+        if (s == 0)
+            all = its;
+        else
+            attn_join(type, &its, parts, floats, &all, scratch, padded, n_keys, s * PF_ATTN_SEGMENT, n_lines);
+    }
+    for (int32_t l = 0; l < n_lines; l++) attn_put(&pass, first + l, scratch + (size_t)l * padded, all.sum[l]);
+}
+
+PF_V16 void attn_join_item(const pf_attn_args *args, const pf_type type, int32_t item, float *scratch)
+{
+    const int32_t kv_head = item / args->n_rows, row = item % args->n_rows;
+    const int32_t group = args->n_heads / args->pages.n_kv_heads, end = (row + 1) * group;
+    for (int32_t first = row * group; first < end; first += PF_ATTN_LINES)
+        attn_join_parts(args, type, kv_head, row, first, end - first < PF_ATTN_LINES ? end - first : PF_ATTN_LINES,
+                        scratch);
+}
+
+PF_V16 void attn_whole(const pf_attn_args *args, const pf_type type, const attn_tiles *tiles, int32_t item_begin,
+                       int32_t item_end, float *scratch)
 {
     const int32_t group = args->n_heads / args->pages.n_kv_heads;
     while (item_begin < item_end) {
@@ -647,5 +792,20 @@ PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_
             first = end;
         }
         item_begin += n_rows;
+    }
+}
+
+PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_tiles *tiles, int32_t begin,
+                       int32_t end, void *scratch)
+{
+    switch (args->step) {
+    case PF_ATTN_WHOLE: attn_whole(args, type, tiles, begin, end, scratch); break;
+    case PF_ATTN_PART:
+        for (int32_t unit = begin, n = pf_attn_segments(args); unit < end; unit++)
+            attn_unit(args, type, unit / n, unit % n, tiles, scratch);
+        break;
+    case PF_ATTN_JOIN:
+        for (int32_t item = begin; item < end; item++) attn_join_item(args, type, item, scratch);
+        break;
     }
 }

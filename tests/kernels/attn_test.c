@@ -3,13 +3,15 @@
 
 /* A sequence's cache of one layer, pages in shuffled order, slots past its length poisoned with NaN; queries in rows
  * that are apart by more than their length. */
+enum { MOST_PAGES = 132 };
+
 typedef struct {
     pf_type type;
     int32_t n_heads, n_kv_heads, head_dim, page_tokens, length;
     int32_t n_pages;
     size_t page_bytes;
     pf_guard pool;
-    void *key_pages[64], *value_pages[64];
+    void *key_pages[MOST_PAGES], *value_pages[MOST_PAGES];
 } cache;
 
 static cache cache_make(pf_type type, int32_t n_heads, int32_t n_kv_heads, int32_t head_dim, int32_t page_tokens,
@@ -22,7 +24,7 @@ static cache cache_make(pf_type type, int32_t n_heads, int32_t n_kv_heads, int32
                 .page_tokens = page_tokens,
                 .length = length };
     c.n_pages = (length + page_tokens - 1) / page_tokens;
-    assert_true(c.n_pages <= 64);
+    assert_true(c.n_pages <= MOST_PAGES);
     c.page_bytes = (size_t)n_kv_heads * (size_t)page_tokens * pf_attn_width(type, head_dim) * pf_type_bytes(type);
     c.pool = pf_guard_alloc(2 * (size_t)c.n_pages * c.page_bytes, pf_type_bytes(type));
     memset(c.pool.data, 0xFF, c.pool.bytes); /* NaN in both types */
@@ -252,6 +254,10 @@ static void check_shapes(const pf_kernel *kernel, const pf_kernel *definition)
         for (size_t l = 0; l < 6; l++)
             compare_shape(kernel, definition, heads[(d + l) % 4], dims[d], 16 << ((d + 2 * l) % 4), lengths[l][0],
                           lengths[l][1]);
+    static const int32_t segments[][2] = { { 1024, 2 }, { 1025, 2 }, { 1048, 26 }, { 2050, 3 } };
+    for (size_t l = 0; l < 4; l++)
+        compare_shape(kernel, definition, heads[(l + 1) % 4], dims[2 * l + 1], 32 << (l % 3), segments[l][0],
+                      segments[l][1]);
     for (int32_t n_heads = 1; n_heads <= 7; n_heads++) /* few lines behind many positions are cut otherwise */
         compare_shape(kernel, definition, (const int32_t[]){ n_heads, 1 }, 20, 128, 1020 + 5 * n_heads, 1);
 }
@@ -264,26 +270,25 @@ static void all_heads_sizes_and_lengths_equal_the_definition_and_freed_slots_are
 
 /* --- row invariance --- */
 
-static void check_rows(const pf_kernel *kernel, const pf_kernel *definition)
+static void check_rows_of(const pf_kernel *kernel, int32_t length, int32_t n_rows)
 {
-    (void)definition;
-    enum { LENGTH = 230, ROWS = 90, HEADS = 6, KV_HEADS = 2, DIM = 48 };
-    cache c = cache_random(kernel, HEADS, KV_HEADS, DIM, 32, LENGTH);
-    rows r = rows_make(&c, ROWS);
+    enum { HEADS = 6, KV_HEADS = 2, DIM = 48 };
+    cache c = cache_random(kernel, HEADS, KV_HEADS, DIM, 32, length);
+    rows r = rows_make(&c, n_rows);
     float *whole = attend(kernel, &c, &r);
 
     /* in ranges of items, as members take them */
     pf_attn_args args = args_of(&c, &r);
-    const int32_t n_items = pf_attn_items(KV_HEADS, ROWS);
+    const int32_t n_items = pf_attn_items(KV_HEADS, n_rows);
     memset(r.out.data, 0, r.out.bytes);
     for (int32_t item = 0; item < n_items; item += 37)
         kernel->fn.attn(&args, item, item + 37 < n_items ? item + 37 : n_items, r.scratch.data);
     assert_same_floats("ranges of items", r.out.data, whole, r.out.bytes / sizeof(float));
 
     /* a row a call, as decoding does, over pages of another size */
-    cache other = cache_random(kernel, HEADS, KV_HEADS, DIM, 128, LENGTH);
+    cache other = cache_random(kernel, HEADS, KV_HEADS, DIM, 128, length);
     memset(r.out.data, 0, r.out.bytes);
-    for (int32_t row = 0; row < ROWS; row++) {
+    for (int32_t row = 0; row < n_rows; row++) {
         pf_attn_args one = args_of(&other, &r);
         one.n_rows = 1;
         one.position += row;
@@ -297,6 +302,13 @@ static void check_rows(const pf_kernel *kernel, const pf_kernel *definition)
     rows_free(&r);
     pf_guard_free(&c.pool);
     pf_guard_free(&other.pool);
+}
+
+static void check_rows(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    (void)definition;
+    check_rows_of(kernel, 230, 90);
+    check_rows_of(kernel, 1032, 14); /* some rows see one segment, the others two */
 }
 
 static void a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages(void **state)
@@ -394,7 +406,8 @@ static void check_trees(const pf_kernel *kernel, const pf_kernel *definition)
     static const int32_t dims[] = { 20, 1, 64, 33 };
     static const struct {
         int32_t context, n_rows;
-    } trees[] = { { 0, 9 }, { 0, 100 }, { 5, 30 }, { 63, 3 }, { 63, 65 }, { 64, 12 }, { 119, 20 }, { 130, 1 } };
+    } trees[] = { { 0, 9 },   { 0, 100 },  { 5, 30 },  { 63, 3 },    { 63, 65 },
+                  { 64, 12 }, { 119, 20 }, { 130, 1 }, { 1017, 11 }, { 2048, 2 } };
     for (int32_t i = 0; i < (int32_t)(sizeof trees / sizeof *trees); i++)
         for (int32_t kind = 0; kind < 4; kind++) {
             const int32_t n_rows = trees[i].n_rows, h = (i + kind) % 4;
@@ -409,6 +422,65 @@ static void a_rows_bits_in_a_tree_are_those_of_the_chain_of_its_path(void **stat
 {
     (void)state;
     for_each_kernel(PF_OP_ATTN, check_trees);
+}
+
+/* --- keys in parts --- */
+
+/* Attend by units, `step` at a time, and join their parts. */
+static void attend_in_parts(const pf_kernel *kernel, pf_attn_args args, int32_t step, rows *r)
+{
+    const int32_t n_units = args.pages.n_kv_heads * pf_attn_segments(&args);
+    const int32_t n_items = pf_attn_items(args.pages.n_kv_heads, args.n_rows);
+    const size_t lines = (size_t)n_units * (size_t)(args.n_rows * args.n_heads / args.pages.n_kv_heads);
+    pf_guard parts = pf_guard_alloc(lines * pf_attn_part_floats(args.pages.head_dim) * sizeof(float), 64);
+    memset(parts.data, 0xFF, parts.bytes);
+    memset(r->out.data, 0, r->out.bytes);
+    args.parts = parts.data;
+    args.step = PF_ATTN_PART;
+    for (int32_t unit = 0; unit < n_units; unit += step)
+        kernel->fn.attn(&args, unit, unit + step < n_units ? unit + step : n_units, r->scratch.data);
+    args.step = PF_ATTN_JOIN;
+    for (int32_t item = 0; item < n_items; item += step)
+        kernel->fn.attn(&args, item, item + step < n_items ? item + step : n_items, r->scratch.data);
+    pf_guard_free(&parts);
+}
+
+static void check_parts(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    static const int32_t heads[][2] = { { 1, 1 }, { 6, 2 }, { 3, 3 }, { 20, 1 } }, dims[] = { 20, 1, 64, 33 };
+    static const int32_t lengths[][2] = { { 5, 2 }, { 1025, 3 }, { 1100, 1 }, { 2050, 3 }, { 1040, 24 }, { 1030, 9 } };
+    for (int32_t l = 0; l < 6; l++)
+        for (int32_t kind = 1; kind < 4; kind += 2) { /* a chain, and a tree */
+            const int32_t n_rows = lengths[l][1], h = (l + kind) % 4;
+            cache c = cache_random(kernel, heads[h][0], heads[h][1], dims[(l + kind) % 4], 32 << l % 3, lengths[l][0]);
+            rows r = rows_make(&c, n_rows);
+            int32_t parents[MOST_ROWS];
+            test_rng rng = { (uint64_t)(l + kind) };
+            for (int32_t i = 0; i < n_rows; i++) parents[i] = parent_of(&rng, kind, i);
+            pf_attn_args args = args_of(&c, &r);
+            args.parents = kind == 1 ? NULL : parents;
+            definition->fn.attn(&args, 0, pf_attn_items(c.n_kv_heads, n_rows), r.scratch.data);
+            float *expected = malloc(r.out.bytes);
+            assert_non_null(expected);
+            memcpy(expected, r.out.data, r.out.bytes);
+            memset(r.scratch.data, 0xFF, r.scratch.bytes);
+            attend_in_parts(kernel, args, l % 2 ? 1 : 5, &r);
+            char what[160];
+            snprintf(what, sizeof what, "%s in parts, heads %d of %d, head_dim %d, %d rows of %d, kind %d",
+                     kernel->name, c.n_heads, c.n_kv_heads, c.head_dim, n_rows, c.length, kind);
+            for (int32_t row = 0; row < n_rows; row++) /* not what lies between rows */
+                assert_same_floats(what, (float *)r.out.data + (size_t)row * r.stride,
+                                   expected + (size_t)row * r.stride, (size_t)(c.n_heads * c.head_dim));
+            free(expected);
+            rows_free(&r);
+            pf_guard_free(&c.pool);
+        }
+}
+
+static void parts_of_the_keys_join_to_the_bits_of_the_whole(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_ATTN, check_parts);
 }
 
 /* --- extremes --- */
@@ -608,6 +680,7 @@ int main(void)
         cmocka_unit_test(all_heads_sizes_and_lengths_equal_the_definition_and_freed_slots_are_not_seen),
         cmocka_unit_test(a_rows_bits_do_not_depend_on_rows_beside_it_ranges_or_pages),
         cmocka_unit_test(a_rows_bits_in_a_tree_are_those_of_the_chain_of_its_path),
+        cmocka_unit_test(parts_of_the_keys_join_to_the_bits_of_the_whole),
         cmocka_unit_test(a_bad_key_is_seen_by_its_own_heads_from_its_position_on),
         cmocka_unit_test(extreme_keys_values_and_queries_give_what_the_definition_gives),
         cmocka_unit_test(denormal_values_are_kept_or_flushed_as_the_class_says),

@@ -46,12 +46,12 @@ typedef struct {
     pf_peer *drafter;         /* served as pilotfish.v1.Drafter, or NULL; borrowed, used by pf_server_run's thread */
     pf_peer *verifier;        /* served as pilotfish.v1.Verifier, or NULL */
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
-    size_t memory_bytes;      /* that are left for messages: where they are few, the largest is smaller; 0: nobody knows */
-    int32_t max_streams;      /* 0: 256; idle ones make way for others */
-    int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
-    uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
-    uint64_t silence_ns;      /* how long a connection may take for its first words; 0: 5 s */
-    uint64_t sign_ns;         /* how often a stream hears that what it waits for is still computed; 0: 10 s */
+    size_t memory_bytes; /* that are left for messages: where they are few, the largest is smaller; 0: nobody knows */
+    int32_t max_streams; /* 0: 256; idle ones make way for others */
+    int32_t max_connections; /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
+    uint64_t grace_ns;       /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
+    uint64_t silence_ns;     /* how long a connection may take for its first words; 0: 5 s */
+    uint64_t sign_ns;        /* how often a stream hears that what it waits for is still computed; 0: 10 s */
     void (*log)(void *user, const char *sentence); /* what happens meanwhile, from any thread, or NULL */
     void *log_user;
 } pf_server_config;

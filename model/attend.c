@@ -124,7 +124,8 @@ static bool shares_keys(const pf_worker *w)
 {
     const pf_context *c = w->c;
     const pf_config *config = &c->model->config;
-    if (c->heads_apart || c->n_spans != 1 || c->n_rows > PF_SHARED_KEYS_ROWS || !pf_worker_has_company(w)) return false;
+    if (c->n_attention_parts == 0 || c->heads_apart || !pf_worker_has_company(w)) return false;
+    if (c->n_spans != 1 || c->n_rows > PF_SHARED_KEYS_ROWS) return false;
     const pf_attn_args args = attention_of(w, &c->spans[0], 0);
     const int32_t n_segments = pf_attn_segments(&args);
     const size_t n_lines = (size_t)config->n_heads * (size_t)c->n_rows;

@@ -12,5 +12,6 @@ size_t pf_attn_scratch_bytes(int32_t head_dim)
     /* a block's keys and values on one path of a tree, values elsewhere, and those of 16 lines, weighted; what is not f32
      * takes no more */
     const size_t blocks = (2 * PF_ATTN_BLOCK + PF_ATTN_BLOCK / 2 + 16) * padded;
-    return (lines + blocks) * sizeof(float);
+    const size_t given = 2 * (PF_ATTN_LINES + PF_ATTN_VECTOR); /* maximum and sum of each line, by vectors */
+    return (lines + blocks + given) * sizeof(float);
 }

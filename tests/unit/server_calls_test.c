@@ -406,7 +406,7 @@ static void what_a_large_message_took_goes_back_when_nothing_more_comes(void **s
     enum { N_FIELDS = 200000, LEAST = 8 << 20 }; /* 12 MiB in memory, beyond the two that are kept */
     static uint8_t message[3 * N_FIELDS];
     for (int i = 0; i < N_FIELDS; i++) memcpy(message + 3 * i, "\xa0\x06\x01", 3); /* that nobody knows */
-    fixture f = { .peer = { &mute_peer_ops } };
+    fixture f = { .peer.ops = &mute_peer_ops };
     serving_begin(&f.running, &(pf_server_config){ .address = serving_address, .drafter = &f.peer });
     assert_int_equal(raw_call(serving_address, DRAFT, message, sizeof message, 5000).code, GRPC_STATUS_OK);
     const size_t before = resident_bytes();

@@ -71,6 +71,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "kernels/types.h"
 
 enum {
@@ -166,7 +167,7 @@ static inline int32_t pf_attn_segments(const pf_attn_args *args)
 /* What a segment gives for a line, a row and head: acc [head_dim rounded up to 16], top, sum, and 14 that fill its line up. */
 static inline size_t pf_attn_part_floats(int32_t head_dim)
 {
-    return ((size_t)head_dim + 15) / 16 * 16 + 16;
+    return pf_round_up((size_t)head_dim, PF_ATTN_SIXTEEN) + PF_ATTN_SIXTEEN;
 }
 static inline float *pf_attn_part(const pf_attn_args *args, int32_t kv_head, int32_t segment, int32_t line)
 {

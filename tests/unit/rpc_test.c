@@ -16,6 +16,7 @@
 #include "proto/health.h"
 #include "rpc/client.h"
 #include "tests/support/echo_server.h"
+#include "tests/support/ipv6.h"
 #include "tests/support/raw_call.h"
 #include "tests/support/stranger.h"
 #include "tests/support/test.h"
@@ -1112,21 +1113,12 @@ static void an_address_that_cannot_be_listened_on_says_why(void **state)
     end(&f);
 }
 
-static bool has_ipv6(void)
-{
-    const struct sockaddr_in6 name = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    const bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&name, sizeof name) == 0;
-    if (fd >= 0) close(fd);
-    return has;
-}
-
 /* And is told as a client takes it: IPv6 in brackets. */
 static void a_tcp_port_is_chosen_and_is_not_shared(void **state)
 {
     (void)state;
     const char *const any[] = { "127.0.0.1:0", "[::1]:0" };
-    for (size_t i = 0; i < (has_ipv6() ? 2 : 1); i++) {
+    for (size_t i = 0; i < (loopback_has_ipv6() ? 2 : 1); i++) {
         fixture f;
         begin_at(&f, any[i]);
         const char *address = pf_server_address(f.running.server);

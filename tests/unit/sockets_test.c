@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "rpc/sockets.h"
+#include "tests/support/ipv6.h"
 #include "tests/support/test.h"
 
 static char directory[] = "/tmp/pf-sockets-XXXXXX";
@@ -48,15 +49,6 @@ static void assert_refused(const pf_address *address, const char *why)
     assert_status(pf_sockets_listen(address, &sockets, &error), PF_UNAVAILABLE);
     assert_says(error, address->text);
     assert_says(error, why);
-}
-
-static bool has_ipv6(void)
-{
-    const struct sockaddr_in6 name = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-    const int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    const bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&name, sizeof name) == 0;
-    if (fd >= 0) close(fd);
-    return has;
 }
 
 /* A chroot of the least packages may lack /etc/hosts. */
@@ -193,7 +185,7 @@ static void a_port_is_chosen_and_never_shared(void **state)
     (void)state;
     const char *const hosts[] = { "127.0.0.1", "[::1]", "localhost" };
     for (size_t i = 0; i < PF_COUNT(hosts); i++) {
-        if ((i == 1 && !has_ipv6()) || (i == 2 && !has_localhost())) continue;
+        if ((i == 1 && !loopback_has_ipv6()) || (i == 2 && !has_localhost())) continue;
         char text[64];
         snprintf(text, sizeof text, "%s:0", hosts[i]);
         pf_address address = address_of(text);

@@ -58,6 +58,7 @@ enum {
     YIELD_NS = 300 * 1000, /* at a barrier, where members share cores */
     WAKE_NS = 150 * 1000,  /* until a sleeper who was woken runs */
     BARRIER_NS = 20 * 1000 * 1000, /* until a member whose core has others on it has its turn */
+    HELD_UP_NS = 2 * 1000 * 1000,  /* most of a turn; phases of few rows are less unequal */
 };
 
 typedef struct {
@@ -85,7 +86,9 @@ struct pf_team {
     level levels[MAX_LEVELS]; /* by bits; the caller's, 0, waits for nobody */
     alignas(LINE_BYTES) gate barrier;
     alignas(LINE_BYTES) unsigned flags[MAX_LEVELS]; /* of each level as member 0 saw them last, and that alone looks */
-    alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run, but a crowd now and then */
+    alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run, but where one is held up */
+    int32_t n_members;                     /* of the step */
+    _Atomic uint64_t held_up_ns;           /* all of them, in this step */
     bool spins;                            /* each member has a core of its own */
     int32_t n_started;                     /* threads to join */
     bool pinned;
@@ -139,13 +142,10 @@ static bool opens_soon(const pf_team *team, gate *g, unsigned phase)
     return false;
 }
 
-/* Within a step: wait until the phase of the barrier or of a flag is no longer `phase`. Yielding goes on for long here: while
- * one member waits for its turn on its core, another that slept would be late for the next barrier, the first would lose its
- * turn waiting there, and so on: one turn for each barrier. */
-static void wait_for_members(const pf_team *team, gate *g, unsigned phase, pf_crowd *crowd)
+/* Yielding goes on for long here: while one member waits for its turn on its core, another that slept would be late for the
+ * next barrier, the first would lose its turn waiting there, and so on: one turn for each barrier. */
+static void wait_on_for_members(const pf_team *team, gate *g, unsigned phase, pf_crowd *crowd, uint64_t begin)
 {
-    if (opens_soon(team, g, phase)) return;
-    const uint64_t begin = pf_now_ns();
     uint64_t now = begin;
     if (pf_crowd_is_there(crowd, now)) {
         for (; now - begin < WAKE_NS && team->spins; now = pf_now_ns())
@@ -156,6 +156,16 @@ static void wait_for_members(const pf_team *team, gate *g, unsigned phase, pf_cr
             if (!is_closed(g, phase)) return;
     }
     sleep_while_closed(g, phase);
+}
+
+/* Within a step: wait until the phase of the barrier or of a flag is no longer `phase`. */
+static void wait_for_members(pf_team *team, gate *g, unsigned phase, pf_crowd *crowd)
+{
+    if (opens_soon(team, g, phase)) return;
+    const uint64_t begin = pf_now_ns();
+    wait_on_for_members(team, g, phase, crowd, begin);
+    const uint64_t waited_ns = pf_now_ns() - begin;
+    if (waited_ns > HELD_UP_NS) atomic_fetch_add_explicit(&team->held_up_ns, waited_ns, memory_order_relaxed);
 }
 
 /* Wait for a step of the level, as long as the wait before was: where that was long, the core is left to others at once. One of them
@@ -287,6 +297,8 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
     assert(n_members > 0 && n_members <= team->n_threads);
     assert(n_members == team->n_threads || (n_members & (n_members - 1)) == 0);
     if (team->pinned) pf_cpus_take_seat(team->first_core);
+    if (team->n_members != n_members) team->n_members = n_members; /* others read its line */
+    if (pf_team_held_up_ns(team) > 0) atomic_store_explicit(&team->held_up_ns, 0, memory_order_relaxed);
     open_starts(team, n_members, fn, arg);
     fn((pf_member){ .team = team, .id = 0, .n_threads = n_members }, arg);
     await_end(team, n_members);
@@ -295,6 +307,12 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
 {
     pf_team_run_some(team, team->n_threads, fn, arg);
+}
+
+uint64_t pf_team_held_up_ns(const pf_team *team)
+{
+    const int32_t n_waiting = team->n_members > 1 ? team->n_members - 1 : 1;
+    return atomic_load_explicit(&team->held_up_ns, memory_order_relaxed) / (uint64_t)n_waiting;
 }
 
 int32_t pf_team_size(const pf_team *team)

@@ -45,6 +45,10 @@ void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
  * two that is not above the team's size, or that size. */
 void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg);
 
+/* How long members waited for others in the step that has just ended, each but the last on an average, in waits of more than two
+ * milliseconds: the scheduler had given somebody's core to others. */
+uint64_t pf_team_held_up_ns(const pf_team *team);
+
 /* Call fn(arg) with the calling thread free to run wherever the process may: threads that it starts in there inherit
  * no member's seat. */
 void pf_team_run_unseated(void (*fn)(void *arg), void *arg);

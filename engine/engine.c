@@ -44,7 +44,7 @@ static pf_status open_tokenizer(pf_engine *engine, const char *directory, pf_err
     return PF_OK;
 }
 
-static pf_status make_context(pf_engine *engine, const pf_engine_options *options, int32_t fewest_members,
+static pf_status make_context(pf_engine *engine, const pf_engine_options *options, const pf_threads *threads,
                               pf_error *error)
 {
     const int32_t max_sequences = options->max_sequences > 0 ? options->max_sequences : 1;
@@ -56,7 +56,8 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .max_rows = max_rows,
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
-        .fewest_members = fewest_members,
+        .fewest_members = threads->fewest_members,
+        .may_retreat = threads->may_retreat,
         .cancel = options->cancel,
     };
     return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
@@ -173,7 +174,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     const int32_t n_threads = pf_team_size(engine->team);
     const pf_threads threads = pf_threads_choose(are_given, n_threads, pf_model_step_bytes(engine->model));
     if (threads.n_threads < n_threads) PF_TRY(start_team(engine, options, threads.n_threads, error));
-    PF_TRY(make_context(engine, options, threads.fewest_members, error));
+    PF_TRY(make_context(engine, options, &threads, error));
     hold(&engine->machine, pf_model_packed_bytes(engine->model) + pf_context_reserved_bytes(engine->context));
     return describe(engine, path, options, error);
 }

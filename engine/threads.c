@@ -11,10 +11,10 @@ enum {
 
 pf_threads pf_threads_choose(bool are_given, int32_t n_threads, size_t step_bytes)
 {
-    if (are_given || n_threads == 1) return (pf_threads){ n_threads, n_threads };
-    if (step_bytes < ONE_THREAD_BYTES) return (pf_threads){ 1, 1 };
+    if (are_given || n_threads == 1) return (pf_threads){ n_threads, n_threads, false };
+    if (step_bytes < ONE_THREAD_BYTES) return (pf_threads){ 1, 1, false };
     const size_t fewest = (step_bytes - 1) / SMALL_STEP_BYTES + 1;
-    return (pf_threads){ n_threads, fewest < (size_t)n_threads ? (int32_t)fewest : n_threads };
+    return (pf_threads){ n_threads, fewest < (size_t)n_threads ? (int32_t)fewest : n_threads, true };
 }
 
 int32_t pf_threads_seat(int32_t n_threads, bool serves, int32_t *cpus, int32_t n_cpus)

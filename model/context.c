@@ -267,11 +267,13 @@ static pf_status create(pf_context *c, pf_error *error)
 }
 
 /* Matrices of oneDNN's are cut once, into the shares of all: where fewer cannot take whole ones each, all run every pass. */
-static pf_crew make_crew(const pf_context *c)
+static void choose_members(pf_context *c)
 {
     const int32_t n_threads = pf_team_size(c->team);
     const bool is_cut_evenly = c->model->onednn == NULL || (n_threads & (n_threads - 1)) == 0;
-    return pf_crew_of(n_threads, c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads);
+    c->crew =
+        pf_crew_of(n_threads, c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads);
+    c->config.may_retreat = c->config.may_retreat && c->model->onednn == NULL && n_threads > 1;
 }
 
 pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config, pf_context **out,
@@ -282,7 +284,7 @@ pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_conte
     pf_context *c = calloc(1, sizeof *c);
     if (c == NULL) return pf_fail(error, PF_NOMEM, "no memory for a context");
     *c = (pf_context){ .model = model, .team = team, .config = resolved, .calls = PF_ALL_PASS_KERNELS };
-    c->crew = make_crew(c);
+    choose_members(c);
     const pf_status status = create(c, error);
     if (status != PF_OK) {
         pf_context_destroy(c);

@@ -3,19 +3,19 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Members of a rung. */
-static int32_t members_of(int32_t n_threads, int32_t rung)
+int32_t pf_crew_halved(int32_t n_members, int32_t rung)
 {
-    if (rung == 0) return n_threads;
+    if (rung == 0) return n_members;
     int32_t below = 1;
-    while (2 * below < n_threads) below *= 2;
-    return below >> (rung - 1);
+    while (2 * below < n_members) below *= 2;
+    below >>= rung - 1;
+    return below > 0 ? below : 1;
 }
 
 pf_crew pf_crew_of(int32_t n_threads, int32_t fewest)
 {
     pf_crew c = { .n_threads = n_threads, .n_rungs = 1 };
-    while (members_of(n_threads, c.n_rungs - 1) > 1 && members_of(n_threads, c.n_rungs) >= fewest) c.n_rungs++;
+    while (pf_crew_halved(n_threads, c.n_rungs - 1) > 1 && pf_crew_halved(n_threads, c.n_rungs) >= fewest) c.n_rungs++;
     c.n_tried = c.n_rungs;
     return c;
 }
@@ -44,8 +44,8 @@ static bool is_sampled(const pf_crew *c, int32_t n_rows)
 int32_t pf_crew_members(const pf_crew *crew, int32_t n_rows)
 {
     if (n_rows > PF_CREW_MAX_ROWS) return crew->n_threads;
-    if (begins_trial(crew, n_rows)) return members_of(crew->n_threads, crew->first);
-    return members_of(crew->n_threads, is_sampled(crew, n_rows) ? crew->first + next_tried(crew) : crew->rung);
+    if (begins_trial(crew, n_rows)) return pf_crew_halved(crew->n_threads, crew->first);
+    return pf_crew_halved(crew->n_threads, is_sampled(crew, n_rows) ? crew->first + next_tried(crew) : crew->rung);
 }
 
 static int compare(const void *a, const void *b)

@@ -37,6 +37,9 @@ typedef struct {
     uint64_t ns[PF_CREW_RUNGS][PF_CREW_SAMPLES]; /* of rung first + i */
 } pf_crew;
 
+/* Members of a rung; n_members halved so often: to powers of two, and to one at last. */
+int32_t pf_crew_halved(int32_t n_members, int32_t rung);
+
 /* Of a team of n_threads, of which no less than `fewest` are to run a pass. All do, and a trial begins with the first pass. */
 pf_crew pf_crew_of(int32_t n_threads, int32_t fewest);
 

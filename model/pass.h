@@ -14,6 +14,7 @@
 #include "model/context.h"
 #include "model/crew.h"
 #include "model/pass_kernels.h"
+#include "model/retreat.h"
 #include "model/weights.h"
 
 /* A matrix of activations: row i is at data + i * stride. */
@@ -82,7 +83,8 @@ struct pf_context {
     pf_arena arena;
     float attention_scale; /* 1 / sqrt(head_dim) */
     pf_crew crew;
-    pf_stop *stop; /* or NULL */
+    pf_retreat retreat_of_few, retreat_of_many; /* rows */
+    pf_stop *stop;                              /* or NULL */
 
     pf_rope_table rope;         /* [max_tokens, rotary_dim / 2] */
     pf_rows x;                  /* [max_rows, hidden] the residual stream */

@@ -74,22 +74,25 @@ static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
     set_up_acting(r, isa, dtype, PF_ACTIVATIONS_AUTO, n_threads);
 }
 
-/* Let passes of few rows be run by fewer members than all, down to one. */
+/* Let passes be run by fewer members than all, down to one. */
 static void let_fewer_run(rig *r)
 {
     pf_error error = { 0 };
     pf_context_config config = *pf_context_get_config(r->context);
     config.fewest_members = 1;
+    config.may_retreat = true;
     pf_context_destroy(r->context);
     if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
     r->kv = pf_context_kv(r->context);
 }
 
-/* From here on they are those of one rung. */
+/* From here on they are those of one rung, of passes of many rows as of few. */
 static void stay_on(rig *r, int32_t rung)
 {
     r->context->crew.rung = rung;
     r->context->crew.until_trial = INT32_MAX;
+    r->context->retreat_of_many =
+        (pf_retreat){ .state = PF_RETREAT_HELD, .best = rung, .halved = rung, .held_left = INT32_MAX };
 }
 
 static void tear_down(rig *r)
@@ -253,7 +256,7 @@ static void compare_crews(rig *r, const float *plain)
     free(logits);
 }
 
-/* Many rows by all members, few by as many as there are on each rung. */
+/* By as many members as there are on each rung. */
 static void compare_rungs(rig *r, const float *plain)
 {
     let_fewer_run(r);

@@ -379,6 +379,40 @@ static void who_computes_on_a_members_core_takes_his_share_and_no_more(void **st
     }
 }
 
+enum { LATE_NS = 20 * 1000 * 1000 };
+
+/* The last member comes late to a barrier. */
+static void last_comes_late(pf_member member, void *arg)
+{
+    (void)arg;
+    const struct timespec late = { .tv_nsec = LATE_NS };
+    if (member.id == member.n_threads - 1) nanosleep(&late, NULL);
+    pf_team_barrier(member);
+}
+
+/* Others may be late themselves, on a busy machine: in one of some steps they are not. */
+static void a_team_knows_how_long_a_late_member_has_held_it_up(void **state)
+{
+    (void)state;
+    enum { TRIES = 20 };
+    for (int32_t n = 2; n <= 5; n++) {
+        pf_team *team = make(n);
+        assert_int_equal(pf_team_held_up_ns(team), 0);
+        uint64_t longest = 0;
+        for (int32_t i = 0; i < TRIES && longest < LATE_NS / 2; i++) {
+            const uint64_t begin = pf_now_ns();
+            pf_team_run(team, last_comes_late, NULL);
+            const uint64_t took = pf_now_ns() - begin, held_up = pf_team_held_up_ns(team);
+            assert_true(held_up <= took);
+            longest = held_up > longest ? held_up : longest;
+        }
+        assert_true(longest >= LATE_NS / 2);
+        pf_team_run_some(team, 1, last_comes_late, NULL); /* nobody waits */
+        assert_int_equal(pf_team_held_up_ns(team), 0);
+        pf_team_destroy(team);
+    }
+}
+
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
@@ -670,6 +704,7 @@ int main(void)
         cmocka_unit_test(steps_may_come_after_any_time),
         cmocka_unit_test(a_step_after_half_a_millisecond_wakes_nobody),
         cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),
+        cmocka_unit_test(a_team_knows_how_long_a_late_member_has_held_it_up),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),

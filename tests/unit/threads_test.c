@@ -14,22 +14,24 @@ static void threads_are_chosen_by_the_cores_and_by_what_a_step_reads(void **stat
         size_t step_bytes;
         pf_threads chosen;
     } cases[] = {
-        { false, 8, (1 << 19) - 1, { 1, 1 } }, /* barriers would take longer than the pass */
-        { false, 8, 1 << 19, { 8, 1 } },       /* one to all: to be measured */
-        { false, 2, 8 << 20, { 2, 1 } },       /* the same */
-        { false, 2, (8 << 20) + 1, { 2, 2 } }, /* all */
-        { false, 16, 22 << 20, { 16, 3 } },    /* no fewer than read 8 MiB each */
-        { false, 16, 24 << 20, { 16, 3 } },
-        { false, 16, (24 << 20) + 1, { 16, 4 } },
-        { false, 16, (size_t)2 << 30, { 16, 16 } },
-        { false, 1, 1 << 20, { 1, 1 } }, /* nothing to choose */
-        { true, 8, 1, { 8, 8 } },        /* as was asked for */
-        { true, 8, 1 << 20, { 8, 8 } },
+        { false, 8, (1 << 19) - 1, { 1, 1, false } }, /* barriers would take longer than the pass */
+        { false, 8, 1 << 19, { 8, 1, true } },        /* one to all: to be measured */
+        { false, 2, 8 << 20, { 2, 1, true } },        /* the same */
+        { false, 2, (8 << 20) + 1, { 2, 2, true } },  /* all */
+        { false, 16, 22 << 20, { 16, 3, true } },     /* no fewer than read 8 MiB each */
+        { false, 16, 24 << 20, { 16, 3, true } },
+        { false, 16, (24 << 20) + 1, { 16, 4, true } },
+        { false, 16, (size_t)2 << 30, { 16, 16, true } },
+        { false, 1, 1 << 20, { 1, 1, false } }, /* nothing to choose */
+        { true, 8, 1, { 8, 8, false } },        /* as was asked for */
+        { true, 8, 1 << 20, { 8, 8, false } },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         const pf_threads chosen = pf_threads_choose(cases[i].are_given, cases[i].n_threads, cases[i].step_bytes);
-        if (chosen.n_threads != cases[i].chosen.n_threads || chosen.fewest_members != cases[i].chosen.fewest_members)
-            fail_msg("case %zu: %d threads, %d or more", i, chosen.n_threads, chosen.fewest_members);
+        if (chosen.n_threads != cases[i].chosen.n_threads || chosen.fewest_members != cases[i].chosen.fewest_members ||
+            chosen.may_retreat != cases[i].chosen.may_retreat)
+            fail_msg("case %zu: %d threads, %d or more, %d", i, chosen.n_threads, chosen.fewest_members,
+                     chosen.may_retreat);
     }
 }
 

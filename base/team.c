@@ -296,7 +296,7 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
 {
     assert(n_members > 0 && n_members <= team->n_threads);
     assert(n_members == team->n_threads || (n_members & (n_members - 1)) == 0);
-    if (team->pinned) pf_cpus_take_seat(team->first_core);
+    if (team->pinned && (n_members > 1 || team->n_threads == 1)) pf_cpus_take_seat(team->first_core);
     if (team->n_members != n_members) team->n_members = n_members; /* others read its line */
     if (pf_team_held_up_ns(team) > 0) atomic_store_explicit(&team->held_up_ns, 0, memory_order_relaxed);
     open_starts(team, n_members, fn, arg);
@@ -307,6 +307,11 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
 void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
 {
     pf_team_run_some(team, team->n_threads, fn, arg);
+}
+
+void pf_team_leave_seat(pf_team *team)
+{
+    if (team->pinned) pf_cpus_leave_seat();
 }
 
 uint64_t pf_team_held_up_ns(const pf_team *team)

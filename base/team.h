@@ -7,8 +7,9 @@
  * to whoever has work, and libgomp's policy is one environment variable for the whole process.
  *
  * Threads: one caller at a time runs a team. Members are pinned when cores are given. Member 0 is the calling thread: it
- * takes its seat when it runs a step and keeps it until it runs another pinned team, whose seat it takes, or destroys one,
- * which gives it back the CPUs that it had before the first. A thread that it starts in between inherits its one core.
+ * takes its seat when it runs a step of several and keeps it until it runs another pinned team, whose seat it takes, leaves it,
+ * or destroys a team, which gives it back the CPUs that it had before the first. A thread that it starts in between inherits
+ * its one core.
  */
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H
@@ -48,6 +49,9 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
 /* How long members waited for others in the step that has just ended, each but the last on an average, in waits of more than two
  * milliseconds: the scheduler had given somebody's core to others. */
 uint64_t pf_team_held_up_ns(const pf_team *team);
+
+/* Let the calling thread run wherever the process may, until its next step of several. */
+void pf_team_leave_seat(pf_team *team);
 
 /* Call fn(arg) with the calling thread free to run wherever the process may: threads that it starts in there inherit
  * no member's seat. */

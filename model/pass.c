@@ -168,6 +168,7 @@ static void run_retreating(pf_context *c)
     const bool many = c->n_rows > PF_CREW_MAX_ROWS;
     pf_retreat *retreat = many ? &c->retreat_of_many : &c->retreat_of_few;
     const int32_t chosen = pf_crew_members(&c->crew, c->n_rows), n_members = pf_retreat_members(retreat, chosen);
+    if (n_members == 1 && chosen > 1) pf_team_leave_seat(c->team); /* others may have retreated to the same core */
     const uint64_t begin_ns = pf_now_ns();
     run_pass(c, n_members);
     const uint64_t ns = pf_now_ns() - begin_ns;

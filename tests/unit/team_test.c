@@ -628,6 +628,27 @@ static void a_seated_caller_may_leave_its_seat_for_a_call(void **state)
     assert_true(CPU_EQUAL(&after, &seated));
 }
 
+static void a_caller_that_left_its_seat_sits_down_with_others(void **state)
+{
+    (void)state;
+    cpu_set_t before, left, alone, together;
+    note_affinity(&before);
+    const int32_t core = first_allowed_cpu(&before);
+    pf_team *team = NULL;
+    assert_int_equal(pf_team_create(2, &core, 1, &team, NULL), PF_OK);
+    pf_team_run(team, note_nothing, NULL);
+    pf_team_leave_seat(team);
+    note_affinity(&left);
+    pf_team_run_some(team, 1, note_nothing, NULL);
+    note_affinity(&alone);
+    pf_team_run(team, note_nothing, NULL);
+    note_affinity(&together);
+    pf_team_destroy(team);
+    assert_true(CPU_EQUAL(&left, &before));
+    assert_true(CPU_EQUAL(&alone, &before));
+    assert_int_equal(CPU_COUNT(&together), 1);
+}
+
 static void note_signals(pf_member member, void *arg)
 {
     board *b = arg;
@@ -713,6 +734,7 @@ int main(void)
         cmocka_unit_test(what_a_seated_caller_makes_has_the_cpus_of_the_process),
         cmocka_unit_test(who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back),
         cmocka_unit_test(a_seated_caller_may_leave_its_seat_for_a_call),
+        cmocka_unit_test(a_caller_that_left_its_seat_sits_down_with_others),
         cmocka_unit_test(signals_are_the_callers),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),

@@ -2,7 +2,7 @@
 """What the charter forbids in the text of sources.
 
 Libraries neither print nor exit; no TODO without an owner; no path of one person's machine anywhere. And a page
-that names something in a file is right.
+that names a file, or something in one, is right.
 """
 import re
 import sys
@@ -14,6 +14,8 @@ PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|perror|exit|_exit|abort)\s
 ORPHAN = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(\w+\))")
 MACHINE = re.compile(r"(?<![\w.])/(home|work|Users|mnt)/\w")
 NAMED = re.compile(r"`(\w+)` in `([\w/]+\.(?:[ch]|py))`")
+FILE = re.compile(r"`([\w./-]+\.(?:[ch]|cc|py|sh|proto|md))`")
+STANDS_FOR_MANY = re.compile(r"(^|/)(X[._]|_|cmd_NAME)")   # `X_ref.c`, `_vec.h`
 BLANK_AT_END = re.compile(r"[ \t]+$", re.MULTILINE)
 CODE = re.compile(r"\.([ch]|py|sh|cmake|proto|md)$|CMakeLists\.txt$|^dev$")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -33,7 +35,7 @@ def is_in(name, path):
     return (ROOT / path).is_file() and re.search(rf"\b{name}\b", (ROOT / path).read_text())
 
 
-def complaints(path, text):
+def complaints(path, text, ends):
     if path.endswith((".c", ".h")) and not path.startswith(PROGRAMS):
         for line in lines_of(without_comments(text), PRINTS):
             yield f"{path}:{line}: a library that prints or exits"
@@ -45,6 +47,9 @@ def complaints(path, text):
     for name, where in NAMED.findall(text):
         if not is_in(name, where):
             yield f"{path}: names {name} in {where}, where it is not"
+    for name in FILE.findall(text) if path.endswith(".md") else []:
+        if f"/{name}" not in ends and not STANDS_FOR_MANY.search(name):
+            yield f"{path}: names {name}, which is not there"
     if not path.endswith(".md"):
         for line in lines_of(text, BLANK_AT_END):
             yield f"{path}:{line}: blanks at the end of the line"
@@ -54,8 +59,9 @@ def complaints(path, text):
 
 def main():
     listed = tree_files()
+    ends = {f"/{p}"[i:] for p in listed for i, c in enumerate(f"/{p}") if c == "/"}   # as a page may name it: from any folder on
     paths = [p for p in listed if CODE.search(p) and not p.startswith("tests/golden/")]
-    found = [c for p in paths for c in complaints(p, (ROOT / p).read_text(errors="replace"))]
+    found = [c for p in paths for c in complaints(p, (ROOT / p).read_text(errors="replace"), ends)]
     print("\n".join(found) if found else f"text: {len(paths)} files keep to the charter")
     return 1 if found else 0
 

@@ -43,6 +43,16 @@ class Checks(unittest.TestCase):
                              ("check-text.py", "out/made/status.c: no line end at the end of the file\n")):
             self.assertIn(saying, self.check(name)[1])
 
+    @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_a_page_that_names_a_file_which_is_not_there_is_told(self):
+        subprocess.run(["git", "init", "-q", self.tree], check=True)
+        self.write(self.tree / "base/status.c", "int x;\n")
+        page = self.write(self.tree / "docs/page.md", "`base/status.c`, `status.c` and `X_ref.c`\n")
+        self.assertEqual(self.check("check-text.py")[0], 0)
+        for name in ("base/state.c", "atus.c", "kernels/status.c"):
+            page.write_text(f"`{name}`\n")
+            self.assertEqual(self.check("check-text.py"), (1, f"docs/page.md: names {name}, which is not there\n"))
+
     def archive(self, *flags):
         """A build with one library, of an empty function, or of nothing."""
         source = self.write(self.tree / "empty.c", "#ifndef NOTHING\nvoid pf_empty(void);\nvoid pf_empty(void) {}\n#endif\n")

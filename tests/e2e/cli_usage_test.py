@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cli_case import Case, main  # noqa: E402
@@ -30,6 +31,14 @@ class Usage(Case):
         for words in (["-h"], ["bench", "--help"], ["bench", "-h"]):
             self.assertEqual(self.run_ok(*words).out.decode(), text)
         self.assertRegex(self.run_ok("--version").out, rb"^pilotfish \d+\.\d+\.\d+\n$")
+
+    def test_the_manual_has_every_command_and_every_option_but_those_of_benches_alone(self):
+        manual = (Path(__file__).resolve().parents[2] / "docs/pilotfish.1").read_text().replace("\\-", "-")
+        for command in COMMANDS:
+            self.assertIn(f"\n.B {command}\n", manual)
+            shown = self.run_ok(*command.split(), "--help").out.decode()
+            for option in re.findall(r"^  (?:-\w,|   ) (--[\w-]+)", shown, re.MULTILINE) if not command.startswith("bench ") else []:
+                self.assertRegex(manual, rf"{option}(?![\w-])", command)
 
     def test_what_is_not_understood_is_status_2_and_one_sentence(self):
         model = ["-m", self.target]

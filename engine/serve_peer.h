@@ -26,7 +26,7 @@ typedef struct {
  * gives it back.
  * PF_UNAVAILABLE: the address is in use or cannot be listened on (the sentence names it).  PF_INVALID: not an
  * address, or as for the role (pf_engine_verifier).  PF_LIMIT: too little memory is left for messages.  PF_INTERNAL: the
- * system gives no random bytes.  PF_NOMEM. */
+ * system gives no random bytes.  PF_NOMEM.  Besides what the role failed with as a whole. */
 PF_MUST_USE pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf_error *error);
 
 #endif

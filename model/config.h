@@ -109,7 +109,7 @@ typedef struct {
 /* Read DIR/config.json, and the ids from DIR/generation_config.json when it is there.
  * PF_UNAVAILABLE: there is no config.json.  PF_FORMAT: a field is missing, of the wrong type or out of range.
  * PF_UNSUPPORTED: an architecture (the sentence lists those known), a field or a value that nothing here computes.
- * PF_LIMIT: a file larger than a configuration can be. */
+ * PF_LIMIT: a file larger than a configuration can be.  PF_INVALID: one that is there and cannot be read.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_config_load(const char *directory, pf_config *out, pf_error *error);
 
 /* The same from text in memory; `name` stands for the file in errors; generation_text may be NULL. */

@@ -48,7 +48,8 @@ pf_type pf_context_default_kv_type(const pf_model *model);
 
 /* model and team are borrowed and must outlive the context.
  * PF_INVALID: a field is out of range (max_tokens above the model's positions included); PF_LIMIT: with the
- * model more than the machine's memory; PF_NOMEM; PF_CANCELLED. The caller ends it with pf_context_destroy. */
+ * model more than the machine's memory; PF_NOMEM; PF_CANCELLED; PF_INTERNAL: the buffers do not fit their measure. The caller
+ * ends it with pf_context_destroy. */
 PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config,
                                         pf_context **out, pf_error *error);
 void pf_context_destroy(pf_context *context); /* NULL is fine */

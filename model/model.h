@@ -58,7 +58,7 @@ typedef struct {
  * format alone. The tokenizer is apart (tokenizer/tokenizer.h).
  * PF_UNAVAILABLE, PF_FORMAT, PF_UNSUPPORTED, PF_LIMIT (more than memory), PF_NOMEM, PF_INVALID (a file is none, or was
  * written to meanwhile): the sentence names file, field or tensor, what was found and what was expected. PF_CANCELLED.
- * The caller ends it with pf_model_release. */
+ * PF_INTERNAL: as pf_topology_read, without options->machine. The caller ends it with pf_model_release. */
 PF_MUST_USE pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out,
                                     pf_error *error);
 void pf_model_release(pf_model *model); /* NULL is fine */

@@ -31,7 +31,8 @@ typedef struct {
  * not be written to. The caller ends it with commit or abort. */
 PF_MUST_USE pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *error);
 
-/* Make the file `name` and open it for writing; pf_staging_close makes sure that it is on the disk. */
+/* Make the file `name` and open it for writing; pf_staging_close makes sure that it is on the disk.
+ * PF_UNAVAILABLE: it cannot be made, or written.  PF_INVALID: its path is too long. */
 PF_MUST_USE pf_status pf_staging_open(const pf_staging *staging, const char *name, int *descriptor, pf_error *error);
 PF_MUST_USE pf_status pf_staging_close(const pf_staging *staging, const char *name, int descriptor, pf_error *error);
 
@@ -40,17 +41,17 @@ PF_MUST_USE pf_status pf_staging_close(const pf_staging *staging, const char *na
 PF_MUST_USE pf_status pf_staging_write(const pf_staging *staging, const char *name, int descriptor, const void *data,
                                        size_t n_bytes, size_t offset, pf_error *error);
 
-/* Make the file `name` of n bytes. */
+/* Make the file `name` of n bytes. As pf_staging_open and pf_staging_write. */
 PF_MUST_USE pf_status pf_staging_write_file(const pf_staging *staging, const char *name, const void *data,
                                             size_t n_bytes, pf_error *error);
 
 /* Copy from_directory/name. A file that is not there is passed over. PF_LIMIT: it is larger than any that is read
- * beside weights, PF_STAGING_MAX_COPY. */
+ * beside weights, PF_STAGING_MAX_COPY. Otherwise as pf_file_read and pf_staging_write_file. */
 PF_MUST_USE pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory, const char *name,
                                       pf_error *error);
 
-/* Give the directory its name, or the files their places, the file `last` after all others. On failure it is as before, to
- * be aborted. */
+/* Give the directory its name, or the files their places, the file `last` after all others. PF_UNAVAILABLE: somebody else has
+ * the name, or the system says no; it is as before, to be aborted. */
 PF_MUST_USE pf_status pf_staging_commit(pf_staging *staging, const char *last, pf_error *error);
 
 /* Remove what was written. Zeroed, committed or aborted: nothing. */

@@ -23,10 +23,12 @@ enum {
  * PF_FORMAT: not a HealthCheckRequest.  PF_LIMIT: longer than any that we know. */
 PF_MUST_USE pf_status pf_health_decode_request(const uint8_t *bytes, size_t n_bytes,
                                                char service[PF_MAX_SERVICE_BYTES]);
+/* PF_LIMIT: so long a name, or more than capacity. */
 PF_MUST_USE pf_status pf_health_encode_request(const char *service, uint8_t *out, size_t capacity, size_t *n_bytes);
 
-/* PF_LIMIT: more than capacity. PF_FORMAT: not a HealthCheckResponse. */
+/* PF_LIMIT: more than capacity. */
 PF_MUST_USE pf_status pf_health_encode_response(pf_health health, uint8_t *out, size_t capacity, size_t *n_bytes);
+/* PF_FORMAT: not a HealthCheckResponse. */
 PF_MUST_USE pf_status pf_health_decode_response(const uint8_t *bytes, size_t n_bytes, pf_health *out);
 
 #endif

@@ -105,6 +105,7 @@ PF_MUST_USE pf_status pf_stream_owner_give_up(pf_stream_owner *owner, uint64_t s
 
 typedef struct pf_stream_answerer pf_stream_answerer;
 
+/* As pf_stream_owner_create. */
 PF_MUST_USE pf_status pf_stream_answerer_create(int32_t max_sequences, pf_stream_answerer **out);
 void pf_stream_answerer_destroy(pf_stream_answerer *answerer); /* NULL is fine */
 

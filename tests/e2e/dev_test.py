@@ -71,8 +71,11 @@ class Tree(unittest.TestCase):
         self.make(self.elsewhere / "dpkg-query", "#!/bin/sh\necho installed\n")
         self.make(self.elsewhere / "cmake", "#!/bin/sh\necho no such preset\nexit 1\n")
         environment = {**os.environ, "PATH": f"{self.elsewhere}:{os.environ['PATH']}"}
+        (self.tree / "tests/fuzz").mkdir(parents=True)
+        (self.tree / "tests/fuzz/codec_fuzz.c").touch()
         for words in ("setup x", "build release x", "demo x", "test foo bar", "check x", "format -i", "amx-machine x", "fuzz codec 1 x",
-                      "install there x", "clean x", "help x", "fuzz nosuch", "build nope", "build -x", "test -x", "install --prefix"):
+                      "fuzz nosuch", "fuzz codec x", "fuzz codec 0", "fuzz codec 10m", "install there x", "clean x", "help x", "build nope",
+                      "build -x", "test -x", "install --prefix"):
             with self.subTest(words):
                 done = self.run_script(self.tree / "dev", *words.split(), env=environment)
                 self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)

@@ -3,9 +3,9 @@
 
     scripts/format-quality.py --pilotfish build/release/pilotfish -m models/target --tokens heldout.bin
 
-The tokens are a file of 16-bit ids, such as the heldout.bin of models/train/prepare.py, from which evenly spread windows
-are taken, a BOS put before each; or a text (--text FILE), cut into tokens by the model's own tokenizer. Nothing but the
-standard library is used: the numbers come from `pilotfish logits --all`.
+The tokens are a file of 16-bit ids, such as the heldout.bin of models/train/prepare.py, or a text (--text FILE), cut into tokens
+by the model's own tokenizer. Evenly spread windows are taken of them, and before each stands a BOS: id 0, and of a text what the
+tokenizer puts there. Nothing but the standard library is used: the numbers come from `pilotfish logits --all`.
 
   perplexity   exp of the mean of -log p(next token)
   KL           mean over positions of sum p log(p / q), p of F32, in nats
@@ -21,33 +21,37 @@ import sys
 
 ACTIVATIONS = {"f32": ["auto"], "bf16": ["auto"]}
 FORMATS = ["f32", "bf16", "int8", "int4", "int4-g128", "int4-channel", "int4-asym", "int4-asym-g128", "int4-asym-channel"]
-BOS = 0
 
 
-def run(*arguments):
-    done = subprocess.run([str(a) for a in arguments], capture_output=True, check=False)
+def run(*arguments, stdin=subprocess.DEVNULL):
+    done = subprocess.run([str(a) for a in arguments], stdin=stdin, capture_output=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, arguments))[:200]}: {done.stderr.decode()}")
     return done.stdout
 
 
+def tokenize(options, *arguments, **source):
+    return json.loads(run(options.pilotfish, "tokenize", "-m", options.model, "--json", *arguments, **source))["tokens"]
+
+
 def read_tokens(options):
+    """What stands before a window, and the tokens."""
     if options.text:
-        return json.loads(run(options.pilotfish, "tokenize", "-m", options.model, "--json", "-p",
-                              open(options.text, encoding="utf-8").read()))["tokens"]
+        with open(options.text, "rb") as file:
+            return tokenize(options, "-p", ""), tokenize(options, "--no-special", stdin=file)
     tokens = array.array("H")
     with open(options.tokens, "rb") as file:
         tokens.frombytes(file.read())
     if sys.byteorder == "big":
         tokens.byteswap()
-    return list(tokens)
+    return [0], list(tokens)
 
 
-def cut_windows(tokens, n_windows, length):
+def cut_windows(begin, tokens, n_windows, length):
     length = min(length, len(tokens))
     last = len(tokens) - length
     starts = sorted({last * i // max(1, n_windows - 1) for i in range(n_windows)})
-    return [[BOS] + tokens[start:start + length - 1] for start in starts]
+    return [begin + tokens[start:start + length - len(begin)] for start in starts]
 
 
 def read_rows(options, window, dtype, act):
@@ -109,7 +113,7 @@ def main():
     parser.add_argument("--length", type=int, default=512, help="tokens of a window")
     options = parser.parse_args()
 
-    windows = cut_windows(read_tokens(options), options.windows, options.length)
+    windows = cut_windows(*read_tokens(options), options.windows, options.length)
     n_next = sum(len(w) - 1 for w in windows)
     exact = [[Exact(row) for row in read_rows(options, window, "f32", "auto")] for window in windows]
     print(f"{len(windows)} windows, {n_next} tokens predicted\n")

@@ -1,5 +1,7 @@
 """Weights in every format, quantised directories, and another library's products."""
 
+import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -9,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
@@ -50,6 +53,19 @@ class Formats(Case):
                              self.logits(self.target, "--dtype", "bf16", *arguments))
         self.assert_fails("quantize", "-m", self.target, "-o", self.root / "never", "--dtype", "bf16-12", code=2,
                           saying=["bf16-12"])
+
+    def test_what_formats_cost_is_measured_on_any_text(self):
+        path = Path(__file__).resolve().parents[2] / "scripts/format-quality.py"
+        spec = importlib.util.spec_from_file_location("format_quality", path)
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        text = self.root / "text"
+        text.write_text(20000 * PROMPT)   # more than an argument may have
+        options = argparse.Namespace(pilotfish=self.binary, model=self.target, text=text)
+        begin, tokens = script.read_tokens(options)
+        every = self.run_json("tokenize", "-m", self.target, stdin=text.read_bytes())["tokens"]
+        self.assertEqual((begin, begin + tokens), ([0], every))   # one BOS, which stands before each window
+        self.assertEqual(script.cut_windows(begin, tokens, 2, 5), [[0, *tokens[:4]], [0, *tokens[-5:-1]]])
 
     def header(self, directory):
         data = (directory / "model.safetensors").read_bytes()

@@ -11,8 +11,8 @@ def tree_files():
     """The files of the tree by their path from its root, without those of builds in it; outside of a repository there is
     nothing to check."""
     try:
-        listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
-                                capture_output=True, text=True).stdout.splitlines()
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                                capture_output=True, text=True).stdout.split("\0")[:-1]   # a line would have é as "\303\251"
     except (OSError, subprocess.CalledProcessError) as why:
         print(f"skipped: not a git repository: {why}", file=sys.stderr)
         sys.exit(77)

@@ -44,6 +44,12 @@ class Checks(unittest.TestCase):
             self.assertIn(saying, self.check(name)[1])
 
     @unittest.skipUnless(shutil.which("git"), "no git here")
+    def test_a_file_is_looked_at_whatever_letters_its_name_has(self):
+        subprocess.run(["git", "init", "-q", self.tree], check=True)
+        self.write(self.tree / "docs/é.md", "no line end")
+        self.assertEqual(self.check("check-text.py"), (1, "docs/é.md: no line end at the end of the file\n"))
+
+    @unittest.skipUnless(shutil.which("git"), "no git here")
     def test_a_page_that_names_a_file_which_is_not_there_is_told(self):
         subprocess.run(["git", "init", "-q", self.tree], check=True)
         self.write(self.tree / "base/status.c", "int x;\n")

@@ -40,8 +40,10 @@ typedef struct {
     pf_head head;          /* a target's: not SCREENED, which makes no verifier; a draft's: FULL or SCREENED */
     pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
-    int32_t n_threads;     /* 0: the cores there are; a small model runs on fewer while that is measured faster */
-    pf_engine *threads_of; /* to run on its threads, in turn; it outlives this one. NULL: on threads of its own */
+    int32_t n_threads;     /* 0: one for each of `cores`, else the cores there are; a small model runs on fewer of these
+                                  while that is measured faster */
+    pf_engine *threads_of; /* to run on its threads, in turn, whatever n_threads and cores are; it outlives this one.
+                                  NULL: on threads of its own */
     const int32_t *cores;  /* [n_cores] to pin to, or NULL */
     int32_t n_cores;
     bool serves; /* another process of this machine may wait for it: its caller takes the last core, not the first */
@@ -53,9 +55,9 @@ typedef struct {
     const volatile bool *cancel; /* set from outside, opening ends with PF_CANCELLED; or NULL */
 } pf_engine_options;
 
-/* Errors as pf_model_load, pf_tokenizer_open, pf_context_create and pf_team_create; PF_INVALID: an option is out of range. A
- * model without a tokenizer.json, or with one that is PF_UNSUPPORTED, loads all the same, and pf_engine_tokenizer is NULL. The
- * caller ends it with pf_engine_close, after every peer made of it. */
+/* `model` is a directory. Errors as pf_model_load, pf_tokenizer_open, pf_context_create, pf_team_create and pf_topology_read;
+ * PF_INVALID: an option is out of range. A model without a tokenizer.json, or with one that is PF_UNSUPPORTED, loads all the
+ * same, and pf_engine_tokenizer is NULL. The caller ends it with pf_engine_close, after every peer made of it. */
 PF_MUST_USE pf_status pf_engine_open(const char *model, const pf_engine_options *options, pf_engine **out,
                                      pf_error *error);
 void pf_engine_close(pf_engine *engine); /* NULL is fine */

@@ -46,11 +46,10 @@ static pf_status read_dimensions(const pf_json *doc, const pf_architecture *row,
     PF_TRY(pf_json_get_int32(doc, root, "num_hidden_layers", true, 1, PF_MAX_LAYERS, &c->n_layers, error));
 
     PF_TRY(read_heads(doc, c, error));
-    c->max_position = row->max_position;
-    PF_TRY(
-        pf_json_get_int32(doc, root, "max_position_embeddings", false, 1, PF_MAX_POSITIONS, &c->max_position, error));
-    double eps = row->rms_eps;
-    PF_TRY(pf_json_get_double(doc, root, "rms_norm_eps", false, 1e-30, 1.0, &eps, error));
+    double positions = row->max_position, eps = row->rms_eps;
+    PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
+    c->max_position = positions < PF_MAX_POSITIONS ? (int32_t)positions : PF_MAX_POSITIONS;
+    PF_TRY(pf_json_get_double(doc, root, "rms_norm_eps", false, 0.0, 1.0, &eps, error));
     c->rms_eps = (float)eps;
 
     c->tied_embeddings = row->tied_embeddings;

@@ -72,7 +72,7 @@ typedef struct {
     double theta;                            /* > 1 */
     double factor;                           /* > 0: linear, dynamic, llama3, yarn; resolved for longrope */
     double attention_scale;                  /* on cos and sin, resolved; 1 except for yarn and longrope */
-    int32_t original_max_position;           /* llama3, yarn, longrope */
+    double original_max_position;            /* llama3, yarn, longrope: a whole number, 1 or more */
     double low_freq_factor;                  /* llama3 */
     double high_freq_factor;                 /* llama3; differs from low_freq_factor */
     double beta_fast, beta_slow;             /* yarn: rotations in the original context that bound the ramp */
@@ -91,10 +91,10 @@ typedef struct {
     int32_t n_kv_heads;        /* 1 .. n_heads */
     int32_t head_dim;          /* even, 2 .. PF_MAX_HEAD_DIM; n_heads * head_dim need not be hidden_size */
     int32_t rotary_dim;        /* leading dimensions of a head that turn: even, at most head_dim (Llama: all) */
-    int32_t max_position;      /* max_position_embeddings, 1 .. PF_MAX_POSITIONS */
+    int32_t max_position;      /* max_position_embeddings, or PF_MAX_POSITIONS where it is more; 1 or more */
     int32_t max_context;       /* longest session that makes sense: max_position, and beyond it what scaling gives
                                     (dynamic, linear: times the factor; yarn: original_max_position times it) */
-    float rms_eps;             /* > 0 */
+    float rms_eps;             /* 0 .. 1 */
     bool tied_embeddings;      /* the head is the embedding */
     bool attention_bias;       /* Q, K, V and O have biases */
     bool mlp_bias;             /* GATE, UP and DOWN have biases */

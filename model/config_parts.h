@@ -42,6 +42,10 @@ bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES]);
  * PF_UNSUPPORTED: one is not; the sentence names it.  PF_FORMAT: layer_types is no list. */
 PF_MUST_USE pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *architecture, pf_error *error);
 
+/* A number of positions of doc's object, into *positions where it is there. PF_FORMAT: it is no integer of 1 or more. */
+PF_MUST_USE pf_status pf_config_read_positions(const pf_json *doc, const char *field, double *positions,
+                                               pf_error *error);
+
 /* Into rope, rotary_dim and max_context; reads max_position and head_dim, which must be there.
  * PF_FORMAT, PF_UNSUPPORTED: as pf_config_load. */
 PF_MUST_USE pf_status pf_config_read_rope(const pf_json *doc, const pf_architecture *architecture, pf_config *config,

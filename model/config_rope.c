@@ -53,6 +53,14 @@ static pf_status read_rope_type(const pf_json *dict, pf_rope_type *out, pf_error
                    dict->name, field, type);
 }
 
+pf_status pf_config_read_positions(const pf_json *doc, const char *field, double *positions, pf_error *error)
+{
+    int64_t value = 0;
+    PF_TRY(pf_json_get_int(doc, doc->root, field, false, 1, INT64_MAX, &value, error));
+    if (value > 0) *positions = (double)value;
+    return PF_OK;
+}
+
 /* One list of longrope's divisors, [rotary_dim / 2]. */
 static pf_status read_factors(const pf_json *dict, const char *field, int32_t n, float *out, pf_error *error)
 {
@@ -79,12 +87,12 @@ static double yarn_scale(double factor, double m)
 static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
 {
     pf_rope *rope = &c->rope;
-    double attention = 0.0, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
+    double attention = (double)NAN, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
     if (rope->theta < 1.000001) /* it is divided by the logarithm */
         return pf_fail(error, PF_FORMAT, "%s: rope_theta is %.9g, expected 1.000001 or more for yarn", dict->name,
                        rope->theta);
     rope->truncate = true;
-    PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, 1e-6, 1e6, &attention, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, -1e6, 1e6, &attention, error));
     PF_TRY(pf_json_get_double(dict, dict->root, "mscale", false, -1e6, 1e6, &mscale, error));
     PF_TRY(pf_json_get_double(dict, dict->root, "mscale_all_dim", false, -1e6, 1e6, &mscale_all, error));
     PF_TRY(pf_json_get_double(dict, dict->root, "beta_fast", false, 0.0, 1e6, &fast, error));
@@ -96,7 +104,7 @@ static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
     rope->attention_scale = yarn_scale(rope->factor, 1.0);
     if (mscale != 0.0 && mscale_all != 0.0)
         rope->attention_scale = yarn_scale(rope->factor, mscale) / yarn_scale(rope->factor, mscale_all);
-    if (attention > 0.0) rope->attention_scale = attention;
+    if (!isnan(attention)) rope->attention_scale = attention;
     if (!isfinite(rope->attention_scale))
         return pf_fail(error, PF_FORMAT, "%s: mscale_all_dim gives attention no finite scale", dict->name);
     return PF_OK;
@@ -105,16 +113,16 @@ static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
 static pf_status read_longrope(const pf_json *dict, pf_config *c, pf_error *error)
 {
     pf_rope *rope = &c->rope;
-    double attention = 0.0;
-    PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, 1e-6, 1e6, &attention, error));
+    double attention = (double)NAN;
+    PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, -1e6, 1e6, &attention, error));
     PF_TRY(read_factors(dict, "short_factor", c->rotary_dim / 2, rope->short_factor, error));
     PF_TRY(read_factors(dict, "long_factor", c->rotary_dim / 2, rope->long_factor, error));
-    if (rope->factor > 1.0 && rope->original_max_position < 2)
-        return pf_fail(error, PF_FORMAT, "%s: original_max_position_embeddings is %d, expected 2 or more for longrope",
-                       dict->name, rope->original_max_position);
+    if (rope->factor > 1.0 && rope->original_max_position < 2.0)
+        return pf_fail(error, PF_FORMAT, "%s: original_max_position_embeddings is 1, expected 2 or more for longrope",
+                       dict->name);
     rope->attention_scale =
-        rope->factor <= 1.0 ? 1.0 : sqrt(1.0 + log(rope->factor) / log((double)rope->original_max_position));
-    if (attention > 0.0) rope->attention_scale = attention;
+        rope->factor <= 1.0 ? 1.0 : sqrt(1.0 + log(rope->factor) / log(rope->original_max_position));
+    if (!isnan(attention)) rope->attention_scale = attention;
     return PF_OK;
 }
 
@@ -135,12 +143,12 @@ static pf_status read_stretch(const pf_json *doc, const pf_json *dict, pf_config
 {
     pf_rope *rope = &c->rope;
     if (rope->type == PF_ROPE_LLAMA3 || rope->type == PF_ROPE_YARN || rope->type == PF_ROPE_LONGROPE) {
-        rope->original_max_position = c->max_position;
-        PF_TRY(pf_json_get_int32(dict, dict->root, "original_max_position_embeddings", false, 1, PF_MAX_POSITIONS,
-                                 &rope->original_max_position, error));
-        PF_TRY(pf_json_get_int32(doc, doc->root, "original_max_position_embeddings", false, 1, PF_MAX_POSITIONS,
-                                 &rope->original_max_position, error));
-        if (rope->type != PF_ROPE_LLAMA3) rope->factor = (double)c->max_position / rope->original_max_position;
+        double positions = c->max_position;
+        PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
+        rope->original_max_position = positions;
+        PF_TRY(pf_config_read_positions(dict, "original_max_position_embeddings", &rope->original_max_position, error));
+        PF_TRY(pf_config_read_positions(doc, "original_max_position_embeddings", &rope->original_max_position, error));
+        if (rope->type != PF_ROPE_LLAMA3) rope->factor = positions / rope->original_max_position;
     }
     const bool required = rope->factor == 0.0;
     return pf_json_get_double(dict, dict->root, "factor", required, 1e-6, 1e6, &rope->factor, error);

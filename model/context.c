@@ -47,7 +47,7 @@ static int32_t default_context(const pf_config *config)
 {
     int32_t tokens = config->max_position;
     if (config->rope.type == PF_ROPE_LONGROPE && config->rope.original_max_position < tokens)
-        tokens = config->rope.original_max_position;
+        tokens = (int32_t)config->rope.original_max_position;
     return tokens < PF_DEFAULT_CONTEXT ? tokens : PF_DEFAULT_CONTEXT;
 }
 

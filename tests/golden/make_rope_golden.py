@@ -43,6 +43,13 @@ CASES = [
     ({"rope_scaling": {"type": "longrope", **LONG, "factor": 2.0}, "original_max_position_embeddings": 256}, 2048),
     ({"rope_scaling": {"type": "longrope", **LONG, "attention_factor": 1.5},
       "original_max_position_embeddings": 256}, 100),
+    ({"rope_scaling": {"type": "yarn", "factor": 4.0, "attention_factor": 0}}, 0),
+    ({"rope_scaling": {"type": "longrope", **LONG, "attention_factor": -0.5}}, 0),
+    ({"max_position_embeddings": 10**12, "rope_scaling": {"type": "yarn", "factor": 4.0}}, 0),
+    ({"max_position_embeddings": 10**12, "rope_scaling": {"type": "longrope", **LONG},
+      "original_max_position_embeddings": 10**10}, 100),
+    ({"max_position_embeddings": 2**40, "rope_theta": 1e15, "head_dim": 64,
+      "rope_scaling": {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}}, 0),
 ]
 
 

@@ -294,10 +294,16 @@ static pf_status sort_names(pf_safetensors *set, pf_error *error)
 
 /* --- shards --- */
 
-static bool is_plain_name(const char *name, size_t n_bytes)
+/* Whether it is the path of a file in the directory or below it: it neither starts at the root nor climbs. */
+static bool stays_below(const char *path, size_t n_bytes)
 {
-    return n_bytes > 0 && n_bytes < 256 && strlen(name) == n_bytes && !strchr(name, '/') && strcmp(name, ".") != 0 &&
-           strcmp(name, "..") != 0;
+    if (n_bytes == 0 || strlen(path) != n_bytes || path[0] == '/') return false;
+    for (const char *part = path; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        const size_t n = strcspn(part, "/");
+        if (n == 2 && memcmp(part, "..", 2) == 0) return false;
+    }
+    return true;
 }
 
 /* Open each file that the index names, once, in the order in which it names them. */
@@ -309,8 +315,9 @@ static pf_status add_indexed_files(pf_safetensors *set, const pf_json *index, co
     json_object_foreach((json_t *)(uintptr_t)map, name, value)
     {
         const char *file = json_string_value(value);
-        if (!file || !is_plain_name(file, json_string_length(value)))
-            return pf_fail(error, PF_FORMAT, "%s: weight_map: tensor %.100s: expected the name of a file beside it",
+        if (!file || !stays_below(file, json_string_length(value)))
+            return pf_fail(error, PF_FORMAT,
+                           "%s: weight_map: tensor %.100s: expected the name of a file beside it, or in a folder there",
                            index->name, name);
         if (json_object_get(seen, file)) continue;
         if (set->n_files == MAX_FILES)

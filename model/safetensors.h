@@ -45,7 +45,8 @@ static inline float pf_tensor_element(const void *data, pf_type type, size_t i)
     return type == PF_TYPE_BF16 ? pf_bf16_to_f32(half) : pf_f16_to_f32(half);
 }
 
-/* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names (plain file names only).
+/* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names, none of them by a path
+ * that begins with / or holds "..".
  * PF_UNAVAILABLE: neither is there, or a shard is missing.  PF_FORMAT: names file, tensor, value and expectation.
  * PF_INVALID: a file is there and cannot be opened, or is none, or a path is too long.  PF_LIMIT: an index or a
  * header is too.  PF_NOMEM.

@@ -196,6 +196,21 @@ static void shards_are_one_set(void **state)
     pf_safetensors_close(set);
 }
 
+static void an_index_may_name_files_in_folders_below_it(void **state)
+{
+    (void)state;
+    write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    write_file("a/..b/two", "{" T("y", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    write_text("model.safetensors.index.json", "{\"weight_map\": {\"x\": \"./one\", \"y\": \"a//..b/two\"}}");
+    pf_safetensors *set = open_set();
+    pf_error error = { 0 };
+    pf_tensor t;
+    assert_ok(pf_safetensors_find(set, "x", &t, &error), error);
+    assert_ok(pf_safetensors_find(set, "y", &t, &error), error);
+    assert_ok(pf_safetensors_check(set, &error), error);
+    pf_safetensors_close(set);
+}
+
 static void an_index_may_name_what_no_file_has(void **state)
 {
     (void)state;
@@ -222,6 +237,10 @@ static void an_index_that_does_not_fit_its_files_is_refused(void **state)
         { "{\"x\": \"../one\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"/etc/passwd\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"..\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"a/../one\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"a//..\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"a/\"}", "a/: cannot be opened", PF_UNAVAILABLE },
+        { "{\"x\": \".\"}", "is a directory", PF_INVALID },
         { "{\"x\": \"\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"one\\u0000\"}", "name of a file", PF_FORMAT },
         { "{\"x\": 1}", "name of a file", PF_FORMAT },
@@ -258,6 +277,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bytes_are_found_by_the_type_that_they_must_have, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_header_that_does_not_fit_the_file_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(shards_are_one_set, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_index_may_name_files_in_folders_below_it, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_may_name_what_no_file_has, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_that_does_not_fit_its_files_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_directory_without_weights_is_unavailable, make_dir, remove_dir),

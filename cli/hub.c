@@ -64,12 +64,15 @@ static bool append_expanded(const char *text, char *out, size_t capacity)
     return true;
 }
 
-/* What stands for a leading ~, as by os.path.expanduser; NULL: nothing, and it stays. */
-static const char *home_directory(void)
+/* What stands for ~ and the name of a user [n] behind it, as by os.path.expanduser; NULL: nothing, and it stays. */
+static const char *home_directory(const char *name, size_t n)
 {
-    const char *home = getenv("HOME");
+    char copy[256];
+    const char *home = n == 0 ? getenv("HOME") : NULL;
     if (home != NULL) return home;
-    const struct passwd *user = getpwuid(getuid());
+    if (n >= sizeof copy) return NULL;
+    snprintf(copy, sizeof copy, "%.*s", (int)n, name);
+    const struct passwd *user = n == 0 ? getpwuid(getuid()) : getpwnam(copy);
     return user != NULL ? user->pw_dir : NULL;
 }
 
@@ -89,10 +92,11 @@ static bool cache_directory(char *out, size_t capacity)
         base = set;
         within = places[i].within;
     }
-    const bool at_home = base[0] == '~' && (base[1] == '\0' || base[1] == '/');
-    const char *home = at_home ? home_directory() : NULL;
+    const size_t n_user = base[0] == '~' ? strcspn(base + 1, "/") : 0;
+    const char *home = base[0] == '~' ? home_directory(base + 1, n_user) : NULL;
+    if (home != NULL) base += 1 + n_user;
     out[0] = '\0';
-    return append_expanded(home ? home : "", out, capacity) && append_expanded(home ? base + 1 : base, out, capacity) &&
+    return append_expanded(home ? home : "", out, capacity) && append_expanded(base, out, capacity) &&
            append_expanded(within, out, capacity);
 }
 

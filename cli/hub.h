@@ -7,8 +7,8 @@
 enum { PF_MAX_PATH = 4096 };
 
 /* Where a model's directory is: the name itself when it is one, else org/name in the local Hugging Face cache
- * (HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; a leading ~ and
- * $VARIABLES expanded): of its main branch the commit that is there, or, of a repository that was downloaded by a commit or a
+ * (HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; a leading ~ or
+ * ~user and $VARIABLES expanded): of its main branch the commit that is there, or, of a repository that was downloaded by a commit or a
  * tag alone, the only one.
  * PF_UNAVAILABLE: nowhere, or the cache has a part of it alone, as a download leaves it that was cut; the sentence gives the
  * command that downloads it.  PF_INVALID: it is a file. */

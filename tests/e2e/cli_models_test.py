@@ -33,8 +33,12 @@ class BadModels(Case):
                           saying=["a path that is too long", "hf download acme/small"])
         self.assert_fails("info", "-m", "acme/small", environment={"HF_HOME": "$LONG/hub", "LONG": "/" + 5000 * "h"},
                           saying=["a path that is too long"])
-        for unknown in ["~nobody/$PF_NONE", "${PF_NONE}", "${HOME", "$", "$/x"]:
+        for unknown in ["~no such user/$PF_NONE", "~" + 199 * "u", "${PF_NONE}", "${HOME", "$", "$/x"]:
             self.assert_fails("info", "-m", "acme/small", environment={"HF_HUB_CACHE": unknown}, saying=[f"({unknown}) has no"])
+        for user in pwd.getpwall()[:3]:
+            for rest in ["", "/hf"]:
+                self.assert_fails("info", "-m", "acme/small", environment={"HF_HUB_CACHE": f"~{user.pw_name}{rest}"},
+                                  saying=[f"({user.pw_dir}{rest}) has no"])
         homeless = Pilotfish(self.pilotfish.path, self.root)
         del homeless.environment["HOME"]
         try:

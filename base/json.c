@@ -110,15 +110,14 @@ static bool tells_of_memory(const json_error_t *why)
 
 static json_t *load(const char *text, size_t bytes, json_error_t *why)
 {
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
-    json_t *root = json_loadb(text, bytes, flags, why);
+    json_t *root = json_loadb(text, bytes, JSON_ALLOW_NUL, why);
     if (root || json_error_code(why) != json_error_numeric_overflow) return root;
     char *copy = pf_json_malloc(bytes + 1);
     if (!copy) return NULL;
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
     make_large_integers_real(copy);
-    root = json_loadb(copy, bytes, flags, why);
+    root = json_loadb(copy, bytes, JSON_ALLOW_NUL, why);
     free(copy);
     return root;
 }

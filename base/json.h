@@ -27,8 +27,9 @@ enum { PF_JSON_MEMORY_A_BYTE = 8 };
 PF_MUST_USE pf_status pf_json_check_size(const char *name, const char *text, size_t bytes, size_t max_bytes,
                                          pf_error *error);
 
-/* Parse a text that passes pf_json_check_size and whose top is an object. Duplicate keys are refused. Strings may hold
- * \u0000. An integer that 64 bits do not hold is a real (transformers writes 10^30 where a tokenizer has no longest text).
+/* Parse a text that passes pf_json_check_size and whose top is an object. Of a key that is there twice the last value
+ * counts, as it does for Python and for the libraries of these files. Strings may hold \u0000. An integer that 64 bits do
+ * not hold is a real (transformers writes 10^30 where a tokenizer has no longest text).
  * PF_LIMIT (size), PF_NOMEM, PF_FORMAT (names line and column); of a file PF_UNAVAILABLE where it is absent and PF_INVALID
  * where it cannot be read. The caller ends it with pf_json_close. */
 PF_MUST_USE pf_status pf_json_open(const char *path, size_t max_bytes, pf_json *out, pf_error *error);

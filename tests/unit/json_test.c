@@ -173,18 +173,22 @@ static void an_integer_that_64_bits_do_not_hold_is_a_real(void **state)
     assert_says(error, "line 1, column ");
 }
 
+static void of_a_key_that_is_there_twice_the_last_value_counts(void **state)
+{
+    (void)state;
+    pf_json doc = parse("{\"n\": 1, \"m\": 99999999999999999999, \"n\": {\"a\": 2, \"a\": 3}}");
+    const json_t *within = json_object_get(doc.root, "n");
+    assert_int_equal(json_object_size(doc.root), 2);
+    assert_int_equal(json_integer_value(json_object_get(within, "a")), 3);
+    pf_json_close(&doc);
+}
+
 static void a_text_that_is_not_one_object_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = { "",
-                                         "{",
-                                         "[]",
-                                         "3",
-                                         "{} {}",
-                                         "{\"a\": 1, \"a\": 2}",
-                                         "{\"a\": \"\xFF\"}",
-                                         "{\"n\": 1e999}",
-                                         "{\"n\": 99999999999999999999-5}" };
+    static const char *const texts[] = {
+        "", "{", "[]", "3", "{} {}", "{\"a\": \"\xFF\"}", "{\"n\": 1e999}", "{\"n\": 99999999999999999999-5}"
+    };
     for (size_t i = 0; i < PF_COUNT(texts); i++) {
         pf_json doc = { .name = "untouched" };
         pf_error error;
@@ -352,6 +356,7 @@ int main(void)
         cmocka_unit_test(an_object_within_is_named_behind_its_document),
         cmocka_unit_test(numbers_flags_and_strings_are_not_taken_for_one_another),
         cmocka_unit_test(an_integer_that_64_bits_do_not_hold_is_a_real),
+        cmocka_unit_test(of_a_key_that_is_there_twice_the_last_value_counts),
         cmocka_unit_test(a_text_that_is_not_one_object_is_refused),
         cmocka_unit_test(nesting_without_end_is_refused_without_a_crash),
         cmocka_unit_test(no_shape_of_a_document_takes_more_than_is_counted),

@@ -385,7 +385,6 @@ static void what_is_not_known_is_refused_by_name(void **state)
         { { .vocab = ",\"xy\":-3" }, "xy", PF_FORMAT },
         { { .vocab = ",\"xy\":99999999999" }, "xy", PF_FORMAT },
         { { .vocab = ",\"xy\":2.5" }, "xy", PF_FORMAT },
-        { { .vocab = ",\"a\":400" }, "duplicate", PF_FORMAT },
         { { .merges = "\"a b\"" }, "\"ab\" is not in model.vocab", PF_FORMAT },
         { { .merges = "\"a b c\"" }, "merges[0]", PF_FORMAT },
         { { .merges = "[\"a\"]" }, "merges[0]", PF_FORMAT },

@@ -446,10 +446,11 @@ static pf_status set_spelling(pf_token *token, const char *text, size_t n)
     return PF_OK;
 }
 
-/* What the decoder makes of an added token's text: of stand-ins alone, which nobody meant ("caf\u00e9"), their bytes. */
-static pf_status spell_added(const reader *r, pf_token *token, const char *text, size_t n)
+/* What a decoder that is ByteLevel makes of a token's text: of stand-ins alone, in an added one, too, where nobody meant them
+ * ("caf\u00e9"), their bytes. */
+static pf_status spell_text(const reader *r, pf_token *token, const char *text, size_t n)
 {
-    if (!r->is_byte_level) return set_spelling(token, text, n);
+    if (!r->t->decoder->is_byte_level) return set_spelling(token, text, n);
     char *bytes = malloc(n + 1);
     if (!bytes) return PF_NOMEM;
     size_t n_bytes;
@@ -473,7 +474,7 @@ static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags f
     const char *text = made.data ? made.data : item->text;
     const size_t n = made.data ? made.n : item->n_bytes;
     if (status == PF_OK && n > PF_MAX_ADDED_TOKEN_BYTES) status = PF_LIMIT;
-    if (status == PF_OK) status = spell_added(r, token, text, n);
+    if (status == PF_OK) status = spell_text(r, token, text, n);
     if (status == PF_OK && n > 0) status = pf_added_matcher_add(matcher, text, n, item->id, flags, is_ignored);
     pf_bytes_clear(&made);
     if (status == PF_LIMIT)
@@ -516,11 +517,25 @@ static pf_status spell_token(reader *r, pf_token *token, pf_bytes *text, pf_byte
     return set_spelling(token, text->data, text->n);
 }
 
+/* Where the bytes of the model's tokens are not what the decoder makes of their texts. */
+static pf_status spell_vocab(const reader *r)
+{
+    if (r->is_byte_level == r->t->decoder->is_byte_level) return PF_OK;
+    const char *text;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value)
+    {
+        pf_token *token = &r->t->tokens[json_integer_value(value)];
+        if (!token->is_added) PF_TRY(spell_text(r, token, text, strlen(text)));
+    }
+    return PF_OK;
+}
+
 /* What the decoder makes of each token alone. */
 static pf_status spell_tokens(reader *r)
 {
     pf_bytes text = { .data = NULL }, spare = { .data = NULL };
-    pf_status status = PF_OK;
+    pf_status status = spell_vocab(r);
     for (int32_t id = 0; status == PF_OK && id < r->t->vocab_size; id++)
         if (r->t->tokens[id].bytes) status = spell_token(r, &r->t->tokens[id], &text, &spare);
     pf_bytes_clear(&text);
@@ -550,10 +565,7 @@ static pf_status read_ways(reader *r, const pf_tokenizer_config *config)
     PF_TRY(pf_normalizer_create(r->doc, json_object_get(root, "normalizer"), &r->t->normalizer, r->error));
     PF_TRY(pf_decoder_create(r->doc, json_object_get(root, "decoder"), &r->t->decoder, r->error));
     r->is_byte_level = pf_pretokenizer_is_byte_level(r->t->pretokenizer);
-    if (r->t->decoder->is_byte_level == r->is_byte_level) return PF_OK;
-    return pf_fail(r->error, PF_UNSUPPORTED, "%s: %s is ByteLevel and %s has none, expected both or neither",
-                   r->doc->name, r->is_byte_level ? "pre_tokenizer" : "decoder",
-                   r->is_byte_level ? "decoder" : "pre_tokenizer");
+    return PF_OK;
 }
 
 static pf_status read_added_tokens(reader *r, pf_tokenizer_config *config)

@@ -370,7 +370,6 @@ static void what_is_not_known_is_refused_by_name(void **state)
         const char *top, *part;
         pf_status status;
     } cases[] = {
-        { "\"decoder\":{\"type\":\"ByteLevel\"},", "expected both or neither", PF_UNSUPPORTED },
         { "\"decoder\":{\"type\":\"CTC\"},", "CTC", PF_UNSUPPORTED },
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}"), "ByteFallback", PF_UNSUPPORTED },
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}"),

@@ -351,7 +351,6 @@ static void what_is_not_known_is_refused_by_name(void **state)
           PF_FORMAT },
         { { .top = "\"added_tokens\": [{\"id\": 1}]," }, "content", PF_FORMAT },
         { { .top = "\"added_tokens\": [{\"id\": 1, \"content\": \"a\\u0000b\"}]," }, "NUL", PF_UNSUPPORTED },
-        { { .pre = "null" }, "decoder is ByteLevel and pre_tokenizer has none", PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"UnicodeScripts\"}" }, "UnicodeScripts", PF_UNSUPPORTED },
         { { .pre = "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," BYTE_LEVEL "]}" },
           "pre_tokenizer: ByteLevel is there a second time",
@@ -512,6 +511,35 @@ static void truncation_and_padding_change_nothing(void **state)
     pf_tokenizer_close(t);
 }
 
+static void assert_decodes(const pf_tokenizer *t, const int32_t *ids, size_t n, const char *expected)
+{
+    pf_tokens tokens = { 0 };
+    for (size_t i = 0; i < n; i++) assert_status(pf_tokens_push(&tokens, ids[i]), PF_OK);
+    pf_bytes back = decode(t, &tokens);
+    assert_int_equal(back.n, strlen(expected));
+    assert_memory_equal(back.data, expected, back.n);
+    pf_bytes_clear(&back);
+    pf_tokens_clear(&tokens);
+}
+
+/* As the library has it: the decoder is given what stands in the vocabulary, whoever cut the text. */
+static void stand_ins_are_bytes_where_the_decoder_is_byte_level(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<x>\"}]," });
+    memcpy(strstr(text, "decoder"), "version", 7); /* so that there is no decoder */
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "a \xC3\xA9<x>", (int32_t[]){ 'a', ' ', 0xC3, 0xA9, 256 }, 5);
+    assert_decodes(t, (int32_t[]){ 'a', ' ', 0xC3, 0xA9, 256 }, 5, "a \xC4\xA0 \xC3\x83 \xC2\xA9 <x>");
+    pf_tokenizer_close(t);
+    free(text);
+
+    t = open_parts((parts){ .pre = "null", .vocab = ",\"\u6f22\": 256" });
+    assert_ids(t, "a\xC4\xA0\xC3\x83\xC2\xA9\xE6\xBC\xA2", (int32_t[]){ 'a', ' ', 0xC3, 0xA9, 256 }, 5);
+    assert_decodes(t, (int32_t[]){ 'a', ' ', 0xC3, 0xA9, 256 }, 5, "a \xC3\xA9\xE6\xBC\xA2");
+    pf_tokenizer_close(t);
+}
+
 static void the_class_of_gpt2_has_the_word_on_the_space_before_a_text(void **state)
 {
     (void)state;
@@ -618,6 +646,7 @@ int main(void)
         cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
         cmocka_unit_test(the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it),
         cmocka_unit_test(truncation_and_padding_change_nothing),
+        cmocka_unit_test(stand_ins_are_bytes_where_the_decoder_is_byte_level),
         cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),
         cmocka_unit_test(the_class_of_cohere_has_it_in_a_sequence_too),
         cmocka_unit_test(a_directory_is_read_with_and_without_its_configuration),

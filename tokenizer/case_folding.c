@@ -46,7 +46,7 @@ bool pf_ends_as_folded(const int32_t *folded, size_t n)
 
 bool pf_is_of_case(const char *property, size_t n)
 {
-    static const char *const known[] = { "Lu", "Ll", "Lt", "Uppercase", "Lowercase" };
+    static const char *const known[] = { "Lu", "Ll", "Lt", "LC", "Uppercase", "Lowercase" };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (pf_is_property(known[i], property, n)) return true;
     return false;

@@ -200,8 +200,10 @@ bool pf_is_in_ranges(const pf_character_range *ranges, size_t n, int32_t c)
     return i < n && ranges[i].first <= c;
 }
 
+/* LC: letters of a case. */
 static bool is_category(const char *category, const char *property, size_t n)
 {
+    if (pf_is_property("LC", property, n)) return category[0] == 'L' && strchr("ult", category[1]) != NULL;
     return n <= 2 && strncasecmp(category, property, n) == 0;
 }
 
@@ -213,7 +215,13 @@ static bool counts(const newer *c, const char *property, size_t n)
 
 bool pf_is_property(const char *known, const char *name, size_t n)
 {
-    return strlen(known) == n && strncasecmp(known, name, n) == 0;
+    size_t at = 0;
+    for (;; known++) {
+        while (at < n && name[at] == '_') at++;
+        if (*known == '_') continue;
+        if (*known == '\0' || at == n) return *known == '\0' && at == n;
+        if (strncasecmp(known, name + at++, 1) != 0) return false;
+    }
 }
 
 bool pf_newer_is_unassigned(const char *property, size_t n)

@@ -22,7 +22,7 @@ bool pf_newer_next(const char *property, size_t n, size_t *at, pf_character_rang
 /* Whether valid UTF-8 holds any character of those ranges. */
 bool pf_has_newer(const char *text, size_t n_bytes);
 
-/* Whether `name` [n] is that name, in capitals or not. */
+/* Whether `name` [n] is that name, in capitals or not, with any underscores. */
 bool pf_is_property(const char *known, const char *name, size_t n);
 
 /* Whether it is C or Cn, which lose characters as others are given them. */

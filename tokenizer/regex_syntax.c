@@ -135,47 +135,104 @@ static pf_status class_literal(rewriter *r, int32_t c)
 
 /* --- escapes --- */
 
-/* Names of properties that are no script. Oniguruma takes a script's own characters, PCRE2's \p{Han} those that are used
- * with it too: what is not listed here is asked for as \p{sc:Name}, and PCRE2 says when it compiles if it knows none. */
+/* Names of properties, and what they are asked for as; NULL: PCRE2 may have another Unicode's. Oniguruma takes a script's own
+ * characters, PCRE2's \p{Han} those that are used with it too: a script, and what is not listed here, is asked for as
+ * \p{sc:Name}, and PCRE2 says when it compiles if it knows none. Of scripts there are here the short names of those that
+ * newer_characters.c or case_folding.c knows, and the one whose long name is as short as a general category. */
+/* clang-format off */
 static const struct {
-    const char *name, *category;
+    const char *name, *known;
+    bool is_script;
 } PROPERTIES[] = {
-    { "Letter", "L" },
-    { "Uppercase_Letter", "Lu" },
-    { "Lowercase_Letter", "Ll" },
-    { "Mark", "M" },
-    { "Number", "N" },
-    { "Decimal_Number", "Nd" },
-    { "Punctuation", "P" },
-    { "Symbol", "S" },
-    { "Separator", "Z" },
-    { "Other", "C" },
-    { "Any", "Any" },
-    { "Alpha", "Alphabetic" },
-    { "Alphabetic", "Alphabetic" },
-    { "Digit", "Nd" },
-    { "Lower", "Lowercase" },
-    { "Lowercase", "Lowercase" },
-    { "Upper", "Uppercase" },
-    { "Uppercase", "Uppercase" },
-    { "Space", "White_Space" },
-    { "White_Space", "White_Space" },
-    { "Emoji", "Emoji" },
-    { "Extended_Pictographic", "Extended_Pictographic" },
+    { "Letter", "L", false },
+    { "Cased_Letter", "LC", false },
+    { "Uppercase_Letter", "Lu", false },
+    { "Lowercase_Letter", "Ll", false },
+    { "Titlecase_Letter", "Lt", false },
+    { "Modifier_Letter", "Lm", false },
+    { "Other_Letter", "Lo", false },
+    { "Mark", "M", false },
+    { "Combining_Mark", "M", false },
+    { "Spacing_Mark", "Mc", false },
+    { "Enclosing_Mark", "Me", false },
+    { "Nonspacing_Mark", "Mn", false },
+    { "Number", "N", false },
+    { "Decimal_Number", "Nd", false },
+    { "Letter_Number", "Nl", false },
+    { "Other_Number", "No", false },
+    { "Punctuation", "P", false },
+    { "Connector_Punctuation", "Pc", false },
+    { "Dash_Punctuation", "Pd", false },
+    { "Open_Punctuation", "Ps", false },
+    { "Close_Punctuation", "Pe", false },
+    { "Initial_Punctuation", "Pi", false },
+    { "Final_Punctuation", "Pf", false },
+    { "Other_Punctuation", "Po", false },
+    { "Symbol", "S", false },
+    { "Currency_Symbol", "Sc", false },
+    { "Modifier_Symbol", "Sk", false },
+    { "Math_Symbol", "Sm", false },
+    { "Other_Symbol", "So", false },
+    { "Separator", "Z", false },
+    { "Line_Separator", "Zl", false },
+    { "Paragraph_Separator", "Zp", false },
+    { "Space_Separator", "Zs", false },
+    { "Other", "C", false },
+    { "Control", "Cc", false },
+    { "Cntrl", "Cc", false },
+    { "Format", "Cf", false },
+    { "Unassigned", "Cn", false },
+    { "Private_Use", "Co", false },
+    { "Surrogate", "Cs", false },
+    { "Any", "Any", false },
+    { "Alpha", "Alphabetic", false },
+    { "Alphabetic", "Alphabetic", false },
+    { "Digit", "Nd", false },
+    { "Lower", "Lowercase", false },
+    { "Lowercase", "Lowercase", false },
+    { "Upper", "Uppercase", false },
+    { "Uppercase", "Uppercase", false },
+    { "Space", "White_Space", false },
+    { "White_Space", "White_Space", false },
+    { "Emoji", "Emoji", false },
+    { "Extended_Pictographic", "Extended_Pictographic", false },
+    { "Arab", "Arabic", true },
+    { "Armn", "Armenian", true },
+    { "Bali", "Balinese", true },
+    { "Zyyy", "Common", true },
+    { "Cyrl", "Cyrillic", true },
+    { "Deva", "Devanagari", true },
+    { "Egyp", "Egyptian_Hieroglyphs", true },
+    { "Grek", "Greek", true },
+    { "Hani", "Han", true },
+    { "Hira", "Hiragana", true },
+    { "Qaai", "Inherited", true },
+    { "Zinh", "Inherited", true },
+    { "Knda", "Kannada", true },
+    { "Kana", "Katakana", true },
+    { "Kits", "Khitan_Small_Script", true },
+    { "Khoj", "Khojki", true },
+    { "Laoo", "Lao", true },
+    { "Latn", "Latin", true },
+    { "Mymr", "Myanmar", true },
+    { "Yi", "Yi", true },
+    { "CI", NULL, false },
+    { "SD", NULL, false },
+    { "Unknown", NULL, false },
+    { "Zzzz", NULL, false },
 };
+/* clang-format on */
 
-/* The name of a property as PCRE2 takes it, but for the "sc:" in front of a script; *n: its length. */
+/* The name of a property as PCRE2 takes it, but for the "sc:" in front of a script; *n: its length. NULL: none. */
 static const char *property_name(const char *name, size_t *n, bool *is_script)
 {
-    *is_script = false;
-    const bool is_yi = pf_is_property("Yi", name, *n); /* the one script of two letters */
-    if (*n <= 2 && !is_yi) return name;                /* a general category */
     for (size_t i = 0; i < sizeof PROPERTIES / sizeof *PROPERTIES; i++) {
         if (!pf_is_property(PROPERTIES[i].name, name, *n)) continue;
-        *n = strlen(PROPERTIES[i].category);
-        return PROPERTIES[i].category;
+        *is_script = PROPERTIES[i].is_script;
+        *n = PROPERTIES[i].known ? strlen(PROPERTIES[i].known) : 0;
+        return PROPERTIES[i].known;
     }
-    *is_script = true;
+    *is_script = *n > 2; /* else a general category */
     return name;
 }
 
@@ -209,6 +266,7 @@ static pf_status put_property(rewriter *r, const char *name, size_t n, bool nega
     bool is_script;
     pf_character_range range;
     const char *known = property_name(name, &n, &is_script);
+    if (!known) return refuse(r, "a property that PCRE2 may know of other characters");
     const bool changes = r->newer && pf_newer_next(known, n, &(size_t){ 0 }, &range);
     const bool shrinks = changes && negated != pf_newer_is_unassigned(known, n);
     if (in_class && shrinks) return refuse(r, "what is not in a property, inside a character class,");

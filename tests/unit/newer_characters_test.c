@@ -76,11 +76,24 @@ static void a_text_without_them_has_none(void **state)
     assert_false(pf_has_newer("", 0));
 }
 
+static void letters_of_a_case_are_those_of_each_case(void **state)
+{
+    (void)state;
+    pf_character_range of_all, of_one;
+    size_t n = 0, at = 0, at_upper = 0, at_lower = 0, n_cases = 0;
+    while (pf_newer_next("LC", 2, &at, &of_all)) n += (size_t)(of_all.last - of_all.first) + 1;
+    while (pf_newer_next("Lu", 2, &at_upper, &of_one)) n_cases += (size_t)(of_one.last - of_one.first) + 1;
+    while (pf_newer_next("Ll", 2, &at_lower, &of_one)) n_cases += (size_t)(of_one.last - of_one.first) + 1;
+    assert_true(n > 0);
+    assert_int_equal(n, n_cases);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_with_a_character_of_any_range_has_newer_ones),
         cmocka_unit_test(a_text_without_them_has_none),
+        cmocka_unit_test(letters_of_a_case_are_those_of_each_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,8 @@ static void properties_take_along_what_is_newer(void **state)
         { "\\p{Hiragana}\\P{Hiragana}", "[\\p{sc:Hiragana}" KANA "][^\\p{sc:Hiragana}" KANA "]" },
         { "[\\p{Hiragana}-]\\p{Zs}", "[\\p{sc:Hiragana}" KANA "-]\\p{Zs}" },
         { "\\p{^No}[No]", "[^\\p{No}\\x{1D2C0}-\\x{1D2D3}][No]" },
+        { "\\p{hira}\\p{_Hira_gana}", "[\\p{sc:Hiragana}" KANA "][\\p{sc:_Hira_gana}" KANA "]" },
+        { "\\p{Other_Number}", "[\\p{No}\\x{1D2C0}-\\x{1D2D3}]" },
     };
     assert_rewritten(cases, PF_COUNT(cases), true);
 }
@@ -92,6 +94,13 @@ static void a_pattern_that_becomes_endless_is_refused(void **state)
     assert_refused(pattern, "is longer than 524288 bytes when it is written for PCRE2");
 }
 
+static void properties_that_have_grown_untold_are_refused(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = { "\\p{CI}", "[a\\P{sd}]", "\\p{^Unknown}", "\\p{Zzzz}" };
+    for (size_t i = 0; i < PF_COUNT(patterns); i++) assert_refused(patterns[i], "PCRE2 may know of other characters");
+}
+
 /* PCRE2's classes take nothing away from a property. */
 static void what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class(void **state)
 {
@@ -108,6 +117,7 @@ static void properties_of_case_are_no_items_of_a_class_under_i(void **state)
         "(?i:[\\p{Lu}])",
         "(?i:[^a\\p{ll}])",
         "(?i)a|(?:[\\p{Lt}])",
+        "(?i:[\\p{LC}])",
         "(?i:[\\p{Uppercase_Letter}])",
         "(?i:[\\p{Lower}])",
         "(?i:[[:upper:]])",
@@ -135,7 +145,7 @@ static void several_characters_that_fold_to_one_are_refused_under_i(void **state
         "(?i:[a[b\xC3\x9F]])", "(?i:[\\p{L}])",
         "(?i:[\\w])",          "(?i:[\\S])",
         "(?i:[\\P{Zs}])",      "(?i:[\\p{Greek}])",
-        "(?i:[[:alpha:]])",
+        "(?i:[\\p{grek}])",    "(?i:[[:alpha:]])",
     };
     static const rewriting taken[] = {
         { "strasse\xC3\x9F[\xC3\x9F\\p{L}]", "strasse\xC3\x9F[\xC3\x9F\\p{L}]" },
@@ -159,6 +169,7 @@ int main(void)
         cmocka_unit_test(a_pattern_that_becomes_endless_is_refused),
         cmocka_unit_test(properties_of_case_are_no_items_of_a_class_under_i),
         cmocka_unit_test(several_characters_that_fold_to_one_are_refused_under_i),
+        cmocka_unit_test(properties_that_have_grown_untold_are_refused),
         cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

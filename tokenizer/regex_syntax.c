@@ -430,6 +430,8 @@ static pf_status posix_bracket(rewriter *r)
         { "[:upper:]", "\\p{Uppercase}" },         { "[:lower:]", "\\p{Lowercase}" },
         { "[:space:]", "\\p{White_Space}" },       { "[:xdigit:]", "0-9A-Fa-f" },
         { "[:alnum:]", "\\p{Alphabetic}\\p{Nd}" }, { "[:word:]", WORD_IN_CLASS },
+        { "[:punct:]", "\\p{P}\\p{S}" },           { "[:cntrl:]", "\\p{Cc}" },
+        { "[:blank:]", "\\p{Zs}\\x09" },           { "[:ascii:]", "\\x00-\\x7F" },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const size_t n = strlen(known[i].name);

@@ -44,6 +44,8 @@ static void patterns_are_rewritten_for_pcre2(void **state)
         { " ?[^(\\s|[.,!?])]+", " ?[^(\\p{White_Space}|.,!?)]+" },
         { "[a[b[cd]]e][]]", "[abcde][\\]]" },
         { "[[:alpha:][0-9]]", "[\\p{Alphabetic}0-9]" },
+        { "[[:punct:]x[:cntrl:]]", "[\\p{P}\\p{S}x\\p{Cc}]" },
+        { "[[:blank:]][^[:ascii:]]", "[\\p{Zs}\\x09][^\\x00-\\x7F]" },
         { "(?i:\\p{Lu}|[^\\p{L}]|(?-i:[\\p{Lu}]))[\\p{Lu}]",
           "(?i:(?-i:\\p{Lu})|[^\\p{L}\\x{345}-\\x{345}]|(?-i:[\\p{Lu}]))[\\p{Lu}]" },
         { "(?i)(?:[\\p{M}])(?:(?m-i)[\\p{M}])", "(?i)(?:[\\p{M}\\x{3B9}-\\x{3B9}])(?:(?s-i)[\\p{M}])" },

@@ -56,9 +56,8 @@ double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures)
     const pf_speculation *s = &figures->speculation;
     if (s->rounds == 0 || figures->plain_tokens == 0) return NAN;
     const double plain_ns = (double)figures->plain_ns / (double)figures->plain_tokens;
-    const double n_tokens = (double)(s->rounds + s->accepted + s->fallback_rounds);
     const double trips_ns = s->n_rpc > 0 ? 1000.0 * pf_rpc_percentile(s, 0.5) * (double)s->n_rpc : 0.0;
-    return plain_ns * n_tokens / ((double)s->verify_ns + (double)s->draft_ns + trips_ns);
+    return plain_ns * (double)figures->speculative_tokens / ((double)s->verify_ns + (double)s->draft_ns + trips_ns);
 }
 
 /* ---- one request, both ways ------------------------------------------------------------------------------------- */

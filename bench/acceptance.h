@@ -11,12 +11,12 @@
  *
  *      predicted_speedup = s * n / (v + d + r)
  *          s   a plain step: decode time a token, without the drafter
- *          n   tokens of all passes after the prefill: rounds + accepted + fallback_rounds
+ *          n   tokens that were kept of all passes after the prefill
  *          v   those passes, as the verifier measured them
  *          d   all drafting, as the drafter measured it
  *          r   all round trips to whichever of the two is far, each as the median; 0 when both are here
  *
- * Where each pass verifies a proposal, n of a pass is the mean accepted length.
+ * Where each pass verifies a proposal, n of a pass is the mean accepted length, but for what the end of a request cut off.
  * A speed-up well below it means time lost outside of both models.
  */
 #ifndef PF_BENCH_ACCEPTANCE_H

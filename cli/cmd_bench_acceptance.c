@@ -264,8 +264,8 @@ const pf_command pf_command_bench_acceptance = {
         "Plain and speculative decoding in turns, prompt by prompt. Lists of --draft-len, --method and\n"
         "--temperature make a grid, one run for each combination. The speed-up that theory gives is\n"
         "  predicted = s * n / (v + d + r)\n"
-        "with s a plain step, n the tokens of all passes after the prefill, v those passes, d all drafting, r all\n"
-        "round trips, each as the median, measured in the same run.\n",
+        "with s a plain step, n the tokens kept of all passes after the prefill, v those passes, d all drafting,\n"
+        "r all round trips, each as the median, measured in the same run.\n",
     .examples =
         "  pilotfish bench acceptance -m models/target -d models/draft --draft-len 2,4,8\n"
         "  pilotfish bench acceptance -m models/target --draft-worker unix:/tmp/worker.sock --limit 20 --json\n",

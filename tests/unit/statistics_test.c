@@ -53,6 +53,7 @@ static void the_prediction_is_the_formula(void **state)
     static pf_acceptance_figures f;
     f.plain_tokens = 100;
     f.plain_ns = 200000000;
+    f.speculative_tokens = 80;
     f.speculation.rounds = 20;
     f.speculation.accepted = 60;
     f.speculation.verify_ns = 50000000;
@@ -62,10 +63,14 @@ static void the_prediction_is_the_formula(void **state)
     /* 80 passes without a proposal, of 2 ms, with nothing drafted: 2 * (20 * 4 + 80) / (20 * 4 + 80 * 2). Where the
      * verifier is the far one each of them is a round trip, too. */
     f.speculation.fallback_rounds = 80;
+    f.speculative_tokens += 80;
     f.speculation.verify_ns += 160000000;
     assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 320.0 / 240.0) < 1e-12);
     for (int i = 0; i < 80; i++) f.speculation.rpc_us[f.speculation.n_rpc++] = 500;
     assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 320.0 / 280.0) < 1e-12);
+    /* Where -n cuts the last round of each request, what was not kept is not gained. */
+    f.speculative_tokens -= 20;
+    assert_true(fabs(pf_acceptance_predicted_speedup(&f) - 280.0 / 280.0) < 1e-12);
     f.speculation.rounds = 0;
     assert_true(isnan(pf_acceptance_predicted_speedup(&f)));
 }

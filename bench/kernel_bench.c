@@ -103,7 +103,7 @@ static uint64_t read_copy(void *user, pf_read_fn *read)
 static const pf_read_pattern *choose_reader(const bench *b, pf_work work)
 {
     const pf_read_pattern *fastest;
-    pf_reader_choose(read_copy, &(copies){ .b = b, .work = work }, &fastest, 1);
+    pf_reader_choose(read_copy, &(copies){ .b = b, .work = work }, b->options->cancel, &fastest, 1);
     return fastest;
 }
 

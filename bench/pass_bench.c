@@ -105,7 +105,8 @@ static pf_status prepare(bench *b)
         pf_samples_clear(&b->read[i]);
         const bool has_weights = pf_pass_describe(b->context, (pf_pass_kernel)i).has_weights;
         b->readers[i] = NULL;
-        if (has_weights) pf_reader_choose(read_weights, &(weights){ b, (pf_pass_kernel)i }, &b->readers[i], 1);
+        if (has_weights)
+            pf_reader_choose(read_weights, &(weights){ b, (pf_pass_kernel)i }, b->options->cancel, &b->readers[i], 1);
     }
     return PF_OK;
 }

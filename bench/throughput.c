@@ -263,7 +263,7 @@ static pf_status run(bench *b, pf_throughput *out)
     choose_bursts(b);
     const size_t n_kv_bytes = kv_bytes(pf_engine_model(b->engine), b->options);
     PF_TRY(pf_bare_read_create(pf_engine_team(b->engine), n_kv_bytes, &b->kv, b->error));
-    pf_reader_choose(read_weights, b, b->readers, N_READERS);
+    pf_reader_choose(read_weights, b, b->options->cancel, b->readers, N_READERS);
     const pf_status status = measure(b);
     if (status == PF_OK || status == PF_CANCELLED) summarise(b, out);
     return status == PF_OK ? check_limits(out, b->error) : status;

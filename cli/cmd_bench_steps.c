@@ -89,7 +89,7 @@ static pf_status answer(steps *s, const char *line, double *out, pf_error *error
     if (is_request(line, "begin", 1, numbers)) return begin(s, numbers[0], out, error);
     if (is_request(line, "step", 2, numbers)) return step(s, numbers[0], numbers[1], out, error);
     if (is_request(line, "read", 0, numbers)) {
-        if (!s->reader) pf_reader_choose(read_weights, s, &s->reader, 1);
+        if (!s->reader) pf_reader_choose(read_weights, s, pf_interrupt_flag(), &s->reader, 1);
         *out = (double)read_weights(s, s->reader->read) * 1e-6;
         return PF_OK;
     }

@@ -45,9 +45,35 @@ static void patterns_are_chosen_by_their_medians_not_by_their_fastest_moments(vo
     (void)state;
     int n_calls = 0;
     const pf_read_pattern *fastest[2];
-    pf_reader_choose(staged_ns, &n_calls, fastest, 2);
+    pf_reader_choose(staged_ns, &n_calls, NULL, fastest, 2);
     assert_ptr_equal(fastest[0], &pf_read_patterns[STEADY]);
     assert_ptr_equal(fastest[1], &pf_read_patterns[SECOND]);
+}
+
+/* Reads that are told to stop when so many have begun. */
+typedef struct {
+    int n_calls, n_until;
+    volatile bool told;
+} stopped_reads;
+
+static uint64_t stopping_ns(void *user, pf_read_fn *read)
+{
+    stopped_reads *s = user;
+    s->told = ++s->n_calls >= s->n_until;
+    return read == pf_read_patterns[STEADY].read ? 90 : 100;
+}
+
+static void a_choice_that_is_told_to_stop_reads_no_more_and_goes_by_whole_rounds(void **state)
+{
+    (void)state;
+    for (int n_until = 1; n_until <= 2 * PF_N_READS + 1; n_until++) {
+        stopped_reads s = { .n_until = n_until };
+        const pf_read_pattern *fastest[2] = { NULL };
+        pf_reader_choose(stopping_ns, &s, &s.told, fastest, 2);
+        assert_int_equal(s.n_calls, n_until);
+        assert_true(fastest[0] && fastest[1] && fastest[0] != fastest[1]);
+        if (n_until >= PF_N_READS) assert_ptr_equal(fastest[0], &pf_read_patterns[STEADY]);
+    }
 }
 
 static void a_burst_is_the_widest_that_the_instruction_set_has(void **state)
@@ -183,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern_reads_the_first_word_of_every_line_once),
         cmocka_unit_test(patterns_are_chosen_by_their_medians_not_by_their_fastest_moments),
+        cmocka_unit_test(a_choice_that_is_told_to_stop_reads_no_more_and_goes_by_whole_rounds),
         cmocka_unit_test(a_burst_is_the_widest_that_the_instruction_set_has),
         cmocka_unit_test(every_burst_of_this_machine_multiplies),
         cmocka_unit_test(bytes_are_multiplied_four_times_as_fast_as_floats),

@@ -21,6 +21,7 @@ typedef struct {
     int32_t n_verdict;                         /* tokens of that verdict */
     int32_t proposed[PF_MAX_DRAFT_TOKENS + 1]; /* [n_proposed], and room for the target's own token */
     int32_t n_proposed;
+    bool is_answered; /* a proposal has come behind the last verdict */
 } trip_sequence;
 
 typedef struct {
@@ -74,6 +75,7 @@ static pf_verdict judge(driver *d, trip_sequence *s, int32_t index)
     const int32_t refused = s->proposed[n_accepted];
     s->proposed[n_accepted] = (refused + 1) % d->n_vocab;
     s->n_verdict = n_accepted + 1;
+    s->is_answered = false;
     return (pf_verdict){
         .sequence = s->id,
         .incarnation = 1,
@@ -111,12 +113,12 @@ static pf_batch fill_batch(driver *d)
 
 /* ---- what comes back -------------------------------------------------------------------------------------------- */
 
-/* The sequence whose next proposal this is; NULL: it is of none. */
+/* The sequence whose next proposal this is; NULL: it is of none, or has come before. */
 static trip_sequence *find_sequence(driver *d, const pf_proposal *proposal)
 {
     for (int32_t i = 0; i < d->plan->n_sequences; i++) {
         trip_sequence *s = &d->sequences[i];
-        if (s->id == proposal->sequence && s->round + 1 == proposal->round) return s;
+        if (s->id == proposal->sequence && s->round + 1 == proposal->round) return s->is_answered ? NULL : s;
     }
     return NULL;
 }
@@ -143,6 +145,7 @@ static pf_status take_answer(driver *d, const pf_batch *answer, trip *t, int32_t
         trip_sequence *s = find_sequence(d, proposal);
         if (!s) continue;
         PF_TRY(check_proposal(d, proposal));
+        s->is_answered = true;
         s->n_proposed = proposal->n_tokens;
         for (int32_t j = 0; j < proposal->n_tokens; j++) s->proposed[j] = proposal->tokens[j];
         t->n_tokens += proposal->n_tokens;

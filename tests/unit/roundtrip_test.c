@@ -3,6 +3,8 @@
 #include "bench/roundtrip.h"
 #include "tests/support/test.h"
 
+#include <math.h>
+
 enum { VOCAB = 100, DRAFT_LEN = 2 };
 
 /* Answers each verdict with a message without proposals, and then one with the same tokens. One sequence at a time. */
@@ -11,7 +13,8 @@ typedef struct {
     int32_t tokens[PF_MAX_DRAFT_TOKENS];
     uint64_t boasts_ns; /* what it says it computed for each message */
     bool is_ready;
-    pf_proposal proposal;
+    bool repeats; /* each proposal is in its message twice */
+    pf_proposal proposals[2];
     pf_batch answer;
 } worker;
 
@@ -20,8 +23,9 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
     worker *w = (worker *)peer;
     if (batch->n_verdicts == 0) return PF_OK;
     const pf_verdict *v = &batch->verdicts[0];
-    w->proposal.sequence = v->sequence;
-    w->proposal.round = v->round + 1;
+    w->proposals[0].sequence = v->sequence;
+    w->proposals[0].round = v->round + 1;
+    w->proposals[1] = w->proposals[0];
     return PF_OK;
 }
 
@@ -30,8 +34,9 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     (void)deadline_ns;
     (void)error;
     worker *w = (worker *)peer;
-    w->answer =
-        (pf_batch){ .proposals = &w->proposal, .n_proposals = w->is_ready, .timing = { .compute_ns = w->boasts_ns } };
+    w->answer = (pf_batch){ .proposals = w->proposals,
+                            .n_proposals = w->is_ready ? 1 + w->repeats : 0,
+                            .timing = { .compute_ns = w->boasts_ns } };
     w->is_ready = !w->is_ready;
     *out = &w->answer;
     return PF_OK;
@@ -62,7 +67,7 @@ static pf_status measure(int32_t n_tokens, int32_t last_token, pf_error *error)
 {
     worker w = { .head.ops = &OPS };
     w.tokens[n_tokens - 1] = last_token;
-    w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = n_tokens };
+    w.proposals[0] = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = n_tokens };
     pf_roundtrip out = { 0 };
     return run(&w, &out, error);
 }
@@ -79,11 +84,22 @@ static void compute_that_nobody_can_have_done_is_not_added_up(void **state)
 {
     (void)state;
     worker w = { .head.ops = &OPS, .boasts_ns = (uint64_t)1 << 63 }; /* twice that is 0 */
-    w.proposal = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = 1 };
+    w.proposals[0] = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = 1 };
     pf_roundtrip out = { 0 };
     pf_error error = { 0 };
     assert_ok(run(&w, &out, &error), error);
     assert_true(out.compute_p50_us > 0.0 && out.compute_p50_us <= out.round_p50_us);
+}
+
+static void a_proposal_that_comes_twice_is_one(void **state)
+{
+    (void)state;
+    worker w = { .head.ops = &OPS, .repeats = true };
+    w.proposals[0] = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = DRAFT_LEN };
+    pf_roundtrip out = { 0 };
+    pf_error error = { 0 };
+    assert_ok(run(&w, &out, &error), error);
+    assert_true(fabs(out.tokens_per_s / out.per_s - DRAFT_LEN) < 1e-9);
 }
 
 static void a_token_out_of_the_vocabulary_is_a_failure_that_names_it(void **state)
@@ -112,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_measured),
         cmocka_unit_test(compute_that_nobody_can_have_done_is_not_added_up),
+        cmocka_unit_test(a_proposal_that_comes_twice_is_one),
         cmocka_unit_test(a_token_out_of_the_vocabulary_is_a_failure_that_names_it),
         cmocka_unit_test(more_tokens_than_were_asked_for_are_a_failure),
     };

@@ -12,6 +12,7 @@ enum {
     GROWTH = 240   /* or less, where the worker's context is short */
 };
 static const uint64_t PATIENCE_NS = 10000000000;
+static const uint64_t PROMPT_TOKEN_NS = 100000000; /* besides, of prompts that are read first: few are read as slowly */
 static const uint64_t POLL_NS = 50000000;
 
 /* A sequence, in the part of whoever owns the request. */
@@ -154,11 +155,18 @@ static pf_status take_answer(driver *d, const pf_batch *answer, trip *t, int32_t
     return PF_OK;
 }
 
+/* How long to wait for a round. */
+static uint64_t patience_ns(const pf_roundtrip_plan *plan, bool opens)
+{
+    const uint64_t n_prompt_tokens = opens ? (uint64_t)plan->n_sequences * (uint64_t)plan->context : 0;
+    return (plan->patience_ns ? plan->patience_ns : PATIENCE_NS) + n_prompt_tokens * PROMPT_TOKEN_NS;
+}
+
 static pf_status await_proposals(driver *d, trip *t)
 {
-    const uint64_t limit_ns = pf_now_ns() + PATIENCE_NS;
+    const uint64_t most_ns = patience_ns(d->plan, t->opened), limit_ns = t->begin_ns + most_ns;
     int32_t missing = d->plan->n_sequences;
-    while (missing > 0 && pf_now_ns() < limit_ns) {
+    do {
         if (pf_is_told(d->watch->cancel)) return PF_CANCELLED;
         const pf_batch *answer;
         const pf_status status = pf_peer_collect(d->peer, pf_now_ns() + POLL_NS, &answer, d->error);
@@ -167,10 +175,10 @@ static pf_status await_proposals(driver *d, trip *t)
         for (int32_t i = 0; i < answer->n_refusals; i++)
             return pf_fail(d->error, answer->refusals[i].status, "the worker refused: %s", answer->refusals[i].text);
         PF_TRY(take_answer(d, answer, t, &missing));
-    }
-    return missing <= 0 ? PF_OK
-                        : pf_fail(d->error, PF_UNAVAILABLE, "the worker has not answered for %d s",
-                                  (int)(PATIENCE_NS / 1000000000u));
+    } while (missing > 0 && pf_now_ns() < limit_ns);
+    return missing <= 0
+               ? PF_OK
+               : pf_fail(d->error, PF_UNAVAILABLE, "the worker has not answered for %g s", (double)most_ns * 1e-9);
 }
 
 /* ---- the rounds ------------------------------------------------------------------------------------------------- */

@@ -17,6 +17,8 @@ typedef struct {
     int32_t draft_len;   /* tokens that a proposal may have, 1 .. PF_MAX_DRAFT_TOKENS */
     int32_t context;     /* tokens of each prompt, at least 1; all begin anew once one grew by 240, or as it may */
     float temperature;   /* above 0: proposals are sampled, and declared */
+    /* That an answer may take; 0: ten seconds. One behind prompts has a tenth of a second more for each of their tokens. */
+    uint64_t patience_ns;
 } pf_roundtrip_plan;
 
 /* Times and rates of no rounds are NaN. */
@@ -38,7 +40,7 @@ typedef struct {
 
 /* PF_INVALID: the peer's limits do not allow the plan.
  * PF_FORMAT: it proposes more than was asked for, or what its vocabulary does not have.
- * PF_UNAVAILABLE: the peer is gone, or has not answered within ten seconds. */
+ * PF_UNAVAILABLE: the peer is gone, or has not answered in time. */
 PF_MUST_USE pf_status pf_bench_roundtrip(pf_peer *peer, const pf_roundtrip_plan *plan, const pf_roundtrip_watch *watch,
                                          pf_roundtrip *out, pf_error *error);
 

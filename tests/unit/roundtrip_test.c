@@ -1,5 +1,6 @@
 /* Round trips with a worker that is not honest: proposals that none may make are failures, times that none can have taken are
  * bounded. */
+#include "base/clock.h"
 #include "bench/roundtrip.h"
 #include "tests/support/test.h"
 
@@ -13,7 +14,11 @@ typedef struct {
     int32_t tokens[PF_MAX_DRAFT_TOKENS];
     uint64_t boasts_ns; /* what it says it computed for each message */
     bool is_ready;
-    bool repeats; /* each proposal is in its message twice */
+    bool is_terse;                     /* no message without proposals: each round is one message, however slow it is */
+    bool repeats;                      /* each proposal is in its message twice */
+    bool is_mute;                      /* once it has answered to the prompt */
+    uint64_t patience_ns;              /* of the bench with it; 0: as it has */
+    uint64_t prompt_ns, busy_until_ns; /* how long it reads that */
     pf_proposal proposals[2];
     pf_batch answer;
 } worker;
@@ -22,6 +27,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 {
     worker *w = (worker *)peer;
     if (batch->n_verdicts == 0) return PF_OK;
+    w->busy_until_ns = batch->n_opens > 0 ? pf_now_ns() + w->prompt_ns : w->is_mute ? UINT64_MAX : 0;
     const pf_verdict *v = &batch->verdicts[0];
     w->proposals[0].sequence = v->sequence;
     w->proposals[0].round = v->round + 1;
@@ -31,13 +37,16 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
 
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
-    (void)deadline_ns;
     (void)error;
     worker *w = (worker *)peer;
+    if (w->busy_until_ns > deadline_ns) {
+        pf_wait_until(deadline_ns);
+        return PF_CANCELLED;
+    }
     w->answer = (pf_batch){ .proposals = w->proposals,
                             .n_proposals = w->is_ready ? 1 + w->repeats : 0,
                             .timing = { .compute_ns = w->boasts_ns } };
-    w->is_ready = !w->is_ready;
+    w->is_ready = w->is_terse || !w->is_ready;
     *out = &w->answer;
     return PF_OK;
 }
@@ -56,7 +65,9 @@ static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = i
 
 static pf_status run(worker *w, pf_roundtrip *out, pf_error *error)
 {
-    const pf_roundtrip_plan plan = { .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 1 };
+    const pf_roundtrip_plan plan = {
+        .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 100, .patience_ns = w->patience_ns
+    };
     const pf_roundtrip_watch nobody = { 0 };
     const pf_status status = pf_bench_roundtrip(&w->head, &plan, &nobody, out, error);
     assert_int_equal(out->n_rounds, status == PF_OK ? plan.n_rounds : 0);
@@ -102,6 +113,24 @@ static void a_proposal_that_comes_twice_is_one(void **state)
     assert_true(fabs(out.tokens_per_s / out.per_s - DRAFT_LEN) < 1e-9);
 }
 
+static void a_worker_is_waited_for_while_it_reads_a_prompt_and_given_up_where_it_says_nothing(void **state)
+{
+    (void)state;
+    for (int is_mute = 0; is_mute <= 1; is_mute++) {
+        worker w = { .head.ops = &OPS,
+                     .is_ready = true,
+                     .is_terse = true,
+                     .is_mute = is_mute > 0,
+                     .patience_ns = 50 * 1000 * 1000,
+                     .prompt_ns = 400 * 1000 * 1000 };
+        w.proposals[0] = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = DRAFT_LEN };
+        pf_roundtrip out = { 0 };
+        pf_error error = { 0 };
+        assert_status(run(&w, &out, &error), is_mute ? PF_UNAVAILABLE : PF_OK);
+        if (is_mute) assert_says(error, "the worker has not answered for 0.05 s");
+    }
+}
+
 static void a_token_out_of_the_vocabulary_is_a_failure_that_names_it(void **state)
 {
     (void)state;
@@ -129,6 +158,7 @@ int main(void)
         cmocka_unit_test(what_was_asked_for_is_measured),
         cmocka_unit_test(compute_that_nobody_can_have_done_is_not_added_up),
         cmocka_unit_test(a_proposal_that_comes_twice_is_one),
+        cmocka_unit_test(a_worker_is_waited_for_while_it_reads_a_prompt_and_given_up_where_it_says_nothing),
         cmocka_unit_test(a_token_out_of_the_vocabulary_is_a_failure_that_names_it),
         cmocka_unit_test(more_tokens_than_were_asked_for_are_a_failure),
     };

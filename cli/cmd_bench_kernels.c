@@ -272,6 +272,8 @@ static int run(const pf_options *options, pf_out *out)
     };
     if (format.word && measured.format == PF_N_FORMATS) return misuse(&format);
     if (op.word && measured.op == PF_N_OPS) return misuse(&op);
+    if (format.word && op.word && measured.op != PF_OP_GEMM)
+        return pf_options_misuse(&pf_command_bench_kernels, "--format chooses among products, and --op is %s", op.word);
     pf_error error = { 0 };
     pf_team *team = NULL;
     pf_status status = pf_setup_create_team(options, &team, &error);

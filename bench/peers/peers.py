@@ -36,6 +36,7 @@ DECODE = "step 1", 8           # the request of a pass, and how many passes a tu
 VERIFY_ROWS, VERIFY_PASSES = (1, 2, 4, 8, 16), 2
 CELLS = {"decode": DECODE} | {f"verify {n}": (f"step {n}", VERIFY_PASSES) for n in VERIFY_ROWS}
 OURS = "pilotfish"
+ENGINES = ["llama.cpp", "openvino", "pytorch"]
 SETTLE_S = 0.02   # until the other sides' threads have stopped looking for work
 
 
@@ -60,8 +61,7 @@ def commands(options, shape, name):
         sides["openvino"] = openvino_command(options, shape, name)
     if "pytorch" in options.engines and name == "bf16":
         sides["pytorch"] = [sys.executable, HERE / "torch_steps.py", directory, options.threads]
-    for peer in options.peer:
-        label, command = peer.split("=", 1)
+    for label, command in options.peer:
         if gguf or "{gguf}" not in command:
             sides[label] = shlex.split(command.format(directory=directory, gguf=gguf, shape=shape, format=name,
                                                       threads=options.threads, context=room))
@@ -163,7 +163,8 @@ def print_table(rows):
             texts = [f"{e['ms']:.3g}" if side == OURS else f"{e['ms']:.3g}: {e['ratio']:.2f}" for e in entries]
             print("| " + " | ".join(head + [side] + texts) + " |")
             head = ["", ""]
-        print("| " + " | ".join(head + ["best of them"] + [f"{row['best'][name][0]:.2f}" for name in names]) + " |")
+        if row["best"]:   # else nobody else has this format
+            print("| " + " | ".join(head + ["best of them"] + [f"{row['best'][name][0]:.2f}" for name in names]) + " |")
     for row in rows:
         decode = row["cells"]["decode"][OURS]
         print(f"{row['shape']} {row['format']}: decode at {decode['of_read']:.2f} of a bare read of the weights")
@@ -192,17 +193,37 @@ def words(text):
     return [word for word in text.split(",") if word]
 
 
+def engines(text):
+    unknown = [word for word in words(text) if word not in ENGINES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"there is no {unknown[0]}, expected some of {','.join(ENGINES)}")
+    return words(text)
+
+
+def peer(text):
+    label, equals, command = text.partition("=")
+    if not label or not equals or label in (OURS, *ENGINES):
+        raise argparse.ArgumentTypeError(f"\"{text}\", expected NAME=COMMAND, and a name that no side has yet")
+    return label, command
+
+
+def count(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"\"{text}\", expected a whole number, at least 1")
+    return int(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("home", type=pathlib.Path)
     parser.add_argument("--shapes", type=words, default=["1b", "68m"])
     parser.add_argument("--formats", type=words, default=list(GGUF_OF))
-    parser.add_argument("--engines", type=words, default=["llama.cpp", "openvino", "pytorch"])
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--engines", type=engines, default=ENGINES)
+    parser.add_argument("--peer", type=peer, action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--threads", type=count, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=count, default=12)
+    parser.add_argument("--context", type=count, default=128)
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there too")
     options = parser.parse_args()
 

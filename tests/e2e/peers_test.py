@@ -79,6 +79,27 @@ class PeersTest(unittest.TestCase):
         self.assertNotIn("reader", rows[1]["weight_bytes"])
         self.assertIn("near", rows[1]["weight_bytes"])
 
+    def test_a_format_that_nobody_else_has_is_measured_alone(self):
+        out = self.home / "alone.json"
+        command = [sys.executable, PEERS, self.fake, self.home, "--engines", "pytorch", "--shapes", "tiny", "--formats",
+                   "int8", "--rounds", "1", "--json", out]
+        result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("| tiny | int8 | pilotfish | 4 | 40 |", result.stdout)
+        self.assertNotIn("best of them", result.stdout)
+        row, = json.loads(out.read_text())["rows"]
+        self.assertEqual((list(row["weight_bytes"]), row["best"]), (["pilotfish"], {}))
+
+    def test_what_is_not_understood_is_a_misuse_before_anything_runs(self):
+        for option, value, says in [("--engines", "llama", "no llama"), ("--peer", "fake 9", "NAME=COMMAND"),
+                                    ("--peer", "pilotfish=fake", "NAME=COMMAND"), ("--rounds", "0", "at least 1"),
+                                    ("--context", "-1", "at least 1"), ("--threads", "two", "at least 1")]:
+            command = [sys.executable, PEERS, self.fake, self.home, "--shapes", "tiny", f"{option}={value}"]
+            result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(says, result.stderr.splitlines()[-1])
+            self.assertFalse(self.log.exists())
+
     def test_a_side_that_ends_is_named(self):
         command = [sys.executable, PEERS, self.fake, self.home, "--engines", "", "--shapes", "tiny",
                    "--formats", "bf16", "--peer", "gone=false"]

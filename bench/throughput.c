@@ -11,6 +11,7 @@
 #include "bench/reader.h"
 #include "bench/statistics.h"
 #include "bench/stepper.h"
+#include "model/context.h"
 
 const int32_t pf_verify_rows[PF_N_VERIFY_ROWS] = { 1, 2, 4, 8, 16 };
 
@@ -173,12 +174,11 @@ static pf_status measure(bench *b)
 
 /* ---- what was done ---------------------------------------------------------------------------------------------- */
 
-static size_t kv_bytes(const pf_model *model, const pf_throughput_options *options)
+static size_t kv_bytes(pf_engine *engine, int32_t n_tokens)
 {
-    const pf_config *c = pf_model_config(model);
-    const pf_type suits = pf_format_row_type(pf_model_format(model));
-    const size_t element = pf_type_bytes(options->kv_type == PF_N_TYPES ? suits : options->kv_type);
-    return 2 * (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * element * (size_t)options->context;
+    const pf_config *c = pf_model_config(pf_engine_model(engine));
+    const size_t element = pf_type_bytes(pf_context_get_config(pf_engine_context(engine))->kv_type);
+    return 2 * (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * element * (size_t)n_tokens;
 }
 
 static void summarise_verify(bench *b, pf_throughput *out)
@@ -261,8 +261,7 @@ static void choose_bursts(bench *b)
 static pf_status run(bench *b, pf_throughput *out)
 {
     choose_bursts(b);
-    const size_t n_kv_bytes = kv_bytes(pf_engine_model(b->engine), b->options);
-    PF_TRY(pf_bare_read_create(pf_engine_team(b->engine), n_kv_bytes, &b->kv, b->error));
+    PF_TRY(pf_bare_read_create(pf_engine_team(b->engine), kv_bytes(b->engine, b->options->context), &b->kv, b->error));
     pf_reader_choose(read_weights, b, b->options->cancel, b->readers, N_READERS);
     const pf_status status = measure(b);
     if (status == PF_OK || status == PF_CANCELLED) summarise(b, out);

@@ -26,7 +26,6 @@ typedef struct {
     int32_t prompt_len; /* tokens of a prefill */
     int32_t gen_len;    /* decode steps of a run; runs are repeated until there is enough to take a median of */
     int32_t context;    /* tokens before the first step of a run */
-    pf_type kv_type;    /* as the engine was opened with */
     const volatile bool *cancel; /* or NULL; then PF_CANCELLED, with what was measured so far */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;

@@ -114,7 +114,6 @@ static pf_status measure(const pf_options *options, pf_throughput *out, pf_error
         .prompt_len = options->bench_prompt_len,
         .gen_len = options->bench_gen_len,
         .context = options->bench_context,
-        .kv_type = options->kv_type,
         .cancel = pf_interrupt_flag(),
         .progress = pf_progress_update,
         .progress_user = &progress,

@@ -34,8 +34,8 @@ typedef struct {
     int32_t n_threads; /* that ran it */
     double us;         /* a call, activations packed and everybody waited for */
     double gflops;     /* two operations a multiply-add; NaN where multiplies are not counted */
-    double gbps;       /* bytes that must be read and written */
-    pf_limit limit;    /* the one that counts here */
+    double gbps;    /* of a product its weights, of attention keys and values, of others what goes in and comes out */
+    pf_limit limit; /* the one that counts here */
     double limit_us;
     double fraction;      /* limit_us / us */
     const char *read;     /* the pattern that reads fastest */

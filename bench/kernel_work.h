@@ -65,7 +65,7 @@ struct pf_work {
     int32_t n_repeats; /* of the kernel within one call, where one is too short to time */
     int32_t n_threads;
     int32_t rows, columns, k, keys;
-    size_t bytes_in, bytes_out; /* of one kernel call by all */
+    size_t bytes_in, bytes_out; /* of one kernel call by all; rows of products and of attention are not counted */
     double operations;          /* likewise; 0: not counted */
     pf_read_fn *reader;
     const pf_work_matrices *matrices;

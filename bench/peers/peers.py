@@ -18,6 +18,7 @@ Only the standard library. Run by peers.sh, which makes what this reads from HOM
 """
 import argparse
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -189,6 +190,18 @@ def versions(home):
     return found
 
 
+def report(options, rows):
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    print_table(rows)
+    found = versions(options.home)
+    print(", ".join(f"{name} {version}" for name, version in found.items()))
+    if options.json:
+        document = dict(when=time.strftime("%F %T"), processor=processor(), threads=options.threads,
+                        context=options.context, versions=found, rows=rows)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
 def words(text):
     return [word for word in text.split(",") if word]
 
@@ -227,16 +240,15 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there too")
     options = parser.parse_args()
 
-    rows = [measure_row(options, shape, name) for shape in options.shapes for name in options.formats]
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    print_table(rows)
-    found = versions(options.home)
-    print(", ".join(f"{name} {version}" for name, version in found.items()))
-    if options.json:
-        document = dict(when=time.strftime("%F %T"), processor=processor(), threads=options.threads,
-                        context=options.context, versions=found, rows=rows)
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    rows = []
+    try:
+        for shape, name in itertools.product(options.shapes, options.formats):
+            rows.append(measure_row(options, shape, name))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:   # a side that fails at the last row, or Ctrl-C, costs no other row
+        if rows:
+            report(options, rows)
 
 
 main()

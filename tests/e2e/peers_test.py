@@ -90,6 +90,17 @@ class PeersTest(unittest.TestCase):
         row, = json.loads(out.read_text())["rows"]
         self.assertEqual((list(row["weight_bytes"]), row["best"]), (["pilotfish"], {}))
 
+    def test_a_side_that_fails_later_costs_no_row_that_was_measured(self):
+        out = self.home / "some.json"
+        command = [sys.executable, PEERS, self.fake, self.home, "--engines", "", "--shapes", "tiny", "--formats", "bf16,int8",
+                   "--rounds", "1", "--json", out,
+                   "--peer", f"near=sh -c 'test {{format}} = bf16 && exec {self.fake} near 5'"]
+        result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("peers: near ended with status 1", result.stderr)
+        self.assertIn("|  |  | near | 5: 1.25 | 50: 1.25 |", result.stdout)
+        self.assertEqual([row["format"] for row in json.loads(out.read_text())["rows"]], ["bf16"])
+
     def test_what_is_not_understood_is_a_misuse_before_anything_runs(self):
         for option, value, says in [("--engines", "llama", "no llama"), ("--peer", "fake 9", "NAME=COMMAND"),
                                     ("--peer", "pilotfish=fake", "NAME=COMMAND"), ("--rounds", "0", "at least 1"),

@@ -11,7 +11,7 @@
 
 typedef struct {
     char *category; /* "" when the line names none */
-    char **turns;   /* [n_turns] NUL-terminated UTF-8 */
+    char **turns;   /* [n_turns] NUL-terminated; of a text file any other bytes, of JSON UTF-8 */
     size_t n_turns; /* at least 1 */
 } pf_prompt;
 
@@ -22,8 +22,9 @@ typedef struct {
 
 /* Read at most `limit` prompts; lines of spaces and tabs alone are passed over. A file whose first line begins with { is JSONL.
  * A mark of byte order before it is no part of it.
- * PF_UNAVAILABLE, PF_NOMEM, PF_LIMIT (more than 256 MiB, than 16 in a line of JSON, than a million prompts).  PF_FORMAT: names
- * the line; or all of it is one JSON array.  PF_INVALID: there is no prompt in it.  End *out with pf_prompts_clear. */
+ * As pf_file_read.  PF_LIMIT (more than 256 MiB, than 16 in a line of JSON, than a million prompts).  PF_FORMAT: names the line;
+ * or there is a NUL, or all of it is one JSON array.  PF_INVALID: there is no prompt in it.  PF_NOMEM.  End *out with
+ * pf_prompts_clear. */
 PF_MUST_USE pf_status pf_prompts_read(const char *path, size_t limit, pf_prompts *out, pf_error *error);
 void pf_prompts_clear(pf_prompts *prompts); /* zeroed is fine */
 

@@ -6,13 +6,19 @@
 
 enum { LINE = 64 };
 
-/* Whole lines. */
+size_t pf_bare_read_share(pf_member member, size_t n_bytes, size_t *end)
+{
+    const size_t lines = n_bytes / LINE, n = (size_t)member.n_threads, id = (size_t)member.id;
+    *end = id + 1 == n ? n_bytes : lines * (id + 1) / n * LINE;
+    return lines * id / n * LINE;
+}
+
 static uint8_t *share(const pf_bare_read *b, pf_member member, size_t *n_bytes)
 {
-    int32_t begin, end;
-    pf_team_share(member, (int32_t)(b->n_bytes / LINE), &begin, &end);
-    *n_bytes = (size_t)(end - begin) * LINE;
-    return b->bytes + (size_t)begin * LINE;
+    size_t end;
+    const size_t begin = pf_bare_read_share(member, b->n_bytes, &end);
+    *n_bytes = end - begin;
+    return b->bytes + begin;
 }
 
 static void write_share(pf_member member, void *arg)

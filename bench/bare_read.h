@@ -20,6 +20,10 @@ typedef struct {
     _Atomic uint64_t checksum; /* of what was read, so that it was */
 } pf_bare_read;
 
+/* Which of n_bytes a member reads: from the one that is returned up to *end. Whole lines, the last member's with what is left
+ * over. */
+size_t pf_bare_read_share(pf_member member, size_t n_bytes, size_t *end);
+
 /* Each member's share is written by that member: pages never written would all be the same one. PF_NOMEM. */
 PF_MUST_USE pf_status pf_bare_read_create(pf_team *team, size_t n_bytes, pf_bare_read *out, pf_error *error);
 

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/stop.h"
 #include "base/topology.h"
+#include "bench/bare_read.h"
 #include "bench/keep.h"
 
 enum {
@@ -57,18 +58,11 @@ typedef struct {
     size_t pattern_bytes;
 } fill_job;
 
-static size_t lines_share(pf_member member, size_t n_bytes, size_t *end)
-{
-    const size_t lines = n_bytes / 64, n = (size_t)member.n_threads, id = (size_t)member.id;
-    *end = id + 1 == n ? n_bytes : lines * (id + 1) / n * 64;
-    return lines * id / n * 64;
-}
-
 static void fill_share(pf_member member, void *arg)
 {
     const fill_job *job = arg;
     size_t end;
-    const size_t begin = lines_share(member, job->n_bytes, &end);
+    const size_t begin = pf_bare_read_share(member, job->n_bytes, &end);
     repeat(job->region, begin, end, job->pattern, job->pattern_bytes);
 }
 
@@ -294,7 +288,7 @@ static void run_attention(const pf_work *w, pf_member member, int32_t copy)
 static void read_attention(const pf_work *w, pf_member member, int32_t copy)
 {
     size_t end;
-    const size_t begin = lines_share(member, w->bytes_in, &end);
+    const size_t begin = pf_bare_read_share(member, w->bytes_in, &end);
     pf_keep(w->reader((const char *)w->cache->key_pages[copy][0] + begin, end - begin));
 }
 

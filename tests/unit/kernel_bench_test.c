@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/team.h"
+#include "bench/bare_read.h"
 #include "bench/kernel_bench.h"
 #include "bench/peak.h"
 #include "bench/reader.h"
@@ -24,6 +25,22 @@ static void every_pattern_reads_the_first_word_of_every_line_once(void **state)
         for (size_t p = 0; p < PF_N_READS; p++)
             assert_true(pf_read_patterns[p].read(data, lines * sizeof *data * WORDS) == expected);
     }
+}
+
+static void members_share_any_number_of_bytes_in_whole_lines(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 0, 8, 64, 200, (size_t)7 << 20, ((size_t)1 << 38) + 24 };
+    for (size_t i = 0; i < PF_COUNT(sizes); i++)
+        for (int32_t n_threads = 1; n_threads <= 7; n_threads++) {
+            size_t at = 0, end;
+            for (int32_t id = 0; id < n_threads; id++, at = end) {
+                const pf_member member = { .id = id, .n_threads = n_threads };
+                assert_true(pf_bare_read_share(member, sizes[i], &end) == at && at % 64 == 0);
+                assert_true(end >= at && end - at < sizes[i] / (size_t)n_threads + 128);
+            }
+            assert_true(at == sizes[i]);
+        }
 }
 
 /* One pattern is always a little faster than the others, another one a little less; one is far faster, once. Memory is
@@ -208,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern_reads_the_first_word_of_every_line_once),
+        cmocka_unit_test(members_share_any_number_of_bytes_in_whole_lines),
         cmocka_unit_test(patterns_are_chosen_by_their_medians_not_by_their_fastest_moments),
         cmocka_unit_test(a_choice_that_is_told_to_stop_reads_no_more_and_goes_by_whole_rounds),
         cmocka_unit_test(a_burst_is_the_widest_that_the_instruction_set_has),

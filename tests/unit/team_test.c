@@ -272,28 +272,35 @@ static void note_sleeps(pf_member member, void *arg)
     if (member.id == 1 && getrusage(RUSAGE_THREAD, &usage) == 0) *(long *)arg = usage.ru_nvcsw;
 }
 
-/* Whether somebody else computes on member 1's core. */
 static void look_for_others(pf_member member, void *arg)
 {
+    (void)member;
     pf_crowd crowd = { 0 };
     uint64_t now_ns = pf_now_ns();
-    for (const uint64_t until_ns = now_ns + 5 * 1000 * 1000; member.id == 1 && now_ns < until_ns;)
-        *(bool *)arg |= pf_crowd_yield(&crowd, &now_ns) == PF_YIELD_CROWDED;
+    for (const uint64_t until_ns = now_ns + 5 * 1000 * 1000; now_ns < until_ns;)
+        if (pf_crowd_yield(&crowd, &now_ns) == PF_YIELD_CROWDED) atomic_store((atomic_bool *)arg, true);
 }
 
-/* Before how many of n_steps, half a millisecond apart, member 1 slept; *others: it was not alone before or after them. */
-static long count_sleeps(pf_team *team, int n_steps, bool *others)
+/* Whether nobody else computes on the members' cores. */
+static bool is_alone(pf_team *team)
+{
+    atomic_bool others = false;
+    pf_team_run(team, look_for_others, &others);
+    return !atomic_load(&others);
+}
+
+/* Before how many of n_steps, half a millisecond apart, member 1 slept; *alone: nobody else was there before or after them. */
+static long count_sleeps(pf_team *team, int n_steps, bool *alone)
 {
     long before = 0, after = 0;
-    *others = false;
-    pf_team_run(team, look_for_others, others);
+    *alone = is_alone(team);
     pf_team_run(team, note_sleeps, &before);
     for (int step = 0; step < n_steps; step++) {
         const uint64_t until_ns = pf_now_ns() + 500 * 1000;
         while (pf_now_ns() < until_ns) continue;
         pf_team_run(team, note_sleeps, &after);
     }
-    pf_team_run(team, look_for_others, others);
+    if (!is_alone(team)) *alone = false;
     return after - before;
 }
 
@@ -311,10 +318,10 @@ static void a_step_after_half_a_millisecond_wakes_nobody(void **state)
     long fewest = STEPS;
     int n_alone = 0;
     for (int i = 0; i < TRIES && fewest > STEPS / 2; i++) {
-        bool others;
-        const long n = count_sleeps(team, STEPS, &others);
+        bool alone;
+        const long n = count_sleeps(team, STEPS, &alone);
         if (n < fewest) fewest = n;
-        n_alone += !others;
+        n_alone += alone;
     }
     pf_team_destroy(team);
     if (fewest > STEPS / 2 && n_alone < ENOUGH) skip();
@@ -330,52 +337,60 @@ static void *hog(void *user)
     return NULL;
 }
 
-/* Twenty phases of some microseconds. */
+enum { PHASES = 20, PHASED_STEPS = 100 };
+
+/* Of some microseconds each. */
 static void run_phases(pf_member member, void *arg)
 {
     (void)arg;
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < PHASES; i++) {
         for (volatile int k = 0; k < 20000; k++) continue;
         pf_team_barrier(member);
     }
 }
 
-/* Nanoseconds that 200 steps take by a team of whose cores another thread computes on one. */
-static uint64_t steps_beside_a_hog(const int32_t cores[2], int hogged)
+/* Nanoseconds that the steps take by a team of whose cores another thread computes on one. */
+static uint64_t steps_beside_a_hog(pf_team *team, int32_t core)
 {
-    pf_team *team;
-    pf_error error;
     pthread_t thread;
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET((size_t)cores[hogged], &one);
-    assert_ok(pf_team_create(2, cores, 2, &team, &error), error);
+    CPU_SET((size_t)core, &one);
     atomic_store(&hog_is_over, false);
     assert_int_equal(pthread_create(&thread, NULL, hog, NULL), 0);
     assert_int_equal(pthread_setaffinity_np(thread, sizeof one, &one), 0);
     const uint64_t begin_ns = pf_now_ns();
-    for (int step = 0; step < 200; step++) pf_team_run(team, run_phases, NULL);
+    for (int step = 0; step < PHASED_STEPS; step++) pf_team_run(team, run_phases, NULL);
     const uint64_t ns = pf_now_ns() - begin_ns;
     atomic_store(&hog_is_over, true);
     pthread_join(thread, NULL);
-    pf_team_destroy(team);
     return ns;
 }
 
-/* A barrier that costs one of the other's turns, of milliseconds, makes seconds of it. */
+/* A barrier that costs one of the other's turns, of milliseconds, makes seconds of it. So do others who come besides, in the
+ * middle too: it has to be so time after time, and where they are there already nothing can be said. */
 static void who_computes_on_a_members_core_takes_his_share_and_no_more(void **state)
 {
     (void)state;
+    enum { MOST_NS = 500 * 1000 * 1000, TRIES = 50, ENOUGH = 5 };
     int32_t cores[2];
     needs_two_cores(cores);
     for (int hogged = 0; hogged < 2; hogged++) {
+        pf_team *team;
+        pf_error error;
+        assert_ok(pf_team_create(2, cores, 2, &team, &error), error);
         uint64_t best_ns = UINT64_MAX;
-        for (int i = 0; i < 5 && best_ns > 1000 * 1000 * 1000; i++) {
-            const uint64_t ns = steps_beside_a_hog(cores, hogged);
+        int n_alone = 0;
+        for (int i = 0; i < TRIES && best_ns > MOST_NS && n_alone < ENOUGH; i++) {
+            if (!is_alone(team)) continue;
+            const uint64_t ns = steps_beside_a_hog(team, cores[hogged]);
             if (ns < best_ns) best_ns = ns;
+            n_alone += is_alone(team);
         }
-        if (best_ns > 1000 * 1000 * 1000)
-            fail_msg("4,000 barriers beside another thread took %.1f s", 1e-9 * (double)best_ns);
+        pf_team_destroy(team);
+        if (best_ns > MOST_NS && n_alone < ENOUGH) skip();
+        if (best_ns > MOST_NS)
+            fail_msg("%d barriers beside another thread took %.1f s", PHASES * PHASED_STEPS, 1e-9 * (double)best_ns);
     }
 }
 

@@ -150,6 +150,7 @@ static void a_length_that_would_overflow_is_dropped(void **state)
     pf_prefix_request request;
     assert_int_equal(hear_verdict(a, 1, 0, INT32_MAX - 3, 4, &request), PF_FENCE_STALE);
     assert_int_equal(hear_verdict(a, 1, 0, INT32_MAX - 3, -1, &request), PF_FENCE_STALE);
+    assert_int_equal(hear_verdict(a, 1, 0, INT32_MAX - 3, 3, &request), PF_FENCE_CURRENT); /* just not */
     pf_stream_answerer_destroy(a);
 }
 
@@ -161,6 +162,7 @@ static void a_verdict_has_as_many_tokens_as_a_round_can_commit(void **state)
     assert_int_equal(hear_verdict(a, 1, 0, PROMPT, -1, &request), PF_FENCE_STALE);
     assert_int_equal(hear_verdict(a, 1, 0, PROMPT, PF_MAX_VERDICT_TOKENS + 1, &request), PF_FENCE_STALE);
     assert_int_equal(hear_verdict(a, 1, 0, PROMPT, PF_MAX_VERDICT_TOKENS, &request), PF_FENCE_CURRENT);
+    assert_int_equal(hear_verdict(a, 1, 1, PROMPT + PF_MAX_VERDICT_TOKENS, 0, &request), PF_FENCE_CURRENT);
     pf_stream_answerer_destroy(a);
 }
 
@@ -325,6 +327,27 @@ static void a_verdict_cannot_accept_more_than_was_proposed(void **state)
     pf_stream_owner_destroy(o);
 }
 
+/* One that a stop token cuts may end with an accepted token; one that was asked for past the end has none. */
+static void a_verdict_that_finishes_may_have_fewer_tokens(void **state)
+{
+    (void)state;
+    pf_stream_owner *o = owner_opened();
+    pf_proposal p;
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, 2, &p), PF_OK);
+    pf_verdict v = { .sequence = SEQ, .incarnation = 1, .base = PROMPT, .n_tokens = 2, .n_accepted = 2 };
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_CURRENT);
+    assert_int_equal(pf_stream_owner_propose(o, SEQ, 0, &p), PF_OK); /* nothing was drafted */
+    v = (pf_verdict){ .sequence = SEQ, .incarnation = 1, .round = 1, .base = PROMPT + 2, .finish = PF_FINISH_LENGTH };
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_CURRENT);
+    uint64_t round = 0;
+    uint32_t incarnation = 0;
+    assert_int_equal(pf_stream_owner_expects(o, SEQ, &round, &incarnation), PF_OK);
+    assert_int_equal(round, 2);
+    assert_int_equal(incarnation, 1);
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, 0, &v), PF_OK);
+    pf_stream_owner_destroy(o);
+}
+
 static void a_proposal_is_accepted_of_in_its_own_round_and_incarnation(void **state)
 {
     (void)state;
@@ -359,12 +382,13 @@ static void an_owner_says_no_more_than_a_message_can(void **state)
     assert_int_equal(pf_stream_owner_commit(o, SEQ, PF_MAX_VERDICT_TOKENS + 1, &v), PF_INVALID);
     assert_int_equal(pf_stream_owner_commit(o, SEQ, -1, &v), PF_INVALID);
 
-    assert_int_equal(pf_stream_owner_begin(o, 8, INT32_MAX), PF_OK);
+    assert_int_equal(pf_stream_owner_begin(o, 8, INT32_MAX - 1), PF_OK);
     pf_open open;
     int32_t n;
     assert_int_equal(pf_stream_owner_open(o, 8, &open, &n), PF_OK);
+    assert_int_equal(pf_stream_owner_commit(o, 8, 1, &v), PF_OK);
     assert_int_equal(pf_stream_owner_commit(o, 8, 1, &v), PF_INVALID);
-    v = (pf_verdict){ .sequence = 8, .incarnation = 1, .base = INT32_MAX, .n_tokens = 1 };
+    v = (pf_verdict){ .sequence = 8, .incarnation = 1, .round = 1, .base = INT32_MAX, .n_tokens = 1 };
     assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
     pf_stream_owner_destroy(o);
 }
@@ -394,9 +418,20 @@ static void ids_in_use_and_full_tables_are_refused(void **state)
     assert_int_equal(pf_stream_owner_begin(o, 8, 1), PF_OK);
     assert_int_equal(pf_stream_owner_begin(o, 9, 1), PF_LIMIT);
     pf_stream_owner_end(o, SEQ);
-    assert_int_equal(pf_stream_owner_begin(o, 9, 1), PF_OK);
+    assert_int_equal(pf_stream_owner_begin(o, 9, 0), PF_OK);
     pf_proposal p;
     assert_int_equal(pf_stream_owner_propose(o, 9, 1, &p), PF_INVALID); /* not opened yet */
+    pf_open open;
+    pf_verdict v;
+    int32_t n;
+    uint64_t round;
+    uint32_t incarnation;
+    assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_INVALID); /* ended */
+    assert_int_equal(pf_stream_owner_commit(o, SEQ, 1, &v), PF_INVALID);
+    assert_int_equal(pf_stream_owner_expects(o, SEQ, &round, &incarnation), PF_INVALID);
+    assert_int_equal(pf_stream_owner_give_up(o, SEQ), PF_INVALID);
+    pf_stream_owner_destroy(NULL);
+    pf_stream_answerer_destroy(NULL);
     pf_stream_owner_destroy(o);
 }
 
@@ -416,6 +451,7 @@ int main(void)
         cmocka_unit_test(each_fence_of_a_verdict_keeps_it_out_by_itself),
         cmocka_unit_test(a_prefix_request_reopens_once),
         cmocka_unit_test(a_verdict_cannot_accept_more_than_was_proposed),
+        cmocka_unit_test(a_verdict_that_finishes_may_have_fewer_tokens),
         cmocka_unit_test(a_proposal_is_accepted_of_in_its_own_round_and_incarnation),
         cmocka_unit_test(an_owner_says_no_more_than_a_message_can),
         cmocka_unit_test(a_refusal_is_of_the_incarnation_that_it_names),

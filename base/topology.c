@@ -110,17 +110,21 @@ static bool take_range(const char **at, int32_t *first, int32_t *last)
 
 pf_status pf_topology_parse_cores(const char *list, int32_t *cores, int32_t capacity, int32_t *n_cores, pf_error *error)
 {
-    int32_t n = 0;
+    int32_t n = 0, entry = 0;
     for (const char *at = list;; at++) {
         const char *part = at;
         int32_t first, last;
+        entry++;
+        const size_t length = strcspn(part, ",");
+        const int shown = length < 40 ? (int)length : 40;
         if (!take_range(&at, &first, &last))
             return pf_fail(error, PF_INVALID,
-                           "\"%.*s\" in the list of cores \"%s\": expected a number or a range as in 0,2-5",
-                           (int)strcspn(part, ","), part, list);
+                           "entry %d of the list of cores is \"%.*s\", expected a number or a range as in 0,2-5", entry,
+                           shown, part);
         if (last - first >= capacity - n)
-            return pf_fail(error, PF_INVALID, "\"%.*s\" in the list of cores \"%s\": expected at most %d cores in all",
-                           (int)strcspn(part, ","), part, list, capacity);
+            return pf_fail(error, PF_INVALID,
+                           "entry %d of the list of cores is \"%.*s\", expected at most %d cores in all", entry, shown,
+                           part, capacity);
         for (int32_t c = first; c <= last; c++) cores[n++] = c;
         if (*at == '\0') break;
     }

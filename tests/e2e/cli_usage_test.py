@@ -135,6 +135,14 @@ class Usage(Case):
         # the longest that is taken, as far as a number that is refused shows it
         self.assert_fails(*acceptance, "2" + 62 * "0", code=2, saying=["expected a number"])
 
+    def test_of_a_list_of_cores_the_entry_is_named_however_long_it_is(self):
+        all_of_a_large_machine = ",".join(map(str, range(128)))
+        for written, entry, expected in [("", 1, 'is "", expected a number'), ("0,", 2, 'is "", expected a number'),
+                                         (f"{all_of_a_large_machine},x", 129, 'is "x", expected a number or a range'),
+                                         ("0," + 300 * "9", 2, f'is "{40 * "9"}", expected a number or a range'),
+                                         (",".join(1025 * ["0"]), 1025, 'is "0", expected at most 1024 cores in all')]:
+            self.assert_fails("info", "--cores", written, code=2, saying=[f"--cores: entry {entry} of the list of cores {expected}"])
+
     def test_of_an_id_that_the_model_lacks_all_commands_say_the_same(self):
         said = {self.assert_fails(command, "-m", self.target, "--tokens", "5,99999", saying=["entry 2 of --tokens is 99999"])
                 for command in ("generate", "logits", "detokenize")}

@@ -14,6 +14,9 @@ enum {
      * cannot write, nor for the end of the channel. Past it one goes out a second. */
     N_UNANSWERED = 64,
     SECOND_NS = 1000 * 1000 * 1000,
+
+    /* Of those that may wait for the transport. The rest is for closes. */
+    N_WAITING = PF_LINK_OUTBOUND / 2,
 };
 
 typedef struct {
@@ -42,7 +45,8 @@ static pf_status hang_up(pf_link *link, const char *what)
 }
 
 /* Whether a batch can be sent now, with the lock held. One of closes alone is never too many: there are no more of them than
- * of opens, and who is not told of an end keeps a place for it. */
+ * of opens, and who is not told of an end keeps a place for it. What waits for the transport says nothing of the peer: this
+ * process polls too seldom to hear that it is sent, when its target is fast and others have the cores. */
 static pf_status check_link(pf_link *link, const pf_batch *batch)
 {
     if (link->lost || link->state != PF_LINK_UP) {
@@ -53,7 +57,7 @@ static pf_status check_link(pf_link *link, const pf_batch *batch)
         return hang_up(link, "it does not read, and more waits to be sent than there is room for");
     const bool asks = batch->n_opens + batch->n_proposals + batch->n_verdicts > 0;
     if (asks && link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
-    return PF_OK;
+    return asks && link->sending && link->out_count >= N_WAITING ? PF_LIMIT : PF_OK;
 }
 
 static pf_status client_submit(pf_peer *peer, const pf_batch *batch)

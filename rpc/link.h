@@ -19,7 +19,7 @@
 #include "rpc/grpc_util.h"
 #include "rpc/poller.h"
 
-enum { PF_LINK_OUTBOUND = 16 }; /* batches that wait for the transport; then the peer counts as gone */
+enum { PF_LINK_OUTBOUND = 32 }; /* batches that wait for the transport; then the peer counts as gone */
 
 typedef enum { PF_LINK_DOWN, PF_LINK_ASKING, PF_LINK_UP, PF_LINK_CLOSING } pf_link_state;
 

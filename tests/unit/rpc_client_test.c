@@ -51,6 +51,31 @@ static void a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_n
     end(&f);
 }
 
+/* As one that never looks, since others have its core. */
+static void what_waits_because_nobody_polls_is_not_laid_at_the_worker_s_door(void **state)
+{
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.echo.is_mute = true;
+    pf_peer *peer = connected(serving_address);
+    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    uint64_t n = 0;
+    pf_status status = PF_OK;
+    for (; n < 60 && status == PF_OK; n++) status = say_verdict(peer, 1, n, 5);
+    if (status != PF_OK) assert_status(status, PF_LIMIT);
+    pf_close close = { .sequence = 1 }; /* has room behind them all */
+    assert_status(pf_peer_submit(peer, &(pf_batch){ .closes = &close, .n_closes = 1 }), PF_OK);
+    for (int i = 0; i < 5000 && f.echo.n_closes == 0; i++) usleep(1000);
+    assert_int_equal(f.echo.n_closes, 1);
+    assert_status(say_open(peer, 2, ECHO_PROMPT, 3), PF_OK);
+    pf_rpc_client_stats stats;
+    pf_rpc_client_get_stats(peer, &stats);
+    assert_int_equal(stats.n_streams, 1);
+    pf_peer_destroy(peer);
+    end(&f);
+}
+
 /* Nanoseconds from a server's start, in the place of one that was stopped, to the first open that its client takes. */
 static uint64_t restart(void)
 {
@@ -625,6 +650,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_that_does_not_come_costs_the_deadline_and_no_more),
         cmocka_unit_test(a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_not),
+        cmocka_unit_test(what_waits_because_nobody_polls_is_not_laid_at_the_worker_s_door),
         cmocka_unit_test(an_answer_that_nobody_took_goes_with_its_stream),
         cmocka_unit_test(a_restarted_server_is_taken_up_again_within_a_second),
         cmocka_unit_test(a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds),

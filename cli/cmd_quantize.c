@@ -1,4 +1,7 @@
 /* pilotfish quantize: a model's directory written anew with its weights in another format. */
+#include <stdio.h>
+#include <string.h>
+
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/hub.h"
@@ -40,14 +43,23 @@ static int print_result(const pf_options *options, pf_out *out, const pf_quantiz
     return PF_EXIT_DONE;
 }
 
+static int misuse_of_dtype(const pf_command *self, pf_dtype dtype)
+{
+    char known[256] = "";
+    for (int i = 0; i < PF_N_DTYPES; i++)
+        if (pf_dtype_is_written((pf_dtype)i))
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "",
+                     pf_dtype_name((pf_dtype)i));
+    if (dtype == PF_DTYPE_AUTO) return pf_options_misuse(self, "a format is needed: --dtype T, one of %s", known);
+    return pf_options_misuse(self, "--dtype is %s, expected one of %s", pf_dtype_name(dtype), known);
+}
+
 static int check(const pf_options *options)
 {
     const pf_command *self = &pf_command_quantize;
     if (!options->model) return pf_options_misuse(self, "a model is needed: -m MODEL");
     if (!options->output) return pf_options_misuse(self, "the directory to be made is needed: -o DIR");
-    if (!pf_dtype_is_written(options->dtype))
-        return pf_options_misuse(self, "a format is needed, --dtype T, and it is not %s",
-                                 pf_dtype_name(options->dtype));
+    if (!pf_dtype_is_written(options->dtype)) return misuse_of_dtype(self, options->dtype);
     return PF_EXIT_DONE;
 }
 

@@ -51,8 +51,10 @@ class Formats(Case):
         for arguments in [["--isa", isa] for isa in isas if isa != "amx"]:  # AMX has sums of its own, and no twelve bits
             self.assertEqual(self.logits(self.target, "--dtype", "bf16-12", *arguments),
                              self.logits(self.target, "--dtype", "bf16", *arguments))
-        self.assert_fails("quantize", "-m", self.target, "-o", self.root / "never", "--dtype", "bf16-12", code=2,
-                          saying=["bf16-12"])
+        written = "one of f16, f32, bf16, int8, int4, int4-g128, int4-channel, int4-asym, int4-asym-g128, int4-asym-channel;"
+        for dtype, said in [(["--dtype", "bf16-12"], f"--dtype is bf16-12, expected {written}"),
+                            ([], f"a format is needed: --dtype T, {written}")]:
+            self.assert_fails("quantize", "-m", self.target, "-o", self.root / "never", *dtype, code=2, saying=[said])
 
     def test_what_formats_cost_is_measured_on_any_text(self):
         path = Path(__file__).resolve().parents[2] / "scripts/format-quality.py"

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "kernels/attn/attn.h"
@@ -237,6 +238,7 @@ static void a_fork_takes_no_page_until_one_side_writes_into_the_shared_one(void 
     model a = start(kv);
     grow(kv, &a, 20, &stamp);
     model b = fork_of(kv, &a, 20);
+    assert_status(pf_kv_extend(kv, b.handle, 0), PF_OK);
     assert_int_equal(pf_kv_free_pages(kv), 6);
     grow(kv, &b, 1, &stamp);
     assert_int_equal(pf_kv_free_pages(kv), 5);
@@ -481,7 +483,8 @@ static void a_handle_that_was_released_stays_dead_when_its_slot_lives_again(void
     assert_int_not_equal(old, new);
     pf_kv_release(kv, old); /* ignored */
     assert_int_equal(pf_kv_length(kv, new), 0);
-    const pf_kv_seq dead[] = { old, 0, -1, INT64_MIN, INT64_MAX, new + 1, new | (int64_t)1 << 31, new | INT64_MIN };
+    const pf_kv_seq dead[] = { old,      0, -1, INT64_MIN, INT64_MAX, new + 1, new | (int64_t)1 << 31, new | INT64_MIN,
+                               SEQUENCES };
     for (size_t i = 0; i < PF_COUNT(dead); i++) {
         assert_int_equal(pf_kv_length(kv, dead[i]), -1);
         assert_status(pf_kv_extend(kv, dead[i], 1), PF_INVALID);
@@ -491,6 +494,8 @@ static void a_handle_that_was_released_stays_dead_when_its_slot_lives_again(void
     }
     assert_int_equal(out, -5);
     assert_int_equal(pf_kv_length(kv, new), 0);
+    for (int32_t i = 1; i < SEQUENCES; i++) assert_status(pf_kv_acquire(kv, &out), PF_OK); /* nor is a slot lost */
+    assert_status(pf_kv_acquire(kv, &out), PF_LIMIT);
     pf_kv_destroy(kv);
 }
 
@@ -542,6 +547,9 @@ static void a_bad_configuration_is_refused_by_field(void **state)
         assert_says(error, cases[i].field);
     }
     pf_kv_config config = CONFIG;
+    config.page_tokens = 1024;
+    assert_int_not_equal(pf_kv_page_bytes(&config), 0);
+    config = CONFIG;
     config.budget_bytes = pf_kv_page_bytes(&config) - 1;
     assert_status(pf_kv_create(&config, &kv, &error), PF_INVALID);
     assert_says(error, "budget_bytes");
@@ -569,6 +577,20 @@ static void a_budget_that_is_not_to_be_had_is_nomem(void **state)
     assert_status(pf_kv_create(&config, &kv, &error), PF_NOMEM);
     assert_null(kv);
     pf_kv_destroy(NULL);
+}
+
+static void a_cache_that_is_destroyed_has_no_memory_left(void **state)
+{
+    (void)state;
+    unsigned char resident;
+    pf_kv *kv = make(2);
+    int32_t stamp = 0;
+    model a = start(kv);
+    grow(kv, &a, 1, &stamp);
+    void *page = (void *)((uintptr_t)page_address(kv, &a, 0) & ~(uintptr_t)4095);
+    assert_int_equal(mincore(page, 1, &resident), 0);
+    pf_kv_destroy(kv);
+    assert_int_equal(mincore(page, 1, &resident), -1);
 }
 
 static void a_page_is_counted_in_bytes_of_its_type_and_bf16_is_half(void **state)
@@ -662,6 +684,7 @@ int main(void)
         cmocka_unit_test(lengths_that_are_not_there_are_refused),
         cmocka_unit_test(a_bad_configuration_is_refused_by_field),
         cmocka_unit_test(a_budget_that_is_not_to_be_had_is_nomem),
+        cmocka_unit_test(a_cache_that_is_destroyed_has_no_memory_left),
         cmocka_unit_test(a_page_is_counted_in_bytes_of_its_type_and_bf16_is_half),
         cmocka_unit_test(nothing_is_allocated_after_creation),
         cmocka_unit_test(rolling_back_costs_what_is_freed_not_what_is_kept),

@@ -34,6 +34,9 @@ static void a_margin_is_what_a_token_lies_above_the_best_other(void **state)
         assert_true(pf_choose_margin(&b.chooser, logits, i, &runner_up) == margins[i]);
         assert_int_equal(runner_up, i == 1 ? 2 : 1);
     }
+    const float first[V] = { 4.0f, 5.0f, 3.0f, -2.0f, 2.5f };
+    assert_true(pf_choose_margin(&b.chooser, first, 1, &runner_up) == 1.0f);
+    assert_int_equal(runner_up, 0);
     const float tied[V] = { 1.0f, 2.0f, 5.0f, 2.0f, 2.0f };
     assert_true(pf_choose_margin(&b.chooser, tied, 2, &runner_up) == 3.0f);
     assert_int_equal(runner_up, 1);
@@ -73,6 +76,27 @@ static void rounds_draw_apart_from_each_other_and_alike_again(void **state)
     assert_in_range(n_other, 2 * 40, 2 * 60); /* four in five */
 }
 
+static void the_greedy_method_takes_the_best_whatever_the_temperature(void **state)
+{
+    (void)state;
+    bench b;
+    set_up(&b);
+    const float logits[V] = { 0.0f, 0.0f, 0.1f, 0.0f, 0.0f };
+    pf_wish wish = { .sampling = { .temperature = 1.0f }, .method = PF_METHOD_GREEDY, .max_declared = V };
+    assert_false(pf_wish_declares(&wish));
+    for (uint64_t round = 0; round < 32; round++) {
+        int32_t token = -7, ids[V], n_declared;
+        float q[V];
+        assert_status(pf_choose_token(&b.chooser, &wish, logits, POSITION, round, &token, ids, q, &n_declared), PF_OK);
+        assert_int_equal(token, 2);
+    }
+    wish.method = PF_METHOD_REJECTION;
+    wish.sampling.temperature = 0.0f;
+    assert_false(pf_wish_declares(&wish));
+    wish.sampling.temperature = 0.01f;
+    assert_true(pf_wish_declares(&wish));
+}
+
 static void logits_without_a_number_give_no_token(void **state)
 {
     (void)state;
@@ -99,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_margin_is_what_a_token_lies_above_the_best_other),
         cmocka_unit_test(rounds_draw_apart_from_each_other_and_alike_again),
+        cmocka_unit_test(the_greedy_method_takes_the_best_whatever_the_temperature),
         cmocka_unit_test(logits_without_a_number_give_no_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void take_reads(bench *b, pf_work work, bool by_each)
     }
 }
 
-static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t enough_ns, bool by_each)
+static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t enough_ns, int n_tried)
 {
     pf_samples *const taken[] = { &b->run, &b->copy, &b->peak, &b->peer };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) pf_samples_clear(taken[i]);
@@ -148,11 +148,11 @@ static void take_samples(bench *b, const pf_work *work, pf_burst burst, uint64_t
     for (int32_t i = 0; i < MAX_SAMPLES && (i < MIN_SAMPLES || spent < enough_ns); i++) {
         const uint64_t ns = time_next(b, work, work->run);
         pf_samples_add(&b->run, (double)ns);
-        take_reads(b, *work, by_each);
+        take_reads(b, *work, n_tried > 0);
         if (peer.run) pf_samples_add(&b->peer, (double)time_call(b, &peer, peer.run, i));
         if (work->copy) pf_samples_add(&b->copy, (double)time_call(b, work, work->copy, 0));
         if (work->operations > 0.0 && burst.run) {
-            const uint64_t longest = ns < LONGEST_BURST_NS ? ns : LONGEST_BURST_NS;
+            const uint64_t longest = (ns < LONGEST_BURST_NS ? ns : LONGEST_BURST_NS) >> 2 * n_tried;
             pf_samples_add(&b->peak,
                            pf_peak_measure(burst, b->team, longest > SHORTEST_BURST_NS ? longest : SHORTEST_BURST_NS));
         }
@@ -201,7 +201,8 @@ static pf_kernel_figure summarise(bench *b, const pf_work *work, pf_burst burst)
 }
 
 /* What is hard to believe is measured again, longer, with the pattern that reads fastest in the same moments: another one
- * may, since the choice. */
+ * may, since the choice. And with shorter bursts: where others take the processor at every so many milliseconds, a sample of
+ * as many meets them in its burst each time. */
 static pf_status measure(bench *b, pf_work work)
 {
     if (pf_is_told(b->options->cancel)) return PF_CANCELLED;
@@ -210,7 +211,7 @@ static pf_status measure(bench *b, pf_work work)
     pf_kernel_figure figure;
     for (int i = 0; i < MAX_TRIES; i++, enough_ns *= 2) {
         work.reader = b->reader->read; /* a copy reads, too */
-        take_samples(b, &work, burst, enough_ns, i > 0);
+        take_samples(b, &work, burst, enough_ns, i);
         figure = summarise(b, &work, burst);
         if (pf_kernel_figure_check(&figure, NULL) == PF_OK) break;
     }

@@ -319,7 +319,7 @@ static const int32_t *follow_tree(const sequence_state *s, int32_t n_before)
     return s->rows;
 }
 
-/* Whether the sequence has rows to run; if not, it has been answered, or has a backlog. */
+/* Of a sequence without a backlog: whether it has rows to run; if not, it has been answered. */
 static bool prepare(verifier *v, int32_t slot, pf_span *out)
 {
     sequence_state *s = &v->sequences[slot];
@@ -331,7 +331,6 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
         s->finished = true;
         return false;
     }
-    if (count_backlog(v, s) > 0) return false;
     const int32_t held = pf_kv_length(v->kv, s->kv);
     *out = (pf_span){ .sequence = s->kv,
                       .tokens = s->tokens + held,

@@ -438,12 +438,15 @@ static void max_tokens_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
         const pf_verdict *v = ask_open(&b, open);
         if (n_new < 2) {
             assert_verdict(v, 0, N_PROMPT, b.text, n_new, 0, PF_FINISH_LENGTH);
+            pf_proposal more = proposal_of(1, 1, N_PROMPT + n_new, b.text + n_new, 2);
+            assert_null(ask(&b, (pf_batch){ .proposals = &more, .n_proposals = 1 }));
         } else {
             const int32_t left = n_new - 1, n = left < 5 ? left : 5;
             v = propose(&b, 1, N_PROMPT + 1, b.text + 1, 4);
             assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, n, n < 4 ? n : 4,
                            left <= 5 ? PF_FINISH_LENGTH : PF_FINISH_NONE);
         }
+        assert_null(ask(&b, (pf_batch){ 0 })); /* once */
         pf_close close = { 1 };
         assert_null(ask(&b, (pf_batch){ .closes = &close, .n_closes = 1 }));
     }
@@ -467,8 +470,10 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
     (void)state;
     int32_t expected[3];
     pf_open open = near_peer_open_long(1);
-    for (int32_t n = 58; n <= 61; n++) {
-        bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+    static const int32_t rows[] = { 10, 40 };
+    for (int32_t i = 0; i < 8; i++) {
+        const int32_t n = i < 4 ? 58 + i : 35 + i; /* shorter, as long and longer */
+        bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = rows[i / 4] },
                              (pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 });
         bench wide = open_plain_bench();
         pf_tiny_side_decode(&wide.side, &GREEDY, open.tokens, n, 3, expected);
@@ -646,6 +651,11 @@ static void one_sequence_too_many_is_refused_until_another_closes(void **state)
     pf_open open = near_peer_open(5);
     const pf_verdict *v = ask_verdict(&b, (pf_batch){ .closes = &close, .n_closes = 1, .opens = &open, .n_opens = 1 });
     assert_int_equal(v->sequence, 5);
+    pf_peer_destroy(b.verifier); /* and gives back what was open */
+    pf_error error;
+    const pf_cpu_verifier_config again = { .max_sequences = 4, .max_draft = 8 };
+    assert_ok(pf_cpu_verifier_create(b.side.context, &again, &b.verifier, &error), error);
+    for (uint64_t i = 1; i <= 4; i++) ask_open(&b, near_peer_open(i));
     close_bench(&b);
 }
 
@@ -674,8 +684,8 @@ static void a_sequence_that_fills_the_context_ends_there_and_no_other(void **sta
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 3, .max_tokens = 64 },
                          (pf_cpu_verifier_config){ .max_sequences = 2, .max_draft = 8 });
-    int32_t prompt[60], expected[5];
-    for (int32_t i = 0; i < 60; i++) prompt[i] = (i * 29) % V;
+    int32_t prompt[64], expected[5];
+    for (int32_t i = 0; i < 64; i++) prompt[i] = (i * 29) % V;
     pf_tiny_side_decode(&b.side, &GREEDY, prompt, 60, 5, expected);
     pf_open opens[] = { near_peer_open(1), near_peer_open(2) };
     opens[0].tokens = prompt;
@@ -692,6 +702,15 @@ static void a_sequence_that_fills_the_context_ends_there_and_no_other(void **sta
     assert_int_equal(answer->n_refusals, 0);
     assert_int_equal(answer->n_verdicts, 1);
     assert_verdict(&answer->verdicts[0], 1, N_PROMPT + 1, b.text + 1, 3, 2, PF_FINISH_NONE);
+    pf_close closes[] = { { 1 }, { 2 } };
+    assert_null(ask(&b, (pf_batch){ .closes = closes, .n_closes = 2 }));
+    for (int32_t n = 1; n <= 64; n += 63) { /* the shortest prompt, and the longest */
+        pf_open open = near_peer_open((uint64_t)n + 2);
+        open.tokens = prompt;
+        open.n_tokens = n;
+        pf_tiny_side_decode(&b.side, &GREEDY, prompt, n, 1, expected);
+        assert_verdict(ask_open(&b, open), 0, n, expected, 1, 0, n == 64 ? PF_FINISH_LENGTH : PF_FINISH_NONE);
+    }
     close_bench(&b);
 }
 

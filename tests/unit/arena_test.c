@@ -1,5 +1,9 @@
 #include "tests/support/test.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "base/arena.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/resident.h"
@@ -77,6 +81,32 @@ static void a_product_that_overflows_never_fits(void **state)
     assert_null(pf_arena_take(&made, 1, 1));
     assert_true(made.used > made.size);
     pf_arena_destroy(&made);
+}
+
+/* Bytes of the process's addresses that are mapped. */
+static size_t mapped(void)
+{
+    char text[32] = "";
+    const int fd = open("/proc/self/statm", O_RDONLY);
+    assert_true(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    return strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Whole huge pages, where there is one, and nothing beside what was asked for, while it lives and afterwards. */
+static void an_arena_has_the_addresses_that_it_needs_and_no_others(void **state)
+{
+    (void)state;
+    const size_t huge = (size_t)2 << 20, sizes[] = { 1, huge - 4096, huge, 3 * huge + 4096 };
+    for (size_t i = 0; i < PF_COUNT(sizes); i++) {
+        pf_arena arena;
+        const size_t before = mapped();
+        assert_status(pf_arena_create(sizes[i], &arena), PF_OK);
+        assert_int_equal(mapped() - before, sizes[i] < 4096 ? 4096 : sizes[i]);
+        if (sizes[i] >= huge) assert_int_equal((uintptr_t)arena.base % huge, 0);
+        pf_arena_destroy(&arena);
+        assert_int_equal(mapped(), before);
+    }
 }
 
 static void sizes_around_a_huge_page_are_usable_to_the_last_byte(void **state)
@@ -163,6 +193,7 @@ int main(void)
         cmocka_unit_test(items_are_aligned_zeroed_and_apart),
         cmocka_unit_test(one_item_that_did_not_fit_spoils_the_layout_for_good),
         cmocka_unit_test(a_product_that_overflows_never_fits),
+        cmocka_unit_test(an_arena_has_the_addresses_that_it_needs_and_no_others),
         cmocka_unit_test(sizes_around_a_huge_page_are_usable_to_the_last_byte),
         cmocka_unit_test(a_front_that_is_populated_is_there_and_zero),
         cmocka_unit_test(sizes_that_no_machine_has_are_refused),

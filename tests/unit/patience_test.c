@@ -14,8 +14,10 @@ static void a_peer_that_answers_is_waited_for_in_proportion_to_verification(void
     assert_int_equal(pf_patience_asked(&p, 2, 1000 * MS), 400 * MS);
     pf_patience_verified(&p, 20 * MS, false, 1); /* one that is quicker counts an eighth */
     assert_int_equal(pf_patience_asked(&p, 3, 1000 * MS), 360 * MS);
+    pf_patience_verified(&p, 90000 * MS, false, 1); /* one that was stopped, an eighth of four times as much */
+    assert_int_equal(pf_patience_asked(&p, 4, 1000 * MS), 495 * MS);
     for (int i = 0; i < 100; i++) pf_patience_verified(&p, 1 * MS, false, 1);
-    assert_int_equal(pf_patience_asked(&p, 4, 1000 * MS), PF_PATIENCE_FLOOR_NS);
+    assert_int_equal(pf_patience_asked(&p, 5, 1000 * MS), PF_PATIENCE_FLOOR_NS);
 }
 
 static void a_target_that_was_stopped_in_its_first_round_is_known_after_the_second(void **state)
@@ -143,6 +145,39 @@ static void one_that_keeps_up_is_waited_for_while_that_pays(void **state)
     if (again > 650.0) fail_msg("1000 tokens in %.1f steps; expected three steps for 5, nearly", again);
 }
 
+/* Whether one is waited for in the end whose answers take so long and whose rounds' verification, too. */
+static bool is_worth_waiting_for(pf_patience *p, uint64_t away_ms, uint64_t judge_ms, int32_t n_tokens)
+{
+    uint64_t now = 1000 * MS, round = 0;
+    for (; round < 60; round++) {
+        const bool waits = pf_patience_asked(p, round, now) > 0;
+        if (!waits) return false;
+        pf_patience_answered(p, round, now += away_ms * MS);
+        pf_patience_verified(p, judge_ms * MS, true, n_tokens);
+        now += judge_ms * MS;
+    }
+    return true;
+}
+
+static void what_a_wait_must_pay_is_plain_decoding(void **state)
+{
+    (void)state;
+    pf_patience p;
+    pf_patience_init(&p);
+    assert_true(is_worth_waiting_for(&p, 25, 60, 2)); /* what a round takes is the best that is known */
+    pf_patience_init(&p);
+    pf_patience_verified(&p, 30 * MS, false, 1);
+    assert_false(is_worth_waiting_for(&p, 25, 60, 2));
+    uint64_t round = 61, now = 9000 * MS;
+    for (; round < 100; round++, now += 30 * MS) { /* an answer that came between two looks had not come at the first */
+        assert_int_equal(pf_patience_asked(&p, round, now), 0);
+        if (round > 62) pf_patience_answered(&p, round - 2, now);
+        pf_patience_in_hindsight(&p, 1);
+    }
+    for (int i = 0; i < 30; i++) pf_patience_in_hindsight(&p, 4); /* it has got better: 120 ms for 90 */
+    assert_true(pf_patience_asked(&p, round, now) > 0);
+}
+
 static void a_drafter_of_which_nothing_is_kept_costs_a_few_steps(void **state)
 {
     (void)state;
@@ -205,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_trial_is_one_rounds_whatever_comes_of_it),
         cmocka_unit_test(an_answer_that_comes_too_late_time_and_again_is_not_tried_for),
         cmocka_unit_test(one_that_keeps_up_is_waited_for_while_that_pays),
+        cmocka_unit_test(what_a_wait_must_pay_is_plain_decoding),
         cmocka_unit_test(a_drafter_of_which_nothing_is_kept_costs_a_few_steps),
         cmocka_unit_test(a_near_drafter_is_waited_for_whatever_it_brings),
         cmocka_unit_test(an_answer_that_is_seen_late_is_not_taken_for_one_that_came_late),

@@ -259,6 +259,30 @@ static void no_shape_of_a_document_takes_more_than_is_counted(void **state)
     }
 }
 
+static void a_choice_is_one_of_the_names_or_is_told_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "gelu", "relu", "silu" };
+    pf_json doc = parse("{\"a\": \"gelu\", \"c\": \"silu\", \"long\": \"silus\", \"nul\": \"relu\\u0000\", \"n\": 1}");
+    pf_error error;
+    int choice = -7;
+    assert_status(pf_json_get_choice(&doc, doc.root, "absent", false, names, 3, &choice, &error), PF_OK);
+    assert_int_equal(choice, -7);
+    static const char *const wrong[] = { "long", "nul", "n", "absent" };
+    for (size_t i = 0; i < PF_COUNT(wrong); i++) {
+        assert_status(pf_json_get_choice(&doc, doc.root, wrong[i], true, names, 3, &choice, &error), PF_FORMAT);
+        assert_says(error, "expected gelu, relu or silu");
+        assert_int_equal(strstr(error.text, " is absent") != NULL, strcmp(wrong[i], "absent") == 0);
+        assert_says(error, wrong[i]);
+        assert_int_equal(choice, -7);
+    }
+    assert_ok(pf_json_get_choice(&doc, doc.root, "c", true, names, 3, &choice, &error), error);
+    assert_int_equal(choice, 2);
+    assert_ok(pf_json_get_choice(&doc, doc.root, "a", true, names, 3, &choice, &error), error);
+    assert_int_equal(choice, 0);
+    pf_json_close(&doc);
+}
+
 static void what_would_take_too_much_memory_is_refused_before_it_is_taken(void **state)
 {
     (void)state;
@@ -360,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_text_that_is_not_one_object_is_refused),
         cmocka_unit_test(nesting_without_end_is_refused_without_a_crash),
         cmocka_unit_test(no_shape_of_a_document_takes_more_than_is_counted),
+        cmocka_unit_test(a_choice_is_one_of_the_names_or_is_told_them),
         cmocka_unit_test(what_would_take_too_much_memory_is_refused_before_it_is_taken),
         cmocka_unit_test(an_allocation_that_is_refused_is_no_fault_of_the_text),
         cmocka_unit_test(an_error_of_syntax_names_line_and_column),

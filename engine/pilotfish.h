@@ -40,8 +40,8 @@ typedef struct {
     pf_head head;          /* a target's: not SCREENED, which makes no verifier; a draft's: FULL or SCREENED */
     pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
     pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
-    int32_t n_threads;     /* 0: one for each of `cores`, else the cores there are; a small model runs on fewer of these
-                                  while that is measured faster */
+    int32_t n_threads;     /* 0: one for each of `cores`, else the cores there are; on fewer of these, where the
+                                  model is small or others compute there, while that is measured faster */
     pf_engine *threads_of; /* to run on its threads, in turn, whatever n_threads and cores are; it outlives this one.
                                   NULL: on threads of its own */
     const int32_t *cores;  /* [n_cores] to pin to, or NULL */

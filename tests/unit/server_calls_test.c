@@ -362,7 +362,7 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     skip(); /* what a sanitizer keeps of each byte would be counted too */
 #endif
-    enum { N_CONNECTIONS = 16, N_STREAMS = 15, PIECE = 16000, MOST = MESSAGE_BYTES - 2 * PIECE, KEPT = 16 << 20 };
+    enum { N_CONNECTIONS = 16, N_STREAMS = 15, PIECE = 16000, MOST = MESSAGE_BYTES - 2 * PIECE, KEPT = 32 << 20 };
     static const uint8_t piece[PIECE];
     static uint32_t sent[N_CONNECTIONS][N_STREAMS];
     memset(sent, 0, sizeof sent);

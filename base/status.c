@@ -37,6 +37,12 @@ static void shorten(const char *whole, char *out, size_t capacity)
     snprintf(out, capacity, "%.*s...%s", (int)head, whole, tail);
 }
 
+void pf_list_word(char *list, size_t capacity, const char *between, const char *word)
+{
+    const size_t n = strlen(list);
+    snprintf(list + n, capacity - n, "%s%s", n > 0 ? between : "", word);
+}
+
 void pf_error_set(pf_error *error, pf_status status, const char *format, ...)
 {
     if (!error) return;

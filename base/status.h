@@ -2,6 +2,8 @@
 #ifndef PF_BASE_STATUS_H
 #define PF_BASE_STATUS_H
 
+#include <stddef.h>
+
 /* Out-parameters are untouched unless the status is PF_OK. */
 typedef enum {
     PF_OK = 0,
@@ -37,6 +39,10 @@ typedef struct {
         pf_fail_;                                     \
     })
 void pf_error_set(pf_error *error, pf_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* One more word of a list that a sentence has: behind `between` where it is not the first. `list` is text, "" at first; what
+ * has no room there is cut off. */
+void pf_list_word(char *list, size_t capacity, const char *between, const char *word);
 
 /* Return from the calling function when `call` fails. */
 #define PF_TRY(call)                          \

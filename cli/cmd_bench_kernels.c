@@ -247,8 +247,7 @@ static int find(const choice *c)
 static int misuse(const choice *c)
 {
     char known[256] = "";
-    for (int value = 0; value < c->n_values; value++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", value ? ", " : "", c->name(value));
+    for (int value = 0; value < c->n_values; value++) pf_list_word(known, sizeof known, ", ", c->name(value));
     return pf_options_misuse(&pf_command_bench_kernels, "%s is \"%.40s\", expected one of %s", c->option, c->word,
                              known);
 }

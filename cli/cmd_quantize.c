@@ -1,7 +1,4 @@
 /* pilotfish quantize: a model's directory written anew with its weights in another format. */
-#include <stdio.h>
-#include <string.h>
-
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/hub.h"
@@ -47,9 +44,7 @@ static int misuse_of_dtype(const pf_command *self, pf_dtype dtype)
 {
     char known[256] = "";
     for (int i = 0; i < PF_N_DTYPES; i++)
-        if (pf_dtype_is_written((pf_dtype)i))
-            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "",
-                     pf_dtype_name((pf_dtype)i));
+        if (pf_dtype_is_written((pf_dtype)i)) pf_list_word(known, sizeof known, ", ", pf_dtype_name((pf_dtype)i));
     if (dtype == PF_DTYPE_AUTO) return pf_options_misuse(self, "a format is needed: --dtype T, one of %s", known);
     return pf_options_misuse(self, "--dtype is %s, expected one of %s", pf_dtype_name(dtype), known);
 }

@@ -52,9 +52,7 @@ static int unknown_command(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++) {
         const char *name = commands[i]->name;
         const bool in_bench = strncmp(name, "bench ", 6) == 0;
-        if (in_bench != is_bench) continue;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "",
-                 in_bench ? name + 6 : name);
+        if (in_bench == is_bench) pf_list_word(known, sizeof known, ", ", in_bench ? name + 6 : name);
     }
     if (is_bench && argc < 3)
         pf_out_say("pilotfish: bench needs to be told what: one of %s; see pilotfish --help", known);

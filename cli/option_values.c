@@ -87,7 +87,7 @@ static bool parse_choice(const struct pf_option_row *row, const char *word, int 
             *out = at->value;
             return true;
         }
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "", at->word);
+        pf_list_word(known, sizeof known, ", ", at->word);
     }
     return complain(c, "--%s is \"%.40s\", expected one of %s", row->name, word, known);
 }
@@ -166,7 +166,7 @@ static bool parse_value(const struct pf_option_row *row, const char *word, void 
                         pf_complaint *c)
 {
     double number;
-    int value;
+    int value = 0;
     switch (row->kind) {
     case PF_OPTION_KIND_FLAG: *(bool *)field = true; return true;
     case PF_OPTION_KIND_STRING: *(const char **)field = word; return true;

@@ -26,7 +26,7 @@ static pf_status find_word(const char *what, const char *text, const char *(*nam
             *out = i;
             return PF_OK;
         }
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "", name(i));
+        pf_list_word(known, sizeof known, ", ", name(i));
     }
     return pf_fail(error, PF_INVALID, "%s \"%.40s\" is not known, expected one of %s", what, text, known);
 }
@@ -68,9 +68,7 @@ pf_status pf_activations_resolve(pf_format format, pf_activations asked, pf_act 
     }
     char taken[64] = "";
     for (int a = 0; a < PF_N_ACTS; a++)
-        if (pf_format_takes(format, (pf_act)a))
-            snprintf(taken + strlen(taken), sizeof taken - strlen(taken), "%s%s", taken[0] ? " or " : "",
-                     pf_act_name((pf_act)a));
+        if (pf_format_takes(format, (pf_act)a)) pf_list_word(taken, sizeof taken, " or ", pf_act_name((pf_act)a));
     return pf_fail(error, PF_UNSUPPORTED, "weights in %s are multiplied with activations in %s, not in %s", info->name,
                    taken, pf_act_name(act));
 }

@@ -162,9 +162,14 @@ static void run_pass(pf_context *c, int32_t n_members)
     if (c->model->head_kind == PF_HEAD_BOUNDED) pf_bounded_head_note(c);
 }
 
-/* Passes of few rows take nearly as long for one as for several. */
-static void run_retreating(pf_context *c)
+/* As many members as the crew says, or fewer where others compute on their cores. Passes of few rows take nearly as long for
+ * one as for several. */
+static void run_planned(pf_context *c)
 {
+    if (c->crew.n_rungs == 1 && !c->config.may_retreat) {
+        run_pass(c, c->crew.n_threads);
+        return;
+    }
     const bool many = c->n_rows > PF_CREW_MAX_ROWS;
     pf_retreat *retreat = many ? &c->retreat_of_many : &c->retreat_of_few;
     const int32_t chosen = pf_crew_members(&c->crew, c->n_rows), n_members = pf_retreat_members(retreat, chosen);
@@ -173,22 +178,7 @@ static void run_retreating(pf_context *c)
     run_pass(c, n_members);
     const uint64_t ns = pf_now_ns() - begin_ns;
     if (n_members == chosen) pf_crew_note(&c->crew, c->n_rows, ns);
-    pf_retreat_note(retreat, chosen, many ? c->n_rows : 1, ns, pf_team_held_up_ns(c->team));
-}
-
-static void run_planned(pf_context *c)
-{
-    if (c->config.may_retreat) {
-        run_retreating(c);
-        return;
-    }
-    if (c->crew.n_rungs == 1) {
-        run_pass(c, c->crew.n_threads);
-        return;
-    }
-    const uint64_t begin_ns = pf_now_ns();
-    run_pass(c, pf_crew_members(&c->crew, c->n_rows));
-    pf_crew_note(&c->crew, c->n_rows, pf_now_ns() - begin_ns);
+    if (c->config.may_retreat) pf_retreat_note(retreat, chosen, many ? c->n_rows : 1, ns, pf_team_held_up_ns(c->team));
 }
 
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)

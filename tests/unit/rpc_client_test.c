@@ -11,13 +11,21 @@
 #include "tests/support/slow_line.h"
 #include "tests/support/test.h"
 
+/* A server and its client, who has opened sequence 1. is_mute: the worker answers to nothing. */
+static pf_peer *begin_opened(fixture *f, bool is_mute)
+{
+    begin(f);
+    f->echo.is_mute = is_mute;
+    pf_peer *peer = connected(serving_address);
+    assert_status(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    return peer;
+}
+
 static void an_answer_that_does_not_come_costs_the_deadline_and_no_more(void **state)
 {
     (void)state;
     fixture f;
-    begin(&f);
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK); /* an open alone asks for nothing */
+    pf_peer *peer = begin_opened(&f, false); /* an open alone asks for nothing */
     const pf_batch *batch = NULL;
     pf_error error;
     const uint64_t begin_ns = pf_now_ns();
@@ -36,10 +44,7 @@ static void a_caller_who_never_waits_is_not_told_that_a_worker_that_reads_does_n
 {
     (void)state;
     fixture f;
-    begin(&f);
-    f.echo.is_mute = true;
-    pf_peer *peer = connected(serving_address);
-    assert_status(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, true);
     const pf_batch *batch;
     pf_error error;
     for (uint64_t round = 0; round < 60; round++) {
@@ -56,10 +61,7 @@ static void what_waits_because_nobody_polls_is_not_laid_at_the_worker_s_door(voi
 {
     (void)state;
     fixture f;
-    begin(&f);
-    f.echo.is_mute = true;
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, true);
     uint64_t n = 0;
     pf_status status = PF_OK;
     for (; n < 60 && status == PF_OK; n++) status = say_verdict(peer, 1, n, 5);
@@ -80,9 +82,7 @@ static void what_waits_because_nobody_polls_is_not_laid_at_the_worker_s_door(voi
 static uint64_t restart(void)
 {
     fixture f;
-    begin(&f);
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, false);
     assert_first_round(peer);
     end(&f);
 
@@ -116,9 +116,7 @@ static void an_answer_that_nobody_took_goes_with_its_stream(void **state)
 {
     (void)state;
     fixture f;
-    begin(&f);
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, false);
     f.echo.thinks_ms = 5;
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
     const pf_batch *batch = NULL;
@@ -155,10 +153,7 @@ static void a_server_that_answers_nothing_is_sent_no_more_than_its_socket_holds(
 {
     (void)state;
     fixture f;
-    begin(&f);
-    f.echo.is_mute = true;
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, true);
     assert_int_equal(say_open(peer, 2, ECHO_PROMPT, 3), PF_OK);
     uint64_t n = 0;
     const pf_batch *batch;
@@ -205,10 +200,7 @@ static void what_a_broken_stream_left_unanswered_does_not_count_on_the_next(void
 {
     (void)state;
     fixture f;
-    begin(&f);
-    f.echo.is_mute = true;
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, true);
     const pf_batch *batch;
     pf_error error;
     pf_status status = PF_OK;
@@ -229,9 +221,7 @@ static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void
 {
     (void)state;
     fixture f;
-    begin(&f);
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, false);
     f.echo.talks_nonsense = true;
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
     const pf_batch *batch = NULL;
@@ -290,9 +280,7 @@ static void a_caller_that_only_submits_is_mended_too(void **state)
 {
     (void)state;
     fixture f;
-    begin(&f);
-    pf_peer *peer = connected(serving_address);
-    assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
+    pf_peer *peer = begin_opened(&f, false);
     end(&f);
     begin(&f);
     pf_status status = PF_UNAVAILABLE;

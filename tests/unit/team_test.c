@@ -471,6 +471,15 @@ static int32_t first_allowed_cpu(cpu_set_t *allowed)
     return (int32_t)cpu;
 }
 
+/* Two members on one CPU of those that this thread may run on. */
+static pf_team *make_seated(cpu_set_t *before)
+{
+    const int32_t core = first_allowed_cpu(before);
+    pf_team *team = NULL;
+    assert_int_equal(pf_team_create(2, &core, 1, &team, NULL), PF_OK);
+    return team;
+}
+
 static void note_cpus(pf_member member, void *arg)
 {
     cpu_set_t set;
@@ -625,10 +634,7 @@ static void a_seated_caller_may_leave_its_seat_for_a_call(void **state)
 {
     (void)state;
     cpu_set_t before, seated, unseated, after;
-    note_affinity(&before);
-    const int32_t core = first_allowed_cpu(&before);
-    pf_team *team = NULL;
-    assert_int_equal(pf_team_create(2, &core, 1, &team, NULL), PF_OK);
+    pf_team *team = make_seated(&before);
     pf_team *free_team = NULL; /* a thread that may run anywhere: the process may */
     pf_team_run_unseated(note_affinity, &unseated);
     assert_int_equal(pf_team_create(2, NULL, 0, &free_team, NULL), PF_OK);
@@ -647,10 +653,7 @@ static void a_caller_that_left_its_seat_sits_down_with_others(void **state)
 {
     (void)state;
     cpu_set_t before, left, alone, together;
-    note_affinity(&before);
-    const int32_t core = first_allowed_cpu(&before);
-    pf_team *team = NULL;
-    assert_int_equal(pf_team_create(2, &core, 1, &team, NULL), PF_OK);
+    pf_team *team = make_seated(&before);
     pf_team_run(team, note_nothing, NULL);
     pf_team_leave_seat(team);
     note_affinity(&left);

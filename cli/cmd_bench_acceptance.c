@@ -243,7 +243,7 @@ static int run(const pf_options *given, pf_out *out)
 
     const bool interrupted = *pf_interrupt_flag();
     int code = interrupted ? PF_EXIT_INTERRUPTED : status == PF_OK ? PF_EXIT_DONE : pf_out_fail_error(status, &error);
-    if (options.json && (interrupted || status == PF_OK)) {
+    if (options.json && (interrupted || status == PF_OK || json_array_size(g.runs) > 0)) {
         const int written = pf_out_json(out, json_pack("{s:O}", "runs", g.runs));
         if (written != PF_EXIT_DONE) code = written;
     }

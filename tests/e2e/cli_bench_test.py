@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -89,6 +90,27 @@ class Benchmarks(Case):
                                         "--draft-len", lengths, "--temperature", temperatures, "-n", "64", "--ignore-eos",
                                         "--simulate-step-ms", "20", stdout=full, timeout=QUICKLY)
         self.assertEqual((result.code, result.err), (1, "pilotfish: cannot write to standard output: No space left on device\n"))
+
+    def test_acceptance_that_fails_at_a_later_point_prints_what_was_measured(self):
+        lines = ["the thin other", "another"]
+        prompts = self.root / "later.txt"
+        prompts.write_text("\n".join(lines))
+        model = tiny_llama.make(self.root / "fails-later", context=2048)
+        header, data, write = tiny_llama.open_weights(model)
+        texts = [self.generate("-n", "4", prompt=("-p", line)) for line in lines]
+        known = {token for text in texts for token in text["prompt_tokens"] + text["tokens"]}
+        for token in set(range(tiny_llama.VOCAB_SIZE)) - known:   # behind another no logit is a number
+            at = header["model.embed_tokens.weight"]["data_offsets"][0] + 4 * 64 * token
+            data[at:at + 4] = struct.pack("<f", math.nan)
+        write()
+        bench = ["bench", "acceptance", "-m", model, "-d", self.draft, "--prompts", prompts, "-n", "4", "--temperature", "0,1000"]
+        failed, table = self.pilotfish.run(*bench, "--json"), self.pilotfish.run(*bench)
+        self.assertEqual([(run["temperature"], run["requests"]) for run in failed.json["runs"]], [(0, 2)])
+        self.assertEqual(table.out.count(b"\n"), 2, table.out)
+        for result in (failed, table):
+            self.assertEqual(result.code, 1, result.err)
+            self.assertIn("logits", result.err)
+            self.assertEqual(result.err.count("\n"), 1, result.err)
 
     def test_acceptance_knows_as_many_categories_as_there_are(self):
         prompts = self.root / "categories.jsonl"

@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json.h"
 
-enum { MAX_FILE_BYTES = 256 << 20, MAX_LINE_BYTES = 16 << 20, MAX_TURNS = 64, MAX_PROMPTS = 1 << 20 };
+enum { MAX_LINE_BYTES = 16 << 20, MAX_TURNS = 64, MAX_PROMPTS = 1 << 20 };
 
 static void clear_prompt(pf_prompt *prompt)
 {
@@ -142,16 +141,13 @@ static pf_status read_lines(const char *text, const char *path, size_t limit, pf
     return out->n > 0 ? PF_OK : pf_fail(error, PF_INVALID, "%s: there is no prompt in it", path);
 }
 
-pf_status pf_prompts_read(const char *path, size_t limit, pf_prompts *out, pf_error *error)
+pf_status pf_prompts_parse(const char *path, const char *text, size_t n_bytes, size_t limit, pf_prompts *out,
+                           pf_error *error)
 {
-    char *text;
-    size_t n_bytes;
-    PF_TRY(pf_file_read(path, MAX_FILE_BYTES, &text, &n_bytes, error));
+    if (strlen(text) != n_bytes)
+        return pf_fail(error, PF_FORMAT, "%s: byte %zu is NUL, expected text", path, strlen(text));
     pf_prompts prompts = { 0 };
-    const pf_status status = strlen(text) == n_bytes
-                                 ? read_lines(text, path, limit, &prompts, error)
-                                 : pf_fail(error, PF_FORMAT, "%s: byte %zu is NUL, expected text", path, strlen(text));
-    free(text);
+    const pf_status status = read_lines(text, path, limit, &prompts, error);
     if (status != PF_OK)
         pf_prompts_clear(&prompts);
     else

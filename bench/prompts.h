@@ -20,12 +20,12 @@ typedef struct {
     size_t n;
 } pf_prompts;
 
-/* Read at most `limit` prompts; lines of spaces and tabs alone are passed over. A file whose first line begins with { is JSONL.
- * A mark of byte order before it is no part of it.
- * As pf_file_read.  PF_LIMIT (more than 256 MiB, than 16 in a line of JSON, than a million prompts).  PF_FORMAT: names the line;
- * or there is a NUL, or all of it is one JSON array.  PF_INVALID: there is no prompt in it.  PF_NOMEM.  End *out with
- * pf_prompts_clear. */
-PF_MUST_USE pf_status pf_prompts_read(const char *path, size_t limit, pf_prompts *out, pf_error *error);
+/* At most `limit` prompts of a text [n_bytes], which has a NUL behind it; lines of spaces and tabs alone are passed over. One
+ * whose first line begins with { is JSONL. A mark of byte order before it is no part of it. The sentences call it `path`.
+ * PF_LIMIT (more than 16 MiB in a line of JSON, than a million prompts).  PF_FORMAT: names the line; or there is a NUL, or all
+ * of it is one JSON array.  PF_INVALID: there is no prompt in it.  PF_NOMEM.  End *out with pf_prompts_clear. */
+PF_MUST_USE pf_status pf_prompts_parse(const char *path, const char *text, size_t n_bytes, size_t limit,
+                                       pf_prompts *out, pf_error *error);
 void pf_prompts_clear(pf_prompts *prompts); /* zeroed is fine */
 
 #endif

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/figures.h"
 #include "cli/hub.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
@@ -181,9 +182,14 @@ static void complete(pf_options *o)
 
 static pf_status read_prompts(const pf_options *options, pf_prompts *out, pf_error *error)
 {
-    char path[PF_MAX_PATH];
-    if (!options->prompts_file) PF_TRY(find_prompts(path, error));
-    return pf_prompts_read(options->prompts_file ? options->prompts_file : path, (size_t)options->limit, out, error);
+    char bundled[PF_MAX_PATH], *text;
+    size_t n_bytes;
+    if (!options->prompts_file) PF_TRY(find_prompts(bundled, error));
+    const char *path = options->prompts_file ? options->prompts_file : bundled;
+    PF_TRY(pf_input_read(path, &text, &n_bytes, error));
+    const pf_status status = pf_prompts_parse(pf_input_name(path), text, n_bytes, (size_t)options->limit, out, error);
+    free(text);
+    return status;
 }
 
 static pf_status measure(grid *g, pf_setup *setup, pf_prompts *prompts)

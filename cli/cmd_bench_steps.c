@@ -108,7 +108,7 @@ static pf_status read_line(char *out, size_t capacity, bool *is_end, pf_error *e
         if (!pf_input_wait(STDIN_FILENO)) return PF_CANCELLED;
         const ssize_t got = read(STDIN_FILENO, &byte, 1);
         if (got < 0 && errno != EINTR && errno != EAGAIN)
-            return pf_fail(error, PF_UNAVAILABLE, "standard input: %s", strerror(errno));
+            return pf_fail(error, PF_UNAVAILABLE, "standard input: cannot be read: %s", strerror(errno));
         if (got > 0 && byte != '\n') out[n++] = byte;
         *is_end = got == 0;
     }

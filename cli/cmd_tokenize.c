@@ -1,7 +1,6 @@
 /* pilotfish tokenize: text to ids. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/hub.h"
@@ -32,7 +31,7 @@ static pf_status encode(const pf_options *options, pf_tokens *out, pf_error *err
     size_t n_bytes = text ? strlen(text) : 0;
     pf_status status = PF_OK;
     if (!text) {
-        status = pf_input_read_stream(STDIN_FILENO, "standard input", &input, &n_bytes, error);
+        status = pf_input_read("-", &input, &n_bytes, error);
         text = input;
     }
     if (status == PF_OK) status = pf_input_encode(tokenizer, text, n_bytes, !options->no_special, out, error);

@@ -10,7 +10,7 @@
 
 #include "cli/interrupt.h"
 
-enum { MAX_PROMPT_BYTES = 1 << 28 };
+enum { MAX_INPUT_BYTES = 1 << 28 };
 
 bool pf_input_wait(int descriptor)
 {
@@ -21,7 +21,8 @@ bool pf_input_wait(int descriptor)
     return false;
 }
 
-pf_status pf_input_read_stream(int descriptor, const char *name, char **out, size_t *n_bytes, pf_error *error)
+/* All of a stream, to its end, which is waited for. */
+static pf_status read_stream(int descriptor, const char *name, char **out, size_t *n_bytes, pf_error *error)
 {
     size_t n = 0, capacity = 1 << 16;
     char *text = malloc(capacity);
@@ -30,24 +31,25 @@ pf_status pf_input_read_stream(int descriptor, const char *name, char **out, siz
             free(text);
             return pf_fail(error, PF_CANCELLED, "%s: interrupted", name);
         }
-        const ssize_t got = read(descriptor, text + n, capacity - n);
+        const ssize_t got = read(descriptor, text + n, capacity - n - 1);
         if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got < 0) {
             const int why = errno;
             free(text);
-            return pf_fail(error, PF_UNAVAILABLE, "%s: %s", name, strerror(why));
+            return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be read: %s", name, strerror(why));
+        }
+        n += (size_t)got;
+        if (n > MAX_INPUT_BYTES) {
+            free(text);
+            return pf_fail(error, PF_LIMIT, "%s: has more than %d bytes, the most that is read", name, MAX_INPUT_BYTES);
         }
         if (got == 0) {
+            text[n] = '\0';
             *out = text;
             *n_bytes = n;
             return PF_OK;
         }
-        n += (size_t)got;
-        if (n > MAX_PROMPT_BYTES) {
-            free(text);
-            return pf_fail(error, PF_LIMIT, "%s has more than %d bytes", name, MAX_PROMPT_BYTES);
-        }
-        if (n == capacity) {
+        if (n + 1 == capacity) {
             char *larger = realloc(text, capacity *= 2);
             if (!larger) free(text);
             text = larger;
@@ -56,12 +58,19 @@ pf_status pf_input_read_stream(int descriptor, const char *name, char **out, siz
     return pf_fail(error, PF_NOMEM, "%s: no memory to read it", name);
 }
 
-static pf_status read_prompt_file(const char *path, char **out, size_t *n_bytes, pf_error *error)
+const char *pf_input_name(const char *path)
 {
-    if (strcmp(path, "-") == 0) return pf_input_read_stream(STDIN_FILENO, "standard input", out, n_bytes, error);
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: %s", path, strerror(errno));
-    const pf_status status = pf_input_read_stream(descriptor, path, out, n_bytes, error);
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+/* O_NONBLOCK: a FIFO that nobody writes would hold us in open(), where a signal that came just before is not heard. */
+pf_status pf_input_read(const char *path, char **out, size_t *n_bytes, pf_error *error)
+{
+    const char *name = pf_input_name(path);
+    if (name != path) return read_stream(STDIN_FILENO, name, out, n_bytes, error);
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be opened: %s", path, strerror(errno));
+    const pf_status status = read_stream(descriptor, path, out, n_bytes, error);
     close(descriptor);
     return status;
 }
@@ -93,7 +102,7 @@ pf_status pf_input_read_prompt(const pf_options *options, const pf_tokenizer *to
     const char *text = options->prompt;
     size_t n_bytes = text ? strlen(text) : 0;
     if (options->prompt_file) {
-        PF_TRY(read_prompt_file(options->prompt_file, &file, &n_bytes, error));
+        PF_TRY(pf_input_read(options->prompt_file, &file, &n_bytes, error));
         text = file;
     }
     const pf_status status = pf_input_encode(tokenizer, text, n_bytes, true, out, error);

@@ -57,7 +57,8 @@ GROUP(pf_options_model, "Model", model_rows);
 
 static const struct pf_option_row prompt_rows[] = {
     ROW('p', "prompt", "TEXT", "the text to go on from", KIND_STRING, .offset = AT(prompt)),
-    ROW('f', "file", "FILE", "the same from a file (- is standard input)", KIND_FILE, .offset = AT(prompt_file)),
+    ROW('f', "file", "FILE", "the same from a file or a pipe; - is standard input", KIND_FILE,
+        .offset = AT(prompt_file)),
     ROW(0, "tokens", "IDS", "the same as token ids: 12,7,99 (nothing is added)", KIND_IDS),
 };
 GROUP(pf_options_prompt, "Prompt", prompt_rows);
@@ -258,8 +259,8 @@ static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
-    ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line (the bundled set)", KIND_FILE,
-        .offset = AT(prompts_file)),
+    ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line; - is standard input (the bundled set)",
+        KIND_FILE, .offset = AT(prompts_file)),
     ROW(0, "limit", "N", "only the first N prompts", KIND_INT, .offset = AT(limit), .min = 1, .max = INT_MAX),
     ROW('n', "new-tokens", "N", "new tokens a prompt (64)", KIND_INT, .offset = AT(n_new), .min = 2, .max = 1 << 20),
     ROW(0, "draft-len", "LIST", "lengths of a proposal: 2,4,auto (auto)", KIND_LENGTH, .offset = AT(draft_lens),

@@ -112,6 +112,38 @@ class Benchmarks(Case):
             self.assertIn("logits", result.err)
             self.assertEqual(result.err.count("\n"), 1, result.err)
 
+    def test_acceptance_takes_prompts_by_a_pipe(self):
+        prompts, pipe = self.root / "piped.jsonl", self.root / "pipe"
+        prompts.write_text('{"turns": ["the thin other", "is"]}\n{"turns": ["an other"]}\n')
+        bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "-n", "4", "--prompts"]
+        text = self.run_json(*bench, prompts)["runs"][0]["text_checksum"]
+        for name in ("-", "/dev/stdin"):
+            self.assertEqual(self.run_json(*bench, name, stdin=prompts.read_bytes())["runs"][0]["text_checksum"], text)
+        os.mkfifo(pipe)
+        process = self.pilotfish.start(*bench, pipe, "--json")
+        time.sleep(0.3)   # it waits for who is to write
+        pipe.write_bytes(prompts.read_bytes())
+        out, err = process.communicate(timeout=QUICKLY)
+        self.assertEqual(json.loads(out)["runs"][0]["text_checksum"], text, err)
+        self.assert_fails(*bench, "-", stdin=b"the thin\0other", saying=["standard input: byte 8 is NUL"])
+        self.assert_fails(*bench, self.root, saying=[f"{self.root}: cannot be read: Is a directory"])
+
+    def test_ctrl_c_is_heard_while_nobody_writes_the_prompts(self):
+        pipe = self.root / "nobody"
+        os.mkfifo(pipe)
+
+        def told():   # before it opens the pipe
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            os.kill(os.getpid(), signal.SIGINT)
+        for wait, preexec in ((0.0, told), (0.5, None)):
+            process = self.pilotfish.start("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", pipe, "--json",
+                                           preexec_fn=preexec)
+            time.sleep(wait)
+            if wait:
+                process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=QUICKLY)
+            self.assertEqual((process.returncode, json.loads(out), err), (130, {"runs": []}, b""))
+
     def test_acceptance_knows_as_many_categories_as_there_are(self):
         prompts = self.root / "categories.jsonl"
         prompts.write_text("".join(json.dumps({"category": str(i), "turns": ["the"]}) + "\n" for i in range(70)))

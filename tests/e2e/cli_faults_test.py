@@ -284,10 +284,10 @@ class Scarcity(Case):
             return result.code, result.out, result.err
 
         code, out, err = run(0, "tokenize", "-m", self.target)
-        self.assertEqual((code, out, err), (1, b"", "pilotfish: standard input: Bad file descriptor\n"))
+        self.assertEqual((code, out, err), (1, b"", "pilotfish: standard input: cannot be read: Bad file descriptor\n"))
         code, out, err = run(0, "bench", "steps", "-m", self.target)
         self.assertRegex(out, rb"^ready \d+\n$")
-        self.assertEqual((code, err), (1, "pilotfish: standard input: Bad file descriptor\n"))
+        self.assertEqual((code, err), (1, "pilotfish: standard input: cannot be read: Bad file descriptor\n"))
         self.assertEqual(run(0, "tokenize", "-m", self.target, "-p", "a")[0], 0)
         for arguments in [["generate", "-m", self.target, "-p", "a", "-n", "2"], ["info", "-m", self.target],
                           ["worker", "-m", self.draft, "--listen", self.socket("closed")]]:

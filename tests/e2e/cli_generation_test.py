@@ -95,7 +95,8 @@ class Generation(Case):
         path.write_text(PROMPT)
         expected = self.generate("-n", "8")
         ids = ",".join(map(str, expected["prompt_tokens"]))
-        for prompt, stdin in [(("-f", path), b""), (("-f", "-"), PROMPT.encode()), (("--tokens", ids), b"")]:
+        for prompt, stdin in [(("-f", path), b""), (("-f", "-"), PROMPT.encode()), (("-f", "/dev/stdin"), PROMPT.encode()),
+                              (("--tokens", ids), b"")]:
             self.assertEqual(self.generate("-n", "8", prompt=prompt, stdin=stdin)["tokens"], expected["tokens"])
 
     def test_a_stop_text_ends_the_text_before_it_and_keeps_the_tokens(self):

@@ -1,10 +1,8 @@
-/* A file of prompts of any bytes, one a line or Spec-Bench's JSONL: it gives prompts, each with something to say, or a
+/* Prompts of any bytes, one a line or Spec-Bench's JSONL: it gives prompts, each with something to say, or a
  * sentence. */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/prompts.h"
 
@@ -29,16 +27,17 @@ static void check(const pf_prompts *prompts)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[] = "/tmp/pf-prompts-fuzz-XXXXXX";
-    FILE *file = fdopen(mkstemp(path), "wb");
-    require(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
+    char *text = malloc(size + 1);
+    require(text != NULL);
+    if (size > 0) memcpy(text, data, size);
+    text[size] = '\0';
     pf_prompts prompts = { 0 };
     pf_error error = { .text = "" };
-    if (pf_prompts_read(path, MOST, &prompts, &error) == PF_OK)
+    if (pf_prompts_parse("prompts", text, size, MOST, &prompts, &error) == PF_OK)
         check(&prompts);
     else
         require(error.text[0] != '\0' && prompts.items == NULL);
     pf_prompts_clear(&prompts);
-    unlink(path);
+    free(text);
     return 0;
 }

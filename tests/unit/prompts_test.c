@@ -1,18 +1,13 @@
-/* Prompts from a file: what a line of JSON may hold, and memory that runs out. */
+/* Prompts of a text: what a line of JSON may hold, and memory that runs out. */
 #include "bench/prompts.h"
 
 #include "base/json.h"
 #include "tests/support/alloc_count.h"
-#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
-
-static pf_temp_dir dir;
 
 static pf_status read_text(const char *text, pf_prompts *out, pf_error *error)
 {
-    char path[PF_TEMP_PATH_BYTES];
-    pf_temp_write(&dir, "prompts.jsonl", text, strlen(text));
-    return pf_prompts_read(pf_temp_path(&dir, "prompts.jsonl", path), 100, out, error);
+    return pf_prompts_parse("prompts.jsonl", text, strlen(text), 100, out, error);
 }
 
 static void a_field_that_is_not_asked_for_may_be_any_number(void **state)
@@ -67,8 +62,5 @@ int main(void)
         cmocka_unit_test(a_text_that_a_nul_would_cut_is_refused),
         cmocka_unit_test(running_out_of_memory_is_said_as_that),
     };
-    pf_temp_dir_make(&dir);
-    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    pf_temp_dir_remove(&dir);
-    return n_failed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,24 +102,26 @@ static bool cache_directory(char *out, size_t capacity)
 
 enum { MAX_REVISION = 80 }; /* a commit has 40 */
 
-/* The commit that a file in refs/ names, or false. */
-static bool read_revision(const char *reference_path, char out[MAX_REVISION])
+/* The commit that a file in refs/ names. PF_UNAVAILABLE: none.  PF_INVALID: it cannot be read. */
+static pf_status read_revision(const char *reference_path, char out[MAX_REVISION], pf_error *error)
 {
     char *text;
     size_t n;
-    if (pf_file_read(reference_path, MAX_REVISION - 1, &text, &n, NULL) != PF_OK) return false;
+    const pf_status status = pf_file_read(reference_path, MAX_REVISION - 1, &text, &n, error);
+    if (status != PF_OK) return status == PF_LIMIT ? PF_UNAVAILABLE : status;
     const size_t length = name_length(text);
     snprintf(out, MAX_REVISION, "%.*s", (int)length, text);
     free(text);
-    return length > 0;
+    return length > 0 ? PF_OK : PF_UNAVAILABLE;
 }
 
 /* Of a repository that was downloaded by a commit or a tag, and has no main: what it has, if that is one. */
-static bool find_only_revision(const char *snapshots_path, char out[MAX_REVISION])
+static pf_status find_only_revision(const char *snapshots_path, char out[MAX_REVISION], pf_error *error)
 {
     int n_found = 0;
     DIR *listing = opendir(snapshots_path);
-    if (listing == NULL) return false;
+    if (listing == NULL && errno == ENOENT) return PF_UNAVAILABLE;
+    if (listing == NULL) return pf_fail(error, PF_INVALID, "%s: cannot be opened: %s", snapshots_path, strerror(errno));
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
         const size_t length = name_length(entry->d_name);
         if (length == 0 || entry->d_name[length] != '\0') continue;
@@ -127,30 +129,34 @@ static bool find_only_revision(const char *snapshots_path, char out[MAX_REVISION
         snprintf(out, MAX_REVISION, "%.*s", (int)length, entry->d_name);
     }
     closedir(listing);
-    return n_found == 1;
+    return n_found == 1 ? PF_OK : PF_UNAVAILABLE;
 }
 
-static bool is_directory(const char *path)
+static pf_status check_directory(const char *path, pf_error *error)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (stat(path, &st) == 0)
+        return S_ISDIR(st.st_mode) ? PF_OK : pf_fail(error, PF_INVALID, "%s: is not a directory", path);
+    if (errno == ENOENT) return PF_UNAVAILABLE;
+    return pf_fail(error, PF_INVALID, "%s: cannot be examined: %s", path, strerror(errno));
 }
 
-static bool find_in_cache(const char *cache, const char *name, char out[PF_MAX_PATH])
+/* PF_UNAVAILABLE: it is not there.  PF_INVALID: it may be, and cannot be looked at; the sentence says what, and why. */
+static pf_status find_in_cache(const char *cache, const char *name, char out[PF_MAX_PATH], pf_error *error)
 {
     char folder[PF_MAX_PATH], path[PF_MAX_PATH + 16], revision[MAX_REVISION];
     const char *slash = strchr(name, '/');
     const int n = snprintf(folder, sizeof folder, "%s/models--%.*s--%s", cache, (int)(slash - name), name, slash + 1);
-    if (n < 0 || (size_t)n >= sizeof folder) return false;
+    if (n < 0 || (size_t)n >= sizeof folder) return PF_UNAVAILABLE;
     snprintf(path, sizeof path, "%s/refs/main", folder);
-    if (access(path, F_OK) == 0) {
-        if (!read_revision(path, revision)) return false;
-    } else {
+    if (pf_file_is_absent(path)) {
         snprintf(path, sizeof path, "%s/snapshots", folder);
-        if (!find_only_revision(path, revision)) return false;
+        PF_TRY(find_only_revision(path, revision, error));
+    } else {
+        PF_TRY(read_revision(path, revision, error));
     }
     const int length = snprintf(out, PF_MAX_PATH, "%.*s/snapshots/%s", n, folder, revision);
-    return length > 0 && length < PF_MAX_PATH && is_directory(out);
+    return length > 0 && length < PF_MAX_PATH ? check_directory(out, error) : PF_UNAVAILABLE;
 }
 
 /* What a directory in the cache lacks; NULL: nothing. */
@@ -180,9 +186,15 @@ static const char *find_lack_of_tokenizer(const char *directory)
 static pf_status find_repository(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
 {
     char cache[PF_MAX_PATH], found[PF_MAX_PATH];
-    const char *lack = !cache_directory(cache, sizeof cache) ? "a path that is too long"
-                       : find_in_cache(cache, name, found)   ? find_lack(found)
-                                                             : "no such repository, or not its main branch";
+    pf_error why = { 0 };
+    const bool has_room = cache_directory(cache, sizeof cache);
+    const pf_status status = has_room ? find_in_cache(cache, name, found, &why) : PF_UNAVAILABLE;
+    if (status != PF_OK && status != PF_UNAVAILABLE)
+        return pf_fail(error, status, "%s: there is no such directory, and of the Hugging Face cache %s", name,
+                       why.text);
+    const char *lack = status == PF_OK ? find_lack(found)
+                       : has_room      ? "no such repository, or not its main branch"
+                                       : "a path that is too long";
     if (lack != NULL)
         return pf_fail(error, PF_UNAVAILABLE,
                        "%s: there is no such directory, and the Hugging Face cache (%.200s) has %s; to download it: "

@@ -11,7 +11,7 @@ enum { PF_MAX_PATH = 4096 };
  * ~user and $VARIABLES expanded): of its main branch the commit that is there, or, of a repository that was downloaded by a commit or a
  * tag alone, the only one.
  * PF_UNAVAILABLE: nowhere, or the cache has a part of it alone, as a download leaves it that was cut; the sentence gives the
- * command that downloads it.  PF_INVALID: it is a file. */
+ * command that downloads it.  PF_INVALID: it is a file, or the cache cannot be looked at. */
 PF_MUST_USE pf_status pf_hub_find_model(const char *name, char out[PF_MAX_PATH], pf_error *error);
 
 /* Likewise, for the tokenizer alone: the cache need not have a model's weights. */

@@ -96,6 +96,37 @@ class BadModels(Case):
         (repository / "snapshots" / "not a commit").mkdir()
         self.assertEqual(self.run_json(*arguments, environment=home), self.run_json("logits", "-m", self.target, "--tokens", "1"))
 
+    def test_a_cache_that_cannot_be_looked_at_is_not_called_empty(self):
+        home = self.root / "closed-home"
+        repository = home / "hub" / "models--acme--closed"
+
+        def refuse(saying):
+            sentence = self.assert_fails("info", "-m", "acme/closed", environment={"HF_HOME": str(home)}, saying=saying)
+            self.assertNotIn("download", sentence)   # which would fare no better
+
+        home.mkdir()
+        (home / "hub").write_text("")
+        refuse([f"{repository}/snapshots: cannot be opened: Not a directory"])
+        (home / "hub").unlink()
+        (home / "hub").symlink_to("hub")
+        refuse([f"{repository}/refs/main: cannot be opened: Too many levels of symbolic links"])
+        (home / "hub").unlink()
+        (repository / "refs" / "main").mkdir(parents=True)
+        refuse([f"{repository}/refs/main: is a directory"])
+        (repository / "refs" / "main").rmdir()
+        (repository / "snapshots").write_text("")
+        refuse([f"{repository}/snapshots: cannot be opened: Not a directory"])
+        (repository / "refs" / "main").write_text("beef")
+        refuse([f"{repository}/snapshots/beef: cannot be examined: Not a directory"])
+        (repository / "snapshots").unlink()
+        (repository / "snapshots").mkdir()
+        (repository / "snapshots" / "beef").write_text("")
+        refuse([f"{repository}/snapshots/beef: is not a directory"])
+        if os.getuid() != 0:   # who may look at everything
+            (home / "hub").chmod(0)
+            refuse([f"{repository}/refs/main: cannot be opened: Permission denied"])
+            (home / "hub").chmod(0o700)
+
     def test_of_a_repository_that_is_there_in_part_the_command_to_download_it_is_said(self):
         home = {"HF_HOME": str(self.root / "part-home")}
         snapshot = self.root / "part-home" / "hub" / "models--acme--part" / "snapshots" / "beef"

@@ -411,6 +411,15 @@ class Benchmarks(Case):
         self.assertEqual(process.returncode, -signal.SIGQUIT, err)
         self.assertEqual(list(temporary.iterdir()), [])
 
+    def test_throughput_times_every_row_of_a_model_that_takes_whatever_is_drafted(self):
+        model = tiny_llama.make(self.root / "one-token", vocab_size=1, tokenizer=False, eos=None)
+        result = self.pilotfish.run("bench", "throughput", "-m", model, "--gen-len", "2", "--prompt-len", "16", "--context", "16",
+                                    "--json")
+        if result.code == 1 and "measured badly" in result.err:
+            self.skipTest(result.err.strip())
+        for rows, ms in result.json["verify"].items():
+            self.assertGreater(ms, 0, rows)
+
     def test_throughput_has_every_figure(self):
         # A model of a few hundred kilobytes stays in the first cache, where a fraction says little: the widest prompt
         # and a few steps show that everything is measured.

@@ -121,8 +121,8 @@ static bool wants_color(const pf_options *options)
 {
     if (options->json || options->color == PF_COLOR_NEVER || !has_drafter(options)) return false;
     if (options->color == PF_COLOR_ALWAYS) return true;
-    const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) == 1 && !(no_color && *no_color) && !(terminal && strcmp(terminal, "dumb") == 0);
+    const char *no_color = getenv("NO_COLOR");
+    return pf_out_is_terminal(STDOUT_FILENO) && !(no_color && *no_color);
 }
 
 /* Without its colours it would say nothing. */

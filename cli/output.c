@@ -117,6 +117,12 @@ int pf_out_finish(pf_out *out, int status)
     return PF_EXIT_FAILED;
 }
 
+bool pf_out_is_terminal(int descriptor)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(descriptor) == 1 && !(terminal && strcmp(terminal, "dumb") == 0);
+}
+
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
 
 enum { SENTENCE_BYTES = 1024 };

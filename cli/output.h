@@ -31,6 +31,9 @@ bool pf_out_flush(pf_out *out);
 /* Flush, and turn a failed write into a sentence: `status` itself, or PF_EXIT_FAILED when something was lost. */
 int pf_out_finish(pf_out *out, int status);
 
+/* Whether a descriptor is a terminal that does as its codes say, and no dumb one (TERM). */
+bool pf_out_is_terminal(int descriptor);
+
 /* One line of UTF-8 on stderr whatever is quoted in it: control characters become spaces, what is not UTF-8 U+FFFD. */
 void pf_out_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/output.h"
 
 static const uint64_t PATIENCE_NS = 500000000;
 static const uint64_t REDRAW_NS = 100000000;
@@ -18,7 +19,8 @@ static _Atomic(const pf_progress *) drawn; /* the one bar that is on the termina
 
 void pf_progress_begin(pf_progress *progress, const char *label)
 {
-    *progress = (pf_progress){ .label = label, .begun_ns = pf_now_ns(), .is_terminal = isatty(STDERR_FILENO) == 1 };
+    *progress =
+        (pf_progress){ .label = label, .begun_ns = pf_now_ns(), .is_terminal = pf_out_is_terminal(STDERR_FILENO) };
 }
 
 /* 0: not known. */

@@ -1,5 +1,5 @@
-/* A bar on standard error for what takes long: only on a terminal, in one row of it, and only once half a second has
- * passed. */
+/* A bar on standard error for what takes long: only on a terminal that is not dumb, in one row of it, and only once
+ * half a second has passed. */
 #ifndef PF_CLI_PROGRESS_H
 #define PF_CLI_PROGRESS_H
 

@@ -66,10 +66,10 @@ class Progress(Case):
         cls.deep = tiny_llama.make(cls.root / "deep", layers=8, context=2048)  # seconds for that many
         cls.slow = ["generate", "-m", cls.target, "-p", PROMPT, "-n", "80", "--ignore-eos", "--simulate-step-ms", "10"]
 
-    def run_on_a_screen(self, *arguments, seen=False, columns=0):
+    def run_on_a_screen(self, *arguments, seen=False, columns=0, environment=None):
         """What it shows: of standard output, too, where that is seen."""
         with Screen(columns) as screen:
-            code = subprocess.run([self.pilotfish.path, *map(str, arguments)], env=self.pilotfish.environment,
+            code = subprocess.run([self.pilotfish.path, *map(str, arguments)], env={**self.pilotfish.environment, **(environment or {})},
                                   stdin=subprocess.DEVNULL, stdout=screen.terminal if seen else subprocess.DEVNULL,
                                   stderr=screen.terminal, timeout=QUICKLY).returncode
         self.assertEqual(code, 0, screen.written[-200:])
@@ -147,8 +147,9 @@ class Progress(Case):
                 screen.wait_for(drawn_anew)
         self.assertRegex(screen.written, drawn_anew)
 
-    def test_none_without_a_terminal(self):
+    def test_none_without_a_terminal_or_on_a_dumb_one(self):
         self.assertNotIn("\r", self.run_ok(*self.slow).err)
+        self.assertEqual(self.run_on_a_screen(*self.slow, "--json", environment={"TERM": "dumb"}), b"")
 
 
 if __name__ == "__main__":

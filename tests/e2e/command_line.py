@@ -26,7 +26,7 @@ class Pilotfish:
 
     def __init__(self, path, home):
         self.path = str(path)
-        self.environment = {**os.environ, "HOME": str(home), "NO_COLOR": "",
+        self.environment = {**os.environ, "HOME": str(home), "NO_COLOR": "", "TERM": "xterm",
                             "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:print_suppressions=0"}
         for name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"):
             self.environment.pop(name, None)

@@ -94,7 +94,7 @@ static json_t *run_json(const pf_options *o, const pf_acceptance_setting *settin
 
 static void print_head(pf_out *out)
 {
-    pf_out_print(out, "%-10s %5s %6s  %7s %7s  %9s %9s  %8s %9s  %s\n", "method", "temp", "length", "accept", "mean",
+    pf_out_print(out, "%-10s %6s %6s  %7s %7s  %9s %9s  %8s %9s  %s\n", "method", "temp", "length", "accept", "mean",
                  "plain/s", "spec/s", "speed-up", "predicted", "same text");
 }
 
@@ -105,11 +105,14 @@ static void print_run(pf_out *out, const pf_acceptance_setting *setting, const p
     char length[16], skipped[40] = "";
     snprintf(length, sizeof length, "%d", setting->draft_len);
     if (run->n_skipped > 0) snprintf(skipped, sizeof skipped, ", %lld skipped", (long long)run->n_skipped);
-    pf_out_print(out, "%-10s %5.2f %6s  %7.3f %7.2f  %9.1f %9.1f  %8.2f %9.2f  %lld of %lld%s\n", method_of(setting),
-                 (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
-                 pf_speculation_acceptance_rate(s), pf_speculation_mean_length(s), pf_acceptance_plain_rate(f),
-                 pf_acceptance_speculative_rate(f), pf_acceptance_speedup(f), pf_acceptance_predicted_speedup(f),
-                 (long long)f->n_identical, (long long)f->n_requests, skipped);
+    pf_out_print(
+        out, "%-10s %6.4g %6s  %7s %7s  %9s %9s  %8s %9s  %lld of %lld%s\n", method_of(setting),
+        (double)setting->temperature, setting->draft_len == PF_DRAFT_LEN_AUTO ? "auto" : length,
+        pf_figure_fixed(pf_speculation_acceptance_rate(s), 3).text,
+        pf_figure_fixed(pf_speculation_mean_length(s), 2).text, pf_figure_rate(pf_acceptance_plain_rate(f)).text,
+        pf_figure_rate(pf_acceptance_speculative_rate(f)).text, pf_figure_fixed(pf_acceptance_speedup(f), 2).text,
+        pf_figure_fixed(pf_acceptance_predicted_speedup(f), 2).text, (long long)f->n_identical,
+        (long long)f->n_requests, skipped);
     pf_out_flush(out);
 }
 

@@ -5,6 +5,7 @@
 #include "bench/kernel_bench.h"
 #include "bench/pass_bench.h"
 #include "cli/commands.h"
+#include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
@@ -63,21 +64,19 @@ static json_t *document(const pf_kernel_figure *f)
 static void print_row(printer *p, const pf_kernel_figure *f)
 {
     if (!p->last)
-        pf_out_print(p->out, "%-34s %-22s %-15s %10s %8s %7s %6s  %-11s %s\n", "kernel", "format", "shape", "us",
+        pf_out_print(p->out, "%-41s %-23s %-15s %10s %8s %7s %6s  %-11s %s\n", "kernel", "format", "shape", "us",
                      "Gop/s", "GB/s", "of", "limit", "oneDNN, us");
     const pf_kernel *k = f->kernel;
     if (p->last && p->last != k) pf_out_print(p->out, "\n");
-    char format[40], gflops[24] = "-";
+    char format[40], peer[24] = "";
     if (k->op == PF_OP_GEMM)
         snprintf(format, sizeof format, "%s, %s", pf_format_get(k->format)->name, pf_act_name(k->act));
     else
         snprintf(format, sizeof format, "%s", pf_type_name(k->type));
-    char peer[24] = "";
     if (!isnan(f->onednn_us)) snprintf(peer, sizeof peer, "%.2f", f->onednn_us);
-    if (!isnan(f->gflops)) snprintf(gflops, sizeof gflops, "%.1f", f->gflops);
-    pf_out_print(p->out, "%-34s %-22s %-15s %10.2f %8s %7.1f %6.2f  %-11s %s\n", k->name, format, f->shape, f->us,
-                 gflops, f->gbps, f->fraction, f->limit == PF_LIMIT_MULTIPLY ? f->multiply : pf_limit_name(f->limit),
-                 peer);
+    pf_out_print(p->out, "%-41s %-23s %-15s %10.2f %8s %7s %6.2f  %-11s %s\n", k->name, format, f->shape, f->us,
+                 pf_figure_rate(f->gflops).text, pf_figure_rate(f->gbps).text, f->fraction,
+                 f->limit == PF_LIMIT_MULTIPLY ? f->multiply : pf_limit_name(f->limit), peer);
     p->last = k;
 }
 
@@ -116,13 +115,11 @@ static void print_pass_row(printer *p, const pf_pass_figure *f)
 {
     const pf_kernel_figure *k = &f->figure;
     if (!p->last)
-        pf_out_print(p->out, "%-14s %-34s %-14s %5s %9s %9s %9s %8s %7s %6s  %s\n", "of a pass", "kernel", "shape",
+        pf_out_print(p->out, "%-14s %-41s %-15s %5s %9s %9s %9s %8s %7s %6s  %s\n", "of a pass", "kernel", "shape",
                      "calls", "us", "all, us", "once, us", "Gop/s", "GB/s", "of", "limit");
-    char gflops[24] = "-", fraction[24] = "-";
-    if (!isnan(k->gflops)) snprintf(gflops, sizeof gflops, "%.1f", k->gflops);
-    if (!isnan(k->fraction)) snprintf(fraction, sizeof fraction, "%.2f", k->fraction);
-    pf_out_print(p->out, "%-14s %-34s %-14s %5d %9.3f %9.3f %9.3f %8s %7.1f %6s  %s\n", f->name, k->kernel->name,
-                 k->shape, f->n_calls, k->us, f->pass_us, f->once_us, gflops, k->gbps, fraction,
+    pf_out_print(p->out, "%-14s %-41s %-15s %5d %9.3f %9.3f %9.3f %8s %7s %6s  %s\n", f->name, k->kernel->name,
+                 k->shape, f->n_calls, k->us, f->pass_us, f->once_us, pf_figure_rate(k->gflops).text,
+                 pf_figure_rate(k->gbps).text, pf_figure_fixed(k->fraction, 2).text,
                  isnan(k->fraction)              ? "-"
                  : k->limit == PF_LIMIT_MULTIPLY ? k->multiply
                                                  : pf_limit_name(k->limit));

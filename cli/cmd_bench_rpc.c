@@ -4,6 +4,7 @@
 #include "bench/roundtrip.h"
 #include "cli/commands.h"
 #include "cli/cut_short.h"
+#include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
@@ -47,10 +48,10 @@ static int print_figures(const pf_options *options, pf_out *out, const pf_roundt
         return PF_EXIT_DONE;
     }
     pf_out_print(out,
-                 "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %.0f a second\n",
-                 r->n_rounds, r->p50_us, r->p99_us, r->compute_p50_us, r->per_s);
-    pf_out_print(out, "sequences of a message: %d, tokens of a proposal: %d; %.0f draft tokens a second\n",
-                 options->trips.n_sequences, options->trips.draft_len, r->tokens_per_s);
+                 "%d round trips: %.1f us at the median, %.1f us at p99, beside %.1f us of computing; %s a second\n",
+                 r->n_rounds, r->p50_us, r->p99_us, r->compute_p50_us, pf_figure_rate(r->per_s).text);
+    pf_out_print(out, "sequences of a message: %d, tokens of a proposal: %d; %s draft tokens a second\n",
+                 options->trips.n_sequences, options->trips.draft_len, pf_figure_rate(r->tokens_per_s).text);
     return PF_EXIT_DONE;
 }
 

@@ -4,6 +4,7 @@
 
 #include "bench/throughput.h"
 #include "cli/commands.h"
+#include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
@@ -48,26 +49,28 @@ static void print_peak(pf_out *out, const char *name, double gops)
 
 static void print_decode(pf_out *out, const pf_throughput *t)
 {
-    pf_out_print(
-        out, "decode   %.1f tokens/s, %.3f ms a step; a bare read of its %.1f MB takes %.3f ms: %.2f of the limit\n",
-        t->tokens_per_s, t->step_ms, (double)t->weight_bytes * 1e-6, t->read_ms, t->bandwidth_fraction);
+    pf_out_print(out,
+                 "decode   %s tokens/s, %.3f ms a step; a bare read of its %.1f MB takes %.3f ms: %.2f of the limit\n",
+                 pf_figure_rate(t->tokens_per_s).text, t->step_ms, (double)t->weight_bytes * 1e-6, t->read_ms,
+                 t->bandwidth_fraction);
     pf_out_print(out, "         of its weights and its %.1f MB of keys and values: %.2f (%s)\n",
                  (double)t->kv_bytes * 1e-6, t->bandwidth_fraction_with_kv, t->read_pattern);
 }
 
 static void print_prefill(pf_out *out, const pf_throughput *t)
 {
-    pf_out_print(out, "prefill  %d tokens in %.2f ms, %.0f tokens/s, %.1f Gop/s: %.2f of the limit\n",
-                 t->prefill_tokens, t->prefill_ms, 1000.0 * t->prefill_tokens / t->prefill_ms, t->prefill_gflops,
-                 t->peak_fraction);
+    pf_out_print(out, "prefill  %d token%s in %.2f ms, %s tokens/s, %s Gop/s: %s of the limit\n", t->prefill_tokens,
+                 t->prefill_tokens == 1 ? "" : "s", t->prefill_ms,
+                 pf_figure_rate(1000.0 * t->prefill_tokens / t->prefill_ms).text,
+                 pf_figure_rate(t->prefill_gflops).text, pf_figure_fixed(t->peak_fraction, 2).text);
 }
 
 static void print_verify(pf_out *out, const pf_throughput *t, int i)
 {
     pf_out_print(out,
-                 "%s %2d row%s  %.3f ms, %.2f of one row; %.2f of the larger of the read and the multiplies at 0.75\n",
+                 "%s %2d row%s %9.3f ms, %.2f of one row; %s of the larger of the read and the multiplies at 0.75\n",
                  i ? "        " : "verify  ", pf_verify_rows[i], i ? "s" : " ", t->verify_ms[i],
-                 t->verify_ms[i] / t->verify_ms[0], t->verify_of_limit[i]);
+                 t->verify_ms[i] / t->verify_ms[0], pf_figure_fixed(t->verify_of_limit[i], 2).text);
 }
 
 /* What Ctrl-C kept from being measured is null in the document, and no line here. */

@@ -146,7 +146,7 @@ static void print_figures(const pf_setup *setup, const pf_result *result, int32_
     fprintf(stderr, "prompt %d tokens in %.1f ms, then %d tokens in %.1f ms", n_prompt,
             (double)result->prefill_ns * 1e-6, result->n_tokens > 0 ? result->n_tokens - 1 : 0,
             (double)result->decode_ns * 1e-6);
-    if (result->n_tokens > 1) fprintf(stderr, " (%.1f tokens/s)", tokens_per_second(result));
+    if (result->n_tokens > 1) fprintf(stderr, " (%s tokens/s)", pf_figure_rate(tokens_per_second(result)).text);
     fprintf(stderr, ", seed %" PRIu64 "\n", seed);
     if (setup->drafter) pf_figures_print_speculation(&result->speculation);
 }

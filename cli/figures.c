@@ -1,6 +1,7 @@
 /* The figures of generation. */
 #include "cli/figures.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "bench/statistics.h"
@@ -24,6 +25,18 @@ json_t *pf_json_speculation(const pf_speculation *s)
                      (double)s->draft_ns * 1e-6, "verify_ms", (double)s->verify_ns * 1e-6, "rpc_us", "p50",
                      pf_json_number(pf_rpc_percentile(s, 0.50)), "p99", pf_json_number(pf_rpc_percentile(s, 0.99)),
                      "ahead_hits", (json_int_t)s->ahead_hits, "ahead_misses", (json_int_t)s->ahead_misses);
+}
+
+pf_figure pf_figure_fixed(double value, int decimals)
+{
+    pf_figure figure = { "-" };
+    if (!isnan(value)) snprintf(figure.text, sizeof figure.text, "%.*f", decimals, value);
+    return figure;
+}
+
+pf_figure pf_figure_rate(double rate)
+{
+    return pf_figure_fixed(rate, rate < 1.0 ? 3 : rate < 10.0 ? 2 : 1);
 }
 
 void pf_figures_print_speculation(const pf_speculation *s)

@@ -276,6 +276,24 @@ class Benchmarks(Case):
         draft = tiny_llama.make(self.root / "draft-of-4", noise=0.05, context=4)   # full before the prompt is over
         run, = self.run_json(*bench, "-d", draft, "--prompts", prompts)["runs"]
         self.assertEqual((run["requests"], run["speculation"]["drafted"], run["speedup"]), (1, 0, None))
+        _, row = self.run_ok(*bench, "-d", draft, "--prompts", prompts).out.decode().splitlines()
+        self.assertEqual([row.split()[i] for i in (3, 4, 7, 8)], ["-"] * 4, row)
+
+    def test_a_table_is_aligned_whatever_is_in_it(self):
+        prompts = self.root / "table.txt"
+        prompts.write_text("the thin other\n")
+        bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "4"]
+        head, *rows = self.run_ok(*bench, "--temperature", "0,0.001,1000", "--draft-len", "1,auto").out.decode().splitlines()
+        self.assertEqual([row.split()[1] for row in rows], ["0", "0", "0.001", "0.001", "1000", "1000"])
+        for word in ("temp", "length", "accept", "mean", "plain/s", "spec/s", "speed-up", "predicted"):
+            end = head.index(word) + len(word)
+            for row in rows:
+                self.assertRegex(row[end - 1:end + 1], r"\S ", f"{word}:\n{head}\n{row}")
+
+        kernels = self.run_json("info")["kernels"]
+        head = self.pilotfish.run("bench", "kernels", "--quick", "--op", "rmsnorm").out.decode().splitlines()[0]
+        self.assertGreater(head.index("format"), max(len(k["name"]) for k in kernels))
+        self.assertGreater(head.index("shape"), head.index("format") + max(len(k["type"]) - 1 for k in kernels))   # ", " for " x "
 
     def test_kernels_have_a_figure_each_and_a_limit(self):
         result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")

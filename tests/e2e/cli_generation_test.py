@@ -89,6 +89,8 @@ class Generation(Case):
         result = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
         self.assertEqual(result.out, data if data.endswith(b"\n") else data + b"\n")
         self.assertIn("tokens/s", result.err)
+        slow = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "2", "--ignore-eos", "--simulate-step-ms", "1100")
+        self.assertRegex(slow.err, r"\(0\.\d{3} tokens/s\)")
 
     def test_a_file_and_stdin_and_ids_are_the_same_prompt(self):
         path = self.root / "prompt.txt"

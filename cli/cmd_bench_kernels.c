@@ -286,7 +286,7 @@ static const pf_option_group *const groups[] = { &pf_options_kernels, &pf_option
 const pf_command pf_command_bench_kernels = {
     .name = "bench kernels",
     .summary = "every kernel beside what this machine allows it",
-    .synopsis = "[--op NAME] [--format NAME] [-m MODEL] [--isa NAME] [--threads N] [--json]",
+    .synopsis = "[--op NAME] [--format NAME] [options], or -m MODEL [options]",
     .description =
         "Products have the shapes of a Llama-3.2-1B and come from memory. The limit is the larger of a bare read\n"
         "of the same packed bytes, by the best of several patterns, and of the multiplies at the rate of a burst\n"

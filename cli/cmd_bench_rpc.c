@@ -81,7 +81,7 @@ static const pf_option_group *const groups[] = { &pf_options_rpc, &pf_options_js
 const pf_command pf_command_bench_rpc = {
     .name = "bench rpc",
     .summary = "round trips of real messages, to a worker or in this process",
-    .synopsis = "(--worker ADDR | --loopback) [--sequences N] [--draft-len K] [--rounds N] [--json]",
+    .synopsis = "(--worker ADDR | --loopback) [options]",
     .description =
         "A verdict for each sequence goes out, a proposal for each comes back, as in a round of an engine that\n"
         "serves them together; 0 to K tokens of each proposal are accepted, in turn. p50 and p99 are the way there\n"

@@ -374,7 +374,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,
 const pf_command pf_command_generate = {
     .name = "generate",
     .summary = "continue a text, with or without a drafter",
-    .synopsis = "-m MODEL (-p TEXT | -f FILE | --tokens IDS) [options]",
+    .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p TEXT | -f FILE | --tokens IDS) [options]",
     .description = "Writes the continuation to standard output as it is made, and its figures to standard error. With\n"
                    "a drafter the text is the one that plain decoding gives (greedy, coupled) or has its distribution\n"
                    "(rejection); a worker that is slow or gone costs speed alone.\n",

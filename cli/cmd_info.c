@@ -212,7 +212,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,   &pf_option
 const pf_command pf_command_info = {
     .name = "info",
     .summary = "the processor, the kernels, and for a model each tensor's format",
-    .synopsis = "[-m MODEL] [--isa NAME] [--json]",
+    .synopsis = "[-m MODEL] [options]",
     .description =
         "Shows what this process may use of the machine, which implementation each operation gets, and with a\n"
         "model how each of its tensors is held, what reads it, and why.\n",

@@ -138,7 +138,7 @@ static const pf_option_group *const groups[] = { &pf_options_model,      &pf_opt
 const pf_command pf_command_logits = {
     .name = "logits",
     .summary = "the raw logits after given tokens",
-    .synopsis = "-m MODEL --tokens IDS [--all] [--json]",
+    .synopsis = "-m MODEL --tokens IDS [options]",
     .description =
         "Prints the logits of every id in the model's vocabulary (as config.json counts it) after the last\n"
         "token, or with --all after each. Nine digits: every float comes back exactly. NaN is null in JSON.\n",

@@ -74,7 +74,7 @@ static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_
 const pf_command pf_command_quantize = {
     .name = "quantize",
     .summary = "write a model anew with its weights in another format",
-    .synopsis = "-m MODEL -o DIR --dtype T [--json]",
+    .synopsis = "-m MODEL -o DIR --dtype T [options]",
     .description =
         "Rounds the weights once (to nearest) and writes a directory that -m takes: config.json, model.safetensors\n"
         "and the tokenizer's files. Its logits are bit for bit those of MODEL loaded with the same --dtype. DIR\n"

@@ -24,6 +24,16 @@ class Usage(Case):
                 self.assertLessEqual(len(lines), 66)
                 self.assertLessEqual(max(map(len, lines)), 110)
 
+    def test_a_usage_line_that_mentions_no_other_options_names_all(self):
+        for command in COMMANDS:
+            usage, *lines = self.run_ok(*command.split(), "--help").out.decode().splitlines()
+            for line in lines if "[options]" not in usage else []:
+                if row := re.match(r"  (?:(-\w), |    )(--[\w-]+)", line):
+                    self.assertTrue(any(name and re.search(rf"{name}\b", usage) for name in row.groups()), f"{usage}: {line}")
+        usage = self.run_ok("generate", "--help").out.decode().splitlines()[0]
+        for target in ("-m MODEL", "--verifier ADDR -d DRAFT"):   # one of them is needed
+            self.assertIn(target, usage)
+
     def test_the_overview_lists_every_command(self):
         text = self.run_ok("--help").out.decode()
         for command in COMMANDS:

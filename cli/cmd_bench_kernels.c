@@ -186,7 +186,7 @@ static pf_status measure_pass(const pf_options *options, const pf_pass_bench_opt
     pf_options opened = *options;
     pf_engine *engine;
     PF_TRY(fit_context(options, &opened.context, error));
-    PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, error));
+    PF_TRY(pf_setup_open_engine(&opened, 1, &engine, error));
     pf_progress_begin(&p->progress, "measuring");
     const pf_status status = pf_bench_pass(engine, measured, error);
     pf_progress_end(&p->progress);

@@ -137,7 +137,7 @@ static int run(const pf_options *options, pf_out *out)
     if (!options->model) return pf_options_misuse(&pf_command_bench_steps, "a model is needed: -m MODEL");
     pf_error error = { 0 };
     steps s = { 0 };
-    pf_status status = pf_setup_open_engine(options, options->model, false, 1, NULL, &s.engine, &error);
+    pf_status status = pf_setup_open_engine(options, 1, &s.engine, &error);
     if (status == PF_OK) {
         pf_model_info info;
         pf_engine_info(s.engine, &info);

@@ -124,7 +124,7 @@ static pf_status measure(const pf_options *options, pf_throughput *out, pf_error
     pf_options opened = *options;
     PF_TRY(fit_context(options, &measured, &opened.context, error));
     pf_engine *engine;
-    PF_TRY(pf_setup_open_engine(&opened, options->model, false, 1, NULL, &engine, error));
+    PF_TRY(pf_setup_open_engine(&opened, 1, &engine, error));
     pf_progress_begin(&progress, "measuring");
     const pf_status status = pf_bench_throughput(engine, &measured, out, error);
     pf_progress_end(&progress);

@@ -182,7 +182,7 @@ static pf_status collect(const pf_options *options, json_t *root, pf_error *erro
     json_object_set_new(root, "model", json_null());
     if (!options->model) return PF_OK;
     pf_engine *engine;
-    PF_TRY(pf_setup_open_engine(options, options->model, false, 1, NULL, &engine, error));
+    PF_TRY(pf_setup_open_engine(options, 1, &engine, error));
     json_object_set_new(root, "model", model_json(options->model, engine));
     pf_engine_close(engine);
     return PF_OK;

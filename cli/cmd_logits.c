@@ -114,7 +114,7 @@ static pf_status open_engine(const pf_options *options, pf_engine **out, pf_erro
     pf_options fitted = *options;
     if (fitted.context == 0 && options->tokens.n > 0)
         PF_TRY(pf_setup_longest_context(options->model, options->tokens.n, &fitted.context, error));
-    return pf_setup_open_engine(&fitted, options->model, false, 1, NULL, out, error);
+    return pf_setup_open_engine(&fitted, 1, out, error);
 }
 
 static int run(const pf_options *options, pf_out *out)

@@ -29,7 +29,7 @@ int pf_serving_run(const pf_command *command, const pf_options *options, pf_role
     pf_error error = { 0 };
     pf_engine *engine = NULL;
     const int32_t n_sequences = options->max_sequences > 0 ? options->max_sequences : DEFAULT_SEQUENCES;
-    pf_status status = pf_setup_open_engine(options, options->model, false, n_sequences, NULL, &engine, &error);
+    pf_status status = pf_setup_open_engine(options, n_sequences, &engine, &error);
     if (status == PF_OK) {
         pf_serve_options serve = {
             .role = role,

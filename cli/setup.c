@@ -39,6 +39,8 @@ static pf_head target_head(const pf_options *options)
     return in_vain ? PF_HEAD_FULL : options->head;
 }
 
+/* By the shared options, or the draft's, whose context is then no longer than its own model allows. threads_of: an engine
+ * whose threads it runs on, or NULL. */
 static pf_status open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
                              pf_engine *threads_of, pf_engine **out, pf_error *error)
 {
@@ -91,10 +93,9 @@ static void warn_of_tokenizer(const pf_engine *engine)
     if (refusal) warn(NULL, refusal);
 }
 
-pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft, int32_t max_sequences,
-                               pf_engine *threads_of, pf_engine **out, pf_error *error)
+pf_status pf_setup_open_engine(const pf_options *options, int32_t max_sequences, pf_engine **out, pf_error *error)
 {
-    PF_TRY(open_engine(options, name, is_draft, max_sequences, threads_of, out, error));
+    PF_TRY(open_engine(options, options->model, false, max_sequences, NULL, out, error));
     warn_of_tokenizer(*out);
     return PF_OK;
 }

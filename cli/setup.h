@@ -20,12 +20,10 @@ PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted,
  * pf_team_create. */
 PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_error *error);
 
-/* Open one engine by the shared options, with a progress bar. `is_draft`: by the draft's, and with a context no
- * longer than its own model allows. threads_of: an engine whose threads it runs on, or NULL. A tokenizer that is not
- * supported is a warning on stderr.
- * PF_CANCELLED: interrupted meanwhile. Otherwise as pf_engine_open. */
-PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, const char *name, bool is_draft,
-                                           int32_t max_sequences, pf_engine *threads_of, pf_engine **out,
+/* Open the engine of -m MODEL alone, on threads of its own, with a progress bar. max_sequences: alive at once. A tokenizer
+ * that is not supported is a warning on stderr. The caller ends it with pf_engine_close.
+ * PF_CANCELLED: interrupted meanwhile. Otherwise as pf_hub_find_model and pf_engine_open. */
+PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, int32_t max_sequences, pf_engine **out,
                                            pf_error *error);
 
 /* Whether the models that are to be slowed down are here: PF_EXIT_DONE, or as pf_options_misuse. */

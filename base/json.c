@@ -82,7 +82,8 @@ void *pf_json_malloc(size_t n_bytes)
     return block;
 }
 
-bool pf_json_memory_was_short(void)
+/* Whether an allocation failed in this thread since this was last asked. */
+static bool memory_has_been_short(void)
 {
     const bool was_short = memory_was_short;
     memory_was_short = false;
@@ -97,7 +98,7 @@ void pf_json_watch_memory(void)
 char *pf_json_print(const json_t *value, size_t flags)
 {
     char *text = json_dumps(value, flags);
-    if (!pf_json_memory_was_short()) return text;
+    if (!memory_has_been_short()) return text;
     free(text);
     return NULL;
 }
@@ -129,9 +130,9 @@ pf_status pf_json_parse(const char *name, const char *text, size_t bytes, size_t
     json_error_t why;
     set_name(&doc, name);
     PF_TRY(pf_json_check_size(doc.name, text, bytes, max_bytes, error));
-    (void)pf_json_memory_was_short();
+    (void)memory_has_been_short();
     doc.root = load(text, bytes, &why);
-    if (pf_json_memory_was_short() || (!doc.root && tells_of_memory(&why))) {
+    if (memory_has_been_short() || (!doc.root && tells_of_memory(&why))) {
         json_decref(doc.root);
         return pf_fail(error, PF_NOMEM, "%s: no memory to parse %zu bytes", doc.name, bytes);
     }

@@ -44,9 +44,6 @@ void pf_json_watch_memory(void);
 /* malloc for what a document is made of. */
 void *pf_json_malloc(size_t n_bytes);
 
-/* Whether one of these, or of jansson's, failed in this thread since the last call, parse or print. */
-bool pf_json_memory_was_short(void);
-
 /* As json_dumps, the caller's to free; NULL also where memory was short for what is printed or while it is, of which jansson
  * may leave out a quotation mark and go on. */
 char *pf_json_print(const json_t *value, size_t flags);

@@ -29,7 +29,6 @@
 #include "base/team.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>

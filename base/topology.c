@@ -3,7 +3,6 @@
 #include <hwloc.h>
 #include <hwloc/glibc-sched.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -8,6 +8,7 @@
 #include "base/stop.h"
 #include "bench/bare_read.h"
 #include "bench/operations.h"
+#include "bench/peak.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
 #include "bench/stepper.h"

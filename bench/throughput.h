@@ -16,7 +16,6 @@
 #ifndef PF_BENCH_THROUGHPUT_H
 #define PF_BENCH_THROUGHPUT_H
 
-#include "bench/peak.h"
 #include "engine/pilotfish.h"
 
 enum { PF_N_VERIFY_ROWS = 5 };

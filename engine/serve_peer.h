@@ -5,7 +5,6 @@
 #define PF_ENGINE_SERVE_PEER_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "engine/pilotfish.h"
 

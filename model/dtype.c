@@ -1,7 +1,6 @@
 /* Words to types and back. The lists in sentences are made of the same names that are looked up. */
 #include "model/dtype.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char *dtype_name(int dtype)

@@ -8,7 +8,6 @@
 #define PF_MODEL_DTYPE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/status.h"
 #include "kernels/gemm/format.h"

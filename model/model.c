@@ -2,7 +2,6 @@
  * A model's directory becomes a pf_model: its types are chosen, its memory is laid out, and packing.c fills it. When it is
  * done the files are closed: nothing of a model is mapped.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"

@@ -8,14 +8,12 @@
 #ifndef PF_MODEL_SAMPLING_H
 #define PF_MODEL_SAMPLING_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/sampling_parameters.h"
 #include "base/status.h"
 #include "kernels/kernels.h"
-#include "kernels/sample/noise.h"
 
 /* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 <= top_p <= 1,
  * 0 <= min_p <= 1. */

@@ -11,7 +11,6 @@
  */
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "draft/model_drafter.h"
 #include "proto/codec.h"

@@ -7,7 +7,6 @@
  *
  * The input: one byte an operation, one its sequence, then a byte for each field.
  */
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,4 @@
 /* The emulator itself: that it does what the instructions do, and faults where they fault. */
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

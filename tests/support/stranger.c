@@ -1,6 +1,5 @@
 #include "tests/support/stranger.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void demand(pf_status status, const char *what, const pf_error *error)
 {

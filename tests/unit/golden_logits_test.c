@@ -4,7 +4,6 @@
  */
 #include <dirent.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/json.h"
 #include "model/context.h"

@@ -2,7 +2,6 @@
 #include "tests/support/test.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/team.h"

@@ -1,8 +1,6 @@
 /* Fewer members beside a crowd: simulated times in, the members that passes are run by out. */
 #include "model/retreat.h"
 
-#include <string.h>
-
 #include "tests/support/test.h"
 
 enum { WINDOW = 10, PASS_NS = PF_RETREAT_WINDOW_NS / WINDOW }; /* passes of that time make a window */

@@ -1,6 +1,5 @@
 /* A server before real clients in one process, over real sockets: what it answers, whom it refuses, where it listens, how it
  * stops. The client's side: rpc_client_test.c. */
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * memory can vanish: whatever happens, the text is the one that the target would write.
  */
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "proto/stream.h"
 #include "tests/support/draw.h"

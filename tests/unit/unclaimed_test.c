@@ -1,7 +1,6 @@
 /* Who is cut for what no call has claimed: connections of TCP that are read in gRPC's stead. */
 #include <arpa/inet.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -104,16 +104,21 @@ static pf_rows take_rows(pf_arena *arena, int32_t n_rows, int32_t n_columns)
     return take_rows_apart(arena, n_rows, n_columns, 1);
 }
 
+/* The packed left side of any product of n_rows rows but the head's coarse one. */
+static size_t input_bytes(const pf_model *model, int32_t n_rows)
+{
+    const size_t of_hidden = pf_gemm_input_bytes(n_rows, model->config.hidden_size);
+    const size_t of_attended = pf_gemm_input_bytes(n_rows, model->q_dim);
+    return larger(larger(of_hidden, of_attended), pf_gemm_input_bytes(n_rows, model->config.intermediate_size));
+}
+
 static void lay_out_member(pf_context *c, const pf_model *model, pf_member_scratch *member, pf_arena *arena)
 {
     const pf_config *m = &model->config;
     const int32_t of_head = pf_model_head_gemm(model)->tile_rows, of_others = pf_model_gemm(model)->tile_rows;
     const int32_t tile_rows = of_head > of_others ? of_head : of_others;
-    size_t input_bytes = pf_gemm_input_bytes(tile_rows, m->hidden_size);
-    input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, model->q_dim));
-    input_bytes = larger(input_bytes, pf_gemm_input_bytes(tile_rows, m->intermediate_size));
     member->normed = take_rows(arena, tile_rows, m->hidden_size);
-    member->input = pf_arena_take(arena, input_bytes, 1);
+    member->input = pf_arena_take(arena, input_bytes(model, tile_rows), 1);
     member->gemm = pf_arena_take(arena, pf_gemm_scratch_bytes(c->config.max_rows), 1);
     member->attention = pf_arena_take(arena, pf_attn_scratch_bytes(m->head_dim), 1);
     if (model->head_kind != PF_HEAD_BOUNDED) return;
@@ -157,11 +162,8 @@ static void lay_out(pf_context *c, const pf_model *model, int32_t n_threads, pf_
     c->gate = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
     c->up = take_rows_apart(arena, max_rows, m->intermediate_size, n_threads);
 
-    size_t input_bytes = pf_gemm_input_bytes(max_rows, m->hidden_size);
-    input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, model->q_dim));
-    input_bytes = larger(input_bytes, pf_gemm_input_bytes(max_rows, m->intermediate_size));
-    c->input = pf_arena_take(arena, input_bytes, 1);
-    if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes, 1);
+    c->input = pf_arena_take(arena, input_bytes(model, max_rows), 1);
+    if (pf_model_gemm(model)->pack_columns != NULL) c->columns = pf_arena_take(arena, input_bytes(model, max_rows), 1);
 
     if (model->head_kind == PF_HEAD_BOUNDED) lay_out_bounded_head(&c->bounded, model, n_threads, arena);
     c->spans = pf_arena_take(arena, (size_t)c->config.max_sequences, sizeof *c->spans);

@@ -1,4 +1,7 @@
-/* Sets of logical CPUs: those of this process, and of a thread, which may sit on one. */
+/*
+ * Sets of logical CPUs, those of this process and of a thread; and seats. A thread that takes a *seat* runs on that one CPU
+ * alone, until it takes another or leaves it.
+ */
 #ifndef PF_BASE_CPUS_H
 #define PF_BASE_CPUS_H
 
@@ -24,13 +27,14 @@ int32_t pf_cpus_count(const pf_cpus *cpus);
 bool pf_cpus_of_thread(pf_cpus *out);
 bool pf_cpus_bind_thread(const pf_cpus *cpus);
 
-/* Seat the calling thread on one CPU; no system call where it sits there. Where it cannot be, it stays where it is. */
+/* Make `cpu` the calling thread's seat; no system call where it is that already. Where the system refuses, nothing changes. */
 void pf_cpus_take_seat(int32_t cpu);
 
-/* Give the calling thread what it could run on before it took its first seat. One without a seat: nothing. */
+/* Give the calling thread back the CPUs that it had before its first seat. One without a seat: nothing. */
 void pf_cpus_leave_seat(void);
 
-/* What some thread of this process may run on, or the one that asks could before it took a seat. PF_UNAVAILABLE. */
+/* What the threads of this process may run on, all together; of a caller with a seat, what it had before. PF_UNAVAILABLE: the
+ * system does not say. */
 PF_MUST_USE pf_status pf_cpus_of_process(pf_cpus *out, pf_error *error);
 
 #endif

@@ -6,10 +6,10 @@
  * because a worker and a verifier share the same cores as two processes: a member that waits must leave its core
  * to whoever has work, and libgomp's policy is one environment variable for the whole process.
  *
- * Threads: one caller at a time runs a team. Members are pinned when cores are given. Member 0 is the calling thread: it
- * takes its seat when it runs a step of several and keeps it until it runs another pinned team, whose seat it takes, leaves it,
- * or destroys a team, which gives it back the CPUs that it had before the first. A thread that it starts in between inherits
- * its one core.
+ * Threads: one caller at a time runs a team. Where cores are given, each member is pinned to one, its seat (base/cpus.h).
+ * Member 0 is the calling thread: it takes its seat as it runs a step of several members, and keeps it until it runs another
+ * pinned team, whose seat it then takes, or until pf_team_leave_seat or pf_team_destroy, which give it back the CPUs that it
+ * had before its first seat. A thread that it starts while it has a seat inherits that one core (pf_team_run_unseated).
  */
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H
@@ -46,8 +46,9 @@ void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
  * two that is not above the team's size, or that size. */
 void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg);
 
-/* How long members waited for others in the step that has just ended, each but the last on an average, in waits of more than two
- * milliseconds: the scheduler had given somebody's core to others. */
+/* How long a member was held up in the step that has just ended: the sum of its waits of more than two milliseconds, each of which
+ * means that the scheduler had given somebody's core to another process. The mean of all members but one, since the last to
+ * arrive waits for nobody. */
 uint64_t pf_team_held_up_ns(const pf_team *team);
 
 /* Let the calling thread run wherever the process may, until its next step of several. */

@@ -20,8 +20,7 @@
 
 enum {
     PF_ARENA_ALIGN = 64,
-    PF_ARENA_FIRST_BYTES =
-        2 << 20, /* what is worth populating of memory for many sequences: a first one's needs less */
+    PF_ARENA_FIRST_BYTES = 2 << 20, /* to populate of an arena for many sequences: more than the first of them needs */
 };
 
 typedef struct {

@@ -57,7 +57,7 @@ enum {
     YIELD_NS = 300 * 1000, /* at a barrier, where members share cores */
     WAKE_NS = 150 * 1000,  /* until a sleeper who was woken runs */
     BARRIER_NS = 20 * 1000 * 1000, /* until a member whose core has others on it has its turn */
-    HELD_UP_NS = 2 * 1000 * 1000,  /* most of a turn; phases of few rows are less unequal */
+    HELD_UP_NS = 2 * 1000 * 1000,  /* by somebody else on a core: members' own shares differ by less */
 };
 
 typedef struct {
@@ -84,12 +84,12 @@ typedef struct {
 struct pf_team {
     level levels[MAX_LEVELS]; /* by bits; the caller's, 0, waits for nobody */
     alignas(LINE_BYTES) gate barrier;
-    alignas(LINE_BYTES) unsigned flags[MAX_LEVELS]; /* of each level as member 0 saw them last, and that alone looks */
-    alignas(LINE_BYTES) int32_t n_threads; /* from here on nothing changes while steps run, but where one is held up */
-    int32_t n_members;                     /* of the step */
-    _Atomic uint64_t held_up_ns;           /* all of them, in this step */
-    bool spins;                            /* each member has a core of its own */
-    int32_t n_started;                     /* threads to join */
+    alignas(LINE_BYTES) unsigned flags[MAX_LEVELS]; /* their phase, by level, as member 0 last saw it: its alone */
+    alignas(LINE_BYTES) int32_t n_threads;          /* from here on only held_up_ns changes while a step runs */
+    int32_t n_members;                              /* of the step */
+    _Atomic uint64_t held_up_ns;                    /* all of them, in this step */
+    bool spins;                                     /* each member has a core of its own */
+    int32_t n_started;                              /* threads to join */
     bool pinned;
     int32_t first_core; /* the caller's seat */
     worker workers[];   /* [n_threads]; of 0, the caller, the crowd alone */
@@ -167,9 +167,9 @@ static void wait_for_members(pf_team *team, gate *g, unsigned phase, pf_crowd *c
     if (waited_ns > HELD_UP_NS) atomic_fetch_add_explicit(&team->held_up_ns, waited_ns, memory_order_relaxed);
 }
 
-/* Wait for a step of the level, as long as the wait before was: where that was long, the core is left to others at once. One of them
- * who then computes on it is likely what the step waits for, so that it is surely about to come. Returns whether this wait
- * was long. */
+/* Wait for a step of the level. Where the wait before was long this one will be too, so the core is left to others at once; and
+ * where one of them has computed on it, that was likely what the step waits for, and it is about to come. Returns whether
+ * this wait was long. */
 static bool wait_for_step(const pf_team *team, gate *g, unsigned phase, bool was_long, pf_crowd *crowd)
 {
     if (!was_long && opens_soon(team, g, phase)) return false;
@@ -191,7 +191,7 @@ static void open_gate(gate *g, unsigned next_phase)
     if (atomic_load(&g->n_sleepers) != 0) syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
 }
 
-/* Be counted at the barrier, of two; *phase is that which it had. True: this was the last member, the gate is open. */
+/* One of two members arrives at the barrier, whose phase is still *phase. True: it was the second, and has opened the gate. */
 static bool count_in(pf_team *team, unsigned *phase)
 {
     const unsigned before = atomic_fetch_add_explicit(&team->barrier.word, 1, memory_order_acq_rel);

@@ -46,9 +46,9 @@ void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg);
  * two that is not above the team's size, or that size. */
 void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg);
 
-/* How long a member was held up in the step that has just ended: the sum of its waits of more than two milliseconds, each of which
- * means that the scheduler had given somebody's core to another process. The mean of all members but one, since the last to
- * arrive waits for nobody. */
+/* How long a member was held up in the step that has just ended: the sum of its waits of more than two milliseconds, each of
+ * which means that the scheduler had given somebody's core to another process. The mean of all members but one, since the
+ * last to arrive waits for nobody. */
 uint64_t pf_team_held_up_ns(const pf_team *team);
 
 /* Let the calling thread run wherever the process may, until its next step of several. */

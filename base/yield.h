@@ -16,22 +16,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { PF_YIELD_OTHERS_LOOKED, PF_YIELD_OTHERS_WORKED, PF_YIELD_CROWDED } pf_yield_result;
+/* What a yield tells, by how long it took. */
+typedef enum {
+    PF_YIELD_OTHERS_LOOKED, /* a moment */
+    PF_YIELD_OTHERS_WORKED, /* longer */
+    PF_YIELD_CROWDED,       /* very long */
+} pf_yield_result;
 
-/* Whether a thread's core is crowded, as its own yields tell: several that took so long, with few others in between. One
- * alone may have met a peer's prompt, one in dozens its passes. Zeroed: not that it knows. One thread's alone. */
+/* Whether a thread's core is *crowded*: somebody on it does not make way. Its own yields tell, where several are very long and
+ * few others come between them: a single one may have met a peer that read a prompt, one in dozens a peer's passes. Zeroed:
+ * not crowded, as far as is known. For one thread alone. */
 typedef struct {
-    uint64_t until_ns;
-    int32_t evidence;
+    uint64_t until_ns; /* crowded until then, unless later yields tell so again */
+    int32_t evidence;  /* that it is: more by each very long yield, less by each other one */
 } pf_crowd;
 
 /* sched_yield, where *now_ns is the time (pf_now_ns); after it, *now_ns is the new time. */
 pf_yield_result pf_crowd_yield(pf_crowd *crowd, uint64_t *now_ns);
 
-/* What a yield that ended at now_ns has told; pf_crowd_yield has noted it. */
+/* Take note of a yield that ended at now_ns, as pf_crowd_yield does itself. */
 void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns);
 
-/* Now and then it is false, so that another yield tells anew. */
+/* A tenth of a second after the last very long yield it is false, so that another yield tells anew. */
 static inline bool pf_crowd_is_there(const pf_crowd *crowd, uint64_t now_ns)
 {
     return now_ns < crowd->until_ns;

@@ -1,5 +1,6 @@
 /*
- * How many members of the team run a pass over a small model: all, or the first few. Chosen by measurement, as the passes come.
+ * The crew: those members of the team that run a pass. Over a small model that is all of them or the first few, chosen by
+ * measurement as the passes come.
  *
  *     rung   0     1                                 2           ...   the last
  *            all   the largest power of two below    half of it        not below the fewest that may

@@ -75,9 +75,9 @@ void pf_engine_info(const pf_engine *engine, pf_model_info *out);
 /* ---- peers: roles that an engine can play, here or across the wire --------------------------------------------- */
 
 typedef struct {
-    uint64_t simulate_ns;  /* a pass of a drafter, a verification, takes at least so long, as a larger model's would */
-    int32_t simulate_rows; /* of a drafter's pass that take no longer than one; for each so many more it takes as long
-                                  again; 0: any number. bench/crossover.h measures what a machine allows */
+    uint64_t simulate_ns;  /* a drafter's pass, or a verification, takes at least so long, as a larger model's would */
+    int32_t simulate_rows; /* of a drafter: a pass of n rows takes n / simulate_rows times as long, rounded down and at
+                                  least once; 0: once. bench/crossover.h measures what a machine allows */
     /* Set from outside, what is drafted or waited for is given up: no proposal comes, and a request to a verifier in this
      * process ends with PF_CANCELLED. NULL: nobody does. */
     const volatile bool *stop;

@@ -29,15 +29,15 @@ typedef enum {
 
 /* How the logits of the vocabulary are computed: --head. */
 typedef enum {
-    PF_HEAD_AUTO, /* bounded where that may be, fits and pays: where it saves a twentieth of what comes from memory; else full */
+    PF_HEAD_AUTO, /* BOUNDED where it can be, fits in memory and saves a twentieth of what a step reads from there; else FULL */
     PF_HEAD_FULL, /* as all other products */
-    /* Who is best, where nothing else is asked, by INT8 and bounds of its errors, and by the full head where these leave it
-     * open (bounded_head.h): the same token, by half the bytes of BF16 or less. A second head lies in memory. Not of
-     * integer weights, F16 or a head with a bias. */
+    /* Where only the best token is asked for: an INT8 copy of the head, with bounds of its errors, tells which tokens may be
+     * the best, and the full head decides among these (bounded_head.h). The same token, by half the bytes of BF16 or
+     * less, and a second head in memory. Not of integer weights, F16 or a head with a bias. */
     PF_HEAD_BOUNDED,
-    /* In four bits, and then the best anew by BF16 rows (kernels/sample/rescore.h): half or a quarter of the bytes to read,
-     * and who is best is nearly always the same. Whoever is told no logit but approximate ones by it may take it: a
-     * draft, never a target. Not of weights that are F32, F16 or quantised in their files. */
+    /* In four bits, and then the best few anew from BF16 rows (kernels/sample/rescore.h): half or a quarter of the bytes to
+     * read. The best token is nearly always the same, the other logits are approximate: for a draft, never for a target.
+     * Not of weights that are F32, F16 or quantised in their files. */
     PF_HEAD_SCREENED,
 } pf_head;
 

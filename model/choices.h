@@ -9,12 +9,12 @@
 #include "model/packing.h"
 
 /* dtype, has_matrices, format, row_type, act, head_kind and has_rows, of a model whose config, kernels and machine are
- * there. What was asked for and cannot be is PF_UNSUPPORTED, with a sentence. Anew once it is known that twelve bits do not
- * hold the weights. */
+ * there. What was asked for and cannot be is PF_UNSUPPORTED, with a sentence. Called again where twelve bits turn out not
+ * to hold the weights. */
 PF_MUST_USE pf_status pf_model_choose(pf_model *model, const pf_model_source *source, pf_error *error);
 
-/* Whether all weights, `bytes` of them as they were laid out, take so much of the machine's memory that a head which nobody
- * asked to be bounded is full. It is then, and the weights are to be laid out anew. */
+/* Make a bounded head that AUTO chose a full one where all weights, which take `bytes` with it, leave too little of the
+ * machine's memory. True: it is full now, and the weights are to be laid out anew. */
 bool pf_model_choose_less(pf_model *model, const pf_model_source *source, size_t bytes);
 
 /* Whether a step that reads so many bytes has them from memory; false where the cache is not known. */

@@ -23,10 +23,10 @@ typedef struct {
     size_t stride; /* elements */
 } pf_rows;
 
-/* Between what two members write: as far as a core's prefetching runs ahead, and into the other's lines. */
+/* How far apart two members' parts of a buffer lie: farther than a core prefetches, which would take the other's lines. */
 enum { PF_APART_FLOATS = 8192 / sizeof(float), PF_LINE_FLOATS = 64 / sizeof(float) };
 
-/* Members share the keys of an item where there are so many segments, and no more rows. */
+/* Members share out the keys of an item (attend.c) in contexts of at least so many segments, and in passes of no more rows. */
 enum { PF_SHARED_KEYS_SEGMENTS = 3, PF_SHARED_KEYS_ROWS = 16 };
 
 enum { PF_BOUNDED_ROWS = 8 }; /* of a pass whose head is bounded (bounded_head.h) */
@@ -49,7 +49,7 @@ typedef struct {
     pf_rows coarse;        /* [2 * PF_BOUNDED_ROWS, vocab] */
     uint8_t *marks;        /* [panels of the head] to be computed anew */
     pf_bounded_told *told; /* [n_threads] */
-    int32_t pause;         /* passes that are not to try */
+    int32_t pause;         /* so many passes more go by the full head */
 } pf_bounded_pass;
 
 typedef struct {

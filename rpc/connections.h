@@ -43,13 +43,15 @@ typedef struct {
     bool is_unread; /* given, and gRPC has not begun to read it */
     ino_t inode;    /* of the socket */
     int32_t n_calls;
-    int32_t n_over;   /* of these, that are over */
-    uint64_t over_ns; /* since when there has been one */
-    uint64_t since_ns;
-    int n_unread;         /* bytes, when it was last looked at */
-    uint64_t n_to_claim;  /* rpc/unclaimed.h: bytes that calls and messages account for, since the last look; */
-    uint64_t n_claimed;   /* until then; and */
-    uint64_t n_unclaimed; /* the others that were read, at the last look */
+    int32_t n_over;    /* of these, those that are over */
+    uint64_t over_ns;  /* since when there has been one */
+    uint64_t since_ns; /* when it was accepted */
+    int n_unread;      /* bytes, at the last look of rpc/poll_watch.h */
+
+    /* Bytes, for rpc/unclaimed.h. What gRPC has read is n_claimed + n_unclaimed, as of its last look. */
+    uint64_t n_to_claim; /* that calls and messages account for, since that look */
+    uint64_t n_claimed;  /* that they account for, until then */
+    uint64_t n_unclaimed;
 } pf_connection;
 
 /* Part of its owner's struct. */

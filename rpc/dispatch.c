@@ -12,12 +12,12 @@
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
 static const uint64_t LOOK_NS = 20 * 1000 * 1000; /* how often a peer that computes is called back to ask `enough` */
 
-/* A sequence as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a late answer
- * for a slot's last tenant finds nobody. */
+/* Who has a slot: an open sequence, as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a
+ * late answer for the slot's last tenant finds nobody. */
 typedef struct {
-    void *stream; /* NULL: free */
-    uint64_t sequence;
-    uint64_t internal;
+    void *stream;         /* NULL: free */
+    uint64_t sequence;    /* on its stream */
+    uint64_t internal;    /* at the peer */
     uint32_t incarnation; /* the highest it has been opened with */
     bool is_over;         /* to be closed at the peer */
     uint64_t heard_ns;    /* when its owner or the peer last said something of it */

@@ -99,12 +99,13 @@ struct pf_call {
     size_t unread_bytes, writing_bytes; /* of what waits to be written and is being written; of the latter */
     uint64_t quiet_ns;                  /* since when a stream that waits has heard nothing */
 
-    bool is_ready, is_absorbed;
-    bool is_owed;       /* of a stream: something was when it was last looked at, or it has spoken since */
-    bool has_sequences; /* of a stream: some were open when it was last looked at */
-    bool has_place;     /* counts among those that may be open */
-    bool is_over;       /* has gone without one, or from it: the listener has been told */
-    uint64_t idle_ns;   /* since when it has had none open; of any other call: since when it is there */
+    bool is_ready;      /* in line for the computing thread, or just taken from it */
+    bool is_absorbed;   /* in the server's list of that name */
+    bool is_owed;       /* of a stream: the peer owed it an answer at the last look, or it has spoken since */
+    bool has_sequences; /* of a stream: some were open at the last look */
+    bool has_place;     /* it is counted in n_open (server_places.c) */
+    bool is_over;       /* it got no place or has left it, and the listener has been told */
+    uint64_t idle_ns;   /* since when a stream has had no sequence open, or any other call has been there */
     pf_call *next_ready, *next_absorbed;
     pf_call *next, *previous; /* all that are there, the oldest first */
     bool watches;             /* has said whose health */

@@ -290,9 +290,9 @@ PF_V16 void pf_v16d_store(double *p, pf_v16d sum)
     _mm512_storeu_pd(p + 8, sum.high);
 }
 
-/* p * 2^n where x is above the least whose power is not 0, or a NaN. VSCALEFPS rounds once, as the definition's two products do;
- * a vector in which one lane goes down to a denormal, or through them to 0, takes it 150 cycles (Emerald Rapids), hence the
- * mask: of the keys that a row does not see there are some in the last block of all. */
+/* p * 2^n where x is above the least whose power is not 0, or a NaN. VSCALEFPS rounds once, as the definition's two products
+ * do; a vector in which one lane goes down to a denormal, or through them to 0, takes it 150 cycles (Emerald Rapids), hence
+ * the mask: of the keys that a row does not see there are some in the last block of all. */
 PF_V16 pf_v16 pf_v16_power(pf_v16 p, pf_v16 n, pf_v16 x, float low)
 {
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, pf_v16_set(low), _CMP_NLE_UQ), p, n);

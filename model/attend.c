@@ -106,8 +106,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Whether units, of which each has all rows but one segment, are sooner done than items, of which each has one row but all keys.
- * Two barriers more, and parts that are written and joined, have their price. */
+/* Whether units, of which each has all rows but one segment, are sooner done than items, of which each has one row but all
+ * keys. Two barriers more, and parts that are written and joined, have their price. */
 static bool units_pay(const pf_config *config, const pf_attn_args *args, int32_t n_threads)
 {
     enum { PRICE = 4096 };

@@ -72,8 +72,8 @@ void pf_poller_notify(pf_poller *poller);
 
 /* On the front, one thread at a time, holding no lock that `handle` takes. Polls until pf_poller_notify has been
  * called since the last wait returned, or deadline_ns (pf_now_ns time) is there; asleep after spin_until_ns, or where the core
- * is crowded (base/yield.h). Where the deadline has passed it ends after a few looks that find nothing, and while the back polls
- * it leaves that to it, at once. Returns after 50 ms asleep in any case, so that the caller can look at other things: whoever
+ * is crowded (base/yield.h). Where the deadline has passed it ends after a few looks that find nothing, or, while the back
+ * polls, at once. Returns after 50 ms asleep in any case, so that the caller can look at other things: whoever
  * waits for more calls it in a loop, and looks before. */
 void pf_poller_wait(pf_poller *poller, uint64_t spin_until_ns, uint64_t deadline_ns);
 

@@ -7,7 +7,8 @@
 
 enum { PING_BYTES = 2 }; /* a look: 40 a second, where one who pings each second and answers pings takes 34 */
 
-/* That gRPC has read; 0 where it cannot be told. What comes between the two looks counts as read, and not as less than nothing. */
+/* Bytes that gRPC has read; 0 where it cannot be told. What comes between the two calls counts as read, so that
+ * they never are less than none. */
 static uint64_t bytes_read(int fd)
 {
     int n_unread = 0;

@@ -29,16 +29,16 @@ typedef struct {
     int32_t next; /* the correction where a draft token was refused, else the bonus token; -1: row 0 decides nothing */
 } pf_acceptance;
 
-/* The target's own choice at a row behind so many kept tokens: the argmax of its logits (greedy), or its Gumbel-max draw with
+/* The target's own choice at a row behind n_kept kept tokens: the argmax of its logits (greedy), or its Gumbel-max draw with
  * the noise of that position (coupled, arXiv:2408.07978). -1: it has none. */
 typedef int32_t pf_accept_best(void *rows, int32_t row, int32_t n_kept);
 
-/* Keep the longest path that the target would have chosen itself. path [n]: out, the tokens that are kept, as indices, ascending.
- * The result is what plain decoding gives, whatever the draft. */
+/* Keep the longest path that the target would have chosen itself. path [n]: out, the tokens that are kept, as indices,
+ * ascending. The result is what plain decoding gives, whatever the draft. */
 pf_acceptance pf_accept_exact(const pf_drafted *drafted, pf_accept_best *best, void *rows, int32_t *path);
 
-/* p [n_vocab] of a row, with the request's temperature and filters, summing to 1; good until the next is asked for. NULL: it has
- * none. */
+/* p [n_vocab] of a row, with the request's temperature and filters, summing to 1; borrowed until the next is asked for. NULL:
+ * it has none. */
 typedef const float *pf_accept_row(void *rows, int32_t row);
 
 /* In [0, 1), independent of each other, of other positions' and of the draft's draws. */

@@ -45,7 +45,8 @@ PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *samp
                                         const pf_drafted *drafted, int32_t first_row, int32_t position,
                                         pf_acceptance *out, int32_t *path);
 
-/* How many logits of a row are looked at for nothing but the largest (pf_span): all that may be chosen; 0: other things too. */
+/* The pf_span.best_of of a pass whose rows are then judged: all tokens that may be chosen, where only the largest logit is
+ * looked at; 0 where a row's other logits are, too. */
 int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling);
 
 /* Whether each token is decided by the target's own choice, whatever was proposed: then trees can be judged. */

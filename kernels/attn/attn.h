@@ -185,8 +185,9 @@ typedef struct {
     int32_t position; /* of row 0 */
 } pf_attn_store_args;
 
-/* Attend with items [item_begin, item_end), or units where these are asked for. The keys and values of all rows must be in their pages before: with more
- * than one row a barrier after the store; with one row a member that stores and attends the same items needs none.
+/* Attend with items [item_begin, item_end), or with units where args->step is PF_ATTN_PART. The keys and values of all rows
+ * must be in their pages before: with more than one row a barrier after the store; with one row a member that stores and
+ * attends the same items needs none.
  * scratch: this member's own, pf_attn_scratch_bytes, 64-byte aligned. */
 typedef void pf_attn_fn(const pf_attn_args *args, int32_t item_begin, int32_t item_end, void *scratch);
 

@@ -8,7 +8,7 @@
  *
  *   f32    [n/32] { [k]                [ n0 n1 ... n31 ] }
  *   bf16   [n/32] { [k/2]              [ n0: k k+1 | n1: k k+1 | ... | n31 ] }
- *   -12    [n/32] { [k/16] codes       [k/16] { 768 bytes: 16 values of k, twelve bits each } }     and behind all panels reserves
+ *   -12    [n/32] { [k/16] codes       [k/16] { 768 bytes: 16 values of k, twelve bits each } }   behind all panels reserves
  *   int8   [n/32] { 32 f32 scales      [k/4] [ n0: k k+1 k+2 k+3 | ... | n31 ] }              bytes hold q + 128
  *   int4   [n/32] { 32 f32 scales      [k/4] [ 64 bytes: n0..n15 in low nibbles, n16..n31 in high ] }   of a channel
  *   asym   behind the scales 32 bytes z, one a column, and 32 that mean nothing

@@ -1,5 +1,6 @@
 /*
- * AMX products: those of few rows by gemm_amx_few.h, and of more than 32 by a nest of loops that keeps the multiplier fed. Internal.
+ * AMX products: those of few rows by gemm_amx_few.h, and of more than 32 by a nest of loops that keeps the multiplier fed.
+ * Internal.
  *
  * A multiply takes 16 cycles and two tiles, 2 KiB; L1 gives those in 16, L2 in 22 and more. So of the two operands one must
  * come from L1:

@@ -7,10 +7,10 @@
  *
  *   A  B0 | rows 0 .. 3 | B1, A B0 | rows 4 .. 7 | B2, A B1 | rows 8 .. 11 | B3, A B2 | rows 12 .. 15 | A B3
  *
- * Between the load of a tile and its multiply stands a quarter of that, so that the core, which looks some forty rows ahead, waits
- * for neither while it could ask memory for more: with a step multiplied whole behind the filling of the next, 8 rows took 1.2
- * of a bare read, not 1.1 (docs/amx.md). A, a line of each row, comes from L2: B passes through L1 between two uses of it. Beside
- * the last step of some panels the first of the next ones is filled.
+ * Between the load of a tile and its multiply stands a quarter of that, so that the core, which looks some forty rows ahead,
+ * waits for neither while it could ask memory for more: with a step multiplied whole behind the filling of the next, 8 rows
+ * took 1.2 of a bare read, not 1.1 (docs/amx.md). A, a line of each row, comes from L2: B passes through L1 between two uses of
+ * it. Beside the last step of some panels the first of the next ones is filled.
  */
 #ifndef PF_KERNELS_GEMM_AMX_FEW_H
 #define PF_KERNELS_GEMM_AMX_FEW_H
@@ -125,8 +125,8 @@ PF_INLINE void pf_tile_step_copied(const pf_tile_family family, const pf_tile_pr
     if (turn & 1) pf_tile_stay_awake(); /* two steps from memory take less than 2,000 cycles */
 }
 
-/* Sums to the tiles through the ring, whose slot of *turn has the first step. Beside the last the first of the panels `after` is
- * filled, if only the same ones once more. */
+/* Sums to the tiles through the ring, whose slot of *turn has the first step. Beside the last the first of the panels `after`
+ * is filled, if only the same ones once more. */
 PF_INLINE void pf_tile_multiply_copied(const pf_tile_family family, const pf_tile_product *x, pf_tile_rows rows,
                                        pf_tile_panels panels, pf_tile_panels after, const int32_t n_panels,
                                        uint8_t *ring, size_t *turn)

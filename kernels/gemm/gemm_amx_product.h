@@ -196,8 +196,8 @@ PF_INLINE pf_tile_filling pf_tile_filling_of(const pf_tile_family family, const 
     return f;
 }
 
-/* Rows [begin, end) of it: one of each panel in turn, and where it `fetches` what comes further on beside it. Two streams get more
- * from memory than one. */
+/* Rows [begin, end) of it: one of each panel in turn, and where it `fetches` what comes further on beside it. Two streams get
+ * more from memory than one. */
 PF_INLINE void pf_tile_fill_rows(const pf_tile_family family, const pf_tile_product *x, pf_tile_filling *f,
                                  const int32_t n_panels, const bool fetches, size_t begin, size_t end)
 {

@@ -7,8 +7,8 @@
  *           [height] sums   [group / 4] [height] words } }
  *
  * A start is the sum of all bytes, or of a group's, times what the stored weights have too much, -128 or -8; where that is z, a
- * column's own, times -1. The sum of whole bytes, two nibbles, starts at 17 times that. A group's sum stands in the upper half of its word. The last group is filled with zeros. Groups are for
- * few rows: more multiply as int8, and are packed so.
+ * column's own, times -1. The sum of whole bytes, two nibbles, starts at 17 times that. A group's sum stands in the upper half
+ * of its word. The last group is filled with zeros. Groups are for few rows: more multiply as int8, and are packed so.
  */
 #include "kernels/gemm/gemm_int_words_avx512.h"
 #include "kernels/gemm/pack_words_avx512.h"

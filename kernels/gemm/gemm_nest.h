@@ -16,8 +16,8 @@
  * so that memory works all the time. Partial sums wait in the scratch and are loaded, not added: an output stays one chain.
  *
  * Tiles that take a panel half by half (half_rows) pass over a block twice, and touch every other line each time. Few such
- * tiles take short blocks where weights come from memory: on two cores of a Milan in November 2026 4 and 5 rows took 1.2 times as
- * long by long ones, and 0.94 from the L3, where short ones gained nothing.
+ * tiles take short blocks where weights come from memory: on two cores of a Milan in November 2026 4 and 5 rows took 1.2
+ * times as long by long ones, and 0.94 from the L3, where short ones gained nothing.
  *
  * Integer weights are widened to bf16 a block at a time, in the scratch, and the tiles pass over that: the whole cost of
  * the integers is in the widening, once a panel, whatever the rows. With few rows the blocks are short, so that the
@@ -37,9 +37,10 @@
  * 16 misses of the L1 is all that there are; a product with groups of 32 took 1.05 times as long.
  *
  * The prefetcher of Zen 3 and Zen 4, left alone, reads memory and the L3 as fast as any loop does. So few rows ask for no more
- * than the next line: from 8 KiB ahead one row took 1.1 to 1.3 times as long on two cores of a Genoa in November 2026, and 1.07 to
- * 1.17 times on two of a Milan. Where multiplies take as long as memory does it falls behind, and what is asked for from afar
- * had best go into the L2: into the L1, which has 32 KiB and few misses, 8 and 16 rows took 1.15 to 1.2 times as long. From the L3 that makes no difference.
+ * than the next line: from 8 KiB ahead one row took 1.1 to 1.3 times as long on two cores of a Genoa in November 2026, and
+ * 1.07 to 1.17 times on two of a Milan. Where multiplies take as long as memory does it falls behind, and what is asked for
+ * from afar had best go into the L2: into the L1, which has 32 KiB and few misses, 8 and 16 rows took 1.15 to 1.2 times as
+ * long. From the L3 that makes no difference.
  */
 #ifndef PF_KERNELS_GEMM_NEST_H
 #define PF_KERNELS_GEMM_NEST_H

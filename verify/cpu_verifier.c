@@ -236,7 +236,17 @@ static int32_t cut(const sequence_state *s, int32_t n, pf_finish *finish)
     return n;
 }
 
-/* The proposed tokens of `path` and `next` are what the round gives; say so, and move on. Returns how many were kept. */
+/* A verdict on the work of a sequence, which moves on to the next round. */
+static void answer(verifier *v, int32_t slot, pf_verdict verdict)
+{
+    sequence_state *s = &v->sequences[slot];
+    pf_stream_answerer_commit(v->answer.stream, slot, verdict.n_tokens, &verdict);
+    v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
+    s->pending = false;
+    s->finished = verdict.finish != PF_FINISH_NONE;
+}
+
+/* The proposed tokens of `path` and `next` are what the round gives. Returns how many were kept. */
 static int32_t commit(verifier *v, int32_t slot, pf_acceptance acceptance, const int32_t *path)
 {
     sequence_state *s = &v->sequences[slot];
@@ -244,18 +254,15 @@ static int32_t commit(verifier *v, int32_t slot, pf_acceptance acceptance, const
     for (int32_t i = 0; i < acceptance.n_accepted; i++) tokens[i] = tokens[path[i]];
     tokens[acceptance.n_accepted] = acceptance.next;
 
-    pf_verdict verdict = { 0 };
-    const int32_t n = cut(s, acceptance.n_accepted + 1, &verdict.finish);
-    pf_stream_answerer_commit(v->answer.stream, slot, n, &verdict);
-    verdict.tokens = tokens;
-    verdict.n_tokens = n;
-    verdict.n_accepted = acceptance.n_accepted < n ? acceptance.n_accepted : n;
-    v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
-
+    pf_finish finish;
+    const int32_t n = cut(s, acceptance.n_accepted + 1, &finish);
+    answer(v, slot,
+           (pf_verdict){ .tokens = tokens,
+                         .n_tokens = n,
+                         .n_accepted = acceptance.n_accepted < n ? acceptance.n_accepted : n,
+                         .finish = finish });
     s->n_committed += n;
     s->n_draft = 0;
-    s->pending = false;
-    s->finished = verdict.finish != PF_FINISH_NONE;
     return n;
 }
 
@@ -324,11 +331,7 @@ static bool prepare(verifier *v, int32_t slot, pf_span *out)
 {
     sequence_state *s = &v->sequences[slot];
     if (s->n_committed >= s->max_tokens) { /* asked for a token too many: nothing, and the end */
-        pf_verdict verdict = { .tokens = s->tokens + s->n_committed, .finish = PF_FINISH_LENGTH };
-        pf_stream_answerer_commit(v->answer.stream, slot, 0, &verdict);
-        v->answer.batch.verdicts[v->answer.batch.n_verdicts++] = verdict;
-        s->pending = false;
-        s->finished = true;
+        answer(v, slot, (pf_verdict){ .tokens = s->tokens + s->n_committed, .finish = PF_FINISH_LENGTH });
         return false;
     }
     const int32_t held = pf_kv_length(v->kv, s->kv);

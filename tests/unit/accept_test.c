@@ -464,8 +464,9 @@ static int32_t run_round(const world *w, const rule *r, int32_t last, uint64_t *
 
 /* The smaller tail probability of two tests over the same trials: the joint of three tokens, and the first alone
  * (fewer degrees of freedom, so a fault there shows sooner). */
-static double test_rule(const world *w, const rule *r, uint64_t seed)
+static double test_rule(const world *w, const rule *r)
 {
+    uint64_t seed = 7;
     static int64_t joint[N_CELLS], first[V];
     static double joint_p[N_CELLS], first_p[V];
     memset(joint, 0, sizeof joint);
@@ -511,14 +512,14 @@ static int32_t choose_most_probable(const float *q, uint64_t *rng)
 
 static void assert_lossless(const world *w, const rule *r)
 {
-    const double tail = test_rule(w, r, 7);
+    const double tail = test_rule(w, r);
     if (tail < PF_CHI_FALSE_ALARM)
         fail_msg("tail probability %.2g, expected at least %.0g: the rule is lossy", tail, PF_CHI_FALSE_ALARM);
 }
 
 static void assert_caught(const world *w, const rule *r)
 {
-    const double tail = test_rule(w, r, 7);
+    const double tail = test_rule(w, r);
     if (tail >= PF_CHI_FALSE_ALARM)
         fail_msg("tail probability %.2g: this test could not tell a lossy rule from the right one", tail);
 }

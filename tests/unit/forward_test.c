@@ -149,11 +149,11 @@ static void assert_same_logits(const rig *r, const float *a, const float *b, int
         }
 }
 
-/* One token a pass. */
-static float *plain_logits(rig *r, int32_t text)
+/* Of text 0, one token a pass. */
+static float *plain_logits(rig *r)
 {
     int32_t tokens[N_TEXT];
-    make_text(r, text, tokens);
+    make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
     for (int32_t i = 0; i < N_TEXT; i++) feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
@@ -172,7 +172,7 @@ static void for_arithmetics_of(const pf_tiny_model *shape, int32_t n_threads, vo
         for (size_t d = 0; d < 2; d++) {
             rig one, r;
             set_up(&one, (pf_isa)isa, dtypes[d], 1);
-            float *plain = plain_logits(&one, 0);
+            float *plain = plain_logits(&one);
             tear_down(&one);
             set_up(&r, (pf_isa)isa, dtypes[d], n_threads);
             claim(&r, plain);
@@ -293,7 +293,7 @@ static void logits_of_every_format_depend_neither_on_cuts_nor_on_threads(void **
                 const pf_activations activations = (pf_activations)(PF_ACTIVATIONS_ACTS + act);
                 rig r;
                 set_up_acting(&r, (pf_isa)isa, dtype, activations, 1);
-                float *plain = plain_logits(&r, 0);
+                float *plain = plain_logits(&r);
                 compare_cut(&r, plain, N_TEXT, 1);
                 compare_cut(&r, plain, 33, 17);
                 tear_down(&r);
@@ -317,7 +317,7 @@ static void logits_do_not_depend_on_who_takes_which_panels(void **state)
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         rig one, two;
         set_up(&one, isa, dtypes[d], 1);
-        float *plain = plain_logits(&one, 0);
+        float *plain = plain_logits(&one);
         tear_down(&one);
         set_up(&two, isa, dtypes[d], 2);
         for (int i = 0; i < 3; i++) compare_cut(&two, plain, N_TEXT, 1);
@@ -375,7 +375,7 @@ static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_thre
                                      .isa = pf_cpu_best_isa() };
         rig r;
         set_up_with(&r, options, 1);
-        float *plain = plain_logits(&r, 0);
+        float *plain = plain_logits(&r);
         tear_down(&r);
         options.backend = PF_BACKEND_ONEDNN;
         for (int32_t n_threads = 1; n_threads <= 4; n_threads++) {
@@ -445,7 +445,7 @@ static void logits_of_a_screened_head_depend_neither_on_cuts_nor_on_threads(void
                 const pf_model_options options = { .dtype = dtypes[d], .head = PF_HEAD_SCREENED, .isa = (pf_isa)isa };
                 rig r;
                 set_up_with(&r, options, 1);
-                float *plain = plain_logits(&r, 0);
+                float *plain = plain_logits(&r);
                 compare_cuts(&r, plain);
                 compare_in_company(&r, plain);
                 tear_down(&r);
@@ -593,7 +593,7 @@ static void logits_depend_on_every_token_before_and_on_none_after(void **state)
     pf_tiny_model_create(&ODD, directory);
     rig r;
     set_up(&r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
-    float *plain = plain_logits(&r, 0), *logits = new_logits(&r);
+    float *plain = plain_logits(&r), *logits = new_logits(&r);
     const size_t row_bytes = (size_t)r.n_vocab * sizeof *plain;
     for (int32_t changed = 0; changed < N_TEXT; changed += 12) {
         int32_t tokens[N_TEXT];
@@ -699,7 +699,7 @@ static void open_refusals(refusals *f)
     *f = (refusals){ 0 };
     rig *r = &f->rig;
     set_up(r, pf_cpu_best_isa(), PF_DTYPE_F32, 1);
-    f->plain = plain_logits(r, 0);
+    f->plain = plain_logits(r);
     f->logits = new_logits(r);
     make_text(r, 0, f->tokens);
     f->a = acquire(r);

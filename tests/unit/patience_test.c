@@ -145,16 +145,16 @@ static void one_that_keeps_up_is_waited_for_while_that_pays(void **state)
     if (again > 650.0) fail_msg("1000 tokens in %.1f steps; expected three steps for 5, nearly", again);
 }
 
-/* Whether one is waited for in the end whose answers take so long and whose rounds' verification, too. */
-static bool is_worth_waiting_for(pf_patience *p, uint64_t away_ms, uint64_t judge_ms, int32_t n_tokens)
+/* Whether one is waited for in the end whose answers take 25 ms and their verification 60, for two tokens. */
+static bool is_worth_waiting_for(pf_patience *p)
 {
     uint64_t now = 1000 * MS, round = 0;
     for (; round < 60; round++) {
         const bool waits = pf_patience_asked(p, round, now) > 0;
         if (!waits) return false;
-        pf_patience_answered(p, round, now += away_ms * MS);
-        pf_patience_verified(p, judge_ms * MS, true, n_tokens);
-        now += judge_ms * MS;
+        pf_patience_answered(p, round, now += 25 * MS);
+        pf_patience_verified(p, 60 * MS, true, 2);
+        now += 60 * MS;
     }
     return true;
 }
@@ -164,10 +164,10 @@ static void what_a_wait_must_pay_is_plain_decoding(void **state)
     (void)state;
     pf_patience p;
     pf_patience_init(&p);
-    assert_true(is_worth_waiting_for(&p, 25, 60, 2)); /* what a round takes is the best that is known */
+    assert_true(is_worth_waiting_for(&p)); /* what a round takes is the best that is known */
     pf_patience_init(&p);
     pf_patience_verified(&p, 30 * MS, false, 1);
-    assert_false(is_worth_waiting_for(&p, 25, 60, 2));
+    assert_false(is_worth_waiting_for(&p));
     uint64_t round = 61, now = 9000 * MS;
     for (; round < 100; round++, now += 30 * MS) { /* an answer that came between two looks had not come at the first */
         assert_int_equal(pf_patience_asked(&p, round, now), 0);

@@ -124,6 +124,7 @@ pf_gemm_multiply_fn pf_gemm_bf16_12_avx512bf16;
 pf_gemm_widen_fn pf_gemm_widen_avx512bf16;
 pf_gemm_multiply_fn pf_gemm_integers_bf16_avx512bf16;
 pf_gemm_few_fn pf_gemm_integers_bf16_few_avx512bf16;
+pf_attn_fn pf_attn_bf16_avx512bf16;
 
 pf_gemm_pack_fn pf_gemm_pack_bf16_amx;
 pf_gemm_pack_columns_fn pf_gemm_pack_columns_bf16_amx;
@@ -140,6 +141,7 @@ pf_gemm_multiply_fn pf_gemm_int4_g32_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_g128_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_channel_int8_amx;
 pf_gemm_multiply_fn pf_gemm_int4_asym_channel_int8_amx;
+pf_attn_fn pf_attn_bf16_amx;
 
 /* The fewest rows that the AMX products of integers give to tiles, and those of bf16 wherever weights lie. */
 enum { PF_GEMM_AMX_INT8_ROWS = 3, PF_GEMM_AMX_INT4_ROWS = 5, PF_GEMM_AMX_BF16_ROWS = 6 };
@@ -152,8 +154,6 @@ static inline int32_t pf_gemm_vnni_group_rows(int32_t group)
 {
     return group == 32 ? PF_GEMM_VNNI_GROUP_ROWS : 2 * PF_GEMM_VNNI_GROUP_ROWS;
 }
-pf_attn_fn pf_attn_bf16_avx512bf16;
-pf_attn_fn pf_attn_bf16_amx;
 #endif
 
 #endif

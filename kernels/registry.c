@@ -39,6 +39,9 @@ static const pf_kernel table[] = {
 /* The last argument: gate and up in one call or not, and how much of them is gone through together (gemm_amx.h). */
 #define APART                   .multiply_gated = NULL
 #define GATED(FUNCTION, FEWEST) .multiply_gated = FUNCTION, .gated_rows = FEWEST, .group_rows = 512, .group_panels = 16
+#define GATED_BF16              GATED(pf_gemm_gated_bf16_amx, PF_GEMM_AMX_BF16_ROWS)
+#define GATED_INT8              GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT8_ROWS)
+#define GATED_INT4              GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT4_ROWS)
 /* Weights and activations of one type. */
 #define GEMM(TYPE, ISA, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY) \
     GEMM_ROW(TYPE, TYPE, ISA, 0, TILE, ROWS, PACKING, CLASS, PACK, COLUMNS, MULTIPLY, APART)
@@ -132,12 +135,12 @@ static const pf_kernel table[] = {
     GEMM_OWN_GROUPS(G128, int4_g128, PF_ISA_AVX512, avx512vnni, "14x32, 6x32", PF_GEMM_VNNI_INT8_ROWS, APART),
     GEMM_PAIRS(PF_ISA_AVX512BF16, avx512bf16, "14x32, 7x64", "14x32", 14, VDPBF16),
     GEMM_ROW(BF16, BF16, PF_ISA_AMX, 0, "32x32, 16x64", 32, PANELS_BF16, TDPBF16,
-             pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx, GATED(pf_gemm_gated_bf16_amx, PF_GEMM_AMX_BF16_ROWS)),
-    GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT8_ROWS)),
-    GEMM_OWN(INT4_CHANNEL,      int4_channel,      PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT4_ROWS)),
-    GEMM_OWN(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT4_ROWS)),
-    GEMM_OWN_GROUPS(G32,  int4_g32,  PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT4_ROWS)),
-    GEMM_OWN_GROUPS(G128, int4_g128, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED(pf_gemm_gated_integers_int8_amx, PF_GEMM_AMX_INT4_ROWS)),
+             pf_gemm_pack_bf16_amx, pf_gemm_pack_columns_bf16_amx, pf_gemm_bf16_amx, GATED_BF16),
+    GEMM_OWN(INT8, int8, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED_INT8),
+    GEMM_OWN(INT4_CHANNEL,      int4_channel,      PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED_INT4),
+    GEMM_OWN(INT4_ASYM_CHANNEL, int4_asym_channel, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED_INT4),
+    GEMM_OWN_GROUPS(G32,  int4_g32,  PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED_INT4),
+    GEMM_OWN_GROUPS(G128, int4_g128, PF_ISA_AMX, amx, "32x32, 16x32", 32, GATED_INT4),
 
     KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_AVX2, ROUNDING, pf_gemm_pack_weights_avx2),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rmsnorm_f32_avx2),

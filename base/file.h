@@ -13,10 +13,10 @@
  * gone raises SIGBUS as with any mapping, so weights are packed (copied) before a model is used, and the command line makes
  * a sentence of it (cli/cut_short.h). Within its last page the kernel gives zeros instead: see pf_file_check_map. */
 typedef struct {
-    const uint8_t *data; /* NULL when the file is empty */
-    size_t size;         /* bytes */
-    int descriptor;      /* where data is not NULL */
-    struct timespec written;
+    const uint8_t *data;     /* NULL when the file is empty */
+    size_t size;             /* bytes */
+    int descriptor;          /* where data is not NULL */
+    struct timespec written; /* last, before it was mapped */
 } pf_file_map;
 
 enum { PF_FILE_PATH_BYTES = 4096 }; /* what a path has room in, as the kernel allows */

@@ -37,8 +37,8 @@ PF_MUST_USE pf_status pf_json_parse(const char *name, const char *text, size_t b
                                     pf_error *error);
 void pf_json_close(pf_json *doc); /* zeroed is fine */
 
-/* Have jansson allocate by pf_json_malloc. Where a word or a key has no memory jansson calls the text wrong, or leaves it
- * out and goes on; a parse in a process that watches says PF_NOMEM. Process wide: the program's to choose, as it begins. */
+/* Have jansson allocate by pf_json_malloc, so that parsing and printing say where memory was short: by itself jansson then
+ * calls a text wrong, or leaves a word or a key out and goes on. For the whole process: a program's to call, as it begins. */
 void pf_json_watch_memory(void);
 
 /* malloc for what a document is made of. */

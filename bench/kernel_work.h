@@ -16,7 +16,7 @@ enum {
     PF_WORK_ROWS = 512,       /* at most */
     PF_WORK_K = 8192,         /* at most */
     PF_WORK_COLUMNS = 32768,  /* at most, of a product's result and of a vocabulary */
-    PF_WORK_MIN_COPIES = 4,   /* one is read while two others were used after it */
+    PF_WORK_MIN_COPIES = 4,   /* so that others have been used since, when one has its turn again */
     PF_WORK_MAX_COPIES = 256, /* of a matrix, or layers of a cache */
     PF_WORK_MAX_PAGES = 512,  /* of a sequence */
 };

@@ -27,7 +27,8 @@ typedef enum {
     PF_OPTION_KIND_ACT,     /* pf_activations */
 } pf_option_kind;
 
-/* What an option is for: where that is not here, it has no effect. */
+/* What an option acts on. Where the command line names no such thing the option has no effect, which is worth a warning
+ * (pf_setup_warn_of_idle_options). */
 typedef enum {
     PF_OPTION_OF_COMMAND, /* itself */
     PF_OPTION_OF_MODEL,   /* -m */

@@ -26,14 +26,15 @@ PF_MUST_USE pf_status pf_setup_create_team(const pf_options *options, pf_team **
 PF_MUST_USE pf_status pf_setup_open_engine(const pf_options *options, int32_t max_sequences, pf_engine **out,
                                            pf_error *error);
 
-/* Whether the models that are to be slowed down are here: PF_EXIT_DONE, or as pf_options_misuse. */
+/* Whether the model that --simulate-step-ms or --simulate-token-ms slows down is one of this process: PF_EXIT_DONE, or as
+ * pf_options_misuse. */
 int pf_setup_check_trial(const pf_command *command, const pf_options *options);
 
 /* Of options for a model, or a drafter, that is not here. Scripts share options between ways to run, so it is no misuse. */
 void pf_setup_warn_of_idle_options(const pf_options *options);
 
-/* How an engine plays its role: by what is simulated, for which a drafter's machine is measured, and until interrupted.
- * Errors as pf_crossover_measure. */
+/* The options of an engine's role: the time that is simulated, for a drafter with the rows that a pass has for free on this
+ * machine (bench/crossover.h), and that an interrupt ends it. Errors as pf_crossover_measure. */
 PF_MUST_USE pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role,
                                          pf_role_options *out, pf_error *error);
 

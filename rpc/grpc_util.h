@@ -19,7 +19,8 @@
 
 enum {
     PF_RPC_DEFAULT_MESSAGE_BYTES = 4 << 20,
-    PF_RPC_SPIN_NS = 1000 * 1000, /* longer than a round of small models: who sleeps is woken in 20 us */
+    PF_RPC_SPIN_NS =
+        1000 * 1000, /* of polling before sleep: longer than a round of small models, as waking takes 20 us */
 
     /* Keepalive is agreed by both sides: a server answers pings more frequent than it allows with GOAWAY
      * too_many_pings. It finds a host that vanished; a process that dies is seen by its closed socket. */

@@ -52,7 +52,7 @@ static void on_warning(void *user, const char *sentence)
     pf_error_set(&p->warning, PF_OK, "%s", sentence);
 }
 
-pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter)
+static pf_session *open_waiting(pair *p, pf_peer *verifier, pf_peer *drafter, uint64_t return_limit_ns)
 {
     const pf_session_options options = { .verifier = verifier,
                                          .drafter = drafter,
@@ -60,13 +60,18 @@ pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter)
                                          .verifier_is_far = verifier != p->verifier,
                                          .max_context = CONTEXT,
                                          .verdict_limit_ns = LIMIT_NS,
-                                         .return_limit_ns = LIMIT_NS,
+                                         .return_limit_ns = return_limit_ns,
                                          .warn = on_warning,
                                          .warn_user = p };
     pf_session *session = NULL;
     pf_error error = { 0 };
     assert_ok(pf_session_create(&options, &session, &error), error);
     return session;
+}
+
+pf_session *open_session(pair *p, pf_peer *verifier, pf_peer *drafter)
+{
+    return open_waiting(p, verifier, drafter, LIMIT_NS);
 }
 
 pf_request plain_request(void)
@@ -87,7 +92,7 @@ pf_status run(pf_session *session, const pf_request *request, generated *out, pf
 void generate(pair *p, pf_peer *verifier, pf_peer *drafter, const pf_request *request, generated *out)
 {
     pf_error error = { 0 };
-    pf_session *session = open_session(p, verifier, drafter);
+    pf_session *session = open_waiting(p, verifier, drafter, 0);
     assert_ok(run(session, request, out, &error), error);
     pf_session_destroy(session);
 }

@@ -39,7 +39,10 @@ pf_request plain_request(void);
 
 pf_status run(pf_session *session, const pf_request *request, generated *out, pf_error *error);
 
-/* The same in a session of its own, to its end. drafter NULL: plain decoding. */
+/*
+ * The same in a session of its own, to its end; a verifier that vanishes has the product's own limit to return, which a
+ * loaded machine keeps. drafter NULL: plain decoding.
+ */
 void generate(pair *p, pf_peer *verifier, pf_peer *drafter, const pf_request *request, generated *out);
 
 void assert_same_text(const generated *a, const generated *b);

@@ -186,5 +186,8 @@ pf_status pf_generate(pf_session *session, const pf_request *request, pf_result 
     PF_TRY(pf_stream_owner_begin(session->to_drafter, r.sequence, request->n_prompt));
     const pf_status status = generate(&r);
     close_everywhere(&r);
+    if (status == PF_CANCELLED && pf_run_is_cancelled(&r))
+        return pf_fail(error, status, "the request was cancelled, %d of %d tokens were made", result->n_tokens,
+                       request->max_new_tokens);
     return status;
 }

@@ -161,6 +161,7 @@ static void a_cancelled_request_keeps_what_it_has(void **state)
     generated out;
     pf_error error = { 0 };
     assert_status(run(session, &request, &out, &error), PF_CANCELLED);
+    assert_says(error, "the request was cancelled");
     assert_in_range(out.result.n_tokens, 5, N_NEW - 1);
     assert_int_equal(out.result.finish, PF_FINISH_NONE);
     request.cancel = NULL;

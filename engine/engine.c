@@ -1,6 +1,7 @@
 /* A loaded model with its tokenizer, its threads and its context, and the roles that it can play. */
 #include "engine/pilotfish.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,14 +180,20 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
     return describe(engine, path, options, error);
 }
 
-static pf_status check_option(const char *model, const char *option, int32_t value, int32_t most, pf_error *error)
+static pf_status check_option(const char *model, const char *option, int64_t value, int32_t most, pf_error *error)
 {
     if (value >= 0 && value <= most) return PF_OK;
-    return pf_fail(error, PF_INVALID, "%s: %s is %d, expected 0 to %d", model, option, value, most);
+    return pf_fail(error, PF_INVALID, "%s: %s is %" PRId64 ", expected 0 to %d", model, option, value, most);
 }
 
 static pf_status check_options(const char *model, const pf_engine_options *options, pf_error *error)
 {
+    PF_TRY(check_option(model, "dtype", options->dtype, PF_N_DTYPES - 1, error));
+    PF_TRY(check_option(model, "activations", options->activations, PF_N_ACTIVATIONS - 1, error));
+    PF_TRY(check_option(model, "backend", options->backend, PF_N_BACKENDS - 1, error));
+    PF_TRY(check_option(model, "head", options->head, PF_N_HEADS - 1, error));
+    PF_TRY(check_option(model, "isa", options->isa, PF_N_ISAS - 1, error));
+    PF_TRY(check_option(model, "n_cores", options->n_cores, options->cores ? INT32_MAX : 0, error));
     PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
     PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));

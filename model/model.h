@@ -25,6 +25,7 @@ typedef enum {
     PF_BACKEND_AUTO,   /* our own: the only one whose rows do not depend on how many there are */
     PF_BACKEND_OWN,    /* the kernels of this tree */
     PF_BACKEND_ONEDNN, /* kernels/gemm/gemm_onednn.h: not row-invariant, and a second copy of the weights */
+    PF_N_BACKENDS
 } pf_backend;
 
 /* How the logits of the vocabulary are computed: --head. */
@@ -39,6 +40,7 @@ typedef enum {
      * read. The best token is nearly always the same, the other logits are approximate: for a draft, never for a target.
      * Not of weights that are F32, F16 or quantised in their files. */
     PF_HEAD_SCREENED,
+    PF_N_HEADS
 } pf_head;
 
 typedef struct {

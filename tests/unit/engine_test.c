@@ -40,6 +40,40 @@ static void a_model_is_called_after_its_directory_in_utf8(void **state)
     pf_temp_dir_remove(&directory);
 }
 
+/* An enumerator that is none would be looked up in a table of names or of formats. */
+static void an_option_out_of_range_is_refused_by_its_name(void **state)
+{
+    (void)state;
+    static const int32_t cores[] = { 0 };
+    const struct {
+        const char *name;
+        pf_engine_options options;
+    } cases[] = {
+        { "dtype is 77", { .dtype = (pf_dtype)77 } },
+        { "activations is 77", { .activations = (pf_activations)77 } },
+        { "backend is 77", { .backend = (pf_backend)77 } },
+        { "head is 77", { .head = (pf_head)77 } },
+        { "isa is 77", { .isa = (pf_isa)77 } },
+        { "KV type is 77", { .kv_type = (pf_type)77 } },
+        { "n_cores is -1", { .cores = cores, .n_cores = -1 } },
+        { "n_cores is 1, expected 0", { .n_cores = 1 } }, /* of which there is no list */
+        { "n_threads is -1", { .n_threads = -1 } },
+        { "max_context is -1", { .max_context = -1 } },
+        { "max_sequences is 257", { .max_sequences = PF_MAX_BATCH_SEQUENCES + 1 } },
+        { "max_draft is 65", { .max_draft = PF_MAX_DRAFT_TOKENS + 1 } },
+    };
+    char model[PF_TINY_PATH];
+    pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128 }, model);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_engine *engine = NULL;
+        pf_error error = { 0 };
+        assert_status(pf_engine_open(model, &cases[i].options, &engine, &error), PF_INVALID);
+        assert_says(error, cases[i].name);
+        assert_null(engine);
+    }
+    pf_tiny_model_remove(model);
+}
+
 static pf_engine *open_tiny(pf_head head)
 {
     char model[PF_TINY_PATH];
@@ -104,6 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_called_after_its_directory_in_utf8),
+        cmocka_unit_test(an_option_out_of_range_is_refused_by_its_name),
         cmocka_unit_test(a_screened_head_makes_a_drafter_and_no_verifier),
         cmocka_unit_test(serving_gives_the_role_back_however_it_ends),
     };

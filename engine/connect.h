@@ -2,6 +2,7 @@
  * Far peers: a worker that drafts, or a target that verifies, at an address.
  *
  * The channel mends itself: a peer that was restarted is taken up again within a second of its return.
+ * gRPC starts threads of its own, which a fork would lose: no fork without exec in this process afterwards.
  */
 #ifndef PF_ENGINE_CONNECT_H
 #define PF_ENGINE_CONNECT_H

@@ -11,7 +11,15 @@
  * Libraries never print and never exit: warnings go to the callback of the session.
  *
  * Threads: an engine, the peer made of it and the session that uses it are one thread's at a time, and so are two engines of
- * which one runs on the other's threads. Others are independent.
+ * which one runs on the other's threads. Others are independent. A callback calls none of them again. A flag that is set from
+ * outside (`cancel`, `stop`) another thread sets with __atomic_store_n(&flag, true, __ATOMIC_RELAXED), a signal's handler as it
+ * likes.
+ *
+ * Whoever opens an engine or generates is a member of its team (base/team.h). Where that has several threads, one for each CPU
+ * there is, which is the default where a core is one CPU, or a list of cores, he sits on one CPU until he closes an engine that
+ * has threads of its own. A thread that he starts meanwhile inherits this one CPU.
+ *
+ * Weights are read from a map of their file: where that shrinks during pf_engine_open, the process gets a SIGBUS.
  */
 #ifndef PF_ENGINE_PILOTFISH_H
 #define PF_ENGINE_PILOTFISH_H
@@ -83,9 +91,9 @@ typedef struct {
     const volatile bool *stop;
 } pf_role_options;
 
-/* The engine's model as the one that disposes, or as the one that proposes; one role an engine. End with
+/* The engine's model as the one that disposes, or as the one that proposes; one role an engine, for good. End with
  * pf_peer_destroy, before the engine. options NULL: all zero.
- * PF_INVALID: it has a role; a verifier's head is screened, so its logits are approximate.  PF_NOMEM. */
+ * PF_INVALID: it has or had a role; a verifier's head is screened, so its logits are approximate.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_options *options, pf_peer **out,
                                          pf_error *error);
 PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,
@@ -117,7 +125,8 @@ void pf_session_destroy(pf_session *session); /* NULL is fine */
 typedef struct {
     const int32_t *prompt; /* [n_prompt] at least one token */
     int32_t n_prompt;
-    int32_t max_new_tokens;
+    int32_t
+        max_new_tokens; /* fewer where the context, the session's or the verifier's, ends before: PF_FINISH_LENGTH */
     pf_sampling sampling;
     pf_method method;           /* 0: greedy at temperature 0, else rejection */
     int32_t draft_len;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS; 0: the drafter chooses */

@@ -1,5 +1,7 @@
 /*
  * An engine as a server: the Drafter service of a worker, or the Verifier service of a target, until told to stop.
+ *
+ * It raises the process's soft limit of open files to its hard one. No fork without exec in this process afterwards (connect.h).
  */
 #ifndef PF_ENGINE_SERVE_PEER_H
 #define PF_ENGINE_SERVE_PEER_H
@@ -12,11 +14,11 @@ typedef enum { PF_ROLE_DRAFTER, PF_ROLE_VERIFIER } pf_role;
 
 typedef struct {
     pf_role role;
-    const char *address;     /* "host:port" (port 0: any) or "unix:/path" */
+    const char *address;     /* "host:port", "[ipv6]:port" (port 0: any) or "unix:/path" (mode 0600) */
     pf_role_options playing; /* its `stop` ends the serving too: looked at a few times a second */
     bool (*ready)(void *user, const char *address); /* once connections are accepted: the address, port filled in.
                                                        False: nobody could be told, do not serve */
-    void (*log)(void *user, const char *line);      /* what happens meanwhile, or NULL */
+    void (*log)(void *user, const char *line);      /* what happens meanwhile, from any thread, or NULL */
     void *user;
 } pf_serve_options;
 

@@ -137,10 +137,15 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 void pf_cut_short_on_signal(int number)
 {
+    sigset_t signals;
     pf_progress_wipe();
     clean();
     signal(number, SIG_DFL);
-    raise(number); /* comes when this returns */
+    sigemptyset(&signals);
+    sigaddset(&signals, number);
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    raise(number);       /* ends the process here, but a container's first one: that the kernel spares */
+    _exit(128 + number); /* as a shell calls the same end */
 }
 
 void pf_cut_short_install(void)

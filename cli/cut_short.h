@@ -15,7 +15,8 @@ void pf_cut_short_install(void);
  * signal ends it. Borrowed until the next call; NULL: nothing. */
 void pf_cut_short_remove(const char *directory);
 
-/* Handles a signal that ends the process: as it would without a handler, but what was being written is removed. */
+/* Handles a signal that ends the process: as it would without a handler, but what was being written is removed. The first
+ * process of a container, which the kernel does not end so, exits with 128 and the signal's number. */
 void pf_cut_short_on_signal(int number);
 
 #endif

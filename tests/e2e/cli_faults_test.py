@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 import tiny_llama  # noqa: E402
@@ -48,6 +49,26 @@ class Interrupts(SlowCase):
         rest, err = process.communicate(timeout=QUICKLY)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(shown + rest, self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40").out)
+
+    def test_what_ends_it_at_once_ends_the_first_process_of_a_container(self):
+        """Which the kernel spares where a signal has no handler."""
+        process = subprocess.Popen(["unshare", "--map-root-user", "--pid", "--fork", self.pilotfish.path, "worker", "-m", self.draft,
+                                    "--listen", f"unix:{self.root}/first.sock"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=self.pilotfish.environment,
+                                   preexec_fn=lambda: signal.signal(signal.SIGQUIT, signal.SIG_DFL))
+        if not read_line(process.stdout, QUICKLY).startswith(b"ready "):
+            _, err = process.communicate(timeout=QUICKLY)
+            self.assertIn(b"unshare", err)
+            self.skipTest("there is no namespace of processes to be had here")
+        first = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+        try:
+            os.kill(first, signal.SIGQUIT)
+            _, err = process.communicate(timeout=QUICKLY)
+        except subprocess.TimeoutExpired:
+            os.kill(first, signal.SIGKILL)
+            process.communicate()
+            raise
+        self.assertEqual(process.returncode, 128 + signal.SIGQUIT, err)
 
     def test_ctrl_c_before_the_first_token_is_a_document_without_tokens(self):
         for arguments, expected in [([], [[]]), (["--num-samples", "2"], [])]:

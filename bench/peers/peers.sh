@@ -10,6 +10,9 @@
 set -euo pipefail
 unset CDPATH   # cd would look there, too, and say where it went
 here=$(cd "$(dirname "$0")" && pwd)
+for word in "$@"; do
+    case $word in -h | --help) exec python3 "$here/peers.py" --help ;; esac   # before anything is installed
+done
 binary=$(realpath "$1")
 shift
 home=${PF_PEERS:-$HOME/.cache/pilotfish/peers}

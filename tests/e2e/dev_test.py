@@ -130,6 +130,12 @@ class Tree(unittest.TestCase):
         done = self.run_script(self.tree / "scripts/demo.sh", "../pilotfish", cwd=self.elsewhere)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_the_help_of_the_peers_installs_nothing(self):
+        environment = {**os.environ, "PF_PEERS": "/dev/null/peers"}
+        for words in (["--help"], [self.pilotfish, "--rounds", "2", "-h"]):
+            done = self.run_script(ROOT / "bench/peers/peers.sh", *words, env=environment)
+            self.assertEqual((done.returncode, done.stdout.split()[:2]), (0, ["usage:", "peers.py"]), done.stderr)
+
     def test_the_demo_needs_no_short_folder_for_what_is_temporary(self):
         folder = self.elsewhere / ("x" * 80)
         folder.mkdir()

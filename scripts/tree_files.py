@@ -14,7 +14,8 @@ def tree_files():
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
                                 capture_output=True, text=True).stdout.split("\0")[:-1]   # a line would have é as "\303\251"
     except (OSError, subprocess.CalledProcessError) as why:
-        print(f"skipped: not a git repository: {why}", file=sys.stderr)
+        words = getattr(why, "stderr", None) or str(why)   # of git's several lines the first says it
+        print(f"skipped: git does not list the tree: {words.splitlines()[0]}", file=sys.stderr)
         sys.exit(77)
     builds = tuple(path.removesuffix("CMakeCache.txt") for path in listed if path.endswith("/CMakeCache.txt"))
     return [path for path in listed if not path.startswith(builds) and (ROOT / path).is_file()]

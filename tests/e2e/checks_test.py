@@ -3,6 +3,7 @@
     checks_test.py COMPILER [unittest's arguments]
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,14 @@ class Checks(unittest.TestCase):
         for name in ("base/state.c", "atus.c", "kernels/status.c"):
             page.write_text(f"`{name}`\n")
             self.assertEqual(self.check("check-text.py"), (1, f"docs/page.md: names {name}, which is not there\n"))
+
+    def test_where_git_lists_nothing_it_is_said_why(self):
+        git = self.write(self.tree / "tools/git", "#!/bin/sh\necho 'fatal: the tree is of another owner' >&2\necho advice >&2\nexit 128\n")
+        git.chmod(0o755)
+        done = subprocess.run([sys.executable, self.tree / "scripts/check-text.py"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "PATH": str(git.parent)})
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (77, "", "skipped: git does not list the tree: fatal: the tree is of another owner\n"))
 
     def archive(self, *flags):
         """A build with one library, of an empty function, or of nothing."""

@@ -15,9 +15,9 @@
  * outside (`cancel`, `stop`) another thread sets with __atomic_store_n(&flag, true, __ATOMIC_RELAXED), a signal's handler as it
  * likes.
  *
- * Whoever opens an engine or generates is a member of its team (base/team.h). Where that has several threads, one for each CPU
- * there is, which is the default where a core is one CPU, or a list of cores, he sits on one CPU until he closes an engine that
- * has threads of its own. A thread that he starts meanwhile inherits this one CPU.
+ * The thread that opens an engine or generates is a member of the engine's team (base/team.h). Where the team has a thread for each
+ * CPU there is (the default where a core is one CPU) or a list of cores, that thread stays on one CPU until it closes an engine that
+ * has threads of its own, and so does a thread that it starts meanwhile.
  *
  * Weights are read from a map of their file: where that shrinks during pf_engine_open, the process gets a SIGBUS.
  */
@@ -125,8 +125,7 @@ void pf_session_destroy(pf_session *session); /* NULL is fine */
 typedef struct {
     const int32_t *prompt; /* [n_prompt] at least one token */
     int32_t n_prompt;
-    int32_t
-        max_new_tokens; /* fewer where the context, the session's or the verifier's, ends before: PF_FINISH_LENGTH */
+    int32_t max_new_tokens; /* fewer where a context ends before, the session's or the verifier's: PF_FINISH_LENGTH */
     pf_sampling sampling;
     pf_method method;           /* 0: greedy at temperature 0, else rejection */
     int32_t draft_len;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS; 0: the drafter chooses */

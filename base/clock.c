@@ -24,3 +24,16 @@ void pf_wait_until(uint64_t time_ns)
         now = pf_now_ns();
     } while (now < time_ns);
 }
+
+uint64_t pf_clock_now_ns(const uint64_t *clock_ns)
+{
+    return clock_ns ? *clock_ns : pf_now_ns();
+}
+
+void pf_clock_wait_until(uint64_t *clock_ns, uint64_t time_ns)
+{
+    if (!clock_ns)
+        pf_wait_until(time_ns);
+    else if (time_ns > *clock_ns)
+        *clock_ns = time_ns;
+}

@@ -11,4 +11,8 @@ uint64_t pf_now_ns(void);
  * looking. */
 void pf_wait_until(uint64_t time_ns);
 
+/* Likewise by *clock_ns, a clock that is simulated: its owner moves it, and so does who waits. NULL: the machine's. */
+uint64_t pf_clock_now_ns(const uint64_t *clock_ns);
+void pf_clock_wait_until(uint64_t *clock_ns, uint64_t time_ns);
+
 #endif

@@ -23,12 +23,13 @@ typedef struct {
     const volatile bool *told; /* NULL: never */
     uint64_t grace_ns;         /* to go on for, from when the flag is first seen set */
     uint64_t until_ns;         /* the end of that; 0: not seen yet */
+    uint64_t *clock_ns;        /* simulated (base/clock.h); NULL: the machine's */
 } pf_stop;
 
 /* Whether it is time to stop. The flag may be cleared again: then it is not. */
 bool pf_stop_is_due(pf_stop *stop);
 
-/* pf_wait_until, unless it is time to stop before: looked at fifty times a second. */
+/* Wait until then by its clock, unless it is time to stop before: looked at fifty times a second. */
 void pf_stop_or_wait(pf_stop *stop, uint64_t time_ns);
 
 #endif

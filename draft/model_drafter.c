@@ -76,6 +76,11 @@ typedef struct {
     pf_answer answer;
 } drafter;
 
+static uint64_t now_ns(const drafter *d)
+{
+    return pf_clock_now_ns(d->config.stop.clock_ns);
+}
+
 /* ---- the end of a sequence ------------------------------------------------------------------------------------- */
 
 static void end_sequence(drafter *d, sequence_state *s)
@@ -199,7 +204,7 @@ static pf_status follow(drafter *d, sequence_state *s, const int32_t *tokens, in
 }
 
 /* What a verdict tells of the proposal before it, whose tokens are still behind the committed ones. */
-static void learn_length(sequence_state *s, const pf_verdict *verdict)
+static void learn_length(const drafter *d, sequence_state *s, const pf_verdict *verdict)
 {
     const int32_t *chain = s->tokens + s->n_committed, n_drawn = s->n_proposed;
     s->n_proposed = 0;
@@ -218,7 +223,7 @@ static void learn_length(sequence_state *s, const pf_verdict *verdict)
                                     .second_right = second_right,
                                     .n_committed = verdict->n_accepted + 1,
                                     .draft_ns = s->drafted_ns,
-                                    .away_ns = pf_now_ns() - s->left_ns };
+                                    .away_ns = now_ns(d) - s->left_ns };
     pf_length_observe(&s->length, s->margins, &round);
 }
 
@@ -231,7 +236,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
         refuse(d, s, PF_INVALID, "a committed token is not in the draft's vocabulary");
         return;
     }
-    if (s->adaptive) learn_length(s, verdict);
+    if (s->adaptive) learn_length(d, s, verdict);
     if (!s->full && follow(d, s, verdict->tokens, verdict->n_tokens) != PF_OK) {
         refuse(d, s, PF_LIMIT, "the KV cache lost the sequence");
         return;
@@ -260,7 +265,7 @@ static uint64_t simulated_end_ns(const drafter *d, int32_t n_rows)
     const pf_model_drafter_config *config = &d->config;
     if (config->simulate_token_ns == 0) return 0;
     const int32_t n_reads = config->simulate_rows > 0 ? n_rows / config->simulate_rows : 1;
-    return pf_now_ns() + config->simulate_token_ns * (uint64_t)(n_reads > 1 ? n_reads : 1);
+    return now_ns(d) + config->simulate_token_ns * (uint64_t)(n_reads > 1 ? n_reads : 1);
 }
 
 static pf_status forward(drafter *d, const pf_span *spans, int32_t n)
@@ -454,14 +459,14 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
     s->wanted = s->stuck = false;
     s->n_proposed = s->n_drafted;
     s->drafted_ns = drafted_ns;
-    s->left_ns = pf_now_ns();
+    s->left_ns = now_ns(d);
 }
 
 /* Proposals for all that are ready, drafted together. Told to stop, none: a proposal that time has cut short would be one
  * of other tokens, under rejection of another distribution. */
 static void propose(drafter *d)
 {
-    const uint64_t start = pf_now_ns();
+    const uint64_t start = now_ns(d);
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++) {
         d->sequences[slot].n_planned = 0;
         if (is_ready(d, &d->sequences[slot])) begin_proposal(d, slot);
@@ -469,7 +474,7 @@ static void propose(drafter *d)
     while (draft_step(d))
         if (pf_stop_is_due(&d->config.stop)) return;
     for (int32_t slot = 0; slot < d->config.max_sequences; slot++)
-        if (is_ready(d, &d->sequences[slot])) end_proposal(d, slot, pf_now_ns() - start);
+        if (is_ready(d, &d->sequences[slot])) end_proposal(d, slot, now_ns(d) - start);
 }
 
 /* Who is ready goes before who has a prompt to be fed, and is answered before it; but only once, since there may always be
@@ -478,18 +483,18 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 {
     drafter *d = (drafter *)peer;
     pf_answer_begin(&d->answer);
-    const uint64_t start = pf_now_ns();
+    const uint64_t start = now_ns(d);
     do {
         const bool fed = d->prompts_are_due && feed(d);
         propose(d);
         d->prompts_are_due = !fed;
-        d->answer.batch.timing.compute_ns = pf_now_ns() - start;
+        d->answer.batch.timing.compute_ns = now_ns(d) - start;
         if (pf_answer_hand_out(&d->answer, out)) return PF_OK;
         if (pf_stop_is_due(&d->config.stop)) return pf_fail(error, PF_CANCELLED, "the drafter was told to stop");
         d->prompts_are_due = false;
         if (!fed && !feed(d)) return pf_fail(error, PF_CANCELLED, "nothing was asked of the drafter");
-    } while (pf_now_ns() < deadline_ns);
-    d->answer.batch.timing.compute_ns = pf_now_ns() - start;
+    } while (now_ns(d) < deadline_ns);
+    d->answer.batch.timing.compute_ns = now_ns(d) - start;
     *out = &d->answer.batch; /* nothing in it: it is at work still */
     return PF_OK;
 }

@@ -46,8 +46,8 @@ typedef struct {
     uint64_t seed;              /* of a served drafter's draws for opens that bring no seed (0); 0: it is in process */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
-    pf_stop stop;          /* told so, it gives up what it drafts, and collect has PF_CANCELLED */
-    pf_model_info info;    /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
+    pf_stop stop; /* told so, it gives up what it drafts, and collect has PF_CANCELLED; its clock is the drafter's */
+    pf_model_info info; /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
 } pf_model_drafter_config;
 
 /* context is borrowed, used by nobody else, and must outlive the drafter. End it with pf_peer_destroy.

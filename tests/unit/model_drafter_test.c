@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "base/clock.h"
 #include "draft/length.h"
 #include "draft/model_drafter.h"
 #include "proto/tree.h"
@@ -18,6 +17,7 @@
 enum { V = 128, MAX_TOKENS = 128 };
 
 static const pf_tiny_model MODEL = { .seed = 41 };
+static const uint64_t MS = 1000 * 1000;
 
 typedef struct {
     pf_tiny_side side;
@@ -36,6 +36,17 @@ static bench open_plain_bench(void)
 {
     return open_bench((pf_context_config){ .max_sequences = 5 },
                       (pf_model_drafter_config){ .max_sequences = 4, .max_draft = 8, .seed = 1 });
+}
+
+/* By whose clock every pass takes 0.1 ms, and a proposal is away for as long as the test moves it. */
+static bench open_timed_bench(uint64_t *clock_ns)
+{
+    return open_bench((pf_context_config){ .max_sequences = 5 },
+                      (pf_model_drafter_config){ .max_sequences = 4,
+                                                 .max_draft = 8,
+                                                 .seed = 1,
+                                                 .simulate_token_ns = MS / 10,
+                                                 .stop = { .clock_ns = clock_ns } });
 }
 
 static void close_bench(bench *b)
@@ -526,7 +537,8 @@ static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void
 static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
 {
     (void)state;
-    bench b = open_plain_bench();
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
     pf_open open = near_peer_open(1);
     open.max_draft = 8;
     open.adaptive_draft = true;
@@ -536,7 +548,7 @@ static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
         const int32_t n = p->n_tokens;
         memcpy(text, p->tokens, (size_t)n * sizeof *text);
         text[n] = 5;
-        pf_wait_until(pf_now_ns() + 5000000);
+        clock_ns += 5 * MS;
         pf_verdict verdict = verdict_of(1, round, base, text, n + 1);
         verdict.n_accepted = n;
         base += n + 1;
@@ -568,7 +580,8 @@ static void of_a_verdict_no_more_is_read_than_there_is(void **state)
 static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
 {
     (void)state;
-    bench b = open_plain_bench();
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
     pf_open open = near_peer_open(1);
     open.max_draft = 8;
     open.adaptive_draft = true;
@@ -576,6 +589,7 @@ static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
     const pf_proposal *p = begin(&b, open, 77);
     for (uint64_t round = 1; round <= 30; round++, base++) {
         const int32_t same = p->tokens[0];
+        clock_ns += MS / 10;
         pf_verdict verdict = verdict_of(1, round, base, &same, 1);
         p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
         if (p->n_tokens < PF_LENGTH_FIRST) fail_msg("%d tokens in round %d", p->n_tokens, (int)round + 1);
@@ -588,7 +602,8 @@ static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
 static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void **state)
 {
     (void)state;
-    bench b = open_plain_bench();
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
     const int32_t expected[] = { 3, 2, 1, 1 };
     for (uint64_t sequence = 1; sequence <= 2; sequence++) {
         pf_open open = near_peer_open(sequence);
@@ -599,6 +614,7 @@ static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void *
         for (uint64_t round = 1; round <= 20; round++, base++) {
             if (sequence == 2 && round <= PF_COUNT(expected)) assert_int_equal(p->n_tokens, expected[round - 1]);
             const int32_t other = (p->tokens[0] + 1) % V;
+            clock_ns += MS / 10;
             pf_verdict verdict = verdict_of(sequence, round, base, &other, 1);
             p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
         }
@@ -648,7 +664,7 @@ static int32_t ranked(const bench *b, const int32_t *prefix, int32_t n, int32_t 
 
 /* A target that always chooses the draft's token of a rank, 1 or more. Of 20 proposals, once 20 have been learnt from, how many
  * had the second? */
-static int32_t count_trees(bench *b, pf_open open, int32_t rank)
+static int32_t count_trees(bench *b, uint64_t *clock_ns, pf_open open, int32_t rank)
 {
     enum { ROUNDS = 40 };
     int32_t text[N_PROMPT + 1 + 2 * ROUNDS], n = N_PROMPT + 1, n_trees = 0;
@@ -669,7 +685,7 @@ static int32_t count_trees(bench *b, pf_open open, int32_t rank)
         n++;
         if (taken) text[n++] = 5;
         if (round == ROUNDS) break;
-        pf_wait_until(pf_now_ns() + 1000000); /* next to which a row more takes no time */
+        *clock_ns += MS; /* however many rows it has */
         pf_verdict verdict = verdict_of(1, round, base, text + base, n - base);
         verdict.n_accepted = taken;
         p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
@@ -690,12 +706,13 @@ static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(
                   { true, true, 2, 4, false },
                   { true, true, 1, 1, false } };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        bench b = open_plain_bench();
+        uint64_t clock_ns = 1;
+        bench b = open_timed_bench(&clock_ns);
         pf_open open = near_peer_open(1);
         open.adaptive_draft = cases[i].adaptive;
         open.trees = cases[i].trees;
         open.max_draft = cases[i].max_draft;
-        const int32_t n_trees = count_trees(&b, open, cases[i].rank);
+        const int32_t n_trees = count_trees(&b, &clock_ns, open, cases[i].rank);
         if (cases[i].expected != (n_trees >= 10)) fail_msg("case %zu: %d trees in 20 rounds", i, n_trees);
         close_bench(&b);
     }
@@ -724,7 +741,8 @@ static void drawn_tokens_have_no_runners_up_beside_them(void **state)
 {
     (void)state;
     enum { ROUNDS = 20 };
-    bench b = open_plain_bench();
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
     pf_open open = sampled_open(1, 8);
     open.adaptive_draft = open.trees = true;
     int32_t text[N_PROMPT + 1 + ROUNDS], n = N_PROMPT + 1;
@@ -735,7 +753,7 @@ static void drawn_tokens_have_no_runners_up_beside_them(void **state)
         assert_null(p->parents);
         const int32_t best = ranked(&b, text, n, 0);
         text[n] = p->tokens[0] == best ? ranked(&b, text, n, 1) : best;
-        pf_wait_until(pf_now_ns() + 1000000);
+        clock_ns += MS;
         p = commit(&b, round, n, text + n, 1);
     }
     close_bench(&b);
@@ -998,32 +1016,30 @@ static void a_finished_sequence_gets_no_proposal(void **state)
 static void a_simulated_pass_takes_its_time(void **state)
 {
     (void)state;
-    const uint64_t pass_ns = 2 * 1000 * 1000;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
-                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .simulate_token_ns = pass_ns });
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
     const int32_t token = 77;
     pf_open open = near_peer_open(1);
     pf_verdict verdict = verdict_of(1, 0, N_PROMPT, &token, 1);
-    const uint64_t start = pf_now_ns();
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 });
-    const uint64_t took = pf_now_ns() - start;
     assert_int_equal(answer->proposals[0].n_tokens, 4);
-    assert_true(took >= 4 * pass_ns);
-    assert_true(answer->timing.compute_ns >= 4 * pass_ns && answer->timing.compute_ns <= took);
+    assert_int_equal(answer->timing.compute_ns, 4 * MS / 10);
+    assert_int_equal(clock_ns, 1 + 4 * MS / 10);
     close_bench(&b);
 }
 
 static void a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read(void **state)
 {
     (void)state;
-    const uint64_t pass_ns = 2 * 1000 * 1000;
+    uint64_t clock_ns = 0;
     bench b = open_bench((pf_context_config){ .max_sequences = 1 },
-                         (pf_model_drafter_config){
-                             .max_sequences = 1, .max_draft = 8, .simulate_token_ns = pass_ns, .simulate_rows = 2 });
-    const uint64_t start = pf_now_ns();
+                         (pf_model_drafter_config){ .max_sequences = 1,
+                                                    .max_draft = 8,
+                                                    .simulate_token_ns = MS,
+                                                    .simulate_rows = 2,
+                                                    .stop = { .clock_ns = &clock_ns } });
     assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
-    assert_true(pf_now_ns() - start >=
-                ((N_PROMPT + 1) / 2 + 3) * pass_ns); /* the prompt and a token; then one by one */
+    assert_int_equal(clock_ns, ((N_PROMPT + 1) / 2 + 3) * MS); /* the prompt and a token; then one by one */
     close_bench(&b);
 }
 
@@ -1031,12 +1047,13 @@ static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
 {
     (void)state;
     static volatile bool told;
-    const uint64_t pass_ns = 300 * 1000 * 1000;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
-                         (pf_model_drafter_config){ .max_sequences = 1,
-                                                    .max_draft = 8,
-                                                    .simulate_token_ns = pass_ns,
-                                                    .stop = { .told = &told, .grace_ns = pass_ns / 2 } });
+    uint64_t clock_ns = 1;
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 1 },
+                   (pf_model_drafter_config){ .max_sequences = 1,
+                                              .max_draft = 8,
+                                              .simulate_token_ns = 300 * MS,
+                                              .stop = { .told = &told, .grace_ns = 400 * MS, .clock_ns = &clock_ns } });
     int32_t text[N_PROMPT + 1 + 4];
     memcpy(text, PROMPT, sizeof PROMPT);
     text[N_PROMPT] = 77;
@@ -1044,9 +1061,8 @@ static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
     pf_open open = near_peer_open(1);
     pf_verdict verdict = verdict_of(1, 0, N_PROMPT, &text[N_PROMPT], 1);
     told = true;
-    const uint64_t start = pf_now_ns();
     assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 }));
-    assert_true(pf_now_ns() - start < 3 * pass_ns); /* of four */
+    assert_in_range(clock_ns, 400 * MS, 599 * MS); /* in its second pass */
     told = false;
     const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
     assert_non_null(answer);

@@ -22,17 +22,38 @@ static void a_time_of_grace_begins_when_the_flag_is_seen(void **state)
 {
     (void)state;
     told = false;
-    pf_stop stop = { .told = &told, .grace_ns = 30 * 1000 * 1000 };
+    uint64_t clock_ns = 5;
+    pf_stop stop = { .told = &told, .grace_ns = 30, .clock_ns = &clock_ns };
     assert_false(pf_stop_is_due(&stop));
+    clock_ns = 100;
     told = true;
-    const uint64_t begin_ns = pf_now_ns();
     assert_false(pf_stop_is_due(&stop));
-    while (!pf_stop_is_due(&stop)) assert_true(pf_now_ns() < begin_ns + 5 * (uint64_t)stop.grace_ns);
-    assert_true(pf_now_ns() >= begin_ns + stop.grace_ns);
+    clock_ns = 129;
+    assert_false(pf_stop_is_due(&stop));
+    clock_ns = 130;
+    assert_true(pf_stop_is_due(&stop));
     told = false;
     assert_false(pf_stop_is_due(&stop));
     told = true;
     assert_false(pf_stop_is_due(&stop)); /* its time begins anew */
+    clock_ns = 160;
+    assert_true(pf_stop_is_due(&stop));
+}
+
+static void who_waits_by_a_simulated_clock_moves_it_as_far_as_he_waits(void **state)
+{
+    (void)state;
+    const uint64_t end_ns = UINT64_C(3600) * 1000 * 1000 * 1000, grace_ns = 30 * 1000 * 1000;
+    uint64_t clock_ns = 1;
+    told = false;
+    pf_stop stop = { .told = &told, .grace_ns = grace_ns, .clock_ns = &clock_ns };
+    pf_stop_or_wait(&stop, end_ns);
+    assert_int_equal(clock_ns, end_ns);
+    pf_stop_or_wait(&stop, end_ns - 1); /* nor back */
+    assert_int_equal(clock_ns, end_ns);
+    told = true;
+    pf_stop_or_wait(&stop, 2 * end_ns);
+    assert_in_range(clock_ns, end_ns + grace_ns, end_ns + 2 * grace_ns); /* it looks now and then */
 }
 
 static void a_wait_ends_when_told(void **state)
@@ -85,6 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_who_may_tell_stops_nothing),
         cmocka_unit_test(a_time_of_grace_begins_when_the_flag_is_seen),
+        cmocka_unit_test(who_waits_by_a_simulated_clock_moves_it_as_far_as_he_waits),
         cmocka_unit_test(a_wait_ends_when_told),
         cmocka_unit_test(another_thread_may_tell),
         cmocka_unit_test(a_signal_that_tells_nobody_neither_shortens_a_wait_nor_makes_it_busy),

@@ -142,7 +142,7 @@ static int32_t count_confirmed(const drafter *d, const sequence_state *s, int32_
  * one of its own, so that no two draw alike. */
 static uint64_t draft_seed(drafter *d, const pf_open *open)
 {
-    const bool own = open->method != PF_METHOD_COUPLED && (open->sampling.seed != 0 || d->config.seed == 0);
+    const bool own = open->sampling.seed != 0 || d->config.seed == 0;
     return own ? pf_noise_derive_seed(open->sampling.seed, 0) : pf_noise_derive_seed(d->config.seed, d->n_opened++);
 }
 
@@ -162,7 +162,6 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
     s->max_tokens = open->max_tokens > 0 ? open->max_tokens : INT32_MAX;
     if (open->n_tokens > 0) memcpy(s->tokens, open->tokens, (size_t)open->n_tokens * sizeof *s->tokens);
     s->n_committed = open->n_tokens;
-    s->n_drafted = 0;
 }
 
 static void take_open(drafter *d, const pf_open *open)

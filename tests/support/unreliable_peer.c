@@ -95,10 +95,20 @@ static void lie(unreliable_peer *u, const pf_batch *answer)
     if (draw(u) % 4 == 0) p->round--;
 }
 
+static void add_siblings(unreliable_peer *u, pf_proposal *p)
+{
+    const int32_t n_chain = p->n_tokens < 2 ? p->n_tokens : 2;
+    p->n_tokens = n_chain > 0 ? n_chain + u->siblings : 0;
+    for (int32_t i = 0; i < p->n_tokens; i++) u->parents[i] = i < n_chain ? i - 1 : -1;
+    for (int32_t i = n_chain; i < p->n_tokens; i++) u->tokens[i] = (u->tokens[0] + 1 + i) % u->n_vocab;
+    p->parents = u->parents;
+}
+
 static void stray(unreliable_peer *u, const pf_batch *answer)
 {
     pf_proposal *p = change_proposal(u, answer);
     if (u->out_of_vocabulary && p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
+    if (u->siblings > 0) add_siblings(u, p);
     p->round += u->rounds_ahead;
     p->base += u->tokens_ahead;
 }
@@ -158,7 +168,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     if (now == LOSE_ANSWER) return PF_CANCELLED;
 
     const bool lies = now == LIE && answer->n_proposals == 1;
-    const bool strays = (u->out_of_vocabulary || u->rounds_ahead || u->tokens_ahead) && answer->n_proposals == 1;
+    const bool strays =
+        (u->out_of_vocabulary || u->siblings || u->rounds_ahead || u->tokens_ahead) && answer->n_proposals == 1;
     const bool misjudges = (u->accept_too_many || u->accept_another || u->adds || u->rounds_ahead || u->tokens_ahead) &&
                            answer->n_verdicts == 1;
     if (lies) lie(u, answer);

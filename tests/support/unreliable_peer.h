@@ -44,6 +44,7 @@ typedef struct {
     bool is_unmet;                        /* says nothing of itself yet */
     int32_t vocab;                        /* what it says then; 0: the truth */
     bool out_of_vocabulary;               /* the last token of each proposal */
+    int32_t siblings;                     /* wrong ones, beside the first token of each proposal, which has two then */
     bool accept_too_many, accept_another; /* in each verdict */
     int32_t adds;                         /* the last token of each verdict; 0: the truth */
     uint64_t rounds_ahead;                /* each verdict, each proposal */
@@ -67,7 +68,7 @@ typedef struct {
     pf_prefix_request request;
     pf_refusal refusals[REFUSALS];
     char words[REFUSALS][32];
-    int32_t tokens[PF_MAX_DRAFT_TOKENS + 1];
+    int32_t tokens[PF_MAX_DRAFT_TOKENS + 1], parents[PF_MAX_DRAFT_TOKENS];
 } unreliable_peer;
 
 /* inner is borrowed; the wrapper's end is not its end. */

@@ -1,4 +1,5 @@
 /* The generation loop over tiny random models: its text, its end, and what it refuses. Peers that fail: far_peers_test.c. */
+#include "base/clock.h"
 #include "engine/run.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/generating.h"
@@ -18,6 +19,9 @@ static void greedy_text_is_the_plain_text_at_every_draft_length(void **state)
         u.only = LIE;
         generate(p, p->verifier, &u.head, &request, &drafted);
         assert_same_text(&drafted, &p->plain);
+        int64_t n_accepted_to = 0;
+        for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) n_accepted_to += drafted.result.speculation.accepted_to[i];
+        assert_int_equal(n_accepted_to, drafted.result.speculation.accepted);
         n_accepted += drafted.result.speculation.accepted;
         n_refused += drafted.result.speculation.drafted - drafted.result.speculation.accepted;
     }
@@ -85,6 +89,39 @@ static void every_token_is_accounted_for(void **state)
     }
 }
 
+/* Along its longest path, and besides. */
+static void the_tokens_of_a_tree_are_counted_as_what_they_are(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    request.draft_len = 0; /* as trees come */
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    u.siblings = 3;
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_same_text(&out, &p->plain);
+    const pf_speculation *s = &out.result.speculation;
+    assert_true(s->rounds > 0);
+    assert_int_equal(s->branches, 3 * s->rounds);
+    assert_in_range(s->drafted, s->rounds, 2 * s->rounds);
+    assert_int_equal(s->drafted, s->reached[0] + s->reached[1]);
+}
+
+static void what_it_took_is_told(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    const uint64_t begin_ns = pf_now_ns();
+    generate(p, p->verifier, p->drafter, &request, &out);
+    const pf_result *r = &out.result;
+    assert_true(r->prefill_ns > 0 && r->first_token_ns >= r->prefill_ns && r->decode_ns > 0);
+    assert_true(r->first_token_ns + r->decode_ns <= pf_now_ns() - begin_ns);
+    assert_true(r->speculation.draft_ns > 0 && r->speculation.verify_ns > 0);
+    assert_true(r->speculation.draft_ns + r->speculation.verify_ns <= r->decode_ns);
+    assert_int_equal(r->speculation.n_rpc, 0); /* both are near */
+}
+
 static bool listen_until(void *user, int32_t token, bool drafted)
 {
     (void)listen(user, token, drafted);
@@ -149,6 +186,30 @@ static void a_stop_token_is_the_last_and_is_kept(void **state)
     assert_int_equal(out.result.finish, PF_FINISH_EOS);
 }
 
+/* The text's own end before the caller's, and that before the length. */
+static void of_several_ends_at_one_token_the_first_is_told(void **state)
+{
+    pair *p = *state;
+    const struct {
+        bool eos, stop;
+        pf_finish finish;
+    } cases[] = { { true, true, PF_FINISH_EOS }, { true, false, PF_FINISH_EOS }, { false, true, PF_FINISH_STOP } };
+    const int32_t stop_tokens[] = { VOCAB - 1, p->plain.tokens[0] };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        listener l = { .stop_at = cases[i].stop ? 1 : 0 };
+        pf_request request = plain_request();
+        request.max_new_tokens = 1;
+        request.on_token = listen_until;
+        request.user = &l;
+        request.stop_tokens = stop_tokens;
+        request.n_stop_tokens = cases[i].eos ? 2 : 1;
+        generated out;
+        generate(p, p->verifier, p->drafter, &request, &out);
+        assert_int_equal(out.result.n_tokens, 1);
+        assert_int_equal(out.result.finish, cases[i].finish);
+    }
+}
+
 static void a_cancelled_request_keeps_what_it_has(void **state)
 {
     pair *p = *state;
@@ -209,19 +270,31 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
     pair *p = *state;
     static const int32_t beyond[] = { 1, VOCAB };
     static int32_t longer[CONTEXT];
-    pf_request none = plain_request(), high = none, over = none, zero = none, far = none, hot = none;
+    pf_request none = plain_request(), high = none, over = none, zero = none, room = none, far = none, less = none,
+               hot = none, ends = none, few = none;
     none.n_prompt = 0;
     high.prompt = beyond, high.n_prompt = 2;
     over.prompt = longer, over.n_prompt = CONTEXT;
     zero.max_new_tokens = 0;
+    room.max_new_tokens = CONTEXT + 1;
     far.draft_len = PF_MAX_DRAFT_TOKENS + 1;
+    less.draft_len = -1;
+    ends.n_stop_tokens = PF_MAX_STOP_TOKENS + 1;
+    few.n_stop_tokens = -1;
     hot.sampling.temperature = -1.0f;
     const struct {
         const pf_request *request;
         const char *sentence;
-    } cases[] = { { &none, "prompt is empty" },   { &high, "token 1 of the prompt is 128, expected 0 to 127" },
-                  { &over, "160 tokens" },        { &zero, "0 new tokens" },
-                  { &far, "draft length of 65" }, { &hot, "temperature" } };
+    } cases[] = { { &none, "prompt is empty" },
+                  { &high, "token 1 of the prompt is 128, expected 0 to 127" },
+                  { &over, "160 tokens" },
+                  { &zero, "0 new tokens" },
+                  { &far, "draft length of 65" },
+                  { &hot, "temperature" },
+                  { &room, "161 new tokens with room for 160" },
+                  { &less, "draft length of -1" },
+                  { &ends, "65 stop tokens" },
+                  { &few, "-1 stop tokens" } };
     pf_session *session = open_session(p, p->verifier, p->drafter);
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         generated out;
@@ -278,9 +351,12 @@ int main(void)
         cmocka_unit_test(greedy_text_is_the_plain_text_at_every_draft_length),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_its_seed),
         cmocka_unit_test(every_token_is_accounted_for),
+        cmocka_unit_test(the_tokens_of_a_tree_are_counted_as_what_they_are),
+        cmocka_unit_test(what_it_took_is_told),
         cmocka_unit_test(nothing_is_allocated_between_the_first_token_and_the_last),
         cmocka_unit_test(a_caller_that_has_enough_gets_no_more),
         cmocka_unit_test(a_stop_token_is_the_last_and_is_kept),
+        cmocka_unit_test(of_several_ends_at_one_token_the_first_is_told),
         cmocka_unit_test(a_cancelled_request_keeps_what_it_has),
         cmocka_unit_test(a_near_verifier_that_is_told_to_stop_ends_the_request),
         cmocka_unit_test(a_full_context_ends_the_text),

@@ -407,6 +407,62 @@ static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **stat
     }
 }
 
+/* By a clock that counts the rows of its passes. */
+static void what_a_verdict_or_a_new_opening_confirms_is_not_computed_again(void **state)
+{
+    (void)state;
+    uint64_t n_rows = 0;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){ .max_sequences = 1,
+                                                    .max_draft = 4,
+                                                    .simulate_token_ns = 1,
+                                                    .simulate_rows = 1,
+                                                    .stop = { .clock_ns = &n_rows } });
+    int32_t text[MAX_TOKENS], n = N_PROMPT + 1;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin(&b, near_peer_open(1), 77);
+    assert_int_equal(n_rows, N_PROMPT + 1 + 3);
+    memcpy(text + n, p->tokens, 4 * sizeof *text);
+    text[n + 4] = 5;
+    n_rows = 0;
+    p = commit(&b, 1, n, text + n, 5); /* all four, and one more: the fourth has not been fed */
+    assert_int_equal(n_rows, 2 + 3);
+    n += 5;
+    text[n] = p->tokens[0];
+    text[n + 1] = (p->tokens[1] + 1) % V;
+    n_rows = 0;
+    p = commit(&b, 2, n, text + n, 2); /* one, and another than the second */
+    assert_int_equal(n_rows, 1 + 3);
+    n += 2;
+    pf_open again = near_peer_open(1);
+    again.incarnation = 2;
+    again.next_round = 3;
+    again.tokens = text;
+    again.n_tokens = n;
+    n_rows = 0;
+    begin(&b, again, 78);
+    assert_int_equal(n_rows, 1 + 3);
+    close_bench(&b);
+}
+
+static void a_prompt_behind_which_nothing_is_to_be_proposed_is_not_read(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
+    const int32_t token = 77;
+    pf_open open = near_peer_open(1);
+    pf_verdict last = verdict_of(1, 0, N_PROMPT, &token, 1);
+    last.finish = PF_FINISH_EOS;
+    assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &last, .n_verdicts = 1 }));
+    open.sequence = 2;
+    open.max_tokens = N_PROMPT + 1;
+    assert_int_equal(begin(&b, open, 77)->n_tokens, 0);
+    assert_int_equal(clock_ns, 1);
+    close_bench(&b);
+}
+
 /* ---- long prompts -------------------------------------------------------------------------------------------- */
 
 static void submit_begin(bench *b, const pf_open *open, int32_t token)
@@ -491,6 +547,29 @@ static void long_prompts_have_a_pass_each_in_turn(void **state)
         assert_true(n_proposals == 0 || n_passes >= 11);
     }
     assert_in_range(n_passes, 12, 14);
+    close_bench(&b);
+}
+
+static void a_long_prompt_is_fed_until_the_deadline_and_what_it_took_is_told(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1000 * MS;
+    bench b = open_bench(
+        (pf_context_config){ .max_sequences = 1, .max_rows = 10 },
+        (pf_model_drafter_config){
+            .max_sequences = 1, .max_draft = 4, .simulate_token_ns = MS, .stop = { .clock_ns = &clock_ns } });
+    const pf_open open = near_peer_open_long(1);
+    const pf_batch *answer = NULL;
+    pf_error error;
+    submit_begin(&b, &open, 77);
+    assert_ok(pf_peer_collect(b.drafter, clock_ns + 3 * MS - 1, &answer, &error), error);
+    assert_int_equal(answer->n_proposals, 0);
+    assert_int_equal(answer->timing.compute_ns, 3 * MS);
+    assert_int_equal(clock_ns, 1003 * MS);
+    assert_ok(pf_peer_collect(b.drafter, UINT64_MAX, &answer, &error), error);
+    assert_int_equal(answer->n_proposals, 1);
+    assert_int_equal(answer->timing.compute_ns,
+                     (3 + 4) * MS); /* 52 tokens, ten a pass; with the last ten the first is drafted */
     close_bench(&b);
 }
 
@@ -718,6 +797,135 @@ static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(
     }
 }
 
+/* What draft/length.h would have a sequence propose, told what the drafter is told. */
+typedef struct {
+    pf_length length;
+    bool trees;
+    int32_t text[MAX_TOKENS], n;
+    int32_t chain[8], seconds[8], n_chain; /* the best tokens behind the text, and the best beside each */
+    float margins[8];
+    int32_t n_branches, branches[8]; /* indices of the chain */
+    uint64_t left_ns;
+} shadow;
+
+static void choose_likewise(const bench *b, shadow *s)
+{
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f };
+    int32_t prefix[MAX_TOKENS + 8];
+    memcpy(prefix, s->text, (size_t)s->n * sizeof *prefix);
+    pf_tiny_side_decode(&b->side, &GREEDY, s->text, s->n, 8, s->chain);
+    memcpy(prefix + s->n, s->chain, sizeof s->chain);
+    s->n_chain = s->n_branches = 0;
+    while (pf_length_goes_on(&s->length, s->margins, s->n_chain, 8)) {
+        const int32_t i = s->n_chain++;
+        float p[V];
+        pf_tiny_side_distribution(&b->side, &warm, prefix, s->n + i, p);
+        s->seconds[i] = ranked(b, prefix, s->n + i, 1);
+        s->margins[i] = logf(p[s->chain[i]] / p[s->seconds[i]]);
+    }
+    if (s->trees) s->n_branches = pf_length_branches(&s->length, s->margins, s->n_chain, 8, s->branches);
+}
+
+static void assert_proposes_likewise(const pf_proposal *p, const shadow *s)
+{
+    assert_int_equal(p->n_tokens, s->n_chain + s->n_branches);
+    assert_memory_equal(p->tokens, s->chain, (size_t)s->n_chain * sizeof *s->chain);
+    if (s->n_branches == 0) assert_null(p->parents);
+    for (int32_t i = 0; i < s->n_branches; i++) {
+        assert_int_equal(p->tokens[s->n_chain + i], s->seconds[s->branches[i]]);
+        assert_int_equal(p->parents[s->n_chain + i], s->branches[i] - 1);
+    }
+}
+
+/* A verdict of a kind: the next tokens of the text, and what they teach. Returns how many were accepted. */
+typedef enum { ALL_KEPT, SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE } verdict_kind;
+
+static int32_t judge_likewise(shadow *s, verdict_kind kind, int32_t n_kept, uint64_t now_ns)
+{
+    if (kind == TOO_LATE) {
+        s->text[s->n++] = s->chain[0];
+        pf_length_observe_late(&s->length, s->margins[0]);
+        return 0;
+    }
+    if (kind == ALL_KEPT) n_kept = s->n_chain;
+    int32_t n_accepted = n_kept;
+    for (int32_t i = 0; i < s->n_branches; i++) n_accepted += kind == SECOND_CHOSEN && s->branches[i] == n_kept;
+    memcpy(s->text + s->n, s->chain, (size_t)n_kept * sizeof *s->text);
+    s->n += n_kept;
+    int32_t next = kind == SECOND_CHOSEN ? s->seconds[n_kept] : 5;
+    while (kind == ANOTHER_CHOSEN && (next == s->chain[n_kept] || next == s->seconds[n_kept])) next++;
+    s->text[s->n++] = next;
+    if (n_accepted > n_kept) s->text[s->n++] = 6;
+    const pf_length_round round = { .n_drawn = s->n_chain,
+                                    .n_branches = s->n_branches,
+                                    .n_kept = n_kept,
+                                    .second_right = kind == SECOND_CHOSEN,
+                                    .n_committed = n_accepted + 1,
+                                    .draft_ns = (uint64_t)s->n_chain * (MS / 10),
+                                    .away_ns = now_ns - s->left_ns };
+    pf_length_observe(&s->length, s->margins, &round);
+    return n_accepted;
+}
+
+/* Rounds until 100 tokens are committed. Returns how many proposals had runners-up. */
+static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, shadow *s, uint32_t seed)
+{
+    static const verdict_kind kinds[] = { ALL_KEPT,      SECOND_CHOSEN,  SECOND_CHOSEN,
+                                          SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE };
+    story dice = { .rng = seed };
+    int32_t n_trees = 0;
+    pf_open open = near_peer_open(sequence);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    open.trees = s->trees;
+    memcpy(s->text, PROMPT, sizeof PROMPT);
+    s->text[N_PROMPT] = 77;
+    s->n = N_PROMPT + 1;
+    const pf_proposal *p = begin(b, open, 77);
+    for (uint64_t round = 1; s->n < 100; round++) {
+        s->left_ns = *clock_ns;
+        choose_likewise(b, s);
+        assert_proposes_likewise(p, s);
+        n_trees += s->n_branches > 0;
+        const int32_t base = s->n, n_rows = p->n_tokens;
+        *clock_ns += MS / 10 * (uint64_t)((n_rows > 3 ? 4 : 3) + draw(&dice, 2));
+        pf_verdict verdict = verdict_of(sequence, round, base, s->text + base, 0);
+        verdict.n_accepted = judge_likewise(s, kinds[draw(&dice, PF_COUNT(kinds))], draw(&dice, s->n_chain), *clock_ns);
+        verdict.n_tokens = s->n - base;
+        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    return n_trees;
+}
+
+/* Of two that are open at once, what the next one begins with is what the last that ended had learnt: not those that were
+ * refused since, nor that did not choose. */
+static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 3600 * 1000 * MS;
+    bench b = open_timed_bench(&clock_ns);
+    static const pf_length nothing;
+    shadow first = { .trees = true }, second = { .trees = true }, third = { 0 };
+    const int32_t n_trees = play_likewise(&b, &clock_ns, 1, &first, 1) + play_likewise(&b, &clock_ns, 2, &second, 2);
+    if (n_trees < 20) fail_msg("%d trees: nothing was tried", n_trees);
+    end(&b, 1);
+    end(&b, 2);
+    pf_open never[] = { near_peer_open(3), near_peer_open(4) };
+    never[0].max_draft = never[1].max_draft = 0;
+    assert_int_equal(ask(&b, (pf_batch){ .opens = never, .n_opens = 2 })->n_refusals, 2);
+    pf_open fixed = near_peer_open(5);
+    fixed.max_draft = 7;
+    const int32_t other = 3;
+    (void)begin(&b, fixed, 77);
+    pf_verdict verdict = verdict_of(5, 1, N_PROMPT + 1, &other, 1);
+    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->n_tokens, 7);
+    end(&b, 5);
+    pf_length_begin(&third.length, &second.length);
+    assert_memory_not_equal(&third.length, &nothing, sizeof nothing);
+    (void)play_likewise(&b, &clock_ns, 6, &third, 3);
+    close_bench(&b);
+}
+
 static void a_vocabulary_of_one_token_has_no_runner_up(void **state)
 {
     (void)state;
@@ -803,6 +1011,25 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
     close_bench(&b);
 }
 
+/* It is read again when its verdict has come. */
+static void a_prompt_that_found_no_room_before_its_verdict_costs_no_proposal(void **state)
+{
+    (void)state;
+    const pf_kv_config kv = plain_kv_config();
+    bench b = open_bench((pf_context_config){ .max_sequences = 2, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
+                         (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    const int32_t token = 77;
+    int32_t drafted[4];
+    memcpy(drafted, begin(&b, near_peer_open(1), token)->tokens, sizeof drafted);
+    pf_open open = near_peer_open(2);
+    assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1 }));
+    end(&b, 1);
+    pf_verdict verdict = verdict_of(2, 0, N_PROMPT, &token, 1);
+    const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    assert_proposal(p, 1, N_PROMPT + 1, drafted, 4);
+    close_bench(&b);
+}
+
 static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else(void **state)
 {
     (void)state;
@@ -821,14 +1048,62 @@ static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_
     close_bench(&b);
 }
 
+static void a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for(void **state)
+{
+    (void)state;
+    static const int32_t prompt[MAX_TOKENS];
+    const pf_kv_config kv = plain_kv_config();
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 1, .max_rows = 10, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
+                   (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 4 });
+    pf_open open = near_peer_open(1);
+    open.tokens = prompt;
+    open.n_tokens = kv.page_tokens + 29;
+    submit_begin(&b, &open, 77);
+    const pf_batch *answer;
+    pf_error error;
+    for (int32_t pass = 0; pass <= kv.page_tokens / 10; pass++) { /* the last one finds no room */
+        assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
+        assert_int_equal(answer->n_proposals, 0);
+    }
+    pf_open less = near_peer_open(1);
+    less.incarnation = 2;
+    assert_int_equal(begin(&b, less, 77)->n_tokens, 4);
+    close_bench(&b);
+}
+
+static void an_open_may_go_to_every_limit(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    static const int32_t prompt[MAX_TOKENS], one = 77;
+    pf_open most = sampled_open(1, PF_MAX_DECLARED), full = near_peer_open(1), none = near_peer_open(1);
+    most.max_draft = PF_MAX_DRAFT_TOKENS;
+    full.tokens = prompt;
+    full.n_tokens = MAX_TOKENS;
+    none.n_tokens = 0;
+    assert_int_equal(begin(&b, most, 77)->n_tokens, 8); /* of the drafter */
+    end(&b, 1);
+    assert_int_equal(begin(&b, full, 77)->n_tokens, 0);
+    end(&b, 1);
+    int32_t expected[4];
+    pf_tiny_side_decode(&b.side, &GREEDY, &one, 1, 4, expected);
+    pf_verdict empty = verdict_of(1, 0, 0, NULL, 0);
+    const pf_batch batch = { .opens = &none, .n_opens = 1, .verdicts = &empty, .n_verdicts = 1 };
+    assert_proposal(ask_proposal(&b, batch), 1, 0, NULL, 0);
+    assert_proposal(commit(&b, 1, 0, &one, 1), 2, 1, expected, 4);
+    close_bench(&b);
+}
+
 static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
     static int32_t long_prompt[MAX_TOKENS + 1];
     const int32_t past[] = { 1, V };
-    pf_open opens[] = { near_peer_open(1), near_peer_open(2), near_peer_open(3),
-                        near_peer_open(4), near_peer_open(5), near_peer_open(6) };
+    enum { N = 9 };
+    pf_open opens[N];
+    for (uint64_t i = 0; i < N; i++) opens[i] = near_peer_open(i + 1);
     opens[0].tokens = past;
     opens[0].n_tokens = 2;
     opens[1].method = PF_METHOD_BLOCK;
@@ -837,10 +1112,14 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     opens[4].max_declared = PF_MAX_DECLARED + 1;
     opens[5].tokens = long_prompt;
     opens[5].n_tokens = MAX_TOKENS + 1;
-    const pf_status expected[] = { PF_INVALID, PF_UNSUPPORTED, PF_INVALID, PF_INVALID, PF_INVALID, PF_LIMIT };
-    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = 6 });
-    assert_int_equal(answer->n_refusals, 6);
-    for (int32_t i = 0; i < 6; i++) {
+    opens[6].n_tokens = -1;
+    opens[7].max_draft = PF_MAX_DRAFT_TOKENS + 1;
+    opens[8].max_declared = -1;
+    const pf_status expected[N] = { PF_INVALID, PF_UNSUPPORTED, PF_INVALID, PF_INVALID, PF_INVALID,
+                                    PF_LIMIT,   PF_LIMIT,       PF_INVALID, PF_INVALID };
+    const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = N });
+    assert_int_equal(answer->n_refusals, N);
+    for (int32_t i = 0; i < N; i++) {
         assert_int_equal(answer->refusals[i].sequence, i + 1);
         assert_int_equal(answer->refusals[i].status, expected[i]);
         assert_true(strlen(answer->refusals[i].text) > 10);
@@ -868,6 +1147,14 @@ static void one_sequence_too_many_is_refused_and_the_others_are_served(void **st
     assert_int_equal(answer->n_proposals, 4);
     for (int32_t i = 1; i < 4; i++)
         assert_memory_equal(answer->proposals[i].tokens, answer->proposals[0].tokens, 4 * sizeof(int32_t));
+    pf_close close = { 1 }; /* closes come first in a batch */
+    opens[4].incarnation = 2;
+    verdicts[0] = verdict_of(5, 0, N_PROMPT, &token, 1);
+    verdicts[0].incarnation = 2;
+    const pf_batch exchange = {
+        .closes = &close, .n_closes = 1, .opens = &opens[4], .n_opens = 1, .verdicts = verdicts, .n_verdicts = 1
+    };
+    assert_int_equal(ask_proposal(&b, exchange)->sequence, 5);
     close_bench(&b);
 }
 
@@ -882,6 +1169,39 @@ static void a_committed_token_that_the_draft_does_not_have_ends_the_sequence_the
     assert_int_equal(answer->n_proposals, 0);
     assert_int_equal(answer->n_refusals, 1);
     assert_int_equal(answer->refusals[0].status, PF_INVALID);
+    close_bench(&b);
+}
+
+/* Nor is anything kept for it. */
+static void a_sequence_that_ends_while_it_is_owed_a_proposal_gets_none(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    const size_t n_pages = pf_kv_free_pages(pf_context_kv(b.side.context));
+    static const int32_t long_prompt[MAX_TOKENS + 1], strange = V;
+    const pf_open open = near_peer_open(1);
+    pf_close close = { 1 };
+    pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, &strange, 1);
+    pf_open again = open;
+    again.incarnation = 2;
+    again.tokens = long_prompt;
+    again.n_tokens = MAX_TOKENS + 1;
+    const struct {
+        pf_batch batch;
+        int32_t n_refusals;
+    } ends[] = { { { .closes = &close, .n_closes = 1 }, 0 },
+                 { { .verdicts = &verdict, .n_verdicts = 1 }, 1 },
+                 { { .opens = &again, .n_opens = 1 }, 1 } };
+    for (size_t i = 0; i < PF_COUNT(ends); i++) {
+        submit_begin(&b, &open, 77);
+        const pf_batch *answer = ask(&b, ends[i].batch);
+        assert_int_equal(answer ? answer->n_refusals : 0, ends[i].n_refusals);
+        assert_int_equal(answer ? answer->n_proposals : 0, 0);
+        assert_null(ask(&b, (pf_batch){ .n_opens = 0 }));
+        assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
+        end(&b, 2);
+        assert_int_equal(pf_kv_free_pages(pf_context_kv(b.side.context)), n_pages);
+    }
     close_bench(&b);
 }
 
@@ -963,6 +1283,18 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     close_bench(&b);
 }
 
+static void a_sequence_reopened_while_it_is_owed_a_proposal_waits_for_its_verdict(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    submit_begin(&b, &open, 77);
+    open.incarnation = 2;
+    assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1 }));
+    assert_false(pf_peer_owes(b.drafter, 1));
+    close_bench(&b);
+}
+
 static void a_sequence_reopened_with_less_than_it_had_forgets_the_rest(void **state)
 {
     (void)state;
@@ -1032,14 +1364,20 @@ static void a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read(voi
 {
     (void)state;
     uint64_t clock_ns = 0;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
-                         (pf_model_drafter_config){ .max_sequences = 1,
+    bench b = open_bench((pf_context_config){ .max_sequences = 2 },
+                         (pf_model_drafter_config){ .max_sequences = 2,
                                                     .max_draft = 8,
                                                     .simulate_token_ns = MS,
                                                     .simulate_rows = 2,
                                                     .stop = { .clock_ns = &clock_ns } });
     assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
     assert_int_equal(clock_ns, ((N_PROMPT + 1) / 2 + 3) * MS); /* the prompt and a token; then one by one */
+    end(&b, 1);
+    const pf_open opens[] = { near_peer_open(2), near_peer_open(3) };
+    for (size_t i = 0; i < PF_COUNT(opens); i++) submit_begin(&b, &opens[i], 77);
+    clock_ns = 0;
+    assert_int_equal(ask(&b, (pf_batch){ .n_opens = 0 })->n_proposals, 2);
+    assert_int_equal(clock_ns, ((N_PROMPT + 1) + 3) * MS); /* two in each pass */
     close_bench(&b);
 }
 
@@ -1122,9 +1460,12 @@ int main(void)
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
         cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
+        cmocka_unit_test(what_a_verdict_or_a_new_opening_confirms_is_not_computed_again),
+        cmocka_unit_test(a_prompt_behind_which_nothing_is_to_be_proposed_is_not_read),
         cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
         cmocka_unit_test(a_long_prompt_has_its_passes_beside_proposals_without_end),
         cmocka_unit_test(long_prompts_have_a_pass_each_in_turn),
+        cmocka_unit_test(a_long_prompt_is_fed_until_the_deadline_and_what_it_took_is_told),
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
         cmocka_unit_test(what_is_kept_of_all_of_a_proposal_is_learnt),
@@ -1133,17 +1474,23 @@ int main(void)
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
         cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
+        cmocka_unit_test(what_is_proposed_is_what_the_measured_rounds_say),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
         cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
         cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
+        cmocka_unit_test(a_prompt_that_found_no_room_before_its_verdict_costs_no_proposal),
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
+        cmocka_unit_test(a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for),
+        cmocka_unit_test(an_open_may_go_to_every_limit),
         cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),
         cmocka_unit_test(a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there),
+        cmocka_unit_test(a_sequence_that_ends_while_it_is_owed_a_proposal_gets_none),
         cmocka_unit_test(an_open_alone_asks_for_nothing_and_is_prefilled),
         cmocka_unit_test(stale_and_repeated_verdicts_change_nothing),
         cmocka_unit_test(a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a_reopening_heals),
+        cmocka_unit_test(a_sequence_reopened_while_it_is_owed_a_proposal_waits_for_its_verdict),
         cmocka_unit_test(a_sequence_reopened_with_less_than_it_had_forgets_the_rest),
         cmocka_unit_test(several_verdicts_give_one_proposal_for_the_last_of_them),
         cmocka_unit_test(a_finished_sequence_gets_no_proposal),

@@ -100,7 +100,7 @@ static pf_status generate(pf_run *r)
         }
         r->result->decode_ns = pf_now_ns() - begin_ns;
     }
-    if (status == PF_OK) r->result->finish = finish;
+    r->result->finish = finish;
     return status;
 }
 

@@ -59,6 +59,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
         u->full_for--;
         return PF_LIMIT;
     }
+    for (int32_t i = 0; i < batch->n_closes; i++) assert_int_equal(batch->closes[i].sequence, u->open.sequence);
     note_opens(u, batch);
     note_declared(u, batch);
     for (int32_t i = 0; i < batch->n_verdicts; i++) u->n_accepted += batch->verdicts[i].n_accepted;

@@ -149,6 +149,18 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
     pf_session_destroy(session);
 }
 
+static void at_temperature_0_every_method_is_greedy(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    request.method = PF_METHOD_COUPLED;
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_same_text(&out, &p->plain);
+    assert_int_equal(u.open.method, PF_METHOD_GREEDY);
+}
+
 static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
 {
     pair *p = *state;
@@ -693,6 +705,18 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
         generate(p, &u.head, p->drafter, &request, &out);
         assert_same_text(&out, &plain);
     }
+    const int32_t stop_tokens[] = { VOCAB - 1, p->plain.tokens[5] };
+    request.stop_tokens = stop_tokens;
+    request.n_stop_tokens = 2;
+    generate(p, p->verifier, NULL, &request, &plain);
+    assert_int_equal(plain.result.finish, PF_FINISH_EOS);
+    for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        u.ignore_limits = true;
+        generate(p, &u.head, p->drafter, &request, &out);
+        assert_same_text(&out, &plain);
+    }
+    request.n_stop_tokens = 0;
     /* At the context's end its last verdict has a token too many. */
     request.max_new_tokens = CONTEXT;
     generate(p, p->verifier, NULL, &request, &plain);
@@ -714,6 +738,7 @@ int main(void)
         cmocka_unit_test(a_drafter_is_told_what_was_accepted_of_it),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
+        cmocka_unit_test(at_temperature_0_every_method_is_greedy),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
         cmocka_unit_test(a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal),

@@ -263,6 +263,39 @@ static void a_full_context_ends_the_text(void **state)
     assert_int_equal(out.result.finish, PF_FINISH_LENGTH);
 }
 
+static void a_verifier_whose_context_is_full_ends_the_text(void **state)
+{
+    pair *p = *state;
+    const pf_session_options options = { .verifier = p->verifier, .max_context = CONTEXT + 9 };
+    pf_session *session = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_session_create(&options, &session, &error), error);
+    pf_request request = plain_request();
+    request.max_new_tokens = CONTEXT;
+    generated out;
+    assert_ok(run(session, &request, &out, &error), error);
+    assert_int_equal(out.result.n_tokens, CONTEXT - N_PLAIN_PROMPT + 1); /* the last one is not fed */
+    assert_int_equal(out.result.finish, PF_FINISH_LENGTH);
+    pf_session_destroy(session);
+}
+
+static void a_request_may_go_to_every_limit(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    int32_t stop_tokens[PF_MAX_STOP_TOKENS];
+    for (int32_t i = 0; i < PF_MAX_STOP_TOKENS; i++) stop_tokens[i] = VOCAB + i;
+    request.stop_tokens = stop_tokens;
+    request.n_stop_tokens = PF_MAX_STOP_TOKENS;
+    request.draft_len = PF_MAX_DRAFT_TOKENS;
+    generate(p, p->verifier, p->drafter, &request, &out);
+    assert_same_text(&out, &p->plain);
+    request.draft_len++;
+    generate(p, p->verifier, NULL, &request, &out); /* nobody drafts */
+    assert_same_text(&out, &p->plain);
+}
+
 /* ---- what is refused -------------------------------------------------------------------------------------------- */
 
 static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
@@ -302,6 +335,32 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
         assert_status(run(session, cases[i].request, &out, &error), PF_INVALID);
         assert_says(error, cases[i].sentence);
     }
+    pf_session_destroy(session);
+}
+
+static void a_session_without_room_for_a_token_is_refused(void **state)
+{
+    pair *p = *state;
+    const pf_session_options cases[] = { { .verifier = p->verifier, .max_context = 0 },
+                                         { .verifier = p->verifier, .max_context = PF_MAX_PROMPT_TOKENS + 1 },
+                                         { .verifier = NULL, .max_context = CONTEXT } };
+    pf_session *session = NULL;
+    pf_error error = { 0 };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        assert_status(pf_session_create(&cases[i], &session, &error), PF_INVALID);
+        assert_says(error, "a session needs a verifier, and a context of 1 to 1048576 tokens");
+        assert_null(session);
+    }
+    pf_session_options least = cases[0];
+    least.max_context = PF_MAX_PROMPT_TOKENS;
+    assert_ok(pf_session_create(&least, &session, &error), error);
+    pf_session_destroy(session);
+    least.max_context = 1;
+    assert_ok(pf_session_create(&least, &session, &error), error);
+    const pf_request request = plain_request();
+    generated out;
+    assert_status(run(session, &request, &out, &error), PF_INVALID);
+    assert_says(error, "the context is 1, expected at least 2");
     pf_session_destroy(session);
 }
 
@@ -360,7 +419,10 @@ int main(void)
         cmocka_unit_test(a_cancelled_request_keeps_what_it_has),
         cmocka_unit_test(a_near_verifier_that_is_told_to_stop_ends_the_request),
         cmocka_unit_test(a_full_context_ends_the_text),
+        cmocka_unit_test(a_verifier_whose_context_is_full_ends_the_text),
+        cmocka_unit_test(a_request_may_go_to_every_limit),
         cmocka_unit_test(a_request_that_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(a_session_without_room_for_a_token_is_refused),
         cmocka_unit_test(two_vocabularies_are_refused_with_both_named),
         cmocka_unit_test(fingerprints_that_differ_in_their_last_byte_are_shown_to_differ),
         cmocka_unit_test(an_engine_plays_one_role),

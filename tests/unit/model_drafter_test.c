@@ -261,6 +261,43 @@ static void a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_fo
     }
 }
 
+/* What was refused in a round says nothing about the next at the same position. */
+static void each_round_draws_anew(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = sampled_open(1, 64);
+    open.sampling.seed = 5;
+    int32_t drawn[3][4];
+    const uint64_t rounds[] = { 7, 7, 8 };
+    for (uint32_t i = 0; i < 3; i++) {
+        open.incarnation = i + 1;
+        open.next_round = rounds[i];
+        memcpy(drawn[i], begin(&b, open, 77)->tokens, sizeof drawn[i]);
+    }
+    assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
+    assert_memory_not_equal(drawn[0], drawn[2], sizeof drawn[0]);
+    close_bench(&b);
+}
+
+static void what_was_drawn_before_a_row_without_a_number_is_proposed(void **state)
+{
+    (void)state;
+    bench plain = open_plain_bench();
+    int32_t drafted[4];
+    memcpy(drafted, begin(&plain, near_peer_open(1), 77)->tokens, sizeof drafted);
+    close_bench(&plain);
+    assert_int_not_equal(drafted[0], drafted[1]);
+    const pf_tiny_model ends = { .seed = MODEL.seed, .nan_token = drafted[1] };
+    const pf_context_config context = { .max_sequences = 1 };
+    const pf_model_drafter_config config = { .max_sequences = 1, .max_draft = 8 };
+    bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
+    pf_error error = { 0 };
+    assert_ok(pf_model_drafter_create(b.side.context, &config, &b.drafter, &error), error);
+    assert_proposal(begin(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 2);
+    close_bench(&b);
+}
+
 static void ids_past_those_that_exist_are_never_proposed(void **state)
 {
     (void)state;
@@ -801,7 +838,7 @@ static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(
 typedef struct {
     pf_length length;
     bool trees;
-    int32_t text[MAX_TOKENS], n;
+    int32_t text[MAX_TOKENS], n, most;     /* tokens of a proposal */
     int32_t chain[8], seconds[8], n_chain; /* the best tokens behind the text, and the best beside each */
     float margins[8];
     int32_t n_branches, branches[8]; /* indices of the chain */
@@ -816,21 +853,24 @@ static void choose_likewise(const bench *b, shadow *s)
     pf_tiny_side_decode(&b->side, &GREEDY, s->text, s->n, 8, s->chain);
     memcpy(prefix + s->n, s->chain, sizeof s->chain);
     s->n_chain = s->n_branches = 0;
-    while (pf_length_goes_on(&s->length, s->margins, s->n_chain, 8)) {
+    while (pf_length_goes_on(&s->length, s->margins, s->n_chain, s->most)) {
         const int32_t i = s->n_chain++;
         float p[V];
         pf_tiny_side_distribution(&b->side, &warm, prefix, s->n + i, p);
         s->seconds[i] = ranked(b, prefix, s->n + i, 1);
         s->margins[i] = logf(p[s->chain[i]] / p[s->seconds[i]]);
     }
-    if (s->trees) s->n_branches = pf_length_branches(&s->length, s->margins, s->n_chain, 8, s->branches);
+    if (s->trees) s->n_branches = pf_length_branches(&s->length, s->margins, s->n_chain, s->most, s->branches);
 }
 
 static void assert_proposes_likewise(const pf_proposal *p, const shadow *s)
 {
     assert_int_equal(p->n_tokens, s->n_chain + s->n_branches);
     assert_memory_equal(p->tokens, s->chain, (size_t)s->n_chain * sizeof *s->chain);
-    if (s->n_branches == 0) assert_null(p->parents);
+    if (s->n_branches == 0)
+        assert_null(p->parents);
+    else
+        assert_int_equal(pf_tree_chain(p->parents, p->n_tokens), s->n_chain);
     for (int32_t i = 0; i < s->n_branches; i++) {
         assert_int_equal(p->tokens[s->n_chain + i], s->seconds[s->branches[i]]);
         assert_int_equal(p->parents[s->n_chain + i], s->branches[i] - 1);
@@ -867,7 +907,9 @@ static int32_t judge_likewise(shadow *s, verdict_kind kind, int32_t n_kept, uint
     return n_accepted;
 }
 
-/* Rounds until 100 tokens are committed. Returns how many proposals had runners-up. */
+enum { END = 104 };
+
+/* Rounds until nearly END tokens are committed. Returns how many proposals had runners-up. */
 static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, shadow *s, uint32_t seed)
 {
     static const verdict_kind kinds[] = { ALL_KEPT,      SECOND_CHOSEN,  SECOND_CHOSEN,
@@ -878,12 +920,14 @@ static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, sh
     open.max_draft = 8;
     open.adaptive_draft = true;
     open.trees = s->trees;
+    open.max_tokens = END;
     memcpy(s->text, PROMPT, sizeof PROMPT);
     s->text[N_PROMPT] = 77;
     s->n = N_PROMPT + 1;
     const pf_proposal *p = begin(b, open, 77);
-    for (uint64_t round = 1; s->n < 100; round++) {
+    for (uint64_t round = 1; s->n < END - 1; round++) {
         s->left_ns = *clock_ns;
+        s->most = END - s->n > 8 ? 8 : END - s->n - 1;
         choose_likewise(b, s);
         assert_proposes_likewise(p, s);
         n_trees += s->n_branches > 0;
@@ -1381,6 +1425,29 @@ static void a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read(voi
     close_bench(&b);
 }
 
+/* By a clock that counts them. */
+static void sequences_share_as_few_passes_as_rows_and_logits_allow(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    for (int32_t max_logit_rows = 2; max_logit_rows <= N; max_logit_rows += 2) {
+        uint64_t n_passes = 0;
+        bench b = open_bench(
+            (pf_context_config){ .max_sequences = N, .max_rows = 2 * (N_PROMPT + 1), .max_logit_rows = max_logit_rows },
+            (pf_model_drafter_config){
+                .max_sequences = N, .max_draft = 4, .simulate_token_ns = 1, .stop = { .clock_ns = &n_passes } });
+        for (uint64_t i = 1; i <= N; i++) {
+            const pf_open open = near_peer_open(i);
+            submit_begin(&b, &open, 77);
+        }
+        const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
+        assert_int_equal(answer->n_proposals, N);
+        for (int32_t i = 0; i < N; i++) assert_int_equal(answer->proposals[i].n_tokens, 4);
+        assert_int_equal(n_passes, 2 + 3 * N / max_logit_rows);
+        close_bench(&b);
+    }
+}
+
 static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
 {
     (void)state;
@@ -1457,6 +1524,8 @@ int main(void)
         cmocka_unit_test(what_is_declared_is_the_truncated_distribution_and_holds_the_token),
         cmocka_unit_test(tokens_are_drawn_from_what_is_declared_independently_in_every_opened_sequence),
         cmocka_unit_test(a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_for_those_without),
+        cmocka_unit_test(each_round_draws_anew),
+        cmocka_unit_test(what_was_drawn_before_a_row_without_a_number_is_proposed),
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
         cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
         cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
@@ -1496,6 +1565,7 @@ int main(void)
         cmocka_unit_test(a_finished_sequence_gets_no_proposal),
         cmocka_unit_test(a_simulated_pass_takes_its_time),
         cmocka_unit_test(a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read),
+        cmocka_unit_test(sequences_share_as_few_passes_as_rows_and_logits_allow),
         cmocka_unit_test(a_proposal_is_given_up_whole_when_told_to_stop),
         cmocka_unit_test(a_configuration_out_of_range_is_named),
         cmocka_unit_test(creation_survives_every_refused_allocation),

@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "model/sampling.h"
 #include "proto/tree.h"
 
@@ -70,16 +69,16 @@ static int32_t commit(pf_run *r, const pf_verdict *v, pf_finish *finish)
 
 static pf_status first_token(pf_run *r, pf_finish *finish)
 {
-    const uint64_t begin_ns = pf_now_ns();
+    const uint64_t begin_ns = pf_session_now_ns(r->session);
     pf_run_announce(r);
     PF_TRY(pf_run_reach_verifier(r));
     const pf_proposal *none = NULL;
     const pf_verdict *verdict;
     PF_TRY(pf_run_await_verdict(r, &none, &verdict));
-    r->result->prefill_ns = pf_now_ns() - begin_ns;
+    r->result->prefill_ns = pf_session_now_ns(r->session) - begin_ns;
     r->result->speculation = (pf_speculation){ 0 };
     (void)commit(r, verdict, finish);
-    r->result->first_token_ns = pf_now_ns() - begin_ns;
+    r->result->first_token_ns = pf_session_now_ns(r->session) - begin_ns;
     return PF_OK;
 }
 
@@ -87,7 +86,7 @@ static pf_status generate(pf_run *r)
 {
     pf_finish finish;
     PF_TRY(first_token(r, &finish));
-    const uint64_t begin_ns = pf_now_ns();
+    const uint64_t begin_ns = pf_session_now_ns(r->session);
     pf_status status = PF_OK;
     while (finish == PF_FINISH_NONE && status == PF_OK) {
         const pf_proposal *proposal;
@@ -98,7 +97,7 @@ static pf_status generate(pf_run *r)
             const int32_t n_accepted = verdict->n_accepted, n_kept = commit(r, verdict, &finish);
             count_round(&r->result->speculation, proposal, n_accepted < n_kept ? n_accepted : n_kept);
         }
-        r->result->decode_ns = pf_now_ns() - begin_ns;
+        r->result->decode_ns = pf_session_now_ns(r->session) - begin_ns;
     }
     r->result->finish = finish;
     return status;

@@ -113,6 +113,7 @@ typedef struct {
     uint64_t return_limit_ns;                       /* how long one that vanished may take to come back; 0: 5 s */
     void (*warn)(void *user, const char *sentence); /* or NULL */
     void *warn_user;
+    uint64_t *clock_ns; /* of waiting and measuring: a simulated one (base/clock.h); NULL: the machine's */
 } pf_session_options;
 
 /* Checks that both speak one vocabulary, and makes the memory of one request at a time. A far drafter that cannot be reached

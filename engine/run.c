@@ -1,7 +1,6 @@
 /* What both links of a request have in common. */
 #include "engine/run.h"
 
-#include "base/clock.h"
 #include "base/stop.h"
 
 /* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
@@ -56,14 +55,14 @@ bool pf_run_is_cancelled(const pf_run *r)
 
 pf_status pf_run_submit(pf_run *r, pf_peer *peer, const pf_batch *batch)
 {
-    r->asked_ns = pf_now_ns();
+    r->asked_ns = pf_session_now_ns(r->session);
     return pf_peer_submit(peer, batch);
 }
 
 void pf_run_count_answer(pf_run *r, const pf_batch *answer, bool far, uint64_t *compute_ns)
 {
     pf_speculation *s = &r->result->speculation;
-    const uint64_t away_ns = pf_now_ns() - r->asked_ns;
+    const uint64_t away_ns = pf_session_now_ns(r->session) - r->asked_ns;
     const uint64_t peer_ns = answer->timing.compute_ns < away_ns ? answer->timing.compute_ns : away_ns;
     *compute_ns += peer_ns;
     if (far) s->rpc_us[s->n_rpc++ % PF_RPC_SAMPLES] = (uint32_t)((away_ns - peer_ns) / 1000);

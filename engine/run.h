@@ -64,6 +64,10 @@ typedef struct {
 /* To the session's callback, where it has one. */
 void pf_session_warn(const pf_session *session, const char *sentence);
 
+/* By its clock: the time, and to wait for so long. */
+uint64_t pf_session_now_ns(const pf_session *session);
+void pf_session_pause(const pf_session *session, uint64_t ns);
+
 /* PF_INVALID: they differ, by fingerprint where both have one, else by size. The sentence shows both. */
 PF_MUST_USE pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_model_info *verifier,
                                                     pf_error *error);

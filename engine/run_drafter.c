@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "proto/tree.h"
 
 static const uint64_t STEADY_NS = 60000000000;
@@ -21,7 +20,7 @@ enum {
 
 static void count_loss(pf_session *s)
 {
-    const uint64_t now_ns = pf_now_ns();
+    const uint64_t now_ns = pf_session_now_ns(s);
     if (now_ns - s->lost_ns > STEADY_NS) s->n_losses = 0;
     if (s->n_losses <= LOSSES_TOLD) s->n_losses++;
     s->lost_ns = now_ns;
@@ -162,7 +161,7 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
             if (s->options.drafter_is_far) distrust(r, "a proposal for what was never asked of it");
             continue;
         }
-        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p.round, pf_now_ns());
+        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p.round, pf_session_now_ns(s));
         if (fence == PF_FENCE_CURRENT) {
             r->proposal = p;
             current = &r->proposal;
@@ -200,9 +199,9 @@ typedef struct {
 } lateness;
 
 /* Whether a far drafter is heard out no longer: it may send faster than it is read. */
-static bool is_heard_enough(lateness *late, uint64_t deadline_ns)
+static bool is_heard_enough(const pf_session *s, lateness *late, uint64_t deadline_ns)
 {
-    const uint64_t now_ns = pf_now_ns();
+    const uint64_t now_ns = pf_session_now_ns(s);
     if (now_ns < deadline_ns) return false;
     if (late->n == 0) late->begin_ns = now_ns;
     return late->n++ == LATE_ANSWERS || now_ns > late->begin_ns + LATE_NS;
@@ -214,13 +213,13 @@ static pf_status next_answer(const pf_run *r, uint64_t deadline_ns, lateness *la
 {
     const pf_session *s = r->session;
     const bool far = s->options.drafter_is_far;
-    if (far && is_heard_enough(late, deadline_ns)) return PF_CANCELLED;
+    if (far && is_heard_enough(s, late, deadline_ns)) return PF_CANCELLED;
     for (;;) {
         if (pf_run_is_cancelled(r)) return PF_CANCELLED;
-        const uint64_t look_ns = pf_now_ns() + PF_RUN_CANCEL_POLL_NS;
+        const uint64_t look_ns = pf_session_now_ns(s) + PF_RUN_CANCEL_POLL_NS;
         const uint64_t until_ns = far && look_ns < deadline_ns ? look_ns : deadline_ns;
         const pf_status status = pf_peer_collect(s->options.drafter, until_ns, out, r->error);
-        if (status != PF_CANCELLED || until_ns == deadline_ns || pf_now_ns() < until_ns) return status;
+        if (status != PF_CANCELLED || until_ns == deadline_ns || pf_session_now_ns(s) < until_ns) return status;
     }
 }
 
@@ -238,7 +237,7 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         const pf_status status = next_answer(r, deadline_ns, &late, &answer);
         if (status == PF_CANCELLED) {
             if (pf_run_is_cancelled(r)) return PF_CANCELLED;
-            if (wait_ns) pf_patience_timed_out(&s->patience, pf_now_ns());
+            if (wait_ns) pf_patience_timed_out(&s->patience, pf_session_now_ns(s));
             return PF_OK;
         }
         if (status == PF_UNAVAILABLE && far) {

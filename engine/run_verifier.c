@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 
-#include "base/clock.h"
 #include "proto/tree.h"
 
 static const uint64_t RETURN_POLL_NS = 20000000;
@@ -40,7 +39,8 @@ static void verifier_lost(pf_run *r)
 /* One that only comes back to vanish gets no more time than one that stays away. */
 pf_status pf_run_reach_verifier(pf_run *r)
 {
-    const uint64_t limit_ns = r->session->options.return_limit_ns, since_ns = pf_now_ns() - r->away_ns;
+    const uint64_t limit_ns = r->session->options.return_limit_ns,
+                   since_ns = pf_session_now_ns(r->session) - r->away_ns;
     do {
         if (pf_run_is_cancelled(r)) return PF_CANCELLED;
         const pf_status status = open_verifier(r);
@@ -48,8 +48,8 @@ pf_status pf_run_reach_verifier(pf_run *r)
         if (status != PF_UNAVAILABLE || !r->session->options.verifier_is_far)
             return pf_fail(r->error, status, "the verifier did not take the sequence: %s", pf_status_name(status));
         verifier_lost(r);
-        pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
-        r->away_ns = pf_now_ns() - since_ns;
+        pf_session_pause(r->session, RETURN_POLL_NS);
+        r->away_ns = pf_session_now_ns(r->session) - since_ns;
     } while (r->away_ns < limit_ns);
     return pf_fail(r->error, PF_UNAVAILABLE, "the verifier is gone and has not come back within %g s: %s",
                    seconds(limit_ns), r->verifier_trouble.text);
@@ -121,7 +121,7 @@ static pf_status give_up_or_pause(const pf_run *r, int32_t n_losses)
     if (n_losses == MAX_LOSSES)
         return pf_fail(r->error, PF_UNAVAILABLE, "the verifier has lost the sequence %d times without an answer%s%s",
                        n_losses, *last ? ", at last: " : "", last);
-    if (n_losses > 1) pf_wait_until(pf_now_ns() + RETURN_POLL_NS);
+    if (n_losses > 1) pf_session_pause(r->session, RETURN_POLL_NS);
     return PF_OK;
 }
 
@@ -149,7 +149,8 @@ pf_status pf_run_await_verdict(pf_run *r, const pf_proposal **proposal, const pf
             PF_TRY(pf_run_reach_verifier(r));
         }
         const pf_batch *answer;
-        pf_status status = pf_peer_collect(s->options.verifier, pf_now_ns() + PF_RUN_CANCEL_POLL_NS, &answer, r->error);
+        pf_status status =
+            pf_peer_collect(s->options.verifier, pf_session_now_ns(s) + PF_RUN_CANCEL_POLL_NS, &answer, r->error);
         if (status == PF_OK) {
             silent_ns = r->away_ns = 0;
             status = find_verdict(r, answer, *proposal, out);
@@ -184,6 +185,6 @@ pf_status pf_run_decide(pf_run *r, const pf_proposal **proposal, const pf_verdic
         return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));
     const uint64_t begin_ns = r->asked_ns;
     PF_TRY(pf_run_await_verdict(r, proposal, verdict));
-    pf_patience_verified(&s->patience, pf_now_ns() - begin_ns, *proposal != NULL, (*verdict)->n_tokens);
+    pf_patience_verified(&s->patience, pf_session_now_ns(s) - begin_ns, *proposal != NULL, (*verdict)->n_tokens);
     return PF_OK;
 }

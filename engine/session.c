@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/run.h"
 
 static const uint64_t VERDICT_LIMIT_NS = 60000000000;
@@ -10,6 +11,16 @@ static const uint64_t RETURN_LIMIT_NS = 5000000000;
 void pf_session_warn(const pf_session *session, const char *sentence)
 {
     if (session->options.warn) session->options.warn(session->options.warn_user, sentence);
+}
+
+uint64_t pf_session_now_ns(const pf_session *session)
+{
+    return pf_clock_now_ns(session->options.clock_ns);
+}
+
+void pf_session_pause(const pf_session *session, uint64_t ns)
+{
+    pf_clock_wait_until(session->options.clock_ns, pf_session_now_ns(session) + ns);
 }
 
 static bool is_zero(const uint8_t fingerprint[32])

@@ -62,7 +62,8 @@ static pf_session *open_waiting(pair *p, pf_peer *verifier, pf_peer *drafter, ui
                                          .verdict_limit_ns = LIMIT_NS,
                                          .return_limit_ns = return_limit_ns,
                                          .warn = on_warning,
-                                         .warn_user = p };
+                                         .warn_user = p,
+                                         .clock_ns = p->clock_ns };
     pf_session *session = NULL;
     pf_error error = { 0 };
     assert_ok(pf_session_create(&options, &session, &error), error);

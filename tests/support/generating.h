@@ -19,6 +19,7 @@ typedef struct {
 typedef struct {
     pf_engine *target, *draft;
     pf_peer *verifier, *drafter;
+    uint64_t *clock_ns; /* of its sessions (base/clock.h); NULL: the machine's */
     int32_t n_warnings;
     pf_error warning; /* the last: its text */
     generated plain;  /* what plain_request gives without a drafter, at any draft_len */

@@ -35,7 +35,7 @@ static void keep(late_peer *l, const pf_batch *answer, uint64_t asked_ns)
 static pf_status late_submit(pf_peer *peer, const pf_batch *batch)
 {
     late_peer *l = (late_peer *)peer;
-    const uint64_t asked_ns = pf_now_ns();
+    const uint64_t asked_ns = pf_clock_now_ns(l->clock_ns);
     pf_error error;
     const pf_batch *answer;
     PF_TRY(pf_peer_submit(l->inner, batch));
@@ -47,15 +47,15 @@ static pf_status late_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batc
 {
     late_peer *l = (late_peer *)peer;
     late_answer *a = &l->answers[l->first];
-    const uint64_t now_ns = pf_now_ns();
+    const uint64_t now_ns = pf_clock_now_ns(l->clock_ns);
     if (deadline_ns > now_ns + l->longest_wait_ns) l->longest_wait_ns = deadline_ns - now_ns;
     if (l->cancels) {
         *l->cancels = true;
         return pf_fail(error, PF_CANCELLED, "nothing came in time");
     }
-    if (l->n > 0) pf_wait_until(a->due_ns < deadline_ns ? a->due_ns : deadline_ns);
-    if (l->n == 0 || a->due_ns > pf_now_ns()) {
-        pf_wait_until(deadline_ns);
+    if (l->n > 0) pf_clock_wait_until(l->clock_ns, a->due_ns < deadline_ns ? a->due_ns : deadline_ns);
+    if (l->n == 0 || a->due_ns > pf_clock_now_ns(l->clock_ns)) {
+        pf_clock_wait_until(l->clock_ns, deadline_ns);
         return pf_fail(error, PF_CANCELLED, "nothing came in time");
     }
     l->first = (l->first + 1) % LATE_ANSWERS;
@@ -81,7 +81,7 @@ static const pf_peer_ops ops = {
     .submit = late_submit, .collect = late_collect, .info = late_info, .destroy = late_destroy
 };
 
-late_peer late_peer_of(pf_peer *inner, uint64_t delay_ns)
+late_peer late_peer_of(pf_peer *inner, uint64_t delay_ns, uint64_t *clock_ns)
 {
-    return (late_peer){ .head.ops = &ops, .inner = inner, .delay_ns = delay_ns };
+    return (late_peer){ .head.ops = &ops, .inner = inner, .delay_ns = delay_ns, .clock_ns = clock_ns };
 }

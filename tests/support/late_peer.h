@@ -24,15 +24,16 @@ typedef struct {
     pf_peer head;
     pf_peer *inner;
     uint64_t delay_ns;
-    bool *cancels;   /* set by a look, which finds nothing then: who waits is told to end. NULL: none */
-    int32_t n_wrong; /* answers, from the first, whose proposals have other tokens */
+    uint64_t *clock_ns; /* NULL: the machine's */
+    bool *cancels;      /* set by a look, which finds nothing then: who waits is told to end. NULL: none */
+    int32_t n_wrong;    /* answers, from the first, whose proposals have other tokens */
     late_answer answers[LATE_ANSWERS];
     int32_t first, n;
     uint64_t longest_wait_ns; /* that a collect was told */
     pf_batch batch;
 } late_peer;
 
-/* inner is borrowed; the wrapper's end is not its end. */
-late_peer late_peer_of(pf_peer *inner, uint64_t delay_ns);
+/* inner and the clock (base/clock.h) are borrowed; the wrapper's end is not its end. */
+late_peer late_peer_of(pf_peer *inner, uint64_t delay_ns, uint64_t *clock_ns);
 
 #endif

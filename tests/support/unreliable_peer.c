@@ -1,13 +1,19 @@
 #include "tests/support/unreliable_peer.h"
 
-#include <unistd.h>
-
+#include "base/clock.h"
 #include "tests/support/test.h"
+
+enum { COLLECT_NS = 100 * 1000 };
 
 static uint32_t draw(unreliable_peer *u)
 {
     u->rng = u->rng * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(u->rng >> 33);
+}
+
+static void pause_for(const unreliable_peer *u, uint64_t ns)
+{
+    pf_clock_wait_until(u->clock_ns, pf_clock_now_ns(u->clock_ns) + ns);
 }
 
 static mood next_mood(unreliable_peer *u)
@@ -144,7 +150,7 @@ static pf_status refuse(unreliable_peer *u, const pf_batch **out)
 static pf_status look(unreliable_peer *u, const pf_batch **out)
 {
     u->n_looks++;
-    if (u->sleeps_us) usleep(u->sleeps_us);
+    if (u->sleeps_us) pause_for(u, (uint64_t)u->sleeps_us * 1000);
     u->answer = (pf_batch){ .n_verdicts = 0 };
     *out = &u->answer;
     return u->sign_at && u->n_looks % u->sign_at == 0 ? PF_OK : PF_CANCELLED;
@@ -153,6 +159,7 @@ static pf_status look(unreliable_peer *u, const pf_batch **out)
 static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
 {
     unreliable_peer *u = (unreliable_peer *)peer;
+    if (u->clock_ns) pause_for(u, COLLECT_NS);
     if (u->gone_for > 0) return PF_UNAVAILABLE;
     if (u->knows_nothing) {
         u->request = (pf_prefix_request){ .sequence = u->open.sequence, .incarnation = u->open.incarnation };
@@ -210,14 +217,17 @@ static const pf_peer_ops OPS = {
     .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .why = tell_why
 };
 
-unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16)
+unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16, uint64_t *clock_ns)
 {
     pf_error error = { 0 };
     pf_model_info info;
     assert_ok(pf_peer_info(inner, &info, &error), error);
-    unreliable_peer u = {
-        .head.ops = &OPS, .inner = inner, .rng = seed, .n_vocab = info.vocab_size, .faults_in_16 = faults_in_16
-    };
+    unreliable_peer u = { .head.ops = &OPS,
+                          .inner = inner,
+                          .rng = seed,
+                          .n_vocab = info.vocab_size,
+                          .faults_in_16 = faults_in_16,
+                          .clock_ns = clock_ns };
     (void)pf_fail(&u.why, PF_UNAVAILABLE, "far:1: the cable is cut");
     return u;
 }

@@ -21,6 +21,7 @@ typedef struct {
     pf_peer *inner;
     uint64_t rng;
     int32_t n_vocab;
+    uint64_t *clock_ns; /* NULL: the machine's */
 
     /* Faults drawn for each answer. */
     int32_t faults_in_16; /* how often a mood other than honest is drawn */
@@ -71,7 +72,7 @@ typedef struct {
     int32_t tokens[PF_MAX_DRAFT_TOKENS + 1], parents[PF_MAX_DRAFT_TOKENS];
 } unreliable_peer;
 
-/* inner is borrowed; the wrapper's end is not its end. */
-unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16);
+/* inner and the clock are borrowed; the wrapper's end is not its end. Every collect moves a clock that is simulated (base/clock.h). */
+unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16, uint64_t *clock_ns);
 
 #endif

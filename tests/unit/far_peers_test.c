@@ -2,13 +2,22 @@
  * The generation loop where peers are lost, late, or wrong: a drafter costs speed and never a token, a verifier is waited
  * for, or given up with the reason. Peers that are far are played by tests/support/unreliable_peer.h.
  */
-#include "base/clock.h"
 #include "tests/support/generating.h"
 #include "tests/support/late_peer.h"
 #include "tests/support/test.h"
 #include "tests/support/unreliable_peer.h"
 
 static const uint64_t MS = 1000 * 1000;
+
+/* Its sessions and peers go by a clock that the peers move. */
+static int open_simulated_pair(void **state)
+{
+    static uint64_t clock_ns;
+    clock_ns = 3600 * 1000 * MS;
+    (void)open_pair(state);
+    ((pair *)*state)->clock_ns = &clock_ns;
+    return 0;
+}
 
 /* ---- a drafter -------------------------------------------------------------------------------------------------- */
 
@@ -19,7 +28,7 @@ static void a_drafter_that_loses_answers_lies_and_vanishes_changes_no_token(void
     pf_request request = plain_request();
     int32_t n_reopened = 0, n_fallback = 0, n_rounds = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
-        unreliable_peer u = unreliable_peer_of(p->drafter, seed, 1 + (int32_t)(seed % 12));
+        unreliable_peer u = unreliable_peer_of(p->drafter, seed, 1 + (int32_t)(seed % 12), p->clock_ns);
         u.only = (mood)(seed % N_MOODS);
         request.draft_len = 1 + (int32_t)(seed % 8);
         generate(p, p->verifier, &u.head, &request, &drafted);
@@ -38,7 +47,7 @@ static void a_drafter_that_is_never_there_is_plain_decoding_and_one_warning(void
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.gone_for = INT32_MAX;
     p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &drafted);
@@ -55,9 +64,9 @@ static void a_drafter_that_returns_costs_no_round_more_than_it_was_away(void **s
     generated steady, drafted;
     pf_request request = plain_request();
     request.draft_len = 1;
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     generate(p, p->verifier, &u.head, &request, &steady);
-    u = unreliable_peer_of(p->drafter, 1, 0);
+    u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.vanish_at = 3;
     u.stays_for = 1;
     generate(p, p->verifier, &u.head, &request, &drafted);
@@ -71,9 +80,9 @@ static void a_drafter_that_comes_with_the_first_token_is_told_all_at_once(void *
     pair *p = *state;
     generated steady, drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     generate(p, p->verifier, &u.head, &request, &steady);
-    u = unreliable_peer_of(p->drafter, 1, 0);
+    u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.gone_for = 1; /* as the prompt begins to be computed */
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &steady);
@@ -86,7 +95,7 @@ static void a_drafter_is_told_what_was_accepted_of_it(void **state)
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     generate(p, p->verifier, &u.head, &request, &out);
     const int32_t n_accepted = (int32_t)out.result.speculation.accepted;
     assert_true(n_accepted > request.draft_len);
@@ -98,7 +107,7 @@ static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_ki
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     pf_session *session = open_session(p, p->verifier, &u.head);
     const struct {
         pf_status status;
@@ -135,7 +144,7 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     pf_session *session = open_session(p, p->verifier, &u.head);
     p->n_warnings = 0;
     pf_error error = { 0 };
@@ -146,6 +155,12 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
     }
     assert_int_equal(p->n_warnings, 5); /* and twice that it is back */
     assert_says(p->warning, "decoding goes on without it while it comes and goes, which is not told again");
+    *p->clock_ns += 61 * 1000 * MS; /* of peace */
+    u.gone_for = INT32_MAX;
+    assert_ok(run(session, &request, &drafted, &error), error);
+    assert_int_equal(p->n_warnings, 6);
+    assert_string_equal(p->warning.text,
+                        "the draft worker is gone (far:1: the cable is cut); decoding goes on without it");
     pf_session_destroy(session);
 }
 
@@ -155,7 +170,7 @@ static void at_temperature_0_every_method_is_greedy(void **state)
     generated out;
     pf_request request = plain_request();
     request.method = PF_METHOD_COUPLED;
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     generate(p, p->verifier, &u.head, &request, &out);
     assert_same_text(&out, &p->plain);
     assert_int_equal(u.open.method, PF_METHOD_GREEDY);
@@ -166,7 +181,7 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.is_unmet = true;
     pf_session *session = open_session(p, p->verifier, &u.head);
     assert_string_equal(p->warning.text, "nobody answers");
@@ -190,7 +205,8 @@ static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void *
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer liar = unreliable_peer_of(p->drafter, 1, 0), verifier = unreliable_peer_of(p->verifier, 2, 0);
+    unreliable_peer liar = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns),
+                    verifier = unreliable_peer_of(p->verifier, 2, 0, p->clock_ns);
     liar.out_of_vocabulary = true;
     generate(p, &verifier.head, &liar.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
@@ -206,7 +222,7 @@ static void a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and
     generated drafted;
     pf_request request = plain_request();
     for (int i = 0; i < 2; i++) {
-        unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
         if (i == 0) u.rounds_ahead = 1;
         if (i == 1) u.tokens_ahead = 1;
         p->n_warnings = 0;
@@ -233,7 +249,7 @@ static void a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal(vo
         pf_status refuses_as;
         int32_t n_warnings; /* by then */
     } cases[] = { { PF_LIMIT, 1 }, { PF_LIMIT, 1 }, { PF_UNSUPPORTED, 2 }, { PF_LIMIT, 2 }, { PF_UNSUPPORTED, 2 } };
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     pf_session *session = open_session(p, p->verifier, &u.head);
     p->n_warnings = 0;
     for (int32_t i = 0; i < (int32_t)PF_COUNT(cases); i++) {
@@ -254,7 +270,7 @@ static void no_more_is_drafted_than_the_verifier_takes(void **state)
     generated drafted;
     pf_request request = plain_request();
     request.draft_len = 8;
-    unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     verifier.takes = 2;
     generate(p, &verifier.head, p->drafter, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
@@ -278,8 +294,8 @@ static void no_more_is_declared_than_either_peer_speaks_of(void **state)
     } cases[] = { { 0, 0, 64, false }, { 16, 0, 16, false }, { 0, 8, 8, false },
                   { -1, 0, 0, false }, { 0, -1, 64, false }, { 16, 0, 0, true } };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0),
-                        drafter = unreliable_peer_of(p->drafter, 1, 0);
+        unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns),
+                        drafter = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
         verifier.declares = cases[i].verifier;
         drafter.declares = cases[i].drafter;
         drafter.ignore_limits = cases[i].lies;
@@ -298,7 +314,7 @@ static void what_is_proposed_beyond_what_was_asked_is_not_counted(void **state)
     generated drafted;
     pf_request request = plain_request();
     request.draft_len = 1;
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.ignore_limits = true;
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
@@ -313,7 +329,7 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.full_for = 10;
     p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &drafted);
@@ -326,9 +342,9 @@ static void a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more(void 
 }
 
 /* Something to read at every look, and never a proposal. */
-static unreliable_peer endless_peer_of(pf_peer *drafter)
+static unreliable_peer endless_peer_of(const pair *p)
 {
-    unreliable_peer u = unreliable_peer_of(drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.computes = INT32_MAX;
     u.sign_at = 1;
     return u;
@@ -339,7 +355,7 @@ static void a_drafter_that_sends_without_end_is_not_heard_without_end(void **sta
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = endless_peer_of(p->drafter);
+    unreliable_peer u = endless_peer_of(p);
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
     assert_int_equal(drafted.result.speculation.rounds, 0);
@@ -351,15 +367,13 @@ static void answers_that_take_long_to_read_are_not_heard_for_long(void **state)
     pair *p = *state;
     generated drafted;
     pf_request request = plain_request();
-    unreliable_peer u = endless_peer_of(p->drafter);
+    unreliable_peer u = endless_peer_of(p);
     u.sleeps_us = 2000;
     generate(p, p->verifier, &u.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
     assert_true(drafted.result.speculation.fallback_rounds > 4);
     assert_in_range(u.n_looks, 1, 16 * drafted.result.speculation.fallback_rounds); /* 10 of them in the one wait */
 }
-
-/* The clock of these is a real one: times so long that a busy machine does not change what pays. */
 
 /* 130 ms for one token of a target that takes 40 ms: a round with a proposal takes as long as four without, and commits two. */
 static void a_far_drafter_that_does_not_pay_is_left_alone(void **state)
@@ -368,7 +382,8 @@ static void a_far_drafter_that_does_not_pay_is_left_alone(void **state)
     generated drafted;
     pf_request request = plain_request();
     request.draft_len = 1;
-    late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 130 * MS);
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS, p->clock_ns),
+              drafter = late_peer_of(p->drafter, 130 * MS, p->clock_ns);
     generate(p, &verifier.head, &drafter.head, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
     const pf_speculation *s = &drafted.result.speculation;
@@ -384,7 +399,8 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
     request.draft_len = 8;
     request.max_new_tokens = 120;
     generate(p, p->verifier, NULL, &request, &plain);
-    late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 130 * MS);
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS, p->clock_ns),
+              drafter = late_peer_of(p->drafter, 130 * MS, p->clock_ns);
     drafter.n_wrong = 12;
     generate(p, &verifier.head, &drafter.head, &request, &drafted);
     assert_same_text(&drafted, &plain);
@@ -402,7 +418,8 @@ static void who_is_told_to_end_does_not_wait_for_a_far_drafter(void **state)
     pf_request request = plain_request();
     request.draft_len = 1;
     request.max_new_tokens = 8;
-    late_peer verifier = late_peer_of(p->verifier, 40 * MS), drafter = late_peer_of(p->drafter, 0);
+    late_peer verifier = late_peer_of(p->verifier, 40 * MS, p->clock_ns),
+              drafter = late_peer_of(p->drafter, 0, p->clock_ns);
     pf_session *session = open_session(p, &verifier.head, &drafter.head);
     pf_error error = { 0 };
     assert_ok(run(session, &request, &out, &error), error);
@@ -421,7 +438,7 @@ static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **sta
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.knows_nothing = true;
     generate(p, p->verifier, &u.head, &request, &out);
     assert_same_text(&out, &p->plain);
@@ -433,13 +450,13 @@ static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_tim
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     const uint64_t boasts_ns[] = { (uint64_t)3600 * 1000000000, UINT64_MAX / 2, UINT64_MAX };
     for (size_t b = 0; b < PF_COUNT(boasts_ns); b++) {
         u.boasts_ns = boasts_ns[b];
-        const uint64_t begin_ns = pf_now_ns();
+        const uint64_t begin_ns = *p->clock_ns;
         generate(p, p->verifier, &u.head, &request, &out);
-        const uint64_t took_ns = pf_now_ns() - begin_ns;
+        const uint64_t took_ns = *p->clock_ns - begin_ns;
         const pf_speculation *s = &out.result.speculation;
         assert_true(s->n_rpc > 0);
         assert_true(s->draft_ns > 0 && s->draft_ns <= took_ns);
@@ -455,7 +472,7 @@ static void a_verifier_that_vanishes_and_returns_changes_no_token(void **state)
     generated drafted;
     pf_request request = plain_request();
     for (int32_t at = 1; at <= 12; at++) {
-        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         u.vanish_at = at;
         generate(p, &u.head, p->drafter, &request, &drafted);
         assert_same_text(&drafted, &p->plain);
@@ -468,7 +485,7 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
 {
     pair *p = *state;
     for (int32_t at = 0; at < 3; at++) { /* before the request, in its prefill, and later */
-        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         u.vanish_at = at;
         u.stays_away = true;
         if (at == 0) u.gone_for = INT32_MAX;
@@ -489,7 +506,7 @@ static void who_is_told_to_end_waits_for_no_verifier_to_return(void **state)
 {
     pair *p = *state;
     const volatile bool told = true;
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     u.gone_for = INT32_MAX;
     pf_session *session = open_session(p, &u.head, NULL);
     generated out;
@@ -503,7 +520,7 @@ static void who_is_told_to_end_waits_for_no_verifier_to_return(void **state)
 static void a_verifier_that_returns_only_to_vanish_is_given_up_as_soon(void **state)
 {
     pair *p = *state;
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16, p->clock_ns);
     u.only = VANISH;
     u.stays_for = 3; /* looks of 20 ms */
     pf_session *session = open_session(p, &u.head, NULL);
@@ -521,7 +538,7 @@ static void a_verifier_that_answers_between_its_absences_has_its_time_anew(void 
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 4);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 4, p->clock_ns);
     u.only = VANISH;
     u.stays_for = 6; /* looks of 20 ms: more than half of the limit */
     generate(p, &u.head, p->drafter, &request, &out);
@@ -534,7 +551,7 @@ static void a_verifier_that_was_restarted_between_two_requests_serves_the_second
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     pf_session *session = open_session(p, &u.head, p->drafter);
     pf_error error = { 0 };
     for (int i = 0; i < 2; i++) {
@@ -556,7 +573,7 @@ static void two_sessions_of_one_peer_take_no_answers_of_each_other(void **state)
     first.prompt = prompt;
     first.cancel = &cancel;
     for (int wire = 0; wire < 2; wire++) { /* at one end of it the verifier, at one the drafter */
-        late_peer late = late_peer_of(wire ? p->drafter : p->verifier, 0);
+        late_peer late = late_peer_of(wire ? p->drafter : p->verifier, 0, p->clock_ns);
         pf_peer *verifier = wire ? p->verifier : &late.head, *drafter = wire ? &late.head : NULL;
         pf_session *a = open_session(p, verifier, drafter), *b = open_session(p, verifier, drafter);
         pf_error error = { 0 };
@@ -580,7 +597,7 @@ static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void *
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     u.computes = 20; /* looks: five times the limit */
     u.sign_at = 3;
     generate(p, &u.head, p->drafter, &request, &out);
@@ -598,7 +615,7 @@ static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void *
 static void a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent(void **state)
 {
     pair *p = *state;
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 16, p->clock_ns);
     u.only = VANISH;
     u.stays_for = 1;
     u.computes = 3; /* looks: less than the limit */
@@ -617,7 +634,7 @@ static void a_process_that_was_stopped_does_not_blame_the_verifier(void **state)
     pair *p = *state;
     generated out;
     const pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     u.computes = 1;
     u.sleeps_us = (uint32_t)(2 * LIMIT_NS / 1000);
     generate(p, &u.head, p->drafter, &request, &out);
@@ -641,7 +658,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
         { .tokens_ahead = 2, .says = "the verifier gave a verdict at token 7, expected 5" },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         u.accept_too_many = cases[i].too_many;
         u.accept_another = cases[i].another;
         u.rounds_ahead = cases[i].rounds_ahead;
@@ -663,7 +680,7 @@ static void a_method_that_the_verifier_does_not_speak_is_refused_by_name(void **
     pair *p = *state;
     generated out;
     pf_request request = plain_request();
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     u.methods = 1u << PF_METHOD_GREEDY | 1u << PF_METHOD_REJECTION;
     pf_session *session = open_session(p, &u.head, p->drafter);
     request.method = PF_METHOD_COUPLED;
@@ -680,16 +697,16 @@ static void a_method_that_the_verifier_does_not_speak_is_refused_by_name(void **
 static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
 {
     pair *p = *state;
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     u.knows_nothing = true;
     pf_session *session = open_session(p, &u.head, p->drafter);
     generated out;
     pf_error error = { 0 };
     const pf_request request = plain_request();
-    const uint64_t begin_ns = pf_now_ns();
+    const uint64_t begin_ns = *p->clock_ns;
     assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
     assert_says(error, "lost the sequence 50 times");
-    assert_true(pf_now_ns() - begin_ns > 900 * MS); /* a restart may take so long */
+    assert_true(*p->clock_ns - begin_ns > 900 * MS); /* a restart may take so long */
     pf_session_destroy(session);
 }
 
@@ -700,7 +717,7 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
     pf_request request = plain_request();
     for (request.max_new_tokens = 2; request.max_new_tokens < 10; request.max_new_tokens++) {
         generate(p, p->verifier, NULL, &request, &plain);
-        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         u.ignore_limits = true;
         generate(p, &u.head, p->drafter, &request, &out);
         assert_same_text(&out, &plain);
@@ -711,7 +728,7 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
     generate(p, p->verifier, NULL, &request, &plain);
     assert_int_equal(plain.result.finish, PF_FINISH_EOS);
     for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
-        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         u.ignore_limits = true;
         generate(p, &u.head, p->drafter, &request, &out);
         assert_same_text(&out, &plain);
@@ -720,7 +737,7 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
     /* At the context's end its last verdict has a token too many. */
     request.max_new_tokens = CONTEXT;
     generate(p, p->verifier, NULL, &request, &plain);
-    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
     u.ignore_limits = true;
     for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
         generate(p, &u.head, p->drafter, &request, &out);
@@ -769,5 +786,5 @@ int main(void)
         cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
         cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),
     };
-    return cmocka_run_group_tests(tests, open_pair, close_pair);
+    return cmocka_run_group_tests(tests, open_simulated_pair, close_pair);
 }

@@ -15,7 +15,7 @@ static void greedy_text_is_the_plain_text_at_every_draft_length(void **state)
     pf_request request = plain_request();
     int64_t n_accepted = 0, n_refused = 0;
     for (request.draft_len = 0; request.draft_len <= 8; request.draft_len++) { /* 0: the drafter chooses */
-        unreliable_peer u = unreliable_peer_of(p->drafter, 7, 6);
+        unreliable_peer u = unreliable_peer_of(p->drafter, 7, 6, p->clock_ns);
         u.only = LIE;
         generate(p, p->verifier, &u.head, &request, &drafted);
         assert_same_text(&drafted, &p->plain);
@@ -96,7 +96,7 @@ static void the_tokens_of_a_tree_are_counted_as_what_they_are(void **state)
     generated out;
     pf_request request = plain_request();
     request.draft_len = 0; /* as trees come */
-    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0);
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.siblings = 3;
     generate(p, p->verifier, &u.head, &request, &out);
     assert_same_text(&out, &p->plain);
@@ -144,8 +144,8 @@ static void nothing_is_allocated_between_the_first_token_and_the_last(void **sta
         assert_int_equal(l.n_allocations, 0);
 
         l.n = 0;
-        unreliable_peer drafter = unreliable_peer_of(p->drafter, 3, 4),
-                        verifier = unreliable_peer_of(p->verifier, 1, 0);
+        unreliable_peer drafter = unreliable_peer_of(p->drafter, 3, 4, p->clock_ns),
+                        verifier = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         verifier.vanish_at = 9;
         p->n_warnings = 0;
         generate(p, &verifier.head, &drafter.head, &request, &out);

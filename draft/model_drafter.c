@@ -323,10 +323,7 @@ static bool feed(drafter *d)
         const int32_t slot = (d->next_fed + i) % n_slots;
         sequence_state *s = &d->sequences[slot];
         const int32_t n = min_of(count_backlog(d, s), max_rows);
-        if (n <= 0) {
-            s->cold = false;
-            continue;
-        }
+        if (n <= 0) continue;
         feed_sequence(d, s, n);
         d->next_fed = (slot + 1) % n_slots;
         return true;

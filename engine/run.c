@@ -23,8 +23,8 @@ int32_t pf_run_max_declared(const pf_run *r)
     const pf_session *s = r->session;
     if (r->method != PF_METHOD_REJECTION) return 0;
     const int32_t judged = min_of(N_DECLARED, s->verifier_info.max_declared);
-    const bool drafter_says = s->drafter_is_known && s->drafter_info.max_declared > 0;
-    return drafter_says ? min_of(judged, s->drafter_info.max_declared) : judged;
+    const int32_t spoken = s->drafter_info.max_declared; /* 0: it does not say, or is not known */
+    return spoken > 0 ? min_of(judged, spoken) : judged;
 }
 
 /* A far peer gets the seed only where the method shares the noise (DESIGN, invariant 7). */

@@ -20,7 +20,7 @@
 struct pf_session {
     pf_session_options options;
     pf_model_info verifier_info;
-    pf_model_info drafter_info; /* once drafter_is_known */
+    pf_model_info drafter_info; /* zero until drafter_is_known */
     int32_t *committed;         /* [max_context] prompt, then verdicts */
     int32_t n_committed;
     pf_stream_owner *to_verifier; /* fences of either link */

@@ -11,7 +11,7 @@ pf_engine *open_engine(const pf_tiny_model *model, pf_engine *threads_of)
     pf_tiny_model_create(model, directory);
     const pf_engine_options options = { .kv_type = PF_N_TYPES,
                                         .isa = pf_cpu_best_isa(),
-                                        .n_threads = 2,
+                                        .n_threads = 1,
                                         .threads_of = threads_of,
                                         .max_context = CONTEXT };
     pf_engine *engine = NULL;

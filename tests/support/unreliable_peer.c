@@ -61,6 +61,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
         u->gone_for--;
         return PF_UNAVAILABLE;
     }
+    if (u->fails_as != PF_OK) return u->fails_as;
     if (u->full_for > 0 && batch->n_verdicts > 0 && batch->verdicts[0].round > 3) {
         u->full_for--;
         return PF_LIMIT;
@@ -131,15 +132,16 @@ static void judge_wrongly(unreliable_peer *u, const pf_batch *answer)
     if (u->accept_too_many) u->verdict.n_accepted = u->verdict.n_tokens + 1;
     if (u->adds) u->tokens[u->verdict.n_tokens - 1] = u->adds;
     u->verdict.round += u->rounds_ahead;
+    u->verdict.incarnation += u->incarnations_ahead;
     u->verdict.base += u->tokens_ahead;
 }
 
-static pf_status refuse(unreliable_peer *u, const pf_batch **out)
+static pf_status refuse(unreliable_peer *u, uint32_t incarnation, pf_status status, const pf_batch **out)
 {
     u->n_answers++;
     for (int32_t i = 0; i < REFUSALS; i++) {
         snprintf(u->words[i], sizeof u->words[i], "reason %d of answer %d", i, u->n_answers);
-        u->refusals[i] = (pf_refusal){ u->open.sequence, u->open.incarnation, u->refuses_as, u->words[i] };
+        u->refusals[i] = (pf_refusal){ u->open.sequence, incarnation, status, u->words[i] };
     }
     u->answer = (pf_batch){ .refusals = u->refusals, .n_refusals = REFUSALS };
     *out = &u->answer;
@@ -167,7 +169,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
         *out = &u->answer;
         return PF_OK;
     }
-    if (u->refuses_as != PF_OK) return refuse(u, out);
+    if (u->refuses_as != PF_OK) return refuse(u, u->open.incarnation, u->refuses_as, out);
+    if (u->refuses_late > 0 && u->refuses_late--) return refuse(u, u->open.incarnation - 1, PF_LIMIT, out);
     if (u->n_looks < u->computes) return look(u, out);
     const mood now = next_mood(u);
     if (now == VANISH) return vanish(u);
@@ -178,7 +181,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     const bool lies = now == LIE && answer->n_proposals == 1;
     const bool strays =
         (u->out_of_vocabulary || u->siblings || u->rounds_ahead || u->tokens_ahead) && answer->n_proposals == 1;
-    const bool misjudges = (u->accept_too_many || u->accept_another || u->adds || u->rounds_ahead || u->tokens_ahead) &&
+    const bool misjudges = (u->accept_too_many || u->accept_another || u->adds || u->rounds_ahead ||
+                            u->incarnations_ahead || u->tokens_ahead) &&
                            answer->n_verdicts == 1;
     if (lies) lie(u, answer);
     if (strays) stray(u, answer);
@@ -196,7 +200,8 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
     PF_TRY(pf_peer_info(u->inner, out, error));
     if (u->takes != 0) out->max_draft = u->takes > 0 ? u->takes : 0;
     if (u->declares != 0) out->max_declared = u->declares > 0 ? u->declares : 0;
-    if (u->methods != 0) out->methods = u->methods;
+    if (u->methods != 0) out->methods = u->methods < UINT32_MAX ? u->methods : 0;
+    if (u->judges_chains) out->judges_trees = false;
     if (u->vocab == 0) return PF_OK;
     out->vocab_size = u->vocab;
     memset(out->vocab_fingerprint, 0, sizeof out->vocab_fingerprint);
@@ -208,14 +213,23 @@ static void tell_why(pf_peer *peer, pf_error *out)
     *out = ((unreliable_peer *)peer)->why;
 }
 
+static int32_t tell_backlog(const pf_peer *peer)
+{
+    const unreliable_peer *u = (const unreliable_peer *)peer;
+    return u->unread > 0 ? u->unread : -1;
+}
+
 static void destroy(pf_peer *peer)
 {
     (void)peer;
 }
 
-static const pf_peer_ops OPS = {
-    .submit = submit, .collect = collect, .info = tell_info, .destroy = destroy, .why = tell_why
-};
+static const pf_peer_ops OPS = { .submit = submit,
+                                 .collect = collect,
+                                 .info = tell_info,
+                                 .destroy = destroy,
+                                 .why = tell_why,
+                                 .backlog = tell_backlog };
 
 unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults_in_16, uint64_t *clock_ns)
 {

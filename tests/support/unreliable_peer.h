@@ -33,6 +33,7 @@ typedef struct {
     bool stays_away;    /* once it has vanished */
     int32_t stays_for;  /* calls, then; 0: three */
     int32_t full_for;   /* calls that find it far behind, from round 4 on */
+    pf_status fails_as; /* each submit; PF_OK: none */
     bool knows_nothing; /* and asks for the prefix again and again */
     pf_error why;       /* it is not there */
 
@@ -49,11 +50,15 @@ typedef struct {
     bool accept_too_many, accept_another; /* in each verdict */
     int32_t adds;                         /* the last token of each verdict; 0: the truth */
     uint64_t rounds_ahead;                /* each verdict, each proposal */
+    uint32_t incarnations_ahead;          /* each verdict */
     int32_t tokens_ahead;                 /* its base */
     int32_t takes;                        /* tokens of a proposal, as it says of itself; 0: the truth, -1: none */
     int32_t declares;                     /* ids of a distribution, likewise */
-    uint32_t methods;                     /* likewise: bits, as in pf_model_info */
+    uint32_t methods;                     /* likewise: bits, as in pf_model_info; UINT32_MAX: it does not say */
+    bool judges_chains;                   /* alone, as it says of itself */
     pf_status refuses_as;                 /* of each sequence, REFUSALS times in ever other words; PF_OK: of none */
+    int32_t refuses_late;                 /* answers that refuse what was open before, as PF_LIMIT */
+    int32_t unread;                       /* of a prompt, while it computes; 0: it does not tell */
     bool ignore_limits;                   /* of an open: a peer that knows no end */
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 

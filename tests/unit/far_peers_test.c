@@ -164,16 +164,74 @@ static void a_drafter_that_comes_and_goes_is_warned_of_three_times(void **state)
     pf_session_destroy(session);
 }
 
-static void at_temperature_0_every_method_is_greedy(void **state)
+static void what_peers_are_told_of_a_request(void **state)
 {
     pair *p = *state;
     generated out;
-    pf_request request = plain_request();
-    request.method = PF_METHOD_COUPLED;
+    static const int32_t stop_tokens[] = { VOCAB - 1, VOCAB - 2 };
+    static const struct {
+        pf_method method;
+        float temperature;
+        int32_t draft_len;
+        bool judges_chains;
+        pf_method expected;
+        bool trees, declares;
+        uint64_t seed; /* that strangers get: of shared noise alone */
+    } cases[] = {
+        { 0, 0.0f, 0, false, PF_METHOD_GREEDY, true, false, 0 },
+        { 0, 0.0f, 4, true, PF_METHOD_GREEDY, false, false, 0 },
+        { PF_METHOD_COUPLED, 0.0f, 4, false, PF_METHOD_GREEDY, true, false, 0 }, /* there is nothing to draw */
+        { PF_METHOD_COUPLED, 1.0f, 0, false, PF_METHOD_COUPLED, false, false, 77 },
+        { 0, 1.0f, 4, false, PF_METHOD_REJECTION, false, true, 0 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_request request = plain_request();
+        request.method = cases[i].method;
+        request.sampling.temperature = cases[i].temperature;
+        request.draft_len = cases[i].draft_len;
+        request.stop_tokens = stop_tokens;
+        request.n_stop_tokens = 2;
+        unreliable_peer peers[] = { unreliable_peer_of(p->verifier, 1, 0, p->clock_ns),
+                                    unreliable_peer_of(p->drafter, 1, 0, p->clock_ns) };
+        peers[0].judges_chains = cases[i].judges_chains;
+        generate(p, &peers[0].head, &peers[1].head, &request, &out);
+        for (size_t k = 0; k < PF_COUNT(peers); k++) {
+            const pf_open *open = &peers[k].open;
+            assert_int_equal(open->method, cases[i].expected);
+            assert_int_equal(open->adaptive_draft, cases[i].draft_len == 0);
+            assert_int_equal(open->max_draft, cases[i].draft_len ? cases[i].draft_len : PF_DEFAULT_MAX_DRAFT);
+            assert_int_equal(open->trees, cases[i].trees);
+            assert_int_equal(open->max_declared > 0, cases[i].declares);
+            assert_int_equal(open->sampling.seed, cases[i].seed);
+            assert_int_equal(open->max_tokens, N_PLAIN_PROMPT + N_NEW);
+            assert_ptr_equal(open->stop_tokens, stop_tokens);
+            assert_int_equal(open->n_stop_tokens, 2);
+        }
+    }
+}
+
+/* A near one has to be. */
+static void a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+    u.is_unmet = true;
+    u.gone_for = INT32_MAX;
+    (void)pf_fail(&u.why, PF_UNSUPPORTED, "another protocol");
+    p->n_warnings = 0;
     generate(p, p->verifier, &u.head, &request, &out);
     assert_same_text(&out, &p->plain);
-    assert_int_equal(u.open.method, PF_METHOD_GREEDY);
+    assert_int_equal(p->n_warnings, 1);
+    assert_string_equal(p->warning.text, "nobody answers");
+
+    const pf_session_options near = { .verifier = p->verifier, .drafter = &u.head, .max_context = CONTEXT };
+    pf_session *session = NULL;
+    pf_error error = { 0 };
+    assert_status(pf_session_create(&near, &session, &error), PF_UNAVAILABLE);
+    assert_says(error, "nobody answers");
+    assert_null(session);
 }
 
 static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
@@ -280,6 +338,7 @@ static void no_more_is_drafted_than_the_verifier_takes(void **state)
     generate(p, &verifier.head, p->drafter, &request, &drafted);
     assert_same_text(&drafted, &p->plain);
     assert_int_equal(s->rounds + s->drafted, 0);
+    assert_int_equal(verifier.open.max_draft, 1); /* the least that an open can say */
 }
 
 static void no_more_is_declared_than_either_peer_speaks_of(void **state)
@@ -502,6 +561,27 @@ static void a_verifier_that_does_not_return_is_given_up_with_the_reason(void **s
     }
 }
 
+static void a_verifier_has_5_s_to_return_and_60_s_to_say_something_unless_told_otherwise(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    for (int silent = 0; silent < 2; silent++) {
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+        if (silent) u.computes = INT32_MAX;
+        if (!silent) u.gone_for = INT32_MAX;
+        const pf_session_options options = {
+            .verifier = &u.head, .verifier_is_far = true, .max_context = CONTEXT, .clock_ns = p->clock_ns
+        };
+        pf_session *session = NULL;
+        pf_error error = { 0 };
+        assert_ok(pf_session_create(&options, &session, &error), error);
+        assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+        assert_says(error, silent ? "has said nothing for 60 s" : "has not come back within 5 s");
+        pf_session_destroy(session);
+    }
+}
+
 static void who_is_told_to_end_waits_for_no_verifier_to_return(void **state)
 {
     pair *p = *state;
@@ -647,6 +727,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     const struct {
         bool too_many, another;
         uint64_t rounds_ahead;
+        uint32_t incarnations_ahead;
         int32_t tokens_ahead, adds;
         const char *says;
     } cases[] = {
@@ -655,6 +736,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
         { .adds = VOCAB, .says = "the verifier committed token " },
         { .adds = -1, .says = "the verifier committed token -1, the vocabulary has " },
         { .rounds_ahead = 7, .says = "the verifier gave a verdict of round 7, expected round 0" },
+        { .incarnations_ahead = 1, .says = "the verifier gave a verdict of incarnation 2, expected 1" },
         { .tokens_ahead = 2, .says = "the verifier gave a verdict at token 7, expected 5" },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
@@ -662,6 +744,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
         u.accept_too_many = cases[i].too_many;
         u.accept_another = cases[i].another;
         u.rounds_ahead = cases[i].rounds_ahead;
+        u.incarnations_ahead = cases[i].incarnations_ahead;
         u.tokens_ahead = cases[i].tokens_ahead;
         u.adds = cases[i].adds;
         pf_session *session = open_session(p, &u.head, p->drafter);
@@ -672,6 +755,77 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
         assert_says(error, cases[i].says);
         pf_session_destroy(session);
     }
+}
+
+static void what_a_verifier_will_not_serve_ends_with_its_sentence(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    const struct {
+        pf_status refuses_as, fails_as;
+        const char *says;
+    } cases[] = {
+        { PF_UNSUPPORTED, PF_OK, "the verifier refuses the sequence: reason 0 of answer 1" },
+        { PF_OK, PF_LIMIT, "the verifier did not take the sequence: limit" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+        u.refuses_as = cases[i].refuses_as;
+        u.fails_as = cases[i].fails_as;
+        pf_session *session = open_session(p, &u.head, p->drafter);
+        pf_error error = { 0 };
+        assert_status(run(session, &request, &out, &error), i == 0 ? PF_UNSUPPORTED : PF_LIMIT);
+        assert_string_equal(error.text, cases[i].says);
+        pf_session_destroy(session);
+    }
+}
+
+static void a_refusal_of_what_was_open_before_refuses_nothing(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    unreliable_peer verifier = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns),
+                    drafter = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+    verifier.refuses_late = drafter.refuses_late = 1;
+    p->n_warnings = 0;
+    generate(p, &verifier.head, &drafter.head, &request, &out);
+    assert_same_text(&out, &p->plain);
+    assert_int_equal(p->n_warnings, 0);
+    assert_true(out.result.speculation.accepted > 0);
+}
+
+typedef struct {
+    int32_t n_calls, n_read;
+} prompt_reader;
+
+static void note_prompt(void *user, int32_t n_read)
+{
+    prompt_reader *r = user;
+    r->n_calls++;
+    r->n_read = n_read;
+}
+
+/* And of no other: a text that is read again is not its prompt. */
+static void how_much_of_the_prompt_is_read_is_told_at_each_sign_of_life(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    prompt_reader reader = { 0 };
+    request.on_prompt = note_prompt;
+    request.user = &reader;
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+    u.computes = 3;
+    u.sign_at = 1;
+    u.unread = 2;
+    u.vanish_at = 4;
+    generate(p, &u.head, NULL, &request, &out);
+    assert_same_text(&out, &p->plain);
+    assert_int_equal(u.n_reopened, 1);
+    assert_int_equal(reader.n_calls, 3);
+    assert_int_equal(reader.n_read, N_PLAIN_PROMPT - 2);
 }
 
 /* Nor is it asked: one that knows no better might judge by another. */
@@ -689,9 +843,15 @@ static void a_method_that_the_verifier_does_not_speak_is_refused_by_name(void **
     assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
     assert_says(error, "does not judge by the method coupled");
     assert_int_equal(u.open.sequence, 0);
+    request.method = (pf_method)(PF_METHOD_COUPLED + 1);
+    assert_status(run(session, &request, &out, &error), PF_UNSUPPORTED);
+    assert_says(error, "there is no method 5, expected 0 to 4");
     request.method = PF_METHOD_REJECTION;
     assert_ok(run(session, &request, &out, &error), error);
     pf_session_destroy(session);
+    request.method = PF_METHOD_COUPLED;
+    u.methods = UINT32_MAX;
+    generate(p, &u.head, p->drafter, &request, &out); /* it may be asked */
 }
 
 static void a_verifier_that_never_keeps_the_sequence_is_given_up(void **state)
@@ -755,7 +915,8 @@ int main(void)
         cmocka_unit_test(a_drafter_is_told_what_was_accepted_of_it),
         cmocka_unit_test(a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_kind),
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
-        cmocka_unit_test(at_temperature_0_every_method_is_greedy),
+        cmocka_unit_test(what_peers_are_told_of_a_request),
+        cmocka_unit_test(a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
         cmocka_unit_test(a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal),
@@ -773,6 +934,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),
         cmocka_unit_test(a_verifier_that_does_not_return_is_given_up_with_the_reason),
+        cmocka_unit_test(a_verifier_has_5_s_to_return_and_60_s_to_say_something_unless_told_otherwise),
         cmocka_unit_test(who_is_told_to_end_waits_for_no_verifier_to_return),
         cmocka_unit_test(a_verifier_that_returns_only_to_vanish_is_given_up_as_soon),
         cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
@@ -782,6 +944,9 @@ int main(void)
         cmocka_unit_test(a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent),
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
+        cmocka_unit_test(what_a_verifier_will_not_serve_ends_with_its_sentence),
+        cmocka_unit_test(a_refusal_of_what_was_open_before_refuses_nothing),
+        cmocka_unit_test(how_much_of_the_prompt_is_read_is_told_at_each_sign_of_life),
         cmocka_unit_test(a_method_that_the_verifier_does_not_speak_is_refused_by_name),
         cmocka_unit_test(a_verifier_that_never_keeps_the_sequence_is_given_up),
         cmocka_unit_test(a_verifier_that_knows_no_end_is_cut_off_all_the_same),

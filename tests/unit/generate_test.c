@@ -43,6 +43,20 @@ static void coupled_text_is_the_plain_text_of_its_seed(void **state)
     }
 }
 
+static void sampled_text_is_the_seeds(void **state)
+{
+    pair *p = *state;
+    generated out[3];
+    const uint64_t seeds[] = { 0, 1, 0 };
+    for (int i = 0; i < 3; i++) {
+        pf_request request = plain_request();
+        request.sampling = (pf_sampling){ .temperature = 1.0f, .top_p = 1.0f, .seed = seeds[i] };
+        generate(p, p->verifier, p->drafter, &request, &out[i]);
+    }
+    assert_same_text(&out[0], &out[2]);
+    assert_memory_not_equal(out[0].tokens, out[1].tokens, N_NEW * sizeof *out[0].tokens);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -144,6 +158,8 @@ static void nothing_is_allocated_between_the_first_token_and_the_last(void **sta
         assert_int_equal(l.n_allocations, 0);
 
         l.n = 0;
+        static uint64_t clock_ns = 1;
+        p->clock_ns = &clock_ns;
         unreliable_peer drafter = unreliable_peer_of(p->drafter, 3, 4, p->clock_ns),
                         verifier = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         verifier.vanish_at = 9;
@@ -152,6 +168,7 @@ static void nothing_is_allocated_between_the_first_token_and_the_last(void **sta
         assert_int_equal(l.n, N_NEW);
         assert_int_equal(l.n_allocations, 0); /* peers that are lost are told of without any, too */
         assert_true(p->n_warnings > 1);
+        p->clock_ns = NULL;
     }
 }
 
@@ -335,6 +352,16 @@ static void a_request_that_cannot_be_is_refused_in_a_sentence(void **state)
         assert_status(run(session, cases[i].request, &out, &error), PF_INVALID);
         assert_says(error, cases[i].sentence);
     }
+    pf_error error = { 0 }; /* nor is anything left of what the result was before */
+    pf_result result = { .n_tokens = 3,
+                         .finish = PF_FINISH_EOS,
+                         .prefill_ns = 1,
+                         .first_token_ns = 1,
+                         .decode_ns = 1,
+                         .speculation.rounds = 1 };
+    const pf_result nothing = { 0 };
+    assert_status(pf_generate(session, &none, &result, &error), PF_INVALID);
+    assert_memory_equal(&result, &nothing, sizeof nothing);
     pf_session_destroy(session);
 }
 
@@ -393,6 +420,10 @@ static void fingerprints_that_differ_in_their_last_byte_are_shown_to_differ(void
     assert_says(error, "2a00");
     assert_says(error, "0001, against 4096 tokens, fingerprint 2a00");
     assert_says(error, "00f0; both must be one");
+    memset(drafter.vocab_fingerprint, 0, sizeof drafter.vocab_fingerprint); /* it names none: the size counts */
+    assert_ok(pf_session_check_vocabularies(&drafter, &verifier, &error), error);
+    drafter.vocab_size++;
+    assert_status(pf_session_check_vocabularies(&drafter, &verifier, &error), PF_INVALID);
 }
 
 static void an_engine_plays_one_role(void **state)
@@ -409,6 +440,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_text_is_the_plain_text_at_every_draft_length),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_its_seed),
+        cmocka_unit_test(sampled_text_is_the_seeds),
         cmocka_unit_test(every_token_is_accounted_for),
         cmocka_unit_test(the_tokens_of_a_tree_are_counted_as_what_they_are),
         cmocka_unit_test(what_it_took_is_told),

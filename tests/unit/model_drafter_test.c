@@ -950,20 +950,23 @@ static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
     bench b = open_timed_bench(&clock_ns);
     static const pf_length nothing;
     shadow first = { .trees = true }, second = { .trees = true }, third = { 0 };
+    pf_open fixed = near_peer_open(3);
+    fixed.max_draft = 7;
+    assert_int_equal(begin(&b, fixed, 77)->n_tokens, 7);
     const int32_t n_trees = play_likewise(&b, &clock_ns, 1, &first, 1) + play_likewise(&b, &clock_ns, 2, &second, 2);
     if (n_trees < 20) fail_msg("%d trees: nothing was tried", n_trees);
     end(&b, 1);
     end(&b, 2);
-    pf_open never[] = { near_peer_open(3), near_peer_open(4) };
-    never[0].max_draft = never[1].max_draft = 0;
-    assert_int_equal(ask(&b, (pf_batch){ .opens = never, .n_opens = 2 })->n_refusals, 2);
-    pf_open fixed = near_peer_open(5);
-    fixed.max_draft = 7;
-    const int32_t other = 3;
-    (void)begin(&b, fixed, 77);
-    pf_verdict verdict = verdict_of(5, 1, N_PROMPT + 1, &other, 1);
+    pf_open opens[] = { fixed, fixed };
+    opens[0].sequence = 4;
+    opens[1].sequence = 5;
+    opens[1].max_draft = 0;
+    assert_int_equal(ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 })->n_refusals, 1);
+    const int32_t other = 5;
+    pf_verdict verdict = verdict_of(4, 0, N_PROMPT, &other, 1);
     assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->n_tokens, 7);
-    end(&b, 5);
+    end(&b, 3);
+    end(&b, 4);
     pf_length_begin(&third.length, &second.length);
     assert_memory_not_equal(&third.length, &nothing, sizeof nothing);
     (void)play_likewise(&b, &clock_ns, 6, &third, 3);
@@ -1052,6 +1055,31 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
     pf_verdict next = verdict_of(2, 1, N_PROMPT + 1, drafted, 1);
     const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &next, .n_verdicts = 1 });
     assert_proposal(p, 2, N_PROMPT + 2, drafted + 1, 4);
+    close_bench(&b);
+}
+
+static void what_one_of_a_pass_lacks_it_lacks_alone(void **state)
+{
+    (void)state;
+    static const int32_t prompt[MAX_TOKENS];
+    const pf_kv_config kv = plain_kv_config();
+    bench b = open_bench(
+        (pf_context_config){ .max_sequences = 2, .max_rows = MAX_TOKENS, .kv_budget_bytes = pf_kv_page_bytes(&kv) },
+        (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
+    int32_t text[N_PROMPT + 1], expected[4];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 4, expected);
+    pf_open open = near_peer_open(1);
+    const pf_open second = near_peer_open(2);
+    open.tokens = prompt;
+    open.n_tokens = kv.page_tokens + 2;
+    submit_begin(&b, &open, 77);
+    submit_begin(&b, &second, 77);
+    const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
+    assert_int_equal(answer->n_proposals, 2);
+    assert_proposal(&answer->proposals[0], 1, open.n_tokens + 1, NULL, 0);
+    assert_proposal(&answer->proposals[1], 1, N_PROMPT + 1, expected, 4);
     close_bench(&b);
 }
 
@@ -1448,6 +1476,43 @@ static void sequences_share_as_few_passes_as_rows_and_logits_allow(void **state)
     }
 }
 
+/* By a clock that counts passes: what one pass takes together with the first token's row is not fed before it. */
+static void what_a_sequence_lacks_is_fed_in_as_few_passes_as_rows_allow(void **state)
+{
+    (void)state;
+    static const int32_t text[25];
+    uint64_t n_passes = 0;
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 1, .max_rows = N_PROMPT + 1 },
+                   (pf_model_drafter_config){
+                       .max_sequences = 1, .max_draft = 4, .simulate_token_ns = 1, .stop = { .clock_ns = &n_passes } });
+    begin(&b, near_peer_open(1), 77);
+    assert_int_equal(n_passes, 4);
+    n_passes = 0;
+    commit(&b, 1, N_PROMPT + 1, text, 25); /* 19 of them before the last 6 */
+    assert_int_equal(n_passes, 4 + 4);
+    close_bench(&b);
+}
+
+/* And not after another's prompt. */
+static void who_has_been_fed_is_drafted_for_at_once(void **state)
+{
+    (void)state;
+    uint64_t n_passes = 0;
+    bench b =
+        open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
+                   (pf_model_drafter_config){
+                       .max_sequences = 2, .max_draft = 4, .simulate_token_ns = 1, .stop = { .clock_ns = &n_passes } });
+    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
+        const pf_open open = near_peer_open_long(sequence);
+        submit_begin(&b, &open, 77);
+    }
+    const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
+    assert_int_equal(answer->n_proposals, 1);
+    assert_int_equal(n_passes, 6 + 5 + 4); /* 52 tokens, ten a pass, the two in turn */
+    close_bench(&b);
+}
+
 static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
 {
     (void)state;
@@ -1474,6 +1539,24 @@ static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
     assert_int_equal(answer->n_proposals, 1);
     assert_proposal(&answer->proposals[0], 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
     close_bench(&b);
+}
+
+static void a_pass_is_given_up_when_told_to_stop_and_others_may_use_the_context_afterwards(void **state)
+{
+    (void)state;
+    static volatile bool told;
+    told = true;
+    bench b = open_bench((pf_context_config){ .max_sequences = 2 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 4, .stop.told = &told });
+    const size_t n_pages = pf_kv_free_pages(pf_context_kv(b.side.context));
+    const pf_open open = near_peer_open(1);
+    submit_begin(&b, &open, 77);
+    assert_null(ask(&b, (pf_batch){ .n_opens = 0 }));
+    assert_int_equal(pf_kv_free_pages(pf_context_kv(b.side.context)), n_pages);
+    pf_peer_destroy(b.drafter);
+    int32_t token;
+    pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, 1, &token);
+    pf_tiny_side_close(&b.side);
 }
 
 static void a_configuration_out_of_range_is_named(void **state)
@@ -1548,6 +1631,7 @@ int main(void)
         cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
         cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
+        cmocka_unit_test(what_one_of_a_pass_lacks_it_lacks_alone),
         cmocka_unit_test(a_prompt_that_found_no_room_before_its_verdict_costs_no_proposal),
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for),
@@ -1566,7 +1650,10 @@ int main(void)
         cmocka_unit_test(a_simulated_pass_takes_its_time),
         cmocka_unit_test(a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read),
         cmocka_unit_test(sequences_share_as_few_passes_as_rows_and_logits_allow),
+        cmocka_unit_test(what_a_sequence_lacks_is_fed_in_as_few_passes_as_rows_allow),
+        cmocka_unit_test(who_has_been_fed_is_drafted_for_at_once),
         cmocka_unit_test(a_proposal_is_given_up_whole_when_told_to_stop),
+        cmocka_unit_test(a_pass_is_given_up_when_told_to_stop_and_others_may_use_the_context_afterwards),
         cmocka_unit_test(a_configuration_out_of_range_is_named),
         cmocka_unit_test(creation_survives_every_refused_allocation),
     };

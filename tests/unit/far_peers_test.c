@@ -672,6 +672,19 @@ static void two_sessions_of_one_peer_take_no_answers_of_each_other(void **state)
     }
 }
 
+static void reading_the_prompt_is_no_round(void **state)
+{
+    pair *p = *state;
+    generated out;
+    pf_request request = plain_request();
+    request.max_new_tokens = 1;
+    unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+    generate(p, &u.head, p->drafter, &request, &out);
+    assert_true(out.result.prefill_ns > 0);
+    assert_int_equal(out.result.speculation.n_rpc, 0);
+    assert_int_equal(out.result.speculation.verify_ns, 0);
+}
+
 static void a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life(void **state)
 {
     pair *p = *state;
@@ -882,16 +895,19 @@ static void a_verifier_that_knows_no_end_is_cut_off_all_the_same(void **state)
         generate(p, &u.head, p->drafter, &request, &out);
         assert_same_text(&out, &plain);
     }
-    const int32_t stop_tokens[] = { VOCAB - 1, p->plain.tokens[5] };
-    request.stop_tokens = stop_tokens;
-    request.n_stop_tokens = 2;
-    generate(p, p->verifier, NULL, &request, &plain);
-    assert_int_equal(plain.result.finish, PF_FINISH_EOS);
-    for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
-        unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
-        u.ignore_limits = true;
-        generate(p, &u.head, p->drafter, &request, &out);
-        assert_same_text(&out, &plain);
+    for (int at = 0; at < 2; at++) {
+        int32_t stop_tokens[] = { VOCAB - 1, VOCAB - 1 };
+        stop_tokens[at] = p->plain.tokens[5];
+        request.stop_tokens = stop_tokens;
+        request.n_stop_tokens = 2;
+        generate(p, p->verifier, NULL, &request, &plain);
+        assert_int_equal(plain.result.finish, PF_FINISH_EOS);
+        for (request.draft_len = 1; request.draft_len <= 5; request.draft_len++) {
+            unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
+            u.ignore_limits = true;
+            generate(p, &u.head, p->drafter, &request, &out);
+            assert_same_text(&out, &plain);
+        }
     }
     request.n_stop_tokens = 0;
     /* At the context's end its last verdict has a token too many. */
@@ -940,6 +956,7 @@ int main(void)
         cmocka_unit_test(a_verifier_that_answers_between_its_absences_has_its_time_anew),
         cmocka_unit_test(a_verifier_that_was_restarted_between_two_requests_serves_the_second),
         cmocka_unit_test(two_sessions_of_one_peer_take_no_answers_of_each_other),
+        cmocka_unit_test(reading_the_prompt_is_no_round),
         cmocka_unit_test(a_verifier_at_work_is_waited_for_while_it_gives_signs_of_life),
         cmocka_unit_test(a_verifier_that_is_silent_and_then_lost_time_and_again_is_given_up_as_silent),
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),

@@ -333,6 +333,7 @@ static void a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow(voi
         { 4, N_PROMPT + 1 + 1, 1 }, /* at least one */
         { 4, N_PROMPT + 1, 0 },     /* nothing is left */
         { 4, 2, 0 },
+        { 4, 1, 0 },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_open open = near_peer_open(1);
@@ -837,7 +838,7 @@ static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(
 /* What draft/length.h would have a sequence propose, told what the drafter is told. */
 typedef struct {
     pf_length length;
-    bool trees;
+    bool trees, ends_with_one;
     int32_t text[MAX_TOKENS], n, most;     /* tokens of a proposal */
     int32_t chain[8], seconds[8], n_chain; /* the best tokens behind the text, and the best beside each */
     float margins[8];
@@ -909,7 +910,7 @@ static int32_t judge_likewise(shadow *s, verdict_kind kind, int32_t n_kept, uint
 
 enum { END = 104 };
 
-/* Rounds until nearly END tokens are committed. Returns how many proposals had runners-up. */
+/* Rounds until nearly END tokens are committed, or half of them and a tree is there. Returns how many proposals had runners-up. */
 static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, shadow *s, uint32_t seed)
 {
     static const verdict_kind kinds[] = { ALL_KEPT,      SECOND_CHOSEN,  SECOND_CHOSEN,
@@ -925,7 +926,7 @@ static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, sh
     s->text[N_PROMPT] = 77;
     s->n = N_PROMPT + 1;
     const pf_proposal *p = begin(b, open, 77);
-    for (uint64_t round = 1; s->n < END - 1; round++) {
+    for (uint64_t round = 1; s->n < END - 1 && !(s->ends_with_one && s->n > END / 2 && p->parents); round++) {
         s->left_ns = *clock_ns;
         s->most = END - s->n > 8 ? 8 : END - s->n - 1;
         choose_likewise(b, s);
@@ -949,12 +950,13 @@ static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
     uint64_t clock_ns = 3600 * 1000 * MS;
     bench b = open_timed_bench(&clock_ns);
     static const pf_length nothing;
-    shadow first = { .trees = true }, second = { .trees = true }, third = { 0 };
+    shadow first = { .trees = true }, second = { .trees = true, .ends_with_one = true }, third = { 0 };
     pf_open fixed = near_peer_open(3);
     fixed.max_draft = 7;
     assert_int_equal(begin(&b, fixed, 77)->n_tokens, 7);
     const int32_t n_trees = play_likewise(&b, &clock_ns, 1, &first, 1) + play_likewise(&b, &clock_ns, 2, &second, 2);
     if (n_trees < 20) fail_msg("%d trees: nothing was tried", n_trees);
+    assert_in_range(second.n, END / 2, END - 2);
     end(&b, 1);
     end(&b, 2);
     pf_open opens[] = { fixed, fixed };

@@ -169,7 +169,6 @@ static void take_open(drafter *d, const pf_open *open)
     int32_t slot;
     if (!pf_answer_admit_open(&d->answer, open, &slot)) return;
     sequence_state *s = &d->sequences[slot];
-    if (!s->alive) s->kv = -1;
     s->sequence = open->sequence;
     s->incarnation = open->incarnation;
 
@@ -236,7 +235,7 @@ static void take_verdict(drafter *d, const pf_verdict *verdict)
         return;
     }
     if (s->adaptive) learn_length(d, s, verdict);
-    if (!s->full && follow(d, s, verdict->tokens, verdict->n_tokens) != PF_OK) {
+    if (follow(d, s, verdict->tokens, verdict->n_tokens) != PF_OK) {
         refuse(d, s, PF_LIMIT, "the KV cache lost the sequence");
         return;
     }

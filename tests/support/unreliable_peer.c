@@ -117,6 +117,7 @@ static void stray(unreliable_peer *u, const pf_batch *answer)
     pf_proposal *p = change_proposal(u, answer);
     if (u->out_of_vocabulary && p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
     if (u->siblings > 0) add_siblings(u, p);
+    if (u->empties > 0 && u->empties--) p->n_tokens = 0;
     p->round += u->rounds_ahead;
     p->base += u->tokens_ahead;
 }
@@ -179,8 +180,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     if (now == LOSE_ANSWER) return PF_CANCELLED;
 
     const bool lies = now == LIE && answer->n_proposals == 1;
-    const bool strays =
-        (u->out_of_vocabulary || u->siblings || u->rounds_ahead || u->tokens_ahead) && answer->n_proposals == 1;
+    const bool strays = (u->out_of_vocabulary || u->siblings || u->empties || u->rounds_ahead || u->tokens_ahead) &&
+                        answer->n_proposals == 1;
     const bool misjudges = (u->accept_too_many || u->accept_another || u->adds || u->rounds_ahead ||
                             u->incarnations_ahead || u->tokens_ahead) &&
                            answer->n_verdicts == 1;

@@ -46,6 +46,7 @@ typedef struct {
     bool is_unmet;                        /* says nothing of itself yet */
     int32_t vocab;                        /* what it says then; 0: the truth */
     bool out_of_vocabulary;               /* the last token of each proposal */
+    int32_t empties;                      /* proposals, the first, that have no token */
     int32_t siblings;                     /* wrong ones, beside the first token of each proposal, which has two then */
     bool accept_too_many, accept_another; /* in each verdict */
     int32_t adds;                         /* the last token of each verdict; 0: the truth */

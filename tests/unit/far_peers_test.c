@@ -339,6 +339,9 @@ static void no_more_is_drafted_than_the_verifier_takes(void **state)
     assert_same_text(&drafted, &p->plain);
     assert_int_equal(s->rounds + s->drafted, 0);
     assert_int_equal(verifier.open.max_draft, 1); /* the least that an open can say */
+    unreliable_peer drafter = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+    generate(p, &verifier.head, &drafter.head, &request, &drafted);
+    assert_int_equal(drafter.open.sequence, 0); /* nor is anybody asked */
 }
 
 static void no_more_is_declared_than_either_peer_speaks_of(void **state)
@@ -502,6 +505,20 @@ static void a_drafter_that_never_keeps_the_sequence_is_plain_decoding(void **sta
     generate(p, p->verifier, &u.head, &request, &out);
     assert_same_text(&out, &p->plain);
     assert_int_equal(out.result.speculation.fallback_rounds, N_NEW - 1);
+    assert_true(u.n_reopened > N_NEW / 2);
+    assert_true(out.result.decode_ns < N_NEW * MS); /* nor is waited for what cannot come */
+}
+
+static void an_empty_proposal_is_a_round_without_one(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+    u.empties = 3;
+    generate(p, p->verifier, &u.head, &request, &out);
+    assert_same_text(&out, &p->plain);
+    assert_int_equal(out.result.speculation.fallback_rounds, 3);
 }
 
 static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach(void **state)
@@ -521,6 +538,12 @@ static void a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_tim
         assert_true(s->draft_ns > 0 && s->draft_ns <= took_ns);
         for (int64_t i = 0; i < s->n_rpc; i++) assert_int_equal(s->rpc_us[i], 0);
     }
+    u.boasts_ns = 30 * 1000; /* of the 100 us that each answer takes */
+    generate(p, p->verifier, &u.head, &request, &out);
+    const pf_speculation *s = &out.result.speculation;
+    assert_true(s->n_rpc > 1);
+    assert_int_equal(s->draft_ns, u.boasts_ns * (uint64_t)s->n_rpc);
+    for (int64_t i = 0; i < s->n_rpc; i++) assert_int_equal(s->rpc_us[i], 70);
 }
 
 /* ---- a verifier ------------------------------------------------------------------------------------------------- */
@@ -946,6 +969,7 @@ int main(void)
         cmocka_unit_test(a_far_drafter_that_does_not_pay_is_left_alone),
         cmocka_unit_test(a_far_drafter_that_begins_to_pay_is_waited_for_again),
         cmocka_unit_test(who_is_told_to_end_does_not_wait_for_a_far_drafter),
+        cmocka_unit_test(an_empty_proposal_is_a_round_without_one),
         cmocka_unit_test(a_drafter_that_never_keeps_the_sequence_is_plain_decoding),
         cmocka_unit_test(a_peer_that_says_it_computed_for_longer_than_it_was_away_took_no_time_to_reach),
         cmocka_unit_test(a_verifier_that_vanishes_and_returns_changes_no_token),

@@ -196,7 +196,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
 
 static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
-    const unreliable_peer *u = (unreliable_peer *)peer;
+    unreliable_peer *u = (unreliable_peer *)peer;
+    u->n_infos++;
     if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
     PF_TRY(pf_peer_info(u->inner, out, error));
     if (u->takes != 0) out->max_draft = u->takes > 0 ? u->takes : 0;

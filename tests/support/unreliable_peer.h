@@ -64,6 +64,7 @@ typedef struct {
     uint64_t boasts_ns;                   /* what it says it computed; 0: the truth */
 
     /* What has happened. */
+    int32_t n_infos;                                    /* how often it was asked what it is */
     int32_t n_answers, n_looks, n_reopened, n_accepted; /* the last: tokens, as a drafter hears of them */
     int32_t n_declared;                                 /* the most ids of a distribution that it was sent */
 

@@ -234,6 +234,23 @@ static void a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once(
     assert_null(session);
 }
 
+static void a_drafter_that_comes_late_is_asked_once_what_it_is(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
+    u.is_unmet = true;
+    pf_session *session = open_session(p, p->verifier, &u.head);
+    u.is_unmet = false;
+    pf_error error = { 0 };
+    assert_ok(run(session, &request, &out, &error), error);
+    assert_same_text(&out, &p->plain);
+    assert_true(out.result.speculation.rounds > 1);
+    assert_int_equal(u.n_infos, 2); /* the first time in vain */
+    pf_session_destroy(session);
+}
+
 static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked(void **state)
 {
     pair *p = *state;
@@ -956,6 +973,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_comes_and_goes_is_warned_of_three_times),
         cmocka_unit_test(what_peers_are_told_of_a_request),
         cmocka_unit_test(a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once),
+        cmocka_unit_test(a_drafter_that_comes_late_is_asked_once_what_it_is),
         cmocka_unit_test(a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_not_asked),
         cmocka_unit_test(a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again),
         cmocka_unit_test(a_drafter_that_refuses_is_warned_of_once_for_each_kind_of_refusal),

@@ -834,6 +834,28 @@ static void what_a_verifier_will_not_serve_ends_with_its_sentence(void **state)
     }
 }
 
+/* Nobody waits for it to come back. */
+static void a_near_peer_that_takes_nothing_ends_the_request(void **state)
+{
+    pair *p = *state;
+    generated out;
+    const pf_request request = plain_request();
+    for (int drafts = 0; drafts < 2; drafts++) {
+        unreliable_peer u = unreliable_peer_of(drafts ? p->drafter : p->verifier, 1, 0, p->clock_ns);
+        u.fails_as = PF_UNAVAILABLE;
+        const pf_session_options options = { .verifier = drafts ? p->verifier : &u.head,
+                                             .drafter = drafts ? &u.head : NULL,
+                                             .max_context = CONTEXT,
+                                             .clock_ns = p->clock_ns };
+        pf_session *session = NULL;
+        pf_error error = { 0 };
+        assert_ok(pf_session_create(&options, &session, &error), error);
+        assert_status(run(session, &request, &out, &error), PF_UNAVAILABLE);
+        assert_says(error, drafts ? "the drafter took no verdict" : "the verifier did not take the sequence");
+        pf_session_destroy(session);
+    }
+}
+
 static void a_refusal_of_what_was_open_before_refuses_nothing(void **state)
 {
     pair *p = *state;
@@ -1004,6 +1026,7 @@ int main(void)
         cmocka_unit_test(a_process_that_was_stopped_does_not_blame_the_verifier),
         cmocka_unit_test(a_verdict_that_does_not_fit_is_refused),
         cmocka_unit_test(what_a_verifier_will_not_serve_ends_with_its_sentence),
+        cmocka_unit_test(a_near_peer_that_takes_nothing_ends_the_request),
         cmocka_unit_test(a_refusal_of_what_was_open_before_refuses_nothing),
         cmocka_unit_test(how_much_of_the_prompt_is_read_is_told_at_each_sign_of_life),
         cmocka_unit_test(a_method_that_the_verifier_does_not_speak_is_refused_by_name),

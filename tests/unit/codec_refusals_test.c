@@ -366,6 +366,97 @@ static void what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one(void **st
     pf_codec_destroy(codec);
 }
 
+/* --- what no encoder of ours writes --- */
+
+/* Field `number`, of that many bytes, behind the n at `out`: [n] of now. */
+static size_t put_field(uint8_t *out, size_t n, unsigned number, const void *bytes, size_t n_bytes)
+{
+    out[n++] = (uint8_t)(number << 3 | 2);
+    out[n++] = (uint8_t)(0x80 | (n_bytes & 0x7f));
+    out[n++] = (uint8_t)(n_bytes >> 7);
+    memcpy(out + n, bytes, n_bytes);
+    return n + n_bytes;
+}
+
+static size_t put_number(uint8_t *out, size_t n, unsigned number, uint8_t value)
+{
+    out[n++] = (uint8_t)(number << 3);
+    out[n++] = value;
+    return n;
+}
+
+static void assert_bytes_refused(pf_codec *codec, size_t n, const char *says)
+{
+    const pf_batch *out = NULL;
+    pf_error error = { .text = "" };
+    assert_status(pf_codec_decode_batch(codec, buffer, n, &out, &error), PF_FORMAT);
+    assert_says(error, says);
+    assert_null(out);
+}
+
+/* Lists that are longer than a part may have, or not as long as its tokens. */
+static void a_list_of_another_length_than_documented_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says;
+        unsigned kind, list; /* fields of Batch, and of the part */
+        size_t n, n_tokens;  /* entries of the list, and tokens beside it */
+    } cases[] = {
+        { "opens[0].stop_tokens has 65 entries, expected 0 to 64", 1, 8, 65, 1 },
+        { "proposals[0].tokens has 65 entries, expected 0 to 64", 3, 5, 65, 0 },
+        { "proposals[0].parents has 1 entries, expected 2 to 2", 3, 6, 1, 2 },
+        { "proposals[0].parents has 3 entries, expected 2 to 2", 3, 6, 3, 2 },
+        { "proposals[0].declared has 2 entries, expected 1 to 1", 3, 7, 0, 1 },
+        { "verdicts[0].tokens has 66 entries, expected 1 to 65", 4, 5, 66, 0 },
+    };
+    pf_codec *codec = codec_of(BUFFER);
+    static const uint8_t zeros[66], limits[] = { 0x08, 1 };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        uint8_t item[256];
+        const unsigned tokens = cases[i].kind == 1 ? 4 : 5;
+        size_t n = put_number(item, 0, 2, 1); /* incarnation */
+        if (cases[i].kind == 3) n = put_number(item, n, 3, 1);
+        if (cases[i].kind == 1) n = put_field(item, put_number(item, n, 6, 1), 7, limits, sizeof limits);
+        if (cases[i].n_tokens > 0) n = put_field(item, n, tokens, zeros, cases[i].n_tokens);
+        if (cases[i].n > 0) n = put_field(item, n, cases[i].list, zeros, cases[i].n);
+        for (int k = 0; k < 2 && cases[i].n == 0; k++) n = put_field(item, n, cases[i].list, zeros, 0);
+        assert_bytes_refused(codec, put_field(buffer, 0, cases[i].kind, item, n), cases[i].says);
+    }
+    pf_codec_destroy(codec);
+}
+
+static void a_declared_distribution_has_at_most_256_ids_and_as_many_probabilities(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    static uint8_t ids[514], probabilities[4 * 257], declared[2048], item[2300];
+    for (size_t i = 0; i < 257; i++) { /* distinct, two bytes each */
+        ids[2 * i] = (uint8_t)(0x80 | (i & 0x7f));
+        ids[2 * i + 1] = (uint8_t)(i >> 7);
+    }
+    for (int n_ids = 255; n_ids <= 257; n_ids += 2) {
+        size_t n = put_field(declared, 0, 1, ids, (size_t)n_ids * 2);
+        n = put_field(declared, n, 2, probabilities, sizeof probabilities - 4);
+        size_t n_part = put_number(item, put_number(item, 0, 2, 1), 3, 1);
+        n_part = put_field(item, put_field(item, n_part, 5, "", 1), 7, declared, n);
+        assert_bytes_refused(codec, put_field(buffer, 0, 3, item, n_part),
+                             n_ids == 257 ? "declared.ids has 257 entries, expected 1 to 256"
+                                          : "declared.probabilities has 256 entries, expected 255 to 255");
+    }
+    pf_codec_destroy(codec);
+}
+
+static void an_open_without_limits_is_refused_by_name(void **state)
+{
+    (void)state;
+    pf_codec *codec = codec_of(BUFFER);
+    static const uint8_t bytes[] = { 0x0a, 0x07, 0x10, 0x01, 0x22, 0x01, 0x05, 0x30, 0x01 };
+    memcpy(buffer, bytes, sizeof bytes);
+    assert_bytes_refused(codec, sizeof bytes, "opens[0].limits is missing");
+    pf_codec_destroy(codec);
+}
+
 static void a_refusal_of_a_long_text_is_refused_by_its_bytes(void **state)
 {
     (void)state;
@@ -407,17 +498,97 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
     pf_codec *codec = codec_of(64);
     size_t n = 99;
     assert_status(pf_codec_encode_batch(codec, &golden[4].batch, buffer, sizeof buffer, &n), PF_LIMIT);
+    assert_status(pf_codec_measure_batch(codec, &golden[4].batch, &n), PF_LIMIT);
+    pf_codec_destroy(codec);
+    codec = codec_of(BUFFER);
     pf_batch batch = { .closes = &close_one, .n_closes = PF_MAX_BATCH_SEQUENCES + 1 };
     assert_status(pf_codec_encode_batch(codec, &batch, buffer, sizeof buffer, &n), PF_LIMIT);
     batch.n_closes = -1;
     assert_status(pf_codec_encode_batch(codec, &batch, buffer, sizeof buffer, &n), PF_LIMIT);
     assert_status(pf_codec_measure_batch(codec, &batch, &n), PF_LIMIT);
-    assert_status(pf_codec_measure_batch(codec, &golden[4].batch, &n), PF_LIMIT);
     assert_status(pf_codec_encode_batch(codec, &golden[3].batch, buffer, 1, &n), PF_LIMIT);
+    for (int less = 0; less < 2; less++) { /* neither too many nor too few of anything, and a text of its length */
+        static char text[PF_MAX_REFUSAL_BYTES + 2];
+        static int32_t zeros[PF_MAX_PROMPT_TOKENS + 1];
+        static float shares[PF_MAX_DECLARED + 1];
+        memset(text, 'x', PF_MAX_REFUSAL_BYTES + 1);
+        pf_open opens[] = { open_greedy, open_greedy };
+        opens[0].tokens = opens[1].stop_tokens = zeros;
+        opens[0].n_tokens = less ? -1 : PF_MAX_PROMPT_TOKENS + 1;
+        opens[1].n_stop_tokens = less ? -1 : PF_MAX_STOP_TOKENS + 1;
+        const pf_declared declared = { zeros, shares, less ? -1 : PF_MAX_DECLARED + 1 };
+        pf_proposal proposals[] = { { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_DRAFT_TOKENS + 1, NULL, NULL },
+                                    { 7, 1, 1, 7, zeros, 1, NULL, &declared } };
+        pf_verdict verdict = { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_VERDICT_TOKENS + 1, 0, PF_FINISH_NONE };
+        pf_refusal refusal = { 7, 1, PF_LIMIT, text };
+        const pf_batch beyond_limits[] = {
+            { .opens = &opens[0], .n_opens = 1 },
+            { .opens = &opens[1], .n_opens = 1 },
+            { .proposals = &proposals[0], .n_proposals = 1 },
+            { .proposals = &proposals[1], .n_proposals = 1 },
+            { .verdicts = &verdict, .n_verdicts = 1 },
+            { .refusals = &refusal, .n_refusals = 1 },
+        };
+        for (size_t i = 0; i < PF_COUNT(beyond_limits); i++)
+            assert_status(pf_codec_measure_batch(codec, &beyond_limits[i], &n), PF_LIMIT);
+    }
     assert_int_equal(n, 99);
     pf_codec_destroy(codec);
     assert_status(pf_codec_create(0, 0, &codec), PF_INVALID);
     assert_status(pf_codec_create((size_t)PF_MAX_MESSAGE_BYTES + 1, 0, &codec), PF_INVALID);
+    for (size_t i = 0; i < 2; i++) {
+        assert_status(pf_codec_create(i == 0 ? 1 : PF_MAX_MESSAGE_BYTES, 0, &codec), PF_OK);
+        pf_codec_destroy(codec);
+    }
+}
+
+/* The golden one with another value of a field behind it: the last one counts. */
+static void a_field_of_model_info_out_of_range_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *says, *bytes;
+        size_t n;
+    } cases[] = {
+        { "model_info.vocab_size is 0", "\x18\x00", 2 },
+        { "model_info.n_ids is 4095, expected 4096 to", "\x50\xff\x1f", 3 },
+        { "model_info.max_context is 0", "\x28\x00", 2 },
+        { "model_info.max_sequences is 0", "\x30\x00", 2 },
+        { "model_info.limits.max_draft is 65, expected 0 to 64", "\x3a\x02\x08\x41", 4 },
+        { "model_info.limits.max_draft is -1", "\x3a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13 },
+        { "model_info.limits.max_declared is 257, expected 0 to 256", "\x3a\x03\x10\x81\x02", 5 },
+        { "model_info.limits.max_declared is -1", "\x3a\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13 },
+    };
+    pf_error error;
+    pf_model_info out, info = golden_info;
+    size_t n = 0;
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+        memcpy(buffer + n, cases[i].bytes, cases[i].n);
+        assert_status(pf_codec_decode_info(buffer, n + cases[i].n, &out, &error), PF_FORMAT);
+        assert_says(error, cases[i].says);
+    }
+    uint8_t ends[PF_MAX_STOP_TOKENS + 4];
+    static const uint8_t zeros[PF_MAX_STOP_TOKENS + 1];
+    const size_t n_ends = put_field(ends, 0, 1, zeros, sizeof zeros);
+    n = put_field(buffer, n, 9, ends, n_ends);
+    assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
+    assert_says(error, "model_info.end_tokens.ids has 65 entries, expected 0 to 64");
+    assert_status(pf_codec_decode_info((const uint8_t *)"\x08\x01\x18\x01\x28\x01\x30\x01", 8, &out, &error),
+                  PF_FORMAT);
+    assert_says(error, "model_info.limits is missing");
+
+    info.max_context = info.max_sequences = info.vocab_size = 1; /* the least of everything */
+    info.max_draft = info.max_declared = 0;
+    snprintf(info.model_id, sizeof info.model_id, "a\nb");
+    assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &out, &error), error);
+    assert_string_equal(out.model_id, "a?b");
+    info.max_draft = PF_MAX_DRAFT_TOKENS;
+    memset(info.model_id, 'x', sizeof info.model_id - 1);
+    assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_ok(pf_codec_decode_info(buffer, n, &out, &error), error);
+    assert_string_equal(out.model_id, info.model_id);
 }
 
 static void model_info_of_another_version_or_out_of_range_is_refused(void **state)
@@ -430,11 +601,6 @@ static void model_info_of_another_version_or_out_of_range_is_refused(void **stat
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_UNSUPPORTED);
     assert_says(error, "version 2");
-    info = golden_info;
-    info.vocab_size = 0;
-    assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
-    assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
-    assert_says(error, "model_info.vocab_size is 0");
     info = golden_info;
     info.names_ends = true;
     info.n_ends = 2;
@@ -478,7 +644,11 @@ int main(void)
         cmocka_unit_test(a_batch_of_nothing_but_misfits_is_refused_one_by_one),
         cmocka_unit_test(of_several_misfits_of_a_sequence_the_last_incarnation_is_refused),
         cmocka_unit_test(what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one),
+        cmocka_unit_test(a_list_of_another_length_than_documented_is_refused_by_name),
+        cmocka_unit_test(a_declared_distribution_has_at_most_256_ids_and_as_many_probabilities),
+        cmocka_unit_test(an_open_without_limits_is_refused_by_name),
         cmocka_unit_test(a_refusal_of_a_long_text_is_refused_by_its_bytes),
+        cmocka_unit_test(a_field_of_model_info_out_of_range_is_refused_by_name),
         cmocka_unit_test(a_small_message_that_unpacks_to_a_large_one_meets_the_budget),
         cmocka_unit_test(a_batch_beyond_the_limits_is_not_encoded),
         cmocka_unit_test(model_info_of_another_version_or_out_of_range_is_refused),

@@ -227,14 +227,19 @@ static void recorded_messages_of_version_1_decode_ever_after(void **state)
     pf_codec *codec = codec_of(BUFFER);
     pf_error error;
     for (size_t i = 0; i < PF_COUNT(golden); i++) {
-        const size_t n = golden_file(golden[i].name, buffer, encoded(codec, &golden[i].batch));
+        const size_t n_now = encoded(codec, &golden[i].batch), n = golden_file(golden[i].name, buffer, n_now);
         const pf_batch *out = NULL;
+        assert_int_equal(n_now, n);
+        assert_memory_equal(buffer, again, n);
         assert_ok(pf_codec_decode_batch(codec, again, n, &out, &error), error);
         assert_same_batch(&golden[i].batch, out);
     }
     size_t n = 0;
     assert_int_equal(pf_codec_encode_info(&golden_info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    const size_t n_now = n;
     n = golden_file("model_info", buffer, n);
+    assert_int_equal(n_now, n);
+    assert_memory_equal(buffer, again, n);
     pf_model_info info;
     assert_ok(pf_codec_decode_info(again, n, &info, &error), error);
     assert_int_equal(info.protocol_version, 1);
@@ -305,6 +310,9 @@ static void an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy(void **
                               0x0a, 0x0b, 0x10, 0x01, 0x22, 0x01, 0x05, 0x30, 0x01, 0x3a, 0x02, 0x08, 0x01 };
     const pf_batch *out = NULL;
     pf_error error;
+    memset(buffer, '?', 4 + 4096); /* so that the memory it comes to is not zero */
+    memcpy(buffer, "\xa2\x06\x80\x20", 4);
+    assert_ok(pf_codec_decode_batch(codec, buffer, 4 + 4096, &out, &error), error);
     assert_ok(pf_codec_decode_batch(codec, bytes, sizeof bytes, &out, &error), error);
     assert_int_equal(out->n_opens, 1);
     assert_int_equal(out->opens[0].tokens[0], 5);
@@ -315,8 +323,10 @@ static void an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy(void **
 static void a_method_that_has_no_bit_is_passed_over(void **state)
 {
     (void)state;
-    /* 32, and -1 */
-    static const uint8_t methods[] = { 0x40, 32, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1 };
+    /* 0, 32, and -1 */
+    static const uint8_t methods[] = {
+        0x40, 0, 0x40, 32, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1
+    };
     pf_error error;
     pf_model_info out;
     size_t n = 0;
@@ -324,6 +334,93 @@ static void a_method_that_has_no_bit_is_passed_over(void **state)
     memcpy(buffer + n, methods, sizeof methods);
     assert_ok(pf_codec_decode_info(buffer, n + sizeof methods, &out, &error), error);
     assert_int_equal(out.methods, golden_info.methods);
+    buffer[n + 3] = 31; /* the last bit */
+    assert_ok(pf_codec_decode_info(buffer, n + sizeof methods, &out, &error), error);
+    assert_int_equal(out.methods, golden_info.methods | 1u << 31);
+}
+
+static void model_info_takes_its_bytes_and_no_more(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model_info out;
+    size_t n = 0, exact = 0;
+    assert_status(pf_codec_encode_info(&golden_info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_status(pf_codec_encode_info(&golden_info, buffer, n - 1, &exact), PF_LIMIT);
+    assert_status(pf_codec_encode_info(&golden_info, buffer, n, &exact), PF_OK);
+    memset(buffer + n, 1, PF_MAX_INFO_BYTES - n); /* behind it a field that nobody knows, up to the last byte */
+    memcpy(buffer + n, "\xa2\x06\x80", 3);
+    const size_t left = PF_MAX_INFO_BYTES - n - 4;
+    buffer[n + 2] = (uint8_t)(0x80 | (left & 0x7f));
+    buffer[n + 3] = (uint8_t)(left >> 7);
+    assert_ok(pf_codec_decode_info(buffer, PF_MAX_INFO_BYTES, &out, &error), error);
+
+    uint32_t version = 0;
+    memset(buffer, 0, sizeof buffer);
+    assert_status(pf_codec_encode_info_request(buffer, sizeof buffer, &n), PF_OK);
+    assert_int_equal(n, 2);
+    assert_status(pf_codec_encode_info_request(buffer, 1, &n), PF_LIMIT);
+    assert_status(pf_codec_encode_info_request(buffer, 2, &n), PF_OK);
+    memcpy(buffer + 2, "\xa2\x06\xfa\x07", 4);
+    assert_ok(pf_codec_decode_info_request(buffer, PF_MAX_INFO_BYTES, &version, &error), error);
+    assert_int_equal(version, PF_PROTOCOL_VERSION);
+    assert_status(pf_codec_decode_info_request(buffer, PF_MAX_INFO_BYTES + 1, &version, &error), PF_FORMAT);
+    assert_says(error, "a request of 1025 bytes, at most 1024");
+}
+
+/* As much of everything as messages.h allows; the encoder takes it, and the decoder. */
+static void a_batch_at_every_limit_arrives(void **state)
+{
+    (void)state;
+    static int32_t ids[PF_MAX_PROMPT_TOKENS];
+    static float shares[PF_MAX_DECLARED];
+    static char text[PF_MAX_REFUSAL_BYTES + 1];
+    memset(text, 'x', PF_MAX_REFUSAL_BYTES);
+    for (int32_t i = 0; i < PF_MAX_DECLARED; i++) {
+        ids[i] = i;
+        shares[i] = 1.0f / PF_MAX_DECLARED;
+    }
+    pf_declared declared[PF_MAX_DRAFT_TOKENS];
+    for (int32_t i = 0; i < PF_MAX_DRAFT_TOKENS; i++) declared[i] = (pf_declared){ ids, shares, PF_MAX_DECLARED };
+    pf_open open = open_greedy;
+    open.tokens = ids;
+    open.n_tokens = PF_MAX_PROMPT_TOKENS;
+    open.stop_tokens = ids;
+    open.n_stop_tokens = PF_MAX_STOP_TOKENS;
+    pf_proposal proposal = { 7, 1, 1, INT32_MAX - PF_MAX_VERDICT_TOKENS, ids, PF_MAX_DRAFT_TOKENS, NULL, declared };
+    pf_verdict verdict = { 7, 1, 0, 0, ids, PF_MAX_VERDICT_TOKENS, PF_MAX_VERDICT_TOKENS, PF_FINISH_NONE };
+    pf_prefix_request request = { 7, 1, 0 };
+    pf_refusal refusal = { 7, 1, PF_LIMIT, text };
+    const pf_batch batch = { .opens = &open,
+                             .n_opens = 1,
+                             .proposals = &proposal,
+                             .n_proposals = 1,
+                             .verdicts = &verdict,
+                             .n_verdicts = 1,
+                             .prefix_requests = &request,
+                             .n_prefix_requests = 1,
+                             .refusals = &refusal,
+                             .n_refusals = 1 };
+    static uint8_t bytes[2 * PF_MAX_PROMPT_TOKENS];
+    size_t n_bytes = 0, n = 0;
+    pf_error error;
+    pf_codec *codec = codec_of(sizeof bytes);
+    const pf_batch *out = NULL;
+    assert_status(pf_codec_encode_batch(codec, &batch, bytes, sizeof bytes, &n_bytes), PF_OK);
+    assert_ok(pf_codec_decode_batch(codec, bytes, n_bytes, &out, &error), error);
+    assert_same_batch(&batch, out);
+    pf_codec_destroy(codec);
+
+    codec = codec_of(n_bytes); /* and this one takes no larger message */
+    assert_status(pf_codec_measure_batch(codec, &batch, &n), PF_OK);
+    assert_ok(pf_codec_decode_batch(codec, bytes, n_bytes, &out, &error), error);
+    pf_codec_destroy(codec);
+    codec = codec_of(n_bytes - 1);
+    assert_status(pf_codec_measure_batch(codec, &batch, &n), PF_LIMIT);
+    assert_status(pf_codec_decode_batch(codec, bytes, n_bytes, &out, &error), PF_LIMIT);
+    snprintf(text, sizeof text, "a batch of %zu bytes, at most %zu are taken", n_bytes, n_bytes - 1);
+    assert_says(error, text);
+    pf_codec_destroy(codec);
 }
 
 /* A refusal that was sent with this text arrives with that one. */
@@ -425,6 +522,8 @@ int main(void)
         cmocka_unit_test(memory_is_kept_from_one_message_to_the_next_until_it_is_given_back),
         cmocka_unit_test(a_codec_that_cannot_be_made_leaves_nothing_behind),
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
+        cmocka_unit_test(model_info_takes_its_bytes_and_no_more),
+        cmocka_unit_test(a_batch_at_every_limit_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,6 +212,8 @@ static void a_single_word_ends_where_the_letters_do(void **state)
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("ab", ", \"single_word\": true") "]," });
     assert_ids(t, "ab-", (int32_t[]){ 256, '-' }, 2);
+    assert_ids(t, "xab", (int32_t[]){ 'x', 'a', 'b' }, 3);
+    assert_ids(t, "-ab", (int32_t[]){ '-', 256 }, 2);
     assert_ids(t, "ab\xF0\x90\x97\x80", (int32_t[]){ 'a', 'b', 0xF0, 0x90, 0x97, 0x80 }, 6);
     pf_tokenizer_close(t);
 }
@@ -252,6 +254,12 @@ static void holes_in_the_vocabulary_are_no_tokens(void **state)
     assert_status(pf_detokenizer_push(d, -1, &text), PF_INVALID);
     assert_int_equal(text.n, 0);
     pf_detokenizer_destroy(d);
+    uint8_t with[32], without[32];
+    pf_tokenizer *dense = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("zz", "") "," ADDED("<a>", "") "]," });
+    assert_status(pf_tokenizer_fingerprint(t, 258, with, NULL), PF_OK); /* 256 is none of them */
+    assert_status(pf_tokenizer_fingerprint(dense, 258, without, NULL), PF_OK);
+    assert_memory_not_equal(with, without, 32);
+    pf_tokenizer_close(dense);
     pf_tokenizer_close(t);
 }
 

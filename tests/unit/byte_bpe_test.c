@@ -49,6 +49,11 @@ static void a_merge_whose_tokens_have_changed_is_not_made(void **state)
         open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"abc\":258", .merges = "\"b c\", \"a b\", \"a bc\"" });
     assert_ids(t, "abc", (int32_t[]){ 258 }, 1);
     pf_tokenizer_close(t);
+    t = open_text("{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"vocab\": "
+                  "{\"a\": 0, \"b\": 1, \"c\": 2, \"ba\": 3, \"ac\": 4}, \"merges\": [\"b a\", \"a c\"]}}",
+                  NULL);
+    assert_ids(t, "bac", (int32_t[]){ 3, 2 }, 2); /* nor one of a token that is gone, which could be the id 0 */
+    pf_tokenizer_close(t);
 }
 
 /* Where a pattern matches nothing it still cuts, and ^ and $ are at every line: a b and a LF are kept apart by it. */
@@ -111,6 +116,9 @@ static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
     pf_tokens out = { 0 };
     assert_status(pf_tokenizer_encode(t, "aa", 2, false, NULL, &out), PF_OK);
     assert_status(pf_tokenizer_encode(t, "a b", 3, false, NULL, &out), PF_UNSUPPORTED);
+    assert_status(pf_tokenizer_encode(t, "a\xFF", 2, false, NULL, &out), PF_UNSUPPORTED); /* nor one that is no text */
+    assert_status(pf_tokenizer_encode(t, "a", ((size_t)1 << 30) + 1, false, NULL, &out),
+                  PF_LIMIT);    /* nor is that read */
     assert_int_equal(out.n, 2); /* as before the failure */
     pf_tokens_clear(&out);
     pf_tokenizer_close(t);
@@ -138,6 +146,64 @@ static void a_byte_without_a_token_is_the_unknown_one_where_there_is_one(void **
     assert_status(pf_tokenizer_parse(lacking, strlen(lacking), NULL, 0, &t, &error), PF_UNSUPPORTED);
     assert_says(error, "the byte 0 has no token");
 #undef FEW
+}
+
+static void merging_is_given_up_when_told(void **state)
+{
+    (void)state;
+    const volatile bool told = true;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"ab\":256", .merges = "\"a b\"" });
+    pf_bpe_scratch scratch = { 0 };
+    pf_tokens out = { 0 };
+    assert_status(pf_bpe_encode(&t->bpe, &scratch, "ab", 2, &told, &out), PF_CANCELLED);
+    pf_bpe_scratch_clear(&scratch);
+    pf_tokens_clear(&out);
+    pf_tokenizer_close(t);
+}
+
+/* The first id is a token like any other, whatever its kind. */
+static void the_id_0_is_found_wherever_it_stands(void **state)
+{
+    (void)state;
+#define FIRST(top, pre, model, vocab)                                                                   \
+    "{" top "\"pre_tokenizer\": " pre ", \"model\": {" model "\"unk_token\": \"u\", \"vocab\": {" vocab \
+    ", \"u\": 9}, "                                                                                     \
+    "\"merges\": []}}"
+    static const struct {
+        const char *file, *text;
+        int32_t ids[4], n;
+    } cases[] = {
+        { FIRST("", BYTE_LEVEL, "", "\"\u00ff\": 0, \"a\": 1"), "a\xFF", { 1, 0 }, 2 },
+        { FIRST("", BYTE_LEVEL, "\"ignore_merges\": true,", "\"ab\": 0, \"a\": 1"), "ab", { 0 }, 1 },
+        { FIRST("", "null", "", "\"a\": 0, \"b\": 1"), "ba", { 1, 0 }, 2 },
+        { FIRST("", "null", "\"byte_fallback\": true,", "\"<0xC3>\": 0, \"<0xA9>\": 1"), "\xC3\xA9", { 0, 1 }, 2 },
+        { FIRST("\"added_tokens\": [{\"id\": 0, \"content\": \"<s>\"}],", "null", "", "\"<s>\": 0, \"a\": 1"),
+          "a<s>a",
+          { 1, 0, 1 },
+          3 },
+        { FIRST("\"added_tokens\": [{\"id\": 0, \"content\": \"<s>\", \"special\": true}],", "null", "",
+                "\"<s>\": 0, \"a\": 1"),
+          "a<s>a",
+          { 1, 0, 1 },
+          3 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_tokenizer *t = open_text(cases[i].file, NULL);
+        assert_ids(t, cases[i].text, cases[i].ids, cases[i].n);
+        pf_tokenizer_close(t);
+    }
+#undef FIRST
+}
+
+/* What the library takes where the file says nothing: a pattern, and a space in front. */
+static void a_byte_level_that_says_nothing_cuts_and_puts_a_space_in_front(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .pre = "{\"type\": \"ByteLevel\"}",
+                                          .vocab = ",\"a1\":256,\"\\u0120a\":257",
+                                          .merges = "\"a 1\",\"\\u0120 a\"" });
+    assert_ids(t, "a1", (int32_t[]){ 257, '1' }, 2);
+    pf_tokenizer_close(t);
 }
 
 #define STEP(step) "{\"type\": \"Sequence\", \"pretokenizers\": [" step "," BYTE_LEVEL "]}"
@@ -189,6 +255,9 @@ int main(void)
         cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
         cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),
         cmocka_unit_test(a_byte_without_a_token_is_the_unknown_one_where_there_is_one),
+        cmocka_unit_test(merging_is_given_up_when_told),
+        cmocka_unit_test(the_id_0_is_found_wherever_it_stands),
+        cmocka_unit_test(a_byte_level_that_says_nothing_cuts_and_puts_a_space_in_front),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,13 @@
 /* BPE without ByteLevel: pieces that are characters, the parts around it that SentencePiece's models are written with, and
- * the way back. What the library makes of them is in tests/golden/tokenizer; here is what it has no say on, and why. */
+ * the way back. What the library makes of them is in tests/golden/tokenizer; here is what it has no say on, and why, and
+ * what would take a file for each line. */
 #include <stdlib.h>
 #include <time.h>
 
 #include "tests/support/test.h"
+#include "tokenizer/character_bytes.h"
 #include "tokenizer/detokenize.h"
+#include "tokenizer/newer_characters.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -187,6 +190,175 @@ static void the_first_piece_is_the_one_that_comes_from_the_start(void **state)
     pf_tokenizer_close(t);
 }
 
+/* With nothing but characters for tokens, and these normalizers and pre-tokenizers: each a list. */
+static pf_tokenizer *open_lists(const char *normalizers, const char *cuts)
+{
+    static const char *const vocab[] = { "_", "+", "-",      "a",      "b",      "c",      "f",      "e",     "i",
+                                         "x", "y", "\u00e9", "\u0301", "\u0307", "\u1100", "\u1161", "\ufb01" };
+    char text[4096];
+    int n = snprintf(text, sizeof text,
+                     "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s]},"
+                     "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s]},\"decoder\":{\"type\":\"Fuse\"},"
+                     "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\" \":0",
+                     normalizers, cuts);
+    for (size_t i = 0; i < PF_COUNT(vocab); i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, ",\"%s\":%zu", vocab[i], i + 1);
+    n += snprintf(text + n, sizeof text - (size_t)n, "}}}");
+    assert_true((size_t)n < sizeof text);
+    pf_tokenizer *t = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_tokenizer_parse(text, (size_t)n, NULL, 0, &t, &error), error);
+    return t;
+}
+
+/* The tokens of a text, joined. */
+static void assert_becomes(const char *normalizers, const char *cuts, const char *text, const char *expected)
+{
+    pf_tokenizer *t = open_lists(normalizers, cuts);
+    pf_tokens ids = { 0 };
+    assert_status(pf_tokenizer_encode(t, text, strlen(text), false, NULL, &ids), PF_OK);
+    pf_bytes got = decode(t, ids.ids, (size_t)ids.n);
+    if (got.n != strlen(expected) || memcmp(got.data, expected, got.n) != 0)
+        fail_msg("%s and %s: \"%s\" becomes \"%.*s\", expected \"%s\"", normalizers, cuts, text, (int)got.n, got.data,
+                 expected);
+    pf_bytes_clear(&got);
+    pf_tokens_clear(&ids);
+    pf_tokenizer_close(t);
+}
+
+#define EACH              "{\"type\":\"Split\",\"pattern\":{\"Regex\":\".\"},\"behavior\":\"Isolated\",\"invert\":false}"
+#define MARK(sign, when)  "{\"type\":\"Metaspace\",\"replacement\":\"" sign "\",\"prepend_scheme\":\"" when "\"}"
+#define KIND(type)        "{\"type\":\"" type "\"}"
+#define FRONT(text)       "{\"type\":\"Prepend\",\"prepend\":\"" text "\"}"
+#define TRIM(left, right) "{\"type\":\"Strip\",\"strip_left\":" left ",\"strip_right\":" right "}"
+#define SWAP(kind, pattern, content) \
+    "{\"type\":\"Replace\",\"pattern\":{\"" kind "\":\"" pattern "\"},\"content\":\"" content "\"}"
+
+/* Each character is a piece, and is marked where it comes from the first of the text. Expected is what the library gives
+ * (tokenizers 0.23). */
+static void each_normalizer_knows_what_comes_of_the_first_character(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *normalizers, *text, *expected;
+    } cases[] = {
+        { "", "ab", "_ab" },
+        { KIND("Lowercase"), "\u0130b", "_i_\u0307b" },
+        { KIND("Lowercase"), "ba", "_ba" },
+        { KIND("StripAccents"), "e\u0301b", "_eb" },
+        { KIND("StripAccents"), "\u0301ab", "ab" },
+        { KIND("NFC"), "\u00E9b", "_\u00E9b" },
+        { KIND("NFC"), "e\u0301b", "_\u00E9b" },
+        { KIND("NFC"), "ba", "_ba" },
+        { KIND("NFD"), "ab", "_ab" },
+        { KIND("NFD"), "\u00E9b", "_e_\u0301b" },
+        { KIND("NFD"), "\uAC00b", "_\u1100_\u1161b" },
+        { KIND("NFKD"), "\uFB01b", "_f_ib" },
+        { TRIM("false", "true"), "  ab ", "__ab" },
+        { KIND("NFC") "," KIND("Lowercase"), "e\u0301b", "_\u00E9b" },
+        { FRONT("x"), "ab", "_x_ab" },
+        { FRONT("xy"), "\u00E9b", "_x_y_\u00E9b" },
+        { TRIM("true", "false"), "ab", "_ab" },
+        { TRIM("true", "false"), "  ab", "ab" },
+        { TRIM("false", "true"), "ab  ", "_ab" },
+        { TRIM("false", "true"), "b", "_b" },
+        { SWAP("String", "a", "xy"), "ab", "_x_yb" },
+        { SWAP("String", "a", "xy"), "aab", "_x_yxyb" },
+        { SWAP("String", "a", "xy"), "ba", "_bxy" },
+        { SWAP("String", "ab", "x"), "ab", "x" },
+        { SWAP("String", "ab", "x"), "aab", "_ax" },
+        { SWAP("String", "", "x"), "ab", "_x_a_xbx" },
+        { SWAP("String", "", "x"), "\u00E9b", "_x_\u00E9_xbx" },
+        { SWAP("String", "a", ""), "ab", "b" },
+        { SWAP("String", "a", ""), "aab", "b" },
+        { SWAP("String", "a", ""), "ba", "_b" },
+        { SWAP("Regex", "a*", "x"), "ab", "_xbx" },
+        { SWAP("Regex", "a*", "x"), "ba", "_x_bx" },
+        { SWAP("Regex", "^", "x"), "ab", "_x_ab" },
+        { SWAP("String", "b", "xy"), "ab", "_axy" },
+        { SWAP("String", "b", "xy"), "ba", "_x_ya" },
+        { SWAP("String", "a", "xy") "," SWAP("String", "x", ""), "ab", "_yb" },
+        { FRONT(" ") "," TRIM("true", "false"), "ab", "_ab" },
+        { FRONT(" ") "," TRIM("true", "false"), "  ab", "ab" },
+        { FRONT("a") "," SWAP("String", "a", "xy"), "ab", "_x_y_x_yb" },
+        { KIND("NFD") "," KIND("StripAccents"), "\u00E9b", "_eb" },
+        { KIND("NFD") "," KIND("StripAccents"), "\u0301ab", "ab" },
+        { KIND("Lowercase") "," KIND("NFD"), "\u0130b", "_i_\u0307b" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++)
+        assert_becomes(cases[i].normalizers, EACH "," MARK("_", "first"), cases[i].text, cases[i].expected);
+    static const char twice[] = EACH "," MARK("_", "first") "," EACH "," MARK("+", "first");
+    static const char whole[] = "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"first\","
+                                "\"split\":false}," EACH "," MARK("+", "first");
+    assert_becomes("", whole, "ab", "+_+ab");
+    assert_becomes("", whole, "\u00e9b", "+_+\u00e9b");
+    assert_becomes("", twice, "ab", "+_+ab");
+    assert_becomes("", twice, " ab", "+_ab");
+    assert_becomes("", twice, "\u00e9b", "+_+\u00e9b");
+    assert_becomes(FRONT("xy"), twice, "a b", "+_+x+_+y+_+a_b");
+}
+
+/* Likewise what the library gives. */
+static void a_metaspace_marks_pieces_that_are_there_and_lack_the_mark(void **state)
+{
+    (void)state;
+    static const char empty[] = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?=b)\"},\"behavior\":\"Isolated\","
+                                "\"invert\":false}," MARK("_", "always");
+    static const char at_dashes[] = "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"-\"}," MARK("_", "always");
+    assert_becomes("", empty, "ab", "_a_b");
+    assert_becomes("", MARK("_", "always"), "_", "_");
+    assert_becomes("", at_dashes, "a-b--a", "_a_b_a");
+    assert_becomes("", at_dashes, "_-_a", "__a");
+    assert_becomes("", "{\"type\":\"FixedLength\"}," MARK("_", "always"), "aaaaaaaaaaa", "_aaaaa_aaaaa_a");
+
+    pf_tokenizer *t = open_parts((parts){ .top = METASPACE("always") });
+    ASSERT_IDS(t, "a  b", 5, 1, 1, 3);
+    pf_tokenizer_close(t);
+    t = open_parts(
+        (parts){ .top = "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"split\":false}," });
+    ASSERT_IDS(t, "a  b", 5, 7, 3);
+    pf_tokenizer_close(t);
+}
+
+/* Whether it is dropped, a space then, or what it was. */
+static void assert_cleaned(const pf_tokenizer *t, int32_t c)
+{
+    static const pf_character_range dropped[] = { { 0x01, 0x08 }, { 0x0B, 0x0B }, { 0x0E, 0x1F },
+                                                  { 0x7F, 0x7F }, { 0x8F, 0x8F }, { 0x9F, 0x9F } };
+    static const pf_character_range spaced[] = { { 0x09, 0x0A },     { 0x0C, 0x0D },     { 0x20, 0x20 },
+                                                 { 0x1680, 0x1680 }, { 0x200B, 0x200F }, { 0x2028, 0x2029 },
+                                                 { 0x2581, 0x2581 }, { 0xFEFF, 0xFEFF }, { 0xFFFD, 0xFFFD } };
+    char text[4];
+    const size_t n = pf_character_put(c, text);
+    pf_bytes expected = { .data = text, .n = n };
+    if (pf_is_in_ranges(dropped, PF_COUNT(dropped), c)) expected.n = 0;
+    if (pf_is_in_ranges(spaced, PF_COUNT(spaced), c)) expected = (pf_bytes){ .data = " ", .n = 1 };
+    pf_tokens ids = { 0 };
+    assert_status(pf_tokenizer_encode(t, text, n, false, NULL, &ids), PF_OK);
+    pf_bytes got = decode(t, ids.ids, (size_t)ids.n);
+    if (got.n != expected.n || (got.n > 0 && memcmp(got.data, expected.data, got.n) != 0))
+        fail_msg("U+%04X", (unsigned)c);
+    pf_bytes_clear(&got);
+    pf_tokens_clear(&ids);
+}
+
+/* At both ends of what the library drops and makes spaces. */
+static void nmt_drops_and_spaces_what_the_library_does(void **state)
+{
+    (void)state;
+    static const pf_character_range looked_at[] = { { 0, 0xFF },        { 0x167F, 0x1681 }, { 0x200A, 0x202A },
+                                                    { 0x2580, 0x2582 }, { 0xFEFE, 0xFF00 }, { 0xFFFC, 0xFFFE } };
+    pf_tokenizer *t = open_parts(
+        (parts){ .top = "\"normalizer\":{\"type\":\"Nmt\"}," DECODER("{\"type\":\"ByteFallback\"}"), .bytes = true });
+    for (size_t i = 0; i < PF_COUNT(looked_at); i++)
+        for (int32_t c = looked_at[i].first; c <= looked_at[i].last; c++) assert_cleaned(t, c);
+    pf_tokenizer_close(t);
+}
+#undef SWAP
+#undef TRIM
+#undef FRONT
+#undef KIND
+
 static void a_long_text_that_is_one_piece_takes_n_log_n(void **state)
 {
     (void)state;
@@ -252,6 +424,19 @@ static void what_is_stripped_from_the_end_waits_for_it(void **state)
     t = open_parts((parts){ .top = DECODER(UNDO "," STRIP(1, 1)) }); /* of each token */
     ASSERT_TEXT(t, "aa", 5, 1, 5);
     pf_tokenizer_close(t);
+    t = open_parts((parts){ .top = DECODER(UNDO "," STRIP(2, 1)) "\"added_tokens\":[{\"id\":8,\"content\":"
+                                                                 "\"▁▁▁a▁a▁▁\"}]," });
+    ASSERT_TEXT(t, " a a ", N_FIRST);
+    ASSERT_TEXT(t, "aba", 5, 3, 5);
+    ASSERT_TEXT(t, "", 1);
+    ASSERT_TEXT(t, "", 7);
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .top = DECODER("{\"type\":\"ByteFallback\"}," UNDO "," STRIP(1, 1)), .bytes = true });
+    ASSERT_TEXT(t, "aa", 5, 5);                                     /* of each token, as it comes */
+    ASSERT_TEXT(t, " a", BYTES + ' ', BYTES + ' ', BYTES + ' ', 2); /* of a run of bytes, which is one */
+    ASSERT_TEXT(t, "aba", BYTES + ' ', 2, BYTES + ' ', BYTES + 'b', 5);
+    ASSERT_TEXT(t, "b\xE2\x96", BYTES + 'b', BYTES + 0xE2, BYTES + 0x96);
+    pf_tokenizer_close(t);
 }
 
 static void a_character_to_strip_is_found_behind_a_part_of_one(void **state)
@@ -263,19 +448,23 @@ static void a_character_to_strip_is_found_behind_a_part_of_one(void **state)
                             .bytes = true });
     ASSERT_TEXT(t, "a\xE2", 2, BYTES + 0xE2, 1);
     ASSERT_TEXT(t, "a\xE2\x96", 2, BYTES + 0xE2, BYTES + 0x96, 1);
+    ASSERT_TEXT(t, "a", 2, BYTES + 0xE2, BYTES + 0x96, BYTES + 0x81);
+    ASSERT_TEXT(t, "a\xE2", 2, BYTES + 0xE2);
+    ASSERT_TEXT(t, "a▁\xE2", 2, 1, BYTES + 0xE2);
     pf_tokenizer_close(t);
 }
 
 /* Against the definition: the parts joined, then replaced from the left. */
-static void a_replacement_is_found_across_tokens(void **state)
+static void assert_replaced(const char *pattern)
 {
-    (void)state;
-    static const char pattern[] = "abaab";
-    pf_tokenizer *t = open_parts((parts){
-        .top = DECODER(
-            "{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"abaab\"},\"content\":\"-\"}") });
-    srand(3);
-    for (int trial = 0; trial < 3000; trial++) {
+    const size_t n_pattern = strlen(pattern);
+    char top[256];
+    snprintf(top, sizeof top,
+             DECODER("{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"%s\"},"
+                     "\"content\":\"-\"}"),
+             pattern);
+    pf_tokenizer *t = open_parts((parts){ .top = top });
+    for (int trial = 0; trial < 1000; trial++) {
         int32_t ids[24];
         char all[64] = "", expected[64] = "";
         for (int i = 0; i < 24; i++) {
@@ -284,13 +473,21 @@ static void a_replacement_is_found_across_tokens(void **state)
         }
         size_t n = 0;
         for (const char *at = all; *at;) {
-            const bool found = strncmp(at, pattern, sizeof pattern - 1) == 0;
+            const bool found = strncmp(at, pattern, n_pattern) == 0;
             expected[n++] = found ? '-' : *at;
-            at += found ? sizeof pattern - 1 : 1;
+            at += found ? n_pattern : 1;
         }
         assert_text(t, ids, 24, expected, n);
     }
     pf_tokenizer_close(t);
+}
+
+static void a_replacement_is_found_across_tokens(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = { "abaab", "aabab", "aabaaab", "ba" };
+    srand(3);
+    for (size_t i = 0; i < PF_COUNT(patterns); i++) assert_replaced(patterns[i]);
 }
 
 static void bytes_in_a_row_are_one_token_to_what_follows(void **state)
@@ -311,8 +508,9 @@ static void a_byte_may_be_written_with_a_sign(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        { "<0x+a>", "\n" },     { "<0x0A>", "\n" },     { "<0x-A>", "<0x-A>" },
-        { "<0xA+>", "<0xA+>" }, { "<0x++>", "<0x++>" }, { "<0x A>", "<0x A>" },
+        { "<0x+a>", "\n" },     { "<0x0A>", "\n" },     { "<0x-A>", "<0x-A>" }, { "<0xA+>", "<0xA+>" },
+        { "<0x++>", "<0x++>" }, { "<0x A>", "<0x A>" }, { "<0x4f>", "O" },      { "<0xFg>", "<0xFg>" },
+        { "<1x41>", "<1x41>" }, { "<0y41>", "<0y41>" }, { "<0x41)", "<0x41)" }, { "<0x41>>", "<0x41>>" },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         char top[256];
@@ -372,6 +570,14 @@ static void what_is_not_known_is_refused_by_name(void **state)
     } cases[] = {
         { "\"decoder\":{\"type\":\"CTC\"},", "CTC", PF_UNSUPPORTED },
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}"), "ByteFallback", PF_UNSUPPORTED },
+        { DECODER(UNDO ",{\"type\":\"ByteLevel\"}"), "decoder: ByteLevel is behind another part", PF_UNSUPPORTED },
+        { DECODER("{\"type\":\"ByteLevel\"},{\"type\":\"ByteLevel\"}"), "ByteLevel is behind another", PF_UNSUPPORTED },
+        { "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
+          "{\"type\":\"Metaspace\",\"replacement\":\"_\"}]},",
+          "Metaspace is behind ByteLevel", PF_UNSUPPORTED },
+        { "\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":65536},", "length is 65536", PF_FORMAT },
+        { DECODER(STRIP(65537, 0)), "start is 65537", PF_FORMAT },
+        { DECODER(STRIP(0, 65537)), "stop is 65537", PF_FORMAT },
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}"),
           "must be a String", PF_UNSUPPORTED },
         { DECODER("{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\",\"Regex\":\"b\"},"
@@ -395,6 +601,8 @@ static void what_is_not_known_is_refused_by_name(void **state)
           PF_FORMAT },
         { "\"normalizer\":{\"type\":\"BertNormalizer\"},", "BertNormalizer", PF_UNSUPPORTED },
         { METASPACE("sometimes"), "sometimes", PF_FORMAT },
+        { "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{}],\"special_tokens\":{}},",
+          "single[0] must be a SpecialToken", PF_FORMAT },
         { "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"},", "one character", PF_FORMAT },
         { "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false},",
           "add_prefix_space is false", PF_FORMAT },
@@ -408,6 +616,69 @@ static void what_is_not_known_is_refused_by_name(void **state)
         assert_says(error, cases[i].part);
         assert_null(t);
     }
+}
+
+/* `n` times `unit` between two ends. */
+static pf_status open_many(const char *begin, const char *unit, int n, const char *end, pf_error *error)
+{
+    char *top = malloc(strlen(begin) + (size_t)n * strlen(unit) + strlen(end) + 1);
+    assert_non_null(top);
+    char *at = stpcpy(top, begin);
+    for (int i = 0; i < n; i++) at = stpcpy(at, unit);
+    stpcpy(at, end);
+    char *text = malloc(strlen(top) + 1024);
+    assert_non_null(text);
+    const int n_text = sprintf(text, "{%s,\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}", top);
+    pf_tokenizer *t = NULL;
+    const pf_status status = pf_tokenizer_parse(text, (size_t)n_text, NULL, 0, &t, error);
+    pf_tokenizer_close(t);
+    free(text);
+    free(top);
+    return status;
+}
+
+static void as_much_as_documented_is_read_and_one_more_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begin, *unit, *end;
+        int most;
+        const char *says;
+    } cases[] = {
+        { "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}", ",{\"type\":\"Fuse\"}", "]}", 31,
+          "decoder: Fuse: more than 32 parts" },
+        { "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}", ",{\"type\":\"NFC\"}", "]}", 31,
+          "normalizer: NFC: more than 32 parts" },
+        { "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"}", ",{\"type\":\"Digits\"}",
+          "]}", 63, "pre_tokenizer: Digits: more than 64 parts" },
+        { "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"", "x", "\"}", 4096,
+          "prepend has 4097 bytes, expected at most 4096" },
+        { "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"content\":\"\","
+          "\"pattern\":{\"String\":\"",
+          "x", "\"}}]}", 4096, "must be a String of 1 to 4096 bytes" },
+        { "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}",
+          ",{\"SpecialToken\":{\"id\":\"a\"}}", "],\"special_tokens\":{\"a\":{\"ids\":[0]}}}", 64,
+          "more than 64 tokens" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        pf_error error = { 0 };
+        assert_ok(open_many(cases[i].begin, cases[i].unit, cases[i].most, cases[i].end, &error), error);
+        assert_status(open_many(cases[i].begin, cases[i].unit, cases[i].most + 1, cases[i].end, &error),
+                      PF_UNSUPPORTED);
+        assert_says(error, cases[i].says);
+    }
+    for (int n = 16; n <= 17; n++) { /* a Sequence in a Sequence */
+        char begin[1024] = "\"decoder\":", end[64] = "";
+        for (int i = 0; i < n; i++) strcat(begin, "{\"type\":\"Sequence\",\"decoders\":[");
+        for (int i = 0; i < n; i++) strcat(end, "]}");
+        pf_error error = { 0 };
+        assert_status(open_many(begin, "{\"type\":\"Fuse\"}", 1, end, &error), n == 16 ? PF_OK : PF_UNSUPPORTED);
+        if (n == 17) assert_says(error, "Sequences nested more than 16 deep");
+    }
+    pf_tokenizer *t = open_parts((parts){ .top = DECODER(STRIP(65536, 65536)) });
+    pf_tokenizer_close(t);
+    t = open_parts((parts){ .top = DECODER("{\"type\":\"Fuse\"},{\"type\":\"ByteLevel\"}") });
+    pf_tokenizer_close(t);
 }
 
 /* "a" becomes 64 characters, each of these 64, and so on. */
@@ -489,6 +760,9 @@ int main(void)
         cmocka_unit_test(a_character_of_which_one_byte_has_no_token_is_unknown),
         cmocka_unit_test(bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them),
         cmocka_unit_test(the_first_piece_is_the_one_that_comes_from_the_start),
+        cmocka_unit_test(each_normalizer_knows_what_comes_of_the_first_character),
+        cmocka_unit_test(a_metaspace_marks_pieces_that_are_there_and_lack_the_mark),
+        cmocka_unit_test(nmt_drops_and_spaces_what_the_library_does),
         cmocka_unit_test(a_long_text_that_is_one_piece_takes_n_log_n),
         cmocka_unit_test(text_comes_as_its_tokens_do),
         cmocka_unit_test(what_is_stripped_from_the_end_waits_for_it),
@@ -500,6 +774,7 @@ int main(void)
         cmocka_unit_test(without_a_decoder_tokens_are_joined_by_spaces),
         cmocka_unit_test(an_added_token_is_shown_as_the_normalizers_leave_it),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
+        cmocka_unit_test(as_much_as_documented_is_read_and_one_more_is_refused),
         cmocka_unit_test(a_text_that_normalizers_make_endless_ends_in_a_limit),
         cmocka_unit_test(a_text_that_metaspaces_make_endless_ends_in_a_limit),
         cmocka_unit_test(a_token_that_decoders_make_endless_ends_in_a_limit),

@@ -150,7 +150,7 @@ static pf_status add_fixed_length(const pf_json *doc, const json_t *node, pf_pre
     int64_t length = 5;
     char regex[32];
     PF_TRY(pf_json_get_int(doc, node, "length", false, 1, MAX_FIXED_LENGTH, &length, error));
-    snprintf(regex, sizeof regex, "(?m:.){1,%d}", (int)length);
+    snprintf(regex, sizeof regex, "(?m).{1,%d}", (int)length);
     return add_regex(doc, p, regex, ISOLATED, false, error);
 }
 

@@ -679,6 +679,8 @@ static void as_much_as_documented_is_read_and_one_more_is_refused(void **state)
     pf_tokenizer_close(t);
     t = open_parts((parts){ .top = DECODER("{\"type\":\"Fuse\"},{\"type\":\"ByteLevel\"}") });
     pf_tokenizer_close(t);
+    t = open_parts((parts){ .top = "\"pre_tokenizer\":{\"type\":\"FixedLength\",\"length\":65535}," });
+    pf_tokenizer_close(t);
 }
 
 /* "a" becomes 64 characters, each of these 64, and so on. */

@@ -49,7 +49,7 @@ struct pf_pretokenizer {
     int32_t n_before; /* of them, those in front of ByteLevel: the others cut its stand-ins */
     bool has_byte_level;
     bool add_prefix_space;
-    pf_pattern *gpt2; /* of ByteLevel; NULL when it has no pattern */
+    pf_pattern *gpt2; /* of ByteLevel; NULL where there is none, or it has no pattern */
 };
 
 struct pf_pretokenize_scratch {
@@ -474,9 +474,7 @@ pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *s, co
         const char *piece = s->text + range.begin;
         size_t n = range.end - range.begin;
         if (takes_space(p, s, range, place.goes_on)) PF_TRY(prefix_space(s, &piece, &n));
-        PF_TRY(!p->has_byte_level
-                   ? emit(user, piece, n)
-                   : byte_level(p, s, piece, n, has_rest ? cut_stand_ins : emit, has_rest ? &rest : user));
+        PF_TRY(byte_level(p, s, piece, n, has_rest ? cut_stand_ins : emit, has_rest ? &rest : user));
     }
     return PF_OK;
 }

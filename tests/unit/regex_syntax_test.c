@@ -50,6 +50,14 @@ static void patterns_are_rewritten_for_pcre2(void **state)
           "(?i:(?-i:\\p{Lu})|[^\\p{L}\\x{345}-\\x{345}]|(?-i:[\\p{Lu}]))[\\p{Lu}]" },
         { "(?i)(?:[\\p{M}])(?:(?m-i)[\\p{M}])", "(?i)(?:[\\p{M}\\x{3B9}-\\x{3B9}])(?:(?s-i)[\\p{M}])" },
         { "\\P{Hiragana}[\\P{Zs}\\D]", "\\P{sc:Hiragana}[\\P{Zs}\\P{Nd}]" },
+        { "x(ab){2}+", "x(?:(ab){2})+" },
+        { "x(?i:ab(c)){2}+", "x(?:(?i:ab(c)){2})+" },
+        { "ab{2,}+", "a(?:b{2,})+" },
+        { "a{{2}+", "a(?:\\{{2})+" },
+        { "a{,}{}", "a\\{,}\\{}" },
+        { "(?<=a)b(?<!c)(?>d)", "(?<=a)b(?<!c)(?>d)" },
+        { "(?i)(?m)a(?:(?m)(?i)b)", "(?i)(?s)a(?:(?s)(?i)b)" },
+        { "\\x{7}\\x{0000007F}\\x7f", "\\x{7}\\x{0000007F}\\x{7f}" },
     };
     assert_rewritten(cases, PF_COUNT(cases), false);
 }
@@ -94,6 +102,66 @@ static void a_pattern_that_becomes_endless_is_refused(void **state)
     static char pattern[2 * N + 1];
     for (size_t i = 0; i < N; i++) memcpy(pattern + 2 * i, "\\w", 2);
     assert_refused(pattern, "is longer than 524288 bytes when it is written for PCRE2");
+}
+
+static void what_is_not_written_as_known_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        { "\\pL", "\\p without braces" },
+        { "\\p{L", "\\p{ without a name and an end" },
+        { "\\p{L!}", "\\p{ without a name and an end" },
+        { "\\u12", "\\u without four" },
+        { "\\u123g", "\\u without four" },
+        { "\\x{}", "a list of code points" },
+        { "\\x{1 2}", "a list of code points" },
+        { "\\x{12", "a list of code points" },
+        { "\\x{123456789}", "a list of code points" },
+        { "\\x8", "\\x of a byte" },
+        { "\\x80", "\\x of a byte" },
+        { "\\xg1", "\\x of a byte" },
+        { "\\\xC3\xA9", "\\? at byte 0" },
+        { "\\q", "\\q at byte 0" },
+        { "a\\", "a backslash at its end" },
+        { "(*FAIL)", "(* at byte 0" },
+        { "(?\xC3\xA9)", "(?? at byte 0" },
+        { "(?#x)", "(?# at byte 0" },
+        { "a)", "an unmatched )" },
+        { "a{3}?", "{n}? at byte 1" },
+        { "a(?i)b", "flags where they are" },
+        { "(?i", "flags where they are" },
+        { "[a-[:graph:]]", "a POSIX bracket" },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) assert_refused(cases[i][0], cases[i][1]);
+    static const char nul[] = "a\0b";
+    pf_error error = { 0 };
+    char *out;
+    size_t n;
+    assert_status(pf_regex_from_oniguruma("test", nul, 3, false, &out, &n, &error), PF_UNSUPPORTED);
+    assert_says(error, "a pattern that holds a NUL");
+}
+
+static void groups_and_patterns_may_be_as_deep_and_as_long_as_documented(void **state)
+{
+    (void)state;
+    enum { DEPTH = 199, LONGEST = PF_MAX_PATTERN_BYTES };
+    char *text = malloc(LONGEST + 2), *out = NULL;
+    assert_non_null(text);
+    pf_error error = { 0 };
+    size_t n;
+    memset(text, '(', DEPTH + 1);
+    memset(text + DEPTH, ')', DEPTH);
+    assert_ok(pf_regex_from_oniguruma("test", text, 2 * DEPTH, false, &out, &n, &error), error);
+    free(out);
+    memset(text, '(', DEPTH + 1);
+    text[DEPTH + 1] = '\0';
+    assert_refused(text, "groups nested too deeply");
+    memset(text, 'a', LONGEST + 1);
+    assert_ok(pf_regex_from_oniguruma("test", text, LONGEST, false, &out, &n, &error), error);
+    assert_int_equal(n, LONGEST);
+    free(out);
+    assert_status(pf_regex_from_oniguruma("test", text, LONGEST + 1, false, &out, &n, &error), PF_LIMIT);
+    free(text);
 }
 
 static void properties_that_have_grown_untold_are_refused(void **state)
@@ -171,6 +239,8 @@ int main(void)
         cmocka_unit_test(a_pattern_that_becomes_endless_is_refused),
         cmocka_unit_test(properties_of_case_are_no_items_of_a_class_under_i),
         cmocka_unit_test(several_characters_that_fold_to_one_are_refused_under_i),
+        cmocka_unit_test(what_is_not_written_as_known_is_refused_by_name),
+        cmocka_unit_test(groups_and_patterns_may_be_as_deep_and_as_long_as_documented),
         cmocka_unit_test(properties_that_have_grown_untold_are_refused),
         cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),
     };

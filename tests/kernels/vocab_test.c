@@ -237,6 +237,23 @@ static void check_photo_finish(const pf_kernel *kernel, const pf_kernel *definit
     assert_true(n_races > 500);
 }
 
+/* Found by trying: two words of one noise that are equal. */
+static void check_dead_heat(const pf_kernel *kernel, const pf_kernel *definition)
+{
+    enum { N = 1000, POSITION = 37969, FIRST = 29, SECOND = 784 };
+    const float p[N] = { [FIRST] = 0.5f, [SECOND] = 0.5f };
+    assert_true(pf_noise_exponential(1, PF_NOISE_TARGET, POSITION, FIRST) ==
+                pf_noise_exponential(1, PF_NOISE_TARGET, POSITION, SECOND));
+    assert_int_equal(definition->fn.race(p, N, 1, PF_NOISE_TARGET, POSITION), FIRST);
+    assert_int_equal(kernel->fn.race(p, N, 1, PF_NOISE_TARGET, POSITION), FIRST);
+}
+
+static void a_dead_heat_goes_to_the_lowest_id(void **state)
+{
+    (void)state;
+    for_each_kernel(PF_OP_RACE, check_dead_heat);
+}
+
 static void a_race_is_won_by_a_hair(void **state)
 {
     (void)state;
@@ -253,6 +270,7 @@ int main(void)
         cmocka_unit_test(the_largest_are_those_that_a_sort_would_put_in_front),
         cmocka_unit_test(a_race_is_won_by_the_least_exponential_over_p),
         cmocka_unit_test(a_race_is_won_by_a_hair),
+        cmocka_unit_test(a_dead_heat_goes_to_the_lowest_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

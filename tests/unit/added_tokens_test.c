@@ -316,6 +316,30 @@ static void an_added_token_that_is_too_long_is_refused_under_its_files_name(void
     free(text);
 }
 
+/* As it stands, and as the normalizers leave it. */
+static void an_added_token_may_be_as_long_as_documented(void **state)
+{
+    (void)state;
+    for (int over = 0; over < 2; over++) {
+        for (int grows = 0; grows < 2; grows++) {
+            char top[6000];
+            const int n = grows ? PF_MAX_ADDED_TOKEN_BYTES / 2 + over : PF_MAX_ADDED_TOKEN_BYTES + over;
+            snprintf(top, sizeof top, "\"normalizer\": %s, \"added_tokens\": [{\"id\": 256, \"content\": \"%0*d\"}],",
+                     grows ? "{\"type\": \"Replace\", \"pattern\": {\"String\": \"0\"}, \"content\": \"11\"}" : "null",
+                     n, 0);
+            char *text = build((parts){ .top = top });
+            pf_tokenizer *t = NULL;
+            pf_error error = { .text = "" };
+            assert_status(pf_tokenizer_parse(text, strlen(text), NULL, 0, &t, &error), !over   ? PF_OK
+                                                                                       : grows ? PF_LIMIT
+                                                                                               : PF_UNSUPPORTED);
+            if (over) assert_says(error, "longer than 4096 bytes");
+            pf_tokenizer_close(t);
+            free(text);
+        }
+    }
+}
+
 static void split_special_tokens_are_text_like_any_other(void **state)
 {
     (void)state;
@@ -373,6 +397,7 @@ int main(void)
         cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
         cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),
         cmocka_unit_test(an_added_token_that_is_too_long_is_refused_under_its_files_name),
+        cmocka_unit_test(an_added_token_may_be_as_long_as_documented),
         cmocka_unit_test(split_special_tokens_are_text_like_any_other),
         cmocka_unit_test(new_tokens_count_on_from_what_was_there_before_their_lot),
     };

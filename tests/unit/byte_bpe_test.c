@@ -35,7 +35,7 @@ static void merges_go_by_rank_then_from_the_left(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"aa\":258,\"abc\":259",
-                                          .merges = "\"b c\", [\"a\", \"b\"], \"a a\", \"ab c\"" });
+                                          .merges = "\"#version: 0.2\", \"b c\", [\"a\", \"b\"], \"a a\", \"ab c\"" });
     assert_ids(t, "abc", (int32_t[]){ 'a', 256 }, 2); /* b c has the lower rank: abc is never reached */
     assert_ids(t, "ab", (int32_t[]){ 257 }, 1);
     assert_ids(t, "aaa", (int32_t[]){ 258, 'a' }, 2);

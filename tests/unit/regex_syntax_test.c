@@ -50,6 +50,7 @@ static void patterns_are_rewritten_for_pcre2(void **state)
           "(?i:(?-i:\\p{Lu})|[^\\p{L}\\x{345}-\\x{345}]|(?-i:[\\p{Lu}]))[\\p{Lu}]" },
         { "(?i)(?:[\\p{M}])(?:(?m-i)[\\p{M}])", "(?i)(?:[\\p{M}\\x{3B9}-\\x{3B9}])(?:(?s-i)[\\p{M}])" },
         { "\\P{Hiragana}[\\P{Zs}\\D]", "\\P{sc:Hiragana}[\\P{Zs}\\P{Nd}]" },
+        { "\\u00412", "\\x{0041}2" },
         { "x(ab){2}+", "x(?:(ab){2})+" },
         { "x(?i:ab(c)){2}+", "x(?:(?i:ab(c)){2})+" },
         { "ab{2,}+", "a(?:b{2,})+" },

@@ -141,10 +141,10 @@ pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *ve
     if (verdict->incarnation > s->incarnation || verdict->round > s->round) return PF_FENCE_NONSENSE;
     if (verdict->round < s->round || s->due) return PF_FENCE_STALE;
 
-    const int32_t n = verdict->n_tokens;
-    const bool fits = verdict->base == s->committed && n >= 0 && n <= s->n_proposed + 1 && verdict->n_accepted >= 0 &&
-                      verdict->n_accepted <= n && verdict->n_accepted <= s->n_proposed &&
-                      (n > 0 || verdict->finish != PF_FINISH_NONE) && s->committed <= INT32_MAX - n;
+    const int32_t n = verdict->n_tokens, n_accepted = verdict->n_accepted;
+    const bool is_cut = verdict->finish != PF_FINISH_NONE && n == n_accepted;
+    const bool fits = verdict->base == s->committed && n_accepted >= 0 && n_accepted <= s->n_proposed &&
+                      (n == n_accepted + 1 || is_cut) && s->committed <= INT32_MAX - n;
     if (!fits) return PF_FENCE_NONSENSE;
     decide(s, n);
     return PF_FENCE_CURRENT;

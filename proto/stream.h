@@ -82,7 +82,7 @@ PF_MUST_USE pf_status pf_stream_owner_propose(pf_stream_owner *owner, uint64_t s
                                               pf_proposal *proposal);
 
 /* Verifier: a verdict has come in. CURRENT: its tokens are committed. NONSENSE also where it accepts more than was
- * proposed or commits nothing without finishing. */
+ * proposed, or its tokens are not the accepted ones and one more: that one may lack only where it finishes. */
 pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *verdict);
 
 /* The round whose verdict comes next, and the incarnation: what a message was to say. PF_INVALID: unknown sequence. */

@@ -264,9 +264,10 @@ static void own_hear_verdict(pf_stream_owner *o, known *s, int id, input *in)
                            .finish = (pf_finish)(next(in) % 4) };
     const bool current = s->open && !s->due && v.incarnation == s->incarnation && v.round == s->round;
     const pf_fence fence = pf_stream_owner_on_verdict(o, &v);
+    const int64_t n_lacking = (int64_t)v.n_accepted + 1 - v.n_tokens;
     must(fence != PF_FENCE_CURRENT ||
-         (current && v.base == s->committed && v.n_tokens >= 0 && v.n_tokens <= s->n_proposed + 1 &&
-          v.n_accepted >= 0 && v.n_accepted <= s->n_proposed && v.n_accepted <= v.n_tokens));
+         (current && v.base == s->committed && v.n_accepted >= 0 && v.n_accepted <= s->n_proposed &&
+          (n_lacking == 0 || (n_lacking == 1 && v.finish != PF_FINISH_NONE))));
     if (fence != PF_FENCE_CURRENT) return;
     s->committed += v.n_tokens;
     s->round++;

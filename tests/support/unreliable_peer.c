@@ -131,6 +131,7 @@ static void judge_wrongly(unreliable_peer *u, const pf_batch *answer)
     u->verdict.tokens = u->tokens;
     if (u->accept_another && u->verdict.n_accepted > 0) u->tokens[0] = (u->tokens[0] + 1) % u->n_vocab;
     if (u->accept_too_many) u->verdict.n_accepted = u->verdict.n_tokens + 1;
+    if (u->accept_none) u->verdict.n_accepted = 0;
     if (u->adds) u->tokens[u->verdict.n_tokens - 1] = u->adds;
     u->verdict.round += u->rounds_ahead;
     u->verdict.incarnation += u->incarnations_ahead;
@@ -182,7 +183,7 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     const bool lies = now == LIE && answer->n_proposals == 1;
     const bool strays = (u->out_of_vocabulary || u->siblings || u->empties || u->rounds_ahead || u->tokens_ahead) &&
                         answer->n_proposals == 1;
-    const bool misjudges = (u->accept_too_many || u->accept_another || u->adds || u->rounds_ahead ||
+    const bool misjudges = (u->accept_too_many || u->accept_another || u->accept_none || u->adds || u->rounds_ahead ||
                             u->incarnations_ahead || u->tokens_ahead) &&
                            answer->n_verdicts == 1;
     if (lies) lie(u, answer);

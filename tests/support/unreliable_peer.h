@@ -49,6 +49,7 @@ typedef struct {
     int32_t empties;                      /* proposals, the first, that have no token */
     int32_t siblings;                     /* wrong ones, beside the first token of each proposal, which has two then */
     bool accept_too_many, accept_another; /* in each verdict */
+    bool accept_none;                     /* but commit them */
     int32_t adds;                         /* the last token of each verdict; 0: the truth */
     uint64_t rounds_ahead;                /* each verdict, each proposal */
     uint32_t incarnations_ahead;          /* each verdict */

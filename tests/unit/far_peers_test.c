@@ -778,7 +778,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
 {
     pair *p = *state;
     const struct {
-        bool too_many, another;
+        bool too_many, another, none;
         uint64_t rounds_ahead;
         uint32_t incarnations_ahead;
         int32_t tokens_ahead, adds;
@@ -786,6 +786,8 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
     } cases[] = {
         { .too_many = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
         { .another = true, .says = "of them accepted: expected the accepted ones as they were proposed" },
+        { .none = true,
+          .says = "tokens, 0 of them accepted: expected the accepted ones as they were proposed, and one" },
         { .adds = VOCAB, .says = "the verifier committed token " },
         { .adds = -1, .says = "the verifier committed token -1, the vocabulary has " },
         { .rounds_ahead = 7, .says = "the verifier gave a verdict of round 7, expected round 0" },
@@ -796,6 +798,7 @@ static void a_verdict_that_does_not_fit_is_refused(void **state)
         unreliable_peer u = unreliable_peer_of(p->verifier, 1, 0, p->clock_ns);
         u.accept_too_many = cases[i].too_many;
         u.accept_another = cases[i].another;
+        u.accept_none = cases[i].none;
         u.rounds_ahead = cases[i].rounds_ahead;
         u.incarnations_ahead = cases[i].incarnations_ahead;
         u.tokens_ahead = cases[i].tokens_ahead;

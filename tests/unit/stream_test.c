@@ -298,7 +298,7 @@ static void a_prefix_request_reopens_once(void **state)
     pf_stream_owner_destroy(o);
 }
 
-static void a_verdict_cannot_accept_more_than_was_proposed(void **state)
+static void a_verdict_has_what_it_accepts_of_the_proposal_and_one_more(void **state)
 {
     (void)state;
     pf_stream_owner *o = owner_opened();
@@ -311,14 +311,23 @@ static void a_verdict_cannot_accept_more_than_was_proposed(void **state)
     v = (pf_verdict){ .sequence = SEQ, .incarnation = 1, .round = 1, .base = PROMPT + 1 };
     const struct {
         int32_t n_tokens, n_accepted, base;
-    } wrong[] = { { 4, 2, PROMPT + 1 },  { 3, 3, PROMPT + 1 }, { 0, 0, PROMPT + 1 },
-                  { 1, -1, PROMPT + 1 }, { 1, 2, PROMPT + 1 }, { 3, 2, PROMPT } };
+        pf_finish finish;
+    } wrong[] = {
+        { 4, 2, PROMPT + 1, PF_FINISH_NONE },  { 4, 3, PROMPT + 1, PF_FINISH_NONE },
+        { 3, 3, PROMPT + 1, PF_FINISH_EOS },   { 0, 0, PROMPT + 1, PF_FINISH_NONE },
+        { 0, -1, PROMPT + 1, PF_FINISH_NONE }, { -1, -1, PROMPT + 1, PF_FINISH_LENGTH },
+        { 1, 2, PROMPT + 1, PF_FINISH_EOS },   { 3, 2, PROMPT, PF_FINISH_NONE },
+        { 3, 0, PROMPT + 1, PF_FINISH_NONE },  { 2, 0, PROMPT + 1, PF_FINISH_LENGTH },
+        { 3, 1, PROMPT + 1, PF_FINISH_EOS },   { 2, 2, PROMPT + 1, PF_FINISH_NONE },
+    };
     for (size_t i = 0; i < PF_COUNT(wrong); i++) {
+        v.finish = wrong[i].finish;
         v.n_tokens = wrong[i].n_tokens;
         v.n_accepted = wrong[i].n_accepted;
         v.base = wrong[i].base;
         if (pf_stream_owner_on_verdict(o, &v) != PF_FENCE_NONSENSE) fail_msg("case %zu passes for sense", i);
     }
+    v.finish = PF_FINISH_NONE;
     v.n_tokens = 3;
     v.n_accepted = 2;
     v.base = PROMPT + 1;
@@ -335,6 +344,7 @@ static void a_verdict_that_finishes_may_have_fewer_tokens(void **state)
     pf_proposal p;
     assert_int_equal(pf_stream_owner_propose(o, SEQ, 2, &p), PF_OK);
     pf_verdict v = { .sequence = SEQ, .incarnation = 1, .base = PROMPT, .n_tokens = 2, .n_accepted = 2 };
+    v.finish = PF_FINISH_EOS;
     assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_CURRENT);
     assert_int_equal(pf_stream_owner_propose(o, SEQ, 0, &p), PF_OK); /* nothing was drafted */
     v = (pf_verdict){ .sequence = SEQ, .incarnation = 1, .round = 1, .base = PROMPT + 2, .finish = PF_FINISH_LENGTH };
@@ -450,7 +460,7 @@ int main(void)
         cmocka_unit_test(each_fence_of_a_proposal_keeps_it_out_by_itself),
         cmocka_unit_test(each_fence_of_a_verdict_keeps_it_out_by_itself),
         cmocka_unit_test(a_prefix_request_reopens_once),
-        cmocka_unit_test(a_verdict_cannot_accept_more_than_was_proposed),
+        cmocka_unit_test(a_verdict_has_what_it_accepts_of_the_proposal_and_one_more),
         cmocka_unit_test(a_verdict_that_finishes_may_have_fewer_tokens),
         cmocka_unit_test(a_proposal_is_accepted_of_in_its_own_round_and_incarnation),
         cmocka_unit_test(an_owner_says_no_more_than_a_message_can),

@@ -17,18 +17,22 @@ pf_status pf_health_decode_request(const uint8_t *bytes, size_t n_bytes, char se
     const Grpc__Health__V1__HealthCheckRequest *wire =
         grpc__health__v1__health_check_request__unpack(&allocator, n_bytes, bytes);
     if (!wire) return PF_FORMAT;
-    if (strlen(wire->service) >= PF_MAX_SERVICE_BYTES) return PF_LIMIT;
-    strcpy(service, wire->service);
+    const size_t n = wire->service.len;
+    if (n >= PF_MAX_SERVICE_BYTES) return PF_LIMIT;
+    if (n > 0 && memchr(wire->service.data, '\0', n)) return PF_LIMIT;
+    if (n > 0) memcpy(service, wire->service.data, n);
+    service[n] = '\0';
     return PF_OK;
 }
 
 pf_status pf_health_encode_request(const char *service, uint8_t *out, size_t capacity, size_t *n_bytes)
 {
-    char copy[PF_MAX_SERVICE_BYTES];
-    if (strlen(service) >= sizeof copy) return PF_LIMIT;
-    strcpy(copy, service);
+    uint8_t copy[PF_MAX_SERVICE_BYTES];
+    const size_t n = strlen(service);
+    if (n >= sizeof copy) return PF_LIMIT;
+    memcpy(copy, service, n);
     Grpc__Health__V1__HealthCheckRequest wire = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
-    wire.service = copy;
+    wire.service = (ProtobufCBinaryData){ .len = n, .data = copy };
     if (grpc__health__v1__health_check_request__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = grpc__health__v1__health_check_request__pack(&wire, out);
     return PF_OK;

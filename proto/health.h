@@ -20,7 +20,7 @@ enum {
 };
 
 /* service: which one is asked about, "" for the server as a whole.
- * PF_FORMAT: not a HealthCheckRequest.  PF_LIMIT: longer than any that we know. */
+ * PF_FORMAT: not a HealthCheckRequest.  PF_LIMIT: a name that is nobody's, longer than any that we know or with a NUL in it. */
 PF_MUST_USE pf_status pf_health_decode_request(const uint8_t *bytes, size_t n_bytes,
                                                char service[PF_MAX_SERVICE_BYTES]);
 /* PF_LIMIT: so long a name, or more than capacity. */

@@ -14,6 +14,12 @@ static void health_messages_come_through(void **state)
     assert_string_equal(service, "pilotfish.v1.Drafter");
     assert_int_equal(pf_health_decode_request(NULL, 0, service), PF_OK);
     assert_string_equal(service, "");
+    assert_int_equal(pf_health_decode_request((const uint8_t *)"\x0a\x00", 2, service), PF_OK);
+    assert_string_equal(service, "");
+    assert_int_equal(pf_health_decode_request((const uint8_t *)"\x0a\x03"
+                                                               "a\0b",
+                                              5, service),
+                     PF_LIMIT);
     assert_int_equal(pf_health_decode_request((const uint8_t *)"\xff", 1, service), PF_FORMAT);
     assert_int_equal(pf_health_decode_request(buffer, PF_MAX_HEALTH_BYTES + 1, service), PF_LIMIT);
     assert_int_equal(pf_health_encode_response(PF_HEALTH_NOT_SERVING, buffer, PF_MAX_HEALTH_BYTES, &n), PF_OK);

@@ -361,6 +361,9 @@ static void health_follows_the_server(void **state)
     assert_int_equal(health, PF_HEALTH_SERVING);
     (void)health_of("/grpc.health.v1.Health/Watch", "nobody", 200, &health);
     assert_int_equal(health, PF_HEALTH_SERVICE_UNKNOWN);
+    static const char with_nul[] = "\x0a\x01"; /* the string's own NUL: no service has it in its name */
+    assert_int_equal(raw_call(serving_address, "/grpc.health.v1.Health/Check", with_nul, sizeof with_nul, 5000).code,
+                     GRPC_STATUS_NOT_FOUND);
     end(&f);
 }
 

@@ -59,6 +59,11 @@ static size_t least_memory(size_t physical, size_t limit)
     return physical != 0 && physical < limit ? physical : limit;
 }
 
+size_t pf_topology_memory_bytes(void)
+{
+    return least_memory(physical_memory_bytes(), pf_cgroup_read("").memory_bytes);
+}
+
 pf_status pf_topology_read(pf_topology *out, pf_error *error)
 {
     hwloc_topology_t topology;

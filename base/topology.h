@@ -15,6 +15,9 @@ typedef struct {
     int32_t n_numa_nodes;
 } pf_topology;
 
+/* The machine's, or the cgroup's limit where lower; 0: nobody knows. */
+size_t pf_topology_memory_bytes(void);
+
 /* PF_INTERNAL: hwloc could not look. */
 PF_MUST_USE pf_status pf_topology_read(pf_topology *out, pf_error *error);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/topology.h"
 #include "rpc/link.h"
 #include "rpc/service.h"
 
@@ -213,6 +214,7 @@ static void settle(pf_rpc_client_config *config)
     /* Whoever is needed may be far: a line of four seconds there and back is slow, and works. */
     if (config->connect_timeout_ns == 0)
         config->connect_timeout_ns = (uint64_t)(config->keep_trying ? 2 : 15) * SECOND_NS;
+    if (config->memory_bytes == 0) config->memory_bytes = pf_topology_memory_bytes();
 }
 
 static pf_status make_codecs(client *c, const char *address, pf_error *error)

@@ -23,6 +23,7 @@
 typedef struct {
     uint64_t connect_timeout_ns; /* of the first contact; 0: 15 s, or 2 s with keep_trying */
     const volatile bool *cancel; /* set from outside: the first contact ends; or NULL */
+    size_t memory_bytes;         /* of the machine: where it is little, gRPC holds less; 0: what there is */
     bool keep_trying;            /* nobody there at first: a peer all the same, that goes on trying */
 } pf_rpc_client_config;
 

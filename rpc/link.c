@@ -229,8 +229,8 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 
 static grpc_channel *make_channel(const pf_link *link)
 {
-    const pf_room room = pf_room_in_plenty(PF_RPC_DEFAULT_MESSAGE_BYTES);
-    grpc_resource_quota *quota = pf_grpc_quota(room.inbound_bytes + room.grpc_bytes);
+    grpc_resource_quota *quota =
+        pf_grpc_quota(pf_room_of_client(PF_RPC_DEFAULT_MESSAGE_BYTES, link->config.memory_bytes));
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */

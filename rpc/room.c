@@ -9,6 +9,7 @@ enum {
     UNCLAIMED_SHARE = 8,
     MESSAGE_SHARE = 16, /* of what comes, the largest */
     FEWEST_MESSAGES = 4,
+    CLIENT_SHARE = 16,
 };
 
 static size_t least(size_t a, size_t b)
@@ -39,10 +40,17 @@ static size_t usable(size_t memory_bytes)
     return memory_bytes / 8 * 7;
 }
 
-pf_room pf_room_in_plenty(size_t message_bytes)
+static pf_room in_plenty(size_t message_bytes)
 {
     const size_t messages = MESSAGES * message_bytes;
     return (pf_room){ false, message_bytes, messages, messages, GRPC_BYTES, messages };
+}
+
+size_t pf_room_of_client(size_t message_bytes, size_t memory_bytes)
+{
+    const size_t plenty = FEWEST_MESSAGES * message_bytes + GRPC_BYTES;
+    if (memory_bytes == 0) return plenty;
+    return least(plenty, most(2 * message_bytes, memory_bytes / CLIENT_SHARE));
 }
 
 /* Deal `bytes` out, to messages of at most message_bytes. */
@@ -60,7 +68,7 @@ pf_status pf_room_choose(size_t message_bytes, size_t needed_bytes, size_t memor
                          pf_error *error)
 {
     const size_t needed = least(needed_bytes, message_bytes), n = (size_t)n_codecs;
-    *out = pf_room_in_plenty(message_bytes);
+    *out = in_plenty(message_bytes);
     if (memory_bytes == 0 || needs(out, n_codecs) <= usable(memory_bytes)) return PF_OK;
 
     const size_t fixed = n * pf_codec_arena_bytes(needed);

@@ -1,5 +1,5 @@
 /*
- * How much a server may hold of messages on their way, by the memory that is left for it. Internal to rpc/.
+ * How much a server may hold of messages on their way, by the memory that is left for it, and a client. Internal to rpc/.
  *
  *      client --> gRPC --> queues --> codec, peer, codec --> queues --> client
  *                 |`- inbound_bytes ---'   |           |      `- unread_bytes -'
@@ -31,8 +31,10 @@ typedef struct {
     size_t unclaimed_bytes; /* what has come and belongs to no message */
 } pf_room;
 
-/* Where memory is plenty. */
-pf_room pf_room_in_plenty(size_t message_bytes);
+/* What gRPC may hold for a client's connection to one peer, by the memory of the machine or the container (0: nobody knows). In
+ * plenty four of the largest messages and gRPC's own; where that is more than a sixteenth of the memory, that, but no less than
+ * two of the largest messages: one that comes, and one that is read. */
+size_t pf_room_of_client(size_t message_bytes, size_t memory_bytes);
 
 /* message_bytes: the largest message in plenty. needed_bytes: messages of that size must be taken. memory_bytes: what is left;
  * 0: nobody knows, so plenty. n_codecs: a service has one.

@@ -37,6 +37,18 @@ static void plenty_is_32_messages_each_way(void **state)
     }
 }
 
+static void a_client_has_room_for_two_messages_and_no_more_than_a_sixteenth_beyond(void **state)
+{
+    (void)state;
+    const size_t message = 4 * MIB, plenty = (size_t)32 * MIB, least = (size_t)8 * MIB;
+    assert_int_equal(pf_room_of_client(message, 0), plenty);
+    assert_int_equal(pf_room_of_client(message, SIZE_MAX), plenty);
+    assert_int_equal(pf_room_of_client(message, 16 * plenty), plenty);
+    assert_int_equal(pf_room_of_client(message, (size_t)256 * MIB), (size_t)16 * MIB);
+    assert_int_equal(pf_room_of_client(message, 16 * least), least);
+    assert_int_equal(pf_room_of_client(message, 1), least);
+}
+
 static void it_never_has_more_than_seven_eighths(void **state)
 {
     (void)state;
@@ -97,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plenty_is_32_messages_each_way),
+        cmocka_unit_test(a_client_has_room_for_two_messages_and_no_more_than_a_sixteenth_beyond),
         cmocka_unit_test(it_never_has_more_than_seven_eighths),
         cmocka_unit_test(what_is_needed_fits_in_any),
         cmocka_unit_test(more_memory_is_never_less_room),

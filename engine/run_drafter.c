@@ -129,6 +129,16 @@ static void judge_late(pf_run *r)
     pf_patience_in_hindsight(&r->session->patience, n + 1);
 }
 
+/* Whether its verifier has all the tokens that it names: a far one refuses the sequence for one that it has not. */
+static bool is_known(const pf_run *r, const pf_proposal *p)
+{
+    const int32_t n_ids = pf_model_ids(&r->session->verifier_info);
+    if (pf_count_known(p->tokens, p->n_tokens, n_ids) < p->n_tokens) return false;
+    for (int32_t i = 0; p->declared && i < p->n_tokens; i++)
+        if (pf_count_known(p->declared[i].ids, p->declared[i].n, n_ids) < p->declared[i].n) return false;
+    return true;
+}
+
 static bool declares_too_much(const pf_run *r, const pf_proposal *p)
 {
     for (int32_t i = 0; p->declared && i < p->n_tokens; i++)
@@ -250,8 +260,7 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         const pf_proposal *proposal = find_proposal(r, answer);
         if (proposal || !far) pf_run_count_answer(r, answer, far, &r->result->speculation.draft_ns);
         if (proposal) {
-            if (pf_count_known(proposal->tokens, proposal->n_tokens, pf_model_ids(&s->verifier_info)) <
-                proposal->n_tokens)
+            if (!is_known(r, proposal))
                 distrust(r, "a token that its vocabulary does not have");
             else if (proposal->n_tokens > 0)
                 *out = proposal;

@@ -118,6 +118,13 @@ static void stray(unreliable_peer *u, const pf_batch *answer)
     if (u->out_of_vocabulary && p->n_tokens > 0) u->tokens[p->n_tokens - 1] = draw(u) % 2 ? u->n_vocab : -1;
     if (u->siblings > 0) add_siblings(u, p);
     if (u->empties > 0 && u->empties--) p->n_tokens = 0;
+    if (u->declares_unknown && p->declared) {
+        memcpy(u->declared, p->declared, (size_t)p->n_tokens * sizeof *u->declared);
+        memcpy(u->ids, p->declared[0].ids, (size_t)p->declared[0].n * sizeof *u->ids);
+        u->ids[p->declared[0].n - 1] = u->n_vocab;
+        u->declared[0].ids = u->ids;
+        p->declared = u->declared;
+    }
     p->round += u->rounds_ahead;
     p->base += u->tokens_ahead;
 }
@@ -181,7 +188,8 @@ static pf_status collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **o
     if (now == LOSE_ANSWER) return PF_CANCELLED;
 
     const bool lies = now == LIE && answer->n_proposals == 1;
-    const bool strays = (u->out_of_vocabulary || u->siblings || u->empties || u->rounds_ahead || u->tokens_ahead) &&
+    const bool strays = (u->out_of_vocabulary || u->declares_unknown || u->siblings || u->empties || u->rounds_ahead ||
+                         u->tokens_ahead) &&
                         answer->n_proposals == 1;
     const bool misjudges = (u->accept_too_many || u->accept_another || u->accept_none || u->adds || u->rounds_ahead ||
                             u->incarnations_ahead || u->tokens_ahead) &&

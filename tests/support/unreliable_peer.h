@@ -46,6 +46,7 @@ typedef struct {
     bool is_unmet;                        /* says nothing of itself yet */
     int32_t vocab;                        /* what it says then; 0: the truth */
     bool out_of_vocabulary;               /* the last token of each proposal */
+    bool declares_unknown;                /* an id of its first token's distribution */
     int32_t empties;                      /* proposals, the first, that have no token */
     int32_t siblings;                     /* wrong ones, beside the first token of each proposal, which has two then */
     bool accept_too_many, accept_another; /* in each verdict */
@@ -78,6 +79,8 @@ typedef struct {
     pf_refusal refusals[REFUSALS];
     char words[REFUSALS][32];
     int32_t tokens[PF_MAX_DRAFT_TOKENS + 1], parents[PF_MAX_DRAFT_TOKENS];
+    pf_declared declared[PF_MAX_DRAFT_TOKENS];
+    int32_t ids[PF_MAX_DECLARED];
 } unreliable_peer;
 
 /* inner and the clock are borrowed; the wrapper's end is not its end. Every collect moves a clock that is simulated (base/clock.h). */

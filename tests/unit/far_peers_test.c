@@ -290,6 +290,22 @@ static void a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier(void *
     assert_says(p->warning, "talks nonsense: a token that its vocabulary does not have");
 }
 
+static void a_distribution_out_of_the_vocabulary_never_reaches_a_far_verifier(void **state)
+{
+    pair *p = *state;
+    generated drafted;
+    pf_request request = plain_request();
+    request.sampling = (pf_sampling){ .temperature = 1.0f, .top_p = 1.0f, .seed = 5 };
+    unreliable_peer liar = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns),
+                    verifier = unreliable_peer_of(p->verifier, 2, 0, p->clock_ns);
+    liar.declares_unknown = true;
+    generate(p, &verifier.head, &liar.head, &request, &drafted);
+    assert_int_equal(drafted.result.n_tokens, N_NEW);
+    assert_int_equal(drafted.result.speculation.drafted, 0);
+    assert_int_equal(verifier.n_declared, 0);
+    assert_says(p->warning, "talks nonsense: a token that its vocabulary does not have");
+}
+
 /* Nor is it waited for, round after round. */
 static void a_drafter_that_proposes_for_what_was_not_asked_is_warned_of_once_and_not_asked_again(void **state)
 {
@@ -1006,6 +1022,7 @@ int main(void)
         cmocka_unit_test(no_more_is_declared_than_either_peer_speaks_of),
         cmocka_unit_test(what_is_proposed_beyond_what_was_asked_is_not_counted),
         cmocka_unit_test(a_proposal_out_of_the_vocabulary_never_reaches_a_far_verifier),
+        cmocka_unit_test(a_distribution_out_of_the_vocabulary_never_reaches_a_far_verifier),
         cmocka_unit_test(a_drafter_that_is_far_behind_is_left_alone_until_it_takes_more),
         cmocka_unit_test(a_drafter_that_sends_without_end_is_not_heard_without_end),
         cmocka_unit_test(answers_that_take_long_to_read_are_not_heard_for_long),

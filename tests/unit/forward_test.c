@@ -74,13 +74,13 @@ static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
     set_up_acting(r, isa, dtype, PF_ACTIVATIONS_AUTO, n_threads);
 }
 
-/* Let passes be run by fewer members than all, down to one. */
-static void let_fewer_run(rig *r)
+/* Let passes be run by fewer members than all, down to one; may_retreat: because others compute on their cores, too. */
+static void let_fewer_run(rig *r, bool may_retreat)
 {
     pf_error error = { 0 };
     pf_context_config config = *pf_context_get_config(r->context);
     config.fewest_members = 1;
-    config.may_retreat = true;
+    config.may_retreat = may_retreat;
     pf_context_destroy(r->context);
     if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
     r->kv = pf_context_kv(r->context);
@@ -242,7 +242,7 @@ static void compare_crews(rig *r, const float *plain)
 {
     const int32_t n_threads = pf_team_size(r->team);
     int32_t tokens[N_TEXT], n_passes[MOST_THREADS + 1] = { 0 };
-    let_fewer_run(r);
+    let_fewer_run(r, false); /* a retreat would keep passes from the trial */
     make_text(r, 0, tokens);
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
@@ -259,7 +259,7 @@ static void compare_crews(rig *r, const float *plain)
 /* By as many members as there are on each rung. */
 static void compare_rungs(rig *r, const float *plain)
 {
-    let_fewer_run(r);
+    let_fewer_run(r, true);
     for (int32_t rung = 0; rung < r->context->crew.n_rungs; rung++) {
         stay_on(r, rung);
         compare_cut(r, plain, 33, 1);
@@ -380,7 +380,7 @@ static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_thre
         options.backend = PF_BACKEND_ONEDNN;
         for (int32_t n_threads = 1; n_threads <= 4; n_threads++) {
             set_up_with(&r, options, n_threads);
-            let_fewer_run(&r);
+            let_fewer_run(&r, true);
             for (int32_t rung = 0; rung < r.context->crew.n_rungs; rung++) {
                 stay_on(&r, rung);
                 compare_within(&r, plain, tolerance);

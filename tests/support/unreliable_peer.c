@@ -247,12 +247,10 @@ unreliable_peer unreliable_peer_of(pf_peer *inner, uint64_t seed, int32_t faults
     pf_error error = { 0 };
     pf_model_info info;
     assert_ok(pf_peer_info(inner, &info, &error), error);
-    unreliable_peer u = { .head.ops = &OPS,
-                          .inner = inner,
-                          .rng = seed,
-                          .n_vocab = info.vocab_size,
-                          .faults_in_16 = faults_in_16,
-                          .clock_ns = clock_ns };
+    unreliable_peer u = {
+        .head.ops = &OPS, .inner = inner, .rng = seed, .n_vocab = info.vocab_size, .faults_in_16 = faults_in_16
+    };
+    u.clock_ns = clock_ns;
     (void)pf_fail(&u.why, PF_UNAVAILABLE, "far:1: the cable is cut");
     return u;
 }

@@ -372,6 +372,7 @@ typedef struct {
 
 static int32_t draw(story *s, int32_t n)
 {
+    if (n < 2) return 0;
     s->rng = s->rng * 1664525u + 1013904223u;
     return (int32_t)((s->rng >> 8) % (uint32_t)n);
 }
@@ -470,7 +471,7 @@ static void what_a_verdict_or_a_new_opening_confirms_is_not_computed_again(void 
     text[n] = p->tokens[0];
     text[n + 1] = (p->tokens[1] + 1) % V;
     n_rows = 0;
-    p = commit(&b, 2, n, text + n, 2); /* one, and another than the second */
+    (void)commit(&b, 2, n, text + n, 2); /* one, and another than the second */
     assert_int_equal(n_rows, 1 + 3);
     n += 2;
     pf_open again = near_peer_open(1);

@@ -2,58 +2,13 @@
  * The drafter by itself, with verdicts that the test makes up: what it proposes, what it declares, and that whatever
  * it went through before leaves no trace.
  */
-#include "tests/support/test.h"
-
 #include <math.h>
 
-#include "draft/length.h"
-#include "draft/model_drafter.h"
-#include "proto/tree.h"
 #include "tests/support/chi_square.h"
-#include "tests/support/guard.h"
-#include "tests/support/near_peer.h"
-#include "tests/support/tiny_side.h"
+#include "tests/support/drafter_bench.h"
+#include "tests/support/draw.h"
 
-enum { V = 128, MAX_TOKENS = 128 };
-
-static const pf_tiny_model MODEL = { .seed = 41 };
 static const uint64_t MS = 1000 * 1000;
-
-typedef struct {
-    pf_tiny_side side;
-    pf_peer *drafter;
-} bench;
-
-static bench open_bench(pf_context_config context, pf_model_drafter_config config)
-{
-    bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
-    pf_error error = { 0 };
-    assert_ok(pf_model_drafter_create(b.side.context, &config, &b.drafter, &error), error);
-    return b;
-}
-
-static bench open_plain_bench(void)
-{
-    return open_bench((pf_context_config){ .max_sequences = 5 },
-                      (pf_model_drafter_config){ .max_sequences = 4, .max_draft = 8, .seed = 1 });
-}
-
-/* By whose clock every pass takes 0.1 ms, and a proposal is away for as long as the test moves it. */
-static bench open_timed_bench(uint64_t *clock_ns)
-{
-    return open_bench((pf_context_config){ .max_sequences = 5 },
-                      (pf_model_drafter_config){ .max_sequences = 4,
-                                                 .max_draft = 8,
-                                                 .seed = 1,
-                                                 .simulate_token_ns = MS / 10,
-                                                 .stop = { .clock_ns = clock_ns } });
-}
-
-static void close_bench(bench *b)
-{
-    pf_peer_destroy(b->drafter);
-    pf_tiny_side_close(&b->side);
-}
 
 /* Of the cache of a plain bench. */
 static pf_kv_config plain_kv_config(void)
@@ -62,56 +17,6 @@ static pf_kv_config plain_kv_config(void)
     const pf_kv_config config = *pf_kv_get_config(pf_context_kv(b.side.context));
     close_bench(&b);
     return config;
-}
-
-static pf_verdict verdict_of(uint64_t sequence, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
-{
-    return (pf_verdict){
-        .sequence = sequence, .incarnation = 1, .round = round, .base = base, .tokens = tokens, .n_tokens = n
-    };
-}
-
-static const pf_batch *ask(bench *b, pf_batch batch)
-{
-    return near_peer_ask(b->drafter, batch);
-}
-
-static const pf_proposal *ask_proposal(bench *b, pf_batch batch)
-{
-    const pf_batch *answer = ask(b, batch);
-    assert_non_null(answer);
-    assert_int_equal(answer->n_proposals, 1);
-    assert_int_equal(answer->n_refusals, 0);
-    assert_int_equal(answer->n_prefix_requests, 0);
-    return &answer->proposals[0];
-}
-
-/* Open a sequence and give it the verdict of its first round. */
-static const pf_proposal *begin(bench *b, pf_open open, int32_t token)
-{
-    pf_verdict verdict = verdict_of(open.sequence, open.next_round, open.n_tokens, &token, 1);
-    verdict.incarnation = open.incarnation;
-    return ask_proposal(b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &verdict, .n_verdicts = 1 });
-}
-
-static const pf_proposal *commit(bench *b, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
-{
-    pf_verdict verdict = verdict_of(1, round, base, tokens, n);
-    return ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-}
-
-static void end(bench *b, uint64_t sequence)
-{
-    pf_close close = { sequence };
-    assert_null(ask(b, (pf_batch){ .closes = &close, .n_closes = 1 }));
-}
-
-static void assert_proposal(const pf_proposal *p, uint64_t round, int32_t base, const int32_t *tokens, int32_t n)
-{
-    assert_int_equal(p->round, round);
-    assert_int_equal(p->base, base);
-    assert_int_equal(p->n_tokens, n);
-    for (int32_t i = 0; i < n; i++) assert_int_equal(p->tokens[i], tokens[i]);
 }
 
 /* ---- what is proposed ---------------------------------------------------------------------------------------- */
@@ -124,8 +29,8 @@ static void a_greedy_proposal_is_what_the_draft_would_write_itself(void **state)
     memcpy(text, PROMPT, sizeof PROMPT);
     text[N_PROMPT] = 77;
     pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 4, text + N_PROMPT + 1);
-    const pf_proposal *p = begin(&b, near_peer_open(1), 77);
-    assert_proposal(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
+    const pf_proposal *p = begin_drafting(&b, near_peer_open(1), 77);
+    assert_drafted(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
     assert_null(p->declared);
     assert_null(p->parents);
     close_bench(&b);
@@ -144,8 +49,8 @@ static void a_coupled_proposal_is_drawn_with_the_targets_noise(void **state)
     open.sampling = warm;
     open.method = PF_METHOD_COUPLED;
     open.max_declared = 8;
-    const pf_proposal *p = begin(&b, open, 77);
-    assert_proposal(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    assert_drafted(p, 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
     assert_null(p->declared);
     close_bench(&b);
 }
@@ -155,23 +60,14 @@ static void without_declared_distributions_the_most_probable_token_is_proposed(v
     (void)state;
     bench b = open_plain_bench();
     int32_t greedy[4];
-    memcpy(greedy, begin(&b, near_peer_open(1), 77)->tokens, sizeof greedy);
+    memcpy(greedy, begin_drafting(&b, near_peer_open(1), 77)->tokens, sizeof greedy);
     pf_open open = near_peer_open(2);
     open.sampling = (pf_sampling){ .temperature = 2.0f, .top_p = 1.0f };
     open.method = PF_METHOD_REJECTION;
-    const pf_proposal *p = begin(&b, open, 77);
-    assert_proposal(p, 1, N_PROMPT + 1, greedy, 4);
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    assert_drafted(p, 1, N_PROMPT + 1, greedy, 4);
     assert_null(p->declared);
     close_bench(&b);
-}
-
-static pf_open sampled_open(uint64_t sequence, int32_t max_declared)
-{
-    pf_open open = near_peer_open(sequence);
-    open.sampling = (pf_sampling){ .temperature = 2.0f, .top_p = 1.0f };
-    open.method = PF_METHOD_REJECTION;
-    open.max_declared = max_declared;
-    return open;
 }
 
 static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(void **state)
@@ -179,7 +75,7 @@ static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(v
     (void)state;
     bench b = open_plain_bench();
     for (int32_t max_declared = 1; max_declared <= PF_MAX_DECLARED; max_declared *= 4) {
-        const pf_proposal *p = begin(&b, sampled_open(1, max_declared), 77);
+        const pf_proposal *p = begin_drafting(&b, sampled_open(1, max_declared), 77);
         assert_int_equal(p->n_tokens, 4);
         for (int32_t i = 0; i < 4; i++) {
             const pf_declared *q = &p->declared[i];
@@ -195,7 +91,7 @@ static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(v
             assert_true(holds);
             assert_true(fabs(sum - 1.0) < 1e-5);
         }
-        end(&b, 1);
+        end_drafting(&b, 1);
     }
     close_bench(&b);
 }
@@ -210,7 +106,7 @@ static void tokens_are_drawn_from_what_is_declared_independently_in_every_opened
     double q[N];
     int32_t last = -1;
     for (int32_t trial = 0; trial < TRIALS; trial++) {
-        const pf_proposal *p = begin(&b, sampled_open(1, N), 77);
+        const pf_proposal *p = begin_drafting(&b, sampled_open(1, N), 77);
         const pf_declared *first = &p->declared[0];
         int32_t drawn = -1;
         for (int32_t j = 0; j < N; j++) {
@@ -225,7 +121,7 @@ static void tokens_are_drawn_from_what_is_declared_independently_in_every_opened
         assert_true(drawn >= 0);
         if (trial % 2 == 1) counts[last * N + drawn]++; /* pairs: one after another, the same prompt */
         last = drawn;
-        end(&b, 1);
+        end_drafting(&b, 1);
     }
     double expected[N * N];
     for (int32_t i = 0; i < N; i++)
@@ -239,8 +135,8 @@ static void first_proposal(bench *b, uint64_t seed, int32_t *out)
 {
     pf_open open = sampled_open(1, 64);
     open.sampling.seed = seed;
-    memcpy(out, begin(b, open, 77)->tokens, 4 * sizeof *out);
-    end(b, 1);
+    memcpy(out, begin_drafting(b, open, 77)->tokens, 4 * sizeof *out);
+    end_drafting(b, 1);
 }
 
 static void a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_for_those_without(void **state)
@@ -273,7 +169,7 @@ static void each_round_draws_anew(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         open.incarnation = i + 1;
         open.next_round = rounds[i];
-        memcpy(drawn[i], begin(&b, open, 77)->tokens, sizeof drawn[i]);
+        memcpy(drawn[i], begin_drafting(&b, open, 77)->tokens, sizeof drawn[i]);
     }
     assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
     assert_memory_not_equal(drawn[0], drawn[2], sizeof drawn[0]);
@@ -285,7 +181,7 @@ static void what_was_drawn_before_a_row_without_a_number_is_proposed(void **stat
     (void)state;
     bench plain = open_plain_bench();
     int32_t drafted[4];
-    memcpy(drafted, begin(&plain, near_peer_open(1), 77)->tokens, sizeof drafted);
+    memcpy(drafted, begin_drafting(&plain, near_peer_open(1), 77)->tokens, sizeof drafted);
     close_bench(&plain);
     assert_int_not_equal(drafted[0], drafted[1]);
     const pf_tiny_model ends = { .seed = MODEL.seed, .nan_token = drafted[1] };
@@ -294,7 +190,7 @@ static void what_was_drawn_before_a_row_without_a_number_is_proposed(void **stat
     bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
     pf_error error = { 0 };
     assert_ok(pf_model_drafter_create(b.side.context, &config, &b.drafter, &error), error);
-    assert_proposal(begin(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 2);
+    assert_drafted(begin_drafting(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 2);
     close_bench(&b);
 }
 
@@ -307,13 +203,13 @@ static void ids_past_those_that_exist_are_never_proposed(void **state)
                    (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info = { .vocab_size = EXISTING } });
     pf_open opens[] = { near_peer_open(1), sampled_open(1, 64), sampled_open(1, 0) };
     for (size_t i = 0; i < PF_COUNT(opens); i++) {
-        const pf_proposal *p = begin(&b, opens[i], 77);
+        const pf_proposal *p = begin_drafting(&b, opens[i], 77);
         assert_int_equal(p->n_tokens, 4);
         for (int32_t j = 0; j < p->n_tokens; j++) {
             assert_in_range(p->tokens[j], 0, EXISTING - 1);
             if (p->declared) assert_int_equal(p->declared[j].n, EXISTING);
         }
-        end(&b, 1);
+        end_drafting(&b, 1);
     }
     close_bench(&b);
 }
@@ -339,8 +235,8 @@ static void a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow(voi
         pf_open open = near_peer_open(1);
         open.max_draft = cases[i].max_draft;
         open.max_tokens = cases[i].max_tokens;
-        assert_int_equal(begin(&b, open, 77)->n_tokens, cases[i].expected);
-        end(&b, 1);
+        assert_int_equal(begin_drafting(&b, open, 77)->n_tokens, cases[i].expected);
+        end_drafting(&b, 1);
     }
     close_bench(&b);
 }
@@ -367,26 +263,20 @@ static kept keep(const pf_proposal *p)
 /* A sequence whose text a target makes up. */
 typedef struct {
     int32_t text[MAX_TOKENS], n;
-    uint32_t rng;
+    uint64_t rng;
 } story;
-
-static int32_t draw(story *s, int32_t n)
-{
-    if (n < 2) return 0;
-    s->rng = s->rng * 1664525u + 1013904223u;
-    return (int32_t)((s->rng >> 8) % (uint32_t)n);
-}
 
 /* A verdict that accepts some, none or all of a proposal, and then commits the token that was proposed next or another;
  * now and then several without a proposal between them. */
 static void accept_some(story *s, const kept *p)
 {
-    const int32_t n_accepted = draw(s, p->n_tokens + 1);
+    const int32_t n_accepted = below(&s->rng, p->n_tokens + 1);
     memcpy(s->text + s->n, p->tokens, (size_t)n_accepted * sizeof *s->text);
     s->n += n_accepted;
-    const bool as_proposed = n_accepted < p->n_tokens && draw(s, 4) == 0;
-    s->text[s->n++] = as_proposed ? p->tokens[n_accepted] : draw(s, V);
-    for (int32_t more = draw(s, 3); more > 0; more--) s->text[s->n++] = draw(s, V); /* of somebody else's proposal */
+    const bool as_proposed = n_accepted < p->n_tokens && below(&s->rng, 4) == 0;
+    s->text[s->n++] = as_proposed ? p->tokens[n_accepted] : below(&s->rng, V);
+    for (int32_t more = below(&s->rng, 3); more > 0; more--)
+        s->text[s->n++] = below(&s->rng, V); /* of somebody else's proposal */
 }
 
 /* The drafter proposes for a sequence that has just been opened with the same text what it proposed for the story. Draws
@@ -396,7 +286,7 @@ static void assert_fresh_one_is_the_same(bench *b, pf_open fresh, const story *s
     fresh.sequence = 2;
     fresh.tokens = s->text;
     fresh.n_tokens = s->n - 1;
-    const pf_proposal *proposal = begin(b, fresh, s->text[s->n - 1]);
+    const pf_proposal *proposal = begin_drafting(b, fresh, s->text[s->n - 1]);
     assert_int_equal(proposal->base, s->n);
     const kept other = keep(proposal);
     assert_int_equal(other.n_declared, p->n_declared);
@@ -407,7 +297,7 @@ static void assert_fresh_one_is_the_same(bench *b, pf_open fresh, const story *s
         assert_int_equal(other.n_tokens, p->n_tokens);
         assert_memory_equal(other.tokens, p->tokens, (size_t)p->n_tokens * sizeof *p->tokens);
     }
-    end(b, 2);
+    end_drafting(b, 2);
 }
 
 static void assert_leaves_no_trace(pf_open open, uint32_t seed)
@@ -416,15 +306,15 @@ static void assert_leaves_no_trace(pf_open open, uint32_t seed)
     story s = { .n = N_PROMPT + 1, .rng = seed };
     memcpy(s.text, PROMPT, sizeof PROMPT);
     s.text[N_PROMPT] = 77;
-    kept p = keep(begin(&b, open, 77));
+    kept p = keep(begin_drafting(&b, open, 77));
     for (uint64_t round = 1; s.n < 90; round++) {
         int32_t base = s.n, n_verdicts = 0;
         pf_verdict verdicts[2];
         accept_some(&s, &p);
         verdicts[n_verdicts++] = verdict_of(1, round, base, s.text + base, s.n - base);
-        if (draw(&s, 4) == 0) { /* the target goes on alone */
+        if (below(&s.rng, 4) == 0) { /* the target goes on alone */
             base = s.n;
-            s.text[s.n++] = draw(&s, V);
+            s.text[s.n++] = below(&s.rng, V);
             verdicts[n_verdicts++] = verdict_of(1, ++round, base, s.text + base, 1);
         }
         p = keep(ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = n_verdicts }));
@@ -460,7 +350,7 @@ static void what_a_verdict_or_a_new_opening_confirms_is_not_computed_again(void 
     int32_t text[MAX_TOKENS], n = N_PROMPT + 1;
     memcpy(text, PROMPT, sizeof PROMPT);
     text[N_PROMPT] = 77;
-    const pf_proposal *p = begin(&b, near_peer_open(1), 77);
+    const pf_proposal *p = begin_drafting(&b, near_peer_open(1), 77);
     assert_int_equal(n_rows, N_PROMPT + 1 + 3);
     memcpy(text + n, p->tokens, 4 * sizeof *text);
     text[n + 4] = 5;
@@ -480,7 +370,7 @@ static void what_a_verdict_or_a_new_opening_confirms_is_not_computed_again(void 
     again.tokens = text;
     again.n_tokens = n;
     n_rows = 0;
-    begin(&b, again, 78);
+    begin_drafting(&b, again, 78);
     assert_int_equal(n_rows, 1 + 3);
     close_bench(&b);
 }
@@ -497,7 +387,7 @@ static void a_prompt_behind_which_nothing_is_to_be_proposed_is_not_read(void **s
     assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1, .verdicts = &last, .n_verdicts = 1 }));
     open.sequence = 2;
     open.max_tokens = N_PROMPT + 1;
-    assert_int_equal(begin(&b, open, 77)->n_tokens, 0);
+    assert_int_equal(begin_drafting(&b, open, 77)->n_tokens, 0);
     assert_int_equal(clock_ns, 1);
     close_bench(&b);
 }
@@ -518,8 +408,8 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
     int32_t expected[4], other[4];
     const pf_open open = near_peer_open_long(1);
     bench wide = open_plain_bench();
-    memcpy(expected, begin(&wide, open, 77)->tokens, sizeof expected);
-    memcpy(other, begin(&wide, near_peer_open(2), 77)->tokens, sizeof other);
+    memcpy(expected, begin_drafting(&wide, open, 77)->tokens, sizeof expected);
+    memcpy(other, begin_drafting(&wide, near_peer_open(2), 77)->tokens, sizeof other);
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     const pf_open second = near_peer_open(2);
@@ -529,14 +419,14 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
     for (int pass = 1; pass <= 7; pass++) { /* 52 tokens, ten a pass; with the last ten the first is drafted */
         assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
         assert_int_equal(answer->n_proposals, pass == 3);
-        if (pass == 3) assert_proposal(&answer->proposals[0], 1, N_PROMPT + 1, other, 4);
+        if (pass == 3) assert_drafted(&answer->proposals[0], 1, N_PROMPT + 1, other, 4);
         assert_true(pf_peer_owes(b.drafter, 1));
         assert_false(pf_peer_owes(b.drafter, 2));
         if (pass == 2) submit_begin(&b, &second, 77);
     }
     assert_ok(pf_peer_collect(b.drafter, 0, &answer, &error), error);
     assert_int_equal(answer->n_proposals, 1);
-    assert_proposal(&answer->proposals[0], 1, 62, expected, 4);
+    assert_drafted(&answer->proposals[0], 1, 62, expected, 4);
     assert_false(pf_peer_owes(b.drafter, 1));
     assert_status(pf_peer_collect(b.drafter, 0, &answer, &error), PF_CANCELLED);
     close_bench(&b);
@@ -549,7 +439,7 @@ static void a_long_prompt_has_its_passes_beside_proposals_without_end(void **sta
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
-    (void)begin(&b, near_peer_open(2), 77);
+    (void)begin_drafting(&b, near_peer_open(2), 77);
     const pf_open open = near_peer_open_long(1);
     submit_begin(&b, &open, 77);
     const int32_t token = 77;
@@ -631,396 +521,6 @@ static void a_long_prompt_that_is_closed_is_fed_no_further(void **state)
     close_bench(&b);
 }
 
-/* ---- lengths and trees that it chooses ------------------------------------------------------------------------- */
-
-static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void **state)
-{
-    (void)state;
-    bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
-    int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS] = { 0 };
-    assert_int_equal(begin(&b, open, 77)->n_tokens, PF_LENGTH_FIRST);
-    for (uint64_t round = 1; round <= 8; round++, base += 9) {
-        pf_verdict verdict = verdict_of(1, round, base, text, 9);
-        verdict.n_accepted = 9;
-        const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-        assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
-    }
-    close_bench(&b);
-}
-
-/* Where the way there and back takes long and all is kept, proposals grow to what is allowed. */
-static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
-{
-    (void)state;
-    uint64_t clock_ns = 1;
-    bench b = open_timed_bench(&clock_ns);
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
-    int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS];
-    const pf_proposal *p = begin(&b, open, 77);
-    for (uint64_t round = 1; round <= 8 && p->n_tokens <= PF_LENGTH_FIRST; round++) {
-        const int32_t n = p->n_tokens;
-        memcpy(text, p->tokens, (size_t)n * sizeof *text);
-        text[n] = 5;
-        clock_ns += 5 * MS;
-        pf_verdict verdict = verdict_of(1, round, base, text, n + 1);
-        verdict.n_accepted = n;
-        base += n + 1;
-        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-    }
-    assert_int_equal(p->n_tokens, 8);
-    close_bench(&b);
-}
-
-/* As at the end of a text: there is no token behind those that were accepted. */
-static void of_a_verdict_no_more_is_read_than_there_is(void **state)
-{
-    (void)state;
-    bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
-    const pf_proposal *p = begin(&b, open, 77);
-    pf_guard tokens = pf_guard_alloc(2 * sizeof(int32_t), sizeof(int32_t));
-    memcpy(tokens.data, p->tokens, tokens.bytes);
-    pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, tokens.data, 2);
-    verdict.n_accepted = 2;
-    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->round, 2);
-    pf_guard_free(&tokens);
-    close_bench(&b);
-}
-
-/* Proposals that came too late, each of which the target would have kept whole: it chose the first token itself. */
-static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
-{
-    (void)state;
-    uint64_t clock_ns = 1;
-    bench b = open_timed_bench(&clock_ns);
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
-    int32_t base = N_PROMPT + 1;
-    const pf_proposal *p = begin(&b, open, 77);
-    for (uint64_t round = 1; round <= 30; round++, base++) {
-        const int32_t same = p->tokens[0];
-        clock_ns += MS / 10;
-        pf_verdict verdict = verdict_of(1, round, base, &same, 1);
-        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-        if (p->n_tokens < PF_LENGTH_FIRST) fail_msg("%d tokens in round %d", p->n_tokens, (int)round + 1);
-    }
-    close_bench(&b);
-}
-
-/* Proposals of which nothing is kept: what that has taught is there when the next sequence begins, which tries two lengths
- * and not four. */
-static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void **state)
-{
-    (void)state;
-    uint64_t clock_ns = 1;
-    bench b = open_timed_bench(&clock_ns);
-    const int32_t expected[] = { 3, 2, 1, 1 };
-    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
-        pf_open open = near_peer_open(sequence);
-        open.max_draft = 8;
-        open.adaptive_draft = true;
-        int32_t base = N_PROMPT + 1;
-        const pf_proposal *p = begin(&b, open, 77);
-        for (uint64_t round = 1; round <= 20; round++, base++) {
-            if (sequence == 2 && round <= PF_COUNT(expected)) assert_int_equal(p->n_tokens, expected[round - 1]);
-            const int32_t other = (p->tokens[0] + 1) % V;
-            clock_ns += MS / 10;
-            pf_verdict verdict = verdict_of(sequence, round, base, &other, 1);
-            p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-        }
-        end(&b, sequence);
-    }
-    close_bench(&b);
-}
-
-/* Of the lengths that are tried first it goes on with those that it has not tried. */
-static void a_sequence_that_is_opened_again_keeps_what_it_has_learnt(void **state)
-{
-    (void)state;
-    bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
-    int32_t text[N_PROMPT + 2];
-    memcpy(text, PROMPT, sizeof PROMPT);
-    text[N_PROMPT] = 77;
-    const pf_proposal *p = begin(&b, open, 77);
-    assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
-    text[N_PROMPT + 1] = (p->tokens[0] + 1) % V;
-    const int32_t second = commit(&b, 1, N_PROMPT + 1, text + N_PROMPT + 1, 1)->n_tokens;
-    assert_int_not_equal(second, PF_LENGTH_FIRST);
-    open.tokens = text;
-    open.n_tokens = N_PROMPT + 2;
-    open.next_round = 2;
-    open.incarnation = 2;
-    assert_int_equal(begin(&b, open, 78)->n_tokens, second);
-    close_bench(&b);
-}
-
-/* The likeliest token behind prefix [n] (rank 0), the second, or the third, by the definition. */
-static int32_t ranked(const bench *b, const int32_t *prefix, int32_t n, int32_t rank)
-{
-    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f };
-    float p[V];
-    pf_tiny_side_distribution(&b->side, &warm, prefix, n, p);
-    for (;; rank--) {
-        int32_t best = 0;
-        for (int32_t i = 1; i < V; i++)
-            if (p[i] > p[best]) best = i;
-        if (rank == 0) return best;
-        p[best] = -1.0f;
-    }
-}
-
-/* A target that always chooses the draft's token of a rank, 1 or more. Of 20 proposals, once 20 have been learnt from, how many
- * had the second? */
-static int32_t count_trees(bench *b, uint64_t *clock_ns, pf_open open, int32_t rank)
-{
-    enum { ROUNDS = 40 };
-    int32_t text[N_PROMPT + 1 + 2 * ROUNDS], n = N_PROMPT + 1, n_trees = 0;
-    memcpy(text, PROMPT, sizeof PROMPT);
-    text[N_PROMPT] = 77;
-    const pf_proposal *p = begin(b, open, 77);
-    for (uint64_t round = 1; round <= ROUNDS; round++) {
-        const int32_t n_chain = pf_tree_chain(p->parents, p->n_tokens);
-        int32_t chain[8];
-        pf_tiny_side_decode(&b->side, &GREEDY, text, n, n_chain, chain);
-        assert_memory_equal(p->tokens, chain, (size_t)n_chain * sizeof *chain);
-
-        const int32_t second = ranked(b, text, n, 1), base = n;
-        const bool has_second = pf_tree_child(p->tokens, p->parents, p->n_tokens, -1, second) > 0;
-        n_trees += round > ROUNDS / 2 && has_second;
-        text[n] = ranked(b, text, n, rank);
-        const bool taken = has_second && text[n] == second;
-        n++;
-        if (taken) text[n++] = 5;
-        if (round == ROUNDS) break;
-        *clock_ns += MS; /* however many rows it has */
-        pf_verdict verdict = verdict_of(1, round, base, text + base, n - base);
-        verdict.n_accepted = taken;
-        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-    }
-    return n_trees;
-}
-
-static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(void **state)
-{
-    (void)state;
-    const struct {
-        bool adaptive, trees;
-        int32_t rank, max_draft;
-        bool expected;
-    } cases[] = { { true, true, 1, 4, true },
-                  { true, false, 1, 4, false },
-                  { false, true, 1, 4, false },
-                  { true, true, 2, 4, false },
-                  { true, true, 1, 1, false } };
-    for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        uint64_t clock_ns = 1;
-        bench b = open_timed_bench(&clock_ns);
-        pf_open open = near_peer_open(1);
-        open.adaptive_draft = cases[i].adaptive;
-        open.trees = cases[i].trees;
-        open.max_draft = cases[i].max_draft;
-        const int32_t n_trees = count_trees(&b, &clock_ns, open, cases[i].rank);
-        if (cases[i].expected != (n_trees >= 10)) fail_msg("case %zu: %d trees in 20 rounds", i, n_trees);
-        close_bench(&b);
-    }
-}
-
-/* What draft/length.h would have a sequence propose, told what the drafter is told. */
-typedef struct {
-    pf_length length;
-    bool trees, ends_with_one;
-    int32_t text[MAX_TOKENS], n, most;     /* tokens of a proposal */
-    int32_t chain[8], seconds[8], n_chain; /* the best tokens behind the text, and the best beside each */
-    float margins[8];
-    int32_t n_branches, branches[8]; /* indices of the chain */
-    uint64_t left_ns;
-} shadow;
-
-static void choose_likewise(const bench *b, shadow *s)
-{
-    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f };
-    int32_t prefix[MAX_TOKENS + 8];
-    memcpy(prefix, s->text, (size_t)s->n * sizeof *prefix);
-    pf_tiny_side_decode(&b->side, &GREEDY, s->text, s->n, 8, s->chain);
-    memcpy(prefix + s->n, s->chain, sizeof s->chain);
-    s->n_chain = s->n_branches = 0;
-    while (pf_length_goes_on(&s->length, s->margins, s->n_chain, s->most)) {
-        const int32_t i = s->n_chain++;
-        float p[V];
-        pf_tiny_side_distribution(&b->side, &warm, prefix, s->n + i, p);
-        s->seconds[i] = ranked(b, prefix, s->n + i, 1);
-        s->margins[i] = logf(p[s->chain[i]] / p[s->seconds[i]]);
-    }
-    if (s->trees) s->n_branches = pf_length_branches(&s->length, s->margins, s->n_chain, s->most, s->branches);
-}
-
-static void assert_proposes_likewise(const pf_proposal *p, const shadow *s)
-{
-    assert_int_equal(p->n_tokens, s->n_chain + s->n_branches);
-    assert_memory_equal(p->tokens, s->chain, (size_t)s->n_chain * sizeof *s->chain);
-    if (s->n_branches == 0)
-        assert_null(p->parents);
-    else
-        assert_int_equal(pf_tree_chain(p->parents, p->n_tokens), s->n_chain);
-    for (int32_t i = 0; i < s->n_branches; i++) {
-        assert_int_equal(p->tokens[s->n_chain + i], s->seconds[s->branches[i]]);
-        assert_int_equal(p->parents[s->n_chain + i], s->branches[i] - 1);
-    }
-}
-
-/* A verdict of a kind: the next tokens of the text, and what they teach. Returns how many were accepted. */
-typedef enum { ALL_KEPT, SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE } verdict_kind;
-
-static int32_t judge_likewise(shadow *s, verdict_kind kind, int32_t n_kept, uint64_t now_ns)
-{
-    if (kind == TOO_LATE) {
-        s->text[s->n++] = s->chain[0];
-        pf_length_observe_late(&s->length, s->margins[0]);
-        return 0;
-    }
-    if (kind == ALL_KEPT) n_kept = s->n_chain;
-    int32_t n_accepted = n_kept;
-    for (int32_t i = 0; i < s->n_branches; i++) n_accepted += kind == SECOND_CHOSEN && s->branches[i] == n_kept;
-    memcpy(s->text + s->n, s->chain, (size_t)n_kept * sizeof *s->text);
-    s->n += n_kept;
-    int32_t next = kind == SECOND_CHOSEN ? s->seconds[n_kept] : 5;
-    while (kind == ANOTHER_CHOSEN && (next == s->chain[n_kept] || next == s->seconds[n_kept])) next++;
-    s->text[s->n++] = next;
-    if (n_accepted > n_kept) s->text[s->n++] = 6;
-    const pf_length_round round = { .n_drawn = s->n_chain,
-                                    .n_branches = s->n_branches,
-                                    .n_kept = n_kept,
-                                    .second_right = kind == SECOND_CHOSEN,
-                                    .n_committed = n_accepted + 1,
-                                    .draft_ns = (uint64_t)s->n_chain * (MS / 10),
-                                    .away_ns = now_ns - s->left_ns };
-    pf_length_observe(&s->length, s->margins, &round);
-    return n_accepted;
-}
-
-enum { END = 104 };
-
-/* Rounds until nearly END tokens are committed, or half of them and a tree is there. Returns how many proposals had runners-up. */
-static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, shadow *s, uint32_t seed)
-{
-    static const verdict_kind kinds[2][6] = { { ALL_KEPT, ALL_KEPT, ALL_KEPT, SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE },
-                                              { ALL_KEPT, SECOND_CHOSEN, SECOND_CHOSEN, SECOND_CHOSEN, ANOTHER_CHOSEN,
-                                                TOO_LATE } };
-    story dice = { .rng = seed };
-    int32_t n_trees = 0;
-    pf_open open = near_peer_open(sequence);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
-    open.trees = s->trees;
-    open.max_tokens = END;
-    memcpy(s->text, PROMPT, sizeof PROMPT);
-    s->text[N_PROMPT] = 77;
-    s->n = N_PROMPT + 1;
-    const pf_proposal *p = begin(b, open, 77);
-    for (uint64_t round = 1; s->n < END - 1 && !(s->ends_with_one && s->n > END / 2 && p->parents); round++) {
-        s->left_ns = *clock_ns;
-        s->most = END - s->n > 8 ? 8 : END - s->n - 1;
-        choose_likewise(b, s);
-        assert_proposes_likewise(p, s);
-        n_trees += s->n_branches > 0;
-        const int32_t base = s->n, n_rows = p->n_tokens;
-        *clock_ns += MS / 10 * (uint64_t)((n_rows > 3 ? 6 : 3) + draw(&dice, 2));
-        pf_verdict verdict = verdict_of(sequence, round, base, s->text + base, 0);
-        verdict.n_accepted =
-            judge_likewise(s, kinds[s->trees][draw(&dice, PF_COUNT(kinds[0]))], draw(&dice, s->n_chain), *clock_ns);
-        verdict.n_tokens = s->n - base;
-        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-    }
-    return n_trees;
-}
-
-/* Of two that are open at once, what the next one begins with is what the last that ended had learnt: not those that were
- * refused since, nor that did not choose. */
-static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
-{
-    (void)state;
-    uint64_t clock_ns = 3600 * 1000 * MS;
-    bench b = open_timed_bench(&clock_ns);
-    static const pf_length nothing;
-    shadow first = { .trees = true }, second = { .trees = true, .ends_with_one = true }, third = { 0 };
-    pf_open fixed = near_peer_open(3);
-    fixed.max_draft = 7;
-    assert_int_equal(begin(&b, fixed, 77)->n_tokens, 7);
-    const int32_t n_trees = play_likewise(&b, &clock_ns, 1, &first, 1) + play_likewise(&b, &clock_ns, 2, &second, 2);
-    if (n_trees < 10) fail_msg("%d trees: nothing was tried", n_trees);
-    assert_in_range(second.n, END / 2, END - 2);
-    end(&b, 1);
-    end(&b, 2);
-    pf_open opens[] = { fixed, fixed };
-    opens[0].sequence = 4;
-    opens[1].sequence = 5;
-    opens[1].max_draft = 0;
-    assert_int_equal(ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 })->n_refusals, 1);
-    const int32_t other = 5;
-    pf_verdict verdict = verdict_of(4, 0, N_PROMPT, &other, 1);
-    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->n_tokens, 7);
-    end(&b, 4);
-    end(&b, 3);
-    fixed.sequence = 6;
-    (void)begin(&b, fixed, 77); /* in the place of the one, so that the third has another's */
-    pf_length_begin(&third.length, &second.length);
-    assert_memory_not_equal(&third.length, &nothing, sizeof nothing);
-    (void)play_likewise(&b, &clock_ns, 7, &third, 3);
-    close_bench(&b);
-}
-
-static void a_vocabulary_of_one_token_has_no_runner_up(void **state)
-{
-    (void)state;
-    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
-                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info.vocab_size = 1 });
-    pf_open open = near_peer_open(1);
-    open.adaptive_draft = open.trees = true;
-    const int32_t other = 5;
-    int32_t n = N_PROMPT + 1;
-    const pf_proposal *p = begin(&b, open, 77);
-    for (uint64_t round = 1; round <= 20; round++, n++) {
-        for (int32_t i = 0; i < p->n_tokens; i++) assert_int_equal(p->tokens[i], 0);
-        assert_null(p->parents);
-        p = commit(&b, round, n, &other, 1);
-    }
-    close_bench(&b);
-}
-
-/* What is drawn is judged by what it was drawn from: siblings would not be. */
-static void drawn_tokens_have_no_runners_up_beside_them(void **state)
-{
-    (void)state;
-    enum { ROUNDS = 20 };
-    uint64_t clock_ns = 1;
-    bench b = open_timed_bench(&clock_ns);
-    pf_open open = sampled_open(1, 8);
-    open.adaptive_draft = open.trees = true;
-    int32_t text[N_PROMPT + 1 + ROUNDS], n = N_PROMPT + 1;
-    memcpy(text, PROMPT, sizeof PROMPT);
-    text[N_PROMPT] = 77;
-    const pf_proposal *p = begin(&b, open, 77);
-    for (uint64_t round = 1; round <= ROUNDS; round++, n++) {
-        assert_null(p->parents);
-        const int32_t best = ranked(&b, text, n, 0);
-        text[n] = p->tokens[0] == best ? ranked(&b, text, n, 1) : best;
-        clock_ns += MS;
-        p = commit(&b, round, n, text + n, 1);
-    }
-    close_bench(&b);
-}
-
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
 static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **state)
@@ -1032,15 +532,15 @@ static void a_draft_whose_context_is_full_proposes_less_and_then_nothing(void **
     pf_open open = near_peer_open(1);
     open.tokens = text;
     open.n_tokens = 26;
-    assert_int_equal(begin(&b, open, 0)->n_tokens, 4); /* 27 committed: 3 more are fed, a 4th is drawn */
+    assert_int_equal(begin_drafting(&b, open, 0)->n_tokens, 4); /* 27 committed: 3 more are fed, a 4th is drawn */
     assert_int_equal(commit(&b, 1, 27, text, 3)->n_tokens, 1);
     assert_int_equal(commit(&b, 2, 30, text, 1)->n_tokens, 0);
     assert_int_equal(commit(&b, 3, 31, text, 8)->n_tokens, 0);
     int32_t base = 39;
     for (uint64_t round = 4; round < 30; round++, base += 8)
-        assert_proposal(commit(&b, round, base, text, 8), round + 1, base + 8, NULL, 0);
-    end(&b, 1);
-    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
+        assert_drafted(commit(&b, round, base, text, 8), round + 1, base + 8, NULL, 0);
+    end_drafting(&b, 1);
+    assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
     close_bench(&b);
 }
 
@@ -1056,12 +556,12 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
     text[N_PROMPT] = token;
     pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 5, text + N_PROMPT + 1);
     const int32_t *drafted = text + N_PROMPT + 1;
-    assert_proposal(begin(&b, near_peer_open(1), token), 1, N_PROMPT + 1, drafted, 4);
-    assert_proposal(begin(&b, near_peer_open(2), token), 1, N_PROMPT + 1, NULL, 0);
-    end(&b, 1);
+    assert_drafted(begin_drafting(&b, near_peer_open(1), token), 1, N_PROMPT + 1, drafted, 4);
+    assert_drafted(begin_drafting(&b, near_peer_open(2), token), 1, N_PROMPT + 1, NULL, 0);
+    end_drafting(&b, 1);
     pf_verdict next = verdict_of(2, 1, N_PROMPT + 1, drafted, 1);
     const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &next, .n_verdicts = 1 });
-    assert_proposal(p, 2, N_PROMPT + 2, drafted + 1, 4);
+    assert_drafted(p, 2, N_PROMPT + 2, drafted + 1, 4);
     close_bench(&b);
 }
 
@@ -1085,8 +585,8 @@ static void what_one_of_a_pass_lacks_it_lacks_alone(void **state)
     submit_begin(&b, &second, 77);
     const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
     assert_int_equal(answer->n_proposals, 2);
-    assert_proposal(&answer->proposals[0], 1, open.n_tokens + 1, NULL, 0);
-    assert_proposal(&answer->proposals[1], 1, N_PROMPT + 1, expected, 4);
+    assert_drafted(&answer->proposals[0], 1, open.n_tokens + 1, NULL, 0);
+    assert_drafted(&answer->proposals[1], 1, N_PROMPT + 1, expected, 4);
     close_bench(&b);
 }
 
@@ -1099,13 +599,13 @@ static void a_prompt_that_found_no_room_before_its_verdict_costs_no_proposal(voi
                          (pf_model_drafter_config){ .max_sequences = 2, .max_draft = 4 });
     const int32_t token = 77;
     int32_t drafted[4];
-    memcpy(drafted, begin(&b, near_peer_open(1), token)->tokens, sizeof drafted);
+    memcpy(drafted, begin_drafting(&b, near_peer_open(1), token)->tokens, sizeof drafted);
     pf_open open = near_peer_open(2);
     assert_null(ask(&b, (pf_batch){ .opens = &open, .n_opens = 1 }));
-    end(&b, 1);
+    end_drafting(&b, 1);
     pf_verdict verdict = verdict_of(2, 0, N_PROMPT, &token, 1);
     const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
-    assert_proposal(p, 1, N_PROMPT + 1, drafted, 4);
+    assert_drafted(p, 1, N_PROMPT + 1, drafted, 4);
     close_bench(&b);
 }
 
@@ -1121,9 +621,9 @@ static void a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_
     open.tokens = prompt;
     open.n_tokens = kv.page_tokens + 29; /* three passes more than a page takes */
     const int32_t base = open.n_tokens + 1;
-    assert_proposal(begin(&b, open, 77), 1, base, NULL, 0);
-    assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
-    assert_proposal(commit(&b, 1, base, prompt, 1), 2, base + 1, NULL, 0);
+    assert_drafted(begin_drafting(&b, open, 77), 1, base, NULL, 0);
+    assert_int_equal(begin_drafting(&b, near_peer_open(2), 77)->n_tokens, 4);
+    assert_drafted(commit(&b, 1, base, prompt, 1), 2, base + 1, NULL, 0);
     close_bench(&b);
 }
 
@@ -1147,7 +647,7 @@ static void a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for(v
     }
     pf_open less = near_peer_open(1);
     less.incarnation = 2;
-    assert_int_equal(begin(&b, less, 77)->n_tokens, 4);
+    assert_int_equal(begin_drafting(&b, less, 77)->n_tokens, 4);
     close_bench(&b);
 }
 
@@ -1161,16 +661,16 @@ static void an_open_may_go_to_every_limit(void **state)
     full.tokens = prompt;
     full.n_tokens = MAX_TOKENS;
     none.n_tokens = 0;
-    assert_int_equal(begin(&b, most, 77)->n_tokens, 8); /* of the drafter */
-    end(&b, 1);
-    assert_int_equal(begin(&b, full, 77)->n_tokens, 0);
-    end(&b, 1);
+    assert_int_equal(begin_drafting(&b, most, 77)->n_tokens, 8); /* of the drafter */
+    end_drafting(&b, 1);
+    assert_int_equal(begin_drafting(&b, full, 77)->n_tokens, 0);
+    end_drafting(&b, 1);
     int32_t expected[4];
     pf_tiny_side_decode(&b.side, &GREEDY, &one, 1, 4, expected);
     pf_verdict empty = verdict_of(1, 0, 0, NULL, 0);
     const pf_batch batch = { .opens = &none, .n_opens = 1, .verdicts = &empty, .n_verdicts = 1 };
-    assert_proposal(ask_proposal(&b, batch), 1, 0, NULL, 0);
-    assert_proposal(commit(&b, 1, 0, &one, 1), 2, 1, expected, 4);
+    assert_drafted(ask_proposal(&b, batch), 1, 0, NULL, 0);
+    assert_drafted(commit(&b, 1, 0, &one, 1), 2, 1, expected, 4);
     close_bench(&b);
 }
 
@@ -1206,7 +706,7 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
         assert_status(pf_peer_check_open(b.drafter, &opens[i], &error), expected[i]);
         assert_string_equal(error.text, answer->refusals[i].text);
     }
-    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
+    assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
     close_bench(&b);
 }
 
@@ -1242,7 +742,7 @@ static void a_committed_token_that_the_draft_does_not_have_ends_the_sequence_the
     (void)state;
     bench b = open_plain_bench();
     const int32_t strange[] = { 3, V };
-    begin(&b, near_peer_open(1), 77);
+    begin_drafting(&b, near_peer_open(1), 77);
     pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, strange, 2);
     const pf_batch *answer = ask(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
     assert_int_equal(answer->n_proposals, 0);
@@ -1277,8 +777,8 @@ static void a_sequence_that_ends_while_it_is_owed_a_proposal_gets_none(void **st
         assert_int_equal(answer ? answer->n_refusals : 0, ends[i].n_refusals);
         assert_int_equal(answer ? answer->n_proposals : 0, 0);
         assert_null(ask(&b, (pf_batch){ .n_opens = 0 }));
-        assert_int_equal(begin(&b, near_peer_open(2), 77)->n_tokens, 4);
-        end(&b, 2);
+        assert_int_equal(begin_drafting(&b, near_peer_open(2), 77)->n_tokens, 4);
+        end_drafting(&b, 2);
         assert_int_equal(pf_kv_free_pages(pf_context_kv(b.side.context)), n_pages);
     }
     close_bench(&b);
@@ -1304,7 +804,7 @@ static void an_open_alone_asks_for_nothing_and_is_prefilled(void **state)
     memcpy(early, ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->tokens, sizeof early);
     pf_open other = open;
     other.sequence = 2;
-    assert_proposal(begin(&b, other, 77), 1, 101, early, 4);
+    assert_drafted(begin_drafting(&b, other, 77), 1, 101, early, 4);
     close_bench(&b);
 }
 
@@ -1317,11 +817,11 @@ static void stale_and_repeated_verdicts_change_nothing(void **state)
     text[N_PROMPT] = 77;
     pf_tiny_side_decode(&b.side, &GREEDY, text, N_PROMPT + 1, 7, text + N_PROMPT + 1);
     const int32_t *drafted = text + N_PROMPT + 1;
-    assert_proposal(begin(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 4);
+    assert_drafted(begin_drafting(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 4);
     const int32_t token = 3, other = 4;
     pf_verdict old[] = { verdict_of(1, 0, N_PROMPT, &other, 1), verdict_of(1, 0, N_PROMPT, &token, 1) };
     assert_null(ask(&b, (pf_batch){ .verdicts = old, .n_verdicts = 2 }));
-    assert_proposal(commit(&b, 1, N_PROMPT + 1, drafted, 3), 2, N_PROMPT + 4, drafted + 3, 4);
+    assert_drafted(commit(&b, 1, N_PROMPT + 1, drafted, 3), 2, N_PROMPT + 4, drafted + 3, 4);
     pf_open again = near_peer_open(1);
     assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
     close_bench(&b);
@@ -1334,7 +834,7 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     int32_t text[N_PROMPT + 20];
     memcpy(text, PROMPT, sizeof PROMPT);
     for (int32_t i = N_PROMPT; i < N_PROMPT + 20; i++) text[i] = i;
-    begin(&b, near_peer_open(1), text[N_PROMPT]);
+    begin_drafting(&b, near_peer_open(1), text[N_PROMPT]);
     pf_verdict ahead[] = { verdict_of(1, 2, N_PROMPT + 3, text, 1), verdict_of(5, 1, 9, text, 1) };
     const pf_batch *answer = ask(&b, (pf_batch){ .verdicts = ahead, .n_verdicts = 2 });
     assert_int_equal(answer->n_proposals, 0);
@@ -1348,14 +848,14 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     again.tokens = text;
     again.n_tokens = N_PROMPT + 3;
     int32_t healed[4];
-    const pf_proposal *p = begin(&b, again, text[N_PROMPT + 3]);
+    const pf_proposal *p = begin_drafting(&b, again, text[N_PROMPT + 3]);
     assert_int_equal(p->incarnation, 2);
     assert_int_equal(p->round, 3);
     memcpy(healed, p->tokens, sizeof healed);
     pf_open fresh = near_peer_open(2);
     fresh.tokens = text;
     fresh.n_tokens = N_PROMPT + 3;
-    assert_proposal(begin(&b, fresh, text[N_PROMPT + 3]), 1, N_PROMPT + 4, healed, 4);
+    assert_drafted(begin_drafting(&b, fresh, text[N_PROMPT + 3]), 1, N_PROMPT + 4, healed, 4);
 
     pf_verdict before = verdict_of(1, 3, N_PROMPT + 4, text, 1); /* of the first incarnation */
     assert_null(ask(&b, (pf_batch){ .verdicts = &before, .n_verdicts = 1 }));
@@ -1379,7 +879,7 @@ static void a_sequence_reopened_with_less_than_it_had_forgets_the_rest(void **st
     (void)state;
     bench b = open_plain_bench();
     int32_t text[N_PROMPT + 3] = { 9, 8, 7, 6, 5, 1, 2, 3 }, expected[4];
-    begin(&b, near_peer_open(1), 1);
+    begin_drafting(&b, near_peer_open(1), 1);
     commit(&b, 1, N_PROMPT + 1, text + N_PROMPT + 1, 2);
     /* What follows the two in memory is what the KV holds behind them: it must not count as confirmed. */
     const int32_t shorter[] = { 9, 8, 7, 6, 5, 1, 2, 3 };
@@ -1392,7 +892,7 @@ static void a_sequence_reopened_with_less_than_it_had_forgets_the_rest(void **st
     assert_null(ask(&b, (pf_batch){ .opens = &again, .n_opens = 1 }));
     pf_verdict verdict = verdict_of(1, 0, 2, prefix + 2, 1);
     verdict.incarnation = 2;
-    assert_proposal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), 1, 3, expected, 4);
+    assert_drafted(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }), 1, 3, expected, 4);
     close_bench(&b);
 }
 
@@ -1401,7 +901,7 @@ static void several_verdicts_give_one_proposal_for_the_last_of_them(void **state
     (void)state;
     bench b = open_plain_bench();
     const int32_t text[] = { 1, 2, 3, 4 };
-    begin(&b, near_peer_open(1), 77);
+    begin_drafting(&b, near_peer_open(1), 77);
     pf_verdict verdicts[] = { verdict_of(1, 1, N_PROMPT + 1, text, 2), verdict_of(1, 2, N_PROMPT + 3, text + 2, 1),
                               verdict_of(1, 3, N_PROMPT + 4, text + 3, 1) };
     const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = verdicts, .n_verdicts = 3 });
@@ -1415,7 +915,7 @@ static void a_finished_sequence_gets_no_proposal(void **state)
     (void)state;
     bench b = open_plain_bench();
     const int32_t token = 2;
-    begin(&b, near_peer_open(1), 77);
+    begin_drafting(&b, near_peer_open(1), 77);
     pf_verdict last = verdict_of(1, 1, N_PROMPT + 1, &token, 1);
     last.finish = PF_FINISH_EOS;
     assert_null(ask(&b, (pf_batch){ .verdicts = &last, .n_verdicts = 1 }));
@@ -1453,9 +953,9 @@ static void a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read(voi
                                                     .simulate_token_ns = MS,
                                                     .simulate_rows = 2,
                                                     .stop = { .clock_ns = &clock_ns } });
-    assert_int_equal(begin(&b, near_peer_open(1), 77)->n_tokens, 4);
+    assert_int_equal(begin_drafting(&b, near_peer_open(1), 77)->n_tokens, 4);
     assert_int_equal(clock_ns, ((N_PROMPT + 1) / 2 + 3) * MS); /* the prompt and a token; then one by one */
-    end(&b, 1);
+    end_drafting(&b, 1);
     const pf_open opens[] = { near_peer_open(2), near_peer_open(3) };
     for (size_t i = 0; i < PF_COUNT(opens); i++) submit_begin(&b, &opens[i], 77);
     clock_ns = 0;
@@ -1497,7 +997,7 @@ static void what_a_sequence_lacks_is_fed_in_as_few_passes_as_rows_allow(void **s
         open_bench((pf_context_config){ .max_sequences = 1, .max_rows = N_PROMPT + 1 },
                    (pf_model_drafter_config){
                        .max_sequences = 1, .max_draft = 4, .simulate_token_ns = 1, .stop = { .clock_ns = &n_passes } });
-    begin(&b, near_peer_open(1), 77);
+    begin_drafting(&b, near_peer_open(1), 77);
     assert_int_equal(n_passes, 4);
     n_passes = 0;
     commit(&b, 1, N_PROMPT + 1, text, 25); /* 19 of them before the last 6 */
@@ -1548,7 +1048,7 @@ static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
     const pf_batch *answer = ask(&b, (pf_batch){ .n_opens = 0 });
     assert_non_null(answer);
     assert_int_equal(answer->n_proposals, 1);
-    assert_proposal(&answer->proposals[0], 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
+    assert_drafted(&answer->proposals[0], 1, N_PROMPT + 1, text + N_PROMPT + 1, 4);
     close_bench(&b);
 }
 
@@ -1630,16 +1130,6 @@ int main(void)
         cmocka_unit_test(long_prompts_have_a_pass_each_in_turn),
         cmocka_unit_test(a_long_prompt_is_fed_until_the_deadline_and_what_it_took_is_told),
         cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
-        cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
-        cmocka_unit_test(what_is_kept_of_all_of_a_proposal_is_learnt),
-        cmocka_unit_test(of_a_verdict_no_more_is_read_than_there_is),
-        cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
-        cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
-        cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
-        cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
-        cmocka_unit_test(what_is_proposed_is_what_the_measured_rounds_say),
-        cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
-        cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
         cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
         cmocka_unit_test(what_one_of_a_pass_lacks_it_lacks_alone),

@@ -1,0 +1,414 @@
+/* The lengths and trees that the drafter chooses, by what it has learnt and by a simulated clock. */
+#include "draft/length.h"
+#include "proto/tree.h"
+#include "tests/support/drafter_bench.h"
+#include "tests/support/draw.h"
+#include "tests/support/guard.h"
+
+static const uint64_t MS = 1000 * 1000;
+
+static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS] = { 0 };
+    assert_int_equal(begin_drafting(&b, open, 77)->n_tokens, PF_LENGTH_FIRST);
+    for (uint64_t round = 1; round <= 8; round++, base += 9) {
+        pf_verdict verdict = verdict_of(1, round, base, text, 9);
+        verdict.n_accepted = 9;
+        const pf_proposal *p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
+    }
+    close_bench(&b);
+}
+
+/* Where the way there and back takes long and all is kept, proposals grow to what is allowed. */
+static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS];
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    for (uint64_t round = 1; round <= 8 && p->n_tokens <= PF_LENGTH_FIRST; round++) {
+        const int32_t n = p->n_tokens;
+        memcpy(text, p->tokens, (size_t)n * sizeof *text);
+        text[n] = 5;
+        clock_ns += 5 * MS;
+        pf_verdict verdict = verdict_of(1, round, base, text, n + 1);
+        verdict.n_accepted = n;
+        base += n + 1;
+        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    assert_int_equal(p->n_tokens, 8);
+    close_bench(&b);
+}
+
+/* As at the end of a text: there is no token behind those that were accepted. */
+static void of_a_verdict_no_more_is_read_than_there_is(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    pf_guard tokens = pf_guard_alloc(2 * sizeof(int32_t), sizeof(int32_t));
+    memcpy(tokens.data, p->tokens, tokens.bytes);
+    pf_verdict verdict = verdict_of(1, 1, N_PROMPT + 1, tokens.data, 2);
+    verdict.n_accepted = 2;
+    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->round, 2);
+    pf_guard_free(&tokens);
+    close_bench(&b);
+}
+
+/* Proposals that came too late, each of which the target would have kept whole: it chose the first token itself. */
+static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t base = N_PROMPT + 1;
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    for (uint64_t round = 1; round <= 30; round++, base++) {
+        const int32_t same = p->tokens[0];
+        clock_ns += MS / 10;
+        pf_verdict verdict = verdict_of(1, round, base, &same, 1);
+        p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        if (p->n_tokens < PF_LENGTH_FIRST) fail_msg("%d tokens in round %d", p->n_tokens, (int)round + 1);
+    }
+    close_bench(&b);
+}
+
+/* Proposals of which nothing is kept: what that has taught is there when the next sequence begins, which tries two lengths
+ * and not four. */
+static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
+    const int32_t expected[] = { 3, 2, 1, 1 };
+    for (uint64_t sequence = 1; sequence <= 2; sequence++) {
+        pf_open open = near_peer_open(sequence);
+        open.max_draft = 8;
+        open.adaptive_draft = true;
+        int32_t base = N_PROMPT + 1;
+        const pf_proposal *p = begin_drafting(&b, open, 77);
+        for (uint64_t round = 1; round <= 20; round++, base++) {
+            if (sequence == 2 && round <= PF_COUNT(expected)) assert_int_equal(p->n_tokens, expected[round - 1]);
+            const int32_t other = (p->tokens[0] + 1) % V;
+            clock_ns += MS / 10;
+            pf_verdict verdict = verdict_of(sequence, round, base, &other, 1);
+            p = ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+        }
+        end_drafting(&b, sequence);
+    }
+    close_bench(&b);
+}
+
+/* Of the lengths that are tried first it goes on with those that it has not tried. */
+static void a_sequence_that_is_opened_again_keeps_what_it_has_learnt(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open open = near_peer_open(1);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    int32_t text[N_PROMPT + 2];
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    assert_int_equal(p->n_tokens, PF_LENGTH_FIRST);
+    text[N_PROMPT + 1] = (p->tokens[0] + 1) % V;
+    const int32_t second = commit(&b, 1, N_PROMPT + 1, text + N_PROMPT + 1, 1)->n_tokens;
+    assert_int_not_equal(second, PF_LENGTH_FIRST);
+    open.tokens = text;
+    open.n_tokens = N_PROMPT + 2;
+    open.next_round = 2;
+    open.incarnation = 2;
+    assert_int_equal(begin_drafting(&b, open, 78)->n_tokens, second);
+    close_bench(&b);
+}
+
+/* The likeliest token behind prefix [n] (rank 0), the second, or the third, by the definition. */
+static int32_t ranked(const bench *b, const int32_t *prefix, int32_t n, int32_t rank)
+{
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f };
+    float p[V];
+    pf_tiny_side_distribution(&b->side, &warm, prefix, n, p);
+    for (;; rank--) {
+        int32_t best = 0;
+        for (int32_t i = 1; i < V; i++)
+            if (p[i] > p[best]) best = i;
+        if (rank == 0) return best;
+        p[best] = -1.0f;
+    }
+}
+
+/* A target that always chooses the draft's token of a rank, 1 or more. Of 20 proposals, once 20 have been learnt from, how many
+ * had the second? */
+static int32_t count_trees(bench *b, uint64_t *clock_ns, pf_open open, int32_t rank)
+{
+    enum { ROUNDS = 40 };
+    int32_t text[N_PROMPT + 1 + 2 * ROUNDS], n = N_PROMPT + 1, n_trees = 0;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin_drafting(b, open, 77);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        const int32_t n_chain = pf_tree_chain(p->parents, p->n_tokens);
+        int32_t chain[8];
+        pf_tiny_side_decode(&b->side, &GREEDY, text, n, n_chain, chain);
+        assert_memory_equal(p->tokens, chain, (size_t)n_chain * sizeof *chain);
+
+        const int32_t second = ranked(b, text, n, 1), base = n;
+        const bool has_second = pf_tree_child(p->tokens, p->parents, p->n_tokens, -1, second) > 0;
+        n_trees += round > ROUNDS / 2 && has_second;
+        text[n] = ranked(b, text, n, rank);
+        const bool taken = has_second && text[n] == second;
+        n++;
+        if (taken) text[n++] = 5;
+        if (round == ROUNDS) break;
+        *clock_ns += MS; /* however many rows it has */
+        pf_verdict verdict = verdict_of(1, round, base, text + base, n - base);
+        verdict.n_accepted = taken;
+        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    return n_trees;
+}
+
+static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(void **state)
+{
+    (void)state;
+    const struct {
+        bool adaptive, trees;
+        int32_t rank, max_draft;
+        bool expected;
+    } cases[] = { { true, true, 1, 4, true },
+                  { true, false, 1, 4, false },
+                  { false, true, 1, 4, false },
+                  { true, true, 2, 4, false },
+                  { true, true, 1, 1, false } };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        uint64_t clock_ns = 1;
+        bench b = open_timed_bench(&clock_ns);
+        pf_open open = near_peer_open(1);
+        open.adaptive_draft = cases[i].adaptive;
+        open.trees = cases[i].trees;
+        open.max_draft = cases[i].max_draft;
+        const int32_t n_trees = count_trees(&b, &clock_ns, open, cases[i].rank);
+        if (cases[i].expected != (n_trees >= 10)) fail_msg("case %zu: %d trees in 20 rounds", i, n_trees);
+        close_bench(&b);
+    }
+}
+
+/* What draft/length.h would have a sequence propose, told what the drafter is told. */
+typedef struct {
+    pf_length length;
+    bool trees, ends_with_one;
+    int32_t text[MAX_TOKENS], n, most;     /* tokens of a proposal */
+    int32_t chain[8], seconds[8], n_chain; /* the best tokens behind the text, and the best beside each */
+    float margins[8];
+    int32_t n_branches, branches[8]; /* indices of the chain */
+    uint64_t left_ns;
+} shadow;
+
+static void choose_likewise(const bench *b, shadow *s)
+{
+    const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f };
+    int32_t prefix[MAX_TOKENS + 8];
+    memcpy(prefix, s->text, (size_t)s->n * sizeof *prefix);
+    pf_tiny_side_decode(&b->side, &GREEDY, s->text, s->n, 8, s->chain);
+    memcpy(prefix + s->n, s->chain, sizeof s->chain);
+    s->n_chain = s->n_branches = 0;
+    while (pf_length_goes_on(&s->length, s->margins, s->n_chain, s->most)) {
+        const int32_t i = s->n_chain++;
+        float p[V];
+        pf_tiny_side_distribution(&b->side, &warm, prefix, s->n + i, p);
+        s->seconds[i] = ranked(b, prefix, s->n + i, 1);
+        s->margins[i] = logf(p[s->chain[i]] / p[s->seconds[i]]);
+    }
+    if (s->trees) s->n_branches = pf_length_branches(&s->length, s->margins, s->n_chain, s->most, s->branches);
+}
+
+static void assert_proposes_likewise(const pf_proposal *p, const shadow *s)
+{
+    assert_int_equal(p->n_tokens, s->n_chain + s->n_branches);
+    assert_memory_equal(p->tokens, s->chain, (size_t)s->n_chain * sizeof *s->chain);
+    if (s->n_branches == 0)
+        assert_null(p->parents);
+    else
+        assert_int_equal(pf_tree_chain(p->parents, p->n_tokens), s->n_chain);
+    for (int32_t i = 0; i < s->n_branches; i++) {
+        assert_int_equal(p->tokens[s->n_chain + i], s->seconds[s->branches[i]]);
+        assert_int_equal(p->parents[s->n_chain + i], s->branches[i] - 1);
+    }
+}
+
+/* A verdict of a kind: the next tokens of the text, and what they teach. Returns how many were accepted. */
+typedef enum { ALL_KEPT, SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE } verdict_kind;
+
+static int32_t judge_likewise(shadow *s, verdict_kind kind, int32_t n_kept, uint64_t now_ns)
+{
+    if (kind == TOO_LATE) {
+        s->text[s->n++] = s->chain[0];
+        pf_length_observe_late(&s->length, s->margins[0]);
+        return 0;
+    }
+    if (kind == ALL_KEPT) n_kept = s->n_chain;
+    int32_t n_accepted = n_kept;
+    for (int32_t i = 0; i < s->n_branches; i++) n_accepted += kind == SECOND_CHOSEN && s->branches[i] == n_kept;
+    memcpy(s->text + s->n, s->chain, (size_t)n_kept * sizeof *s->text);
+    s->n += n_kept;
+    int32_t next = kind == SECOND_CHOSEN ? s->seconds[n_kept] : 5;
+    while (kind == ANOTHER_CHOSEN && (next == s->chain[n_kept] || next == s->seconds[n_kept])) next++;
+    s->text[s->n++] = next;
+    if (n_accepted > n_kept) s->text[s->n++] = 6;
+    const pf_length_round round = { .n_drawn = s->n_chain,
+                                    .n_branches = s->n_branches,
+                                    .n_kept = n_kept,
+                                    .second_right = kind == SECOND_CHOSEN,
+                                    .n_committed = n_accepted + 1,
+                                    .draft_ns = (uint64_t)s->n_chain * (MS / 10),
+                                    .away_ns = now_ns - s->left_ns };
+    pf_length_observe(&s->length, s->margins, &round);
+    return n_accepted;
+}
+
+enum { END = 104 };
+
+/* Rounds until nearly END tokens are committed, or half of them and a tree is there. Returns how many proposals had runners-up. */
+static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, shadow *s, uint32_t seed)
+{
+    static const verdict_kind kinds[2][6] = { { ALL_KEPT, ALL_KEPT, ALL_KEPT, SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE },
+                                              { ALL_KEPT, SECOND_CHOSEN, SECOND_CHOSEN, SECOND_CHOSEN, ANOTHER_CHOSEN,
+                                                TOO_LATE } };
+    uint64_t dice = seed;
+    int32_t n_trees = 0;
+    pf_open open = near_peer_open(sequence);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    open.trees = s->trees;
+    open.max_tokens = END;
+    memcpy(s->text, PROMPT, sizeof PROMPT);
+    s->text[N_PROMPT] = 77;
+    s->n = N_PROMPT + 1;
+    const pf_proposal *p = begin_drafting(b, open, 77);
+    for (uint64_t round = 1; s->n < END - 1 && !(s->ends_with_one && s->n > END / 2 && p->parents); round++) {
+        s->left_ns = *clock_ns;
+        s->most = END - s->n > 8 ? 8 : END - s->n - 1;
+        choose_likewise(b, s);
+        assert_proposes_likewise(p, s);
+        n_trees += s->n_branches > 0;
+        const int32_t base = s->n, n_rows = p->n_tokens;
+        *clock_ns += MS / 10 * (uint64_t)((n_rows > 3 ? 6 : 3) + below(&dice, 2));
+        pf_verdict verdict = verdict_of(sequence, round, base, s->text + base, 0);
+        const verdict_kind kind = kinds[s->trees][below(&dice, PF_COUNT(kinds[0]))];
+        const int32_t n_kept = s->n_chain > 1 ? below(&dice, s->n_chain) : 0;
+        verdict.n_accepted = judge_likewise(s, kind, n_kept, *clock_ns);
+        verdict.n_tokens = s->n - base;
+        p = ask_proposal(b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 });
+    }
+    return n_trees;
+}
+
+/* Of two that are open at once, what the next one begins with is what the last that ended had learnt: not those that were
+ * refused since, nor that did not choose. */
+static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
+{
+    (void)state;
+    uint64_t clock_ns = 3600 * 1000 * MS;
+    bench b = open_timed_bench(&clock_ns);
+    static const pf_length nothing;
+    shadow first = { .trees = true }, second = { .trees = true, .ends_with_one = true }, third = { 0 };
+    pf_open fixed = near_peer_open(3);
+    fixed.max_draft = 7;
+    assert_int_equal(begin_drafting(&b, fixed, 77)->n_tokens, 7);
+    const int32_t n_trees = play_likewise(&b, &clock_ns, 1, &first, 1) + play_likewise(&b, &clock_ns, 2, &second, 2);
+    if (n_trees < 10) fail_msg("%d trees: nothing was tried", n_trees);
+    assert_in_range(second.n, END / 2, END - 2);
+    end_drafting(&b, 1);
+    end_drafting(&b, 2);
+    pf_open opens[] = { fixed, fixed };
+    opens[0].sequence = 4;
+    opens[1].sequence = 5;
+    opens[1].max_draft = 0;
+    assert_int_equal(ask(&b, (pf_batch){ .opens = opens, .n_opens = 2 })->n_refusals, 1);
+    const int32_t other = 5;
+    pf_verdict verdict = verdict_of(4, 0, N_PROMPT, &other, 1);
+    assert_int_equal(ask_proposal(&b, (pf_batch){ .verdicts = &verdict, .n_verdicts = 1 })->n_tokens, 7);
+    end_drafting(&b, 4);
+    end_drafting(&b, 3);
+    fixed.sequence = 6;
+    (void)begin_drafting(&b, fixed, 77); /* in the place of the one, so that the third has another's */
+    pf_length_begin(&third.length, &second.length);
+    assert_memory_not_equal(&third.length, &nothing, sizeof nothing);
+    (void)play_likewise(&b, &clock_ns, 7, &third, 3);
+    close_bench(&b);
+}
+
+static void a_vocabulary_of_one_token_has_no_runner_up(void **state)
+{
+    (void)state;
+    bench b = open_bench((pf_context_config){ .max_sequences = 1 },
+                         (pf_model_drafter_config){ .max_sequences = 1, .max_draft = 8, .info.vocab_size = 1 });
+    pf_open open = near_peer_open(1);
+    open.adaptive_draft = open.trees = true;
+    const int32_t other = 5;
+    int32_t n = N_PROMPT + 1;
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    for (uint64_t round = 1; round <= 20; round++, n++) {
+        for (int32_t i = 0; i < p->n_tokens; i++) assert_int_equal(p->tokens[i], 0);
+        assert_null(p->parents);
+        p = commit(&b, round, n, &other, 1);
+    }
+    close_bench(&b);
+}
+
+/* What is drawn is judged by what it was drawn from: siblings would not be. */
+static void drawn_tokens_have_no_runners_up_beside_them(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 20 };
+    uint64_t clock_ns = 1;
+    bench b = open_timed_bench(&clock_ns);
+    pf_open open = sampled_open(1, 8);
+    open.adaptive_draft = open.trees = true;
+    int32_t text[N_PROMPT + 1 + ROUNDS], n = N_PROMPT + 1;
+    memcpy(text, PROMPT, sizeof PROMPT);
+    text[N_PROMPT] = 77;
+    const pf_proposal *p = begin_drafting(&b, open, 77);
+    for (uint64_t round = 1; round <= ROUNDS; round++, n++) {
+        assert_null(p->parents);
+        const int32_t best = ranked(&b, text, n, 0);
+        text[n] = p->tokens[0] == best ? ranked(&b, text, n, 1) : best;
+        clock_ns += MS;
+        p = commit(&b, round, n, text + n, 1);
+    }
+    close_bench(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
+        cmocka_unit_test(what_is_kept_of_all_of_a_proposal_is_learnt),
+        cmocka_unit_test(of_a_verdict_no_more_is_read_than_there_is),
+        cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
+        cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
+        cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
+        cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
+        cmocka_unit_test(what_is_proposed_is_what_the_measured_rounds_say),
+        cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
+        cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -7,13 +7,20 @@
 
 static const uint64_t MS = 1000 * 1000;
 
+/* Of a sequence whose lengths, up to eight, the drafter chooses. */
+static pf_open adaptive_open(uint64_t sequence)
+{
+    pf_open open = near_peer_open(sequence);
+    open.max_draft = 8;
+    open.adaptive_draft = true;
+    return open;
+}
+
 static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
+    pf_open open = adaptive_open(1);
     int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS] = { 0 };
     assert_int_equal(begin_drafting(&b, open, 77)->n_tokens, PF_LENGTH_FIRST);
     for (uint64_t round = 1; round <= 8; round++, base += 9) {
@@ -31,9 +38,7 @@ static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
     (void)state;
     uint64_t clock_ns = 1;
     bench b = open_timed_bench(&clock_ns);
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
+    pf_open open = adaptive_open(1);
     int32_t base = N_PROMPT + 1, text[PF_MAX_VERDICT_TOKENS];
     const pf_proposal *p = begin_drafting(&b, open, 77);
     for (uint64_t round = 1; round <= 8 && p->n_tokens <= PF_LENGTH_FIRST; round++) {
@@ -55,9 +60,7 @@ static void of_a_verdict_no_more_is_read_than_there_is(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
+    pf_open open = adaptive_open(1);
     const pf_proposal *p = begin_drafting(&b, open, 77);
     pf_guard tokens = pf_guard_alloc(2 * sizeof(int32_t), sizeof(int32_t));
     memcpy(tokens.data, p->tokens, tokens.bytes);
@@ -74,9 +77,7 @@ static void proposals_that_are_not_judged_do_not_count_as_refused(void **state)
     (void)state;
     uint64_t clock_ns = 1;
     bench b = open_timed_bench(&clock_ns);
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
+    pf_open open = adaptive_open(1);
     int32_t base = N_PROMPT + 1;
     const pf_proposal *p = begin_drafting(&b, open, 77);
     for (uint64_t round = 1; round <= 30; round++, base++) {
@@ -98,9 +99,7 @@ static void a_sequence_begins_with_the_times_and_shares_of_the_one_before(void *
     bench b = open_timed_bench(&clock_ns);
     const int32_t expected[] = { 3, 2, 1, 1 };
     for (uint64_t sequence = 1; sequence <= 2; sequence++) {
-        pf_open open = near_peer_open(sequence);
-        open.max_draft = 8;
-        open.adaptive_draft = true;
+        pf_open open = adaptive_open(sequence);
         int32_t base = N_PROMPT + 1;
         const pf_proposal *p = begin_drafting(&b, open, 77);
         for (uint64_t round = 1; round <= 20; round++, base++) {
@@ -120,9 +119,7 @@ static void a_sequence_that_is_opened_again_keeps_what_it_has_learnt(void **stat
 {
     (void)state;
     bench b = open_plain_bench();
-    pf_open open = near_peer_open(1);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
+    pf_open open = adaptive_open(1);
     int32_t text[N_PROMPT + 2];
     memcpy(text, PROMPT, sizeof PROMPT);
     text[N_PROMPT] = 77;
@@ -293,9 +290,7 @@ static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, sh
                                                 TOO_LATE } };
     uint64_t dice = seed;
     int32_t n_trees = 0;
-    pf_open open = near_peer_open(sequence);
-    open.max_draft = 8;
-    open.adaptive_draft = true;
+    pf_open open = adaptive_open(sequence);
     open.trees = s->trees;
     open.max_tokens = END;
     memcpy(s->text, PROMPT, sizeof PROMPT);

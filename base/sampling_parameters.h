@@ -1,4 +1,4 @@
-/* How a request wants its tokens chosen: what the model applies (model/sampling.h) and the wire carries (proto/). */
+/* How a request wants its tokens chosen: what the model applies (model/sampling/sampling.h) and the wire carries (proto/). */
 #ifndef PF_BASE_SAMPLING_PARAMETERS_H
 #define PF_BASE_SAMPLING_PARAMETERS_H
 

@@ -10,7 +10,7 @@
 #include "bench/peak.h"
 #include "bench/reader.h"
 #include "bench/statistics.h"
-#include "kernels/gemm/gemm_onednn.h"
+#include "kernels/gemm/onednn/gemm_onednn.h"
 
 enum { MIN_SAMPLES = 5, MAX_SAMPLES = 64, MAX_TRIES = 4, DEFINITION_ROWS = 8 };
 static const uint64_t ENOUGH_NS = 30000000, ENOUGH_QUICK_NS = 2000000; /* of a kernel's own samples */

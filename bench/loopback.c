@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "bench/roundtrip.h"
-#include "rpc/client.h"
-#include "rpc/server.h"
+#include "rpc/client/client.h"
+#include "rpc/server/server.h"
 
 /* ---- the drafter ------------------------------------------------------------------------------------------------ */
 

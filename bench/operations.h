@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 /* Of products and attention: n_rows rows of one sequence behind n_before positions, each with the keys that it sees
  * (those before, those of the rows before it, its own), and logits for the last n_logits of them. */

@@ -3,7 +3,7 @@
  *
  *      pass, pass | norms once, again and again | pass, pass | packings | pass, pass | products with QKV | ... | nothing
  *
- * A kernel alone is what model/pass_kernels.h says, through all layers, by the members that ran the pass; nobody is waited
+ * A kernel alone is what model/forward/pass_kernels.h says, through all layers, by the members that ran the pass; nobody is waited
  * for, and what the loops around it take, run empty, is subtracted. It is measured in two ways, between which the truth
  * lies:
  *

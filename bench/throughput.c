@@ -12,7 +12,7 @@
 #include "bench/reader.h"
 #include "bench/statistics.h"
 #include "bench/stepper.h"
-#include "model/context.h"
+#include "model/forward/context.h"
 
 const int32_t pf_verify_rows[PF_N_VERIFY_ROWS] = { 1, 2, 4, 8, 16 };
 

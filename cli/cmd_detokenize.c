@@ -3,8 +3,8 @@
 #include "cli/hub.h"
 #include "cli/input.h"
 #include "cli/json_out.h"
-#include "model/config.h"
-#include "tokenizer/detokenize.h"
+#include "model/config/config.h"
+#include "tokenizer/decode/detokenize.h"
 
 static pf_status push(pf_detokenizer *d, const pf_tokens *tokens, int32_t i, pf_bytes *text, pf_error *error)
 {

@@ -12,7 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
-#include "model/context.h"
+#include "model/forward/context.h"
 
 /* %.9g gives every float back exactly. JSON has no word for an infinity: 1e999 is one to every reader of doubles. */
 static void write_number(pf_out *out, float value, bool json)

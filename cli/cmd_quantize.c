@@ -6,7 +6,7 @@
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
-#include "model/quantize.h"
+#include "model/files/quantize.h"
 
 static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf_error *error)
 {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 /* How much of a text is one name, of the characters that Hugging Face allows. 0: none, or it is hidden, "." or "..". */
 static size_t name_length(const char *text)

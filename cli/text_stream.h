@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 #include "cli/options.h"
-#include "tokenizer/detokenize.h"
+#include "tokenizer/decode/detokenize.h"
 
 typedef struct {
     const pf_tokenizer *tokenizer;

@@ -18,8 +18,8 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "model/model.h"
-#include "model/sampling.h"
+#include "model/weights/model.h"
+#include "model/sampling/sampling.h"
 #include "proto/messages.h"
 
 typedef struct {

@@ -10,7 +10,7 @@
 #include "draft/model_drafter.h"
 #include "engine/roles.h"
 #include "engine/threads.h"
-#include "model/context.h"
+#include "model/forward/context.h"
 #include "proto/answer.h"
 #include "verify/cpu_verifier.h"
 

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "model/sampling.h"
+#include "model/sampling/sampling.h"
 #include "proto/tree.h"
 
 static void count_round(pf_speculation *s, const pf_proposal *proposal, int32_t n_kept)

@@ -29,10 +29,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "model/model.h"
+#include "model/weights/model.h"
 #include "proto/messages.h"
 #include "proto/peer.h"
-#include "tokenizer/detokenize.h"
+#include "tokenizer/decode/detokenize.h"
 #include "tokenizer/tokenizer.h"
 
 /* ---- engine: a model ready to run ---------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 
 #include "base/team.h"
 #include "engine/roles.h"
-#include "rpc/server.h"
+#include "rpc/server/server.h"
 
 static pf_status draw_secret(uint64_t *out, pf_error *error)
 {

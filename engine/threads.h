@@ -8,8 +8,8 @@
 
 typedef struct {
     int32_t n_threads;
-    int32_t fewest_members; /* to run a pass of few rows where that is measured faster (model/crew.h) */
-    bool may_retreat;       /* fewer than those may, where others compute on their cores (model/retreat.h) */
+    int32_t fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/crew.h) */
+    bool may_retreat;       /* fewer than those may, where others compute on their cores (model/forward/retreat.h) */
 } pf_threads;
 
 /* Of n_threads, the cores there are or the team that is shared, for a model whose decode step reads so many bytes.

@@ -2,7 +2,7 @@
  * The state machine of a stream: which message is current, which is stale, and what heals a gap.
  *
  * Pure: no I/O, no clock, no allocation after creation, so a simulator can drive it through loss, duplication,
- * reordering and restarts (tests/unit/stream_simulation_test.c does). Both services of pilotfish.proto are one machine seen
+ * reordering and restarts (tests/unit/proto/stream_simulation_test.c does). Both services of pilotfish.proto are one machine seen
  * from two sides:
  *
  *      owner      opens and closes sequences, numbers incarnations          engine (Drafter), worker (Verifier)

@@ -31,7 +31,7 @@ check_one() {
     case "$header" in
     *avx512* | *_amx*) flags=("${avx512[@]}") ;;
     *avx2*) flags=("${avx2[@]}") ;;
-    *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/vec_avx2.h"' ;;
+    *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/float/vec_avx2.h"' ;;
     *_words.h) flags=("${avx2[@]}") prelude='#include "kernels/sample/words_avx2.h"' ;;
     *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/v16_avx2.h"' ;;
     esac

@@ -16,7 +16,7 @@
 
 #include "base/stop.h"
 #include "base/utf8.h"
-#include "tokenizer/character_bytes.h"
+#include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/tokenizer_parts.h"
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;

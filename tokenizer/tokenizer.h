@@ -4,7 +4,7 @@
  * BPE: added tokens are cut out first, the rest is normalised and split by the pre-tokenizer (regular expressions through
  * PCRE2, UTF and UCP), and merges are applied by rank to what a piece begins as: with ByteLevel its bytes, in the file as
  * the 256 printable stand-ins; else its characters, and of one without a token the bytes ("<0xC3>", byte_fallback). The
- * way back is tokenizer/detokenize.h. Input need not be UTF-8: bytes that are no part of a valid sequence are pieces of their
+ * way back is tokenizer/decode/detokenize.h. Input need not be UTF-8: bytes that are no part of a valid sequence are pieces of their
  * own and come back unchanged, and nothing is put between them and the text behind.
  * What a file asks for beyond what is known here is refused by name (PF_UNSUPPORTED); docs/numerics.md lists it.
  *
@@ -18,12 +18,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "tokenizer/tokens.h"
+#include "tokenizer/encode/tokens.h"
 
 typedef struct pf_tokenizer pf_tokenizer;
 
 /* Read DIR/tokenizer.json, and of tokenizer_config.json, special_tokens_map.json and added_tokens.json, where they are,
- * the tokens that they add (tokenizer/tokenizer_config.h). How a text is cut and what is put around it tokenizer.json alone
+ * the tokens that they add (tokenizer/files/tokenizer_config.h). How a text is cut and what is put around it tokenizer.json alone
  * says: add_bos_token says nothing beside it, as in transformers 5, and tokenizer_class cuts no other way, as in
  * transformers 4 (5 cuts by GPT-2's or Qwen2's pattern where the class has their names, whatever the model was trained
  * with).

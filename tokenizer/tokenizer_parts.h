@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/bpe.h"
-#include "tokenizer/decoder.h"
-#include "tokenizer/normalize.h"
-#include "tokenizer/pretokenize.h"
-#include "tokenizer/token_index.h"
+#include "tokenizer/encode/added_tokens.h"
+#include "tokenizer/encode/bpe.h"
+#include "tokenizer/decode/decoder.h"
+#include "tokenizer/encode/normalize.h"
+#include "tokenizer/encode/pretokenize.h"
+#include "tokenizer/encode/token_index.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_config.h"
+#include "tokenizer/files/tokenizer_config.h"
 
 enum {
     PF_MAX_TOKENIZER_BYTES = 1 << 27,        /* of tokenizer.json: four times the largest that was found */

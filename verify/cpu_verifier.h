@@ -37,7 +37,7 @@
 
 #include "base/status.h"
 #include "base/stop.h"
-#include "model/context.h"
+#include "model/forward/context.h"
 #include "proto/peer.h"
 
 typedef struct {

@@ -20,8 +20,8 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "model/context.h"
-#include "model/sampling.h"
+#include "model/forward/context.h"
+#include "model/sampling/sampling.h"
 #include "proto/messages.h"
 #include "verify/accept.h"
 

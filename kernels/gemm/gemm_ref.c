@@ -1,7 +1,7 @@
 /* The definition of the product: one chain over K for each output. Tiles of one row. */
 #include <math.h>
 
-#include "kernels/gemm/bf16_12.h"
+#include "kernels/gemm/bf16_12/bf16_12.h"
 #include "kernels/gemm/layout.h"
 #include "kernels/implementations.h"
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/context.h"
-#include "model/sampling.h"
+#include "model/forward/context.h"
+#include "model/sampling/sampling.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

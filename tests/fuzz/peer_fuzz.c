@@ -14,7 +14,7 @@
 
 #include "draft/model_drafter.h"
 #include "proto/codec.h"
-#include "rpc/dispatch.h"
+#include "rpc/server/dispatch.h"
 #include "tests/support/tiny_side.h"
 #include "verify/cpu_verifier.h"
 

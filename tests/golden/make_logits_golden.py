@@ -4,7 +4,7 @@
     expected.json   {"made_with", "context": positions that the session must be made for, "tokens": [n],
                      "logits": [[vocab] x n] in float32 as %.9g, "greedy": the next tokens}
 
-Run by hand when the variants change; needs torch, transformers, safetensors. tests/unit/golden_logits_test.c reads it.
+Run by hand when the variants change; needs torch, transformers, safetensors. tests/unit/model/golden_logits_test.c reads it.
 """
 import json
 import pathlib

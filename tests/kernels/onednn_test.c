@@ -1,6 +1,6 @@
 /* oneDNN's products beside the definitions, and what it refuses. */
 #include "kernels/cpu.h"
-#include "kernels/gemm/gemm_onednn.h"
+#include "kernels/gemm/onednn/gemm_onednn.h"
 #include "tests/kernels/kernel_test.h"
 #include "tests/support/test.h"
 

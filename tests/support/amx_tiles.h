@@ -2,7 +2,7 @@
  * AMX-TILE, AMX-BF16 and AMX-INT8 in C, after the pseudo-code of Intel's SDM, volume 2: the tiles of one thread, and what
  * each instruction does to them. amx_trap.h runs machine code on it.
  *
- * This is a second witness, written from the instruction's description; kernels/gemm/gemm_amx_ref.c is the first,
+ * This is a second witness, written from the instruction's description; kernels/gemm/amx/gemm_amx_ref.c is the first,
  * written from the product's.
  */
 #ifndef PF_TESTS_AMX_TILES_H

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rpc/client.h"
+#include "rpc/client/client.h"
 #include "tests/support/test.h"
 
 void begin_with(fixture *f, pf_server_config config)

@@ -5,7 +5,7 @@
 #ifndef PF_TESTS_SUPPORT_ECHO_SERVER_H
 #define PF_TESTS_SUPPORT_ECHO_SERVER_H
 
-#include "rpc/server.h"
+#include "rpc/server/server.h"
 #include "tests/support/echo_peer.h"
 #include "tests/support/running_server.h"
 

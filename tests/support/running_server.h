@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "rpc/server.h"
+#include "rpc/server/server.h"
 
 typedef struct {
     pf_server *server;

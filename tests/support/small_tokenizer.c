@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/support/test.h"
-#include "tokenizer/detokenize.h"
+#include "tokenizer/decode/detokenize.h"
 #include "tokenizer/tokenizer_parts.h"
 
 /* All 256 bytes, as a file has them: ids 0 .. 255 in order of the byte. */

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #include "base/team.h"
-#include "model/context.h"
-#include "model/model.h"
-#include "model/sampling.h"
+#include "model/forward/context.h"
+#include "model/weights/model.h"
+#include "model/sampling/sampling.h"
 #include "tests/support/tiny_model.h"
 
 typedef struct {

@@ -1,0 +1,11 @@
+/* bf16 in twelve bits to bf16 panels with AVX2. */
+#include "kernels/gemm/float/vec_avx2.h"
+
+#include "kernels/gemm/bf16_12/bf16_12_vec.h"
+
+void pf_gemm_unpack_bf16_12_avx2(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
+                                 size_t n_pairs, void *out)
+{
+    (void)layout;
+    pf_b12_widen(w, panel, pair, n_pairs, out);
+}

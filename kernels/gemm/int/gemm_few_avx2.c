@@ -1,0 +1,10 @@
+/* Integer weights times few rows of bf16 with AVX2. */
+#include "kernels/gemm/float/vec_avx2.h"
+
+#include "kernels/gemm/int/gemm_few_vec.h"
+
+bool pf_gemm_integers_bf16_few_avx2(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                                    int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    return pf_few_multiply(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}

@@ -1,0 +1,24 @@
+/*
+ * Integer weights times int8 activations with AVX-512 BW, without VNNI: tiles of 1 to 12 rows by 32 columns.
+ */
+#include "kernels/gemm/float/vec_avx512.h"
+
+#include "kernels/gemm/int/gemm_int_madd_vec.h"
+
+void pf_gemm_integers_int8_avx512(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                                  int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    pf_int_multiply(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
+void pf_gemm_pack_int8_pairs_avx512(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                                    int32_t tile_end)
+{
+    pf_int_pack(PF_INT_PAIR_WORDS, PF_VEC_TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}
+
+void pf_gemm_pack_int8_bytes_avx512(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
+                                    int32_t tile_end)
+{
+    pf_int_pack(PF_INT_BYTE_WORDS, PF_VEC_TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}

@@ -1,0 +1,10 @@
+/* Integer weights to bf16 panels with AVX2. */
+#include "kernels/gemm/float/vec_avx2.h"
+
+#include "kernels/gemm/int/gemm_widen_vec.h"
+
+void pf_gemm_widen_avx2(const pf_gemm_weights *w, const pf_gemm_layout *layout, int32_t panel, size_t pair,
+                        size_t n_pairs, void *out)
+{
+    pf_widen(w, layout, panel, pair, n_pairs, out);
+}

@@ -1,0 +1,187 @@
+/* The table of architectures, and the tensors that a model of one has. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "model/config/config_parts.h"
+
+static const char *const LLAMA_FIELDS[] = {
+    "architectures",
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    "bos_token_id",
+    "eos_token_id",
+    "layer_types",
+    "original_max_position_embeddings",
+    "pilotfish_dtype",
+    "quantization_config",
+    NULL,
+};
+
+static const pf_architecture ARCHITECTURES[PF_N_ARCHITECTURES] = {
+    [PF_ARCH_LLAMA] = {
+        .name = "LlamaForCausalLM",
+        .model_type = "llama",
+        .max_position = 2048,
+        .rms_eps = 1e-6,
+        .rope_theta = 10000.0,
+        .fields = LLAMA_FIELDS,
+        .tensors = {
+            [PF_TENSOR_EMBEDDING] = "model.embed_tokens",
+            [PF_TENSOR_FINAL_NORM] = "model.norm",
+            [PF_TENSOR_HEAD] = "lm_head",
+            [PF_TENSOR_ATTENTION_NORM] = "model.layers.%d.input_layernorm",
+            [PF_TENSOR_Q] = "model.layers.%d.self_attn.q_proj",
+            [PF_TENSOR_K] = "model.layers.%d.self_attn.k_proj",
+            [PF_TENSOR_V] = "model.layers.%d.self_attn.v_proj",
+            [PF_TENSOR_O] = "model.layers.%d.self_attn.o_proj",
+            [PF_TENSOR_MLP_NORM] = "model.layers.%d.post_attention_layernorm",
+            [PF_TENSOR_GATE] = "model.layers.%d.mlp.gate_proj",
+            [PF_TENSOR_UP] = "model.layers.%d.mlp.up_proj",
+            [PF_TENSOR_DOWN] = "model.layers.%d.mlp.down_proj",
+        },
+    },
+};
+
+const pf_architecture *pf_architecture_get(pf_architecture_id id)
+{
+    return &ARCHITECTURES[id];
+}
+
+const char *pf_architecture_name(pf_architecture_id id)
+{
+    return ARCHITECTURES[id].name;
+}
+
+/* ---- which one a file names ---------------------------------------------------------------------------------------- */
+
+static void list_architectures(char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < PF_N_ARCHITECTURES && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", ARCHITECTURES[i].name);
+}
+
+pf_status pf_architecture_find(const pf_json *doc, pf_architecture_id *out, pf_error *error)
+{
+    char known[256];
+    list_architectures(known, sizeof known);
+
+    const json_t *names = json_object_get(doc->root, "architectures");
+    const char *name = NULL;
+    if (names && !json_is_null(names) && !(json_is_array(names) && json_array_size(names) == 0)) {
+        if (!json_is_array(names) || json_array_size(names) != 1 || !json_is_string(json_array_get(names, 0)))
+            return pf_fail(error, PF_FORMAT, "%s: architectures must be a list of one name (known: %s)", doc->name,
+                           known);
+        name = json_string_value(json_array_get(names, 0));
+    }
+    const char *model_type = NULL;
+    PF_TRY(pf_json_get_string(doc, doc->root, "model_type", false, &model_type, error));
+    if (!name && !model_type)
+        return pf_fail(error, PF_FORMAT, "%s: neither architectures nor model_type is there (known: %s)", doc->name,
+                       known);
+
+    for (int i = 0; i < PF_N_ARCHITECTURES; i++) {
+        const pf_architecture *row = &ARCHITECTURES[i];
+        /* LLaMAForCausalLM in the first conversions */
+        if (name ? strcasecmp(name, row->name) != 0 : strcmp(model_type, row->model_type) != 0) continue;
+        if (model_type && strcmp(model_type, row->model_type) != 0)
+            return pf_fail(error, PF_FORMAT, "%s: model_type is \"%.60s\", expected \"%s\" for %s", doc->name,
+                           model_type, row->model_type, row->name);
+        *out = (pf_architecture_id)i;
+        return PF_OK;
+    }
+    return pf_fail(error, PF_UNSUPPORTED, "%s: the architecture %.80s is not known (known: %s)", doc->name,
+                   name ? name : model_type, known);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------- */
+
+void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t layer, const char *part,
+                           char out[PF_MAX_TENSOR_NAME])
+{
+    assert((unsigned)role < PF_N_TENSOR_ROLES);
+    const char *stem = ARCHITECTURES[config->architecture].tensors[role];
+    const char *mark = strstr(stem, "%d");
+    if (mark)
+        snprintf(out, PF_MAX_TENSOR_NAME, "%.*s%d%s.%s", (int)(mark - stem), stem, layer, mark + 2, part);
+    else
+        snprintf(out, PF_MAX_TENSOR_NAME, "%s.%s", stem, part);
+}
+
+void pf_config_shape(const pf_config *c, pf_tensor_role role, int32_t *rows, int32_t *columns)
+{
+    const int32_t q_dim = c->n_heads * c->head_dim, kv_dim = c->n_kv_heads * c->head_dim;
+    const struct {
+        int32_t rows, columns;
+    } shapes[PF_N_TENSOR_ROLES] = {
+        [PF_TENSOR_EMBEDDING] = { c->vocab_size, c->hidden_size },
+        [PF_TENSOR_FINAL_NORM] = { c->hidden_size, 0 },
+        [PF_TENSOR_HEAD] = { c->vocab_size, c->hidden_size },
+        [PF_TENSOR_ATTENTION_NORM] = { c->hidden_size, 0 },
+        [PF_TENSOR_Q] = { q_dim, c->hidden_size },
+        [PF_TENSOR_K] = { kv_dim, c->hidden_size },
+        [PF_TENSOR_V] = { kv_dim, c->hidden_size },
+        [PF_TENSOR_O] = { c->hidden_size, q_dim },
+        [PF_TENSOR_MLP_NORM] = { c->hidden_size, 0 },
+        [PF_TENSOR_GATE] = { c->intermediate_size, c->hidden_size },
+        [PF_TENSOR_UP] = { c->intermediate_size, c->hidden_size },
+        [PF_TENSOR_DOWN] = { c->hidden_size, c->intermediate_size },
+    };
+    *rows = shapes[role].rows;
+    *columns = shapes[role].columns;
+}
+
+bool pf_config_has_bias(const pf_config *config, pf_tensor_role role)
+{
+    switch (role) {
+    case PF_TENSOR_Q:
+    case PF_TENSOR_K:
+    case PF_TENSOR_V:
+    case PF_TENSOR_O: return config->attention_bias;
+    case PF_TENSOR_GATE:
+    case PF_TENSOR_UP:
+    case PF_TENSOR_DOWN: return config->mlp_bias;
+    default: return false;
+    }
+}
+
+bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role)
+{
+    int32_t rows, columns;
+    pf_config_shape(config, role, &rows, &columns);
+    return columns != 0 && (role != PF_TENSOR_EMBEDDING || config->tied_embeddings);
+}
+
+static pf_status visit_role(const pf_config *config, pf_tensor_role role, int32_t layer, pf_config_tensor_fn *visit,
+                            void *user, pf_error *error)
+{
+    if (role == PF_TENSOR_HEAD && config->tied_embeddings) return PF_OK;
+    PF_TRY(visit(user, role, layer, "weight", error));
+    return pf_config_has_bias(config, role) ? visit(user, role, layer, "bias", error) : PF_OK;
+}
+
+pf_status pf_config_visit_tensors(const pf_config *config, pf_config_tensor_fn *visit, void *user, pf_error *error)
+{
+    for (int32_t layer = 0; layer < config->n_layers; layer++)
+        for (int role = layer == 0 ? 0 : PF_TENSOR_ATTENTION_NORM; role < PF_N_TENSOR_ROLES; role++)
+            PF_TRY(visit_role(config, (pf_tensor_role)role, layer, visit, user, error));
+    return PF_OK;
+}

@@ -1,0 +1,191 @@
+/*
+ * Which keys config.json may have. A key is one of four things: read (the architecture's fields), fixed (only the value
+ * that this engine computes is let through), inert (written by transformers, not read at inference), or unknown, which is
+ * refused by name unless it is null.
+ */
+#include "model/config/config_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Written by transformers, 4 or 5, or found in models that were published, and not read by a causal language model at
+ * inference: the origin of the file, training, classification heads, what `generate` would default to, and how PyTorch or
+ * a browser is to run it (pretraining_tp: in how many parts transformers 4 computes the same products). */
+static const char *const INERT[] = {
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "_commit_hash",
+    "_flash_attn_2_enabled",
+    "_name_or_path",
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "attn_implementation",
+    "attn_pdrop",
+    "auto_map",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "cache_implementation",
+    "chunk_size_feed_forward",
+    "classifier_dropout",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "id2label",
+    "initializer_range",
+    "is_decoder",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "length_penalty",
+    "loss_type",
+    "mask_token_id",
+    "max_length",
+    "max_new_tokens",
+    "max_sequence_length",
+    "max_window_layers",
+    "min_length",
+    "min_new_tokens",
+    "model_max_length",
+    "name_or_path",
+    "neftune_noise_alpha",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_labels",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tie_last_hidden_states",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "type_vocab_size",
+    "typical_p",
+    "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
+    "use_cache",
+    "use_flash_attention",
+    "use_flash_attention_2",
+    "use_flash_attn",
+    "use_sdpa",
+    NULL,
+};
+
+/* Keys that change a result, or would if anybody read them, with the values under which they do not. */
+static const struct {
+    const char *key;
+    const char *values[3]; /* as compact JSON */
+} FIXED[] = {
+    { "activation", { "\"silu\"", "\"swiglu\"" } },
+    { "add_cross_attention", { "false" } },
+    { "alibi", { "false" } },
+    { "bias", { "false" } },
+    { "hidden_act", { "\"silu\"", "\"swish\"" } },
+    { "is_causal", { "true" } },
+    { "is_encoder_decoder", { "false" } },
+    { "is_llama_config", { "true" } },
+    { "per_layer_config", { "{}" } },
+    { "pruned_heads", { "{}" } },
+    { "qk_norm", { "false" } },
+    { "qkv_bias", { "false" } },
+    { "rope_interleaved", { "false" } },
+    { "tie_encoder_decoder", { "false" } },
+    { "use_mrope", { "false" } },
+    { "use_qk_norm", { "false" } },
+    { "use_sliding_window", { "false" } },
+};
+
+bool pf_config_lists(const char *const *list, const char *text)
+{
+    for (; *list; list++)
+        if (strcmp(*list, text) == 0) return true;
+    return false;
+}
+
+bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES])
+{
+    char *text = pf_json_print(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    const bool is_shown = text != NULL;
+    snprintf(out, PF_SHOWN_BYTES, "%s", is_shown ? text : "?");
+    free(text);
+    return is_shown;
+}
+
+static pf_status check_fixed(const pf_json *doc, const char *key, const json_t *value, bool *is_fixed, pf_error *error)
+{
+    *is_fixed = false;
+    for (size_t i = 0; i < sizeof FIXED / sizeof *FIXED; i++) {
+        if (strcmp(key, FIXED[i].key) != 0) continue;
+        *is_fixed = true;
+        char found[PF_SHOWN_BYTES];
+        if (!pf_config_show(value, found))
+            return pf_fail(error, PF_NOMEM, "%s: no memory to look at %s", doc->name, key);
+        for (int v = 0; v < 3 && FIXED[i].values[v]; v++)
+            if (strcmp(found, FIXED[i].values[v]) == 0) return PF_OK;
+        return pf_fail(error, PF_UNSUPPORTED, "%s: %s is %s, only %s is known here", doc->name, key, found,
+                       FIXED[i].values[0]);
+    }
+    return PF_OK;
+}
+
+pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *row, pf_error *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(doc->root, key, value)
+    {
+        bool is_fixed;
+        if (json_is_null(value) || pf_config_lists(row->fields, key) || pf_config_lists(INERT, key)) continue;
+        PF_TRY(check_fixed(doc, key, value, &is_fixed, error));
+        if (is_fixed) continue;
+        char found[PF_SHOWN_BYTES];
+        pf_config_show(value, found);
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: the field %.80s (%s) is not known for %s and could change its results", doc->name, key,
+                       found, row->name);
+    }
+
+    const json_t *layers = json_object_get(doc->root, "layer_types");
+    if (layers && !json_is_null(layers) && !json_is_array(layers))
+        return pf_fail(error, PF_FORMAT, "%s: layer_types must be a list, a word for each layer", doc->name);
+    for (size_t i = 0; i < json_array_size(layers); i++) {
+        const char *type = json_string_value(json_array_get(layers, i));
+        if (!type || strcmp(type, "full_attention") != 0)
+            return pf_fail(error, PF_UNSUPPORTED, "%s: layer_types[%zu] is \"%.60s\", only \"full_attention\" is known",
+                           doc->name, i, type ? type : "not a string");
+    }
+    return PF_OK;
+}

@@ -1,0 +1,237 @@
+/* RoPE's dictionary, as transformers 4 (rope_scaling) and 5 (rope_parameters) write it. What is computed from it is in
+ * rope_scaling.c. */
+#include "model/config/config_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const ROPE_FIELDS[] = {
+    "rope_type",
+    "type",
+    "rope_theta",
+    "factor",
+    "original_max_position_embeddings",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "short_factor",
+    "long_factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "mscale",
+    "mscale_all_dim",
+    "truncate",
+    "partial_rotary_factor",
+    "finetuned", /* of YaRN's first models; nothing reads it since */
+    NULL,
+};
+
+static const char *const ROPE_TYPES[] = {
+    [PF_ROPE_DEFAULT] = "default", [PF_ROPE_LINEAR] = "linear", [PF_ROPE_DYNAMIC] = "dynamic",
+    [PF_ROPE_LLAMA3] = "llama3",   [PF_ROPE_YARN] = "yarn",     [PF_ROPE_LONGROPE] = "longrope",
+};
+enum { N_ROPE_TYPES = sizeof ROPE_TYPES / sizeof *ROPE_TYPES };
+
+static pf_status read_rope_type(const pf_json *dict, pf_rope_type *out, pf_error *error)
+{
+    const char *type = NULL, *old = NULL;
+    PF_TRY(pf_json_get_string(dict, dict->root, "rope_type", false, &type, error));
+    PF_TRY(pf_json_get_string(dict, dict->root, "type", false, &old, error));
+    if (type && old && strcmp(type, old) != 0)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: rope_type is \"%.40s\" and type \"%.40s\", expected one or the same twice", dict->name,
+                       type, old);
+    const char *field = type || !old ? "rope_type" : "type";
+    if (!type) type = old ? old : ROPE_TYPES[PF_ROPE_DEFAULT];
+    for (int i = 0; i < N_ROPE_TYPES; i++) {
+        if (strcmp(type, ROPE_TYPES[i]) != 0) continue;
+        *out = (pf_rope_type)i;
+        return PF_OK;
+    }
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: %s is \"%.40s\", which is not known (known: default, linear, dynamic, llama3, yarn, longrope)",
+                   dict->name, field, type);
+}
+
+pf_status pf_config_read_positions(const pf_json *doc, const char *field, double *positions, pf_error *error)
+{
+    int64_t value = 0;
+    PF_TRY(pf_json_get_int(doc, doc->root, field, false, 1, INT64_MAX, &value, error));
+    if (value > 0) *positions = (double)value;
+    return PF_OK;
+}
+
+/* One list of longrope's divisors, [rotary_dim / 2]. */
+static pf_status read_factors(const pf_json *dict, const char *field, int32_t n, float *out, pf_error *error)
+{
+    const json_t *list = json_object_get(dict->root, field);
+    if (!json_is_array(list) || json_array_size(list) != (size_t)n)
+        return pf_fail(error, PF_FORMAT, "%s: %s must be a list of %d numbers, as half the rotated dimensions",
+                       dict->name, field, n);
+    for (int32_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(list, (size_t)i);
+        const double value = json_number_value(item);
+        if (!json_is_number(item) || !(value >= 1e-6 && value <= 1e9))
+            return pf_fail(error, PF_FORMAT, "%s: %s[%d] must be a number from 1e-6 to 1e9", dict->name, field, i);
+        out[i] = (float)value;
+    }
+    return PF_OK;
+}
+
+/* 0.1 * m * log(scale) + 1: the temperature of attention in a stretched context. Source: arXiv:2309.00071, 3.4. */
+static double yarn_scale(double factor, double m)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0;
+}
+
+static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
+{
+    pf_rope *rope = &c->rope;
+    double attention = (double)NAN, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
+    if (rope->theta < 1.000001) /* it is divided by the logarithm */
+        return pf_fail(error, PF_FORMAT, "%s: rope_theta is %.9g, expected 1.000001 or more for yarn", dict->name,
+                       rope->theta);
+    rope->truncate = true;
+    PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, -1e6, 1e6, &attention, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "mscale", false, -1e6, 1e6, &mscale, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "mscale_all_dim", false, -1e6, 1e6, &mscale_all, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "beta_fast", false, 0.0, 1e6, &fast, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "beta_slow", false, 0.0, 1e6, &slow, error));
+    PF_TRY(pf_json_get_bool(dict, dict->root, "truncate", false, &rope->truncate, error));
+
+    rope->beta_fast = fast > 0.0 ? fast : 32.0; /* 0 means the default, as in transformers */
+    rope->beta_slow = slow > 0.0 ? slow : 1.0;
+    rope->attention_scale = yarn_scale(rope->factor, 1.0);
+    if (mscale != 0.0 && mscale_all != 0.0)
+        rope->attention_scale = yarn_scale(rope->factor, mscale) / yarn_scale(rope->factor, mscale_all);
+    if (!isnan(attention)) rope->attention_scale = attention;
+    if (!isfinite(rope->attention_scale))
+        return pf_fail(error, PF_FORMAT, "%s: mscale_all_dim gives attention no finite scale", dict->name);
+    return PF_OK;
+}
+
+static pf_status read_longrope(const pf_json *dict, pf_config *c, pf_error *error)
+{
+    pf_rope *rope = &c->rope;
+    double attention = (double)NAN;
+    PF_TRY(pf_json_get_double(dict, dict->root, "attention_factor", false, -1e6, 1e6, &attention, error));
+    PF_TRY(read_factors(dict, "short_factor", c->rotary_dim / 2, rope->short_factor, error));
+    PF_TRY(read_factors(dict, "long_factor", c->rotary_dim / 2, rope->long_factor, error));
+    if (rope->factor > 1.0 && rope->original_max_position < 2.0)
+        return pf_fail(error, PF_FORMAT, "%s: original_max_position_embeddings is 1, expected 2 or more for longrope",
+                       dict->name);
+    rope->attention_scale =
+        rope->factor <= 1.0 ? 1.0 : sqrt(1.0 + log(rope->factor) / log(rope->original_max_position));
+    if (!isnan(attention)) rope->attention_scale = attention;
+    return PF_OK;
+}
+
+static pf_status read_llama3(const pf_json *dict, pf_rope *rope, pf_error *error)
+{
+    PF_TRY(pf_json_get_double(dict, dict->root, "low_freq_factor", true, 1e-6, 1e6, &rope->low_freq_factor, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "high_freq_factor", true, 1e-6, 1e6, &rope->high_freq_factor, error));
+    if (rope->low_freq_factor == rope->high_freq_factor)
+        return pf_fail(error, PF_FORMAT, "%s: low_freq_factor and high_freq_factor are both %g, expected two values",
+                       dict->name, rope->low_freq_factor);
+    return PF_OK;
+}
+
+/* `factor`, and the context that the model was trained on before it was stretched. Where factor is absent, yarn and
+ * longrope take the ratio of the two contexts. A field original_max_position_embeddings beside the RoPE dictionary
+ * goes before the one in it, as in transformers 5; 4 looked at one or the other by type. */
+static pf_status read_stretch(const pf_json *doc, const pf_json *dict, pf_config *c, pf_error *error)
+{
+    pf_rope *rope = &c->rope;
+    if (rope->type == PF_ROPE_LLAMA3 || rope->type == PF_ROPE_YARN || rope->type == PF_ROPE_LONGROPE) {
+        double positions = c->max_position;
+        PF_TRY(pf_config_read_positions(doc, "max_position_embeddings", &positions, error));
+        rope->original_max_position = positions;
+        PF_TRY(pf_config_read_positions(dict, "original_max_position_embeddings", &rope->original_max_position, error));
+        PF_TRY(pf_config_read_positions(doc, "original_max_position_embeddings", &rope->original_max_position, error));
+        if (rope->type != PF_ROPE_LLAMA3) rope->factor = positions / rope->original_max_position;
+    }
+    const bool required = rope->factor == 0.0;
+    return pf_json_get_double(dict, dict->root, "factor", required, 1e-6, 1e6, &rope->factor, error);
+}
+
+static pf_status read_rotary_dim(const pf_json *doc, const pf_json *dict, const pf_architecture *row, pf_config *c,
+                                 pf_error *error)
+{
+    double part = 1.0;
+    PF_TRY(pf_json_get_double(doc, doc->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, error));
+    PF_TRY(pf_json_get_double(dict, dict->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, error));
+    if (part != 1.0 && !row->partial_rotary)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: partial_rotary_factor is %g, %s turns whole heads", doc->name, part,
+                       row->name);
+    c->rotary_dim = (int32_t)((double)c->head_dim * part);
+    if (c->rotary_dim < 2 || c->rotary_dim % 2 != 0)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: partial_rotary_factor leaves %d dimensions of a head to turn, expected an "
+                       "even number",
+                       doc->name, c->rotary_dim);
+    return PF_OK;
+}
+
+static bool is_set(const json_t *value)
+{
+    return json_is_object(value) && json_object_size(value) > 0;
+}
+
+/* Without a root where there is none. */
+static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *error)
+{
+    static const char *const names[] = { "rope_scaling", "rope_parameters" }; /* the first that is set */
+    *out = pf_json_within(doc, NULL, "%s", names[0]);
+    for (int i = 0; i < 2; i++) {
+        const json_t *dict = json_object_get(doc->root, names[i]);
+        if (dict && !json_is_null(dict) && !json_is_object(dict))
+            return pf_fail(error, PF_FORMAT, "%s: %s must be an object or null", doc->name, names[i]);
+        if (!out->root && is_set(dict)) *out = pf_json_within(doc, dict, "%s", names[i]);
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(out->root, key, value)
+    {
+        if (!json_is_null(value) && !pf_config_lists(ROPE_FIELDS, key))
+            return pf_fail(error, PF_UNSUPPORTED, "%s: the field %.80s is not known and could change the results",
+                           out->name, key);
+    }
+    return PF_OK;
+}
+
+/* How far a session may grow: scaling that stretches max_position_embeddings at run time is let run to its end. */
+static int32_t longest_context(const pf_config *c)
+{
+    double tokens = c->max_position;
+    if (c->rope.type == PF_ROPE_LINEAR || c->rope.type == PF_ROPE_DYNAMIC) tokens *= c->rope.factor;
+    if (c->rope.type == PF_ROPE_YARN) tokens = c->rope.original_max_position * c->rope.factor;
+    if (tokens < c->max_position) tokens = c->max_position;
+    return tokens > PF_MAX_POSITIONS ? PF_MAX_POSITIONS : (int32_t)tokens;
+}
+
+pf_status pf_config_read_rope(const pf_json *doc, const pf_architecture *row, pf_config *c, pf_error *error)
+{
+    pf_rope *rope = &c->rope;
+    pf_json dict;
+    PF_TRY(find_rope_dict(doc, &dict, error));
+    rope->theta = row->rope_theta;
+    rope->attention_scale = 1.0;
+    PF_TRY(pf_json_get_double(doc, doc->root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
+    PF_TRY(pf_json_get_double(&dict, dict.root, "rope_theta", false, 1.0, 1e15, &rope->theta, error));
+    PF_TRY(read_rope_type(&dict, &rope->type, error));
+    PF_TRY(read_rotary_dim(doc, &dict, row, c, error));
+
+    if (rope->type != PF_ROPE_DEFAULT) PF_TRY(read_stretch(doc, &dict, c, error));
+    if (rope->type == PF_ROPE_LLAMA3) PF_TRY(read_llama3(&dict, rope, error));
+    if (rope->type == PF_ROPE_YARN) PF_TRY(read_yarn(&dict, c, error));
+    if (rope->type == PF_ROPE_LONGROPE) PF_TRY(read_longrope(&dict, c, error));
+    if (rope->type == PF_ROPE_DYNAMIC && c->rotary_dim < 4)
+        return pf_fail(error, PF_FORMAT, "%s: head_dim is %d, dynamic RoPE needs 4 or more", doc->name, c->head_dim);
+    c->max_context = longest_context(c);
+    return PF_OK;
+}
+
+const char *pf_rope_type_name(pf_rope_type type)
+{
+    return ROPE_TYPES[type];
+}

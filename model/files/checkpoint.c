@@ -1,0 +1,436 @@
+/*
+ * Tensors by role. The names, shapes and types are looked at once, at open, so that a file that will not do is refused
+ * before anything is packed; what can only be seen in the data is looked at when a matrix is asked for. But whether a head
+ * is the embedding is seen at open: what a step reads, and so all that is chosen, depends on it.
+ */
+#include "model/files/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/stop.h"
+#include "model/weights/dtype.h"
+
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
+
+static pf_status missing(const pf_checkpoint *c, const char *name, pf_error *error)
+{
+    return pf_fail(error, PF_FORMAT, "%s: no tensor \"%s\", which a %s with %d layers%s must have", c->directory, name,
+                   pf_architecture_name(c->config.architecture), c->config.n_layers,
+                   c->config.quantized ? " and a quantization_config" : "");
+}
+
+static void print_shape(const int64_t *shape, int32_t n, char *out, size_t capacity)
+{
+    size_t used = (size_t)snprintf(out, capacity, "[");
+    for (int32_t d = 0; d < n && used < capacity - 24; d++)
+        used += (size_t)snprintf(out + used, capacity - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    snprintf(out + used, capacity - used, "]");
+}
+
+/* columns 0: a vector. */
+static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_tensor *tensor, int64_t rows,
+                             int64_t columns, pf_error *error)
+{
+    const int64_t wanted[] = { rows, columns };
+    const int32_t n = columns == 0 ? 1 : 2;
+    if (tensor->n_dimensions == n && tensor->shape[0] == rows && (n == 1 || tensor->shape[1] == columns)) return PF_OK;
+    char found[128], expected[64];
+    print_shape(tensor->shape, tensor->n_dimensions, found, sizeof found);
+    print_shape(wanted, n, expected, sizeof expected);
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has shape %s, config.json makes it %s", c->directory, name,
+                   found, expected);
+}
+
+static void name_tensor(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
+                        char out[PF_MAX_TENSOR_NAME])
+{
+    const bool is_head = c->named_as_head && role == PF_TENSOR_EMBEDDING;
+    pf_config_tensor_name(&c->config, is_head ? PF_TENSOR_HEAD : role, layer, part, out);
+}
+
+pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
+                                pf_tensor *out, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    name_tensor(c, role, layer, part, name);
+    pf_tensor tensor;
+    const pf_status status = pf_safetensors_find(c->set, name, &tensor, error);
+    if (status == PF_UNAVAILABLE) return missing(c, name, error);
+    if (status != PF_OK) return status;
+    int32_t rows, columns;
+    pf_config_shape(&c->config, role, &rows, &columns);
+    PF_TRY(check_shape(c, name, &tensor, rows, strcmp(part, "bias") == 0 ? 0 : columns, error));
+    *out = tensor;
+    return PF_OK;
+}
+
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a role's weight lies there as integers. */
+static bool is_integer(const pf_checkpoint *c, pf_tensor_role role)
+{
+    return c->config.quantized && pf_config_is_multiplied(&c->config, role);
+}
+
+const char *pf_checkpoint_head_part(pf_format format)
+{
+    if (!pf_gemm_has_heads(format)) return NULL;
+    return pf_format_get(format)->group ? "weight_head" : "weight_zero";
+}
+
+static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
+                            const char *dtype, int64_t rows, int64_t columns, pf_tensor *out, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&c->config, role, layer, part, name);
+    const pf_status status = pf_safetensors_find_bytes(c->set, name, dtype, out, error);
+    if (status == PF_UNAVAILABLE) return missing(c, name, error);
+    if (status != PF_OK) return status;
+    return check_shape(c, name, out, rows, columns, error);
+}
+
+/* What a quantised matrix is made of. */
+typedef struct {
+    pf_tensor weight, scale, head; /* head.data NULL: the format has none */
+    int32_t rows, columns;
+} integers;
+
+static pf_status find_integers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, integers *out,
+                               pf_error *error)
+{
+    const pf_format_info *format = pf_format_get(c->config.format);
+    const char *head_part = pf_checkpoint_head_part(c->config.format);
+    integers m = { .head = { .data = NULL } };
+    pf_config_shape(&c->config, role, &m.rows, &m.columns);
+    const int64_t groups = format->group ? pf_gemm_groups(c->config.format, m.columns) : 0;
+    const int64_t row_bytes = format->bits == 8 ? m.columns : ((int64_t)m.columns + 1) / 2;
+    PF_TRY(find_bytes(c, role, layer, "weight", format->bits == 8 ? "I8" : "U8", m.rows, row_bytes, &m.weight, error));
+    PF_TRY(find_bytes(c, role, layer, "weight_scale", "F32", m.rows, 0, &m.scale, error));
+    if (head_part) PF_TRY(find_bytes(c, role, layer, head_part, "U8", m.rows, groups, &m.head, error));
+    *out = m;
+    return PF_OK;
+}
+
+/* Of the magnitudes of f16 or bf16, and of f32, as bits. Loops without a way out in the middle: they run at the speed of
+ * memory. */
+static uint32_t largest_half(const uint8_t *data, size_t n)
+{
+    uint16_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, data + i * sizeof h, sizeof h);
+        h &= 0x7FFFu;
+        largest = h > largest ? h : largest;
+    }
+    return largest;
+}
+
+static uint32_t largest_word(const uint8_t *data, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, data + i * sizeof bits, sizeof bits);
+        bits &= 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+/* What is no number or infinite has larger bits than what is. */
+static bool are_finite(const uint8_t *data, pf_type type, size_t n_bytes)
+{
+    if (type == PF_TYPE_F32) return largest_word(data, n_bytes / 4) < 0x7F800000u;
+    return largest_half(data, n_bytes / 2) < (type == PF_TYPE_BF16 ? 0x7F80u : 0x7C00u);
+}
+
+static pf_status check_scales(const pf_checkpoint *c, const integers *m, pf_error *error)
+{
+    if (are_finite(m->scale.data, PF_TYPE_F32, m->scale.data_bytes)) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is no finite number", c->directory,
+                   m->scale.name);
+}
+
+static pf_status check_heads(const pf_checkpoint *c, const integers *m, pf_error *error)
+{
+    const pf_format_info *format = pf_format_get(c->config.format);
+    if (m->head.data == NULL) return PF_OK;
+    const size_t bad = pf_gemm_find_bad_head(c->config.format, m->head.data, m->head.data_bytes);
+    if (bad == m->head.data_bytes) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a byte of 0x%02x, expected %s", c->directory, m->head.name,
+                   m->head.data[bad],
+                   format->group == 0  ? "at most 0x0f"
+                   : format->has_zeros ? "m << 4 | z with m * max(z, 15 - z) of at most 127"
+                                       : "m << 4 | z with a z of 7 or 8");
+}
+
+static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
+{
+    const size_t k = (size_t)m->columns;
+    return (pf_gemm_source){ .data = m->weight.data,
+                             .n_rows = m->rows,
+                             .stride = pf_format_get(c->config.format)->bits == 8 ? k : (k + 1) / 2 * 2,
+                             .scales = m->scale.data,
+                             .heads = m->head.data };
+}
+
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
+
+pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_gemm_source *out,
+                               pf_error *error)
+{
+    if (is_integer(c, role)) {
+        integers m;
+        PF_TRY(find_integers(c, role, layer, &m, error));
+        PF_TRY(check_scales(c, &m, error));
+        PF_TRY(check_heads(c, &m, error));
+        *out = integer_source(c, &m);
+        return PF_OK;
+    }
+    pf_tensor tensor;
+    PF_TRY(pf_checkpoint_numbers(c, role, layer, "weight", &tensor, error));
+    *out = (pf_gemm_source){
+        .data = tensor.data, .type = tensor.type, .n_rows = (int32_t)tensor.shape[0], .stride = (size_t)tensor.shape[1]
+    };
+    return PF_OK;
+}
+
+/* ---- rows of the files in memory --------------------------------------------------------------------------------- */
+
+static bool is_int8(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    return matrix->scales != NULL && pf_format_get(c->config.format)->bits == 8;
+}
+
+/* Of a row as it lies in the file. */
+static size_t row_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    if (matrix->scales == NULL) return matrix->stride * pf_type_bytes(matrix->type);
+    return is_int8(c, matrix) ? matrix->stride : matrix->stride / 2;
+}
+
+/* Whole pages of n bytes; those at the ends, which are shared with what lies beside them, only when `outward`. */
+static void advise(const void *data, size_t n_bytes, int advice, bool outward)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + n_bytes;
+    const uintptr_t begin = (outward ? from : from + page - 1) / page * page;
+    const uintptr_t end = (outward ? to + page - 1 : to) / page * page;
+    if (begin < end) (void)madvise((void *)begin, end - begin, advice);
+}
+
+int32_t pf_checkpoint_stretch(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t multiple_of)
+{
+    enum { BYTES = 2 << 20 };
+    const size_t some = row_bytes(c, matrix) * (size_t)multiple_of;
+    return multiple_of * (int32_t)(some < BYTES ? BYTES / some : 1);
+}
+
+bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end,
+                                pf_format into)
+{
+    const size_t bytes = row_bytes(c, matrix), n = (size_t)(end - begin) * bytes;
+    const uint8_t *rows = (const uint8_t *)matrix->data + (size_t)begin * bytes;
+#ifdef MADV_POPULATE_READ
+    advise(rows, n, MADV_POPULATE_READ,
+           true); /* an old kernel, or a file cut short meanwhile, refuses: then one by one */
+#endif
+    if (matrix->scales == NULL) return !pf_format_is_integer(into) || are_finite(rows, matrix->type, n);
+    if (!is_int8(c, matrix)) return true;
+    bool valid = true;
+    for (size_t i = 0; i < n; i++) valid &= rows[i] != 0x80;
+    return valid;
+}
+
+void pf_checkpoint_release_rows(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t begin, int32_t end)
+{
+    const size_t bytes = row_bytes(c, matrix);
+    advise((const uint8_t *)matrix->data + (size_t)begin * bytes, (size_t)(end - begin) * bytes, MADV_DONTNEED, false);
+}
+
+static size_t scale_bytes(const pf_gemm_source *matrix)
+{
+    return matrix->scales != NULL ? (size_t)matrix->n_rows * sizeof(float) : 0;
+}
+
+static size_t head_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    if (matrix->heads == NULL) return 0;
+    const int32_t k = (int32_t)matrix->stride; /* an odd k and the even one above it have as many */
+    return (size_t)matrix->n_rows * (size_t)pf_gemm_groups(c->config.format, k);
+}
+
+size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    return (size_t)matrix->n_rows * row_bytes(c, matrix) + scale_bytes(matrix) + head_bytes(c, matrix);
+}
+
+void pf_checkpoint_release_matrix(const pf_checkpoint *c, const pf_gemm_source *matrix)
+{
+    pf_checkpoint_release_rows(c, matrix, 0, matrix->n_rows);
+    advise(matrix->scales, scale_bytes(matrix), MADV_DONTNEED, false);
+    advise(matrix->heads, head_bytes(c, matrix), MADV_DONTNEED, false);
+}
+
+pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_format into,
+                                  pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    name_tensor(c, role, layer, "weight", name);
+    if (!c->config.quantized)
+        return pf_fail(error, PF_FORMAT,
+                       "%s: tensor \"%s\" has a weight that is no finite number, which %s cannot hold", c->directory,
+                       name, pf_format_get(into)->name);
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a value of -128, expected -127 to 127", c->directory, name);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+/* Names that are read, sorted, to find the one in a file that is not. */
+typedef struct {
+    char (*names)[PF_MAX_TENSOR_NAME];
+    size_t n;
+} known_names;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Old checkpoints carry buffers that follow from the configuration, and tied ones may carry the head too. */
+static bool may_be_ignored(const pf_checkpoint *c, const char *name)
+{
+    const char *suffix = "rotary_emb.inv_freq";
+    const size_t n = strlen(name), n_suffix = strlen(suffix);
+    if (n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0) return true;
+    char head[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", head);
+    return c->config.tied_embeddings && strcmp(name, head) == 0;
+}
+
+static pf_status refuse_unknown_tensors(const pf_checkpoint *c, known_names *known, pf_error *error)
+{
+    qsort(known->names, known->n, sizeof *known->names, compare_names);
+    for (int32_t i = 0; i < pf_safetensors_count(c->set); i++) {
+        const char *name = pf_safetensors_name(c->set, i);
+        char key[PF_MAX_TENSOR_NAME];
+        const bool fits = strlen(name) < sizeof key;
+        if (fits && bsearch(strcpy(key, name), known->names, known->n, sizeof *known->names, compare_names) != NULL)
+            continue;
+        if (may_be_ignored(c, name)) continue;
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: tensor \"%.160s\" is no part of a %s as config.json describes it: it would be left out",
+                       c->directory, name, pf_architecture_name(c->config.architecture));
+    }
+    return PF_OK;
+}
+
+static void count_tensor(pf_checkpoint *c, const pf_tensor *tensor, known_names *known)
+{
+    if (tensor->data == NULL) return;
+    snprintf(known->names[known->n++], PF_MAX_TENSOR_NAME, "%s", tensor->name);
+    c->n_bytes += tensor->data_bytes;
+}
+
+/* What looks at every tensor: the checkpoint, and what it has been found to hold. */
+typedef struct {
+    pf_checkpoint *checkpoint;
+    known_names known;
+} survey;
+
+static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, const char *part, pf_error *error)
+{
+    survey *s = user;
+    pf_checkpoint *c = s->checkpoint;
+    const bool is_weight = strcmp(part, "weight") == 0;
+    const bool of_integers = is_weight && is_integer(c, role);
+    integers m = { .rows = 0 };
+    if (of_integers)
+        PF_TRY(find_integers(c, role, layer, &m, error));
+    else
+        PF_TRY(pf_checkpoint_numbers(c, role, layer, part, &m.weight, error));
+    int32_t rows, columns;
+    pf_config_shape(&c->config, role, &rows, &columns);
+    if (is_weight && columns && !of_integers) c->has_matrices[m.weight.type] = true;
+    c->n_parameters += (int64_t)rows * (is_weight && columns ? columns : 1);
+    c->n_tensors++;
+    count_tensor(c, &m.weight, &s->known);
+    count_tensor(c, &m.scale, &s->known);
+    count_tensor(c, &m.head, &s->known);
+    return PF_OK;
+}
+
+/* Find every tensor once, count bytes and parameters, and refuse what is left over. */
+static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
+{
+    enum { OF_A_ROLE = 4 }; /* weight, scale, head, bias */
+    const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
+    survey s = { .checkpoint = c, .known = { calloc(most, sizeof *s.known.names), 0 } };
+    if (s.known.names == NULL)
+        return pf_fail(error, PF_NOMEM, "%s: no memory for the names of %zu tensors", c->directory, most);
+    pf_status status = pf_config_visit_tensors(&c->config, check_tensor, &s, error);
+    if (status == PF_OK) status = refuse_unknown_tensors(c, &s.known, error);
+    free(s.known.names);
+    return status;
+}
+
+/* Whether two matrices of one shape hold the same numbers; their pages are given back. */
+static bool are_equal(const pf_tensor *a, const pf_tensor *b, const volatile bool *cancel)
+{
+    enum { STRETCH = 1 << 20 }; /* elements */
+    const size_t n = (size_t)(a->shape[0] * a->shape[1]);
+    bool equal = true;
+    for (size_t i = 0, end; equal && i < n && !pf_is_told(cancel); i = end) {
+        const size_t size_a = pf_type_bytes(a->type), size_b = pf_type_bytes(b->type);
+        end = n - i < STRETCH ? n : i + STRETCH;
+        if (a->type == b->type) equal = memcmp(a->data + i * size_a, b->data + i * size_b, (end - i) * size_a) == 0;
+        for (size_t k = i; equal && a->type != b->type && k < end; k++)
+            equal = pf_tensor_element(a->data, a->type, k) == pf_tensor_element(b->data, b->type, k);
+        advise(a->data + i * size_a, (end - i) * size_a, MADV_DONTNEED, false);
+        advise(b->data + i * size_b, (end - i) * size_b, MADV_DONTNEED, false);
+    }
+    return equal;
+}
+
+/* config.json says that the head is the embedding, and the files have a head. Where they have both, and these are not the
+ * same, the head is the head; where they have no other, it is the embedding too. As in transformers 5
+ * (PreTrainedModel.tie_weights). */
+static pf_status look_at_head(pf_checkpoint *c, const volatile bool *cancel, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_tensor head, embedding;
+    pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", name);
+    if (!c->config.tied_embeddings || c->config.quantized) return PF_OK;
+    if (pf_safetensors_find(c->set, name, &head, NULL) == PF_UNAVAILABLE) return PF_OK;
+    pf_config_tensor_name(&c->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    c->named_as_head = pf_safetensors_find(c->set, name, &embedding, NULL) == PF_UNAVAILABLE;
+    if (c->named_as_head) return PF_OK;
+    PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_HEAD, 0, "weight", &head, error));
+    PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
+    c->config.tied_embeddings = are_equal(&head, &embedding, cancel);
+    if (!pf_is_told(cancel)) return PF_OK;
+    return pf_fail(error, PF_CANCELLED, "%s: interrupted while its head was compared with its embedding", c->directory);
+}
+
+pf_status pf_checkpoint_open(const char *directory, const volatile bool *cancel, pf_checkpoint *out, pf_error *error)
+{
+    pf_checkpoint c = { .directory = directory };
+    PF_TRY(pf_config_load(directory, &c.config, error));
+    PF_TRY(pf_safetensors_open(directory, &c.set, error));
+    pf_status status = look_at_head(&c, cancel, error);
+    if (status == PF_OK) status = check_tensors(&c, error);
+    if (status != PF_OK)
+        pf_checkpoint_close(&c);
+    else
+        *out = c;
+    return status;
+}
+
+void pf_checkpoint_close(pf_checkpoint *checkpoint)
+{
+    pf_safetensors_close(checkpoint->set);
+    checkpoint->set = NULL;
+}

@@ -1,0 +1,105 @@
+/*
+ * What moves while a model runs: the KV cache, activations, logits. One forward pass serves prefill, decode,
+ * verification and drafting alike.
+ *
+ *      rows of a pass:   | span 0: sequence a, 5 tokens | span 1: sequence b, 1 token | ...
+ *      logits out:            last n_logits rows of span 0, then of span 1, ...     f32 [n_logit_rows, n_vocab]
+ *
+ * A row's logits are bit-identical whatever the other rows, the chunking of the prompt and the number of threads
+ * (DESIGN, invariant 2).
+ *
+ * Memory is one arena made at creation, besides the KV cache; a pass allocates nothing.
+ * Threads: one caller at a time; the pass itself runs on the team.
+ */
+#ifndef PF_MODEL_CONTEXT_H
+#define PF_MODEL_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/stop.h"
+#include "base/team.h"
+#include "kvcache/kvcache.h"
+#include "model/weights/model.h"
+
+typedef struct pf_context pf_context;
+
+typedef struct {
+    int32_t max_tokens;     /* longest sequence; 0: the model's context, at most PF_DEFAULT_CONTEXT */
+    int32_t max_sequences;  /* alive at once in the KV cache */
+    int32_t max_rows;       /* rows of one pass, all spans together; longer prompts are cut into such chunks */
+    int32_t max_logit_rows; /* rows of one pass whose logits are wanted, at most max_rows */
+    size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
+    pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
+    int32_t
+        fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/crew.h); 0: all run it */
+    bool may_retreat; /* fewer than those, where others compute on the members' cores (model/forward/retreat.h) */
+    const volatile bool *cancel; /* of the making, borrowed for as long; or NULL */
+} pf_context_config;
+
+enum { PF_DEFAULT_CONTEXT = 8192 };
+
+/* Rows of a pass that suit a model's products: fewer fetch the weights anew too often, more leave the caches. */
+int32_t pf_context_default_rows(const pf_model *model);
+
+/* The KV type that suits a model's arithmetic: F32 for F32, BF16 for BF16 and for integers. */
+pf_type pf_context_default_kv_type(const pf_model *model);
+
+/* model and team are borrowed and must outlive the context.
+ * PF_INVALID: a field is out of range (max_tokens above the model's positions included); PF_LIMIT: with the
+ * model more than the machine's memory; PF_NOMEM; PF_CANCELLED; PF_INTERNAL: the buffers do not fit their measure. The caller
+ * ends it with pf_context_destroy. */
+PF_MUST_USE pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config,
+                                        pf_context **out, pf_error *error);
+void pf_context_destroy(pf_context *context); /* NULL is fine */
+
+/* Of its buffers and its KV pool, whatever the kernel has given of them so far. */
+size_t pf_context_reserved_bytes(const pf_context *context);
+
+/* From here on a pass is given up between two layers when it is time to stop: forward and prefill then have PF_CANCELLED.
+ * The caller of a pass looks at it; borrowed. NULL: never. */
+void pf_context_set_stop(pf_context *context, pf_stop *stop);
+
+/* New tokens of one sequence, behind what its KV holds. They may be a tree: a token then stands right behind its parent,
+ * and its logits are those of the chain of its path. Its KV holds all of them, row behind row; before more is appended
+ * pf_kv_keep must choose a path, or pf_kv_truncate forget them. */
+typedef struct {
+    pf_kv_seq sequence;
+    const int32_t *tokens;  /* [n_tokens] */
+    int32_t n_tokens;       /* at least 1 */
+    int32_t n_logits;       /* of the last n_logits rows, 0 .. n_tokens */
+    const int32_t *parents; /* [n_tokens] the row that each one follows, before it; -1: the KV. NULL: a chain */
+    int32_t best_of;        /* of a row only the best of the first best_of is asked for (PF_HEAD_BOUNDED); 0: logits */
+} pf_span;
+
+/* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
+ * Sequences must be distinct. All or nothing: on failure every sequence is as before.
+ * PF_INVALID: a token id outside the vocabulary or a best_of beyond it, a parent that is not before its token, a sequence
+ * that is not alive, more rows or logit rows than the context was made for.  PF_LIMIT: the KV pool or a sequence's max_tokens.
+ * PF_CANCELLED. */
+PF_MUST_USE pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans);
+
+/* As forward for one span of any length, in chunks of max_rows: logits of the last row only, when wanted. */
+PF_MUST_USE pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int32_t *tokens,
+                                         int32_t n_tokens, bool want_logits);
+
+/* Row i of the last pass's logits, 0 <= i < the sum of n_logits: [n_vocab]. Borrowed until the next pass; the caller
+ * may overwrite them. Not where all spans asked for the best of as many tokens: then pf_context_best has the answer. */
+float *pf_context_logits(pf_context *context, int32_t i);
+
+/* The first of the tokens below best_of whose logit is the largest; -1: all are NaN. Where all spans asked for the best of as
+ * many tokens: of so many. */
+int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of);
+
+/* Run fn(member, arg) by the members who ran the last pass: for what is done to its logits. */
+void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg);
+
+int32_t pf_context_n_threads(const pf_context *context); /* of the team */
+int32_t pf_context_n_vocab(const pf_context *context);   /* rows of the embedding */
+pf_kv *pf_context_kv(pf_context *context);               /* acquire, fork, truncate and release sequences here */
+const pf_model *pf_context_model(const pf_context *context);
+const pf_context_config *pf_context_get_config(const pf_context *context); /* resolved */
+
+#endif

@@ -1,0 +1,225 @@
+/*
+ * A pass from outside: checked so that what forward.c runs cannot fail, planned, and run by members of the team.
+ */
+#include "model/head/bounded_head.h"
+#include "model/forward/worker.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* ---- before it --------------------------------------------------------------------------------------------------- */
+
+/* Everything about the spans that can be known before the cache is touched. */
+static pf_status check_spans(const pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    if (n_spans < 0 || n_spans > c->config.max_sequences) return PF_INVALID;
+    int32_t rows_left = c->config.max_rows, logit_rows_left = c->config.max_logit_rows;
+    for (int32_t s = 0; s < n_spans; s++) {
+        const pf_span *span = &spans[s];
+        if (span->n_tokens < 1 || span->n_tokens > rows_left) return PF_INVALID;
+        if (span->n_logits < 0 || span->n_logits > span->n_tokens || span->n_logits > logit_rows_left)
+            return PF_INVALID;
+        rows_left -= span->n_tokens;
+        logit_rows_left -= span->n_logits;
+        if (pf_kv_length(c->kv, span->sequence) < 0) return PF_INVALID;
+        if (span->best_of < 0 || span->best_of > c->model->config.vocab_size) return PF_INVALID;
+        for (int32_t other = 0; other < s; other++)
+            if (spans[other].sequence == span->sequence) return PF_INVALID;
+        for (int32_t i = 0; i < span->n_tokens; i++) {
+            if (span->tokens[i] < 0 || span->tokens[i] >= c->model->config.vocab_size) return PF_INVALID;
+            if (span->parents != NULL && (span->parents[i] < -1 || span->parents[i] >= i)) return PF_INVALID;
+        }
+    }
+    return PF_OK;
+}
+
+static void cut_to(pf_context *c, pf_kv_seq sequence, int32_t length)
+{
+    const pf_status cut = pf_kv_truncate(c->kv, sequence, length);
+    assert(cut == PF_OK);
+    (void)cut;
+}
+
+static void take_back(pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    for (int32_t s = 0; s < n_spans; s++)
+        cut_to(c, spans[s].sequence, pf_kv_length(c->kv, spans[s].sequence) - spans[s].n_tokens);
+}
+
+/* Extend every sequence, or none. */
+static pf_status extend_all(pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    for (int32_t s = 0; s < n_spans; s++) {
+        const pf_status status = pf_kv_extend(c->kv, spans[s].sequence, spans[s].n_tokens);
+        if (status == PF_OK) continue;
+        take_back(c, spans, s);
+        return status;
+    }
+    return PF_OK;
+}
+
+/* ---- what it is about -------------------------------------------------------------------------------------------- */
+
+/* Where each row of a span stands. */
+static void place_rows(const pf_span *span, int32_t position, int32_t *positions)
+{
+    for (int32_t i = 0; i < span->n_tokens; i++) {
+        const int32_t parent = span->parents != NULL ? span->parents[i] : i - 1;
+        positions[i] = parent < 0 ? position : positions[parent] + 1;
+    }
+}
+
+/* Among how many tokens all logits of the pass are asked for the best alone; 0: somebody asks for more. */
+static int32_t common_best_of(const pf_span *spans, int32_t n_spans)
+{
+    int32_t best_of = 0;
+    for (int32_t s = 0; s < n_spans; s++) {
+        if (spans[s].n_logits == 0) continue;
+        if (spans[s].best_of == 0 || (best_of != 0 && spans[s].best_of != best_of)) return 0;
+        best_of = spans[s].best_of;
+    }
+    return best_of;
+}
+
+/* Write down what the pass is about: rows, positions, which logits are wanted. The cache has been extended. */
+static void plan_pass(pf_context *c, const pf_span *spans, int32_t n_spans)
+{
+    c->n_spans = n_spans;
+    c->n_rows = 0;
+    c->n_logit_rows = 0;
+    for (int32_t s = 0; s < n_spans; s++) {
+        const int32_t n = spans[s].n_tokens;
+        const int32_t position = pf_kv_length(c->kv, spans[s].sequence) - n;
+        c->spans[s] = (pf_pass_span){ spans[s].sequence, c->n_rows, n, position, spans[s].parents };
+        memcpy(c->tokens + c->n_rows, spans[s].tokens, (size_t)n * sizeof *c->tokens);
+        place_rows(&spans[s], position, c->positions + c->n_rows);
+        for (int32_t i = n - spans[s].n_logits; i < n; i++) c->logit_rows[c->n_logit_rows++] = c->n_rows + i;
+        c->n_rows += n;
+    }
+    c->given_up = false;
+    c->best_of = pf_bounded_head_is_for(c) ? common_best_of(spans, n_spans) : 0;
+}
+
+/* ---- who runs it ------------------------------------------------------------------------------------------------- */
+
+/* Whether some member's share of attention ends inside a key head's rows, so that two members store keys that one of
+ * them reads. A span of one row has no inside. */
+static bool shares_split_heads(const pf_context *c)
+{
+    const int32_t n_kv_heads = c->model->config.n_kv_heads;
+    int32_t s = 0;
+    for (int32_t id = 1; id < c->n_members; id++) {
+        int32_t begin, end;
+        pf_team_share((pf_member){ c->team, id, c->n_members }, n_kv_heads * c->n_rows, &begin, &end);
+        while (begin >= n_kv_heads * (c->spans[s].first_row + c->spans[s].n_rows)) s++;
+        if ((begin - n_kv_heads * c->spans[s].first_row) % c->spans[s].n_rows != 0) return true;
+    }
+    return false;
+}
+
+/* Who runs the pass, and who of them must wait for whom. The heads of many rows are better balanced than apart, where more
+ * than two share them. */
+static void plan_crew(pf_context *c, int32_t n_members)
+{
+    c->n_members = n_members;
+    c->heads_apart = pf_model_heads_part(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_IN_PIECES_ROWS);
+    c->split_heads = !c->heads_apart && shares_split_heads(c);
+    pf_pieces_reset(c->pieces, c->n_members);
+}
+
+/* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are
+ * worth sharing, those of a decode step are not worth waking anybody for. */
+enum { SHARED_EMBEDDING_ROWS = 32 };
+
+static void embed_rows(const pf_context *c, int32_t begin, int32_t end)
+{
+    pf_model_embed(c->model, c->tokens + begin, end - begin, c->x.data + (size_t)begin * c->x.stride, c->x.stride);
+}
+
+static void embed_share(pf_member member, void *context)
+{
+    const pf_context *c = context;
+    int32_t begin, end;
+    pf_team_share(member, c->n_rows, &begin, &end);
+    embed_rows(c, begin, end);
+}
+
+void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg)
+{
+    pf_team_run_some(context->team, context->n_members, fn, arg);
+}
+
+static void run_pass(pf_context *c, int32_t n_members)
+{
+    plan_crew(c, n_members);
+    if (c->n_rows < SHARED_EMBEDDING_ROWS)
+        embed_rows(c, 0, c->n_rows);
+    else
+        pf_context_run_members(c, embed_share, c);
+    pf_context_run_members(c, pf_context_run_pass, c);
+    if (c->model->head_kind == PF_HEAD_BOUNDED) pf_bounded_head_note(c);
+}
+
+/* As many members as the crew says, or fewer where others compute on their cores. Passes of few rows take nearly as long for
+ * one as for several. */
+static void run_planned(pf_context *c)
+{
+    if (c->crew.n_rungs == 1 && !c->config.may_retreat) {
+        run_pass(c, c->crew.n_threads);
+        return;
+    }
+    const bool many = c->n_rows > PF_CREW_MAX_ROWS;
+    pf_retreat *retreat = many ? &c->retreat_of_many : &c->retreat_of_few;
+    const int32_t chosen = pf_crew_members(&c->crew, c->n_rows), n_members = pf_retreat_members(retreat, chosen);
+    if (n_members == 1 && chosen > 1) pf_team_leave_seat(c->team); /* others may have retreated to the same core */
+    const uint64_t begin_ns = pf_now_ns();
+    run_pass(c, n_members);
+    const uint64_t ns = pf_now_ns() - begin_ns;
+    if (n_members == chosen) pf_crew_note(&c->crew, c->n_rows, ns);
+    if (c->config.may_retreat) pf_retreat_note(retreat, chosen, many ? c->n_rows : 1, ns, pf_team_held_up_ns(c->team));
+}
+
+pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)
+{
+    PF_TRY(check_spans(context, spans, n_spans));
+    if (n_spans == 0) return PF_OK;
+    PF_TRY(extend_all(context, spans, n_spans));
+    plan_pass(context, spans, n_spans);
+    run_planned(context);
+    if (!context->given_up) return PF_OK;
+    take_back(context, spans, n_spans);
+    return PF_CANCELLED;
+}
+
+pf_status pf_context_prefill(pf_context *context, pf_kv_seq sequence, const int32_t *tokens, int32_t n_tokens,
+                             bool want_logits)
+{
+    const int32_t before = pf_kv_length(context->kv, sequence), max_rows = context->config.max_rows;
+    if (before < 0 || n_tokens < 1) return PF_INVALID;
+    if (n_tokens > context->config.max_tokens - before) return PF_LIMIT;
+    pf_status status = PF_OK;
+    for (int32_t done = 0, n; done < n_tokens && status == PF_OK; done += n) {
+        n = n_tokens - done < max_rows ? n_tokens - done : max_rows;
+        const bool is_last = done + n == n_tokens;
+        const pf_span span = { sequence, tokens + done, n, is_last && want_logits ? 1 : 0, NULL, 0 };
+        status = pf_context_forward(context, &span, 1);
+    }
+    if (status != PF_OK) cut_to(context, sequence, before);
+    return status;
+}
+
+int32_t pf_context_best(const pf_context *context, int32_t i, int32_t best_of)
+{
+    assert(i >= 0 && i < context->n_logit_rows);
+    assert(context->best_of == 0 || context->best_of == best_of);
+    if (context->best_of > 0) return pf_bounded_head_best(context, i);
+    return context->model->kernels.argmax(context->logits.data + (size_t)i * context->logits.stride, best_of);
+}
+
+float *pf_context_logits(pf_context *context, int32_t i)
+{
+    assert(i >= 0 && i < context->n_logit_rows && context->best_of == 0);
+    return context->logits.data + (size_t)i * context->logits.stride;
+}

@@ -1,0 +1,235 @@
+/*
+ * A model's directory becomes a pf_model: its types are chosen, its memory is laid out, and packing.c fills it. When it is
+ * done the files are closed: nothing of a model is mapped.
+ */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "kernels/gemm/onednn/gemm_onednn.h"
+#include "model/head/bounded_head.h"
+#include "model/weights/choices.h"
+#include "model/weights/packing.h"
+
+/* ---- layout -------------------------------------------------------------------------------------------------------- */
+
+/* Plan a matrix and take its memory. */
+static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf_format format, pf_linear *linear,
+                                pf_arena *arena)
+{
+    int32_t n = 0, k = 0;
+    for (int32_t p = 0; p < recipe->n_parts; p++) {
+        int32_t rows;
+        pf_config_shape(&m->config, recipe->parts[p], &rows, &k);
+        if (__builtin_add_overflow(n, rows, &n)) return PF_LIMIT;
+    }
+    size_t bytes;
+    PF_TRY(pf_gemm_plan_weights(format, n, k, &linear->weights, &bytes));
+    linear->weights.panels = pf_arena_take(arena, bytes, 1);
+    linear->bias = NULL;
+    if (pf_config_has_bias(&m->config, recipe->parts[0])) linear->bias = pf_arena_take(arena, (size_t)n, sizeof(float));
+    return PF_OK;
+}
+
+/* Give every weight its place: the same walk measures and takes. */
+static pf_status lay_out(pf_model *m, pf_arena *arena)
+{
+    const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
+    const bool tied = m->config.tied_embeddings;
+    const bool screened = m->head_kind == PF_HEAD_SCREENED;
+    m->embedding = !m->has_rows ? NULL : pf_arena_take(arena, n_vocab, hidden * pf_type_bytes(m->row_type));
+    m->head_rows = !screened ? NULL : tied ? m->embedding : pf_arena_take(arena, n_vocab, hidden * 2);
+    m->final_norm = pf_arena_take(arena, hidden, sizeof(float));
+    for (int32_t l = 0; l < m->config.n_layers; l++) {
+        pf_layer *layer = &m->layers[l];
+        layer->attention_norm = pf_arena_take(arena, hidden, sizeof(float));
+        layer->mlp_norm = pf_arena_take(arena, hidden, sizeof(float));
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            PF_TRY(lay_out_linear(m, &pf_layer_recipes[i], m->format, pf_layer_matrix(layer, i), arena));
+    }
+    PF_TRY(lay_out_linear(m, &pf_head_recipe, pf_model_head_format(m), &m->head, arena));
+    if (m->head_kind != PF_HEAD_BOUNDED) return PF_OK;
+    m->head_error = pf_arena_take(arena, n_vocab, sizeof(float));
+    return lay_out_linear(m, &pf_head_recipe, PF_FORMAT_INT8, &m->coarse_head, arena);
+}
+
+/* All matrices there are, layer after layer, and the head. */
+static int32_t n_matrices(const pf_model *m)
+{
+    return m->layers == NULL ? 0 : m->config.n_layers * PF_N_LAYER_MATRICES + 1;
+}
+static pf_gemm_weights *matrix(pf_model *m, int32_t i)
+{
+    const int32_t l = i / PF_N_LAYER_MATRICES;
+    return l == m->config.n_layers ? &m->head.weights
+                                   : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
+}
+
+/* Where weights lie, and how they are best fetched from there. */
+static void note_hints(const pf_model *m, pf_gemm_weights *w)
+{
+    w->from_memory = pf_model_is_beyond_cache(m, pf_model_step_bytes(m));
+    w->fetch = pf_fetch_of(m->kernels.features);
+}
+static void note_all_hints(pf_model *m)
+{
+    for (int32_t i = 0; i < n_matrices(m); i++) note_hints(m, matrix(m, i));
+    note_hints(m, &m->coarse_head.weights);
+}
+
+/* What all weights take. */
+static pf_status measure_all(pf_model *m, const pf_model_source *src, size_t *bytes)
+{
+    pf_arena measure = pf_arena_measure();
+    PF_TRY(lay_out(m, &measure));
+    *bytes = measure.used;
+    return pf_model_choose_less(m, src, measure.used) ? measure_all(m, src, bytes) : PF_OK;
+}
+
+static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *error)
+{
+    const char *directory = src->checkpoint.directory;
+    const size_t memory_bytes = m->machine.memory_bytes;
+    size_t bytes;
+    if (measure_all(m, src, &bytes) != PF_OK)
+        return pf_fail(error, PF_LIMIT,
+                       "%s: a matrix is larger than can be addressed, or as %s has longer rows than %d values",
+                       directory, pf_dtype_name(m->dtype), PF_GEMM_MAX_INT_K);
+    if (memory_bytes > 0 && bytes > memory_bytes)
+        return pf_fail(error, PF_LIMIT, "%s: as %s the model takes %zu MiB, and this machine has %zu MiB left",
+                       directory, pf_dtype_name(m->dtype), bytes >> 20, memory_bytes >> 20);
+    const pf_status status = pf_arena_create(bytes, &m->arena);
+    if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
+    PF_TRY(lay_out(m, &m->arena));
+    note_all_hints(m);
+    return PF_OK;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+/* Anew as plain BF16, which holds everything, where the weights turn out not to fit twelve bits. */
+static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *error)
+{
+    PF_TRY(reserve(m, src, error));
+    PF_TRY(pf_model_load_weights(m, src, error));
+    if (!src->met_unheld) return PF_OK;
+    pf_arena_destroy(&m->arena);
+    m->beyond_twelve = true;
+    src->met_unheld = false;
+    PF_TRY(pf_model_choose(m, src, error));
+    PF_TRY(reserve(m, src, error));
+    return pf_model_load_weights(m, src, error);
+}
+
+/* ---- another library's products ------------------------------------------------------------------------------------ */
+
+static pf_status check_backend(const pf_model *m, const pf_model_source *src, pf_error *error)
+{
+    return src->options->backend == PF_BACKEND_ONEDNN ? pf_onednn_check(m->format, m->act, error) : PF_OK;
+}
+
+/* Every matrix gets its copy, and the table of kernels oneDNN's row. */
+static pf_status attach_backend(pf_model *m, const pf_model_source *src, pf_error *error)
+{
+    if (src->options->backend != PF_BACKEND_ONEDNN) return PF_OK;
+    pf_team *team = src->options->team;
+    PF_TRY(pf_onednn_open(team, &m->onednn, error));
+    for (int32_t i = 0; i < n_matrices(m); i++) PF_TRY(pf_onednn_attach(m->onednn, team, matrix(m, i), m->act, error));
+    const pf_kernel *kernel = pf_onednn_kernel(m->format, m->act);
+    m->kernels.chosen_gemm[m->format][m->act] = kernel;
+    m->kernels.gemm[m->format][m->act] = kernel->fn.gemm;
+    return PF_OK;
+}
+
+static void detach_backend(pf_model *m)
+{
+    for (int32_t i = 0; i < n_matrices(m); i++) pf_onednn_detach(matrix(m, i));
+    pf_onednn_close(m->onednn);
+}
+
+/* ---- the model ----------------------------------------------------------------------------------------------------- */
+
+static pf_status open_model(pf_model *m, const char *directory, pf_model_source *src, pf_error *error)
+{
+    PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
+    src->pack_weights = m->kernels.pack_weights;
+    PF_TRY(pf_checkpoint_open(directory, src->options->cancel, &src->checkpoint, error));
+    if (src->options->machine != NULL)
+        m->machine = *src->options->machine;
+    else
+        PF_TRY(pf_topology_read(&m->machine, error));
+    m->config = src->checkpoint.config;
+    m->q_dim = m->config.n_heads * m->config.head_dim;
+    m->kv_dim = m->config.n_kv_heads * m->config.head_dim;
+    m->n_parameters = src->checkpoint.n_parameters;
+    PF_TRY(pf_model_choose(m, src, error));
+    PF_TRY(check_backend(m, src, error));
+
+    m->layers = calloc((size_t)m->config.n_layers, sizeof *m->layers);
+    if (m->layers == NULL)
+        return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
+    PF_TRY(reserve_and_load(m, src, error));
+    PF_TRY(pf_safetensors_check(src->checkpoint.set, error));
+    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_bounded_head_measure(m, src->options->team, &src->walk, error));
+    return attach_backend(m, src, error);
+}
+
+pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out, pf_error *error)
+{
+    pf_model *m = calloc(1, sizeof *m);
+    if (m == NULL) return pf_fail(error, PF_NOMEM, "%s: no memory for a model", directory);
+    pf_model_source src = { .options = options };
+    const pf_status status = open_model(m, directory, &src, error);
+    pf_checkpoint_close(&src.checkpoint);
+    if (status != PF_OK) {
+        pf_model_release(m);
+        return status;
+    }
+    *out = m;
+    return PF_OK;
+}
+
+void pf_model_release(pf_model *model)
+{
+    if (model == NULL) return;
+    detach_backend(model);
+    pf_arena_destroy(&model->arena);
+    free(model->layers);
+    free(model);
+}
+
+/* ---- what is asked of it ------------------------------------------------------------------------------------------- */
+
+const pf_config *pf_model_config(const pf_model *model)
+{
+    return &model->config;
+}
+
+const pf_kernels *pf_model_kernels(const pf_model *model)
+{
+    return &model->kernels;
+}
+
+pf_dtype pf_model_dtype(const pf_model *model)
+{
+    return model->dtype;
+}
+
+pf_format pf_model_format(const pf_model *model)
+{
+    return model->format;
+}
+
+pf_act pf_model_act(const pf_model *model)
+{
+    return model->act;
+}
+
+size_t pf_model_packed_bytes(const pf_model *model)
+{
+    return model->arena.size;
+}
+
+int64_t pf_model_parameter_count(const pf_model *model)
+{
+    return model->n_parameters;
+}

@@ -1,0 +1,241 @@
+/*
+ * What a loaded model tells of itself: the bytes that a step reads, a bare read of them, and a line for each tensor.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/weights/weights.h"
+
+/* ---- what a step reads --------------------------------------------------------------------------------------------- */
+
+/* Without what bf16-12 has in reserve, of which a step reads a percent or two. */
+static size_t panel_bytes(const pf_linear *linear)
+{
+    return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
+}
+
+static size_t linear_bytes(const pf_linear *linear)
+{
+    return panel_bytes(linear) + (linear->bias ? (size_t)linear->weights.n * sizeof(float) : 0);
+}
+
+size_t pf_model_step_bytes(const pf_model *model)
+{
+    const size_t norm_bytes = (size_t)model->config.hidden_size * sizeof(float);
+    size_t bytes = norm_bytes + linear_bytes(pf_model_step_head(model));
+    for (int32_t l = 0; l < model->config.n_layers; l++) {
+        bytes += 2 * norm_bytes;
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++) bytes += linear_bytes(pf_layer_matrix(&model->layers[l], i));
+    }
+    return bytes;
+}
+
+typedef struct {
+    const pf_model *model;
+    pf_read_fn *read;
+    _Atomic uint64_t checksum;
+} read_job;
+
+static uint64_t read_share(pf_member member, pf_read_fn *read, const pf_linear *linear)
+{
+    int32_t begin, end;
+    pf_team_share(member, linear->weights.n_panels, &begin, &end);
+    const size_t bytes = linear->weights.panel_bytes;
+    return read((const char *)linear->weights.panels + (size_t)begin * bytes, (size_t)(end - begin) * bytes);
+}
+
+uint64_t pf_model_read_share(const pf_model *model, pf_member member, uint32_t matrices, pf_read_fn *read)
+{
+    uint64_t sum = 0;
+    for (int32_t l = 0; l < model->config.n_layers; l++)
+        for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
+            if (matrices >> i & 1) sum += read_share(member, read, pf_layer_matrix(&model->layers[l], i));
+    if (matrices >> PF_MATRIX_HEAD & 1) sum += read_share(member, read, pf_model_step_head(model));
+    return sum;
+}
+
+static void read_all(pf_member member, void *arg)
+{
+    read_job *job = arg;
+    job->checksum += pf_model_read_share(job->model, member, UINT32_MAX, job->read);
+}
+
+uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn *read)
+{
+    read_job job = { .model = model, .read = read };
+    pf_team_run(team, read_all, &job);
+    return job.checksum;
+}
+
+/* ---- telling ------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    void (*visit)(void *user, const pf_model_tensor *tensor);
+    void *user;
+    char format[96], reason[256];
+} visitor;
+
+static void visit_vector(const pf_model *m, visitor *v, pf_tensor_role role, int32_t layer)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    int32_t rows, columns;
+    pf_config_tensor_name(&m->config, role, layer, "weight", name);
+    pf_config_shape(&m->config, role, &rows, &columns);
+    const pf_kernel *kernel = m->kernels.chosen[PF_OP_RMSNORM][PF_TYPE_F32];
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = "f32",
+                                     .kernel = kernel ? kernel->name : "",
+                                     .reason = "a vector is small: F32 costs nothing",
+                                     .rows = rows,
+                                     .columns = 1,
+                                     .bytes = (size_t)rows * sizeof(float) };
+    v->visit(v->user, &tensor);
+}
+
+/* "model.layers.0.self_attn.q_proj+k_proj+v_proj.weight" */
+static void join_names(const pf_model *m, const pf_matrix_recipe *recipe, int32_t layer, char *out, size_t capacity)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&m->config, recipe->parts[0], layer, "weight", name);
+    snprintf(out, capacity, "%s", name);
+    for (int32_t p = 1; p < recipe->n_parts; p++) {
+        pf_config_tensor_name(&m->config, recipe->parts[p], layer, "weight", name);
+        char *dot = strrchr(name, '.'); /* before "weight" */
+        if (dot != NULL) *dot = '\0';
+        const char *last = strrchr(name, '.');
+        char *end = strrchr(out, '.');
+        if (end == NULL) return;
+        snprintf(end, capacity - (size_t)(end - out), "+%s.weight", last ? last + 1 : name);
+    }
+}
+
+/* "f32 and bf16" */
+static void join_types(const bool has[PF_N_TYPES], char *out, size_t capacity)
+{
+    *out = '\0';
+    for (int t = 0; t < PF_N_TYPES; t++) {
+        const size_t n = strlen(out);
+        if (has[t]) snprintf(out + n, capacity - n, "%s%s", n ? " and " : "", pf_type_name((pf_type)t));
+    }
+}
+
+/* Why this format. */
+static void format_reason(const pf_model *m, char *out, size_t capacity)
+{
+    char types[32];
+    join_types(m->has_matrices, types, sizeof types);
+    if (m->beyond_twelve)
+        snprintf(out, capacity, "bf16-12 has no room for weights whose magnitudes lie so far apart");
+    else if (!m->is_default)
+        snprintf(out, capacity, "asked for");
+    else if (m->config.quantized)
+        snprintf(out, capacity, "the directory was quantised to it");
+    else
+        snprintf(out, capacity, "the file's matrices are in %s%s%s", types,
+                 m->has_matrices[PF_TYPE_F16] && m->row_type == PF_TYPE_BF16 ? ", rounded to bf16" : "",
+                 m->dtype == PF_DTYPE_BF16_12 ? " and beyond the cache: the bits of bf16, fewer bytes to read" : "");
+}
+
+/* Why this kernel. */
+static void tell_reason(const pf_model *m, const pf_kernel *kernel, char *out, size_t capacity)
+{
+    const pf_format_info *format = pf_format_get(m->format);
+    const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
+    char why[128], act[64] = "";
+    format_reason(m, why, sizeof why);
+    if (pf_format_is_integer(m->format))
+        snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
+                 m->act == format->act ? "the default" : "asked for");
+    if (m->onednn != NULL)
+        snprintf(out, capacity, "%s%s; oneDNN's product was asked for, which multiplies activations in %s", why, act,
+                 pf_act_name(kernel->act));
+    else if (kernel->isa == m->kernels.isa)
+        snprintf(out, capacity, "%s%s; %s is the highest instruction set allowed, and has this product", why, act, has);
+    else
+        snprintf(out, capacity, "%s%s; %s is allowed and has no such product, %s is the next below that has one", why,
+                 act, allowed, has);
+}
+
+static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *recipe, int32_t layer,
+                         const pf_linear *linear)
+{
+    char name[PF_MAX_PARTS * PF_MAX_TENSOR_NAME];
+    join_names(m, recipe, layer, name, sizeof name);
+    const pf_kernel *kernel = pf_model_product(m, linear);
+    snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
+    if (linear == &m->head && m->head_kind == PF_HEAD_SCREENED)
+        snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are computed anew");
+    else if (linear == &m->coarse_head)
+        snprintf(v->reason, sizeof v->reason, "the head is bounded: this one tells whose logits may be the largest");
+    else
+        tell_reason(m, kernel, v->reason, sizeof v->reason);
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = v->format,
+                                     .kernel = kernel->name,
+                                     .reason = v->reason,
+                                     .rows = linear->weights.n,
+                                     .columns = linear->weights.k,
+                                     .bytes = linear_bytes(linear) };
+    v->visit(v->user, &tensor);
+}
+
+static void visit_rows(const pf_model *m, visitor *v, pf_tensor_role role, const char *reason)
+{
+    const size_t n = (size_t)m->config.vocab_size * (size_t)m->config.hidden_size;
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&m->config, role, 0, "weight", name);
+    snprintf(v->format, sizeof v->format, "%s rows", pf_type_name(m->row_type));
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = v->format,
+                                     .kernel = "row lookup",
+                                     .reason = reason,
+                                     .rows = m->config.vocab_size,
+                                     .columns = m->config.hidden_size,
+                                     .bytes = n * pf_type_bytes(m->row_type) };
+    v->visit(v->user, &tensor);
+}
+
+static void visit_embedding_in_head(const pf_model *m, visitor *v)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_config_tensor_name(&m->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
+    snprintf(v->format, sizeof v->format, "%s, in the head's panels", pf_format_get(m->format)->name);
+    const pf_model_tensor tensor = { .name = name,
+                                     .format = v->format,
+                                     .kernel = "row lookup: pf_gemm_unpack_row",
+                                     .reason = "the head is the same tensor: rows are gathered from its panels",
+                                     .rows = m->config.vocab_size,
+                                     .columns = m->config.hidden_size };
+    v->visit(v->user, &tensor);
+}
+
+static void visit_looked_up(const pf_model *m, visitor *v)
+{
+    if (m->embedding == NULL)
+        visit_embedding_in_head(m, v);
+    else
+        visit_rows(m, v, PF_TENSOR_EMBEDDING,
+                   m->head_rows == m->embedding ? "rows are looked up, and tell the best logits of the screened head"
+                   : m->config.tied_embeddings
+                       ? "rows are looked up: from the head's panels, in the cache, it takes longer"
+                       : "rows are looked up, never multiplied");
+    if (m->head_rows != m->embedding && m->head_rows != NULL)
+        visit_rows(m, v, PF_TENSOR_HEAD, "rows tell the best logits of the screened head");
+}
+
+void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)
+{
+    visitor v = { .visit = visit, .user = user };
+    visit_looked_up(model, &v);
+    for (int32_t l = 0; l < model->config.n_layers; l++) {
+        visit_vector(model, &v, PF_TENSOR_ATTENTION_NORM, l);
+        visit_linear(model, &v, &pf_layer_recipes[PF_MATRIX_QKV], l, &model->layers[l].qkv);
+        visit_linear(model, &v, &pf_layer_recipes[PF_MATRIX_O], l, &model->layers[l].o);
+        visit_vector(model, &v, PF_TENSOR_MLP_NORM, l);
+        for (int i = PF_MATRIX_GATE; i < PF_N_LAYER_MATRICES; i++)
+            visit_linear(model, &v, &pf_layer_recipes[i], l, pf_layer_matrix(&model->layers[l], i));
+    }
+    visit_vector(model, &v, PF_TENSOR_FINAL_NORM, 0);
+    visit_linear(model, &v, &pf_head_recipe, 0, &model->head);
+    if (model->head_kind == PF_HEAD_BOUNDED) visit_linear(model, &v, &pf_head_recipe, 0, &model->coarse_head);
+}

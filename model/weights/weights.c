@@ -1,0 +1,52 @@
+/* How the weights of a pf_model are made up, and how members share them. */
+#include "model/weights/weights.h"
+
+#include <string.h>
+
+const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES] = {
+    [PF_MATRIX_QKV] = { offsetof(pf_layer, qkv), 3, { PF_TENSOR_Q, PF_TENSOR_K, PF_TENSOR_V } },
+    [PF_MATRIX_O] = { offsetof(pf_layer, o), 1, { PF_TENSOR_O } },
+    [PF_MATRIX_GATE] = { offsetof(pf_layer, gate), 1, { PF_TENSOR_GATE } },
+    [PF_MATRIX_UP] = { offsetof(pf_layer, up), 1, { PF_TENSOR_UP } },
+    [PF_MATRIX_DOWN] = { offsetof(pf_layer, down), 1, { PF_TENSOR_DOWN } },
+};
+const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
+
+bool pf_model_heads_part(const pf_model *model, int32_t n_members)
+{
+    const int32_t n_heads = model->config.n_kv_heads;
+    if (model->onednn != NULL) return false; /* its matrices are cut once, into the members' shares of all panels */
+    return n_heads % n_members == 0 && n_heads / n_members * model->config.head_dim % PF_GEMM_PANEL == 0;
+}
+
+int32_t pf_model_qkv_share(const pf_model *model, pf_member member, pf_panels out[3])
+{
+    const int32_t n_q = model->q_dim / PF_GEMM_PANEL, n_kv = model->kv_dim / PF_GEMM_PANEL;
+    const int32_t sizes[3] = { n_q, n_kv, n_kv };
+    if (!pf_model_heads_part(model, member.n_threads)) {
+        pf_team_share(member, (model->q_dim + 2 * model->kv_dim + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL, &out[0].begin,
+                      &out[0].end);
+        return 1;
+    }
+    for (int32_t i = 0, first = 0; i < 3; first += sizes[i++]) {
+        pf_team_share(member, sizes[i], &out[i].begin, &out[i].end);
+        out[i].begin += first;
+        out[i].end += first;
+    }
+    return 3;
+}
+
+void pf_model_embed(const pf_model *model, const int32_t *tokens, int32_t n_rows, float *x, size_t stride)
+{
+    const size_t hidden = (size_t)model->config.hidden_size;
+    for (int32_t i = 0; i < n_rows; i++, x += stride) {
+        if (model->embedding == NULL) {
+            pf_gemm_unpack_row(&model->head.weights, tokens[i], x);
+        } else if (model->row_type == PF_TYPE_F32) {
+            memcpy(x, (const float *)model->embedding + (size_t)tokens[i] * hidden, hidden * sizeof *x);
+        } else {
+            const uint16_t *row = (const uint16_t *)model->embedding + (size_t)tokens[i] * hidden;
+            for (size_t d = 0; d < hidden; d++) x[d] = pf_bf16_to_f32(row[d]);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+/* A far peer: batches out, batches in, over a link that mends itself (rpc/client/link.h). */
+#include "rpc/client/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/topology.h"
+#include "rpc/client/link.h"
+#include "rpc/service.h"
+
+enum {
+    /* Batches on their way since the last answer. A process that was stopped reads no more, and 280 small messages fill
+     * its unix socket: gRPC 1.51 then never lets go of the connection, neither for a ping without an answer, which it
+     * cannot write, nor for the end of the channel. Past it one goes out a second. */
+    N_UNANSWERED = 64,
+    SECOND_NS = 1000 * 1000 * 1000,
+
+    /* Of those that may wait for the transport. The rest is for closes. */
+    N_WAITING = PF_LINK_OUTBOUND / 2,
+};
+
+typedef struct {
+    pf_peer head;
+    pf_link link;
+    pf_service service;
+    pf_codec *encoder, *decoder; /* the caller's */
+} client;
+
+static pf_link *link_of(pf_peer *peer)
+{
+    return &((client *)peer)->link;
+}
+
+/* ---- pf_peer, on the caller's thread ------------------------------------------------------------------------------ */
+
+/* With the lock held: end the stream; a new one may be better, and every sequence starts afresh on it. */
+static pf_status hang_up(pf_link *link, const char *what)
+{
+    (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: %s", link->address, what);
+    if (link->state == PF_LINK_UP) {
+        (void)grpc_call_cancel_with_status(link->call.grpc, GRPC_STATUS_CANCELLED, what, NULL);
+        link->state = PF_LINK_CLOSING; /* nothing more is sent on it */
+    }
+    return PF_UNAVAILABLE;
+}
+
+/* Whether a batch can be sent now, with the lock held. One of closes alone is never too many: there are no more of them than
+ * of opens, and who is not told of an end keeps a place for it. What waits for the transport says nothing of the peer: this
+ * process polls too seldom to hear that it is sent, when its target is fast and others have the cores. */
+static pf_status check_link(pf_link *link, const pf_batch *batch)
+{
+    if (link->lost || link->state != PF_LINK_UP) {
+        link->lost = false; /* this tells */
+        return PF_UNAVAILABLE;
+    }
+    if (link->sending && link->out_count == PF_LINK_OUTBOUND)
+        return hang_up(link, "it does not read, and more waits to be sent than there is room for");
+    const bool asks = batch->n_opens + batch->n_proposals + batch->n_verdicts > 0;
+    if (asks && link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
+    return asks && link->sending && link->out_count >= N_WAITING ? PF_LIMIT : PF_OK;
+}
+
+static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
+{
+    client *c = (client *)peer;
+    pf_link *link = &c->link;
+    grpc_byte_buffer *message = NULL;
+    pthread_mutex_lock(&link->lock);
+    pf_status status = check_link(link, batch);
+    if (status == PF_OK) {
+        message = pf_grpc_encode(c->encoder, batch);
+        if (!message) status = PF_LIMIT;
+    }
+    if (status == PF_OK) {
+        if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* the rest may go unanswered */
+        link->sent_ns = pf_now_ns();
+        pf_link_send(link, message);
+    }
+    pthread_mutex_unlock(&link->lock);
+    return status;
+}
+
+/* The next answer's bytes. PF_CANCELLED: not yet.  PF_UNAVAILABLE: no more on this stream.
+ *
+ * An answer is asked for here, by a caller who has nothing better to do, and not when the last one has come: core then tells
+ * the peer at once how much room there is, in a packet of its own, and whoever has an answer wants to go on. */
+static pf_status take_answer(pf_link *link, grpc_byte_buffer **answer, pf_error *error)
+{
+    pf_status status = PF_CANCELLED;
+    pthread_mutex_lock(&link->lock);
+    if (link->answer) {
+        status = PF_OK;
+        *answer = link->answer;
+        link->answer = NULL;
+    } else if (link->lost || link->state != PF_LINK_UP) {
+        status = pf_fail(error, PF_UNAVAILABLE, "%s", link->why.text);
+        link->lost = false;
+    } else if (!link->reading) {
+        pf_link_read(link);
+    }
+    pthread_mutex_unlock(&link->lock);
+    return status;
+}
+
+/* Looks once at least, whatever the deadline: a caller who never waits would otherwise hear only from the back of the poller,
+ * 10 ms later, of what has been sent, and a fast target fills the queue in two. */
+static pf_status await_answer(pf_link *link, uint64_t deadline_ns, grpc_byte_buffer **answer, pf_error *error)
+{
+    const uint64_t spin_until_ns = pf_now_ns() + PF_RPC_SPIN_NS;
+    for (bool last = false;; last = pf_now_ns() >= deadline_ns) {
+        const pf_status status = take_answer(link, answer, error);
+        if (status != PF_CANCELLED || last) return status;
+        pf_poller_wait(&link->poller, spin_until_ns, deadline_ns);
+    }
+}
+
+/* What a server of the other service would say, or a client, is of no use to anybody who waits for this one's answers. */
+static pf_status check_direction(const client *c, const pf_batch *answer, pf_error *error)
+{
+    const bool drafter = c->service == PF_SERVICE_DRAFTER;
+    if (drafter ? answer->n_verdicts : answer->n_proposals)
+        return pf_fail(error, PF_FORMAT,
+                       drafter ? "a Drafter takes verdicts, it makes none"
+                               : "a Verifier takes proposals, it makes none");
+    if (answer->n_opens || answer->n_closes)
+        return pf_fail(error, PF_FORMAT, "opens and closes go from client to server only");
+    return PF_OK;
+}
+
+static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const pf_batch **out, pf_error *error)
+{
+    const pf_batch *batch;
+    grpc_slice hold;
+    PF_TRY(pf_grpc_bytes(answer, &hold, error));
+    pf_codec_give_back(c->decoder); /* what an honest one sends takes less than is kept */
+    const pf_status status =
+        pf_codec_decode_batch(c->decoder, GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), &batch, error);
+    grpc_slice_unref(hold);
+    PF_TRY(status);
+    PF_TRY(check_direction(c, batch, error));
+    *out = batch;
+    return PF_OK;
+}
+
+static pf_status hear_nonsense(pf_link *link, const char *nonsense, pf_error *error)
+{
+    char what[sizeof((pf_error *)NULL)->text];
+    snprintf(what, sizeof what, "it talks nonsense: %s", nonsense);
+    pthread_mutex_lock(&link->lock);
+    const pf_status status = hang_up(link, what);
+    if (error) *error = link->why;
+    pthread_mutex_unlock(&link->lock);
+    return status;
+}
+
+static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_batch **out, pf_error *error)
+{
+    client *c = (client *)peer;
+    grpc_byte_buffer *answer = NULL;
+    PF_TRY(await_answer(&c->link, deadline_ns, &answer, error));
+    pf_error nonsense;
+    const pf_status status = decode_answer(c, answer, out, &nonsense);
+    grpc_byte_buffer_destroy(answer);
+    return status == PF_OK ? PF_OK : hear_nonsense(&c->link, nonsense.text, error);
+}
+
+static void client_why(pf_peer *peer, pf_error *out)
+{
+    pf_link *link = link_of(peer);
+    pthread_mutex_lock(&link->lock);
+    *out = link->why;
+    pthread_mutex_unlock(&link->lock);
+}
+
+static pf_status client_info(pf_peer *peer, pf_model_info *out, pf_error *error)
+{
+    pf_link *link = link_of(peer);
+    pthread_mutex_lock(&link->lock);
+    pf_status status = PF_OK;
+    if (link->known)
+        *out = link->info;
+    else
+        status = pf_fail(error, PF_UNAVAILABLE, "%s", link->why.text);
+    pthread_mutex_unlock(&link->lock);
+    return status;
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------------- */
+
+static void free_client(client *c)
+{
+    pf_codec_destroy(c->encoder);
+    pf_codec_destroy(c->decoder);
+    free(c);
+}
+
+static void client_destroy(pf_peer *peer)
+{
+    client *c = (client *)peer;
+    if (pf_link_stop(&c->link)) free_client(c);
+}
+
+static const pf_peer_ops OPS = {
+    .submit = client_submit,
+    .collect = client_collect,
+    .info = client_info,
+    .destroy = client_destroy,
+    .why = client_why,
+};
+
+static void settle(pf_rpc_client_config *config)
+{
+    /* Whoever is needed may be far: a line of four seconds there and back is slow, and works. */
+    if (config->connect_timeout_ns == 0)
+        config->connect_timeout_ns = (uint64_t)(config->keep_trying ? 2 : 15) * SECOND_NS;
+    if (config->memory_bytes == 0) config->memory_bytes = pf_topology_memory_bytes();
+}
+
+static pf_status make_codecs(client *c, const char *address, pf_error *error)
+{
+    enum { N_BYTES = PF_RPC_DEFAULT_MESSAGE_BYTES };
+    pf_status status = pf_codec_create(N_BYTES, 0, &c->encoder);
+    if (status == PF_OK) status = pf_codec_create(N_BYTES, 0, &c->decoder);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "%s: no memory for messages of %d bytes", address, N_BYTES);
+}
+
+static pf_status connect_to(const char *address_text, pf_service service, const pf_rpc_client_config *config,
+                            pf_peer **out, pf_error *error)
+{
+    pf_address address;
+    PF_TRY(pf_address_parse(address_text, &address, error));
+    client *c = calloc(1, sizeof *c);
+    if (!c) return pf_fail(error, PF_NOMEM, "%s: no memory for a connection", address_text);
+    c->head.ops = &OPS;
+    if (config) c->link.config = *config;
+    settle(&c->link.config);
+    c->service = service;
+    c->link.stream_method = pf_services[service].stream_method;
+    c->link.info_method = pf_services[service].info_method;
+    c->link.one_model =
+        service == PF_SERVICE_VERIFIER; /* a draft is a guess, whoever makes it; a text is one target's */
+    pf_status status = make_codecs(c, address_text, error);
+    if (status == PF_OK) status = pf_link_start(&c->link, &address, error);
+    if (status != PF_OK) {
+        free_client(c);
+        return status;
+    }
+    status = pf_link_meet(&c->link, error);
+    if (status == PF_OK || (c->link.config.keep_trying && (status == PF_UNAVAILABLE || status == PF_FORMAT)))
+        *out = &c->head;
+    else
+        client_destroy(&c->head);
+    return status;
+}
+
+pf_status pf_rpc_drafter_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
+                                 pf_error *error)
+{
+    return connect_to(address, PF_SERVICE_DRAFTER, config, out, error);
+}
+
+pf_status pf_rpc_verifier_connect(const char *address, const pf_rpc_client_config *config, pf_peer **out,
+                                  pf_error *error)
+{
+    return connect_to(address, PF_SERVICE_VERIFIER, config, out, error);
+}
+
+void pf_rpc_client_get_stats(pf_peer *peer, pf_rpc_client_stats *out)
+{
+    pf_link *link = link_of(peer);
+    pthread_mutex_lock(&link->lock);
+    *out = link->stats;
+    pthread_mutex_unlock(&link->lock);
+}

@@ -1,0 +1,85 @@
+/*
+ * A client's end of the wire: one stream to somebody, which mends itself. Internal to rpc/.
+ *
+ *      down ---- mend_ns is there ---> asking -------- an answer, no other's --------> up ---- its status ---> closing
+ *       ^                                |                                                                       |
+ *       |<------- nobody, or another ----+                                                                       |
+ *       |<---------------------------------------------- nothing is posted any more, mend_ns is set -------------+
+ *
+ * Threads: events come on whichever thread polls (rpc/poller.h). All below `lock` is guarded by it, and functions want it
+ * held unless they say otherwise.
+ */
+#ifndef PF_RPC_LINK_H
+#define PF_RPC_LINK_H
+
+#include <pthread.h>
+
+#include "rpc/listener/address.h"
+#include "rpc/client/client.h"
+#include "rpc/grpc_util.h"
+#include "rpc/poller.h"
+
+enum { PF_LINK_OUTBOUND = 32 }; /* batches that wait for the transport; then the peer counts as gone */
+
+typedef enum { PF_LINK_DOWN, PF_LINK_ASKING, PF_LINK_UP, PF_LINK_CLOSING } pf_link_state;
+
+/* One RPC and what core writes into. */
+typedef struct {
+    grpc_call *grpc;
+    grpc_metadata_array initial, trailing;
+    grpc_byte_buffer *received;
+    grpc_status_code status;
+    grpc_slice details;
+    int pending; /* events to come */
+} pf_link_call;
+
+typedef struct {
+    pf_rpc_client_config config; /* resolved */
+    char address[PF_MAX_ADDRESS_BYTES];
+    const char *stream_method, *info_method;
+    bool one_model;             /* whoever comes back must be called as who was there before */
+    char uri[PF_MAX_URI_BYTES]; /* the address, as gRPC takes it */
+    grpc_channel *channel;
+    int32_t attempt_ms; /* how long it tries to connect, at a time */
+    pf_poller poller;   /* its front is the caller */
+
+    pthread_mutex_t lock;
+    pf_link_state state;
+    bool stopping;
+    bool lost;  /* the caller has yet to be told that a stream broke */
+    bool asked; /* the first contact is made, or over */
+    pf_status asked_status;
+    uint64_t meet_until_ns; /* when the first contact ends; 0: it has not begun */
+    uint64_t asked_ns;      /* when the last question began */
+    pf_error asked_error;
+    bool known; /* info is what somebody said */
+    pf_model_info info;
+    pf_error why; /* it is down, or was last */
+    uint64_t mend_ns;
+    pf_link_call call;
+    bool sending, reading;
+    int32_t n_unanswered;     /* batches that ask for an answer, since the last one */
+    uint64_t sent_ns;         /* when the last batch was taken */
+    grpc_byte_buffer *answer; /* for the caller */
+    grpc_byte_buffer *out[PF_LINK_OUTBOUND];
+    int32_t out_head, out_count;
+    pf_rpc_client_stats stats;
+} pf_link;
+
+/* With the lock held: ask for the next answer, while the link is up and none is asked for. */
+void pf_link_read(pf_link *link);
+
+/* With the lock held: send a message, or put it in line, where there must be room. Takes it. */
+void pf_link_send(pf_link *link, grpc_byte_buffer *message);
+
+/* Without the lock. `config` and the methods are set, the rest is zero.
+ * PF_NOMEM: nothing is left. Else end it with pf_link_stop. */
+PF_MUST_USE pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *error);
+
+/* Without it, once: ask who is there, and wait for what comes of it. As pf_rpc_drafter_connect; the link goes on trying. */
+PF_MUST_USE pf_status pf_link_meet(pf_link *link, pf_error *error);
+
+/* Without it. False: gRPC does not let go of a call, and the link must stay where it is until the process ends. */
+bool pf_link_stop(pf_link *link);
+
+#endif

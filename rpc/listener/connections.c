@@ -1,0 +1,260 @@
+#include "rpc/listener/connections.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+    MOST_CLOSING = 16, /* that have been shut down, and that gRPC has not closed */
+};
+
+static const uint64_t COUNT_AGAIN_NS = 100u * 1000 * 1000;
+static const uint64_t YOUNG_NS = 100u * 1000 * 1000; /* a newcomer has had no time to speak, or to call */
+static const uint64_t CLOG_NS = 1000u * 1000 * 1000; /* an answer that was not read for so long */
+
+bool pf_connections_begin(pf_connections *cs, int32_t most)
+{
+    *cs = (pf_connections){ .most = most };
+    pthread_mutex_init(&cs->lock, NULL);
+    cs->all = calloc((size_t)most, sizeof *cs->all);
+    cs->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    cs->spare = fcntl(cs->bell, F_DUPFD_CLOEXEC, 0);
+    return cs->all && cs->bell >= 0 && cs->spare >= 0;
+}
+
+void pf_connections_end(pf_connections *cs)
+{
+    if (cs->bell >= 0) close(cs->bell);
+    if (cs->spare >= 0) close(cs->spare);
+    pthread_mutex_destroy(&cs->lock);
+    free(cs->all);
+}
+
+bool pf_connection_has_gone(const pf_connection *c)
+{
+    struct pollfd it = { .fd = c->fd, .events = POLLRDHUP };
+    return poll(&it, 1, 0) == 1;
+}
+
+pf_connection *pf_connections_find(pf_connections *cs, int fd)
+{
+    for (int32_t i = 0; i < cs->n; i++)
+        if (cs->all[i].fd == fd) return &cs->all[i];
+    return NULL;
+}
+
+int32_t pf_connections_count(const pf_connections *cs, pf_connection_stage stage)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < cs->n; i++) n += cs->all[i].stage == stage;
+    return n;
+}
+
+/* ---- who is there ------------------------------------------------------------------------------------------------ */
+
+/* With the lock held. */
+static void forget(pf_connections *cs, pf_connection *c)
+{
+    const pf_connection *end = cs->all + cs->n--;
+    memmove(c, c + 1, (size_t)(end - (c + 1)) * sizeof *c);
+}
+
+/* With the lock held; gRPC has never had it. */
+static void drop(pf_connections *cs, pf_connection *c)
+{
+    close(c->fd);
+    forget(cs, c);
+}
+
+static ino_t inode_of(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) ? st.st_ino : 0;
+}
+
+void pf_connections_add(pf_connections *cs, int fd)
+{
+    const pf_connection newcomer = {
+        .fd = fd, .stage = PF_CONNECTION_SILENT, .inode = inode_of(fd), .since_ns = pf_now_ns()
+    };
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *before = pf_connections_find(cs, fd); /* one that gRPC has closed since */
+    if (before) forget(cs, before);
+    cs->all[cs->n++] = newcomer;
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void pf_connections_drop(pf_connections *cs, pf_connection *c)
+{
+    pthread_mutex_lock(&cs->lock);
+    drop(cs, c);
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void pf_connections_advance(pf_connections *cs, pf_connection *c, pf_connection_stage to)
+{
+    pthread_mutex_lock(&cs->lock);
+    c->stage = to;
+    pthread_mutex_unlock(&cs->lock);
+}
+
+/* ---- who goes ---------------------------------------------------------------------------------------------------- */
+
+/* With the lock held. gRPC may close it meanwhile, and its number may become another's: what is shut down is a descriptor
+ * of our own. Whether it was there still. */
+static bool shut_down(pf_connections *cs, pf_connection *c)
+{
+    c->stage = PF_CONNECTION_CLOSING;
+    if (dup3(c->fd, cs->spare, O_CLOEXEC) < 0) return false;
+    const bool is_there = inode_of(cs->spare) == c->inode;
+    if (is_there) (void)shutdown(cs->spare, SHUT_RDWR);
+    (void)dup3(cs->bell, cs->spare, O_CLOEXEC);
+    return is_there;
+}
+
+bool pf_connections_shut_down(pf_connections *cs, pf_connection *c)
+{
+    pthread_mutex_lock(&cs->lock);
+    const bool was_there = shut_down(cs, c);
+    pthread_mutex_unlock(&cs->lock);
+    return was_there;
+}
+
+/* Of those that were shut down, and now and then of all: that is thousands of system calls. */
+static void forget_closed(pf_connections *cs)
+{
+    const uint64_t now_ns = pf_now_ns();
+    const bool all = now_ns - cs->counted_ns >= COUNT_AGAIN_NS;
+    if (all) cs->counted_ns = now_ns;
+    pthread_mutex_lock(&cs->lock);
+    for (int32_t i = cs->n - 1; i >= 0; i--) {
+        pf_connection *c = &cs->all[i];
+        if ((c->stage == PF_CONNECTION_CLOSING || (all && c->stage == PF_CONNECTION_GIVEN)) && c->n_calls == 0 &&
+            inode_of(c->fd) != c->inode)
+            forget(cs, c);
+    }
+    pthread_mutex_unlock(&cs->lock);
+}
+
+static bool has_clogged(const pf_connection *c, uint64_t now_ns)
+{
+    return c->stage == PF_CONNECTION_GIVEN && c->n_over > 0 && now_ns - c->over_ns >= CLOG_NS;
+}
+
+static bool may_go(const pf_connections *cs, const pf_connection *c, uint64_t now_ns)
+{
+    if (now_ns < c->since_ns + YOUNG_NS) return c->stage == PF_CONNECTION_SILENT && pf_connection_has_gone(c);
+    if (c->stage == PF_CONNECTION_SILENT) return true;
+    if (c->stage != PF_CONNECTION_GIVEN || cs->blind || c->n_calls > c->n_over) return false;
+    return c->n_over == 0 || has_clogged(c, now_ns);
+}
+
+/* Of those for whom nothing is done the oldest, of those that are silent first: whoever means it speaks at once. */
+static pf_connection *most_idle(pf_connections *cs)
+{
+    const uint64_t now_ns = pf_now_ns();
+    pf_connection *idle = NULL;
+    for (int32_t i = cs->n - 1; i >= 0; i--) {
+        pf_connection *c = &cs->all[i];
+        if (!may_go(cs, c, now_ns)) continue;
+        if (c->stage == PF_CONNECTION_SILENT || !idle || idle->stage != PF_CONNECTION_SILENT) idle = c;
+    }
+    return idle;
+}
+
+int pf_connections_make_room(pf_connections *cs)
+{
+    const int32_t before = cs->n;
+    forget_closed(cs);
+    if (cs->n < before) return PF_NOW_MS;
+    if (pf_connections_count(cs, PF_CONNECTION_CLOSING) >= MOST_CLOSING) return PF_SOON_MS;
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *c = most_idle(cs);
+    const int wait_ms = !c ? PF_LATER_MS : c->stage == PF_CONNECTION_SILENT ? PF_NOW_MS : PF_SOON_MS;
+    if (c && c->stage == PF_CONNECTION_SILENT)
+        drop(cs, c);
+    else if (c)
+        (void)shut_down(cs, c);
+    pthread_mutex_unlock(&cs->lock);
+    return wait_ms;
+}
+
+/* The connection that clogs most; *n_over: the calls of all that do. */
+static pf_connection *most_clogged(pf_connections *cs, int32_t *n_over)
+{
+    const uint64_t now_ns = pf_now_ns();
+    pf_connection *worst = NULL;
+    *n_over = 0;
+    for (int32_t i = 0; i < cs->n; i++) {
+        pf_connection *c = &cs->all[i];
+        if (!has_clogged(c, now_ns)) continue;
+        *n_over += c->n_over;
+        if (!worst || c->n_over > worst->n_over) worst = c;
+    }
+    return worst;
+}
+
+int pf_connections_unclog(pf_connections *cs, int32_t most_over)
+{
+    int n = 0;
+    int32_t n_over;
+    pthread_mutex_lock(&cs->lock);
+    for (pf_connection *c; (c = most_clogged(cs, &n_over)) != NULL && n_over > most_over;) n += shut_down(cs, c);
+    pthread_mutex_unlock(&cs->lock);
+    return n;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+enum {
+    CALL_BYTES = 1024,   /* what its headers take on the wire, and what comes once to a connection */
+    FRAMES_SHARE = 8,    /* of a message's bytes: the heads of its frames, where these are small */
+    MESSAGE_BYTES = 256, /* one that is small, with the window updates and the pings that go with it */
+};
+
+static void claim(pf_connection *c, uint64_t n_bytes)
+{
+    c->n_to_claim = n_bytes > UINT64_MAX - c->n_to_claim ? UINT64_MAX : c->n_to_claim + n_bytes;
+}
+
+void pf_connections_enter(pf_connections *cs, int fd, int32_t most)
+{
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *c = pf_connections_find(cs, fd);
+    if (c && ++c->n_calls > most) (void)shutdown(fd, SHUT_RDWR);
+    if (c) claim(c, CALL_BYTES);
+    if (fd < 0) cs->blind = true;
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void pf_connections_claim(pf_connections *cs, int fd, size_t n_bytes)
+{
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *c = pf_connections_find(cs, fd);
+    if (c) claim(c, n_bytes + n_bytes / FRAMES_SHARE + MESSAGE_BYTES);
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void pf_connections_over(pf_connections *cs, int fd)
+{
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *c = pf_connections_find(cs, fd);
+    if (c && c->n_over++ == 0) c->over_ns = pf_now_ns();
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void pf_connections_leave(pf_connections *cs, int fd)
+{
+    pthread_mutex_lock(&cs->lock);
+    pf_connection *c = pf_connections_find(cs, fd);
+    if (c) c->n_calls--, c->n_over--;
+    if (c && c->n_calls == 0) claim(c, UINT64_MAX); /* nothing that was read for one is kept */
+    pthread_mutex_unlock(&cs->lock);
+}

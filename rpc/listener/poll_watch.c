@@ -1,0 +1,45 @@
+#include "rpc/listener/poll_watch.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+
+static const uint64_t MOST_CPU_NS = 100u * 1000 * 1000; /* of one poll */
+
+/* Whether the poll is the one last seen, and has computed for too long since. */
+static bool is_held_up(pf_poll_watch *watch)
+{
+    uint32_t poll;
+    uint64_t cpu_ns;
+    if (!pf_poller_sample(watch->poller, &poll, &cpu_ns)) return false;
+    if (poll == watch->poll) return cpu_ns - watch->cpu_ns >= MOST_CPU_NS;
+    watch->poll = poll;
+    watch->cpu_ns = cpu_ns;
+    return false;
+}
+
+/* One that has been read since it was last looked at; or NULL. */
+static pf_connection *being_read(pf_connections *cs)
+{
+    pf_connection *read = NULL;
+    for (int32_t i = 0; i < cs->n; i++) {
+        pf_connection *c = &cs->all[i];
+        int n_unread = 0;
+        if (c->stage != PF_CONNECTION_GIVEN || ioctl(c->fd, FIONREAD, &n_unread) != 0) continue;
+        if (n_unread < c->n_unread) read = c;
+        c->n_unread = n_unread;
+    }
+    return read;
+}
+
+bool pf_poll_watch_look(pf_poll_watch *watch, pf_connections *cs, const atomic_bool *stop)
+{
+    if (!is_held_up(watch)) return false;
+    struct pollfd bell = { .fd = cs->bell, .events = POLLIN };
+    (void)being_read(cs);
+    for (int i = 0; i < PF_POLL_WATCH_MS && is_held_up(watch) && !atomic_load(stop); i++) {
+        (void)poll(&bell, 1, 1);
+        pf_connection *c = being_read(cs);
+        if (c && is_held_up(watch) && pf_connections_shut_down(cs, c)) return true;
+    }
+    return false;
+}

@@ -1,0 +1,450 @@
+#include "rpc/server/dispatch.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "proto/idmap.h"
+
+enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
+static const uint64_t LOOK_NS = 20 * 1000 * 1000; /* how often a peer that computes is called back to ask `enough` */
+
+/* Who has a slot: an open sequence, as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a
+ * late answer for the slot's last tenant finds nobody. */
+typedef struct {
+    void *stream;         /* NULL: free */
+    uint64_t sequence;    /* on its stream */
+    uint64_t internal;    /* at the peer */
+    uint32_t incarnation; /* the highest it has been opened with */
+    bool is_over;         /* to be closed at the peer */
+    uint64_t heard_ns;    /* when its owner or the peer last said something of it */
+    uint64_t heard_in;    /* the submit in which its owner did */
+} tenant;
+
+struct pf_dispatch {
+    pf_service service;
+    pf_peer *peer;
+    pf_dispatch_send *send;
+    void *user;
+    pf_idmap *ids;
+    int32_t max;
+    uint64_t silence_ns;
+    tenant *tenants; /* [max] */
+    uint64_t generation;
+    uint64_t n_submits;
+    uint64_t queue_ns; /* of the batches since the last collect, the longest */
+    bool submitted;    /* something since the last collect */
+    int32_t n_entries; /* submitted since the peer's last answer */
+
+    /* Parts of what is sent next. */
+    pf_proposal proposals[N];
+    pf_verdict verdicts[N];
+    pf_prefix_request prefix_requests[N];
+    pf_refusal refusals[N];
+    pf_close closes[N];
+    char refusal_texts[N][PF_MAX_REFUSAL_BYTES + 1]; /* of those that are made here */
+};
+
+pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, uint64_t silence_ns,
+                             pf_dispatch_send *send, void *user, pf_dispatch **out)
+{
+    if (max_sequences < 1 || max_sequences >= 1 << SLOT_BITS) return PF_INVALID;
+    pf_idmap *ids;
+    PF_TRY(pf_idmap_create(max_sequences, &ids));
+    pf_dispatch *dispatch = calloc(1, sizeof *dispatch);
+    tenant *tenants = calloc((size_t)max_sequences, sizeof *tenants);
+    if (!dispatch || !tenants) {
+        pf_idmap_destroy(ids);
+        free(dispatch);
+        free(tenants);
+        return PF_NOMEM;
+    }
+    dispatch->service = service;
+    dispatch->peer = peer;
+    dispatch->send = send;
+    dispatch->user = user;
+    dispatch->ids = ids;
+    dispatch->max = max_sequences;
+    dispatch->silence_ns = silence_ns;
+    dispatch->tenants = tenants;
+    *out = dispatch;
+    return PF_OK;
+}
+
+void pf_dispatch_destroy(pf_dispatch *dispatch)
+{
+    if (!dispatch) return;
+    pf_idmap_destroy(dispatch->ids);
+    free(dispatch->tenants);
+    free(dispatch);
+}
+
+/* ---- from a stream to the peer --------------------------------------------------------------------------------- */
+
+static uint64_t key(const void *stream)
+{
+    return (uint64_t)(uintptr_t)stream;
+}
+
+static tenant *find_tenant(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+{
+    const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), sequence);
+    return slot < 0 ? NULL : &dispatch->tenants[slot];
+}
+
+/* Its owner says something of a sequence. NULL: it is not open. */
+static tenant *hear(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+{
+    tenant *t = find_tenant(dispatch, stream, sequence);
+    if (!t) return NULL;
+    t->heard_ns = pf_now_ns();
+    t->heard_in = dispatch->n_submits;
+    return t;
+}
+
+/* Likewise, and the peer's name for it. */
+static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
+{
+    const tenant *t = hear(dispatch, stream, *sequence);
+    if (t) *sequence = t->internal;
+    return t != NULL;
+}
+
+static void evict(pf_dispatch *dispatch, int32_t slot)
+{
+    tenant *t = &dispatch->tenants[slot];
+    (void)pf_idmap_remove(dispatch->ids, key(t->stream), t->sequence);
+    *t = (tenant){ .stream = NULL };
+}
+
+static pf_status close_what_is_over(pf_dispatch *dispatch);
+
+/* Whether its owner waits for something of it. */
+static bool is_awaited(const pf_dispatch *dispatch, const tenant *t)
+{
+    return dispatch->submitted && pf_peer_owes(dispatch->peer, t->internal);
+}
+
+/* The place of the sequence that has been silent for longest, and long enough. Its owner hears of it by the prefix request
+ * that answers his next word. */
+static bool make_way(pf_dispatch *dispatch)
+{
+    tenant *silent = NULL;
+    for (int32_t slot = 0; slot < dispatch->max; slot++) {
+        tenant *t = &dispatch->tenants[slot];
+        if (t->heard_in == dispatch->n_submits) continue; /* the peer does not know yet what this submit says of it */
+        if ((!silent || t->heard_ns < silent->heard_ns) && !is_awaited(dispatch, t)) silent = t;
+    }
+    if (!silent || pf_now_ns() - silent->heard_ns < dispatch->silence_ns) return false;
+    silent->is_over = true;
+    return close_what_is_over(dispatch) == PF_OK;
+}
+
+/* A place, for what can be served: what the peer will refuse takes none, and nobody makes way for it. Else the refusal. */
+static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open, tenant **out, pf_error *error)
+{
+    tenant *t = hear(dispatch, stream, open->sequence);
+    if (!t) {
+        PF_TRY(pf_peer_check_open(dispatch->peer, open, error));
+        int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
+        if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
+        if (slot < 0)
+            return pf_fail(error, PF_LIMIT, "%d sequence%s open, more are not taken", (int)dispatch->max,
+                           dispatch->max == 1 ? " is" : "s are");
+        t = &dispatch->tenants[slot];
+        *t = (tenant){ .stream = stream,
+                       .sequence = open->sequence,
+                       .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
+                       .heard_ns = pf_now_ns(),
+                       .heard_in = dispatch->n_submits };
+    }
+    if (open->incarnation > t->incarnation) t->incarnation = open->incarnation;
+    *out = t;
+    return PF_OK;
+}
+
+static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batch)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_closes; i++) {
+        const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), batch->closes[i].sequence);
+        if (slot < 0) continue;
+        batch->closes[n++].sequence = dispatch->tenants[slot].internal;
+        evict(dispatch, slot);
+    }
+    batch->n_closes = n;
+}
+
+static void refuse_open(pf_dispatch *dispatch, const pf_open *open, const pf_error *error, pf_batch *reply)
+{
+    char *text = dispatch->refusal_texts[reply->n_refusals];
+    snprintf(text, sizeof dispatch->refusal_texts[0], "%s", error->text);
+    reply->refusals[reply->n_refusals++] = (pf_refusal){ open->sequence, open->incarnation, error->status, text };
+}
+
+static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_opens; i++) {
+        pf_open open = batch->opens[i];
+        tenant *t;
+        pf_error error;
+        if (admit(dispatch, stream, &open, &t, &error) != PF_OK) {
+            refuse_open(dispatch, &open, &error, reply);
+            continue;
+        }
+        open.sequence = t->internal;
+        batch->opens[n++] = open;
+    }
+    batch->n_opens = n;
+}
+
+/* Not of what the same reply refuses. */
+static void ask_for_prefix(pf_batch *reply, uint64_t sequence, uint32_t incarnation)
+{
+    if (pf_batch_refuses(reply, sequence, incarnation)) return;
+    reply->prefix_requests[reply->n_prefix_requests++] =
+        (pf_prefix_request){ .sequence = sequence, .incarnation = incarnation };
+}
+
+static void translate_proposals(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_proposals; i++) {
+        pf_proposal p = batch->proposals[i];
+        if (to_internal(dispatch, stream, &p.sequence))
+            batch->proposals[n++] = p;
+        else
+            ask_for_prefix(reply, p.sequence, p.incarnation);
+    }
+    batch->n_proposals = n;
+}
+
+static void translate_verdicts(pf_dispatch *dispatch, void *stream, pf_batch *batch, pf_batch *reply)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_verdicts; i++) {
+        pf_verdict v = batch->verdicts[i];
+        if (to_internal(dispatch, stream, &v.sequence))
+            batch->verdicts[n++] = v;
+        else
+            ask_for_prefix(reply, v.sequence, v.incarnation);
+    }
+    batch->n_verdicts = n;
+}
+
+static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *batch, const pf_misfits *misfits,
+                                 pf_error *error)
+{
+    const bool drafter = dispatch->service == PF_SERVICE_DRAFTER;
+    if (drafter && batch->n_proposals + misfits->n_proposals)
+        return pf_fail(error, PF_FORMAT, "a Drafter makes proposals, it takes none");
+    if (!drafter && batch->n_verdicts + misfits->n_verdicts)
+        return pf_fail(error, PF_FORMAT, "a Verifier makes verdicts, it takes none");
+    if (batch->n_prefix_requests || batch->n_refusals)
+        return pf_fail(error, PF_FORMAT, "prefix requests and refusals go from server to client only");
+    return PF_OK;
+}
+
+static pf_status pass_on(pf_dispatch *dispatch, pf_error *error);
+
+/* One stream's complaints shall not crowd out another's: what may cause more than an answer holds waits for the peer's
+ * next one. */
+static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_error *error)
+{
+    const int32_t n = batch->n_opens + batch->n_proposals + batch->n_verdicts;
+    if (dispatch->n_entries > 0 && dispatch->n_entries + n > N) {
+        const pf_status status = pass_on(dispatch, error);
+        if (status != PF_OK && status != PF_CANCELLED) return status;
+    }
+    dispatch->n_entries += n;
+    return PF_OK;
+}
+
+/* Refused is closed: at the peer as well, where the same open may have come once more; but not what its owner has opened
+ * again meanwhile, which is answered for itself. */
+static void end_refused(tenant *t, const pf_refusal *refusal)
+{
+    if (t && refusal->incarnation >= t->incarnation) t->is_over = true;
+}
+
+static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_misfits *misfits)
+{
+    for (int32_t i = 0; i < misfits->n; i++) {
+        const pf_refusal *refusal = &misfits->refusals[i];
+        end_refused(find_tenant(dispatch, stream, refusal->sequence), refusal);
+    }
+    for (int32_t i = 0; i < misfits->n; i += N) {
+        const int32_t left = misfits->n - i;
+        pf_batch reply = { .refusals = dispatch->refusals, .n_refusals = left < N ? left : N };
+        memcpy(reply.refusals, misfits->refusals + i, (size_t)reply.n_refusals * sizeof *reply.refusals);
+        dispatch->send(dispatch->user, stream, &reply);
+    }
+    return misfits->n > 0 ? close_what_is_over(dispatch) : PF_OK;
+}
+
+pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, const pf_misfits *misfits,
+                             uint64_t queue_ns, pf_error *error)
+{
+    static const pf_misfits none = { .n = 0 };
+    if (!misfits) misfits = &none;
+    PF_TRY(check_direction(dispatch, batch, misfits, error));
+    pf_status status = refuse_misfits(dispatch, stream, misfits);
+    if (status != PF_OK) return pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
+    PF_TRY(make_room(dispatch, batch, error));
+    dispatch->n_submits++;
+    pf_batch in = *batch;
+    pf_batch reply = { .refusals = dispatch->refusals, .prefix_requests = dispatch->prefix_requests };
+    translate_closes(dispatch, stream, &in);
+    translate_opens(dispatch, stream, &in, &reply);
+    translate_proposals(dispatch, stream, &in, &reply);
+    translate_verdicts(dispatch, stream, &in, &reply);
+    if (reply.n_refusals || reply.n_prefix_requests) dispatch->send(dispatch->user, stream, &reply);
+    if (in.n_opens + in.n_closes + in.n_proposals + in.n_verdicts == 0) return PF_OK;
+
+    if (queue_ns > dispatch->queue_ns) dispatch->queue_ns = queue_ns;
+    status = pf_peer_submit(dispatch->peer, &in);
+    if (status != PF_OK) return pf_fail(error, status, "the peer cannot take this batch: %s", pf_status_name(status));
+    dispatch->submitted = true;
+    return PF_OK;
+}
+
+/* ---- from the peer to the streams ------------------------------------------------------------------------------ */
+
+static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
+{
+    const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
+    if (slot >= (uint64_t)dispatch->max) return NULL;
+    tenant *t = &dispatch->tenants[slot];
+    return t->stream && t->internal == internal ? t : NULL;
+}
+
+/* Which parts of an answer have been sent, or belong to nobody. */
+typedef struct {
+    bool proposals[N], verdicts[N], prefix_requests[N], refusals[N];
+} marks;
+
+/* The parts of `answer` not yet sent that belong to one stream, with its own ids: that of the first one met. Returns
+ * the stream, or NULL when all is sent. */
+static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *sent, pf_batch *out)
+{
+    void *stream = NULL;
+    const uint64_t now_ns = pf_now_ns();
+    *out = (pf_batch){ .proposals = dispatch->proposals,
+                       .verdicts = dispatch->verdicts,
+                       .prefix_requests = dispatch->prefix_requests,
+                       .refusals = dispatch->refusals,
+                       .timing = answer->timing };
+
+#define PF_SELECT(kind)                                           \
+    for (int32_t i = 0; i < answer->n_##kind; i++) {              \
+        if (sent->kind[i]) continue;                              \
+        tenant *t = resident(dispatch, answer->kind[i].sequence); \
+        if (t && !stream) stream = t->stream;                     \
+        if (t && t->stream != stream) continue;                   \
+        sent->kind[i] = true;                                     \
+        if (!t) continue;                                         \
+        t->heard_ns = now_ns;                                     \
+        out->kind[out->n_##kind] = answer->kind[i];               \
+        out->kind[out->n_##kind++].sequence = t->sequence;        \
+    }
+    PF_SELECT(proposals)
+    PF_SELECT(verdicts)
+    PF_SELECT(prefix_requests)
+    PF_SELECT(refusals)
+#undef PF_SELECT
+    return stream;
+}
+
+static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
+{
+    assert(answer->n_proposals <= N && answer->n_verdicts <= N && answer->n_prefix_requests <= N &&
+           answer->n_refusals <= N);
+    marks sent = { .proposals = { false } };
+    pf_batch out;
+    for (void *stream; (stream = select_parts(dispatch, answer, &sent, &out)) != NULL;) {
+        if (out.timing.queue_ns == 0) out.timing.queue_ns = dispatch->queue_ns;
+        dispatch->send(dispatch->user, stream, &out);
+    }
+}
+
+/* Close at the peer what is over here. A close asks for no answer. */
+static pf_status close_what_is_over(pf_dispatch *dispatch)
+{
+    pf_status status = PF_OK;
+    for (int32_t slot = 0; slot < dispatch->max;) {
+        pf_batch batch = { .closes = dispatch->closes };
+        for (; slot < dispatch->max && batch.n_closes < N; slot++) {
+            if (!dispatch->tenants[slot].is_over) continue;
+            dispatch->closes[batch.n_closes++].sequence = dispatch->tenants[slot].internal;
+            evict(dispatch, slot);
+        }
+        const pf_status taken = batch.n_closes > 0 ? pf_peer_submit(dispatch->peer, &batch) : PF_OK;
+        if (taken != PF_OK) status = taken;
+    }
+    return status;
+}
+
+static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
+{
+    for (int32_t i = 0; i < answer->n_refusals; i++)
+        end_refused(resident(dispatch, answer->refusals[i].sequence), &answer->refusals[i]);
+    return answer->n_refusals > 0 ? close_what_is_over(dispatch) : PF_OK;
+}
+
+/* One answer, to the streams that it is for. PF_CANCELLED: there is none left. */
+static pf_status pass_on(pf_dispatch *dispatch, pf_error *error)
+{
+    const pf_batch *answer;
+    pf_status status = pf_peer_collect(dispatch->peer, pf_now_ns() + LOOK_NS, &answer, error);
+    dispatch->n_entries = 0;
+    dispatch->submitted = status != PF_CANCELLED;
+    if (status != PF_OK) return status;
+    distribute(dispatch, answer);
+    status = close_refused(dispatch, answer);
+    return status == PF_OK ? PF_OK : pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
+}
+
+pf_status pf_dispatch_collect(pf_dispatch *dispatch, pf_dispatch_enough *enough, pf_error *error)
+{
+    if (!dispatch->submitted) return PF_OK;
+    pf_status status;
+    while ((status = pass_on(dispatch, error)) == PF_OK)
+        if (enough && enough(dispatch->user)) break;
+    dispatch->queue_ns = 0;
+    return status == PF_CANCELLED ? PF_OK : status;
+}
+
+bool pf_dispatch_is_behind(const pf_dispatch *dispatch)
+{
+    return dispatch->submitted;
+}
+
+void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
+{
+    for (int32_t slot = 0; slot < dispatch->max; slot++)
+        if (dispatch->tenants[slot].stream == stream) dispatch->tenants[slot].is_over = true;
+    (void)!close_what_is_over(dispatch); /* who refuses even this has failed as a whole, and the next collect tells */
+}
+
+int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
+{
+    return pf_idmap_count(dispatch->ids);
+}
+
+bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream)
+{
+    for (int32_t slot = 0; slot < dispatch->max; slot++)
+        if (dispatch->tenants[slot].stream == stream && is_awaited(dispatch, &dispatch->tenants[slot])) return true;
+    return false;
+}
+
+bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream)
+{
+    for (int32_t slot = 0; slot < dispatch->max; slot++)
+        if (dispatch->tenants[slot].stream == stream) return true;
+    return false;
+}

@@ -1,0 +1,224 @@
+/* Events of the completion queue, on whichever thread polls. */
+#include "rpc/server/server_parts.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+enum {
+    MOST_METADATA_BYTES = 16 << 10, /* of a call, */
+    FIELD_BYTES = 32,               /* each field so much beside its texts: RFC 9113, section 6.5.2 */
+};
+
+/* ---- calls that come ----------------------------------------------------------------------------------------------- */
+
+static void say(const pf_server *server, const char *sentence)
+{
+    if (server->config.log) server->config.log(server->config.log_user, sentence);
+}
+
+void pf_server_accept_call(pf_server *server)
+{
+    pf_call *c = calloc(1, sizeof *c);
+    if (!c) {
+        say(server, "out of memory: no more calls are taken");
+        return;
+    }
+    grpc_call_details_init(&c->details);
+    grpc_metadata_array_init(&c->metadata);
+    pthread_mutex_lock(&server->lock); /* whoever polls when it comes may be another thread */
+    c->server = server;
+    for (int i = 0; i < PF_N_EVENTS; i++) c->tags[i] = (pf_call_tag){ c, (pf_event_kind)i };
+    c->pending = 1;
+    server->n_calls++;
+    pthread_mutex_unlock(&server->lock);
+    if (grpc_server_request_call(server->grpc, &c->grpc, &c->details, &c->metadata, server->poller.cq,
+                                 server->poller.cq, &c->tags[PF_EV_NEW]) == GRPC_CALL_OK)
+        return;
+    pthread_mutex_lock(&server->lock);
+    c->pending = 0; /* shutting down */
+    (void)pf_call_retire(c);
+    pthread_mutex_unlock(&server->lock);
+    pf_call_free(c);
+}
+
+static void recognise(pf_call *c)
+{
+    for (int service = 0; service < PF_N_SERVICES; service++) {
+        if (!c->server->dispatch[service]) continue;
+        if (pf_grpc_slice_is(c->details.method, pf_services[service].stream_method))
+            c->role = PF_CALL_STREAM;
+        else if (pf_grpc_slice_is(c->details.method, pf_services[service].info_method))
+            c->role = PF_CALL_INFO;
+        else
+            continue;
+        c->service = (pf_service)service;
+        return;
+    }
+    if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Check")) c->role = PF_CALL_CHECK;
+    if (pf_grpc_slice_is(c->details.method, "/grpc.health.v1.Health/Watch")) c->role = PF_CALL_WATCH;
+}
+
+static void begin_stream(pf_call *c)
+{
+    c->opened = true;
+    const grpc_op open = pf_call_metadata_op(); /* at once: the client learns that the stream stands */
+    (void)pf_call_post(c, &open, 1, PF_EV_METADATA);
+    pf_call_read(c);
+}
+
+/* gRPC 1.51 holds each frame of it to 8 KiB, and not all together. */
+static bool has_too_much_metadata(const pf_call *c)
+{
+    size_t n_bytes = c->metadata.count * FIELD_BYTES;
+    for (size_t i = 0; i < c->metadata.count; i++)
+        n_bytes += GRPC_SLICE_LENGTH(c->metadata.metadata[i].key) + GRPC_SLICE_LENGTH(c->metadata.metadata[i].value);
+    return n_bytes > MOST_METADATA_BYTES;
+}
+
+/* With its connection: who reads none of his answers would keep it all. */
+static void cut(pf_call *c)
+{
+    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "more metadata than is taken");
+    pf_listener_cut(c->connection);
+}
+
+static void on_new(pf_call *c)
+{
+    pf_server *server = c->server;
+    const grpc_op over = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER, .data.recv_close_on_server.cancelled = &c->cancelled };
+    (void)pf_call_post(c, &over, 1, PF_EV_OVER);
+    c->connection = pf_listener_enter(server->listener, c->grpc);
+    c->idle_ns = pf_now_ns();
+    recognise(c);
+    pf_call_link(server, c);
+    if (has_too_much_metadata(c)) {
+        cut(c);
+        return;
+    }
+    const char *no_place = c->role == PF_CALL_UNKNOWN ? NULL : pf_call_take_place(c);
+    if (no_place)
+        pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, no_place);
+    else if (c->role == PF_CALL_UNKNOWN)
+        pf_call_turn_away(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");
+    else if (c->role == PF_CALL_STREAM)
+        begin_stream(c);
+    else
+        pf_call_read(c);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* Takes the message. The next is asked for once this one is answered, by the computing thread: core then tells the client
+ * at once how much room there is, in a packet of its own, and the answer comes first. While that thread is busy, what
+ * comes is gathered for it. */
+static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
+{
+    pf_server *server = c->server;
+    const size_t n_bytes = grpc_byte_buffer_length(message);
+    if (server->queued_bytes + n_bytes > server->room.inbound_bytes / 2) {
+        grpc_byte_buffer_destroy(message);
+        pf_call_end(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many bytes wait to be computed; try later");
+        return;
+    }
+    const uint64_t now_ns = pf_now_ns();
+    if (!pf_call_is_waiting(c)) c->quiet_ns = now_ns;
+    c->held = true;
+    c->in[(c->in_head + c->in_count++) % PF_N_INBOUND] = (pf_inbound){ message, n_bytes, now_ns };
+    c->in_bytes += n_bytes;
+    server->queued_bytes += n_bytes;
+    pf_call_make_ready(c);
+    if (!pf_poller_front_polls(&server->poller) && pf_call_has_room(c)) pf_call_read(c);
+}
+
+static void on_unary_message(pf_call *c, grpc_byte_buffer *message)
+{
+    grpc_slice hold;
+    pf_error error;
+    if (pf_grpc_bytes(message, &hold, &error) != PF_OK) {
+        pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, error.text);
+        return;
+    }
+    const uint8_t *bytes = GRPC_SLICE_START_PTR(hold);
+    const size_t n_bytes = GRPC_SLICE_LENGTH(hold);
+    uint32_t version; /* the caller sees ours, and decides */
+    if (c->role != PF_CALL_INFO)
+        pf_call_answer_health(c, bytes, n_bytes);
+    else if (pf_codec_decode_info_request(bytes, n_bytes, &version, &error) != PF_OK)
+        pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, error.text);
+    else
+        pf_call_reply(c, c->server->info[c->service], c->server->info_bytes[c->service]);
+    grpc_slice_unref(hold);
+}
+
+static void on_read(pf_call *c, bool success)
+{
+    /* Taken before anything else: once the next read is started the pointer is core's again, and may be filled. */
+    grpc_byte_buffer *message = c->received;
+    c->received = NULL;
+    c->reading = false;
+    if (message) pf_listener_claim(c->server->listener, c->connection, grpc_byte_buffer_length(message));
+    const bool live = success && message && !c->ending && !c->ended;
+    if (live && c->role == PF_CALL_STREAM) {
+        on_stream_message(c, message);
+        return;
+    }
+    if (live) {
+        on_unary_message(c, message);
+    } else if (c->role == PF_CALL_STREAM && c->held) {
+        c->half_closed = true;
+        pf_call_make_ready(c);
+    } else if (c->role == PF_CALL_STREAM) {
+        pf_call_end(c, GRPC_STATUS_OK, ""); /* it has said nothing */
+    } else {
+        pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, "a request without a message");
+    }
+    if (message) grpc_byte_buffer_destroy(message);
+}
+
+static void on_written(pf_call *c, bool success)
+{
+    pf_call_written(c);
+    if (c->ended) return;
+    if (!success)
+        c->ended = true; /* the stream is breaking: PF_EV_OVER follows */
+    else if (!pf_call_write_on(c) && c->role == PF_CALL_WATCH)
+        pf_call_tell_health(c);
+}
+
+static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
+{
+    c->pending--;
+    switch (kind) {
+    case PF_EV_NEW:
+        if (success) on_new(c);
+        break;
+    case PF_EV_READ: on_read(c, success); break;
+    case PF_EV_WRITE: on_written(c, success); break;
+    case PF_EV_OVER:
+        c->ended = true;
+        pf_call_leave_place(c);
+        pf_call_make_ready(c); /* the computing thread lets go of it */
+        break;
+    case PF_EV_METADATA:
+    case PF_EV_STATUS:
+    default: break;
+    }
+}
+
+void pf_server_on_event(void *user, void *event_tag, bool success)
+{
+    pf_server *server = user;
+    const pf_call_tag *t = event_tag;
+    pthread_mutex_lock(&server->lock); /* before the tag is read: see pf_server_accept_call */
+    pf_call *c = t->of;
+    const bool another = c && t->kind == PF_EV_NEW && success;
+    if (c) on_call_event(c, t->kind, success);
+    const bool done = c && pf_call_retire(c);
+    pthread_mutex_unlock(&server->lock);
+
+    if (another) pf_server_accept_call(server);
+    if (done) pf_call_free(c);
+    if (!c) atomic_store(&server->drained, true);
+    if (!c || done) pf_poller_notify(&server->poller); /* who shuts down waits for the last of them */
+}

@@ -1,0 +1,78 @@
+/* Places: few enough calls, and nobody kept out by one who wants nothing. */
+#include "rpc/server/server_parts.h"
+
+#include "base/clock.h"
+
+void pf_call_leave_place(pf_call *c)
+{
+    if (!c->is_over && c->grpc) pf_listener_over(c->server->listener, c->connection, c->role == PF_CALL_STREAM);
+    c->is_over = true;
+    if (!c->has_place) return;
+    c->has_place = false;
+    c->server->n_open--;
+    if (c->role == PF_CALL_STREAM) c->server->n_streams--;
+}
+
+/* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
+ * nothing. */
+void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text)
+{
+    pf_call_leave_place(c);
+    c->ended = true;
+    (void)grpc_call_cancel_with_status(c->grpc, code, text, NULL);
+}
+
+void pf_call_tell_sequences(pf_call *c, bool any)
+{
+    if (c->has_sequences && !any) c->idle_ns = pf_now_ns();
+    c->has_sequences = any;
+}
+
+/* Whether it waits for nothing of ours. A question is answered as soon as it is said, so any that is there has not been
+ * said, is not read, or watches. */
+static bool is_idle(const pf_call *c)
+{
+    if (c->role != PF_CALL_STREAM || c->ending || c->ended) return true;
+    return !c->has_sequences && !pf_call_is_waiting(c);
+}
+
+static pf_call *longest_idle(const pf_server *server, bool stream)
+{
+    pf_call *idle = NULL;
+    for (pf_call *c = server->oldest; c; c = c->next)
+        if ((c->role == PF_CALL_STREAM) == stream && c->has_place && is_idle(c) &&
+            (!idle || c->idle_ns < idle->idle_ns))
+            idle = c;
+    return idle;
+}
+
+/* Frees a place of a stream, or of any other call. */
+static bool make_way(pf_server *server, bool stream)
+{
+    pf_call *c = longest_idle(server, stream);
+    if (!c) return false;
+    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                      stream ? "another stream needs the place: this one has no sequence open"
+                             : "another call needs the place");
+    return true;
+}
+
+/* Watches take what is free, and no more. */
+const char *pf_call_take_place(pf_call *c)
+{
+    pf_server *server = c->server;
+    const int32_t most = pf_server_max_calls(&server->config);
+    const bool stream = c->role == PF_CALL_STREAM;
+    if (server->n_calls - server->n_open > most) {
+        pf_listener_unclog(server->listener);
+        return "too many calls are ending; try again";
+    }
+    if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))
+        return "as many streams are open as are taken, all of them with sequences";
+    if (server->n_open >= most && (c->role == PF_CALL_WATCH || !make_way(server, false)))
+        return "as many calls are open as are taken";
+    c->has_place = true;
+    server->n_open++;
+    if (stream) server->n_streams++;
+    return NULL;
+}

@@ -1,0 +1,286 @@
+#include <stdlib.h>
+
+#include "model/files/safetensors.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
+
+static pf_temp_dir dir;
+
+static int make_dir(void **state)
+{
+    (void)state;
+    pf_temp_dir_make(&dir);
+    return 0;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    pf_temp_dir_remove(&dir);
+    return 0;
+}
+
+/* A file with this header and data of bytes 0, 1, 2, ...; header_bytes: what its length field says, 0 for the truth. */
+static void write_file(const char *name, const char *header, size_t data_bytes, uint64_t header_bytes)
+{
+    const size_t n = strlen(header);
+    uint8_t *file = malloc(8 + n + data_bytes);
+    assert_non_null(file);
+    for (int i = 0; i < 8; i++) file[i] = (uint8_t)((header_bytes ? header_bytes : n) >> (8 * i));
+    memcpy(file + 8, header, n);
+    for (size_t i = 0; i < data_bytes; i++) file[8 + n + i] = (uint8_t)i;
+    pf_temp_write(&dir, name, file, 8 + n + data_bytes);
+    free(file);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    pf_temp_write(&dir, name, text, strlen(text));
+}
+
+static void assert_open_fails(pf_status status, const char *part)
+{
+    pf_safetensors *set = (pf_safetensors *)&dir;
+    pf_error error = { 0 };
+    assert_status(pf_safetensors_open(dir.path, &set, &error), status);
+    assert_says(error, part);
+    assert_ptr_equal(set, &dir); /* untouched */
+}
+
+static pf_safetensors *open_set(void)
+{
+    pf_safetensors *set = NULL;
+    pf_error error = { 0 };
+    assert_ok(pf_safetensors_open(dir.path, &set, &error), error);
+    return set;
+}
+
+#define T(name, dtype, shape, range) \
+    "\"" name "\": {\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": " range "}"
+
+static void tensors_are_found_with_type_shape_and_bytes(void **state)
+{
+    (void)state;
+    write_file("model.safetensors",
+               "{\"__metadata__\": {\"format\": \"pt\"}," T("b", "BF16", "[3, 2]", "[4, 16]") "," /* order is free */
+               T("a", "F32", "[1]", "[0, 4]") "," T("c", "F16", "[0, 7]", "[16, 16]") "," T("scalar", "F32", "[]",
+                                                                                            "[16, 20]") "}   ",
+               20, 0);
+    pf_safetensors *set = open_set();
+    pf_error error = { 0 };
+    pf_tensor t;
+    assert_int_equal(pf_safetensors_count(set), 4);
+    assert_string_equal(pf_safetensors_name(set, 0), "b");
+    assert_ok(pf_safetensors_find(set, "b", &t, &error), error);
+    assert_int_equal(t.type, PF_TYPE_BF16);
+    assert_int_equal(t.n_dimensions, 2);
+    assert_int_equal(t.shape[0], 3);
+    assert_int_equal(t.shape[1], 2);
+    assert_int_equal(t.data_bytes, 12);
+    assert_int_equal(t.data[0], 4);
+    assert_int_equal(t.data[11], 15);
+    assert_ok(pf_safetensors_find(set, "c", &t, &error), error);
+    assert_int_equal(t.data_bytes, 0);
+    assert_ok(pf_safetensors_find(set, "scalar", &t, &error), error);
+    assert_int_equal(t.n_dimensions, 0);
+    assert_status(pf_safetensors_find(set, "d", &t, &error), PF_UNAVAILABLE);
+    assert_says(error, "d");
+    pf_safetensors_close(set);
+}
+
+static void a_type_that_no_kernel_reads_is_refused_when_asked_for(void **state)
+{
+    (void)state;
+    write_file("model.safetensors", "{" T("i", "I64", "[2]", "[0, 16]") "," T("f", "F32", "[1]", "[16, 20]") "}", 20,
+               0);
+    pf_safetensors *set = open_set();
+    pf_error error = { 0 };
+    pf_tensor t;
+    assert_ok(pf_safetensors_find(set, "f", &t, &error), error);
+    assert_status(pf_safetensors_find(set, "i", &t, &error), PF_UNSUPPORTED);
+    assert_says(error, "I64");
+    pf_safetensors_close(set);
+}
+
+static void a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int eight_take;
+    } types[] = { { "F64", 64 },        { "C64", 64 },    { "F8_E4M3", 8 }, { "F8_E5M2", 8 }, { "F8_E4M3FNUZ", 8 },
+                  { "F8_E5M2FNUZ", 8 }, { "F8_E8M0", 8 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "F4", 4 } };
+    for (size_t i = 0; i < PF_COUNT(types); i++) {
+        char header[256];
+        snprintf(header, sizeof header, "{" T("odd", "%s", "[8]", "[0, %d]") "}", types[i].name, types[i].eight_take);
+        write_file("model.safetensors", header, (size_t)types[i].eight_take, 0);
+        pf_safetensors_close(open_set());
+    }
+}
+
+static void bytes_are_found_by_the_type_that_they_must_have(void **state)
+{
+    (void)state;
+    pf_tensor t;
+    pf_error error = { 0 };
+    write_file("model.safetensors", "{" T("a", "I8", "[2,2]", "[0,4]") ", " T("b", "U8", "[3]", "[4,7]") "}", 7, 0);
+    pf_safetensors *set = open_set();
+    assert_ok(pf_safetensors_find_bytes(set, "b", "U8", &t, &error), error);
+    assert_int_equal(t.data_bytes, 3);
+    assert_int_equal(t.data[2], 6);
+    assert_status(pf_safetensors_find_bytes(set, "a", "U8", &t, &error), PF_FORMAT);
+    assert_says(error, "tensor a: elements of type I8, expected U8");
+    assert_status(pf_safetensors_find_bytes(set, "c", "U8", &t, &error), PF_UNAVAILABLE);
+    pf_safetensors_close(set);
+}
+
+static void a_header_that_does_not_fit_the_file_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *part;
+        uint64_t header_bytes;
+    } cases[] = {
+        { "{" T("a", "F32", "[1]", "[0, 8]") "}", "takes 4 bytes", 0 },
+        { "{" T("a", "F32", "[3]", "[0, 12]") "}", "in the 8 bytes of data", 0 },
+        { "{" T("a", "F32", "[2]", "[-8, 0]") "}", "data_offsets", 0 },
+        { "{" T("a", "F32", "[2]", "[8, 0]") "}", "data_offsets", 0 },
+        { "{" T("a", "F32", "[2]", "[0]") "}", "[begin, end]", 0 },
+        { "{" T("a", "F32", "[1]", "[0, 4]") "}", "4 bytes follow", 0 },
+        { "{" T("a", "F32", "[1]", "[4, 8]") "}", "bytes of no tensor", 0 },
+        { "{" T("a", "F32", "[2]", "[0, 8]") "," T("b", "F32", "[1]", "[4, 8]") "}", "overlaps", 0 },
+        { "{" T("a", "F32", "[1]", "[0, 4]") "," T("a", "F32", "[1]", "[4, 8]") "}", "bytes of no tensor", 0 },
+        { "{" T("a", "F32", "[4611686018427387904, 2]", "[0, 8]") "}", "shape", 0 },
+        { "{" T("a", "F32", "[9223372036854775807, 0]", "[0, 8]") "}", "shape", 0 },
+        { "{" T("a", "F32", "[-1]", "[0, 8]") "}", "shape[0]", 0 },
+        { "{" T("a", "F32", "[1,1,1,1,1,1,1,1,2]", "[0, 8]") "}", "shape", 0 },
+        { "{" T("a", "Q4", "[2]", "[0, 8]") "}", "Q4", 0 },
+        { "{" T("a", "F4", "[3]", "[0, 8]") "}", "shape", 0 },
+        { "{\"a\": 3}", "object", 0 },
+        { "{\"a\": {}}", "dtype", 0 },
+        { "[]", "object", 0 },
+        { "not JSON", "line 1", 0 },
+        { "{}", "cut short", 1000 },
+        { "{}", "header's length", UINT64_MAX },
+        { "{}", "8 bytes follow the last tensor", 0 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        write_file("model.safetensors", cases[i].header, 8, cases[i].header_bytes);
+        assert_open_fails(PF_FORMAT, cases[i].part);
+    }
+    write_text("model.safetensors", "1234567");
+    assert_open_fails(PF_FORMAT, "cut short");
+    write_text("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n");
+    assert_open_fails(PF_FORMAT, "is a pointer of Git LFS, expected");
+    write_text("model.safetensors", "");
+    assert_open_fails(PF_FORMAT, "cut short");
+}
+
+static void shards_are_one_set(void **state)
+{
+    (void)state;
+    write_file("one.safetensors", "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}", 8, 0);
+    write_file("two.safetensors", "{" T("z", "F16", "[1]", "[0, 2]") "}", 2, 0);
+    write_text("model.safetensors.index.json",
+               "{\"metadata\": {\"total_size\": 10}, \"weight_map\": {\"x\": \"one.safetensors\","
+               "\"z\": \"two.safetensors\", \"y\": \"one.safetensors\"}}");
+    pf_safetensors *set = open_set();
+    pf_error error = { 0 };
+    pf_tensor t;
+    assert_int_equal(pf_safetensors_count(set), 3);
+    assert_string_equal(pf_safetensors_name(set, 2), "z");
+    assert_ok(pf_safetensors_find(set, "z", &t, &error), error);
+    assert_int_equal(t.type, PF_TYPE_F16);
+    assert_ok(pf_safetensors_find(set, "y", &t, &error), error);
+    assert_int_equal(t.data[0], 4);
+    pf_safetensors_close(set);
+}
+
+static void an_index_may_name_files_in_folders_below_it(void **state)
+{
+    (void)state;
+    write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    write_file("a/..b/two", "{" T("y", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    write_text("model.safetensors.index.json", "{\"weight_map\": {\"x\": \"./one\", \"y\": \"a//..b/two\"}}");
+    pf_safetensors *set = open_set();
+    pf_error error = { 0 };
+    pf_tensor t;
+    assert_ok(pf_safetensors_find(set, "x", &t, &error), error);
+    assert_ok(pf_safetensors_find(set, "y", &t, &error), error);
+    assert_ok(pf_safetensors_check(set, &error), error);
+    pf_safetensors_close(set);
+}
+
+static void an_index_may_name_what_no_file_has(void **state)
+{
+    (void)state;
+    write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    write_text("model.safetensors.index.json", "{\"weight_map\": {\"x\": \"one\", \"q\": \"one\"}}");
+    pf_safetensors *set = open_set();
+    pf_error error = { 0 };
+    pf_tensor t;
+    assert_int_equal(pf_safetensors_count(set), 1);
+    assert_ok(pf_safetensors_find(set, "x", &t, &error), error);
+    assert_status(pf_safetensors_find(set, "q", &t, &error), PF_UNAVAILABLE);
+    pf_safetensors_close(set);
+}
+
+static void an_index_that_does_not_fit_its_files_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *map, *part;
+        pf_status status;
+    } cases[] = {
+        { "{\"x\": \"two\", \"z\": \"one\"}", "x is", PF_FORMAT },
+        { "{\"x\": \"one\", \"y\": \"copy\"}", "both in one and in copy", PF_FORMAT },
+        { "{\"x\": \"../one\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"/etc/passwd\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"..\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"a/../one\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"a//..\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"a/\"}", "a/: cannot be opened", PF_UNAVAILABLE },
+        { "{\"x\": \".\"}", "is a directory", PF_INVALID },
+        { "{\"x\": \"\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": \"one\\u0000\"}", "name of a file", PF_FORMAT },
+        { "{\"x\": 1}", "name of a file", PF_FORMAT },
+        { "{}", "weight_map", PF_FORMAT },
+        { "7", "weight_map", PF_FORMAT },
+        { "{\"x\": \"gone\"}", "gone", PF_UNAVAILABLE },
+    };
+    static const char one[] = "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}";
+    write_file("one", one, 8, 0);
+    write_file("copy", one, 8, 0);
+    write_file("two", "{" T("z", "F16", "[1]", "[0, 2]") "}", 2, 0);
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"weight_map\": %s}", cases[i].map);
+        write_text("model.safetensors.index.json", text);
+        assert_open_fails(cases[i].status, cases[i].part);
+    }
+}
+
+static void a_directory_without_weights_is_unavailable(void **state)
+{
+    (void)state;
+    assert_open_fails(PF_UNAVAILABLE, "model.safetensors.index.json");
+    pf_safetensors_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(tensors_are_found_with_type_shape_and_bytes, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_type_that_no_kernel_reads_is_refused_when_asked_for, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format, make_dir,
+                                        remove_dir),
+        cmocka_unit_test_setup_teardown(bytes_are_found_by_the_type_that_they_must_have, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_header_that_does_not_fit_the_file_is_refused, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(shards_are_one_set, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_index_may_name_files_in_folders_below_it, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_index_may_name_what_no_file_has, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_index_that_does_not_fit_its_files_is_refused, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_directory_without_weights_is_unavailable, make_dir, remove_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,405 @@
+/* Added tokens in a text: which are found, what they are given for ids, and what tokenizer_config.json says of them. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "tests/support/draw.h"
+#include "tests/support/small_tokenizer.h"
+#include "tests/support/test.h"
+#include "tokenizer/decode/detokenize.h"
+#include "tokenizer/tokenizer_parts.h"
+
+#define ADDED(content, more) "{\"id\": 9, \"content\": \"" content "\"" more "}"
+
+static void stripping_white_space_that_is_tokens_takes_linear_time(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "\"lstrip\": true", "\"rstrip\": true", "\"lstrip\": true, \"rstrip\": true" };
+    enum { N = 100000 };
+    char *text = malloc(N + 1), top[128];
+    assert_non_null(text);
+    memset(text, '\n', N);
+    text[N] = '\0';
+    for (size_t i = 0; i < PF_COUNT(flags); i++) {
+        snprintf(top, sizeof top, "\"added_tokens\": [{\"id\": 256, \"content\": \"\\n\", %s}],", flags[i]);
+        pf_tokenizer *t = open_parts((parts){ .top = top });
+        const clock_t begin = clock();
+        pf_tokens tokens = encode(t, text);
+        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (seconds > 2.0) fail_msg("%s: %d bytes took %.1f s", flags[i], N, seconds);
+        assert_true(tokens.n > 0 && tokens.ids[0] == 256);
+        pf_tokens_clear(&tokens);
+        pf_tokenizer_close(t);
+    }
+    free(text);
+}
+
+/* --- the walk --- */
+
+/* A matcher of texts whose ids are their places in the list. */
+static pf_added_matcher *matcher_of(const char *const *texts, int32_t n)
+{
+    pf_added_matcher *m;
+    assert_status(pf_added_matcher_create(&m), PF_OK);
+    for (int32_t i = 0; i < n; i++)
+        assert_status(
+            pf_added_matcher_add(m, texts[i], strlen(texts[i]), i, (pf_added_flags){ .lstrip = false }, false), PF_OK);
+    assert_status(pf_added_matcher_finish(m), PF_OK);
+    return m;
+}
+
+/* Whether there is another part, and which. */
+static bool next(const pf_added_matcher *m, pf_added_walk *walk, pf_added_part *out)
+{
+    assert_status(pf_added_matcher_next(m, walk, out), PF_OK);
+    return out->begin < out->end;
+}
+
+/* The definition of what a matcher finds at a place: the first of the longest. */
+static int32_t longest_at(const char *const *texts, int32_t n, const char *text)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++)
+        if (strncmp(text, texts[i], strlen(texts[i])) == 0 && (best < 0 || strlen(texts[i]) > strlen(texts[best])))
+            best = i;
+    return best;
+}
+
+static void assert_walk(const char *const *texts, int32_t n, const char *text)
+{
+    pf_added_matcher *m = matcher_of(texts, n);
+    pf_added_walk walk = { .text = text, .n_bytes = strlen(text) };
+    size_t at = 0;
+    for (pf_added_part part; next(m, &walk, &part); at = part.end) {
+        assert_int_equal(part.begin, at);
+        for (; part.id < 0 && at < part.end; at++) assert_int_equal(longest_at(texts, n, text + at), -1);
+        if (part.id < 0) continue;
+        assert_int_equal(part.id, longest_at(texts, n, text + at));
+        assert_int_equal(part.end - part.begin, strlen(texts[part.id]));
+    }
+    assert_int_equal(at, walk.n_bytes);
+    pf_added_matcher_destroy(m);
+}
+
+/* Parts of the text itself, so that they overlap and hold each other, half of them longer than a window. */
+static void a_walk_finds_at_each_place_the_longest_token_that_begins_there(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 6000, N_TEXTS = 12 };
+    static char text[N_BYTES + 1], copies[N_TEXTS][PF_MAX_ADDED_TOKEN_BYTES + 1];
+    const char *texts[N_TEXTS];
+    uint64_t rng = 7;
+    for (int32_t trial = 0; trial < 200; trial++) {
+        const int32_t left_out = trial % N_TEXTS; /* the short ones first */
+        for (int i = 0; i < N_BYTES; i++) text[i] = "aaaaaaab"[below(&rng, trial % 2 ? 8 : 1)];
+        text[below(&rng, N_BYTES)] = 'c';
+        for (int i = 0; i < N_TEXTS; i++) {
+            const int32_t n = 1 + below(&rng, i < N_TEXTS / 2 ? 12 : 3 * PF_ADDED_WINDOW);
+            snprintf(copies[i], sizeof copies[i], "%.*s", n, text + below(&rng, N_BYTES - n));
+            texts[i] = copies[i];
+        }
+        assert_walk(texts + left_out, N_TEXTS - left_out, text);
+    }
+}
+
+/* Where nothing is found, and where a shorter one is everywhere. */
+static void a_token_that_almost_fits_everywhere_takes_linear_time(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 4 << 20 };
+    static char almost[PF_MAX_ADDED_TOKEN_BYTES + 1];
+    memset(almost, 'a', PF_MAX_ADDED_TOKEN_BYTES - 1);
+    almost[PF_MAX_ADDED_TOKEN_BYTES - 1] = 'b';
+    char *text = malloc(N_BYTES);
+    assert_non_null(text);
+    memset(text, 'a', N_BYTES);
+    for (int32_t n = 1; n <= 2; n++) {
+        pf_added_matcher *m = matcher_of((const char *const[]){ almost, "a" }, n);
+        pf_added_walk walk = { .text = text, .n_bytes = N_BYTES };
+        pf_added_part part;
+        int n_parts = 0;
+        const clock_t begin = clock();
+        while (next(m, &walk, &part)) n_parts++;
+        const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        if (seconds > 2.0) fail_msg("%d bytes took %.1f s", N_BYTES, seconds);
+        assert_int_equal(n_parts, n == 1 ? 1 : N_BYTES);
+        pf_added_matcher_destroy(m);
+    }
+    free(text);
+}
+
+static void a_walk_is_given_up_within_a_few_thousand_bytes(void **state)
+{
+    (void)state;
+    enum { N_BYTES = 100000 };
+    char *text = malloc(N_BYTES);
+    assert_non_null(text);
+    memset(text, 'a', N_BYTES);
+    text[10] = 'b';
+    volatile bool told = false;
+    pf_added_matcher *m = matcher_of((const char *const[]){ "b" }, 1);
+    pf_added_walk walk = { .text = text, .n_bytes = N_BYTES, .cancel = &told };
+    pf_added_part part;
+    assert_true(next(m, &walk, &part) && part.id < 0);
+    assert_true(next(m, &walk, &part) && part.id == 0);
+    told = true;
+    assert_status(pf_added_matcher_next(m, &walk, &part), PF_CANCELLED);
+    assert_true(walk.scanned < 5000);
+    pf_added_matcher_destroy(m);
+    free(text);
+}
+
+/* --- of a file --- */
+
+static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"added_tokens\": [" ADDED("<a>", ", \"special\": true") "," ADDED(
+            "<a><b>", ", \"normalized\": false") "," ADDED("", "") "],",
+    });
+    assert_int_equal(pf_tokenizer_vocab_size(t), 258);
+    assert_ids(t, "x<a><b><a>", (int32_t[]){ 'x', 257, 256 }, 3);
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 256);
+    assert_int_equal(pf_tokenizer_find_added(t, "<b>"), -1);
+    assert_int_equal(pf_tokenizer_find_added(t, "a"), -1);
+    assert_true(pf_tokenizer_is_special(t, 256));
+    assert_false(pf_tokenizer_is_special(t, 257));
+    assert_false(pf_tokenizer_is_special(t, -1));
+    assert_false(pf_tokenizer_is_special(t, 100000));
+    pf_tokenizer_close(t);
+}
+
+/* \u0120 stands for a space in the vocabulary, and is a letter in a text. */
+static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("\\u0120", "") "," ADDED(" ", "") "]," });
+    assert_ids(t, "x \xC4\xA0", (int32_t[]){ 'x', 256, ' ' }, 3);
+    assert_int_equal(pf_tokenizer_find_added(t, " "), 256);
+    pf_tokenizer_close(t);
+}
+
+/* As the library does, whose decoder sees no difference. A space is no stand-in, so the second text has others than those. */
+static void an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes(void **state)
+{
+    (void)state;
+    pf_tokenizer *t =
+        open_parts((parts){ .top = "\"added_tokens\": [" ADDED("caf\\u00e9", "") "," ADDED("na\\u00efve x", "") "]," });
+    pf_tokens tokens = encode(t, "na\xC3\xAFve xcaf\xC3\xA9");
+    assert_int_equal(tokens.n, 2);
+    pf_bytes text = decode(t, &tokens);
+    const char expected[] = "na\xC3\xAFve xcaf\xE9";
+    assert_int_equal(text.n, sizeof expected - 1);
+    assert_memory_equal(text.data, expected, sizeof expected - 1);
+    pf_bytes_clear(&text);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+}
+
+static void white_space_goes_to_the_first_token_that_takes_it(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"added_tokens\": [" ADDED("\\n", ", \"lstrip\": true, \"rstrip\": true, \"normalized\": false") "],",
+    });
+    assert_ids(t, "a \n\n b\n", (int32_t[]){ 'a', 256, 'b', 256 }, 4);
+    pf_tokenizer_close(t);
+}
+
+/* The letter behind it is of Unicode 16. */
+static void a_single_word_ends_where_the_letters_do(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("ab", ", \"single_word\": true") "]," });
+    assert_ids(t, "ab-", (int32_t[]){ 256, '-' }, 2);
+    assert_ids(t, "xab", (int32_t[]){ 'x', 'a', 'b' }, 3);
+    assert_ids(t, "-ab", (int32_t[]){ '-', 256 }, 2);
+    assert_ids(t, "ab\xF0\x90\x97\x80", (int32_t[]){ 'a', 'b', 0xF0, 0x90, 0x97, 0x80 }, 6);
+    pf_tokenizer_close(t);
+}
+
+static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){
+        .top = "\"normalizer\": {\"type\": \"NFC\"}, \"added_tokens\": [" ADDED("xe\\u0301", "") "," ADDED(
+            "x\\u00e9", ", \"special\": true, \"normalized\": true") "],",
+    });
+    assert_ids(t, "x\xC3\xA9 xe\xCC\x81", (int32_t[]){ 257, ' ', 257 }, 3);
+    pf_tokenizer_close(t);
+}
+
+static void an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .top = "\"normalizer\": {\"type\": \"Strip\", \"strip_left\": true, "
+                                                 "\"strip_right\": true}, \"added_tokens\": [" ADDED("\\n", "") "]," });
+    assert_ids(t, "a\nb\n", (int32_t[]){ 'a', '\n', 'b' }, 3);
+    pf_tokenizer_close(t);
+}
+
+static void holes_in_the_vocabulary_are_no_tokens(void **state)
+{
+    (void)state;
+    pf_bytes text = { .data = NULL };
+    pf_detokenizer *d;
+    pf_tokenizer *t = open_parts(
+        (parts){ .top = "\"added_tokens\": [" ADDED("<a>", "") "],", .vocab = ",\"zz\":1000", .merges = "\"z z\"" });
+    assert_int_equal(pf_tokenizer_vocab_size(t), 1001);
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 257); /* after the number of tokens, not the largest id */
+    assert_ids(t, "zz", (int32_t[]){ 1000 }, 1);
+    assert_status(pf_detokenizer_create(t, &d), PF_OK);
+    assert_status(pf_detokenizer_push(d, 999, &text), PF_INVALID);
+    assert_status(pf_detokenizer_push(d, 1001, &text), PF_INVALID);
+    assert_status(pf_detokenizer_push(d, -1, &text), PF_INVALID);
+    assert_int_equal(text.n, 0);
+    pf_detokenizer_destroy(d);
+    uint8_t with[32], without[32];
+    pf_tokenizer *dense = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("zz", "") "," ADDED("<a>", "") "]," });
+    assert_status(pf_tokenizer_fingerprint(t, 258, with, NULL), PF_OK); /* 256 is none of them */
+    assert_status(pf_tokenizer_fingerprint(dense, 258, without, NULL), PF_OK);
+    assert_memory_not_equal(with, without, 32);
+    pf_tokenizer_close(dense);
+    pf_tokenizer_close(t);
+}
+
+static void special_tokens_of_tokenizer_config_are_recognised(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .vocab = ",\"<s>\":256,\"</s>\":257" });
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "<s>", (int32_t[]){ '<', 's', '>' }, 3);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\", \"lstrip\": true},"
+                        "\"pad_token\": null, \"additional_special_tokens\": [\"<new>\"],"
+                        "\"add_bos_token\": true, \"chat_template\": \"{{ x }}\"}");
+    assert_ids(t, "<s>a </s><new>", (int32_t[]){ 256, 'a', 257, 258 }, 4);
+    pf_tokens tokens = encode_bytes(t, "a", 1, true); /* tokenizer.json has no post-processor: nothing is added */
+    assert_int_equal(tokens.n, 1);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void flags_listed_beside_the_file_are_those_that_hold(void **state)
+{
+    (void)state;
+    char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"lstrip\": true,"
+                                       "\"special\": true, \"normalized\": false}]," });
+    pf_tokenizer *t = open_text(text, NULL);
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"added_tokens_decoder\": {\"256\": {\"content\": \"<s>\", \"rstrip\": true}}}");
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', ' ', 256, 'b' }, 4);
+    assert_true(pf_tokenizer_is_special(t, 256)); /* which it has been from the start */
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"bos_token\": \"<s>\"}"); /* a name alone changes nothing */
+    assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void an_added_token_that_is_too_long_is_refused_under_its_files_name(void **state)
+{
+    (void)state;
+    static char too_long[6000];
+    snprintf(too_long, sizeof too_long, "{\"image_token\": \"%05000d\"}", 0);
+    const char *const configs[] = { "{\"bos_token\": \"a\\u0000b\"}", too_long };
+    char *text = build((parts){ .vocab = NULL });
+    for (int i = 0; i < 2; i++) {
+        pf_tokenizer *t = NULL;
+        pf_error error = { 0 };
+        assert_status(pf_tokenizer_parse(text, strlen(text), configs[i], strlen(configs[i]), &t, &error),
+                      PF_UNSUPPORTED);
+        assert_says(error, "tokenizer_config.json: the added token \"");
+    }
+    free(text);
+}
+
+/* As it stands, and as the normalizers leave it. */
+static void an_added_token_may_be_as_long_as_documented(void **state)
+{
+    (void)state;
+    for (int over = 0; over < 2; over++) {
+        for (int grows = 0; grows < 2; grows++) {
+            char top[6000];
+            const int n = grows ? PF_MAX_ADDED_TOKEN_BYTES / 2 + over : PF_MAX_ADDED_TOKEN_BYTES + over;
+            snprintf(top, sizeof top, "\"normalizer\": %s, \"added_tokens\": [{\"id\": 256, \"content\": \"%0*d\"}],",
+                     grows ? "{\"type\": \"Replace\", \"pattern\": {\"String\": \"0\"}, \"content\": \"11\"}" : "null",
+                     n, 0);
+            char *text = build((parts){ .top = top });
+            pf_tokenizer *t = NULL;
+            pf_error error = { .text = "" };
+            assert_status(pf_tokenizer_parse(text, strlen(text), NULL, 0, &t, &error), !over   ? PF_OK
+                                                                                       : grows ? PF_LIMIT
+                                                                                               : PF_UNSUPPORTED);
+            if (over) assert_says(error, "longer than 4096 bytes");
+            pf_tokenizer_close(t);
+            free(text);
+        }
+    }
+}
+
+static void split_special_tokens_are_text_like_any_other(void **state)
+{
+    (void)state;
+    char *text = build((parts){
+        .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"special\": true},"
+               "{\"id\": 257, \"content\": \"s>\", \"normalized\": false}, {\"id\": 258, \"content\": \"tool\"}],"
+               "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\":"
+               "[{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": \"A\"}}],"
+               "\"special_tokens\": {\"<s>\": {\"ids\": [256]}}}," });
+    pf_tokenizer *t = open_text(text, "{\"split_special_tokens\": true}");
+    /* found, and so not what begins within it */
+    assert_ids(t, "<s>tool", (int32_t[]){ '<', 's', '>', 258 }, 4);
+    pf_tokens tokens = encode_bytes(t, "a", 1, true);
+    assert_int_equal(tokens.n, 2);
+    assert_int_equal(tokens.ids[0], 256);
+    pf_tokens_clear(&tokens);
+    pf_tokenizer_close(t);
+    t = open_text(text, "{\"split_special_tokens\": false}");
+    assert_ids(t, "<s>tool", (int32_t[]){ 256, 258 }, 2);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+static void new_tokens_count_on_from_what_was_there_before_their_lot(void **state)
+{
+    (void)state;
+    pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000",
+                                          .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"},"
+                                                 "{\"id\": 257, \"content\": \"<a>\"}]," });
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 257);
+    pf_tokenizer_close(t);
+    char *text =
+        build((parts){ .vocab = ",\"zz\":1000", .top = "\"added_tokens\": [{\"id\": 1000, \"content\": \"zz\"}]," });
+    t = open_text(text, "{\"bos_token\": \"<a>\"}");
+    assert_int_equal(pf_tokenizer_find_added(t, "<a>"), 1001);
+    pf_tokenizer_close(t);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stripping_white_space_that_is_tokens_takes_linear_time),
+        cmocka_unit_test(a_walk_finds_at_each_place_the_longest_token_that_begins_there),
+        cmocka_unit_test(a_token_that_almost_fits_everywhere_takes_linear_time),
+        cmocka_unit_test(a_walk_is_given_up_within_a_few_thousand_bytes),
+        cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
+        cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
+        cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),
+        cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
+        cmocka_unit_test(a_single_word_ends_where_the_letters_do),
+        cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
+        cmocka_unit_test(an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text),
+        cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
+        cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
+        cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),
+        cmocka_unit_test(an_added_token_that_is_too_long_is_refused_under_its_files_name),
+        cmocka_unit_test(an_added_token_may_be_as_long_as_documented),
+        cmocka_unit_test(split_special_tokens_are_text_like_any_other),
+        cmocka_unit_test(new_tokens_count_on_from_what_was_there_before_their_lot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/*
+ * Each step that runs on the way gets parts of tokens, with a note where a token begins and where it ends, and hands parts
+ * on to the next. Strings are looked for as they come, by Knuth, Morris and Pratt's automaton (SIAM J. Comput. 6, 1977), so
+ * a step holds back no more than a part of its pattern.
+ */
+#include "tokenizer/decode/detokenize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer/tokenizer_parts.h"
+
+enum { MAX_BYTES_A_TOKEN = 1 << 20 }; /* that steps hand on for one token, besides its own */
+
+/* A part of a token, and whether the token begins with it and ends with it. */
+typedef struct {
+    const char *bytes;
+    size_t n;
+    bool begins, ends;
+} part;
+
+typedef struct {
+    size_t n_matched;           /* bytes of the pattern that are held back */
+    uint32_t n_dropped, n_held; /* Strip: of its character, at the start, and held back whole */
+    bool is_inside;             /* Strip: what may be dropped at the start is over */
+    bool is_under_way;          /* Fuse: the one token has begun */
+    bool had_token;             /* Metaspace: the first token has ended; JOIN: a token has been */
+} progress;
+
+struct pf_detokenizer {
+    const pf_tokenizer *t;
+    const pf_decoder *decoder;
+    bool in_run;       /* tokens that are a byte each, under way as one */
+    size_t bytes_left; /* that may be handed on for this token */
+    pf_bytes *text;    /* that is appended to */
+    progress at[];     /* [n_steps] */
+};
+
+pf_status pf_detokenizer_create(const pf_tokenizer *tokenizer, pf_detokenizer **out)
+{
+    pf_detokenizer *d = calloc(1, sizeof *d + (size_t)tokenizer->decoder->n_steps * sizeof *d->at);
+    if (!d) return PF_NOMEM;
+    d->t = tokenizer;
+    d->decoder = tokenizer->decoder;
+    *out = d;
+    return PF_OK;
+}
+
+void pf_detokenizer_destroy(pf_detokenizer *d)
+{
+    free(d);
+}
+
+static pf_status feed(pf_detokenizer *d, int32_t i, part p);
+
+/* To the step behind i. */
+static pf_status hand_on(pf_detokenizer *d, int32_t i, const char *bytes, size_t n)
+{
+    return n == 0 ? PF_OK : feed(d, i + 1, (part){ .bytes = bytes, .n = n });
+}
+
+static pf_status hand_on_edge(pf_detokenizer *d, int32_t i, bool begins, bool ends)
+{
+    return begins || ends ? feed(d, i + 1, (part){ .begins = begins, .ends = ends }) : PF_OK;
+}
+
+/* Take a byte into the automaton: the part of what is held back that can no longer become a match goes on. True: the
+ * pattern is there, and nothing is held back. */
+static pf_status match(pf_detokenizer *d, int32_t i, const char *byte, bool *matched)
+{
+    const pf_decoder_step *s = &d->decoder->steps[i];
+    size_t *n = &d->at[i].n_matched;
+    *matched = false;
+    while (*n > 0 && s->pattern[*n] != *byte) {
+        const size_t kept = s->border[*n - 1], gone = *n - kept;
+        *n = kept;
+        PF_TRY(hand_on(d, i, s->pattern, gone)); /* what is held back begins the pattern */
+    }
+    if (s->pattern[*n] != *byte) return hand_on(d, i, byte, 1);
+    if (++*n < s->n_pattern) return PF_OK;
+    *n = 0;
+    *matched = true;
+    return PF_OK;
+}
+
+/* The token ends: what is held back is no match. */
+static pf_status let_go(pf_detokenizer *d, int32_t i)
+{
+    const size_t n = d->at[i].n_matched;
+    d->at[i].n_matched = 0;
+    return hand_on(d, i, d->decoder->steps[i].pattern, n);
+}
+
+static pf_status replace(pf_detokenizer *d, int32_t i, part p)
+{
+    const pf_decoder_step *s = &d->decoder->steps[i];
+    const bool drops = s->drops_first && !d->at[i].had_token;
+    PF_TRY(hand_on_edge(d, i, p.begins, false));
+    for (size_t at = 0; at < p.n;) {
+        /* what cannot begin a match goes on as one */
+        const char *first = d->at[i].n_matched > 0 ? p.bytes + at : memchr(p.bytes + at, s->pattern[0], p.n - at);
+        const size_t end = first ? (size_t)(first - p.bytes) : p.n;
+        bool matched = false;
+        PF_TRY(hand_on(d, i, p.bytes + at, end - at));
+        if (end < p.n) PF_TRY(match(d, i, p.bytes + end, &matched));
+        if (matched && !drops) PF_TRY(hand_on(d, i, s->content, s->n_content));
+        at = end + 1;
+    }
+    if (!p.ends) return PF_OK;
+    PF_TRY(let_go(d, i));
+    d->at[i].had_token = true;
+    return hand_on_edge(d, i, false, true);
+}
+
+/* The characters at the start are dropped as they come; those that may be the stop wait, and of more than are dropped there
+ * the first go on. */
+static pf_status strip_byte(pf_detokenizer *d, int32_t i, const char *byte)
+{
+    const pf_decoder_step *s = &d->decoder->steps[i];
+    progress *at = &d->at[i];
+    const bool is_next = s->pattern[at->n_matched] == *byte;
+    if (is_next && ++at->n_matched < s->n_pattern) return PF_OK;
+    if (is_next) {
+        at->n_matched = 0;
+        if (!at->is_inside && at->n_dropped < s->n_start) {
+            at->n_dropped++;
+            return PF_OK;
+        }
+        at->is_inside = true;
+        if (at->n_held < s->n_stop) {
+            at->n_held++;
+            return PF_OK;
+        }
+        return hand_on(d, i, s->pattern, s->n_pattern);
+    }
+    at->is_inside = true;
+    for (; at->n_held > 0; at->n_held--) PF_TRY(hand_on(d, i, s->pattern, s->n_pattern));
+    const bool was_part = at->n_matched > 0;
+    PF_TRY(let_go(d, i));
+    return was_part ? strip_byte(d, i, byte) : hand_on(d, i, byte, 1); /* it may begin the character anew */
+}
+
+static pf_status strip(pf_detokenizer *d, int32_t i, part p)
+{
+    progress *at = &d->at[i];
+    if (p.begins) {
+        *at = (progress){ 0 };
+        PF_TRY(hand_on_edge(d, i, true, false));
+    }
+    for (size_t k = 0; k < p.n; k++) PF_TRY(strip_byte(d, i, p.bytes + k));
+    if (!p.ends) return PF_OK;
+    if (at->n_matched > 0)
+        for (; at->n_held > 0; at->n_held--)
+            PF_TRY(hand_on(d, i, d->decoder->steps[i].pattern, d->decoder->steps[i].n_pattern));
+    PF_TRY(let_go(d, i));
+    return hand_on_edge(d, i, false, true);
+}
+
+static pf_status fuse(pf_detokenizer *d, int32_t i, part p)
+{
+    const bool begins = !d->at[i].is_under_way;
+    d->at[i].is_under_way = true;
+    return begins || p.n > 0 ? feed(d, i + 1, (part){ .bytes = p.bytes, .n = p.n, .begins = begins }) : PF_OK;
+}
+
+static pf_status join(pf_detokenizer *d, int32_t i, part p)
+{
+    const pf_decoder_step *s = &d->decoder->steps[i];
+    if (p.begins && d->at[i].had_token) PF_TRY(hand_on(d, i, s->content, s->n_content));
+    d->at[i].had_token = true;
+    return hand_on(d, i, p.bytes, p.n);
+}
+
+static pf_status feed(pf_detokenizer *d, int32_t i, part p)
+{
+    if (p.n > d->bytes_left) return PF_LIMIT;
+    d->bytes_left -= p.n;
+    if (i == d->decoder->n_steps) return pf_bytes_append(d->text, p.bytes, p.n);
+    switch (d->decoder->steps[i].kind) {
+    case PF_STEP_REPLACE:
+    case PF_STEP_METASPACE: return replace(d, i, p);
+    case PF_STEP_STRIP: return strip(d, i, p);
+    case PF_STEP_FUSE: return fuse(d, i, p);
+    case PF_STEP_JOIN: break;
+    }
+    return join(d, i, p);
+}
+
+static void begin_push(pf_detokenizer *d, pf_bytes *text, size_t n)
+{
+    d->text = text;
+    d->bytes_left = MAX_BYTES_A_TOKEN + n * ((size_t)d->decoder->n_steps + 1);
+}
+
+static pf_status end_run(pf_detokenizer *d)
+{
+    if (!d->in_run) return PF_OK;
+    d->in_run = false;
+    return feed(d, d->decoder->n_spelling, (part){ .ends = true });
+}
+
+pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
+{
+    if (id < 0 || id >= d->t->vocab_size || !d->t->tokens[id].bytes) return PF_INVALID;
+    const pf_token *token = &d->t->tokens[id];
+    part p = { .bytes = token->spelt ? token->spelt : token->bytes,
+               .n = token->spelt ? token->n_spelt : token->n_bytes,
+               .begins = true,
+               .ends = true };
+    begin_push(d, text, p.n);
+    if (token->is_byte) {
+        p.begins = !d->in_run;
+        p.ends = false;
+        d->in_run = true;
+    } else {
+        PF_TRY(end_run(d));
+    }
+    return feed(d, d->decoder->n_spelling, p);
+}
+
+/* A Fuse ends its token only now, so each step is told once those before it have said all. */
+pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
+{
+    begin_push(d, text, 0);
+    PF_TRY(end_run(d));
+    for (int32_t i = d->decoder->n_spelling; i < d->decoder->n_steps; i++)
+        if (d->decoder->steps[i].kind == PF_STEP_FUSE && d->at[i].is_under_way)
+            PF_TRY(feed(d, i + 1, (part){ .ends = true }));
+    return PF_OK;
+}

@@ -1,0 +1,281 @@
+/*
+ * The tokens of a piece are a doubly linked list in an array; the merges that could be made wait in a binary heap,
+ * ordered by rank and then by position. A candidate whose tokens have changed since is recognised when it is taken out.
+ */
+#include "tokenizer/encode/bpe.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/hash.h"
+#include "base/stop.h"
+#include "tokenizer/unicode/character_bytes.h"
+
+struct pf_bpe_symbol {
+    int32_t id;         /* -1: merged into its left neighbour */
+    int32_t prev, next; /* -1: none */
+};
+
+struct pf_bpe_candidate {
+    int32_t rank, position, merged;
+};
+
+/* --- merges --- */
+
+static size_t slot_of(const pf_bpe *bpe, int32_t left, int32_t right)
+{
+    return (size_t)pf_hash_mix(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ bpe->seed) & (bpe->n_slots - 1);
+}
+
+pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges)
+{
+    size_t n_slots = 1;
+    while (n_slots < n_merges * 2 + 2) n_slots *= 2;
+    bpe->merges = calloc(n_slots, sizeof *bpe->merges);
+    if (!bpe->merges) return PF_NOMEM;
+    bpe->n_slots = n_slots;
+    if (bpe->n_character_slots == 0) bpe->seed = pf_hash_seed();
+    for (size_t i = 0; i < n_slots; i++) bpe->merges[i].left = -1;
+    return PF_OK;
+}
+
+void pf_bpe_clear(pf_bpe *bpe)
+{
+    free(bpe->merges);
+    free(bpe->characters);
+    bpe->merges = NULL;
+    bpe->characters = NULL;
+    bpe->n_slots = bpe->n_character_slots = 0;
+}
+
+static pf_merge *find_slot(const pf_bpe *bpe, int32_t left, int32_t right)
+{
+    size_t i = slot_of(bpe, left, right);
+    while (bpe->merges[i].left >= 0 && (bpe->merges[i].left != left || bpe->merges[i].right != right))
+        i = (i + 1) & (bpe->n_slots - 1);
+    return &bpe->merges[i];
+}
+
+void pf_bpe_set_merge(pf_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t merged)
+{
+    *find_slot(bpe, left, right) = (pf_merge){ .left = left, .right = right, .rank = rank, .merged = merged };
+}
+
+/* NULL: the pair does not merge. */
+static const pf_merge *find_merge(const pf_bpe *bpe, int32_t left, int32_t right)
+{
+    if (bpe->n_slots == 0) return NULL;
+    const pf_merge *slot = find_slot(bpe, left, right);
+    return slot->left < 0 ? NULL : slot;
+}
+
+/* --- characters --- */
+
+pf_status pf_bpe_reserve_characters(pf_bpe *bpe, size_t n_characters)
+{
+    size_t n_slots = 1;
+    while (n_slots < n_characters * 2 + 2) n_slots *= 2;
+    bpe->characters = malloc(n_slots * sizeof *bpe->characters);
+    if (!bpe->characters) return PF_NOMEM;
+    if (bpe->n_slots == 0) bpe->seed = pf_hash_seed();
+    bpe->n_character_slots = n_slots;
+    for (size_t i = 0; i < n_slots; i++) bpe->characters[i] = (pf_bpe_character){ .code_point = -1, .id = -1 };
+    return PF_OK;
+}
+
+static pf_bpe_character *find_character(const pf_bpe *bpe, int32_t code_point)
+{
+    size_t i = (size_t)pf_hash_mix((uint64_t)(uint32_t)code_point ^ bpe->seed) & (bpe->n_character_slots - 1);
+    while (bpe->characters[i].code_point >= 0 && bpe->characters[i].code_point != code_point)
+        i = (i + 1) & (bpe->n_character_slots - 1);
+    return &bpe->characters[i];
+}
+
+void pf_bpe_set_character(pf_bpe *bpe, int32_t code_point, int32_t id)
+{
+    *find_character(bpe, code_point) = (pf_bpe_character){ .code_point = code_point, .id = id };
+}
+
+/* --- the heap --- */
+
+static bool before(pf_bpe_candidate a, pf_bpe_candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.position < b.position;
+}
+
+static void heap_push(pf_bpe_candidate *heap, size_t *n, pf_bpe_candidate item)
+{
+    size_t i = (*n)++;
+    for (; i > 0 && before(item, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = item;
+}
+
+static pf_bpe_candidate heap_pop(pf_bpe_candidate *heap, size_t *n)
+{
+    const pf_bpe_candidate top = heap[0], last = heap[--*n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= *n) break;
+        if (child + 1 < *n && before(heap[child + 1], heap[child])) child++;
+        if (!before(heap[child], last)) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = last;
+    return top;
+}
+
+/* --- a piece --- */
+
+void pf_bpe_scratch_clear(pf_bpe_scratch *scratch)
+{
+    free(scratch->symbols);
+    free(scratch->heap);
+    *scratch = (pf_bpe_scratch){ 0 };
+}
+
+/* A merge takes a candidate out and puts at most two in: with n - 1 to begin with and n - 1 merges, 2n is enough. */
+static pf_status reserve(pf_bpe_scratch *scratch, size_t n)
+{
+    if (n <= scratch->capacity) return PF_OK;
+    size_t capacity = scratch->capacity * 2 > n ? scratch->capacity * 2 : n, symbols, heap;
+    if (capacity < 64) capacity = 64;
+    if (!pf_size_mul(capacity, sizeof *scratch->symbols, &symbols) ||
+        !pf_size_mul(capacity, 2 * sizeof *scratch->heap, &heap))
+        return PF_NOMEM;
+    pf_bpe_scratch_clear(scratch);
+    scratch->symbols = malloc(symbols);
+    scratch->heap = malloc(heap);
+    if (!scratch->symbols || !scratch->heap) {
+        pf_bpe_scratch_clear(scratch);
+        return PF_NOMEM;
+    }
+    scratch->capacity = capacity;
+    return PF_OK;
+}
+
+/* Note the merge of the symbol at `left` with its right neighbour, where there is one. */
+static void consider(const pf_bpe *bpe, pf_bpe_scratch *scratch, size_t *n_heap, int32_t left)
+{
+    const pf_bpe_symbol *s = scratch->symbols;
+    if (left < 0 || s[left].next < 0) return;
+    const pf_merge *merge = find_merge(bpe, s[left].id, s[s[left].next].id);
+    if (merge)
+        heap_push(scratch->heap, n_heap,
+                  (pf_bpe_candidate){ .rank = merge->rank, .position = left, .merged = merge->merged });
+}
+
+static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n, const volatile bool *cancel)
+{
+    pf_bpe_symbol *s = scratch->symbols;
+    size_t n_heap = 0;
+    for (int32_t i = 0; i + 1 < n; i++) consider(bpe, scratch, &n_heap, i);
+
+    while (n_heap > 0) {
+        if (pf_is_told(cancel)) return PF_CANCELLED;
+        const pf_bpe_candidate top = heap_pop(scratch->heap, &n_heap);
+        const int32_t left = top.position, right = s[left].next;
+        if (s[left].id < 0 || right < 0) continue;
+        const pf_merge *merge = find_merge(bpe, s[left].id, s[right].id);
+        if (!merge || merge->merged != top.merged) continue; /* its tokens have changed since */
+
+        s[left].id = top.merged;
+        s[left].next = s[right].next;
+        s[right].id = -1;
+        if (s[left].next >= 0) s[s[left].next].prev = left;
+        consider(bpe, scratch, &n_heap, s[left].prev);
+        consider(bpe, scratch, &n_heap, left);
+    }
+    return PF_OK;
+}
+
+/* The first tokens of a piece under way. */
+typedef struct {
+    const pf_bpe *bpe;
+    pf_bpe_symbol *symbols;
+    int32_t n;
+    bool has_unknown; /* what has no token was met, and its token is not written yet: the next may be fused with it */
+} chain;
+
+static void push(chain *c, int32_t id)
+{
+    c->symbols[c->n] = (pf_bpe_symbol){ .id = id, .prev = c->n - 1, .next = c->n + 1 };
+    c->n++;
+}
+
+static void push_unknown(chain *c)
+{
+    if (c->has_unknown) push(c, c->bpe->unk_id);
+    c->has_unknown = false;
+}
+
+static void push_known(chain *c, int32_t id)
+{
+    push_unknown(c);
+    push(c, id);
+}
+
+static pf_status note_unknown(chain *c)
+{
+    if (c->bpe->unk_id < 0) return PF_UNSUPPORTED;
+    if (!c->bpe->fuse_unk) push_unknown(c);
+    c->has_unknown = true;
+    return PF_OK;
+}
+
+static pf_status begin_bytes(chain *c, const char *piece, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        const int32_t id = c->bpe->byte_id[(unsigned char)piece[i]];
+        if (id >= 0)
+            push_known(c, id);
+        else
+            PF_TRY(note_unknown(c));
+    }
+    return PF_OK;
+}
+
+static bool has_bytes(const pf_bpe *bpe, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bpe->byte_id[(unsigned char)bytes[i]] < 0) return false;
+    return true;
+}
+
+/* Where a character becomes its bytes, the token for an unknown one before it still waits, and so comes behind them: as
+ * the library has it. */
+static pf_status begin_characters(chain *c, const char *piece, size_t n_bytes)
+{
+    for (size_t at = 0, next; at < n_bytes; at = next) {
+        const int32_t id = find_character(c->bpe, pf_character_at(piece, at, &next))->id;
+        if (id >= 0)
+            push_known(c, id);
+        else if (has_bytes(c->bpe, piece + at, next - at))
+            for (size_t i = at; i < next; i++) push(c, c->bpe->byte_id[(unsigned char)piece[i]]);
+        else
+            PF_TRY(note_unknown(c));
+    }
+    return PF_OK;
+}
+
+pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes,
+                        const volatile bool *cancel, pf_tokens *out)
+{
+    if (n_bytes == 0) return PF_OK;
+    if (n_bytes > INT32_MAX) return PF_LIMIT;
+    PF_TRY(reserve(scratch, n_bytes));
+    chain c = { .bpe = bpe, .symbols = scratch->symbols };
+    PF_TRY(bpe->characters ? begin_characters(&c, piece, n_bytes) : begin_bytes(&c, piece, n_bytes));
+    push_unknown(&c);
+    c.symbols[c.n - 1].next = -1;
+    PF_TRY(merge_all(bpe, scratch, c.n, cancel));
+    for (int32_t i = 0; i >= 0; i = scratch->symbols[i].next) PF_TRY(pf_tokens_push(out, scratch->symbols[i].id));
+    return PF_OK;
+}
+
+pf_status pf_bpe_encode_byte(const pf_bpe *bpe, unsigned char byte, pf_tokens *out)
+{
+    const int32_t id = bpe->byte_id[byte] >= 0 ? bpe->byte_id[byte] : bpe->unk_id;
+    return id >= 0 ? pf_tokens_push(out, id) : PF_UNSUPPORTED;
+}

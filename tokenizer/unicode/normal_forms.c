@@ -1,0 +1,165 @@
+/*
+ * Unicode's normal forms, as Hugging Face's tokenizers have them: their tables are those of Unicode 9, and a character
+ * that came later has no decomposition and no class there, so nothing moves past it and nothing joins with it. utf8proc
+ * knows newer ones; a text is cut at those that it would treat otherwise.
+ */
+#include "tokenizer/unicode/normal_forms.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/stop.h"
+#include "tokenizer/unicode/newer_characters.h"
+
+enum { STRETCH_BYTES = 1 << 16 }; /* of a text are worked on together, and what may join with them */
+
+/* Characters later than Unicode 9 that take part in a normal form of utf8proc 2.8 (Unicode 15): found by comparing the two
+ * libraries at every code point, alone and beside marks. And U+11A7, which stands before the first trailing consonant of
+ * Hangul and is none: utf8proc before 2.11.2 takes it into the syllable in front of it, and it is gone. */
+static const pf_character_range NEWER[] = {
+    { 0x07FD, 0x07FD },   { 0x0898, 0x089F },   { 0x08CA, 0x08D3 },   { 0x09FE, 0x09FE },   { 0x0C3C, 0x0C3C },
+    { 0x0D3B, 0x0D3C },   { 0x0EBA, 0x0EBA },   { 0x11A7, 0x11A7 },   { 0x1715, 0x1715 },   { 0x1ABF, 0x1ACE },
+    { 0x1DF6, 0x1DFA },   { 0x32FF, 0x32FF },   { 0xA7F2, 0xA7F4 },   { 0xA82C, 0xA82C },   { 0xAB69, 0xAB69 },
+    { 0x10781, 0x10785 }, { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA }, { 0x10D24, 0x10D27 }, { 0x10EAB, 0x10EAC },
+    { 0x10EFD, 0x10EFF }, { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 }, { 0x1133B, 0x1133B },
+    { 0x1145E, 0x1145E }, { 0x11839, 0x1183A }, { 0x11930, 0x11930 }, { 0x11938, 0x11938 }, { 0x1193D, 0x1193E },
+    { 0x11943, 0x11943 }, { 0x119E0, 0x119E0 }, { 0x11A34, 0x11A34 }, { 0x11A47, 0x11A47 }, { 0x11A99, 0x11A99 },
+    { 0x11D42, 0x11D42 }, { 0x11D44, 0x11D45 }, { 0x11D97, 0x11D97 }, { 0x11F41, 0x11F42 }, { 0x16FF0, 0x16FF1 },
+    { 0x1E030, 0x1E06D }, { 0x1E08F, 0x1E08F }, { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF },
+    { 0x1E4EC, 0x1E4EF }, { 0x1F16C, 0x1F16C }, { 0x1FBF0, 0x1FBF9 },
+};
+enum { N_NEWER = sizeof NEWER / sizeof *NEWER };
+
+/* Whether a text may be cut before it: what comes before the first mark, and Han, joins with nothing before it. */
+static bool stands_alone(int32_t c)
+{
+    return c < 0x300 || (c >= 0x3400 && c <= 0x9FFF);
+}
+
+/* The bytes before the first newer character, and its own bytes; where none comes up to the end of a stretch, the bytes up
+ * to there and 0. */
+static size_t find_newer(const char *text, size_t n, size_t *width)
+{
+    *width = 0;
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t c = (unsigned char)text[i];
+        utf8proc_ssize_t length = 1;
+        if (c >= 0x80) length = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
+        if (length < 1) length = 1; /* the text is valid */
+        if (i >= STRETCH_BYTES && stands_alone(c)) return i;
+        if (c >= NEWER[0].first && pf_is_in_ranges(NEWER, N_NEWER, c)) {
+            *width = (size_t)length;
+            return i;
+        }
+        i += (size_t)length;
+    }
+    return n;
+}
+
+/* ---- the normal form of what utf8proc knows as the library does ------------------------------------------------- */
+
+/* Code points, by malloc, with room for the byte 0 that utf8proc_reencode puts behind them. */
+typedef struct {
+    utf8proc_int32_t *list;
+    size_t n, capacity;
+} code_points;
+
+static pf_status decompose(const char *text, size_t n, utf8proc_option_t options, code_points *out)
+{
+    enum { MOST_OF_ONE = 18 }; /* U+FDFA's */
+    int boundary = 0;
+    for (size_t at = 0; at < n;) {
+        if (out->capacity - out->n <= MOST_OF_ONE) {
+            const size_t capacity = 2 * out->capacity + n + MOST_OF_ONE + 1;
+            utf8proc_int32_t *grown = realloc(out->list, capacity * sizeof *grown);
+            if (!grown) return PF_NOMEM;
+            out->list = grown;
+            out->capacity = capacity;
+        }
+        utf8proc_int32_t c;
+        const utf8proc_ssize_t width =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(n - at), &c);
+        const utf8proc_ssize_t made =
+            width < 1 ? -1 : utf8proc_decompose_char(c, out->list + out->n, MOST_OF_ONE, options, &boundary);
+        if (made < 0 || made > MOST_OF_ONE) return PF_LIMIT; /* the text is valid */
+        at += (size_t)width;
+        out->n += (size_t)made;
+    }
+    return PF_OK;
+}
+
+/* 0: a character that marks stand on. */
+static uint8_t class_of(utf8proc_int32_t c)
+{
+    return (uint8_t)utf8proc_get_property(c)->combining_class;
+}
+
+static bool are_ordered(const utf8proc_int32_t *marks, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (class_of(marks[i - 1]) > class_of(marks[i])) return false;
+    return true;
+}
+
+/* Marks by class, those of a class as they stand. By counting: a run is as long as its writer likes, and utf8proc's own
+ * ordering takes the square of that. Source: Unicode, D109. */
+static void order_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
+{
+    size_t next[257] = { 0 }; /* of each class the next place; counted one further up */
+    for (size_t i = 0; i < n; i++) next[class_of(marks[i]) + 1]++;
+    for (int i = 1; i < 257; i++) next[i] += next[i - 1];
+    for (size_t i = 0; i < n; i++) spare[next[class_of(marks[i])]++] = marks[i];
+    memcpy(marks, spare, n * sizeof *marks);
+}
+
+static pf_status order(code_points *points)
+{
+    utf8proc_int32_t *spare = NULL;
+    for (size_t begin = 0, end; begin < points->n; begin = end) {
+        end = begin + 1;
+        if (class_of(points->list[begin]) == 0) continue;
+        while (end < points->n && class_of(points->list[end]) != 0) end++;
+        if (are_ordered(points->list + begin, end - begin)) continue;
+        if (!spare) spare = malloc(points->n * sizeof *spare);
+        if (!spare) return PF_NOMEM;
+        order_marks(points->list + begin, end - begin, spare);
+    }
+    free(spare);
+    return PF_OK;
+}
+
+static pf_status append_normal(pf_bytes *out, const char *text, size_t n, int32_t options)
+{
+    code_points points = { .list = NULL };
+    pf_status status = decompose(text, n, (utf8proc_option_t)options, &points);
+    if (status == PF_OK) status = order(&points);
+    utf8proc_ssize_t length = 0;
+    if (status == PF_OK)
+        length = utf8proc_reencode(points.list, (utf8proc_ssize_t)points.n, (utf8proc_option_t)options);
+    if (length < 0) status = PF_LIMIT;
+    if (status == PF_OK) status = pf_bytes_append(out, (const char *)points.list, (size_t)length);
+    free(points.list);
+    return status;
+}
+
+pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n, const volatile bool *cancel,
+                                pf_bytes *out)
+{
+    static const int32_t options[] = {
+        [PF_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
+        [PF_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+        [PF_NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+        [PF_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+    };
+    for (size_t at = 0; at < n;) {
+        size_t width;
+        if (pf_is_told(cancel)) return PF_CANCELLED;
+        const size_t older = find_newer(text + at, n - at, &width);
+        if (older > 0) PF_TRY(append_normal(out, text + at, older, options[form]));
+        if (width > 0) PF_TRY(pf_bytes_append(out, text + at + older, width));
+        at += older + width;
+    }
+    return PF_OK;
+}

@@ -35,28 +35,28 @@ static _Thread_local struct {
     bool is_taken;
     int32_t cpu;
     pf_cpus before; /* what the thread may run on without a seat */
-} seat;
+} pinning;
 
-void pf_cpus_take_seat(int32_t cpu)
+void pf_cpus_pin_thread(int32_t cpu)
 {
-    if (seat.is_taken && seat.cpu == cpu) return;
+    if (pinning.is_taken && pinning.cpu == cpu) return;
     pf_cpus one = { 0 };
     pf_cpus_add(&one, cpu);
-    if ((!seat.is_taken && !pf_cpus_of_thread(&seat.before)) || !pf_cpus_bind_thread(&one)) return;
-    seat.is_taken = true;
-    seat.cpu = cpu;
+    if ((!pinning.is_taken && !pf_cpus_of_thread(&pinning.before)) || !pf_cpus_bind_thread(&one)) return;
+    pinning.is_taken = true;
+    pinning.cpu = cpu;
 }
 
-void pf_cpus_leave_seat(void)
+void pf_cpus_unpin_thread(void)
 {
-    if (seat.is_taken) (void)pf_cpus_bind_thread(&seat.before);
-    seat.is_taken = false;
+    if (pinning.is_taken) (void)pf_cpus_bind_thread(&pinning.before);
+    pinning.is_taken = false;
 }
 
 pf_status pf_cpus_of_process(pf_cpus *out, pf_error *error)
 {
     pf_cpus one, all = { 0 };
-    if (seat.is_taken) all = seat.before;
+    if (pinning.is_taken) all = pinning.before;
     DIR *tasks = opendir("/proc/self/task");
     for (const struct dirent *task; tasks && (task = readdir(tasks));) {
         const pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);

@@ -28,10 +28,10 @@ bool pf_cpus_of_thread(pf_cpus *out);
 bool pf_cpus_bind_thread(const pf_cpus *cpus);
 
 /* Make `cpu` the calling thread's seat; no system call where it is that already. Where the system refuses, nothing changes. */
-void pf_cpus_take_seat(int32_t cpu);
+void pf_cpus_pin_thread(int32_t cpu);
 
 /* Give the calling thread back the CPUs that it had before its first seat. One without a seat: nothing. */
-void pf_cpus_leave_seat(void);
+void pf_cpus_unpin_thread(void);
 
 /* What the threads of this process may run on, all together; of a caller with a seat, what it had before. PF_UNAVAILABLE: the
  * system does not say. */

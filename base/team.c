@@ -70,7 +70,7 @@ typedef struct {
     alignas(LINE_BYTES) pf_team *team;
     int32_t id;
     pthread_t thread;
-    pf_crowd crowd; /* on its core */
+    pf_contention contention; /* on its core */
 } worker;
 
 /* Of the members whose ids have as many bits: what begins their steps, and on the same line, what the step is. */
@@ -143,26 +143,26 @@ static bool opens_soon(const pf_team *team, gate *g, unsigned phase)
 
 /* Yielding goes on for long here: while one member waits for its turn on its core, another that slept would be late for the
  * next barrier, the first would lose its turn waiting there, and so on: one turn for each barrier. */
-static void wait_on_for_members(const pf_team *team, gate *g, unsigned phase, pf_crowd *crowd, uint64_t begin)
+static void wait_on_for_members(const pf_team *team, gate *g, unsigned phase, pf_contention *contention, uint64_t begin)
 {
     uint64_t now = begin;
-    if (pf_crowd_is_there(crowd, now)) {
+    if (pf_contention_is_present(contention, now)) {
         for (; now - begin < WAKE_NS && team->spins; now = pf_now_ns())
             if (opens_soon(team, g, phase)) return;
     } else {
         const uint64_t limit_ns = team->spins ? BARRIER_NS : YIELD_NS;
-        for (; now - begin < limit_ns; (void)pf_crowd_yield(crowd, &now))
+        for (; now - begin < limit_ns; (void)pf_contention_yield(contention, &now))
             if (!is_closed(g, phase)) return;
     }
     sleep_while_closed(g, phase);
 }
 
 /* Within a step: wait until the phase of the barrier or of a flag is no longer `phase`. */
-static void wait_for_members(pf_team *team, gate *g, unsigned phase, pf_crowd *crowd)
+static void wait_for_members(pf_team *team, gate *g, unsigned phase, pf_contention *contention)
 {
     if (opens_soon(team, g, phase)) return;
     const uint64_t begin = pf_now_ns();
-    wait_on_for_members(team, g, phase, crowd, begin);
+    wait_on_for_members(team, g, phase, contention, begin);
     const uint64_t waited_ns = pf_now_ns() - begin;
     if (waited_ns > HELD_UP_NS) atomic_fetch_add_explicit(&team->held_up_ns, waited_ns, memory_order_relaxed);
 }
@@ -170,16 +170,16 @@ static void wait_for_members(pf_team *team, gate *g, unsigned phase, pf_crowd *c
 /* Wait for a step of the level. Where the wait before was long this one will be too, so the core is left to others at once; and
  * where one of them has computed on it, that was likely what the step waits for, and it is about to come. Returns whether
  * this wait was long. */
-static bool wait_for_step(const pf_team *team, gate *g, unsigned phase, bool was_long, pf_crowd *crowd)
+static bool wait_for_step(const pf_team *team, gate *g, unsigned phase, bool was_long, pf_contention *contention)
 {
     if (!was_long && opens_soon(team, g, phase)) return false;
     const uint64_t begin = pf_now_ns();
     pf_yield_result others = PF_YIELD_OTHERS_LOOKED;
-    for (uint64_t now = begin;; others = pf_crowd_yield(crowd, &now)) {
+    for (uint64_t now = begin;; others = pf_contention_yield(contention, &now)) {
         const bool worked = others != PF_YIELD_OTHERS_LOOKED;
         if (!is_closed(g, phase)) return !worked && now - begin > SOON_NS; /* else it may have opened at once */
         if (worked && opens_soon(team, g, phase)) return true;
-        if (now - begin >= STEP_NS || pf_crowd_is_there(crowd, now)) break;
+        if (now - begin >= STEP_NS || pf_contention_is_present(contention, now)) break;
     }
     sleep_while_closed(g, phase);
     return true;
@@ -201,10 +201,10 @@ static bool count_in(pf_team *team, unsigned *phase)
     return true;
 }
 
-static void meet_by_count(pf_team *team, pf_crowd *crowd)
+static void meet_by_count(pf_team *team, pf_contention *contention)
 {
     unsigned phase;
-    if (!count_in(team, &phase)) wait_for_members(team, &team->barrier, phase, crowd);
+    if (!count_in(team, &phase)) wait_for_members(team, &team->barrier, phase, contention);
 }
 
 static unsigned next_phase(gate *g)
@@ -221,11 +221,11 @@ static int level_of(int32_t id)
 static void gather(pf_team *team, int32_t n_members)
 {
     for (int32_t id = 1; id < n_members; id++)
-        wait_for_members(team, &team->workers[id].flag, team->flags[level_of(id)], &team->workers[0].crowd);
+        wait_for_members(team, &team->workers[id].flag, team->flags[level_of(id)], &team->workers[0].contention);
     for (int l = level_of(n_members - 1); l > 0; l--) team->flags[l] += PHASE;
 }
 
-static void meet_by_flags(pf_member member, pf_crowd *crowd)
+static void meet_by_flags(pf_member member, pf_contention *contention)
 {
     gate *barrier = &member.team->barrier, *flag = &member.team->workers[member.id].flag;
     const unsigned next = next_phase(barrier); /* it stays closed until this member has arrived, too */
@@ -234,18 +234,18 @@ static void meet_by_flags(pf_member member, pf_crowd *crowd)
         open_gate(barrier, next);
     } else {
         open_gate(flag, next_phase(flag));
-        wait_for_members(member.team, barrier, next - PHASE, crowd);
+        wait_for_members(member.team, barrier, next - PHASE, contention);
     }
 }
 
 void pf_team_barrier(pf_member member)
 {
     if (member.n_threads == 1) return;
-    pf_crowd *crowd = &member.team->workers[member.id].crowd;
+    pf_contention *contention = &member.team->workers[member.id].contention;
     if (member.n_threads == 2)
-        meet_by_count(member.team, crowd);
+        meet_by_count(member.team, contention);
     else
-        meet_by_flags(member, crowd);
+        meet_by_flags(member, contention);
 }
 
 /* At the end of a step only the caller waits. */
@@ -261,7 +261,7 @@ static void end_step(pf_team *team, worker *self, int32_t n_members)
 static void await_end(pf_team *team, int32_t n_members)
 {
     if (n_members == 2)
-        meet_by_count(team, &team->workers[0].crowd);
+        meet_by_count(team, &team->workers[0].contention);
     else
         gather(team, n_members);
 }
@@ -273,7 +273,7 @@ static void *worker_main(void *arg)
     level *mine = &team->levels[level_of(self->id)];
     bool was_long = false;
     for (unsigned phase = 0;; phase += PHASE) {
-        was_long = wait_for_step(team, &mine->start, phase, was_long, &self->crowd);
+        was_long = wait_for_step(team, &mine->start, phase, was_long, &self->contention);
         if (!mine->fn) return NULL;
         mine->fn((pf_member){ .team = team, .id = self->id, .n_threads = mine->n_members }, mine->arg);
         end_step(team, self, mine->n_members);
@@ -295,7 +295,7 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
 {
     assert(n_members > 0 && n_members <= team->n_threads);
     assert(n_members == team->n_threads || (n_members & (n_members - 1)) == 0);
-    if (team->pinned && (n_members > 1 || team->n_threads == 1)) pf_cpus_take_seat(team->first_core);
+    if (team->pinned && (n_members > 1 || team->n_threads == 1)) pf_cpus_pin_thread(team->first_core);
     if (team->n_members != n_members) team->n_members = n_members; /* others read its line */
     if (pf_team_held_up_ns(team) > 0) atomic_store_explicit(&team->held_up_ns, 0, memory_order_relaxed);
     open_starts(team, n_members, fn, arg);
@@ -308,9 +308,9 @@ void pf_team_run(pf_team *team, pf_team_fn *fn, void *arg)
     pf_team_run_some(team, team->n_threads, fn, arg);
 }
 
-void pf_team_leave_seat(pf_team *team)
+void pf_team_unpin_caller(pf_team *team)
 {
-    if (team->pinned) pf_cpus_leave_seat();
+    if (team->pinned) pf_cpus_unpin_thread();
 }
 
 uint64_t pf_team_held_up_ns(const pf_team *team)
@@ -331,7 +331,7 @@ void pf_team_destroy(pf_team *team)
     if (!team) return;
     open_starts(team, team->n_threads, NULL, NULL);
     for (int32_t id = 1; id <= team->n_started; id++) pthread_join(team->workers[id].thread, NULL);
-    if (team->pinned) pf_cpus_leave_seat();
+    if (team->pinned) pf_cpus_unpin_thread();
     free(team);
 }
 
@@ -374,36 +374,36 @@ static int start_worker(pf_team *team, int32_t id, const int32_t *cores, int32_t
     return rc;
 }
 
-/* Let the calling thread run wherever the process may; *seat is where it could. false: it stays there. */
-static bool leave_for_a_while(pf_cpus *seat)
+/* Let the calling thread run wherever the process may; *affinity is where it could. false: it stays there. */
+static bool leave_for_a_while(pf_cpus *affinity)
 {
     pf_cpus all;
-    return pf_cpus_of_thread(seat) && pf_cpus_of_process(&all, NULL) == PF_OK && pf_cpus_bind_thread(&all);
+    return pf_cpus_of_thread(affinity) && pf_cpus_of_process(&all, NULL) == PF_OK && pf_cpus_bind_thread(&all);
 }
 
-void pf_team_run_unseated(void (*fn)(void *arg), void *arg)
+void pf_team_run_unpinned(void (*fn)(void *arg), void *arg)
 {
-    pf_cpus seat;
-    const bool left = leave_for_a_while(&seat);
+    pf_cpus affinity;
+    const bool left = leave_for_a_while(&affinity);
     fn(arg);
-    if (left) (void)pf_cpus_bind_thread(&seat);
+    if (left) (void)pf_cpus_bind_thread(&affinity);
 }
 
 static pf_status start_workers(pf_team *team, const int32_t *cores, int32_t n_cores, pf_error *error)
 {
     static const int own_faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT };
     sigset_t blocked, before;
-    pf_cpus seat;
+    pf_cpus affinity;
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof own_faults / sizeof *own_faults; i++) sigdelset(&blocked, own_faults[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before); /* members inherit it: other signals are the caller's business */
-    const bool left = n_cores == 0 && leave_for_a_while(&seat); /* and so where they run */
+    const bool left = n_cores == 0 && leave_for_a_while(&affinity); /* and so where they run */
     int rc = 0;
     for (int32_t id = 1; id < team->n_threads && rc == 0; id++) {
         rc = start_worker(team, id, cores, n_cores);
         if (rc == 0) team->n_started = id;
     }
-    if (left) (void)pf_cpus_bind_thread(&seat);
+    if (left) (void)pf_cpus_bind_thread(&affinity);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) return PF_OK;
     return pf_fail(error, PF_NOMEM, "thread %d of a team of %d cannot be started: %s", team->n_started + 2,

@@ -8,8 +8,8 @@
  *
  * Threads: one caller at a time runs a team. Where cores are given, each member is pinned to one, its seat (base/cpus.h).
  * Member 0 is the calling thread: it takes its seat as it runs a step of several members, and keeps it until it runs another
- * pinned team, whose seat it then takes, or until pf_team_leave_seat or pf_team_destroy, which give it back the CPUs that it
- * had before its first seat. A thread that it starts while it has a seat inherits that one core (pf_team_run_unseated).
+ * pinned team, whose seat it then takes, or until pf_team_unpin_caller or pf_team_destroy, which give it back the CPUs that it
+ * had before its first seat. A thread that it starts while it has a seat inherits that one core (pf_team_run_unpinned).
  */
 #ifndef PF_BASE_TEAM_H
 #define PF_BASE_TEAM_H
@@ -52,11 +52,11 @@ void pf_team_run_some(pf_team *team, int32_t n_members, pf_team_fn *fn, void *ar
 uint64_t pf_team_held_up_ns(const pf_team *team);
 
 /* Let the calling thread run wherever the process may, until its next step of several. */
-void pf_team_leave_seat(pf_team *team);
+void pf_team_unpin_caller(pf_team *team);
 
 /* Call fn(arg) with the calling thread free to run wherever the process may: threads that it starts in there inherit
  * no member's seat. */
-void pf_team_run_unseated(void (*fn)(void *arg), void *arg);
+void pf_team_run_unpinned(void (*fn)(void *arg), void *arg);
 
 /* Inside a step: wait until every member of it is here. What was written before is visible after. */
 void pf_team_barrier(pf_member member);

@@ -20,7 +20,7 @@
 typedef enum {
     PF_YIELD_OTHERS_LOOKED, /* a moment */
     PF_YIELD_OTHERS_WORKED, /* longer */
-    PF_YIELD_CROWDED,       /* very long */
+    PF_YIELD_CONTENDED,     /* very long */
 } pf_yield_result;
 
 /* Whether a thread's core is *crowded*: somebody on it does not make way. Its own yields tell, where several are very long and
@@ -29,18 +29,18 @@ typedef enum {
 typedef struct {
     uint64_t until_ns; /* crowded until then, unless later yields tell so again */
     int32_t evidence;  /* that it is: more by each very long yield, less by each other one */
-} pf_crowd;
+} pf_contention;
 
 /* sched_yield, where *now_ns is the time (pf_now_ns); after it, *now_ns is the new time. */
-pf_yield_result pf_crowd_yield(pf_crowd *crowd, uint64_t *now_ns);
+pf_yield_result pf_contention_yield(pf_contention *contention, uint64_t *now_ns);
 
-/* Take note of a yield that ended at now_ns, as pf_crowd_yield does itself. */
-void pf_crowd_note(pf_crowd *crowd, pf_yield_result result, uint64_t now_ns);
+/* Take note of a yield that ended at now_ns, as pf_contention_yield does itself. */
+void pf_contention_note(pf_contention *contention, pf_yield_result result, uint64_t now_ns);
 
 /* A tenth of a second after the last very long yield it is false, so that another yield tells anew. */
-static inline bool pf_crowd_is_there(const pf_crowd *crowd, uint64_t now_ns)
+static inline bool pf_contention_is_present(const pf_contention *contention, uint64_t now_ns)
 {
-    return now_ns < crowd->until_ns;
+    return now_ns < contention->until_ns;
 }
 
 #endif

@@ -383,7 +383,7 @@ static void run_rows(const pf_work *w, pf_member member, int32_t copy)
             w->kernel->fn.rescore(d->c, n_columns, d->b, (const uint16_t *)(const void *)d->store.base, HIDDEN);
             break;
         case PF_OP_BOUNDS: bound_logits(w); break;
-        case PF_OP_RACE: pf_keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
+        case PF_OP_EXP_RACE: pf_keep((uint64_t)w->kernel->fn.race(d->p, n_columns, 1, PF_NOISE_TARGET, i)); break;
         default: break;
         }
     }
@@ -448,7 +448,7 @@ pf_work pf_work_rows(const pf_work_data *data, const pf_kernel *kernel, int32_t 
     case PF_OP_SOFTMAX: w.columns = VOCABULARY; break;
     case PF_OP_ARGMAX:
     case PF_OP_TOP:
-    case PF_OP_RACE:
+    case PF_OP_EXP_RACE:
     case PF_OP_RESCORE:
     case PF_OP_BOUNDS:
         w.columns = VOCABULARY;

@@ -11,7 +11,7 @@ enum {
     DECLARED = 64, /* as an engine asks for */
     GROWTH = 240   /* or less, where the worker's context is short */
 };
-static const uint64_t PATIENCE_NS = 10000000000;
+static const uint64_t WAIT_NS = 10000000000;
 static const uint64_t PROMPT_TOKEN_NS = 100000000; /* besides, of prompts that are read first: few are read as slowly */
 static const uint64_t POLL_NS = 50000000;
 
@@ -156,15 +156,15 @@ static pf_status take_answer(driver *d, const pf_batch *answer, trip *t, int32_t
 }
 
 /* How long to wait for a round. */
-static uint64_t patience_ns(const pf_roundtrip_plan *plan, bool opens)
+static uint64_t wait_ns(const pf_roundtrip_plan *plan, bool opens)
 {
     const uint64_t n_prompt_tokens = opens ? (uint64_t)plan->n_sequences * (uint64_t)plan->context : 0;
-    return (plan->patience_ns ? plan->patience_ns : PATIENCE_NS) + n_prompt_tokens * PROMPT_TOKEN_NS;
+    return (plan->wait_ns ? plan->wait_ns : WAIT_NS) + n_prompt_tokens * PROMPT_TOKEN_NS;
 }
 
 static pf_status await_proposals(driver *d, trip *t)
 {
-    const uint64_t most_ns = patience_ns(d->plan, t->opened), limit_ns = t->begin_ns + most_ns;
+    const uint64_t most_ns = wait_ns(d->plan, t->opened), limit_ns = t->begin_ns + most_ns;
     int32_t missing = d->plan->n_sequences;
     do {
         if (pf_is_told(d->watch->cancel)) return PF_CANCELLED;

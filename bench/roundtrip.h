@@ -18,7 +18,7 @@ typedef struct {
     int32_t context;     /* tokens of each prompt, at least 1; all begin anew once one grew by 240, or as it may */
     float temperature;   /* above 0: proposals are sampled, and declared */
     /* That an answer may take; 0: ten seconds. One behind prompts has a tenth of a second more for each of their tokens. */
-    uint64_t patience_ns;
+    uint64_t wait_ns;
 } pf_roundtrip_plan;
 
 /* Times and rates of no rounds are NaN. */

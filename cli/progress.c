@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cli/output.h"
 
-static const uint64_t PATIENCE_NS = 500000000;
+static const uint64_t WAIT_NS = 500000000;
 static const uint64_t REDRAW_NS = 100000000;
 enum { WIDTH = 32 };
 
@@ -50,7 +50,7 @@ void pf_progress_update(void *user, size_t done, size_t total)
     pf_progress *progress = user;
     if (!progress->is_terminal || total == 0) return;
     const uint64_t now = pf_now_ns();
-    if (now - progress->begun_ns < PATIENCE_NS || now - progress->drawn_ns < REDRAW_NS) return;
+    if (now - progress->begun_ns < WAIT_NS || now - progress->drawn_ns < REDRAW_NS) return;
     progress->drawn_ns = now;
 
     const int columns = terminal_columns();

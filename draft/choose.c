@@ -12,14 +12,14 @@ pf_chooser pf_chooser_create(const pf_model *model, int32_t n_vocab, pf_arena *a
     };
 }
 
-static bool samples(const pf_wish *wish)
+static bool samples(const pf_sampling_request *request)
 {
-    return wish->method != PF_METHOD_GREEDY && wish->sampling.temperature > 0.0f;
+    return request->method != PF_METHOD_GREEDY && request->sampling.temperature > 0.0f;
 }
 
-bool pf_wish_declares(const pf_wish *wish)
+bool pf_sampling_request_declares(const pf_sampling_request *request)
 {
-    return samples(wish) && wish->method != PF_METHOD_COUPLED && wish->max_declared > 0;
+    return samples(request) && request->method != PF_METHOD_COUPLED && request->max_declared > 0;
 }
 
 static pf_status choose_best(const pf_chooser *chooser, const float *logits, int32_t *token)
@@ -30,23 +30,24 @@ static pf_status choose_best(const pf_chooser *chooser, const float *logits, int
     return PF_OK;
 }
 
-pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits, int32_t position,
-                          uint64_t round, int32_t *token, int32_t *ids, float *probabilities, int32_t *n_declared)
+pf_status pf_choose_token(const pf_chooser *chooser, const pf_sampling_request *request, const float *logits,
+                          int32_t position, uint64_t round, int32_t *token, int32_t *ids, float *probabilities,
+                          int32_t *n_declared)
 {
-    const pf_sampling *sampling = &wish->sampling;
-    if (samples(wish) && wish->method == PF_METHOD_COUPLED) {
+    const pf_sampling *sampling = &request->sampling;
+    if (samples(request) && request->method == PF_METHOD_COUPLED) {
         if (pf_sampling_distribution(sampling, chooser->kernels, logits, chooser->n_vocab, chooser->p,
                                      chooser->scratch) != PF_OK)
             return PF_UNSUPPORTED;
         *token = chooser->kernels->race(chooser->p, chooser->n_vocab, sampling->seed, PF_NOISE_TARGET, position);
         return PF_OK;
     }
-    if (!pf_wish_declares(wish)) return choose_best(chooser, logits, token);
+    if (!pf_sampling_request_declares(request)) return choose_best(chooser, logits, token);
 
-    if (pf_sampling_shortlist(sampling, chooser->kernels, logits, chooser->n_vocab, wish->max_declared, ids,
+    if (pf_sampling_shortlist(sampling, chooser->kernels, logits, chooser->n_vocab, request->max_declared, ids,
                               probabilities, n_declared, chooser->p, chooser->scratch) != PF_OK)
         return PF_UNSUPPORTED;
-    const float uniform = pf_noise_uniform(wish->draft_seed, PF_NOISE_DRAFT, position, (int32_t)(round & INT32_MAX));
+    const float uniform = pf_noise_uniform(request->draft_seed, PF_NOISE_DRAFT, position, (int32_t)(round & INT32_MAX));
     *token = ids[pf_sampling_draw_entry(probabilities, *n_declared, uniform)];
     return PF_OK;
 }
@@ -58,10 +59,10 @@ static void look_for_best(int32_t *best, const pf_chooser *chooser, const float 
     if (at >= 0 && (*best < 0 || logits[begin + at] > logits[*best])) *best = begin + at;
 }
 
-float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *runner_up)
+float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *second_choice)
 {
-    *runner_up = -1;
-    look_for_best(runner_up, chooser, logits, 0, token);
-    look_for_best(runner_up, chooser, logits, token + 1, chooser->n_vocab);
-    return logits[token] - (*runner_up >= 0 ? logits[*runner_up] : -INFINITY);
+    *second_choice = -1;
+    look_for_best(second_choice, chooser, logits, 0, token);
+    look_for_best(second_choice, chooser, logits, token + 1, chooser->n_vocab);
+    return logits[token] - (*second_choice >= 0 ? logits[*second_choice] : -INFINITY);
 }

@@ -8,7 +8,7 @@
  *      rejection, max_declared 0      the argmax: judged as one-hot, exact because no uniform has been looked at
  *
  * What is chosen is proposed: there is no look at a token that could then be held back (invariant 4). How sure of it the
- * draft was, its margin, decides about the token after it, and whether the runner-up is proposed beside it (draft/length.h).
+ * draft was, its margin, decides about the token after it, and whether the second choice is proposed beside it (draft/length.h).
  */
 #ifndef PF_DRAFT_CHOOSE_H
 #define PF_DRAFT_CHOOSE_H
@@ -38,22 +38,22 @@ typedef struct {
     pf_method method;
     int32_t max_declared;
     uint64_t draft_seed; /* the drafter's own, of this sequence alone: two that shared it would draw alike */
-} pf_wish;
+} pf_sampling_request;
 
 /* Whether tokens come with the distribution that they were drawn from. */
-bool pf_wish_declares(const pf_wish *wish);
+bool pf_sampling_request_declares(const pf_sampling_request *request);
 
 /* The token for `position` from logits [at least n_vocab], and, where the wish declares, its distribution into ids and
  * probabilities [max_declared], *n_declared entries. `round` sets the draws of one round apart from those of another
  * at the same position: a token that was refused says nothing about the next.
  * PF_UNSUPPORTED: the logits hold no number, or for a draw none above minus infinity. */
-PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_wish *wish, const float *logits,
-                                      int32_t position, uint64_t round, int32_t *token, int32_t *ids,
-                                      float *probabilities, int32_t *n_declared);
+PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_sampling_request *request,
+                                      const float *logits, int32_t position, uint64_t round, int32_t *token,
+                                      int32_t *ids, float *probabilities, int32_t *n_declared);
 
 /* How far the logit of `token` lies above the best other's, in nats; negative where one is above it. Not a number where the
- * two are no numbers or infinite. *runner_up is that other, the lowest of equals; -1 where none is a number: the margin is
+ * two are no numbers or infinite. *second_choice is that other, the lowest of equals; -1 where none is a number: the margin is
  * then +infinity. */
-float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *runner_up);
+float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *second_choice);
 
 #endif

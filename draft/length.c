@@ -9,7 +9,7 @@ static const double MEAN = 4.0;                           /* tokens that it coun
 static const pf_length_share PRIOR = { 3.0, 2.0, 0.4 };   /* acceptance before the first verdicts */
 static const double OUTLIER = 4.0;                        /* a stall says nothing about a length */
 static const float MARGIN_STEP = 0.3f;                    /* nats */
-static const double CAUTION = 3.0;                        /* of a runner-up's price; see length.h */
+static const double CAUTION = 3.0;                        /* of a second choice's price; see length.h */
 static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost somebody */
 /* Lengths of the first rounds, so that there is something to weigh by: a verifier's time goes in steps, which no line through
  * two lengths shows. With what another sequence measured the last two are tried again. */
@@ -83,7 +83,7 @@ static double acceptance_at(const pf_length *l, float margin, double mean)
     return leaning(like->kept, like->judged, mean);
 }
 
-/* The share of tokens of like margin that were refused, and whose runner-up stood in their place. */
+/* The share of tokens of like margin that were refused, and whose second choice stood in their place. */
 static double second_at(const pf_length *l, float margin)
 {
     const pf_length_share *like = &l->by_margin[stretch_of(margin)];

@@ -1,6 +1,6 @@
 /*
  * How many tokens to propose: after each one that is drawn, whether another is worth its time; and then, beside which of
- * them the runner-up is proposed too.
+ * them the second choice is proposed too.
  *
  *      reach    = P(all that are drawn will be kept), the product of what each one's margin has meant so far
  *      gain(j)  = reach * (a + a^2 + ... + a^(j - n))     tokens that j instead of n commit, at mean acceptance a
@@ -10,21 +10,21 @@
  *
  * rate, the tokens that a unit of time has committed of late, is what the time could buy elsewhere: in the next round.
  *
- * A runner-up costs no pass of the draft, a row of the verification alone. It commits one token more where the token that it
+ * A second choice costs no pass of the draft, a row of the verification alone. It commits one token more where the token that it
  * stands beside is refused and it is what the target chose:
  *
- *      gain(i)  = P(all before i are kept) * P(i is refused for its runner-up)
+ *      gain(i)  = P(all before i are kept) * P(i is refused for its second choice)
  *      take it  if gain(i) > caution * rate * slope     the most valuable first; slope is a row's, of the line through all v
  *
  * What it would have been is known of every refused token, whether it was proposed or not. caution, 3, is for what the slope
- * does not know: where a runner-up is kept, its keys and values move to where the refused token's were; and rows cost more
+ * does not know: where a second choice is kept, its keys and values move to where the refused token's were; and rows cost more
  * where multiplies begin to be the limit.
  *
  * A token's margin is how far its logit lies above the best other's, in nats. What a margin means is learnt: the shares of
- * tokens that were kept, and that were refused for the runner-up, by stretches of it, each leaning on the mean. So neither
+ * tokens that were kept, and that were refused for the second choice, by stretches of it, each leaning on the mean. So neither
  * draft nor target need be calibrated, and where margins tell nothing, all there is left is the mean acceptance.
  *
- * c and v are remembered for about a hundred rounds. v is a table by length, runners-up included, since a verifier's time
+ * c and v are remembered for about a hundred rounds. v is a table by length, second choices included, since a verifier's time
  * goes in steps, a tile of rows more or less; a length that was seldom tried leans on the line through all of them. So what
  * k rows more cost the verifier, its step and the wire included, is known without anybody telling. a follows the text, over
  * the last tens of rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured,
@@ -56,7 +56,7 @@ typedef struct {
     double rounds, ns;
 } pf_length_time;
 
-/* Likewise of tokens: those that were judged, of them those that were kept, and those whose runner-up would have been. */
+/* Likewise of tokens: those that were judged, of them those that were kept, and those whose second choice would have been. */
 typedef struct {
     double judged, kept, second;
 } pf_length_share;
@@ -84,9 +84,9 @@ void pf_length_begin(pf_length *length, const pf_length *before);
 /* What became of a proposal. */
 typedef struct {
     int32_t n_drawn;     /* tokens of its chain, 1 .. PF_MAX_DRAFT_TOKENS */
-    int32_t n_branches;  /* runners-up that it had besides */
+    int32_t n_branches;  /* second choices that it had besides */
     int32_t n_kept;      /* of the chain */
-    bool second_right;   /* n_kept < n_drawn: what stands in the refused one's place is its runner-up */
+    bool second_right;   /* n_kept < n_drawn: what stands in the refused one's place is its second choice */
     int32_t n_committed; /* tokens in all */
     uint64_t draft_ns;   /* drafting */
     uint64_t away_ns;    /* from its leaving to the verdict */
@@ -103,7 +103,7 @@ void pf_length_observe_late(pf_length *length, float margin);
  * The first is always drawn. */
 bool pf_length_goes_on(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft);
 
-/* Of n_drawn tokens (1 .. max_draft), those whose runners-up are worth a row of the verification: their indices in
+/* Of n_drawn tokens (1 .. max_draft), those whose second choices are worth a row of the verification: their indices in
  * at [max_draft - n_drawn], the most valuable first. Returns how many. */
 int32_t pf_length_branches(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft,
                            int32_t *at);

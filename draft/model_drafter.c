@@ -29,14 +29,14 @@ typedef struct {
     uint64_t sequence;
     uint32_t incarnation;
     pf_kv_seq kv;
-    pf_wish wish;
+    pf_sampling_request request;
     int32_t max_draft;
     bool adaptive; /* `length` tells after each token whether another is drawn, up to max_draft */
     pf_length length;
-    bool branches;                           /* it tells also whose runner-up is proposed beside it */
-    float margins[PF_MAX_DRAFT_TOKENS];      /* of the latest proposal's tokens, where it is adaptive; so the next */
-    int32_t runners_up[PF_MAX_DRAFT_TOKENS]; /* below 0: there is none */
-    int32_t parents[PF_MAX_DRAFT_TOKENS];    /* of a proposal with branches: behind the chain they stand */
+    bool branches;                      /* it tells also whose second choice is proposed beside it */
+    float margins[PF_MAX_DRAFT_TOKENS]; /* of the latest proposal's tokens, where it is adaptive; so the next */
+    int32_t second_choices[PF_MAX_DRAFT_TOKENS]; /* below 0: there is none */
+    int32_t parents[PF_MAX_DRAFT_TOKENS];        /* of a proposal with branches: behind the chain they stand */
     int32_t n_branches;
     int32_t n_proposed;  /* tokens of the latest proposal's chain; 0: it has been judged */
     uint64_t drafted_ns; /* what it took */
@@ -151,10 +151,10 @@ static void start_sequence(drafter *d, sequence_state *s, const pf_open *open)
     if (!s->alive) pf_length_begin(&s->length, &d->last_length);
     s->alive = s->cold = true;
     s->wanted = s->full = s->stuck = false;
-    s->wish = (pf_wish){ .sampling = open->sampling,
-                         .method = open->method,
-                         .max_declared = open->max_declared,
-                         .draft_seed = draft_seed(d, open) };
+    s->request = (pf_sampling_request){ .sampling = open->sampling,
+                                        .method = open->method,
+                                        .max_declared = open->max_declared,
+                                        .draft_seed = draft_seed(d, open) };
     s->max_draft = min_of(open->max_draft, d->config.max_draft);
     s->adaptive = open->adaptive_draft;
     s->branches = open->adaptive_draft && open->trees && open->method == PF_METHOD_GREEDY;
@@ -214,7 +214,7 @@ static void learn_length(const drafter *d, sequence_state *s, const pf_verdict *
     int32_t n_kept = 0;
     while (n_kept < verdict->n_accepted && verdict->tokens[n_kept] == chain[n_kept]) n_kept++;
     const bool second_right =
-        n_kept < n_drawn && n_kept < verdict->n_tokens && verdict->tokens[n_kept] == s->runners_up[n_kept];
+        n_kept < n_drawn && n_kept < verdict->n_tokens && verdict->tokens[n_kept] == s->second_choices[n_kept];
     const pf_length_round round = { .n_drawn = n_drawn,
                                     .n_branches = s->n_branches,
                                     .n_kept = n_kept,
@@ -339,7 +339,7 @@ static void draw_token(drafter *d, const pf_chooser *chooser, sequence_state *s,
     int32_t *ids = s->ids + (ptrdiff_t)i * PF_MAX_DECLARED;
     float *probabilities = s->probabilities + (ptrdiff_t)i * PF_MAX_DECLARED;
     int32_t n_declared = 0;
-    const pf_status status = pf_choose_token(chooser, &s->wish, logits, s->n_committed + i, s->round, token, ids,
+    const pf_status status = pf_choose_token(chooser, &s->request, logits, s->n_committed + i, s->round, token, ids,
                                              probabilities, &n_declared);
     if (status != PF_OK) {
         s->n_planned = i;
@@ -348,7 +348,7 @@ static void draw_token(drafter *d, const pf_chooser *chooser, sequence_state *s,
     s->declared[i] = (pf_declared){ ids, probabilities, n_declared };
     s->n_drafted++;
     if (!s->adaptive) return;
-    s->margins[i] = pf_choose_margin(chooser, logits, *token, &s->runners_up[i]);
+    s->margins[i] = pf_choose_margin(chooser, logits, *token, &s->second_choices[i]);
     if (!pf_length_goes_on(&s->length, s->margins, s->n_drafted, s->n_planned)) s->n_planned = s->n_drafted;
 }
 
@@ -431,9 +431,9 @@ static void add_branches(const drafter *d, sequence_state *s, pf_proposal *propo
     s->n_branches = 0;
     for (int32_t i = 0; i < n_chain; i++) s->parents[i] = i - 1;
     for (int32_t i = 0; i < n_wanted; i++) {
-        if (s->runners_up[at[i]] < 0) continue; /* nothing else is a number, or there is nothing else */
+        if (s->second_choices[at[i]] < 0) continue; /* nothing else is a number, or there is nothing else */
         const int32_t node = n_chain + s->n_branches++;
-        s->tokens[s->n_committed + node] = s->runners_up[at[i]];
+        s->tokens[s->n_committed + node] = s->second_choices[at[i]];
         s->parents[node] = at[i] - 1;
     }
     if (s->n_branches == 0) return;
@@ -448,7 +448,7 @@ static void end_proposal(drafter *d, int32_t slot, uint64_t drafted_ns)
     pf_stream_answerer_propose(d->answer.stream, slot, &proposal);
     proposal.tokens = s->tokens + s->n_committed;
     proposal.n_tokens = s->n_drafted;
-    proposal.declared = s->n_drafted > 0 && pf_wish_declares(&s->wish) ? s->declared : NULL;
+    proposal.declared = s->n_drafted > 0 && pf_sampling_request_declares(&s->request) ? s->declared : NULL;
     if (s->branches && s->n_drafted > 0) add_branches(d, s, &proposal);
     d->answer.batch.proposals[d->answer.batch.n_proposals++] = proposal;
     s->wanted = s->stuck = false;

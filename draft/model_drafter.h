@@ -20,7 +20,7 @@
  * for all, samples of one prompt would be drafted alike, each exactly distributed but not independent of the others.
  *
  * Length: fixed, or chosen token by token where the open asks for it (draft/length.h). There a greedy proposal may be a
- * tree, if the open says that trees are judged: the chain, then runners-up beside some of its tokens, which have not been
+ * tree, if the open says that trees are judged: the chain, then second choices beside some of its tokens, which have not been
  * fed. Neither has more tokens than the sequence may still commit less one, but at least 1, and than the draft's context has
  * room for. A draft whose context is full proposes nothing: an empty proposal, at once. So it does when the KV pool is full,
  * and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean nothing here, is

@@ -30,10 +30,10 @@ static void try_once(void *arg)
     a->status = a->connect(a->address, a->config, a->out, a->error);
 }
 
-/* gRPC's threads begin here, and the caller may be a seated member of a team. */
-static pf_status connect_unseated(attempt a)
+/* gRPC's threads begin here, and the caller may be a pinned member of a team. */
+static pf_status connect_unpinned(attempt a)
 {
-    pf_team_run_unseated(try_once, &a);
+    pf_team_run_unpinned(try_once, &a);
     return a.status;
 }
 
@@ -41,11 +41,11 @@ pf_status pf_connect_drafter(const char *address, const volatile bool *cancel, p
 {
     /* Nobody there yet is no reason not to begin: generation is plain until somebody is. */
     const pf_rpc_client_config config = { .keep_trying = true, .cancel = cancel };
-    return connect_unseated((attempt){ pf_rpc_drafter_connect, address, &config, out, error, PF_INTERNAL });
+    return connect_unpinned((attempt){ pf_rpc_drafter_connect, address, &config, out, error, PF_INTERNAL });
 }
 
 pf_status pf_connect_verifier(const char *address, const volatile bool *cancel, pf_peer **out, pf_error *error)
 {
     const pf_rpc_client_config config = { .cancel = cancel };
-    return connect_unseated((attempt){ pf_rpc_verifier_connect, address, &config, out, error, PF_INTERNAL });
+    return connect_unpinned((attempt){ pf_rpc_verifier_connect, address, &config, out, error, PF_INTERNAL });
 }

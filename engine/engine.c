@@ -58,7 +58,7 @@ static pf_status make_context(pf_engine *engine, const pf_engine_options *option
         .max_logit_rows = wanted_logits < max_rows ? wanted_logits : max_rows,
         .kv_type = options->kv_type == PF_N_TYPES ? pf_context_default_kv_type(engine->model) : options->kv_type,
         .fewest_members = threads->fewest_members,
-        .may_retreat = threads->may_retreat,
+        .may_back_off = threads->may_back_off,
         .cancel = options->cancel,
     };
     return pf_context_create(engine->model, engine->team, &config, &engine->context, error);
@@ -115,7 +115,7 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
     if (options->n_cores > 0) return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
     int32_t cpus[MAX_PINNED], n_cpus = 0;
     if (pf_topology_list_cpus(cpus, MAX_PINNED, &n_cpus, NULL) != PF_OK) n_cpus = 0;
-    return pf_team_create(n_threads, cpus, pf_threads_seat(n_threads, options->serves, cpus, n_cpus), &engine->team,
+    return pf_team_create(n_threads, cpus, pf_threads_pinning(n_threads, options->serves, cpus, n_cpus), &engine->team,
                           error);
 }
 

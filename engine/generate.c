@@ -4,7 +4,7 @@
  *      open ---> verdict 0 ---> [ proposal ---> verdict ] ... ---> close
  *
  * Keeps true: the committed tokens are the verifier's alone; a drafter that is late, gone or wrong costs at most the
- * patience that engine/patience.h grants it, and the round is decoded plainly. Nothing is allocated between the first
+ * patience that engine/draft_wait.h grants it, and the round is decoded plainly. Nothing is allocated between the first
  * token and the last.
  * Does not do: several requests at once (one session, one sequence).
  */

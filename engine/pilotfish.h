@@ -106,7 +106,7 @@ typedef struct pf_session pf_session;
 typedef struct {
     pf_peer *verifier;                              /* borrowed */
     pf_peer *drafter;                               /* borrowed; NULL: plain decoding */
-    bool drafter_is_far;                            /* it may be slow or gone: wait with patience, go on without */
+    bool drafter_is_far;                            /* it may be slow or gone: wait with draft_wait, go on without */
     bool verifier_is_far;                           /* its own uniforms judge; it gets the seed under `coupled` alone */
     int32_t max_context;                            /* tokens of a sequence */
     uint64_t verdict_limit_ns;                      /* a far verifier that says nothing for longer is gone; 0: 60 s */

@@ -13,7 +13,7 @@
 #ifndef PF_ENGINE_RUN_H
 #define PF_ENGINE_RUN_H
 
-#include "engine/patience.h"
+#include "engine/draft_wait.h"
 #include "engine/pilotfish.h"
 #include "proto/stream.h"
 
@@ -25,7 +25,7 @@ struct pf_session {
     int32_t n_committed;
     pf_stream_owner *to_verifier; /* fences of either link */
     pf_stream_owner *to_drafter;
-    pf_patience patience;      /* with a far drafter */
+    pf_draft_wait draft_wait;  /* with a far drafter */
     pf_status drafter_trouble; /* what kind of it the last warning told; PF_OK: none, it is there */
     int32_t n_losses;          /* of a drafter that comes and goes, without a minute between */
     uint64_t lost_ns;          /* the last of them; 0: none yet */

@@ -1,7 +1,7 @@
 /*
  * A round's proposal from the drafter, near or far.
  *
- * Keeps true: a far drafter that is late, gone, refusing or wrong costs at most the patience that engine/patience.h grants it,
+ * Keeps true: a far drafter that is late, gone, refusing or wrong costs at most the patience that engine/draft_wait.h grants it,
  * and one warning for each kind of trouble (DESIGN, invariant 6). A near one computes in this process: its failure is ours.
  */
 #include "engine/run.h"
@@ -126,7 +126,7 @@ static void judge_late(pf_run *r)
     int32_t n = 0;
     while (n < late->n && s->committed[late->base + n] == late->tokens[n]) n++;
     late->n = 0;
-    pf_patience_in_hindsight(&r->session->patience, n + 1);
+    pf_draft_wait_in_hindsight(&r->session->draft_wait, n + 1);
 }
 
 /* Whether its verifier has all the tokens that it names: a far one refuses the sequence for one that it has not. */
@@ -167,11 +167,11 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
         if (p.n_tokens > longest) p.n_tokens = longest;
         if (declares_too_much(r, &p)) p.declared = NULL;
         const pf_fence fence = pf_stream_owner_on_proposal(s->to_drafter, &p);
-        if (fence == PF_FENCE_NONSENSE) {
+        if (fence == PF_FENCE_PROTOCOL_VIOLATION) {
             if (s->options.drafter_is_far) distrust(r, "a proposal for what was never asked of it");
             continue;
         }
-        if (s->options.drafter_is_far) pf_patience_answered(&s->patience, p.round, pf_session_now_ns(s));
+        if (s->options.drafter_is_far) pf_draft_wait_answered(&s->draft_wait, p.round, pf_session_now_ns(s));
         if (fence == PF_FENCE_CURRENT) {
             r->proposal = p;
             current = &r->proposal;
@@ -247,7 +247,7 @@ static pf_status await_proposal(pf_run *r, uint64_t wait_ns, const pf_proposal *
         const pf_status status = next_answer(r, deadline_ns, &late, &answer);
         if (status == PF_CANCELLED) {
             if (pf_run_is_cancelled(r)) return PF_CANCELLED;
-            if (wait_ns) pf_patience_timed_out(&s->patience, pf_session_now_ns(s));
+            if (wait_ns) pf_draft_wait_timed_out(&s->draft_wait, pf_session_now_ns(s));
             return PF_OK;
         }
         if (status == PF_UNAVAILABLE && far) {
@@ -285,5 +285,5 @@ pf_status pf_run_ask_drafter(pf_run *r, const pf_proposal **out)
         drafter_lost(r);
         return PF_OK;
     }
-    return await_proposal(r, far ? pf_patience_asked(&s->patience, round, r->asked_ns) : 0, out);
+    return await_proposal(r, far ? pf_draft_wait_asked(&s->draft_wait, round, r->asked_ns) : 0, out);
 }

@@ -109,7 +109,7 @@ static pf_status find_verdict(pf_run *r, const pf_batch *answer, const pf_propos
             *out = v;
             return PF_OK;
         }
-        if (fence == PF_FENCE_CURRENT || fence == PF_FENCE_NONSENSE) return refuse_verdict(r, v, proposal);
+        if (fence == PF_FENCE_CURRENT || fence == PF_FENCE_PROTOCOL_VIOLATION) return refuse_verdict(r, v, proposal);
     }
     return PF_CANCELLED;
 }
@@ -185,6 +185,6 @@ pf_status pf_run_decide(pf_run *r, const pf_proposal **proposal, const pf_verdic
         return pf_fail(r->error, status, "the verifier did not take a proposal: %s", pf_status_name(status));
     const uint64_t begin_ns = r->asked_ns;
     PF_TRY(pf_run_await_verdict(r, proposal, verdict));
-    pf_patience_verified(&s->patience, pf_session_now_ns(s) - begin_ns, *proposal != NULL, (*verdict)->n_tokens);
+    pf_draft_wait_verified(&s->draft_wait, pf_session_now_ns(s) - begin_ns, *proposal != NULL, (*verdict)->n_tokens);
     return PF_OK;
 }

@@ -52,7 +52,7 @@ pf_status pf_engine_serve(pf_engine *engine, const pf_serve_options *options, pf
     };
     pf_server *server = NULL;
     listening l = { &config, &server, error, PF_INTERNAL };
-    pf_team_run_unseated(listen_there, &l); /* gRPC's threads begin there, and this one may be a seated member */
+    pf_team_run_unpinned(listen_there, &l); /* gRPC's threads begin there, and this one may be a pinned member */
     pf_status status = l.status;
     if (status == PF_OK && (!options->ready || options->ready(options->user, pf_server_address(server))))
         status = pf_server_run(server, options->playing.stop, error);

@@ -81,7 +81,7 @@ pf_status pf_session_create(const pf_session_options *options, pf_session **out,
     session->options = *options;
     if (options->verdict_limit_ns == 0) session->options.verdict_limit_ns = VERDICT_LIMIT_NS;
     if (options->return_limit_ns == 0) session->options.return_limit_ns = RETURN_LIMIT_NS;
-    pf_patience_init(&session->patience);
+    pf_draft_wait_init(&session->draft_wait);
     pf_status status = make_session_memory(session, error);
     if (status == PF_OK) status = meet_peers(session, error);
     if (status != PF_OK) {

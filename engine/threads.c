@@ -17,7 +17,7 @@ pf_threads pf_threads_choose(bool are_given, int32_t n_threads, size_t step_byte
     return (pf_threads){ n_threads, fewest < (size_t)n_threads ? (int32_t)fewest : n_threads, true };
 }
 
-int32_t pf_threads_seat(int32_t n_threads, bool serves, int32_t *cpus, int32_t n_cpus)
+int32_t pf_threads_pinning(int32_t n_threads, bool serves, int32_t *cpus, int32_t n_cpus)
 {
     if (n_threads < 2 || n_cpus != n_threads) return 0;
     if (serves) {

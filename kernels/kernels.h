@@ -36,7 +36,7 @@ typedef enum {
     PF_OP_ARGMAX,
     PF_OP_SOFTMAX,
     PF_OP_TOP,
-    PF_OP_RACE,
+    PF_OP_EXP_RACE,
     PF_OP_RESCORE,
     PF_OP_BOUNDS,
     PF_N_OPS
@@ -68,7 +68,7 @@ typedef struct {
         pf_argmax_fn *argmax;
         pf_softmax_fn *softmax;
         pf_top_fn *top;
-        pf_race_fn *race;
+        pf_exp_race_fn *race;
         pf_rescore_fn *rescore;
         pf_bounds bounds;
     } fn;
@@ -89,7 +89,7 @@ typedef struct {
     pf_argmax_fn *argmax;
     pf_softmax_fn *softmax;
     pf_top_fn *top;
-    pf_race_fn *race;
+    pf_exp_race_fn *race;
     pf_rescore_fn *rescore;
     pf_bounds bounds;
     const pf_kernel *chosen[PF_N_OPS][PF_N_TYPES]; /* the rows behind them, but products; NULL where there is none */

@@ -106,7 +106,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_argmax_f32_ref),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_softmax_f32_ref),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_top_f32_ref),
-    KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_race_f32_ref),
+    KERNEL(PF_OP_EXP_RACE,       race,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_exp_race_f32_ref),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rescore_bf16_ref),
     BOUNDS(PF_ISA_SCALAR, ref),
 #ifdef PF_KERNELS_X86
@@ -152,7 +152,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ATTN_STORE, attn_store, PF_TYPE_BF16, PF_ISA_AVX2,   COPY,         pf_attn_store_bf16_avx2),
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_argmax_f32_avx2),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX2,   SIXTEEN_SUMS, pf_softmax_f32_avx2),
-    KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_race_f32_avx2),
+    KERNEL(PF_OP_EXP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX2,   ELEMENTWISE,  pf_exp_race_f32_avx2),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX2,   SIXTEEN_SUMS, pf_rescore_bf16_avx2),
     BOUNDS(PF_ISA_AVX2,   avx2),
 
@@ -169,7 +169,7 @@ static const pf_kernel table[] = {
     KERNEL(PF_OP_ARGMAX,     argmax,     PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_argmax_f32_avx512),
     KERNEL(PF_OP_SOFTMAX,    softmax,    PF_TYPE_F32,  PF_ISA_AVX512, SIXTEEN_SUMS, pf_softmax_f32_avx512),
     KERNEL(PF_OP_TOP,        top,        PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_top_f32_avx512),
-    KERNEL(PF_OP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_race_f32_avx512),
+    KERNEL(PF_OP_EXP_RACE,       race,       PF_TYPE_F32,  PF_ISA_AVX512, ELEMENTWISE,  pf_exp_race_f32_avx512),
     KERNEL(PF_OP_RESCORE,    rescore,    PF_TYPE_BF16, PF_ISA_AVX512, SIXTEEN_SUMS, pf_rescore_bf16_avx512),
     BOUNDS(PF_ISA_AVX512, avx512),
 #endif
@@ -197,7 +197,7 @@ const char *pf_op_name(pf_op op)
         [PF_OP_ARGMAX] = "argmax",
         [PF_OP_SOFTMAX] = "softmax",
         [PF_OP_TOP] = "top",
-        [PF_OP_RACE] = "race",
+        [PF_OP_EXP_RACE] = "race",
         [PF_OP_RESCORE] = "rescore",
         [PF_OP_BOUNDS] = "bounds",
     };
@@ -221,7 +221,7 @@ static void take(pf_kernels *out, const pf_kernel *kernel)
     case PF_OP_ARGMAX: out->argmax = kernel->fn.argmax; break;
     case PF_OP_SOFTMAX: out->softmax = kernel->fn.softmax; break;
     case PF_OP_TOP: out->top = kernel->fn.top; break;
-    case PF_OP_RACE: out->race = kernel->fn.race; break;
+    case PF_OP_EXP_RACE: out->race = kernel->fn.race; break;
     case PF_OP_RESCORE: out->rescore = kernel->fn.rescore; break;
     case PF_OP_BOUNDS: out->bounds = kernel->fn.bounds; break;
     case PF_N_OPS: break;

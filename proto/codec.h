@@ -60,13 +60,13 @@ typedef struct {
     const pf_refusal *refusals; /* [n] one a sequence, as its owner is to hear it */
     int32_t n;
     int32_t n_proposals, n_verdicts; /* that did not fit; the others were opens */
-} pf_misfits;
+} pf_rejected;
 
 /* The same, but an open, a proposal or a verdict that says which round of which sequence it is about and has another
- * field outside what is documented, or not spoken, becomes a misfit. Then *out has no open, proposal or verdict of that
- * incarnation of the sequence, or of an earlier one. *misfits belongs to the codec like *out. */
+ * field outside what is documented, or not spoken, becomes a rejected. Then *out has no open, proposal or verdict of that
+ * incarnation of the sequence, or of an earlier one. *rejected belongs to the codec like *out. */
 PF_MUST_USE pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
-                                            const pf_misfits **misfits, pf_error *error);
+                                            const pf_rejected **rejected, pf_error *error);
 
 enum { PF_MAX_INFO_BYTES = 1024 }; /* an encoded pf_model_info, or a request for one */
 

@@ -215,8 +215,8 @@ typedef struct {
     const pf_wire_batch *wire;
     pf_batch batch;
     bool in_parts; /* a part that does not fit is set aside; else it fails the batch */
-    pf_refusal *misfits;
-    int32_t n_misfits, n_misfit_proposals, n_misfit_verdicts;
+    pf_refusal *rejected;
+    int32_t n_rejected, n_rejected_proposals, n_rejected_verdicts;
     pf_error error; /* of what was checked last */
 } taking;
 
@@ -238,12 +238,12 @@ static pf_status settle(taking *t, pf_status status, uint64_t sequence, uint32_t
         return PF_OK;
     }
     if (!t->in_parts || bump->refused) return status;
-    if (!t->misfits) t->misfits = pf_bump_take(bump, (size_t)3 * PF_MAX_BATCH_SEQUENCES * sizeof *t->misfits);
+    if (!t->rejected) t->rejected = pf_bump_take(bump, (size_t)3 * PF_MAX_BATCH_SEQUENCES * sizeof *t->rejected);
     char *text = pf_bump_take(bump, PF_MAX_REFUSAL_BYTES + 1);
-    if (!t->misfits || !text)
+    if (!t->rejected || !text)
         return pf_fail(&t->error, PF_LIMIT, "what does not fit takes more memory than a batch may");
     snprintf(text, PF_MAX_REFUSAL_BYTES + 1, "%s", t->error.text);
-    t->misfits[t->n_misfits++] = (pf_refusal){
+    t->rejected[t->n_rejected++] = (pf_refusal){
         .sequence = sequence,
         .incarnation = incarnation,
         .status = status == PF_UNSUPPORTED ? PF_UNSUPPORTED : PF_INVALID,
@@ -290,7 +290,7 @@ static pf_status take_proposals(taking *t)
         const pf_status status = take_proposal(&at, &t->codec->in, o, &t->batch.proposals[t->batch.n_proposals]);
         PF_TRY(settle(t, status, o->sequence, o->incarnation, &t->batch.n_proposals));
     }
-    t->n_misfit_proposals = (int32_t)t->wire->n_proposals - t->batch.n_proposals;
+    t->n_rejected_proposals = (int32_t)t->wire->n_proposals - t->batch.n_proposals;
     return PF_OK;
 }
 
@@ -306,7 +306,7 @@ static pf_status take_verdicts(taking *t)
         const pf_status status = take_verdict(&at, o, &t->batch.verdicts[t->batch.n_verdicts]);
         PF_TRY(settle(t, status, o->sequence, o->incarnation, &t->batch.n_verdicts));
     }
-    t->n_misfit_verdicts = (int32_t)t->wire->n_verdicts - t->batch.n_verdicts;
+    t->n_rejected_verdicts = (int32_t)t->wire->n_verdicts - t->batch.n_verdicts;
     return PF_OK;
 }
 
@@ -341,35 +341,35 @@ static pf_status take_refusals(taking *t)
 }
 
 /* Of the first n, the one about a sequence, or NULL. */
-static pf_refusal *find_misfit(const taking *t, int32_t n, uint64_t sequence)
+static pf_refusal *find_rejected(const taking *t, int32_t n, uint64_t sequence)
 {
     for (int32_t i = 0; i < n; i++)
-        if (t->misfits[i].sequence == sequence) return &t->misfits[i];
+        if (t->rejected[i].sequence == sequence) return &t->rejected[i];
     return NULL;
 }
 
 /* Whether a refusal ends what is about that incarnation of a sequence. */
 static bool is_refused(const taking *t, uint64_t sequence, uint32_t incarnation)
 {
-    const pf_refusal *misfit = find_misfit(t, t->n_misfits, sequence);
-    return misfit && incarnation <= misfit->incarnation;
+    const pf_refusal *rejected = find_rejected(t, t->n_rejected, sequence);
+    return rejected && incarnation <= rejected->incarnation;
 }
 
 /* One refusal a sequence, of its last incarnation that has one (its owner drops what is about an earlier one), and nothing else
  * about that or those before it: a prefix request could only bring it back. */
-static void drop_misfits(taking *t)
+static void drop_rejected(taking *t)
 {
     pf_batch *b = &t->batch;
     int32_t n = 0;
-    for (int32_t i = 0; i < t->n_misfits; i++) {
-        const pf_refusal *misfit = &t->misfits[i];
-        pf_refusal *kept = find_misfit(t, n, misfit->sequence);
+    for (int32_t i = 0; i < t->n_rejected; i++) {
+        const pf_refusal *rejected = &t->rejected[i];
+        pf_refusal *kept = find_rejected(t, n, rejected->sequence);
         if (!kept)
-            t->misfits[n++] = *misfit;
-        else if (misfit->incarnation > kept->incarnation)
-            *kept = *misfit;
+            t->rejected[n++] = *rejected;
+        else if (rejected->incarnation > kept->incarnation)
+            *kept = *rejected;
     }
-    t->n_misfits = n;
+    t->n_rejected = n;
 
 #define PF_KEEP(kind)                      \
     const int32_t n_##kind = b->n_##kind;  \
@@ -390,7 +390,7 @@ static pf_status take_batch(taking *t)
     PF_TRY(take_verdicts(t));
     PF_TRY(take_prefix_requests(t));
     PF_TRY(take_refusals(t));
-    if (t->n_misfits > 0) drop_misfits(t);
+    if (t->n_rejected > 0) drop_rejected(t);
     if (t->wire->timing)
         t->batch.timing =
             (pf_timing){ .compute_ns = t->wire->timing->compute_ns, .queue_ns = t->wire->timing->queue_ns };
@@ -412,11 +412,11 @@ static pf_status unpack(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, c
     return PF_OK;
 }
 
-/* misfits NULL: whole or not at all. */
+/* rejected NULL: whole or not at all. */
 static pf_status decode(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
-                        const pf_misfits **misfits, pf_error *error)
+                        const pf_rejected **rejected, pf_error *error)
 {
-    taking t = { .codec = codec, .in_parts = misfits != NULL };
+    taking t = { .codec = codec, .in_parts = rejected != NULL };
     PF_TRY(unpack(codec, bytes, n_bytes, &t.wire, error));
     const pf_status status = take_batch(&t);
     if (status != PF_OK) {
@@ -425,9 +425,9 @@ static pf_status decode(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, c
     }
     codec->batch = t.batch;
     *out = &codec->batch;
-    if (!misfits) return PF_OK;
-    codec->misfits = (pf_misfits){ t.misfits, t.n_misfits, t.n_misfit_proposals, t.n_misfit_verdicts };
-    *misfits = &codec->misfits;
+    if (!rejected) return PF_OK;
+    codec->rejected = (pf_rejected){ t.rejected, t.n_rejected, t.n_rejected_proposals, t.n_rejected_verdicts };
+    *rejected = &codec->rejected;
     return PF_OK;
 }
 
@@ -438,7 +438,7 @@ pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_
 }
 
 pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
-                                const pf_misfits **misfits, pf_error *error)
+                                const pf_rejected **rejected, pf_error *error)
 {
-    return decode(codec, bytes, n_bytes, out, misfits, error);
+    return decode(codec, bytes, n_bytes, out, rejected, error);
 }

@@ -33,7 +33,7 @@ struct pf_codec {
     pf_wire_batch mirrored; /* the last one measured; its parts are in `out` */
     pf_wire_timing mirrored_timing;
     pf_batch batch; /* the last one decoded */
-    pf_misfits misfits;
+    pf_rejected rejected;
 };
 
 /* The arrays of a batch are only read, but protobuf-c's structs have no const. */

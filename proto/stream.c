@@ -115,9 +115,9 @@ pf_fence pf_stream_owner_on_proposal(pf_stream_owner *owner, const pf_proposal *
 {
     owned *s = find_owned(owner, proposal->sequence);
     if (!s || proposal->incarnation < s->incarnation) return PF_FENCE_STALE;
-    if (proposal->incarnation > s->incarnation || proposal->round > s->round) return PF_FENCE_NONSENSE;
+    if (proposal->incarnation > s->incarnation || proposal->round > s->round) return PF_FENCE_PROTOCOL_VIOLATION;
     if (proposal->round < s->round || !s->asked || s->due) return PF_FENCE_STALE;
-    if (proposal->base != s->committed) return PF_FENCE_NONSENSE;
+    if (proposal->base != s->committed) return PF_FENCE_PROTOCOL_VIOLATION;
     s->asked = false;
     return PF_FENCE_CURRENT;
 }
@@ -138,14 +138,14 @@ pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *ve
 {
     owned *s = find_owned(owner, verdict->sequence);
     if (!s || verdict->incarnation < s->incarnation) return PF_FENCE_STALE;
-    if (verdict->incarnation > s->incarnation || verdict->round > s->round) return PF_FENCE_NONSENSE;
+    if (verdict->incarnation > s->incarnation || verdict->round > s->round) return PF_FENCE_PROTOCOL_VIOLATION;
     if (verdict->round < s->round || s->due) return PF_FENCE_STALE;
 
     const int32_t n = verdict->n_tokens, n_accepted = verdict->n_accepted;
     const bool is_cut = verdict->finish != PF_FINISH_NONE && n == n_accepted;
     const bool fits = verdict->base == s->committed && n_accepted >= 0 && n_accepted <= s->n_proposed &&
                       (n == n_accepted + 1 || is_cut) && s->committed <= INT32_MAX - n;
-    if (!fits) return PF_FENCE_NONSENSE;
+    if (!fits) return PF_FENCE_PROTOCOL_VIOLATION;
     decide(s, n);
     return PF_FENCE_CURRENT;
 }
@@ -164,7 +164,7 @@ pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_pref
 {
     owned *s = find_owned(owner, request->sequence);
     if (!s || request->incarnation < s->incarnation || s->due) return PF_FENCE_STALE;
-    if (request->incarnation > s->incarnation) return PF_FENCE_NONSENSE;
+    if (request->incarnation > s->incarnation) return PF_FENCE_PROTOCOL_VIOLATION;
     s->due = true;
     return PF_FENCE_CURRENT;
 }
@@ -173,7 +173,7 @@ pf_fence pf_stream_owner_on_refusal(const pf_stream_owner *owner, const pf_refus
 {
     const owned *s = find_owned(owner, refusal->sequence);
     if (!s || refusal->incarnation < s->incarnation) return PF_FENCE_STALE;
-    return refusal->incarnation > s->incarnation ? PF_FENCE_NONSENSE : PF_FENCE_CURRENT;
+    return refusal->incarnation > s->incarnation ? PF_FENCE_PROTOCOL_VIOLATION : PF_FENCE_CURRENT;
 }
 
 void pf_stream_owner_lost(pf_stream_owner *owner)

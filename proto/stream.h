@@ -34,11 +34,11 @@
 
 /* What to do with a message. */
 typedef enum {
-    PF_FENCE_CURRENT = 0, /* act on it */
-    PF_FENCE_STALE,       /* drop it: late, a duplicate, or of a sequence that is gone */
-    PF_FENCE_MISSING,     /* answerer: it is ahead of what is known here; send the prefix request and drop it */
-    PF_FENCE_FULL,        /* answerer: no slot for another sequence; refuse it with PF_LIMIT */
-    PF_FENCE_NONSENSE,    /* owner: no honest peer says this; drop it, and distrust the peer */
+    PF_FENCE_CURRENT = 0,        /* act on it */
+    PF_FENCE_STALE,              /* drop it: late, a duplicate, or of a sequence that is gone */
+    PF_FENCE_MISSING,            /* answerer: it is ahead of what is known here; send the prefix request and drop it */
+    PF_FENCE_FULL,               /* answerer: no slot for another sequence; refuse it with PF_LIMIT */
+    PF_FENCE_PROTOCOL_VIOLATION, /* owner: no honest peer says this; drop it, and distrust the peer */
 } pf_fence;
 
 /* ---- the owner's side ------------------------------------------------------------------------------------------ */

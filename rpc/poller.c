@@ -40,7 +40,7 @@ static struct timespec to_timespec(uint64_t ns)
 /* An empty batch is complete at once: its event wakes whoever polls. */
 static void ring(pf_poller *p)
 {
-    (void)grpc_call_start_batch(p->bell, NULL, 0, p, NULL);
+    (void)grpc_call_start_batch(p->wakeup, NULL, 0, p, NULL);
 }
 
 /* ---- the back -------------------------------------------------------------------------------------------------- */
@@ -159,8 +159,8 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
         const uint64_t left_ns = deadline_ns - now_ns;
         if (now_ns >= deadline_ns) {
             n_late++;
-        } else if (now_ns < spin_until_ns && !pf_crowd_is_there(&p->crowd, now_ns)) {
-            if (now_ns >= look_until_ns && pf_crowd_yield(&p->crowd, &now_ns) != PF_YIELD_OTHERS_LOOKED)
+        } else if (now_ns < spin_until_ns && !pf_contention_is_present(&p->contention, now_ns)) {
+            if (now_ns >= look_until_ns && pf_contention_yield(&p->contention, &now_ns) != PF_YIELD_OTHERS_LOOKED)
                 look_until_ns = now_ns + LOOK_ON_NS;
         } else if (left_ns < COARSE_NS) {
             nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
@@ -177,7 +177,7 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
 
 static void dismantle(pf_poller *p)
 {
-    grpc_call_unref(p->bell);
+    grpc_call_unref(p->wakeup);
     grpc_channel_destroy(p->nowhere);
     grpc_completion_queue_destroy(p->cq);
     pthread_cond_destroy(&p->turn);
@@ -188,10 +188,10 @@ bool pf_poller_start(pf_poller *p, const pf_poller_config *config)
 {
     *p = (pf_poller){ .config = *config };
     p->cq = grpc_completion_queue_create_for_next(NULL);
-    p->nowhere = grpc_lame_client_channel_create("bell", GRPC_STATUS_UNAVAILABLE, "rings only");
-    p->bell = grpc_channel_create_call(p->nowhere, NULL, GRPC_PROPAGATE_DEFAULTS, p->cq,
-                                       grpc_slice_from_static_string("/bell"), NULL,
-                                       gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    p->nowhere = grpc_lame_client_channel_create("wakeup", GRPC_STATUS_UNAVAILABLE, "rings only");
+    p->wakeup = grpc_channel_create_call(p->nowhere, NULL, GRPC_PROPAGATE_DEFAULTS, p->cq,
+                                         grpc_slice_from_static_string("/wakeup"), NULL,
+                                         gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -38,13 +38,13 @@ typedef struct {
     pf_poller_config config;
     grpc_completion_queue *cq;
     grpc_channel *nowhere;
-    grpc_call *bell; /* puts an event on the queue, which gets who polls out of it */
+    grpc_call *wakeup; /* puts an event on the queue, which gets who polls out of it */
     pthread_t back;
     atomic_bool news;
-    pf_crowd crowd;          /* on the front's core */
-    atomic_bool front_polls; /* or waits for the back to make way */
-    atomic_uint n_polls;     /* begun */
-    atomic_int polls_clock;  /* the CPU clock of the thread that polls; 0: none does */
+    pf_contention contention; /* on the front's core */
+    atomic_bool front_polls;  /* or waits for the back to make way */
+    atomic_uint n_polls;      /* begun */
+    atomic_int polls_clock;   /* the CPU clock of the thread that polls; 0: none does */
 
     pthread_mutex_t lock;
     pthread_cond_t turn;

@@ -57,6 +57,6 @@ double pf_noise_exponential(uint64_t seed, pf_noise_domain domain, int32_t posit
 
 /* The index in 0 .. n-1 with the smallest exponential(index) / p[index] among p > 0, ties to the lowest: the same as
  * the largest log p - log exponential: Gumbel noise. -1: no p is above 0. A p that is no number never wins. */
-typedef int32_t pf_race_fn(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position);
+typedef int32_t pf_exp_race_fn(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position);
 
 #endif

@@ -156,23 +156,23 @@ static void attend_to_shared_keys(const pf_worker *w, int32_t layer)
 enum { ATTEND_LINES = 64, ATTEND_LEAST = 2, ATTEND_MOST = 8 };
 
 /* With many rows of heads that are not apart: later rows see more keys, and a share of rows is not one of the work. */
-static bool attends_in_pieces(const pf_worker *w, pf_pieces_cut *cut, int32_t *unit)
+static bool attends_in_chunks(const pf_worker *w, pf_chunks_cut *cut, int32_t *unit)
 {
     const pf_config *config = &w->c->model->config;
-    if (w->c->heads_apart || w->c->n_rows < PF_IN_PIECES_ROWS || !pf_worker_has_company(w)) return false;
+    if (w->c->heads_apart || w->c->n_rows < PF_CHUNKED_ROWS || !pf_worker_has_company(w)) return false;
     const int32_t group = config->n_heads / config->n_kv_heads;
     *unit = group < ATTEND_LINES ? ATTEND_LINES / group : 1;
     const int32_t total = (config->n_kv_heads * w->c->n_rows + *unit - 1) / *unit;
-    *cut = (pf_pieces_cut){ .total = total, .run = total, .least = ATTEND_LEAST, .most = ATTEND_MOST };
-    return total / w->member.n_threads >= PF_PIECES_OF_A_SHARE * ATTEND_LEAST;
+    *cut = (pf_chunks_cut){ .total = total, .run = total, .least = ATTEND_LEAST, .most = ATTEND_MOST };
+    return total / w->member.n_threads >= PF_CHUNKS_PER_SHARE * ATTEND_LEAST;
 }
 
-static void attend_in_pieces(pf_worker *w, int32_t layer, const pf_pieces_cut *cut, int32_t unit)
+static void attend_in_chunks(pf_worker *w, int32_t layer, const pf_chunks_cut *cut, int32_t unit)
 {
     const pf_context *c = w->c;
     const int32_t phase = pf_worker_begin_phase(w);
     pf_range units;
-    while (pf_pieces_take(c->pieces, w->member, phase, cut, &units.begin, &units.end))
+    while (pf_chunks_take(c->pieces, w->member, phase, cut, &units.begin, &units.end))
         for (int32_t s = 0; s < c->n_spans; s++) {
             const pf_range items = items_of_span(w, &c->spans[s], (pf_range){ units.begin * unit, units.end * unit });
             if (items.begin < items.end) attend_span(w, &c->spans[s], layer, items);
@@ -184,20 +184,20 @@ static void attend_in_pieces(pf_worker *w, int32_t layer, const pf_pieces_cut *c
 void pf_worker_attend(pf_worker *w, int32_t layer)
 {
     const pf_context *c = w->c;
-    pf_pieces_cut cut;
+    pf_chunks_cut cut;
     int32_t unit = 1;
-    const bool in_pieces = attends_in_pieces(w, &cut, &unit), keys_shared = shares_keys(w);
+    const bool in_chunks = attends_in_chunks(w, &cut, &unit), keys_shared = shares_keys(w);
     for (int32_t s = 0; s < c->n_spans; s++) {
         const pf_range items = span_items(w, &c->spans[s]);
         if (items.begin < items.end) rope_and_store(w, &c->spans[s], layer, items);
     }
-    if (c->split_heads || in_pieces || keys_shared) pf_worker_wait(w);
+    if (c->split_heads || in_chunks || keys_shared) pf_worker_wait(w);
     if (keys_shared) {
         attend_to_shared_keys(w, layer);
         return;
     }
-    if (in_pieces) {
-        attend_in_pieces(w, layer, &cut, unit);
+    if (in_chunks) {
+        attend_in_chunks(w, layer, &cut, unit);
         return;
     }
     for (int32_t s = 0; s < c->n_spans; s++) {

@@ -273,9 +273,9 @@ static void choose_members(pf_context *c)
 {
     const int32_t n_threads = pf_team_size(c->team);
     const bool is_cut_evenly = c->model->onednn == NULL || (n_threads & (n_threads - 1)) == 0;
-    c->crew =
-        pf_crew_of(n_threads, c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads);
-    c->config.may_retreat = c->config.may_retreat && c->model->onednn == NULL && n_threads > 1;
+    c->tuning =
+        pf_tuning_of(n_threads, c->config.fewest_members > 0 && is_cut_evenly ? c->config.fewest_members : n_threads);
+    c->config.may_back_off = c->config.may_back_off && c->model->onednn == NULL && n_threads > 1;
 }
 
 pf_status pf_context_create(const pf_model *model, pf_team *team, const pf_context_config *config, pf_context **out,

@@ -34,8 +34,9 @@ typedef struct {
     size_t kv_budget_bytes; /* 0: room for max_sequences sequences of max_tokens */
     pf_type kv_type;        /* PF_TYPE_F32 or PF_TYPE_BF16 */
     int32_t
-        fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/crew.h); 0: all run it */
-    bool may_retreat; /* fewer than those, where others compute on the members' cores (model/forward/retreat.h) */
+        fewest_members; /* to run a pass of few rows where that is measured faster (model/forward/thread_tuning.h); 0: all run it */
+    bool
+        may_back_off; /* fewer than those, where others compute on the members' cores (model/forward/contention_backoff.h) */
     const volatile bool *cancel; /* of the making, borrowed for as long; or NULL */
 } pf_context_config;
 

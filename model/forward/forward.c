@@ -244,18 +244,18 @@ static pf_panels share_of(const pf_worker *w, const pf_linear *linear)
 }
 
 /* The parts of a product, as a member comes by them: piece after piece of its share of the panels, and then of the others'
- * (base/pieces.h); its share at once where that is short. Pieces are cut from the panels for the first group of rows, then for
+ * (base/chunks.h); its share at once where that is short. Pieces are cut from the panels for the first group of rows, then for
  * the next. */
 typedef struct {
     const pf_linear *linear;
     const left_side *rows;
-    bool in_pieces;
+    bool in_chunks;
     int32_t phase;
-    pf_pieces_cut cut;
+    pf_chunks_cut cut;
     bool share_is_taken;
 } parts_left;
 
-enum { PIECE_MULTIPLIES = 1 << 25, FEW_ROWS_BYTES = 1 << 18, FEW_ROWS_PIECES = 16 };
+enum { PIECE_MULTIPLIES = 1 << 25, FEW_ROWS_BYTES = 1 << 18, FEW_ROWS_CHUNKS = 16 };
 
 static int32_t larger(int32_t a, int32_t b)
 {
@@ -265,7 +265,7 @@ static int32_t larger(int32_t a, int32_t b)
 /* It takes a tenth of a millisecond, and is half of the panels that are best multiplied in one call, `group`: each call brings
  * the rows through the caches again, in the time of a panel where they are as long as DOWN's. A quarter of them where
  * a share has but a few. */
-static int32_t least_piece(const pf_linear *linear, int32_t n_rows, int32_t share, int32_t group)
+static int32_t min_chunk(const pf_linear *linear, int32_t n_rows, int32_t share, int32_t group)
 {
     const int64_t panel_multiplies = (int64_t)n_rows * PF_GEMM_PANEL * linear->weights.k;
     const int32_t panels = larger(share / 4 < group / 2 ? share / 4 : group / 2, group / 4);
@@ -277,7 +277,7 @@ static int32_t least_piece(const pf_linear *linear, int32_t n_rows, int32_t shar
 static int32_t least_of_few_rows(const pf_linear *linear, int32_t share)
 {
     const int32_t panels = (int32_t)(FEW_ROWS_BYTES / linear->weights.panel_bytes) + 1;
-    return (larger(panels, share / FEW_ROWS_PIECES) + 1) / 2 * 2;
+    return (larger(panels, share / FEW_ROWS_CHUNKS) + 1) / 2 * 2;
 }
 
 /* One product is not cut into pieces where a share is not much more than the least, as of a small model. */
@@ -288,12 +288,12 @@ static parts_left begin_parts(pf_worker *w, const pf_linear *linear, const left_
     if (w->c->model->onednn != NULL) return left; /* its matrices are cut once, into shares */
     const int32_t n_panels = linear->weights.n_panels, n_groups = rows->groups.n_groups;
     const int32_t total = n_panels * n_groups, share = total / w->member.n_threads;
-    const bool few = rows->groups.n_rows < PF_IN_PIECES_ROWS;
+    const bool few = rows->groups.n_rows < PF_CHUNKED_ROWS;
     const int32_t least =
-        few ? least_of_few_rows(linear, share) : least_piece(linear, rows->groups.group_rows, share, group);
-    left.in_pieces = n_groups > 1 || share >= PF_PIECES_OF_A_SHARE * least;
-    if (!left.in_pieces) return left;
-    left.cut = (pf_pieces_cut){ total, n_panels, least, few ? larger(least, share) : larger(least, group) };
+        few ? least_of_few_rows(linear, share) : min_chunk(linear, rows->groups.group_rows, share, group);
+    left.in_chunks = n_groups > 1 || share >= PF_CHUNKS_PER_SHARE * least;
+    if (!left.in_chunks) return left;
+    left.cut = (pf_chunks_cut){ total, n_panels, least, few ? larger(least, share) : larger(least, group) };
     left.phase = pf_worker_begin_phase(w);
     return left;
 }
@@ -301,8 +301,8 @@ static parts_left begin_parts(pf_worker *w, const pf_linear *linear, const left_
 static bool next_part(const pf_worker *w, parts_left *left, part *out)
 {
     int32_t begin, end;
-    if (left->in_pieces) {
-        if (!pf_pieces_take(w->c->pieces, w->member, left->phase, &left->cut, &begin, &end)) return false;
+    if (left->in_chunks) {
+        if (!pf_chunks_take(w->c->pieces, w->member, left->phase, &left->cut, &begin, &end)) return false;
         const int32_t g = begin / left->cut.run, first = g * left->cut.run;
         *out = (part){ pf_row_groups_get(&left->rows->groups, g), { begin - first, end - first } };
         return true;
@@ -363,7 +363,7 @@ static void multiply_gated(pf_worker *w, const pf_layer *layer, const left_side 
     const int32_t n_rows = rows->groups.n_rows;
     parts_left left = begin_parts(w, &layer->gate, rows, w->gemm->group_panels / 2);
     pf_rows gate = w->c->gate, up = w->c->up;
-    if (w->by_columns && !left.in_pieces) {
+    if (w->by_columns && !left.in_chunks) {
         gate = apart(gate, n_rows, mine, w->member.id);
         up = apart(up, n_rows, mine, w->member.id);
     }

@@ -121,12 +121,12 @@ static bool shares_split_heads(const pf_context *c)
 
 /* Who runs the pass, and who of them must wait for whom. The heads of many rows are better balanced than apart, where more
  * than two share them. */
-static void plan_crew(pf_context *c, int32_t n_members)
+static void plan_tuning(pf_context *c, int32_t n_members)
 {
     c->n_members = n_members;
-    c->heads_apart = pf_model_heads_part(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_IN_PIECES_ROWS);
+    c->heads_apart = pf_model_heads_part(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_CHUNKED_ROWS);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
-    pf_pieces_reset(c->pieces, c->n_members);
+    pf_chunks_reset(c->pieces, c->n_members);
 }
 
 /* Rows of the embedding lie apart, a cache line or two for every value where the embedding is the head: a prompt's are
@@ -153,7 +153,7 @@ void pf_context_run_members(const pf_context *context, pf_team_fn *fn, void *arg
 
 static void run_pass(pf_context *c, int32_t n_members)
 {
-    plan_crew(c, n_members);
+    plan_tuning(c, n_members);
     if (c->n_rows < SHARED_EMBEDDING_ROWS)
         embed_rows(c, 0, c->n_rows);
     else
@@ -166,19 +166,19 @@ static void run_pass(pf_context *c, int32_t n_members)
  * one as for several. */
 static void run_planned(pf_context *c)
 {
-    if (c->crew.n_rungs == 1 && !c->config.may_retreat) {
-        run_pass(c, c->crew.n_threads);
+    if (c->tuning.n_rungs == 1 && !c->config.may_back_off) {
+        run_pass(c, c->tuning.n_threads);
         return;
     }
-    const bool many = c->n_rows > PF_CREW_MAX_ROWS;
-    pf_retreat *retreat = many ? &c->retreat_of_many : &c->retreat_of_few;
-    const int32_t chosen = pf_crew_members(&c->crew, c->n_rows), n_members = pf_retreat_members(retreat, chosen);
-    if (n_members == 1 && chosen > 1) pf_team_leave_seat(c->team); /* others may have retreated to the same core */
+    const bool many = c->n_rows > PF_TUNING_MAX_ROWS;
+    pf_backoff *backoff = many ? &c->backoff_of_many : &c->backoff_of_few;
+    const int32_t chosen = pf_tuning_members(&c->tuning, c->n_rows), n_members = pf_backoff_members(backoff, chosen);
+    if (n_members == 1 && chosen > 1) pf_team_unpin_caller(c->team); /* others may have retreated to the same core */
     const uint64_t begin_ns = pf_now_ns();
     run_pass(c, n_members);
     const uint64_t ns = pf_now_ns() - begin_ns;
-    if (n_members == chosen) pf_crew_note(&c->crew, c->n_rows, ns);
-    if (c->config.may_retreat) pf_retreat_note(retreat, chosen, many ? c->n_rows : 1, ns, pf_team_held_up_ns(c->team));
+    if (n_members == chosen) pf_tuning_note(&c->tuning, c->n_rows, ns);
+    if (c->config.may_back_off) pf_backoff_note(backoff, chosen, many ? c->n_rows : 1, ns, pf_team_held_up_ns(c->team));
 }
 
 pf_status pf_context_forward(pf_context *context, const pf_span *spans, int32_t n_spans)

@@ -10,11 +10,11 @@
 #define PF_MODEL_PASS_H
 
 #include "base/arena.h"
-#include "base/pieces.h"
+#include "base/chunks.h"
 #include "model/forward/context.h"
-#include "model/forward/crew.h"
+#include "model/forward/thread_tuning.h"
 #include "model/forward/pass_kernels.h"
-#include "model/forward/retreat.h"
+#include "model/forward/contention_backoff.h"
 #include "model/weights/weights.h"
 
 /* A matrix of activations: row i is at data + i * stride. */
@@ -82,8 +82,8 @@ struct pf_context {
     pf_kv *kv;
     pf_arena arena;
     float attention_scale; /* 1 / sqrt(head_dim) */
-    pf_crew crew;
-    pf_retreat retreat_of_few, retreat_of_many; /* rows */
+    pf_tuning tuning;
+    pf_backoff backoff_of_few, backoff_of_many; /* rows */
     pf_stop *stop;                              /* or NULL */
 
     pf_rope_table rope;         /* [max_tokens, rotary_dim / 2] */
@@ -96,7 +96,7 @@ struct pf_context {
     void *input;                /* a packed left side, when rows are more than one tile */
     void *columns;              /* that of O or down, packed by columns */
     pf_member_scratch *members; /* [n_threads] */
-    pf_pieces *pieces;          /* [n_threads] of a product's panels */
+    pf_chunks *pieces;          /* [n_threads] of a product's panels */
     float *attention_parts;     /* [n_attention_parts] floats: of keys that members share (attend.c) */
     size_t n_attention_parts;
     pf_bounded_pass bounded;

@@ -44,14 +44,14 @@ static inline void pf_worker_wait(const pf_worker *w)
     if (pf_worker_is_whole(w)) pf_team_barrier(w->member);
 }
 
-/* ---- pieces (base/pieces.h) ---------------------------------------------------------------------------------------- */
+/* ---- pieces (base/chunks.h) ---------------------------------------------------------------------------------------- */
 
 /* A share that is not much more than the least piece, of a small model, is not cut. */
-enum { PF_PIECES_OF_A_SHARE = 2, PF_IN_PIECES_ROWS = 32 };
+enum { PF_CHUNKS_PER_SHARE = 2, PF_CHUNKED_ROWS = 32 };
 
 static inline int32_t pf_worker_begin_phase(pf_worker *w)
 {
-    pf_pieces_begin(w->c->pieces, w->member, w->phase);
+    pf_chunks_begin(w->c->pieces, w->member, w->phase);
     return w->phase++;
 }
 

@@ -2,7 +2,7 @@
  * From logits to the distribution of the next token, and from there to a token.
  *
  * Pure functions, no allocation: scratch is passed in. The draw itself, plain sampling's and that of `coupled` speculation,
- * is the Gumbel-max trick (Maddison et al., arXiv:1411.0030, section 2): pf_race_fn of kernels/sample/noise.h with the
+ * is the Gumbel-max trick (Maddison et al., arXiv:1411.0030, section 2): pf_exp_race_fn of kernels/sample/noise.h with the
  * noise of (seed, domain, position), distributed exactly as the probabilities.
  */
 #ifndef PF_MODEL_SAMPLING_H

@@ -57,7 +57,7 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
                                        pf_model_is_beyond_cache(m, step_weights(&src->checkpoint) * sizeof(uint16_t)) };
     const pf_dtype of_file = config->kept_in_f16 ? PF_DTYPE_F16 : pf_dtype_choose(&facts);
     m->dtype = asked != PF_DTYPE_AUTO ? asked : of_file;
-    if (m->beyond_twelve) m->dtype = PF_DTYPE_BF16;
+    if (m->not_representable_in_12_bits) m->dtype = PF_DTYPE_BF16;
     return PF_OK;
 }
 

@@ -111,10 +111,10 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
 {
     PF_TRY(reserve(m, src, error));
     PF_TRY(pf_model_load_weights(m, src, error));
-    if (!src->met_unheld) return PF_OK;
+    if (!src->met_not_representable) return PF_OK;
     pf_arena_destroy(&m->arena);
-    m->beyond_twelve = true;
-    src->met_unheld = false;
+    m->not_representable_in_12_bits = true;
+    src->met_not_representable = false;
     PF_TRY(pf_model_choose(m, src, error));
     PF_TRY(reserve(m, src, error));
     return pf_model_load_weights(m, src, error);

@@ -124,7 +124,7 @@ static void format_reason(const pf_model *m, char *out, size_t capacity)
 {
     char types[32];
     join_types(m->has_matrices, types, sizeof types);
-    if (m->beyond_twelve)
+    if (m->not_representable_in_12_bits)
         snprintf(out, capacity, "bf16-12 has no room for weights whose magnitudes lie so far apart");
     else if (!m->is_default)
         snprintf(out, capacity, "asked for");

@@ -91,8 +91,8 @@ typedef struct {
     const pf_model_source *src;
     pf_gemm_source parts[PF_MAX_PARTS];
     int32_t n_parts;
-    _Atomic int32_t bad_part; /* one whose values may not be; -1: none */
-    _Atomic bool met_unheld;  /* a panel was not held */
+    _Atomic int32_t bad_part;           /* one whose values may not be; -1: none */
+    _Atomic bool met_not_representable; /* a panel was not held */
 } pack_job;
 
 typedef void part_rows_fn(pack_job *job, int32_t part, int32_t begin, int32_t end);
@@ -133,7 +133,7 @@ static void pack_panels(pack_job *job, int32_t begin, int32_t end)
     for (int32_t to; begin < end && !pf_is_told(job->src->walk.cancel); begin = to) {
         to = end - begin > stretch ? begin + stretch : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
-        if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->met_unheld = true;
+        if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->met_not_representable = true;
         if (rounds_to_f16(job))
             round_to_f16((float *)((char *)job->weights->panels + (size_t)begin * panel_bytes),
                          (size_t)(to - begin) * panel_bytes / sizeof(float));
@@ -187,7 +187,7 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
     pf_team_run(src->options->team, pack_share, &job);
     PF_TRY(pf_walk_check(&src->walk, error));
     if (job.bad_part >= 0) return pf_checkpoint_fail_rows(checkpoint, roles[job.bad_part], layer, job.checked, error);
-    src->met_unheld |= job.met_unheld;
+    src->met_not_representable |= job.met_not_representable;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
         if (linear != &m->coarse_head) /* its numbers count for the other one */
@@ -216,7 +216,7 @@ pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_erro
         PF_TRY(load_vector(src, PF_TENSOR_MLP_NORM, l, "weight", layer->mlp_norm, error));
         for (int i = 0; i < PF_N_LAYER_MATRICES; i++)
             PF_TRY(load_linear(src, m, &pf_layer_recipes[i], l, pf_layer_matrix(layer, i), error));
-        if (src->met_unheld) return PF_OK;
+        if (src->met_not_representable) return PF_OK;
     }
     if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(load_linear(src, m, &pf_head_recipe, 0, &m->coarse_head, error));
     return load_linear(src, m, &pf_head_recipe, 0, &m->head, error);

@@ -18,11 +18,11 @@ typedef struct {
     pf_checkpoint checkpoint;
     const pf_model_options *options;
     pf_gemm_pack_weights_fn *pack_weights;
-    pf_walk walk;    /* of the checkpoint's bytes, and of a bounded head's as it is measured */
-    bool met_unheld; /* a matrix was met that bf16-12 cannot hold */
+    pf_walk walk;               /* of the checkpoint's bytes, and of a bounded head's as it is measured */
+    bool met_not_representable; /* a matrix was met that bf16-12 cannot hold */
 } pf_model_source;
 
-/* All weights, or, where source->met_unheld is then set, those up to a matrix that was not held. The model's config,
+/* All weights, or, where source->met_not_representable is then set, those up to a matrix that was not held. The model's config,
  * types and memory must be there. PF_FORMAT: a number that may not be; the sentence names its tensor. */
 PF_MUST_USE pf_status pf_model_load_weights(const pf_model *model, pf_model_source *source, pf_error *error);
 

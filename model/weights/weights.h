@@ -38,18 +38,18 @@ typedef struct {
 struct pf_model {
     pf_config config;
     pf_kernels kernels;
-    pf_topology machine;  /* that it was loaded for */
-    pf_dtype dtype;       /* resolved */
-    bool is_default;      /* nobody asked for it */
-    bool beyond_twelve;   /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
-    pf_format format;     /* of panels */
-    pf_act act;           /* of what they are multiplied with */
-    pf_head head_kind;    /* resolved: never AUTO */
-    bool has_rows;        /* of the embedding, apart from the head's panels */
-    pf_type row_type;     /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
-    int32_t q_dim;        /* n_heads * head_dim */
-    int32_t kv_dim;       /* n_kv_heads * head_dim */
-    int64_t n_parameters; /* elements of the tensors in the file that are used */
+    pf_topology machine;               /* that it was loaded for */
+    pf_dtype dtype;                    /* resolved */
+    bool is_default;                   /* nobody asked for it */
+    bool not_representable_in_12_bits; /* BF16 although BF16_12 was chosen or asked for: the weights do not fit it */
+    pf_format format;                  /* of panels */
+    pf_act act;                        /* of what they are multiplied with */
+    pf_head head_kind;                 /* resolved: never AUTO */
+    bool has_rows;                     /* of the embedding, apart from the head's panels */
+    pf_type row_type;                  /* of embedding rows and, by default, of the KV cache: F32 or BF16 */
+    int32_t q_dim;                     /* n_heads * head_dim */
+    int32_t kv_dim;                    /* n_kv_heads * head_dim */
+    int64_t n_parameters;              /* elements of the tensors in the file that are used */
     /* Types in its files, as pf_checkpoint has them. */
     bool has_matrices[PF_N_TYPES];
     pf_arena arena;

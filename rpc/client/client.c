@@ -143,7 +143,7 @@ static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const 
     return PF_OK;
 }
 
-static pf_status hear_nonsense(pf_link *link, const char *nonsense, pf_error *error)
+static pf_status on_protocol_violation(pf_link *link, const char *nonsense, pf_error *error)
 {
     char what[sizeof((pf_error *)NULL)->text];
     snprintf(what, sizeof what, "it talks nonsense: %s", nonsense);
@@ -162,7 +162,7 @@ static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     pf_error nonsense;
     const pf_status status = decode_answer(c, answer, out, &nonsense);
     grpc_byte_buffer_destroy(answer);
-    return status == PF_OK ? PF_OK : hear_nonsense(&c->link, nonsense.text, error);
+    return status == PF_OK ? PF_OK : on_protocol_violation(&c->link, nonsense.text, error);
 }
 
 static void client_why(pf_peer *peer, pf_error *out)

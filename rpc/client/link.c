@@ -22,7 +22,7 @@ enum {
     MEND_NS = 100 * 1000 * 1000,    /* between a broken stream and the next attempt */
     LEAST_QUESTION_MS = 2000,       /* of a link that is being mended; twice an attempt, where that is more */
 
-    FAREWELL_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that */
+    CLOSE_TIMEOUT_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that */
     CANCEL_POLL_NS = 50 * 1000 * 1000,
     AWAY_NS = 10 * 1000 * 1000, /* of a caller who collects nothing, until the back of the poller polls */
 };
@@ -173,9 +173,9 @@ static bool may_come_back(const pf_link *link, const pf_model_info *now)
  * not up yet. */
 static pf_status status_of(grpc_status_code code)
 {
-    const bool is_nonsense =
+    const bool is_protocol_violation =
         code == GRPC_STATUS_OK || code == GRPC_STATUS_UNIMPLEMENTED || code == GRPC_STATUS_INVALID_ARGUMENT;
-    return is_nonsense ? PF_FORMAT : PF_UNAVAILABLE;
+    return is_protocol_violation ? PF_FORMAT : PF_UNAVAILABLE;
 }
 
 static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_error *error)
@@ -451,7 +451,7 @@ bool pf_link_stop(pf_link *link)
     link->stopping = true;
     if (link->call.grpc) grpc_call_cancel(link->call.grpc, NULL);
     /* The queue may be shut down once nothing is posted any more: `stopping` sees to it. */
-    const uint64_t until_ns = pf_now_ns() + FAREWELL_NS;
+    const uint64_t until_ns = pf_now_ns() + CLOSE_TIMEOUT_NS;
     while (link->call.grpc && pf_now_ns() < until_ns) await_change(link, until_ns);
     const bool stuck = link->call.grpc != NULL;
     pthread_mutex_unlock(&link->lock);

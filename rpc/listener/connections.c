@@ -16,22 +16,22 @@ enum {
 };
 
 static const uint64_t COUNT_AGAIN_NS = 100u * 1000 * 1000;
-static const uint64_t YOUNG_NS = 100u * 1000 * 1000; /* a newcomer has had no time to speak, or to call */
-static const uint64_t CLOG_NS = 1000u * 1000 * 1000; /* an answer that was not read for so long */
+static const uint64_t YOUNG_NS = 100u * 1000 * 1000;          /* a newcomer has had no time to speak, or to call */
+static const uint64_t BACK_PRESSURE_NS = 1000u * 1000 * 1000; /* an answer that was not read for so long */
 
 bool pf_connections_begin(pf_connections *cs, int32_t most)
 {
     *cs = (pf_connections){ .most = most };
     pthread_mutex_init(&cs->lock, NULL);
     cs->all = calloc((size_t)most, sizeof *cs->all);
-    cs->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    cs->spare = fcntl(cs->bell, F_DUPFD_CLOEXEC, 0);
-    return cs->all && cs->bell >= 0 && cs->spare >= 0;
+    cs->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    cs->spare = fcntl(cs->wakeup, F_DUPFD_CLOEXEC, 0);
+    return cs->all && cs->wakeup >= 0 && cs->spare >= 0;
 }
 
 void pf_connections_end(pf_connections *cs)
 {
-    if (cs->bell >= 0) close(cs->bell);
+    if (cs->wakeup >= 0) close(cs->wakeup);
     if (cs->spare >= 0) close(cs->spare);
     pthread_mutex_destroy(&cs->lock);
     free(cs->all);
@@ -115,7 +115,7 @@ static bool shut_down(pf_connections *cs, pf_connection *c)
     if (dup3(c->fd, cs->spare, O_CLOEXEC) < 0) return false;
     const bool is_there = inode_of(cs->spare) == c->inode;
     if (is_there) (void)shutdown(cs->spare, SHUT_RDWR);
-    (void)dup3(cs->bell, cs->spare, O_CLOEXEC);
+    (void)dup3(cs->wakeup, cs->spare, O_CLOEXEC);
     return is_there;
 }
 
@@ -143,9 +143,9 @@ static void forget_closed(pf_connections *cs)
     pthread_mutex_unlock(&cs->lock);
 }
 
-static bool has_clogged(const pf_connection *c, uint64_t now_ns)
+static bool is_back_pressured(const pf_connection *c, uint64_t now_ns)
 {
-    return c->stage == PF_CONNECTION_GIVEN && c->n_over > 0 && now_ns - c->over_ns >= CLOG_NS;
+    return c->stage == PF_CONNECTION_GIVEN && c->n_over > 0 && now_ns - c->over_ns >= BACK_PRESSURE_NS;
 }
 
 static bool may_go(const pf_connections *cs, const pf_connection *c, uint64_t now_ns)
@@ -153,7 +153,7 @@ static bool may_go(const pf_connections *cs, const pf_connection *c, uint64_t no
     if (now_ns < c->since_ns + YOUNG_NS) return c->stage == PF_CONNECTION_SILENT && pf_connection_has_gone(c);
     if (c->stage == PF_CONNECTION_SILENT) return true;
     if (c->stage != PF_CONNECTION_GIVEN || cs->blind || c->n_calls > c->n_over) return false;
-    return c->n_over == 0 || has_clogged(c, now_ns);
+    return c->n_over == 0 || is_back_pressured(c, now_ns);
 }
 
 /* Of those for whom nothing is done the oldest, of those that are silent first: whoever means it speaks at once. */
@@ -187,26 +187,26 @@ int pf_connections_make_room(pf_connections *cs)
 }
 
 /* The connection that clogs most; *n_over: the calls of all that do. */
-static pf_connection *most_clogged(pf_connections *cs, int32_t *n_over)
+static pf_connection *most_back_pressured(pf_connections *cs, int32_t *n_over)
 {
     const uint64_t now_ns = pf_now_ns();
     pf_connection *worst = NULL;
     *n_over = 0;
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
-        if (!has_clogged(c, now_ns)) continue;
+        if (!is_back_pressured(c, now_ns)) continue;
         *n_over += c->n_over;
         if (!worst || c->n_over > worst->n_over) worst = c;
     }
     return worst;
 }
 
-int pf_connections_unclog(pf_connections *cs, int32_t most_over)
+int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_over)
 {
     int n = 0;
     int32_t n_over;
     pthread_mutex_lock(&cs->lock);
-    for (pf_connection *c; (c = most_clogged(cs, &n_over)) != NULL && n_over > most_over;) n += shut_down(cs, c);
+    for (pf_connection *c; (c = most_back_pressured(cs, &n_over)) != NULL && n_over > most_over;) n += shut_down(cs, c);
     pthread_mutex_unlock(&cs->lock);
     return n;
 }

@@ -48,17 +48,17 @@ typedef struct {
     uint64_t since_ns; /* when it was accepted */
     int n_unread;      /* bytes, at the last look of rpc/listener/poll_watch.h */
 
-    /* Bytes, for rpc/listener/unclaimed.h. What gRPC has read is n_claimed + n_unclaimed, as of its last look. */
+    /* Bytes, for rpc/listener/unattributed.h. What gRPC has read is n_claimed + n_unattributed, as of its last look. */
     uint64_t n_to_claim; /* that calls and messages account for, since that look */
     uint64_t n_claimed;  /* that they account for, until then */
-    uint64_t n_unclaimed;
+    uint64_t n_unattributed;
 } pf_connection;
 
 /* Part of its owner's struct. */
 typedef struct {
     pf_connection *all; /* [n] some of gRPC's are closed already */
     int32_t n, most;
-    int bell;            /* an eventfd: wakes the thread */
+    int wakeup;          /* an eventfd: wakes the thread */
     int spare;           /* a descriptor to work with when there are no more */
     uint64_t counted_ns; /* when all were last compared with what their numbers stand for */
 
@@ -91,7 +91,7 @@ bool pf_connections_shut_down(pf_connections *cs, pf_connection *c);
 
 /* Shuts down who clogs, the worst first, until no more than `most_over` calls are over that have been so for a second. How
  * many were shut down. */
-int pf_connections_unclog(pf_connections *cs, int32_t most_over);
+int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_over);
 
 /* ---- any thread --------------------------------------------------------------------------------------------------- */
 

@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "rpc/listener/connections.h"
-#include "rpc/listener/handover.h"
+#include "rpc/listener/preface_check.h"
 #include "rpc/listener/poll_watch.h"
-#include "rpc/listener/unclaimed.h"
+#include "rpc/listener/unattributed.h"
 
 enum {
     MAX_EVENTS = 64,
@@ -39,7 +39,7 @@ struct pf_listener {
     pthread_t thread;
     bool runs;
     atomic_bool stop;
-    atomic_bool is_clogged; /* somebody found no place because of calls that are over */
+    atomic_bool has_back_pressure; /* somebody found no place because of calls that are over */
     int epoll;
     uint64_t complained_ns;
     uint64_t accept_ns;         /* nobody is accepted before */
@@ -90,17 +90,17 @@ void pf_listener_cut(int connection)
     if (connection >= 0) (void)shutdown(connection, SHUT_RDWR);
 }
 
-void pf_listener_unclog(pf_listener *listener)
+void pf_listener_disconnect_back_pressured(pf_listener *listener)
 {
-    atomic_store(&listener->is_clogged, true);
+    atomic_store(&listener->has_back_pressure, true);
 }
 
 /* ---- its thread ------------------------------------------------------------------------------------------------ */
 
 static void nap(const pf_listener *l, int wait_ms)
 {
-    struct pollfd bell = { .fd = l->connections.bell, .events = POLLIN };
-    (void)poll(&bell, 1, wait_ms);
+    struct pollfd wakeup = { .fd = l->connections.wakeup, .events = POLLIN };
+    (void)poll(&wakeup, 1, wait_ms);
 }
 
 static void complain(pf_listener *l, const char *why)
@@ -220,9 +220,10 @@ static void look_at_grpc(pf_listener *l)
         l->accept_ns = pf_now_ns() + REST_NS; /* he comes back at once */
         say(l, "a connection that kept all others waiting has been cut");
     }
-    if (atomic_exchange(&l->is_clogged, false) && pf_connections_unclog(&l->connections, l->config.max_over) > 0)
+    if (atomic_exchange(&l->has_back_pressure, false) &&
+        pf_connections_disconnect_back_pressured(&l->connections, l->config.max_over) > 0)
         say(l, "a connection that reads none of its answers has been cut: others need the place of its calls");
-    if (pf_unclaimed_look(&l->connections, l->config.max_unclaimed_bytes) > 0)
+    if (pf_unattributed_check(&l->connections, l->config.max_unattributed_bytes) > 0)
         say(l, "a connection has been cut: it has sent too much that belongs to no call");
 }
 
@@ -283,7 +284,7 @@ static bool start(pf_listener *l)
 {
     const bool has_table = pf_connections_begin(&l->connections, l->config.max_connections);
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!has_table || l->epoll < 0 || !await(l, l->connections.bell)) return false;
+    if (!has_table || l->epoll < 0 || !await(l, l->connections.wakeup)) return false;
     for (int32_t i = 0; i < l->sockets.n; i++)
         if (!await(l, l->sockets.fds[i])) return false;
     l->runs = pthread_create(&l->thread, NULL, run, l) == 0;
@@ -312,7 +313,7 @@ void pf_listener_close(pf_listener *listener)
 {
     if (listener->runs) {
         atomic_store(&listener->stop, true);
-        (void)eventfd_write(listener->connections.bell, 1);
+        (void)eventfd_write(listener->connections.wakeup, 1);
         pthread_join(listener->thread, NULL);
         listener->runs = false;
     }

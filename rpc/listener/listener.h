@@ -23,11 +23,11 @@
  * a call is turned away because too many are ending, the connections where that has been so for a second are cut, the
  * worst first, until half as many calls are over as are too many. While nobody needs the place they stay.
  *
- * And a fourth: what gRPC has read of it and no call has claimed, when of all together it is too much (rpc/listener/unclaimed.h). And a
+ * And a fourth: what gRPC has read of it and no call has claimed, when of all together it is too much (rpc/listener/unattributed.h). And a
  * fifth: a call that has more metadata than is taken (rpc/server/server_events.c).
  *
- *     connections.c   who is there, and who goes        handover.c   first words, and how many gRPC is given at once
- *     poll_watch.c    a poll that does not end          unclaimed.c  what is sent, and belongs to no call
+ *     connections.c   who is there, and who goes        preface_check.c   first words, and how many gRPC is given at once
+ *     poll_watch.c    a poll that does not end          unattributed.c  what is sent, and belongs to no call
  *     listener.c      the door, and the thread
  *
  * Threads: one of its own, asleep unless there is somebody to accept or to listen to, or gRPC to look at: twenty times a
@@ -48,13 +48,13 @@
 typedef struct pf_listener pf_listener;
 
 typedef struct {
-    grpc_server *server;        /* started; lives until pf_listener_close has returned */
-    const pf_poller *poller;    /* of the server's queue; lives as long */
-    int32_t max_connections;    /* at once, silent ones included */
-    int32_t max_calls;          /* of one connection; with more it is shut down */
-    int32_t max_over;           /* calls that may stay over and unread when others need a place */
-    size_t max_unclaimed_bytes; /* of all connections, that no call accounts for (rpc/listener/unclaimed.h) */
-    uint64_t silence_ns;        /* how long one may take for its preface */
+    grpc_server *server;           /* started; lives until pf_listener_close has returned */
+    const pf_poller *poller;       /* of the server's queue; lives as long */
+    int32_t max_connections;       /* at once, silent ones included */
+    int32_t max_calls;             /* of one connection; with more it is shut down */
+    int32_t max_over;              /* calls that may stay over and unread when others need a place */
+    size_t max_unattributed_bytes; /* of all connections, that no call accounts for (rpc/listener/unattributed.h) */
+    uint64_t silence_ns;           /* how long one may take for its preface */
     void (*log)(void *user, const char *sentence); /* from its thread, or NULL */
     void *log_user;
 } pf_listener_config;
@@ -84,6 +84,6 @@ void pf_listener_claim(pf_listener *listener, int connection, size_t n_bytes);
 void pf_listener_cut(int connection);
 
 /* A call finds no place because of those that are over. Within 50 ms who keeps them is dealt with; any thread. */
-void pf_listener_unclog(pf_listener *listener);
+void pf_listener_disconnect_back_pressured(pf_listener *listener);
 
 #endif

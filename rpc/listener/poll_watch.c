@@ -34,10 +34,10 @@ static pf_connection *being_read(pf_connections *cs)
 bool pf_poll_watch_look(pf_poll_watch *watch, pf_connections *cs, const atomic_bool *stop)
 {
     if (!is_held_up(watch)) return false;
-    struct pollfd bell = { .fd = cs->bell, .events = POLLIN };
+    struct pollfd wakeup = { .fd = cs->wakeup, .events = POLLIN };
     (void)being_read(cs);
     for (int i = 0; i < PF_POLL_WATCH_MS && is_held_up(watch) && !atomic_load(stop); i++) {
-        (void)poll(&bell, 1, 1);
+        (void)poll(&wakeup, 1, 1);
         pf_connection *c = being_read(cs);
         if (c && is_held_up(watch) && pf_connections_shut_down(cs, c)) return true;
     }

@@ -12,8 +12,8 @@
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
 static const uint64_t LOOK_NS = 20 * 1000 * 1000; /* how often a peer that computes is called back to ask `enough` */
 
-/* Who has a slot: an open sequence, as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a
- * late answer for the slot's last tenant finds nobody. */
+/* An open sequence of a slot, as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a
+ * late answer for the slot's previous sequence is dropped. */
 typedef struct {
     void *stream;         /* NULL: free */
     uint64_t sequence;    /* on its stream */
@@ -22,7 +22,7 @@ typedef struct {
     bool is_over;         /* to be closed at the peer */
     uint64_t heard_ns;    /* when its owner or the peer last said something of it */
     uint64_t heard_in;    /* the submit in which its owner did */
-} tenant;
+} dispatch_slot;
 
 struct pf_dispatch {
     pf_service service;
@@ -32,7 +32,7 @@ struct pf_dispatch {
     pf_idmap *ids;
     int32_t max;
     uint64_t silence_ns;
-    tenant *tenants; /* [max] */
+    dispatch_slot *slots; /* [max] */
     uint64_t generation;
     uint64_t n_submits;
     uint64_t queue_ns; /* of the batches since the last collect, the longest */
@@ -55,11 +55,11 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     pf_idmap *ids;
     PF_TRY(pf_idmap_create(max_sequences, &ids));
     pf_dispatch *dispatch = calloc(1, sizeof *dispatch);
-    tenant *tenants = calloc((size_t)max_sequences, sizeof *tenants);
-    if (!dispatch || !tenants) {
+    dispatch_slot *slots = calloc((size_t)max_sequences, sizeof *slots);
+    if (!dispatch || !slots) {
         pf_idmap_destroy(ids);
         free(dispatch);
-        free(tenants);
+        free(slots);
         return PF_NOMEM;
     }
     dispatch->service = service;
@@ -69,7 +69,7 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     dispatch->ids = ids;
     dispatch->max = max_sequences;
     dispatch->silence_ns = silence_ns;
-    dispatch->tenants = tenants;
+    dispatch->slots = slots;
     *out = dispatch;
     return PF_OK;
 }
@@ -78,7 +78,7 @@ void pf_dispatch_destroy(pf_dispatch *dispatch)
 {
     if (!dispatch) return;
     pf_idmap_destroy(dispatch->ids);
-    free(dispatch->tenants);
+    free(dispatch->slots);
     free(dispatch);
 }
 
@@ -89,16 +89,16 @@ static uint64_t key(const void *stream)
     return (uint64_t)(uintptr_t)stream;
 }
 
-static tenant *find_tenant(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+static dispatch_slot *find_slot(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
     const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), sequence);
-    return slot < 0 ? NULL : &dispatch->tenants[slot];
+    return slot < 0 ? NULL : &dispatch->slots[slot];
 }
 
 /* Its owner says something of a sequence. NULL: it is not open. */
-static tenant *hear(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+static dispatch_slot *hear(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
-    tenant *t = find_tenant(dispatch, stream, sequence);
+    dispatch_slot *t = find_slot(dispatch, stream, sequence);
     if (!t) return NULL;
     t->heard_ns = pf_now_ns();
     t->heard_in = dispatch->n_submits;
@@ -108,22 +108,22 @@ static tenant *hear(const pf_dispatch *dispatch, const void *stream, uint64_t se
 /* Likewise, and the peer's name for it. */
 static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
 {
-    const tenant *t = hear(dispatch, stream, *sequence);
+    const dispatch_slot *t = hear(dispatch, stream, *sequence);
     if (t) *sequence = t->internal;
     return t != NULL;
 }
 
 static void evict(pf_dispatch *dispatch, int32_t slot)
 {
-    tenant *t = &dispatch->tenants[slot];
+    dispatch_slot *t = &dispatch->slots[slot];
     (void)pf_idmap_remove(dispatch->ids, key(t->stream), t->sequence);
-    *t = (tenant){ .stream = NULL };
+    *t = (dispatch_slot){ .stream = NULL };
 }
 
 static pf_status close_what_is_over(pf_dispatch *dispatch);
 
 /* Whether its owner waits for something of it. */
-static bool is_awaited(const pf_dispatch *dispatch, const tenant *t)
+static bool is_awaited(const pf_dispatch *dispatch, const dispatch_slot *t)
 {
     return dispatch->submitted && pf_peer_owes(dispatch->peer, t->internal);
 }
@@ -132,9 +132,9 @@ static bool is_awaited(const pf_dispatch *dispatch, const tenant *t)
  * that answers his next word. */
 static bool make_way(pf_dispatch *dispatch)
 {
-    tenant *silent = NULL;
+    dispatch_slot *silent = NULL;
     for (int32_t slot = 0; slot < dispatch->max; slot++) {
-        tenant *t = &dispatch->tenants[slot];
+        dispatch_slot *t = &dispatch->slots[slot];
         if (t->heard_in == dispatch->n_submits) continue; /* the peer does not know yet what this submit says of it */
         if ((!silent || t->heard_ns < silent->heard_ns) && !is_awaited(dispatch, t)) silent = t;
     }
@@ -144,9 +144,9 @@ static bool make_way(pf_dispatch *dispatch)
 }
 
 /* A place, for what can be served: what the peer will refuse takes none, and nobody makes way for it. Else the refusal. */
-static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open, tenant **out, pf_error *error)
+static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open, dispatch_slot **out, pf_error *error)
 {
-    tenant *t = hear(dispatch, stream, open->sequence);
+    dispatch_slot *t = hear(dispatch, stream, open->sequence);
     if (!t) {
         PF_TRY(pf_peer_check_open(dispatch->peer, open, error));
         int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
@@ -154,12 +154,12 @@ static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open,
         if (slot < 0)
             return pf_fail(error, PF_LIMIT, "%d sequence%s open, more are not taken", (int)dispatch->max,
                            dispatch->max == 1 ? " is" : "s are");
-        t = &dispatch->tenants[slot];
-        *t = (tenant){ .stream = stream,
-                       .sequence = open->sequence,
-                       .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
-                       .heard_ns = pf_now_ns(),
-                       .heard_in = dispatch->n_submits };
+        t = &dispatch->slots[slot];
+        *t = (dispatch_slot){ .stream = stream,
+                              .sequence = open->sequence,
+                              .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
+                              .heard_ns = pf_now_ns(),
+                              .heard_in = dispatch->n_submits };
     }
     if (open->incarnation > t->incarnation) t->incarnation = open->incarnation;
     *out = t;
@@ -172,7 +172,7 @@ static void translate_closes(pf_dispatch *dispatch, void *stream, pf_batch *batc
     for (int32_t i = 0; i < batch->n_closes; i++) {
         const int32_t slot = pf_idmap_find(dispatch->ids, key(stream), batch->closes[i].sequence);
         if (slot < 0) continue;
-        batch->closes[n++].sequence = dispatch->tenants[slot].internal;
+        batch->closes[n++].sequence = dispatch->slots[slot].internal;
         evict(dispatch, slot);
     }
     batch->n_closes = n;
@@ -190,7 +190,7 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_opens; i++) {
         pf_open open = batch->opens[i];
-        tenant *t;
+        dispatch_slot *t;
         pf_error error;
         if (admit(dispatch, stream, &open, &t, &error) != PF_OK) {
             refuse_open(dispatch, &open, &error, reply);
@@ -236,13 +236,13 @@ static void translate_verdicts(pf_dispatch *dispatch, void *stream, pf_batch *ba
     batch->n_verdicts = n;
 }
 
-static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *batch, const pf_misfits *misfits,
+static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *batch, const pf_rejected *rejected,
                                  pf_error *error)
 {
     const bool drafter = dispatch->service == PF_SERVICE_DRAFTER;
-    if (drafter && batch->n_proposals + misfits->n_proposals)
+    if (drafter && batch->n_proposals + rejected->n_proposals)
         return pf_fail(error, PF_FORMAT, "a Drafter makes proposals, it takes none");
-    if (!drafter && batch->n_verdicts + misfits->n_verdicts)
+    if (!drafter && batch->n_verdicts + rejected->n_verdicts)
         return pf_fail(error, PF_FORMAT, "a Verifier makes verdicts, it takes none");
     if (batch->n_prefix_requests || batch->n_refusals)
         return pf_fail(error, PF_FORMAT, "prefix requests and refusals go from server to client only");
@@ -266,33 +266,33 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
 
 /* Refused is closed: at the peer as well, where the same open may have come once more; but not what its owner has opened
  * again meanwhile, which is answered for itself. */
-static void end_refused(tenant *t, const pf_refusal *refusal)
+static void end_refused(dispatch_slot *t, const pf_refusal *refusal)
 {
     if (t && refusal->incarnation >= t->incarnation) t->is_over = true;
 }
 
-static pf_status refuse_misfits(pf_dispatch *dispatch, void *stream, const pf_misfits *misfits)
+static pf_status refuse_rejected(pf_dispatch *dispatch, void *stream, const pf_rejected *rejected)
 {
-    for (int32_t i = 0; i < misfits->n; i++) {
-        const pf_refusal *refusal = &misfits->refusals[i];
-        end_refused(find_tenant(dispatch, stream, refusal->sequence), refusal);
+    for (int32_t i = 0; i < rejected->n; i++) {
+        const pf_refusal *refusal = &rejected->refusals[i];
+        end_refused(find_slot(dispatch, stream, refusal->sequence), refusal);
     }
-    for (int32_t i = 0; i < misfits->n; i += N) {
-        const int32_t left = misfits->n - i;
+    for (int32_t i = 0; i < rejected->n; i += N) {
+        const int32_t left = rejected->n - i;
         pf_batch reply = { .refusals = dispatch->refusals, .n_refusals = left < N ? left : N };
-        memcpy(reply.refusals, misfits->refusals + i, (size_t)reply.n_refusals * sizeof *reply.refusals);
+        memcpy(reply.refusals, rejected->refusals + i, (size_t)reply.n_refusals * sizeof *reply.refusals);
         dispatch->send(dispatch->user, stream, &reply);
     }
-    return misfits->n > 0 ? close_what_is_over(dispatch) : PF_OK;
+    return rejected->n > 0 ? close_what_is_over(dispatch) : PF_OK;
 }
 
-pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, const pf_misfits *misfits,
+pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, const pf_rejected *rejected,
                              uint64_t queue_ns, pf_error *error)
 {
-    static const pf_misfits none = { .n = 0 };
-    if (!misfits) misfits = &none;
-    PF_TRY(check_direction(dispatch, batch, misfits, error));
-    pf_status status = refuse_misfits(dispatch, stream, misfits);
+    static const pf_rejected none = { .n = 0 };
+    if (!rejected) rejected = &none;
+    PF_TRY(check_direction(dispatch, batch, rejected, error));
+    pf_status status = refuse_rejected(dispatch, stream, rejected);
     if (status != PF_OK) return pf_fail(error, status, "the peer takes no close: %s", pf_status_name(status));
     PF_TRY(make_room(dispatch, batch, error));
     dispatch->n_submits++;
@@ -314,11 +314,11 @@ pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch
 
 /* ---- from the peer to the streams ------------------------------------------------------------------------------ */
 
-static tenant *resident(const pf_dispatch *dispatch, uint64_t internal)
+static dispatch_slot *resident(const pf_dispatch *dispatch, uint64_t internal)
 {
     const uint64_t slot = internal & ((1u << SLOT_BITS) - 1);
     if (slot >= (uint64_t)dispatch->max) return NULL;
-    tenant *t = &dispatch->tenants[slot];
+    dispatch_slot *t = &dispatch->slots[slot];
     return t->stream && t->internal == internal ? t : NULL;
 }
 
@@ -339,17 +339,17 @@ static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *
                        .refusals = dispatch->refusals,
                        .timing = answer->timing };
 
-#define PF_SELECT(kind)                                           \
-    for (int32_t i = 0; i < answer->n_##kind; i++) {              \
-        if (sent->kind[i]) continue;                              \
-        tenant *t = resident(dispatch, answer->kind[i].sequence); \
-        if (t && !stream) stream = t->stream;                     \
-        if (t && t->stream != stream) continue;                   \
-        sent->kind[i] = true;                                     \
-        if (!t) continue;                                         \
-        t->heard_ns = now_ns;                                     \
-        out->kind[out->n_##kind] = answer->kind[i];               \
-        out->kind[out->n_##kind++].sequence = t->sequence;        \
+#define PF_SELECT(kind)                                                  \
+    for (int32_t i = 0; i < answer->n_##kind; i++) {                     \
+        if (sent->kind[i]) continue;                                     \
+        dispatch_slot *t = resident(dispatch, answer->kind[i].sequence); \
+        if (t && !stream) stream = t->stream;                            \
+        if (t && t->stream != stream) continue;                          \
+        sent->kind[i] = true;                                            \
+        if (!t) continue;                                                \
+        t->heard_ns = now_ns;                                            \
+        out->kind[out->n_##kind] = answer->kind[i];                      \
+        out->kind[out->n_##kind++].sequence = t->sequence;               \
     }
     PF_SELECT(proposals)
     PF_SELECT(verdicts)
@@ -378,8 +378,8 @@ static pf_status close_what_is_over(pf_dispatch *dispatch)
     for (int32_t slot = 0; slot < dispatch->max;) {
         pf_batch batch = { .closes = dispatch->closes };
         for (; slot < dispatch->max && batch.n_closes < N; slot++) {
-            if (!dispatch->tenants[slot].is_over) continue;
-            dispatch->closes[batch.n_closes++].sequence = dispatch->tenants[slot].internal;
+            if (!dispatch->slots[slot].is_over) continue;
+            dispatch->closes[batch.n_closes++].sequence = dispatch->slots[slot].internal;
             evict(dispatch, slot);
         }
         const pf_status taken = batch.n_closes > 0 ? pf_peer_submit(dispatch->peer, &batch) : PF_OK;
@@ -426,7 +426,7 @@ bool pf_dispatch_is_behind(const pf_dispatch *dispatch)
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
 {
     for (int32_t slot = 0; slot < dispatch->max; slot++)
-        if (dispatch->tenants[slot].stream == stream) dispatch->tenants[slot].is_over = true;
+        if (dispatch->slots[slot].stream == stream) dispatch->slots[slot].is_over = true;
     (void)!close_what_is_over(dispatch); /* who refuses even this has failed as a whole, and the next collect tells */
 }
 
@@ -438,13 +438,13 @@ int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)
 bool pf_dispatch_owes(const pf_dispatch *dispatch, const void *stream)
 {
     for (int32_t slot = 0; slot < dispatch->max; slot++)
-        if (dispatch->tenants[slot].stream == stream && is_awaited(dispatch, &dispatch->tenants[slot])) return true;
+        if (dispatch->slots[slot].stream == stream && is_awaited(dispatch, &dispatch->slots[slot])) return true;
     return false;
 }
 
 bool pf_dispatch_has_sequences(const pf_dispatch *dispatch, const void *stream)
 {
     for (int32_t slot = 0; slot < dispatch->max; slot++)
-        if (dispatch->tenants[slot].stream == stream) return true;
+        if (dispatch->slots[slot].stream == stream) return true;
     return false;
 }

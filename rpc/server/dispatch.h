@@ -32,11 +32,11 @@ PF_MUST_USE pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int3
                                          pf_dispatch_send *send, void *user, pf_dispatch **out);
 void pf_dispatch_destroy(pf_dispatch *dispatch); /* NULL is fine; says nothing to the peer */
 
-/* Hand a stream's batch to the peer. Its parts are rewritten in place. misfits (NULL: none): sequences that are refused
+/* Hand a stream's batch to the peer. Its parts are rewritten in place. rejected (NULL: none): sequences that are refused
  * here, and closed at the peer where they are open. queue_ns: how long it has waited.
  * PF_FORMAT: a part that does not go this way in this service.  Else the status of the peer's submit. */
 PF_MUST_USE pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch,
-                                         const pf_misfits *misfits, uint64_t queue_ns, pf_error *error);
+                                         const pf_rejected *rejected, uint64_t queue_ns, pf_error *error);
 
 /* Whether to leave the rest for a later collect: asked now and then while the peer computes. user: pf_dispatch_create's. */
 typedef bool pf_dispatch_enough(void *user);

@@ -6,7 +6,7 @@ enum {
     MESSAGES = 32, /* of the largest, each way */
     GRPC_BYTES = 16 << 20,
     GRPC_SHARE = 4,
-    UNCLAIMED_SHARE = 8,
+    UNATTRIBUTED_SHARE = 8,
     MESSAGE_SHARE = 16, /* of what comes, the largest */
     FEWEST_MESSAGES = 4,
     CLIENT_SHARE = 16,
@@ -22,15 +22,15 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* gRPC takes 1.3 bytes for each that is unclaimed. */
-static size_t held(size_t unclaimed_bytes)
+/* gRPC takes 1.3 bytes for each that is unattributed. */
+static size_t held(size_t unattributed_bytes)
 {
-    return unclaimed_bytes / 10 * 13;
+    return unattributed_bytes / 10 * 13;
 }
 
 static size_t needs(const pf_room *room, int32_t n_codecs)
 {
-    return room->inbound_bytes + room->unread_bytes + room->grpc_bytes + held(room->unclaimed_bytes) +
+    return room->inbound_bytes + room->unread_bytes + room->grpc_bytes + held(room->unattributed_bytes) +
            (size_t)n_codecs * pf_codec_arena_bytes(room->message_bytes);
 }
 
@@ -58,8 +58,8 @@ static pf_room deal(size_t message_bytes, size_t bytes)
 {
     pf_room room = { .is_scarce = true, .message_bytes = message_bytes };
     room.grpc_bytes = least(GRPC_BYTES, bytes / GRPC_SHARE);
-    room.unclaimed_bytes = least(MESSAGES * message_bytes, (bytes - room.grpc_bytes) / UNCLAIMED_SHARE);
-    const size_t a_way = (bytes - room.grpc_bytes - held(room.unclaimed_bytes)) / 2;
+    room.unattributed_bytes = least(MESSAGES * message_bytes, (bytes - room.grpc_bytes) / UNATTRIBUTED_SHARE);
+    const size_t a_way = (bytes - room.grpc_bytes - held(room.unattributed_bytes)) / 2;
     room.inbound_bytes = room.unread_bytes = least(MESSAGES * message_bytes, a_way);
     return room;
 }

@@ -4,12 +4,12 @@
  *      client --> gRPC --> queues --> codec, peer, codec --> queues --> client
  *                 |`- inbound_bytes ---'   |           |      `- unread_bytes -'
  *                 |`- grpc_bytes: itself   `-----------`-- four times message_bytes, and structs (proto/codec.h)
- *                 `-- unclaimed_bytes: header blocks without end, of which no call hears (rpc/listener/unclaimed.h)
+ *                 `-- unattributed_bytes: header blocks without end, of which no call hears (rpc/listener/unattributed.h)
  *
- * In plenty: 32 of the largest messages each way and unclaimed, and 16 MiB for gRPC itself, buffers of some 8 KiB for each
+ * In plenty: 32 of the largest messages each way and unattributed, and 16 MiB for gRPC itself, buffers of some 8 KiB for each
  * connection and call. In need, in a small container, what is left behind structs and one message unpacked is dealt out:
  *
- *      1/4 gRPC, but no more than in plenty    1/8 unclaimed    half of the rest each way
+ *      1/4 gRPC, but no more than in plenty    1/8 unattributed    half of the rest each way
  *
  * and the largest message is a sixteenth of what may come, but no smaller than who is served needs. Pure.
  */
@@ -24,11 +24,11 @@
 
 typedef struct {
     bool is_scarce;
-    size_t message_bytes;   /* the largest message, either way */
-    size_t inbound_bytes;   /* what has come, of all streams; half of it may wait in queues */
-    size_t unread_bytes;    /* answers that are not read, of all streams */
-    size_t grpc_bytes;      /* what gRPC takes for itself */
-    size_t unclaimed_bytes; /* what has come and belongs to no message */
+    size_t message_bytes;      /* the largest message, either way */
+    size_t inbound_bytes;      /* what has come, of all streams; half of it may wait in queues */
+    size_t unread_bytes;       /* answers that are not read, of all streams */
+    size_t grpc_bytes;         /* what gRPC takes for itself */
+    size_t unattributed_bytes; /* what has come and belongs to no message */
 } pf_room;
 
 /* What gRPC may hold for a client's connection to one peer, by the memory of the machine or the container (0: nobody knows). In

@@ -14,7 +14,7 @@ enum {
     /* Of the computing thread, until the back of the poller polls. Longer than a round of small models: each change of
      * hands costs one 5 to 20 us. */
     AWAY_NS = 10 * 1000 * 1000,
-    LAST_WORDS_NS = 200 * 1000 * 1000, /* for calls that are cancelled to be told so */
+    DRAIN_TIMEOUT_NS = 200 * 1000 * 1000, /* for calls that are cancelled to be told so */
 };
 
 /* After so much of it a sequence makes way for another. */
@@ -62,7 +62,7 @@ static void end_calls(pf_server *server, uint64_t *since_ns)
     const uint64_t now_ns = pf_now_ns();
     if (*since_ns == 0) *since_ns = now_ns;
     grpc_server_cancel_all_calls(server->grpc);
-    if (server->listener && now_ns - *since_ns >= LAST_WORDS_NS) pf_listener_cut_all(server->listener);
+    if (server->listener && now_ns - *since_ns >= DRAIN_TIMEOUT_NS) pf_listener_cut_all(server->listener);
 }
 
 static void shut_down(pf_server *server, uint64_t grace_ns, pf_error *error)
@@ -167,7 +167,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .max_connections = server->config.max_connections,
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
                                         .max_over = pf_server_max_calls(&server->config) / 2,
-                                        .max_unclaimed_bytes = server->room.unclaimed_bytes,
+                                        .max_unattributed_bytes = server->room.unattributed_bytes,
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };

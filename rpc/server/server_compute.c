@@ -69,11 +69,11 @@ static pf_status submit_message(pf_call *c, const pf_inbound *message, pf_error 
     grpc_slice hold;
     PF_TRY(pf_grpc_bytes(message->bytes, &hold, error));
     const pf_batch *batch;
-    const pf_misfits *misfits;
+    const pf_rejected *rejected;
     pf_status status = pf_codec_decode_parts(server->codec[c->service], GRPC_SLICE_START_PTR(hold),
-                                             GRPC_SLICE_LENGTH(hold), &batch, &misfits, error);
+                                             GRPC_SLICE_LENGTH(hold), &batch, &rejected, error);
     if (status == PF_OK)
-        status = pf_dispatch_submit(server->dispatch[c->service], c, batch, misfits, pf_now_ns() - message->arrived_ns,
+        status = pf_dispatch_submit(server->dispatch[c->service], c, batch, rejected, pf_now_ns() - message->arrived_ns,
                                     error);
     grpc_slice_unref(hold);
     return status;

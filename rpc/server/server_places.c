@@ -64,7 +64,7 @@ const char *pf_call_take_place(pf_call *c)
     const int32_t most = pf_server_max_calls(&server->config);
     const bool stream = c->role == PF_CALL_STREAM;
     if (server->n_calls - server->n_open > most) {
-        pf_listener_unclog(server->listener);
+        pf_listener_disconnect_back_pressured(server->listener);
         return "too many calls are ending; try again";
     }
     if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))

@@ -76,13 +76,13 @@ static void encode_again(pf_codec *codec, const pf_batch *batch)
         must(b->kind[j].sequence != r->sequence || b->kind[j].incarnation > r->incarnation);
 
 /* One refusal a sequence, and no part of the batch about what it ends. */
-static void check_misfits(const pf_misfits *misfits, const pf_batch *b)
+static void check_rejected(const pf_rejected *rejected, const pf_batch *b)
 {
-    must(misfits->n >= 0 && misfits->n_proposals >= 0 && misfits->n_verdicts >= 0);
-    for (int32_t i = 0; i < misfits->n; i++) {
-        const pf_refusal *r = &misfits->refusals[i];
+    must(rejected->n >= 0 && rejected->n_proposals >= 0 && rejected->n_verdicts >= 0);
+    for (int32_t i = 0; i < rejected->n; i++) {
+        const pf_refusal *r = &rejected->refusals[i];
         must(r->text[0] != '\0' && strlen(r->text) <= PF_MAX_REFUSAL_BYTES && r->incarnation > 0);
-        for (int32_t j = 0; j < i; j++) must(misfits->refusals[j].sequence != r->sequence);
+        for (int32_t j = 0; j < i; j++) must(rejected->refusals[j].sequence != r->sequence);
         CHECK_LATER(opens)
         CHECK_LATER(proposals)
         CHECK_LATER(verdicts)
@@ -93,15 +93,15 @@ static void check_misfits(const pf_misfits *misfits, const pf_batch *b)
 static int check_parts(pf_codec *codec, const uint8_t *data, size_t bytes)
 {
     const pf_batch *batch;
-    const pf_misfits *misfits;
+    const pf_rejected *rejected;
     pf_error error;
-    if (pf_codec_decode_parts(codec, data, bytes, &batch, &misfits, &error) != PF_OK) {
+    if (pf_codec_decode_parts(codec, data, bytes, &batch, &rejected, &error) != PF_OK) {
         must(error.text[0] != '\0');
         return 0;
     }
     check_batch(batch);
-    check_misfits(misfits, batch);
-    const int whole = misfits->n == 0;
+    check_rejected(rejected, batch);
+    const int whole = rejected->n == 0;
     encode_again(codec, batch);
     return whole;
 }

@@ -95,10 +95,10 @@ static void end(server *s)
 static void say(server *s, void *stream, const uint8_t *bytes, size_t n)
 {
     const pf_batch *batch;
-    const pf_misfits *misfits;
+    const pf_rejected *rejected;
     pf_error error = { .text = "" };
-    if (pf_codec_decode_parts(s->codec, bytes, n, &batch, &misfits, &error) == PF_OK &&
-        pf_dispatch_submit(s->dispatch, stream, batch, misfits, 0, &error) == PF_OK)
+    if (pf_codec_decode_parts(s->codec, bytes, n, &batch, &rejected, &error) == PF_OK &&
+        pf_dispatch_submit(s->dispatch, stream, batch, rejected, 0, &error) == PF_OK)
         return;
     must(error.text[0] != '\0');
     pf_dispatch_end_stream(s->dispatch, stream);

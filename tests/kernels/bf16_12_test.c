@@ -15,7 +15,7 @@ typedef enum {
 
 static const char *const kind_names[N_KINDS] = { "trained", "pruned", "outliers", "far", "any bits", "huge ones" };
 
-static uint16_t bell(test_rng *rng, float width)
+static uint16_t gaussian(test_rng *rng, float width)
 {
     float sum = 0.0f;
     for (int i = 0; i < 6; i++) sum += test_float(rng);
@@ -24,7 +24,7 @@ static uint16_t bell(test_rng *rng, float width)
 
 static uint16_t value_of(test_rng *rng, kind k, size_t i)
 {
-    const uint16_t any = (uint16_t)test_bits(rng), weight = bell(rng, i / 977 % 2 ? 0.02f : 0.7f);
+    const uint16_t any = (uint16_t)test_bits(rng), weight = gaussian(rng, i / 977 % 2 ? 0.02f : 0.7f);
     switch (k) {
     case PRUNED: return any & 1 ? any & 0x8000 : weight;
     case OUTLIERS: return test_below(rng, 113) == 0 ? (uint16_t)(weight - (any % 2 ? 0x1000 : 0x2000)) : weight;

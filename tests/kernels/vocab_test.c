@@ -176,7 +176,7 @@ static void the_largest_are_those_that_a_sort_would_put_in_front(void **state)
 
 /* --- the race --- */
 
-static void check_race(const pf_kernel *kernel, const pf_kernel *definition)
+static void check_exp_race(const pf_kernel *kernel, const pf_kernel *definition)
 {
     test_rng rng = { 59 };
     int32_t n_won_by_others = 0;
@@ -205,10 +205,10 @@ static void check_race(const pf_kernel *kernel, const pf_kernel *definition)
     assert_int_equal(kernel->fn.race(none, 3, 1, PF_NOISE_TARGET, 0), -1);
 }
 
-static void a_race_is_won_by_the_least_exponential_over_p(void **state)
+static void an_exponential_race_is_won_by_the_least_exponential_over_p(void **state)
 {
     (void)state;
-    for_each_kernel(PF_OP_RACE, check_race);
+    for_each_kernel(PF_OP_EXP_RACE, check_exp_race);
 }
 
 /* Two whose times all but agree: with the least p that wins, and with the largest that loses. */
@@ -238,7 +238,7 @@ static void check_photo_finish(const pf_kernel *kernel, const pf_kernel *definit
 }
 
 /* Found by trying: two words of one noise that are equal. */
-static void check_dead_heat(const pf_kernel *kernel, const pf_kernel *definition)
+static void check_tie(const pf_kernel *kernel, const pf_kernel *definition)
 {
     enum { N = 1000, POSITION = 37969, FIRST = 29, SECOND = 784 };
     const float p[N] = { [FIRST] = 0.5f, [SECOND] = 0.5f };
@@ -248,16 +248,16 @@ static void check_dead_heat(const pf_kernel *kernel, const pf_kernel *definition
     assert_int_equal(kernel->fn.race(p, N, 1, PF_NOISE_TARGET, POSITION), FIRST);
 }
 
-static void a_dead_heat_goes_to_the_lowest_id(void **state)
+static void a_tie_goes_to_the_lowest_id(void **state)
 {
     (void)state;
-    for_each_kernel(PF_OP_RACE, check_dead_heat);
+    for_each_kernel(PF_OP_EXP_RACE, check_tie);
 }
 
 static void a_race_is_won_by_a_hair(void **state)
 {
     (void)state;
-    for_each_kernel(PF_OP_RACE, check_photo_finish);
+    for_each_kernel(PF_OP_EXP_RACE, check_photo_finish);
 }
 
 int main(void)
@@ -268,9 +268,9 @@ int main(void)
         cmocka_unit_test(all_sizes_equal_the_definition_bit_for_bit),
         cmocka_unit_test(the_ends_are_as_the_contract_says),
         cmocka_unit_test(the_largest_are_those_that_a_sort_would_put_in_front),
-        cmocka_unit_test(a_race_is_won_by_the_least_exponential_over_p),
+        cmocka_unit_test(an_exponential_race_is_won_by_the_least_exponential_over_p),
         cmocka_unit_test(a_race_is_won_by_a_hair),
-        cmocka_unit_test(a_dead_heat_goes_to_the_lowest_id),
+        cmocka_unit_test(a_tie_goes_to_the_lowest_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

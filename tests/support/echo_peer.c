@@ -42,7 +42,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
                                           .base = v->base + v->n_tokens,
                                           .tokens = e->tokens[at],
                                           .n_tokens = n_tokens };
-        if (e->talks_nonsense) e->proposals[at].incarnation = 0;
+        if (e->violates_protocol) e->proposals[at].incarnation = 0;
     }
     for (int32_t i = 0; i < batch->n_proposals && e->answer.n_proposals < ECHO_PENDING; i++) /* in a verifier's place */
         e->proposals[e->answer.n_proposals++] = (pf_proposal){ .sequence = batch->proposals[i].sequence,

@@ -28,7 +28,7 @@ typedef struct {
     atomic_int thinks_ms; /* before an answer */
     atomic_bool thinks;   /* just now */
     atomic_int n_tokens;  /* of a proposal: what was committed first, over and over; 0: what was committed */
-    atomic_bool talks_nonsense, is_mute;
+    atomic_bool violates_protocol, is_mute;
     atomic_bool makes_verdicts; /* of what it is told, in the place of a proposal */
     const char *model_id;       /* as it says of itself, with its vocabulary: set before a server asks */
     int32_t vocab_size;

@@ -34,9 +34,9 @@ typedef struct {
     uintptr_t prefetch; /* where, and how much further with each unit */
     size_t prefetch_stride;
     bool add; /* to what is in c */
-} piece_tile;
+} chunk_tile;
 
-typedef void piece_tile_fn(const piece_tile *tile);
+typedef void chunk_tile_fn(const chunk_tile *tile);
 
 /* Bytes. With few rows a longer way ahead costs 3 to 4 %, with 8 a shorter one. */
 enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD = 12288 };
@@ -55,7 +55,7 @@ enum { RESERVE_AHEAD = 256, FEW_ROWS = 4, BLOCKS_AHEAD = 12288 };
         sum[m][1] = pf_sums_dot_pairs(sum[m][1], right, both); \
     }
 
-PF_INLINE void multiply(const int height, const bool into_l2, const piece_tile *t)
+PF_INLINE void multiply(const int height, const bool into_l2, const chunk_tile *t)
 {
     __m512 sum[TILE_ROWS][2];
     _Alignas(64) uint16_t plain[PF_B12_BLOCK_VALUES];
@@ -103,12 +103,12 @@ PF_INLINE void multiply(const int height, const bool into_l2, const piece_tile *
 #undef STEP
 #undef ROW
 
-#define DEFINE_NEAR(T, m) PF_GEMM_DEFINE(T##_##m, piece_tile, multiply(m + 1, false, tile))
-#define DEFINE_FAR(T, m)  PF_GEMM_DEFINE(T##_##m, piece_tile, multiply(m + 1, true, tile))
+#define DEFINE_NEAR(T, m) PF_GEMM_DEFINE(T##_##m, chunk_tile, multiply(m + 1, false, tile))
+#define DEFINE_FAR(T, m)  PF_GEMM_DEFINE(T##_##m, chunk_tile, multiply(m + 1, true, tile))
 PF_EACH_14(DEFINE_NEAR, near_tile)
 PF_EACH_FROM_7_TO_14(DEFINE_FAR, far_tile)
-static piece_tile_fn *const near_tiles[TILE_ROWS + 1] = { PF_EACH_14(PF_BY_HEIGHT, near_tile) };
-static piece_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_EACH_FROM_7_TO_14(PF_BY_HEIGHT, far_tile) };
+static chunk_tile_fn *const near_tiles[TILE_ROWS + 1] = { PF_EACH_14(PF_BY_HEIGHT, near_tile) };
+static chunk_tile_fn *const far_tiles[TILE_ROWS + 1] = { PF_EACH_FROM_7_TO_14(PF_BY_HEIGHT, far_tile) };
 
 /* ---- the product --------------------------------------------------------------------------------------------------- */
 
@@ -126,7 +126,7 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
 {
     const int32_t n_tiles = pf_gemm_tiles(TILE_ROWS, m);
     const bool many = m >= MANY_ROWS;
-    piece_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? far_tiles : near_tiles;
+    chunk_tile_fn *const *const tiles = pf_gemm_is_into_l2(w, many) ? far_tiles : near_tiles;
     const size_t head_bytes = pf_b12_head_bytes(w->k),
                  blocks_ahead = pf_gemm_is_near(w) || w->fetch == PF_FETCH_SHORT || m <= FEW_ROWS
                                     ? pf_gemm_ahead(w, many)
@@ -146,7 +146,7 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
                 const int32_t row = pf_gemm_tile_row(n_tiles, m, t);
                 const int32_t height = pf_gemm_tile_row(n_tiles, m, t + 1) - row;
                 float *sums = (float *)scratch + (size_t)row * PF_GEMM_PANEL;
-                piece_tile tile = {
+                chunk_tile tile = {
                     .codes = codes,
                     .blocks = blocks,
                     .reserved = reserved,

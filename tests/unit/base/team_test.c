@@ -275,10 +275,10 @@ static void note_sleeps(pf_member member, void *arg)
 static void look_for_others(pf_member member, void *arg)
 {
     (void)member;
-    pf_crowd crowd = { 0 };
+    pf_contention contention = { 0 };
     uint64_t now_ns = pf_now_ns();
     for (const uint64_t until_ns = now_ns + 5 * 1000 * 1000; now_ns < until_ns;)
-        if (pf_crowd_yield(&crowd, &now_ns) == PF_YIELD_CROWDED) atomic_store((atomic_bool *)arg, true);
+        if (pf_contention_yield(&contention, &now_ns) == PF_YIELD_CONTENDED) atomic_store((atomic_bool *)arg, true);
 }
 
 /* Whether nobody else computes on the members' cores. */
@@ -472,7 +472,7 @@ static int32_t first_allowed_cpu(cpu_set_t *allowed)
 }
 
 /* Two members on one CPU of those that this thread may run on. */
-static pf_team *make_seated(cpu_set_t *before)
+static pf_team *make_pinned(cpu_set_t *before)
 {
     const int32_t core = first_allowed_cpu(before);
     pf_team *team = NULL;
@@ -548,7 +548,7 @@ static void run_on(pf_team *team, int32_t core)
     assert_int_equal(b.cpu[0], core);
 }
 
-static void teams_that_a_thread_runs_in_turns_seat_it_each_on_its_core_and_end_in_any_order(void **state)
+static void teams_run_in_turns_by_one_thread_pin_it_to_their_own_core_and_end_in_any_order(void **state)
 {
     (void)state;
     cpu_set_t before, after;
@@ -575,13 +575,13 @@ static void note_affinities(pf_member member, void *arg)
     note_affinity((cpu_set_t *)arg + member.id);
 }
 
-static void what_a_seated_caller_makes_has_the_cpus_of_the_process(void **state)
+static void threads_started_by_a_pinned_caller_have_the_cpus_of_the_process(void **state)
 {
     (void)state;
     int32_t cores[2], listed[CPU_SETSIZE], n_listed = 0;
     needs_two_cores(cores);
     cpu_set_t before, of[2];
-    pf_topology without, seated;
+    pf_topology without, pinned;
     pf_team *team = NULL;
     note_affinity(&before);
     assert_int_equal(pf_topology_read(&without, NULL), PF_OK);
@@ -594,9 +594,9 @@ static void what_a_seated_caller_makes_has_the_cpus_of_the_process(void **state)
     assert_true(CPU_EQUAL(&of[1], &before));
     assert_int_equal(pf_topology_list_cpus(listed, CPU_SETSIZE, &n_listed, NULL), PF_OK);
     assert_int_equal(n_listed, CPU_COUNT(&before));
-    assert_int_equal(pf_topology_read(&seated, NULL), PF_OK);
-    assert_int_equal(seated.n_cpus, without.n_cpus);
-    assert_int_equal(seated.n_cores, without.n_cores);
+    assert_int_equal(pf_topology_read(&pinned, NULL), PF_OK);
+    assert_int_equal(pinned.n_cpus, without.n_cpus);
+    assert_int_equal(pinned.n_cores, without.n_cores);
     pf_team_destroy(second);
     pf_team_destroy(team);
 }
@@ -630,32 +630,32 @@ static void note_nothing(pf_member member, void *arg)
     (void)arg;
 }
 
-static void a_seated_caller_may_leave_its_seat_for_a_call(void **state)
+static void a_pinned_caller_is_unpinned_for_a_call(void **state)
 {
     (void)state;
-    cpu_set_t before, seated, unseated, after;
-    pf_team *team = make_seated(&before);
+    cpu_set_t before, pinned, unpinned, after;
+    pf_team *team = make_pinned(&before);
     pf_team *free_team = NULL; /* a thread that may run anywhere: the process may */
-    pf_team_run_unseated(note_affinity, &unseated);
+    pf_team_run_unpinned(note_affinity, &unpinned);
     assert_int_equal(pf_team_create(2, NULL, 0, &free_team, NULL), PF_OK);
     pf_team_run(team, note_nothing, NULL);
-    note_affinity(&seated);
-    pf_team_run_unseated(note_affinity, &unseated);
+    note_affinity(&pinned);
+    pf_team_run_unpinned(note_affinity, &unpinned);
     note_affinity(&after);
     pf_team_destroy(free_team);
     pf_team_destroy(team);
-    assert_int_equal(CPU_COUNT(&seated), 1);
-    assert_true(CPU_EQUAL(&unseated, &before));
-    assert_true(CPU_EQUAL(&after, &seated));
+    assert_int_equal(CPU_COUNT(&pinned), 1);
+    assert_true(CPU_EQUAL(&unpinned, &before));
+    assert_true(CPU_EQUAL(&after, &pinned));
 }
 
-static void a_caller_that_left_its_seat_sits_down_with_others(void **state)
+static void an_unpinned_caller_is_pinned_again_by_a_run_of_several_members(void **state)
 {
     (void)state;
     cpu_set_t before, left, alone, together;
-    pf_team *team = make_seated(&before);
+    pf_team *team = make_pinned(&before);
     pf_team_run(team, note_nothing, NULL);
-    pf_team_leave_seat(team);
+    pf_team_unpin_caller(team);
     note_affinity(&left);
     pf_team_run_some(team, 1, note_nothing, NULL);
     note_affinity(&alone);
@@ -748,11 +748,11 @@ int main(void)
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
         cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
-        cmocka_unit_test(teams_that_a_thread_runs_in_turns_seat_it_each_on_its_core_and_end_in_any_order),
-        cmocka_unit_test(what_a_seated_caller_makes_has_the_cpus_of_the_process),
+        cmocka_unit_test(teams_run_in_turns_by_one_thread_pin_it_to_their_own_core_and_end_in_any_order),
+        cmocka_unit_test(threads_started_by_a_pinned_caller_have_the_cpus_of_the_process),
         cmocka_unit_test(who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back),
-        cmocka_unit_test(a_seated_caller_may_leave_its_seat_for_a_call),
-        cmocka_unit_test(a_caller_that_left_its_seat_sits_down_with_others),
+        cmocka_unit_test(a_pinned_caller_is_unpinned_for_a_call),
+        cmocka_unit_test(an_unpinned_caller_is_pinned_again_by_a_run_of_several_members),
         cmocka_unit_test(signals_are_the_callers),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),

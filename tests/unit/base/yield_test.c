@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "tests/support/test.h"
 
-enum { PATIENCE_S = 20 };
+enum { WAIT_S = 20 };
 static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
 
 static void sit_on_one_core(void)
@@ -52,13 +52,13 @@ static bool tells(pf_yield_result expected, void *(*other)(void *))
     pthread_t thread;
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, other, NULL), 0); /* it sits where its maker does */
-    const uint64_t end_ns = pf_now_ns() + PATIENCE_S * SECOND_NS;
-    pf_crowd crowd = { 0 };
+    const uint64_t end_ns = pf_now_ns() + WAIT_S * SECOND_NS;
+    pf_contention contention = { 0 };
     bool told = false;
     while (!told && pf_now_ns() < end_ns) {
         uint64_t now_ns = pf_now_ns();
         const uint64_t before_ns = now_ns;
-        told = pf_crowd_yield(&crowd, &now_ns) == expected;
+        told = pf_contention_yield(&contention, &now_ns) == expected;
         assert_true(now_ns >= before_ns && now_ns <= pf_now_ns());
     }
     atomic_store(&over, true);
@@ -66,10 +66,10 @@ static bool tells(pf_yield_result expected, void *(*other)(void *))
     return told;
 }
 
-static void who_computes_on_makes_the_core_crowded(void **state)
+static void a_busy_thread_makes_the_core_contended(void **state)
 {
     (void)state;
-    assert_true(tells(PF_YIELD_CROWDED, compute));
+    assert_true(tells(PF_YIELD_CONTENDED, compute));
 }
 
 static void who_computes_for_a_moment_has_worked(void **state)
@@ -85,7 +85,7 @@ static void who_only_looks_is_back_soon(void **state)
 }
 
 /* L, W, C: what yields told; then whether the core is known to be crowded. */
-static void a_crowd_is_known_by_several_yields_with_few_others_between(void **state)
+static void contention_is_detected_after_several_slow_yields(void **state)
 {
     (void)state;
     const struct {
@@ -99,38 +99,38 @@ static void a_crowd_is_known_by_several_yields_with_few_others_between(void **st
         { "CCCCLLC", true },  { "LLLLLLLLLLLLLLLLLLLLLLCCCC", true },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
-        pf_crowd crowd = { 0 };
+        pf_contention contention = { 0 };
         for (const char *c = cases[i].told; *c; c++)
-            pf_crowd_note(&crowd,
-                          *c == 'L'   ? PF_YIELD_OTHERS_LOOKED
-                          : *c == 'W' ? PF_YIELD_OTHERS_WORKED
-                                      : PF_YIELD_CROWDED,
-                          SECOND_NS);
-        if (pf_crowd_is_there(&crowd, SECOND_NS) != cases[i].crowded) fail_msg("\"%s\"", cases[i].told);
+            pf_contention_note(&contention,
+                               *c == 'L'   ? PF_YIELD_OTHERS_LOOKED
+                               : *c == 'W' ? PF_YIELD_OTHERS_WORKED
+                                           : PF_YIELD_CONTENDED,
+                               SECOND_NS);
+        if (pf_contention_is_present(&contention, SECOND_NS) != cases[i].crowded) fail_msg("\"%s\"", cases[i].told);
     }
 }
 
 /* And then one yield is enough to know it again. */
-static void a_crowd_is_forgotten_for_another_look(void **state)
+static void contention_is_reset_and_measured_again(void **state)
 {
     (void)state;
-    pf_crowd crowd = { 0 };
-    for (int i = 0; i < 4; i++) pf_crowd_note(&crowd, PF_YIELD_CROWDED, SECOND_NS);
-    assert_true(pf_crowd_is_there(&crowd, SECOND_NS + SECOND_NS / 20));
-    assert_false(pf_crowd_is_there(&crowd, 2 * SECOND_NS));
-    pf_crowd_note(&crowd, PF_YIELD_CROWDED, 2 * SECOND_NS);
-    assert_true(pf_crowd_is_there(&crowd, 2 * SECOND_NS));
+    pf_contention contention = { 0 };
+    for (int i = 0; i < 4; i++) pf_contention_note(&contention, PF_YIELD_CONTENDED, SECOND_NS);
+    assert_true(pf_contention_is_present(&contention, SECOND_NS + SECOND_NS / 20));
+    assert_false(pf_contention_is_present(&contention, 2 * SECOND_NS));
+    pf_contention_note(&contention, PF_YIELD_CONTENDED, 2 * SECOND_NS);
+    assert_true(pf_contention_is_present(&contention, 2 * SECOND_NS));
 }
 
 int main(void)
 {
     sit_on_one_core();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_computes_on_makes_the_core_crowded),
+        cmocka_unit_test(a_busy_thread_makes_the_core_contended),
         cmocka_unit_test(who_computes_for_a_moment_has_worked),
         cmocka_unit_test(who_only_looks_is_back_soon),
-        cmocka_unit_test(a_crowd_is_known_by_several_yields_with_few_others_between),
-        cmocka_unit_test(a_crowd_is_forgotten_for_another_look),
+        cmocka_unit_test(contention_is_detected_after_several_slow_yields),
+        cmocka_unit_test(contention_is_reset_and_measured_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ typedef struct {
     bool is_terse;                     /* no message without proposals: each round is one message, however slow it is */
     bool repeats;                      /* each proposal is in its message twice */
     bool is_mute;                      /* once it has answered to the prompt */
-    uint64_t patience_ns;              /* of the bench with it; 0: as it has */
+    uint64_t wait_ns;                  /* of the bench with it; 0: as it has */
     uint64_t prompt_ns, busy_until_ns; /* how long it reads that */
     pf_proposal proposals[2];
     pf_batch answer;
@@ -66,7 +66,7 @@ static const pf_peer_ops OPS = { .submit = submit, .collect = collect, .info = i
 static pf_status run(worker *w, pf_roundtrip *out, pf_error *error)
 {
     const pf_roundtrip_plan plan = {
-        .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 100, .patience_ns = w->patience_ns
+        .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 100, .wait_ns = w->wait_ns
     };
     const pf_roundtrip_watch nobody = { 0 };
     const pf_status status = pf_bench_roundtrip(&w->head, &plan, &nobody, out, error);
@@ -121,7 +121,7 @@ static void a_worker_is_waited_for_while_it_reads_a_prompt_and_given_up_where_it
                      .is_ready = true,
                      .is_terse = true,
                      .is_mute = is_mute > 0,
-                     .patience_ns = 50 * 1000 * 1000,
+                     .wait_ns = 50 * 1000 * 1000,
                      .prompt_ns = 400 * 1000 * 1000 };
         w.proposals[0] = (pf_proposal){ .incarnation = 1, .tokens = w.tokens, .n_tokens = DRAFT_LEN };
         pf_roundtrip out = { 0 };

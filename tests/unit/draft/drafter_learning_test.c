@@ -182,7 +182,7 @@ static int32_t count_trees(bench *b, uint64_t *clock_ns, pf_open open, int32_t r
     return n_trees;
 }
 
-static void runners_up_that_are_often_right_are_proposed_where_trees_are_judged(void **state)
+static void second_choices_that_are_often_right_are_proposed_where_trees_are_judged(void **state)
 {
     (void)state;
     const struct {
@@ -282,7 +282,7 @@ static int32_t judge_likewise(shadow *s, verdict_kind kind, int32_t n_kept, uint
 
 enum { END = 104 };
 
-/* Rounds until nearly END tokens are committed, or half of them and a tree is there. Returns how many proposals had runners-up. */
+/* Rounds until nearly END tokens are committed, or half of them and a tree is there. Returns how many proposals had second choices. */
 static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, shadow *s, uint32_t seed)
 {
     static const verdict_kind kinds[2][6] = { { ALL_KEPT, ALL_KEPT, ALL_KEPT, SECOND_CHOSEN, ANOTHER_CHOSEN, TOO_LATE },
@@ -350,7 +350,7 @@ static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
     close_bench(&b);
 }
 
-static void a_vocabulary_of_one_token_has_no_runner_up(void **state)
+static void a_vocabulary_of_one_token_has_no_second_choice(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 1 },
@@ -369,7 +369,7 @@ static void a_vocabulary_of_one_token_has_no_runner_up(void **state)
 }
 
 /* What is drawn is judged by what it was drawn from: siblings would not be. */
-static void drawn_tokens_have_no_runners_up_beside_them(void **state)
+static void drawn_tokens_have_no_second_choices_beside_them(void **state)
 {
     (void)state;
     enum { ROUNDS = 20 };
@@ -400,10 +400,10 @@ int main(void)
         cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
-        cmocka_unit_test(runners_up_that_are_often_right_are_proposed_where_trees_are_judged),
+        cmocka_unit_test(second_choices_that_are_often_right_are_proposed_where_trees_are_judged),
         cmocka_unit_test(what_is_proposed_is_what_the_measured_rounds_say),
-        cmocka_unit_test(a_vocabulary_of_one_token_has_no_runner_up),
-        cmocka_unit_test(drawn_tokens_have_no_runners_up_beside_them),
+        cmocka_unit_test(a_vocabulary_of_one_token_has_no_second_choice),
+        cmocka_unit_test(drawn_tokens_have_no_second_choices_beside_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

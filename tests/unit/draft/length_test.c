@@ -15,8 +15,8 @@ typedef struct {
     double tile_ns;    /* every tile of rows after the first costs so much more */
     int32_t tile_rows; /* 0: no tiles */
     margins_kind margins;
-    double second; /* of the refused tokens those whose runner-up is right */
-    bool branches; /* runners-up are proposed */
+    double second; /* of the refused tokens those whose second choice is right */
+    bool branches; /* second choices are proposed */
 } machine;
 
 static uint64_t rng = 1;
@@ -306,8 +306,8 @@ static void a_change_of_acceptance_is_followed(void **state)
     if (easy < 10 || hard > 3) fail_msg("lengths %d then %d; expected at least 10, then at most 3", easy, hard);
 }
 
-/* Rows that cost nothing: proposals gain what is in the runners-up. Rows that are dear: they stay away, and take nothing. */
-static void runners_up_are_proposed_where_their_rows_are_cheap_and_only_there(void **state)
+/* Rows that cost nothing: proposals gain what is in the second choices. Rows that are dear: they stay away, and take nothing. */
+static void second_choices_are_proposed_where_their_rows_are_cheap_and_only_there(void **state)
 {
     (void)state;
     const struct {
@@ -322,19 +322,19 @@ static void runners_up_are_proposed_where_their_rows_are_cheap_and_only_there(vo
         (void)run(&trees, &m, ROUNDS, 0);
         const double gained = run(&trees, &m, 5000, 0) / without;
         if (gained < cases[i].least || gained > cases[i].most)
-            fail_msg("rows of %g ns: %.3f of the rate without runners-up; expected %.2f to %.2f", cases[i].row_ns,
+            fail_msg("rows of %g ns: %.3f of the rate without second choices; expected %.2f to %.2f", cases[i].row_ns,
                      gained, cases[i].least, cases[i].most);
     }
 }
 
 /* Of two tokens that would be kept alike, the earlier one's is the likelier to matter; of two places, the unsure one's. */
-static void the_most_valuable_runner_up_comes_first_and_hopeless_ones_never(void **state)
+static void the_most_valuable_second_choice_comes_first_and_hopeless_ones_never(void **state)
 {
     (void)state;
     pf_length length = { 0 };
     const float margins[MAX_DRAFT] = { 3.0f, 3.0f, 0.5f, 3.0f };
     for (int i = 0; i < 400;
-         i++) { /* those of three nats are kept; of half a nat, the runner-up is right half the time */
+         i++) { /* those of three nats are kept; of half a nat, the second choice is right half the time */
         pf_length_round round = { .n_drawn = 4, .n_kept = 2 + 2 * (i % 2), .second_right = true };
         round.n_committed = round.n_kept + 1;
         round.draft_ns = 1000;
@@ -354,9 +354,9 @@ static void the_most_valuable_runner_up_comes_first_and_hopeless_ones_never(void
 }
 
 /* A row's price in tokens, of rounds that all commit one: a quarter of 1 ms more for each of two tokens that are refused, at
- * 1 token in 1.25 ms, is 0.2. A runner-up that is always right gives five times that, one that is half the time less than
+ * 1 token in 1.25 ms, is 0.2. A second choice that is always right gives five times that, one that is half the time less than
  * three times. */
-static void a_runner_up_has_to_be_worth_three_times_its_rows_price(void **state)
+static void a_second_choice_has_to_be_worth_three_times_its_rows_price(void **state)
 {
     (void)state;
     const float margins[MAX_DRAFT] = { 0.5f, 0.5f, 0.5f };
@@ -432,9 +432,9 @@ int main(void)
         cmocka_unit_test(longer_proposals_are_never_thought_to_take_less_time),
         cmocka_unit_test(a_stall_in_the_middle_of_drafting_says_nothing_of_a_length),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
-        cmocka_unit_test(runners_up_are_proposed_where_their_rows_are_cheap_and_only_there),
-        cmocka_unit_test(the_most_valuable_runner_up_comes_first_and_hopeless_ones_never),
-        cmocka_unit_test(a_runner_up_has_to_be_worth_three_times_its_rows_price),
+        cmocka_unit_test(second_choices_are_proposed_where_their_rows_are_cheap_and_only_there),
+        cmocka_unit_test(the_most_valuable_second_choice_comes_first_and_hopeless_ones_never),
+        cmocka_unit_test(a_second_choice_has_to_be_worth_three_times_its_rows_price),
         cmocka_unit_test(a_margin_that_is_no_number_is_not_taken_for_a_sure_one),
         cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
         cmocka_unit_test(numbers_of_every_kind_do_no_harm),

@@ -29,9 +29,9 @@ static void threads_are_chosen_by_the_cores_and_by_what_a_step_reads(void **stat
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         const pf_threads chosen = pf_threads_choose(cases[i].are_given, cases[i].n_threads, cases[i].step_bytes);
         if (chosen.n_threads != cases[i].chosen.n_threads || chosen.fewest_members != cases[i].chosen.fewest_members ||
-            chosen.may_retreat != cases[i].chosen.may_retreat)
+            chosen.may_back_off != cases[i].chosen.may_back_off)
             fail_msg("case %zu: %d threads, %d or more, %d", i, chosen.n_threads, chosen.fewest_members,
-                     chosen.may_retreat);
+                     chosen.may_back_off);
     }
 }
 
@@ -39,14 +39,14 @@ static void a_team_of_the_whole_machine_is_pinned_and_who_serves_calls_from_its_
 {
     (void)state;
     int32_t asks[] = { 0, 2, 4, 7 }, serves[] = { 0, 2, 4, 7 }, smaller[] = { 0, 2, 4, 7 }, one[] = { 5 };
-    assert_int_equal(pf_threads_seat(4, false, asks, 4), 4);
+    assert_int_equal(pf_threads_pinning(4, false, asks, 4), 4);
     assert_memory_equal(asks, ((int32_t[]){ 0, 2, 4, 7 }), sizeof asks);
-    assert_int_equal(pf_threads_seat(4, true, serves, 4), 4);
+    assert_int_equal(pf_threads_pinning(4, true, serves, 4), 4);
     assert_memory_equal(serves, ((int32_t[]){ 7, 2, 4, 0 }), sizeof serves);
-    assert_int_equal(pf_threads_seat(3, true, smaller, 4), 0);
-    assert_int_equal(pf_threads_seat(5, true, smaller, 4), 0);
-    assert_int_equal(pf_threads_seat(1, true, one, 1), 0);
-    assert_int_equal(pf_threads_seat(2, true, NULL, 0), 0); /* the list of CPUs was not to be had */
+    assert_int_equal(pf_threads_pinning(3, true, smaller, 4), 0);
+    assert_int_equal(pf_threads_pinning(5, true, smaller, 4), 0);
+    assert_int_equal(pf_threads_pinning(1, true, one, 1), 0);
+    assert_int_equal(pf_threads_pinning(2, true, NULL, 0), 0); /* the list of CPUs was not to be had */
 }
 
 static void an_engine_runs_a_tiny_model_on_one_thread_unless_told_how_many(void **state)

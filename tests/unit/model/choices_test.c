@@ -158,7 +158,7 @@ static void weights_beyond_the_cache_come_from_memory(void **state)
         for (int far = 0; far <= 1; far++) {
             machine.l3_bytes = far ? 136 << 10 : 137 << 10; /* 69,952 weights of two bytes */
             model = load(&machine, PF_DTYPE_AUTO, PF_HEAD_FULL, (pf_isa)isa);
-            assert_int_equal(model->dtype == PF_DTYPE_BF16_12 || model->beyond_twelve,
+            assert_int_equal(model->dtype == PF_DTYPE_BF16_12 || model->not_representable_in_12_bits,
                              far && isa >= (int)PF_ISA_AVX512BF16);
             pf_model_release(model);
         }

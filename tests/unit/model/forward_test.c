@@ -74,13 +74,13 @@ static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
     set_up_acting(r, isa, dtype, PF_ACTIVATIONS_AUTO, n_threads);
 }
 
-/* Let passes be run by fewer members than all, down to one; may_retreat: because others compute on their cores, too. */
-static void let_fewer_run(rig *r, bool may_retreat)
+/* Let passes be run by fewer members than all, down to one; may_back_off: because others compute on their cores, too. */
+static void let_fewer_run(rig *r, bool may_back_off)
 {
     pf_error error = { 0 };
     pf_context_config config = *pf_context_get_config(r->context);
     config.fewest_members = 1;
-    config.may_retreat = may_retreat;
+    config.may_back_off = may_back_off;
     pf_context_destroy(r->context);
     if (pf_context_create(r->model, r->team, &config, &r->context, &error) != PF_OK) fail_msg("%s", error.text);
     r->kv = pf_context_kv(r->context);
@@ -89,10 +89,10 @@ static void let_fewer_run(rig *r, bool may_retreat)
 /* From here on they are those of one rung, of passes of many rows as of few. */
 static void stay_on(rig *r, int32_t rung)
 {
-    r->context->crew.rung = rung;
-    r->context->crew.until_trial = INT32_MAX;
-    r->context->retreat_of_many =
-        (pf_retreat){ .state = PF_RETREAT_HELD, .best = rung, .halved = rung, .held_left = INT32_MAX };
+    r->context->tuning.rung = rung;
+    r->context->tuning.until_trial = INT32_MAX;
+    r->context->backoff_of_many =
+        (pf_backoff){ .state = PF_BACKOFF_HELD, .best = rung, .halved = rung, .held_left = INT32_MAX };
 }
 
 static void tear_down(rig *r)
@@ -238,7 +238,7 @@ static void logits_do_not_depend_on_the_number_of_threads(void **state)
 }
 
 /* The first passes are a trial: by all members, by half of them and so on down to one, in one sequence. */
-static void compare_crews(rig *r, const float *plain)
+static void compare_thread_counts(rig *r, const float *plain)
 {
     const int32_t n_threads = pf_team_size(r->team);
     int32_t tokens[N_TEXT], n_passes[MOST_THREADS + 1] = { 0 };
@@ -247,10 +247,10 @@ static void compare_crews(rig *r, const float *plain)
     float *logits = new_logits(r);
     const pf_kv_seq seq = acquire(r);
     for (int32_t i = 0; i < N_TEXT; i++) {
-        n_passes[pf_crew_members(&r->context->crew, 1)]++;
+        n_passes[pf_tuning_members(&r->context->tuning, 1)]++;
         feed(r, seq, tokens, i, i + 1, logits + (size_t)i * (size_t)r->n_vocab);
     }
-    for (int32_t n = 1; n <= n_threads; n *= 2) assert_true(n_passes[n] >= PF_CREW_SAMPLES);
+    for (int32_t n = 1; n <= n_threads; n *= 2) assert_true(n_passes[n] >= PF_TUNING_SAMPLES);
     assert_same_logits(r, logits, plain, 0, N_TEXT, "by all members, and by fewer");
     pf_kv_release(r->kv, seq);
     free(logits);
@@ -260,7 +260,7 @@ static void compare_crews(rig *r, const float *plain)
 static void compare_rungs(rig *r, const float *plain)
 {
     let_fewer_run(r, true);
-    for (int32_t rung = 0; rung < r->context->crew.n_rungs; rung++) {
+    for (int32_t rung = 0; rung < r->context->tuning.n_rungs; rung++) {
         stay_on(r, rung);
         compare_cut(r, plain, 33, 1);
         compare_cut(r, plain, 14, 15);
@@ -271,8 +271,8 @@ static void compare_rungs(rig *r, const float *plain)
 static void logits_do_not_depend_on_how_many_members_run_a_pass(void **state)
 {
     (void)state;
-    for_all_arithmetics(2, compare_crews);
-    for_all_arithmetics(MOST_THREADS, compare_crews);
+    for_all_arithmetics(2, compare_thread_counts);
+    for_all_arithmetics(MOST_THREADS, compare_thread_counts);
     for_arithmetics_of(&PARTED, 4, compare_rungs); /* heads are apart where two run it, or one */
     for_all_arithmetics(5, compare_rungs);
     for_all_arithmetics(MOST_THREADS, compare_rungs);
@@ -381,7 +381,7 @@ static void logits_through_onednn_are_ours_within_rounding_on_any_number_of_thre
         for (int32_t n_threads = 1; n_threads <= 4; n_threads++) {
             set_up_with(&r, options, n_threads);
             let_fewer_run(&r, true);
-            for (int32_t rung = 0; rung < r.context->crew.n_rungs; rung++) {
+            for (int32_t rung = 0; rung < r.context->tuning.n_rungs; rung++) {
                 stay_on(&r, rung);
                 compare_within(&r, plain, tolerance);
             }

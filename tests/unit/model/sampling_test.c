@@ -163,7 +163,7 @@ static void gumbel_draws_have_the_distribution_they_are_given(void **state)
     float p[V];
     make_probabilities(p);
     int32_t counts[V] = { 0 };
-    pf_race_fn *race = kernels()->race;
+    pf_exp_race_fn *race = kernels()->race;
     for (int32_t t = 0; t < TRIALS; t++) counts[race(p, V, 11, PF_NOISE_TARGET, t)]++;
 
     for (int i = 0; i < V; i++)
@@ -191,7 +191,7 @@ static void a_gumbel_draw_is_the_argmax_of_log_p_plus_the_public_noise(void **st
     (void)state;
     float p[MAX_VOCAB];
     for (int i = 0; i < MAX_VOCAB; i++) p[i] = i % 5 == 0 ? 0.0f : (float)(i % 17 + 1) / 2048.0f;
-    pf_race_fn *race = kernels()->race;
+    pf_exp_race_fn *race = kernels()->race;
     for (int32_t position = 0; position < 2000; position++) {
         int32_t best = -1;
         double best_score = -INFINITY;

@@ -67,22 +67,22 @@ SPOIL(d_other, pf_declared, x->ids = TOKENS)
 static void assert_set_aside(pf_codec *codec, size_t n, const spoiled *one)
 {
     const pf_batch *out = NULL;
-    const pf_misfits *misfits = NULL;
+    const pf_rejected *rejected = NULL;
     pf_error error = { .text = "" };
-    const pf_status status = pf_codec_decode_parts(codec, buffer, n, &out, &misfits, &error);
+    const pf_status status = pf_codec_decode_parts(codec, buffer, n, &out, &rejected, &error);
     if (one->is_fence) {
         assert_int_equal(status, PF_FORMAT);
         assert_says(error, one->says);
         return;
     }
     assert_ok(status, error);
-    assert_int_equal(misfits->n, 1);
-    assert_int_equal(misfits->n_proposals, one->in == IN_PROPOSAL || one->in == IN_DECLARED);
-    assert_int_equal(misfits->n_verdicts, one->in == IN_VERDICT);
-    assert_int_equal(misfits->refusals[0].sequence, open_greedy.sequence);
-    assert_int_equal(misfits->refusals[0].incarnation, 1);
-    assert_int_equal(misfits->refusals[0].status, PF_INVALID);
-    if (!strstr(misfits->refusals[0].text, one->says)) fail_msg("\"%s\"", misfits->refusals[0].text);
+    assert_int_equal(rejected->n, 1);
+    assert_int_equal(rejected->n_proposals, one->in == IN_PROPOSAL || one->in == IN_DECLARED);
+    assert_int_equal(rejected->n_verdicts, one->in == IN_VERDICT);
+    assert_int_equal(rejected->refusals[0].sequence, open_greedy.sequence);
+    assert_int_equal(rejected->refusals[0].incarnation, 1);
+    assert_int_equal(rejected->refusals[0].status, PF_INVALID);
+    if (!strstr(rejected->refusals[0].text, one->says)) fail_msg("\"%s\"", rejected->refusals[0].text);
     assert_int_equal(out->n_opens, 1);
     assert_int_equal(out->opens[0].sequence, open_coupled.sequence);
     assert_int_equal(out->n_proposals + out->n_verdicts, 0);
@@ -234,15 +234,15 @@ static void ids_that_were_chosen_cost_no_more_than_others(void **state)
 static void assert_not_spoken(pf_codec *codec, const uint8_t *bytes, size_t n, const char *says)
 {
     const pf_batch *out;
-    const pf_misfits *misfits;
+    const pf_rejected *rejected;
     pf_error error;
     assert_status(pf_codec_decode_batch(codec, bytes, n, &out, &error), PF_UNSUPPORTED);
     assert_says(error, says);
-    assert_ok(pf_codec_decode_parts(codec, bytes, n, &out, &misfits, &error), error);
+    assert_ok(pf_codec_decode_parts(codec, bytes, n, &out, &rejected, &error), error);
     assert_int_equal(out->n_opens, 0);
-    assert_int_equal(misfits->n, 1);
-    assert_int_equal(misfits->refusals[0].status, PF_UNSUPPORTED);
-    assert_non_null(strstr(misfits->refusals[0].text, says));
+    assert_int_equal(rejected->n, 1);
+    assert_int_equal(rejected->refusals[0].status, PF_UNSUPPORTED);
+    assert_non_null(strstr(rejected->refusals[0].text, says));
 }
 
 static void penalties_that_are_not_neutral_are_refused_by_name(void **state)
@@ -284,7 +284,7 @@ static void a_method_of_a_later_version_is_not_spoken(void **state)
 }
 
 /* As many as a batch may have, each with a sentence of its own. */
-static void a_batch_of_nothing_but_misfits_is_refused_one_by_one(void **state)
+static void a_batch_of_nothing_but_rejected_is_refused_one_by_one(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -303,17 +303,17 @@ static void a_batch_of_nothing_but_misfits_is_refused_one_by_one(void **state)
     };
     const size_t n = encoded(codec, &batch);
     const pf_batch *out;
-    const pf_misfits *misfits;
+    const pf_rejected *rejected;
     pf_error error;
-    assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &misfits, &error), error);
-    assert_int_equal(misfits->n, 200 + 128);
-    for (int32_t i = 0; i < misfits->n; i++) assert_int_equal(misfits->refusals[i].sequence, i);
-    assert_non_null(strstr(misfits->refusals[255].text, "opens[255].tokens has 0 entries"));
-    assert_non_null(strstr(misfits->refusals[256].text, "verdicts[112].n_accepted is -1"));
+    assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &rejected, &error), error);
+    assert_int_equal(rejected->n, 200 + 128);
+    for (int32_t i = 0; i < rejected->n; i++) assert_int_equal(rejected->refusals[i].sequence, i);
+    assert_non_null(strstr(rejected->refusals[255].text, "opens[255].tokens has 0 entries"));
+    assert_non_null(strstr(rejected->refusals[256].text, "verdicts[112].n_accepted is -1"));
     pf_codec_destroy(codec);
 }
 
-static void of_several_misfits_of_a_sequence_the_last_incarnation_is_refused(void **state)
+static void of_several_rejected_of_a_sequence_the_last_incarnation_is_refused(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -324,11 +324,11 @@ static void of_several_misfits_of_a_sequence_the_last_incarnation_is_refused(voi
         opens[1].incarnation = 3 - first;
         const size_t n = encoded(codec, &(pf_batch){ .opens = opens, .n_opens = 2 });
         const pf_batch *out;
-        const pf_misfits *misfits;
+        const pf_rejected *rejected;
         pf_error error;
-        assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &misfits, &error), error);
-        assert_int_equal(misfits->n, 1);
-        assert_int_equal(misfits->refusals[0].incarnation, 2);
+        assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &rejected, &error), error);
+        assert_int_equal(rejected->n, 1);
+        assert_int_equal(rejected->refusals[0].incarnation, 2);
     }
     pf_codec_destroy(codec);
 }
@@ -338,11 +338,11 @@ static void what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one(void **st
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
-    for (uint32_t misfit = 1; misfit <= 3; misfit++) {
+    for (uint32_t incarnation = 1; incarnation <= 3; incarnation++) {
         pf_open open = open_greedy;
         open.incarnation = 2;
         pf_proposal proposal = proposals_three[0];
-        proposal.incarnation = misfit;
+        proposal.incarnation = incarnation;
         proposal.tokens = negative;
         proposal.n_tokens = 1;
         pf_verdict verdicts[] = { verdicts_two[0], verdicts_two[0] };
@@ -354,14 +354,14 @@ static void what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one(void **st
                                                      .verdicts = verdicts,
                                                      .n_verdicts = 2 });
         const pf_batch *out;
-        const pf_misfits *misfits;
+        const pf_rejected *rejected;
         pf_error error;
-        assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &misfits, &error), error);
-        assert_int_equal(misfits->n, 1);
-        assert_int_equal(misfits->refusals[0].incarnation, misfit);
-        assert_int_equal(out->n_opens, misfit < 2);
-        assert_int_equal(out->n_verdicts, misfit < 3);
-        if (misfit < 3) assert_int_equal(out->verdicts[0].incarnation, 3);
+        assert_ok(pf_codec_decode_parts(codec, buffer, n, &out, &rejected, &error), error);
+        assert_int_equal(rejected->n, 1);
+        assert_int_equal(rejected->refusals[0].incarnation, incarnation);
+        assert_int_equal(out->n_opens, incarnation < 2);
+        assert_int_equal(out->n_verdicts, incarnation < 3);
+        if (incarnation < 3) assert_int_equal(out->verdicts[0].incarnation, 3);
     }
     pf_codec_destroy(codec);
 }
@@ -641,8 +641,8 @@ int main(void)
         cmocka_unit_test(ids_that_were_chosen_cost_no_more_than_others),
         cmocka_unit_test(penalties_that_are_not_neutral_are_refused_by_name),
         cmocka_unit_test(a_method_of_a_later_version_is_not_spoken),
-        cmocka_unit_test(a_batch_of_nothing_but_misfits_is_refused_one_by_one),
-        cmocka_unit_test(of_several_misfits_of_a_sequence_the_last_incarnation_is_refused),
+        cmocka_unit_test(a_batch_of_nothing_but_rejected_is_refused_one_by_one),
+        cmocka_unit_test(of_several_rejected_of_a_sequence_the_last_incarnation_is_refused),
         cmocka_unit_test(what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one),
         cmocka_unit_test(a_list_of_another_length_than_documented_is_refused_by_name),
         cmocka_unit_test(a_declared_distribution_has_at_most_256_ids_and_as_many_probabilities),

@@ -127,7 +127,7 @@ static void engine_hears(world *w, engine *e, const saying *s)
     }
     const uint64_t sequence = s->proposal.sequence;
     const pf_fence fence = pf_stream_owner_on_proposal(e->stream, &s->proposal);
-    assert_int_not_equal(fence, PF_FENCE_NONSENSE); /* this worker is honest */
+    assert_int_not_equal(fence, PF_FENCE_PROTOCOL_VIOLATION); /* this worker is honest */
     if (fence != PF_FENCE_CURRENT) return;
     const text *t = &e->committed[sequence];
     assert_int_equal(s->proposal.base, t->n);
@@ -309,7 +309,7 @@ static void proposer_hears(world *w, engine *e, const saying *s, bool *answered)
         return;
     }
     const pf_fence fence = pf_stream_owner_on_verdict(e->stream, &s->verdict);
-    assert_int_not_equal(fence, PF_FENCE_NONSENSE);
+    assert_int_not_equal(fence, PF_FENCE_PROTOCOL_VIOLATION);
     if (fence != PF_FENCE_CURRENT) return;
     text *t = &e->committed[s->verdict.sequence];
     memcpy(t->tokens + t->n, s->tokens, (size_t)s->verdict.n_tokens * sizeof *s->tokens);

@@ -200,11 +200,11 @@ static void a_proposal_is_current_once_and_only_for_its_round(void **state)
     assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE);
     p.round = 2;
     p.base = PROMPT + 1;
-    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_PROTOCOL_VIOLATION);
     p.round = 5;
-    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_PROTOCOL_VIOLATION);
     p.incarnation = 2;
-    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_PROTOCOL_VIOLATION);
     pf_stream_owner_end(o, SEQ);
     assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE);
     pf_stream_owner_destroy(o);
@@ -230,9 +230,11 @@ static const struct {
     int32_t base;
     pf_fence fence;
 } fenced_off[] = {
-    { 1, 1, PROMPT + 1, PF_FENCE_STALE },    { 3, 1, PROMPT + 1, PF_FENCE_NONSENSE },
-    { 2, 0, PROMPT + 1, PF_FENCE_STALE },    { 2, 2, PROMPT + 1, PF_FENCE_NONSENSE },
-    { 2, 1, PROMPT + 2, PF_FENCE_NONSENSE },
+    { 1, 1, PROMPT + 1, PF_FENCE_STALE },
+    { 3, 1, PROMPT + 1, PF_FENCE_PROTOCOL_VIOLATION },
+    { 2, 0, PROMPT + 1, PF_FENCE_STALE },
+    { 2, 2, PROMPT + 1, PF_FENCE_PROTOCOL_VIOLATION },
+    { 2, 1, PROMPT + 2, PF_FENCE_PROTOCOL_VIOLATION },
 };
 
 static void each_fence_of_a_proposal_keeps_it_out_by_itself(void **state)
@@ -281,7 +283,7 @@ static void a_prefix_request_reopens_once(void **state)
     pf_verdict v;
     assert_int_equal(pf_stream_owner_commit(o, SEQ, 1, &v), PF_OK);
     const pf_prefix_request r = { .sequence = SEQ, .incarnation = 1 }, ahead = { .sequence = SEQ, .incarnation = 2 };
-    assert_int_equal(pf_stream_owner_on_prefix_request(o, &ahead), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_prefix_request(o, &ahead), PF_FENCE_PROTOCOL_VIOLATION);
     assert_false(pf_stream_owner_due(o, SEQ));
     assert_int_equal(pf_stream_owner_on_prefix_request(o, &r), PF_FENCE_CURRENT);
     assert_int_equal(pf_stream_owner_on_prefix_request(o, &r), PF_FENCE_STALE);
@@ -325,7 +327,7 @@ static void a_verdict_has_what_it_accepts_of_the_proposal_and_one_more(void **st
         v.n_tokens = wrong[i].n_tokens;
         v.n_accepted = wrong[i].n_accepted;
         v.base = wrong[i].base;
-        if (pf_stream_owner_on_verdict(o, &v) != PF_FENCE_NONSENSE) fail_msg("case %zu passes for sense", i);
+        if (pf_stream_owner_on_verdict(o, &v) != PF_FENCE_PROTOCOL_VIOLATION) fail_msg("case %zu passes for sense", i);
     }
     v.finish = PF_FINISH_NONE;
     v.n_tokens = 3;
@@ -370,12 +372,12 @@ static void a_proposal_is_accepted_of_in_its_own_round_and_incarnation(void **st
     int32_t n;
     assert_int_equal(pf_stream_owner_propose(o, SEQ, 2, &p), PF_OK);
     assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
-    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_PROTOCOL_VIOLATION);
     assert_int_equal(pf_stream_owner_propose(o, SEQ, 2, &p), PF_OK);
     assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_CURRENT);
     v.round = 2;
     v.base = PROMPT + 3;
-    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_PROTOCOL_VIOLATION);
     pf_stream_owner_destroy(o);
 }
 
@@ -399,7 +401,7 @@ static void an_owner_says_no_more_than_a_message_can(void **state)
     assert_int_equal(pf_stream_owner_commit(o, 8, 1, &v), PF_OK);
     assert_int_equal(pf_stream_owner_commit(o, 8, 1, &v), PF_INVALID);
     v = (pf_verdict){ .sequence = 8, .incarnation = 1, .round = 1, .base = INT32_MAX, .n_tokens = 1 };
-    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_verdict(o, &v), PF_FENCE_PROTOCOL_VIOLATION);
     pf_stream_owner_destroy(o);
 }
 
@@ -414,7 +416,7 @@ static void a_refusal_is_of_the_incarnation_that_it_names(void **state)
     assert_int_equal(open.incarnation, 2);
     assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 1, PF_LIMIT, "" }), PF_FENCE_STALE);
     assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 2, PF_LIMIT, "" }), PF_FENCE_CURRENT);
-    assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 3, PF_LIMIT, "" }), PF_FENCE_NONSENSE);
+    assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ, 3, PF_LIMIT, "" }), PF_FENCE_PROTOCOL_VIOLATION);
     assert_int_equal(pf_stream_owner_on_refusal(o, &(pf_refusal){ SEQ + 1, 2, PF_LIMIT, "" }), PF_FENCE_STALE);
     pf_stream_owner_destroy(o);
 }

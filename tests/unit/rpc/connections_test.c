@@ -70,7 +70,7 @@ static void assert_cut(const fixture *f, bool first, bool second, bool third, bo
     for (int i = 0; i < N; i++) assert_int_equal(is_cut(f, i), expected[i]);
 }
 
-static void the_worst_clogged_is_cut_until_few_enough_calls_are_kept(void **state)
+static void the_most_back_pressured_is_disconnected_until_few_enough_calls_are_kept(void **state)
 {
     (void)state;
     fixture f;
@@ -78,14 +78,15 @@ static void the_worst_clogged_is_cut_until_few_enough_calls_are_kept(void **stat
     end_calls(&f, 0, 5, true);
     end_calls(&f, 1, 30, true);
     end_calls(&f, 2, 20, true);
-    assert_int_equal(pf_connections_unclog(&f.connections, 55), 0);
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 55), 0);
     assert_cut(&f, false, false, false, false);
-    assert_int_equal(pf_connections_unclog(&f.connections, 54), 1);
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 54), 1);
     assert_cut(&f, false, true, false, false);
     struct stat spare;
     assert_int_equal(fstat(f.connections.spare, &spare), 0);
-    assert_false(S_ISSOCK(spare.st_mode));                         /* nobody holds it but gRPC */
-    assert_int_equal(pf_connections_unclog(&f.connections, 5), 1); /* who is cut already does not count */
+    assert_false(S_ISSOCK(spare.st_mode)); /* nobody holds it but gRPC */
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 5),
+                     1); /* who is cut already does not count */
     assert_cut(&f, false, true, true, false);
     go(&f);
 }
@@ -96,14 +97,14 @@ static void who_has_had_no_second_to_read_is_not_cut(void **state)
     fixture f;
     come(&f);
     end_calls(&f, 0, 50, false);
-    assert_int_equal(pf_connections_unclog(&f.connections, 0), 0);
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 0);
     for (int i = 0; i < 50; i++) pf_connections_leave(&f.connections, f.connections.all[0].fd);
     f.connections.all[0].over_ns = 1;
     end_calls(&f, 0, 1, false); /* all of the former are let go of: a new second begins */
-    assert_int_equal(pf_connections_unclog(&f.connections, 0), 0);
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 0);
     f.connections.all[0].over_ns = 0;
     end_calls(&f, 0, 1, false); /* and none for another */
-    assert_int_equal(pf_connections_unclog(&f.connections, 0), 1);
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 1);
     assert_cut(&f, true, false, false, false);
     go(&f);
 }
@@ -195,7 +196,7 @@ static void a_number_that_is_anothers_by_now_is_left_alone(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     assert_int_equal(dup2(ends[0], f.connections.all[0].fd),
                      f.connections.all[0].fd); /* gRPC has closed it meanwhile */
-    assert_int_equal(pf_connections_unclog(&f.connections, 0), 0);
+    assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 0);
     assert_false(pf_connections_shut_down(&f.connections, &f.connections.all[0]));
     assert_true(pf_connections_shut_down(&f.connections, &f.connections.all[1]));
     struct pollfd it = { .fd = ends[1], .events = POLLIN };
@@ -297,7 +298,7 @@ static void a_place_that_is_free_already_costs_nobody_his(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_worst_clogged_is_cut_until_few_enough_calls_are_kept),
+        cmocka_unit_test(the_most_back_pressured_is_disconnected_until_few_enough_calls_are_kept),
         cmocka_unit_test(who_has_had_no_second_to_read_is_not_cut),
         cmocka_unit_test(who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays),
         cmocka_unit_test(the_oldest_makes_room_and_who_is_silent_before_him),

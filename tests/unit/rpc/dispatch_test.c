@@ -174,7 +174,7 @@ static void one_answer_for_two_streams_is_split(void **state)
     pf_dispatch_destroy(f.dispatch);
 }
 
-static void an_answer_for_the_last_tenant_of_a_slot_reaches_nobody(void **state)
+static void an_answer_for_the_previous_sequence_of_a_slot_is_dropped(void **state)
 {
     (void)state;
     fixture f;
@@ -322,7 +322,7 @@ static void a_refusal_ends_no_later_incarnation(void **state)
     const pf_refusal stale = { 1, 1, PF_INVALID, "verdicts[0].n_accepted is -1" };
     pf_error error;
     assert_ok(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .n_opens = 0 },
-                                 &(pf_misfits){ .refusals = &stale, .n = 1 }, 0, &error),
+                                 &(pf_rejected){ .refusals = &stale, .n = 1 }, 0, &error),
               error);
     assert_int_equal(f.a.n_refusals, 2);
     assert_int_equal(f.peer.n_closes, 0);
@@ -515,12 +515,12 @@ static void what_does_not_fit_is_refused_and_closed_at_the_peer(void **state)
     say_open(&f, &f.b, 1);
     const pf_refusal refusals[] = { { 1, 3, PF_INVALID, "verdicts[0].n_accepted is -1" },
                                     { 7, 1, PF_UNSUPPORTED, "no penalties" } };
-    const pf_misfits misfits = { .refusals = refusals, .n = 2, .n_verdicts = 1 };
+    const pf_rejected rejected = { .refusals = refusals, .n = 2, .n_verdicts = 1 };
     pf_verdict verdict = { .sequence = 2, .incarnation = 1 };
     pf_error error;
-    assert_ok(
-        pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }, &misfits, 0, &error),
-        error);
+    assert_ok(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .verdicts = &verdict, .n_verdicts = 1 }, &rejected, 0,
+                                 &error),
+              error);
     assert_int_equal(f.a.n_refusals, 2);
     assert_int_equal(f.a.refusals[0].sequence, 1);
     assert_int_equal(f.a.refusals[0].incarnation, 3);
@@ -533,7 +533,7 @@ static void what_does_not_fit_is_refused_and_closed_at_the_peer(void **state)
     assert_int_equal(pf_dispatch_open_sequences(f.dispatch), 2);
 
     /* A proposal does not go to a drafter, whatever else is wrong with it. */
-    const pf_misfits astray = { .refusals = refusals, .n = 1, .n_proposals = 1 };
+    const pf_rejected astray = { .refusals = refusals, .n = 1, .n_proposals = 1 };
     assert_status(pf_dispatch_submit(f.dispatch, &f.a, &(pf_batch){ .n_opens = 0 }, &astray, 0, &error), PF_FORMAT);
     assert_int_equal(f.a.n_refusals, 2);
     pf_dispatch_destroy(f.dispatch);
@@ -559,7 +559,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_answer_for_two_streams_is_split),
-        cmocka_unit_test(an_answer_for_the_last_tenant_of_a_slot_reaches_nobody),
+        cmocka_unit_test(an_answer_for_the_previous_sequence_of_a_slot_is_dropped),
         cmocka_unit_test(a_full_table_refuses_and_a_close_in_the_same_batch_makes_room),
         cmocka_unit_test(what_cannot_be_served_takes_no_place),
         cmocka_unit_test(opens_that_cannot_be_served_keep_nobody_out),

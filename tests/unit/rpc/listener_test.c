@@ -16,13 +16,13 @@
 #include "rpc/server/server.h"
 #include "tests/support/mute_peer.h"
 #include "tests/support/running_server.h"
-#include "tests/support/stranger.h"
+#include "tests/support/raw_client.h"
 #include "tests/support/test.h"
 
 enum {
     MS = 1000 * 1000,
     FEW_FILES = 48,
-    CROWD = 100,
+    MANY = 100,
     LONG_MS = 60 * 1000, /* what is awaited comes sooner, however loaded the machine is */
 };
 static const uint64_t HOUR_NS = UINT64_C(3600) * 1000 * MS;
@@ -63,14 +63,14 @@ static const char CHECK[] = "/grpc.health.v1.Health/Check";
 /* An empty message, and no more. False: hung up on. */
 static bool push_question(int fd, const char *path)
 {
-    return stranger_push_preface(fd) && stranger_open_stream(fd, 1, path) &&
-           stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5);
+    return raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, path) &&
+           raw_client_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5);
 }
 
 /* Asks for the server's health: once, or (Watch) for as long as the connection lasts. */
 static int ask(const char *path)
 {
-    const int fd = stranger_dial();
+    const int fd = raw_client_dial();
     assert_true(push_question(fd, path));
     return fd;
 }
@@ -82,19 +82,19 @@ static int watcher(void)
 
 static int mute(void)
 {
-    return stranger_dial();
+    return raw_client_dial();
 }
 
 static int idler(void)
 {
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd));
     return fd;
 }
 
 static bool is_told(int fd, int within_ms)
 {
-    return stranger_hears(fd, "\0\0\0\0\2\x08\1", 7, within_ms); /* SERVING */
+    return raw_client_hears(fd, "\0\0\0\0\2\x08\1", 7, within_ms); /* SERVING */
 }
 
 static bool is_served(int within_ms)
@@ -107,30 +107,30 @@ static bool is_served(int within_ms)
 
 static void assert_is_there(int kept)
 {
-    assert_true(stranger_push_frame(kept, 6, 0, 0, "12345678", 8)); /* PING, and its answer */
-    assert_true(stranger_hears(kept, "\0\0\x08\6\1\0\0\0\00012345678", 17, LONG_MS));
+    assert_true(raw_client_push_frame(kept, 6, 0, 0, "12345678", 8)); /* PING, and its answer */
+    assert_true(raw_client_hears(kept, "\0\0\x08\6\1\0\0\0\00012345678", 17, LONG_MS));
 }
 
 /* He says something (WINDOW_UPDATE): who is silent for five seconds is asked by a ping whether he is there, and nobody here
  * answers. */
 static void stir(int fd)
 {
-    assert_true(stranger_push_frame(fd, 8, 0, 0, "\0\0\0\1", 4));
+    assert_true(raw_client_push_frame(fd, 8, 0, 0, "\0\0\0\1", 4));
 }
 
-static void crowd(int fds[CROWD], int (*one)(void))
+static void open_many(int fds[MANY], int (*one)(void))
 {
-    for (int i = 0; i < CROWD; i++) fds[i] = one();
+    for (int i = 0; i < MANY; i++) fds[i] = one();
 }
 
-static void leave(const int fds[CROWD])
+static void leave(const int fds[MANY])
 {
-    for (int i = 0; i < CROWD; i++) close(fds[i]);
+    for (int i = 0; i < MANY; i++) close(fds[i]);
 }
 
 static bool newcomer_is_served(void)
 {
-    const int fd = stranger_dial();
+    const int fd = raw_client_dial();
     const bool served = push_question(fd, CHECK) && is_told(fd, 1000);
     close(fd);
     return served;
@@ -180,11 +180,11 @@ static void end(pid_t child)
 static void a_server_out_of_descriptors_serves_again_once_some_are_free(void **state)
 {
     (void)state;
-    int fds[CROWD];
+    int fds[MANY];
     const pid_t server = begin((pf_server_config){ .max_connections = 1000 }, FEW_FILES);
     for (int round = 0; round < 2; round++) {
         assert_true(is_served(LONG_MS));
-        crowd(fds, watcher); /* all with a call: none can be sent away */
+        open_many(fds, watcher); /* all with a call: none can be sent away */
         assert_false(is_served(300));
         leave(fds);
     }
@@ -195,15 +195,15 @@ static void a_server_out_of_descriptors_serves_again_once_some_are_free(void **s
 static void who_is_silent_or_idle_makes_way(void **state)
 {
     (void)state;
-    int silent[CROWD], idle[CROWD];
+    int silent[MANY], idle[MANY];
     /* For want of descriptors, and past the limit; long before their time is up. */
     const pf_server_config configs[] = { { .max_connections = 1000, .silence_ns = HOUR_NS },
                                          { .silence_ns = HOUR_NS } };
     for (size_t i = 0; i < PF_COUNT(configs); i++) {
         const pid_t server = begin(configs[i], FEW_FILES);
-        crowd(silent, mute);
+        open_many(silent, mute);
         assert_true(is_served(LONG_MS));
-        crowd(idle, idler);
+        open_many(idle, idler);
         assert_true(is_served(LONG_MS));
         leave(silent);
         leave(idle);
@@ -214,11 +214,11 @@ static void who_is_silent_or_idle_makes_way(void **state)
 static void who_has_a_call_stays(void **state)
 {
     (void)state;
-    int fds[CROWD];
+    int fds[MANY];
     const pid_t server = begin((pf_server_config){ .max_connections = 20 }, 1000);
     const int kept = watcher();
     assert_true(is_told(kept, LONG_MS));
-    crowd(fds, idler);
+    open_many(fds, idler);
     assert_true(is_served(LONG_MS));
     assert_is_there(kept);
     leave(fds);
@@ -274,11 +274,11 @@ static void who_is_waited_for_costs_no_computing(void **state)
     const pid_t server = begin((pf_server_config){ .max_connections = MOST, .silence_ns = HOUR_NS }, 1000);
     for (int i = 1; i < MOST; i++) assert_true(is_told(fds[i] = watcher(), LONG_MS));
     fds[0] = mute();
-    assert_true(stranger_push(fds[0], "PRI * HTTP/2.0\r\n", 16)); /* more is to come */
+    assert_true(raw_client_push(fds[0], "PRI * HTTP/2.0\r\n", 16)); /* more is to come */
     assert_true(cpu_of_a_while(server) < 100 * MS);
-    assert_true(stranger_push(fds[0], "\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 17));
-    assert_true(stranger_open_stream(fds[0], 1, "/grpc.health.v1.Health/Watch"));
-    assert_true(stranger_push_frame(fds[0], 0, 1, 1, "\0\0\0\0\0", 5));
+    assert_true(raw_client_push(fds[0], "\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 17));
+    assert_true(raw_client_open_stream(fds[0], 1, "/grpc.health.v1.Health/Watch"));
+    assert_true(raw_client_push_frame(fds[0], 0, 1, 1, "\0\0\0\0\0", 5));
     assert_true(is_told(fds[0], LONG_MS));
     const int newcomer = mute(); /* at the door of a full house */
     assert_true(cpu_of_a_while(server) < 100 * MS);
@@ -287,13 +287,13 @@ static void who_is_waited_for_costs_no_computing(void **state)
     end(server);
 }
 
-static void a_crowd_that_comes_at_once_is_let_in_to_the_last(void **state)
+static void contention_from_the_start_reduces_to_one_thread(void **state)
 {
     (void)state;
-    int fds[CROWD];
+    int fds[MANY];
     const pid_t server = begin((pf_server_config){ .max_connections = 0 }, 1000);
-    crowd(fds, idler);
-    for (int i = 0; i < CROWD; i++) assert_true(stranger_hears(fds[i], "\4\0\0\0\0\0", 6, LONG_MS)); /* SETTINGS */
+    open_many(fds, idler);
+    for (int i = 0; i < MANY; i++) assert_true(raw_client_hears(fds[i], "\4\0\0\0\0\0", 6, LONG_MS)); /* SETTINGS */
     leave(fds);
     end(server);
 }
@@ -306,13 +306,13 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
     const pid_t server = begin((pf_server_config){ .silence_ns = 200 * MS }, 1000);
     const uint64_t begin_ns = pf_now_ns();
     const int silent[N] = { mute(), mute(), mute() };
-    assert_true(stranger_push(silent[1], "PRI * HTTP/2.0\r\n", 16));
+    assert_true(raw_client_push(silent[1], "PRI * HTTP/2.0\r\n", 16));
     for (int i = 0; i < N; i++) {
-        assert_true(stranger_is_hung_up_on(silent[i], LONG_MS));
+        assert_true(raw_client_is_hung_up_on(silent[i], LONG_MS));
         assert_true(pf_now_ns() - begin_ns >= 200 * MS);
     }
     const int idle = idler();
-    assert_false(stranger_is_hung_up_on(idle, 300));
+    assert_false(raw_client_is_hung_up_on(idle, 300));
     for (int i = 0; i < N; i++) close(silent[i]);
     close(idle);
     end(server);
@@ -340,8 +340,8 @@ static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
     (void)state;
     const pid_t server = begin((pf_server_config){ .silence_ns = HOUR_NS }, 1000);
     const int other = mute();
-    assert_true(stranger_push(other, "GET / HTTP/1.1\r\n\r\n", 18));
-    assert_true(stranger_is_hung_up_on(other, LONG_MS));
+    assert_true(raw_client_push(other, "GET / HTTP/1.1\r\n\r\n", 18));
+    assert_true(raw_client_is_hung_up_on(other, LONG_MS));
     close(other);
     end(server);
 }
@@ -353,7 +353,7 @@ static void who_resets_streams_without_end_is_stopped_and_others_go_on(void **st
     const int kept = watcher();
     assert_true(is_told(kept, LONG_MS));
     const int wild = idler();
-    assert_true(stranger_resets_until_refused(wild, 200 * 1000, DRAFT));
+    assert_true(raw_client_resets_until_refused(wild, 200 * 1000, DRAFT));
     assert_is_there(kept);
     assert_newcomers_are_served(); /* while he stays, and reads nothing */
     close(wild);
@@ -365,11 +365,11 @@ static void who_resets_streams_without_end_is_stopped_and_others_go_on(void **st
 static bool is_turned_away(void)
 {
     static const char why[] = "too many calls are ending";
-    const stranger_words answers[] = { { "\0\0\0\0\2\x08\1", 7 }, { why, sizeof why - 1 } };
+    const raw_client_words answers[] = { { "\0\0\0\0\2\x08\1", 7 }, { why, sizeof why - 1 } };
     int heard = -1; /* he may be hung up on, as in assert_newcomers_are_served */
     for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; heard < 0 && pf_now_ns() < until_ns;) {
-        const int fd = stranger_dial();
-        if (push_question(fd, CHECK)) heard = stranger_hears_one_of(fd, answers, 2, LONG_MS);
+        const int fd = raw_client_dial();
+        if (push_question(fd, CHECK)) heard = raw_client_hears_one_of(fd, answers, 2, LONG_MS);
         close(fd);
     }
     assert_true(heard >= 0);
@@ -389,7 +389,7 @@ enum { KEEPING = 64, KEPT = 320 }; /* streams at a time, and before gRPC reads w
 static bool push_streams(int fd, uint32_t first, bool open)
 {
     for (uint32_t stream = first; stream < first + 2 * KEEPING; stream += 2)
-        if (!(open ? stranger_open_stream(fd, stream, DRAFT) : stranger_reset_stream(fd, stream))) return false;
+        if (!(open ? raw_client_open_stream(fd, stream, DRAFT) : raw_client_reset_stream(fd, stream))) return false;
     return true;
 }
 
@@ -412,7 +412,7 @@ static bool keep_calls(int fd, const int *others, int n_others)
     for (uint32_t stream = 1; stream < 2 * KEEPING * STEPS; stream += 2 * KEEPING) {
         for (int i = 0; i < n_others; i++) stir(others[i]);
         await_room(fd);
-        bool written = stranger_push(fd, settings, sizeof settings) && push_streams(fd, stream, true);
+        bool written = raw_client_push(fd, settings, sizeof settings) && push_streams(fd, stream, true);
         if (is_turned_away()) return true;
         await_room(fd);
         written = written && push_streams(fd, stream, false);
@@ -441,7 +441,7 @@ static int keeper(const int *others, int n_others)
 static void assert_makes_way(int wild)
 {
     for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; pf_now_ns() < until_ns; usleep(10 * 1000)) {
-        (void)stranger_push_frame(wild, 8, 0, 0, "\0\0\0\1", 4);
+        (void)raw_client_push_frame(wild, 8, 0, 0, "\0\0\0\1", 4);
         if (newcomer_is_served()) return;
     }
     fail_msg("who reads nothing keeps newcomers out");
@@ -491,7 +491,7 @@ static bool push_fields(int fd, uint8_t stream, int n)
 static int beginner_of_headers(void)
 {
     const int fd = idler();
-    assert_true(stranger_push_frame(fd, 1, 0, 1, "\x83\x86", 2)); /* POST, http, and no END_HEADERS */
+    assert_true(raw_client_push_frame(fd, 1, 0, 1, "\x83\x86", 2)); /* POST, http, and no END_HEADERS */
     return fd;
 }
 
@@ -520,11 +520,11 @@ static void headers_that_trail_a_call_are_not_forgiven_by_the_next(void **state)
     const pid_t server =
         begin((pf_server_config){ .address = "127.0.0.1:0", .max_message_bytes = MESSAGE_BYTES }, 1000);
     const int wild = idler();
-    assert_true(stranger_open_stream(wild, 1, DRAFT)); /* and stays open */
+    assert_true(raw_client_open_stream(wild, 1, DRAFT)); /* and stays open */
     int n = 0;
-    for (uint8_t stream = 3; n < MOST_CALLS && stranger_open_stream(wild, stream, DRAFT); n++, stream += 2) {
-        if (!stranger_push_frame(wild, 1, 1 /* END_STREAM */, stream, "\0\1a\1b", 5)) break;
-        if (!push_fields(wild, stream, FIELDS) || !stranger_push_frame(wild, 9, 4, stream, "\0\1a\1b", 5)) break;
+    for (uint8_t stream = 3; n < MOST_CALLS && raw_client_open_stream(wild, stream, DRAFT); n++, stream += 2) {
+        if (!raw_client_push_frame(wild, 1, 1 /* END_STREAM */, stream, "\0\1a\1b", 5)) break;
+        if (!push_fields(wild, stream, FIELDS) || !raw_client_push_frame(wild, 9, 4, stream, "\0\1a\1b", 5)) break;
         usleep(20000);
     }
     assert_in_range(n, 32 * MESSAGE_BYTES / STEP_BYTES, MOST_CALLS / 2);
@@ -542,11 +542,11 @@ static void a_call_with_too_much_metadata_is_cut(void **state)
     for (int much = 0; much < 2; much++) {
         const int fd = beginner_of_headers();
         assert_true(push_fields(fd, 1, much ? 100 : 10));
-        assert_true(stranger_push_frame(fd, 9, 4, 1, rest, sizeof rest - 1)); /* CONTINUATION, END_HEADERS */
+        assert_true(raw_client_push_frame(fd, 9, 4, 1, rest, sizeof rest - 1)); /* CONTINUATION, END_HEADERS */
         if (much)
-            assert_true(stranger_is_hung_up_on(fd, 9000)); /* who answers no ping is so after 10 s */
+            assert_true(raw_client_is_hung_up_on(fd, 9000)); /* who answers no ping is so after 10 s */
         else
-            assert_true(stranger_hears(fd, "application/grpc", 16, LONG_MS));
+            assert_true(raw_client_hears(fd, "application/grpc", 16, LONG_MS));
         close(fd);
     }
     end(server);
@@ -560,7 +560,7 @@ int main(void)
         cmocka_unit_test(who_has_a_call_stays),
         cmocka_unit_test(a_full_house_is_said_once_and_not_with_every_look),
         cmocka_unit_test(who_is_waited_for_costs_no_computing),
-        cmocka_unit_test(a_crowd_that_comes_at_once_is_let_in_to_the_last),
+        cmocka_unit_test(contention_from_the_start_reduces_to_one_thread),
         cmocka_unit_test(who_does_not_speak_is_hung_up_on_after_a_while),
         cmocka_unit_test(who_has_spoken_is_heard_though_nobody_listened_in_time),
         cmocka_unit_test(who_speaks_something_else_is_hung_up_on_at_once),

@@ -75,7 +75,7 @@ static int tear_down(void **state)
 
 static void post(fixture *f)
 {
-    assert_int_equal(grpc_call_start_batch(f->poller.bell, NULL, 0, &f->n_inside, NULL), GRPC_CALL_OK);
+    assert_int_equal(grpc_call_start_batch(f->poller.wakeup, NULL, 0, &f->n_inside, NULL), GRPC_CALL_OK);
 }
 
 static int n_handled(const fixture *f)

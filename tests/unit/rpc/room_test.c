@@ -12,7 +12,7 @@ enum { MIB = 1 << 20, NEEDED = 64 << 10 };
 
 static size_t all_of(const pf_room *room, int32_t n_codecs)
 {
-    return room->inbound_bytes + room->unread_bytes + room->grpc_bytes + room->unclaimed_bytes / 10 * 13 +
+    return room->inbound_bytes + room->unread_bytes + room->grpc_bytes + room->unattributed_bytes / 10 * 13 +
            (size_t)n_codecs * pf_codec_arena_bytes(room->message_bytes);
 }
 
@@ -33,7 +33,7 @@ static void plenty_is_32_messages_each_way(void **state)
         const pf_room room = chosen(4 * MIB, NEEDED, memories[i], 1);
         assert_true(!room.is_scarce && room.message_bytes == 4 * MIB && room.grpc_bytes == 16 * MIB);
         assert_true(room.inbound_bytes == (size_t)128 * MIB && room.unread_bytes == (size_t)128 * MIB);
-        assert_true(room.unclaimed_bytes == (size_t)128 * MIB);
+        assert_true(room.unattributed_bytes == (size_t)128 * MIB);
     }
 }
 
@@ -70,7 +70,7 @@ static void what_is_needed_fits_in_any(void **state)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         for (size_t memory = (size_t)(7 + 8 * i) * MIB; memory < (size_t)512 * MIB; memory += MIB / 3) {
             const pf_room room = chosen(4 * MIB, needed[i], memory, 1);
-            assert_true(room.message_bytes >= needed[i] && room.grpc_bytes > 0 && room.unclaimed_bytes > 0);
+            assert_true(room.message_bytes >= needed[i] && room.grpc_bytes > 0 && room.unattributed_bytes > 0);
             assert_true(room.inbound_bytes >= 4 * needed[i] && room.unread_bytes == room.inbound_bytes);
             if (room.message_bytes > needed[i]) assert_true(room.inbound_bytes / 2 >= 7 * room.message_bytes);
         }
@@ -83,7 +83,7 @@ static void more_memory_is_never_less_room(void **state)
     for (size_t memory = (size_t)8 * MIB; memory < (size_t)600 * MIB; memory += 4096) {
         const pf_room room = chosen(4 * MIB, NEEDED, memory, 1);
         assert_true(room.message_bytes >= before.message_bytes && room.grpc_bytes >= before.grpc_bytes);
-        assert_true(room.inbound_bytes >= before.inbound_bytes && room.unclaimed_bytes >= before.unclaimed_bytes);
+        assert_true(room.inbound_bytes >= before.inbound_bytes && room.unattributed_bytes >= before.unattributed_bytes);
         before = room;
     }
 }

@@ -222,7 +222,7 @@ static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void
     (void)state;
     fixture f;
     pf_peer *peer = begin_opened(&f, false);
-    f.echo.talks_nonsense = true;
+    f.echo.violates_protocol = true;
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
     const pf_batch *batch = NULL;
     pf_error error, why = { .text = "" };
@@ -233,7 +233,7 @@ static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void
     pf_peer_why(peer, &why); /* the stream's end, which comes behind it, says it too */
     assert_says(why, "proposals[0].incarnation is 0");
 
-    f.echo.talks_nonsense = false;
+    f.echo.violates_protocol = false;
     assert_taken_up(peer);
     pf_peer_destroy(peer);
     end(&f);
@@ -437,10 +437,10 @@ static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_to
 
 typedef struct {
     int listener, n_questions;
-} crowded_server;
+} full_server;
 
 /* Every question of a connection is answered by status 8, RESOURCE_EXHAUSTED. */
-static void turn_away_all_of(crowded_server *s, int fd)
+static void turn_away_all_of(full_server *s, int fd)
 {
     static const uint8_t settings[18] = { [3] = 4, [12] = 4, [13] = 1 }; /* ours; theirs are acknowledged */
     static const uint8_t end[] = "\x88\0\14content-type\20application/grpc\0\13grpc-status\1"
@@ -461,7 +461,7 @@ static void turn_away_all_of(crowded_server *s, int fd)
 
 static void *turn_away_all(void *arg)
 {
-    crowded_server *s = arg;
+    full_server *s = arg;
     for (int fd; (fd = accept(s->listener, NULL, NULL)) >= 0; close(fd)) turn_away_all_of(s, fd);
     return NULL;
 }
@@ -469,7 +469,7 @@ static void *turn_away_all(void *arg)
 static void who_turns_all_away_is_asked_again_and_said_to_do_so(void **state)
 {
     (void)state;
-    crowded_server s = { .listener = listening() };
+    full_server s = { .listener = listening() };
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, turn_away_all, &s), 0);
     const pf_rpc_client_config config = { .connect_timeout_ns = 2 * SECOND };

@@ -17,7 +17,7 @@
 #include "tests/support/echo_server.h"
 #include "tests/support/ipv6.h"
 #include "tests/support/raw_call.h"
-#include "tests/support/stranger.h"
+#include "tests/support/raw_client.h"
 #include "tests/support/test.h"
 
 static raw_result health_of(const char *method, const char *service, int timeout_ms, pf_health *health)
@@ -229,9 +229,9 @@ static void a_connection_is_told_how_many_calls_it_may_have(void **state)
     (void)state;
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 2 });
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
-    assert_true(stranger_hears(fd, "\0\3\0\0\0\x42", 6, 5000)); /* SETTINGS_MAX_CONCURRENT_STREAMS: 64 more */
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd));
+    assert_true(raw_client_hears(fd, "\0\3\0\0\0\x42", 6, 5000)); /* SETTINGS_MAX_CONCURRENT_STREAMS: 64 more */
     close(fd);
     end(&f);
 }
@@ -243,12 +243,12 @@ static void calls_that_have_ended_do_not_count(void **state)
     enum { MOST_AT_ONCE = 2 * (1 + 64) };
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 1 });
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd));
     for (uint32_t stream = 1; stream < 4 * MOST_AT_ONCE; stream += 2) {
-        assert_true(stranger_open_stream(fd, stream, "/grpc.health.v1.Health/Check"));
-        assert_true(stranger_push_frame(fd, 0, 1, stream, "\0\0\0\0\0", 5));
-        assert_true(stranger_hears(fd, "\0\0\0\0\2\x08", 6, 5000)); /* one state or another */
+        assert_true(raw_client_open_stream(fd, stream, "/grpc.health.v1.Health/Check"));
+        assert_true(raw_client_push_frame(fd, 0, 1, stream, "\0\0\0\0\0", 5));
+        assert_true(raw_client_hears(fd, "\0\0\0\0\2\x08", 6, 5000)); /* one state or another */
     }
     close(fd);
     end(&f);
@@ -260,11 +260,11 @@ static void pings_of_who_says_nothing_else_are_answered_every_second(void **stat
     (void)state;
     fixture f;
     begin(&f);
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd));
     for (int i = 0; i < 6; i++, usleep(1100 * 1000)) {
-        assert_true(stranger_push_frame(fd, 6, 0, 0, "12345678", 8));
-        assert_true(stranger_hears(fd, "\0\0\x08\6\1\0\0\0\00012345678", 17, 5000));
+        assert_true(raw_client_push_frame(fd, 6, 0, 0, "12345678", 8));
+        assert_true(raw_client_hears(fd, "\0\0\x08\6\1\0\0\0\00012345678", 17, 5000));
     }
     close(fd);
     end(&f);
@@ -404,16 +404,16 @@ static void a_question_that_is_not_one_is_answered_with_what_is_wrong(void **sta
     begin(&f);
     for (size_t i = 0; i < PF_COUNT(methods); i++) {
         assert_int_equal(raw_call(serving_address, methods[i], "\xff", 1, 5000).code, GRPC_STATUS_INVALID_ARGUMENT);
-        const int fd = stranger_dial();
-        assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, methods[i]));
-        assert_true(stranger_push_frame(fd, 0, 1, 1, NULL, 0)); /* half closed, and nothing said */
-        assert_true(stranger_hears(fd, why, sizeof why - 1, 5000));
+        const int fd = raw_client_dial();
+        assert_true(raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, methods[i]));
+        assert_true(raw_client_push_frame(fd, 0, 1, 1, NULL, 0)); /* half closed, and nothing said */
+        assert_true(raw_client_hears(fd, why, sizeof why - 1, 5000));
         close(fd);
     }
-    const int fd = stranger_dial(); /* of a stream that is no fault */
-    assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
-    assert_true(stranger_push_frame(fd, 0, 1, 1, NULL, 0));
-    assert_true(stranger_hears(fd, well, sizeof well - 1, 5000));
+    const int fd = raw_client_dial(); /* of a stream that is no fault */
+    assert_true(raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    assert_true(raw_client_push_frame(fd, 0, 1, 1, NULL, 0));
+    assert_true(raw_client_hears(fd, well, sizeof well - 1, 5000));
     close(fd);
     end(&f);
 }
@@ -675,7 +675,7 @@ static void push_batch(int fd, uint32_t stream, bool is_last, const pf_batch *ba
     uint8_t message[5 + MOST] = { 0 };
     const size_t n = encode(batch, message + 5, MOST);
     message[4] = (uint8_t)n;
-    assert_true(stranger_push_frame(fd, 0, is_last, stream, message, 5 + (uint32_t)n));
+    assert_true(raw_client_push_frame(fd, 0, is_last, stream, message, 5 + (uint32_t)n));
 }
 
 static void push_open(int fd, uint64_t sequence)
@@ -729,10 +729,10 @@ static void who_has_said_all_is_answered_to_the_last_and_ends_well(void **state)
         fixture f;
         begin(&f);
         pf_peer *busy = connected(serving_address);
-        const int fd = stranger_dial();
-        assert_true(stranger_push_preface(fd));
-        if (!reads) assert_true(stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
-        assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+        const int fd = raw_client_dial();
+        assert_true(raw_client_push_preface(fd));
+        if (!reads) assert_true(raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+        assert_true(raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
         push_open(fd, 1);
         f.echo.thinks_ms = 300;
         assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
@@ -742,7 +742,7 @@ static void who_has_said_all_is_answered_to_the_last_and_ends_well(void **state)
         usleep(350 * 1000); /* it is being computed */
         push_verdict(fd, 1, true);
         usleep(reads ? 0 : 600 * 1000); /* and so is this one */
-        if (!reads) assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
+        if (!reads) assert_true(raw_client_push_frame(fd, 8, 0, 1, window, sizeof window));
         const size_t n = hear_to_a_good_end(fd, heard, sizeof heard);
         assert_non_null(memmem(heard, n, last, sizeof last - 1));
         close(fd);
@@ -762,15 +762,15 @@ static void who_has_said_all_is_not_sent_away_while_his_prompt_is_computed(void 
     begin(&f);
     pf_peer *other = connected(serving_address);
     assert_int_equal(say_open(other, 1, ECHO_PROMPT, 3), PF_OK);
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
     push_batch(fd, 1, true, &(pf_batch){ .opens = &open, .n_opens = 1 });
     while (f.echo.n_fed == 0) usleep(1000);
     for (uint64_t round = 0; round < 5; round++) { /* at each the server looks at all streams */
         assert_int_equal(say_verdict(other, 1, round, 9), PF_OK);
         assert_proposal(answer_within(other, 5 * SECOND), 1, round + 1, 9);
     }
-    assert_false(stranger_hears(fd, "grpc-status", 11, 100));
+    assert_false(raw_client_hears(fd, "grpc-status", 11, 100));
     close(fd);
     pf_peer_destroy(other);
     end(&f);
@@ -785,15 +785,15 @@ static void who_watches_and_reads_late_is_told_the_last_state(void **state)
     begin_with(&f, (pf_server_config){ .address = serving_address, .grace_ns = 5 * SECOND });
     pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK); /* for its sake the server does not end at once */
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
-    assert_true(stranger_open_stream(fd, 1, "/grpc.health.v1.Health/Watch"));
-    assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd) && raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(raw_client_open_stream(fd, 1, "/grpc.health.v1.Health/Watch"));
+    assert_true(raw_client_push_frame(fd, 0, 1, 1, "\0\0\0\0\0", 5));
     usleep(100 * 1000);
     pf_server_stop(f.running.server);
     usleep(200 * 1000);
-    assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
-    assert_true(stranger_hears(fd, "\0\0\0\0\2\x08\2", 7, 3000)); /* NOT_SERVING */
+    assert_true(raw_client_push_frame(fd, 8, 0, 1, window, sizeof window));
+    assert_true(raw_client_hears(fd, "\0\0\0\0\2\x08\2", 7, 3000)); /* NOT_SERVING */
     close(fd);
     pf_peer_destroy(peer);
     end(&f);
@@ -864,13 +864,13 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
     await_thought(&f);
     int fds[N_CONNECTIONS];
     for (int i = 0; i < N_CONNECTIONS; i++) {
-        fds[i] = stranger_dial();
-        assert_true(stranger_push_preface(fds[i]));
+        fds[i] = raw_client_dial();
+        assert_true(raw_client_push_preface(fds[i]));
         for (uint32_t s = 1; s < 2 * N_STREAMS; s += 2) {
-            assert_true(stranger_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
-            assert_true(stranger_push_frame(fds[i], 0, 0, s, message, sizeof message));
+            assert_true(raw_client_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
+            assert_true(raw_client_push_frame(fds[i], 0, 0, s, message, sizeof message));
         }
-        const bool hears = stranger_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 2500);
+        const bool hears = raw_client_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 2500);
         assert_int_equal(hears, i == N_CONNECTIONS - 1);
     }
     for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]); /* and what waited goes with them */
@@ -891,14 +891,14 @@ static void who_reads_none_of_many_answers_loses_his_stream(void **state)
     static const char why[] = "the stream is not read";
     fixture f;
     begin(&f);
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
-    assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd) && raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
     for (uint64_t i = 0; i < N - 1; i++)
         push_verdict(fd, i, false); /* of a sequence that is not open: one answer each */
-    assert_false(stranger_hears(fd, why, sizeof why - 1, 300));
+    assert_false(raw_client_hears(fd, why, sizeof why - 1, 300));
     push_verdict(fd, N - 1, false);
-    assert_true(stranger_hears(fd, why, sizeof why - 1, 5000));
+    assert_true(raw_client_hears(fd, why, sizeof why - 1, 5000));
     close(fd);
     end(&f);
 }
@@ -915,16 +915,17 @@ static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
     f.echo.n_tokens = 64;
     int fds[N];
     for (int i = 0; i < N; i++) {
-        fds[i] = stranger_dial();
-        assert_true(stranger_push_preface(fds[i]) && stranger_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
-        assert_true(stranger_open_stream(fds[i], 1, "/pilotfish.v1.Drafter/Draft"));
+        fds[i] = raw_client_dial();
+        assert_true(raw_client_push_preface(fds[i]) &&
+                    raw_client_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
+        assert_true(raw_client_open_stream(fds[i], 1, "/pilotfish.v1.Drafter/Draft"));
         push_open(fds[i], 1);
         const uint64_t n_rounds = i == 1 ? N_ROUNDS : N_ROUNDS - 8;
         for (uint64_t round = 0; round < n_rounds; round++) push_verdict_of(fds[i], round, LONG_TOKEN, false);
         if (i == 1) usleep(300 * 1000); /* all of his is answered: he has the most when it is too much */
     }
-    assert_true(stranger_hears(fds[1], why, sizeof why - 1, 5000));
-    for (int i = 0; i < N; i += 2) assert_false(stranger_hears(fds[i], why, sizeof why - 1, 50));
+    assert_true(raw_client_hears(fds[1], why, sizeof why - 1, 5000));
+    for (int i = 0; i < N; i += 2) assert_false(raw_client_hears(fds[i], why, sizeof why - 1, 50));
     pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
@@ -961,10 +962,11 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     int fds[N_CONNECTIONS];
     for (int i = 0; i < N_CONNECTIONS; i++) {
-        fds[i] = stranger_dial();
-        assert_true(stranger_push_preface(fds[i]) && stranger_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
+        fds[i] = raw_client_dial();
+        assert_true(raw_client_push_preface(fds[i]) &&
+                    raw_client_push_frame(fds[i], 4, 0, 0, no_window, sizeof no_window));
         for (uint32_t s = 1; s < 2 * N_STREAMS; s += 2) {
-            assert_true(stranger_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
+            assert_true(raw_client_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
             push_batch(fds[i], s, false, &(pf_batch){ .verdicts = &of_nobody, .n_verdicts = 1 }); /* not read */
         }
     }
@@ -977,9 +979,9 @@ static void what_a_stream_said_before_its_end_takes_no_room_from_others(void **s
     for (int i = 0; i < N_CONNECTIONS * N_STREAMS; i++) {
         const int fd = fds[i / N_STREAMS];
         const uint32_t s = 2 * (uint32_t)(i % N_STREAMS) + 1;
-        assert_true(stranger_push_frame(fd, 0, 0, s, "\0\0\0\0\1\x0a", 6)); /* not a batch */
-        assert_true(stranger_push_frame(fd, 0, 0, s, message, sizeof message));
-        assert_true(stranger_push_frame(fd, 0, 0, s, message, sizeof message));
+        assert_true(raw_client_push_frame(fd, 0, 0, s, "\0\0\0\0\1\x0a", 6)); /* not a batch */
+        assert_true(raw_client_push_frame(fd, 0, 0, s, message, sizeof message));
+        assert_true(raw_client_push_frame(fd, 0, 0, s, message, sizeof message));
     }
     assert_proposal(answer_within(peer, 5 * SECOND), 1, 2, 9);
     f.echo.thinks_ms = 0;
@@ -1003,20 +1005,20 @@ static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
     static const char badly[] = "grpc-status\0013"; /* INVALID_ARGUMENT */
     fixture f;
     begin(&f);
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
-    assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd) && raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
     push_verdict(fd, 0, false); /* of nobody: an answer */
     pf_peer *busy = connected(serving_address);
     assert_int_equal(say_open(busy, 1, ECHO_PROMPT, 3), PF_OK);
     f.echo.thinks_ms = 500;
     assert_int_equal(say_verdict(busy, 1, 0, 9), PF_OK);
     await_thought(&f);
-    assert_true(stranger_push_frame(fd, 0, 1, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch, and the last */
+    assert_true(raw_client_push_frame(fd, 0, 1, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch, and the last */
     assert_proposal(answer_within(busy, 5 * SECOND), 1, 1, 9);
     usleep(100 * 1000);
-    assert_true(stranger_push_frame(fd, 8, 0, 1, window, sizeof window));
-    assert_true(stranger_hears(fd, badly, sizeof badly - 1, 5000));
+    assert_true(raw_client_push_frame(fd, 8, 0, 1, window, sizeof window));
+    assert_true(raw_client_hears(fd, badly, sizeof badly - 1, 5000));
     close(fd);
     pf_peer_destroy(busy);
     end(&f);
@@ -1029,13 +1031,13 @@ static void a_stream_that_does_not_read_its_end_makes_way(void **state)
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
     fixture f;
     begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 1 });
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
-    assert_true(stranger_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd) && raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    assert_true(raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
     push_open(fd, 1);
     push_verdict(fd, 0, false); /* the answer cannot be written */
     while (f.echo.n_open == 0) usleep(1000);
-    assert_true(stranger_push_frame(fd, 0, 0, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch */
+    assert_true(raw_client_push_frame(fd, 0, 0, 1, "\0\0\0\0\1\x0a", 6)); /* not a batch */
     usleep(100 * 1000);
     pf_peer *peer = connected(serving_address);
     assert_taken_up(peer);

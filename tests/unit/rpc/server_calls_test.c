@@ -15,7 +15,7 @@
 #include "tests/support/mute_peer.h"
 #include "tests/support/raw_call.h"
 #include "tests/support/running_server.h"
-#include "tests/support/stranger.h"
+#include "tests/support/raw_client.h"
 #include "tests/support/test.h"
 
 enum { MS = 1000 * 1000, MESSAGE_BYTES = 1 << 20 };
@@ -116,15 +116,15 @@ static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
     begin(&f, 0);
     int fds[N];
     for (int i = 0; i < N; i++) {
-        fds[i] = stranger_dial();
-        if (i % 3 == 1) assert_true(stranger_push(fds[i], "PRI * HTTP/2.0\r\n", 16));
-        if (i % 3 == 2) assert_true(stranger_push_preface(fds[i]));
-        if (i % 6 == 5) assert_true(stranger_open_stream(fds[i], 1, DRAFT));          /* and nothing more */
-        if (i % 12 == 11) assert_true(stranger_push_frame(fds[i], 0, 1, 1, NULL, 0)); /* half closed */
+        fds[i] = raw_client_dial();
+        if (i % 3 == 1) assert_true(raw_client_push(fds[i], "PRI * HTTP/2.0\r\n", 16));
+        if (i % 3 == 2) assert_true(raw_client_push_preface(fds[i]));
+        if (i % 6 == 5) assert_true(raw_client_open_stream(fds[i], 1, DRAFT));          /* and nothing more */
+        if (i % 12 == 11) assert_true(raw_client_push_frame(fds[i], 0, 1, 1, NULL, 0)); /* half closed */
     }
     assert_served();
     end(&f);
-    for (int i = 0; i < N; i++) assert_true(stranger_is_hung_up_on(fds[i], 0));
+    for (int i = 0; i < N; i++) assert_true(raw_client_is_hung_up_on(fds[i], 0));
     for (int i = 0; i < N; i++) close(fds[i]);
 }
 
@@ -149,8 +149,8 @@ static void what_a_server_opens_is_inherited_by_nobody_and_closed_with_it(void *
         fixture f;
         const int n_before = count_descriptors(&n_inherited_before);
         begin(&f, 0);
-        const int mute = stranger_dial(), idle = stranger_dial();
-        assert_true(stranger_push_preface(idle));
+        const int mute = raw_client_dial(), idle = raw_client_dial();
+        assert_true(raw_client_push_preface(idle));
         assert_served();
         assert_true(count_descriptors(&n_inherited) > n_before);
         assert_int_equal(n_inherited, n_inherited_before);
@@ -243,13 +243,13 @@ static void of_idle_streams_the_one_that_is_so_for_longest_makes_way(void **stat
 }
 
 /* Calls of one connection, with or without what they ask. */
-static int crowd_in(const char *path, uint32_t n, bool say)
+static int contention_in(const char *path, uint32_t n, bool say)
 {
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd));
     for (uint32_t i = 0; i < n; i++) {
-        assert_true(stranger_open_stream(fd, 2 * i + 1, path));
-        if (say) assert_true(stranger_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5)); /* empty, half closed */
+        assert_true(raw_client_open_stream(fd, 2 * i + 1, path));
+        if (say) assert_true(raw_client_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5)); /* empty, half closed */
     }
     usleep(100 * 1000);
     return fd;
@@ -266,7 +266,7 @@ static void assert_two_get_in(int fd)
     assert_all_come_up(peers, 2);
     open_sequence(peers[1]);
     assert_all_come_up(peers, 2);
-    assert_true(stranger_hears(fd, why, strlen(why), 1000));
+    assert_true(raw_client_hears(fd, why, strlen(why), 1000));
     pf_peer_destroy(peers[0]);
     pf_peer_destroy(peers[1]);
 }
@@ -278,7 +278,7 @@ static void streams_that_say_nothing_make_way(void **state)
     (void)state;
     fixture f;
     begin(&f, MOST_STREAMS);
-    const int fd = crowd_in(DRAFT, MOST_STREAMS, false);
+    const int fd = contention_in(DRAFT, MOST_STREAMS, false);
     assert_two_get_in(fd);
     end(&f);
     close(fd);
@@ -289,10 +289,10 @@ static void watches_take_what_is_free_and_make_way(void **state)
     (void)state;
     fixture f;
     begin(&f, MOST_STREAMS);
-    const int fd = crowd_in("/grpc.health.v1.Health/Watch", MOST_CALLS, true);
-    const int late = crowd_in("/grpc.health.v1.Health/Watch", 1, true);
+    const int fd = contention_in("/grpc.health.v1.Health/Watch", MOST_CALLS, true);
+    const int late = contention_in("/grpc.health.v1.Health/Watch", 1, true);
     static const char why[] = "as many calls are open as are taken";
-    assert_true(stranger_hears(late, why, strlen(why), 1000));
+    assert_true(raw_client_hears(late, why, strlen(why), 1000));
     assert_two_get_in(fd);
     end(&f);
     close(late);
@@ -304,7 +304,7 @@ static void questions_that_are_never_said_make_way(void **state)
     (void)state;
     fixture f;
     begin(&f, MOST_STREAMS);
-    const int fd = crowd_in("/pilotfish.v1.Drafter/GetModelInfo", MOST_CALLS, false);
+    const int fd = contention_in("/pilotfish.v1.Drafter/GetModelInfo", MOST_CALLS, false);
     assert_two_get_in(fd);
     end(&f);
     close(fd);
@@ -317,11 +317,11 @@ static void answers_that_are_never_read_make_way(void **state)
     static const uint8_t no_window[] = { 0, 4, 0, 0, 0, 0 };
     fixture f;
     begin(&f, MOST_STREAMS);
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd) && stranger_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd) && raw_client_push_frame(fd, 4, 0, 0, no_window, sizeof no_window));
     for (uint32_t i = 0; i < MOST_CALLS; i++) {
-        assert_true(stranger_open_stream(fd, 2 * i + 1, "/pilotfish.v1.Drafter/GetModelInfo"));
-        assert_true(stranger_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5));
+        assert_true(raw_client_open_stream(fd, 2 * i + 1, "/pilotfish.v1.Drafter/GetModelInfo"));
+        assert_true(raw_client_push_frame(fd, 0, 1, 2 * i + 1, "\0\0\0\0", 5));
     }
     usleep(100 * 1000);
     assert_two_get_in(fd);
@@ -334,18 +334,18 @@ static void streams_that_are_dropped_at_once_leave_nothing(void **state)
     (void)state;
     fixture f;
     begin(&f, 4);
-    const int fd = stranger_dial();
-    assert_true(stranger_push_preface(fd));
+    const int fd = raw_client_dial();
+    assert_true(raw_client_push_preface(fd));
     for (uint32_t i = 0; i < 2000; i++) {
         const uint32_t stream = 2 * i + 1;
-        if (!stranger_open_stream(fd, stream, DRAFT) || !stranger_reset_stream(fd, stream))
+        if (!raw_client_open_stream(fd, stream, DRAFT) || !raw_client_reset_stream(fd, stream))
             break; /* it reads no more: no harm */
     }
     close(fd);
-    const int gone[] = { stranger_dial(), stranger_dial() };
+    const int gone[] = { raw_client_dial(), raw_client_dial() };
     for (int i = 0; i < 2; i++) {
-        assert_true(stranger_push_preface(gone[i]));
-        assert_true(stranger_open_stream(gone[i], 1, DRAFT));
+        assert_true(raw_client_push_preface(gone[i]));
+        assert_true(raw_client_open_stream(gone[i], 1, DRAFT));
         close(gone[i]);
     }
     pf_peer *peers[4];
@@ -372,16 +372,16 @@ static void messages_that_never_end_do_not_fill_the_memory(void **state)
     const size_t before = resident_bytes();
     int fds[N_CONNECTIONS];
     for (int i = 0; i < N_CONNECTIONS; i++) {
-        assert_true(stranger_push_preface(fds[i] = stranger_dial()));
-        for (uint32_t s = 0; s < N_STREAMS; s++) assert_true(stranger_open_stream(fds[i], 2 * s + 1, DRAFT));
+        assert_true(raw_client_push_preface(fds[i] = raw_client_dial()));
+        for (uint32_t s = 0; s < N_STREAMS; s++) assert_true(raw_client_open_stream(fds[i], 2 * s + 1, DRAFT));
     }
     for (const uint64_t until = pf_now_ns() + SECOND; pf_now_ns() < until; usleep(1000)) {
         for (int i = 0; i < N_CONNECTIONS; i++) {
             for (uint32_t s = 0; s < N_STREAMS && sent[i][s] < MOST; s++) {
                 const uint8_t head[] = { 0, MESSAGE_BYTES >> 24, MESSAGE_BYTES >> 16 & 0xFF, MESSAGE_BYTES >> 8 & 0xFF,
                                          MESSAGE_BYTES & 0xFF };
-                if (sent[i][s] == 0 && !stranger_push_frame(fds[i], 0, 0, 2 * s + 1, head, sizeof head)) break;
-                if (!stranger_push_frame(fds[i], 0, 0, 2 * s + 1, piece, PIECE)) break;
+                if (sent[i][s] == 0 && !raw_client_push_frame(fds[i], 0, 0, 2 * s + 1, head, sizeof head)) break;
+                if (!raw_client_push_frame(fds[i], 0, 0, 2 * s + 1, piece, PIECE)) break;
                 sent[i][s] += PIECE;
             }
         }

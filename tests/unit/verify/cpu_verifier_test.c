@@ -175,7 +175,7 @@ static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
 }
 
 /* A token that a text never has. */
-static int32_t stranger_to(const int32_t text[N_TEXT])
+static int32_t raw_client_to(const int32_t text[N_TEXT])
 {
     int32_t token = 0;
     for (int32_t i = 0; i < N_TEXT; i++)
@@ -186,9 +186,9 @@ static int32_t stranger_to(const int32_t text[N_TEXT])
     return token;
 }
 
-/* The text's next n_true tokens, and a stranger, in an order and behind parents that `seed` says; n_nodes in all. */
-static void plant(const int32_t *text, int32_t n_true, int32_t n_nodes, int32_t stranger, uint32_t seed,
-                  int32_t *tokens, int32_t *parents)
+/* The text's next n_true tokens, and a wrong, in an order and behind parents that `seed` says; n_nodes in all. */
+static void plant(const int32_t *text, int32_t n_true, int32_t n_nodes, int32_t wrong, uint32_t seed, int32_t *tokens,
+                  int32_t *parents)
 {
     int32_t last_true = -1, n_planted = 0;
     for (int32_t i = 0; i < n_nodes; i++) {
@@ -199,7 +199,7 @@ static void plant(const int32_t *text, int32_t n_true, int32_t n_nodes, int32_t 
             parents[i] = last_true;
             last_true = i;
         } else {
-            tokens[i] = stranger;
+            tokens[i] = wrong;
             parents[i] = (int32_t)(seed >> 8) % (i + 1) - 1;
         }
     }
@@ -221,7 +221,7 @@ static void of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on
         for (int32_t at = 1, round = 1; at < 30; round++) {
             int32_t tokens[8], parents[8];
             const int32_t n_true = (int32_t)(seed + (uint32_t)round) % 5;
-            plant(b.text + at, n_true, 8, stranger_to(b.text), seed * 31 + (uint32_t)round, tokens, parents);
+            plant(b.text + at, n_true, 8, raw_client_to(b.text), seed * 31 + (uint32_t)round, tokens, parents);
             const pf_verdict *v = propose_tree(&b, (uint64_t)round, N_PROMPT + at, tokens, parents, 8);
             assert_verdict(v, (uint64_t)round, N_PROMPT + at, b.text + at, n_true + 1, n_true, PF_FINISH_NONE);
             at += n_true + 1;
@@ -238,7 +238,7 @@ static void a_stop_token_on_a_trees_path_ends_the_sequence_there(void **state)
     open.stop_tokens = &b.text[2];
     open.n_stop_tokens = 1;
     ask_open(&b, open);
-    const int32_t other = stranger_to(b.text), tokens[] = { other, b.text[1], b.text[2], other, b.text[3] },
+    const int32_t other = raw_client_to(b.text), tokens[] = { other, b.text[1], b.text[2], other, b.text[3] },
                   parents[] = { -1, -1, 1, 2, 2 };
     const pf_verdict *v = propose_tree(&b, 1, N_PROMPT + 1, tokens, parents, 5);
     assert_verdict(v, 1, N_PROMPT + 1, b.text + 1, 2, 2, PF_FINISH_EOS);

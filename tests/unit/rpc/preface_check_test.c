@@ -3,10 +3,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rpc/listener/handover.h"
+#include "rpc/listener/preface_check.h"
 #include "tests/support/test.h"
 
-enum { N = 3 * PF_HANDOVER_MOST_UNREAD };
+enum { N = 3 * PF_PREFACE_CHECK_MOST_UNREAD };
 
 static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -56,14 +56,14 @@ static void no_more_are_given_than_are_read_the_oldest_first(void **state)
     fixture f;
     come(&f);
     for (int i = 0; i < 3; i++) assert_true(pf_hand_over(&f.connections, give, &f) >= 0); /* again and again: no more */
-    assert_int_equal(f.n_given, PF_HANDOVER_MOST_UNREAD);
+    assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD);
     read_from(f.given[5]); /* whichever is read makes way for one */
     assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
-    assert_int_equal(f.n_given, PF_HANDOVER_MOST_UNREAD + 1);
+    assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD + 1);
     for (int i = 0; i < f.n_given; i++)
         if (i != 5) read_from(f.given[i]);
     assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
-    assert_int_equal(f.n_given, 2 * PF_HANDOVER_MOST_UNREAD + 1);
+    assert_int_equal(f.n_given, 2 * PF_PREFACE_CHECK_MOST_UNREAD + 1);
     for (int i = 0; i < f.n_given; i++) assert_int_equal(f.given[i], f.connections.all[i].fd);
     go(&f);
 }
@@ -92,7 +92,7 @@ static void who_is_gone_is_not_waited_for(void **state)
     assert_int_equal(shutdown(f.given[1], SHUT_RDWR), 0);
     read_from(f.given[1]);
     assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
-    assert_int_equal(f.n_given, PF_HANDOVER_MOST_UNREAD + 2);
+    assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD + 2);
     go(&f);
 }
 
@@ -116,9 +116,9 @@ static void who_hangs_up_is_dropped_while_others_are_unread(void **state)
     fixture f;
     come(&f);
     assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
-    assert_int_equal(shutdown(f.theirs[PF_HANDOVER_MOST_UNREAD], SHUT_WR), 0);
+    assert_int_equal(shutdown(f.theirs[PF_PREFACE_CHECK_MOST_UNREAD], SHUT_WR), 0);
     assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
-    assert_int_equal(f.n_given, PF_HANDOVER_MOST_UNREAD);
+    assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD);
     assert_int_equal(f.connections.n, N - 1);
     go(&f);
 }

@@ -1,4 +1,4 @@
-#include "rpc/listener/unclaimed.h"
+#include "rpc/listener/unattributed.h"
 
 #include <linux/tcp.h> /* glibc's own knows no tcpi_bytes_received */
 #include <netinet/in.h>
@@ -26,8 +26,8 @@ static void look_at(pf_connections *cs, pf_connection *c)
     pthread_mutex_unlock(&cs->lock);
     const uint64_t n = bytes_read(c->fd); /* now: what is claimed was read before */
     const uint64_t n_left = n > c->n_claimed + PING_BYTES ? n - c->n_claimed - PING_BYTES : 0;
-    c->n_unclaimed = n_left > n_more ? n_left - n_more : 0;
-    c->n_claimed = n - c->n_unclaimed;
+    c->n_unattributed = n_left > n_more ? n_left - n_more : 0;
+    c->n_claimed = n - c->n_unattributed;
 }
 
 /* The connection with the most; *all: of all of gRPC's. NULL: there are none. */
@@ -38,13 +38,13 @@ static pf_connection *greediest(pf_connections *cs, uint64_t *all)
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
         if (c->stage != PF_CONNECTION_GIVEN) continue;
-        *all += c->n_unclaimed;
-        if (!most || c->n_unclaimed > most->n_unclaimed) most = c;
+        *all += c->n_unattributed;
+        if (!most || c->n_unattributed > most->n_unattributed) most = c;
     }
     return most;
 }
 
-int pf_unclaimed_look(pf_connections *cs, size_t most_bytes)
+int pf_unattributed_check(pf_connections *cs, size_t most_bytes)
 {
     int n = 0;
     uint64_t all;

@@ -1,20 +1,20 @@
 /* Pieces of a phase's work, taken by whoever has time. */
-#include "base/pieces.h"
+#include "base/chunks.h"
 
-void pf_pieces_reset(pf_pieces *all, int32_t n_threads)
+void pf_chunks_reset(pf_chunks *all, int32_t n_threads)
 {
     for (int32_t i = 0; i < n_threads; i++)
         for (int parity = 0; parity < 2; parity++)
             atomic_store_explicit(&all[i].taken[parity], 0, memory_order_relaxed);
 }
 
-void pf_pieces_begin(pf_pieces *all, pf_member member, int32_t phase)
+void pf_chunks_begin(pf_chunks *all, pf_member member, int32_t phase)
 {
     atomic_store_explicit(&all[member.id].taken[(phase + 1) & 1], 0, memory_order_relaxed);
 }
 
 /* Where the piece ends that begins at `at`, of a share up to `last`. */
-static int32_t end_of_piece(const pf_pieces_cut *cut, int32_t at, int32_t last)
+static int32_t end_of_chunk(const pf_chunks_cut *cut, int32_t at, int32_t last)
 {
     const int32_t run_left = cut->run - at % cut->run, left = last - at, half = (left + 1) / 2;
     const int32_t part = left < run_left ? left : run_left;
@@ -23,7 +23,7 @@ static int32_t end_of_piece(const pf_pieces_cut *cut, int32_t at, int32_t last)
 }
 
 /* Another piece of somebody's share. */
-static bool take_from(pf_pieces *all, pf_member whose, int32_t phase, const pf_pieces_cut *cut, int32_t *begin,
+static bool take_from(pf_chunks *all, pf_member whose, int32_t phase, const pf_chunks_cut *cut, int32_t *begin,
                       int32_t *end)
 {
     int32_t first, last;
@@ -32,14 +32,14 @@ static bool take_from(pf_pieces *all, pf_member whose, int32_t phase, const pf_p
     int32_t before = atomic_load_explicit(taken, memory_order_relaxed), after;
     do {
         if (first + before >= last) return false;
-        after = end_of_piece(cut, first + before, last) - first;
+        after = end_of_chunk(cut, first + before, last) - first;
     } while (!atomic_compare_exchange_weak_explicit(taken, &before, after, memory_order_relaxed, memory_order_relaxed));
     *begin = first + before;
     *end = first + after;
     return true;
 }
 
-bool pf_pieces_take(pf_pieces *all, pf_member member, int32_t phase, const pf_pieces_cut *cut, int32_t *begin,
+bool pf_chunks_take(pf_chunks *all, pf_member member, int32_t phase, const pf_chunks_cut *cut, int32_t *begin,
                     int32_t *end)
 {
     for (int32_t i = 0, id = member.id; i < member.n_threads; i++, id = id + 1 < member.n_threads ? id + 1 : 0)

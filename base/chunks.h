@@ -16,8 +16,8 @@
  * Source: self-scheduling with affinity, Markatos and LeBlanc, IEEE TPDS 5(4), 1994, section 3; guided, Polychronopoulos
  * and Kuck, IEEE ToC C-36(12), 1987 (half of a share here, not one of n of all).
  */
-#ifndef PF_BASE_PIECES_H
-#define PF_BASE_PIECES_H
+#ifndef PF_BASE_CHUNKS_H
+#define PF_BASE_CHUNKS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,23 +28,23 @@
 /* What has been taken of a member's share: of phases of even number and of odd. A line of its own. */
 typedef struct {
     _Alignas(64) _Atomic int32_t taken[2];
-} pf_pieces;
+} pf_chunks;
 
 /* How the work of a phase is cut, 0 .. total-1: the same for all its members. */
 typedef struct {
     int32_t total;
     int32_t run;         /* no piece reaches across a multiple of it */
     int32_t least, most; /* of a piece; less, or nearly half of `least` more, where a share or a run ends */
-} pf_pieces_cut;
+} pf_chunks_cut;
 
 /* Before the first phase of a step, by its caller: all [n_threads]. */
-void pf_pieces_reset(pf_pieces *all, int32_t n_threads);
+void pf_chunks_reset(pf_chunks *all, int32_t n_threads);
 
 /* By every member, as it comes to a phase; phases are numbered from 0. */
-void pf_pieces_begin(pf_pieces *all, pf_member member, int32_t phase);
+void pf_chunks_begin(pf_chunks *all, pf_member member, int32_t phase);
 
 /* The next piece for this member. False: there are none left, but others may still be at theirs. */
-bool pf_pieces_take(pf_pieces *all, pf_member member, int32_t phase, const pf_pieces_cut *cut, int32_t *begin,
+bool pf_chunks_take(pf_chunks *all, pf_member member, int32_t phase, const pf_chunks_cut *cut, int32_t *begin,
                     int32_t *end);
 
 #endif

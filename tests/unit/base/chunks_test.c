@@ -4,24 +4,24 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "base/pieces.h"
+#include "base/chunks.h"
 
 enum { MOST = 8, LONGEST = 300, N_PHASES = 200 };
 
 /* What one member of n takes when he comes alone, [begin, end) after [begin, end). */
-static void assert_pieces(int32_t id, int32_t n_members, pf_pieces_cut cut, const int32_t expected[][2], size_t n)
+static void assert_pieces(int32_t id, int32_t n_members, pf_chunks_cut cut, const int32_t expected[][2], size_t n)
 {
-    pf_pieces all[MOST];
-    pf_pieces_reset(all, n_members);
-    for (int32_t i = 0; i < n_members; i++) pf_pieces_begin(all, (pf_member){ NULL, i, n_members }, 0);
+    pf_chunks all[MOST];
+    pf_chunks_reset(all, n_members);
+    for (int32_t i = 0; i < n_members; i++) pf_chunks_begin(all, (pf_member){ NULL, i, n_members }, 0);
     int32_t begin, end;
     for (size_t i = 0; i < n; i++) {
-        assert_true(pf_pieces_take(all, (pf_member){ NULL, id, n_members }, 0, &cut, &begin, &end));
+        assert_true(pf_chunks_take(all, (pf_member){ NULL, id, n_members }, 0, &cut, &begin, &end));
         assert_int_equal(begin, expected[i][0]);
         assert_int_equal(end, expected[i][1]);
     }
     for (int32_t i = 0; i < n_members; i++)
-        assert_false(pf_pieces_take(all, (pf_member){ NULL, i, n_members }, 0, &cut, &begin, &end));
+        assert_false(pf_chunks_take(all, (pf_member){ NULL, i, n_members }, 0, &cut, &begin, &end));
 }
 
 static void a_member_takes_its_own_share_in_order_and_then_the_others(void **state)
@@ -30,14 +30,14 @@ static void a_member_takes_its_own_share_in_order_and_then_the_others(void **sta
     /* shares 0..9, 10..19, 20..29 in pieces of four: member 1 alone */
     static const int32_t expected[][2] = { { 10, 14 }, { 14, 18 }, { 18, 20 }, { 20, 24 }, { 24, 28 },
                                            { 28, 30 }, { 0, 4 },   { 4, 8 },   { 8, 10 } };
-    assert_pieces(1, 3, (pf_pieces_cut){ .total = 30, .run = 30, .least = 4, .most = 4 }, expected, PF_COUNT(expected));
+    assert_pieces(1, 3, (pf_chunks_cut){ .total = 30, .run = 30, .least = 4, .most = 4 }, expected, PF_COUNT(expected));
 }
 
 static void a_piece_is_half_of_what_is_left_within_bounds(void **state)
 {
     (void)state;
     static const int32_t expected[][2] = { { 0, 16 }, { 16, 32 }, { 32, 48 }, { 48, 58 }, { 58, 63 }, { 63, 67 } };
-    assert_pieces(0, 1, (pf_pieces_cut){ .total = 67, .run = 67, .least = 3, .most = 16 }, expected,
+    assert_pieces(0, 1, (pf_chunks_cut){ .total = 67, .run = 67, .least = 3, .most = 16 }, expected,
                   PF_COUNT(expected));
 }
 
@@ -46,19 +46,19 @@ static void no_piece_reaches_across_a_run_and_what_is_too_little_joins_the_one_b
     (void)state;
     /* shares 0..11, 12..23 in runs of nine */
     static const int32_t expected[][2] = { { 0, 6 }, { 6, 9 }, { 9, 12 }, { 12, 18 }, { 18, 22 }, { 22, 24 } };
-    assert_pieces(0, 2, (pf_pieces_cut){ .total = 24, .run = 9, .least = 4, .most = 8 }, expected, PF_COUNT(expected));
+    assert_pieces(0, 2, (pf_chunks_cut){ .total = 24, .run = 9, .least = 4, .most = 8 }, expected, PF_COUNT(expected));
 }
 
 static void a_share_may_be_empty(void **state)
 {
     (void)state;
     static const int32_t expected[][2] = { { 0, 1 }, { 1, 2 } };
-    assert_pieces(1, 4, (pf_pieces_cut){ .total = 2, .run = 2, .least = 5, .most = 5 }, expected, PF_COUNT(expected));
+    assert_pieces(1, 4, (pf_chunks_cut){ .total = 2, .run = 2, .least = 5, .most = 5 }, expected, PF_COUNT(expected));
 }
 
 typedef struct {
-    pf_pieces pieces[MOST];
-    pf_pieces_cut cuts[N_PHASES];
+    pf_chunks pieces[MOST];
+    pf_chunks_cut cuts[N_PHASES];
     int taken[LONGEST]; /* by whoever took it: plain memory, so that ThreadSanitizer sees two who did */
     _Atomic int32_t n_wrong;
 } board;
@@ -67,10 +67,10 @@ static void take_all(pf_member member, void *arg)
 {
     board *b = arg;
     for (int32_t phase = 0; phase < N_PHASES; phase++) {
-        const pf_pieces_cut *cut = &b->cuts[phase];
-        pf_pieces_begin(b->pieces, member, phase);
+        const pf_chunks_cut *cut = &b->cuts[phase];
+        pf_chunks_begin(b->pieces, member, phase);
         int32_t begin, end;
-        while (pf_pieces_take(b->pieces, member, phase, cut, &begin, &end)) {
+        while (pf_chunks_take(b->pieces, member, phase, cut, &begin, &end)) {
             for (int32_t i = begin; i < end; i++) b->taken[i]++;
             if (begin >= end || begin / cut->run != (end - 1) / cut->run) b->n_wrong++;
         }
@@ -94,11 +94,11 @@ static void each_piece_of_each_phase_is_taken_once(void **state)
         const int32_t total = 1 + rand() % LONGEST;
         for (int32_t phase = 0; phase < N_PHASES; phase++) {
             const int32_t least = 1 + rand() % 20;
-            b.cuts[phase] = (pf_pieces_cut){ total, 1 + rand() % total, least, least + rand() % 40 };
+            b.cuts[phase] = (pf_chunks_cut){ total, 1 + rand() % total, least, least + rand() % 40 };
         }
         for (int step = 0; step < 3; step++) {
             for (int32_t i = 0; i < LONGEST; i++) b.taken[i] = 0;
-            pf_pieces_reset(b.pieces, n_threads);
+            pf_chunks_reset(b.pieces, n_threads);
             pf_team_run(team, take_all, &b);
             assert_int_equal(b.n_wrong, 0);
         }
@@ -107,7 +107,7 @@ static void each_piece_of_each_phase_is_taken_once(void **state)
 }
 
 typedef struct {
-    pf_pieces pieces[MOST];
+    pf_chunks pieces[MOST];
     _Atomic int32_t n_done, n_taken[MOST];
 } late;
 
@@ -116,9 +116,9 @@ static void come_late(pf_member member, void *arg)
 {
     late *l = arg;
     int32_t begin, end;
-    const pf_pieces_cut cut = { .total = 90, .run = 90, .least = 2, .most = 2 };
-    pf_pieces_begin(l->pieces, member, 0);
-    while (pf_pieces_take(l->pieces, member, 0, &cut, &begin, &end)) {
+    const pf_chunks_cut cut = { .total = 90, .run = 90, .least = 2, .most = 2 };
+    pf_chunks_begin(l->pieces, member, 0);
+    while (pf_chunks_take(l->pieces, member, 0, &cut, &begin, &end)) {
         l->n_taken[member.id] += end - begin;
         while (member.id == 0 && l->n_done < member.n_threads - 1) sched_yield();
     }
@@ -132,7 +132,7 @@ static void what_a_late_member_has_not_begun_the_others_take(void **state)
     pf_team *team;
     assert_ok(pf_team_create(3, NULL, 0, &team, &error), error);
     late l = { .n_done = 0 };
-    pf_pieces_reset(l.pieces, 3);
+    pf_chunks_reset(l.pieces, 3);
     pf_team_run(team, come_late, &l);
     /* or nothing, when the others were so early that they had taken all */
     assert_true(l.n_taken[0] == 2 || l.n_taken[0] == 0);

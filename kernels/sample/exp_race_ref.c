@@ -4,7 +4,7 @@
 
 #include "kernels/implementations.h"
 
-int32_t pf_race_f32_ref(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position)
+int32_t pf_exp_race_f32_ref(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position)
 {
     int32_t winner = -1;
     double best = INFINITY;

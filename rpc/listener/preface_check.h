@@ -5,12 +5,12 @@
  * to read, and whoever comes faster than that waits here, and not everybody who is connected with him. Who has hung up when
  * his turn comes is dropped: gRPC would set everything up, start his calls, and then find that nobody is there.
  */
-#ifndef PF_RPC_HANDOVER_H
-#define PF_RPC_HANDOVER_H
+#ifndef PF_RPC_PREFACE_CHECK_H
+#define PF_RPC_PREFACE_CHECK_H
 
 #include "rpc/listener/connections.h"
 
-enum { PF_HANDOVER_MOST_UNREAD = 8 };
+enum { PF_PREFACE_CHECK_MOST_UNREAD = 8 };
 
 typedef enum {
     PF_PREFACE_PART,  /* nothing else has been said so far, perhaps nothing at all */
@@ -21,7 +21,7 @@ typedef enum {
 /* What a socket has to say first, which stays there to be read. Never waits. */
 pf_preface pf_preface_of(int fd);
 
-/* Gives away who has spoken, the oldest first, while fewer than PF_HANDOVER_MOST_UNREAD of those that were given still have
+/* Gives away who has spoken, the oldest first, while fewer than PF_PREFACE_CHECK_MOST_UNREAD of those that were given still have
  * their preface to be read, and drops who has gone. On the listener's thread. In how many milliseconds to go on; -1: there
  * is nobody left. */
 int pf_hand_over(pf_connections *cs, void (*give)(void *user, int fd), void *user);

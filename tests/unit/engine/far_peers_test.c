@@ -504,7 +504,7 @@ static void a_far_drafter_that_begins_to_pay_is_waited_for_again(void **state)
     if (s->fallback_rounds < 8) fail_msg("%d rounds without a proposal; expected 8 at least", (int)s->fallback_rounds);
 }
 
-/* Not for as long as it has patience, which is 160 ms here and seconds with a slow target. */
+/* Not for as long as it has draft_wait, which is 160 ms here and seconds with a slow target. */
 static void who_is_told_to_end_does_not_wait_for_a_far_drafter(void **state)
 {
     pair *p = *state;

@@ -1,4 +1,4 @@
-#include "tests/support/stranger.h"
+#include "tests/support/raw_client.h"
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -23,7 +23,7 @@ static int dial_port(int port)
     return fd;
 }
 
-int stranger_dial(void)
+int raw_client_dial(void)
 {
     if (serving_port) return dial_port(serving_port);
     struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -34,12 +34,12 @@ int stranger_dial(void)
     return fd;
 }
 
-bool stranger_push(int fd, const void *bytes, size_t n)
+bool raw_client_push(int fd, const void *bytes, size_t n)
 {
     return send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
 
-bool stranger_push_frame(int fd, uint8_t type, uint8_t flags, uint32_t stream, const void *bytes, uint32_t n)
+bool raw_client_push_frame(int fd, uint8_t type, uint8_t flags, uint32_t stream, const void *bytes, uint32_t n)
 {
     static uint8_t frame[9 + 16384];
     const uint8_t head[9] = {
@@ -48,15 +48,15 @@ bool stranger_push_frame(int fd, uint8_t type, uint8_t flags, uint32_t stream, c
     };
     memcpy(frame, head, sizeof head);
     if (n > 0) memcpy(frame + sizeof head, bytes, n);
-    return stranger_push(fd, frame, sizeof head + n);
+    return raw_client_push(fd, frame, sizeof head + n);
 }
 
-bool stranger_push_preface(int fd)
+bool raw_client_push_preface(int fd)
 {
-    return stranger_push(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24) && stranger_push_frame(fd, 4, 0, 0, NULL, 0);
+    return raw_client_push(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24) && raw_client_push_frame(fd, 4, 0, 0, NULL, 0);
 }
 
-bool stranger_open_stream(int fd, uint32_t stream, const char *path)
+bool raw_client_open_stream(int fd, uint32_t stream, const char *path)
 {
     const char *const fields[][2] = { { ":method", "POST" }, { ":scheme", "http" },
                                       { ":path", path },     { ":authority", "x" },
@@ -72,22 +72,22 @@ bool stranger_open_stream(int fd, uint32_t stream, const char *path)
             n += length;
         }
     }
-    return stranger_push_frame(fd, 1, 4, stream, block, (uint32_t)n); /* HEADERS, END_HEADERS */
+    return raw_client_push_frame(fd, 1, 4, stream, block, (uint32_t)n); /* HEADERS, END_HEADERS */
 }
 
-bool stranger_reset_stream(int fd, uint32_t stream)
+bool raw_client_reset_stream(int fd, uint32_t stream)
 {
-    return stranger_push_frame(fd, 3, 0, stream, "\0\0\0\x08", 4);
+    return raw_client_push_frame(fd, 3, 0, stream, "\0\0\0\x08", 4);
 }
 
-bool stranger_resets_until_refused(int fd, uint32_t n, const char *path)
+bool raw_client_resets_until_refused(int fd, uint32_t n, const char *path)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct pollfd it = { .fd = fd, .events = POLLOUT };
         if (poll(&it, 1, 3000) <= 0) return true;
         if (it.revents & (POLLHUP | POLLERR)) return true;
         const uint32_t stream = 2 * i + 1; /* a writable socket has room for both frames */
-        if (!stranger_open_stream(fd, stream, path) || !stranger_reset_stream(fd, stream)) return true;
+        if (!raw_client_open_stream(fd, stream, path) || !raw_client_reset_stream(fd, stream)) return true;
     }
     return false;
 }
@@ -103,7 +103,7 @@ static ssize_t hear(int fd, uint8_t *bytes, size_t n, uint64_t until_ns)
     return got < 0 ? 0 : got; /* reset: an end too */
 }
 
-int stranger_hears_one_of(int fd, const stranger_words *words, int n_words, int within_ms)
+int raw_client_hears_one_of(int fd, const raw_client_words *words, int n_words, int within_ms)
 {
     static uint8_t heard[64 << 10];
     size_t n_heard = 0;
@@ -118,12 +118,12 @@ int stranger_hears_one_of(int fd, const stranger_words *words, int n_words, int 
     return -1;
 }
 
-bool stranger_hears(int fd, const void *bytes, size_t n, int within_ms)
+bool raw_client_hears(int fd, const void *bytes, size_t n, int within_ms)
 {
-    return stranger_hears_one_of(fd, &(stranger_words){ bytes, n }, 1, within_ms) == 0;
+    return raw_client_hears_one_of(fd, &(raw_client_words){ bytes, n }, 1, within_ms) == 0;
 }
 
-bool stranger_is_hung_up_on(int fd, int within_ms)
+bool raw_client_is_hung_up_on(int fd, int within_ms)
 {
     uint8_t heard[4096];
     const uint64_t until_ns = pf_now_ns() + (uint64_t)within_ms * 1000 * 1000;

@@ -1,4 +1,4 @@
-#include "engine/patience.h"
+#include "engine/draft_wait.h"
 
 static const double SMOOTHING = 1.0 / 8.0;
 static const double DECAY = 15.0 / 16.0; /* of the weight of a round with a proposal */
@@ -21,42 +21,42 @@ static double smooth_verification(double before, double ns)
     return before > UNDONE * ns ? ns : smooth(before, ns);
 }
 
-void pf_patience_init(pf_patience *patience)
+void pf_draft_wait_init(pf_draft_wait *draft_wait)
 {
-    *patience = (pf_patience){ .keeps_up = true, .tokens = PF_PATIENCE_CREDIT };
+    *draft_wait = (pf_draft_wait){ .keeps_up = true, .tokens = PF_DRAFT_WAIT_CREDIT };
 }
 
-static uint64_t limit_ns(const pf_patience *p)
+static uint64_t limit_ns(const pf_draft_wait *p)
 {
-    const uint64_t worth = p->verify_ns * PF_PATIENCE_VERIFY_FACTOR;
-    return worth > PF_PATIENCE_FLOOR_NS ? worth : PF_PATIENCE_FLOOR_NS;
+    const uint64_t worth = p->verify_ns * PF_DRAFT_WAIT_VERIFY_FACTOR;
+    return worth > PF_DRAFT_WAIT_FLOOR_NS ? worth : PF_DRAFT_WAIT_FLOOR_NS;
 }
 
 /* What a token takes without a drafter. Until a round had none, what a round takes is the best that is known. */
-static double plain_ns(const pf_patience *p)
+static double plain_ns(const pf_draft_wait *p)
 {
     return p->plain_ns > 0.0 ? p->plain_ns : (double)p->verify_ns;
 }
 
-static bool pays(const pf_patience *p)
+static bool pays(const pf_draft_wait *p)
 {
-    if (p->latency_ns <= PF_PATIENCE_FLOOR_NS) return true; /* near */
+    if (p->latency_ns <= PF_DRAFT_WAIT_FLOOR_NS) return true; /* near */
     return p->rounds * p->latency_ns + p->judge_ns <= p->tokens * plain_ns(p);
 }
 
 /* After a wait in vain, or one that would be: not before it is a share of the time that small. */
-static void put_off_probe(pf_patience *p, uint64_t now_ns, uint64_t waited_ns)
+static void put_off_probe(pf_draft_wait *p, uint64_t now_ns, uint64_t waited_ns)
 {
-    p->probe_ns = now_ns + PF_PATIENCE_SHARE * waited_ns;
+    p->probe_ns = now_ns + PF_DRAFT_WAIT_SHARE * waited_ns;
 }
 
-uint64_t pf_patience_asked(pf_patience *p, uint64_t round, uint64_t now_ns)
+uint64_t pf_draft_wait_asked(pf_draft_wait *p, uint64_t round, uint64_t now_ns)
 {
     p->looked_ns = p->last_ns;
     p->last_ns = now_ns;
     p->last_round = round;
-    p->asked_round[round % PF_PATIENCE_ROUNDS] = round;
-    p->asked_ns[round % PF_PATIENCE_ROUNDS] = now_ns;
+    p->asked_round[round % PF_DRAFT_WAIT_ROUNDS] = round;
+    p->asked_ns[round % PF_DRAFT_WAIT_ROUNDS] = now_ns;
     if (!pays(p)) return 0;
     if (p->keeps_up) return limit_ns(p);
     if (now_ns < p->probe_ns) return 0;
@@ -64,10 +64,10 @@ uint64_t pf_patience_asked(pf_patience *p, uint64_t round, uint64_t now_ns)
     return limit_ns(p);
 }
 
-void pf_patience_answered(pf_patience *p, uint64_t round, uint64_t now_ns)
+void pf_draft_wait_answered(pf_draft_wait *p, uint64_t round, uint64_t now_ns)
 {
-    const uint64_t asked_ns = p->asked_ns[round % PF_PATIENCE_ROUNDS];
-    if (p->asked_round[round % PF_PATIENCE_ROUNDS] != round) return;
+    const uint64_t asked_ns = p->asked_ns[round % PF_DRAFT_WAIT_ROUNDS];
+    if (p->asked_round[round % PF_DRAFT_WAIT_ROUNDS] != round) return;
     if (now_ns - asked_ns > limit_ns(p)) { /* nor would a probe get it sooner */
         put_off_probe(p, now_ns, limit_ns(p));
         return;
@@ -78,13 +78,13 @@ void pf_patience_answered(pf_patience *p, uint64_t round, uint64_t now_ns)
     p->latency_ns = smooth(p->latency_ns, came_ns > asked_ns ? (double)(came_ns - asked_ns) : 0.0);
 }
 
-void pf_patience_timed_out(pf_patience *p, uint64_t now_ns)
+void pf_draft_wait_timed_out(pf_draft_wait *p, uint64_t now_ns)
 {
     p->keeps_up = false;
     put_off_probe(p, now_ns, now_ns - p->last_ns);
 }
 
-static void count_proposal(pf_patience *p, double judge_ns, int32_t n_tokens)
+static void count_proposal(pf_draft_wait *p, double judge_ns, int32_t n_tokens)
 {
     if (p->judge_ns > UNDONE * p->rounds * judge_ns) p->judge_ns = p->rounds * judge_ns;
     p->rounds = DECAY * p->rounds + 1.0;
@@ -92,7 +92,7 @@ static void count_proposal(pf_patience *p, double judge_ns, int32_t n_tokens)
     p->tokens = DECAY * p->tokens + n_tokens;
 }
 
-void pf_patience_verified(pf_patience *p, uint64_t verify_ns, bool proposed, int32_t n_tokens)
+void pf_draft_wait_verified(pf_draft_wait *p, uint64_t verify_ns, bool proposed, int32_t n_tokens)
 {
     const double most = p->verify_ns > 0 ? OUTLIER * (double)p->verify_ns : HOUR_NS;
     const double ns = least((double)verify_ns, most);
@@ -103,7 +103,7 @@ void pf_patience_verified(pf_patience *p, uint64_t verify_ns, bool proposed, int
         p->plain_ns = smooth_verification(p->plain_ns, ns);
 }
 
-void pf_patience_in_hindsight(pf_patience *p, int32_t n_tokens)
+void pf_draft_wait_in_hindsight(pf_draft_wait *p, int32_t n_tokens)
 {
     count_proposal(p, p->rounds > 0.0 ? p->judge_ns / p->rounds : plain_ns(p), n_tokens);
 }

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rpc/listener/unclaimed.h"
+#include "rpc/listener/unattributed.h"
 #include "tests/support/test.h"
 
 enum { N = 3, MOST_CALLS = 100, BYTES = 10000 };
@@ -70,7 +70,7 @@ static bool is_cut(const fixture *f, int i)
 
 static int look(fixture *f, size_t most_bytes)
 {
-    return pf_unclaimed_look(&f->connections, most_bytes);
+    return pf_unattributed_check(&f->connections, most_bytes);
 }
 
 static void of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left(void **state)

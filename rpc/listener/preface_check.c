@@ -1,4 +1,4 @@
-#include "rpc/listener/handover.h"
+#include "rpc/listener/preface_check.h"
 
 #include <errno.h>
 #include <string.h>
@@ -39,7 +39,7 @@ int pf_hand_over(pf_connections *cs, void (*give)(void *user, int fd), void *use
             i--;
             continue;
         }
-        if (n_unread++ >= PF_HANDOVER_MOST_UNREAD) return RETRY_MS;
+        if (n_unread++ >= PF_PREFACE_CHECK_MOST_UNREAD) return RETRY_MS;
         pf_connections_advance(cs, c, PF_CONNECTION_GIVEN);
         c->is_unread = true;
         give(user, c->fd);

@@ -18,7 +18,7 @@
 enum { N_NEW = 24, N_PROMPTS = 3, N_PROMPT = 7 };
 
 static const pf_tiny_model TARGET = { .seed = 11 };
-static const pf_tiny_model STRANGER = { .seed = 12, .layers = 1 }; /* another model of the same vocabulary */
+static const pf_tiny_model RAW_CLIENT = { .seed = 12, .layers = 1 }; /* another model of the same vocabulary */
 
 static const int32_t PROMPTS[N_PROMPTS][N_PROMPT] = {
     { 1, 2, 3, 4, 5, 6, 7 },
@@ -98,7 +98,8 @@ static void greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_th
 {
     (void)state;
     for (int32_t n_threads = 1; n_threads <= 2; n_threads++) {
-        pair twins = open_pair(&TARGET, &TARGET, n_threads, 1), strangers = open_pair(&TARGET, &STRANGER, n_threads, 1);
+        pair twins = open_pair(&TARGET, &TARGET, n_threads, 1),
+             strangers = open_pair(&TARGET, &RAW_CLIENT, n_threads, 1);
         assert_same_text(&twins, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
         assert_same_text(&strangers, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
         close_pair(&twins);
@@ -110,7 +111,7 @@ static void greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_th
 static void greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose(void **state)
 {
     (void)state;
-    const pf_tiny_model *drafts[] = { &TARGET, &STRANGER };
+    const pf_tiny_model *drafts[] = { &TARGET, &RAW_CLIENT };
     for (size_t i = 0; i < PF_COUNT(drafts); i++) {
         pair p = open_pair(&TARGET, drafts[i], 1, 1);
         for (int32_t prompt = 0; prompt < N_PROMPTS; prompt++) {
@@ -129,7 +130,7 @@ static void greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_prop
 static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
 {
     (void)state;
-    pair twins = open_pair(&TARGET, &TARGET, 1, 1), strangers = open_pair(&TARGET, &STRANGER, 1, 1);
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1), strangers = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
     const pf_sampling samplings[] = {
         { .temperature = 1.0f, .top_p = 1.0f, .seed = 0 },
         { .temperature = 2.5f, .top_p = 1.0f, .seed = 1 },
@@ -146,7 +147,7 @@ static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
 static void plain_decoding_is_one_text_under_every_method(void **state)
 {
     (void)state;
-    pair p = open_pair(&TARGET, &STRANGER, 1, 1);
+    pair p = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
     const pf_sampling sampling = { .temperature = 1.5f, .top_p = 1.0f, .seed = 5 };
     const pf_method methods[] = { PF_METHOD_REJECTION, PF_METHOD_COUPLED };
     int32_t expected[N_NEW];
@@ -427,7 +428,7 @@ static void many_sequences_at_once_give_what_each_gives_alone(void **state)
 {
     (void)state;
     enum { N = 6 };
-    pair crowd = open_pair(&TARGET, &STRANGER, 2, N), single = open_pair(&TARGET, &STRANGER, 1, 1);
+    pair many = open_pair(&TARGET, &RAW_CLIENT, 2, N), single = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
     const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = 8 };
     pf_duet_request requests[N];
     for (int32_t i = 0; i < N; i++) {
@@ -438,7 +439,7 @@ static void many_sequences_at_once_give_what_each_gives_alone(void **state)
         requests[i].n_prompt = N_PROMPT - i;
     }
     pf_duet_text together[N];
-    pf_duet_run(crowd.verifier, crowd.drafter, requests, N, NULL, NULL, together);
+    pf_duet_run(many.verifier, many.drafter, requests, N, NULL, NULL, together);
     for (int32_t i = 0; i < N; i++) {
         pf_duet_text alone;
         pf_duet_run(single.verifier, single.drafter, &requests[i], 1, NULL, NULL, &alone);
@@ -446,14 +447,14 @@ static void many_sequences_at_once_give_what_each_gives_alone(void **state)
         assert_int_equal(together[i].accepted, alone.accepted);
         assert_int_equal(together[i].rounds, alone.rounds);
     }
-    close_pair(&crowd);
+    close_pair(&many);
     close_pair(&single);
 }
 
 static void no_round_allocates(void **state)
 {
     (void)state;
-    pair p = open_pair(&TARGET, &STRANGER, 2, N_PROMPTS);
+    pair p = open_pair(&TARGET, &RAW_CLIENT, 2, N_PROMPTS);
     const pf_sampling warm = { .temperature = 1.0f, .top_k = 50, .top_p = 0.9f, .min_p = 0.01f, .seed = 8 };
     pf_duet_request requests[N_PROMPTS];
     pf_duet_text texts[N_PROMPTS];

@@ -19,6 +19,12 @@ pf_may_use(engine base tokenizer model proto draft verify rpc)
 pf_may_use(cli base tokenizer model engine bench)
 pf_may_use(bench base kernels model engine rpc)   # kernels: the bursts of kernels/limits; model: a pass kernel by kernel; rpc: its loopback
 
+# pf_room(MODULE/ROOM [room...]): within a module, the files of ROOM may include headers of these rooms of the same module,
+# of its own and of the module's top folder; a file at the top of the module may include any. Rooms without a line: any.
+# scripts/check-includes.py reads these lines, refuses a cycle, and checks the includes; the build does not need them.
+macro(pf_room name)
+endmacro()
+
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.
 add_library(pf_flags INTERFACE)

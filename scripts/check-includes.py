@@ -30,8 +30,30 @@ def table():
     return {name: set(uses.split()) for name, uses in lines}
 
 
-def complaints(path, may_use):
+def rooms():
+    """{"module/room": the rooms of that module it may include}, and the complaints about the table itself."""
+    text = (ROOT / "cmake/Modules.cmake").read_text()
+    may = {}
+    for name, uses in re.findall(r'^pf_room\(([\w/]+)([^)]*)\)', text, re.MULTILINE):
+        module = name.split("/")[0]
+        may[name] = {f"{module}/{use}" for use in uses.split()}
+    wrong = [f"cmake/Modules.cmake: room {name} is not a folder" for name in may if not (ROOT / name).is_dir()]
+
+    def reaches(start, at, seen):
+        return any(use == start or use not in seen and reaches(start, use, seen | {use}) for use in may.get(at, ()))
+
+    wrong += [f"cmake/Modules.cmake: room {name} reaches itself: a cycle" for name in may if reaches(name, name, {name})]
+    return may, wrong
+
+
+def room_of(path, may):
+    """The longest room that `path` lies in, or None."""
+    return max((name for name in may if path.startswith(name + "/")), key=len, default=None)
+
+
+def complaints(path, may_use, may):
     module = path.split("/")[0]
+    room = room_of(path, may)
     for quote, header in INCLUDE.findall((ROOT / path).read_text(errors="replace")):
         for pattern, folder in KEPT:
             if pattern.match(header) and not path.startswith((folder, "tests/")):   # a test sees what its subject sees
@@ -45,6 +67,9 @@ def complaints(path, may_use):
             yield f'{path}: includes "{header}", expected a path from the root of the tree'
         elif not (ROOT / header).is_file():
             yield f'{path}: includes "{header}", which is not there'
+        elif room and (theirs := room_of(header, may)) and theirs.split("/")[0] == module and theirs != room and \
+                theirs not in may[room]:
+            yield f'{path}: includes "{header}", but {room} may not use {theirs} (cmake/Modules.cmake)'
         elif target == "tests" and module != "tests":
             yield f'{path}: includes "{header}", which is a test\'s'
         elif module in may_use and target != module:
@@ -57,11 +82,12 @@ def complaints(path, may_use):
 def main():
     may_use = table()
     assert len(may_use) > 5, "the table of cmake/Modules.cmake was not understood"
-    n_files, found = 0, []
+    may, found = rooms()
+    n_files = 0
     for folder in sorted(may_use) + ["tests"]:
         for path in sorted((ROOT / folder).rglob("*.[ch]")):
             n_files += 1
-            found += complaints(str(path.relative_to(ROOT)), may_use)
+            found += complaints(str(path.relative_to(ROOT)), may_use, may)
     print("\n".join(found) if found else f"includes: {n_files} files, all in the right direction")
     return 1 if found else 0
 

@@ -14,7 +14,7 @@ from built_libraries import built_libraries
 
 EXPORTED = re.compile(r"pf_|pilotfish__v1__|grpc__health__v1__")
 WRITABLE = re.compile(r"\.(data|bss|tdata|tbss)(?!\.rel\.ro)(\.|$)")   # .data.rel.ro is constant once loaded
-OF_A_THREAD = {"seat", "memory_was_short"}
+OF_A_THREAD = {"pinning", "memory_was_short"}
 SYMBOL = re.compile(r"^[0-9a-f]{16} (.{7}) (\S+)\s+([0-9a-f]{16})\s+(?:\.hidden )?(\S+)$")
 
 

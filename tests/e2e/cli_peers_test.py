@@ -64,7 +64,7 @@ class PaddingLine(Line):
             sink.sendall(head + body)
 
 
-class CrowdedLine(Line):
+class FullLine(Line):
     """The first question is turned away, as by a server with too many calls."""
 
     n_refused = 0
@@ -359,8 +359,8 @@ class Peers(SlowCase):
 
     def test_a_verifier_that_turns_the_first_question_away_is_asked_again(self):
         with self.pilotfish.serve("verifier", self.target, self.socket("full")) as verifier:
-            line = CrowdedLine(self.root / "contention.sock", verifier.address.removeprefix("unix:"))
-            document = self.run_json("generate", "--verifier", self.socket("crowd"), "-d", self.draft, "-p", PROMPT, "-n", 10)
+            line = FullLine(self.root / "full.sock", verifier.address.removeprefix("unix:"))
+            document = self.run_json("generate", "--verifier", self.socket("full"), "-d", self.draft, "-p", PROMPT, "-n", 10)
         self.assertEqual(len(document["tokens"]), 10)
         self.assertEqual(line.n_refused, 1)
 

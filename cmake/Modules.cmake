@@ -24,6 +24,11 @@ pf_may_use(bench base kernels model engine rpc)   # kernels: the bursts of kerne
 # scripts/check-includes.py reads these lines, refuses a cycle, and checks the includes; the build does not need them.
 macro(pf_room name)
 endmacro()
+pf_room(tokenizer/unicode)
+pf_room(tokenizer/pattern unicode)
+pf_room(tokenizer/encode pattern unicode)
+pf_room(tokenizer/decode pattern)
+pf_room(tokenizer/files encode unicode)
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.

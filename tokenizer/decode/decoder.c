@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer/files/json_sequence.h"
+#include "tokenizer/json_sequence.h"
 
 enum {
     MAX_PATTERN_BYTES = 4096,

@@ -11,7 +11,7 @@
 #include "base/stop.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/characters.h"
-#include "tokenizer/files/json_sequence.h"
+#include "tokenizer/json_sequence.h"
 #include "tokenizer/unicode/normal_forms.h"
 
 typedef struct step step;

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "tokenizer/unicode/character_bytes.h"
-#include "tokenizer/files/json_sequence.h"
+#include "tokenizer/json_sequence.h"
 #include "tokenizer/unicode/newer_characters.h"
 #include "tokenizer/unicode/stand_ins.h"
 

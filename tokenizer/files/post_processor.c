@@ -1,7 +1,7 @@
 /* The post-processor of tokenizer.json: what is put around a text's ids. */
 #include <string.h>
 
-#include "tokenizer/files/json_sequence.h"
+#include "tokenizer/json_sequence.h"
 #include "tokenizer/tokenizer_parts.h"
 
 static pf_status push_id(const pf_tokenizer *t, const pf_json *doc, const json_t *item, const char *name,

@@ -1,4 +1,4 @@
-#include "tokenizer/files/json_sequence.h"
+#include "tokenizer/json_sequence.h"
 
 #include <stdlib.h>
 #include <string.h>

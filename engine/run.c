@@ -4,7 +4,7 @@
 #include "base/stop.h"
 
 /* Ids of a declared distribution. More accept a little more of a flat draft, and cost selecting and sending: with the
- * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/gains.md). */
+ * bundled pair 64 is faster than 256 at temperatures 0.7 and 1 (docs/data/gains.csv). */
 enum { N_DECLARED = 64 };
 
 static int32_t min_of(int32_t a, int32_t b)

@@ -3,7 +3,7 @@
  *
  * A pass meets at four barriers a layer or more, and each then waits for a member that waits for its turn: milliseconds, where
  * all of the pass takes a tenth of one. On two cores with thirteen other processes a pass of two members took ten times as
- * long as one member alone needed (docs/measurements.md). The medians by which tuning.h chooses do not see it: most passes of a
+ * long as one member alone needed (docs/data/beside_other_work_emerald_rapids.csv). The medians by which tuning.h chooses do not see it: most passes of a
  * small model fit between two turns of others, and one that does not takes as long as a thousand. So means are compared here:
  * the time of a row, or of a pass of few rows, over all passes of a *window* of 30 ms.
  *

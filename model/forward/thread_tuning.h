@@ -7,7 +7,7 @@
  *
  * Such a pass takes some ten microseconds, and its members meet at four or five barriers a layer. What a barrier costs depends
  * on how many meet, and on where their cores are: two need 0.05 us where they share an L3, 0.25 us where they do not, and a
- * hypervisor moves them from the one to the other within seconds (docs/measurements.md has it). So from time to time passes of
+ * hypervisor moves them from the one to the other within seconds. So from time to time passes of
  * the same number of rows are run by several numbers of members, in turns, and the one with the smallest median is that of the
  * passes to come. The first trial is of all rungs, later ones are of the rung at hand and those beside it.
  *

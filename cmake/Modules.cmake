@@ -29,6 +29,8 @@ pf_room(tokenizer/pattern unicode)
 pf_room(tokenizer/encode pattern unicode)
 pf_room(tokenizer/decode pattern)
 pf_room(tokenizer/files encode unicode)
+pf_room(model/config)
+pf_room(model/files config)
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.

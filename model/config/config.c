@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "model/config/config_parts.h"
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 
 static pf_status read_heads(const pf_json *doc, pf_config *c, pf_error *error)
 {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/stop.h"
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "model/files/checkpoint.h"
-#include "model/config/config_writer.h"
+#include "model/files/config_writer.h"
 #include "model/files/safetensors_writer.h"
 #include "model/files/staging.h"
-#include "model/weights/walk.h"
+#include "model/files/walk.h"
 
 static const char WEIGHTS_NAME[] = "model.safetensors";
 static const char CONFIG_NAME[] = "config.json";

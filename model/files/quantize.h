@@ -18,7 +18,7 @@
 
 #include "base/status.h"
 #include "base/team.h"
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 
 typedef struct {
     pf_dtype dtype;                                                      /* f32, f16, bf16 or one of integers */

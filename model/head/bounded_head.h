@@ -21,7 +21,7 @@
 #define PF_MODEL_BOUNDED_HEAD_H
 
 #include "model/forward/pass.h"
-#include "model/weights/walk.h"
+#include "model/files/walk.h"
 
 /* Fill model->head_error from its two heads, which are packed: the walk's last step. PF_CANCELLED: it was to end. */
 PF_MUST_USE pf_status pf_bounded_head_measure(pf_model *model, pf_team *team, pf_walk *walk, pf_error *error);

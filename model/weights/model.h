@@ -16,7 +16,7 @@
 #include "kernels/kernels.h"
 #include "kernels/limits/read.h"
 #include "model/config/config.h"
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 
 typedef struct pf_model pf_model;
 

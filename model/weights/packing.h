@@ -10,7 +10,7 @@
 #define PF_MODEL_PACKING_H
 
 #include "model/files/checkpoint.h"
-#include "model/weights/walk.h"
+#include "model/files/walk.h"
 #include "model/weights/weights.h"
 
 /* What is being loaded, and how far it is. */

@@ -1,4 +1,4 @@
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 #include "tests/support/test.h"
 
 static void every_format_is_a_dtype_by_its_own_name(void **state)

@@ -1,5 +1,5 @@
 /* Words to types and back. The lists in sentences are made of the same names that are looked up. */
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 
 #include <string.h>
 

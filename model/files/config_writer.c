@@ -1,4 +1,4 @@
-#include "model/config/config_writer.h"
+#include "model/files/config_writer.h"
 
 #include <stdbool.h>
 #include <stdio.h>

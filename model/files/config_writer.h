@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "model/files/checkpoint.h"
-#include "model/weights/dtype.h"
+#include "model/config/dtype.h"
 
 /* Into *out [*n_bytes], which the caller frees with free(). `type`: of numbers, as `dtype` is written.
  * As pf_json_open of the original's. PF_NOMEM; PF_LIMIT: it would be longer than a config.json may be. */

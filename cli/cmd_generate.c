@@ -218,6 +218,12 @@ static pf_request make_request(const pf_options *options, const pf_setup *setup,
     return request;
 }
 
+static const char *text_failure(pf_status status)
+{
+    return status == PF_LIMIT ? "the tokenizer's decoder makes a token longer by more than a MiB"
+                              : "no memory for the text";
+}
+
 /* One continuation. An exit status. */
 static int run_one(const pf_options *options, const pf_setup *setup, const pf_tokens *prompt, uint64_t seed,
                    pf_result *result, pf_out *out)
@@ -233,8 +239,8 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     };
     pf_progress_begin(&c.prompt, "reading the prompt");
     pf_progress_begin(&c.tokens, "generating");
-    if (c.has_text && pf_text_stream_begin(&c.text, setup->tokenizer, &options->stops, options->n_new) != PF_OK)
-        return pf_out_fail("no memory for the text of %d tokens", options->n_new);
+    if (c.has_text) c.status = pf_text_stream_begin(&c.text, setup->tokenizer, &options->stops, prompt, options->n_new);
+    if (c.status != PF_OK) return pf_out_fail("%s", text_failure(c.status));
     print_legend(&c);
 
     pf_error error = { 0 };
@@ -243,10 +249,7 @@ static int run_one(const pf_options *options, const pf_setup *setup, const pf_to
     pf_progress_end(&c.prompt);
     pf_progress_end(&c.tokens);
     if (c.has_text && c.status == PF_OK) c.status = pf_text_stream_finish(&c.text);
-    if (c.status != PF_OK)
-        status = pf_fail(&error, c.status,
-                         c.status == PF_LIMIT ? "the tokenizer's decoder makes a token longer by more than a MiB"
-                                              : "no memory for the text");
+    if (c.status != PF_OK) status = pf_fail(&error, c.status, "%s", text_failure(c.status));
     const bool interrupted = status == PF_CANCELLED;
 
     int code = interrupted ? PF_EXIT_INTERRUPTED : PF_EXIT_DONE;

@@ -19,10 +19,11 @@ static pf_status reserve_drafted(pf_text_stream *stream, size_t capacity)
 }
 
 pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_tokenizer *tokenizer, const pf_strings *stops,
-                               int32_t n_tokens)
+                               const pf_tokens *prompt, int32_t n_tokens)
 {
     *stream = (pf_text_stream){ .tokenizer = tokenizer, .stops = stops };
     pf_status status = pf_detokenizer_create(tokenizer, &stream->detokenizer);
+    if (status == PF_OK) status = pf_detokenizer_skip_prompt(stream->detokenizer, prompt->ids, prompt->n);
     if (status == PF_OK) status = pf_bytes_reserve(&stream->bytes, ((size_t)n_tokens + 1) * USUAL_TOKEN_BYTES);
     if (status == PF_OK) status = reserve_drafted(stream, stream->bytes.capacity);
     if (status != PF_OK) pf_text_stream_end(stream);

@@ -28,10 +28,11 @@ typedef struct {
     bool stopped; /* a stop text was met */
 } pf_text_stream;
 
-/* Room for the text of n_tokens tokens of usual length; longer texts make it grow. Both are borrowed.
- * PF_NOMEM. End it with pf_text_stream_end. */
+/* The text is what the tokens add to that of the prompt (pf_detokenizer_skip_prompt), and a stop text is not looked for in
+ * the prompt. Room for n_tokens tokens of usual length; longer texts make it grow. Tokenizer and stops are borrowed.
+ * PF_LIMIT: the decoder makes a token of the prompt too long. PF_NOMEM. End it with pf_text_stream_end. */
 PF_MUST_USE pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_tokenizer *tokenizer,
-                                           const pf_strings *stops, int32_t n_tokens);
+                                           const pf_strings *stops, const pf_tokens *prompt, int32_t n_tokens);
 void pf_text_stream_end(pf_text_stream *stream); /* zeroed is fine */
 
 /* Take the next token. PF_INVALID: it is not in the vocabulary (its bytes are left out). PF_LIMIT: the decoder

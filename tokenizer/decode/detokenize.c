@@ -30,10 +30,12 @@ typedef struct {
 struct pf_detokenizer {
     const pf_tokenizer *t;
     const pf_decoder *decoder;
-    bool in_run;       /* tokens that are a byte each, under way as one */
-    size_t bytes_left; /* that may be handed on for this token */
-    pf_bytes *text;    /* that is appended to */
-    progress at[];     /* [n_steps] */
+    bool in_run;         /* tokens that are a byte each, under way as one */
+    size_t bytes_left;   /* that may be handed on for this token */
+    pf_bytes *text;      /* that is appended to */
+    pf_bytes prompt_end; /* the end of the prompt's text, which the steps still held back when the prompt was read */
+    size_t n_skipped;    /* bytes of prompt_end that have come since */
+    progress at[];       /* [n_steps] */
 };
 
 pf_status pf_detokenizer_create(const pf_tokenizer *tokenizer, pf_detokenizer **out)
@@ -48,6 +50,7 @@ pf_status pf_detokenizer_create(const pf_tokenizer *tokenizer, pf_detokenizer **
 
 void pf_detokenizer_destroy(pf_detokenizer *d)
 {
+    if (d) pf_bytes_clear(&d->prompt_end);
     free(d);
 }
 
@@ -199,9 +202,13 @@ static pf_status end_run(pf_detokenizer *d)
     return feed(d, d->decoder->n_spelling, (part){ .ends = true });
 }
 
-pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
+static bool exists(const pf_tokenizer *t, int32_t id)
 {
-    if (id < 0 || id >= d->t->vocab_size || !d->t->tokens[id].bytes) return PF_INVALID;
+    return id >= 0 && id < t->vocab_size && t->tokens[id].bytes;
+}
+
+static pf_status push(pf_detokenizer *d, int32_t id, pf_bytes *text)
+{
     const pf_token *token = &d->t->tokens[id];
     part p = { .bytes = token->spelt ? token->spelt : token->bytes,
                .n = token->spelt ? token->n_spelt : token->n_bytes,
@@ -218,8 +225,8 @@ pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
     return feed(d, d->decoder->n_spelling, p);
 }
 
-/* A Fuse ends its token only now, so each step is told once those before it have said all. */
-pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
+/* A Fuse ends its token only now, so each step sees the end after the steps before it have handed on all bytes. */
+static pf_status finish(pf_detokenizer *d, pf_bytes *text)
 {
     begin_push(d, text, 0);
     PF_TRY(end_run(d));
@@ -227,4 +234,120 @@ pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
         if (d->decoder->steps[i].kind == PF_STEP_FUSE && d->at[i].is_under_way)
             PF_TRY(feed(d, i + 1, (part){ .ends = true }));
     return PF_OK;
+}
+
+/* ---- a prompt ---------------------------------------------------------------------------------------------------- */
+
+static bool is_visible(const pf_tokenizer *t, int32_t id)
+{
+    return exists(t, id) && !pf_tokenizer_is_special(t, id);
+}
+
+/* Whether step i is in the state in which every further token that is not a byte leaves it. `fused`: it sees one token
+ * that does not end. */
+static bool is_settled_at(const pf_detokenizer *d, int32_t i, bool fused)
+{
+    const pf_decoder_step *s = &d->decoder->steps[i];
+    const progress *at = &d->at[i];
+    switch (s->kind) {
+    case PF_STEP_FUSE: return at->is_under_way;
+    case PF_STEP_STRIP: return !fused || (at->is_inside && s->n_stop == 0 && s->n_pattern == 1);
+    case PF_STEP_REPLACE:
+    case PF_STEP_METASPACE: return fused ? s->n_pattern == 1 : at->had_token;
+    case PF_STEP_JOIN: break;
+    }
+    return at->had_token;
+}
+
+static bool is_settled(const pf_detokenizer *d)
+{
+    bool fused = false;
+    for (int32_t i = d->decoder->n_spelling; i < d->decoder->n_steps; i++) {
+        if (!is_settled_at(d, i, fused)) return false;
+        fused = fused || d->decoder->steps[i].kind == PF_STEP_FUSE;
+    }
+    return !d->in_run;
+}
+
+/* Where the byte tokens at the end begin: the run that the next token may continue. */
+static int32_t find_last_run(const pf_tokenizer *t, const int32_t *ids, int32_t n)
+{
+    int32_t begin = n;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        if (!is_visible(t, ids[i])) continue;
+        if (!t->tokens[ids[i]].is_byte) break;
+        begin = i;
+    }
+    return begin;
+}
+
+/* The state after the prompt. The tokens between the first that settle the steps and the last run change nothing. */
+static pf_status read_prompt(pf_detokenizer *d, const int32_t *ids, int32_t n, pf_bytes *scratch)
+{
+    bool settled = is_settled(d);
+    const int32_t last_run = find_last_run(d->t, ids, n);
+    for (int32_t i = 0; i < n; i++) {
+        if (settled && i < last_run) i = last_run;
+        if (i == n) break;
+        if (!is_visible(d->t, ids[i])) continue;
+        scratch->n = 0;
+        PF_TRY(push(d, ids[i], scratch));
+        settled = settled || is_settled(d);
+    }
+    return PF_OK;
+}
+
+/* What a copy would say if the text ended here. */
+static pf_status find_prompt_end(const pf_detokenizer *d, pf_bytes *end)
+{
+    const size_t size = sizeof *d + (size_t)d->decoder->n_steps * sizeof *d->at;
+    pf_detokenizer *copy = malloc(size);
+    if (!copy) return PF_NOMEM;
+    memcpy(copy, d, size);
+    const pf_status status = finish(copy, end);
+    free(copy);
+    return status;
+}
+
+pf_status pf_detokenizer_skip_prompt(pf_detokenizer *d, const int32_t *prompt, int32_t n_prompt)
+{
+    pf_bytes scratch = { .data = NULL };
+    pf_status status = read_prompt(d, prompt, n_prompt, &scratch);
+    pf_bytes_clear(&scratch);
+    if (status == PF_OK) status = find_prompt_end(d, &d->prompt_end);
+    return status;
+}
+
+/* Take away what `text` has from `old` on as long as it repeats the end of the prompt's text. */
+static void skip_prompt_end(pf_detokenizer *d, pf_bytes *text, size_t old)
+{
+    size_t n = 0;
+    while (d->n_skipped < d->prompt_end.n && old + n < text->n &&
+           text->data[old + n] == d->prompt_end.data[d->n_skipped]) {
+        n++;
+        d->n_skipped++;
+    }
+    if (old + n < text->n) d->n_skipped = d->prompt_end.n;
+    if (n == 0) return;
+    memmove(text->data + old, text->data + old + n, text->n - old - n);
+    text->n -= n;
+}
+
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
+
+pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
+{
+    const size_t old = text->n;
+    if (!exists(d->t, id)) return PF_INVALID;
+    const pf_status status = push(d, id, text);
+    skip_prompt_end(d, text, old);
+    return status;
+}
+
+pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
+{
+    const size_t old = text->n;
+    const pf_status status = finish(d, text);
+    skip_prompt_end(d, text, old);
+    return status;
 }

@@ -17,23 +17,37 @@ bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id)
     return id == SPECIAL;
 }
 
+/* The first byte of a text has no text, as a space would. */
+struct pf_detokenizer {
+    bool strips_first;
+};
+
 pf_status pf_detokenizer_create(const pf_tokenizer *tokenizer, pf_detokenizer **out)
 {
     (void)tokenizer;
-    *out = NULL;
+    *out = calloc(1, sizeof **out);
+    assert_non_null(*out);
     return PF_OK;
 }
 
 void pf_detokenizer_destroy(pf_detokenizer *d)
 {
-    (void)d;
+    free(d);
+}
+
+pf_status pf_detokenizer_skip_prompt(pf_detokenizer *d, const int32_t *prompt, int32_t n_prompt)
+{
+    (void)prompt;
+    d->strips_first = n_prompt == 0;
+    return PF_OK;
 }
 
 pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
 {
-    (void)d;
     if (id < 0 || (size_t)id >= PF_COUNT(pieces)) return PF_INVALID;
-    return pf_bytes_append(text, pieces[id], strlen(pieces[id]));
+    const size_t n_stripped = d->strips_first ? 1 : 0;
+    d->strips_first = false;
+    return pf_bytes_append(text, pieces[id] + n_stripped, strlen(pieces[id]) - n_stripped);
 }
 
 /* It has held back an "a". */
@@ -43,11 +57,17 @@ pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
     return pf_bytes_append(text, "a", 1);
 }
 
-static pf_text_stream begin(const pf_strings *stops)
+static pf_text_stream begin_after(const pf_strings *stops, int32_t n_prompt)
 {
     pf_text_stream stream;
-    assert_int_equal(pf_text_stream_begin(&stream, NULL, stops, 1), PF_OK);
+    const pf_tokens prompt = { .ids = (int32_t[]){ 0, 0 }, .n = n_prompt };
+    assert_int_equal(pf_text_stream_begin(&stream, NULL, stops, &prompt, 1), PF_OK);
     return stream;
+}
+
+static pf_text_stream begin(const pf_strings *stops)
+{
+    return begin_after(stops, 1);
 }
 
 static void push(pf_text_stream *stream, int32_t token)
@@ -149,6 +169,22 @@ static void what_the_decoder_held_back_is_text_and_may_stop(void **state)
     pf_text_stream_end(&stream);
 }
 
+static void text_continues_the_prompt_and_stops_are_looked_for_behind_it(void **state)
+{
+    (void)state;
+    const pf_strings stops = { { "aba" }, 1 };
+    for (int32_t n_prompt = 0; n_prompt < 3; n_prompt++) { /* 2: the prompt ends as the stop text begins */
+        pf_text_stream stream = begin_after(&stops, n_prompt);
+        push(&stream, 3); /* ba */
+        assert_false(stream.stopped);
+        assert_bytes(&stream, stream.bytes.n, n_prompt ? "ba" : "a");
+        push(&stream, 3);
+        assert_true(stream.stopped);
+        assert_bytes(&stream, stream.bytes.n, n_prompt ? "b" : "");
+        pf_text_stream_end(&stream);
+    }
+}
+
 /* Against the plain definition: the text is what stands before the first stop text of all bytes so far. */
 static void random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back(void **state)
 {
@@ -189,6 +225,7 @@ int main(void)
         cmocka_unit_test(special_tokens_have_no_bytes_and_unknown_ids_are_refused),
         cmocka_unit_test(a_character_of_two_tokens_is_shown_whole),
         cmocka_unit_test(what_the_decoder_held_back_is_text_and_may_stop),
+        cmocka_unit_test(text_continues_the_prompt_and_stops_are_looked_for_behind_it),
         cmocka_unit_test(random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
 /* From logits to a distribution, in transformers' order: temperature, top-k, top-p, min-p. All zero is greedy. */
 typedef struct {
     float temperature; /* 0: greedy; what is below is checked and plays no part */
@@ -12,5 +14,9 @@ typedef struct {
     float min_p;       /* 0: off */
     uint64_t seed;
 } pf_sampling;
+
+/* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 <= top_p <= 1,
+ * 0 <= min_p <= 1. */
+PF_MUST_USE pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error);
 
 #endif

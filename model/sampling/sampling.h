@@ -15,10 +15,6 @@
 #include "base/status.h"
 #include "kernels/kernels.h"
 
-/* PF_INVALID names the parameter that is out of range: temperature >= 0 and finite, top_k >= 0, 0 <= top_p <= 1,
- * 0 <= min_p <= 1. */
-PF_MUST_USE pf_status pf_sampling_check(const pf_sampling *sampling, pf_error *error);
-
 /* Bytes of scratch that the functions below need for a vocabulary; aligned as a float. */
 size_t pf_sampling_scratch_bytes(int32_t n_vocab);
 

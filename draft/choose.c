@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-pf_chooser pf_chooser_create(const pf_model *model, int32_t n_vocab, pf_arena *arena)
+pf_chooser pf_chooser_create(const pf_kernels *kernels, int32_t n_vocab, pf_arena *arena)
 {
     return (pf_chooser){
-        .kernels = pf_model_kernels(model),
+        .kernels = kernels,
         .n_vocab = n_vocab,
         .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),

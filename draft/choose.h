@@ -18,7 +18,6 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "model/weights/model.h"
 #include "model/sampling/sampling.h"
 #include "proto/messages.h"
 
@@ -30,7 +29,7 @@ typedef struct {
 } pf_chooser;
 
 /* Memory from the arena (or its measure; see base/arena.h). */
-pf_chooser pf_chooser_create(const pf_model *model, int32_t n_vocab, pf_arena *arena);
+pf_chooser pf_chooser_create(const pf_kernels *kernels, int32_t n_vocab, pf_arena *arena);
 
 /* How a sequence wants its tokens. */
 typedef struct {

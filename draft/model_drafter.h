@@ -37,11 +37,11 @@
 
 #include "base/status.h"
 #include "base/stop.h"
-#include "model/forward/context.h"
+#include "model/backend/forward_backend.h"
 #include "proto/peer.h"
 
 typedef struct {
-    int32_t max_sequences;      /* at most the context's, and PF_MAX_BATCH_SEQUENCES */
+    int32_t max_sequences;      /* at most the backend's, and PF_MAX_BATCH_SEQUENCES */
     int32_t max_draft;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
     uint64_t seed;              /* of a served drafter's draws for opens that bring no seed (0); 0: it is in process */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
@@ -50,12 +50,10 @@ typedef struct {
     pf_model_info info; /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
 } pf_model_drafter_config;
 
-/* context is borrowed, used by nobody else, and must outlive the drafter. End it with pf_peer_destroy.
+/* What the backend points to is borrowed, used by nothing else, and must outlive the drafter. End it with pf_peer_destroy;
+ * pf_host_reserved_bytes tells its memory.
  * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
-PF_MUST_USE pf_status pf_model_drafter_create(pf_context *context, const pf_model_drafter_config *config, pf_peer **out,
-                                              pf_error *error);
-
-/* Of memory, for its sequences. drafter: one that this file made. */
-size_t pf_model_drafter_reserved_bytes(const pf_peer *drafter);
+PF_MUST_USE pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_drafter_config *config,
+                                              pf_peer **out, pf_error *error);
 
 #endif

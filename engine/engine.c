@@ -10,8 +10,10 @@
 #include "draft/model_drafter.h"
 #include "engine/roles.h"
 #include "engine/threads.h"
+#include "host/answer.h"
+#include "host/sequence_host.h"
+#include "model/backend/cpu_backend.h"
 #include "model/forward/context.h"
-#include "proto/answer.h"
 #include "verify/cpu_verifier.h"
 
 enum {
@@ -309,8 +311,8 @@ pf_status pf_engine_make_verifier(pf_engine *engine, const pf_role_options *opti
         .seed = served->seed,
         .info = engine->info,
     };
-    PF_TRY(pf_cpu_verifier_create(engine->context, &config, out, error));
-    take_role(engine, pf_cpu_verifier_reserved_bytes(*out));
+    PF_TRY(pf_cpu_verifier_create(pf_cpu_backend(engine->context), &config, out, error));
+    take_role(engine, pf_host_reserved_bytes(*out));
     return PF_OK;
 }
 
@@ -328,8 +330,8 @@ pf_status pf_engine_make_drafter(pf_engine *engine, const pf_role_options *optio
         .stop = stop_of(options, served),
         .info = engine->info,
     };
-    PF_TRY(pf_model_drafter_create(engine->context, &config, out, error));
-    take_role(engine, pf_model_drafter_reserved_bytes(*out));
+    PF_TRY(pf_model_drafter_create(pf_cpu_backend(engine->context), &config, out, error));
+    take_role(engine, pf_host_reserved_bytes(*out));
     return PF_OK;
 }
 

@@ -37,12 +37,12 @@
 
 #include "base/status.h"
 #include "base/stop.h"
-#include "model/forward/context.h"
+#include "model/backend/forward_backend.h"
 #include "proto/peer.h"
 
 typedef struct {
-    int32_t max_sequences;     /* at most the context's, and PF_MAX_BATCH_SEQUENCES */
-    int32_t max_draft;         /* 1 .. PF_MAX_DRAFT_TOKENS; the context must have max_logit_rows for max_draft + 1, and
+    int32_t max_sequences;     /* at most the backend's, and PF_MAX_BATCH_SEQUENCES */
+    int32_t max_draft;         /* 1 .. PF_MAX_DRAFT_TOKENS; the backend must have max_logit_rows for max_draft + 1, and
                                    where it has none for max_sequences times that, batches are run in parts */
     uint64_t seed;             /* a secret of a served verifier, for opens that bring no seed (0, not coupled);
                                    0: theirs is taken as it is, 0 being a seed as any other */
@@ -51,12 +51,10 @@ typedef struct {
     pf_model_info info;        /* what pf_peer_info answers */
 } pf_cpu_verifier_config;
 
-/* context is borrowed, used by nobody else, and must outlive the verifier. End it with pf_peer_destroy.
+/* What the backend points to is borrowed, used by nothing else, and must outlive the verifier. End it with pf_peer_destroy;
+ * pf_host_reserved_bytes tells its memory.
  * PF_INVALID: a field is out of range (the sentence names it).  PF_NOMEM. */
-PF_MUST_USE pf_status pf_cpu_verifier_create(pf_context *context, const pf_cpu_verifier_config *config, pf_peer **out,
-                                             pf_error *error);
-
-/* Of memory, for its sequences. verifier: one that this file made. */
-size_t pf_cpu_verifier_reserved_bytes(const pf_peer *verifier);
+PF_MUST_USE pf_status pf_cpu_verifier_create(pf_forward_backend backend, const pf_cpu_verifier_config *config,
+                                             pf_peer **out, pf_error *error);
 
 #endif

@@ -6,21 +6,16 @@
 /* The uses of PF_NOISE_ACCEPT at a position. */
 enum { USE_KEEP = 0, USE_NEXT = 1 };
 
-pf_judge pf_judge_create(pf_context *context, pf_arena *arena)
+pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena)
 {
-    const int32_t n_vocab = pf_context_n_vocab(context);
+    const int32_t n_vocab = backend.limits.n_vocab;
     return (pf_judge){
-        .context = context,
+        .backend = backend,
         .n_vocab = n_vocab,
         .p = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .q = pf_arena_take(arena, (size_t)n_vocab, sizeof(float)),
         .scratch = pf_arena_take(arena, pf_sampling_scratch_bytes(n_vocab), 1),
     };
-}
-
-static const pf_kernels *kernels(const pf_judge *judge)
-{
-    return pf_model_kernels(pf_context_model(judge->context));
 }
 
 /* The rows of one sequence. */
@@ -34,9 +29,9 @@ static const float *make_p(void *rows, int32_t row)
 {
     const judged_rows *r = rows;
     const pf_judge *judge = r->judge;
-    const float *logits = pf_context_logits(judge->context, r->first_row + row);
+    const float *logits = pf_forward_logits(&judge->backend, r->first_row + row);
     const pf_status status =
-        pf_sampling_distribution(r->sampling, kernels(judge), logits, judge->n_vocab, judge->p, judge->scratch);
+        pf_sampling_distribution(r->sampling, judge->backend.kernels, logits, judge->n_vocab, judge->p, judge->scratch);
     return status == PF_OK ? judge->p : NULL;
 }
 
@@ -45,9 +40,10 @@ static int32_t choose(void *rows, int32_t row, int32_t n_kept)
 {
     const judged_rows *r = rows;
     const pf_judge *judge = r->judge;
-    if (r->sampling->temperature == 0.0f) return pf_context_best(judge->context, r->first_row + row, judge->n_vocab);
+    if (r->sampling->temperature == 0.0f) return pf_forward_best(&judge->backend, r->first_row + row, judge->n_vocab);
     const float *p = make_p(rows, row);
-    return p ? kernels(judge)->race(p, judge->n_vocab, r->sampling->seed, PF_NOISE_TARGET, r->position + n_kept) : -1;
+    return p ? judge->backend.kernels->race(p, judge->n_vocab, r->sampling->seed, PF_NOISE_TARGET, r->position + n_kept)
+             : -1;
 }
 
 static pf_acceptance judge_by_rejection(const pf_judge *judge, const pf_drafted *drafted, judged_rows *rows,

@@ -20,21 +20,21 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "model/forward/context.h"
+#include "model/backend/forward_backend.h"
 #include "model/sampling/sampling.h"
 #include "proto/messages.h"
 #include "verify/accept.h"
 
 typedef struct {
-    pf_context *context; /* borrowed: its last pass has the rows */
-    int32_t n_vocab;     /* of the context: the embedding's padding, too, is chosen where the model says so */
-    float *p;            /* [n_vocab] the row in hand */
-    float *q;            /* [n_vocab] zero between calls */
+    pf_forward_backend backend; /* its last pass has the rows */
+    int32_t n_vocab;            /* of the backend: the embedding's padding, too, is chosen where the model says so */
+    float *p;                   /* [n_vocab] the row in hand */
+    float *q;                   /* [n_vocab] zero between calls */
     void *scratch;
 } pf_judge;
 
 /* Memory from the arena (or its measure; see base/arena.h). */
-pf_judge pf_judge_create(pf_context *context, pf_arena *arena);
+pf_judge pf_judge_create(pf_forward_backend backend, pf_arena *arena);
 
 /* Judge the proposal whose logits are rows first_row .. first_row + n of the last pass: those of the last committed token,
  * which decide `position`, then each token's. path [n]: the n_accepted tokens that are kept, as indices, ascending.

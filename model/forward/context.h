@@ -22,6 +22,7 @@
 #include "base/stop.h"
 #include "base/team.h"
 #include "kvcache/kvcache.h"
+#include "model/forward/span.h"
 #include "model/weights/model.h"
 
 typedef struct pf_context pf_context;
@@ -62,18 +63,6 @@ size_t pf_context_reserved_bytes(const pf_context *context);
 /* From here on a pass is given up between two layers when it is time to stop: forward and prefill then have PF_CANCELLED.
  * The caller of a pass looks at it; borrowed. NULL: never. */
 void pf_context_set_stop(pf_context *context, pf_stop *stop);
-
-/* New tokens of one sequence, behind what its KV holds. They may be a tree: a token then stands right behind its parent,
- * and its logits are those of the chain of its path. Its KV holds all of them, row behind row; before more is appended
- * pf_kv_keep must choose a path, or pf_kv_truncate forget them. */
-typedef struct {
-    pf_kv_seq sequence;
-    const int32_t *tokens;  /* [n_tokens] */
-    int32_t n_tokens;       /* at least 1 */
-    int32_t n_logits;       /* of the last n_logits rows, 0 .. n_tokens */
-    const int32_t *parents; /* [n_tokens] the row that each one follows, before it; -1: the KV. NULL: a chain */
-    int32_t best_of;        /* of a row only the best of the first best_of is asked for (PF_HEAD_BOUNDED); 0: logits */
-} pf_span;
 
 /* Run the spans: extend each sequence's KV by its tokens and compute the wanted logits, in pf_context_logits.
  * Sequences must be distinct. All or nothing: on failure every sequence is as before.

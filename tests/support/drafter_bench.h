@@ -3,6 +3,7 @@
 #define PF_TESTS_DRAFTER_BENCH_H
 
 #include "draft/model_drafter.h"
+#include "model/backend/cpu_backend.h"
 #include "tests/support/near_peer.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_side.h"
@@ -20,7 +21,7 @@ static inline bench open_bench(pf_context_config context, pf_model_drafter_confi
 {
     bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
     pf_error error = { 0 };
-    assert_ok(pf_model_drafter_create(b.side.context, &config, &b.drafter, &error), error);
+    assert_ok(pf_model_drafter_create(pf_cpu_backend(b.side.context), &config, &b.drafter, &error), error);
     return b;
 }
 

@@ -1,6 +1,7 @@
 /* A drafter of many sequences, whose rows are drawn by a team: each member its share, and no more members than have memory
  * for it. What is proposed and declared is what one thread draws. */
 #include "draft/model_drafter.h"
+#include "model/backend/cpu_backend.h"
 #include "tests/support/near_peer.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_side.h"
@@ -40,7 +41,7 @@ static void draft(int32_t n_threads, drafted *out)
     const pf_model_drafter_config config = { .max_sequences = N_SEQUENCES, .max_draft = N_DRAFTED, .seed = 1 };
     pf_error error = { 0 };
     pf_peer *drafter;
-    assert_ok(pf_model_drafter_create(side.context, &config, &drafter, &error), error);
+    assert_ok(pf_model_drafter_create(pf_cpu_backend(side.context), &config, &drafter, &error), error);
     pf_open opens[N_SEQUENCES];
     pf_verdict verdicts[N_SEQUENCES];
     int32_t committed[N_SEQUENCES];

@@ -189,7 +189,7 @@ static void what_was_drawn_before_a_row_without_a_number_is_proposed(void **stat
     const pf_model_drafter_config config = { .max_sequences = 1, .max_draft = 8 };
     bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
     pf_error error = { 0 };
-    assert_ok(pf_model_drafter_create(b.side.context, &config, &b.drafter, &error), error);
+    assert_ok(pf_model_drafter_create(pf_cpu_backend(b.side.context), &config, &b.drafter, &error), error);
     assert_drafted(begin_drafting(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, drafted, 2);
     close_bench(&b);
 }
@@ -1087,7 +1087,8 @@ static void a_configuration_out_of_range_is_named(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_error error = { 0 };
         pf_peer *peer = NULL;
-        assert_status(pf_model_drafter_create(side.context, &cases[i].config, &peer, &error), PF_INVALID);
+        assert_status(pf_model_drafter_create(pf_cpu_backend(side.context), &cases[i].config, &peer, &error),
+                      PF_INVALID);
         assert_says(error, cases[i].says);
         assert_null(peer);
     }
@@ -1097,7 +1098,7 @@ static void a_configuration_out_of_range_is_named(void **state)
 static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
 {
     const pf_model_drafter_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
-    return pf_model_drafter_create(context, &config, out, error);
+    return pf_model_drafter_create(pf_cpu_backend(context), &config, out, error);
 }
 
 static void creation_survives_every_refused_allocation(void **state)

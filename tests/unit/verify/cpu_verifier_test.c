@@ -9,6 +9,7 @@
 #include "tests/support/tiny_side.h"
 #include "verify/accept.h"
 #include "verify/cpu_verifier.h"
+#include "model/backend/cpu_backend.h"
 
 enum { N_TEXT = 40, V = 128 };
 
@@ -25,7 +26,7 @@ static bench open_bench(pf_context_config context, pf_cpu_verifier_config config
     bench b = { .side = pf_tiny_side_open(&MODEL, 1, &context) };
     pf_error error = { 0 };
     pf_tiny_side_decode(&b.side, &GREEDY, PROMPT, N_PROMPT, N_TEXT, b.text);
-    assert_ok(pf_cpu_verifier_create(b.side.context, &config, &b.verifier, &error), error);
+    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context), &config, &b.verifier, &error), error);
     return b;
 }
 
@@ -340,7 +341,7 @@ static void a_row_without_a_number_decides_nothing_and_undoes_nothing(void **sta
         const pf_context_config context = { .max_sequences = 1 };
         bench b = { .side = pf_tiny_side_open(&ends, 1, &context) };
         pf_error error = { 0 };
-        assert_ok(pf_cpu_verifier_create(b.side.context,
+        assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context),
                                          &(pf_cpu_verifier_config){ .max_sequences = 1, .max_draft = 8 }, &b.verifier,
                                          &error),
                   error);
@@ -654,7 +655,7 @@ static void one_sequence_too_many_is_refused_until_another_closes(void **state)
     pf_peer_destroy(b.verifier); /* and gives back what was open */
     pf_error error;
     const pf_cpu_verifier_config again = { .max_sequences = 4, .max_draft = 8 };
-    assert_ok(pf_cpu_verifier_create(b.side.context, &again, &b.verifier, &error), error);
+    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(b.side.context), &again, &b.verifier, &error), error);
     for (uint64_t i = 1; i <= 4; i++) ask_open(&b, near_peer_open(i));
     close_bench(&b);
 }
@@ -923,7 +924,8 @@ static void a_configuration_out_of_range_is_named(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_error error = { 0 };
         pf_peer *peer = NULL;
-        assert_status(pf_cpu_verifier_create(side.context, &cases[i].config, &peer, &error), PF_INVALID);
+        assert_status(pf_cpu_verifier_create(pf_cpu_backend(side.context), &cases[i].config, &peer, &error),
+                      PF_INVALID);
         assert_says(error, cases[i].says);
         assert_null(peer);
     }
@@ -933,7 +935,7 @@ static void a_configuration_out_of_range_is_named(void **state)
 static pf_status create(pf_context *context, pf_peer **out, pf_error *error)
 {
     const pf_cpu_verifier_config config = { .max_sequences = 2, .max_draft = 8, .info = { .model_id = "tiny" } };
-    return pf_cpu_verifier_create(context, &config, out, error);
+    return pf_cpu_verifier_create(pf_cpu_backend(context), &config, out, error);
 }
 
 static void creation_survives_every_refused_allocation(void **state)

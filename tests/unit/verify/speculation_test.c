@@ -14,6 +14,7 @@
 #include "tests/support/duet.h"
 #include "tests/support/tiny_side.h"
 #include "verify/cpu_verifier.h"
+#include "model/backend/cpu_backend.h"
 
 enum { N_NEW = 24, N_PROMPTS = 3, N_PROMPT = 7 };
 
@@ -43,8 +44,8 @@ static pair open_pair(const pf_tiny_model *target, const pf_tiny_model *draft, i
     pf_error error = { 0 };
     const pf_cpu_verifier_config v = { .max_sequences = n_sequences, .max_draft = 8 };
     const pf_model_drafter_config d = { .max_sequences = n_sequences, .max_draft = 8, .seed = 99 };
-    assert_ok(pf_cpu_verifier_create(p.target.context, &v, &p.verifier, &error), error);
-    assert_ok(pf_model_drafter_create(p.draft.context, &d, &p.drafter, &error), error);
+    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(p.target.context), &v, &p.verifier, &error), error);
+    assert_ok(pf_model_drafter_create(pf_cpu_backend(p.draft.context), &d, &p.drafter, &error), error);
     return p;
 }
 

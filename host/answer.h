@@ -9,8 +9,8 @@
  * An answer that is full of complaints drops the rest (proto/peer.h).
  * Memory: from its owner's arena; nothing is allocated later. Threads: its owner's one.
  */
-#ifndef PF_PROTO_ANSWER_H
-#define PF_PROTO_ANSWER_H
+#ifndef PF_HOST_ANSWER_H
+#define PF_HOST_ANSWER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "proto/answer.h"
+#include "host/answer.h"
 
 #include <stdio.h>
 

@@ -1,0 +1,41 @@
+/*
+ * One sequence's proposals of adaptive length: observes each drawn token and each verdict, and tells by draft/length.h whether
+ * another token is drawn and beside which tokens the second choice is proposed. Internal to draft/.
+ *
+ * Threads: one at a time.
+ */
+#ifndef PF_DRAFT_ADAPTIVE_H
+#define PF_DRAFT_ADAPTIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "draft/choose.h"
+#include "draft/length.h"
+#include "proto/messages.h"
+
+typedef struct {
+    pf_length length;
+    bool branches;                               /* second choices are proposed, too */
+    float margins[PF_MAX_DRAFT_TOKENS];          /* of the latest proposal's chain, and of the one in the making */
+    int32_t second_choices[PF_MAX_DRAFT_TOKENS]; /* likewise; below 0: there is none */
+    int32_t parents[PF_MAX_DRAFT_TOKENS];        /* of a proposal with branches, which stand behind the chain */
+    int32_t n_branches;
+    int32_t n_proposed;  /* tokens of the latest proposal's chain; 0: it has been judged */
+    uint64_t drafted_ns; /* what it took */
+    uint64_t left_ns;    /* when it was handed out */
+} pf_adaptive;
+
+/* A token has been drawn from these logits behind n_drawn - 1 others: whether another is, of at most n_planned. */
+bool pf_adaptive_goes_on(pf_adaptive *adaptive, const pf_chooser *chooser, const float *logits, int32_t token,
+                         int32_t n_drawn, int32_t n_planned);
+
+/* Complete a proposal of n_drawn tokens, of at most max_draft: second choices are added behind its tokens, which are the
+ * caller's array [max_draft]. */
+void pf_adaptive_end_proposal(pf_adaptive *adaptive, int32_t *tokens, int32_t n_drawn, int32_t max_draft,
+                              pf_proposal *proposal);
+
+/* The verdict on the latest proposal, whose chain is still at hand. */
+void pf_adaptive_judge(pf_adaptive *adaptive, const int32_t *chain, const pf_verdict *verdict, uint64_t now_ns);
+
+#endif

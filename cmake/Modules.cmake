@@ -32,6 +32,20 @@ pf_room(tokenizer/decode pattern)
 pf_room(tokenizer/files encode unicode)
 pf_room(model/config)
 pf_room(model/files config)
+pf_room(kernels/vec)
+pf_room(kernels/act vec)
+pf_room(kernels/attn vec)
+pf_room(kernels/norm vec)
+pf_room(kernels/rope vec)
+pf_room(kernels/sample vec)
+pf_room(kernels/limits vec)
+pf_room(kernels/gemm act vec)   # the contract, the definition, and what the rooms below share
+pf_room(kernels/gemm/pack gemm vec)
+pf_room(kernels/gemm/float gemm gemm/pack vec)
+pf_room(kernels/gemm/bf16_12 gemm gemm/pack vec)
+pf_room(kernels/gemm/int gemm gemm/pack vec)
+pf_room(kernels/gemm/amx gemm gemm/int gemm/pack vec)
+pf_room(kernels/gemm/onednn gemm gemm/pack)
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.

@@ -2,7 +2,7 @@
 #ifndef PF_KERNELS_IMPLEMENTATIONS_H
 #define PF_KERNELS_IMPLEMENTATIONS_H
 
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_int.h"
 #include "kernels/kernels.h"
 
 /* Weights of a panel as bf16: pairs of values [pair, pair + n_pairs) of k, into [n_pairs, 32] words as a bf16 panel has

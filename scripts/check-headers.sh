@@ -31,9 +31,9 @@ check_one() {
     case "$header" in
     *avx512* | *_amx*) flags=("${avx512[@]}") ;;
     *avx2*) flags=("${avx2[@]}") ;;
-    *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/gemm/float/vec_avx2.h"' ;;
+    *_vec.h) flags=("${avx2[@]}") prelude='#include "kernels/vec/vec_avx2.h"' ;;
     *_words.h) flags=("${avx2[@]}") prelude='#include "kernels/sample/words_avx2.h"' ;;
-    *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/v16_avx2.h"' ;;
+    *_v16.h) flags=("${avx2[@]}") prelude='#include "kernels/vec/v16_avx2.h"' ;;
     esac
     printf '%s\n#include "%s"\n' "$prelude" "$header" | check "${flags[@]}" ||
         { echo "headers: $header does not stand alone" >&2; return 1; }

@@ -1,5 +1,5 @@
 /* The definition of the gated activation. */
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
 
 void pf_swiglu_f32_ref(float *out, size_t out_stride, const float *gate, const float *up, size_t in_stride,

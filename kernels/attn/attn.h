@@ -51,7 +51,7 @@
  *                    top' = max(top, its top);  a = exp(top - top'), b = exp(its top - top')
  *                    sum = fma(its sum, b, sum * a);  acc[d] = fma(its acc[d], b, acc[d] * a)
  *                out[d] = acc[d] / sum
- *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/exp.h)
+ *                exp is pf_exp in f32, pf_exp2_coarse in bf16 (kernels/vec/exp.h)
  * So a row's bits are a function of its own q and of the keys and values at 0 .. p. In f32 they are the same on every
  * instruction set; in bf16 too, the amx class apart, as long as no number on the way is denormal: with VDPBF16PS rounding
  * to bf16 and the products read denormals as zero and give none, the others keep them.

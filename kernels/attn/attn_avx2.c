@@ -1,4 +1,4 @@
-#include "kernels/v16_avx2.h"
+#include "kernels/vec/v16_avx2.h"
 
 #include "kernels/attn/attn_store_v16.h"
 #include "kernels/attn/attn_v16.h"

@@ -1,5 +1,5 @@
 /* The products of pairs by VDPBF16PS; the f32 cache has nothing to gain from it. */
-#include "kernels/v16_avx512.h"
+#include "kernels/vec/v16_avx512.h"
 
 #include "kernels/attn/attn_v16.h"
 

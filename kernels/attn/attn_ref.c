@@ -1,7 +1,7 @@
 /* The definition of attention: one row and head after the other. */
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
 
 enum { AMX_STEP = 32 }; /* elements, or positions, of which TDPBF16PS sums the even and the odd apart */

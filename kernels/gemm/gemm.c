@@ -1,7 +1,7 @@
 /* Sizes, and what packed rows stand for: what all implementations of the product share. */
 #include "kernels/cpu.h"
-#include "kernels/gemm/bf16_12/bf16_12.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_bf16_12.h"
+#include "kernels/gemm/layout_int.h"
 
 pf_fetch pf_fetch_of(uint32_t features)
 {

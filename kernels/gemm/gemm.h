@@ -12,12 +12,12 @@
  *   int8   [n/32] { 32 f32 scales      [k/4] [ n0: k k+1 k+2 k+3 | ... | n31 ] }              bytes hold q + 128
  *   int4   [n/32] { 32 f32 scales      [k/4] [ 64 bytes: n0..n15 in low nibbles, n16..n31 in high ] }   of a channel
  *   asym   behind the scales 32 bytes z, one a column, and 32 that mean nothing
- *   groups before the steps of each two groups 64 bytes m << 4 | z, one a column for either (layout.h)
+ *   groups before the steps of each two groups 64 bytes m << 4 | z, one a column for either (layout_int.h)
  *
  * All divisions round up: columns that fill the last panel and values that fill the last step or group stand for zero
  * (a scale of zero, or q = 0 in int8 and q = 8 or z in int4). A panel's size is a multiple of 64 bytes.
  * bf16-12 holds the bits of bf16, and its products are those of bf16 below AMX, bit for bit; on AMX they are those of
- * avx512bf16, whose sums have another order. bf16_12.h has its blocks.
+ * avx512bf16, whose sums have another order. layout_bf16_12.h has its blocks.
  * Several tensors of equal K (q, k and v; gate and up) may be stacked into one matrix: their rows follow each other, at
  * any boundary.
  *
@@ -102,7 +102,7 @@ typedef struct {
     size_t panel_bytes;
     bool from_memory; /* a pass reads more than the last cache holds: a hint, results do not depend on it */
     pf_fetch fetch;   /* the machine's: likewise a hint */
-    void *panels;     /* [n_panels, panel_bytes], and in bf16-12 what bf16_12.h draws; 64-byte aligned */
+    void *panels;     /* [n_panels, panel_bytes], and in bf16-12 what layout_bf16_12.h draws; 64-byte aligned */
     struct pf_onednn_matrix *onednn; /* another copy, or NULL (gemm_onednn.h) */
 } pf_gemm_weights;
 

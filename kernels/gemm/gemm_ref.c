@@ -1,8 +1,8 @@
 /* The definition of the product: one chain over K for each output. Tiles of one row. */
 #include <math.h>
 
-#include "kernels/gemm/bf16_12/bf16_12.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_bf16_12.h"
+#include "kernels/gemm/layout_int.h"
 #include "kernels/implementations.h"
 
 /* Packed input: [m, k] f32; for the bf16 class rounded to bf16, and k rounded up to whole pairs. */

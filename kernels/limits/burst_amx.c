@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "kernels/limits/burst_rows.h"
-#include "kernels/tiles_amx.h"
+#include "kernels/vec/tiles_amx.h"
 
 /* What was configured before is put back: others configure their thread once. */
 #define BURST(NAME, INSTRUCTION)                                                                             \

@@ -1,7 +1,7 @@
 /* The definition of rmsnorm. Faster files are tested against this one, bit for bit. */
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
 
 static float sum_of_squares(const float *x, int32_t n_cols)

@@ -1,4 +1,4 @@
-#include "kernels/v16_avx512.h"
+#include "kernels/vec/v16_avx512.h"
 
 #include "kernels/rope/rope_v16.h"
 

@@ -1,7 +1,7 @@
 /* The definition of bounds. */
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
 
 float pf_bounds_split_ref(const float *x, int32_t n, bool to_bf16, float *whole, float *rest)

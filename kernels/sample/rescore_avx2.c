@@ -1,4 +1,4 @@
-#include "kernels/v16_avx2.h"
+#include "kernels/vec/v16_avx2.h"
 
 #include "kernels/sample/rescore_v16.h"
 

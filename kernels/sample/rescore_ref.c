@@ -1,7 +1,7 @@
 /* The definition of a second look. */
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
 
 static float bound_of(const float *logits, int32_t n)

@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "kernels/v16_avx512.h"
+#include "kernels/vec/v16_avx512.h"
 
 enum {
     FEW = 48,            /* values among which a rank is found by counting */

@@ -11,7 +11,7 @@ typedef int32_t pf_argmax_fn(const float *logits, int32_t n);
 /* probabilities[i] = exp((logits[i] - top) * (1 / temperature)) / sum,  top = the largest logit.
  *   logits, probabilities  [n]  f32; may be the same
  *   temperature            > 0, finite
- * Returns top. exp is that of kernels/exp.h; the sum is kept in double: element i goes to partial sum i mod 16, the 16
+ * Returns top. exp is that of kernels/vec/exp.h; the sum is kept in double: element i goes to partial sum i mod 16, the 16
  * are added 8 apart, then 4, 2, 1; then each is multiplied by the float nearest to 1 / sum. Same bits on every
  * instruction set.
  * A NaN logit counts as minus infinity: probability 0. Where the top is plus infinity, the infinite ones share equally.

@@ -1,4 +1,4 @@
-#include "kernels/v16_avx512.h"
+#include "kernels/vec/v16_avx512.h"
 
 #include "kernels/sample/vocab_v16.h"
 

@@ -1,7 +1,7 @@
 /* The definitions of argmax and softmax over a vocabulary. */
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
 
 int32_t pf_argmax_f32_ref(const float *logits, int32_t n)

@@ -5,7 +5,7 @@
 #ifndef PF_KERNELS_WORDS_H
 #define PF_KERNELS_WORDS_H
 
-#include "kernels/v16_avx2.h"
+#include "kernels/vec/v16_avx2.h"
 
 enum { LANES = 8 };
 typedef __m256i words;

@@ -12,7 +12,7 @@
 #ifndef PF_KERNELS_WORDS_H
 #define PF_KERNELS_WORDS_H
 
-#include "kernels/v16_avx512.h"
+#include "kernels/vec/v16_avx512.h"
 
 enum { LANES = 16 };
 typedef __m512i words;

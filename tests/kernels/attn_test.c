@@ -1,4 +1,4 @@
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "tests/kernels/kernel_test.h"
 
 /* A sequence's cache of one layer, pages in shuffled order, slots past its length poisoned with NaN; queries in rows

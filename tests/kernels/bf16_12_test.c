@@ -1,5 +1,5 @@
 /* bf16 in twelve bits: every value comes back, and every product has the bits of plain bf16. */
-#include "kernels/gemm/bf16_12/bf16_12.h"
+#include "kernels/gemm/layout_bf16_12.h"
 #include "tests/kernels/kernel_test.h"
 
 /* What a matrix is filled with. */

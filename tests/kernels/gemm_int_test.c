@@ -1,6 +1,6 @@
 /* Products of stored integers that rounding would seldom make: every byte, every nibble, every head, and their ends. */
 #include "base/checked.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_int.h"
 #include "tests/kernels/kernel_test.h"
 
 enum { N = 77, ROWS = 14, MAX_K = PF_GEMM_MAX_INT_K };

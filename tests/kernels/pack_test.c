@@ -1,5 +1,5 @@
 #include "base/checked.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_int.h"
 #include "tests/kernels/kernel_test.h"
 
 /* Sources in memory as a file may have it: any type, at an odd address, rows further apart than their length. */

@@ -1,6 +1,6 @@
 #include "tests/kernels/kernel_test.h"
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 
 /* --- exp, which softmax shares --- */
 

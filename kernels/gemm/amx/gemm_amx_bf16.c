@@ -12,8 +12,8 @@
  * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says.
  */
 #include "kernels/gemm/amx/gemm_amx.h"
-#include "kernels/gemm/int/gemm_pairs_avx512.h"
-#include "kernels/unroll.h"
+#include "kernels/gemm/pack/pack_pairs_avx512.h"
+#include "kernels/vec/unroll.h"
 
 enum { STEP_VALUES = 32 };
 

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "kernels/gemm/amx/gemm_amx.h"
 #include "kernels/gemm/int/gemm_int_words_avx512.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_int.h"
 
 /* Behind the tiles of the packed input. */
 typedef struct {

@@ -2,14 +2,15 @@
  * What the AMX products share: what a product is, how a format lies in its panels, and how its steps are brought to where tiles
  * find them. Internal.
  *
- * The tiles are those of kernels/tiles_amx.h. A panel of 32 columns is two B tiles side by side. A step of K is 64 bytes of a
+ * The tiles are those of kernels/vec/tiles_amx.h. A panel of 32 columns is two B tiles side by side. A step of K is 64 bytes of a
  * row of A (32 values of bf16, 64 of int8) and 128 bytes of each of 16 rows of B.
  */
 #ifndef PF_KERNELS_GEMM_AMX_PRODUCT_H
 #define PF_KERNELS_GEMM_AMX_PRODUCT_H
 
+#include "kernels/gemm/gemm_nest.h"
 #include "kernels/gemm/int/group_bytes_avx512.h"
-#include "kernels/tiles_amx.h"
+#include "kernels/vec/tiles_amx.h"
 
 enum {
     PF_TILE_B_STRIDE = 128,                               /* two B tiles of a panel lie side by side */

@@ -1,5 +1,5 @@
 /* bf16 in twelve bits to bf16 panels with AVX-512. */
-#include "kernels/gemm/float/vec_avx512.h"
+#include "kernels/vec/vec_avx512.h"
 
 #include "kernels/gemm/bf16_12/bf16_12_vec.h"
 

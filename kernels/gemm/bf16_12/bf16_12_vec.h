@@ -1,11 +1,12 @@
 /*
- * Blocks of bf16 in twelve bits (bf16_12.h) to plain ones, for YMM and ZMM registers; a file includes vec_avx2.h or
+ * Blocks of bf16 in twelve bits (layout_bf16_12.h) to plain ones, for YMM and ZMM registers; a file includes vec_avx2.h or
  * vec_avx512.h first. Internal.
  */
 #ifndef PF_KERNELS_GEMM_BF16_12_VEC_H
 #define PF_KERNELS_GEMM_BF16_12_VEC_H
 
-#include "kernels/gemm/bf16_12/bf16_12.h"
+#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/layout_bf16_12.h"
 
 /* The sixteen high bytes that a block's four bits stand for, in each 128 bits. */
 PF_INLINE pf_vec pf_b12_high_bytes(uint8_t code)

@@ -1,5 +1,5 @@
 /*
- * The bf16 product from twelve bits a weight (bf16_12.h), with VDPBF16PS: the chains of gemm_avx512bf16.c, so its bits.
+ * The bf16 product from twelve bits a weight (layout_bf16_12.h), with VDPBF16PS: the chains of gemm_avx512bf16.c, so its bits.
  *
  *   for each panel of 32 columns
  *     for each piece of K
@@ -14,8 +14,8 @@
  * Measured in November 2026 on two Zen 5 cores: unpacked by pieces in the scratch, as integers are, 16 rows took 1.3
  * times as long and 512 the same; two panels side by side, as plain bf16 has them for few rows, 1.1 times.
  */
-#include "kernels/gemm/float/sums_avx512.h"
-#include "kernels/gemm/float/vec_avx512.h"
+#include "kernels/gemm/sums_avx512.h"
+#include "kernels/vec/vec_avx512.h"
 
 #include "kernels/gemm/bf16_12/bf16_12_vec.h"
 

@@ -3,7 +3,8 @@
  * for all rows, so that a panel is read once, straight through. Four to six rows of bf16 take it half by half, in tiles of 6
  * by 16, which need fewer loads and conversions: 0.97 of the multiplies' peak, not 0.92, at 96 rows, 0.95, not 0.87, at five.
  */
-#include "kernels/gemm/float/gemm_nest.h"
+#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/pack/pack_activations.h"
 
 enum { F32_ROWS = 3, BF16_ROWS = 6, HALF_ROWS = 4, PAIR_ROWS = 1, N_VECTORS = 4 };
 

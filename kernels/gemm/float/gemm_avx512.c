@@ -2,7 +2,8 @@
  * Products with AVX-512 F: f32 in tiles of 1 to 14 rows by 32 columns; bf16, for machines without VDPBF16PS, in tiles
  * of up to 12, each weight pair taken apart once for all rows of a tile.
  */
-#include "kernels/gemm/float/sums_avx512.h"
+#include "kernels/gemm/pack/pack_activations.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum { F32_ROWS = 14, BF16_ROWS = 12, PAIR_ROWS = 4, MANY_ROWS = 7 };
 

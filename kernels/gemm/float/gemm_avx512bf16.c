@@ -3,9 +3,9 @@
  * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says; VCVTNE2PS2BF16, which
  * rounds the activations, reads them as zero too.
  */
-#include "kernels/gemm/int/gemm_pairs_avx512.h"
+#include "kernels/gemm/pack/pack_pairs_avx512.h"
 #include "kernels/gemm/pack/pack_words_avx512.h"
-#include "kernels/gemm/float/sums_avx512.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum { TILE_ROWS = 14, PAIR_ROWS = 7, PAIR_ROWS_AT_ONCE = 6, FAR_PAIR_ROWS = 3, MANY_ROWS = 7 };
 

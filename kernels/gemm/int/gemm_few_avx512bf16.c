@@ -1,5 +1,5 @@
 /* Integer weights times few rows of bf16 with VDPBF16PS. */
-#include "kernels/gemm/float/vec_avx512.h"
+#include "kernels/vec/vec_avx512.h"
 
 #include "kernels/gemm/int/gemm_few_vec.h"
 

@@ -15,7 +15,7 @@
 
 #include "kernels/gemm/int/gemm_widen_vec.h"
 #ifdef __AVX512BF16__
-#include "kernels/gemm/float/sums_avx512.h"
+#include "kernels/gemm/sums_avx512.h"
 #endif
 
 /* What few rows do with one panel, or half of it. Their number and the format are the function's. */

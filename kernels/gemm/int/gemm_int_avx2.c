@@ -2,7 +2,7 @@
  * Integer weights times int8 activations with AVX2: tiles of 1 to 6 rows by 16 columns, the halves of a panel side by side or,
  * from three rows on, one after the other, so that a panel is still read once.
  */
-#include "kernels/gemm/float/vec_avx2.h"
+#include "kernels/vec/vec_avx2.h"
 
 #include "kernels/gemm/int/gemm_int_madd_vec.h"
 

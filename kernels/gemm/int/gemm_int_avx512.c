@@ -1,7 +1,7 @@
 /*
  * Integer weights times int8 activations with AVX-512 BW, without VNNI: tiles of 1 to 12 rows by 32 columns.
  */
-#include "kernels/gemm/float/vec_avx512.h"
+#include "kernels/vec/vec_avx512.h"
 
 #include "kernels/gemm/int/gemm_int_madd_vec.h"
 

@@ -26,8 +26,8 @@
 
 #include "base/checked.h"
 #include "kernels/gemm/int/group_bytes_avx512.h"
-#include "kernels/gemm/layout.h"
-#include "kernels/gemm/float/sums_avx512.h"
+#include "kernels/gemm/layout_int.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum {
     INT8_ROWS = PF_GEMM_VNNI_INT8_ROWS,

@@ -26,8 +26,8 @@
 
 #include "base/checked.h"
 #include "kernels/gemm/int/gemm_int_rounding.h"
-#include "kernels/gemm/float/gemm_nest.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/layout_int.h"
 
 enum {
     PF_INT_BLOCK = 32,         /* values of k */

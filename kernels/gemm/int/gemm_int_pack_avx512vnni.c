@@ -12,7 +12,8 @@
  */
 #include "kernels/gemm/int/gemm_int_words_avx512.h"
 #include "kernels/gemm/pack/pack_words_avx512.h"
-#include "kernels/unroll.h"
+#include "kernels/implementations.h"
+#include "kernels/vec/unroll.h"
 
 enum { MOST_ROWS = 8 }; /* packed together */
 

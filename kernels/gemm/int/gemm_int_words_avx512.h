@@ -2,8 +2,10 @@
 #ifndef PF_KERNELS_GEMM_INT_WORDS_AVX512_H
 #define PF_KERNELS_GEMM_INT_WORDS_AVX512_H
 
+#include <immintrin.h>
+
 #include "kernels/gemm/int/gemm_int_rounding.h"
-#include "kernels/gemm/float/gemm_nest.h"
+#include "kernels/vec/rows.h"
 
 /* 64 values of a row times its factor, rounded to bytes: 16 words, by lanes (pack_words_avx512.h). n values exist, zeros
  * follow them. */

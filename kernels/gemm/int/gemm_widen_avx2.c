@@ -1,5 +1,5 @@
 /* Integer weights to bf16 panels with AVX2. */
-#include "kernels/gemm/float/vec_avx2.h"
+#include "kernels/vec/vec_avx2.h"
 
 #include "kernels/gemm/int/gemm_widen_vec.h"
 

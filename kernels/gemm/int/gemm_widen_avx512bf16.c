@@ -1,5 +1,5 @@
 /* Integer weights to bf16 panels with AVX-512 BF16, which reads denormals as zero. */
-#include "kernels/gemm/float/vec_avx512.h"
+#include "kernels/vec/vec_avx512.h"
 
 #include "kernels/gemm/int/gemm_widen_vec.h"
 

@@ -8,8 +8,8 @@
 #ifndef PF_KERNELS_GEMM_WIDEN_VEC_H
 #define PF_KERNELS_GEMM_WIDEN_VEC_H
 
-#include "kernels/gemm/float/gemm_nest.h"
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/gemm_nest.h"
+#include "kernels/gemm/layout_int.h"
 
 /* Of a register's columns, and of those 16 further on: the scales, and of what has heads m and z * m of a group. An integer
  * weight is q * m - z * m, exactly; q and z are as pf_widen_nibble has them, m a 16th where they are 16 times as large. */

@@ -2,7 +2,11 @@
 #ifndef PF_KERNELS_GEMM_GROUP_BYTES_AVX512_H
 #define PF_KERNELS_GEMM_GROUP_BYTES_AVX512_H
 
-#include "kernels/gemm/float/gemm_nest.h"
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/vec/rows.h"
 
 /* What the nibbles of a group are multiplied with, and what is taken off then: of 16 columns, and of those 16 further on. */
 typedef struct {

@@ -5,7 +5,7 @@
 #ifndef PF_KERNELS_GEMM_ONEDNN_UNPACK_H
 #define PF_KERNELS_GEMM_ONEDNN_UNPACK_H
 
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_int.h"
 
 /* f32 or bf16. `row`: [k], room to work in. */
 static inline void pf_onednn_unpack_numbers(const pf_gemm_weights *w, int32_t panel_begin, int32_t n, void *out,

@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #include "base/checked.h"
-#include "kernels/gemm/bf16_12/bf16_12_encode.h"
+#include "kernels/gemm/pack/bf16_12_encode.h"
 #include "kernels/gemm/pack/quantise.h"
 #include "kernels/implementations.h"
 

@@ -2,8 +2,12 @@
 #ifndef PF_KERNELS_GEMM_PACK_WORDS_AVX512_H
 #define PF_KERNELS_GEMM_PACK_WORDS_AVX512_H
 
-#include "kernels/gemm/float/gemm_nest.h"
-#include "kernels/unroll.h"
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/vec/rows.h"
+#include "kernels/vec/unroll.h"
 
 /* Where the words of a row lie in its vector: word 4 * i + j ... */
 typedef enum {

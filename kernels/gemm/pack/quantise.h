@@ -8,7 +8,7 @@
 
 #include <float.h>
 
-#include "kernels/gemm/layout.h"
+#include "kernels/gemm/layout_int.h"
 
 enum {
     STRETCH = 128, /* values of a row at a time: whole groups, or part of one */

@@ -2,14 +2,15 @@
  * Sixteen lanes of 32 bits in a ZMM register, for what is written once for these and for the YMM registers of
  * vec_avx2.h (files named _vec.h). Internal; for files compiled for AVX-512 F, BW, DQ, VL.
  */
-#ifndef PF_KERNELS_GEMM_VEC_H
-#define PF_KERNELS_GEMM_VEC_H
+#ifndef PF_KERNELS_VEC_H
+#define PF_KERNELS_VEC_H
 
 #include <immintrin.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/gemm/float/gemm_nest.h"
+#include "kernels/vec/rows.h"
 
 enum {
     PF_VEC_LANES = 16,

@@ -3,7 +3,7 @@
 #ifndef PF_KERNELS_GEMM_SUMS_AVX512_H
 #define PF_KERNELS_GEMM_SUMS_AVX512_H
 
-#include "kernels/gemm/float/gemm_nest.h"
+#include "kernels/gemm/gemm_nest.h"
 
 #define PF_SUMS_START(m)                                                                                  \
     if (m < height) {                                                                                     \

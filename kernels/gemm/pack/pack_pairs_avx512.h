@@ -1,8 +1,11 @@
 /* Rounding a stretch of a row to bf16 pairs. Internal. Denormals are read as zero, as VCVTNE2PS2BF16 does. */
-#ifndef PF_KERNELS_GEMM_PAIRS_AVX512_H
-#define PF_KERNELS_GEMM_PAIRS_AVX512_H
+#ifndef PF_KERNELS_GEMM_PACK_PAIRS_AVX512_H
+#define PF_KERNELS_GEMM_PACK_PAIRS_AVX512_H
 
-#include "kernels/gemm/float/gemm_nest.h"
+#include <immintrin.h>
+#include <stddef.h>
+
+#include "kernels/vec/rows.h"
 
 /* 16 pairs of a row, of which n values exist; the others are zero. */
 PF_INLINE __m512i pf_gemm_load_pairs(const float *row, size_t n)

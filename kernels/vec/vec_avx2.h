@@ -2,14 +2,15 @@
  * Eight lanes of 32 bits in a YMM register: vec_avx512.h with AVX2 and FMA, under the same names, for what is
  * written once for both (files named _vec.h). Internal; for files compiled for AVX2.
  */
-#ifndef PF_KERNELS_GEMM_VEC_H
-#define PF_KERNELS_GEMM_VEC_H
+#ifndef PF_KERNELS_VEC_H
+#define PF_KERNELS_VEC_H
 
 #include <immintrin.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/gemm/float/gemm_nest.h"
+#include "kernels/vec/rows.h"
 
 enum {
     PF_VEC_LANES = 8,

@@ -8,8 +8,8 @@
  *
  * Internal to kernels/.
  */
-#ifndef PF_KERNELS_EXP_H
-#define PF_KERNELS_EXP_H
+#ifndef PF_KERNELS_VEC_EXP_H
+#define PF_KERNELS_VEC_EXP_H
 
 #include <math.h>
 #include <stdint.h>

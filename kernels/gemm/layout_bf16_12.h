@@ -25,8 +25,8 @@
  * panel that takes more cannot be held in this format (pf_gemm_pack_weights_fn says so). The panels alone are read
  * straight through; of the reserves a product reads what the codes ask for, in order.
  */
-#ifndef PF_KERNELS_GEMM_BF16_12_H
-#define PF_KERNELS_GEMM_BF16_12_H
+#ifndef PF_KERNELS_GEMM_LAYOUT_BF16_12_H
+#define PF_KERNELS_GEMM_LAYOUT_BF16_12_H
 
 #include "base/checked.h"
 #include "kernels/gemm/gemm.h"

@@ -4,15 +4,15 @@
  *
  * "first" takes n >= 0: elements from n on are neither read nor written, and stand as zero.
  */
-#ifndef PF_KERNELS_V16_H
-#define PF_KERNELS_V16_H
+#ifndef PF_KERNELS_VEC_V16_H
+#define PF_KERNELS_VEC_V16_H
 
 #include <immintrin.h>
 #include <stdbool.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
-#include "kernels/unroll.h"
+#include "kernels/vec/unroll.h"
 
 #define PF_V16 static inline __attribute__((always_inline))
 

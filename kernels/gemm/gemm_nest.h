@@ -1,6 +1,5 @@
 /*
- * The loop nest around the register tiles, and the packing of activations; compiled into each fast file with that
- * file's instruction set. Internal.
+ * The loop nest around the register tiles; compiled into each fast file with that file's instruction set. Internal.
  *
  *   for each panel of 32 columns
  *     for each block of K
@@ -49,8 +48,8 @@
 #include <stdbool.h>
 
 #include "kernels/implementations.h"
-
-#define PF_INLINE static inline __attribute__((always_inline))
+#include "kernels/vec/prefetch.h"
+#include "kernels/vec/rows.h"
 
 enum {
     PF_GEMM_STEP_BYTES = 128,                                         /* of a panel: 32 f32 values or 32 bf16 pairs */
@@ -145,13 +144,6 @@ typedef struct {
     int32_t far_pair_rows;         /* likewise, for weights from a memory that is not fetched near */
     pf_gemm_pair_fn *const *pairs; /* [pair_rows + 1], by height */
 } pf_gemm_family;
-
-#define PF_PREFETCH(address) _mm_prefetch((const char *)(address), _MM_HINT_T0)
-
-/* The same, to stay where it is written: between the load of a vector and its use. Compilers gather the prefetches of
- * straight-line code. */
-#define PF_PREFETCH_BESIDE(vector, address) \
-    __asm__ volatile("prefetcht0 %1" : "+v"(vector) : "m"(*(const char *)(address)))
 
 /* Nine cycles behind the one before: a chain that nothing waits for. Lines that are asked for no faster than memory gives
  * them leave the misses of the L1 free, and the processor's own prefetcher does the rest: two cores of a Granite Rapids
@@ -336,91 +328,5 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
         if (!whole) pf_gemm_copy_columns(c + (size_t)p * PF_GEMM_PANEL, ldc, scratch, m, n_columns, mode);
     }
 }
-
-/* Words of K values k0 .. k0 + n_words - 1 of one row. Two of the forms that activations take: */
-typedef void pf_gemm_words_fn(uint32_t *words, const float *row, size_t n_values, size_t n_words);
-
-/* f32 as it is. */
-PF_INLINE void pf_gemm_words_f32(uint32_t *words, const float *row, size_t n_values, size_t n_words)
-{
-    (void)n_values;
-    memcpy(words, row, n_words * sizeof *words);
-}
-
-/* bf16, held as f32; one zero where the last pair lacks its half. */
-PF_INLINE void pf_gemm_words_bf16(uint32_t *words, const float *row, size_t n_values, size_t n_words)
-{
-    for (size_t i = 0; i < n_values; i++) words[i] = (uint32_t)pf_bf16_from_f32(row[i]) << 16;
-    if (n_values < n_words) words[n_values] = 0;
-}
-
-/* Words [k_begin, k_end) of row tiles [tile_begin, tile_end), a word a value, in the layout [tile][word][row of the tile].
- * With k_end = k the rest of the row is zeros. */
-PF_INLINE void pf_gemm_pack_part(pf_gemm_words_fn *convert, size_t row_words, int32_t tile_rows, void *input,
-                                 const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin, int32_t tile_end,
-                                 int32_t k_begin, int32_t k_end)
-{
-    enum { STRETCH = 256 }; /* words converted before they are spread */
-    uint32_t words[STRETCH];
-    const int32_t n_tiles = pf_gemm_tiles(tile_rows, m);
-    const size_t end = k_end == k ? row_words : (size_t)k_end;
-    for (int32_t t = tile_begin; t < tile_end; t++) {
-        const int32_t first = pf_gemm_tile_row(n_tiles, m, t);
-        const size_t height = (size_t)(pf_gemm_tile_row(n_tiles, m, t + 1) - first);
-        for (size_t r = 0; r < height; r++) {
-            const float *row = a + ((size_t)first + r) * lda;
-            uint32_t *out = (uint32_t *)input + (size_t)first * row_words + (size_t)k_begin * height + r;
-            for (size_t word = (size_t)k_begin; word < end; word += STRETCH) {
-                const size_t n_words = end - word < STRETCH ? end - word : STRETCH;
-                const size_t left = (size_t)k_end - word, n_values = left < n_words ? left : n_words;
-                convert(words, row + word, n_values, n_words);
-                for (size_t i = 0; i < n_words; i++, out += height) *out = words[i];
-            }
-        }
-    }
-}
-
-/* The two functions of a way to pack. */
-#define PF_GEMM_DEFINE_PACK(NAME, CONVERT, ROW_WORDS, TILE_ROWS)                                                       \
-    void pf_gemm_pack_##NAME(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,        \
-                             int32_t tile_end)                                                                         \
-    {                                                                                                                  \
-        pf_gemm_pack_part(CONVERT, ROW_WORDS, TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end, 0, k);             \
-    }                                                                                                                  \
-    void pf_gemm_pack_columns_##NAME(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t k_begin,   \
-                                     int32_t k_end)                                                                    \
-    {                                                                                                                  \
-        pf_gemm_pack_part(CONVERT, ROW_WORDS, TILE_ROWS, input, a, lda, m, k, 0, pf_gemm_tiles(TILE_ROWS, m), k_begin, \
-                          k_end);                                                                                      \
-    }
-
-/* DO(X, row) for some rows of a tile, counted from 0; PF_EACH_FROM_3_TO_6 is for the third to the sixth. */
-#define PF_EACH_2(DO, X)            DO(X, 0) DO(X, 1)
-#define PF_EACH_3(DO, X)            PF_EACH_2(DO, X) DO(X, 2)
-#define PF_EACH_4(DO, X)            PF_EACH_3(DO, X) DO(X, 3)
-#define PF_EACH_6(DO, X)            PF_EACH_4(DO, X) DO(X, 4) DO(X, 5)
-#define PF_EACH_7(DO, X)            PF_EACH_6(DO, X) DO(X, 6)
-#define PF_EACH_8(DO, X)            PF_EACH_7(DO, X) DO(X, 7)
-#define PF_EACH_FROM_9_TO_12(DO, X) DO(X, 8) DO(X, 9) DO(X, 10) DO(X, 11)
-#define PF_EACH_12(DO, X)           PF_EACH_8(DO, X) PF_EACH_FROM_9_TO_12(DO, X)
-#define PF_EACH_14(DO, X)           PF_EACH_12(DO, X) DO(X, 12) DO(X, 13)
-#define PF_EACH_FROM_3_TO_6(DO, X)  DO(X, 2) DO(X, 3) DO(X, 4) DO(X, 5)
-#define PF_EACH_FROM_4_TO_6(DO, X)  DO(X, 3) DO(X, 4) DO(X, 5)
-#define PF_EACH_FROM_4_TO_12(DO, X) DO(X, 3) DO(X, 4) DO(X, 5) DO(X, 6) DO(X, 7) PF_EACH_FROM_9_TO_12(DO, X)
-#define PF_EACH_FROM_7_TO_14(DO, X) DO(X, 6) DO(X, 7) PF_EACH_FROM_9_TO_12(DO, X) DO(X, 12) DO(X, 13)
-
-/* Straight-line code for each row of a tile: with loops clang 14 keeps the sums in memory, at a third of the speed. */
-#define PF_EACH_ROW(DO, m) DO(m)
-#define PF_ROWS_2(DO)      PF_EACH_2(PF_EACH_ROW, DO)
-#define PF_ROWS_3(DO)      PF_EACH_3(PF_EACH_ROW, DO)
-#define PF_ROWS_4(DO)      PF_EACH_4(PF_EACH_ROW, DO)
-#define PF_ROWS_6(DO)      PF_EACH_6(PF_EACH_ROW, DO)
-#define PF_ROWS_7(DO)      PF_EACH_7(PF_EACH_ROW, DO)
-#define PF_ROWS_8(DO)      PF_EACH_8(PF_EACH_ROW, DO)
-#define PF_ROWS_12(DO)     PF_EACH_12(PF_EACH_ROW, DO)
-#define PF_ROWS_14(DO)     PF_EACH_14(PF_EACH_ROW, DO)
-
-/* An entry of a table by height: NAME_m does m + 1 rows. */
-#define PF_BY_HEIGHT(NAME, m) [(m) + 1] = NAME##_##m,
 
 #endif

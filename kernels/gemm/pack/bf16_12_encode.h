@@ -2,7 +2,7 @@
 #ifndef PF_KERNELS_GEMM_BF16_12_ENCODE_H
 #define PF_KERNELS_GEMM_BF16_12_ENCODE_H
 
-#include "kernels/gemm/bf16_12/bf16_12.h"
+#include "kernels/gemm/layout_bf16_12.h"
 
 enum { B12_PAIRS = 128 };
 

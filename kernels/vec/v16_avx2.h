@@ -2,15 +2,15 @@
  * Sixteen floats in two YMM registers: v16_avx512.h with AVX2, FMA and F16C, the same names and the same bits.
  * Internal; for files compiled for AVX2.
  */
-#ifndef PF_KERNELS_V16_H
-#define PF_KERNELS_V16_H
+#ifndef PF_KERNELS_VEC_V16_H
+#define PF_KERNELS_VEC_V16_H
 
 #include <immintrin.h>
 #include <stdbool.h>
 
-#include "kernels/exp.h"
+#include "kernels/vec/exp.h"
 #include "kernels/implementations.h"
-#include "kernels/unroll.h"
+#include "kernels/vec/unroll.h"
 
 #define PF_V16 static inline __attribute__((always_inline))
 

@@ -10,8 +10,8 @@
  * stream, and every step at a multiple of 64 bytes; where the groups' number is odd, the last stands alone behind a line of
  * heads. A format without groups has one, of all K. A step: 4 values of k for 32 columns.
  */
-#ifndef PF_KERNELS_GEMM_LAYOUT_H
-#define PF_KERNELS_GEMM_LAYOUT_H
+#ifndef PF_KERNELS_GEMM_LAYOUT_INT_H
+#define PF_KERNELS_GEMM_LAYOUT_INT_H
 
 #include "kernels/gemm/gemm.h"
 

@@ -35,7 +35,7 @@ static int32_t count_ids(const char *directory, const pf_tokenizer *tokenizer)
 {
     const int32_t n_tokens = pf_tokenizer_vocab_size(tokenizer);
     pf_config config;
-    if (pf_config_load(directory, &config, NULL) != PF_OK) return n_tokens;
+    if (pf_config_load(directory, NULL, &config, NULL) != PF_OK) return n_tokens;
     return config.vocab_size > n_tokens ? config.vocab_size : n_tokens;
 }
 

@@ -21,6 +21,7 @@ static pf_status quantize(const pf_options *options, pf_quantize_result *out, pf
                                       .progress = pf_progress_update,
                                       .progress_user = &progress,
                                       .cancel = pf_interrupt_flag(),
+                                      .policy = { .strict = options->strict, .warn = pf_setup_warn },
                                       .writing = pf_cut_short_remove };
     const pf_status status = pf_model_quantize(directory, options->output, &how, out, error);
     pf_progress_end(&progress);

@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "model/config/config.h"
 #include "model/files/safetensors.h"
+#include "tokenizer/tokenizer.h"
 
 /* How much of a text is one name, of the characters that Hugging Face allows. 0: none, or it is hidden, "." or "..". */
 static size_t name_length(const char *text)
@@ -171,16 +174,23 @@ static bool has_file(const char *directory, const char *name)
 
 static const char *find_lack_of_model(const char *directory)
 {
-    if (!has_file(directory, "config.json")) return "not its config.json";
+    /* Where a model is there in another form the loader says so: downloading it again does not help. */
+    pf_config config;
+    if (!has_file(directory, "config.json"))
+        return pf_config_load(directory, NULL, &config, NULL) == PF_UNSUPPORTED ? NULL : "not its config.json";
     pf_safetensors *weights = NULL;
-    const pf_status status = pf_safetensors_open(directory, &weights, NULL);
+    const pf_status status = pf_safetensors_open(directory, NULL, &weights, NULL);
     pf_safetensors_close(weights);
     return status == PF_UNAVAILABLE ? "not all of its weights" : NULL; /* of what is broken the loader tells */
 }
 
 static const char *find_lack_of_tokenizer(const char *directory)
 {
-    return has_file(directory, "tokenizer.json") ? NULL : "not its tokenizer.json";
+    if (has_file(directory, "tokenizer.json")) return NULL;
+    pf_tokenizer *tokenizer = NULL;
+    const pf_status status = pf_tokenizer_open(directory, &tokenizer, NULL);
+    pf_tokenizer_close(tokenizer);
+    return status == PF_UNSUPPORTED ? NULL : "not its tokenizer.json";
 }
 
 static pf_status find_repository(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
@@ -204,6 +214,18 @@ static pf_status find_repository(const char *name, find_lack_fn *find_lack, char
     return PF_OK;
 }
 
+static pf_status fail_for_file(const char *path, pf_error *error)
+{
+    const char *dot = strrchr(path, '.');
+    if (dot != NULL && strcasecmp(dot, ".gguf") == 0)
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s is not a directory, and GGUF is not read here: take the safetensors that it was made of",
+                       path);
+    if (dot != NULL && strcmp(dot, ".safetensors") == 0)
+        return pf_fail(error, PF_INVALID, "%s is not a directory: give the one that it lies in", path);
+    return pf_fail(error, PF_INVALID, "%s is not a directory, expected one with config.json and safetensors", path);
+}
+
 static pf_status find(const char *name, find_lack_fn *find_lack, char out[PF_MAX_PATH], pf_error *error)
 {
     struct stat st;
@@ -211,9 +233,7 @@ static pf_status find(const char *name, find_lack_fn *find_lack, char out[PF_MAX
     if (strlen(name) >= PF_MAX_PATH)
         return pf_fail(error, PF_INVALID, "the model's path has more than %d bytes", PF_MAX_PATH - 1);
     if (stat(name, &st) == 0) {
-        if (!S_ISDIR(st.st_mode))
-            return pf_fail(error, PF_INVALID, "%s is not a directory, expected one with config.json and safetensors",
-                           name);
+        if (!S_ISDIR(st.st_mode)) return fail_for_file(name, error);
         snprintf(out, PF_MAX_PATH, "%s", name);
         return PF_OK;
     }

@@ -122,6 +122,8 @@ static const struct pf_option_row running_rows[] = {
     ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES, .of = PF_OPTION_OF_ENGINE),
     ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),
         .choices = isa_choices),
+    ROW(0, "strict", NULL, "refuse keys and tensors of the model's files that are not read (a warning)", KIND_FLAG,
+        .of = PF_OPTION_OF_ENGINE, .offset = AT(strict)),
 };
 GROUP(pf_options_running, "Running", running_rows);
 
@@ -192,6 +194,8 @@ static const struct pf_option_row quantize_rows[] = {
     ROW('o', "output", "DIR", "the directory to be made: absent, or empty", KIND_STRING, .offset = AT(output)),
     ROW(0, "dtype", "T", "f32, f16, bf16, int8, int4[-asym][-g128|-channel]", KIND_DTYPE, .offset = AT(dtype)),
     ROW(0, "threads", "N", "threads (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1, .max = 1024),
+    ROW(0, "strict", NULL, "refuse keys and tensors of the model's files that are not read (a warning)", KIND_FLAG,
+        .offset = AT(strict)),
 };
 GROUP(pf_options_quantize, "Quantization", quantize_rows);
 
@@ -237,6 +241,8 @@ static const struct pf_option_row pass_rows[] = {
         .count = AT(n_rows), .min = 1, .max = PF_PASS_MAX_ROWS),
     ROW(0, "context", "N", "tokens before the pass (128)", KIND_INT, .of = PF_OPTION_OF_MODEL,
         .offset = AT(bench_context), .min = 1, .max = 1 << 20),
+    ROW(0, "strict", NULL, "refuse keys and tensors of the model's files that are not read (a warning)", KIND_FLAG,
+        .of = PF_OPTION_OF_MODEL, .offset = AT(strict)),
 };
 GROUP(pf_options_pass, "A pass", pass_rows);
 

@@ -80,6 +80,7 @@ typedef struct {
     const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */
     int32_t n_threads;    /* 0: the engine chooses */
     int32_t cores[PF_MAX_CORES], n_cores;
+    bool strict;           /* refuse what a warning would report of a model's files */
     int32_t context;       /* 0: the model's */
     int32_t max_sequences; /* of a server; 0: its default */
     pf_verifies_on verifies_on;

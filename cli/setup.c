@@ -19,7 +19,7 @@ pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *ou
     char directory[PF_MAX_PATH];
     pf_config config;
     PF_TRY(pf_hub_find_model(name, directory, error));
-    PF_TRY(pf_config_load(directory, &config, error));
+    PF_TRY(pf_config_load(directory, NULL, &config, error));
     *out = wanted < config.max_context ? wanted : config.max_context;
     return PF_OK;
 }
@@ -37,6 +37,12 @@ static pf_head target_head(const pf_options *options)
 {
     const bool in_vain = options->head == PF_HEAD_AUTO && options->sampling.temperature > 0.0f;
     return in_vain ? PF_HEAD_FULL : options->head;
+}
+
+void pf_setup_warn(void *user, const char *sentence)
+{
+    (void)user;
+    pf_out_say("pilotfish: warning: %s", sentence);
 }
 
 /* By the shared options, or the draft's, whose context is then no longer than its own model allows. threads_of: an engine
@@ -66,6 +72,8 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .progress = pf_progress_update,
         .progress_user = &progress,
         .cancel = pf_interrupt_flag(),
+        .strict = options->strict,
+        .warn = pf_setup_warn,
     };
     if (is_draft && options->context > 0) /* full, it stops proposing: better than not to start */
         PF_TRY(pf_setup_longest_context(name, options->context, &open.max_context, error));
@@ -81,16 +89,10 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
     return PF_OK;
 }
 
-static void warn(void *user, const char *sentence)
-{
-    (void)user;
-    pf_out_say("pilotfish: warning: %s", sentence);
-}
-
 static void warn_of_tokenizer(const pf_engine *engine)
 {
     const char *refusal = pf_engine_tokenizer_refusal(engine);
-    if (refusal) warn(NULL, refusal);
+    if (refusal) pf_setup_warn(NULL, refusal);
 }
 
 pf_status pf_setup_open_engine(const pf_options *options, int32_t max_sequences, pf_engine **out, pf_error *error)
@@ -183,7 +185,7 @@ static pf_status make_session(const pf_options *options, const pf_setup *setup, 
         .drafter_is_far = options->draft_worker != NULL,
         .verifier_is_far = options->verifier != NULL,
         .max_context = setup->max_context,
-        .warn = warn,
+        .warn = pf_setup_warn,
     };
     return pf_session_create(&make, out, error);
 }

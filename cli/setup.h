@@ -12,6 +12,9 @@
 #include "cli/options.h"
 #include "engine/serve_peer.h"
 
+/* Prints a library's warning on stderr; the callback of engines, sessions and quantisation. `user` is ignored. */
+void pf_setup_warn(void *user, const char *sentence);
+
 /* As many tokens as are wanted, or as a sequence of this model may have. Errors as pf_hub_find_model and
  * pf_config_load. */
 PF_MUST_USE pf_status pf_setup_longest_context(const char *name, int32_t wanted, int32_t *out, pf_error *error);

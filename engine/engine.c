@@ -165,6 +165,7 @@ static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine
         .progress = options->progress,
         .progress_user = options->progress_user,
         .cancel = options->cancel,
+        .policy = { .strict = options->strict, .warn = options->warn, .warn_user = options->warn_user },
     };
     PF_TRY(pf_model_load(path, &load, &engine->model, error));
     PF_TRY(open_tokenizer(engine, path, error));

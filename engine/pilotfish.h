@@ -61,6 +61,9 @@ typedef struct {
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; on the caller's thread */
     void *progress_user;
     const volatile bool *cancel; /* set from outside, opening ends with PF_CANCELLED; or NULL */
+    bool strict; /* refuse keys of config.json and tensors that are not read; else they are reported to `warn` */
+    void (*warn)(void *user, const char *sentence); /* or NULL; on the caller's thread */
+    void *warn_user;
 } pf_engine_options;
 
 /* `model` is a directory. Errors as pf_model_load, pf_tokenizer_open, pf_context_create, pf_team_create and pf_topology_read;

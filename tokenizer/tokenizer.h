@@ -27,7 +27,7 @@ typedef struct pf_tokenizer pf_tokenizer;
  * says: add_bos_token says nothing beside it, as in transformers 5, and tokenizer_class cuts no other way, as in
  * transformers 4 (5 cuts by GPT-2's or Qwen2's pattern where the class has their names, whatever the model was trained
  * with).
- * PF_UNAVAILABLE: there is none.  PF_INVALID: it cannot be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the
+ * PF_UNAVAILABLE: there is none.  PF_UNSUPPORTED: only another form is there (tokenizer.model, ...).  PF_INVALID: it cannot be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the
  * sentence names file, field and value.  PF_LIMIT: a file or a pattern in it is too long, or the steps take too long on its
  * own tokens.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);

@@ -79,37 +79,81 @@ static void list_architectures(char *out, size_t size)
         used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", ARCHITECTURES[i].name);
 }
 
-pf_status pf_architecture_find(const pf_json *doc, pf_architecture_id *out, pf_error *error)
+/* The names of "architectures": a list, as transformers writes it, or one name alone. */
+static pf_status read_names(const pf_json *doc, const char *known, const json_t **names, size_t *n, pf_error *error)
+{
+    *names = json_object_get(doc->root, "architectures");
+    const bool is_list = json_is_array(*names);
+    *n = *names == NULL || json_is_null(*names) ? 0 : is_list ? json_array_size(*names) : 1;
+    bool are_names = true;
+    for (size_t i = 0; i < *n; i++) are_names &= json_is_string(is_list ? json_array_get(*names, i) : *names);
+    return are_names
+               ? PF_OK
+               : pf_fail(error, PF_FORMAT, "%s: architectures must be a list of names (known: %s)", doc->name, known);
+}
+
+static const char *name_at(const json_t *names, size_t i)
+{
+    return json_string_value(json_is_array(names) ? json_array_get(names, i) : names);
+}
+
+/* Other classes of transformers around the same decoder. What they add is no part of a causal model, and is unused. */
+static bool wraps(const char *name, const pf_architecture *row)
+{
+    const size_t n = strlen(row->model_type);
+    return strncasecmp(name, row->model_type, n) == 0;
+}
+
+/* The row whose class is among the names, else whose decoder one of them wraps; -1: none. */
+static int find_by_names(const json_t *names, size_t n, bool *is_exact)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t k = 0; k < n; k++)
+            for (int i = 0; i < PF_N_ARCHITECTURES; i++) {
+                *is_exact = pass == 0;
+                /* LLaMAForCausalLM in the first conversions */
+                if (pass == 0 ? strcasecmp(name_at(names, k), ARCHITECTURES[i].name) == 0
+                              : wraps(name_at(names, k), &ARCHITECTURES[i]))
+                    return i;
+            }
+    return -1;
+}
+
+static int find_by_type(const char *model_type)
+{
+    for (int i = 0; i < PF_N_ARCHITECTURES; i++)
+        if (strcmp(model_type, ARCHITECTURES[i].model_type) == 0) return i;
+    return -1;
+}
+
+/* transformers goes by model_type, and takes the names for a hint. Where a name and model_type disagree, one is wrong. */
+pf_status pf_architecture_find(const pf_json *doc, const pf_load_policy *policy, pf_architecture_id *out,
+                               pf_error *error)
 {
     char known[256];
     list_architectures(known, sizeof known);
-
-    const json_t *names = json_object_get(doc->root, "architectures");
-    const char *name = NULL;
-    if (names && !json_is_null(names) && !(json_is_array(names) && json_array_size(names) == 0)) {
-        if (!json_is_array(names) || json_array_size(names) != 1 || !json_is_string(json_array_get(names, 0)))
-            return pf_fail(error, PF_FORMAT, "%s: architectures must be a list of one name (known: %s)", doc->name,
-                           known);
-        name = json_string_value(json_array_get(names, 0));
-    }
+    const json_t *names;
     const char *model_type = NULL;
+    size_t n;
+    bool is_exact = true;
+    PF_TRY(read_names(doc, known, &names, &n, error));
     PF_TRY(pf_json_get_string(doc, doc->root, "model_type", false, &model_type, error));
-    if (!name && !model_type)
+    if (n == 0 && !model_type)
         return pf_fail(error, PF_FORMAT, "%s: neither architectures nor model_type is there (known: %s)", doc->name,
                        known);
-
-    for (int i = 0; i < PF_N_ARCHITECTURES; i++) {
-        const pf_architecture *row = &ARCHITECTURES[i];
-        /* LLaMAForCausalLM in the first conversions */
-        if (name ? strcasecmp(name, row->name) != 0 : strcmp(model_type, row->model_type) != 0) continue;
-        if (model_type && strcmp(model_type, row->model_type) != 0)
-            return pf_fail(error, PF_FORMAT, "%s: model_type is \"%.60s\", expected \"%s\" for %s", doc->name,
-                           model_type, row->model_type, row->name);
-        *out = (pf_architecture_id)i;
-        return PF_OK;
-    }
-    return pf_fail(error, PF_UNSUPPORTED, "%s: the architecture %.80s is not known (known: %s)", doc->name,
-                   name ? name : model_type, known);
+    const int found = n > 0 ? find_by_names(names, n, &is_exact) : find_by_type(model_type);
+    if (found < 0)
+        return pf_fail(error, PF_UNSUPPORTED, "%s: the architecture %.80s is not known (known: %s)", doc->name,
+                       n > 0 ? name_at(names, 0) : model_type, known);
+    const pf_architecture *row = &ARCHITECTURES[found];
+    if (model_type && strcmp(model_type, row->model_type) != 0)
+        return pf_fail(error, PF_FORMAT, "%s: model_type is \"%.60s\", expected \"%s\" for %s", doc->name, model_type,
+                       row->model_type, row->name);
+    if (!is_exact)
+        PF_TRY(pf_load_warn(policy, error, "%s: the architecture is %.80s, and is read as %s", doc->name,
+                            name_at(names, 0), row->name));
+    *out = (pf_architecture_id)found;
+    return PF_OK;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------------------------------- */

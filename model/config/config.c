@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "model/config/config_parts.h"
 #include "model/config/dtype.h"
+#include "model/config/model_directory.h"
 
 static pf_status read_heads(const pf_json *doc, pf_config *c, pf_error *error)
 {
@@ -179,34 +180,38 @@ static pf_status read_own_dtype(const pf_json *doc, pf_config *c, pf_error *erro
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static pf_status read_documents(const pf_json *doc, const pf_json *generation, pf_config *out, pf_error *error)
+static pf_status read_documents(const pf_json *doc, const pf_json *generation, const pf_load_policy *policy,
+                                pf_config *out, pf_error *error)
 {
     pf_config c = { 0 };
-    PF_TRY(pf_architecture_find(doc, &c.architecture, error));
+    PF_TRY(pf_architecture_find(doc, policy, &c.architecture, error));
     const pf_architecture *row = pf_architecture_get(c.architecture);
-    PF_TRY(pf_config_check_keys(doc, row, error));
+    PF_TRY(pf_config_check_keys(doc, row, policy, error));
     PF_TRY(read_dimensions(doc, row, &c, error));
     PF_TRY(pf_config_read_rope(doc, row, &c, error));
     PF_TRY(read_quantization(doc, &c, error));
     PF_TRY(read_own_dtype(doc, &c, error));
     PF_TRY(read_ids(doc, &c, error)); /* looked at in any case: a wrong type there is an error, whoever has the word */
     if (generation) PF_TRY(read_ids(generation, &c, error));
+    if (generation) PF_TRY(pf_generation_check_keys(generation, policy, error));
     *out = c;
     return PF_OK;
 }
 
-pf_status pf_config_load(const char *directory, pf_config *out, pf_error *error)
+pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf_config *out, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
     pf_json doc = { 0 }, generation = { 0 };
     PF_TRY(pf_file_join(directory, "config.json", path, error));
-    PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
+    const pf_status opened = pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error);
+    if (opened == PF_UNAVAILABLE) return pf_model_directory_explain(directory, "config.json", error);
+    if (opened != PF_OK) return opened;
 
     if (pf_file_join(directory, "generation_config.json", path, NULL) != PF_OK) path[0] = '\0';
     pf_error absent = { 0 }; /* that there is no such file is no failure */
     pf_status status = pf_json_open(path, PF_MAX_CONFIG_BYTES, &generation, &absent);
     if (status == PF_OK || status == PF_UNAVAILABLE)
-        status = read_documents(&doc, status == PF_OK ? &generation : NULL, out, error);
+        status = read_documents(&doc, status == PF_OK ? &generation : NULL, policy, out, error);
     else if (error)
         *error = absent;
     pf_json_close(&generation);
@@ -215,7 +220,7 @@ pf_status pf_config_load(const char *directory, pf_config *out, pf_error *error)
 }
 
 pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, const char *generation_text,
-                          size_t n_generation_bytes, pf_config *out, pf_error *error)
+                          size_t n_generation_bytes, const pf_load_policy *policy, pf_config *out, pf_error *error)
 {
     pf_json doc = { 0 }, generation = { 0 };
     PF_TRY(pf_json_parse(name, text, n_bytes, PF_MAX_CONFIG_BYTES, &doc, error));
@@ -223,7 +228,7 @@ pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, co
     if (generation_text)
         status = pf_json_parse("generation_config.json", generation_text, n_generation_bytes, PF_MAX_CONFIG_BYTES,
                                &generation, error);
-    if (status == PF_OK) status = read_documents(&doc, generation_text ? &generation : NULL, out, error);
+    if (status == PF_OK) status = read_documents(&doc, generation_text ? &generation : NULL, policy, out, error);
     pf_json_close(&generation);
     pf_json_close(&doc);
     return status;

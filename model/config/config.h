@@ -3,8 +3,8 @@
  *
  * An architecture is one row of a table (architectures.c): its name, the fields that it knows, their defaults, the names of its
  * tensors. Files are read as transformers 4 writes them (rope_theta, rope_scaling) and as transformers 5 does
- * (rope_parameters). A field that could change a result and is not known here is refused by name; what transformers
- * writes and inference does not read (dtype, use_cache, initializer_range, ...) is passed over.
+ * (rope_parameters). Keys that inference does not read (dtype, use_cache, initializer_range, ...) are ignored. A key that
+ * is not known is refused by name where it could change the logits (unknown_keys.h), and is reported otherwise.
  *
  *      config.json             -> pf_config
  *      generation_config.json  -> the ids that end a text, when it is there, as transformers does
@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "kernels/gemm/format.h"
+#include "model/config/load_policy.h"
 
 enum {
     PF_MAX_CONFIG_BYTES = 1 << 20, /* of config.json, and of generation_config.json */
@@ -106,15 +107,18 @@ typedef struct {
     int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos]: any of them ends a text; each below vocab_size */
 } pf_config;
 
-/* Read DIR/config.json, and the ids from DIR/generation_config.json when it is there.
- * PF_UNAVAILABLE: there is no config.json.  PF_FORMAT: a field is missing, of the wrong type or out of range.
+/* Reads DIR/config.json, and the ids from DIR/generation_config.json when it is there. `policy` decides about keys that are
+ * not read; NULL: they are ignored.
+ * PF_UNAVAILABLE: there is no config.json; the sentence says what there is.  PF_FORMAT: a field is missing, of the wrong type or out of range.
  * PF_UNSUPPORTED: an architecture (the sentence lists those known), a field or a value that nothing here computes.
  * PF_LIMIT: a file larger than a configuration can be.  PF_INVALID: one that is there and cannot be read.  PF_NOMEM. */
-PF_MUST_USE pf_status pf_config_load(const char *directory, pf_config *out, pf_error *error);
+PF_MUST_USE pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf_config *out,
+                                     pf_error *error);
 
 /* The same from text in memory; `name` stands for the file in errors; generation_text may be NULL. */
 PF_MUST_USE pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, const char *generation_text,
-                                      size_t n_generation_bytes, pf_config *out, pf_error *error);
+                                      size_t n_generation_bytes, const pf_load_policy *policy, pf_config *out,
+                                      pf_error *error);
 
 /* The version that quantization_config has for a format of integers: 2 for those in groups, whose scales were of another kind
  * before; 1 for the others, which do not say so. */

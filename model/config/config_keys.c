@@ -1,13 +1,15 @@
 /*
- * Which keys config.json may have. A key is one of four things: read (the architecture's fields), fixed (only the value
- * that this engine computes is let through), inert (written by transformers, not read at inference), or unknown, which is
- * refused by name unless it is null.
+ * Which keys config.json may have. A key is one of four things: read (the architecture's fields), inert (written by
+ * transformers, not read at inference), fixed (only the value that this engine computes is accepted), or unknown: then it is
+ * reported where it is harmless (unknown_keys.h), and refused by name where it is not. null is a key that is absent.
  */
 #include "model/config/config_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "model/config/unknown_keys.h"
 
 /* Written by transformers, 4 or 5, or found in models that were published, and not read by a causal language model at
  * inference: the origin of the file, training, classification heads, what `generate` would default to, and how PyTorch or
@@ -113,6 +115,9 @@ static const struct {
     { "add_cross_attention", { "false" } },
     { "alibi", { "false" } },
     { "bias", { "false" } },
+    { "causal", { "true" } },
+    { "causal_mask", { "true" } },
+    { "gated_mlp", { "true" } },
     { "hidden_act", { "\"silu\"", "\"swish\"" } },
     { "is_causal", { "true" } },
     { "is_encoder_decoder", { "false" } },
@@ -121,11 +126,23 @@ static const struct {
     { "pruned_heads", { "{}" } },
     { "qk_norm", { "false" } },
     { "qkv_bias", { "false" } },
+    { "rms_norm", { "true" } },
+    { "rope", { "true" } },
     { "rope_interleaved", { "false" } },
+    { "rotary", { "true" } },
+    { "scale_attn_weights", { "true" } },
+    { "swiglu", { "true" } },
     { "tie_encoder_decoder", { "false" } },
+    { "use_causal_mask", { "true" } },
     { "use_mrope", { "false" } },
     { "use_qk_norm", { "false" } },
+    { "use_rms_norm", { "true" } },
+    { "use_rope", { "true" } },
+    { "use_rotary", { "true" } },
+    { "use_rotary_embedding", { "true" } },
+    { "use_rotary_embeddings", { "true" } },
     { "use_sliding_window", { "false" } },
+    { "use_swiglu", { "true" } },
 };
 
 bool pf_config_lists(const char *const *list, const char *text)
@@ -161,23 +178,25 @@ static pf_status check_fixed(const pf_json *doc, const char *key, const json_t *
     return PF_OK;
 }
 
-pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *row, pf_error *error)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(doc->root, key, value)
-    {
-        bool is_fixed;
-        if (json_is_null(value) || pf_config_lists(row->fields, key) || pf_config_lists(INERT, key)) continue;
-        PF_TRY(check_fixed(doc, key, value, &is_fixed, error));
-        if (is_fixed) continue;
-        char found[PF_SHOWN_BYTES];
-        pf_config_show(value, found);
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: the field %.80s (%s) is not known for %s and could change its results", doc->name, key,
-                       found, row->name);
-    }
+/* Keys for one sentence: the first few, and how many there are. */
+typedef struct {
+    char names[256];
+    int n;
+} key_list;
 
+static void list_key(key_list *list, const char *key)
+{
+    enum { SHOWN = 12 };
+    char word[48];
+    snprintf(word, sizeof word, "%s", key);
+    if (list->n++ < SHOWN && strlen(list->names) + strlen(word) + 3 < sizeof list->names)
+        pf_list_word(list->names, sizeof list->names, ", ", word);
+    else if (strlen(list->names) + 6 < sizeof list->names && strstr(list->names, ", ...") == NULL)
+        pf_list_word(list->names, sizeof list->names, ", ", "...");
+}
+
+static pf_status check_layer_types(const pf_json *doc, pf_error *error)
+{
     const json_t *layers = json_object_get(doc->root, "layer_types");
     if (layers && !json_is_null(layers) && !json_is_array(layers))
         return pf_fail(error, PF_FORMAT, "%s: layer_types must be a list, a word for each layer", doc->name);
@@ -188,4 +207,46 @@ pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *row, p
                            doc->name, i, type ? type : "not a string");
     }
     return PF_OK;
+}
+
+/* Refuses a key that could change the logits, and lists it where it is merely not known. */
+static pf_status check_key(const pf_json *doc, const pf_architecture *row, const char *key, const json_t *value,
+                           key_list *unknown, pf_error *error)
+{
+    bool is_fixed;
+    if (json_is_null(value) || pf_config_lists(row->fields, key) || pf_config_lists(INERT, key)) return PF_OK;
+    PF_TRY(check_fixed(doc, key, value, &is_fixed, error));
+    if (is_fixed) return PF_OK;
+    if (pf_config_may_ignore(doc->root, key, value)) {
+        list_key(unknown, key);
+        return PF_OK;
+    }
+    char found[PF_SHOWN_BYTES];
+    pf_config_show(value, found);
+    return pf_fail(error, PF_UNSUPPORTED, "%s: the field %.80s (%s) is not known for %s and could change its results",
+                   doc->name, key, found, row->name);
+}
+
+pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *row, const pf_load_policy *policy,
+                               pf_error *error)
+{
+    key_list unknown = { .n = 0 };
+    const char *key;
+    json_t *value;
+    json_object_foreach(doc->root, key, value) PF_TRY(check_key(doc, row, key, value, &unknown, error));
+    PF_TRY(check_layer_types(doc, error));
+    if (unknown.n == 0) return PF_OK;
+    return pf_load_warn(policy, error, "%s: %d %s not known and not read: %s", doc->name, unknown.n,
+                        unknown.n == 1 ? "key is" : "keys are", unknown.names);
+}
+
+pf_status pf_generation_check_keys(const pf_json *doc, const pf_load_policy *policy, pf_error *error)
+{
+    key_list ignored = { .n = 0 };
+    const char *key;
+    json_t *value;
+    json_object_foreach(doc->root, key, value) if (!pf_generation_may_ignore(key, value)) list_key(&ignored, key);
+    if (ignored.n == 0) return PF_OK;
+    return pf_load_warn(policy, error, "%s: %d %s not read and would change the text in transformers: %s", doc->name,
+                        ignored.n, ignored.n == 1 ? "key is" : "keys are", ignored.names);
 }

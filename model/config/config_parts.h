@@ -2,7 +2,7 @@
  * What reads the parts of config.json, between config.c and its helpers. Internal to model/.
  *
  *      config.c          dimensions, ids, quantization_config: the whole
- *      config_keys.c     which keys may be there at all
+ *      config_keys.c     which keys may be there at all; unknown_keys.c decides about those that are not known
  *      config_rope.c     RoPE's dictionary, of transformers 4 and 5
  *      architectures.c   the table of architectures: fields, defaults, tensors
  */
@@ -28,7 +28,8 @@ const pf_architecture *pf_architecture_get(pf_architecture_id id);
 
 /* The one that config.json names. PF_FORMAT: it names none, or two that disagree.  PF_UNSUPPORTED: not in the table; the
  * sentence lists those that are. */
-PF_MUST_USE pf_status pf_architecture_find(const pf_json *doc, pf_architecture_id *out, pf_error *error);
+PF_MUST_USE pf_status pf_architecture_find(const pf_json *doc, const pf_load_policy *policy, pf_architecture_id *out,
+                                           pf_error *error);
 
 /* Whether `list`, which ends with NULL, has the word. */
 bool pf_config_lists(const char *const *list, const char *word);
@@ -38,9 +39,14 @@ enum { PF_SHOWN_BYTES = 80 };
 /* A value as it is written in errors: compact JSON, cut short. False, and "?": there is no memory for it. */
 bool pf_config_show(const json_t *value, char out[PF_SHOWN_BYTES]);
 
-/* Whether every key of the file is read, inert, or fixed at a value that is computed here.
- * PF_UNSUPPORTED: one is not; the sentence names it.  PF_FORMAT: layer_types is no list. */
-PF_MUST_USE pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *architecture, pf_error *error);
+/* Whether every key of the file is read, inert, fixed at a value that is computed here, or unknown and harmless; the last are
+ * reported. PF_UNSUPPORTED: one is not; the sentence names it.  PF_FORMAT: layer_types is no list. */
+PF_MUST_USE pf_status pf_config_check_keys(const pf_json *doc, const pf_architecture *architecture,
+                                           const pf_load_policy *policy, pf_error *error);
+
+/* Reports the keys of generation_config.json that would change what greedy decoding gives, and are not read.
+ * PF_UNSUPPORTED: there are some, and the policy is strict. */
+PF_MUST_USE pf_status pf_generation_check_keys(const pf_json *doc, const pf_load_policy *policy, pf_error *error);
 
 /* A number of positions of doc's object, into *positions where it is there. PF_FORMAT: it is no integer of 1 or more. */
 PF_MUST_USE pf_status pf_config_read_positions(const pf_json *doc, const char *field, double *positions,

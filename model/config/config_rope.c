@@ -177,6 +177,20 @@ static bool is_set(const json_t *value)
     return json_is_object(value) && json_object_size(value) > 0;
 }
 
+/* What Python takes for false, and transformers for no dictionary. */
+static bool is_false(const json_t *value)
+{
+    switch (value ? json_typeof(value) : JSON_NULL) {
+    case JSON_OBJECT: return json_object_size(value) == 0;
+    case JSON_ARRAY: return json_array_size(value) == 0;
+    case JSON_STRING: return json_string_length(value) == 0;
+    case JSON_INTEGER:
+    case JSON_REAL: return json_number_value(value) == 0.0;
+    case JSON_TRUE: return false;
+    default: return true;
+    }
+}
+
 /* Without a root where there is none. */
 static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *error)
 {
@@ -184,7 +198,7 @@ static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *erro
     *out = pf_json_within(doc, NULL, "%s", names[0]);
     for (int i = 0; i < 2; i++) {
         const json_t *dict = json_object_get(doc->root, names[i]);
-        if (dict && !json_is_null(dict) && !json_is_object(dict))
+        if (!is_set(dict) && !is_false(dict))
             return pf_fail(error, PF_FORMAT, "%s: %s must be an object or null", doc->name, names[i]);
         if (!out->root && is_set(dict)) *out = pf_json_within(doc, dict, "%s", names[i]);
     }

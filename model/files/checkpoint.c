@@ -13,6 +13,7 @@
 
 #include "base/stop.h"
 #include "model/config/dtype.h"
+#include "model/files/unused_tensors.h"
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
@@ -48,8 +49,11 @@ static pf_status check_shape(const pf_checkpoint *c, const char *name, const pf_
 static void name_tensor(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
                         char out[PF_MAX_TENSOR_NAME])
 {
+    static const char prefix[] = "model.";
     const bool is_head = c->named_as_head && role == PF_TENSOR_EMBEDDING;
     pf_config_tensor_name(&c->config, is_head ? PF_TENSOR_HEAD : role, layer, part, out);
+    if (c->without_prefix && strncmp(out, prefix, strlen(prefix)) == 0)
+        memmove(out, out + strlen(prefix), strlen(out + strlen(prefix)) + 1);
 }
 
 pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, const char *part,
@@ -86,7 +90,7 @@ static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t
                             const char *dtype, int64_t rows, int64_t columns, pf_tensor *out, pf_error *error)
 {
     char name[PF_MAX_TENSOR_NAME];
-    pf_config_tensor_name(&c->config, role, layer, part, name);
+    name_tensor(c, role, layer, part, name);
     const pf_status status = pf_safetensors_find_bytes(c->set, name, dtype, out, error);
     if (status == PF_UNAVAILABLE) return missing(c, name, error);
     if (status != PF_OK) return status;
@@ -300,32 +304,46 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Old checkpoints carry buffers that follow from the configuration, and tied ones may carry the head too. */
-static bool may_be_ignored(const pf_checkpoint *c, const char *name)
+static bool is_known(const known_names *known, const char *name)
 {
-    const char *suffix = "rotary_emb.inv_freq";
-    const size_t n = strlen(name), n_suffix = strlen(suffix);
-    if (n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0) return true;
+    char key[PF_MAX_TENSOR_NAME];
+    if (strlen(name) >= sizeof key) return false;
+    return bsearch(strcpy(key, name), known->names, known->n, sizeof *known->names, compare_names) != NULL;
+}
+
+/* A tied checkpoint may hold the head too: it was compared with the embedding. */
+static bool is_copy_of_embedding(const pf_checkpoint *c, const char *name)
+{
     char head[PF_MAX_TENSOR_NAME];
     pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", head);
     return c->config.tied_embeddings && strcmp(name, head) == 0;
 }
 
-static pf_status refuse_unknown_tensors(const pf_checkpoint *c, known_names *known, pf_error *error)
+/* Reports what the files hold besides the model's tensors, and refuses what would change its logits. */
+static pf_status check_extra_tensors(const pf_checkpoint *c, known_names *known, const pf_load_policy *policy,
+                                     pf_error *error)
 {
+    enum { SHOWN = 3 };
+    int32_t n_unused = 0;
+    char shown[SHOWN * 80] = "";
     qsort(known->names, known->n, sizeof *known->names, compare_names);
     for (int32_t i = 0; i < pf_safetensors_count(c->set); i++) {
         const char *name = pf_safetensors_name(c->set, i);
-        char key[PF_MAX_TENSOR_NAME];
-        const bool fits = strlen(name) < sizeof key;
-        if (fits && bsearch(strcpy(key, name), known->names, known->n, sizeof *known->names, compare_names) != NULL)
-            continue;
-        if (may_be_ignored(c, name)) continue;
-        return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: tensor \"%.160s\" is no part of a %s as config.json describes it: it would be left out",
-                       c->directory, name, pf_architecture_name(c->config.architecture));
+        if (is_known(known, name) || is_copy_of_embedding(c, name)) continue;
+        const pf_extra_tensor extra = pf_judge_extra_tensor(&c->config, name, pf_safetensors_dimensions(c->set, i));
+        if (extra == PF_EXTRA_REFUSED)
+            return pf_fail(error, PF_UNSUPPORTED,
+                           "%s: tensor \"%.160s\" is no part of a %s as config.json describes it: it would be left out",
+                           c->directory, name, pf_architecture_name(c->config.architecture));
+        if (extra == PF_EXTRA_BUFFER) continue;
+        char cut[72];
+        snprintf(cut, sizeof cut, "%s", name);
+        if (n_unused++ < SHOWN) pf_list_word(shown, sizeof shown, ", ", cut);
     }
-    return PF_OK;
+    if (n_unused == 0) return PF_OK;
+    return pf_load_warn(policy, error, "%s: %d %s of the files %s not used: %s%s", c->directory, n_unused,
+                        n_unused == 1 ? "tensor" : "tensors", n_unused == 1 ? "is" : "are", shown,
+                        n_unused > SHOWN ? ", ..." : "");
 }
 
 static void count_tensor(pf_checkpoint *c, const pf_tensor *tensor, known_names *known)
@@ -363,8 +381,8 @@ static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, co
     return PF_OK;
 }
 
-/* Find every tensor once, count bytes and parameters, and refuse what is left over. */
-static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
+/* Finds every tensor once, counts bytes and parameters, and decides about what is left over. */
+static pf_status check_tensors(pf_checkpoint *c, const pf_load_policy *policy, pf_error *error)
 {
     enum { OF_A_ROLE = 4 }; /* weight, scale, head, bias */
     const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
@@ -372,7 +390,7 @@ static pf_status check_tensors(pf_checkpoint *c, pf_error *error)
     if (s.known.names == NULL)
         return pf_fail(error, PF_NOMEM, "%s: no memory for the names of %zu tensors", c->directory, most);
     pf_status status = pf_config_visit_tensors(&c->config, check_tensor, &s, error);
-    if (status == PF_OK) status = refuse_unknown_tensors(c, &s.known, error);
+    if (status == PF_OK) status = check_extra_tensors(c, &s.known, policy, error);
     free(s.known.names);
     return status;
 }
@@ -395,18 +413,45 @@ static bool are_equal(const pf_tensor *a, const pf_tensor *b, const volatile boo
     return equal;
 }
 
+static bool has_weight(const pf_checkpoint *c, pf_tensor_role role)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    pf_tensor tensor;
+    name_tensor(c, role, 0, "weight", name);
+    return pf_safetensors_find(c->set, name, &tensor, NULL) != PF_UNAVAILABLE;
+}
+
+/* A base model (LlamaModel) saves its tensors without the first component of their names; transformers adds it. */
+static void look_for_prefix(pf_checkpoint *c)
+{
+    if (has_weight(c, PF_TENSOR_EMBEDDING) || has_weight(c, PF_TENSOR_FINAL_NORM)) return;
+    c->without_prefix = true;
+    c->without_prefix = has_weight(c, PF_TENSOR_EMBEDDING) || has_weight(c, PF_TENSOR_FINAL_NORM);
+}
+
+static pf_status fail_without_head(const pf_checkpoint *c, pf_error *error)
+{
+    char name[PF_MAX_TENSOR_NAME];
+    name_tensor(c, PF_TENSOR_HEAD, 0, "weight", name);
+    return pf_fail(
+        error, PF_FORMAT,
+        "%s: no tensor \"%s\", and config.json does not tie the LM head to the embedding: this is a base model "
+        "without a head, which gives no logits; take the %s, or set tie_word_embeddings where the head is the "
+        "embedding",
+        c->directory, name, pf_architecture_name(c->config.architecture));
+}
+
 /* config.json says that the head is the embedding, and the files have a head. Where they have both, and these are not the
  * same, the head is the head; where they have no other, it is the embedding too. As in transformers 5
  * (PreTrainedModel.tie_weights). */
 static pf_status look_at_head(pf_checkpoint *c, const volatile bool *cancel, pf_error *error)
 {
-    char name[PF_MAX_TENSOR_NAME];
     pf_tensor head, embedding;
-    pf_config_tensor_name(&c->config, PF_TENSOR_HEAD, 0, "weight", name);
+    if (!c->config.tied_embeddings && !has_weight(c, PF_TENSOR_HEAD) && has_weight(c, PF_TENSOR_EMBEDDING))
+        return fail_without_head(c, error);
     if (!c->config.tied_embeddings || c->config.quantized) return PF_OK;
-    if (pf_safetensors_find(c->set, name, &head, NULL) == PF_UNAVAILABLE) return PF_OK;
-    pf_config_tensor_name(&c->config, PF_TENSOR_EMBEDDING, 0, "weight", name);
-    c->named_as_head = pf_safetensors_find(c->set, name, &embedding, NULL) == PF_UNAVAILABLE;
+    if (!has_weight(c, PF_TENSOR_HEAD)) return PF_OK;
+    c->named_as_head = !has_weight(c, PF_TENSOR_EMBEDDING);
     if (c->named_as_head) return PF_OK;
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_HEAD, 0, "weight", &head, error));
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
@@ -415,13 +460,15 @@ static pf_status look_at_head(pf_checkpoint *c, const volatile bool *cancel, pf_
     return pf_fail(error, PF_CANCELLED, "%s: interrupted while its head was compared with its embedding", c->directory);
 }
 
-pf_status pf_checkpoint_open(const char *directory, const volatile bool *cancel, pf_checkpoint *out, pf_error *error)
+pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy, const volatile bool *cancel,
+                             pf_checkpoint *out, pf_error *error)
 {
     pf_checkpoint c = { .directory = directory };
-    PF_TRY(pf_config_load(directory, &c.config, error));
-    PF_TRY(pf_safetensors_open(directory, &c.set, error));
+    PF_TRY(pf_config_load(directory, policy, &c.config, error));
+    PF_TRY(pf_safetensors_open(directory, policy, &c.set, error));
+    look_for_prefix(&c);
     pf_status status = look_at_head(&c, cancel, error);
-    if (status == PF_OK) status = check_tensors(&c, error);
+    if (status == PF_OK) status = check_tensors(&c, policy, error);
     if (status != PF_OK)
         pf_checkpoint_close(&c);
     else

@@ -31,6 +31,7 @@ typedef struct {
     pf_config config;      /* tied_embeddings is false where the files hold a head that is not the embedding */
     pf_safetensors *set;
     bool named_as_head;   /* the one matrix of a tied embedding has the head's name in the files */
+    bool without_prefix;  /* names lack the first component, "model.", as a LlamaModel saves them */
     size_t n_bytes;       /* of the tensors that are read */
     int64_t n_parameters; /* numbers that they stand for */
     int32_t n_tensors;    /* matrices and vectors; scales are part of a matrix */
@@ -40,10 +41,11 @@ typedef struct {
 
 /* Open DIR and look at the names, shapes and types of all tensors. Data are read in one case: of a tied embedding and a head
  * beside it, until they differ. `cancel` is looked at every few megabytes of that; or NULL.
+ * `policy` decides about keys and tensors that are not read (NULL: they are ignored).
  * As pf_config_load and pf_safetensors_open. PF_FORMAT: a tensor is missing, or has another shape or type; PF_UNSUPPORTED:
- * one that would be left out. PF_CANCELLED. The caller ends it with pf_checkpoint_close. */
-PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, const volatile bool *cancel, pf_checkpoint *out,
-                                         pf_error *error);
+ * one would be left out that could change the logits. PF_CANCELLED. The caller ends it with pf_checkpoint_close. */
+PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy,
+                                         const volatile bool *cancel, pf_checkpoint *out, pf_error *error);
 void pf_checkpoint_close(pf_checkpoint *checkpoint); /* zeroed is fine */
 
 /* The part that has the heads of an integer format: "weight_head" or "weight_zero"; NULL: it has none. */

@@ -365,7 +365,7 @@ pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_
               .format = format,
               .type = options->dtype == PF_DTYPE_F16 ? PF_TYPE_F16 : pf_format_row_type(format),
               .descriptor = -1 };
-    PF_TRY(pf_checkpoint_open(from, options->cancel, &j.from, error));
+    PF_TRY(pf_checkpoint_open(from, &options->policy, options->cancel, &j.from, error));
     pf_status status = check_original(&j.from, error);
     if (status == PF_OK) status = make_directory(&j, to, error);
     if (status == PF_OK)

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/team.h"
 #include "model/config/dtype.h"
+#include "model/config/load_policy.h"
 
 typedef struct {
     pf_dtype dtype;                                                      /* f32, f16, bf16 or one of integers */
@@ -26,6 +27,7 @@ typedef struct {
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* of the original; or NULL */
     void *progress_user;
     const volatile bool *cancel; /* looked at every few megabytes; or NULL */
+    pf_load_policy policy;       /* about keys and tensors of the original that are not read */
     /* Told where files are written until all are there (staging.h), while a file that is cut short may end the process; then
      * NULL. Or NULL. */
     void (*writing)(const char *directory);

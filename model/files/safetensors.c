@@ -7,13 +7,19 @@
 #include "model/files/safetensors.h"
 
 #include <assert.h>
+#include <dirent.h>
+#include <fnmatch.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "model/config/model_directory.h"
+
+#define INDEX_NAME "model.safetensors.index.json"
 
 enum {
     MAX_HEADER_BYTES = 100000000, /* as the reference implementation allows */
@@ -60,6 +66,7 @@ typedef struct {
     int32_t dtype;    /* row of DTYPES */
     int32_t file;
     size_t begin, end; /* in the data of its file */
+    bool is_dropped;   /* another file's copy is read */
 } entry;
 
 typedef struct {
@@ -271,18 +278,41 @@ static int name_to_entry(const void *name, const void *element)
     return strcmp(name, (*(entry *const *)element)->tensor.name);
 }
 
+static entry **find_name(const pf_safetensors *set, const char *name)
+{
+    return bsearch(name, set->by_name, (size_t)set->n_entries, sizeof *set->by_name, name_to_entry);
+}
+
 static const entry *find(const pf_safetensors *set, const char *name)
 {
-    entry **found = bsearch(name, set->by_name, (size_t)set->n_entries, sizeof *set->by_name, name_to_entry);
+    entry **found = find_name(set, name);
     return found ? *found : NULL;
 }
 
-static pf_status sort_names(pf_safetensors *set, pf_error *error)
+static bool is_called(const pf_safetensors *set, entry *const *at, const char *name)
 {
-    set->by_name = calloc((size_t)set->n_entries + 1, sizeof(entry *));
-    if (!set->by_name) return no_memory(error, set->directory);
+    return at >= set->by_name && at < set->by_name + set->n_entries && strcmp((*at)->tensor.name, name) == 0;
+}
+
+/* The one in a file, where several may have the name. */
+static const entry *find_in(const pf_safetensors *set, const char *name, const char *file)
+{
+    entry *const *at = find_name(set, name);
+    if (!at) return NULL;
+    while (is_called(set, at - 1, name)) at--;
+    for (; is_called(set, at, name); at++)
+        if (strcmp(set->files[(*at)->file].name, file) == 0) return *at;
+    return NULL;
+}
+
+static void sort_names(pf_safetensors *set)
+{
     for (int32_t i = 0; i < set->n_entries; i++) set->by_name[i] = &set->entries[i];
     qsort(set->by_name, (size_t)set->n_entries, sizeof *set->by_name, by_name);
+}
+
+static pf_status refuse_duplicates(const pf_safetensors *set, pf_error *error)
+{
     for (int32_t i = 1; i < set->n_entries; i++) {
         const entry *a = set->by_name[i - 1], *b = set->by_name[i];
         if (strcmp(a->tensor.name, b->tensor.name) == 0)
@@ -290,6 +320,45 @@ static pf_status sort_names(pf_safetensors *set, pf_error *error)
                            a->tensor.name, set->files[a->file].name, set->files[b->file].name);
     }
     return PF_OK;
+}
+
+/* The file that the index names for a tensor, or NULL. `map`: NULL where there is no index. */
+static const char *indexed_file(const json_t *map, const char *name)
+{
+    return json_string_value(json_object_get(map, name));
+}
+
+/* Of the tensors that several files hold, keeps the ones that the index names. */
+static void drop_copies(pf_safetensors *set, const json_t *map)
+{
+    int32_t n_kept = 0;
+    for (int32_t i = 0; i < set->n_entries; i++) {
+        entry *e = &set->entries[i];
+        const char *file = indexed_file(map, e->tensor.name);
+        const entry *named =
+            file && strcmp(set->files[e->file].name, file) != 0 ? find_in(set, e->tensor.name, file) : NULL;
+        e->is_dropped = named != NULL;
+    }
+    for (int32_t i = 0; i < set->n_entries; i++) {
+        if (set->entries[i].is_dropped)
+            free((char *)(uintptr_t)set->entries[i].tensor.name);
+        else
+            set->entries[n_kept++] = set->entries[i];
+    }
+    set->n_entries = n_kept;
+}
+
+/* All files are there: one tensor for each name. */
+static pf_status index_names(pf_safetensors *set, const json_t *map, pf_error *error)
+{
+    set->by_name = calloc((size_t)set->n_entries + 1, sizeof(entry *));
+    if (!set->by_name) return no_memory(error, set->directory);
+    sort_names(set);
+    if (map) {
+        drop_copies(set, map);
+        sort_names(set);
+    }
+    return refuse_duplicates(set, error);
 }
 
 /* --- shards --- */
@@ -328,24 +397,29 @@ static pf_status add_indexed_files(pf_safetensors *set, const pf_json *index, co
     return PF_OK;
 }
 
-/* An index may name more than the files have: the hub's converter takes its names from the .bin files and leaves a tied head
- * out. Whoever needs a tensor that is not there says so. */
-static pf_status check_index(const pf_safetensors *set, const pf_json *index, const json_t *map, pf_error *error)
+/* Reports tensors that are not in the file that the index names. An index may also name more than the files have: the hub's
+ * converter takes its names from the .bin files and leaves a tied head out. That is for the reader of the tensor to refuse. */
+static pf_status check_index(const pf_safetensors *set, const pf_json *index, const json_t *map,
+                             const pf_load_policy *policy, pf_error *error)
 {
     const char *name;
     json_t *value;
+    const entry *first = NULL;
+    int32_t n_elsewhere = 0;
     json_object_foreach((json_t *)(uintptr_t)map, name, value)
     {
         const entry *e = find(set, name);
-        const char *file = json_string_value(value);
-        if (e && strcmp(set->files[e->file].name, file) != 0)
-            return pf_fail(error, PF_FORMAT, "%s: tensor %.100s is in %s, not in %s", index->name, name,
-                           set->files[e->file].name, file);
+        if (!e || strcmp(set->files[e->file].name, json_string_value(value)) == 0) continue;
+        if (n_elsewhere++ == 0) first = e;
     }
-    return PF_OK;
+    if (!first) return PF_OK;
+    return pf_load_warn(policy, error,
+                        "%s: %d of its tensors %s not in the file that weight_map names: %.100s is in %s, not in %s",
+                        index->name, n_elsewhere, n_elsewhere == 1 ? "is" : "are", first->tensor.name,
+                        set->files[first->file].name, indexed_file(map, first->tensor.name));
 }
 
-static pf_status open_shards(pf_safetensors *set, const char *index_path, pf_error *error)
+static pf_status open_shards(pf_safetensors *set, const char *index_path, const pf_load_policy *policy, pf_error *error)
 {
     pf_json index = { 0 };
     PF_TRY(pf_json_open(index_path, MAX_INDEX_BYTES, &index, error));
@@ -359,35 +433,106 @@ static pf_status open_shards(pf_safetensors *set, const char *index_path, pf_err
         status = no_memory(error, index.name);
     else
         status = add_indexed_files(set, &index, map, seen, error);
-    if (status == PF_OK) status = sort_names(set, error);
-    if (status == PF_OK) status = check_index(set, &index, map, error);
+    if (status == PF_OK) status = index_names(set, map, error);
+    if (status == PF_OK) status = check_index(set, &index, map, policy, error);
     json_decref(seen);
     pf_json_close(&index);
     return status;
 }
 
+/* --- files without an index --- */
+
+/* How many shards a name says that there are, "NAME-00002-of-00003.safetensors", and which one it is; 0: it is no shard's. */
+static int32_t shard_count(const char *name, int32_t *number)
+{
+    int32_t i = 0, n = 0;
+    int end = 0;
+    const char *of = strstr(name, "-of-");
+    if (!of || of - name < 6 || sscanf(of - 6, "-%5d-of-%5d.safetensors%n", &i, &n, &end) != 2) return 0;
+    if (end == 0 || of[end - 6] != '\0' || i < 1 || i > n) return 0;
+    *number = i;
+    return n;
+}
+
+static int is_weights(const struct dirent *file)
+{
+    const char *name = file->d_name;
+    return fnmatch("*.safetensors", name, FNM_PERIOD) == 0 && fnmatch("adapter_model*", name, 0) != 0 &&
+           fnmatch("consolidated*", name, 0) != 0;
+}
+
+static int compare_entries(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Whether the files are shards 1 to n of one model, in this order. */
+static pf_status check_shards(const pf_safetensors *set, struct dirent **files, int n, pf_error *error)
+{
+    int32_t number = 0;
+    const int32_t count = shard_count(files[0]->d_name, &number);
+    if (count == 0 && n == 1) return PF_OK;
+    for (int i = 0; i < n; i++) {
+        const int32_t of = shard_count(files[i]->d_name, &number);
+        if (of != count || count == 0)
+            return pf_fail(error, PF_FORMAT, "%s: %s and %s are not shards of one model, and there is no %s",
+                           set->directory, files[0]->d_name, files[i == 0 ? 1 : i]->d_name, INDEX_NAME);
+        if (number != i + 1)
+            return pf_fail(error, PF_UNAVAILABLE,
+                           "%s: of %d shards number %d is not there, nor is %s: download the model again",
+                           set->directory, count, i + 1, INDEX_NAME);
+    }
+    if (n == count) return PF_OK;
+    return pf_fail(error, PF_UNAVAILABLE,
+                   "%s: of %d shards number %d is not there, nor is %s: download the model again", set->directory,
+                   count, n + 1, INDEX_NAME);
+}
+
+static pf_status add_listed_files(pf_safetensors *set, struct dirent **files, int n, const pf_load_policy *policy,
+                                  pf_error *error)
+{
+    PF_TRY(check_shards(set, files, n, error));
+    for (int i = 0; i < n; i++) PF_TRY(add_file(set, files[i]->d_name, error));
+    PF_TRY(index_names(set, NULL, error));
+    if (n == 1)
+        return pf_load_warn(policy, error, "%s: there is no model.safetensors: %s is read", set->directory,
+                            files[0]->d_name);
+    return pf_load_warn(policy, error, "%s: there is no %s: all %d shards are read without it", set->directory,
+                        INDEX_NAME, n);
+}
+
+static pf_status open_without_index(pf_safetensors *set, const pf_load_policy *policy, pf_error *error)
+{
+    struct dirent **files = NULL;
+    const int n = scandir(set->directory, &files, is_weights, compare_entries);
+    const pf_status status =
+        n > 0 ? add_listed_files(set, files, n, policy, error)
+              : pf_model_directory_explain(set->directory, "model.safetensors or " INDEX_NAME, error);
+    for (int i = 0; i < n; i++) free(files[i]);
+    free(files);
+    return status;
+}
+
 /* --- the face --- */
 
-static pf_status open_set(pf_safetensors *set, pf_error *error)
+static pf_status open_set(pf_safetensors *set, const pf_load_policy *policy, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
     PF_TRY(pf_file_join(set->directory, "model.safetensors", path, error));
     if (!pf_file_is_absent(path)) {
         PF_TRY(add_file(set, "model.safetensors", error));
-        return sort_names(set, error);
+        return index_names(set, NULL, error);
     }
-    PF_TRY(pf_file_join(set->directory, "model.safetensors.index.json", path, error));
-    if (pf_file_is_absent(path))
-        return pf_fail(error, PF_UNAVAILABLE, "%s: neither model.safetensors nor model.safetensors.index.json is there",
-                       set->directory);
-    return open_shards(set, path, error);
+    PF_TRY(pf_file_join(set->directory, INDEX_NAME, path, error));
+    return pf_file_is_absent(path) ? open_without_index(set, policy, error) : open_shards(set, path, policy, error);
 }
 
-pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_error *error)
+pf_status pf_safetensors_open(const char *directory, const pf_load_policy *policy, pf_safetensors **out,
+                              pf_error *error)
 {
     pf_safetensors *set = calloc(1, sizeof *set);
     if (set) set->directory = strdup(directory);
-    pf_status status = set && set->directory ? open_set(set, error) : no_memory(error, directory);
+    pf_status status = set && set->directory ? open_set(set, policy, error) : no_memory(error, directory);
     if (status != PF_OK)
         pf_safetensors_close(set);
     else
@@ -436,6 +581,11 @@ const char *pf_safetensors_dtype(pf_type type)
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i)
 {
     return set->entries[i].tensor.name;
+}
+
+int32_t pf_safetensors_dimensions(const pf_safetensors *set, int32_t i)
+{
+    return set->entries[i].tensor.n_dimensions;
 }
 
 pf_status pf_safetensors_find(const pf_safetensors *set, const char *name, pf_tensor *out, pf_error *error)

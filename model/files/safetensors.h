@@ -4,6 +4,8 @@
  *   file:  u64 header length | header: JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}} | data
  *   shard index (model.safetensors.index.json):  {"weight_map": {"name": "file"}}
  *
+ * Where two shards hold a tensor, the index decides which one is read. Shards without an index are read as one set.
+ *
  * Every number from the header is checked against the file: the header's length, ranges that equal the shape's product
  * times the element's size and lie end to end from the first byte of the data to the last, names that occur once.
  * Source: the format's description in huggingface/safetensors, README.
@@ -17,6 +19,7 @@
 
 #include "base/status.h"
 #include "kernels/types.h"
+#include "model/config/load_policy.h"
 
 enum { PF_MAX_DIMENSIONS = 8 };
 
@@ -45,14 +48,18 @@ static inline float pf_tensor_element(const void *data, pf_type type, size_t i)
     return type == PF_TYPE_BF16 ? pf_bf16_to_f32(half) : pf_f16_to_f32(half);
 }
 
-/* Open DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names, none of them by a path
- * that begins with / or holds "..".
- * PF_UNAVAILABLE: neither is there, or a shard is missing.  PF_FORMAT: names file, tensor, value and expectation.
+/* Opens DIR/model.safetensors, or the shards that DIR/model.safetensors.index.json names, none of them by a path that begins
+ * with / or holds ".."; or, where neither is there, all of DIR/NAME-00001-of-0000N.safetensors, or the one other file of
+ * that kind. `policy` decides about the latter, and about tensors that are not in the shard that the index names but in
+ * another one. NULL: they are read.
+ * PF_UNAVAILABLE: no weights are there, or a shard is missing.  PF_UNSUPPORTED: weights are there in a form that is not read;
+ * the sentence says which.  PF_FORMAT: names file, tensor, value and expectation.
  * PF_INVALID: a file is there and cannot be opened, or is none, or a path is too long.  PF_LIMIT: an index or a
  * header is too.  PF_NOMEM.
  * PF_UNSUPPORTED: an element type other than F32, F16, BF16 is met when the tensor is asked for, not before.
  * The caller ends it with pf_safetensors_close. */
-PF_MUST_USE pf_status pf_safetensors_open(const char *directory, pf_safetensors **out, pf_error *error);
+PF_MUST_USE pf_status pf_safetensors_open(const char *directory, const pf_load_policy *policy, pf_safetensors **out,
+                                          pf_error *error);
 void pf_safetensors_close(pf_safetensors *set); /* NULL is fine */
 
 /* When all is read that is wanted. PF_INVALID: a file has been written to meanwhile (the sentence names it), and what was read
@@ -72,7 +79,8 @@ PF_MUST_USE pf_status pf_safetensors_find_bytes(const pf_safetensors *set, const
 /* The format's word for the elements of a type: "BF16". */
 const char *pf_safetensors_dtype(pf_type type);
 
-/* The i-th name, 0 <= i < count, in the order of the files. */
+/* The i-th name, 0 <= i < count, in the order of the files, and the number of its tensor's dimensions. */
 const char *pf_safetensors_name(const pf_safetensors *set, int32_t i);
+int32_t pf_safetensors_dimensions(const pf_safetensors *set, int32_t i);
 
 #endif

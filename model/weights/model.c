@@ -152,7 +152,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
 {
     PF_TRY(pf_kernels_select(src->options->isa, &m->kernels, error));
     src->pack_weights = m->kernels.pack_weights;
-    PF_TRY(pf_checkpoint_open(directory, src->options->cancel, &src->checkpoint, error));
+    PF_TRY(pf_checkpoint_open(directory, &src->options->policy, src->options->cancel, &src->checkpoint, error));
     if (src->options->machine != NULL)
         m->machine = *src->options->machine;
     else

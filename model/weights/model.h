@@ -54,6 +54,7 @@ typedef struct {
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */
     void *progress_user;
     const volatile bool *cancel; /* looked at every few megabytes; or NULL */
+    pf_load_policy policy;       /* about keys and tensors of the files that are not read */
 } pf_model_options;
 
 /* Load a Hugging Face directory: config.json, safetensors; or one that pf_model_quantize wrote, which loads in its own

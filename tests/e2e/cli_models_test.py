@@ -1,5 +1,6 @@
 """Directories that are no model, or one that cannot be run: a sentence that names file, value and what was expected."""
 
+import array
 import json
 import os
 import pwd
@@ -24,7 +25,7 @@ class BadModels(Case):
     def test_of_a_long_path_the_sentence_says_what_is_wrong(self):
         model = self.root / "d" / ("deep" * 40) / ("deeper" * 40) / ("deepest" * 30)
         model.mkdir(parents=True)
-        self.assert_fails("info", "-m", model, saying=[str(self.root), "config.json: cannot be opened: No such file"])
+        self.assert_fails("info", "-m", model, saying=[str(self.root), "there is no config.json; the directory is empty"])
 
     def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
         self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
@@ -151,6 +152,108 @@ class BadModels(Case):
         index = {"weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}}
         (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
         refuse(info, "weights")
+
+    def test_what_a_model_holds_besides_is_one_warning_and_strictly_a_refusal(self):
+        model = self.broken("besides")
+        config = json.loads((model / "config.json").read_text())
+        changed = {**config, "custom_pipelines": {}, "seq_length": 2048, "summary_type": "first", "num_hidden_layers": 1}
+        (model / "config.json").write_text(json.dumps(changed))
+        keys = f"{model}/config.json: 3 keys are not known and not read: custom_pipelines, seq_length, summary_type"
+        tensors = f"{model}: 9 tensors of the files are not used: model.layers.1."
+        commands = [["generate", "-m", model, "-p", "a", "-n", "1"], ["logits", "-m", model, "--tokens", "1"], ["info", "-m", model],
+                    ["generate", "-m", self.target, "-d", model, "-p", "a", "-n", "1"],
+                    ["quantize", "-m", model, "-o", self.root / "besides-int8", "--dtype", "int8"],
+                    ["bench", "kernels", "-m", model, "--quick"]]
+        for command in commands:
+            with self.subTest(command=command):
+                self.assert_fails(*command, "--strict", saying=[f"pilotfish: {keys}; a strict load refuses this"])
+                lines = self.run_ok(*command).err.splitlines()
+                warnings = [line for line in lines if "warning" in line]
+                self.assertEqual(warnings[0], f"pilotfish: warning: {keys}")
+                self.assertTrue(warnings[1].startswith(f"pilotfish: warning: {tensors}"), warnings[1])
+                self.assertEqual(len(warnings), 2)
+        self.assertEqual(self.run_ok("logits", "-m", self.root / "besides-int8", "--tokens", "1").err.count("tensors"), 0)
+
+    def test_the_first_layers_of_a_model_give_the_logits_of_the_model_that_they_are(self):
+        short = tiny_llama.make(self.root / "short-of-one", layers=1, tie_word_embeddings=True)
+        long = tiny_llama.make(self.root / "first-of-three", layers=3, tie_word_embeddings=True)
+        config = json.loads((long / "config.json").read_text())
+        (long / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+        arguments = ["--tokens", "5,9,3", "--all"]
+        self.assertEqual(self.run_json("logits", "-m", long, *arguments), self.run_json("logits", "-m", short, *arguments))
+
+    def test_a_key_that_could_change_the_logits_is_refused_by_name(self):
+        model = self.broken("scaled")
+        config = json.loads((model / "config.json").read_text())
+        for key, value in {"attention_multiplier": 0.5, "sliding_window": 128, "rope_scaling_factor": 2, "num_experts": 8,
+                           "final_logit_softcapping": 30.0}.items():
+            (model / "config.json").write_text(json.dumps({**config, key: value}))
+            self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json", key, "could change its results"])
+
+    def test_of_weights_in_another_form_the_way_out_is_said(self):
+        config = (self.target / "config.json").read_text()
+        for name, words in {"pytorch_model.bin": ["save_pretrained"], "model-q4.gguf": ["GGUF"], "adapter_config.json": ["LoRA", "merge"],
+                            "consolidated.00.pth": ["convert_llama_weights_to_hf"], "model.onnx": ["ONNX"], "x.pt": ["PyTorch"]}.items():
+            for has_config in (True, False):
+                model = self.root / f"only-{name}-{has_config}"
+                model.mkdir()
+                (model / name).write_text("x")
+                if has_config:
+                    (model / "config.json").write_text(config)
+                self.assert_fails("info", "-m", model, saying=[name, *words])
+        self.assert_fails("info", "-m", self.root / "only-model-q4.gguf-True" / "model-q4.gguf", saying=["GGUF is not read"])
+        self.assert_fails("info", "-m", self.target / "model.safetensors", saying=["give the one that it lies in"])
+        home = {"HF_HOME": str(self.root / "bin-home")}
+        snapshot = self.root / "bin-home" / "hub" / "models--acme--bin" / "snapshots" / "beef"
+        snapshot.mkdir(parents=True)
+        (snapshot / "pytorch_model.bin").write_text("x")
+        for _ in range(2):   # without a config.json, and with one: another download would not help
+            self.assertNotIn("hf download", self.assert_fails("info", "-m", "acme/bin", environment=home, saying=["PyTorch's format"]))
+            (snapshot / "config.json").write_text(config)
+
+    def test_a_tokenizer_of_another_form_is_named_where_text_comes_in(self):
+        model = self.broken("sentencepiece")
+        (model / "tokenizer.json").rename(model / "tokenizer.model")
+        saying = ["there is no tokenizer.json, and tokenizer.model is not read", "AutoTokenizer"]
+        self.assert_fails("tokenize", "-m", model, "-p", "a", saying=saying)
+        self.assert_fails("generate", "-m", model, "-p", "a", saying=saying)
+        self.assertIn("tokenizer.model is not read", self.run_ok("generate", "-m", model, "--tokens", "5", "-n", "1").err)
+        (model / "tokenizer.model").unlink()
+        self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["there is no tokenizer.json"])
+        self.assertNotIn("warning", self.run_ok("generate", "-m", model, "--tokens", "5", "-n", "1").err)
+
+    def shard(self, name, index):
+        """The target in two shards of its tensors in order."""
+        model = self.broken(name)
+        header, data, _ = tiny_llama.open_weights(model)
+        (model / "model.safetensors").unlink()
+        names = list(header)
+        for number, part in enumerate([names[:5], names[5:]], 1):
+            tiny_llama.write_safetensors(model / f"model-0000{number}-of-00002.safetensors", [
+                (key, header[key]["shape"], array.array("f", bytes(data[slice(*header[key]["data_offsets"])]))) for key in part])
+        if index:
+            (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {
+                key: f"model-0000{1 if key in names[:5] else 2}-of-00002.safetensors" for key in names}}))
+        return model
+
+    def test_shards_are_read_as_the_index_says_and_without_one(self):
+        arguments = ["--tokens", "5,9", "--json"]
+        expected = self.run_ok("logits", "-m", self.target, *arguments)
+        with_index, without = self.shard("indexed", True), self.shard("unindexed", False)
+        self.assertEqual((expected.out, b""), (self.run_ok("logits", "-m", with_index, *arguments).out, b""))
+        result = self.run_ok("logits", "-m", without, *arguments)
+        self.assertEqual(result.out, expected.out)
+        self.assertIn("warning: ", result.err)
+        self.assertIn("all 2 shards are read without it", result.err)
+        # An overlay with a head of zeros, which the index names: the logits are zeros.
+        tiny_llama.write_safetensors(with_index / "overlay.safetensors", [
+            ("lm_head.weight", [tiny_llama.VOCAB_SIZE, 64], array.array("f", bytes(4 * 64 * tiny_llama.VOCAB_SIZE)))])
+        path = with_index / "model.safetensors.index.json"
+        index = json.loads(path.read_text())
+        index["weight_map"]["lm_head.weight"] = "overlay.safetensors"
+        path.write_text(json.dumps(index))
+        result = self.run_ok("logits", "-m", with_index, "--strict", *arguments)
+        self.assertEqual(set(result.json["logits"]), {0.0})
 
     def test_truncated_weights_are_refused_at_any_length(self):
         whole = (self.target / "model.safetensors").read_bytes()

@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pf_config c;
     pf_error error;
     if (pf_config_parse("config.json", (const char *)data, n, end ? (const char *)end + 1 : NULL,
-                        end ? size - n - 1 : 0, &c, &error) == PF_OK)
+                        end ? size - n - 1 : 0, NULL, &c, &error) == PF_OK)
         check(&c);
     return 0;
 }

@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pf_safetensors *set = NULL;
     pf_error error = { .text = "" };
     volatile uint32_t sum = 0;
-    if (pf_safetensors_open(dir, &set, &error) == PF_OK) {
+    if (pf_safetensors_open(dir, NULL, &set, &error) == PF_OK) {
         sum = read_all(set);
         pf_safetensors_close(set);
     } else if (!error.text[0]) {

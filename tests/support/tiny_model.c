@@ -115,6 +115,11 @@ static void list_tensors(tensors *t, const pf_tiny_model *m)
     }
     add(t, -1, "model.norm", "weight", m->hidden, 0, 1.0, 0.3);
     if (!m->tied) add_linear(t, -1, "lm_head", m->vocab, m->hidden, 2.0, false);
+    if (m->extra) {
+        const char *part = strrchr(m->extra, '.');
+        add(t, -1, "", part + 1, m->hidden, 0, 0.0, 1.0);
+        snprintf(t->list[t->n - 1].name, sizeof t->list->name, "%s", m->extra);
+    }
 }
 
 static pf_type type_of(const pf_tiny_model *m, const tensor *t)

@@ -29,6 +29,7 @@ typedef struct {
     const char *rope_scaling; /* the JSON object of config.json's field; absent */
     bool rotary_buffers;      /* inv_freq tensors, as old checkpoints carry them */
     int32_t nan_token;        /* whose row of the embedding holds no number; 0: none */
+    const char *extra;        /* the name of one more tensor in the file, a vector of `hidden`; none */
     uint64_t seed;
 } pf_tiny_model;
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/stand_ins.h"
@@ -627,6 +628,22 @@ static pf_status open_beside(const char *directory, pf_json documents[3], pf_tok
     return open_optional(directory, "added_tokens.json", &documents[2], &files->added, error);
 }
 
+/* Names the tokenizer that is there in another form, and how transformers converts it. */
+static pf_status fail_without_tokenizer_json(const char *directory, pf_error *error)
+{
+    static const char *const others[] = { "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+                                          "tekken.json",     "vocab.json",   "vocab.txt" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char path[PF_FILE_PATH_BYTES];
+        if (pf_file_join(directory, others[i], path, NULL) != PF_OK || pf_file_is_absent(path)) continue;
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: there is no tokenizer.json, and %s is not read: transformers makes one of it, "
+                       "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                       directory, others[i]);
+    }
+    return pf_fail(error, PF_UNAVAILABLE, "%s: there is no tokenizer.json, nor another tokenizer", directory);
+}
+
 pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *error)
 {
     char path[4096];
@@ -634,7 +651,9 @@ pf_status pf_tokenizer_read(const char *directory, pf_tokenizer *t, pf_error *er
     pf_tokenizer_files files = { .tokenizer = &doc };
     if ((size_t)snprintf(path, sizeof path, "%s/tokenizer.json", directory) >= sizeof path)
         return pf_fail(error, PF_INVALID, "the path of the tokenizer is longer than %zu bytes", sizeof path);
-    PF_TRY(pf_json_open(path, PF_MAX_TOKENIZER_BYTES, &doc, error));
+    const pf_status opened = pf_json_open(path, PF_MAX_TOKENIZER_BYTES, &doc, error);
+    if (opened == PF_UNAVAILABLE) return fail_without_tokenizer_json(directory, error);
+    if (opened != PF_OK) return opened;
     pf_status status = open_beside(directory, beside, &files, error);
     if (status == PF_OK) status = pf_tokenizer_read_documents(&files, t, error);
     for (int i = 0; i < 3; i++) pf_json_close(&beside[i]);

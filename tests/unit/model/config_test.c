@@ -15,7 +15,7 @@
 
 static pf_status parse(const char *text, pf_config *out, pf_error *error)
 {
-    return pf_config_parse("config.json", text, strlen(text), NULL, 0, out, error);
+    return pf_config_parse("config.json", text, strlen(text), NULL, 0, NULL, out, error);
 }
 
 static pf_config parsed(const char *text)
@@ -34,6 +34,49 @@ static void assert_refused(const char *text, pf_status status, const char *part)
     assert_says(error, part);
     assert_says(error, "config.json");
     assert_int_equal(c.vocab_size, -7); /* untouched */
+}
+
+/* What a load reported, one sentence a line. */
+typedef struct {
+    char text[1024];
+    int n;
+} warnings;
+
+static void note_warning(void *user, const char *sentence)
+{
+    warnings *w = user;
+    w->n++;
+    snprintf(w->text + strlen(w->text), sizeof w->text - strlen(w->text), "%s\n", sentence);
+}
+
+static warnings warnings_of(const char *text, const char *generation)
+{
+    warnings w = { .n = 0 };
+    const pf_load_policy policy = { .warn = note_warning, .warn_user = &w };
+    pf_config c;
+    pf_error error = { 0 };
+    assert_ok(pf_config_parse("config.json", text, strlen(text), generation, generation ? strlen(generation) : 0,
+                              &policy, &c, &error),
+              error);
+    return w;
+}
+
+static pf_status parse_strictly(const char *text, const char *generation, pf_error *error)
+{
+    const pf_load_policy policy = { .strict = true };
+    pf_config c;
+    return pf_config_parse("config.json", text, strlen(text), generation, generation ? strlen(generation) : 0, &policy,
+                           &c, error);
+}
+
+static void assert_warned(const char *text, const char *part)
+{
+    const warnings w = warnings_of(text, NULL);
+    assert_int_equal(w.n, 1);
+    if (!strstr(w.text, part)) fail_msg("warning without \"%s\": %s", part, w.text);
+    pf_error error = { 0 };
+    assert_status(parse_strictly(text, NULL, &error), PF_UNSUPPORTED);
+    assert_says(error, part);
 }
 
 static void dimensions_are_read_and_defaults_filled_in(void **state)
@@ -81,13 +124,14 @@ static void generation_config_has_the_only_word_on_ids(void **state)
     static const char lists[] = "{\"eos_token_id\": [7, 8], \"bos_token_id\": 5, \"temperature\": 0.6}";
     pf_config c;
     pf_error error = { 0 };
-    assert_ok(pf_config_parse("config.json", config, strlen(config), lists, strlen(lists), &c, &error), error);
+    assert_ok(pf_config_parse("config.json", config, strlen(config), lists, strlen(lists), NULL, &c, &error), error);
     assert_int_equal(c.n_eos, 2);
     assert_int_equal(c.eos_ids[0], 7);
-    assert_ok(pf_config_parse("config.json", config, strlen(config), "{}", 2, &c, &error), error);
+    assert_ok(pf_config_parse("config.json", config, strlen(config), "{}", 2, NULL, &c, &error), error);
     assert_int_equal(c.n_eos, 0);
     static const char wrong[] = LLAMA("\"eos_token_id\": \"2\","); /* transformers looks at its type all the same */
-    assert_status(pf_config_parse("config.json", wrong, strlen(wrong), lists, strlen(lists), &c, &error), PF_FORMAT);
+    assert_status(pf_config_parse("config.json", wrong, strlen(wrong), lists, strlen(lists), NULL, &c, &error),
+                  PF_FORMAT);
     assert_says(error, "config.json: eos_token_id is \"2\"");
 }
 
@@ -98,7 +142,7 @@ static void ids_past_the_vocabulary_stand_for_none(void **state)
     static const char config[] = LLAMA("\"bos_token_id\": 128000, \"eos_token_id\": [128001, 99, 100, -1],");
     pf_config c;
     pf_error error = { 0 };
-    assert_ok(pf_config_parse("config.json", config, strlen(config), NULL, 0, &c, &error), error);
+    assert_ok(pf_config_parse("config.json", config, strlen(config), NULL, 0, NULL, &c, &error), error);
     assert_int_equal(c.n_eos, 1);
     assert_int_equal(c.eos_ids[0], 99);
 }
@@ -144,6 +188,206 @@ static void a_field_that_could_change_the_result_is_refused_by_name(void **state
                    "rope_scaling: rope_type is \"mrope\"");
     assert_refused(LLAMA("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"mrope_section\": [1]},"),
                    PF_UNSUPPORTED, "rope_scaling: the field mrope_section");
+}
+
+static void harmless_unknown_keys_are_listed_in_one_warning(void **state)
+{
+    (void)state;
+    assert_warned(LLAMA("\"custom_pipelines\": {}, \"seq_length\": 2048, \"summary_type\": \"cls_index\","),
+                  "config.json: 3 keys are not known and not read: custom_pipelines, seq_length, summary_type");
+    assert_warned(LLAMA("\"license\": \"mit\","), "1 key is not known and not read: license");
+    assert_int_equal(warnings_of(LLAMA("\"torch_dtype\": \"float16\", \"never_heard_of\": null,"), NULL).n, 0);
+    pf_error error = { 0 };
+    assert_ok(parse_strictly(LLAMA("\"torch_dtype\": \"float16\", \"never_heard_of\": null,"), NULL, &error), error);
+}
+
+/* A long list of keys is cut, and still one line. */
+static void a_warning_shows_the_first_keys_of_many(void **state)
+{
+    (void)state;
+    char text[8192] = "";
+    for (int i = 0; i < 100; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "\"a_note_of_some_length_%d\": \"x\",", i);
+    char whole[16384];
+    snprintf(whole, sizeof whole, "{%s%s", text, LLAMA("") + 1);
+    const warnings w = warnings_of(whole, NULL);
+    assert_int_equal(w.n, 1);
+    assert_non_null(strstr(w.text, "100 keys are not known and not read: a_note_of_some_length_0, "));
+    assert_non_null(strstr(w.text, ", ..."));
+}
+
+static void keys_of_other_programs_do_not_stop_a_model(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {
+        "\"custom_pipelines\": {\"text\": {\"impl\": \"a.B\", \"pt\": [\"AutoModel\"], \"tf\": []}}",
+        "\"summary_use_proj\": true",
+        "\"summary_first_dropout\": 0.1",
+        "\"max_seq_len\": 4096",
+        "\"n_ctx\": 2048",
+        "\"n_positions\": 2048",
+        "\"language\": [\"en\", \"de\"]",
+        "\"tags\": []",
+        "\"author\": \"me\"",
+        "\"eos_token\": \"</s>\"",
+        "\"image_token_id\": 7",
+        "\"base_model\": \"meta-llama/Llama-3\"",
+        "\"is_composition\": false",
+        "\"use_something\": false",
+        "\"attn_implementation_internal\": \"sdpa\"",
+        "\"ffn_dropout\": 0.1",
+        "\"layerdrop_dropout\": 0.5",
+        "\"router_aux_loss_coef\": 0.01",
+        "\"training_args\": {\"lr\": 1}",
+        "\"init_std\": 0.02",
+        "\"initializer_factor\": 2.0",
+        "\"model_version\": 3",
+        "\"train_batch_size\": 8",
+        "\"pretrained_steps\": 100000",
+        "\"tensor_parallel_degree\": 8",
+        "\"padded_vocab_size\": 128",
+        "\"chat_template\": \"{{ x }}\"",
+        "\"properties\": \"a\"",
+        "\"quantized_by\": \"someone\"",
+        "\"kv_dtype\": \"fp8\"",
+        /* what looks like arithmetic, and is switched off or neutral */
+        "\"attention_multiplier\": 1.0",
+        "\"residual_multiplier\": 1",
+        "\"embedding_multiplier\": 1.0",
+        "\"logits_scaling\": 1.0",
+        "\"logit_scale\": 1",
+        "\"rotary_pct\": 1.0",
+        "\"use_alibi\": false",
+        "\"final_logit_softcapping\": 0.0",
+        "\"attention_window\": 0",
+        "\"num_local_experts\": 0",
+        "\"rope_type\": \"default\"",
+        "\"norm_type\": \"RMSNorm\"",
+        "\"activation_function\": \"silu\"",
+        "\"position_embedding_type\": \"rope\"",
+        "\"attention_type\": \"full\"",
+        "\"layer_norm_eps\": 1e-5",
+        "\"rope_base\": 10000.0, \"rope_theta\": 10000",
+        "\"no_rope_layers\": []",
+        "\"clip_qkv\": null",
+        "\"parallel_residual\": false",
+        "\"moe_layers\": []",
+        "\"sliding_window\": 4096, \"use_sliding_window\": false",
+    };
+    for (size_t i = 0; i < PF_COUNT(keys); i++) {
+        char text[1024];
+        pf_config c;
+        pf_error error = { 0 };
+        snprintf(text, sizeof text, "{%s,%s", keys[i], LLAMA("") + 1);
+        if (parse(text, &c, &error) != PF_OK) fail_msg("%s: %s", keys[i], error.text);
+    }
+}
+
+static void keys_that_look_like_arithmetic_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {
+        "\"attention_multiplier\": 0.5",
+        "\"residual_multiplier\": 0.22",
+        "\"logits_scaling\": 8",
+        "\"logit_scale\": 0.0625",
+        "\"scale_emb\": 12",
+        "\"scale_depth\": 1.4",
+        "\"embedding_multiplier\": 12.0",
+        "\"query_pre_attn_scalar\": 256",
+        "\"final_logit_softcapping\": 30.0",
+        "\"attn_logit_softcapping\": 50.0",
+        "\"attention_window\": 128",
+        "\"sliding_window\": 4096",
+        "\"sliding_window_pattern\": 6",
+        "\"rope_scaling_factor\": 2",
+        "\"rotary_pct\": 0.25",
+        "\"rotary_dim\": 8",
+        "\"rotary_emb_base\": 500000",
+        "\"rope_local_base_freq\": 10000.0",
+        "\"use_alibi\": true",
+        "\"alibi_bias_max\": 8",
+        "\"position_embedding_type\": \"alibi\"",
+        "\"rope_type\": \"yarn\"",
+        "\"norm_type\": \"layernorm\"",
+        "\"qk_layernorm\": true",
+        "\"use_post_norm\": true",
+        "\"layer_norm_eps\": 1e-12",
+        "\"norm_epsilon\": 0.1",
+        "\"lm_head_bias\": true",
+        "\"use_bias\": true",
+        "\"attention_out_bias\": true",
+        "\"mask_type\": \"prefix\"",
+        "\"prefix_mask\": [1, 2]",
+        "\"num_experts\": 8",
+        "\"num_local_experts\": 8",
+        "\"num_experts_per_tok\": 2",
+        "\"moe_intermediate_size\": 64",
+        "\"n_routed_experts\": 64",
+        "\"use_parallel_residual\": true",
+        "\"parallel_attn\": true",
+        "\"activation_function\": \"gelu\"",
+        "\"hidden_activation\": \"gelu_pytorch_tanh\"",
+        "\"attention_type\": \"local\"",
+        "\"attention_types\": [\"global\", \"local\"]",
+        "\"clip_qkv\": 8.0",
+        "\"kv_lora_rank\": 512",
+        "\"no_rope_layers\": [1, 0]",
+        "\"attention_chunk_size\": 8192",
+        "\"num_meta_tokens\": 128",
+        "\"use_bidirectional_attention\": true",
+        "\"causal\": false",
+        "\"use_rope\": false",
+        "\"scale_attn_weights\": false",
+        "\"attn_temperature_tuning\": true",
+        "\"partial_rotary\": 0.5",
+        "\"mlp_type\": \"moe\"",
+        "\"hc_mult\": 4",
+        "\"cross_attention_layers\": [3]",
+        "\"rope_parameters_local\": {\"rope_theta\": 1}",
+        "\"quantization\": \"int4\"",
+        "\"compression_config\": {\"bits\": 4}",
+        "\"layer_group_size\": 2",
+        "\"ssm_state_size\": 16",
+        "\"never_heard_of\": 7",
+        "\"never_heard_of\": true",
+        "\"never_heard_of\": {\"a_scale\": 2}",
+        "\"never_heard_of\": [0.5]",
+    };
+    for (size_t i = 0; i < PF_COUNT(keys); i++) {
+        char text[1024], name[64];
+        pf_config c;
+        pf_error error = { 0 };
+        snprintf(text, sizeof text, "{%s,%s", keys[i], LLAMA("") + 1);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(keys[i] + 1, "\""), keys[i] + 1);
+        if (parse(text, &c, &error) != PF_UNSUPPORTED) fail_msg("%s is not refused", keys[i]);
+        assert_says(error, name);
+    }
+}
+
+static void settings_of_generate_that_change_greedy_text_are_reported(void **state)
+{
+    (void)state;
+    static const char usual[] = "{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 50,"
+                                "\"repetition_penalty\": 1.0, \"no_repeat_ngram_size\": 0, \"num_beams\": 1,"
+                                "\"max_length\": 4096, \"chat_format\": \"chatml\", \"length_penalty\": 0.5,"
+                                "\"bad_words_ids\": null, \"transformers_version\": \"4.40.0\"}";
+    assert_int_equal(warnings_of(LLAMA(""), usual).n, 0);
+    static const char *const changing[] = { "\"repetition_penalty\": 1.1", "\"no_repeat_ngram_size\": 3",
+                                            "\"suppress_tokens\": [7]",    "\"bad_words_ids\": [[1]]",
+                                            "\"min_new_tokens\": 5",       "\"num_beams\": 4",
+                                            "\"guidance_scale\": 1.5",     "\"forced_eos_token_id\": 2" };
+    for (size_t i = 0; i < PF_COUNT(changing); i++) {
+        char text[128], name[64];
+        pf_error error = { 0 };
+        snprintf(text, sizeof text, "{%s}", changing[i]);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(changing[i] + 1, "\""), changing[i] + 1);
+        const warnings w = warnings_of(LLAMA(""), text);
+        assert_int_equal(w.n, 1);
+        assert_non_null(strstr(w.text, name));
+        assert_status(parse_strictly(LLAMA(""), text, &error), PF_UNSUPPORTED);
+        assert_says(error, name);
+    }
 }
 
 static void a_file_written_in_f16_says_that_it_is_to_be_used_so(void **state)
@@ -220,9 +464,46 @@ static void model_type_alone_names_an_architecture(void **state)
     (void)parsed(SAYS("\"architectures\": null,"));
     (void)parsed(SAYS("\"architectures\": [],"));
     (void)parsed(SAYS("\"architectures\": [\"LLaMAForCausalLM\"],"));
-    assert_refused(SAYS("\"architectures\": [\"LlamaForCausalLM\", \"LlamaModel\"],"), PF_FORMAT, "a list of one name");
-    assert_refused(SAYS("\"architectures\": [7],"), PF_FORMAT, "a list of one name");
+    (void)parsed(SAYS("\"architectures\": \"LlamaForCausalLM\","));
+    assert_refused(SAYS("\"architectures\": [7],"), PF_FORMAT, "a list of names");
+    assert_refused(SAYS("\"architectures\": {},"), PF_FORMAT, "a list of names");
+}
+
+/* transformers goes by model_type. */
+static void other_names_for_the_same_decoder_load(void **state)
+{
+    (void)state;
+    assert_int_equal(warnings_of(SAYS("\"architectures\": [\"LlamaForCausalLM\", \"LlamaModel\"],"), NULL).n, 0);
+    assert_int_equal(warnings_of(SAYS("\"architectures\": [\"FooForCausalLM\", \"LlamaForCausalLM\"],"), NULL).n, 0);
+    assert_warned(SAYS("\"architectures\": [\"LlamaModel\"],"), "LlamaModel, and is read as LlamaForCausalLM");
+    assert_warned(SAYS("\"architectures\": [\"LlamaForSequenceClassification\"],"), "LlamaForSequenceClassification");
+    assert_refused(SAYS("\"architectures\": [\"FooForCausalLM\"],"), PF_UNSUPPORTED, "FooForCausalLM is not known");
+    assert_refused("{\"architectures\": [\"LlamaModel\"], \"model_type\": \"mamba\"}", PF_FORMAT, "model_type");
 #undef SAYS
+}
+
+/* What Python takes for false is no dictionary to transformers. */
+static void a_false_rope_scaling_is_none(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        LLAMA("\"rope_scaling\": false,"),
+        LLAMA("\"rope_scaling\": {},"),
+        LLAMA("\"rope_scaling\": [],"),
+        LLAMA("\"rope_scaling\": 0,"),
+        LLAMA("\"rope_scaling\": \"\","),
+        LLAMA("\"rope_parameters\": false,"),
+        LLAMA("\"rope_scaling\": false, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0},"),
+        LLAMA("\"rope_scaling\": null, \"rope_parameters\": null, \"num_key_value_heads\": null, \"head_dim\": null,"),
+    };
+    for (size_t i = 0; i < PF_COUNT(texts); i++) {
+        const pf_config c = parsed(texts[i]);
+        assert_int_equal(c.rope.type, PF_ROPE_DEFAULT);
+        assert_true(c.rope.theta == 10000.0);
+    }
+    assert_refused(LLAMA("\"rope_scaling\": true,"), PF_FORMAT, "rope_scaling");
+    assert_refused(LLAMA("\"rope_scaling\": 2,"), PF_FORMAT, "rope_scaling");
+    assert_refused(LLAMA("\"rope_scaling\": \"linear\","), PF_FORMAT, "rope_scaling");
 }
 
 static void numbers_out_of_range_are_refused(void **state)
@@ -369,17 +650,17 @@ static void a_directory_without_config_json_is_unavailable(void **state)
     pf_config c;
     pf_error error = { 0 };
     pf_temp_dir_make(&dir);
-    assert_status(pf_config_load(dir.path, &c, &error), PF_UNAVAILABLE);
+    assert_status(pf_config_load(dir.path, NULL, &c, &error), PF_UNAVAILABLE);
     assert_says(error, "config.json");
 
     pf_temp_write(&dir, "config.json", LLAMA("\"eos_token_id\": 2,"), strlen(LLAMA("\"eos_token_id\": 2,")));
-    assert_ok(pf_config_load(dir.path, &c, &error), error);
+    assert_ok(pf_config_load(dir.path, NULL, &c, &error), error);
     assert_int_equal(c.eos_ids[0], 2);
     pf_temp_write(&dir, "generation_config.json", "{\"eos_token_id\": 9}", 19);
-    assert_ok(pf_config_load(dir.path, &c, &error), error);
+    assert_ok(pf_config_load(dir.path, NULL, &c, &error), error);
     assert_int_equal(c.eos_ids[0], 9);
     pf_temp_write(&dir, "generation_config.json", "{\"eos", 5);
-    assert_status(pf_config_load(dir.path, &c, &error), PF_FORMAT);
+    assert_status(pf_config_load(dir.path, NULL, &c, &error), PF_FORMAT);
     assert_says(error, "generation_config.json");
     pf_temp_dir_remove(&dir);
 }
@@ -394,11 +675,18 @@ int main(void)
         cmocka_unit_test(what_transformers_writes_beside_is_passed_over),
         cmocka_unit_test(what_published_models_have_beside_is_passed_over),
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
+        cmocka_unit_test(harmless_unknown_keys_are_listed_in_one_warning),
+        cmocka_unit_test(a_warning_shows_the_first_keys_of_many),
+        cmocka_unit_test(keys_of_other_programs_do_not_stop_a_model),
+        cmocka_unit_test(keys_that_look_like_arithmetic_are_refused_by_name),
+        cmocka_unit_test(settings_of_generate_that_change_greedy_text_are_reported),
         cmocka_unit_test(a_file_written_in_f16_says_that_it_is_to_be_used_so),
         cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
         cmocka_unit_test(groups_are_of_the_second_version_and_the_rest_of_the_first),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),
         cmocka_unit_test(model_type_alone_names_an_architecture),
+        cmocka_unit_test(other_names_for_the_same_decoder_load),
+        cmocka_unit_test(a_false_rope_scaling_is_none),
         cmocka_unit_test(numbers_out_of_range_are_refused),
         cmocka_unit_test(tensors_have_the_names_of_the_files),
         cmocka_unit_test(a_session_may_grow_as_far_as_scaling_reaches),

@@ -71,13 +71,186 @@ static void a_missing_tensor_is_named(void **state)
     pf_tiny_model_remove(directory);
 }
 
-static void a_tensor_that_would_be_left_out_is_named(void **state)
+/* Removes "model." from the tensors' names; spaces in front of the header's end keep its length. */
+static void drop_prefix(void)
+{
+    char path[PF_TINY_PATH + 64], *data;
+    size_t n_bytes;
+    uint64_t header_bytes;
+    pf_error error;
+    snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    assert_ok(pf_file_read(path, 1 << 24, &data, &n_bytes, &error), error);
+    memcpy(&header_bytes, data, sizeof header_bytes);
+    char *out = data + 8, *end = data + 8 + header_bytes;
+    for (const char *in = out; in < end;) {
+        *out++ = *in++;
+        if (in[-1] == '"' && (size_t)(end - in) > 6 && memcmp(in, "model.", 6) == 0) in += 6;
+    }
+    memset(out, ' ', (size_t)(end - out));
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n_bytes, f), n_bytes);
+    assert_int_equal(fclose(f), 0);
+    free(data);
+}
+
+/* What a load reported. */
+typedef struct {
+    char text[512];
+    int n;
+} warnings;
+
+static void note_warning(void *user, const char *sentence)
+{
+    warnings *w = user;
+    w->n++;
+    snprintf(w->text, sizeof w->text, "%s", sentence);
+}
+
+static pf_status load_by(const pf_load_policy *policy, pf_model **out, pf_error *error)
+{
+    pf_team *team;
+    PF_TRY(pf_team_create(1, NULL, 0, &team, error));
+    const pf_model_options options = { .dtype = PF_DTYPE_F32, .isa = PF_ISA_SCALAR, .team = team, .policy = *policy };
+    const pf_status status = pf_model_load(directory, &options, out, error);
+    pf_team_destroy(team);
+    return status;
+}
+
+/* Loads with one warning that holds `part`; a strict load refuses with the same. */
+static pf_model *load_with_warning(const char *part)
+{
+    pf_model *model = NULL;
+    pf_error error = { 0 };
+    warnings w = { .n = 0 };
+    const pf_load_policy lenient = { .warn = note_warning, .warn_user = &w }, strict = { .strict = true };
+    assert_status(load_by(&strict, &model, &error), PF_UNSUPPORTED);
+    assert_null(model);
+    assert_says(error, part);
+    assert_ok(load_by(&lenient, &model, &error), error);
+    assert_int_equal(w.n, 1);
+    if (!strstr(w.text, part)) fail_msg("warning without \"%s\": %s", part, w.text);
+    return model;
+}
+
+static void the_first_layers_of_a_model_are_a_model(void **state)
+{
+    (void)state;
+    pf_error error;
+    float whole[128], first[128];
+    pf_model *model;
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 7, .tied = true }, directory);
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &model, &error), error);
+    logits_of(model, whole);
+    pf_model_release(model);
+    pf_temp_edit(directory, "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+    model = load_with_warning("9 tensors of the files are not used: model.layers.1.");
+    assert_int_equal(pf_model_config(model)->n_layers, 1);
+    logits_of(model, first);
+    pf_model_release(model);
+    assert_memory_not_equal(first, whole, sizeof whole);
+    pf_tiny_model_remove(directory);
+}
+
+static void tensors_of_what_the_model_does_not_have_are_reported_and_not_used(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "v_head.weight",
+        "v_head.summary.weight",
+        "value_head.0.weight",
+        "score.weight",
+        "classifier.bias",
+        "model.layers.0.self_attn.rotary_emb.cos_cached",
+        "model.rotary_emb.sin_cached",
+        "model.layers.1.self_attn.masked_bias",
+        "model.layers.2.input_layernorm.weight",
+        "medusa_head.0.weight",
+        "mtp.norm.weight",
+        "model.vision_tower.norm.weight",
+        "something_else.weight",
+    };
+    for (size_t i = 0; i < PF_COUNT(names); i++) {
+        char part[160];
+        pf_tiny_model_create(&(pf_tiny_model){ .extra = names[i] }, directory);
+        snprintf(part, sizeof part, "1 tensor of the files is not used: %s", names[i]);
+        pf_model_release(load_with_warning(part));
+        pf_tiny_model_remove(directory);
+    }
+}
+
+static void tensors_of_parts_that_the_model_has_are_never_left_out(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.1.mlp.down_proj.bias",
+        "model.layers.0.self_attn.q_norm.weight",
+        "model.layers.0.post_feedforward_layernorm.weight",
+        "model.layers.1.mlp.experts.0.up_proj.weight",
+        "lm_head.bias",
+        "model.norm.bias",
+        "model.embed_positions.weight",
+        "model.embed_norm.weight",
+        "model.embed_tokens.scale",
+        "model.layers.0.self_attn.q_proj.lora_A.weight",
+        "base_model.model.lm_head.lora_B.weight",
+        "model.anything.weight",
+        "embed_positions.weight",
+        "norm.bias",
+        "layers.1.self_attn.k_norm.weight",
+        "model.layers.0.self_attn.bias",
+        "model.layers.x.weight",
+    };
+    for (size_t i = 0; i < PF_COUNT(names); i++) {
+        char part[160];
+        pf_tiny_model_create(&(pf_tiny_model){ .extra = names[i] }, directory);
+        snprintf(part, sizeof part, "tensor \"%s\" is no part of a LlamaForCausalLM", names[i]);
+        assert_refused(PF_UNSUPPORTED, part);
+        pf_tiny_model_remove(directory);
+    }
+}
+
+/* Names without their first component, as LlamaModel.save_pretrained writes them. The header keeps its length. */
+static void a_base_model_is_read_without_the_prefix_of_its_names(void **state)
+{
+    (void)state;
+    pf_error error;
+    float expected[128], found[128];
+    pf_model *model;
+    pf_tiny_model_create(&(pf_tiny_model){ .seed = 3, .tied = true, .attention_bias = true }, directory);
+    assert_ok(load_as(PF_DTYPE_F32, PF_ISA_SCALAR, 1, &model, &error), error);
+    logits_of(model, expected);
+    pf_model_release(model);
+    drop_prefix();
+    pf_temp_edit(directory, "config.json", "LlamaForCausalLM", "LlamaModel");
+    model = load_with_warning("LlamaModel, and is read as LlamaForCausalLM");
+    logits_of(model, found);
+    assert_memory_equal(found, expected, sizeof expected);
+    pf_model_release(model);
+    pf_temp_edit(directory, "config.json", "\"attention_bias\": true", "\"attention_bias\": false");
+    assert_refused(PF_UNSUPPORTED, "tensor \"layers.0.self_attn.q_proj.bias\"");
+    pf_temp_edit(directory, "config.json", "\"attention_bias\": false", "\"attention_bias\": true");
+    pf_temp_edit(directory, "config.json", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false");
+    assert_refused(PF_FORMAT,
+                   "no tensor \"lm_head.weight\", and config.json does not tie the LM head to the embedding");
+    pf_tiny_model_remove(directory);
+}
+
+static void a_directory_without_config_says_what_it_holds(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
-    pf_temp_edit(directory, "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
-    assert_refused(PF_UNSUPPORTED, "\"model.layers.1.");
+    char path[PF_TINY_PATH + 32];
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    assert_int_equal(remove(path), 0);
+    assert_refused(PF_UNAVAILABLE, "there is no config.json; model.safetensors is there without it");
     pf_tiny_model_remove(directory);
+}
+
+static void a_tensor_that_would_be_left_out_is_named(void **state)
+{
+    (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ .attention_bias = true }, directory);
     pf_temp_edit(directory, "config.json", "\"attention_bias\": true", "\"attention_bias\": false");
     assert_refused(PF_UNSUPPORTED, ".bias\"");
@@ -593,6 +766,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_tensor_is_named),
+        cmocka_unit_test(the_first_layers_of_a_model_are_a_model),
+        cmocka_unit_test(tensors_of_what_the_model_does_not_have_are_reported_and_not_used),
+        cmocka_unit_test(tensors_of_parts_that_the_model_has_are_never_left_out),
+        cmocka_unit_test(a_base_model_is_read_without_the_prefix_of_its_names),
+        cmocka_unit_test(a_directory_without_config_says_what_it_holds),
         cmocka_unit_test(a_tensor_that_would_be_left_out_is_named),
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
         cmocka_unit_test(buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_the_embedding_is_the_head),

@@ -209,7 +209,7 @@ static void files_beside_the_weights_are_copied_and_the_sizes_told(void **state)
                   PF_UNAVAILABLE);
 
     pf_checkpoint written;
-    assert_ok(pf_checkpoint_open(to, NULL, &written, &error), error);
+    assert_ok(pf_checkpoint_open(to, NULL, NULL, &written, &error), error);
     assert_int_equal(written.n_bytes, result.bytes_after);
     assert_int_equal(written.n_tensors, result.n_tensors);
     assert_true(result.bytes_after < result.bytes_before && result.bytes_before < 3 * result.bytes_after);

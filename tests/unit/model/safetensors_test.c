@@ -42,7 +42,7 @@ static void assert_open_fails(pf_status status, const char *part)
 {
     pf_safetensors *set = (pf_safetensors *)&dir;
     pf_error error = { 0 };
-    assert_status(pf_safetensors_open(dir.path, &set, &error), status);
+    assert_status(pf_safetensors_open(dir.path, NULL, &set, &error), status);
     assert_says(error, part);
     assert_ptr_equal(set, &dir); /* untouched */
 }
@@ -51,7 +51,7 @@ static pf_safetensors *open_set(void)
 {
     pf_safetensors *set = NULL;
     pf_error error = { 0 };
-    assert_ok(pf_safetensors_open(dir.path, &set, &error), error);
+    assert_ok(pf_safetensors_open(dir.path, NULL, &set, &error), error);
     return set;
 }
 
@@ -232,8 +232,7 @@ static void an_index_that_does_not_fit_its_files_is_refused(void **state)
         const char *map, *part;
         pf_status status;
     } cases[] = {
-        { "{\"x\": \"two\", \"z\": \"one\"}", "x is", PF_FORMAT },
-        { "{\"x\": \"one\", \"y\": \"copy\"}", "both in one and in copy", PF_FORMAT },
+        { "{\"x\": \"one\", \"q\": \"copy\"}", "both in one and in copy", PF_FORMAT },
         { "{\"x\": \"../one\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"/etc/passwd\"}", "name of a file", PF_FORMAT },
         { "{\"x\": \"..\"}", "name of a file", PF_FORMAT },
@@ -260,10 +259,154 @@ static void an_index_that_does_not_fit_its_files_is_refused(void **state)
     }
 }
 
-static void a_directory_without_weights_is_unavailable(void **state)
+typedef struct {
+    char text[512];
+    int n;
+} warnings;
+
+static void note_warning(void *user, const char *sentence)
+{
+    warnings *w = user;
+    w->n++;
+    snprintf(w->text, sizeof w->text, "%s", sentence);
+}
+
+/* Opens the directory, and expects one warning with `part`; strictly, a refusal with the same. */
+static pf_safetensors *open_with_warning(const char *part)
+{
+    warnings w = { .n = 0 };
+    pf_safetensors *set = NULL;
+    pf_error error = { 0 };
+    const pf_load_policy lenient = { .warn = note_warning, .warn_user = &w }, strict = { .strict = true };
+    assert_status(pf_safetensors_open(dir.path, &strict, &set, &error), PF_UNSUPPORTED);
+    assert_says(error, part);
+    assert_ok(pf_safetensors_open(dir.path, &lenient, &set, &error), error);
+    assert_int_equal(w.n, 1);
+    if (!strstr(w.text, part)) fail_msg("warning without \"%s\": %s", part, w.text);
+    return set;
+}
+
+/* Bytes tell the copies apart: each file counts from zero, and x lies elsewhere in the second. */
+static void of_two_copies_the_one_that_the_index_names_is_read(void **state)
 {
     (void)state;
-    assert_open_fails(PF_UNAVAILABLE, "model.safetensors.index.json");
+    write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}", 8, 0);
+    write_file("overlay", "{" T("z", "F32", "[2]", "[0, 8]") "," T("x", "F32", "[1]", "[8, 12]") "}", 12, 0);
+    static const struct {
+        const char *map;
+        int first_byte;
+    } cases[] = {
+        { "{\"x\": \"overlay\", \"y\": \"one\", \"z\": \"overlay\"}", 8 },
+        { "{\"x\": \"one\", \"y\": \"one\", \"z\": \"overlay\"}", 0 },
+        { "{\"z\": \"overlay\", \"y\": \"one\", \"x\": \"overlay\"}", 8 },
+    };
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        char text[256];
+        pf_error error = { 0 };
+        pf_tensor t;
+        warnings w = { .n = 0 };
+        pf_safetensors *set = NULL;
+        const pf_load_policy policy = { .strict = true, .warn = note_warning, .warn_user = &w };
+        snprintf(text, sizeof text, "{\"weight_map\": %s}", cases[i].map);
+        write_text("model.safetensors.index.json", text);
+        assert_ok(pf_safetensors_open(dir.path, &policy, &set, &error), error);
+        assert_int_equal(w.n, 0);
+        assert_int_equal(pf_safetensors_count(set), 3);
+        assert_ok(pf_safetensors_find(set, "x", &t, &error), error);
+        assert_int_equal(t.data[0], cases[i].first_byte);
+        assert_ok(pf_safetensors_find(set, "y", &t, &error), error);
+        assert_ok(pf_safetensors_find(set, "z", &t, &error), error);
+        pf_safetensors_close(set);
+    }
+}
+
+static void a_tensor_that_the_named_shard_lacks_is_read_from_the_one_that_has_it(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    pf_tensor t;
+    write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}", 8, 0);
+    write_file("two", "{" T("z", "F16", "[1]", "[0, 2]") "}", 2, 0);
+    write_text("model.safetensors.index.json", "{\"weight_map\": {\"y\": \"one\", \"x\": \"two\", \"z\": \"one\"}}");
+    pf_safetensors *set =
+        open_with_warning("2 of its tensors are not in the file that weight_map names: x is in one, not in two");
+    assert_ok(pf_safetensors_find(set, "x", &t, &error), error);
+    assert_int_equal(t.data[0], 0);
+    assert_ok(pf_safetensors_find(set, "z", &t, &error), error);
+    assert_int_equal(t.type, PF_TYPE_F16);
+    pf_safetensors_close(set);
+}
+
+static void shards_without_an_index_are_one_set(void **state)
+{
+    (void)state;
+    pf_error error = { 0 };
+    pf_tensor t;
+    write_file("model-00001-of-00002.safetensors", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    assert_open_fails(PF_UNAVAILABLE, "of 2 shards number 2 is not there");
+    write_file("model-00002-of-00002.safetensors", "{" T("z", "F16", "[1]", "[0, 2]") "}", 2, 0);
+    pf_safetensors *set = open_with_warning("all 2 shards are read without it");
+    assert_int_equal(pf_safetensors_count(set), 2);
+    assert_ok(pf_safetensors_find(set, "z", &t, &error), error);
+    pf_safetensors_close(set);
+    write_file("model-00002-of-00002.safetensors", "{" T("x", "F16", "[1]", "[0, 2]") "}", 2, 0);
+    assert_open_fails(PF_FORMAT, "tensor x is both in model-00001-of-00002.safetensors and in");
+}
+
+static void shards_that_are_not_all_there_are_named(void **state)
+{
+    (void)state;
+    write_file("model-00002-of-00003.safetensors", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    assert_open_fails(PF_UNAVAILABLE, "of 3 shards number 1 is not there");
+    write_file("model-00001-of-00003.safetensors", "{" T("y", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    assert_open_fails(PF_UNAVAILABLE, "of 3 shards number 3 is not there");
+    write_file("other.safetensors", "{" T("z", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    assert_open_fails(PF_FORMAT, "are not shards of one model");
+}
+
+static void one_file_of_another_name_is_read(void **state)
+{
+    (void)state;
+    write_file("model.fp16.safetensors", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
+    write_text("adapter_model.safetensors", "");
+    pf_safetensors_close(open_with_warning("there is no model.safetensors: model.fp16.safetensors is read"));
+}
+
+static void a_directory_without_weights_says_what_it_holds_and_the_way_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *part;
+        pf_status status;
+    } cases[] = {
+        { "pytorch_model.bin", "pytorch_model.bin is PyTorch's format", PF_UNSUPPORTED },
+        { "pytorch_model-00001-of-00002.bin", "save_pretrained", PF_UNSUPPORTED },
+        { "llama-q4.gguf", "llama-q4.gguf is GGUF", PF_UNSUPPORTED },
+        { "adapter_config.json", "LoRA adapter", PF_UNSUPPORTED },
+        { "adapter_model.safetensors", "merge_and_unload", PF_UNSUPPORTED },
+        { "consolidated.00.pth", "convert_llama_weights_to_hf.py", PF_UNSUPPORTED },
+        { "consolidated.safetensors", "consolidated.safetensors", PF_UNSUPPORTED },
+        { "model.onnx", "model.onnx is ONNX", PF_UNSUPPORTED },
+        { "onnx/model.onnx", "is a folder for ONNX", PF_UNSUPPORTED },
+        { "tf_model.h5", "from_tf=True", PF_UNSUPPORTED },
+        { "flax_model.msgpack", "from_flax=True", PF_UNSUPPORTED },
+        { "checkpoint.pt", "checkpoint.pt is PyTorch's format", PF_UNSUPPORTED },
+        { "weights.npz", "weights.npz is", PF_UNSUPPORTED },
+        { "tokenizer.model", "holds a tokenizer and no weights (tokenizer.model)", PF_UNAVAILABLE },
+        { "checkpoint-500/config.json", "the folder checkpoint-500", PF_UNAVAILABLE },
+        { "snapshots/abc/config.json", "Hugging Face cache", PF_UNAVAILABLE },
+        { "model.safetensors.incomplete", "download the model again", PF_UNAVAILABLE },
+        { "README.md", "it holds README.md", PF_UNAVAILABLE },
+    };
+    assert_open_fails(PF_UNAVAILABLE, "model.safetensors.index.json; the directory is empty");
+    for (size_t i = 0; i < PF_COUNT(cases); i++) {
+        write_text(cases[i].name, "x");
+        assert_open_fails(cases[i].status, cases[i].part);
+        pf_temp_dir_remove(&dir);
+        pf_temp_dir_make(&dir);
+    }
+    for (int i = 0; i < 9; i++) write_text((char[]){ 'f', (char)('1' + i), '\0' }, "x");
+    assert_open_fails(PF_UNAVAILABLE, "it holds f1, f2, f3, f4, f5, ...");
     pf_safetensors_close(NULL);
 }
 
@@ -280,7 +423,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_index_may_name_files_in_folders_below_it, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_may_name_what_no_file_has, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_that_does_not_fit_its_files_is_refused, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_directory_without_weights_is_unavailable, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(of_two_copies_the_one_that_the_index_names_is_read, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_tensor_that_the_named_shard_lacks_is_read_from_the_one_that_has_it, make_dir,
+                                        remove_dir),
+        cmocka_unit_test_setup_teardown(shards_without_an_index_are_one_set, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(shards_that_are_not_all_there_are_named, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(one_file_of_another_name_is_read, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_directory_without_weights_says_what_it_holds_and_the_way_out, make_dir,
+                                        remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

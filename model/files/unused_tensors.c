@@ -1,0 +1,91 @@
+#include "model/files/unused_tensors.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), n_suffix = strlen(suffix);
+    return n >= n_suffix && strcmp(name + n - n_suffix, suffix) == 0;
+}
+
+static bool begins_with(const char *name, const char *const *prefixes)
+{
+    for (; *prefixes; prefixes++)
+        if (strncmp(name, *prefixes, strlen(*prefixes)) == 0) return true;
+    return false;
+}
+
+/* Buffers that PyTorch's modules of old saved with the weights: frequencies, cosines and causal masks. */
+static bool is_buffer(const char *name, int32_t n_dimensions)
+{
+    static const char *const ends[] = { "masked_bias", ".causal_mask", ".attn_mask", "position_ids", NULL };
+    if (strstr(name, "rotary_emb.") != NULL || begins_with(name, (const char *const[]){ "rotary_emb", NULL }))
+        return true;
+    for (const char *const *end = ends; *end; end++)
+        if (ends_with(name, *end)) return true;
+    return n_dimensions > 2 && (ends_with(name, "attn.bias") || ends_with(name, "attention.bias")); /* [1, 1, n, n] */
+}
+
+/* Behind "layers.": whether it is a layer that the model does not have. */
+static bool is_of_later_layer(const pf_config *config, const char *number)
+{
+    char *end;
+    if (number[0] < '0' || number[0] > '9') return false;
+    const unsigned long long layer = strtoull(number, &end, 10);
+    return *end == '.' && layer >= (unsigned long long)config->n_layers;
+}
+
+/* Whether the first component of a name below "model." is that of a module beside the decoder: a head for another task, drafting
+ * heads, towers for images and sound. */
+static bool is_of_other_module(const char *name)
+{
+    static const char *const modules[] = { "v_head",
+                                           "value_head",
+                                           "score",
+                                           "classif",
+                                           "reward",
+                                           "regression",
+                                           "qa_outputs",
+                                           "mtp",
+                                           "medusa",
+                                           "eagle",
+                                           "vision",
+                                           "visual",
+                                           "image",
+                                           "audio",
+                                           "speech",
+                                           "mm_projector",
+                                           "multi_modal_projector",
+                                           "summary",
+                                           "pooler",
+                                           "critic",
+                                           "q_head",
+                                           "dropout",
+                                           NULL };
+    return begins_with(name, modules);
+}
+
+/* Names that a decoder's own parts have, at the top of a file without the prefix "model.". */
+static bool is_of_decoder(const char *name)
+{
+    static const char *const parts[] = { "layers.", "embed", "norm", "final",  "lm_head", "ln_",   "layernorm",
+                                         "wte",     "wpe",   "pos",  "output", "head.",   "logit", NULL };
+    return begins_with(name, parts);
+}
+
+pf_extra_tensor pf_judge_extra_tensor(const pf_config *config, const char *name, int32_t n_dimensions)
+{
+    static const char prefix[] = "model.", layers[] = "layers.";
+    if (ends_with(name, "rotary_emb.inv_freq")) return PF_EXTRA_BUFFER;
+    if (is_buffer(name, n_dimensions)) return PF_EXTRA_UNUSED;
+    const bool is_below = strncmp(name, prefix, strlen(prefix)) == 0;
+    const char *rest = is_below ? name + strlen(prefix) : name;
+    if (strncmp(rest, layers, strlen(layers)) == 0)
+        return is_of_later_layer(config, rest + strlen(layers)) ? PF_EXTRA_UNUSED : PF_EXTRA_REFUSED;
+    if (strcasestr(name, "lora_") != NULL) return PF_EXTRA_REFUSED;
+    if (is_of_other_module(rest)) return PF_EXTRA_UNUSED;
+    return is_below || is_of_decoder(rest) ? PF_EXTRA_REFUSED : PF_EXTRA_UNUSED;
+}

@@ -1,4 +1,4 @@
-/* Acceptance and speed-up over prompts. */
+/* Measures acceptance and speed-up over prompts. */
 #include "bench/acceptance.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ void pf_speculation_add(pf_speculation *total, const pf_speculation *one)
     }
     const int64_t n = one->n_rpc < PF_RPC_SAMPLES ? one->n_rpc : PF_RPC_SAMPLES;
     for (int64_t i = 0; i < n; i++) total->rpc_us[total->n_rpc++ % PF_RPC_SAMPLES] = one->rpc_us[i];
-    total->n_rpc += one->n_rpc - n; /* of a ring that has turned, and has filled the total's */
+    total->n_rpc += one->n_rpc - n; /* of a ring that has wrapped */
 }
 
 static double rate(int64_t n_tokens, uint64_t ns)
@@ -91,7 +91,7 @@ static pf_status generate(runner *r, pf_session *session, uint64_t seed, pf_resu
     return pf_generate(session, &request, result, r->error);
 }
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 static pf_acceptance_figures *figures_of(pf_acceptance_run *out, const char *category)
 {
     for (size_t i = 0; i < out->n_categories; i++)
@@ -147,7 +147,7 @@ static pf_status compare(runner *r, size_t number, const char *category)
 
 /* ---- prompts ---------------------------------------------------------------------------------------------------- */
 
-/* What parts a turn from the answer before it. */
+/* The separator between an answer and the next turn. */
 static const char SEPARATOR[] = "\n\n";
 
 static pf_status refuse_text(const runner *r, pf_status status, const char *what, size_t turn, size_t number, size_t n)

@@ -1,23 +1,23 @@
 /*
- * How often a target accepts what a drafter proposes, and what that gains, over many prompts.
+ * Measures acceptance rate and speed-up of a drafter and a target over many prompts.
  *
  *      for each prompt:   plain | speculative | (next prompt) speculative | plain | ...
  *
  * Both kinds of decoding run the same request on the same verifier within seconds of each other, in alternating
- * order, so the speed-up is a ratio of neighbours. A prompt of several turns is a conversation: each turn follows the
- * text before it and the answer that plain decoding gave.
+ * order, so the speed-up is a ratio of neighbouring measurements. A prompt of several turns is a conversation: each turn
+ * follows the text before it and the answer of plain decoding.
  *
- * What theory gives for the figures of a run:
+ * The predicted speed-up of a run:
  *
  *      predicted_speedup = s * n / (v + d + r)
  *          s   a plain step: decode time a token, without the drafter
- *          n   tokens that were kept of all passes after the prefill
- *          v   those passes, as the verifier measured them
- *          d   all drafting, as the drafter measured it
- *          r   all round trips to whichever of the two is far, each as the median; 0 when both are here
+ *          n   tokens committed by all passes after the prefill
+ *          v   time of those passes, measured by the verifier
+ *          d   time of all drafting, measured by the drafter
+ *          r   round trips to the far peer, each at the median; 0 when both peers are in this process
  *
- * Where each pass verifies a proposal, n of a pass is the mean accepted length, but for what the end of a request cut off.
- * A speed-up well below it means time lost outside of both models.
+ * Where each pass verifies a proposal, n per pass is the mean accepted length, less what the end of a request cuts off.
+ * A speed-up well below the prediction means time lost outside of both models.
  */
 #ifndef PF_BENCH_ACCEPTANCE_H
 #define PF_BENCH_ACCEPTANCE_H
@@ -25,12 +25,12 @@
 #include "bench/prompts.h"
 #include "engine/pilotfish.h"
 
-/* What stays the same over a grid. Everything is borrowed. */
+/* The settings shared by all points of a grid. Every pointer is borrowed. */
 typedef struct {
     pf_session *speculative, *plain; /* on one verifier */
     const pf_tokenizer *tokenizer;
     const pf_prompts *prompts;
-    pf_sampling sampling; /* the temperature is the setting's; prompt i has seed + i */
+    pf_sampling sampling; /* the temperature comes from the setting; prompt i has seed + i */
     int32_t max_new_tokens;
     int32_t max_context; /* of the sessions: a longer prompt is skipped, and counted */
     const int32_t *stop_tokens;
@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
     const char *category; /* borrowed from the prompts; "" for the total */
     int64_t n_requests;
-    int64_t n_identical;                      /* requests whose two texts are one, token by token */
+    int64_t n_identical;                      /* requests with two equal token sequences */
     uint64_t checksum;                        /* FNV-1a over all tokens of the speculative texts, in order */
     int64_t plain_tokens, speculative_tokens; /* decoded: without each request's first, which the prefill gives */
     uint64_t plain_ns, speculative_ns;        /* decoding */
@@ -59,7 +59,7 @@ typedef struct {
 
 typedef struct {
     pf_acceptance_figures total;
-    int64_t n_skipped;                 /* requests that the context had no room for */
+    int64_t n_skipped;                 /* requests longer than the context */
     pf_acceptance_figures *categories; /* [n_categories] in the order that the prompts name them; where one does, those
                                         * that name none are a category, "" */
     size_t n_categories;
@@ -78,7 +78,7 @@ double pf_acceptance_speculative_rate(const pf_acceptance_figures *figures);
 double pf_acceptance_speedup(const pf_acceptance_figures *figures);
 double pf_acceptance_predicted_speedup(const pf_acceptance_figures *figures);
 
-/* Add one request's figures to others'. */
+/* Adds the figures of one request to a total. */
 void pf_speculation_add(pf_speculation *total, const pf_speculation *one);
 
 #endif

@@ -1,4 +1,4 @@
-/* The crossover, by reads and bursts in turns. */
+/* Measures the crossover by alternating reads and bursts of multiplies. */
 #include "bench/crossover.h"
 
 #include <math.h>
@@ -16,12 +16,12 @@ pf_status pf_crossover_measure(pf_engine *engine, const volatile bool *cancel, i
     const pf_kernel *product = pf_model_kernels(model)->chosen_gemm[format][pf_model_act(model)];
     const pf_burst burst = product ? pf_peak_burst_of(product) : (pf_burst){ 0 };
     *out = 1;
-    if (!burst.run) return PF_OK; /* a definition: each row takes as long as the first */
+    if (!burst.run) return PF_OK; /* a scalar definition: each row takes as long as the first */
 
     pf_team *team = pf_engine_team(engine);
     pf_bare_read memory;
     PF_TRY(pf_bare_read_create(team, MEMORY_BYTES, &memory, error));
-    double gbps = 0.0, gops = 0.0; /* at their best: what the machine can do, whoever else is at work */
+    double gbps = 0.0, gops = 0.0; /* the best samples: other processes on the machine only lower them */
     for (int i = 0; i < ROUNDS && !pf_is_told(cancel); i++) {
         pf_bare_read_flush(&memory);
         gbps = fmax(gbps, MEMORY_BYTES / (double)pf_bare_read_ns(&memory, pf_read_patterns[0].read));

@@ -1,10 +1,9 @@
 /*
- * How many rows a pass may have before multiplies take longer than memory takes to give the weights that the rows share:
+ * Measures the crossover: the number of rows at which the multiplies of a pass take as long as reading its weights.
  *
  *      rows = bytes of a weight * multiply-adds a second / bytes read a second
  *
- * Some 14 on two cores of a Zen 4 in BF16 and INT8 and 4 in INT4, 20 of a Zen 5, more with AMX. It is what
- * --simulate-token-ms goes by.
+ * `--simulate-token-ms` uses it: a pass of a simulated larger draft takes one unit for each full group of so many rows.
  */
 #ifndef PF_BENCH_CROSSOVER_H
 #define PF_BENCH_CROSSOVER_H
@@ -12,8 +11,8 @@
 #include "base/status.h"
 #include "engine/pilotfish.h"
 
-/* Of the instruction that the engine's products are made of, its weights' format and its threads; read is memory that no
- * cache holds, 32 MiB, for a tenth of a second. *out is at least 1. cancel, or NULL: then PF_CANCELLED. PF_NOMEM. */
+/* Measures for the engine's multiply instruction, weight format and threads, reading 32 MiB of uncached memory for 0.1 s.
+ * *out is at least 1. cancel may be NULL; when set, PF_CANCELLED. PF_NOMEM. */
 PF_MUST_USE pf_status pf_crossover_measure(pf_engine *engine, const volatile bool *cancel, int32_t *out,
                                            pf_error *error);
 

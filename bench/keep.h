@@ -1,4 +1,4 @@
-/* What is computed only to be measured, and would be left out by a compiler that sees it unused. */
+/* Keeps a computed value alive, so that the compiler does not remove a measured computation as unused. */
 #ifndef PF_BENCH_KEEP_H
 #define PF_BENCH_KEEP_H
 

@@ -1,4 +1,4 @@
-/* A server in this process, and a drafter behind it that proposes at once. */
+/* Runs a server in this process with a drafter behind it that proposes immediately. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- the drafter ------------------------------------------------------------------------------------------------ */
 
-/* Answers every verdict with a proposal for the round behind it, of as many tokens as the latest open allows. */
+/* Answers every verdict with a proposal for the next round, of as many tokens as the latest open allows. */
 typedef struct {
     pf_peer peer;
     int32_t draft_len;
@@ -85,7 +85,7 @@ static const pf_peer_ops echo_ops = {
 #define DIRECTORY_NAME "/pilotfish-XXXXXX"
 #define SOCKET_NAME    "/s"
 
-/* A socket's path, with its NUL, and what it leaves to the directory in which ours is made. */
+/* The size of a socket path with its NUL, and what remains of it for the temporary directory. */
 enum {
     SOCKET_BYTES = sizeof((struct sockaddr_un){ 0 }.sun_path),
     MAX_PARENT_BYTES = SOCKET_BYTES - sizeof DIRECTORY_NAME SOCKET_NAME,

@@ -1,4 +1,4 @@
-/* A pass beside its kernels. */
+/* Measures a pass beside its kernels. */
 #include "bench/pass_bench.h"
 
 #include <math.h>
@@ -15,11 +15,11 @@
 #include "model/forward/pass_kernels.h"
 
 enum { SETTLING_PASSES = (PF_TUNING_RUNGS + 1) * PF_TUNING_SAMPLES, MIN_ROUNDS = 5, MAX_ROUNDS = 400 };
-static const uint64_t ENOUGH_NS = 2000000000, ENOUGH_QUICK_NS = 20000000; /* of the rounds of one number of rows */
-static const uint64_t SHORTEST_SAMPLE_NS = 50000;                         /* what is shorter is repeated */
+static const uint64_t ENOUGH_NS = 2000000000, ENOUGH_QUICK_NS = 20000000; /* all rounds of one number of rows */
+static const uint64_t SHORTEST_SAMPLE_NS = 50000;                         /* shorter calls are repeated */
 static const uint64_t LONGEST_BURST_NS = 3000000;
 
-/* What is measured: the kernels that the model calls, the one that is called behind it, and the loops around them. */
+/* The measured calls: the kernels of the model, the argmax behind it, and the empty loops around them. */
 enum { ARGMAX = PF_N_PASS_KERNELS, EMPTY, N_MEASURED };
 
 typedef struct {
@@ -28,11 +28,12 @@ typedef struct {
     pf_context *context;
     const pf_kernel *argmax;
     pf_kv_seq sequence;
-    int32_t *tokens; /* [context + PF_PASS_MAX_ROWS] any will do */
-    int32_t rows;    /* of the pass at hand */
+    int32_t *tokens; /* [context + PF_PASS_MAX_ROWS] arbitrary ids */
+    int32_t rows;    /* of the current pass */
     int32_t n_members;
     int32_t n_repeats[N_MEASURED];
-    const pf_read_pattern *readers[PF_N_PASS_KERNELS]; /* the fastest on these weights; NULL: it has none */
+    const pf_read_pattern
+        *readers[PF_N_PASS_KERNELS]; /* the fastest on these weights; NULL: the kernel has no weights */
     pf_burst burst;
     pf_samples pass, peak, run[N_MEASURED], once[N_MEASURED], read[PF_N_PASS_KERNELS]; /* ns of one pass; Gop/s */
     pf_error *error;
@@ -51,7 +52,7 @@ static void find_best(const bench *b)
         pf_keep((uint64_t)b->argmax->fn.argmax(pf_context_logits(b->context, i), pf_context_n_vocab(b->context)));
 }
 
-/* A pass behind the same tokens as the one before, which it makes forgotten. */
+/* Runs a pass after the same context as the previous one, after a rollback of the previous one. */
 static pf_status run_pass(bench *b, uint64_t *ns)
 {
     const pf_span span = { b->sequence, b->tokens + b->options->context, b->rows, b->rows, NULL, 0 };
@@ -85,7 +86,7 @@ static uint64_t read_weights(void *user, pf_read_fn *read)
     return pf_pass_read_alone(w->b->context, w->kernel, read, w->b->n_repeats[w->kernel]);
 }
 
-/* Who runs the passes, how often each kernel is repeated, how its weights are read. */
+/* Chooses the number of threads, the repetitions of each kernel and the read pattern of its weights. */
 static pf_status prepare(bench *b)
 {
     uint64_t ns;
@@ -111,8 +112,8 @@ static pf_status prepare(bench *b)
     return PF_OK;
 }
 
-/* Two passes and a sample of one kernel. Where somebody else ran the pass than those whom all this is about, because the
- * engine tries out who is faster, nothing is noted. */
+/* Runs two passes and one sample of a kernel. A pass that ran with another number of threads, because the engine was tuning
+ * it, is not counted. */
 static pf_status take_sample(bench *b, int which)
 {
     uint64_t ns;
@@ -129,7 +130,7 @@ static pf_status take_sample(bench *b, int which)
     return PF_OK;
 }
 
-/* Gop/s of the members that ran the pass. */
+/* Gop/s of the active threads of the pass. */
 static void sample_peak(bench *b, uint64_t ns)
 {
     pf_team *team = pf_engine_team(b->engine);
@@ -149,7 +150,7 @@ static pf_pass_part describe(const bench *b, int which)
     return part;
 }
 
-/* The larger of a bare read and of the multiplies at the rate of the burst; of one call. */
+/* The limit of one call: the larger of a bare read and the multiplies at the rate of the burst. */
 static void set_limit(bench *b, int which, const pf_pass_part *part, pf_kernel_figure *f)
 {
     f->limit_us = f->fraction = NAN;
@@ -228,7 +229,7 @@ static pf_status measure(bench *b)
     return report(b);
 }
 
-/* What lies before the passes that are measured. */
+/* Fills the context before the measured passes. */
 static pf_status feed(bench *b)
 {
     pf_stop stop = { .told = b->options->cancel };

@@ -1,4 +1,4 @@
-/* The multipliers' peak. */
+/* Measures the peak rate of multiplies. */
 #include "bench/peak.h"
 
 #include <math.h>
@@ -11,11 +11,11 @@ enum { ROUNDS = 1 << 12 };
 typedef struct {
     pf_burst burst;
     uint64_t burst_ns;
-    _Atomic int64_t n_calls; /* of all members */
+    _Atomic int64_t n_calls; /* of all threads */
     _Atomic uint32_t sink;
 } job;
 
-/* Every member bursts until the time is over, so none waits for a slower one. */
+/* Every thread runs bursts until the time is over, so that none waits for a slower one. */
 static void run_member(pf_member member, void *arg)
 {
     (void)member;

@@ -1,4 +1,4 @@
-/* Prompts to measure with. */
+/* Reads benchmark prompts. */
 #include "bench/prompts.h"
 
 #include <stdbool.h>
@@ -103,7 +103,7 @@ static pf_status append(pf_prompts *prompts, const pf_prompt *prompt, const char
 
 static const char SPACES[] = " \t\r\n";
 
-/* One document of JSON, and not lines that begin with a bracket, as "[INST]" does. */
+/* Whether the text is one JSON array, unlike lines that begin with a bracket such as "[INST]". */
 static bool is_array(const char *text)
 {
     const char *first = text + strspn(text, SPACES);
@@ -116,7 +116,7 @@ static bool is_array(const char *text)
 
 static pf_status read_lines(const char *text, const char *path, size_t limit, pf_prompts *out, pf_error *error)
 {
-    if (strncmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3; /* a mark of byte order, as some editors write it */
+    if (strncmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3; /* a byte order mark */
     if (is_array(text))
         return pf_fail(error, PF_FORMAT,
                        "%s: is a JSON array, expected an object with \"turns\" on each line, or a text on each", path);

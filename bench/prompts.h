@@ -1,5 +1,5 @@
 /*
- * Prompts to measure with: Spec-Bench's question.jsonl ({"category": ..., "turns": [...]}, one object a line), or a
+ * Reads benchmark prompts: Spec-Bench's question.jsonl ({"category": ..., "turns": [...]}, one object a line), or a
  * text file of one prompt a line.
  */
 #ifndef PF_BENCH_PROMPTS_H
@@ -20,10 +20,10 @@ typedef struct {
     size_t n;
 } pf_prompts;
 
-/* At most `limit` prompts of a text [n_bytes], which has a NUL behind it; lines of spaces and tabs alone are passed over. One
- * whose first line begins with { is JSONL. A mark of byte order before it is no part of it. The sentences call it `path`.
- * PF_LIMIT (more than 16 MiB in a line of JSON, than a million prompts).  PF_FORMAT: names the line; or there is a NUL, or all
- * of it is one JSON array.  PF_INVALID: there is no prompt in it.  PF_NOMEM.  End *out with pf_prompts_clear. */
+/* Reads at most `limit` prompts from a NUL-terminated text [n_bytes]; blank lines are skipped, and so is a byte order mark.
+ * A text with a first line that begins with { is JSONL. Errors name `path`.
+ * PF_LIMIT: more than 16 MiB in a line of JSON, or more than a million prompts.  PF_FORMAT: names the line; or the text has a
+ * NUL, or is one JSON array.  PF_INVALID: no prompt.  PF_NOMEM.  The caller frees *out with pf_prompts_clear. */
 PF_MUST_USE pf_status pf_prompts_parse(const char *path, const char *text, size_t n_bytes, size_t limit,
                                        pf_prompts *out, pf_error *error);
 void pf_prompts_clear(pf_prompts *prompts); /* zeroed is fine */

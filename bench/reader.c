@@ -1,4 +1,4 @@
-/* Choosing among patterns. */
+/* Ranks read patterns. */
 #include "bench/reader.h"
 
 #include "base/stop.h"
@@ -6,7 +6,7 @@
 
 enum { ROUNDS = 5 };
 
-/* Each pattern's share of a round's time. False: told to stop before the end of it. */
+/* Measures each pattern's share of a round's time. False: cancelled during the round. */
 static bool run_round(pf_reader_fn *read_ns, void *user, const volatile bool *cancel, double out[PF_N_READS])
 {
     double all_ns = 0.0;

@@ -1,4 +1,4 @@
-/* Round trips of real messages. */
+/* Measures round trips of real messages. */
 #include "bench/roundtrip.h"
 
 #include <stdlib.h>
@@ -8,21 +8,22 @@
 #include "bench/statistics.h"
 
 enum {
-    DECLARED = 64, /* as an engine asks for */
+    DECLARED = 64, /* as an engine requests */
     GROWTH = 240   /* or less, where the worker's context is short */
 };
 static const uint64_t WAIT_NS = 10000000000;
-static const uint64_t PROMPT_TOKEN_NS = 100000000; /* besides, of prompts that are read first: few are read as slowly */
+static const uint64_t PROMPT_TOKEN_NS =
+    100000000; /* added to the timeout for each prompt token: few models prefill so slowly */
 static const uint64_t POLL_NS = 50000000;
 
-/* A sequence, in the part of whoever owns the request. */
+/* A sequence, as the owner of the request sees it. */
 typedef struct {
-    uint64_t id, round;                        /* of the verdict that it had last */
+    uint64_t id, round;                        /* of its last verdict */
     int32_t committed;                         /* before that verdict */
     int32_t n_verdict;                         /* tokens of that verdict */
     int32_t proposed[PF_MAX_DRAFT_TOKENS + 1]; /* [n_proposed], and room for the target's own token */
     int32_t n_proposed;
-    bool is_answered; /* a proposal has come behind the last verdict */
+    bool is_answered; /* a proposal for the last verdict has arrived */
 } trip_sequence;
 
 typedef struct {
@@ -31,10 +32,10 @@ typedef struct {
     const pf_roundtrip_watch *watch;
     pf_error *error;
     int32_t n_vocab, max_declared;
-    int32_t growth;           /* tokens beyond the prompt after which sequences begin anew */
+    int32_t growth;           /* tokens beyond the prompt after which sequences restart */
     int32_t *prompt;          /* [plan->context] */
     trip_sequence *sequences; /* [plan->n_sequences] */
-    pf_open *opens;           /* [n_sequences] and so on: the message in the making */
+    pf_open *opens;           /* [n_sequences] and so on: the next message */
     pf_close *closes;
     pf_verdict *verdicts;
     uint64_t n_begun; /* sequences so far: the last one's id */
@@ -42,7 +43,7 @@ typedef struct {
     double *away_us, *compute_us, *round_us; /* [plan->n_rounds] */
 } driver;
 
-/* What one round took. */
+/* The times of one round. */
 typedef struct {
     uint64_t begin_ns;
     uint64_t total_ns, compute_ns;
@@ -52,7 +53,7 @@ typedef struct {
 
 /* ---- what goes out ---------------------------------------------------------------------------------------------- */
 
-/* A sequence begins, in the place of one that is long enough. */
+/* Opens a sequence in place of one that has reached its length. */
 static void begin(driver *d, trip_sequence *s, pf_batch *batch)
 {
     if (s->id > 0) d->closes[batch->n_closes++] = (pf_close){ s->id };
@@ -69,7 +70,7 @@ static void begin(driver *d, trip_sequence *s, pf_batch *batch)
     };
 }
 
-/* The verdict on what was proposed last: some of it, and one token that is not the draft's. */
+/* The verdict on the last proposal: some of its tokens, and one correction token. */
 static pf_verdict judge(driver *d, trip_sequence *s, int32_t index)
 {
     const int32_t n_accepted = (int32_t)((d->n_rounds + (uint64_t)index) % (uint64_t)(s->n_proposed + 1));
@@ -88,25 +89,25 @@ static pf_verdict judge(driver *d, trip_sequence *s, int32_t index)
     };
 }
 
-/* The last verdicts are part of the sequences now. Whether all begin anew: the first time, and once one is long enough. */
+/* Appends the last verdicts to the sequences. Returns whether all restart: the first time, and once one is long enough. */
 static bool commit_verdicts(driver *d)
 {
-    bool anew = d->n_begun == 0;
+    bool restarts = d->n_begun == 0;
     for (int32_t i = 0; i < d->plan->n_sequences; i++) {
         trip_sequence *s = &d->sequences[i];
         s->committed += s->n_verdict;
         s->round++;
-        anew |= s->committed >= d->plan->context + d->growth;
+        restarts |= s->committed >= d->plan->context + d->growth;
     }
-    return anew;
+    return restarts;
 }
 
 static pf_batch fill_batch(driver *d)
 {
     pf_batch batch = { .opens = d->opens, .closes = d->closes, .verdicts = d->verdicts };
-    const bool anew = commit_verdicts(d);
+    const bool restarts = commit_verdicts(d);
     for (int32_t i = 0; i < d->plan->n_sequences; i++) {
-        if (anew) begin(d, &d->sequences[i], &batch);
+        if (restarts) begin(d, &d->sequences[i], &batch);
         batch.verdicts[batch.n_verdicts++] = judge(d, &d->sequences[i], i);
     }
     return batch;
@@ -114,7 +115,7 @@ static pf_batch fill_batch(driver *d)
 
 /* ---- what comes back -------------------------------------------------------------------------------------------- */
 
-/* The sequence whose next proposal this is; NULL: it is of none, or has come before. */
+/* The sequence that this is the next proposal of; NULL: of none, or a duplicate. */
 static trip_sequence *find_sequence(driver *d, const pf_proposal *proposal)
 {
     for (int32_t i = 0; i < d->plan->n_sequences; i++) {
@@ -136,7 +137,7 @@ static pf_status check_proposal(const driver *d, const pf_proposal *p)
     return PF_OK;
 }
 
-/* *missing: how many of the sequences have no proposal yet. */
+/* *missing: the number of sequences without a proposal. */
 static pf_status take_answer(driver *d, const pf_batch *answer, trip *t, int32_t *missing)
 {
     const uint64_t away_ns = pf_now_ns() - t->begin_ns;
@@ -155,7 +156,7 @@ static pf_status take_answer(driver *d, const pf_batch *answer, trip *t, int32_t
     return PF_OK;
 }
 
-/* How long to wait for a round. */
+/* The timeout of a round. */
 static uint64_t wait_ns(const pf_roundtrip_plan *plan, bool opens)
 {
     const uint64_t n_prompt_tokens = opens ? (uint64_t)plan->n_sequences * (uint64_t)plan->context : 0;

@@ -1,4 +1,4 @@
-/* Medians, means, percentiles and shares of what was measured. */
+/* Medians, means, percentiles and ratios of samples. */
 #ifndef PF_BENCH_STATISTICS_H
 #define PF_BENCH_STATISTICS_H
 
@@ -9,14 +9,14 @@
 /* The value at `share` (0 .. 1) of values [n], between its neighbours by proportion; sorts them. n = 0: NaN. */
 double pf_percentile(double *values, size_t n, double share);
 
-/* Values as they come, or every 2nd, 4th, ... of them where there is not room for more: those that are kept lie evenly over
- * all the time that was measured. Zeroed is empty. */
+/* Samples in order, thinned to every 2nd, 4th, ... when the array is full, so that the kept ones are spread evenly over the
+ * measurement. Zeroed is empty. */
 enum { PF_MAX_SAMPLES = 4096 };
 typedef struct {
     double values[PF_MAX_SAMPLES];
-    size_t n;        /* that are kept */
-    size_t n_seen;   /* that were added */
-    size_t distance; /* between two that are kept, in values that were added; 0: 1 */
+    size_t n;        /* kept */
+    size_t n_seen;   /* added */
+    size_t distance; /* between two kept samples, in added samples; 0: 1 */
 } pf_samples;
 
 void pf_samples_add(pf_samples *samples, double value);

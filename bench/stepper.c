@@ -1,4 +1,4 @@
-/* Passes at the verifier, timed. */
+/* Times passes of the verifier. */
 #include "bench/stepper.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void pf_stepper_close(pf_stepper *stepper)
     free(stepper->prompt);
 }
 
-/* Submit, wait for the verdict, and take note of what it committed. */
+/* Submits, waits for the verdict and records what it committed. */
 static pf_status ask(pf_stepper *s, const pf_batch *batch, uint64_t *ns, pf_error *error)
 {
     const uint64_t begin_ns = pf_now_ns();

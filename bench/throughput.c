@@ -1,4 +1,4 @@
-/* Prefill, decode and verification beside their limits. */
+/* Measures prefill, decode and verification beside their limits. */
 #include "bench/throughput.h"
 
 #include <math.h>
@@ -20,10 +20,10 @@ enum { MIN_RUNS = 3 };
 static const uint64_t SHORTEST_BURST_NS = 100000, LONGEST_BURST_NS = 50000000;
 static const uint64_t ENOUGH_NS = 1500000000; /* of each part */
 
-/* The bursts that are measured: one of each kind, and the one that the model's products are made of. */
+/* The measured bursts: one of each kind, and that of the model's products. */
 enum { OWN_BURST = PF_N_BURSTS, N_BURSTS };
 
-/* The reads that take turns as the limit, of which the fastest counts: which one that is may change while memory does. */
+/* The alternating reads of the limit; the fastest counts, and which one that is may change with the memory speed. */
 enum { N_READERS = 3 };
 
 typedef struct {
@@ -31,9 +31,9 @@ typedef struct {
     const pf_throughput_options *options;
     pf_stepper stepper;
     const pf_read_pattern *readers[N_READERS]; /* the fastest on these weights */
-    size_t turn;                               /* the next read is that reader's, modulo their number */
+    size_t turn;                               /* index of the next reader, modulo their number */
     pf_bare_read kv;                           /* as many bytes as a step reads of the cache */
-    _Atomic uint64_t checksum;                 /* of what was read, so that it was */
+    _Atomic uint64_t checksum;                 /* of the bytes read; keeps the read from being optimised out */
     pf_burst bursts[N_BURSTS];
     pf_samples step, read[N_READERS], kv_read, prefill, burst[N_BURSTS];
     pf_samples verify[PF_N_VERIFY_ROWS], verify_read[N_READERS], verify_kv_read, verify_burst;
@@ -66,7 +66,7 @@ static void read_in_turn(bench *b, pf_samples by_reader[N_READERS])
     add_ms(&by_reader[i], read_weights(b, b->readers[i]->read));
 }
 
-/* That of the shortest median; any where none has read yet. */
+/* The reader with the shortest median; any before the first read. */
 static size_t fastest_reader(pf_samples by_reader[N_READERS])
 {
     size_t best = 0;
@@ -112,8 +112,8 @@ static pf_status decode_run(bench *b)
     return status == PF_OK && is_cancelled(b) ? PF_CANCELLED : status;
 }
 
-/* Passes over all rows in turn, of which the first round warms up. Where so many drafted tokens are right that the room ends
- * before each was measured, the sequence begins anew. */
+/* Passes over all row counts in turn; the first round is a warm-up. The sequence restarts when accepted draft tokens fill the
+ * context before every row count was measured. */
 static pf_status verify_run(bench *b)
 {
     uint64_t ns;
@@ -147,7 +147,7 @@ static pf_status prefill_run(bench *b)
     return PF_OK;
 }
 
-/* Repeat a part until it has run for long enough; the first run only warms up. */
+/* Repeats a part until it has run for long enough; the first run is a warm-up. */
 static pf_status repeat(bench *b, pf_status (*part)(bench *), int32_t part_number, pf_samples *warm[], size_t n_warm)
 {
     const pf_status warmed = part(b);
@@ -252,7 +252,7 @@ int32_t pf_throughput_context(const pf_throughput_options *options)
     return decode > options->prompt_len ? decode : options->prompt_len;
 }
 
-/* Those of this machine, and the one that the model's products are made of; of a definition in C, F32. */
+/* The bursts of this machine, and that of the model's products; F32 for scalar definitions. */
 static void choose_bursts(bench *b)
 {
     const pf_model *model = pf_engine_model(b->engine);

@@ -1,17 +1,16 @@
 /*
- * How fast a model runs here, and how fast this machine would let it: prefill, decode, verification of several rows,
- * each beside the limit that it works against, measured in the same moments.
+ * Measures prefill, decode and verification of several rows of a model, each in turns with the limit of the machine that bounds
+ * it.
  *
  *      decode    step | bare read of the same weights, and of as much KV | step | ...     ratios of medians
  *      prefill   prompt | bursts of multiplies | prompt | bursts | ...                     ratios of medians
  *      verify    1 row | read, burst | 2 rows | read, burst | 4 | 8 | 16 | 1 | ...         likewise
  *
- * Everything goes through the verifier that generation uses (bench/stepper.h). The bare read takes the fastest of
- * several patterns on these very weights.
+ * All passes go through the verifier that generation uses (bench/stepper.h). The bare read uses the fastest of several patterns
+ * on the same weights.
  *
- * A machine that is shared gives another bandwidth each minute, so a limit measured at another time is none: hence
- * the interleaving. A step that reads its weights faster than the bare read does shows that the read was measured
- * badly: above PF_BELIEVABLE_FRACTION the benchmark fails instead of boasting.
+ * The bandwidth of a shared machine changes within minutes, so a limit is only valid if it is measured in turns with the code
+ * it bounds. A fraction above PF_BELIEVABLE_FRACTION means that the limit was measured badly, and the benchmark fails.
  */
 #ifndef PF_BENCH_THROUGHPUT_H
 #define PF_BENCH_THROUGHPUT_H
@@ -30,25 +29,25 @@ typedef struct {
     void *progress_user;
 } pf_throughput_options;
 
-/* Tokens that the engine's context must have room for. */
+/* The context size in tokens that the engine needs. */
 int32_t pf_throughput_context(const pf_throughput_options *options);
 
-/* Times are medians. NaN: not to be had on this machine, or not measured before it was cancelled. */
+/* Times are medians. NaN: unavailable on this machine, or cancelled before it was measured. */
 typedef struct {
     int32_t n_threads;
     double read_gbps;                          /* the bare read of weight_bytes by all threads */
     double f32_gflops, bf16_gflops, int8_gops; /* bursts of multiplies, two operations each, all threads */
     size_t weight_bytes;                       /* read by one decode step */
     size_t kv_bytes;                           /* read by one decode step at `context` */
-    double tokens_per_s; /* decode steps by the time of all: a text cannot leave out those that something interrupted */
-    double step_ms, read_ms;           /* a decode step, the bare read between two of them */
-    double kv_read_ms;                 /* a bare read of kv_bytes, right behind it */
-    double bandwidth_fraction;         /* read_ms / step_ms */
-    double bandwidth_fraction_with_kv; /* (read_ms + kv_read_ms) / step_ms */
-    const char *read_pattern;          /* the fastest: a static string */
+    double tokens_per_s;                       /* decode steps divided by the time of all, interrupted ones included */
+    double step_ms, read_ms;                   /* a decode step, the bare read between two of them */
+    double kv_read_ms;                         /* a bare read of kv_bytes, right after it */
+    double bandwidth_fraction;                 /* read_ms / step_ms */
+    double bandwidth_fraction_with_kv;         /* (read_ms + kv_read_ms) / step_ms */
+    const char *read_pattern;                  /* the fastest: a static string */
     int32_t prefill_tokens;
     double prefill_ms, prefill_gflops;
-    double peak_fraction;         /* prefill_gflops by the burst of what the products are made of */
+    double peak_fraction;         /* prefill_gflops by the burst of the multiply instruction of the products */
     const char *peak_instruction; /* that burst's: a static string, or NULL */
     double verify_ms[PF_N_VERIFY_ROWS];
     double verify_of_limit[PF_N_VERIFY_ROWS]; /* by the larger of the reads, of weights and of KV, and the multiplies at

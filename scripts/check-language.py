@@ -14,7 +14,7 @@ TERMS = {   # what is not written -> what is
     "whoever|whosoever": "any client/thread/process that",
     "nobody|noone": "no client/thread/process",
     "somebody|someone": "a client/thread/process",
-    "who|whom|whose": "that/which, or name the thing (a person may be 'a user who': write 'a user that')",
+    "who|whom": "that/which, or name the thing",
     "he|his|him|himself": "it, its",
     "crews?": "active threads",
     "retreats?|retreated|retreating": "contention backoff",

@@ -4,7 +4,7 @@
     openvino_steps.py DIRECTORY THREADS [PROPERTY=VALUE...]
 
 The stateful model that optimum-intel exports, driven without its pipeline: no sampler, and a pass ends when the logits
-of its rows are there. As OpenVINO's own pipeline does, rows whose logits nobody wants are cut off before the head.
+of its rows are there. As OpenVINO's own pipeline does, rows without requested logits are cut off before the head.
 """
 import pathlib
 import sys

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Measure this engine and others in turns, a few passes each, and print all sides and their ratios.
+"""Measures this engine and others in turns, a few passes each, and prints all sides and their ratios.
 
     peers.py BINARY HOME [--shapes 1b,68m] [--formats bf16,int8,int4] [--engines llama.cpp,openvino,pytorch]
              [--peer NAME=COMMAND]... [--threads N] [--rounds 12] [--context 128] [--json FILE]
 
-All sides are alive at once and answer the same requests (`pilotfish bench steps`, llama_steps.cc, steps.py), one at a
-time, so a minute in which the memory is slow is slow for all. A turn is one pass that is not counted, which wakes the
-side's threads and fills the caches that the side before it emptied, and then those that are. A ratio is the median over
-rounds of theirs by ours: above 1 this engine is ahead. Our decode is also shown beside a bare read of the same weights,
-taken right behind it.
+All sides run at once and answer the same requests (`pilotfish bench steps`, llama_steps.cc, steps.py), one at a time, so
+slow memory is slow for all. A turn is one warm-up pass, which wakes the threads of the side and fills its caches, and then
+the counted passes. A ratio is the median over rounds of theirs by ours: above 1 this engine is ahead. Our decode is also
+shown beside a bare read of the same weights, measured right after it.
 
 --peer adds any program that speaks the protocol. In COMMAND {directory} stands for the model's folder, {gguf} for its
-GGUF file, {shape}, {format}, {threads} and {context} for what they say. Where a format has no GGUF, who asks for one is
-left out.
+GGUF file, {shape}, {format}, {threads} and {context} for what they say. A command with {gguf} is
+left out for a format that has no GGUF.
 
 Only the standard library. Run by peers.sh, which makes what this reads from HOME.
 """
@@ -104,7 +103,7 @@ def measure(sides, context, rounds, progress):
     taken = {cell: {side.name: [] for side in sides} for cell in ["prefill", *CELLS]} | {"read": {OURS: []}}
     for round_number in range(rounds + 1):
         progress(round_number)
-        first = round_number % len(sides)   # nobody always comes behind the same one
+        first = round_number % len(sides)   # no side always runs after the same one
         order, got = sides[first:] + sides[:first], []
         for side in order:
             time.sleep(SETTLE_S)
@@ -164,7 +163,7 @@ def print_table(rows):
             texts = [f"{e['ms']:.3g}" if side == OURS else f"{e['ms']:.3g}: {e['ratio']:.2f}" for e in entries]
             print("| " + " | ".join(head + [side] + texts) + " |")
             head = ["", ""]
-        if row["best"]:   # else nobody else has this format
+        if row["best"]:   # else no other engine has this format
             print("| " + " | ".join(head + ["best of them"] + [f"{row['best'][name][0]:.2f}" for name in names]) + " |")
     for row in rows:
         decode = row["cells"]["decode"][OURS]

@@ -146,8 +146,8 @@ static bool look(void *user, const pf_kernel_figure *f)
 }
 
 /* Every processor that has VPDPBUSD gives it as many multipliers as VFMADD231PS of the same width, and it multiplies four
- * times as many numbers: a burst whose code does anything else besides is slower. The best of many, for who is interrupted
- * is slower too. */
+ * times as many numbers: a burst whose code does anything else besides is slower. The best of many counts, since an interrupted run
+ * is slower. */
 static void bytes_are_multiplied_four_times_as_fast_as_floats(void **state)
 {
     (void)state;

@@ -68,8 +68,8 @@ static pf_status run(worker *w, pf_roundtrip *out, pf_error *error)
     const pf_roundtrip_plan plan = {
         .n_rounds = 20, .n_sequences = 1, .draft_len = DRAFT_LEN, .context = 100, .wait_ns = w->wait_ns
     };
-    const pf_roundtrip_watch nobody = { 0 };
-    const pf_status status = pf_bench_roundtrip(&w->head, &plan, &nobody, out, error);
+    const pf_roundtrip_watch no_watch = { 0 };
+    const pf_status status = pf_bench_roundtrip(&w->head, &plan, &no_watch, out, error);
     assert_int_equal(out->n_rounds, status == PF_OK ? plan.n_rounds : 0);
     return status;
 }
@@ -91,7 +91,7 @@ static void what_was_asked_for_is_measured(void **state)
         assert_ok(measure(n_tokens, VOCAB - 1, &error), error);
 }
 
-static void compute_that_nobody_can_have_done_is_not_added_up(void **state)
+static void an_impossible_compute_time_is_not_added_up(void **state)
 {
     (void)state;
     worker w = { .head.ops = &OPS, .boasts_ns = (uint64_t)1 << 63 }; /* twice that is 0 */
@@ -156,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_asked_for_is_measured),
-        cmocka_unit_test(compute_that_nobody_can_have_done_is_not_added_up),
+        cmocka_unit_test(an_impossible_compute_time_is_not_added_up),
         cmocka_unit_test(a_proposal_that_comes_twice_is_one),
         cmocka_unit_test(a_worker_is_waited_for_while_it_reads_a_prompt_and_given_up_where_it_says_nothing),
         cmocka_unit_test(a_token_out_of_the_vocabulary_is_a_failure_that_names_it),

@@ -61,7 +61,7 @@ void pf_tokenizer_close(pf_tokenizer *t)
     if (!t) return;
     for (int32_t i = 0; i < t->vocab_size; i++) {
         free(t->tokens[i].bytes);
-        free(t->tokens[i].spelt);
+        free(t->tokens[i].decoded);
     }
     free(t->tokens);
     free(t->pieces.ids);
@@ -101,7 +101,7 @@ static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
 static pf_status encode_part(encoder *e, const pf_added_walk *walk, const pf_added_part *part, pf_text_place place)
 {
     place.n_first = place.n_first > part->begin ? place.n_first - part->begin : 0;
-    place.goes_on = place.goes_on && part->begin == 0;
+    place.follows_raw_byte = place.follows_raw_byte && part->begin == 0;
     return pf_pretokenize(e->t->pretokenizer, e->pieces, walk->text + part->begin, part->end - part->begin, place,
                           encode_piece, e);
 }
@@ -126,15 +126,15 @@ static pf_status encode_text(encoder *e, const char *text, size_t n_bytes, pf_te
     return status;
 }
 
-/* A run of valid UTF-8; `behind_byte`: one that is not is before it. */
-static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool behind_byte)
+/* A run of valid UTF-8; `follows_raw_byte`: one that is not is before it. */
+static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool follows_raw_byte)
 {
     pf_added_walk walk = { .text = text, .n_bytes = n_bytes, .cancel = e->cancel };
     for (pf_added_part part;;) {
         PF_TRY(pf_added_matcher_next(e->t->raw, &walk, &part));
         if (part.begin == part.end) return PF_OK;
-        pf_text_place place = { .is_start = !behind_byte && part.begin == 0,
-                                .goes_on = behind_byte && part.begin == 0 };
+        pf_text_place place = { .is_start = !follows_raw_byte && part.begin == 0,
+                                .follows_raw_byte = follows_raw_byte && part.begin == 0 };
         if (place.is_start) (void)pf_character_at(text, 0, &place.n_first);
         PF_TRY(part.id >= 0 ? pf_tokens_push(e->out, part.id)
                             : encode_text(e, text + part.begin, part.end - part.begin, place));

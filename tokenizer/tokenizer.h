@@ -35,7 +35,7 @@ void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
 
 /* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like). cancel, or NULL:
  * set from outside, it ends the call with PF_CANCELLED, looked at for each piece.
- * Special tokens spelt out in the text are recognised, as transformers does by default.
+ * Special tokens decoded out in the text are recognised, as transformers does by default.
  * Ids are those of Hugging Face's tokenizers 0.23, also of the characters of Unicode 16 that the PCRE2 at hand may not
  * know. On failure *out is as before.
  * PF_NOMEM: also where a pattern needs more than 256 MiB; PF_LIMIT: the text is longer than 2^30 bytes, or the file's

@@ -18,15 +18,15 @@ static pf_status no_memory(const pf_json *doc, pf_error *error)
     return pf_fail(error, PF_NOMEM, "%s: no memory for the decoder", doc->name);
 }
 
-static pf_status next_step(pf_decoder *d, const pf_json *doc, pf_step_kind kind, bool spells, pf_decoder_step **out,
-                           pf_error *error)
+static pf_status next_step(pf_decoder *d, const pf_json *doc, pf_step_kind kind, bool is_token_step,
+                           pf_decoder_step **out, pf_error *error)
 {
     if (d->n_steps == PF_MAX_DECODER_STEPS)
         return pf_fail(error, PF_UNSUPPORTED, "%s: more than %d parts", doc->name, PF_MAX_DECODER_STEPS);
     *out = &d->steps[d->n_steps++];
     (*out)->kind = kind;
-    if (!spells) d->has_list_step = true;
-    if (!d->has_list_step) d->n_spelling = d->n_steps;
+    if (!is_token_step) d->has_stream_step = true;
+    if (!d->has_stream_step) d->n_token_steps = d->n_steps;
     return PF_OK;
 }
 
@@ -69,7 +69,7 @@ static pf_status add_replace(const pf_json *doc, const json_t *part, pf_decoder 
     pf_decoder_step *s = NULL;
     PF_TRY(next_step(d, doc, PF_STEP_REPLACE, true, &s, error));
     PF_TRY(pf_json_get_content(doc, part, "content", &s->content, &s->n_content, error));
-    if (!d->has_list_step) return pf_pattern_read(doc, part, &s->regex, error);
+    if (!d->has_stream_step) return pf_pattern_read(doc, part, &s->regex, error);
     if (json_object_size(pattern) != 1 || !json_is_string(text) || json_string_length(text) == 0 ||
         json_string_length(text) > MAX_PATTERN_BYTES)
         return pf_fail(error, PF_UNSUPPORTED,
@@ -113,10 +113,10 @@ static pf_status add_metaspace(const pf_json *doc, const json_t *part, pf_decode
 static pf_status add_byte_fallback(const pf_json *doc, const json_t *part, pf_decoder *d, pf_error *error)
 {
     (void)part;
-    if (d->has_list_step)
+    if (d->has_stream_step)
         return pf_fail(error, PF_UNSUPPORTED,
                        "%s is behind ByteLevel, Fuse, Metaspace or another one, expected it before", doc->name);
-    d->has_runs = d->has_list_step = true;
+    d->has_runs = d->has_stream_step = true;
     return PF_OK;
 }
 
@@ -224,9 +224,10 @@ static bool read_byte(const pf_bytes *text, char *out)
     return true;
 }
 
-pf_status pf_decoder_spell(const pf_decoder *d, pf_searcher *searcher, pf_bytes *text, pf_bytes *spare, bool *is_byte)
+pf_status pf_decoder_decode_token(const pf_decoder *d, pf_searcher *searcher, pf_bytes *text, pf_bytes *spare,
+                                  bool *is_byte)
 {
-    for (int32_t i = 0; i < d->n_spelling; i++) {
+    for (int32_t i = 0; i < d->n_token_steps; i++) {
         spare->n = 0;
         PF_TRY(pf_bytes_reserve(spare, 1)); /* so that an empty text is one */
         PF_TRY(d->steps[i].kind == PF_STEP_STRIP ? strip_whole(&d->steps[i], text, spare)

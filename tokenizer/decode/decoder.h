@@ -1,10 +1,10 @@
 /*
  * The decoder of tokenizer.json: a list of steps that make of a list of texts, the tokens, another one. Some look at each
- * token alone: what they make of it is known when the tokenizer is read (pf_decoder_spell). The others run on the way, in
+ * token alone: what they make of it is known when the tokenizer is read (pf_decoder_decode_token). The others run on the way, in
  * detokenize.c:
  *
  *      tokens        "▁Hi"   "▁"   "<0xC3>"  "<0xA9>"
- *      spelt         " Hi"   " "   C3        A9          Replace, then ByteFallback
+ *      decoded         " Hi"   " "   C3        A9          Replace, then ByteFallback
  *      Fuse          " Hi" .. " " .. C3 .. A9             one text
  *      Strip         "Hi"  .. " " .. C3 .. A9             its first space
  *
@@ -46,10 +46,10 @@ typedef struct {
 typedef struct {
     pf_decoder_step steps[PF_MAX_DECODER_STEPS];
     int32_t n_steps;
-    int32_t n_spelling; /* of them, those at the front that look at each token alone */
-    bool has_runs;      /* ByteFallback: behind those, tokens that are a byte join */
-    bool is_byte_level; /* ByteLevel: a token's characters stand for bytes */
-    bool has_list_step; /* while it is built: the steps from here on run on the way */
+    int32_t n_token_steps; /* of them, those at the front that look at each token alone */
+    bool has_runs;         /* ByteFallback: behind those, tokens that are a byte join */
+    bool is_byte_level;    /* ByteLevel: a token's characters stand for bytes */
+    bool has_stream_step;  /* while it is built: the steps from here on run on the way */
 } pf_decoder;
 
 /* From the node "decoder" of doc; null: tokens are joined by spaces. PF_UNSUPPORTED, PF_FORMAT: the sentence names the
@@ -60,7 +60,7 @@ void pf_decoder_destroy(pf_decoder *decoder); /* NULL is fine */
 /* *text, a token's, becomes what the steps that look at each token alone make of it. *is_byte: it is one byte of a run that
  * tokens such as "<0xC3>" make together. `spare` is room to work in.
  * PF_NOMEM; PF_LIMIT: it takes too long or becomes too long. */
-PF_MUST_USE pf_status pf_decoder_spell(const pf_decoder *decoder, pf_searcher *searcher, pf_bytes *text,
-                                       pf_bytes *spare, bool *is_byte);
+PF_MUST_USE pf_status pf_decoder_decode_token(const pf_decoder *decoder, pf_searcher *searcher, pf_bytes *text,
+                                              pf_bytes *spare, bool *is_byte);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct {
     size_t n_matched;           /* bytes of the pattern that are held back */
     uint32_t n_dropped, n_held; /* Strip: of its character, at the start, and held back whole */
     bool is_inside;             /* Strip: what may be dropped at the start is over */
-    bool is_under_way;          /* Fuse: the one token has begun */
+    bool has_begun;             /* Fuse: the one token has begun */
     bool had_token;             /* Metaspace: the first token has ended; JOIN: a token has been */
 } progress;
 
@@ -57,12 +57,12 @@ void pf_detokenizer_destroy(pf_detokenizer *d)
 static pf_status feed(pf_detokenizer *d, int32_t i, part p);
 
 /* To the step behind i. */
-static pf_status hand_on(pf_detokenizer *d, int32_t i, const char *bytes, size_t n)
+static pf_status emit(pf_detokenizer *d, int32_t i, const char *bytes, size_t n)
 {
     return n == 0 ? PF_OK : feed(d, i + 1, (part){ .bytes = bytes, .n = n });
 }
 
-static pf_status hand_on_edge(pf_detokenizer *d, int32_t i, bool begins, bool ends)
+static pf_status emit_edge(pf_detokenizer *d, int32_t i, bool begins, bool ends)
 {
     return begins || ends ? feed(d, i + 1, (part){ .begins = begins, .ends = ends }) : PF_OK;
 }
@@ -77,9 +77,9 @@ static pf_status match(pf_detokenizer *d, int32_t i, const char *byte, bool *mat
     while (*n > 0 && s->pattern[*n] != *byte) {
         const size_t kept = s->border[*n - 1], gone = *n - kept;
         *n = kept;
-        PF_TRY(hand_on(d, i, s->pattern, gone)); /* what is held back begins the pattern */
+        PF_TRY(emit(d, i, s->pattern, gone)); /* what is held back begins the pattern */
     }
-    if (s->pattern[*n] != *byte) return hand_on(d, i, byte, 1);
+    if (s->pattern[*n] != *byte) return emit(d, i, byte, 1);
     if (++*n < s->n_pattern) return PF_OK;
     *n = 0;
     *matched = true;
@@ -87,32 +87,32 @@ static pf_status match(pf_detokenizer *d, int32_t i, const char *byte, bool *mat
 }
 
 /* The token ends: what is held back is no match. */
-static pf_status let_go(pf_detokenizer *d, int32_t i)
+static pf_status flush_match(pf_detokenizer *d, int32_t i)
 {
     const size_t n = d->at[i].n_matched;
     d->at[i].n_matched = 0;
-    return hand_on(d, i, d->decoder->steps[i].pattern, n);
+    return emit(d, i, d->decoder->steps[i].pattern, n);
 }
 
 static pf_status replace(pf_detokenizer *d, int32_t i, part p)
 {
     const pf_decoder_step *s = &d->decoder->steps[i];
     const bool drops = s->drops_first && !d->at[i].had_token;
-    PF_TRY(hand_on_edge(d, i, p.begins, false));
+    PF_TRY(emit_edge(d, i, p.begins, false));
     for (size_t at = 0; at < p.n;) {
         /* what cannot begin a match goes on as one */
         const char *first = d->at[i].n_matched > 0 ? p.bytes + at : memchr(p.bytes + at, s->pattern[0], p.n - at);
         const size_t end = first ? (size_t)(first - p.bytes) : p.n;
         bool matched = false;
-        PF_TRY(hand_on(d, i, p.bytes + at, end - at));
+        PF_TRY(emit(d, i, p.bytes + at, end - at));
         if (end < p.n) PF_TRY(match(d, i, p.bytes + end, &matched));
-        if (matched && !drops) PF_TRY(hand_on(d, i, s->content, s->n_content));
+        if (matched && !drops) PF_TRY(emit(d, i, s->content, s->n_content));
         at = end + 1;
     }
     if (!p.ends) return PF_OK;
-    PF_TRY(let_go(d, i));
+    PF_TRY(flush_match(d, i));
     d->at[i].had_token = true;
-    return hand_on_edge(d, i, false, true);
+    return emit_edge(d, i, false, true);
 }
 
 /* The characters at the start are dropped as they come; those that may be the stop wait, and of more than are dropped there
@@ -134,13 +134,13 @@ static pf_status strip_byte(pf_detokenizer *d, int32_t i, const char *byte)
             at->n_held++;
             return PF_OK;
         }
-        return hand_on(d, i, s->pattern, s->n_pattern);
+        return emit(d, i, s->pattern, s->n_pattern);
     }
     at->is_inside = true;
-    for (; at->n_held > 0; at->n_held--) PF_TRY(hand_on(d, i, s->pattern, s->n_pattern));
+    for (; at->n_held > 0; at->n_held--) PF_TRY(emit(d, i, s->pattern, s->n_pattern));
     const bool was_part = at->n_matched > 0;
-    PF_TRY(let_go(d, i));
-    return was_part ? strip_byte(d, i, byte) : hand_on(d, i, byte, 1); /* it may begin the character anew */
+    PF_TRY(flush_match(d, i));
+    return was_part ? strip_byte(d, i, byte) : emit(d, i, byte, 1); /* it may begin the character anew */
 }
 
 static pf_status strip(pf_detokenizer *d, int32_t i, part p)
@@ -148,30 +148,30 @@ static pf_status strip(pf_detokenizer *d, int32_t i, part p)
     progress *at = &d->at[i];
     if (p.begins) {
         *at = (progress){ 0 };
-        PF_TRY(hand_on_edge(d, i, true, false));
+        PF_TRY(emit_edge(d, i, true, false));
     }
     for (size_t k = 0; k < p.n; k++) PF_TRY(strip_byte(d, i, p.bytes + k));
     if (!p.ends) return PF_OK;
     if (at->n_matched > 0)
         for (; at->n_held > 0; at->n_held--)
-            PF_TRY(hand_on(d, i, d->decoder->steps[i].pattern, d->decoder->steps[i].n_pattern));
-    PF_TRY(let_go(d, i));
-    return hand_on_edge(d, i, false, true);
+            PF_TRY(emit(d, i, d->decoder->steps[i].pattern, d->decoder->steps[i].n_pattern));
+    PF_TRY(flush_match(d, i));
+    return emit_edge(d, i, false, true);
 }
 
 static pf_status fuse(pf_detokenizer *d, int32_t i, part p)
 {
-    const bool begins = !d->at[i].is_under_way;
-    d->at[i].is_under_way = true;
+    const bool begins = !d->at[i].has_begun;
+    d->at[i].has_begun = true;
     return begins || p.n > 0 ? feed(d, i + 1, (part){ .bytes = p.bytes, .n = p.n, .begins = begins }) : PF_OK;
 }
 
 static pf_status join(pf_detokenizer *d, int32_t i, part p)
 {
     const pf_decoder_step *s = &d->decoder->steps[i];
-    if (p.begins && d->at[i].had_token) PF_TRY(hand_on(d, i, s->content, s->n_content));
+    if (p.begins && d->at[i].had_token) PF_TRY(emit(d, i, s->content, s->n_content));
     d->at[i].had_token = true;
-    return hand_on(d, i, p.bytes, p.n);
+    return emit(d, i, p.bytes, p.n);
 }
 
 static pf_status feed(pf_detokenizer *d, int32_t i, part p)
@@ -189,7 +189,7 @@ static pf_status feed(pf_detokenizer *d, int32_t i, part p)
     return join(d, i, p);
 }
 
-static void begin_push(pf_detokenizer *d, pf_bytes *text, size_t n)
+static void begin_call(pf_detokenizer *d, pf_bytes *text, size_t n)
 {
     d->text = text;
     d->bytes_left = MAX_BYTES_A_TOKEN + n * ((size_t)d->decoder->n_steps + 1);
@@ -199,7 +199,7 @@ static pf_status end_run(pf_detokenizer *d)
 {
     if (!d->in_run) return PF_OK;
     d->in_run = false;
-    return feed(d, d->decoder->n_spelling, (part){ .ends = true });
+    return feed(d, d->decoder->n_token_steps, (part){ .ends = true });
 }
 
 static bool exists(const pf_tokenizer *t, int32_t id)
@@ -210,11 +210,11 @@ static bool exists(const pf_tokenizer *t, int32_t id)
 static pf_status push(pf_detokenizer *d, int32_t id, pf_bytes *text)
 {
     const pf_token *token = &d->t->tokens[id];
-    part p = { .bytes = token->spelt ? token->spelt : token->bytes,
-               .n = token->spelt ? token->n_spelt : token->n_bytes,
+    part p = { .bytes = token->decoded ? token->decoded : token->bytes,
+               .n = token->decoded ? token->n_decoded : token->n_bytes,
                .begins = true,
                .ends = true };
-    begin_push(d, text, p.n);
+    begin_call(d, text, p.n);
     if (token->is_byte) {
         p.begins = !d->in_run;
         p.ends = false;
@@ -222,16 +222,16 @@ static pf_status push(pf_detokenizer *d, int32_t id, pf_bytes *text)
     } else {
         PF_TRY(end_run(d));
     }
-    return feed(d, d->decoder->n_spelling, p);
+    return feed(d, d->decoder->n_token_steps, p);
 }
 
 /* A Fuse ends its token only now, so each step sees the end after the steps before it have handed on all bytes. */
 static pf_status finish(pf_detokenizer *d, pf_bytes *text)
 {
-    begin_push(d, text, 0);
+    begin_call(d, text, 0);
     PF_TRY(end_run(d));
-    for (int32_t i = d->decoder->n_spelling; i < d->decoder->n_steps; i++)
-        if (d->decoder->steps[i].kind == PF_STEP_FUSE && d->at[i].is_under_way)
+    for (int32_t i = d->decoder->n_token_steps; i < d->decoder->n_steps; i++)
+        if (d->decoder->steps[i].kind == PF_STEP_FUSE && d->at[i].has_begun)
             PF_TRY(feed(d, i + 1, (part){ .ends = true }));
     return PF_OK;
 }
@@ -250,7 +250,7 @@ static bool is_settled_at(const pf_detokenizer *d, int32_t i, bool fused)
     const pf_decoder_step *s = &d->decoder->steps[i];
     const progress *at = &d->at[i];
     switch (s->kind) {
-    case PF_STEP_FUSE: return at->is_under_way;
+    case PF_STEP_FUSE: return at->has_begun;
     case PF_STEP_STRIP: return !fused || (at->is_inside && s->n_stop == 0 && s->n_pattern == 1);
     case PF_STEP_REPLACE:
     case PF_STEP_METASPACE: return fused ? s->n_pattern == 1 : at->had_token;
@@ -262,7 +262,7 @@ static bool is_settled_at(const pf_detokenizer *d, int32_t i, bool fused)
 static bool is_settled(const pf_detokenizer *d)
 {
     bool fused = false;
-    for (int32_t i = d->decoder->n_spelling; i < d->decoder->n_steps; i++) {
+    for (int32_t i = d->decoder->n_token_steps; i < d->decoder->n_steps; i++) {
         if (!is_settled_at(d, i, fused)) return false;
         fused = fused || d->decoder->steps[i].kind == PF_STEP_FUSE;
     }

@@ -156,7 +156,7 @@ static pf_status reserve(pf_bpe_scratch *scratch, size_t n)
 }
 
 /* Note the merge of the symbol at `left` with its right neighbour, where there is one. */
-static void consider(const pf_bpe *bpe, pf_bpe_scratch *scratch, size_t *n_heap, int32_t left)
+static void push_candidate(const pf_bpe *bpe, pf_bpe_scratch *scratch, size_t *n_heap, int32_t left)
 {
     const pf_bpe_symbol *s = scratch->symbols;
     if (left < 0 || s[left].next < 0) return;
@@ -170,7 +170,7 @@ static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n
 {
     pf_bpe_symbol *s = scratch->symbols;
     size_t n_heap = 0;
-    for (int32_t i = 0; i + 1 < n; i++) consider(bpe, scratch, &n_heap, i);
+    for (int32_t i = 0; i + 1 < n; i++) push_candidate(bpe, scratch, &n_heap, i);
 
     while (n_heap > 0) {
         if (pf_is_told(cancel)) return PF_CANCELLED;
@@ -184,8 +184,8 @@ static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n
         s[left].next = s[right].next;
         s[right].id = -1;
         if (s[left].next >= 0) s[s[left].next].prev = left;
-        consider(bpe, scratch, &n_heap, s[left].prev);
-        consider(bpe, scratch, &n_heap, left);
+        push_candidate(bpe, scratch, &n_heap, s[left].prev);
+        push_candidate(bpe, scratch, &n_heap, left);
     }
     return PF_OK;
 }
@@ -216,7 +216,7 @@ static void push_known(chain *c, int32_t id)
     push(c, id);
 }
 
-static pf_status note_unknown(chain *c)
+static pf_status push_unknown_later(chain *c)
 {
     if (c->bpe->unk_id < 0) return PF_UNSUPPORTED;
     if (!c->bpe->fuse_unk) push_unknown(c);
@@ -231,7 +231,7 @@ static pf_status begin_bytes(chain *c, const char *piece, size_t n_bytes)
         if (id >= 0)
             push_known(c, id);
         else
-            PF_TRY(note_unknown(c));
+            PF_TRY(push_unknown_later(c));
     }
     return PF_OK;
 }
@@ -254,7 +254,7 @@ static pf_status begin_characters(chain *c, const char *piece, size_t n_bytes)
         else if (has_bytes(c->bpe, piece + at, next - at))
             for (size_t i = at; i < next; i++) push(c, c->bpe->byte_id[(unsigned char)piece[i]]);
         else
-            PF_TRY(note_unknown(c));
+            PF_TRY(push_unknown_later(c));
     }
     return PF_OK;
 }

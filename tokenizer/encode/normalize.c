@@ -24,10 +24,10 @@ typedef struct {
     pf_searcher *searcher;
     const volatile bool *cancel; /* or NULL */
     pf_bytes *out;
-} passage;
+} transform;
 
 struct step {
-    pf_status (*apply)(const step *how, passage *p);
+    pf_status (*apply)(const step *how, transform *p);
     pf_normal_form form;
     pf_pattern *pattern;
     char *content; /* [n_content] */
@@ -52,13 +52,13 @@ static bool is_ascii(const char *text, size_t n)
 /* The character that stands for c: -1 for none. */
 typedef int32_t map_fn(int32_t c);
 
-static pf_status put(passage *p, int32_t c)
+static pf_status put(transform *p, int32_t c)
 {
     char bytes[4];
     return pf_bytes_append(p->out, bytes, pf_character_put(c, bytes));
 }
 
-static pf_status map(passage *p, map_fn *to)
+static pf_status map(transform *p, map_fn *to)
 {
     size_t n_first = 0;
     PF_TRY(pf_bytes_reserve(p->out, p->n));
@@ -73,7 +73,7 @@ static pf_status map(passage *p, map_fn *to)
     return PF_OK;
 }
 
-static pf_status lowercase(const step *how, passage *p)
+static pf_status lowercase(const step *how, transform *p)
 {
     (void)how;
     return map(p, pf_lower_case);
@@ -84,7 +84,7 @@ static int32_t without_mark(int32_t c)
     return pf_is_mark(c) ? -1 : c;
 }
 
-static pf_status strip_accents(const step *how, passage *p)
+static pf_status strip_accents(const step *how, transform *p)
 {
     (void)how;
     return map(p, without_mark);
@@ -101,7 +101,7 @@ static int32_t clean(int32_t c)
     return c;
 }
 
-static pf_status nmt(const step *how, passage *p)
+static pf_status nmt(const step *how, transform *p)
 {
     (void)how;
     return map(p, clean);
@@ -109,7 +109,7 @@ static pf_status nmt(const step *how, passage *p)
 
 /* --- the others --- */
 
-static pf_status normal_form(const step *how, passage *p)
+static pf_status normal_form(const step *how, transform *p)
 {
     if (is_ascii(p->text, p->n)) return pf_bytes_append(p->out, p->text, p->n);
     PF_TRY(pf_normal_form_append(how->form, p->text, p->place.n_first, p->cancel, p->out));
@@ -121,9 +121,9 @@ static pf_status normal_form(const step *how, passage *p)
     return PF_OK;
 }
 
-static pf_status prepend(const step *how, passage *p)
+static pf_status prepend(const step *how, transform *p)
 {
-    if (p->n > 0 && !p->place.goes_on) {
+    if (p->n > 0 && !p->place.follows_raw_byte) {
         PF_TRY(pf_searcher_grow(p->searcher, how->n_content));
         PF_TRY(pf_bytes_append(p->out, how->content, how->n_content));
         if (p->place.n_first > 0) p->place.n_first += how->n_content;
@@ -131,7 +131,7 @@ static pf_status prepend(const step *how, passage *p)
     return pf_bytes_append(p->out, p->text, p->n);
 }
 
-static pf_status strip(const step *how, passage *p)
+static pf_status strip(const step *how, transform *p)
 {
     size_t begin = 0, end = p->n, next;
     while (how->strips_left && begin < end && pf_is_white_space(pf_character_at(p->text, begin, &next))) begin = next;
@@ -147,12 +147,12 @@ static pf_status strip(const step *how, passage *p)
 
 /* What is written for a match belongs to the match's last character; for one of nothing, to the character before it, and at
  * the start of all to its beginning. */
-static bool is_of_first(const passage *p, pf_text_range match)
+static bool is_of_first(const transform *p, pf_text_range match)
 {
     return match.end == 0 ? p->place.is_start : match.end <= p->place.n_first;
 }
 
-static pf_status write_matches(const step *how, passage *p, const pf_text_ranges *found)
+static pf_status write_matches(const step *how, transform *p, const pf_text_ranges *found)
 {
     size_t n_matched = 0, n_first = 0, n_written;
     for (size_t i = 0; i < found->n; i++) n_matched += found->items[i].matched;
@@ -175,7 +175,7 @@ static pf_status write_matches(const step *how, passage *p, const pf_text_ranges
     return PF_OK;
 }
 
-static pf_status replace(const step *how, passage *p)
+static pf_status replace(const step *how, transform *p)
 {
     pf_text_ranges found = { .items = NULL };
     pf_status status = pf_pattern_find_all(how->pattern, p->searcher, p->text, p->n, &found);
@@ -264,12 +264,12 @@ pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, c
                        pf_text_place *place, pf_bytes *out)
 {
     pf_bytes made = { .data = NULL }, next = { .data = NULL };
-    passage p = { .text = text,
-                  .n = n_bytes,
-                  .place = *place,
-                  .searcher = searcher,
-                  .cancel = pf_searcher_cancel(searcher),
-                  .out = &next };
+    transform p = { .text = text,
+                    .n = n_bytes,
+                    .place = *place,
+                    .searcher = searcher,
+                    .cancel = pf_searcher_cancel(searcher),
+                    .out = &next };
     pf_status status = PF_OK;
     for (int32_t i = 0; status == PF_OK && i < normalizer->n_steps; i++) {
         next.n = 0;

@@ -8,7 +8,7 @@
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/json_sequence.h"
 #include "tokenizer/unicode/newer_characters.h"
-#include "tokenizer/unicode/stand_ins.h"
+#include "tokenizer/unicode/byte_to_unicode.h"
 
 enum {
     MAX_STEPS = 64,
@@ -324,9 +324,9 @@ static pf_status cut(pf_pretokenize_scratch *s, const step *how)
 
 /* --- Metaspace --- */
 
-static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_text_range piece, bool goes_on)
+static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_text_range piece, bool follows_raw_byte)
 {
-    if (how->prepends == PF_PREPEND_NEVER || (goes_on && piece.begin == 0)) return false;
+    if (how->prepends == PF_PREPEND_NEVER || (follows_raw_byte && piece.begin == 0)) return false;
     if (how->prepends == PF_PREPEND_FIRST && piece.begin >= s->n_first) return false;
     const char c = s->text[piece.begin];
     return c != ' ' &&
@@ -347,7 +347,7 @@ static pf_status write_spaces(const step *how, const char *piece, size_t n, pf_b
 }
 
 /* s->text, written anew. */
-static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bool goes_on)
+static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bool follows_raw_byte)
 {
     const pf_bytes swap = s->previous;
     size_t n_before = 0, n_first = 0;
@@ -358,7 +358,7 @@ static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bo
         const pf_text_range piece = s->pieces.items[i];
         const size_t begin = s->written.n, n = piece.end - piece.begin;
         const size_t n_of_first = piece.begin >= s->n_first ? 0 : s->n_first < piece.end ? s->n_first - piece.begin : n;
-        if (prepends(s, how, piece, goes_on)) PF_TRY(pf_bytes_append(&s->written, how->space, how->n_space));
+        if (prepends(s, how, piece, follows_raw_byte)) PF_TRY(pf_bytes_append(&s->written, how->space, how->n_space));
         PF_TRY(write_spaces(how, s->text + piece.begin, n_of_first, &s->written));
         if (n_of_first > 0) n_first = s->written.n;
         PF_TRY(write_spaces(how, s->text + piece.begin + n_of_first, n - n_of_first, &s->written));
@@ -383,7 +383,7 @@ static pf_status apply_steps(const pf_pretokenizer *p, pf_pretokenize_scratch *s
     s->pieces.n = 0;
     PF_TRY(pf_text_ranges_push(&s->pieces, (pf_text_range){ 0, n, false }));
     for (int32_t i = begin; i < end; i++) {
-        if (p->steps[i].n_space > 0) PF_TRY(write_metaspaces(s, &p->steps[i], place.goes_on));
+        if (p->steps[i].n_space > 0) PF_TRY(write_metaspaces(s, &p->steps[i], place.follows_raw_byte));
         if (p->steps[i].pattern) PF_TRY(cut(s, &p->steps[i]));
     }
     return PF_OK;
@@ -391,9 +391,10 @@ static pf_status apply_steps(const pf_pretokenizer *p, pf_pretokenize_scratch *s
 
 /* --- ByteLevel --- */
 
-static bool takes_space(const pf_pretokenizer *p, const pf_pretokenize_scratch *s, pf_text_range piece, bool goes_on)
+static bool needs_prefix_space(const pf_pretokenizer *p, const pf_pretokenize_scratch *s, pf_text_range piece,
+                               bool follows_raw_byte)
 {
-    return p->add_prefix_space && !(goes_on && piece.begin == 0) && s->text[piece.begin] != ' ';
+    return p->add_prefix_space && !(follows_raw_byte && piece.begin == 0) && s->text[piece.begin] != ' ';
 }
 
 static pf_status prefix_space(pf_pretokenize_scratch *s, const char **piece, size_t *n)
@@ -427,11 +428,12 @@ typedef struct {
     void *user;
 } behind;
 
-static pf_status write_stand_ins(const char *bytes, size_t n, pf_bytes *out)
+static pf_status write_byte_characters(const char *bytes, size_t n, pf_bytes *out)
 {
     out->n = 0;
     PF_TRY(pf_bytes_reserve(out, 2 * n)); /* stand-ins are two bytes at most */
-    for (size_t i = 0; i < n; i++) out->n += pf_character_put(pf_stand_in((unsigned char)bytes[i]), out->data + out->n);
+    for (size_t i = 0; i < n; i++)
+        out->n += pf_character_put(pf_byte_to_unicode((unsigned char)bytes[i]), out->data + out->n);
     return PF_OK;
 }
 
@@ -444,12 +446,12 @@ static size_t count_characters(const char *text, size_t begin, size_t end)
 }
 
 /* A piece that ByteLevel made, cut further where its stand-ins are. */
-static pf_status cut_stand_ins(void *user, const char *piece, size_t n)
+static pf_status split_byte_characters(void *user, const char *piece, size_t n)
 {
     const behind *b = user;
     if (!b->s->behind) PF_TRY(pf_pretokenize_scratch_create(b->s->searcher, &b->s->behind));
     pf_pretokenize_scratch *s = b->s->behind;
-    PF_TRY(write_stand_ins(piece, n, &s->made));
+    PF_TRY(write_byte_characters(piece, n, &s->made));
     PF_TRY(apply_steps(b->p, s, b->p->n_before, b->p->n_steps, s->made.data, s->made.n, (pf_text_place){ 0 }));
     size_t at = 0, byte = 0; /* the same place in the stand-ins and in the piece */
     for (size_t i = 0; i < s->pieces.n; i++) {
@@ -473,8 +475,8 @@ pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *s, co
         const pf_text_range range = s->pieces.items[i];
         const char *piece = s->text + range.begin;
         size_t n = range.end - range.begin;
-        if (takes_space(p, s, range, place.goes_on)) PF_TRY(prefix_space(s, &piece, &n));
-        PF_TRY(byte_level(p, s, piece, n, has_rest ? cut_stand_ins : emit, has_rest ? &rest : user));
+        if (needs_prefix_space(p, s, range, place.follows_raw_byte)) PF_TRY(prefix_space(s, &piece, &n));
+        PF_TRY(byte_level(p, s, piece, n, has_rest ? split_byte_characters : emit, has_rest ? &rest : user));
     }
     return PF_OK;
 }

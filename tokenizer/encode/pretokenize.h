@@ -3,7 +3,7 @@
  *
  * A list of steps, each applied to every piece of the one before: a split cuts it, Metaspace writes another character for
  * its spaces, may put one before it, and may cut there. Among them may be ByteLevel, which may put a space before a piece
- * and split it by GPT-2's pattern; the splits behind it see each byte as the character that stands for it (stand_ins.h).
+ * and split it by GPT-2's pattern; the splits behind it see each byte as the character that stands for it (byte_to_unicode.h).
  * A pattern sees only the piece: a lookaround does not reach past it.
  *
  * Internal to tokenizer/. A pretokenizer is immutable; the scratch belongs to one thread.
@@ -45,9 +45,9 @@ typedef pf_status pf_piece_fn(void *user, const char *piece, size_t n_bytes);
 
 /* Where a text stands in what is encoded. */
 typedef struct {
-    size_t n_first; /* so many bytes at its front are of the first character of all */
-    bool is_start;  /* it is the start of all */
-    bool goes_on;   /* a byte that is no text is before it: nothing is put between */
+    size_t n_first;        /* so many bytes at its front are of the first character of all */
+    bool is_start;         /* it is the start of all */
+    bool follows_raw_byte; /* a byte that is no text is before it: nothing is put between */
 } pf_text_place;
 
 /* text [n_bytes] is valid UTF-8. PF_LIMIT: it takes too long or becomes too long. PF_NOMEM. */

@@ -17,9 +17,9 @@
  * are stand-ins ("\u0120", a space). An added token's text, unless the vocabulary has it, stands for itself as it is looked
  * for, and is decoded like any other. */
 typedef struct {
-    char *bytes; /* owned; NULL: no token has this id */
-    char *spelt; /* [n_spelt] what the decoder makes of it alone; owned; NULL: its bytes */
-    uint32_t n_bytes, n_spelt;
+    char *bytes;   /* owned; NULL: no token has this id */
+    char *decoded; /* [n_decoded] what the decoder makes of it alone; owned; NULL: its bytes */
+    uint32_t n_bytes, n_decoded;
     bool is_byte; /* that is one byte of a run of such tokens */
     bool is_added;
     bool in_model; /* a piece of text can be it (ignore_merges) */

@@ -402,27 +402,27 @@ static bool is_special(const reader *r, const filed_token *t)
 }
 
 /* A bit for each way in which a token can be said: with which flags, or by its text alone. */
-static pf_status find_way(const reader *r, const filed_token *t, json_int_t *out)
+static pf_status find_form(const reader *r, const filed_token *t, json_int_t *out)
 {
     enum { BY_TEXT = 32 };
-    int way = BY_TEXT;
+    int form = BY_TEXT;
     if (json_is_object(t->node)) {
         pf_added_flags f;
         PF_TRY(pf_added_flags_read(t->doc, t->node, t->doc == r->files->special_map, &f, r->error));
-        way = f.single_word | f.lstrip << 1 | f.rstrip << 2 | f.normalized << 3 | f.special << 4;
+        form = f.single_word | f.lstrip << 1 | f.rstrip << 2 | f.normalized << 3 | f.special << 4;
     }
-    *out = (json_int_t)1 << way;
+    *out = (json_int_t)1 << form;
     return PF_OK;
 }
 
 /* Whether a token was said before in the same way: it does not take away what another way has made of it since. */
 static pf_status is_repeated(const reader *r, const filed_token *t, bool *out)
 {
-    json_int_t way;
-    PF_TRY(find_way(r, t, &way));
-    const json_int_t ways = json_integer_value(json_object_getn(r->special, t->text, t->n_bytes)); /* 0 of json_true */
-    *out = (ways & way) != 0;
-    if (json_object_setn_new(r->special, t->text, t->n_bytes, json_integer(ways | way))) return no_memory(r);
+    json_int_t form;
+    PF_TRY(find_form(r, t, &form));
+    const json_int_t forms = json_integer_value(json_object_getn(r->special, t->text, t->n_bytes)); /* 0 of json_true */
+    *out = (forms & form) != 0;
+    if (json_object_setn_new(r->special, t->text, t->n_bytes, json_integer(forms | form))) return no_memory(r);
     return PF_OK;
 }
 

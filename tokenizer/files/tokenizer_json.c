@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/unicode/character_bytes.h"
-#include "tokenizer/unicode/stand_ins.h"
+#include "tokenizer/unicode/byte_to_unicode.h"
 #include "tokenizer/files/tokenizer_config.h"
 #include "tokenizer/tokenizer_parts.h"
 
@@ -30,7 +30,7 @@ typedef struct {
     int32_t next_added; /* the id of the next new one */
     added_text *added;
     size_t n_added, added_capacity;
-    int16_t byte_of[PF_N_STAND_INS]; /* the byte that a code point stands for; -1: none */
+    int16_t byte_of[PF_N_BYTE_CODE_POINTS]; /* the byte that a code point stands for; -1: none */
     bool is_byte_level;
     size_t n_text_bytes;   /* of all tokens */
     pf_searcher *searcher; /* for them */
@@ -64,20 +64,20 @@ static pf_status check_keys(const reader *r, const json_t *object, const char *w
 
 /* --- bytes and their stand-ins --- */
 
-static void fill_stand_ins(reader *r)
+static void fill_byte_of(reader *r)
 {
     memset(r->byte_of, 0xFF, sizeof r->byte_of);
-    for (int b = 0; b < 256; b++) r->byte_of[pf_stand_in((unsigned char)b)] = (int16_t)b;
+    for (int b = 0; b < 256; b++) r->byte_of[pf_byte_to_unicode((unsigned char)b)] = (int16_t)b;
 }
 
 /* The bytes that `text` stands for, into out [n]; false, and nothing written, where one of its characters stands for
  * none. */
-static bool decode_stand_ins(const reader *r, const char *text, size_t n, char *out, size_t *n_out)
+static bool decode_byte_characters(const reader *r, const char *text, size_t n, char *out, size_t *n_out)
 {
     size_t next, made = 0;
     for (size_t i = 0; i < n; i = next) {
         const int32_t c = pf_character_at(text, i, &next);
-        if (c >= PF_N_STAND_INS || r->byte_of[c] < 0) return false;
+        if (c >= PF_N_BYTE_CODE_POINTS || r->byte_of[c] < 0) return false;
     }
     for (size_t i = 0; i < n; i = next) out[made++] = (char)r->byte_of[pf_character_at(text, i, &next)];
     *n_out = made;
@@ -127,7 +127,7 @@ static pf_status read_token(reader *r, const char *text, const json_t *value)
                        r->doc->name, text, id);
     PF_TRY(copy_text(r, text, n, &token->bytes));
     size_t n_bytes = n;
-    token->in_model = !r->is_byte_level || decode_stand_ins(r, text, n, token->bytes, &n_bytes);
+    token->in_model = !r->is_byte_level || decode_byte_characters(r, text, n, token->bytes, &n_bytes);
     token->n_bytes = (uint32_t)n_bytes;
     r->n_text_bytes += n;
     if (r->is_byte_level && token->in_model && n_bytes == 1) r->t->bpe.byte_id[(unsigned char)token->bytes[0]] = id;
@@ -334,7 +334,7 @@ static pf_status note_added(reader *r, const char *text, size_t n, int32_t id)
 
 /* Tokens are added in two lots, tokenizer.json's and those of the files beside it: new ids count on from what was there
  * before the lot. */
-static void begin_lot(reader *r)
+static void begin_batch(reader *r)
 {
     const int32_t n_vocab = (int32_t)json_object_size(r->vocab);
     r->next_added = r->last_added >= n_vocab ? r->last_added + 1 : n_vocab;
@@ -397,7 +397,7 @@ static pf_status read_added(reader *r)
     const json_t *list = json_object_get(r->doc->root, "added_tokens");
     if (list && !json_is_null(list) && !json_is_array(list))
         return pf_fail(r->error, PF_FORMAT, "%s: added_tokens must be a list", r->doc->name);
-    begin_lot(r);
+    begin_batch(r);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *node = json_array_get(list, i), *content = json_object_get(node, "content");
         pf_added_flags flags = { 0 };
@@ -425,7 +425,7 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
 {
     pf_config_token *const named = config->tokens + config->n_listed;
     size_t n_named = 0;
-    begin_lot(r);
+    begin_batch(r);
     PF_TRY(add_tokens(r, config->tokens, config->n_listed));
     for (size_t i = 0; i < config->n - config->n_listed; i++)
         if (find_added(r, named[i].text, named[i].n_bytes) < 0) named[n_named++] = named[i];
@@ -433,30 +433,30 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
 }
 
 /* What a token is shown as, where that is not its bytes. */
-static pf_status set_spelling(pf_token *token, const char *text, size_t n)
+static pf_status set_decoded(pf_token *token, const char *text, size_t n)
 {
-    char *spelt = NULL;
+    char *decoded = NULL;
     if (n != token->n_bytes || memcmp(text, token->bytes, n) != 0) {
-        spelt = malloc(n + 1);
-        if (!spelt) return PF_NOMEM;
-        memcpy(spelt, text, n);
+        decoded = malloc(n + 1);
+        if (!decoded) return PF_NOMEM;
+        memcpy(decoded, text, n);
     }
-    free(token->spelt);
-    token->spelt = spelt;
-    token->n_spelt = (uint32_t)n;
+    free(token->decoded);
+    token->decoded = decoded;
+    token->n_decoded = (uint32_t)n;
     return PF_OK;
 }
 
 /* What a decoder that is ByteLevel makes of a token's text: of stand-ins alone, in an added one, too, where nobody meant them
  * ("caf\u00e9"), their bytes. */
-static pf_status spell_text(const reader *r, pf_token *token, const char *text, size_t n)
+static pf_status decode_text(const reader *r, pf_token *token, const char *text, size_t n)
 {
-    if (!r->t->decoder->is_byte_level) return set_spelling(token, text, n);
+    if (!r->t->decoder->is_byte_level) return set_decoded(token, text, n);
     char *bytes = malloc(n + 1);
     if (!bytes) return PF_NOMEM;
     size_t n_bytes;
-    const pf_status status = decode_stand_ins(r, text, n, bytes, &n_bytes) ? set_spelling(token, bytes, n_bytes)
-                                                                           : set_spelling(token, text, n);
+    const pf_status status = decode_byte_characters(r, text, n, bytes, &n_bytes) ? set_decoded(token, bytes, n_bytes)
+                                                                                 : set_decoded(token, text, n);
     free(bytes);
     return status;
 }
@@ -475,7 +475,7 @@ static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags f
     const char *text = made.data ? made.data : item->text;
     const size_t n = made.data ? made.n : item->n_bytes;
     if (status == PF_OK && n > PF_MAX_ADDED_TOKEN_BYTES) status = PF_LIMIT;
-    if (status == PF_OK) status = spell_text(r, token, text, n);
+    if (status == PF_OK) status = decode_text(r, token, text, n);
     if (status == PF_OK && n > 0) status = pf_added_matcher_add(matcher, text, n, item->id, flags, is_ignored);
     pf_bytes_clear(&made);
     if (status == PF_LIMIT)
@@ -507,19 +507,19 @@ static pf_status build_matchers(reader *r, bool split_special)
 
 /* --- the whole --- */
 
-static pf_status spell_token(reader *r, pf_token *token, pf_bytes *text, pf_bytes *spare)
+static pf_status decode_token(reader *r, pf_token *token, pf_bytes *text, pf_bytes *spare)
 {
-    const char *before = token->spelt ? token->spelt : token->bytes;
-    const size_t n_before = token->spelt ? token->n_spelt : token->n_bytes;
+    const char *before = token->decoded ? token->decoded : token->bytes;
+    const size_t n_before = token->decoded ? token->n_decoded : token->n_bytes;
     text->n = 0;
     PF_TRY(pf_bytes_reserve(text, n_before + 1));
     PF_TRY(pf_bytes_append(text, before, n_before));
-    PF_TRY(pf_decoder_spell(r->t->decoder, r->searcher, text, spare, &token->is_byte));
-    return set_spelling(token, text->data, text->n);
+    PF_TRY(pf_decoder_decode_token(r->t->decoder, r->searcher, text, spare, &token->is_byte));
+    return set_decoded(token, text->data, text->n);
 }
 
 /* Where the bytes of the model's tokens are not what the decoder makes of their texts. */
-static pf_status spell_vocab(const reader *r)
+static pf_status decode_vocab(const reader *r)
 {
     if (r->is_byte_level == r->t->decoder->is_byte_level) return PF_OK;
     const char *text;
@@ -527,18 +527,18 @@ static pf_status spell_vocab(const reader *r)
     json_object_foreach((json_t *)(uintptr_t)r->vocab, text, value)
     {
         pf_token *token = &r->t->tokens[json_integer_value(value)];
-        if (!token->is_added) PF_TRY(spell_text(r, token, text, strlen(text)));
+        if (!token->is_added) PF_TRY(decode_text(r, token, text, strlen(text)));
     }
     return PF_OK;
 }
 
 /* What the decoder makes of each token alone. */
-static pf_status spell_tokens(reader *r)
+static pf_status decode_tokens(reader *r)
 {
     pf_bytes text = { .data = NULL }, spare = { .data = NULL };
-    pf_status status = spell_vocab(r);
+    pf_status status = decode_vocab(r);
     for (int32_t id = 0; status == PF_OK && id < r->t->vocab_size; id++)
-        if (r->t->tokens[id].bytes) status = spell_token(r, &r->t->tokens[id], &text, &spare);
+        if (r->t->tokens[id].bytes) status = decode_token(r, &r->t->tokens[id], &text, &spare);
     pf_bytes_clear(&text);
     pf_bytes_clear(&spare);
     if (status == PF_LIMIT)
@@ -547,7 +547,7 @@ static pf_status spell_tokens(reader *r)
     return status == PF_OK ? PF_OK : no_memory(r);
 }
 
-static pf_status read_cuts(reader *r, const pf_tokenizer_config *config)
+static pf_status read_pretokenizer(reader *r, const pf_tokenizer_config *config)
 {
     const json_t *node = json_object_get(r->doc->root, "pre_tokenizer");
     const char *type = json_string_value(json_object_get(node, "type"));
@@ -559,10 +559,10 @@ static pf_status read_cuts(reader *r, const pf_tokenizer_config *config)
 }
 
 /* How a text is cut and joined. */
-static pf_status read_ways(reader *r, const pf_tokenizer_config *config)
+static pf_status read_pipeline(reader *r, const pf_tokenizer_config *config)
 {
     const json_t *root = r->doc->root;
-    PF_TRY(read_cuts(r, config));
+    PF_TRY(read_pretokenizer(r, config));
     PF_TRY(pf_normalizer_create(r->doc, json_object_get(root, "normalizer"), &r->t->normalizer, r->error));
     PF_TRY(pf_decoder_create(r->doc, json_object_get(root, "decoder"), &r->t->decoder, r->error));
     r->is_byte_level = pf_pretokenizer_is_byte_level(r->t->pretokenizer);
@@ -583,12 +583,12 @@ static pf_status read_parts(reader *r, pf_tokenizer_config *config)
     static const char *const known[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
                                          "pre_tokenizer", "post_processor", "decoder", "model",        NULL };
     PF_TRY(check_keys(r, r->doc->root, "the file", known));
-    PF_TRY(read_ways(r, config));
+    PF_TRY(read_pipeline(r, config));
     PF_TRY(read_model(r));
     PF_TRY(read_added_tokens(r, config));
     if (pf_searcher_create(r->n_text_bytes, NULL, &r->searcher) != PF_OK) return no_memory(r);
     PF_TRY(build_matchers(r, config->split_special_tokens));
-    PF_TRY(spell_tokens(r));
+    PF_TRY(decode_tokens(r));
     return pf_post_processor_read(r->doc, r->t, r->error);
 }
 
@@ -597,7 +597,7 @@ pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokeni
     pf_tokenizer_config config = { .tokens = NULL };
     PF_TRY(pf_tokenizer_config_read(files, &config, error));
     reader r = { .doc = files->tokenizer, .t = t, .last_added = -1, .error = error };
-    fill_stand_ins(&r);
+    fill_byte_of(&r);
     const pf_status status = read_parts(&r, &config);
     for (size_t i = 0; i < r.n_added; i++) free(r.added[i].text);
     free(r.added);

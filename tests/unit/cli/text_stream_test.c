@@ -83,7 +83,7 @@ static void assert_bytes(const pf_text_stream *stream, size_t n, const char *exp
 
 /* ---- claims ---------------------------------------------------------------------------------------------------- */
 
-static void a_stop_text_is_found_across_tokens(void **state)
+static void stop_text_is_found_across_tokens(void **state)
 {
     (void)state;
     const pf_strings stops = { { "abba" }, 1 };
@@ -97,7 +97,7 @@ static void a_stop_text_is_found_across_tokens(void **state)
     pf_text_stream_end(&stream);
 }
 
-static void what_did_not_become_a_stop_text_is_shown(void **state)
+static void partial_stop_text_is_released(void **state)
 {
     (void)state;
     const pf_strings stops = { { "abb" }, 1 };
@@ -111,7 +111,7 @@ static void what_did_not_become_a_stop_text_is_shown(void **state)
     pf_text_stream_end(&stream);
 }
 
-static void of_several_stop_texts_the_one_that_begins_first_cuts(void **state)
+static void earliest_stop_text_ends_the_text(void **state)
 {
     (void)state;
     const pf_strings orders[] = { { { "b", "ab" }, 2 }, { { "ab", "b" }, 2 } };
@@ -125,7 +125,7 @@ static void of_several_stop_texts_the_one_that_begins_first_cuts(void **state)
     }
 }
 
-static void special_tokens_have_no_bytes_and_unknown_ids_are_refused(void **state)
+static void special_tokens_are_hidden_and_unknown_ids_are_refused(void **state)
 {
     (void)state;
     const pf_strings none = { { NULL }, 0 };
@@ -137,7 +137,7 @@ static void special_tokens_have_no_bytes_and_unknown_ids_are_refused(void **stat
     pf_text_stream_end(&stream);
 }
 
-static void a_character_of_two_tokens_is_shown_whole(void **state)
+static void split_character_is_shown_whole(void **state)
 {
     (void)state;
     const pf_strings none = { { NULL }, 0 };
@@ -150,7 +150,7 @@ static void a_character_of_two_tokens_is_shown_whole(void **state)
     pf_text_stream_end(&stream);
 }
 
-static void what_the_decoder_held_back_is_text_and_may_stop(void **state)
+static void held_back_text_is_released_and_checked_for_stops(void **state)
 {
     (void)state;
     const pf_strings stops = { { "ba", "aa" }, 2 };
@@ -169,7 +169,7 @@ static void what_the_decoder_held_back_is_text_and_may_stop(void **state)
     pf_text_stream_end(&stream);
 }
 
-static void text_continues_the_prompt_and_stops_are_looked_for_behind_it(void **state)
+static void stop_text_does_not_match_inside_the_prompt(void **state)
 {
     (void)state;
     const pf_strings stops = { { "aba" }, 1 };
@@ -186,7 +186,7 @@ static void text_continues_the_prompt_and_stops_are_looked_for_behind_it(void **
 }
 
 /* Against the plain definition: the text is what stands before the first stop text of all bytes so far. */
-static void random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back(void **state)
+static void random_streams_match_the_definition(void **state)
 {
     (void)state;
     const pf_strings stops = { { "abbab", "bbb", "aabaa" }, 3 };
@@ -219,14 +219,14 @@ static void random_texts_end_where_the_definition_says_and_nothing_shown_is_take
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stop_text_is_found_across_tokens),
-        cmocka_unit_test(what_did_not_become_a_stop_text_is_shown),
-        cmocka_unit_test(of_several_stop_texts_the_one_that_begins_first_cuts),
-        cmocka_unit_test(special_tokens_have_no_bytes_and_unknown_ids_are_refused),
-        cmocka_unit_test(a_character_of_two_tokens_is_shown_whole),
-        cmocka_unit_test(what_the_decoder_held_back_is_text_and_may_stop),
-        cmocka_unit_test(text_continues_the_prompt_and_stops_are_looked_for_behind_it),
-        cmocka_unit_test(random_texts_end_where_the_definition_says_and_nothing_shown_is_taken_back),
+        cmocka_unit_test(stop_text_is_found_across_tokens),
+        cmocka_unit_test(partial_stop_text_is_released),
+        cmocka_unit_test(earliest_stop_text_ends_the_text),
+        cmocka_unit_test(special_tokens_are_hidden_and_unknown_ids_are_refused),
+        cmocka_unit_test(split_character_is_shown_whole),
+        cmocka_unit_test(held_back_text_is_released_and_checked_for_stops),
+        cmocka_unit_test(stop_text_does_not_match_inside_the_prompt),
+        cmocka_unit_test(random_streams_match_the_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

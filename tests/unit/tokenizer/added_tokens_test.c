@@ -81,7 +81,7 @@ static void assert_walk(const char *const *texts, int32_t n, const char *text)
 }
 
 /* Parts of the text itself, so that they overlap and hold each other, half of them longer than a window. */
-static void a_walk_finds_at_each_place_the_longest_token_that_begins_there(void **state)
+static void matcher_finds_the_longest_token_at_each_position(void **state)
 {
     (void)state;
     enum { N_BYTES = 6000, N_TEXTS = 12 };
@@ -102,7 +102,7 @@ static void a_walk_finds_at_each_place_the_longest_token_that_begins_there(void 
 }
 
 /* Where nothing is found, and where a shorter one is everywhere. */
-static void a_token_that_almost_fits_everywhere_takes_linear_time(void **state)
+static void near_matches_everywhere_take_linear_time(void **state)
 {
     (void)state;
     enum { N_BYTES = 4 << 20 };
@@ -127,7 +127,7 @@ static void a_token_that_almost_fits_everywhere_takes_linear_time(void **state)
     free(text);
 }
 
-static void a_walk_is_given_up_within_a_few_thousand_bytes(void **state)
+static void cancel_ends_matching_within_a_few_thousand_bytes(void **state)
 {
     (void)state;
     enum { N_BYTES = 100000 };
@@ -150,7 +150,7 @@ static void a_walk_is_given_up_within_a_few_thousand_bytes(void **state)
 
 /* --- of a file --- */
 
-static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
+static void longest_added_token_matches_and_new_ids_follow_the_vocabulary(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){
@@ -170,7 +170,7 @@ static void added_tokens_are_found_longest_first_and_numbered_on(void **state)
 }
 
 /* \u0120 stands for a space in the vocabulary, and is a letter in a text. */
-static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(void **state)
+static void added_token_is_identified_by_its_text(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("\\u0120", "") "," ADDED(" ", "") "]," });
@@ -180,7 +180,7 @@ static void an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for(v
 }
 
 /* As the library does, whose decoder sees no difference. A space is no stand-in, so the second text has others than those. */
-static void an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes(void **state)
+static void added_token_of_byte_characters_decodes_to_bytes(void **state)
 {
     (void)state;
     pf_tokenizer *t =
@@ -196,7 +196,7 @@ static void an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes(void **s
     pf_tokenizer_close(t);
 }
 
-static void white_space_goes_to_the_first_token_that_takes_it(void **state)
+static void white_space_is_stripped_by_the_first_token_that_takes_it(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){
@@ -207,7 +207,7 @@ static void white_space_goes_to_the_first_token_that_takes_it(void **state)
 }
 
 /* The letter behind it is of Unicode 16. */
-static void a_single_word_ends_where_the_letters_do(void **state)
+static void single_word_token_does_not_match_inside_a_word(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("ab", ", \"single_word\": true") "]," });
@@ -218,7 +218,7 @@ static void a_single_word_ends_where_the_letters_do(void **state)
     pf_tokenizer_close(t);
 }
 
-static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(void **state)
+static void special_token_wins_over_an_equal_normalized_token(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){
@@ -229,7 +229,7 @@ static void of_two_added_tokens_that_normalise_alike_the_special_one_is_found(vo
     pf_tokenizer_close(t);
 }
 
-static void an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text(void **state)
+static void added_token_normalized_to_nothing_never_matches(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = "\"normalizer\": {\"type\": \"Strip\", \"strip_left\": true, "
@@ -238,7 +238,7 @@ static void an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text(
     pf_tokenizer_close(t);
 }
 
-static void holes_in_the_vocabulary_are_no_tokens(void **state)
+static void ids_without_a_token_are_invalid(void **state)
 {
     (void)state;
     pf_bytes text = { .data = NULL };
@@ -263,7 +263,7 @@ static void holes_in_the_vocabulary_are_no_tokens(void **state)
     pf_tokenizer_close(t);
 }
 
-static void special_tokens_of_tokenizer_config_are_recognised(void **state)
+static void special_tokens_of_tokenizer_config_are_recognized(void **state)
 {
     (void)state;
     char *text = build((parts){ .vocab = ",\"<s>\":256,\"</s>\":257" });
@@ -281,7 +281,7 @@ static void special_tokens_of_tokenizer_config_are_recognised(void **state)
     free(text);
 }
 
-static void flags_listed_beside_the_file_are_those_that_hold(void **state)
+static void flags_in_tokenizer_config_override_tokenizer_json(void **state)
 {
     (void)state;
     char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"lstrip\": true,"
@@ -299,7 +299,7 @@ static void flags_listed_beside_the_file_are_those_that_hold(void **state)
     free(text);
 }
 
-static void an_added_token_that_is_too_long_is_refused_under_its_files_name(void **state)
+static void too_long_added_token_is_refused_with_its_file_name(void **state)
 {
     (void)state;
     static char too_long[6000];
@@ -317,7 +317,7 @@ static void an_added_token_that_is_too_long_is_refused_under_its_files_name(void
 }
 
 /* As it stands, and as the normalizers leave it. */
-static void an_added_token_may_be_as_long_as_documented(void **state)
+static void added_token_of_maximum_length_is_accepted(void **state)
 {
     (void)state;
     for (int over = 0; over < 2; over++) {
@@ -340,7 +340,7 @@ static void an_added_token_may_be_as_long_as_documented(void **state)
     }
 }
 
-static void split_special_tokens_are_text_like_any_other(void **state)
+static void split_special_tokens_encodes_them_as_text(void **state)
 {
     (void)state;
     char *text = build((parts){
@@ -363,7 +363,7 @@ static void split_special_tokens_are_text_like_any_other(void **state)
     free(text);
 }
 
-static void new_tokens_count_on_from_what_was_there_before_their_lot(void **state)
+static void new_ids_follow_the_tokens_present_before_their_batch(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .vocab = ",\"zz\":1000",
@@ -383,23 +383,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stripping_white_space_that_is_tokens_takes_linear_time),
-        cmocka_unit_test(a_walk_finds_at_each_place_the_longest_token_that_begins_there),
-        cmocka_unit_test(a_token_that_almost_fits_everywhere_takes_linear_time),
-        cmocka_unit_test(a_walk_is_given_up_within_a_few_thousand_bytes),
-        cmocka_unit_test(added_tokens_are_found_longest_first_and_numbered_on),
-        cmocka_unit_test(an_added_token_is_known_by_its_text_not_by_the_bytes_it_stands_for),
-        cmocka_unit_test(an_added_token_of_stand_ins_alone_is_decoded_to_their_bytes),
-        cmocka_unit_test(white_space_goes_to_the_first_token_that_takes_it),
-        cmocka_unit_test(a_single_word_ends_where_the_letters_do),
-        cmocka_unit_test(of_two_added_tokens_that_normalise_alike_the_special_one_is_found),
-        cmocka_unit_test(an_added_token_of_which_the_normalizer_leaves_nothing_is_in_no_text),
-        cmocka_unit_test(holes_in_the_vocabulary_are_no_tokens),
-        cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognised),
-        cmocka_unit_test(flags_listed_beside_the_file_are_those_that_hold),
-        cmocka_unit_test(an_added_token_that_is_too_long_is_refused_under_its_files_name),
-        cmocka_unit_test(an_added_token_may_be_as_long_as_documented),
-        cmocka_unit_test(split_special_tokens_are_text_like_any_other),
-        cmocka_unit_test(new_tokens_count_on_from_what_was_there_before_their_lot),
+        cmocka_unit_test(matcher_finds_the_longest_token_at_each_position),
+        cmocka_unit_test(near_matches_everywhere_take_linear_time),
+        cmocka_unit_test(cancel_ends_matching_within_a_few_thousand_bytes),
+        cmocka_unit_test(longest_added_token_matches_and_new_ids_follow_the_vocabulary),
+        cmocka_unit_test(added_token_is_identified_by_its_text),
+        cmocka_unit_test(added_token_of_byte_characters_decodes_to_bytes),
+        cmocka_unit_test(white_space_is_stripped_by_the_first_token_that_takes_it),
+        cmocka_unit_test(single_word_token_does_not_match_inside_a_word),
+        cmocka_unit_test(special_token_wins_over_an_equal_normalized_token),
+        cmocka_unit_test(added_token_normalized_to_nothing_never_matches),
+        cmocka_unit_test(ids_without_a_token_are_invalid),
+        cmocka_unit_test(special_tokens_of_tokenizer_config_are_recognized),
+        cmocka_unit_test(flags_in_tokenizer_config_override_tokenizer_json),
+        cmocka_unit_test(too_long_added_token_is_refused_with_its_file_name),
+        cmocka_unit_test(added_token_of_maximum_length_is_accepted),
+        cmocka_unit_test(split_special_tokens_encodes_them_as_text),
+        cmocka_unit_test(new_ids_follow_the_tokens_present_before_their_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static size_t resident_bytes(void)
     return (size_t)strtoull(resident, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void ids_far_apart_take_no_memory_between_them(void **state)
+static void sparse_ids_take_no_memory(void **state)
 {
     (void)state;
     static const char text[] = ",\"middle\": 9000000, \"last\": 16777215";
@@ -31,7 +31,7 @@ static void ids_far_apart_take_no_memory_between_them(void **state)
     pf_tokenizer_close(t);
 }
 
-static void merges_go_by_rank_then_from_the_left(void **state)
+static void merges_apply_by_rank_then_leftmost(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"aa\":258,\"abc\":259",
@@ -42,7 +42,7 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     pf_tokenizer_close(t);
 }
 
-static void a_merge_whose_tokens_have_changed_is_not_made(void **state)
+static void stale_merge_candidate_is_dropped(void **state)
 {
     (void)state;
     pf_tokenizer *t =
@@ -57,7 +57,7 @@ static void a_merge_whose_tokens_have_changed_is_not_made(void **state)
 }
 
 /* Where a pattern matches nothing it still cuts, and ^ and $ are at every line: a b and a LF are kept apart by it. */
-static void empty_matches_and_line_ends_cut(void **state)
+static void empty_matches_and_line_anchors_split(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?=b)"), .vocab = ",\"ab\":256", .merges = "\"a b\"" });
@@ -72,7 +72,7 @@ static void empty_matches_and_line_ends_cut(void **state)
 }
 
 /* Its pattern sees characters that stand for bytes: \u0120 is a space, and an e with an accent is two. */
-static void a_split_behind_byte_level_cuts_between_bytes(void **state)
+static void split_after_byte_level_sees_byte_characters(void **state)
 {
     (void)state;
 #define BEHIND(split) "{\"type\": \"Sequence\", \"pretokenizers\": [" BYTE_LEVEL "," split "]}"
@@ -94,7 +94,7 @@ static void a_split_behind_byte_level_cuts_between_bytes(void **state)
 #undef BEHIND
 }
 
-static void ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
+static void ignore_merges_keeps_a_piece_that_is_a_token(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .model = "\"ignore_merges\": true,", .vocab = ",\"xyz\":300" });
@@ -106,7 +106,7 @@ static void ignore_merges_takes_a_piece_that_is_a_token_whole(void **state)
     pf_tokenizer_close(t);
 }
 
-static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
+static void byte_without_token_is_refused(void **state)
 {
     (void)state;
     static const char text[] = "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
@@ -124,7 +124,7 @@ static void a_byte_without_a_token_fails_rather_than_vanish(void **state)
     pf_tokenizer_close(t);
 }
 
-static void a_byte_without_a_token_is_the_unknown_one_where_there_is_one(void **state)
+static void byte_without_token_becomes_unk_token(void **state)
 {
     (void)state;
 #define FEW(model)                                                                                   \
@@ -148,7 +148,7 @@ static void a_byte_without_a_token_is_the_unknown_one_where_there_is_one(void **
 #undef FEW
 }
 
-static void merging_is_given_up_when_told(void **state)
+static void cancel_ends_merging(void **state)
 {
     (void)state;
     const volatile bool told = true;
@@ -162,7 +162,7 @@ static void merging_is_given_up_when_told(void **state)
 }
 
 /* The first id is a token like any other, whatever its kind. */
-static void the_id_0_is_found_wherever_it_stands(void **state)
+static void id_0_is_found_in_every_table(void **state)
 {
     (void)state;
 #define FIRST(top, pre, model, vocab)                                                                   \
@@ -196,7 +196,7 @@ static void the_id_0_is_found_wherever_it_stands(void **state)
 }
 
 /* What the library takes where the file says nothing: a pattern, and a space in front. */
-static void a_byte_level_that_says_nothing_cuts_and_puts_a_space_in_front(void **state)
+static void byte_level_splits_and_adds_prefix_space_by_default(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .pre = "{\"type\": \"ByteLevel\"}",
@@ -210,7 +210,7 @@ static void a_byte_level_that_says_nothing_cuts_and_puts_a_space_in_front(void *
 
 /* A letter, a digit, punctuation and a number of Unicode 15 to 17; merges join them with what stands before where nothing
  * cuts. */
-static void characters_newer_than_pcre2_are_what_the_library_takes_them_for(void **state)
+static void characters_newer_than_pcre2_are_split_as_in_the_library(void **state)
 {
     (void)state;
     static const char letter[] = "a\xF0\xB1\x8D\x90", digit[] = "1\xF0\x9E\x93\xB0", newest[] = "1\xF0\x91\xB7\xA0";
@@ -246,18 +246,18 @@ static void characters_newer_than_pcre2_are_what_the_library_takes_them_for(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_far_apart_take_no_memory_between_them),
-        cmocka_unit_test(merges_go_by_rank_then_from_the_left),
-        cmocka_unit_test(a_merge_whose_tokens_have_changed_is_not_made),
-        cmocka_unit_test(characters_newer_than_pcre2_are_what_the_library_takes_them_for),
-        cmocka_unit_test(empty_matches_and_line_ends_cut),
-        cmocka_unit_test(a_split_behind_byte_level_cuts_between_bytes),
-        cmocka_unit_test(ignore_merges_takes_a_piece_that_is_a_token_whole),
-        cmocka_unit_test(a_byte_without_a_token_fails_rather_than_vanish),
-        cmocka_unit_test(a_byte_without_a_token_is_the_unknown_one_where_there_is_one),
-        cmocka_unit_test(merging_is_given_up_when_told),
-        cmocka_unit_test(the_id_0_is_found_wherever_it_stands),
-        cmocka_unit_test(a_byte_level_that_says_nothing_cuts_and_puts_a_space_in_front),
+        cmocka_unit_test(sparse_ids_take_no_memory),
+        cmocka_unit_test(merges_apply_by_rank_then_leftmost),
+        cmocka_unit_test(stale_merge_candidate_is_dropped),
+        cmocka_unit_test(characters_newer_than_pcre2_are_split_as_in_the_library),
+        cmocka_unit_test(empty_matches_and_line_anchors_split),
+        cmocka_unit_test(split_after_byte_level_sees_byte_characters),
+        cmocka_unit_test(ignore_merges_keeps_a_piece_that_is_a_token),
+        cmocka_unit_test(byte_without_token_is_refused),
+        cmocka_unit_test(byte_without_token_becomes_unk_token),
+        cmocka_unit_test(cancel_ends_merging),
+        cmocka_unit_test(id_0_is_found_in_every_table),
+        cmocka_unit_test(byte_level_splits_and_adds_prefix_space_by_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

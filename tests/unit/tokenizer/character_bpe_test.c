@@ -105,7 +105,7 @@ static void assert_text(const pf_tokenizer *t, const int32_t *ids, size_t n, con
 
 /* ---- text to ids ------------------------------------------------------------------------------------------------ */
 
-static void a_character_without_a_token_becomes_its_bytes(void **state)
+static void character_without_token_becomes_byte_tokens(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = LLAMA, .bytes = true });
@@ -122,7 +122,7 @@ static void a_character_without_a_token_becomes_its_bytes(void **state)
 }
 
 /* And the token that stands for it comes behind what is bytes, as in the library. */
-static void a_character_of_which_one_byte_has_no_token_is_unknown(void **state)
+static void character_with_a_missing_byte_token_is_unknown(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = LLAMA, .bytes = true, .lacked = 0xA9 });
@@ -132,7 +132,7 @@ static void a_character_of_which_one_byte_has_no_token_is_unknown(void **state)
     pf_tokenizer_close(t);
 }
 
-static void bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them(void **state)
+static void invalid_utf8_round_trips_and_gets_no_prefix(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = LLAMA, .bytes = true });
@@ -164,7 +164,7 @@ static void bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them(void
 }
 
 /* The first character may be gone, or have become several: as the library counts, by where a piece comes from. */
-static void the_first_piece_is_the_one_that_comes_from_the_start(void **state)
+static void first_piece_comes_from_the_start_of_the_text(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = METASPACE("first") });
@@ -236,7 +236,7 @@ static void assert_becomes(const char *normalizers, const char *cuts, const char
 
 /* Each character is a piece, and is marked where it comes from the first of the text. Expected is what the library gives
  * (tokenizers 0.23). */
-static void each_normalizer_knows_what_comes_of_the_first_character(void **state)
+static void each_normalizer_tracks_the_first_character(void **state)
 {
     (void)state;
     static const struct {
@@ -299,7 +299,7 @@ static void each_normalizer_knows_what_comes_of_the_first_character(void **state
 }
 
 /* Likewise what the library gives. */
-static void a_metaspace_marks_pieces_that_are_there_and_lack_the_mark(void **state)
+static void metaspace_prefixes_pieces_without_the_mark(void **state)
 {
     (void)state;
     static const char empty[] = "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?=b)\"},\"behavior\":\"Isolated\","
@@ -343,7 +343,7 @@ static void assert_cleaned(const pf_tokenizer *t, int32_t c)
 }
 
 /* At both ends of what the library drops and makes spaces. */
-static void nmt_drops_and_spaces_what_the_library_does(void **state)
+static void nmt_maps_characters_as_the_library_does(void **state)
 {
     (void)state;
     static const pf_character_range looked_at[] = { { 0, 0xFF },        { 0x167F, 0x1681 }, { 0x200A, 0x202A },
@@ -359,7 +359,7 @@ static void nmt_drops_and_spaces_what_the_library_does(void **state)
 #undef FRONT
 #undef KIND
 
-static void a_long_text_that_is_one_piece_takes_n_log_n(void **state)
+static void long_single_piece_takes_n_log_n_time(void **state)
 {
     (void)state;
     enum { N = 1 << 20 };
@@ -387,7 +387,7 @@ static void a_long_text_that_is_one_piece_takes_n_log_n(void **state)
 
 /* ---- ids to text ------------------------------------------------------------------------------------------------ */
 
-static void text_comes_as_its_tokens_do(void **state)
+static void push_emits_the_text_of_each_token(void **state)
 {
     (void)state;
     static const struct {
@@ -411,7 +411,7 @@ static void text_comes_as_its_tokens_do(void **state)
     pf_tokenizer_close(t);
 }
 
-static void what_is_stripped_from_the_end_waits_for_it(void **state)
+static void trailing_strip_holds_text_until_the_end(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = DECODER(UNDO ",{\"type\":\"Fuse\"}," STRIP(2, 2)) });
@@ -439,7 +439,7 @@ static void what_is_stripped_from_the_end_waits_for_it(void **state)
     pf_tokenizer_close(t);
 }
 
-static void a_character_to_strip_is_found_behind_a_part_of_one(void **state)
+static void strip_restarts_after_a_partial_character(void **state)
 {
     (void)state;
     pf_tokenizer *t =
@@ -482,7 +482,7 @@ static void assert_replaced(const char *pattern)
     pf_tokenizer_close(t);
 }
 
-static void a_replacement_is_found_across_tokens(void **state)
+static void replace_matches_across_tokens(void **state)
 {
     (void)state;
     static const char *const patterns[] = { "abaab", "aabab", "aabaaab", "ba" };
@@ -490,7 +490,7 @@ static void a_replacement_is_found_across_tokens(void **state)
     for (size_t i = 0; i < PF_COUNT(patterns); i++) assert_replaced(patterns[i]);
 }
 
-static void bytes_in_a_row_are_one_token_to_what_follows(void **state)
+static void byte_run_is_one_token_for_later_steps(void **state)
 {
     (void)state;
     pf_tokenizer *t =
@@ -504,7 +504,7 @@ static void bytes_in_a_row_are_one_token_to_what_follows(void **state)
 }
 
 /* A sign in front of a digit, and nothing else that is two characters. */
-static void a_byte_may_be_written_with_a_sign(void **state)
+static void byte_token_may_have_a_sign(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
@@ -522,7 +522,7 @@ static void a_byte_may_be_written_with_a_sign(void **state)
     }
 }
 
-static void the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none(void **state)
+static void metaspace_decoder_drops_the_leading_space(void **state)
 {
     (void)state;
     static const struct {
@@ -539,7 +539,7 @@ static void the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_
     }
 }
 
-static void without_a_decoder_tokens_are_joined_by_spaces(void **state)
+static void tokens_without_decoder_are_joined_by_spaces(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = NULL });
@@ -547,7 +547,7 @@ static void without_a_decoder_tokens_are_joined_by_spaces(void **state)
     pf_tokenizer_close(t);
 }
 
-static void an_added_token_is_shown_as_the_normalizers_leave_it(void **state)
+static void added_token_decodes_to_its_normalized_text(void **state)
 {
     (void)state;
     pf_tokenizer *t =
@@ -561,7 +561,7 @@ static void an_added_token_is_shown_as_the_normalizers_leave_it(void **state)
 
 /* ---- what is refused, and what a hostile file can ask for --------------------------------------------------------- */
 
-static void what_is_not_known_is_refused_by_name(void **state)
+static void unknown_parts_are_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -637,7 +637,7 @@ static pf_status open_many(const char *begin, const char *unit, int n, const cha
     return status;
 }
 
-static void as_much_as_documented_is_read_and_one_more_is_refused(void **state)
+static void documented_limits_are_accepted_and_one_more_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -684,7 +684,7 @@ static void as_much_as_documented_is_read_and_one_more_is_refused(void **state)
 }
 
 /* "a" becomes 64 characters, each of these 64, and so on. */
-static void a_text_that_normalizers_make_endless_ends_in_a_limit(void **state)
+static void growing_normalizers_end_in_pf_limit(void **state)
 {
     (void)state;
     char top[8192], many[65];
@@ -705,7 +705,7 @@ static void a_text_that_normalizers_make_endless_ends_in_a_limit(void **state)
 }
 
 /* A Metaspace before every character, and a cut at every character, again and again. */
-static void a_text_that_metaspaces_make_endless_ends_in_a_limit(void **state)
+static void growing_metaspaces_end_in_pf_limit(void **state)
 {
     (void)state;
     static const char cut[] = "{\"type\":\"FixedLength\",\"length\":1},";
@@ -723,15 +723,15 @@ static void a_text_that_metaspaces_make_endless_ends_in_a_limit(void **state)
     pf_tokenizer_close(t);
 }
 
-static void a_token_that_decoders_make_endless_ends_in_a_limit(void **state)
+static void growing_decoders_end_in_pf_limit(void **state)
 {
     (void)state;
     char top[8192], many[65];
     memset(many, 'a', 64);
     many[64] = '\0';
-    for (int spells = 0; spells < 2; spells++) {
+    for (int is_token_step = 0; is_token_step < 2; is_token_step++) {
         int n = snprintf(top, sizeof top, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s",
-                         spells ? "" : "{\"type\":\"Fuse\"},");
+                         is_token_step ? "" : "{\"type\":\"Fuse\"},");
         for (int i = 0; i < 8; i++)
             n += snprintf(top + n, sizeof top - (size_t)n,
                           "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"%s\"}", i ? "," : "",
@@ -739,7 +739,7 @@ static void a_token_that_decoders_make_endless_ends_in_a_limit(void **state)
         snprintf(top + n, sizeof top - (size_t)n, "]},");
         pf_tokenizer *t = NULL;
         pf_error error = { 0 };
-        if (spells) {
+        if (is_token_step) {
             assert_status(open_as((parts){ .top = top }, &t, &error), PF_LIMIT);
             assert_says(error, "decoder");
             continue;
@@ -758,28 +758,28 @@ static void a_token_that_decoders_make_endless_ends_in_a_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_character_without_a_token_becomes_its_bytes),
-        cmocka_unit_test(a_character_of_which_one_byte_has_no_token_is_unknown),
-        cmocka_unit_test(bytes_that_are_no_text_come_back_and_nothing_is_put_behind_them),
-        cmocka_unit_test(the_first_piece_is_the_one_that_comes_from_the_start),
-        cmocka_unit_test(each_normalizer_knows_what_comes_of_the_first_character),
-        cmocka_unit_test(a_metaspace_marks_pieces_that_are_there_and_lack_the_mark),
-        cmocka_unit_test(nmt_drops_and_spaces_what_the_library_does),
-        cmocka_unit_test(a_long_text_that_is_one_piece_takes_n_log_n),
-        cmocka_unit_test(text_comes_as_its_tokens_do),
-        cmocka_unit_test(what_is_stripped_from_the_end_waits_for_it),
-        cmocka_unit_test(a_character_to_strip_is_found_behind_a_part_of_one),
-        cmocka_unit_test(a_replacement_is_found_across_tokens),
-        cmocka_unit_test(bytes_in_a_row_are_one_token_to_what_follows),
-        cmocka_unit_test(a_byte_may_be_written_with_a_sign),
-        cmocka_unit_test(the_space_that_a_metaspace_began_the_text_with_is_dropped_unless_it_writes_none),
-        cmocka_unit_test(without_a_decoder_tokens_are_joined_by_spaces),
-        cmocka_unit_test(an_added_token_is_shown_as_the_normalizers_leave_it),
-        cmocka_unit_test(what_is_not_known_is_refused_by_name),
-        cmocka_unit_test(as_much_as_documented_is_read_and_one_more_is_refused),
-        cmocka_unit_test(a_text_that_normalizers_make_endless_ends_in_a_limit),
-        cmocka_unit_test(a_text_that_metaspaces_make_endless_ends_in_a_limit),
-        cmocka_unit_test(a_token_that_decoders_make_endless_ends_in_a_limit),
+        cmocka_unit_test(character_without_token_becomes_byte_tokens),
+        cmocka_unit_test(character_with_a_missing_byte_token_is_unknown),
+        cmocka_unit_test(invalid_utf8_round_trips_and_gets_no_prefix),
+        cmocka_unit_test(first_piece_comes_from_the_start_of_the_text),
+        cmocka_unit_test(each_normalizer_tracks_the_first_character),
+        cmocka_unit_test(metaspace_prefixes_pieces_without_the_mark),
+        cmocka_unit_test(nmt_maps_characters_as_the_library_does),
+        cmocka_unit_test(long_single_piece_takes_n_log_n_time),
+        cmocka_unit_test(push_emits_the_text_of_each_token),
+        cmocka_unit_test(trailing_strip_holds_text_until_the_end),
+        cmocka_unit_test(strip_restarts_after_a_partial_character),
+        cmocka_unit_test(replace_matches_across_tokens),
+        cmocka_unit_test(byte_run_is_one_token_for_later_steps),
+        cmocka_unit_test(byte_token_may_have_a_sign),
+        cmocka_unit_test(metaspace_decoder_drops_the_leading_space),
+        cmocka_unit_test(tokens_without_decoder_are_joined_by_spaces),
+        cmocka_unit_test(added_token_decodes_to_its_normalized_text),
+        cmocka_unit_test(unknown_parts_are_refused_by_name),
+        cmocka_unit_test(documented_limits_are_accepted_and_one_more_is_refused),
+        cmocka_unit_test(growing_normalizers_end_in_pf_limit),
+        cmocka_unit_test(growing_metaspaces_end_in_pf_limit),
+        cmocka_unit_test(growing_decoders_end_in_pf_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

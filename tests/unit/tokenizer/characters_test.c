@@ -44,21 +44,21 @@ static void assert_as_pattern(bool is(int32_t c), const char *regex)
     free(text);
 }
 
-static void white_space_is_what_unicode_says(void **state)
+static void white_space_equals_the_unicode_property(void **state)
 {
     (void)state;
     assert_as_pattern(pf_is_white_space, "\\p{White_Space}+");
 }
 
 /* As pretokenize.c's WORD. */
-static void a_word_has_letters_marks_digits_connectors_and_joiners(void **state)
+static void word_characters_equal_the_regex_class(void **state)
 {
     (void)state;
     assert_as_pattern(pf_is_word, "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}]+");
 }
 
 /* Those that came with Unicode 16 and 17, at both ends of their ranges, and what stands beside them. */
-static void the_newest_capitals_have_small_letters(void **state)
+static void newest_capitals_have_lower_case(void **state)
 {
     (void)state;
     static const int32_t pairs[][2] = {
@@ -84,9 +84,9 @@ static void marks_are_those_of_unicode_9(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(white_space_is_what_unicode_says),
-        cmocka_unit_test(a_word_has_letters_marks_digits_connectors_and_joiners),
-        cmocka_unit_test(the_newest_capitals_have_small_letters),
+        cmocka_unit_test(white_space_equals_the_unicode_property),
+        cmocka_unit_test(word_characters_equal_the_regex_class),
+        cmocka_unit_test(newest_capitals_have_lower_case),
         cmocka_unit_test(marks_are_those_of_unicode_9),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static void assert_adds(const char *decoders, id_list prompt, id_list ids, const
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
-static void continuation_keeps_the_space_that_a_text_loses_at_its_start(void **state)
+static void continuation_keeps_its_leading_space(void **state)
 {
     (void)state;
     static const char *const decoders[] = { LLAMA, METASPACE("first"), METASPACE("always"),
@@ -93,7 +93,7 @@ static void tokens_joined_by_spaces_are_joined_to_the_prompt(void **state)
     assert_adds(NULL, IDS(B), IDS(A, B), " a b");
 }
 
-static void only_what_the_prompt_left_of_the_stripped_spaces_is_stripped(void **state)
+static void leading_strip_counts_the_spaces_of_the_prompt(void **state)
 {
     (void)state;
     assert_adds(UNDO "," FUSE "," STRIP(3, 0), IDS(SPACES), IDS(SPACES, A), " a");
@@ -112,7 +112,7 @@ static void prompt_without_visible_tokens_changes_nothing(void **state)
     }
 }
 
-static void split_character_leaves_each_side_its_bytes(void **state)
+static void split_character_keeps_its_bytes_on_both_sides(void **state)
 {
     (void)state;
     assert_adds(LLAMA, IDS(A, BYTES + 0xC3), IDS(BYTES + 0xA9, SPACE_A), "\xA9 a");
@@ -120,7 +120,7 @@ static void split_character_leaves_each_side_its_bytes(void **state)
     assert_adds(FALLBACK "," METASPACE("first"), IDS(A, BYTES + 0xC3), IDS(BYTES + 0xA9, SPACE_A), "\xA9 a");
 }
 
-static void prompt_bytes_that_the_decoder_held_back_are_not_text(void **state)
+static void held_back_prompt_bytes_are_not_repeated(void **state)
 {
     (void)state;
     assert_adds(FUSE "," REPLACE("aab", "x"), IDS(B, AA), IDS(A, A), "aa");
@@ -132,7 +132,7 @@ static void prompt_bytes_that_the_decoder_held_back_are_not_text(void **state)
 }
 
 /* Eight times a byte becomes 64: a token that is read ends in PF_LIMIT, and its own text is far too long. */
-static void long_prompt_is_read_only_as_far_as_the_state_depends_on_it(void **state)
+static void prompt_tokens_that_do_not_change_the_state_are_skipped(void **state)
 {
     (void)state;
 #define GROW8(from)                                                                          \
@@ -230,7 +230,7 @@ static bool check_definition(const pf_tokenizer *t)
     return takes_back;
 }
 
-static void continuation_is_the_whole_text_without_what_it_shares_with_the_prompts(void **state)
+static void continuation_equals_whole_text_without_prompt_text(void **state)
 {
     (void)state;
     int n_taken_back = 0;
@@ -246,14 +246,14 @@ static void continuation_is_the_whole_text_without_what_it_shares_with_the_promp
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(continuation_keeps_the_space_that_a_text_loses_at_its_start),
+        cmocka_unit_test(continuation_keeps_its_leading_space),
         cmocka_unit_test(tokens_joined_by_spaces_are_joined_to_the_prompt),
-        cmocka_unit_test(only_what_the_prompt_left_of_the_stripped_spaces_is_stripped),
+        cmocka_unit_test(leading_strip_counts_the_spaces_of_the_prompt),
         cmocka_unit_test(prompt_without_visible_tokens_changes_nothing),
-        cmocka_unit_test(split_character_leaves_each_side_its_bytes),
-        cmocka_unit_test(prompt_bytes_that_the_decoder_held_back_are_not_text),
-        cmocka_unit_test(long_prompt_is_read_only_as_far_as_the_state_depends_on_it),
-        cmocka_unit_test(continuation_is_the_whole_text_without_what_it_shares_with_the_prompts),
+        cmocka_unit_test(split_character_keeps_its_bytes_on_both_sides),
+        cmocka_unit_test(held_back_prompt_bytes_are_not_repeated),
+        cmocka_unit_test(prompt_tokens_that_do_not_change_the_state_are_skipped),
+        cmocka_unit_test(continuation_equals_whole_text_without_prompt_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static bool has_newer(int32_t c)
     return pf_has_newer(text, n);
 }
 
-static void a_text_with_a_character_of_any_range_has_newer_ones(void **state)
+static void newer_characters_are_found_in_every_range(void **state)
 {
     (void)state;
     for (size_t i = 0; i < PF_COUNT(PROPERTIES); i++) {
@@ -65,7 +65,7 @@ static bool any_property_has(int32_t c)
     return false;
 }
 
-static void a_text_without_them_has_none(void **state)
+static void text_without_newer_characters_has_none(void **state)
 {
     (void)state;
     for (int32_t c = 0x80; c <= 0x3FFFF; c++) {
@@ -76,7 +76,7 @@ static void a_text_without_them_has_none(void **state)
     assert_false(pf_has_newer("", 0));
 }
 
-static void letters_of_a_case_are_those_of_each_case(void **state)
+static void cased_letters_are_the_union_of_all_cases(void **state)
 {
     (void)state;
     pf_character_range of_all, of_one;
@@ -91,9 +91,9 @@ static void letters_of_a_case_are_those_of_each_case(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_with_a_character_of_any_range_has_newer_ones),
-        cmocka_unit_test(a_text_without_them_has_none),
-        cmocka_unit_test(letters_of_a_case_are_those_of_each_case),
+        cmocka_unit_test(newer_characters_are_found_in_every_range),
+        cmocka_unit_test(text_without_newer_characters_has_none),
+        cmocka_unit_test(cased_letters_are_the_union_of_all_cases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

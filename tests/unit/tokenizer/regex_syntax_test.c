@@ -64,7 +64,7 @@ static void patterns_are_rewritten_for_pcre2(void **state)
 }
 
 /* PCRE2 would not compile some 25 that are written out. */
-static void where_words_begin_and_end_is_written_once_and_called(void **state)
+static void word_boundary_is_written_once_as_a_group(void **state)
 {
     (void)state;
     static const rewriting cases[] = {
@@ -74,7 +74,7 @@ static void where_words_begin_and_end_is_written_once_and_called(void **state)
     assert_rewritten(cases, PF_COUNT(cases), false);
 }
 
-static void properties_take_along_what_is_newer(void **state)
+static void properties_include_newer_characters(void **state)
 {
     (void)state;
     static const rewriting cases[] = {
@@ -96,7 +96,7 @@ static void assert_refused(const char *pattern, const char *part)
     assert_non_null(strstr(error.text, part));
 }
 
-static void a_pattern_that_becomes_endless_is_refused(void **state)
+static void pattern_too_long_for_pcre2_is_refused(void **state)
 {
     (void)state;
     enum { N = 20000 };
@@ -105,7 +105,7 @@ static void a_pattern_that_becomes_endless_is_refused(void **state)
     assert_refused(pattern, "is longer than 524288 bytes when it is written for PCRE2");
 }
 
-static void what_is_not_written_as_known_is_refused_by_name(void **state)
+static void unknown_syntax_is_refused_by_name(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
@@ -142,7 +142,7 @@ static void what_is_not_written_as_known_is_refused_by_name(void **state)
     assert_says(error, "a pattern that holds a NUL");
 }
 
-static void groups_and_patterns_may_be_as_deep_and_as_long_as_documented(void **state)
+static void documented_depth_and_length_are_accepted(void **state)
 {
     (void)state;
     enum { DEPTH = 199, LONGEST = PF_MAX_PATTERN_BYTES };
@@ -165,7 +165,7 @@ static void groups_and_patterns_may_be_as_deep_and_as_long_as_documented(void **
     free(text);
 }
 
-static void properties_that_have_grown_untold_are_refused(void **state)
+static void properties_with_unknown_new_members_are_refused(void **state)
 {
     (void)state;
     static const char *const patterns[] = { "\\p{CI}", "[a\\P{sd}]", "\\p{^Unknown}", "\\p{Zzzz}" };
@@ -173,7 +173,7 @@ static void properties_that_have_grown_untold_are_refused(void **state)
 }
 
 /* PCRE2's classes take nothing away from a property. */
-static void what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class(void **state)
+static void negated_property_with_new_members_in_a_class_is_refused(void **state)
 {
     (void)state;
     static const char *const patterns[] = { "[\\P{L}]", "[^a\\D]", "[\\p{^Han}]", "[\\p{C}]", "[\\p{Cn}]" };
@@ -181,7 +181,7 @@ static void what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class(void 
 }
 
 /* Oniguruma folds such a class as a whole. */
-static void properties_of_case_are_no_items_of_a_class_under_i(void **state)
+static void case_property_in_a_caseless_class_is_refused(void **state)
 {
     (void)state;
     static const char *const patterns[] = {
@@ -199,7 +199,7 @@ static void properties_of_case_are_no_items_of_a_class_under_i(void **state)
 }
 
 /* Oniguruma takes ss for the sharp s, and the other way round; characters apart, repeated or on their own it does not. */
-static void several_characters_that_fold_to_one_are_refused_under_i(void **state)
+static void multi_character_folding_is_refused_when_caseless(void **state)
 {
     (void)state;
     static const char *const refused[] = {
@@ -235,15 +235,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_are_rewritten_for_pcre2),
-        cmocka_unit_test(where_words_begin_and_end_is_written_once_and_called),
-        cmocka_unit_test(properties_take_along_what_is_newer),
-        cmocka_unit_test(a_pattern_that_becomes_endless_is_refused),
-        cmocka_unit_test(properties_of_case_are_no_items_of_a_class_under_i),
-        cmocka_unit_test(several_characters_that_fold_to_one_are_refused_under_i),
-        cmocka_unit_test(what_is_not_written_as_known_is_refused_by_name),
-        cmocka_unit_test(groups_and_patterns_may_be_as_deep_and_as_long_as_documented),
-        cmocka_unit_test(properties_that_have_grown_untold_are_refused),
-        cmocka_unit_test(what_is_not_in_a_property_that_has_grown_is_no_item_of_a_class),
+        cmocka_unit_test(word_boundary_is_written_once_as_a_group),
+        cmocka_unit_test(properties_include_newer_characters),
+        cmocka_unit_test(pattern_too_long_for_pcre2_is_refused),
+        cmocka_unit_test(case_property_in_a_caseless_class_is_refused),
+        cmocka_unit_test(multi_character_folding_is_refused_when_caseless),
+        cmocka_unit_test(unknown_syntax_is_refused_by_name),
+        cmocka_unit_test(documented_depth_and_length_are_accepted),
+        cmocka_unit_test(properties_with_unknown_new_members_are_refused),
+        cmocka_unit_test(negated_property_with_new_members_in_a_class_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

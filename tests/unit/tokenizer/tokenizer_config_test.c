@@ -73,7 +73,7 @@ static void assert_refused(texts t, pf_status status, const char *part)
     close_all(p);
 }
 
-static void listed_tokens_come_in_order_of_their_ids(void **state)
+static void listed_tokens_are_ordered_by_id(void **state)
 {
     (void)state;
     assert_tokens((texts){ .config = "{\"added_tokens_decoder\": {"
@@ -83,7 +83,7 @@ static void listed_tokens_come_in_order_of_their_ids(void **state)
                   "-:R nine:SN ten:L! | ");
 }
 
-static void a_name_makes_a_listed_token_special(void **state)
+static void named_token_is_special(void **state)
 {
     (void)state;
     assert_tokens((texts){ .config = "{\"added_tokens_decoder\": {\"1\": {\"content\": \"a\"}, \"2\": {\"content\":"
@@ -95,7 +95,7 @@ static void a_name_makes_a_listed_token_special(void **state)
                   "a:! b:N! | b:! ");
 }
 
-static void names_come_in_their_order_then_those_of_the_model(void **state)
+static void standard_names_precede_names_of_the_model(void **state)
 {
     (void)state;
     assert_tokens((texts){ .config =
@@ -108,7 +108,7 @@ static void names_come_in_their_order_then_those_of_the_model(void **state)
                   "| <s>:! </s>:R! <m>:! <v>:L! <j>:! <t>:! ");
 }
 
-static void a_text_said_again_takes_no_flags_away(void **state)
+static void repeated_text_keeps_its_flags(void **state)
 {
     (void)state;
     assert_tokens((texts){ .config = "{\"bos_token\": \"x\", \"eos_token\": {\"content\": \"x\", \"lstrip\": true},"
@@ -123,7 +123,7 @@ static void a_text_said_again_takes_no_flags_away(void **state)
         "| x:L! x:! x:L! "); /* with other flags it is another */
 }
 
-static void additional_tokens_are_read_where_there_are_no_extra_ones(void **state)
+static void additional_special_tokens_apply_without_extra_special_tokens(void **state)
 {
     (void)state;
     assert_tokens((texts){ .config = "{\"additional_special_tokens\": [\"a\"], \"extra_special_tokens\": []}" },
@@ -144,7 +144,7 @@ static void additional_tokens_are_read_where_there_are_no_extra_ones(void **stat
     assert_tokens((texts){ .special_map = "{\"additional_special_tokens\": [\"c\"]}" }, "| c:! ");
 }
 
-static void older_files_have_a_say_where_no_tokens_are_listed(void **state)
+static void older_files_apply_without_added_tokens_decoder(void **state)
 {
     (void)state;
     texts t = { .tokenizer = "{\"added_tokens\": [{\"id\": 7, \"content\": \"own\", \"lstrip\": true}]}",
@@ -158,7 +158,7 @@ static void older_files_have_a_say_where_no_tokens_are_listed(void **state)
     assert_tokens(t, "plain:N own:LN <old>:! | <old>:L! ");
 }
 
-static void a_name_that_the_older_file_takes_back_is_none(void **state)
+static void null_in_special_tokens_map_removes_a_name(void **state)
 {
     (void)state;
     static const char map[] = "{\"image_token\": null, \"turn_token\": null, \"audio_token\": true}";
@@ -169,7 +169,7 @@ static void a_name_that_the_older_file_takes_back_is_none(void **state)
 }
 
 /* A name keeps the place of its null, and of what was no token; a plain text has none to keep. */
-static void what_the_older_file_says_of_a_name_stands_where_the_newer_has_the_name(void **state)
+static void special_tokens_map_entry_keeps_its_position_in_tokenizer_config(void **state)
 {
     (void)state;
     static const char map[] = "{\"image_token\": {\"content\": \"<i>\"}, \"own_token\": \"<o>\"}";
@@ -184,7 +184,7 @@ static void what_the_older_file_says_of_a_name_stands_where_the_newer_has_the_na
     assert_tokens((texts){ .config = config, .special_map = map }, "| <t>:! <i>:! <p>:! ");
 }
 
-static void what_a_tokenizer_pads_with_is_its_pad_token(void **state)
+static void padding_token_of_tokenizer_json_is_the_pad_token(void **state)
 {
     (void)state;
     static const char padding[] = "{\"padding\": {\"pad_token\": \"[PAD]\"}}";
@@ -194,7 +194,7 @@ static void what_a_tokenizer_pads_with_is_its_pad_token(void **state)
     assert_tokens((texts){ .tokenizer = "{\"padding\": null}" }, "| ");
 }
 
-static void some_classes_name_tokens_of_their_own(void **state)
+static void known_classes_have_default_tokens(void **state)
 {
     (void)state;
     static const struct {
@@ -230,7 +230,7 @@ static void some_classes_name_tokens_of_their_own(void **state)
     }
 }
 
-static void what_is_no_token_is_refused_by_name(void **state)
+static void malformed_token_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -264,7 +264,7 @@ static void what_is_no_token_is_refused_by_name(void **state)
                    PF_UNSUPPORTED, "fast_tokenizer_files has \"tokenizer.4.0.json\"");
 }
 
-static void names_without_end_are_refused(void **state)
+static void too_many_names_are_refused(void **state)
 {
     (void)state;
     enum { N = 300 };
@@ -279,18 +279,18 @@ static void names_without_end_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(listed_tokens_come_in_order_of_their_ids),
-        cmocka_unit_test(a_name_makes_a_listed_token_special),
-        cmocka_unit_test(names_come_in_their_order_then_those_of_the_model),
-        cmocka_unit_test(a_text_said_again_takes_no_flags_away),
-        cmocka_unit_test(additional_tokens_are_read_where_there_are_no_extra_ones),
-        cmocka_unit_test(older_files_have_a_say_where_no_tokens_are_listed),
-        cmocka_unit_test(a_name_that_the_older_file_takes_back_is_none),
-        cmocka_unit_test(what_the_older_file_says_of_a_name_stands_where_the_newer_has_the_name),
-        cmocka_unit_test(what_a_tokenizer_pads_with_is_its_pad_token),
-        cmocka_unit_test(some_classes_name_tokens_of_their_own),
-        cmocka_unit_test(what_is_no_token_is_refused_by_name),
-        cmocka_unit_test(names_without_end_are_refused),
+        cmocka_unit_test(listed_tokens_are_ordered_by_id),
+        cmocka_unit_test(named_token_is_special),
+        cmocka_unit_test(standard_names_precede_names_of_the_model),
+        cmocka_unit_test(repeated_text_keeps_its_flags),
+        cmocka_unit_test(additional_special_tokens_apply_without_extra_special_tokens),
+        cmocka_unit_test(older_files_apply_without_added_tokens_decoder),
+        cmocka_unit_test(null_in_special_tokens_map_removes_a_name),
+        cmocka_unit_test(special_tokens_map_entry_keeps_its_position_in_tokenizer_config),
+        cmocka_unit_test(padding_token_of_tokenizer_json_is_the_pad_token),
+        cmocka_unit_test(known_classes_have_default_tokens),
+        cmocka_unit_test(malformed_token_is_refused_by_name),
+        cmocka_unit_test(too_many_names_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void check_decoded(const pf_tokenizer *t, const char *name, const json_t 
     pf_tokens_clear(&tokens);
 }
 
-static void ids_and_texts_are_those_of_the_reference_for_the_patterns_in_use(void **state)
+static void ids_and_texts_equal_the_reference(void **state)
 {
     (void)state;
     json_error_t why;
@@ -92,7 +92,7 @@ static void ids_and_texts_are_those_of_the_reference_for_the_patterns_in_use(voi
     json_decref(root);
 }
 
-static void any_bytes_come_back(void **state)
+static void any_bytes_round_trip(void **state)
 {
     (void)state;
     static const char *const exact[] = { "gpt2", "llama3", "o200k", "cl100k", "deepseek" };
@@ -113,7 +113,7 @@ static void any_bytes_come_back(void **state)
     }
 }
 
-static void bytes_that_are_not_utf8_are_tokens_of_their_own(void **state)
+static void invalid_utf8_bytes_are_separate_tokens(void **state)
 {
     (void)state;
     static const struct {
@@ -141,7 +141,7 @@ static void bytes_that_are_not_utf8_are_tokens_of_their_own(void **state)
     pf_tokenizer_close(t);
 }
 
-static void no_space_is_put_behind_bytes_that_are_not_utf8(void **state)
+static void no_prefix_space_after_invalid_utf8(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .pre = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}" });
@@ -150,7 +150,7 @@ static void no_space_is_put_behind_bytes_that_are_not_utf8(void **state)
     pf_tokenizer_close(t);
 }
 
-static void bytes_that_are_not_utf8_are_given_up_like_a_text(void **state)
+static void cancel_ends_encoding_of_invalid_utf8(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .top = NULL });
@@ -161,7 +161,7 @@ static void bytes_that_are_not_utf8_are_given_up_like_a_text(void **state)
     pf_tokenizer_close(t);
 }
 
-static void a_long_piece_takes_n_log_n(void **state)
+static void long_piece_takes_n_log_n_time(void **state)
 {
     (void)state;
     enum { N = 1 << 18 };
@@ -182,7 +182,7 @@ static void a_long_piece_takes_n_log_n(void **state)
 /* --- normal forms --- */
 
 /* Unicode 10 gave U+1DF6 a class and Unicode 15 U+1E030 a decomposition; the library's tables are those of Unicode 9. */
-static void a_character_later_than_the_librarys_tables_stays_where_it_is(void **state)
+static void characters_newer_than_unicode_9_are_not_normalized(void **state)
 {
     (void)state;
     static const char *const texts[] = { "a\xE1\xB7\xB6\xCC\x81", "\xF0\x9E\x80\xB0", "\xE1\xB7\xB6\xE1\xB7\xB6x" };
@@ -197,7 +197,7 @@ static void a_character_later_than_the_librarys_tables_stays_where_it_is(void **
     pf_tokenizer_close(t);
 }
 
-static void marks_without_end_are_ordered_in_time(void **state)
+static void long_run_of_marks_is_ordered_in_linear_time(void **state)
 {
     (void)state;
     enum { PAIRS = 200000 }; /* of an acute and a dot below, which goes before it; the first dot joins the a */
@@ -220,7 +220,7 @@ static void marks_without_end_are_ordered_in_time(void **state)
 }
 
 /* A mark that the end of a stretch would part from its letter. */
-static void a_normal_form_joins_what_it_would_in_a_shorter_text(void **state)
+static void normal_form_of_a_long_text_joins_across_chunks(void **state)
 {
     (void)state;
     enum { N = 100000 };
@@ -236,7 +236,7 @@ static void a_normal_form_joins_what_it_would_in_a_shorter_text(void **state)
 }
 
 /* U+11A7 is no trailing consonant: U+AC00 keeps it behind itself, made of U+1100 and U+1161 or not; U+11A8 is one. */
-static void a_hangul_syllable_takes_its_trailing_consonant_and_nothing_else(void **state)
+static void hangul_syllable_composes_with_trailing_consonant_only(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
@@ -259,7 +259,7 @@ static void a_hangul_syllable_takes_its_trailing_consonant_and_nothing_else(void
 }
 
 /* Each takes many times a millisecond. */
-static void a_step_of_the_normalizer_is_given_up_in_mid_text(void **state)
+static void cancel_ends_a_normalizer_step(void **state)
 {
     (void)state;
     enum { N = 8 << 20 };
@@ -300,7 +300,7 @@ static void assert_refused(parts p, pf_status status, const char *part)
     free(text);
 }
 
-static void what_is_not_known_is_refused_by_name(void **state)
+static void unknown_parts_are_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -396,7 +396,7 @@ static void what_is_not_known_is_refused_by_name(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) assert_refused(cases[i].p, cases[i].status, cases[i].part);
 }
 
-static void a_hostile_pattern_ends_in_a_limit(void **state)
+static void hostile_pattern_ends_in_pf_limit(void **state)
 {
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .pre = SPLIT("(?:a|a)*(?:a|a)*c") });
@@ -411,7 +411,7 @@ static void a_hostile_pattern_ends_in_a_limit(void **state)
 }
 
 /* Commas of thousands, as SuperBPE's pattern looks for them: a search reads on to the last digit, some 4,700 steps. */
-static void many_searches_may_each_take_a_little_long(void **state)
+static void many_slow_searches_are_allowed(void **state)
 {
     (void)state;
     enum { DIGITS = 14000 };
@@ -428,7 +428,7 @@ static void many_searches_may_each_take_a_little_long(void **state)
 
 /* A group that repeats keeps a way back for each turn: more than PCRE2's own stack for a megabyte, more than is given for
  * sixteen. */
-static void a_match_over_megabytes_is_found_until_its_memory_ends(void **state)
+static void match_over_megabytes_is_bounded_by_memory(void **state)
 {
     (void)state;
     enum { MIB = 1 << 20 };
@@ -448,7 +448,7 @@ static void a_match_over_megabytes_is_found_until_its_memory_ends(void **state)
 
 /* --- the fingerprint --- */
 
-static void equal_vocabularies_have_one_fingerprint(void **state)
+static void equal_vocabularies_have_equal_fingerprints(void **state)
 {
     (void)state;
     uint8_t a[32], b[32], c[32], d[32], e[32];
@@ -476,7 +476,7 @@ static void equal_vocabularies_have_one_fingerprint(void **state)
 
 /* --- what stands beside the model in its files --- */
 
-static void the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it(void **state)
+static void bert_and_roberta_processing_add_cls_and_sep(void **state)
 {
     (void)state;
     static const char *const processors[] = {
@@ -527,7 +527,7 @@ static void assert_decodes(const pf_tokenizer *t, const int32_t *ids, size_t n, 
 }
 
 /* As the library has it: the decoder is given what stands in the vocabulary, whoever cut the text. */
-static void stand_ins_are_bytes_where_the_decoder_is_byte_level(void **state)
+static void byte_level_decoder_maps_byte_characters_to_bytes(void **state)
 {
     (void)state;
     char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<x>\"}]," });
@@ -544,7 +544,7 @@ static void stand_ins_are_bytes_where_the_decoder_is_byte_level(void **state)
     pf_tokenizer_close(t);
 }
 
-static void the_class_of_gpt2_has_the_word_on_the_space_before_a_text(void **state)
+static void gpt2_class_overrides_add_prefix_space(void **state)
 {
     (void)state;
     static const char *const configs[] = { "{}", "{\"tokenizer_class\": \"GPT2Tokenizer\"}",
@@ -566,7 +566,7 @@ static void the_class_of_gpt2_has_the_word_on_the_space_before_a_text(void **sta
     }
 }
 
-static void the_class_of_cohere_has_it_in_a_sequence_too(void **state)
+static void cohere_class_overrides_add_prefix_space_in_a_sequence(void **state)
 {
     (void)state;
     static const struct {
@@ -588,7 +588,7 @@ static void the_class_of_cohere_has_it_in_a_sequence_too(void **state)
     free(text);
 }
 
-static void a_directory_is_read_with_and_without_its_configuration(void **state)
+static void directory_opens_with_and_without_tokenizer_config(void **state)
 {
     (void)state;
     pf_temp_dir dir;
@@ -632,28 +632,28 @@ static void a_directory_is_read_with_and_without_its_configuration(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_and_texts_are_those_of_the_reference_for_the_patterns_in_use),
-        cmocka_unit_test(any_bytes_come_back),
-        cmocka_unit_test(bytes_that_are_not_utf8_are_tokens_of_their_own),
-        cmocka_unit_test(no_space_is_put_behind_bytes_that_are_not_utf8),
-        cmocka_unit_test(bytes_that_are_not_utf8_are_given_up_like_a_text),
-        cmocka_unit_test(a_long_piece_takes_n_log_n),
-        cmocka_unit_test(a_character_later_than_the_librarys_tables_stays_where_it_is),
-        cmocka_unit_test(marks_without_end_are_ordered_in_time),
-        cmocka_unit_test(a_normal_form_joins_what_it_would_in_a_shorter_text),
-        cmocka_unit_test(a_hangul_syllable_takes_its_trailing_consonant_and_nothing_else),
-        cmocka_unit_test(a_step_of_the_normalizer_is_given_up_in_mid_text),
-        cmocka_unit_test(what_is_not_known_is_refused_by_name),
-        cmocka_unit_test(a_hostile_pattern_ends_in_a_limit),
-        cmocka_unit_test(many_searches_may_each_take_a_little_long),
-        cmocka_unit_test(a_match_over_megabytes_is_found_until_its_memory_ends),
-        cmocka_unit_test(equal_vocabularies_have_one_fingerprint),
-        cmocka_unit_test(the_processors_of_bert_and_roberta_put_cls_before_a_text_and_sep_behind_it),
+        cmocka_unit_test(ids_and_texts_equal_the_reference),
+        cmocka_unit_test(any_bytes_round_trip),
+        cmocka_unit_test(invalid_utf8_bytes_are_separate_tokens),
+        cmocka_unit_test(no_prefix_space_after_invalid_utf8),
+        cmocka_unit_test(cancel_ends_encoding_of_invalid_utf8),
+        cmocka_unit_test(long_piece_takes_n_log_n_time),
+        cmocka_unit_test(characters_newer_than_unicode_9_are_not_normalized),
+        cmocka_unit_test(long_run_of_marks_is_ordered_in_linear_time),
+        cmocka_unit_test(normal_form_of_a_long_text_joins_across_chunks),
+        cmocka_unit_test(hangul_syllable_composes_with_trailing_consonant_only),
+        cmocka_unit_test(cancel_ends_a_normalizer_step),
+        cmocka_unit_test(unknown_parts_are_refused_by_name),
+        cmocka_unit_test(hostile_pattern_ends_in_pf_limit),
+        cmocka_unit_test(many_slow_searches_are_allowed),
+        cmocka_unit_test(match_over_megabytes_is_bounded_by_memory),
+        cmocka_unit_test(equal_vocabularies_have_equal_fingerprints),
+        cmocka_unit_test(bert_and_roberta_processing_add_cls_and_sep),
         cmocka_unit_test(truncation_and_padding_change_nothing),
-        cmocka_unit_test(stand_ins_are_bytes_where_the_decoder_is_byte_level),
-        cmocka_unit_test(the_class_of_gpt2_has_the_word_on_the_space_before_a_text),
-        cmocka_unit_test(the_class_of_cohere_has_it_in_a_sequence_too),
-        cmocka_unit_test(a_directory_is_read_with_and_without_its_configuration),
+        cmocka_unit_test(byte_level_decoder_maps_byte_characters_to_bytes),
+        cmocka_unit_test(gpt2_class_overrides_add_prefix_space),
+        cmocka_unit_test(cohere_class_overrides_add_prefix_space_in_a_sequence),
+        cmocka_unit_test(directory_opens_with_and_without_tokenizer_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

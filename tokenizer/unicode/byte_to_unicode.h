@@ -4,18 +4,18 @@
  *
  * Internal to tokenizer/.
  */
-#ifndef PF_TOKENIZER_STAND_INS_H
-#define PF_TOKENIZER_STAND_INS_H
+#ifndef PF_TOKENIZER_BYTE_TO_UNICODE_H
+#define PF_TOKENIZER_BYTE_TO_UNICODE_H
 
 #include <stdint.h>
 
-enum { PF_N_STAND_INS = 256 + 68 }; /* code points from 0 that can stand for a byte */
+enum { PF_N_BYTE_CODE_POINTS = 256 + 68 }; /* code points from 0 that can stand for a byte */
 
-static inline int32_t pf_stand_in(unsigned char byte)
+static inline int32_t pf_byte_to_unicode(unsigned char byte)
 {
     if (byte <= 0x20) return 256 + byte;
     if (byte >= 0x7F && byte <= 0xA0) return 256 + 0x21 + (byte - 0x7F);
-    return byte == 0xAD ? PF_N_STAND_INS - 1 : byte;
+    return byte == 0xAD ? PF_N_BYTE_CODE_POINTS - 1 : byte;
 }
 
 #endif

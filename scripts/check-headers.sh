@@ -20,7 +20,7 @@ trap 'rm -rf "$generated"' EXIT
 avx2=(-mavx2 -mfma -mf16c)
 avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16)
 
-# Included rather than compiled, so that what is static and unused in it is nobody's fault: C on standard input.
+# Included rather than compiled, so that unused static functions are no warnings: C on standard input.
 check() {
     "$compiler" -std=c11 -D_GNU_SOURCE -I. -I"$generated" -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
         -Wno-unused-function "$@" "${libraries[@]}" -x c -fsyntax-only -

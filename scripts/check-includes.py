@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom: the table of cmake/Modules.cmake, and the few headers of the system that one folder keeps.
+"""Checks the include directions: the table of cmake/Modules.cmake, and the few headers of the system that one folder keeps.
 
 Prints each include that goes the wrong way, and fails if there is one.
 """

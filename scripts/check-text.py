@@ -43,7 +43,7 @@ def complaints(path, text, ends):
         for line in lines_of(text, ORPHAN):
             yield f"{path}:{line}: a TODO without an owner, TODO(name)"
     for line in lines_of(text, MACHINE):
-        yield f"{path}:{line}: a path of somebody's machine"
+        yield f"{path}:{line}: a path of one machine"
     for name, where in NAMED.findall(text):
         if not is_in(name, where):
             yield f"{path}: names {name} in {where}, where it is not"

@@ -189,7 +189,7 @@ DROP = re.compile(r"^(This page last modified|Source code:|Table of Contents|Pre
 
 
 def unpack(work: Path) -> Path:
-    """The packages as the archive has them today, unpacked: anew each time, for nobody knows which of them a kill left whole."""
+    """The packages as the archive has them today, unpacked again each time, since a kill may have left some of them incomplete."""
     debs, root = work / "deb", work / "root"
     for folder in (debs, root):
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Interrupts:
-    """SIGINT and SIGTERM raise KeyboardInterrupt; where `later` is set the first is only counted, and who set it looks."""
+    """SIGINT and SIGTERM raise KeyboardInterrupt; where `later` is set the first is only counted, and the code that set it checks."""
 
     def __init__(self):
         self.count, self.later = 0, False

@@ -13,7 +13,7 @@ models/train/train.sh
 
   Call it again after an interrupt and it goes on. A stage that came to its end, and so left NAME.done in the work folder, is
   skipped, whatever the variables say now. The target's training continues, after a kill from its last checkpoint, which is
-  four minutes old at most; the text that the target writes is added to; any other stage begins anew. For another pair remove
+  four minutes old at most; the text that the target writes is added to; any other stage starts again. For another pair remove
   the work folder, all but venv.
 
   PILOTFISH_TRAIN   the work folder (~/.cache/pilotfish/train)

@@ -3,7 +3,7 @@
 The model writes greedily from prefixes of the corpus, but may not complete an n-gram that the row holds already: where it
 would, the next likeliest token stands instead, so a row holds many such turns and never a loop. Then it learns the
 distribution of a frozen copy of itself with those completions taken out, on these rows, beside ordinary corpus batches.
-That is imitation of an expert on the expert's own path (Ross et al., arXiv:1011.0686, the data made anew as the model
+That is imitation of an expert on the expert's own path (Ross et al., arXiv:1011.0686, the data made again as the model
 changes). Unlikelihood on own text without the frozen copy drove the text into odd words.
 
 Keeps true: the input checkpoint is not touched, and decoding stays plain greedy: nothing is blocked once training is over.

@@ -1,4 +1,4 @@
-"""The checks of the tree, each in a tree made for one claim.
+"""The checks of the tree, each in a small tree made for one test.
 
     checks_test.py COMPILER [unittest's arguments]
 """
@@ -32,7 +32,7 @@ class Checks(unittest.TestCase):
         return done.returncode, done.stdout
 
     @unittest.skipUnless(shutil.which("git"), "no git here")
-    def test_a_build_in_the_tree_is_passed_over_whatever_its_name(self):
+    def test_a_build_folder_of_any_name_is_skipped(self):
         subprocess.run(["git", "init", "-q", self.tree], check=True)
         self.write(self.tree / "base/status.c", "int x;\n")
         self.write(self.tree / "out/made/status.c", "int x; ")
@@ -45,13 +45,13 @@ class Checks(unittest.TestCase):
             self.assertIn(saying, self.check(name)[1])
 
     @unittest.skipUnless(shutil.which("git"), "no git here")
-    def test_a_file_is_looked_at_whatever_letters_its_name_has(self):
+    def test_files_with_non_ascii_names_are_checked(self):
         subprocess.run(["git", "init", "-q", self.tree], check=True)
         self.write(self.tree / "docs/é.md", "no line end")
         self.assertEqual(self.check("check-text.py"), (1, "docs/é.md: no line end at the end of the file\n"))
 
     @unittest.skipUnless(shutil.which("git"), "no git here")
-    def test_a_page_that_names_a_file_which_is_not_there_is_told(self):
+    def test_a_page_that_names_a_missing_file_is_reported(self):
         subprocess.run(["git", "init", "-q", self.tree], check=True)
         self.write(self.tree / "base/status.c", "int x;\n")
         page = self.write(self.tree / "docs/page.md", "`base/status.c`, `status.c` and `X_ref.c`\n")
@@ -60,7 +60,7 @@ class Checks(unittest.TestCase):
             page.write_text(f"`{name}`\n")
             self.assertEqual(self.check("check-text.py"), (1, f"docs/page.md: names {name}, which is not there\n"))
 
-    def test_where_git_lists_nothing_it_is_said_why(self):
+    def test_a_failure_of_git_is_reported(self):
         git = self.write(self.tree / "tools/git", "#!/bin/sh\necho 'fatal: the tree is of another owner' >&2\necho advice >&2\nexit 128\n")
         git.chmod(0o755)
         done = subprocess.run([sys.executable, self.tree / "scripts/check-text.py"], capture_output=True, text=True, timeout=60,

@@ -1,4 +1,4 @@
-"""The benches: every figure is there, and adds up."""
+"""The bench commands: every figure is present and consistent."""
 
 import json
 import math
@@ -32,7 +32,7 @@ class Benchmarks(Case):
             self.assertGreater(document["p50_us"], 0)
             self.assertGreaterEqual(document["p99_us"], document["p50_us"])
             self.assertGreater(document["per_s"], 0)
-        self.assert_fails("bench", "rpc", "--worker", self.socket("nobody"), saying=["nobody.sock"])
+        self.assert_fails("bench", "rpc", "--worker", self.socket("absent"), saying=["absent.sock"])
 
     def test_round_trips_fit_the_workers_context(self):
         def trips(context, *options):
@@ -47,11 +47,11 @@ class Benchmarks(Case):
         self.assertEqual(result.code, 1, result.err)
         self.assertIn("grow to 23 tokens, the worker's context holds 22", result.err)
 
-    def test_a_socket_that_has_no_place_is_a_sentence_that_names_it(self):
+    def test_a_socket_path_too_long_is_an_error_that_names_it(self):
         self.assert_fails("bench", "rpc", "--loopback", "--rounds", "10", environment={"TMPDIR": "/dev/null"},
                           saying=["/dev/null"])
 
-    def test_a_socket_is_where_tmpdir_says_as_far_as_its_path_has_room(self):
+    def test_the_loopback_socket_is_in_tmpdir_if_its_path_fits(self):
         loopback = ["bench", "rpc", "--loopback", "--rounds", "10"]
         here = {"cwd": self.root, "environment": {"TMPDIR": 88 * "d"}}
         self.assert_fails(*loopback, saying=[f"{88 * 'd'}: no directory for the socket"], **here)
@@ -81,7 +81,7 @@ class Benchmarks(Case):
             self.assertTrue(math.isclose(s["acceptance_rate"], s["accepted"] / s["drafted"], rel_tol=1e-14))
             self.assertTrue(math.isclose(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"], rel_tol=1e-14))
 
-    def test_acceptance_ends_with_the_point_that_nobody_reads(self):
+    def test_acceptance_stops_when_stdout_is_closed(self):
         prompts = self.root / "one.txt"
         prompts.write_text("the\n")
         lengths, temperatures = ",".join(map(str, range(1, 17))), "0,0.1,0.2,0.3"   # 64 points of 1.26 s at least
@@ -91,7 +91,7 @@ class Benchmarks(Case):
                                         "--simulate-step-ms", "20", stdout=full, timeout=QUICKLY)
         self.assertEqual((result.code, result.err), (1, "pilotfish: cannot write to standard output: No space left on device\n"))
 
-    def test_acceptance_that_fails_at_a_later_point_prints_what_was_measured(self):
+    def test_acceptance_that_fails_later_prints_the_finished_runs(self):
         lines = ["the thin other", "another"]
         prompts = self.root / "later.txt"
         prompts.write_text("\n".join(lines))
@@ -112,7 +112,7 @@ class Benchmarks(Case):
             self.assertIn("logits", result.err)
             self.assertEqual(result.err.count("\n"), 1, result.err)
 
-    def test_acceptance_takes_prompts_by_a_pipe(self):
+    def test_acceptance_reads_prompts_from_a_pipe(self):
         prompts, pipe = self.root / "piped.jsonl", self.root / "pipe"
         prompts.write_text('{"turns": ["the thin other", "is"]}\n{"turns": ["an other"]}\n')
         bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "-n", "4", "--prompts"]
@@ -121,15 +121,15 @@ class Benchmarks(Case):
             self.assertEqual(self.run_json(*bench, name, stdin=prompts.read_bytes())["runs"][0]["text_checksum"], text)
         os.mkfifo(pipe)
         process = self.pilotfish.start(*bench, pipe, "--json")
-        time.sleep(0.3)   # it waits for who is to write
+        time.sleep(0.3)   # it waits for a writer
         pipe.write_bytes(prompts.read_bytes())
         out, err = process.communicate(timeout=QUICKLY)
         self.assertEqual(json.loads(out)["runs"][0]["text_checksum"], text, err)
         self.assert_fails(*bench, "-", stdin=b"the thin\0other", saying=["standard input: byte 8 is NUL"])
         self.assert_fails(*bench, self.root, saying=[f"{self.root}: cannot be read: Is a directory"])
 
-    def test_ctrl_c_is_heard_while_nobody_writes_the_prompts(self):
-        pipe = self.root / "nobody"
+    def test_ctrl_c_ends_the_wait_for_prompts_from_a_pipe(self):
+        pipe = self.root / "no_writer"
         os.mkfifo(pipe)
 
         def told():   # before it opens the pipe
@@ -144,13 +144,13 @@ class Benchmarks(Case):
             out, err = process.communicate(timeout=QUICKLY)
             self.assertEqual((process.returncode, json.loads(out), err), (130, {"runs": []}, b""))
 
-    def test_acceptance_knows_as_many_categories_as_there_are(self):
+    def test_acceptance_takes_any_number_of_categories(self):
         prompts = self.root / "categories.jsonl"
         prompts.write_text("".join(json.dumps({"category": str(i), "turns": ["the"]}) + "\n" for i in range(70)))
         run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
         self.assertEqual(list(run["by_category"]), [str(i) for i in range(70)])
 
-    def test_acceptance_by_category_is_of_all_prompts_or_of_none(self):
+    def test_categories_are_reported_only_if_every_prompt_has_one(self):
         prompts = self.root / "mixed.jsonl"
         unnamed, null, a = {}, {"category": None}, {"category": "a"}
         for lines, counted in [([unnamed, a, null], {"": 2, "a": 1}), ([null, unnamed], {})]:
@@ -158,7 +158,7 @@ class Benchmarks(Case):
             run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
             self.assertEqual({c: figures["requests"] for c, figures in run["by_category"].items()}, counted)
 
-    def test_acceptance_has_the_text_of_a_conversation_and_a_seed_for_each_prompt(self):
+    def test_acceptance_feeds_turns_in_order_with_a_seed_per_prompt(self):
         def bench(lines, *options):
             prompts = self.root / "conversation.jsonl"
             prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -204,7 +204,7 @@ class Benchmarks(Case):
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts,
                           saying=["bad.jsonl", "byte 7 is NUL"])
 
-    def test_acceptance_skips_what_the_context_has_no_room_for_wherever_the_target_is(self):
+    def test_acceptance_skips_prompts_longer_than_the_context_near_and_far(self):
         prompts = self.root / "lengths.txt"
         prompts.write_text("the thin\n" + 40 * "the thin " + "\n")
         with self.pilotfish.serve("verifier", self.target, self.socket("roomy")) as verifier:
@@ -215,24 +215,24 @@ class Benchmarks(Case):
                 self.assertRegex(self.run_ok(*bench, "--context", "32").out, rb" 1 of 1, 1 skipped\n$")
                 self.assertNotIn(b"skipped", self.run_ok(*bench).out)
 
-    def test_acceptance_that_has_room_for_no_prompt_has_failed(self):
+    def test_acceptance_fails_if_no_prompt_fits_the_context(self):
         prompts = self.root / "long.txt"
         prompts.write_text(40 * "the thin " + "\n")
         self.assert_fails("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "4",
                           "--context", "32", saying=["none of the prompts", "context of 32"])
 
-    def test_a_length_that_a_peer_does_not_know_is_cut_with_a_warning_and_never_measured(self):
+    def test_a_draft_length_above_the_peers_limit_is_cut_with_a_warning_and_refused_by_the_bench(self):
         with self.pilotfish.serve("worker", self.draft, self.socket("short")) as worker, \
                 self.pilotfish.serve("verifier", self.target, self.socket("brief")) as verifier:
-            for who, peers in [("worker", ["-m", self.target, "--draft-worker", worker.address]),
+            for role, peers in [("worker", ["-m", self.target, "--draft-worker", worker.address]),
                                ("verifier", ["--verifier", verifier.address, "-d", self.draft])]:
                 for length, warned in [("16", False), ("17", True)]:
                     text = ["generate", *peers, "--tokens", "5", "-n", "20", "--ignore-eos", "--draft-len", length]
-                    self.assertEqual(f"the {who}" in self.run_ok(*text).err, warned)
+                    self.assertEqual(f"the {role}" in self.run_ok(*text).err, warned)
                 self.assert_fails("bench", "acceptance", *peers, "--draft-len", "4,17", "-n", "4",
-                                  saying=[who, "at most 16", "--draft-len is 17"])
+                                  saying=[role, "at most 16", "--draft-len is 17"])
 
-    def test_acceptance_reads_a_file_behind_a_mark_of_byte_order_and_refuses_one_array(self):
+    def test_acceptance_skips_a_byte_order_mark_and_refuses_a_json_array(self):
         prompts = self.root / "marked"
         bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2"]
         checksums = set()
@@ -247,14 +247,14 @@ class Benchmarks(Case):
         prompts.write_text("[INST] the [/INST]\n")
         self.assertEqual(self.run_json(*bench)["runs"][0]["requests"], 1)
 
-    def test_acceptance_passes_over_lines_with_nothing_in_them(self):
+    def test_acceptance_skips_blank_lines(self):
         prompts = self.root / "spaced"
         for text in ("the", '{"turns": ["the"]}'):
             prompts.write_text(f"\n{text}\n \n\t\n \t \r\n{text}\t \n\t")
             run, = self.run_json("bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "2")["runs"]
             self.assertEqual(run["requests"], 2)
 
-    def test_acceptance_names_the_turn_that_the_tokenizer_has_no_token_for(self):
+    def test_acceptance_names_the_turn_that_cannot_be_tokenised(self):
         prompts = self.root / "turns.jsonl"
         prompts.write_text('{"turns": ["one"]}\n{"turns": ["one", "a x"]}\n')
         for lacks, saying in [("x", "the text of turn 2 of prompt 2, 3 bytes"),
@@ -268,9 +268,9 @@ class Benchmarks(Case):
             self.assert_fails("bench", "acceptance", *sum(models.items(), ()), "--prompts", prompts, "-n", "4", "--json",
                               saying=[saying, "lacks a token"])
 
-    def test_acceptance_without_a_proposal_has_no_speed_up(self):
+    def test_acceptance_without_a_proposal_reports_no_speed_up(self):
         bench = ["bench", "acceptance", "-m", self.target, "-n", "4", "--limit", "1"]
-        self.assert_fails(*bench, "--draft-worker", self.socket("nobody"), saying=["nobody.sock", "nobody answers"])
+        self.assert_fails(*bench, "--draft-worker", self.socket("absent"), saying=["absent.sock"])
         prompts = self.root / "long.txt"
         prompts.write_text("the thin other\n")
         draft = tiny_llama.make(self.root / "draft-of-4", noise=0.05, context=4)   # full before the prompt is over
@@ -279,7 +279,7 @@ class Benchmarks(Case):
         _, row = self.run_ok(*bench, "-d", draft, "--prompts", prompts).out.decode().splitlines()
         self.assertEqual([row.split()[i] for i in (3, 4, 7, 8)], ["-"] * 4, row)
 
-    def test_a_table_is_aligned_whatever_is_in_it(self):
+    def test_tables_are_aligned_for_any_content(self):
         prompts = self.root / "table.txt"
         prompts.write_text("the thin other\n")
         bench = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--prompts", prompts, "-n", "4"]
@@ -295,7 +295,7 @@ class Benchmarks(Case):
         self.assertGreater(head.index("format"), max(len(k["name"]) for k in kernels))
         self.assertGreater(head.index("shape"), head.index("format") + max(len(k["type"]) - 1 for k in kernels))   # ", " for " x "
 
-    def test_kernels_have_a_figure_each_and_a_limit(self):
+    def test_every_kernel_has_a_figure_and_a_limit(self):
         result = self.pilotfish.run("bench", "kernels", "--quick", "--threads", "1", "--json")
         if not (result.code == 1 and "measured badly" in result.err):
             self.assertEqual(result.code, 0, result.err)
@@ -313,7 +313,7 @@ class Benchmarks(Case):
         self.assertTrue(all(f["gflops"] > 0 and f["act"] for f in products))
         self.assertLessEqual({"f32", "bf16"}, {f["format"] for f in products})
 
-    def test_a_pass_stands_beside_the_sum_of_its_kernels(self):
+    def test_a_pass_is_compared_with_the_sum_of_its_kernels(self):
         result = self.pilotfish.run("bench", "kernels", "-m", self.target, "--dtype", "int8", "--rows", "1,4", "--context",
                                     "32", "--threads", "1", "--quick", "--json")
         self.assertEqual(result.code, 0, result.err)
@@ -332,7 +332,7 @@ class Benchmarks(Case):
         self.assertAlmostEqual(whole["ratio"] * whole["sum_us"], whole["us"], places=3)
         self.assertTrue(whole["us"] > 0 and whole["once_ratio"] > 0 and whole["threads"] == 1 and whole["context"] == 32)
 
-    def test_a_pass_that_is_too_far_behind_names_the_option_and_how_far_it_may_be(self):
+    def test_a_context_too_long_for_the_model_names_the_option_and_the_limit(self):
         bench = ["bench", "kernels", "--threads", "1", "--quick", "--json"]
         short = tiny_llama.make(self.root / "passes", context=64)
         self.run_ok(*bench, "-m", short, "--context", "48")
@@ -341,7 +341,7 @@ class Benchmarks(Case):
         shorter = tiny_llama.make(self.root / "rows", context=16)
         self.assert_fails(*bench, "-m", shorter, "--context", "1", saying=["positions go to 16", "16 rows"])
 
-    def test_a_second_look_is_among_the_kernels_of_a_screened_head_alone(self):
+    def test_only_a_screened_head_has_a_rescoring_kernel(self):
         for head in ("full", "screened"):
             result = self.pilotfish.run("bench", "kernels", "-m", self.draft, "--dtype", "int8", "--head", head, "--rows", "2",
                                         "--context", "8", "--threads", "1", "--quick", "--json")
@@ -351,7 +351,7 @@ class Benchmarks(Case):
             self.assertEqual(figures["head"]["format"], "int8" if head == "full" else "int4-channel")
             self.assertEqual(figures["qkv"]["format"], "int8")
 
-    def test_steps_answers_each_line_by_a_number(self):
+    def test_steps_answers_each_line_with_a_number(self):
         def converse(requests, context="128"):
             return self.pilotfish.run("bench", "steps", "-m", self.target, "--context", context, "--threads", "1",
                                       stdin=requests.encode())
@@ -392,7 +392,7 @@ class Benchmarks(Case):
         os.close(write_end)
         self.assertEqual((process.returncode, out, err), (130, b"", b""))
 
-    def test_ctrl_c_shows_what_was_measured_so_far(self):
+    def test_ctrl_c_prints_what_was_measured(self):
         def interrupted(*arguments):
             process = self.pilotfish.start("bench", *arguments, "--json")
             time.sleep(1.5)
@@ -416,7 +416,7 @@ class Benchmarks(Case):
         self.assertGreater(run["speedup"], 0)
         self.assertGreater(run["speculation"]["rounds"], 0)
 
-    def test_a_loopback_that_is_ended_at_once_leaves_no_directory_behind(self):
+    def test_an_interrupted_loopback_removes_its_directory(self):
         temporary = self.root / "temporary"
         temporary.mkdir()
         pilotfish = Pilotfish(self.pilotfish.path, self.root)
@@ -429,7 +429,7 @@ class Benchmarks(Case):
         self.assertEqual(process.returncode, -signal.SIGQUIT, err)
         self.assertEqual(list(temporary.iterdir()), [])
 
-    def test_throughput_times_every_row_of_a_model_that_takes_whatever_is_drafted(self):
+    def test_throughput_measures_every_row_count_of_a_model_that_accepts_everything(self):
         model = tiny_llama.make(self.root / "one-token", vocab_size=1, tokenizer=False, eos=None)
         result = self.pilotfish.run("bench", "throughput", "-m", model, "--gen-len", "2", "--prompt-len", "16", "--context", "16",
                                     "--json")
@@ -462,7 +462,7 @@ class Benchmarks(Case):
         self.assertGreater(document["decode"]["kv_read_ms"], 0)
         self.assertGreater(document["decode"]["bandwidth_fraction_with_kv"], document["decode"]["bandwidth_fraction"])
 
-    def test_throughput_measures_a_prefill_of_all_positions_and_names_the_option_that_is_too_long(self):
+    def test_throughput_measures_a_full_context_prefill_and_names_an_option_too_long(self):
         short = tiny_llama.make(self.root / "short", context=64)
         bench = ["bench", "throughput", "-m", short, "--gen-len", "2", "--threads", "1", "--json"]
         result = self.pilotfish.run(*bench, "--prompt-len", "64", "--context", "30")

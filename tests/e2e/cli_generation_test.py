@@ -1,4 +1,4 @@
-"""Text to ids and back, and texts that one process makes."""
+"""`tokenize`, `detokenize`, and `generate` in one process."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from command_line import QUICKLY  # noqa: E402
 
 
 class Tokens(Case):
-    def test_any_bytes_come_back(self):
+    def test_any_bytes_round_trip(self):
         for data in [b"", b"the other thin\n\n  in", "caf\u00e9 \U0001f41f \u4e2d".encode(), bytes(range(256)), b"\xff\xc3"]:
             with self.subTest(data):
                 ids = self.run_ok("tokenize", "-m", self.target, stdin=data).out.decode().strip()
@@ -24,13 +24,13 @@ class Tokens(Case):
                 bare = self.run_ok("tokenize", "-m", self.target, "--no-special", stdin=data).out.decode().strip()
                 self.assertEqual(self.run_ok("detokenize", "-m", self.target, "--tokens", bare).out, data)
 
-    def test_a_text_as_an_argument_equals_the_same_on_stdin(self):
+    def test_an_argument_equals_the_same_text_on_stdin(self):
         argument = self.run_json("tokenize", "-m", self.target, "-p", PROMPT)
         stdin = self.run_json("tokenize", "-m", self.target, stdin=PROMPT.encode())
         self.assertEqual(argument, stdin)
         self.assertEqual(list(argument), ["tokens"])
 
-    def test_special_tokens_are_shown_and_bytes_that_are_not_utf8_are_given_twice(self):
+    def test_special_tokens_are_shown_and_invalid_utf8_is_also_given_as_base64(self):
         ids = self.run_ok("tokenize", "-m", self.target, "--no-special", stdin=b"<|end|>\xff").out.decode().strip()
         self.assertEqual(self.run_ok("detokenize", "-m", self.target, "--tokens", ids).out, b"<|end|>\xff")
         document = self.run_json("detokenize", "-m", self.target, "--tokens", ids)
@@ -38,10 +38,10 @@ class Tokens(Case):
         self.assertEqual(base64.b64decode(document["text_base64"]), b"<|end|>\xff")
         self.assertNotIn("text_base64", self.run_json("detokenize", "-m", self.target, "--tokens", "0,1"))
 
-    def test_an_id_that_no_token_has_is_named(self):
+    def test_an_unknown_id_is_named(self):
         self.assert_fails("detokenize", "-m", self.target, "--tokens", "5,100000", saying=["100000"])
 
-    def test_a_byte_that_has_no_token_is_what_the_sentence_says(self):
+    def test_a_byte_without_a_token_is_named(self):
         model = self.root / "poor"
         shutil.copytree(self.target, model)
         document = json.loads((model / "tokenizer.json").read_text())
@@ -50,7 +50,7 @@ class Tokens(Case):
         for arguments in [["tokenize"], ["generate"]]:
             self.assert_fails(*arguments, "-m", model, "-p", "a x", saying=["3 bytes", "lacks a token"])
 
-    def test_a_text_that_comes_slowly_is_waited_for_and_ctrl_c_ends_the_wait(self):
+    def test_a_slow_stdin_is_waited_for_and_ctrl_c_ends_the_wait(self):
         for number, code in [(None, 0), (signal.SIGINT, 130)]:
             read_end, write_end = os.pipe()
             os.set_blocking(read_end, False)   # as a parent that shares it may have left it
@@ -72,7 +72,7 @@ class Tokens(Case):
 
 
 class Generation(Case):
-    def test_the_document_has_what_the_contract_says(self):
+    def test_the_json_document_has_the_fields_of_the_contract(self):
         document = self.generate("-n", "20")
         self.assertEqual(len(document["tokens"]), 20)
         self.assertEqual(document["prompt_tokens"], self.run_json("tokenize", "-m", self.target, "-p", PROMPT)["tokens"])
@@ -83,7 +83,7 @@ class Generation(Case):
         self.assertNotIn("speculation", document)
         self.assertIsNone(self.generate("-n", "1")["timing"]["tokens_per_s"])
 
-    def test_the_text_on_stdout_is_the_texts_bytes_and_a_line_end(self):
+    def test_stdout_has_the_bytes_of_the_text_and_a_newline(self):
         document = self.generate("-n", "40")
         data = base64.b64decode(document["text_base64"]) if "text_base64" in document else document["text"].encode()
         result = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
@@ -92,7 +92,7 @@ class Generation(Case):
         slow = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "2", "--ignore-eos", "--simulate-step-ms", "1100")
         self.assertRegex(slow.err, r"\(0\.\d{3} tokens/s\)")
 
-    def test_a_file_and_stdin_and_ids_are_the_same_prompt(self):
+    def test_file_stdin_and_ids_give_the_same_prompt(self):
         path = self.root / "prompt.txt"
         path.write_text(PROMPT)
         expected = self.generate("-n", "8")
@@ -116,7 +116,7 @@ class Generation(Case):
         self.assertLess(len(cut["tokens"]), 40)
         self.assertEqual(cut["tokens"], whole["tokens"][:len(cut["tokens"])])
 
-    def test_an_end_of_text_token_ends_it_unless_told_otherwise(self):
+    def test_an_eos_token_ends_the_text_unless_ignored(self):
         tokens = self.generate("-n", "12")["tokens"]
         at = next(i for i, token in enumerate(tokens) if i >= 3 and token not in tokens[:i])
         model = self.root / "eos"
@@ -130,7 +130,7 @@ class Generation(Case):
             going_on = self.generate("-n", "12", "--ignore-eos", *drafter, target=model)
             self.assertEqual(going_on["tokens"], tokens)
 
-    def test_the_largest_seed_is_one(self):
+    def test_the_largest_seed_is_accepted(self):
         largest = str(2**63 - 1)
         self.assertEqual(self.generate("-n", "2", "--seed", largest)["seed"], 2**63 - 1)
         self.assert_fails("generate", "-m", self.target, "-p", PROMPT, "--seed", largest, "--num-samples", "2", code=2,
@@ -145,7 +145,7 @@ class Generation(Case):
         again = self.generate("-n", "12", "--temperature", "1", "--seed", "8")
         self.assertEqual(again["tokens"], documents[1]["tokens"])
 
-    def test_rows_of_the_embedding_that_are_no_token_are_drawn_and_have_no_text(self):
+    def test_padding_ids_of_the_embedding_are_sampled_and_have_no_text(self):
         size = tiny_llama.VOCAB_SIZE
         padded = tiny_llama.make(self.root / "padded", vocab_size=2 * size)
         mute = tiny_llama.make(self.root / "mute-padded", vocab_size=2 * size, tokenizer=False)
@@ -167,7 +167,7 @@ class Generation(Case):
         for command in ("generate", "detokenize"):
             self.assert_fails(command, "-m", padded, "--tokens", str(2 * size), saying=[f"from 0 to {2 * size - 1}"])
 
-    def test_a_top_p_below_every_float_keeps_the_best_and_is_not_off(self):
+    def test_a_tiny_top_p_keeps_only_the_best_token(self):
         options = ["-n", "12", "--temperature", "1", "--seed", "5"]
         best = self.generate("-n", "12")["tokens"]
         self.assertEqual(self.generate(*options, "--top-p", "1e-60")["tokens"], best)
@@ -188,7 +188,7 @@ class Generation(Case):
         self.assertEqual(plain, ",".join(map(str, document["tokens"])) + "\n")
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer"])
 
-    def test_what_cannot_be_generated_is_one_sentence(self):
+    def test_a_request_that_cannot_run_is_one_sentence(self):
         model = ["-m", self.target]
         self.assert_fails("generate", *model, "--tokens", "1,320", saying=["320"])
         self.assert_fails("generate", *model, "--tokens", "", saying=["empty"])
@@ -197,7 +197,7 @@ class Generation(Case):
         self.assert_fails("generate", *model, "--context", "100000", "-p", "a", saying=["100000"])
         self.assert_fails("generate", *model, "-f", self.root / "nothing.txt", saying=["nothing.txt"])
 
-    def test_drafted_tokens_have_a_colour_of_their_own(self):
+    def test_draft_tokens_have_their_own_colour(self):
         result = self.run_ok("generate", "-m", self.target, "-d", self.draft, "-p", PROMPT, "-n", "40", "--color", "always")
         plain = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "40")
         self.assertIn(GREEN, result.out)
@@ -205,7 +205,7 @@ class Generation(Case):
         self.assertIn("accepted", result.err)
         self.assertNotIn(b"\x1b", plain.out)
 
-    def test_a_terminal_has_colours_unless_it_or_somebody_wants_none(self):
+    def test_a_terminal_gets_colours_unless_it_is_dumb_or_they_are_disabled(self):
         for environment, coloured in [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
                                       ({"TERM": "dumb"}, False)]:
             with self.subTest(environment):
@@ -219,7 +219,7 @@ class Generation(Case):
                     os.close(screen)
                     os.close(terminal)
 
-    def test_a_seed_fixes_the_length_of_proposals_that_are_drawn(self):
+    def test_a_seed_fixes_the_length_of_sampled_proposals(self):
         options = ["-d", self.target, "-n", "160", "--ignore-eos", "--temperature", "1", "--top-k", "2",
                    "--simulate-step-ms", "5"]
         seeded = self.generate(*options, "--seed", "3")["speculation"]

@@ -1,4 +1,4 @@
-"""Logits and what info tells of a model."""
+"""`logits` and `info`."""
 
 import json
 import os
@@ -45,21 +45,21 @@ class Numbers(Case):
         (model / "model.safetensors").write_bytes(data)
         return model
 
-    def test_a_logit_that_is_no_number_is_null_and_never_chosen(self):
+    def test_a_nan_logit_is_null_and_never_chosen(self):
         model = self.with_nan("one-nan", "lm_head.weight")
         row = self.run_json("logits", "-m", model, "--tokens", "1,2")["logits"]
         self.assertEqual([i for i, x in enumerate(row) if x is None], [tiny_llama.VOCAB_SIZE - 1])
         document = self.generate("-n", "40", "--temperature", "1", target=model)
         self.assertNotIn(tiny_llama.VOCAB_SIZE - 1, document["tokens"])
 
-    def test_logits_without_any_number_fail_generation(self):
+    def test_generation_fails_if_every_logit_is_nan(self):
         model = self.with_nan("all-nan", "model.norm.weight")
         self.assertEqual(set(self.run_json("logits", "-m", model, "--tokens", "1,2")["logits"]), {None})
         drawn = ["--temperature", "1"]
         for options in [[], drawn, ["-d", self.draft], [*drawn, "-d", self.draft]]:
             self.assert_fails("generate", "-m", model, "-p", "a", "-n", "4", *options, saying=["logits"])
 
-    def test_a_draft_without_any_number_changes_no_token_and_holds_nothing_up(self):
+    def test_a_draft_with_only_nan_logits_changes_no_token_and_causes_no_delay(self):
         draft = self.with_nan("nan-draft", "model.norm.weight")
         self.assertEqual(self.generate("-n", "8", "-d", draft)["tokens"], self.generate("-n", "8")["tokens"])
 
@@ -68,7 +68,7 @@ class Numbers(Case):
         self.assert_fails("logits", "-m", self.target, "--tokens", "", saying=["empty"])
         self.assert_fails("logits", "-m", self.target, "--context", "2", "--tokens", "1,2,3", saying=["3", "2"])
 
-    def test_a_head_that_is_not_the_embedding_is_the_head_whatever_config_json_says(self):
+    def test_an_lm_head_different_from_the_embedding_is_used_even_if_config_json_ties_them(self):
         config = json.loads((self.target / "config.json").read_text())
         model = self.root / "half-tied"
         shutil.copytree(self.target, model)
@@ -91,7 +91,7 @@ class Numbers(Case):
         self.assertEqual(self.run_json("logits", "-m", same, "--tokens", self.IDS),
                          self.run_json("logits", "-m", tied, "--tokens", self.IDS))
 
-    def test_logits_of_a_short_text_do_not_depend_on_how_far_the_scaling_reaches(self):
+    def test_logits_of_a_short_text_do_not_depend_on_the_scaled_context(self):
         factors = {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)], "factor": 8.0}
         scalings = [({"rope_type": "longrope", "original_max_position_embeddings": 64, **factors}, 512, 64),
                     ({"rope_type": "dynamic", "factor": 8.0}, 64, 64)]

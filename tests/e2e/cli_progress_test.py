@@ -1,4 +1,4 @@
-"""A bar on a terminal for what takes long, gone when it is over; without a terminal nothing. Run as: FILE BINARY"""
+"""Progress bars: shown on a terminal for long operations, erased at the end, absent without a terminal. Run as: FILE BINARY"""
 
 import contextlib
 import fcntl
@@ -25,7 +25,7 @@ MANY = ",".join(str(2 + i % 200) for i in range(900))
 
 
 class Screen:
-    """A terminal, and what has been written to it; of 0 columns nobody knows how many it has."""
+    """A terminal, and what has been written to it; 0 columns: the width is unknown."""
 
     def __init__(self, columns=0):
         self.columns = columns
@@ -95,13 +95,13 @@ class Progress(Case):
         written = self.run_on_a_screen("generate", "-m", self.deep, "--tokens", MANY, "-n", "2", *SLOWLY, seen=True)
         self.assert_a_bar(written, b"reading the prompt")
 
-    def test_a_long_text_that_nobody_sees(self):
+    def test_a_long_text_with_stdout_redirected(self):
         for options in (["--json"], []):
             with self.subTest(options):
                 self.assert_a_bar(self.run_on_a_screen(*self.slow, *options), b"generating")
         self.assertNotRegex(self.run_on_a_screen(*self.slow, seen=True), BAR)
 
-    def test_a_bar_has_room_in_a_row(self):
+    def test_a_bar_fits_the_terminal_width(self):
         for columns, expected in [(52, rb"generating \[[#.]{32}\] +\d+ %"), (51, rb"generating \[[#.]{31}\] +\d+ %"),
                                   (20, rb" *\d+ %"), (6, rb" *\d+ %")]:
             written = self.run_on_a_screen(*self.slow, "--json", columns=columns)
@@ -109,7 +109,7 @@ class Progress(Case):
             self.assertRegex(written, rb"\A" + loading + rb"(\r" + expected + rb")+" + re.escape(WIPED) + rb"\Z", columns)
         self.assertEqual(self.run_on_a_screen(*self.slow, "--json", columns=5), b"")
 
-    def test_round_trips_until_they_are_ended(self):
+    def test_round_trips_until_interrupted(self):
         with Screen() as screen:
             process = self.pilotfish.start("bench", "rpc", "--loopback", "--rounds", 1 << 24, stderr=screen.terminal)
             screen.wait_for(BAR)
@@ -139,15 +139,15 @@ class Progress(Case):
             screen.wait_for(wide_again)
         self.assertRegex(screen.written, wide_again)
 
-    def test_a_warning_takes_the_place_of_the_bar_until_it_is_drawn_anew(self):
-        drawn_anew = re.compile(rb"\[Kpilotfish: warning: the draft worker is gone .*\n" + BAR.pattern)
+    def test_a_warning_replaces_the_bar_until_it_is_redrawn(self):
+        redrawn = re.compile(rb"\[Kpilotfish: warning: the draft worker is gone .*\n" + BAR.pattern)
         with self.pilotfish.serve("worker", self.draft, self.socket("mortal")) as worker:
             with self.a_long_text("--draft-worker", worker.address, "--draft-len", "1") as screen:
                 worker.end(signal.SIGKILL)
-                screen.wait_for(drawn_anew)
-        self.assertRegex(screen.written, drawn_anew)
+                screen.wait_for(redrawn)
+        self.assertRegex(screen.written, redrawn)
 
-    def test_none_without_a_terminal_or_on_a_dumb_one(self):
+    def test_no_bar_without_a_terminal_or_on_a_dumb_one(self):
         self.assertNotIn("\r", self.run_ok(*self.slow).err)
         self.assertEqual(self.run_on_a_screen(*self.slow, "--json", environment={"TERM": "dumb"}), b"")
 

@@ -1,4 +1,4 @@
-"""Help, and what is not understood."""
+"""Help and usage errors."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ COMMANDS = ["generate", "worker", "verifier", "logits", "tokenize", "detokenize"
 
 
 class Usage(Case):
-    def test_every_command_has_help_of_a_screen_with_examples(self):
+    def test_every_command_has_a_one_screen_help_with_examples(self):
         for command in COMMANDS:
             with self.subTest(command):
                 text = self.run_ok(*command.split(), "--help").out.decode()
@@ -24,7 +24,7 @@ class Usage(Case):
                 self.assertLessEqual(len(lines), 66)
                 self.assertLessEqual(max(map(len, lines)), 110)
 
-    def test_a_usage_line_that_mentions_no_other_options_names_all(self):
+    def test_a_usage_line_without_options_lists_every_option(self):
         for command in COMMANDS:
             usage, *lines = self.run_ok(*command.split(), "--help").out.decode().splitlines()
             for line in lines if "[options]" not in usage else []:
@@ -42,7 +42,7 @@ class Usage(Case):
             self.assertEqual(self.run_ok(*words).out.decode(), text)
         self.assertRegex(self.run_ok("--version").out, rb"^pilotfish \d+\.\d+\.\d+\n$")
 
-    def test_the_manual_has_every_command_and_every_option_but_those_of_benches_alone(self):
+    def test_the_manual_has_every_command_and_every_option_except_bench_only_ones(self):
         manual = (Path(__file__).resolve().parents[2] / "docs/pilotfish.1").read_text().replace("\\-", "-")
         for command in COMMANDS:
             self.assertIn(f"\n.B {command}\n", manual)
@@ -50,12 +50,12 @@ class Usage(Case):
             for option in re.findall(r"^  (?:-\w,|   ) (--[\w-]+)", shown, re.MULTILINE) if not command.startswith("bench ") else []:
                 self.assertRegex(manual, rf"{option}(?![\w-])", command)
 
-    def test_what_is_not_understood_is_status_2_and_one_sentence(self):
+    def test_a_usage_error_is_status_2_and_one_sentence(self):
         model = ["-m", self.target]
         for arguments in [
             [], ["chat"], ["serve"], ["bench"],
             ["generate"], ["generate", *model], ["generate", *model, "-p", "a", "-f", "b"],
-            ["generate", *model, "-p", "a", "--nonsense"], ["generate", *model, "-p", "a", "word"],
+            ["generate", *model, "-p", "a", "--unknown"], ["generate", *model, "-p", "a", "word"],
             ["generate", *model, "-p"], ["generate", *model, "-p", "a", "--json=yes"],
             ["generate", *model, "-p", "a", "-n", "0"], ["generate", *model, "-p", "a", "-n", "1x"],
             ["generate", *model, "-p", "a", "--temperature", "-1"], ["generate", *model, "-p", "a", "--temperature", "nan"],
@@ -77,7 +77,7 @@ class Usage(Case):
             ["generate", *model, "-p", "a", "-d", self.draft, "--verifier", "unix:/x"],
             ["generate", "-p", "a", "--verifier", "unix:/x"],
             ["worker", *model], ["verifier", "--listen", "unix:/x"],
-            ["worker", *model, "--listen", "nonsense"], ["verifier", *model, "--listen", "localhost:65536"],
+            ["worker", *model, "--listen", "malformed"], ["verifier", *model, "--listen", "localhost:65536"],
             ["worker", *model, "--listen", "unix:"], ["worker", *model, "--listen", "unix:/" + 107 * "x"],
             ["generate", *model, "-p", "a", "--draft-worker", ":7000"],
             ["generate", "-d", self.draft, "-p", "a", "--verifier", "::1:7000"],
@@ -96,7 +96,7 @@ class Usage(Case):
             with self.subTest(arguments):
                 self.assert_fails(*arguments, code=2, saying=["--help"])
 
-    def test_port_0_is_for_who_listens(self):
+    def test_port_0_is_only_for_listening(self):
         drafts = ["-m", self.target, "--draft-worker"]
         for command in [["generate", "-p", "a", *drafts], ["generate", "-p", "a", "-d", self.draft, "--verifier"],
                         ["bench", "acceptance", *drafts], ["bench", "rpc", "--worker"]]:
@@ -104,7 +104,7 @@ class Usage(Case):
         with self.pilotfish.serve("worker", self.draft, "127.0.0.1:0") as worker:
             self.assertNotEqual(worker.address, "127.0.0.1:0")
 
-    def test_no_command_slows_down_a_model_that_is_not_here(self):
+    def test_simulated_times_are_refused_for_far_models(self):
         here, there = ["-m", self.target], ["--draft-worker", "unix:/x"]
         verifier = ["--verifier", "unix:/x", "-d", self.draft]
         for command in (["generate", "-p", "a"], ["bench", "acceptance"]):
@@ -112,7 +112,7 @@ class Usage(Case):
                                        (verifier, "--simulate-step-ms", "-m MODEL")]:
                 self.assert_fails(*command, *way, option, "5", code=2, saying=[f"{option} needs {needs}"])
 
-    def test_what_looks_at_the_machine_warns_of_options_for_a_model(self):
+    def test_commands_without_a_model_warn_of_model_options(self):
         both = ["--dtype", "int8", "--act", "bf16", "--kv-dtype", "f32", "--head", "full", "--context", "64"]
         for command, idle, used in [
             (["info"], [*both, "--gemm", "own", "--threads", "1", "--cores", "0"], ["--isa", "scalar"]),
@@ -124,13 +124,13 @@ class Usage(Case):
             self.assertNotIn("warning", self.pilotfish.run(*command, *used).err)
         self.assertNotIn("warning", self.run_ok("info", *both, "-m", self.target).err)
 
-    def test_as_many_stop_texts_are_taken_as_the_help_says(self):
+    def test_the_number_of_stop_texts_is_what_the_help_says(self):
         most = int(re.search(rb"--stop TEXT .*up to (\d+) times", self.run_ok("generate", "--help").out)[1])
         generate = ["generate", "-m", self.target, "-p", "a", "-n", "1", *most * ["--stop", "no such text"]]
         self.run_ok(*generate)
         self.assert_fails(*generate, "--stop", "one more", code=2, saying=[f"more than {most} times"])
 
-    def test_an_empty_entry_of_a_list_is_not_passed_over(self):
+    def test_an_empty_list_entry_is_refused(self):
         acceptance = ["bench", "acceptance", "-m", self.target, "-d", self.draft]
         for command, value in [([*acceptance, "--draft-len"], "1"), ([*acceptance, "--temperature"], "0"),
                                ([*acceptance, "--method"], "greedy"), (["bench", "kernels", "-m", self.target, "--rows"], "1")]:
@@ -138,14 +138,14 @@ class Usage(Case):
                 with self.subTest(command[-1], written=written):
                     self.assert_fails(*command, written, code=2, saying=[f'{command[-1]} is "{written}"', f"as entry {entry}"])
 
-    def test_an_entry_of_a_list_is_taken_whole_or_not_at_all(self):
+    def test_a_list_entry_with_trailing_characters_is_refused(self):
         acceptance = ["bench", "acceptance", "-m", self.target, "-d", self.draft, "--temperature"]
         for entry in ["0.1" + 69 * "0" + "xyz", "1." + 61 * "0" + "e2"]:
             self.assert_fails(*acceptance, f"0,{entry}", code=2, saying=[f'"{entry[:40]}..." as entry 2', "at most 63"])
         # the longest that is taken, as far as a number that is refused shows it
         self.assert_fails(*acceptance, "2" + 62 * "0", code=2, saying=["expected a number"])
 
-    def test_of_a_list_of_cores_the_entry_is_named_however_long_it_is(self):
+    def test_a_bad_entry_of_a_core_list_is_named_at_any_length(self):
         all_of_a_large_machine = ",".join(map(str, range(128)))
         for written, entry, expected in [("", 1, 'is "", expected a number'), ("0,", 2, 'is "", expected a number'),
                                          (f"{all_of_a_large_machine},x", 129, 'is "x", expected a number or a range'),
@@ -153,12 +153,12 @@ class Usage(Case):
                                          (",".join(1025 * ["0"]), 1025, 'is "0", expected at most 1024 cores in all')]:
             self.assert_fails("info", "--cores", written, code=2, saying=[f"--cores: entry {entry} of the list of cores {expected}"])
 
-    def test_of_an_id_that_the_model_lacks_all_commands_say_the_same(self):
+    def test_every_command_reports_an_unknown_id_the_same_way(self):
         said = {self.assert_fails(command, "-m", self.target, "--tokens", "5,99999", saying=["entry 2 of --tokens is 99999"])
                 for command in ("generate", "logits", "detokenize")}
         self.assertEqual(len(said), 1, said)
 
-    def test_what_is_quoted_from_an_argument_cannot_break_the_line_or_the_terminal(self):
+    def test_quoted_arguments_are_escaped(self):
         model = ["generate", "-m", self.target]
         for arguments in [[*model, "-p", "a", "-n"], [*model, "--tokens"], [*model, "-p", "a", "--temperature"], ["--wait"],
                           [*model, "-p", "a", "--isa"], ["bench"], [], ["info"], ["info", "--cores"], ["info", "-m"]]:

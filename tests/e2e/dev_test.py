@@ -44,7 +44,7 @@ class Tree(unittest.TestCase):
         return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                               **options)
 
-    def test_a_link_to_it_works_on_the_tree_and_not_where_the_link_is(self):
+    def test_a_symlink_works_on_the_tree_of_its_target(self):
         for folder in (self.tree, self.elsewhere):
             (folder / "build").mkdir()
         (self.elsewhere / "dev").symlink_to(self.tree / "dev")
@@ -53,7 +53,7 @@ class Tree(unittest.TestCase):
         (self.elsewhere / "demo").symlink_to(self.tree / "scripts/demo.sh")
         self.assertEqual(self.run_script(self.elsewhere / "demo", self.pilotfish).returncode, 0)
 
-    def test_scripts_find_their_own_folder_whatever_CDPATH_is(self):
+    def test_scripts_ignore_CDPATH(self):
         for path in (*ROOT.glob("*/*.sh"), *ROOT.glob("*/*/*.sh"), ROOT / ".ci/run"):
             place = str(path.relative_to(ROOT))
             head, found, rest = path.read_text().partition('cd "$(dirname "$0")')
@@ -67,7 +67,7 @@ class Tree(unittest.TestCase):
             with self.subTest(place):
                 self.assertEqual((done.stdout, done.stderr), (f"{expected}\n", ""))
 
-    def test_what_a_verb_does_not_take_is_misuse_and_nothing_is_done(self):
+    def test_a_verb_refuses_unknown_arguments_and_does_nothing(self):
         self.make(self.elsewhere / "dpkg-query", "#!/bin/sh\necho installed\n")
         self.make(self.elsewhere / "cmake", "#!/bin/sh\necho no such preset\nexit 1\n")
         environment = {**os.environ, "PATH": f"{self.elsewhere}:{os.environ['PATH']}"}
@@ -87,7 +87,7 @@ class Tree(unittest.TestCase):
         self.assertFalse((self.tree / "build").exists())
 
     def user(self):
-        """The environment of somebody who is not root, with no tool that is not named."""
+        """The environment of a user without root, with only the named tools."""
         folder = self.elsewhere / "tools"
         folder.mkdir()
         for tool in ("bash", "sh", "dirname", "readlink", "grep", "mkdir", "rm"):
@@ -117,7 +117,7 @@ class Tree(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("dev: not root and no sudo; install these packages: build-essential", done.stderr)
 
-    def test_paths_are_those_of_where_it_is_called(self):
+    def test_relative_paths_start_at_the_callers_directory(self):
         environment = self.user()
         (self.tree / "bench/peers").mkdir(parents=True)
         for path in ("build/release/pilotfish", "bench/peers/peers.sh"):
@@ -136,7 +136,7 @@ class Tree(unittest.TestCase):
             done = self.run_script(ROOT / "bench/peers/peers.sh", *words, env=environment)
             self.assertEqual((done.returncode, done.stdout.split()[:2]), (0, ["usage:", "peers.py"]), done.stderr)
 
-    def test_the_demo_needs_no_short_folder_for_what_is_temporary(self):
+    def test_the_demo_works_with_a_long_tmpdir(self):
         folder = self.elsewhere / ("x" * 80)
         folder.mkdir()
         done = self.run_script(self.tree / "scripts/demo.sh", self.pilotfish, env={**os.environ, "TMPDIR": str(folder)})

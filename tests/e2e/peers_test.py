@@ -44,7 +44,7 @@ class PeersTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(out.read_text())["rows"], result.stdout
 
-    def test_ratios_are_theirs_by_ours_and_the_best_is_who_is_nearest(self):
+    def test_ratios_are_theirs_by_ours_and_the_best_is_the_nearest(self):
         (row,), table = self.measure("--formats", "bf16", "--rounds", "3")
         self.assertEqual(sorted(row["cells"]), sorted(row["best"] | {"read": 0}))
         for name in row["best"]:
@@ -56,10 +56,10 @@ class PeersTest(unittest.TestCase):
         self.assertIn("| tiny | bf16 | pilotfish | 4 | 40 |", table)
         self.assertIn("|  |  | near | 5: 1.25 | 50: 1.25 |", table)
 
-    def test_every_request_is_made_of_each_side_before_the_next_and_who_comes_first_changes(self):
+    def test_every_request_goes_to_each_side_before_the_next_and_the_first_side_rotates(self):
         self.measure("--formats", "bf16", "--rounds", "2")
         asked = [line.split(": ") for line in self.log.read_text().splitlines() if not line.endswith("read")]
-        turns = []   # who was asked, request by request, with what belongs to one turn taken together
+        turns = []   # the side of each request, with the requests of one turn merged
         for name, request in asked:
             kind = "begin" if request.startswith("begin") else " ".join(request.split()[:2])
             if not turns or turns[-1] != (name, kind):
@@ -72,14 +72,14 @@ class PeersTest(unittest.TestCase):
         for i in range(0, len(turns), 3):
             self.assertEqual(len({kind for _, kind in turns[i:i + 3]}), 1)
 
-    def test_who_reads_gguf_is_left_out_where_a_format_has_none(self):
+    def test_a_gguf_side_is_left_out_of_a_format_without_gguf(self):
         rows, _ = self.measure("--formats", "int4,int4-g128", "--rounds", "1", "--peer",
                                f"reader={self.fake} reader 9 {{gguf}}")
         self.assertIn("reader", rows[0]["weight_bytes"])
         self.assertNotIn("reader", rows[1]["weight_bytes"])
         self.assertIn("near", rows[1]["weight_bytes"])
 
-    def test_a_format_that_nobody_else_has_is_measured_alone(self):
+    def test_a_format_without_other_engines_is_measured_alone(self):
         out = self.home / "alone.json"
         command = [sys.executable, PEERS, self.fake, self.home, "--engines", "pytorch", "--shapes", "tiny", "--formats",
                    "int8", "--rounds", "1", "--json", out]
@@ -90,7 +90,7 @@ class PeersTest(unittest.TestCase):
         row, = json.loads(out.read_text())["rows"]
         self.assertEqual((list(row["weight_bytes"]), row["best"]), (["pilotfish"], {}))
 
-    def test_a_side_that_fails_later_costs_no_row_that_was_measured(self):
+    def test_a_side_that_fails_later_keeps_the_measured_rows(self):
         out = self.home / "some.json"
         command = [sys.executable, PEERS, self.fake, self.home, "--engines", "", "--shapes", "tiny", "--formats", "bf16,int8",
                    "--rounds", "1", "--json", out,
@@ -101,7 +101,7 @@ class PeersTest(unittest.TestCase):
         self.assertIn("|  |  | near | 5: 1.25 | 50: 1.25 |", result.stdout)
         self.assertEqual([row["format"] for row in json.loads(out.read_text())["rows"]], ["bf16"])
 
-    def test_what_is_not_understood_is_a_misuse_before_anything_runs(self):
+    def test_usage_errors_are_found_before_anything_runs(self):
         for option, value, says in [("--engines", "llama", "no llama"), ("--peer", "fake 9", "NAME=COMMAND"),
                                     ("--peer", "pilotfish=fake", "NAME=COMMAND"), ("--rounds", "0", "at least 1"),
                                     ("--context", "-1", "at least 1"), ("--threads", "two", "at least 1")]:

@@ -64,25 +64,25 @@ class Train(unittest.TestCase):
         status, calls, error = self.train(at="pip.py", on_call="kill -9 $$")
         self.assertEqual((status, calls), (137, ["pip.py"]))
         status, calls, error = self.train(at=CALLS[0], on_call="kill -9 $$")
-        self.assertEqual(calls, ["pip.py", CALLS[0]])   # half a venv is made anew
+        self.assertEqual(calls, ["pip.py", CALLS[0]])   # half a venv is made again
         for before, call in zip(CALLS, CALLS[1:8]):
             status, calls, error = self.train(at=call, on_call="kill -9 $$")
             self.assertEqual((status, calls), (137, [before, call]))
             self.assertIn("call it again to go on", error.splitlines()[-1])
         self.assertEqual(self.train()[:2], (0, CALLS[7:]))
 
-    def test_what_is_done_is_skipped_but_the_export_and_the_measurement(self):
+    def test_finished_stages_are_skipped_except_export_and_measurement(self):
         self.assertEqual(self.train()[:2], (0, ["pip.py"] + CALLS))
         self.assertEqual(self.train()[:2], (0, CALLS[8:]))
         self.assertEqual(self.train(at="evaluate.py", on_call="exit 3")[0], 3)   # in spite of tee
 
-    def test_other_requirements_make_the_venv_anew(self):
+    def test_changed_requirements_rebuild_the_venv(self):
         self.train()
         with self.script.with_name("requirements.txt").open("a") as out:
             out.write("another==1\n")
         self.assertEqual(self.train()[1][0], "pip.py")
 
-    def test_what_a_killed_one_left_running_keeps_others_out(self):
+    def test_a_running_stage_of_a_killed_script_locks_out_another(self):
         first = subprocess.Popen([self.script], env={**self.environment, "AT": CALLS[1], "ON_CALL": "exec sleep 30"},
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         self.addCleanup(os.killpg, first.pid, signal.SIGKILL)
@@ -114,7 +114,7 @@ class Scripts(unittest.TestCase):
                                   capture_output=True, timeout=60)
             return done.returncode, done.stdout, done.stderr.strip()
 
-    def test_an_interrupt_is_one_sentence_whatever_it_broke(self):
+    def test_an_interrupt_is_one_sentence_wherever_it_arrives(self):
         for number in ("SIGINT", "SIGTERM"):
             self.assertEqual(self.end(f"os.kill(os.getpid(), signal.{number})"), (130, "", "stage.py: interrupted"))
         self.assertEqual(self.end("script.interrupts.later = True; os.kill(os.getpid(), signal.SIGINT); print('step'); 1 / 0"),
@@ -136,7 +136,7 @@ class Scripts(unittest.TestCase):
         status, _, error = self.end("import subprocess; subprocess.run(['false'], check=True)")
         self.assertEqual((status, error), (1, "stage.py: Command '['false']' returned non-zero exit status 1."))
 
-    def test_what_is_our_own_mistake_keeps_its_traceback(self):
+    def test_a_bug_keeps_its_traceback(self):
         status, _, error = self.end("1 / 0")
         self.assertEqual(status, 1)
         self.assertIn("Traceback", error)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/openmp.h"
 #include "base/topology.h"
 #include "cli/commands.h"
 #include "cli/json_out.h"
@@ -42,6 +43,24 @@ static json_t *cpu_json(const pf_topology *t)
                      "numa_nodes", t->n_numa_nodes, "caches", "l1d_bytes", (json_int_t)t->l1d_bytes, "l2_bytes",
                      (json_int_t)t->l2_bytes, "l3_bytes", (json_int_t)t->l3_bytes, "memory_bytes",
                      (json_int_t)t->memory_bytes);
+}
+
+/* The threads of the model's engine; without one, those that an engine on all cores has. runtime: the file of OpenMP's. */
+static json_t *threading_json(pf_threading threading, const char *runtime, int32_t n_threads)
+{
+    return json_pack("{s:s, s:s?, s:i}", "name", pf_threading_name(threading), "runtime", runtime, "threads",
+                     n_threads);
+}
+
+static pf_status default_threading_json(pf_threading threading, const pf_topology *topology, json_t **out,
+                                        pf_error *error)
+{
+    pf_openmp openmp = { .path = "" };
+    int32_t n_threads = pf_topology_threads(topology, 0, 0);
+    if (threading == PF_THREADING_OPENMP) PF_TRY(pf_openmp_find(&openmp, error));
+    PF_TRY(pf_threading_limit(threading, n_threads, &n_threads, error));
+    *out = threading_json(threading, openmp.path[0] ? openmp.path : NULL, n_threads);
+    return PF_OK;
 }
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */
@@ -168,6 +187,14 @@ static void print_model(pf_out *out, const json_t *m)
                      text_of(t, "kernel"), text_of(t, "reason"));
 }
 
+static void print_threading(pf_out *out, const json_t *threading)
+{
+    const json_int_t n_threads = number_of(threading, "threads");
+    pf_out_print(out, "threads    %lld, %s", n_threads, text_of(threading, "name"));
+    if (text_of(threading, "runtime")[0]) pf_out_print(out, " (%s)", text_of(threading, "runtime"));
+    pf_out_print(out, "\n");
+}
+
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
 static pf_status collect(const pf_options *options, json_t *root, pf_error *error)
@@ -178,11 +205,17 @@ static pf_status collect(const pf_options *options, json_t *root, pf_error *erro
     PF_TRY(pf_kernels_select(options->isa, &kernels, error));
     json_object_set_new(root, "version", json_string(PF_VERSION));
     json_object_set_new(root, "cpu", cpu_json(&topology));
+    json_t *threading;
+    PF_TRY(default_threading_json(options->threading, &topology, &threading, error));
+    json_object_set_new(root, "threading", threading);
     json_object_set_new(root, "kernels", kernels_json(&kernels));
     json_object_set_new(root, "model", json_null());
     if (!options->model) return PF_OK;
     pf_engine *engine;
     PF_TRY(pf_setup_open_engine(options, 1, &engine, error));
+    const pf_team *team = pf_engine_team(engine);
+    threading = threading_json(pf_team_threading(team), pf_team_runtime(team), pf_team_size(team));
+    json_object_set_new(root, "threading", threading);
     json_object_set_new(root, "model", model_json(options->model, engine));
     pf_engine_close(engine);
     return PF_OK;
@@ -200,6 +233,7 @@ static int run(const pf_options *options, pf_out *out)
     pf_setup_warn_of_idle_options(options);
     if (options->json) return pf_out_json(out, root);
     print_cpu(out, json_object_get(root, "cpu"));
+    print_threading(out, json_object_get(root, "threading"));
     print_kernels(out, json_object_get(root, "kernels"));
     if (options->model) print_model(out, json_object_get(root, "model"));
     json_decref(root);

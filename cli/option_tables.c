@@ -18,6 +18,9 @@ static const pf_option_choice isa_choices[] = { { "auto", 0 },       { "scalar",
 static const pf_option_choice backend_choices[] = {
     { "auto", PF_BACKEND_AUTO }, { "own", PF_BACKEND_OWN }, { "onednn", PF_BACKEND_ONEDNN }, { NULL, 0 }
 };
+static const pf_option_choice threading_choices[] = { { "own", PF_THREADING_OWN },
+                                                      { "openmp", PF_THREADING_OPENMP },
+                                                      { NULL, 0 } };
 static const pf_option_choice verifier_choices[] = { { "cpu", PF_VERIFIES_ON_CPU },
                                                      { "cuda", PF_VERIFIES_ON_CUDA },
                                                      { NULL, 0 } };
@@ -119,6 +122,8 @@ static const struct pf_option_row running_rows[] = {
         .of = PF_OPTION_OF_ENGINE, .offset = AT(kv_type), .choices = kv_choices),
     ROW(0, "threads", "N", "threads (the cores there are; fewer while that is faster)", KIND_INT,
         .of = PF_OPTION_OF_ENGINE, .offset = AT(n_threads), .min = 1, .max = 1024),
+    ROW(0, "threading", "T", "own threads, or openmp: those of the OpenMP runtime (own)", KIND_CHOICE,
+        .of = PF_OPTION_OF_TEAM, .offset = AT(threading), .choices = threading_choices),
     ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES, .of = PF_OPTION_OF_ENGINE),
     ROW(0, "isa", "NAME", "auto, scalar, avx2, avx512, avx512bf16, amx (auto)", KIND_WORD, .offset = AT(isa_word),
         .choices = isa_choices),
@@ -194,6 +199,8 @@ static const struct pf_option_row quantize_rows[] = {
     ROW('o', "output", "DIR", "the directory to be made: absent, or empty", KIND_STRING, .offset = AT(output)),
     ROW(0, "dtype", "T", "f32, f16, bf16, int8, int4[-asym][-g128|-channel]", KIND_DTYPE, .offset = AT(dtype)),
     ROW(0, "threads", "N", "threads (the cores there are)", KIND_INT, .offset = AT(n_threads), .min = 1, .max = 1024),
+    ROW(0, "threading", "T", "own threads, or openmp: those of the OpenMP runtime (own)", KIND_CHOICE,
+        .offset = AT(threading), .choices = threading_choices),
     ROW(0, "strict", NULL, "refuse keys and tensors of the model's files that are not read (a warning)", KIND_FLAG,
         .offset = AT(strict)),
 };
@@ -222,6 +229,8 @@ static const struct pf_option_row kernels_rows[] = {
         .offset = AT(bench_format)),
     ROW(0, "threads", "N", "threads of a product, or of a pass (the cores there are)", KIND_INT,
         .offset = AT(n_threads), .min = 1, .max = 1024),
+    ROW(0, "threading", "T", "own threads, or openmp: those of the OpenMP runtime (own)", KIND_CHOICE,
+        .offset = AT(threading), .choices = threading_choices),
     ROW(0, "cores", "LIST", "pin threads to these CPUs, one to each: 0,2-5", KIND_CORES),
     ROW(0, "quick", NULL, "few samples, one shape, what is chosen alone", KIND_FLAG, .offset = AT(quick)),
 };

@@ -157,8 +157,8 @@ static bool parse_cores(const char *word, pf_options *out, pf_complaint *c)
 /* Enumerations are as wide as an int, and so is whatever stands in a list. */
 static_assert(sizeof(pf_type) == sizeof(int) && sizeof(pf_method) == sizeof(int) && sizeof(pf_backend) == sizeof(int) &&
                   sizeof(pf_color) == sizeof(int) && sizeof(pf_head) == sizeof(int) &&
-                  sizeof(pf_verifies_on) == sizeof(int) && sizeof(float) == sizeof(int) &&
-                  sizeof(int32_t) == sizeof(int),
+                  sizeof(pf_threading) == sizeof(int) && sizeof(pf_verifies_on) == sizeof(int) &&
+                  sizeof(float) == sizeof(int) && sizeof(int32_t) == sizeof(int),
               "one width");
 
 /* One value, or an entry of a list. */

@@ -79,6 +79,7 @@ typedef struct {
     pf_isa isa;
     const char *isa_word; /* parsed when the command is known to run: an ISA can be a word and not be here */
     int32_t n_threads;    /* 0: the engine chooses */
+    pf_threading threading;
     int32_t cores[PF_MAX_CORES], n_cores;
     bool strict;           /* refuse what a warning would report of a model's files */
     int32_t context;       /* 0: the model's */

@@ -28,8 +28,9 @@ pf_status pf_setup_create_team(const pf_options *options, pf_team **out, pf_erro
 {
     pf_topology machine;
     PF_TRY(pf_topology_read(&machine, error));
-    const int32_t n_threads = pf_topology_threads(&machine, options->n_threads, options->n_cores);
-    return pf_team_create(n_threads, options->cores, options->n_cores, out, error);
+    int32_t n_threads = pf_topology_threads(&machine, options->n_threads, options->n_cores);
+    if (options->n_threads == 0) PF_TRY(pf_threading_limit(options->threading, n_threads, &n_threads, error));
+    return pf_team_create_on(options->threading, n_threads, options->cores, options->n_cores, out, error);
 }
 
 /* Whoever samples needs all logits: a second head would be in vain. */
@@ -62,6 +63,7 @@ static pf_status open_engine(const pf_options *options, const char *name, bool i
         .kv_type = options->kv_type,
         .isa = options->isa,
         .n_threads = options->n_threads,
+        .threading = options->threading,
         .threads_of = threads_of,
         .cores = options->cores,
         .n_cores = options->n_cores,
@@ -133,6 +135,7 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_DRAFT: return o->draft ? NULL : "-d DRAFT";
     case PF_OPTION_OF_DRAFTER: return o->draft || o->draft_worker ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
+    case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
     return NULL;
 }

@@ -122,15 +122,16 @@ function(pf_label_targets name)
 endfunction()
 
 # pf_test(NAME SOURCES file... [DEPS module...] [LIBS target...] [DEFINES macro...] [ARGS argument...]
-#         [TIMEOUT seconds] [LABELS label...])
+#         [TIMEOUT seconds] [LABELS label...] [OPENMP])
 #   A cmocka executable, registered with ctest; it runs in the source tree. A relative source file is looked up in
 #   the caller's folder, then at the root. Labels: quick (the default; what sanitizers run too), threads
-#   (under ThreadSanitizer too), full (long), oracle (needs Python packages).
+#   (under ThreadSanitizer too), full (long), oracle (needs Python packages). OPENMP: the test uses
+#   tests/support/threading.h, and is registered once more as NAME_openmp, on the threads of an OpenMP runtime.
 function(pf_test name)
     if(NOT PF_TESTS)
         return()
     endif()
-    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LIBS;DEFINES;ARGS;LABELS" ${ARGN})
+    cmake_parse_arguments(arg "OPENMP" "TIMEOUT" "SOURCES;DEPS;LIBS;DEFINES;ARGS;LABELS" ${ARGN})
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300) # what takes seconds takes minutes under a sanitizer beside other work
     endif()
@@ -151,6 +152,11 @@ function(pf_test name)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    if(arg_OPENMP)
+        add_test(NAME ${name}_openmp COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+        set_tests_properties(${name}_openmp PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+                             ENVIRONMENT PF_TEST_THREADING=openmp)
+    endif()
     pf_label_targets(${name} ${arg_LABELS})
 endfunction()
 

@@ -114,7 +114,8 @@ static pf_status start_team(pf_engine *engine, const pf_engine_options *options,
 {
     end_team(engine);
     engine->owns_team = true;
-    if (options->n_cores > 0) return pf_team_create(n_threads, options->cores, options->n_cores, &engine->team, error);
+    if (options->n_cores > 0 || options->threading == PF_THREADING_OPENMP)
+        return pf_team_create_on(options->threading, n_threads, options->cores, options->n_cores, &engine->team, error);
     int32_t cpus[MAX_PINNED], n_cpus = 0;
     if (pf_topology_list_cpus(cpus, MAX_PINNED, &n_cpus, NULL) != PF_OK) n_cpus = 0;
     return pf_team_create(n_threads, cpus, pf_threads_pinning(n_threads, options->serves, cpus, n_cpus), &engine->team,
@@ -146,8 +147,9 @@ static pf_status find_team(pf_engine *engine, const pf_engine_options *options, 
     }
     PF_TRY(pf_topology_read(&engine->machine, error));
     hold(&engine->machine, OTHER_BYTES);
-    return start_team(engine, options, pf_topology_threads(&engine->machine, options->n_threads, options->n_cores),
-                      error);
+    int32_t n_threads = pf_topology_threads(&engine->machine, options->n_threads, options->n_cores);
+    if (options->n_threads == 0) PF_TRY(pf_threading_limit(options->threading, n_threads, &n_threads, error));
+    return start_team(engine, options, n_threads, error);
 }
 
 static pf_status open_parts(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
@@ -198,6 +200,7 @@ static pf_status check_options(const char *model, const pf_engine_options *optio
     PF_TRY(check_option(model, "isa", options->isa, PF_N_ISAS - 1, error));
     PF_TRY(check_option(model, "n_cores", options->n_cores, options->cores ? INT32_MAX : 0, error));
     PF_TRY(check_option(model, "n_threads", options->n_threads, INT32_MAX, error));
+    PF_TRY(check_option(model, "threading", options->threading, PF_N_THREADINGS - 1, error));
     PF_TRY(check_option(model, "max_context", options->max_context, INT32_MAX, error));
     PF_TRY(check_option(model, "max_sequences", options->max_sequences, PF_MAX_BATCH_SEQUENCES, error));
     return check_option(model, "max_draft", options->max_draft, PF_MAX_DRAFT_TOKENS, error);

@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/team.h"
 #include "model/weights/model.h"
 #include "proto/messages.h"
 #include "proto/peer.h"
@@ -45,14 +46,16 @@ typedef struct {
     pf_dtype dtype;
     pf_activations activations;
     pf_backend backend;
-    pf_head head;          /* a target's: not SCREENED, which makes no verifier; a draft's: FULL or SCREENED */
-    pf_type kv_type;       /* PF_N_TYPES: what suits the dtype */
-    pf_isa isa;            /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
-    int32_t n_threads;     /* 0: one for each of `cores`, else the cores there are; on fewer of these, where the
-                                  model is small or others compute there, while that is measured faster */
-    pf_engine *threads_of; /* to run on its threads, in turn, whatever n_threads and cores are; it outlives this one.
+    pf_head head;           /* a target's: not SCREENED, which makes no verifier; a draft's: FULL or SCREENED */
+    pf_type kv_type;        /* PF_N_TYPES: what suits the dtype */
+    pf_isa isa;             /* pf_cpu_best_isa(), or a lesser one: 0 is the scalar definitions */
+    int32_t n_threads;      /* 0: one for each of `cores`, else the cores there are; on fewer of these, where the
+                                  model is small or others compute there, while that is measured faster. With OpenMP no more
+                                  than the runtime's own default */
+    pf_threading threading; /* 0: threads of its own; or those of the OpenMP runtime of this process (base/team.h) */
+    pf_engine *threads_of;  /* to run on its threads, in turn, whatever n_threads and cores are; it outlives this one.
                                   NULL: on threads of its own */
-    const int32_t *cores;  /* [n_cores] to pin to, or NULL */
+    const int32_t *cores;   /* [n_cores] to pin to, or NULL; not with OpenMP, which pins its threads itself */
     int32_t n_cores;
     bool serves; /* another process of this machine may wait for it: its caller takes the last core, not the first */
     int32_t max_context;   /* tokens; 0: the model's, at most PF_DEFAULT_CONTEXT */

@@ -1,5 +1,6 @@
 /* Pieces of a phase: each is taken once, the own share first, and a late member's by the others. */
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static void each_piece_of_each_phase_is_taken_once(void **state)
     for (int32_t n_threads = 1; n_threads <= MOST; n_threads++) {
         pf_error error;
         pf_team *team;
-        assert_ok(pf_team_create(n_threads, NULL, 0, &team, &error), error);
+        assert_ok(pf_test_team_create(n_threads, &team, &error), error);
         board b = { .n_wrong = 0 };
         const int32_t total = 1 + rand() % LONGEST;
         for (int32_t phase = 0; phase < N_PHASES; phase++) {
@@ -130,7 +131,7 @@ static void what_a_late_member_has_not_begun_the_others_take(void **state)
     (void)state;
     pf_error error;
     pf_team *team;
-    assert_ok(pf_team_create(3, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(3, &team, &error), error);
     late l = { .n_done = 0 };
     pf_chunks_reset(l.pieces, 3);
     pf_team_run(team, come_late, &l);

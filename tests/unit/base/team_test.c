@@ -13,8 +13,13 @@
 #include "base/topology.h"
 #include "base/yield.h"
 #include "tests/support/alloc_count.h"
+#include "tests/support/threading.h"
 
 enum { MOST = 9 };
+
+/* The claims hold for both implementations (tests/support/threading.h). Claims about pinning, about what a waiting thread does
+ * between steps and about starting threads are those of own threads: main leaves them out on OpenMP, whose runtime does that.
+ * ThreadSanitizer does not see the synchronisation inside libgomp; that of a team is its own, so nothing is left out under it. */
 
 /* Plain memory, written by members: ThreadSanitizer sees whether the team orders the accesses. */
 typedef struct {
@@ -28,8 +33,19 @@ static pf_team *make(int32_t n_threads)
 {
     pf_team *team;
     pf_error error;
-    assert_ok(pf_team_create(n_threads, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(n_threads, &team, &error), error);
     assert_int_equal(pf_team_size(team), n_threads);
+    assert_int_equal(pf_team_threading(team), pf_test_threading());
+    return team;
+}
+
+/* Pinned to these CPUs, where the team pins at all. */
+static pf_team *make_on_two(int32_t n_threads, const int32_t cores[2])
+{
+    if (pf_test_threading() == PF_THREADING_OPENMP) return make(n_threads);
+    pf_team *team;
+    pf_error error;
+    assert_ok(pf_team_create(n_threads, cores, 2, &team, &error), error);
     return team;
 }
 
@@ -181,9 +197,7 @@ static void members_that_come_late_at_random_meet_all_the_same(void **state)
     int32_t cores[2];
     needs_two_cores(cores);
     for (int32_t n = 2; n < MOST; n++) {
-        pf_team *team;
-        pf_error error;
-        assert_ok(pf_team_create(n, cores, 2, &team, &error), error);
+        pf_team *team = make_on_two(n, cores);
         board b = { .n_steps = 20 };
         for (b.input = 0; b.input < 25; b.input++) pf_team_run(team, pass_round_late, &b);
         for (int32_t id = 0; id < n; id++) assert_int_equal(b.runs[id], 0);
@@ -376,9 +390,7 @@ static void who_computes_on_a_members_core_takes_his_share_and_no_more(void **st
     int32_t cores[2];
     needs_two_cores(cores);
     for (int hogged = 0; hogged < 2; hogged++) {
-        pf_team *team;
-        pf_error error;
-        assert_ok(pf_team_create(2, cores, 2, &team, &error), error);
+        pf_team *team = make_on_two(2, cores);
         uint64_t best_ns = UINT64_MAX;
         int n_alone = 0;
         for (int i = 0; i < TRIES && best_ns > MOST_NS && n_alone < ENOUGH; i++) {
@@ -433,7 +445,7 @@ static void a_step_allocates_nothing(void **state)
     (void)state;
     pf_alloc_count_reset();
     pf_team *team = make(3);
-    assert_int_equal(pf_alloc_count(), 3); /* the team and two threads: the counter counts */
+    assert_true(pf_alloc_count() > 0); /* the counter counts */
     board b = { .n_steps = 10 };
     pf_alloc_count_reset();
     for (int i = 0; i < 50; i++) pf_team_run(team, pass_round, &b);
@@ -731,7 +743,7 @@ static void memory_or_a_thread_refused_ends_what_was_started(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest both[] = {
         cmocka_unit_test(every_member_runs_each_step_once_and_sees_what_the_caller_wrote),
         cmocka_unit_test(a_barrier_lets_nobody_through_before_all_are_there),
         cmocka_unit_test(phases_may_wrap),
@@ -739,13 +751,16 @@ int main(void)
         cmocka_unit_test(members_that_fell_asleep_are_woken),
         cmocka_unit_test(members_that_come_late_at_random_meet_all_the_same),
         cmocka_unit_test(a_step_may_be_of_the_first_members_alone),
-        cmocka_unit_test(who_is_not_in_a_step_sleeps_on),
         cmocka_unit_test(steps_may_come_after_any_time),
-        cmocka_unit_test(a_step_after_half_a_millisecond_wakes_nobody),
-        cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),
         cmocka_unit_test(a_team_knows_how_long_a_late_member_has_held_it_up),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(shares_cover_everything_in_order_and_evenly),
+        cmocka_unit_test(signals_are_the_callers),
+    };
+    const struct CMUnitTest own[] = {
+        cmocka_unit_test(who_is_not_in_a_step_sleeps_on),
+        cmocka_unit_test(a_step_after_half_a_millisecond_wakes_nobody),
+        cmocka_unit_test(who_computes_on_a_members_core_takes_his_share_and_no_more),
         cmocka_unit_test(members_are_pinned_and_the_caller_is_given_back_its_cpus),
         cmocka_unit_test(a_caller_that_one_team_pinned_may_make_another_elsewhere),
         cmocka_unit_test(teams_run_in_turns_by_one_thread_pin_it_to_their_own_core_and_end_in_any_order),
@@ -753,9 +768,9 @@ int main(void)
         cmocka_unit_test(who_destroys_a_team_that_another_thread_ran_last_has_its_cpus_back),
         cmocka_unit_test(a_pinned_caller_is_unpinned_for_a_call),
         cmocka_unit_test(an_unpinned_caller_is_pinned_again_by_a_run_of_several_members),
-        cmocka_unit_test(signals_are_the_callers),
         cmocka_unit_test(a_team_that_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(memory_or_a_thread_refused_ends_what_was_started),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int n_failed = cmocka_run_group_tests(both, NULL, NULL);
+    return pf_test_threading() == PF_THREADING_OPENMP ? n_failed : n_failed + cmocka_run_group_tests(own, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "model/head/bounded_head.h"
 #include "model/forward/pass.h"
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 #include "tests/support/tiny_model.h"
 
 enum { MOST_ROWS = PF_BOUNDED_ROWS, N_PASSES = 12, PAUSE = 64 };
@@ -32,7 +33,7 @@ static rig open_rig(pf_dtype dtype, pf_head head, int32_t n_threads)
 {
     rig r;
     pf_error error;
-    assert_ok(pf_team_create(n_threads, NULL, 0, &r.team, &error), error);
+    assert_ok(pf_test_team_create(n_threads, &r.team, &error), error);
     assert_ok(load(dtype, head, PF_BACKEND_AUTO, r.team, &r.model, &error), error);
     const pf_context_config config = {
         .max_sequences = 2, .max_rows = 2 * MOST_ROWS, .max_logit_rows = 2 * MOST_ROWS, .kv_type = PF_TYPE_F32
@@ -464,7 +465,7 @@ static void measuring_is_part_of_the_progress_and_is_given_up(void **state)
     pf_team *team;
     pf_error error = { 0 };
     pf_model *model = NULL;
-    assert_ok(pf_team_create(2, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(2, &team, &error), error);
     teller t = { 0 };
     const pf_model_options options = { .dtype = PF_DTYPE_BF16,
                                        .head = PF_HEAD_BOUNDED,
@@ -494,7 +495,7 @@ static void integers_f16_and_other_products_are_refused(void **state)
     make_head(NULL);
     pf_team *team;
     pf_error error;
-    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(1, &team, &error), error);
     for (size_t i = 0; i < PF_COUNT(refused); i++) {
         pf_model *model = NULL;
         error = (pf_error){ 0 };

@@ -11,6 +11,7 @@
 #include "tests/support/alloc_count.h"
 #include "tests/support/resident.h"
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 #include "tests/support/tiny_model.h"
 
 enum { N_TEXT = 75, MAX_ROWS = 80, MAX_TOKENS = 160, MAX_SEQUENCES = 6, MOST_THREADS = 8 };
@@ -51,7 +52,7 @@ static void set_up_with(rig *r, pf_model_options options, int32_t n_threads)
 {
     pf_error error = { 0 };
     *r = (rig){ 0 };
-    if (pf_team_create(n_threads, NULL, 0, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
+    if (pf_test_team_create(n_threads, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
     options.team = r->team;
     if (pf_model_load(directory, &options, &r->model, &error) != PF_OK) fail_msg("%s", error.text);
     const pf_context_config config = { .max_tokens = MAX_TOKENS,

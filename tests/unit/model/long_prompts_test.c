@@ -6,6 +6,7 @@
 
 #include "model/forward/context.h"
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 #include "tests/support/tiny_model.h"
 
 enum { N_TEXT = 700, N_VOCAB = 97, MAX_SEQUENCES = 2 };
@@ -48,7 +49,7 @@ static char directory[PF_TINY_PATH];
 static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
 {
     pf_error error = { 0 };
-    assert_ok(pf_team_create(n_threads, NULL, 0, &r->team, &error), error);
+    assert_ok(pf_test_team_create(n_threads, &r->team, &error), error);
     static const pf_topology machine = { .n_cores = 1, .n_cpus = 1, .l3_bytes = 1, .memory_bytes = (size_t)1 << 40 };
     const pf_model_options options = {
         .dtype = dtype, .head = PF_HEAD_FULL, .isa = isa, .team = r->team, .machine = &machine

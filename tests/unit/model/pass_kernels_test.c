@@ -3,6 +3,7 @@
 
 #include "model/forward/pass_kernels.h"
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 #include "tests/support/tiny_model.h"
 
 enum { BEFORE = 11, MAX_ROWS = 20, VOCAB = 97 };
@@ -45,7 +46,7 @@ static void set_up(rig *r, pf_dtype dtype, int32_t n_threads, int32_t n_rows)
 {
     pf_error error;
     *r = (rig){ .n_rows = n_rows };
-    assert_ok(pf_team_create(n_threads, NULL, 0, &r->team, &error), error);
+    assert_ok(pf_test_team_create(n_threads, &r->team, &error), error);
     const pf_model_options options = { .dtype = dtype, .isa = pf_cpu_best_isa(), .team = r->team };
     assert_ok(pf_model_load(directory, &options, &r->model, &error), error);
     const pf_context_config config = { .max_tokens = BEFORE + MAX_ROWS,

@@ -7,6 +7,7 @@
 #include "model/forward/context.h"
 #include "model/files/quantize.h"
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 #include "tests/support/tiny_model.h"
 
 enum { VOCAB = 1000, HIDDEN = 64, N_ROWS = 24, N_BEST = 8 };
@@ -30,7 +31,7 @@ static float *logits_of(int32_t vocab, pf_dtype dtype, pf_head head, size_t *ste
     pf_context *context;
     pf_error error;
     pf_kv_seq seq;
-    assert_ok(pf_team_create(2, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(2, &team, &error), error);
     assert_ok(load(directory, dtype, head, PF_BACKEND_AUTO, team, &model, &error), error);
     const pf_context_config config = {
         .max_sequences = 1, .max_rows = N_ROWS, .max_logit_rows = N_ROWS, .kv_type = PF_TYPE_BF16
@@ -157,7 +158,7 @@ static void rows_are_told_of_and_counted_once_in_the_progress(void **state)
         pf_model *model;
         pf_error error;
         seen s = { 0 };
-        assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+        assert_ok(pf_test_team_create(1, &team, &error), error);
         const pf_model_options options = { .dtype = PF_DTYPE_INT8,
                                            .head = PF_HEAD_SCREENED,
                                            .isa = pf_cpu_best_isa(),
@@ -184,7 +185,7 @@ static void assert_refused(const char *from, pf_dtype dtype, pf_backend backend,
     pf_team *team;
     pf_model *model = NULL;
     pf_error error = { 0 };
-    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(1, &team, &error), error);
     assert_status(load(from, dtype, PF_HEAD_SCREENED, backend, team, &model, &error), PF_UNSUPPORTED);
     assert_null(model);
     assert_says(error, part);
@@ -205,7 +206,7 @@ static void what_is_not_bf16_or_integers_made_here_is_refused(void **state)
     pf_team *team;
     pf_error error;
     pf_quantize_result result;
-    assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
+    assert_ok(pf_test_team_create(1, &team, &error), error);
     const pf_quantize_options how = { .dtype = PF_DTYPE_INT8, .team = team };
     assert_ok(pf_model_quantize(directory, quantised, &how, &result, &error), error);
     pf_team_destroy(team);

@@ -3,6 +3,7 @@
 
 #include "model/forward/pass.h"
 #include "tests/support/test.h"
+#include "tests/support/threading.h"
 #include "tests/support/tiny_model.h"
 
 enum { CONTEXT = 4180, AT_ONCE = 110, N_ROWS = 9, N_PASSES = 4, MAX_TOKENS = 4300, MAX_SEQUENCES = 2 };
@@ -42,7 +43,7 @@ static void set_up(rig *r, pf_isa isa, pf_dtype dtype, int32_t n_threads)
 {
     pf_error error = { 0 };
     *r = (rig){ 0 };
-    if (pf_team_create(n_threads, NULL, 0, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
+    if (pf_test_team_create(n_threads, &r->team, &error) != PF_OK) fail_msg("%s", error.text);
     const pf_model_options options = { .dtype = dtype, .isa = isa, .team = r->team };
     if (pf_model_load(directory, &options, &r->model, &error) != PF_OK) fail_msg("%s", error.text);
     const pf_context_config config = { .max_tokens = MAX_TOKENS,

@@ -1,4 +1,4 @@
-/* pilotfish quantize: a model's directory written anew with its weights in another format. */
+/* pilotfish quantize: writes a copy of a model directory with its weights in another format. */
 #include "cli/commands.h"
 #include "cli/cut_short.h"
 #include "cli/hub.h"
@@ -54,7 +54,7 @@ static int check(const pf_options *options)
 {
     const pf_command *self = &pf_command_quantize;
     if (!options->model) return pf_options_misuse(self, "a model is needed: -m MODEL");
-    if (!options->output) return pf_options_misuse(self, "the directory to be made is needed: -o DIR");
+    if (!options->output) return pf_options_misuse(self, "an output directory is needed: -o DIR");
     if (!pf_dtype_is_written(options->dtype)) return misuse_of_dtype(self, options->dtype);
     return PF_EXIT_DONE;
 }
@@ -74,12 +74,12 @@ static const pf_option_group *const groups[] = { &pf_options_model, &pf_options_
 
 const pf_command pf_command_quantize = {
     .name = "quantize",
-    .summary = "write a model anew with its weights in another format",
+    .summary = "write a copy of a model with its weights in another format",
     .synopsis = "-m MODEL -o DIR --dtype T [options]",
     .description =
         "Rounds the weights once (to nearest) and writes a directory that -m takes: config.json, model.safetensors\n"
         "and the tokenizer's files. Its logits are bit for bit those of MODEL loaded with the same --dtype. DIR\n"
-        "appears whole or not at all. Integers load in their own format alone; f32, f16 and bf16 any program reads.\n",
+        "is created atomically. Integers load in their own format only; any program reads f32, f16 and bf16.\n",
     .examples = "  pilotfish quantize -m models/target -o /tmp/target-int4 --dtype int4\n"
                 "  pilotfish generate -m /tmp/target-int4 -p 'The list type'\n",
     .groups = groups,

@@ -1,4 +1,4 @@
-/* Model names. */
+/* Finds model directories, by path and in the Hugging Face cache. */
 #include "cli/hub.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 #include "model/files/safetensors.h"
 #include "tokenizer/tokenizer.h"
 
-/* How much of a text is one name, of the characters that Hugging Face allows. 0: none, or it is hidden, "." or "..". */
+/* The length of a name of the characters that Hugging Face allows, at the start of a text. 0: none, or it begins with a dot. */
 static size_t name_length(const char *text)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
@@ -33,7 +33,7 @@ static bool is_repository_name(const char *name)
     return length > 0 && repository[length] == '\0';
 }
 
-/* How much of a text is a variable, $NAME or ${NAME}, that the environment has, and its value. 0: none, or it has no such. */
+/* The length of a variable, $NAME or ${NAME}, at the start of a text, and its value. 0: none, or it is not set. */
 static size_t variable_at(const char *text, const char **value)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -50,8 +50,8 @@ static size_t variable_at(const char *text, const char **value)
     return length + 1 + 2 * brace;
 }
 
-/* Appends a text, its variables expanded as by os.path.expandvars: once, and unknown ones as they are. False: it does not
- * fit, and is cut. */
+/* Appends a text with its variables expanded as by os.path.expandvars: once, unknown ones unchanged. False: it does not fit and
+ * is truncated. */
 static bool append_expanded(const char *text, char *out, size_t capacity)
 {
     size_t n = strlen(out);
@@ -67,7 +67,7 @@ static bool append_expanded(const char *text, char *out, size_t capacity)
     return true;
 }
 
-/* What stands for ~ and the name of a user [n] behind it, as by os.path.expanduser; NULL: nothing, and it stays. */
+/* The home directory for ~ and the user name [n] behind it, as os.path.expanduser. NULL: unknown, and ~ stays. */
 static const char *home_directory(const char *name, size_t n)
 {
     char copy[256];
@@ -79,7 +79,7 @@ static const char *home_directory(const char *name, size_t n)
     return user != NULL ? user->pw_dir : NULL;
 }
 
-/* Where huggingface_hub (constants.py) has it, which expands whatever is set. False: it does not fit, and is cut. */
+/* The cache directory, as huggingface_hub finds it (constants.py). False: it does not fit and is truncated. */
 static bool cache_directory(char *out, size_t capacity)
 {
     static const struct {
@@ -105,7 +105,7 @@ static bool cache_directory(char *out, size_t capacity)
 
 enum { MAX_REVISION = 80 }; /* a commit has 40 */
 
-/* The commit that a file in refs/ names. PF_UNAVAILABLE: none.  PF_INVALID: it cannot be read. */
+/* Reads the commit from a file in refs/. PF_UNAVAILABLE: none.  PF_INVALID: it cannot be read. */
 static pf_status read_revision(const char *reference_path, char out[MAX_REVISION], pf_error *error)
 {
     char *text;
@@ -118,7 +118,7 @@ static pf_status read_revision(const char *reference_path, char out[MAX_REVISION
     return length > 0 ? PF_OK : PF_UNAVAILABLE;
 }
 
-/* Of a repository that was downloaded by a commit or a tag, and has no main: what it has, if that is one. */
+/* Finds the only revision of a repository without a main branch, which was downloaded by commit or tag. */
 static pf_status find_only_revision(const char *snapshots_path, char out[MAX_REVISION], pf_error *error)
 {
     int n_found = 0;
@@ -144,7 +144,7 @@ static pf_status check_directory(const char *path, pf_error *error)
     return pf_fail(error, PF_INVALID, "%s: cannot be examined: %s", path, strerror(errno));
 }
 
-/* PF_UNAVAILABLE: it is not there.  PF_INVALID: it may be, and cannot be looked at; the sentence says what, and why. */
+/* PF_UNAVAILABLE: it is not there.  PF_INVALID: the cache cannot be read; the sentence says why. */
 static pf_status find_in_cache(const char *cache, const char *name, char out[PF_MAX_PATH], pf_error *error)
 {
     char folder[PF_MAX_PATH], path[PF_MAX_PATH + 16], revision[MAX_REVISION];
@@ -162,7 +162,7 @@ static pf_status find_in_cache(const char *cache, const char *name, char out[PF_
     return length > 0 && length < PF_MAX_PATH ? check_directory(out, error) : PF_UNAVAILABLE;
 }
 
-/* What a directory in the cache lacks; NULL: nothing. */
+/* Names the part that a directory in the cache lacks; NULL: none. */
 typedef const char *find_lack_fn(const char *directory);
 
 static bool has_file(const char *directory, const char *name)
@@ -174,14 +174,14 @@ static bool has_file(const char *directory, const char *name)
 
 static const char *find_lack_of_model(const char *directory)
 {
-    /* Where a model is there in another form the loader says so: downloading it again does not help. */
+    /* The loader refuses a model in another form: downloading it again does not help. */
     pf_config config;
     if (!has_file(directory, "config.json"))
         return pf_config_load(directory, NULL, &config, NULL) == PF_UNSUPPORTED ? NULL : "not its config.json";
     pf_safetensors *weights = NULL;
     const pf_status status = pf_safetensors_open(directory, NULL, &weights, NULL);
     pf_safetensors_close(weights);
-    return status == PF_UNAVAILABLE ? "not all of its weights" : NULL; /* of what is broken the loader tells */
+    return status == PF_UNAVAILABLE ? "not all of its weights" : NULL; /* the loader reports broken files */
 }
 
 static const char *find_lack_of_tokenizer(const char *directory)
@@ -200,8 +200,8 @@ static pf_status find_repository(const char *name, find_lack_fn *find_lack, char
     const bool has_room = cache_directory(cache, sizeof cache);
     const pf_status status = has_room ? find_in_cache(cache, name, found, &why) : PF_UNAVAILABLE;
     if (status != PF_OK && status != PF_UNAVAILABLE)
-        return pf_fail(error, status, "%s: there is no such directory, and of the Hugging Face cache %s", name,
-                       why.text);
+        return pf_fail(error, status, "%s: there is no such directory, and the Hugging Face cache cannot be read: %s",
+                       name, why.text);
     const char *lack = status == PF_OK ? find_lack(found)
                        : has_room      ? "no such repository, or not its main branch"
                                        : "a path that is too long";

@@ -1,4 +1,4 @@
-/* The table of architectures, and the tensors that a model of one has. */
+/* Lists the architectures and enumerates the tensors of a model. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +69,7 @@ const char *pf_architecture_name(pf_architecture_id id)
     return ARCHITECTURES[id].name;
 }
 
-/* ---- which one a file names ---------------------------------------------------------------------------------------- */
+/* ---- the architecture of a file --------------------------------------------------------------------------------------- */
 
 static void list_architectures(char *out, size_t size)
 {
@@ -97,21 +97,21 @@ static const char *name_at(const json_t *names, size_t i)
     return json_string_value(json_is_array(names) ? json_array_get(names, i) : names);
 }
 
-/* Other classes of transformers around the same decoder. What they add is no part of a causal model, and is unused. */
+/* Whether a class of transformers has the decoder of the architecture. What it adds is no part of a causal model. */
 static bool wraps(const char *name, const pf_architecture *row)
 {
     const size_t n = strlen(row->model_type);
     return strncasecmp(name, row->model_type, n) == 0;
 }
 
-/* The row whose class is among the names, else whose decoder one of them wraps; -1: none. */
+/* The row with a class that is among the names, else with a decoder that one of them wraps; -1: none. */
 static int find_by_names(const json_t *names, size_t n, bool *is_exact)
 {
     for (int pass = 0; pass < 2; pass++)
         for (size_t k = 0; k < n; k++)
             for (int i = 0; i < PF_N_ARCHITECTURES; i++) {
                 *is_exact = pass == 0;
-                /* LLaMAForCausalLM in the first conversions */
+                /* the first conversions have LLaMAForCausalLM */
                 if (pass == 0 ? strcasecmp(name_at(names, k), ARCHITECTURES[i].name) == 0
                               : wraps(name_at(names, k), &ARCHITECTURES[i]))
                     return i;
@@ -126,7 +126,7 @@ static int find_by_type(const char *model_type)
     return -1;
 }
 
-/* transformers goes by model_type, and takes the names for a hint. Where a name and model_type disagree, one is wrong. */
+/* transformers selects by model_type and treats the names as a hint. Where the two disagree, one of them is wrong. */
 pf_status pf_architecture_find(const pf_json *doc, const pf_load_policy *policy, pf_architecture_id *out,
                                pf_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * config.json and generation_config.json as a pf_config: the numbers of the architecture, then RoPE (config_rope.c), the
- * format of quantised weights, and the ids that end a text.
+ * Reads config.json and generation_config.json into a pf_config: the dimensions, then RoPE (config_rope.c), the format of
+ * quantised weights, and the ids that end a text.
  */
 #include "model/config/config.h"
 
@@ -61,7 +61,7 @@ static pf_status read_dimensions(const pf_json *doc, const pf_architecture *row,
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
 
-/* An id past the vocabulary stands for none: a text never has it. Models cut out of larger ones keep theirs. */
+/* An id beyond the vocabulary never occurs in a text and is ignored: models cut down from larger ones keep such ids. */
 static bool is_token(const pf_config *c, int64_t id)
 {
     return id >= 0 && id < c->vocab_size;
@@ -84,11 +84,11 @@ static pf_status push_eos(const pf_json *doc, const json_t *id, pf_config *c, pf
     return PF_OK;
 }
 
-/* generation_config.json, where it is there, has the only word: an id that it lacks is none (transformers,
+/* generation_config.json, where it exists, replaces the ids of config.json, even with none (transformers,
  * GenerationMixin.adjust_generation_fn). */
 static pf_status read_ids(const pf_json *doc, pf_config *c, pf_error *error)
 {
-    int64_t bos = 0; /* what begins a text is the tokenizer's to say: only the type is looked at */
+    int64_t bos = 0; /* the tokenizer decides what begins a text: only the type is checked */
     PF_TRY(pf_json_get_int(doc, doc->root, "bos_token_id", false, INT64_MIN, INT64_MAX, &bos, error));
     c->n_eos = 0;
     const json_t *eos = json_object_get(doc->root, "eos_token_id");
@@ -116,11 +116,11 @@ static pf_status check_version(const pf_json *doc, pf_format format, pf_error *e
                        "%s: version is %lld, expected %lld: %s was written by a later version of pilotfish", doc->name,
                        (long long)version, (long long)expected, pf_format_get(format)->name);
     return pf_fail(error, PF_UNSUPPORTED,
-                   "%s: %s was written by an earlier version, whose groups had F16 scales: quantize the original again",
+                   "%s: %s was written by an earlier version, with F16 scales of groups: quantize the original again",
                    doc->name, pf_format_get(format)->name);
 }
 
-/* The fields that follow from the format: there to be read by others, and here to be checked. */
+/* Checks the fields that follow from the format, which are written for other readers. */
 static pf_status check_derived(const pf_json *doc, const pf_format_info *format, pf_error *error)
 {
     int64_t bits = format->bits, group = format->group;
@@ -150,7 +150,7 @@ static pf_status read_quantization(const pf_json *whole, pf_config *c, pf_error 
     const char *method = json_string_value(json_object_get(node, "quant_method"));
     if (!method || strcmp(method, "pilotfish") != 0)
         return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: quant_method is %.60s, only \"pilotfish\", what `pilotfish quantize` writes, is known here",
+                       "%s: quant_method is %.60s, only \"pilotfish\", written by `pilotfish quantize`, is known here",
                        doc->name, method ? method : "no string");
     const char *name = NULL;
     pf_dtype dtype = PF_DTYPE_AUTO;
@@ -159,14 +159,14 @@ static pf_status read_quantization(const pf_json *whole, pf_config *c, pf_error 
     const pf_status status = pf_dtype_parse(name, &dtype, &why);
     if (status != PF_OK) return pf_fail(error, PF_UNSUPPORTED, "%s: %s", doc->name, why.text);
     if (dtype < PF_DTYPE_FORMATS || !pf_format_is_integer(pf_dtype_format(dtype)))
-        return pf_fail(error, PF_FORMAT, "%s: format is \"%s\", which is not one of integers", doc->name, name);
+        return pf_fail(error, PF_FORMAT, "%s: format is \"%s\", which is not an integer format", doc->name, name);
     c->quantized = true;
     c->format = pf_dtype_format(dtype);
     PF_TRY(check_version(doc, c->format, error));
     return check_derived(doc, pf_format_get(c->format), error);
 }
 
-/* What AUTO is for numbers that were written as F16 to be used so: published files in F16 have no such field. */
+/* Marks F16 files that were written to be used as F16. Published F16 files lack the field, and AUTO makes BF16 of them. */
 static pf_status read_own_dtype(const pf_json *doc, pf_config *c, pf_error *error)
 {
     const json_t *node = json_object_get(doc->root, "pilotfish_dtype");
@@ -178,7 +178,7 @@ static pf_status read_own_dtype(const pf_json *doc, pf_config *c, pf_error *erro
                    name ? name : "no string");
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- both files -------------------------------------------------------------------------------------------------- */
 
 static pf_status read_documents(const pf_json *doc, const pf_json *generation, const pf_load_policy *policy,
                                 pf_config *out, pf_error *error)
@@ -191,7 +191,8 @@ static pf_status read_documents(const pf_json *doc, const pf_json *generation, c
     PF_TRY(pf_config_read_rope(doc, row, &c, error));
     PF_TRY(read_quantization(doc, &c, error));
     PF_TRY(read_own_dtype(doc, &c, error));
-    PF_TRY(read_ids(doc, &c, error)); /* looked at in any case: a wrong type there is an error, whoever has the word */
+    PF_TRY(read_ids(
+        doc, &c, error)); /* checked in any case: a wrong type is an error even where generation_config.json has ids */
     if (generation) PF_TRY(read_ids(generation, &c, error));
     if (generation) PF_TRY(pf_generation_check_keys(generation, policy, error));
     *out = c;
@@ -208,7 +209,7 @@ pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf
     if (opened != PF_OK) return opened;
 
     if (pf_file_join(directory, "generation_config.json", path, NULL) != PF_OK) path[0] = '\0';
-    pf_error absent = { 0 }; /* that there is no such file is no failure */
+    pf_error absent = { 0 }; /* a missing file is no failure */
     pf_status status = pf_json_open(path, PF_MAX_CONFIG_BYTES, &generation, &absent);
     if (status == PF_OK || status == PF_UNAVAILABLE)
         status = read_documents(&doc, status == PF_OK ? &generation : NULL, policy, out, error);

@@ -1,16 +1,16 @@
 /*
- * config.json as a plain struct: all that the forward pass must know of a model, and nothing else.
+ * Reads config.json into a plain struct that holds everything the forward pass needs to know about a model.
  *
- * An architecture is one row of a table (architectures.c): its name, the fields that it knows, their defaults, the names of its
+ * An architecture is one row of a table (architectures.c): its name, the fields that it reads, their defaults, the names of its
  * tensors. Files are read as transformers 4 writes them (rope_theta, rope_scaling) and as transformers 5 does
  * (rope_parameters). Keys that inference does not read (dtype, use_cache, initializer_range, ...) are ignored. A key that
  * is not known is refused by name where it could change the logits (unknown_keys.h), and is reported otherwise.
  *
  *      config.json             -> pf_config
- *      generation_config.json  -> the ids that end a text, when it is there, as transformers does
+ *      generation_config.json  -> the ids that end a text, where the file exists, as in transformers
  *
- * Every number is in the range that its comment gives, and every product of dimensions that names a tensor's size
- * fits an int64_t many times over: a caller need not look again.
+ * Every number is in the range that its comment gives, and every product of dimensions that is a tensor's size fits an
+ * int64_t. A caller need not check again.
  */
 #ifndef PF_MODEL_CONFIG_H
 #define PF_MODEL_CONFIG_H
@@ -41,12 +41,12 @@ typedef enum {
     PF_N_ARCHITECTURES
 } pf_architecture_id;
 
-/* What a tensor is to the forward pass. The comment gives its shape as the file has it: [out, in]. */
+/* The role of a tensor in the forward pass. The comment gives its shape in the file: [out, in]. */
 typedef enum {
-    PF_TENSOR_EMBEDDING,  /* [vocab_size, hidden_size] */
-    PF_TENSOR_FINAL_NORM, /* [hidden_size] */
-    PF_TENSOR_HEAD,       /* as EMBEDDING; not read where tied_embeddings, or the only name of both (checkpoint.h) */
-    PF_TENSOR_ATTENTION_NORM, /* [hidden_size]; this and all below once a layer */
+    PF_TENSOR_EMBEDDING,      /* [vocab_size, hidden_size] */
+    PF_TENSOR_FINAL_NORM,     /* [hidden_size] */
+    PF_TENSOR_HEAD,           /* as EMBEDDING; not read with tied_embeddings, or the only name of both (checkpoint.h) */
+    PF_TENSOR_ATTENTION_NORM, /* [hidden_size]; this and all below: one per layer */
     PF_TENSOR_Q,              /* [n_heads * head_dim, hidden_size] */
     PF_TENSOR_K,              /* [n_kv_heads * head_dim, hidden_size] */
     PF_TENSOR_V,              /* as K */
@@ -61,108 +61,108 @@ typedef enum {
 typedef enum {
     PF_ROPE_DEFAULT,
     PF_ROPE_LINEAR,   /* every frequency divided by `factor` */
-    PF_ROPE_DYNAMIC,  /* theta grows with the session's length past max_position (NTK-aware) */
+    PF_ROPE_DYNAMIC,  /* theta grows with the session length beyond max_position (NTK-aware) */
     PF_ROPE_LLAMA3,   /* low frequencies divided, high ones kept, a ramp between */
-    PF_ROPE_YARN,     /* as llama3 by number of rotations, and attention scaled; arXiv:2309.00071 */
-    PF_ROPE_LONGROPE, /* one divisor a frequency, two sets, by the session's length; arXiv:2402.13753 */
+    PF_ROPE_YARN,     /* as llama3, by number of rotations; attention is scaled too; arXiv:2309.00071 */
+    PF_ROPE_LONGROPE, /* one divisor per frequency, in two sets by session length; arXiv:2402.13753 */
 } pf_rope_type;
 
-/* Fields that a type does not use are 0. All are finite. */
+/* A field that the type does not use is 0. All numbers are finite. */
 typedef struct {
     pf_rope_type type;
     double theta;                            /* > 1 */
-    double factor;                           /* > 0: linear, dynamic, llama3, yarn; resolved for longrope */
-    double attention_scale;                  /* on cos and sin, resolved; 1 except for yarn and longrope */
+    double factor;                           /* > 0: linear, dynamic, llama3, yarn; computed for longrope */
+    double attention_scale;                  /* factor of cos and sin; 1 except for yarn and longrope */
     double original_max_position;            /* llama3, yarn, longrope: a whole number, 1 or more */
     double low_freq_factor;                  /* llama3 */
     double high_freq_factor;                 /* llama3; differs from low_freq_factor */
-    double beta_fast, beta_slow;             /* yarn: rotations in the original context that bound the ramp */
-    bool truncate;                           /* yarn: the ramp's ends are whole dimensions */
+    double beta_fast, beta_slow;             /* yarn: rotations in the original context at the ends of the ramp */
+    bool truncate;                           /* yarn: the ends of the ramp are rounded to whole dimensions */
     float short_factor[PF_MAX_HEAD_DIM / 2]; /* longrope: [rotary_dim / 2] */
     float long_factor[PF_MAX_HEAD_DIM / 2];  /* longrope: [rotary_dim / 2] */
 } pf_rope;
 
 typedef struct {
     pf_architecture_id architecture;
-    int32_t vocab_size;        /* rows of the embedding: the tokenizer may have fewer tokens; 1 .. PF_MAX_VOCAB */
+    int32_t vocab_size;        /* rows of the embedding; the tokenizer may have fewer tokens; 1 .. PF_MAX_VOCAB */
     int32_t hidden_size;       /* 1 .. PF_MAX_HIDDEN */
     int32_t intermediate_size; /* 1 .. PF_MAX_INTERMEDIATE */
     int32_t n_layers;          /* 1 .. PF_MAX_LAYERS */
     int32_t n_heads;           /* 1 .. PF_MAX_HEADS, a multiple of n_kv_heads */
     int32_t n_kv_heads;        /* 1 .. n_heads */
     int32_t head_dim;          /* even, 2 .. PF_MAX_HEAD_DIM; n_heads * head_dim need not be hidden_size */
-    int32_t rotary_dim;        /* leading dimensions of a head that turn: even, at most head_dim (Llama: all) */
-    int32_t max_position;      /* max_position_embeddings, or PF_MAX_POSITIONS where it is more; 1 or more */
-    int32_t max_context;       /* longest session that makes sense: max_position, and beyond it what scaling gives
-                                    (dynamic, linear: times the factor; yarn: original_max_position times it) */
+    int32_t rotary_dim;        /* leading dimensions of a head that RoPE rotates: even, at most head_dim (Llama: all) */
+    int32_t max_position;      /* max_position_embeddings, at most PF_MAX_POSITIONS; 1 or more */
+    int32_t max_context;       /* longest useful session: max_position, extended by RoPE scaling
+                                    (dynamic, linear: times the factor; yarn: original_max_position times the factor) */
     float rms_eps;             /* 0 .. 1 */
-    bool tied_embeddings;      /* the head is the embedding */
+    bool tied_embeddings;      /* the LM head is the embedding */
     bool attention_bias;       /* Q, K, V and O have biases */
     bool mlp_bias;             /* GATE, UP and DOWN have biases */
     pf_rope rope;
-    bool quantized;   /* matrices lie in the file as integers, as `pilotfish quantize` writes them, in this format: */
-    pf_format format; /* of the file (quantized) */
-    bool kept_in_f16; /* its numbers are to be used as F16, as `pilotfish quantize --dtype f16` leaves them */
+    bool quantized;   /* the file holds matrices as integers, as `pilotfish quantize` writes them */
+    pf_format format; /* of the integers (quantized) */
+    bool kept_in_f16; /* AUTO keeps F16: written by `pilotfish quantize --dtype f16` */
     int32_t n_eos;
-    int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos]: any of them ends a text; each below vocab_size */
+    int32_t eos_ids[PF_MAX_EOS_IDS]; /* [n_eos] any of them ends a text; each is below vocab_size */
 } pf_config;
 
 /* Reads DIR/config.json, and the ids from DIR/generation_config.json when it is there. `policy` decides about keys that are
  * not read; NULL: they are ignored.
  * PF_UNAVAILABLE: there is no config.json; the sentence says what there is.  PF_FORMAT: a field is missing, of the wrong type or out of range.
- * PF_UNSUPPORTED: an architecture (the sentence lists those known), a field or a value that nothing here computes.
- * PF_LIMIT: a file larger than a configuration can be.  PF_INVALID: one that is there and cannot be read.  PF_NOMEM. */
+ * PF_UNSUPPORTED: an architecture (the sentence lists the known ones), a field or a value that is not implemented.
+ * PF_LIMIT: a file is larger than PF_MAX_CONFIG_BYTES.  PF_INVALID: a file exists and cannot be read.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf_config *out,
                                      pf_error *error);
 
-/* The same from text in memory; `name` stands for the file in errors; generation_text may be NULL. */
+/* The same for text in memory. `name` is the file name in errors; generation_text may be NULL. */
 PF_MUST_USE pf_status pf_config_parse(const char *name, const char *text, size_t n_bytes, const char *generation_text,
                                       size_t n_generation_bytes, const pf_load_policy *policy, pf_config *out,
                                       pf_error *error);
 
-/* The version that quantization_config has for a format of integers: 2 for those in groups, whose scales were of another kind
- * before; 1 for the others, which do not say so. */
+/* The version number in quantization_config for an integer format: 2 for formats with groups, which changed the type of their
+ * scales once; 1 for the others, which do not write it. */
 int32_t pf_config_quantized_version(pf_format format);
 
 /* "LlamaForCausalLM": a static string. */
 const char *pf_architecture_name(pf_architecture_id id);
 const char *pf_rope_type_name(pf_rope_type type); /* "default", "llama3", ... */
 
-/* The name of a tensor in the files. `layer`: 0 .. n_layers-1, not looked at for the first three roles.
- * `part`: "weight", "bias", or what a quantised directory keeps beside them (model/files/quantize.c). */
+/* The name of a tensor in the files. `layer`: 0 .. n_layers-1, ignored for the first three roles.
+ * `part`: "weight", "bias", or a part that a quantised directory has besides (model/files/checkpoint.h). */
 void pf_config_tensor_name(const pf_config *config, pf_tensor_role role, int32_t layer, const char *part,
                            char out[PF_MAX_TENSOR_NAME]);
 
-/* Rows and columns of a role's weight; columns 0: a vector. */
+/* Rows and columns of the weight of a role. columns 0: a vector. */
 void pf_config_shape(const pf_config *config, pf_tensor_role role, int32_t *rows, int32_t *columns);
 
-/* Whether a role's weight is a matrix that rows are multiplied by: what a format of integers is for. An embedding is only
- * looked up, unless the head is made of it. */
+/* Whether the weight of a role is a matrix that activations are multiplied by, and so may be held as integers. An embedding is
+ * only looked up, unless it is the LM head too. */
 bool pf_config_is_multiplied(const pf_config *config, pf_tensor_role role);
 
-/* The role whose tensor the head is made of: the embedding where the two are tied. */
+/* The role of the tensor that the LM head is packed from: the embedding where the two are tied. */
 static inline pf_tensor_role pf_config_head_role(const pf_config *config)
 {
     return config->tied_embeddings ? PF_TENSOR_EMBEDDING : PF_TENSOR_HEAD;
 }
 
-/* Whether that role has a bias in this model. */
+/* Whether a role has a bias in this model. */
 bool pf_config_has_bias(const pf_config *config, pf_tensor_role role);
 
-/* Called for a tensor; what it returns other than PF_OK ends the walk. `part` is "weight" or "bias". */
+/* Called for each tensor. A status other than PF_OK ends the visit and is returned. `part` is "weight" or "bias". */
 typedef pf_status pf_config_tensor_fn(void *user, pf_tensor_role role, int32_t layer, const char *part,
                                       pf_error *error);
 
-/* Every tensor that the model has, in the order of the layers and their roles, a bias behind its weight. */
+/* Visits every tensor of the model, by layer and role, each bias after its weight. */
 PF_MUST_USE pf_status pf_config_visit_tensors(const pf_config *config, pf_config_tensor_fn *visit, void *user,
                                               pf_error *error);
 
-/* RoPE's angles a position: dimension pair i turns by position * inv_freq[i], and cos and sin are both multiplied by
- * *attention_scale (1 for most). Pairs are (i, i + rotary_dim / 2), as rotate_half in transformers.
- *   context_tokens         the longest that the session may grow, fixed when it is created (DESIGN, invariant 2);
- *                          only dynamic and longrope look at it
+/* Computes RoPE's inverse frequencies: dimension pair i is rotated by position * inv_freq[i], and cos and sin are both
+ * multiplied by *attention_scale (1 for most types). Pairs are (i, i + rotary_dim / 2), as rotate_half in transformers.
+ *   context_tokens         the longest that the session may grow, fixed when it is created (row invariance);
+ *                          only dynamic and longrope use it
  *   inv_freq               [rotary_dim / 2] out
- * float32 where transformers computes in float32, double where Python's floats do.
+ * Computed in float32 where transformers uses float32, in double where it uses Python floats.
  * Source: transformers, modeling_rope_utils.py (5.x; where 4.x differs, config_rope.c says so). */
 void pf_rope_frequencies(const pf_config *config, int32_t context_tokens, float *inv_freq, float *attention_scale);
 

@@ -11,9 +11,9 @@
 
 #include "model/config/unknown_keys.h"
 
-/* Written by transformers, 4 or 5, or found in models that were published, and not read by a causal language model at
- * inference: the origin of the file, training, classification heads, what `generate` would default to, and how PyTorch or
- * a browser is to run it (pretraining_tp: in how many parts transformers 4 computes the same products). */
+/* Written by transformers 4 or 5, or found in published models, and not read by a causal language model at inference: the
+ * origin of the file, training, classification, the defaults of `generate`, and how PyTorch or a browser runs the model
+ * (pretraining_tp: in how many parts transformers 4 computes the same products). */
 static const char *const INERT[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -106,7 +106,7 @@ static const char *const INERT[] = {
     NULL,
 };
 
-/* Keys that change a result, or would if anybody read them, with the values under which they do not. */
+/* Keys that change the logits, with the values that are implemented here. */
 static const struct {
     const char *key;
     const char *values[3]; /* as compact JSON */

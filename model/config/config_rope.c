@@ -1,5 +1,5 @@
-/* RoPE's dictionary, as transformers 4 (rope_scaling) and 5 (rope_parameters) write it. What is computed from it is in
- * rope_scaling.c. */
+/* Reads RoPE's dictionary as transformers 4 (rope_scaling) and 5 (rope_parameters) write it. rope_scaling.c computes the
+ * frequencies. */
 #include "model/config/config_parts.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static const char *const ROPE_FIELDS[] = {
     "mscale_all_dim",
     "truncate",
     "partial_rotary_factor",
-    "finetuned", /* of YaRN's first models; nothing reads it since */
+    "finetuned", /* written by the first YaRN models; read by nothing since */
     NULL,
 };
 
@@ -61,7 +61,7 @@ pf_status pf_config_read_positions(const pf_json *doc, const char *field, double
     return PF_OK;
 }
 
-/* One list of longrope's divisors, [rotary_dim / 2]. */
+/* Reads one list of longrope's divisors, [rotary_dim / 2]. */
 static pf_status read_factors(const pf_json *dict, const char *field, int32_t n, float *out, pf_error *error)
 {
     const json_t *list = json_object_get(dict->root, field);
@@ -88,7 +88,7 @@ static pf_status read_yarn(const pf_json *dict, pf_config *c, pf_error *error)
 {
     pf_rope *rope = &c->rope;
     double attention = (double)NAN, mscale = 0.0, mscale_all = 0.0, fast = 0.0, slow = 0.0;
-    if (rope->theta < 1.000001) /* it is divided by the logarithm */
+    if (rope->theta < 1.000001) /* the formula divides by its logarithm */
         return pf_fail(error, PF_FORMAT, "%s: rope_theta is %.9g, expected 1.000001 or more for yarn", dict->name,
                        rope->theta);
     rope->truncate = true;
@@ -136,9 +136,9 @@ static pf_status read_llama3(const pf_json *dict, pf_rope *rope, pf_error *error
     return PF_OK;
 }
 
-/* `factor`, and the context that the model was trained on before it was stretched. Where factor is absent, yarn and
- * longrope take the ratio of the two contexts. A field original_max_position_embeddings beside the RoPE dictionary
- * goes before the one in it, as in transformers 5; 4 looked at one or the other by type. */
+/* Reads `factor` and the context length before the extension. Where factor is absent, yarn and longrope use the ratio of the
+ * two contexts. original_max_position_embeddings beside the RoPE dictionary takes precedence over the one in it, as in
+ * transformers 5; 4 reads one or the other by type. */
 static pf_status read_stretch(const pf_json *doc, const pf_json *dict, pf_config *c, pf_error *error)
 {
     pf_rope *rope = &c->rope;
@@ -161,12 +161,12 @@ static pf_status read_rotary_dim(const pf_json *doc, const pf_json *dict, const 
     PF_TRY(pf_json_get_double(doc, doc->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, error));
     PF_TRY(pf_json_get_double(dict, dict->root, "partial_rotary_factor", false, 1e-6, 1.0, &part, error));
     if (part != 1.0 && !row->partial_rotary)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: partial_rotary_factor is %g, %s turns whole heads", doc->name, part,
-                       row->name);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: partial_rotary_factor is %g, %s rotates whole heads", doc->name,
+                       part, row->name);
     c->rotary_dim = (int32_t)((double)c->head_dim * part);
     if (c->rotary_dim < 2 || c->rotary_dim % 2 != 0)
         return pf_fail(error, PF_FORMAT,
-                       "%s: partial_rotary_factor leaves %d dimensions of a head to turn, expected an "
+                       "%s: partial_rotary_factor leaves %d dimensions of a head to rotate, expected an "
                        "even number",
                        doc->name, c->rotary_dim);
     return PF_OK;
@@ -177,7 +177,7 @@ static bool is_set(const json_t *value)
     return json_is_object(value) && json_object_size(value) > 0;
 }
 
-/* What Python takes for false, and transformers for no dictionary. */
+/* Values that are false in Python, which transformers takes for an absent dictionary. */
 static bool is_false(const json_t *value)
 {
     switch (value ? json_typeof(value) : JSON_NULL) {
@@ -191,10 +191,10 @@ static bool is_false(const json_t *value)
     }
 }
 
-/* Without a root where there is none. */
+/* The root is NULL where there is no dictionary. */
 static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *error)
 {
-    static const char *const names[] = { "rope_scaling", "rope_parameters" }; /* the first that is set */
+    static const char *const names[] = { "rope_scaling", "rope_parameters" }; /* the first that is set is read */
     *out = pf_json_within(doc, NULL, "%s", names[0]);
     for (int i = 0; i < 2; i++) {
         const json_t *dict = json_object_get(doc->root, names[i]);
@@ -213,7 +213,7 @@ static pf_status find_rope_dict(const pf_json *doc, pf_json *out, pf_error *erro
     return PF_OK;
 }
 
-/* How far a session may grow: scaling that stretches max_position_embeddings at run time is let run to its end. */
+/* How long a session may grow: to the end of what scaling extends max_position_embeddings to at run time. */
 static int32_t longest_context(const pf_config *c)
 {
     double tokens = c->max_position;

@@ -1,4 +1,4 @@
-/* Words to types and back. The lists in sentences are made of the same names that are looked up. */
+/* Converts names to types and back. Lists in error sentences are built from the same table. */
 #include "model/config/dtype.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static const char *activations_name(int activations)
     return activations == PF_ACTIVATIONS_AUTO ? "auto" : pf_act_name((pf_act)(activations - PF_ACTIVATIONS_ACTS));
 }
 
-/* Which of n words `text` is. */
+/* Finds `text` among n names. */
 static pf_status find_word(const char *what, const char *text, const char *(*name)(int), int n, int *out,
                            pf_error *error)
 {

@@ -1,9 +1,9 @@
 /*
- * RoPE's inverse frequencies, one function a scaling type.
+ * Computes RoPE's inverse frequencies, with one function per scaling type.
  *
- * Each line is in the precision and order in which transformers computes it (modeling_rope_utils.py, 5.23): tensors in
- * float32, Python's numbers in double and rounded to float32 where they meet a tensor; a number divided by a tensor is
- * the tensor's reciprocal times the number. powf differs from PyTorch's vector pow by an ulp at most.
+ * Each line uses the precision and order of transformers (modeling_rope_utils.py, 5.23): tensors in float32, Python numbers in
+ * double and rounded to float32 where they meet a tensor; a number divided by a tensor is the tensor's reciprocal times the
+ * number. powf differs from PyTorch's vector pow by at most one ulp.
  */
 #include <math.h>
 
@@ -26,7 +26,7 @@ static void linear(const pf_rope *rope, int32_t dim, float *inv_freq)
     for (int32_t i = 0; i < dim / 2; i++) inv_freq[i] /= (float)rope->factor;
 }
 
-/* Up to max_position this is the plain form; beyond it theta grows, in float32 since the length is a tensor there. */
+/* Up to max_position this is the plain form. Beyond it theta grows, in float32: the length is a tensor in transformers. */
 static void dynamic(const pf_rope *rope, int32_t dim, int32_t max_position, int32_t context_tokens, float *inv_freq)
 {
     double base = rope->theta;
@@ -59,7 +59,7 @@ static void llama3(const pf_rope *rope, int32_t dim, float *inv_freq)
     }
 }
 
-/* The dimension whose wave turns `rotations` times over the original context. Source: arXiv:2309.00071, section 3.2. */
+/* The dimension that rotates `rotations` times over the original context. Source: arXiv:2309.00071, section 3.2. */
 static double correction_dimension(const pf_rope *rope, double rotations, int32_t dim)
 {
     static const double pi = 3.14159265358979323846;

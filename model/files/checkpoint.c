@@ -1,7 +1,7 @@
 /*
- * Tensors by role. The names, shapes and types are looked at once, at open, so that a file that will not do is refused
- * before anything is packed; what can only be seen in the data is looked at when a matrix is asked for. But whether a head
- * is the embedding is seen at open: what a step reads, and so all that is chosen, depends on it.
+ * Names, shapes and types are checked once, at open, so that an unusable file is refused before anything is packed. Data are
+ * checked when a matrix is read, except that a tied LM head is compared with the embedding at open: what a step reads, and so
+ * every later choice, depends on it.
  */
 #include "model/files/checkpoint.h"
 
@@ -74,13 +74,13 @@ pf_status pf_checkpoint_numbers(const pf_checkpoint *c, pf_tensor_role role, int
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-/* Whether a role's weight lies there as integers. */
+/* Whether the files hold the weight of a role as integers. */
 static bool is_integer(const pf_checkpoint *c, pf_tensor_role role)
 {
     return c->config.quantized && pf_config_is_multiplied(&c->config, role);
 }
 
-const char *pf_checkpoint_head_part(pf_format format)
+const char *pf_checkpoint_params_part(pf_format format)
 {
     if (!pf_gemm_has_heads(format)) return NULL;
     return pf_format_get(format)->group ? "weight_head" : "weight_zero";
@@ -97,9 +97,9 @@ static pf_status find_bytes(const pf_checkpoint *c, pf_tensor_role role, int32_t
     return check_shape(c, name, out, rows, columns, error);
 }
 
-/* What a quantised matrix is made of. */
+/* The parts of a quantised matrix. */
 typedef struct {
-    pf_tensor weight, scale, head; /* head.data NULL: the format has none */
+    pf_tensor weight, scale, params; /* params.data NULL: the format has no group parameters */
     int32_t rows, columns;
 } integers;
 
@@ -107,20 +107,20 @@ static pf_status find_integers(const pf_checkpoint *c, pf_tensor_role role, int3
                                pf_error *error)
 {
     const pf_format_info *format = pf_format_get(c->config.format);
-    const char *head_part = pf_checkpoint_head_part(c->config.format);
-    integers m = { .head = { .data = NULL } };
+    const char *params_part = pf_checkpoint_params_part(c->config.format);
+    integers m = { .params = { .data = NULL } };
     pf_config_shape(&c->config, role, &m.rows, &m.columns);
     const int64_t groups = format->group ? pf_gemm_groups(c->config.format, m.columns) : 0;
     const int64_t row_bytes = format->bits == 8 ? m.columns : ((int64_t)m.columns + 1) / 2;
     PF_TRY(find_bytes(c, role, layer, "weight", format->bits == 8 ? "I8" : "U8", m.rows, row_bytes, &m.weight, error));
     PF_TRY(find_bytes(c, role, layer, "weight_scale", "F32", m.rows, 0, &m.scale, error));
-    if (head_part) PF_TRY(find_bytes(c, role, layer, head_part, "U8", m.rows, groups, &m.head, error));
+    if (params_part) PF_TRY(find_bytes(c, role, layer, params_part, "U8", m.rows, groups, &m.params, error));
     *out = m;
     return PF_OK;
 }
 
-/* Of the magnitudes of f16 or bf16, and of f32, as bits. Loops without a way out in the middle: they run at the speed of
- * memory. */
+/* The largest magnitude of F16 or BF16 numbers, and of F32 numbers, as bits. The loops have no early exit: they vectorise and
+ * run at memory speed. */
 static uint32_t largest_half(const uint8_t *data, size_t n)
 {
     uint16_t largest = 0;
@@ -145,7 +145,7 @@ static uint32_t largest_word(const uint8_t *data, size_t n)
     return largest;
 }
 
-/* What is no number or infinite has larger bits than what is. */
+/* The bits of infinities and NaNs are larger than those of finite numbers. */
 static bool are_finite(const uint8_t *data, pf_type type, size_t n_bytes)
 {
     if (type == PF_TYPE_F32) return largest_word(data, n_bytes / 4) < 0x7F800000u;
@@ -155,18 +155,17 @@ static bool are_finite(const uint8_t *data, pf_type type, size_t n_bytes)
 static pf_status check_scales(const pf_checkpoint *c, const integers *m, pf_error *error)
 {
     if (are_finite(m->scale.data, PF_TYPE_F32, m->scale.data_bytes)) return PF_OK;
-    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is no finite number", c->directory,
-                   m->scale.name);
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a scale that is not finite", c->directory, m->scale.name);
 }
 
-static pf_status check_heads(const pf_checkpoint *c, const integers *m, pf_error *error)
+static pf_status check_params(const pf_checkpoint *c, const integers *m, pf_error *error)
 {
     const pf_format_info *format = pf_format_get(c->config.format);
-    if (m->head.data == NULL) return PF_OK;
-    const size_t bad = pf_gemm_find_bad_head(c->config.format, m->head.data, m->head.data_bytes);
-    if (bad == m->head.data_bytes) return PF_OK;
-    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a byte of 0x%02x, expected %s", c->directory, m->head.name,
-                   m->head.data[bad],
+    if (m->params.data == NULL) return PF_OK;
+    const size_t bad = pf_gemm_find_bad_head(c->config.format, m->params.data, m->params.data_bytes);
+    if (bad == m->params.data_bytes) return PF_OK;
+    return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a byte of 0x%02x, expected %s", c->directory,
+                   m->params.name, m->params.data[bad],
                    format->group == 0  ? "at most 0x0f"
                    : format->has_zeros ? "m << 4 | z with m * max(z, 15 - z) of at most 127"
                                        : "m << 4 | z with a z of 7 or 8");
@@ -179,7 +178,7 @@ static pf_gemm_source integer_source(const pf_checkpoint *c, const integers *m)
                              .n_rows = m->rows,
                              .stride = pf_format_get(c->config.format)->bits == 8 ? k : (k + 1) / 2 * 2,
                              .scales = m->scale.data,
-                             .heads = m->head.data };
+                             .heads = m->params.data };
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
@@ -191,7 +190,7 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int3
         integers m;
         PF_TRY(find_integers(c, role, layer, &m, error));
         PF_TRY(check_scales(c, &m, error));
-        PF_TRY(check_heads(c, &m, error));
+        PF_TRY(check_params(c, &m, error));
         *out = integer_source(c, &m);
         return PF_OK;
     }
@@ -203,21 +202,21 @@ pf_status pf_checkpoint_matrix(const pf_checkpoint *c, pf_tensor_role role, int3
     return PF_OK;
 }
 
-/* ---- rows of the files in memory --------------------------------------------------------------------------------- */
+/* ---- pages of the files --------------------------------------------------------------------------------- */
 
 static bool is_int8(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
     return matrix->scales != NULL && pf_format_get(c->config.format)->bits == 8;
 }
 
-/* Of a row as it lies in the file. */
+/* The size of a row in the file. */
 static size_t row_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
     if (matrix->scales == NULL) return matrix->stride * pf_type_bytes(matrix->type);
     return is_int8(c, matrix) ? matrix->stride : matrix->stride / 2;
 }
 
-/* Whole pages of n bytes; those at the ends, which are shared with what lies beside them, only when `outward`. */
+/* Advises the kernel on the whole pages of n bytes; with `outward` also on the pages at both ends, shared with other data. */
 static void advise(const void *data, size_t n_bytes, int advice, bool outward)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + n_bytes;
@@ -226,7 +225,7 @@ static void advise(const void *data, size_t n_bytes, int advice, bool outward)
     if (begin < end) (void)madvise((void *)begin, end - begin, advice);
 }
 
-int32_t pf_checkpoint_stretch(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t multiple_of)
+int32_t pf_checkpoint_chunk(const pf_checkpoint *c, const pf_gemm_source *matrix, int32_t multiple_of)
 {
     enum { BYTES = 2 << 20 };
     const size_t some = row_bytes(c, matrix) * (size_t)multiple_of;
@@ -240,7 +239,7 @@ bool pf_checkpoint_acquire_rows(const pf_checkpoint *c, const pf_gemm_source *ma
     const uint8_t *rows = (const uint8_t *)matrix->data + (size_t)begin * bytes;
 #ifdef MADV_POPULATE_READ
     advise(rows, n, MADV_POPULATE_READ,
-           true); /* an old kernel, or a file cut short meanwhile, refuses: then one by one */
+           true); /* on failure (an old kernel, a truncated file) pages are read on access */
 #endif
     if (matrix->scales == NULL) return !pf_format_is_integer(into) || are_finite(rows, matrix->type, n);
     if (!is_int8(c, matrix)) return true;
@@ -260,23 +259,23 @@ static size_t scale_bytes(const pf_gemm_source *matrix)
     return matrix->scales != NULL ? (size_t)matrix->n_rows * sizeof(float) : 0;
 }
 
-static size_t head_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
+static size_t params_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
     if (matrix->heads == NULL) return 0;
-    const int32_t k = (int32_t)matrix->stride; /* an odd k and the even one above it have as many */
+    const int32_t k = (int32_t)matrix->stride; /* an odd k and the even one above it have equally many groups */
     return (size_t)matrix->n_rows * (size_t)pf_gemm_groups(c->config.format, k);
 }
 
 size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
-    return (size_t)matrix->n_rows * row_bytes(c, matrix) + scale_bytes(matrix) + head_bytes(c, matrix);
+    return (size_t)matrix->n_rows * row_bytes(c, matrix) + scale_bytes(matrix) + params_bytes(c, matrix);
 }
 
 void pf_checkpoint_release_matrix(const pf_checkpoint *c, const pf_gemm_source *matrix)
 {
     pf_checkpoint_release_rows(c, matrix, 0, matrix->n_rows);
     advise(matrix->scales, scale_bytes(matrix), MADV_DONTNEED, false);
-    advise(matrix->heads, head_bytes(c, matrix), MADV_DONTNEED, false);
+    advise(matrix->heads, params_bytes(c, matrix), MADV_DONTNEED, false);
 }
 
 pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, int32_t layer, pf_format into,
@@ -285,15 +284,14 @@ pf_status pf_checkpoint_fail_rows(const pf_checkpoint *c, pf_tensor_role role, i
     char name[PF_MAX_TENSOR_NAME];
     name_tensor(c, role, layer, "weight", name);
     if (!c->config.quantized)
-        return pf_fail(error, PF_FORMAT,
-                       "%s: tensor \"%s\" has a weight that is no finite number, which %s cannot hold", c->directory,
-                       name, pf_format_get(into)->name);
+        return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a weight that is not finite, which %s cannot hold",
+                       c->directory, name, pf_format_get(into)->name);
     return pf_fail(error, PF_FORMAT, "%s: tensor \"%s\" has a value of -128, expected -127 to 127", c->directory, name);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
+/* ---- all tensors ------------------------------------------------------------------------------------------------- */
 
-/* Names that are read, sorted, to find the one in a file that is not. */
+/* The names of the tensors that are read, sorted. */
 typedef struct {
     char (*names)[PF_MAX_TENSOR_NAME];
     size_t n;
@@ -353,7 +351,7 @@ static void count_tensor(pf_checkpoint *c, const pf_tensor *tensor, known_names 
     c->n_bytes += tensor->data_bytes;
 }
 
-/* What looks at every tensor: the checkpoint, and what it has been found to hold. */
+/* The state of the visit of all tensors. */
 typedef struct {
     pf_checkpoint *checkpoint;
     known_names known;
@@ -377,14 +375,14 @@ static pf_status check_tensor(void *user, pf_tensor_role role, int32_t layer, co
     c->n_tensors++;
     count_tensor(c, &m.weight, &s->known);
     count_tensor(c, &m.scale, &s->known);
-    count_tensor(c, &m.head, &s->known);
+    count_tensor(c, &m.params, &s->known);
     return PF_OK;
 }
 
 /* Finds every tensor once, counts bytes and parameters, and decides about what is left over. */
 static pf_status check_tensors(pf_checkpoint *c, const pf_load_policy *policy, pf_error *error)
 {
-    enum { OF_A_ROLE = 4 }; /* weight, scale, head, bias */
+    enum { OF_A_ROLE = 4 }; /* weight, scale, group parameters, bias */
     const size_t most = OF_A_ROLE * (3 + (size_t)c->config.n_layers * (PF_N_TENSOR_ROLES - 3));
     survey s = { .checkpoint = c, .known = { calloc(most, sizeof *s.known.names), 0 } };
     if (s.known.names == NULL)
@@ -395,15 +393,15 @@ static pf_status check_tensors(pf_checkpoint *c, const pf_load_policy *policy, p
     return status;
 }
 
-/* Whether two matrices of one shape hold the same numbers; their pages are given back. */
+/* Whether two matrices of one shape hold the same numbers. Releases their pages. */
 static bool are_equal(const pf_tensor *a, const pf_tensor *b, const volatile bool *cancel)
 {
-    enum { STRETCH = 1 << 20 }; /* elements */
+    enum { CHUNK = 1 << 20 }; /* elements */
     const size_t n = (size_t)(a->shape[0] * a->shape[1]);
     bool equal = true;
     for (size_t i = 0, end; equal && i < n && !pf_is_told(cancel); i = end) {
         const size_t size_a = pf_type_bytes(a->type), size_b = pf_type_bytes(b->type);
-        end = n - i < STRETCH ? n : i + STRETCH;
+        end = n - i < CHUNK ? n : i + CHUNK;
         if (a->type == b->type) equal = memcmp(a->data + i * size_a, b->data + i * size_b, (end - i) * size_a) == 0;
         for (size_t k = i; equal && a->type != b->type && k < end; k++)
             equal = pf_tensor_element(a->data, a->type, k) == pf_tensor_element(b->data, b->type, k);
@@ -422,7 +420,7 @@ static bool has_weight(const pf_checkpoint *c, pf_tensor_role role)
 }
 
 /* A base model (LlamaModel) saves its tensors without the first component of their names; transformers adds it. */
-static void look_for_prefix(pf_checkpoint *c)
+static void detect_prefix(pf_checkpoint *c)
 {
     if (has_weight(c, PF_TENSOR_EMBEDDING) || has_weight(c, PF_TENSOR_FINAL_NORM)) return;
     c->without_prefix = true;
@@ -441,10 +439,9 @@ static pf_status fail_without_head(const pf_checkpoint *c, pf_error *error)
         c->directory, name, pf_architecture_name(c->config.architecture));
 }
 
-/* config.json says that the head is the embedding, and the files have a head. Where they have both, and these are not the
- * same, the head is the head; where they have no other, it is the embedding too. As in transformers 5
- * (PreTrainedModel.tie_weights). */
-static pf_status look_at_head(pf_checkpoint *c, const volatile bool *cancel, pf_error *error)
+/* Resolves an LM head in the files of a model that config.json calls tied. If it differs from the embedding, the model is not
+ * tied; if there is no embedding, it is the embedding too. As transformers 5 (PreTrainedModel.tie_weights). */
+static pf_status resolve_head(pf_checkpoint *c, const volatile bool *cancel, pf_error *error)
 {
     pf_tensor head, embedding;
     if (!c->config.tied_embeddings && !has_weight(c, PF_TENSOR_HEAD) && has_weight(c, PF_TENSOR_EMBEDDING))
@@ -457,7 +454,8 @@ static pf_status look_at_head(pf_checkpoint *c, const volatile bool *cancel, pf_
     PF_TRY(pf_checkpoint_numbers(c, PF_TENSOR_EMBEDDING, 0, "weight", &embedding, error));
     c->config.tied_embeddings = are_equal(&head, &embedding, cancel);
     if (!pf_is_told(cancel)) return PF_OK;
-    return pf_fail(error, PF_CANCELLED, "%s: interrupted while its head was compared with its embedding", c->directory);
+    return pf_fail(error, PF_CANCELLED, "%s: interrupted while its LM head was compared with its embedding",
+                   c->directory);
 }
 
 pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy, const volatile bool *cancel,
@@ -466,8 +464,8 @@ pf_status pf_checkpoint_open(const char *directory, const pf_load_policy *policy
     pf_checkpoint c = { .directory = directory };
     PF_TRY(pf_config_load(directory, policy, &c.config, error));
     PF_TRY(pf_safetensors_open(directory, policy, &c.set, error));
-    look_for_prefix(&c);
-    pf_status status = look_at_head(&c, cancel, error);
+    detect_prefix(&c);
+    pf_status status = resolve_head(&c, cancel, error);
     if (status == PF_OK) status = check_tensors(&c, policy, error);
     if (status != PF_OK)
         pf_checkpoint_close(&c);

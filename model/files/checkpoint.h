@@ -1,19 +1,19 @@
 /*
- * The weights of a model's directory, found by role and checked against config.json: every tensor that there must be,
- * in its shape and type, and none besides. What packing.c packs and quantize.c writes anew.
+ * Finds the weights of a model directory by role and checks them against config.json: every tensor that the model needs must
+ * exist in the right shape and type. packing.c packs them, quantize.c writes them in another format.
  *
- * A matrix lies in the files as it was trained, in F32, F16 or BF16, or as `pilotfish quantize` wrote it:
+ * The files hold a matrix as it was trained, in F32, F16 or BF16, or as `pilotfish quantize` wrote it:
  *
  *   X.weight         int8: I8 [n, k], -127 .. 127      int4: U8 [n, ceil(k / 2)], the even k in the low nibble
  *   X.weight_scale   F32 [n]
- *   X.weight_head    of groups: U8 [n, groups], m << 4 | z as kernels/gemm/format.h has it
- *   X.weight_zero    of asymmetric channels: U8 [n], 0 .. 15
+ *   X.weight_head    group parameters: U8 [n, groups], m << 4 | z (kernels/gemm/format.h)
+ *   X.weight_zero    zero points of asymmetric channels: U8 [n], 0 .. 15
  *
  * Then config.json has "quantization_config": {"quant_method": "pilotfish", "format": "int4-g128", "version": 2, ...}, and
- * all that is multiplied is in that format, a tied embedding with it; norms, biases and an embedding that is only looked up
- * are numbers as ever.
+ * every matrix that is multiplied is in that format, a tied embedding included; norms, biases and an embedding that is only
+ * looked up keep their type.
  *
- * Files are mapped, and read when somebody looks at the data. Threads: any number may look.
+ * Files are mapped: data are read on access. Threads: any number may read.
  */
 #ifndef PF_MODEL_CHECKPOINT_H
 #define PF_MODEL_CHECKPOINT_H
@@ -28,19 +28,19 @@
 
 typedef struct {
     const char *directory; /* borrowed */
-    pf_config config;      /* tied_embeddings is false where the files hold a head that is not the embedding */
+    pf_config config;      /* tied_embeddings is false if the files hold an LM head that differs from the embedding */
     pf_safetensors *set;
-    bool named_as_head;   /* the one matrix of a tied embedding has the head's name in the files */
+    bool named_as_head;   /* the files hold the tied embedding under the name of the LM head */
     bool without_prefix;  /* names lack the first component, "model.", as a LlamaModel saves them */
-    size_t n_bytes;       /* of the tensors that are read */
-    int64_t n_parameters; /* numbers that they stand for */
-    int32_t n_tensors;    /* matrices and vectors; scales are part of a matrix */
-    /* Whether a matrix of numbers, the embedding among them, is of a type. */
+    size_t n_bytes;       /* size of the tensors that are read */
+    int64_t n_parameters; /* elements of these tensors */
+    int32_t n_tensors;    /* matrices and vectors; scales belong to their matrix */
+    /* Types of the matrices that are not integers, the embedding included. */
     bool has_matrices[PF_N_TYPES];
 } pf_checkpoint;
 
-/* Open DIR and look at the names, shapes and types of all tensors. Data are read in one case: of a tied embedding and a head
- * beside it, until they differ. `cancel` is looked at every few megabytes of that; or NULL.
+/* Opens DIR and checks the names, shapes and types of all tensors. Data are read in one case: a tied embedding and an LM head
+ * beside it are compared. `cancel`, or NULL, is polled every few megabytes of that.
  * `policy` decides about keys and tensors that are not read (NULL: they are ignored).
  * As pf_config_load and pf_safetensors_open. PF_FORMAT: a tensor is missing, or has another shape or type; PF_UNSUPPORTED:
  * one would be left out that could change the logits. PF_CANCELLED. The caller ends it with pf_checkpoint_close. */
@@ -48,38 +48,38 @@ PF_MUST_USE pf_status pf_checkpoint_open(const char *directory, const pf_load_po
                                          const volatile bool *cancel, pf_checkpoint *out, pf_error *error);
 void pf_checkpoint_close(pf_checkpoint *checkpoint); /* zeroed is fine */
 
-/* The part that has the heads of an integer format: "weight_head" or "weight_zero"; NULL: it has none. */
-const char *pf_checkpoint_head_part(pf_format format);
+/* The name of the part that holds group parameters or zero points: "weight_head" or "weight_zero"; NULL: the format has none. */
+const char *pf_checkpoint_params_part(pf_format format);
 
-/* A tensor of numbers: a norm, a bias (`part`: "bias"), or a matrix that is not integers. Borrowed until close.
+/* Finds a tensor that is not integers: a norm, a bias (`part`: "bias") or a matrix. Borrowed until close.
  * PF_FORMAT: there is none, or it has another shape.  PF_UNSUPPORTED: its elements are of a type that is not read. */
 PF_MUST_USE pf_status pf_checkpoint_numbers(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
                                             const char *part, pf_tensor *out, pf_error *error);
 
-/* A matrix in the form that packing takes, borrowed until close. Scales and heads have been looked at: PF_FORMAT names a
- * scale that is not finite, a byte that is no head. */
+/* Finds a matrix in the form that packing takes, borrowed until close. PF_FORMAT: a scale is not finite, or a byte of the group
+ * parameters is not valid. */
 PF_MUST_USE pf_status pf_checkpoint_matrix(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
                                            pf_gemm_source *out, pf_error *error);
 
-/* Who reads a matrix goes through its rows in stretches: it asks for rows [begin, end) before it reads them, so that
- * their pages come in one call, and gives them back afterwards, so that the file and what was made of it do not add up
- * in memory. `acquire` looks at the values as well. False: there is one that may not be, -128 in int8; or, where `into`
- * is a format of integers, a NaN or an infinity, which rounding would turn into a number. */
+/* A matrix is read in chunks of rows: a reader acquires rows [begin, end), which pages them in with one call, and releases them
+ * afterwards, so that the file and the packed weights are not both resident. `acquire` also checks the values. False: one of
+ * them is invalid, -128 in int8, or, where `into` is an integer format, a NaN or an infinity, which rounding would turn into
+ * a number. */
 bool pf_checkpoint_acquire_rows(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t begin,
                                 int32_t end, pf_format into);
 void pf_checkpoint_release_rows(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t begin,
                                 int32_t end);
 
-/* How many rows of a matrix such a stretch should have: a multiple of `multiple_of`. */
-int32_t pf_checkpoint_stretch(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t multiple_of);
+/* The number of rows of such a chunk: a multiple of `multiple_of`. */
+int32_t pf_checkpoint_chunk(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix, int32_t multiple_of);
 
-/* What it takes in the files, scales and heads included. */
+/* Its size in the files, scales and group parameters included. */
 size_t pf_checkpoint_matrix_bytes(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix);
 
-/* Give the pages of the scales and heads back too. */
+/* Releases the pages of the whole matrix, its scales and group parameters. */
 void pf_checkpoint_release_matrix(const pf_checkpoint *checkpoint, const pf_gemm_source *matrix);
 
-/* The sentence for what acquire refuses. */
+/* Fails with the sentence for what acquire refused. */
 PF_MUST_USE pf_status pf_checkpoint_fail_rows(const pf_checkpoint *checkpoint, pf_tensor_role role, int32_t layer,
                                               pf_format into, pf_error *error);
 

@@ -13,7 +13,7 @@ static const char *torch_name(pf_type type)
     return type == PF_TYPE_F32 ? "float32" : "bfloat16";
 }
 
-/* Under the name that transformers 5 reads, the one of before, or both, as the document has them. False: no memory. */
+/* Sets the type under the name that transformers 5 reads, the older name, or both, as in the document. False: no memory. */
 static bool name_type(json_t *root, const char *type)
 {
     const bool is_new = json_object_get(root, "dtype") != NULL;
@@ -34,22 +34,22 @@ static json_t *describe_integers(pf_format format)
     return NULL;
 }
 
-/* Say in the document what its weights are. False: no memory. */
+/* Replaces the keys that describe the weights. False: no memory. */
 static bool describe_weights(const pf_config *config, pf_dtype dtype, pf_type type, json_t *root)
 {
     const pf_format format = pf_dtype_format(dtype);
     if (!config->tied_embeddings && json_is_true(json_object_get(root, "tie_word_embeddings")) &&
         json_object_set_new(root, "tie_word_embeddings", json_false()) != 0)
         return false;
-    (void)json_object_del(root, "pilotfish_dtype"); /* of the original */
+    (void)json_object_del(root, "pilotfish_dtype"); /* the original's */
     if (dtype == PF_DTYPE_F16 && json_object_set_new(root, "pilotfish_dtype", json_string("f16")) != 0) return false;
     if (pf_format_is_integer(format))
         return json_object_set_new(root, "quantization_config", describe_integers(format)) == 0;
     return name_type(root, torch_name(type));
 }
 
-/* Into text [PF_MAX_CONFIG_BYTES], which may be too short: in lines as people read them, or, where these are too long, in one.
- * Returns the bytes that it takes. 0: no memory. */
+/* Prints into text [PF_MAX_CONFIG_BYTES]: indented, or on one line where that is too long. Returns the length, which may exceed
+ * the buffer. 0: no memory. */
 static size_t print_document(const json_t *root, size_t digits, char *text)
 {
     const size_t flags = JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits), most = PF_MAX_CONFIG_BYTES - 1;
@@ -66,7 +66,7 @@ static bool reads_as(const char *text, size_t n, const json_t *root)
     return same;
 }
 
-/* As print_document, and the line's end. 15 digits give numbers as people write them, 0.1; 17 give any exactly. */
+/* As print_document, with a line end. 15 digits print most numbers in their short form, 0.1; 17 print all exactly. */
 static size_t print_config(const json_t *root, char *text)
 {
     size_t n = print_document(root, 15, text);
@@ -75,19 +75,19 @@ static size_t print_config(const json_t *root, char *text)
     return n > 0 ? n + 1 : 0;
 }
 
-pf_status pf_config_write_anew(const pf_checkpoint *from, pf_dtype dtype, pf_type type, char **out, size_t *n_bytes,
-                               pf_error *error)
+pf_status pf_config_print_converted(const pf_checkpoint *from, pf_dtype dtype, pf_type type, char **out,
+                                    size_t *n_bytes, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES], name[PF_FILE_PATH_BYTES + 32];
     pf_json doc = { 0 };
-    snprintf(path, sizeof path, "%s/config.json", from->directory); /* it was read before */
-    snprintf(name, sizeof name, "%s written anew", path);
+    snprintf(path, sizeof path, "%s/config.json", from->directory); /* it was opened before, so the path fits */
+    snprintf(name, sizeof name, "%s for converted weights", path);
     PF_TRY(pf_json_open(path, PF_MAX_CONFIG_BYTES, &doc, error));
     char *text = malloc(PF_MAX_CONFIG_BYTES);
     const bool is_described = text != NULL && describe_weights(&from->config, dtype, type, doc.root);
     const size_t n = is_described ? print_config(doc.root, text) : 0;
     pf_json_close(&doc);
-    const pf_status status = n == 0 ? pf_fail(error, PF_NOMEM, "%s: no memory to write it anew", path)
+    const pf_status status = n == 0 ? pf_fail(error, PF_NOMEM, "%s: no memory for the converted document", path)
                                     : pf_json_check_size(name, text, n, PF_MAX_CONFIG_BYTES, error);
     if (status != PF_OK) {
         free(text);

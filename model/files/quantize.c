@@ -1,7 +1,7 @@
 /*
- * One walk over the tensors declares what will be written, a second one writes: matrices by the team, a stretch of rows
- * at a time, so that memory stays at a few megabytes a member whatever the model's size. Tensors that are kept are
- * copied.
+ * Visits the tensors twice: first to declare them in the header, then to write them. Matrices are written by all threads of the
+ * team, a chunk of rows at a time, so that each thread needs a few megabytes whatever the size of the model. Tensors that keep
+ * their type are copied.
  */
 #include "model/files/quantize.h"
 
@@ -18,7 +18,7 @@
 static const char WEIGHTS_NAME[] = "model.safetensors";
 static const char CONFIG_NAME[] = "config.json";
 
-/* What stands beside the weights and is needed to use them. */
+/* The files beside the weights that a model needs. */
 static const char *const COPIED[] = {
     "generation_config.json",
     "tokenizer.json",
@@ -33,27 +33,27 @@ static const char *const COPIED[] = {
     NULL,
 };
 
-/* What becomes of a tensor. */
+/* What is done to a tensor. */
 typedef enum { KEPT, CONVERTED, QUANTISED } treatment;
 
-/* Everything of one call. */
+/* The state of one call. */
 typedef struct {
     const pf_quantize_options *options;
-    pf_format format; /* of integers, or what holds `type` */
-    pf_type type;     /* of numbers */
+    pf_format format; /* the integer format, or the format that holds `type` */
+    pf_type type;     /* of tensors that are not integers */
     pf_checkpoint from;
     pf_staging staging;
     pf_safetensors_header header;
-    char *config; /* [config_bytes], config.json as it will be */
+    char *config; /* [config_bytes] the new config.json */
     size_t config_bytes;
-    size_t buffer_bytes; /* a member's */
+    size_t buffer_bytes; /* per thread */
     void *buffers;       /* [n_threads, buffer_bytes] */
-    int descriptor;      /* of the weights' file */
-    size_t offset;       /* in it: where the next tensor's data go */
-    pf_walk walk;        /* of the original's bytes */
+    int descriptor;      /* of the weights file */
+    size_t offset;       /* in that file, of the next tensor */
+    pf_walk walk;        /* over the bytes of the original */
 } job;
 
-/* A tensor on its way. */
+/* A tensor to write. */
 typedef struct {
     pf_tensor_role role;
     int32_t layer;
@@ -62,7 +62,7 @@ typedef struct {
     int32_t rows, columns; /* columns 0: a vector */
 } item;
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------ */
+/* ---- the visit ------------------------------------------------------------------------------------------------------ */
 
 typedef pf_status visit_fn(job *j, const item *it, pf_error *error);
 
@@ -79,30 +79,30 @@ static item describe(const job *j, pf_tensor_role role, int32_t layer, const cha
     return it;
 }
 
-/* One walk: the job, and what is done at each tensor. */
+/* One visit: the job, and the function that is called for each tensor. */
 typedef struct {
     job *job;
     visit_fn *visit;
-} walk;
+} visitor;
 
 static pf_status visit_tensor(void *user, pf_tensor_role role, int32_t layer, const char *part, pf_error *error)
 {
-    const walk *w = user;
+    const visitor *w = user;
     const item it = describe(w->job, role, layer, part);
     return w->visit(w->job, &it, error);
 }
 
 static pf_status for_tensors(job *j, visit_fn *visit, pf_error *error)
 {
-    walk w = { .job = j, .visit = visit };
+    visitor w = { .job = j, .visit = visit };
     return pf_config_visit_tensors(&j->from.config, visit_tensor, &w, error);
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------------------- */
 
-/* Bytes that one row of a matrix becomes. */
+/* The size of a converted row of a matrix. */
 typedef struct {
-    size_t values, scale, heads;
+    size_t values, scale, params;
 } row_sizes;
 
 static row_sizes sizes_of(const job *j, const item *it)
@@ -113,7 +113,7 @@ static row_sizes sizes_of(const job *j, const item *it)
     const size_t groups = (size_t)pf_gemm_groups(j->format, it->columns);
     return (row_sizes){ .values = format->bits == 8 ? k : (k + 1) / 2,
                         .scale = sizeof(float),
-                        .heads = pf_gemm_has_heads(j->format) ? groups : 0 };
+                        .params = pf_gemm_has_heads(j->format) ? groups : 0 };
 }
 
 /* ---- declaring ----------------------------------------------------------------------------------------------------- */
@@ -140,14 +140,14 @@ static pf_status declare_quantised(job *j, const item *it, pf_error *error)
     const pf_format_info *format = pf_format_get(j->format);
     const row_sizes row = sizes_of(j, it);
     const size_t n = (size_t)it->rows;
-    const char *head_part = pf_checkpoint_head_part(j->format);
+    const char *params_part = pf_checkpoint_params_part(j->format);
     const int64_t groups = format->group ? pf_gemm_groups(j->format, it->columns) : 0;
     if (it->columns > PF_GEMM_MAX_INT_K)
         return pf_fail(error, PF_LIMIT, "%s: rows of %d values cannot be multiplied as %s, at most %d",
                        j->from.directory, it->columns, format->name, PF_GEMM_MAX_INT_K);
     PF_TRY(declare(j, it, "weight", format->bits == 8 ? "I8" : "U8", (int64_t)row.values, n * row.values, error));
     PF_TRY(declare(j, it, "weight_scale", "F32", 0, n * row.scale, error));
-    return head_part ? declare(j, it, head_part, "U8", groups, n * row.heads, error) : PF_OK;
+    return params_part ? declare(j, it, params_part, "U8", groups, n * row.params, error) : PF_OK;
 }
 
 static pf_status declare_item(job *j, const item *it, pf_error *error)
@@ -156,7 +156,7 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
     pf_gemm_source source;
     PF_TRY(pf_checkpoint_matrix(&j->from, it->role, it->layer, &source, error));
     const row_sizes row = sizes_of(j, it);
-    const size_t bytes = (size_t)pf_checkpoint_stretch(&j->from, &source, 1) * (row.values + row.scale + row.heads);
+    const size_t bytes = (size_t)pf_checkpoint_chunk(&j->from, &source, 1) * (row.values + row.scale + row.params);
     if (bytes > j->buffer_bytes) j->buffer_bytes = bytes;
     if (it->treatment == QUANTISED) return declare_quantised(j, it, error);
     const size_t n_bytes = (size_t)it->rows * row.values;
@@ -165,13 +165,13 @@ static pf_status declare_item(job *j, const item *it, pf_error *error)
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
-/* A matrix that the team is at. Its parts lie in the file one behind the other. */
+/* A matrix that the team writes. Its parts are consecutive in the file. */
 typedef struct {
     const job *j;
     const item *it;
     pf_gemm_source source;
     row_sizes row;
-    _Atomic bool failed; /* whoever sets it writes the two below */
+    _Atomic bool failed; /* the thread that sets it writes the two fields below */
     pf_status status;
     pf_error error;
 } matrix_job;
@@ -194,19 +194,19 @@ static void convert_row(const matrix_job *m, int32_t row, void *out)
     }
 }
 
-/* Rows [begin, end) as they will lie in the file: all values, then all scales, then all heads. */
+/* Converts rows [begin, end) into the layout of the file: all values, then all scales, then all group parameters. */
 static void make_rows(const matrix_job *m, int32_t begin, int32_t end, unsigned char *values, unsigned char *scales,
-                      unsigned char *heads)
+                      unsigned char *params)
 {
     for (int32_t r = begin; r < end; r++) {
         if (m->it->treatment == CONVERTED)
             convert_row(m, r, values);
         else
             pf_gemm_quantise_row(m->j->format, source_row(m, r), m->source.type, m->it->columns, values, scales,
-                                 m->row.heads ? heads : NULL);
+                                 m->row.params ? params : NULL);
         values += m->row.values;
         scales += m->row.scale;
-        heads += m->row.heads;
+        params += m->row.params;
     }
 }
 
@@ -219,13 +219,13 @@ static pf_status write_rows(const matrix_job *m, int32_t begin, int32_t end, uns
 {
     const size_t n = (size_t)(end - begin), at = (size_t)begin, all = (size_t)m->it->rows;
     const row_sizes row = m->row;
-    unsigned char *values = buffer, *scales = values + n * row.values, *heads = scales + n * row.scale;
+    unsigned char *values = buffer, *scales = values + n * row.values, *params = scales + n * row.scale;
     const size_t values_at = m->j->offset, scales_at = values_at + all * row.values;
-    const size_t heads_at = scales_at + all * row.scale;
-    make_rows(m, begin, end, values, scales, heads);
+    const size_t params_at = scales_at + all * row.scale;
+    make_rows(m, begin, end, values, scales, params);
     PF_TRY(write_part(m, values, n * row.values, values_at + at * row.values, error));
     PF_TRY(write_part(m, scales, n * row.scale, scales_at + at * row.scale, error));
-    return write_part(m, heads, n * row.heads, heads_at + at * row.heads, error);
+    return write_part(m, params, n * row.params, params_at + at * row.params, error);
 }
 
 static void write_share(pf_member member, void *arg)
@@ -233,11 +233,11 @@ static void write_share(pf_member member, void *arg)
     matrix_job *m = arg;
     const job *j = m->j;
     unsigned char *buffer = (unsigned char *)j->buffers + (size_t)member.id * j->buffer_bytes;
-    const int32_t stretch = pf_checkpoint_stretch(&j->from, &m->source, 1);
+    const int32_t chunk = pf_checkpoint_chunk(&j->from, &m->source, 1);
     int32_t begin, end;
     pf_team_share(member, m->it->rows, &begin, &end);
     for (int32_t to; begin < end && !m->failed && !pf_is_told(j->walk.cancel); begin = to) {
-        to = end - begin > stretch ? begin + stretch : end;
+        to = end - begin > chunk ? begin + chunk : end;
         pf_error why = { 0 };
         const bool fit = pf_checkpoint_acquire_rows(&j->from, &m->source, begin, to, j->format);
         const pf_status status = fit ? write_rows(m, begin, to, buffer, &why)
@@ -256,13 +256,13 @@ static pf_status write_matrix(job *j, const item *it, pf_error *error)
     pf_team_run(j->options->team, write_share, &m);
     PF_TRY(pf_walk_check(&j->walk, error));
     if (m.failed) return pf_fail(error, m.status, "%s", m.error.text);
-    j->offset += (size_t)it->rows * (m.row.values + m.row.scale + m.row.heads);
+    j->offset += (size_t)it->rows * (m.row.values + m.row.scale + m.row.params);
     pf_walk_on(&j->walk, pf_checkpoint_matrix_bytes(&j->from, &m.source));
     return PF_OK;
 }
 
-/* By way of the first member's buffer: what has been cut off the file meanwhile is then a fault like any other, and not a
- * write that fails. */
+/* Copies through the buffer of the first thread: if the input is truncated meanwhile, reading it raises the usual signal
+ * instead of a failing write. */
 static pf_status write_kept(job *j, const item *it, pf_error *error)
 {
     pf_tensor tensor;
@@ -310,7 +310,7 @@ static pf_status write_weights(job *j, pf_error *error)
     return filled != PF_OK ? filled : closed;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------------- */
+/* ---- the directory ----------------------------------------------------------------------------------------------------- */
 
 static pf_status fill_directory(job *j, pf_error *error)
 {
@@ -324,7 +324,7 @@ static pf_status fill_directory(job *j, pf_error *error)
 
 static pf_status make_directory(job *j, const char *to, pf_error *error)
 {
-    PF_TRY(pf_config_write_anew(&j->from, j->options->dtype, j->type, &j->config, &j->config_bytes, error));
+    PF_TRY(pf_config_print_converted(&j->from, j->options->dtype, j->type, &j->config, &j->config_bytes, error));
     PF_TRY(pf_safetensors_header_open(&j->header, error));
     PF_TRY(for_tensors(j, declare_item, error));
     PF_TRY(pf_staging_begin(to, &j->staging, error));
@@ -337,14 +337,14 @@ static pf_status make_directory(job *j, const char *to, pf_error *error)
     if (j->options->writing != NULL) j->options->writing(j->staging.path);
     const pf_status status = fill_directory(j, error);
     if (j->options->writing != NULL) j->options->writing(NULL);
-    pf_staging_abort(&j->staging); /* of what was committed nothing is left to remove */
+    pf_staging_abort(&j->staging); /* no effect after commit */
     return status;
 }
 
 static pf_status check_dtype(pf_dtype dtype, pf_error *error)
 {
     if (pf_dtype_is_written(dtype)) return PF_OK;
-    return pf_fail(error, PF_INVALID, "weights cannot be written as %s: take f32, f16, bf16 or a format of integers",
+    return pf_fail(error, PF_INVALID, "weights cannot be written as %s: take f32, f16, bf16 or an integer format",
                    pf_dtype_name(dtype));
 }
 

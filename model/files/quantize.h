@@ -1,13 +1,12 @@
 /*
- * A model's directory written anew with its weights in another format, so that they need not be rounded at every load.
+ * Writes a copy of a model directory with its weights in another format, so that they need not be rounded at every load.
  *
- *   integers        all that is multiplied, a tied embedding with it, as checkpoint.h draws them; norms, biases and an
- *                   embedding that is only looked up stay as they are
- *   f32, f16, bf16  all matrices in that type; norms and biases stay as they are
+ *   integers        every matrix that is multiplied, a tied embedding included, laid out as in checkpoint.h; norms, biases and
+ *                   an embedding that is only looked up keep their type
+ *   f32, f16, bf16  all matrices in that type; norms and biases keep theirs
  *
- * The logits of what is written are bit for bit those of the original loaded with the same --dtype: rounding is
- * pf_gemm_quantise_row's, which packing uses too. config.json says what was done; the tokenizer's files and
- * generation_config.json are copied.
+ * The logits of the copy are bit for bit those of the original loaded with the same --dtype: both round with
+ * pf_gemm_quantise_row. config.json names the format; the tokenizer's files and generation_config.json are copied.
  */
 #ifndef PF_MODEL_QUANTIZE_H
 #define PF_MODEL_QUANTIZE_H
@@ -22,26 +21,26 @@
 #include "model/config/load_policy.h"
 
 typedef struct {
-    pf_dtype dtype;                                                      /* f32, f16, bf16 or one of integers */
-    pf_team *team;                                                       /* rounds; borrowed */
-    void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* of the original; or NULL */
+    pf_dtype dtype;                                                      /* f32, f16, bf16 or an integer format */
+    pf_team *team;                                                       /* does the rounding; borrowed */
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* bytes of the original; or NULL */
     void *progress_user;
-    const volatile bool *cancel; /* looked at every few megabytes; or NULL */
+    const volatile bool *cancel; /* polled every few megabytes; or NULL */
     pf_load_policy policy;       /* about keys and tensors of the original that are not read */
-    /* Told where files are written until all are there (staging.h), while a file that is cut short may end the process; then
-     * NULL. Or NULL. */
+    /* Called with the directory that files are written to (staging.h), and with NULL when it is complete or removed: a signal
+     * handler may have to remove it where a truncated input ends the process. Or NULL. */
     void (*writing)(const char *directory);
 } pf_quantize_options;
 
 typedef struct {
-    size_t bytes_before, bytes_after; /* of tensors, scales and heads included */
+    size_t bytes_before, bytes_after; /* of tensors, scales and group parameters included */
     int32_t n_tensors;                /* matrices and vectors */
 } pf_quantize_result;
 
-/* Read the directory `from` and make the directory `to`, which must be absent or empty.
- * As pf_checkpoint_open and staging.h. PF_INVALID: the dtype is not one to be written.  PF_UNSUPPORTED: `from` is
- * quantised already.  PF_LIMIT: its config.json would be longer than one may be.  PF_CANCELLED. On failure `to` is as
- * before, and nothing is left beside it. */
+/* Reads the directory `from` and creates the directory `to`, which must be absent or empty.
+ * As pf_checkpoint_open and staging.h. PF_INVALID: the dtype exists in memory only.  PF_UNSUPPORTED: `from` is quantised
+ * already.  PF_LIMIT: the new config.json would be too long.  PF_CANCELLED. On failure `to` is unchanged and no temporary
+ * file is left. */
 PF_MUST_USE pf_status pf_model_quantize(const char *from, const char *to, const pf_quantize_options *options,
                                         pf_quantize_result *out, pf_error *error);
 

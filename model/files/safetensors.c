@@ -1,8 +1,6 @@
 /*
- * safetensors: see the header for the format. A set keeps its files mapped, its tensors in the order of the files, and
- * beside them pointers in the order of names, which find duplicates at open and tensors afterwards.
- *
- * Nothing of a tensor's bytes is read here.
+ * A set keeps its files mapped, its tensors in the order of the files, and pointers to them in the order of names, for the
+ * detection of duplicates at open and for lookups. The bytes of tensors are not read here.
  */
 #include "model/files/safetensors.h"
 
@@ -24,10 +22,10 @@
 enum {
     MAX_HEADER_BYTES = 100000000, /* as the reference implementation allows */
     MAX_INDEX_BYTES = 100000000,
-    MAX_FILES = 100000, /* a mapped file keeps its descriptor, so most processes may have fewer */
+    MAX_FILES = 100000, /* most processes are limited to fewer: a mapped file keeps its descriptor */
 };
 
-/* The element types of the format: their names and bits. Those that kernels read have a pf_type. */
+/* The element types of the format: names and bits. Those that kernels read have a pf_type. */
 static const struct {
     const char *name;
     int32_t bits;
@@ -58,12 +56,12 @@ static const struct {
 };
 enum { N_DTYPES = sizeof DTYPES / sizeof *DTYPES };
 
-/* What a clone without Git LFS has in a file's place begins so. */
+/* The beginning of a Git LFS pointer file, which a clone without Git LFS has in place of the weights. */
 static const char LFS_POINTER[] = "version https://git-lfs.github.com/spec/";
 
 typedef struct {
     pf_tensor tensor; /* its name is owned */
-    int32_t dtype;    /* row of DTYPES */
+    int32_t dtype;    /* index into DTYPES */
     int32_t file;
     size_t begin, end; /* in the data of its file */
     bool is_dropped;   /* another file's copy is read */
@@ -109,7 +107,7 @@ static pf_status read_dtype(const pf_json *doc, const char *name, const json_t *
                    text ? text : "no string");
 }
 
-/* The shape, and the bytes that it takes. */
+/* Reads the shape and computes its size in bytes. */
 static pf_status read_shape(const pf_json *doc, const char *name, const json_t *node, entry *out, size_t *bytes,
                             pf_error *error)
 {
@@ -128,7 +126,7 @@ static pf_status read_shape(const pf_json *doc, const char *name, const json_t *
         fits = fits && pf_size_mul(bits, (size_t)out->tensor.shape[i], &bits);
     }
     if (!fits || bits % 8 != 0)
-        return pf_fail(error, PF_FORMAT, "%s: tensor %.100s: its shape is not a number of bytes that could be",
+        return pf_fail(error, PF_FORMAT, "%s: tensor %.100s: its shape is too large, or not a whole number of bytes",
                        doc->name, name);
     *bytes = bits / 8;
     return PF_OK;
@@ -175,7 +173,7 @@ static int by_range(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* The ranges of a file's tensors lie end to end from the first byte of its data to the last: no overlap, no hole. */
+/* Checks that the byte ranges cover the data from the first byte to the last: no overlap, no hole. */
 static pf_status check_ranges(const pf_json *doc, entry *entries, size_t n, size_t data_bytes, pf_error *error)
 {
     entry **sorted = calloc(n + 1, sizeof *sorted);
@@ -250,7 +248,7 @@ static pf_status read_file(pf_safetensors *set, int32_t file, const char *path, 
     return status;
 }
 
-/* Map DIR/name as the next file of the set and take in its tensors. */
+/* Maps DIR/name as the next file of the set and adds its tensors. */
 static pf_status add_file(pf_safetensors *set, const char *name, pf_error *error)
 {
     char path[PF_FILE_PATH_BYTES];
@@ -363,7 +361,7 @@ static pf_status index_names(pf_safetensors *set, const json_t *map, pf_error *e
 
 /* --- shards --- */
 
-/* Whether it is the path of a file in the directory or below it: it neither starts at the root nor climbs. */
+/* Whether the path stays in the directory or below it: it is relative and has no component "..". */
 static bool stays_below(const char *path, size_t n_bytes)
 {
     if (n_bytes == 0 || strlen(path) != n_bytes || path[0] == '/') return false;
@@ -375,7 +373,7 @@ static bool stays_below(const char *path, size_t n_bytes)
     return true;
 }
 
-/* Open each file that the index names, once, in the order in which it names them. */
+/* Opens each file that the index names, once, in the order of the index. */
 static pf_status add_indexed_files(pf_safetensors *set, const pf_json *index, const json_t *map, json_t *seen,
                                    pf_error *error)
 {
@@ -513,7 +511,7 @@ static pf_status open_without_index(pf_safetensors *set, const pf_load_policy *p
     return status;
 }
 
-/* --- the face --- */
+/* --- public functions --- */
 
 static pf_status open_set(pf_safetensors *set, const pf_load_policy *policy, pf_error *error)
 {
@@ -574,7 +572,7 @@ const char *pf_safetensors_dtype(pf_type type)
 {
     for (int32_t i = 0; i < N_DTYPES; i++)
         if (DTYPES[i].type == (int32_t)type) return DTYPES[i].name;
-    assert(false && "every type of a tensor has a word");
+    assert(false && "every type of a tensor has a name");
     return NULL;
 }
 

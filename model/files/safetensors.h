@@ -1,13 +1,13 @@
 /*
- * safetensors files: named tensors, memory-mapped, one file or shards with an index.
+ * Opens safetensors files, one or several shards: named tensors, memory-mapped.
  *
  *   file:  u64 header length | header: JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}} | data
  *   shard index (model.safetensors.index.json):  {"weight_map": {"name": "file"}}
  *
  * Where two shards hold a tensor, the index decides which one is read. Shards without an index are read as one set.
  *
- * Every number from the header is checked against the file: the header's length, ranges that equal the shape's product
- * times the element's size and lie end to end from the first byte of the data to the last, names that occur once.
+ * Every number of the header is checked against the file: the length of the header; byte ranges, which must match the shape and
+ * the element size and cover the data from the first byte to the last without overlap; names, which must be unique.
  * Source: the format's description in huggingface/safetensors, README.
  */
 #ifndef PF_MODEL_SAFETENSORS_H
@@ -25,7 +25,7 @@ enum { PF_MAX_DIMENSIONS = 8 };
 
 typedef struct pf_safetensors pf_safetensors;
 
-/* A tensor of an open set; data is borrowed until close and need not be aligned. */
+/* A tensor of an open set. The data are borrowed until close and may be unaligned. */
 typedef struct {
     const char *name;
     pf_type type;
@@ -54,29 +54,28 @@ static inline float pf_tensor_element(const void *data, pf_type type, size_t i)
  * another one. NULL: they are read.
  * PF_UNAVAILABLE: no weights are there, or a shard is missing.  PF_UNSUPPORTED: weights are there in a form that is not read;
  * the sentence says which.  PF_FORMAT: names file, tensor, value and expectation.
- * PF_INVALID: a file is there and cannot be opened, or is none, or a path is too long.  PF_LIMIT: an index or a
- * header is too.  PF_NOMEM.
- * PF_UNSUPPORTED: an element type other than F32, F16, BF16 is met when the tensor is asked for, not before.
+ * PF_INVALID: a file exists and cannot be opened, is not a regular file, or has too long a path.  PF_LIMIT: an index or a
+ * header is too long.  PF_NOMEM. An element type that is not read is refused when the tensor is asked for, not before.
  * The caller ends it with pf_safetensors_close. */
 PF_MUST_USE pf_status pf_safetensors_open(const char *directory, const pf_load_policy *policy, pf_safetensors **out,
                                           pf_error *error);
 void pf_safetensors_close(pf_safetensors *set); /* NULL is fine */
 
-/* When all is read that is wanted. PF_INVALID: a file has been written to meanwhile (the sentence names it), and what was read
- * may be of no model. One that was replaced by another is read as it was. */
+/* Called after the last read. PF_INVALID: a file was written to since it was opened (the sentence names it), so the data may be
+ * inconsistent. A file that was replaced by another is read as it was. */
 PF_MUST_USE pf_status pf_safetensors_check(const pf_safetensors *set, pf_error *error);
 
 int32_t pf_safetensors_count(const pf_safetensors *set);
 
-/* The tensor called `name`. PF_UNAVAILABLE: there is none (the sentence names it).  PF_UNSUPPORTED: its type. */
+/* Finds a tensor. PF_UNAVAILABLE: there is none (the sentence names it).  PF_UNSUPPORTED: its elements are not F32, F16 or BF16. */
 PF_MUST_USE pf_status pf_safetensors_find(const pf_safetensors *set, const char *name, pf_tensor *out, pf_error *error);
 
-/* The same for a tensor of bytes: `dtype` is the format's word for its elements, "I8" or "U8". PF_UNAVAILABLE: there is
- * none.  PF_FORMAT: its elements are others. `type` of *out says nothing. */
+/* Finds a tensor of bytes: `dtype` is the format's name of its element type, "I8" or "U8". PF_UNAVAILABLE: there is none.
+ * PF_FORMAT: it has another element type. `type` of *out is undefined. */
 PF_MUST_USE pf_status pf_safetensors_find_bytes(const pf_safetensors *set, const char *name, const char *dtype,
                                                 pf_tensor *out, pf_error *error);
 
-/* The format's word for the elements of a type: "BF16". */
+/* The format's name of a type: "BF16". */
 const char *pf_safetensors_dtype(pf_type type);
 
 /* The i-th name, 0 <= i < count, in the order of the files, and the number of its tensor's dimensions. */

@@ -15,7 +15,7 @@ static pf_status no_memory(pf_error *error)
 
 pf_status pf_safetensors_header_open(pf_safetensors_header *out, pf_error *error)
 {
-    /* What transformers wants to be told: the tensors are PyTorch's. */
+    /* transformers requires it: the tensors are PyTorch's. */
     json_t *tensors = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     if (tensors == NULL) return no_memory(error);
     *out = (pf_safetensors_header){ .tensors = tensors };

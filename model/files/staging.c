@@ -22,7 +22,7 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* "model" is in ".", "/model" in "/". */
+/* The parent of "model" is ".", that of "/model" is "/". */
 static void find_parent(const char *path, char out[PF_STAGING_PATH])
 {
     snprintf(out, PF_STAGING_PATH, "%s", path);
@@ -33,7 +33,7 @@ static void find_parent(const char *path, char out[PF_STAGING_PATH])
         slash[slash == out ? 1 : 0] = '\0';
 }
 
-/* Whether there is nothing at `path` (*is_there: false), or an empty directory. */
+/* Checks that `path` does not exist (*is_there: false) or is an empty directory. */
 static pf_status check_free(const char *path, bool *is_there, pf_error *error)
 {
     DIR *directory = opendir(path);
@@ -41,23 +41,23 @@ static pf_status check_free(const char *path, bool *is_there, pf_error *error)
     if (directory == NULL && errno == ENOENT && pf_file_is_absent(path)) return PF_OK;
     if (directory == NULL)
         return pf_fail(error, errno == ENOTDIR || errno == ENOENT ? PF_INVALID : PF_UNAVAILABLE,
-                       "%s: %s, expected a directory that is empty or not there", path,
+                       "%s: %s, expected a directory that is empty or does not exist", path,
                        errno == ENOENT ? "is a link that leads nowhere" : strerror(errno));
     const struct dirent *entry = readdir(directory);
     while (entry != NULL && is_dot(entry->d_name)) entry = readdir(directory);
     const pf_status status = entry == NULL ? PF_OK
                                            : pf_fail(error, PF_INVALID,
-                                                     "%s: is there and not empty (it has %s), expected a directory "
+                                                     "%s: is not empty (it has %s), expected a directory "
                                                      "that is empty or not there",
                                                      path, entry->d_name);
     closedir(directory);
     return status;
 }
 
-/* A name as short as any, since that of the target may be as long as the file system allows. */
+/* The name is short: that of the target may be as long as the file system allows. */
 static pf_status make_folder(pf_staging *s, pf_error *error)
 {
-    enum { TRIES = 100 }; /* one that a killed process of the same number left is passed over */
+    enum { TRIES = 100 }; /* skips folders that killed processes with the same id left */
     char in[PF_STAGING_PATH];
     find_parent(s->target, in);
     for (int i = 0; i < TRIES; i++) {
@@ -76,8 +76,8 @@ pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *err
     size_t n = strlen(directory);
     while (n > 1 && directory[n - 1] == '/') n--;
     if (n == 0 || n + ROOM > sizeof s.target)
-        return pf_fail(error, PF_INVALID, "the path of the directory to be made is %zu bytes long, expected 1 to %zu",
-                       n, sizeof s.target - ROOM);
+        return pf_fail(error, PF_INVALID, "the path of the output directory is %zu bytes long, expected 1 to %zu", n,
+                       sizeof s.target - ROOM);
     memcpy(s.target, directory, n);
     PF_TRY(check_free(s.target, &s.is_inside, error));
     PF_TRY(make_folder(&s, error));
@@ -98,7 +98,7 @@ void pf_staging_abort(pf_staging *staging)
     staging->path[0] = '\0';
 }
 
-/* What a directory says is on the disk too. Some file systems cannot be asked: then there is nothing to be done. */
+/* Syncs the entries of a directory. Some file systems do not support that; the error is ignored. */
 static void sync_directory(const char *path)
 {
     const int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -112,7 +112,7 @@ static int is_file(const struct dirent *entry)
     return !is_dot(entry->d_name);
 }
 
-/* From the folder into the directory that it is in, or back. False: errno says why. */
+/* Moves a file from the folder into the directory around it, or back. False: errno is set. */
 static bool move_file(const pf_staging *staging, const char *name, bool back)
 {
     char in[PF_STAGING_PATH + NAME_MAX + 1], target[PF_STAGING_PATH + NAME_MAX + 1];
@@ -121,7 +121,7 @@ static bool move_file(const pf_staging *staging, const char *name, bool back)
     return rename(back ? target : in, back ? in : target) == 0;
 }
 
-/* All or none, `last` when the others are on the disk. False: errno says why. */
+/* Moves all files or none, `last` after the others are synced. False: errno is set. */
 static bool move_files(const pf_staging *staging, struct dirent **files, int n_files, const char *last)
 {
     int n_moved = 0;
@@ -142,11 +142,10 @@ static pf_status leave_folder(const pf_staging *staging, const char *last, pf_er
     struct dirent **files;
     const int n_files = scandir(staging->path, &files, is_file, NULL);
     const bool moved = n_files >= 0 && move_files(staging, files, n_files, last);
-    const pf_status status = moved ? PF_OK
-                                   : pf_fail(error, PF_UNAVAILABLE,
-                                             "%s: what was written in it cannot be moved to its "
-                                             "place: %s",
-                                             staging->path, strerror(errno));
+    const pf_status status =
+        moved ? PF_OK
+              : pf_fail(error, PF_UNAVAILABLE, "%s: the files written below it cannot be moved into it: %s",
+                        staging->path, strerror(errno));
     for (int i = 0; i < n_files; i++) free(files[i]);
     if (n_files >= 0) free(files);
     if (moved) (void)rmdir(staging->path);
@@ -156,7 +155,7 @@ static pf_status leave_folder(const pf_staging *staging, const char *last, pf_er
 static pf_status take_name(const pf_staging *staging, pf_error *error)
 {
     if (rename(staging->path, staging->target) == 0) return PF_OK;
-    return pf_fail(error, PF_UNAVAILABLE, "%s: what was written cannot take this name: %s", staging->target,
+    return pf_fail(error, PF_UNAVAILABLE, "%s: the written directory cannot be renamed to this: %s", staging->target,
                    strerror(errno));
 }
 
@@ -181,7 +180,7 @@ pf_status pf_staging_open(const pf_staging *staging, const char *name, int *desc
     char path[PF_STAGING_PATH];
     PF_TRY(pf_file_join(staging->path, name, path, error));
     const int opened = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (opened < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be made: %s", path, strerror(errno));
+    if (opened < 0) return pf_fail(error, PF_UNAVAILABLE, "%s: cannot be created: %s", path, strerror(errno));
     *descriptor = opened;
     return PF_OK;
 }

@@ -1,14 +1,12 @@
 /*
- * A directory that appears whole or not at all. Files are written into a hidden folder, and whatever fails before the end
- * leaves nothing behind.
+ * Creates a directory atomically. Files are written into a hidden folder, and a failure before the end leaves nothing behind.
  *
- *      DIR is not there     the folder is made beside it, and takes the name DIR
- *      DIR is there, empty  the folder is made in it, and its files move up: DIR keeps its owner and mode, may be a mount
- *                           point or somebody's working directory; one file, without which the others are no model,
- *                           comes last
+ *      DIR does not exist   the folder is created beside it and renamed to DIR
+ *      DIR is empty         the folder is created in it and its files are moved up: DIR keeps its owner and mode and may be a
+ *                           mount point or the working directory of a process; the file that makes it a model is moved last
  *
- * What was written is on the disk before the name is given, so a machine that stops in between has the old state or
- * the new one. Only a process that is killed leaves its .partial-PID-N; one that ends by a fault has `path` to remove.
+ * Files are synced to disk before the rename, so after a crash of the machine the old or the new state is there. A process that
+ * is killed leaves its folder .partial-PID-N; a signal handler can remove `path`.
  */
 #ifndef PF_MODEL_STAGING_H
 #define PF_MODEL_STAGING_H
@@ -22,39 +20,37 @@
 enum { PF_STAGING_PATH = PF_FILE_PATH_BYTES, PF_STAGING_MAX_COPY = 1 << 28 };
 
 typedef struct {
-    char target[PF_STAGING_PATH]; /* DIR without slashes at its end */
-    char path[PF_STAGING_PATH];   /* where files are written; "": not begun, or ended */
-    bool is_inside;               /* DIR was there: `path` is a folder in it */
+    char target[PF_STAGING_PATH]; /* DIR without trailing slashes */
+    char path[PF_STAGING_PATH];   /* the folder that files are written to; "": none */
+    bool is_inside;               /* DIR existed: `path` is a folder in it */
 } pf_staging;
 
-/* PF_INVALID: DIR is there and not an empty directory.  PF_UNAVAILABLE: it, or where it shall be, does not exist or may
- * not be written to. The caller ends it with commit or abort. */
+/* Creates the folder. PF_INVALID: DIR exists and is not an empty directory.  PF_UNAVAILABLE: the parent of DIR does not exist, or
+ * it cannot be written to. The caller ends it with commit or abort. */
 PF_MUST_USE pf_status pf_staging_begin(const char *directory, pf_staging *out, pf_error *error);
 
-/* Make the file `name` and open it for writing; pf_staging_close makes sure that it is on the disk.
- * PF_UNAVAILABLE: it cannot be made, or written.  PF_INVALID: its path is too long. */
+/* Creates the file `name` and opens it for writing; pf_staging_close syncs it to disk.
+ * PF_UNAVAILABLE: it cannot be created or written.  PF_INVALID: its path is too long. */
 PF_MUST_USE pf_status pf_staging_open(const pf_staging *staging, const char *name, int *descriptor, pf_error *error);
 PF_MUST_USE pf_status pf_staging_close(const pf_staging *staging, const char *name, int descriptor, pf_error *error);
 
-/* Write all of n bytes at an offset of the file `name`, from any thread. PF_UNAVAILABLE: the disk is full, or what errno
- * says. */
+/* Writes n bytes at an offset of the file `name`, from any thread. PF_UNAVAILABLE: the disk is full, or another error of write. */
 PF_MUST_USE pf_status pf_staging_write(const pf_staging *staging, const char *name, int descriptor, const void *data,
                                        size_t n_bytes, size_t offset, pf_error *error);
 
-/* Make the file `name` of n bytes. As pf_staging_open and pf_staging_write. */
+/* Creates the file `name` with n bytes. As pf_staging_open and pf_staging_write. */
 PF_MUST_USE pf_status pf_staging_write_file(const pf_staging *staging, const char *name, const void *data,
                                             size_t n_bytes, pf_error *error);
 
-/* Copy from_directory/name. A file that is not there is passed over. PF_LIMIT: it is larger than any that is read
- * beside weights, PF_STAGING_MAX_COPY. Otherwise as pf_file_read and pf_staging_write_file. */
+/* Copies from_directory/name if it exists. PF_LIMIT: it is larger than PF_STAGING_MAX_COPY. Otherwise as pf_file_read and pf_staging_write_file. */
 PF_MUST_USE pf_status pf_staging_copy(const pf_staging *staging, const char *from_directory, const char *name,
                                       pf_error *error);
 
-/* Give the directory its name, or the files their places, the file `last` after all others. PF_UNAVAILABLE: somebody else has
- * the name, or the system says no; it is as before, to be aborted. */
+/* Renames the folder to DIR, or moves its files up, the file `last` after all others. PF_UNAVAILABLE: DIR was created meanwhile,
+ * or the system refuses; the folder is unchanged and must be aborted. */
 PF_MUST_USE pf_status pf_staging_commit(pf_staging *staging, const char *last, pf_error *error);
 
-/* Remove what was written. Zeroed, committed or aborted: nothing. */
+/* Removes the folder. No effect on a zeroed, committed or aborted struct. */
 void pf_staging_abort(pf_staging *staging);
 
 #endif

@@ -1,4 +1,4 @@
-/* How far a walk over a checkpoint's tensors is, for a caller who wants to know, or to end it. Internal to model/. */
+/* Reports progress over the tensors of a checkpoint, and polls for cancellation. Internal to model/. */
 #ifndef PF_MODEL_WALK_H
 #define PF_MODEL_WALK_H
 
@@ -6,9 +6,9 @@
 #include "base/stop.h"
 
 typedef struct {
-    const char *path;                                                  /* of what is walked over or made */
-    const char *action;                                                /* what is done to it: "loaded" */
-    const volatile bool *cancel;                                       /* set from outside; or NULL */
+    const char *path;            /* of the input or the output, for the sentence */
+    const char *action;          /* what is done to it: "loaded" */
+    const volatile bool *cancel; /* set from outside; or NULL */
     void (*report)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL */
     void *user;
     size_t done_bytes, total_bytes;

@@ -124,7 +124,7 @@ static bool shares_split_heads(const pf_context *c)
 static void plan_tuning(pf_context *c, int32_t n_members)
 {
     c->n_members = n_members;
-    c->heads_apart = pf_model_heads_part(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_CHUNKED_ROWS);
+    c->heads_apart = pf_model_heads_divide(c->model, n_members) && (n_members <= 2 || c->n_rows < PF_CHUNKED_ROWS);
     c->split_heads = !c->heads_apart && shares_split_heads(c);
     pf_chunks_reset(c->pieces, c->n_members);
 }

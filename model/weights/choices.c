@@ -9,7 +9,7 @@ bool pf_model_is_beyond_cache(const pf_model *model, size_t step_bytes)
 
 /* ---- the weights ------------------------------------------------------------------------------------------------- */
 
-/* How many weights a step reads. */
+/* The number of weights that a step reads. */
 static size_t step_weights(const pf_checkpoint *checkpoint)
 {
     const pf_config *config = &checkpoint->config;
@@ -17,8 +17,8 @@ static size_t step_weights(const pf_checkpoint *checkpoint)
     return (size_t)checkpoint->n_parameters - looked_up;
 }
 
-/* In panels of the head's width, as they are padded; 0: such panels cannot be. */
-static double bytes_of_a_weight(const pf_model *m)
+/* In panels as wide as the LM head, padding included; 0: no such panels exist. */
+static double bytes_per_weight(const pf_model *m)
 {
     pf_gemm_weights panel;
     size_t bytes;
@@ -26,7 +26,7 @@ static double bytes_of_a_weight(const pf_model *m)
     return (double)bytes / PF_GEMM_PANEL / m->config.hidden_size;
 }
 
-/* Whether twelve bits have the bits of sixteen here, and a fast product. */
+/* Whether the twelve-bit product gives the bits of the sixteen-bit one and is fast. */
 static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
 {
     const pf_kernel *twelve = m->kernels.chosen_gemm[PF_FORMAT_BF16_12][PF_ACT_BF16];
@@ -35,7 +35,7 @@ static bool twelve_is_as_good(const pf_model *m, const pf_model_source *src)
            strcmp(twelve->arithmetic, sixteen->arithmetic) == 0;
 }
 
-/* AUTO keeps the format of a file that `pilotfish quantize` wrote, and leaves others to pf_dtype_choose. */
+/* AUTO keeps the format of a file that `pilotfish quantize` wrote; pf_dtype_choose decides for others. */
 static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const pf_config *config = &src->checkpoint.config;
@@ -47,8 +47,8 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
         m->dtype = pf_dtype_of(config->format);
         if (asked == PF_DTYPE_AUTO || asked == m->dtype) return PF_OK;
         return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: its weights were quantised to %s and cannot be had in %s: take auto or %s, or the model "
-                       "that they were made of",
+                       "%s: its weights are quantised to %s and cannot be loaded as %s: take auto or %s, or the "
+                       "original model",
                        directory, pf_dtype_name(m->dtype), pf_dtype_name(asked), pf_dtype_name(m->dtype));
     }
     const pf_dtype_facts facts = { .has_f32 = m->has_matrices[PF_TYPE_F32],
@@ -63,37 +63,35 @@ static pf_status resolve_dtype(pf_model *m, const pf_model_source *src, pf_error
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
-/* A screened head is rounded from numbers, and keeps them as BF16. */
+/* A screened head is quantised at load and keeps BF16 rows. */
 static pf_status check_screened(const pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const char *directory = src->checkpoint.directory;
     if (src->checkpoint.config.quantized)
-        return pf_fail(
-            error, PF_UNSUPPORTED,
-            "%s: its head was quantised to %s and cannot be screened: take a full head, or the model that it "
-            "was made of",
-            directory, pf_dtype_name(m->dtype));
+        return pf_fail(error, PF_UNSUPPORTED,
+                       "%s: its LM head is quantised to %s and cannot be screened: take a full head, or the original "
+                       "model",
+                       directory, pf_dtype_name(m->dtype));
     if (m->row_type != PF_TYPE_BF16)
         return pf_fail(error, PF_UNSUPPORTED,
-                       "%s: a screened head is for weights in bf16 or integers, and these are to be %s", directory,
+                       "%s: a screened head is for weights in bf16 or integers, and these are %s", directory,
                        pf_dtype_name(m->dtype));
     if (src->options->backend == PF_BACKEND_ONEDNN)
-        return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is for products of our own, not for oneDNN's",
-                       directory);
+        return pf_fail(error, PF_UNSUPPORTED, "%s: a screened head is not supported with oneDNN's products", directory);
     return PF_OK;
 }
 
-/* Whether the bytes that a bounded head saves are worth another one: they come from memory, and are a twentieth of a step's. */
+/* Whether a bounded head is worth a second copy: weights are read from memory, and it saves a twentieth of the bytes of a step. */
 static bool pays_bounded(const pf_model *m, const pf_model_source *src)
 {
-    const double of_a_weight = bytes_of_a_weight(m);
-    const double step = (double)step_weights(&src->checkpoint) * of_a_weight;
+    const double per_weight = bytes_per_weight(m);
+    const double step = (double)step_weights(&src->checkpoint) * per_weight;
     const double head = (double)m->config.vocab_size * m->config.hidden_size;
-    return pf_model_is_beyond_cache(m, (size_t)step) && head * (of_a_weight - 1.0) >= step / 20.0;
+    return pf_model_is_beyond_cache(m, (size_t)step) && head * (per_weight - 1.0) >= step / 20.0;
 }
 
-/* A bounded head needs numbers that INT8 has half the bytes of. */
-static bool can_be_bounded(const pf_model *m, const pf_model_source *src)
+/* A bounded head needs weights of at least twice the size of INT8. */
+static bool supports_bounded(const pf_model *m, const pf_model_source *src)
 {
     return !pf_format_is_integer(m->format) && m->dtype != PF_DTYPE_F16 && src->options->backend != PF_BACKEND_ONEDNN &&
            !pf_config_has_bias(&m->config, PF_TENSOR_HEAD) && m->config.hidden_size <= PF_GEMM_MAX_INT_K;
@@ -102,26 +100,26 @@ static bool can_be_bounded(const pf_model *m, const pf_model_source *src)
 static pf_status resolve_head(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     const pf_head asked = src->options->head;
-    const pf_head best = can_be_bounded(m, src) && pays_bounded(m, src) ? PF_HEAD_BOUNDED : PF_HEAD_FULL;
+    const pf_head best = supports_bounded(m, src) && pays_bounded(m, src) ? PF_HEAD_BOUNDED : PF_HEAD_FULL;
     m->head_kind = asked == PF_HEAD_AUTO ? best : asked;
     if (asked == PF_HEAD_SCREENED) return check_screened(m, src, error);
-    if (asked == PF_HEAD_BOUNDED && !can_be_bounded(m, src))
+    if (asked == PF_HEAD_BOUNDED && !supports_bounded(m, src))
         return pf_fail(
             error, PF_UNSUPPORTED,
-            "%s: a bounded head is for weights in f32 or bf16, a head without a bias and products of our own",
+            "%s: a bounded head is for weights in f32 or bf16, an LM head without a bias, and not for oneDNN",
             src->checkpoint.directory);
     return PF_OK;
 }
 
 /* ---- the embedding ----------------------------------------------------------------------------------------------- */
 
-/* A tied embedding's rows lie in the head's panels, too, as they are unless these are integers. They are worth their memory
- * where a step is so short that it knows from how many lines a row is gathered: where its weights lie in the cache. */
+/* The rows of a tied embedding are also in the panels of the LM head, exactly unless these are integers. A separate copy pays
+ * where weights fit in the cache: there a step is so short that gathering a row from many cache lines shows. */
 static bool keeps_rows(const pf_model *m, const pf_model_source *src)
 {
     if (!m->config.tied_embeddings || m->head_kind == PF_HEAD_SCREENED) return true;
     if (pf_format_is_integer(m->format) || m->machine.l3_bytes == 0) return false;
-    return !pf_model_is_beyond_cache(m, (size_t)((double)step_weights(&src->checkpoint) * bytes_of_a_weight(m)));
+    return !pf_model_is_beyond_cache(m, (size_t)((double)step_weights(&src->checkpoint) * bytes_per_weight(m)));
 }
 
 pf_status pf_model_choose(pf_model *m, const pf_model_source *src, pf_error *error)

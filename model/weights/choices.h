@@ -1,23 +1,23 @@
 /*
- * What the options leave open: in which types a model is held, how its head is computed, where its embedding lies. Chosen
- * by its files, by the kernels there are, and by the machine: whether a step's weights come from memory or lie in the
- * cache, and how much memory is left. Internal to model/.
+ * Resolves the options that are AUTO: the types of the weights, the kind of LM head, the place of the embedding. The choice
+ * depends on the files, the available kernels and the machine: whether the weights of a step fit in the cache, and how much
+ * memory is left. Internal to model/.
  */
 #ifndef PF_MODEL_CHOICES_H
 #define PF_MODEL_CHOICES_H
 
 #include "model/weights/packing.h"
 
-/* dtype, has_matrices, format, row_type, act, head_kind and has_rows, of a model whose config, kernels and machine are
- * there. What was asked for and cannot be is PF_UNSUPPORTED, with a sentence. Called again where twelve bits turn out not
- * to hold the weights. */
+/* Sets dtype, has_matrices, format, row_type, act, head_kind and has_rows. The config, kernels and machine of the model must be
+ * set. PF_UNSUPPORTED: an explicit option is not supported for this model. Called again if twelve bits do not hold the
+ * weights. */
 PF_MUST_USE pf_status pf_model_choose(pf_model *model, const pf_model_source *source, pf_error *error);
 
-/* Make a bounded head that AUTO chose a full one where all weights, which take `bytes` with it, leave too little of the
- * machine's memory. True: it is full now, and the weights are to be laid out anew. */
+/* Replaces a bounded head that AUTO chose by a full one if all weights, `bytes` with the bounded head, leave too little memory.
+ * True: it was replaced, and the weights must be laid out again. */
 bool pf_model_choose_less(pf_model *model, const pf_model_source *source, size_t bytes);
 
-/* Whether a step that reads so many bytes has them from memory; false where the cache is not known. */
+/* Whether a step that reads so many bytes reads them from memory; false if the cache size is not known. */
 bool pf_model_is_beyond_cache(const pf_model *model, size_t step_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A model's directory becomes a pf_model: its types are chosen, its memory is laid out, and packing.c fills it. When it is
- * done the files are closed: nothing of a model is mapped.
+ * Loads a model directory: chooses the types, lays out the memory, and has packing.c fill it. The files are closed afterwards:
+ * a loaded model maps no file.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
 
-/* Plan a matrix and take its memory. */
+/* Plans a matrix and takes its memory. */
 static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recipe, pf_format format, pf_linear *linear,
                                 pf_arena *arena)
 {
@@ -30,7 +30,7 @@ static pf_status lay_out_linear(const pf_model *m, const pf_matrix_recipe *recip
     return PF_OK;
 }
 
-/* Give every weight its place: the same walk measures and takes. */
+/* Assigns memory to every weight. The same function measures and takes. */
 static pf_status lay_out(pf_model *m, pf_arena *arena)
 {
     const size_t hidden = (size_t)m->config.hidden_size, n_vocab = (size_t)m->config.vocab_size;
@@ -52,7 +52,7 @@ static pf_status lay_out(pf_model *m, pf_arena *arena)
     return lay_out_linear(m, &pf_head_recipe, PF_FORMAT_INT8, &m->coarse_head, arena);
 }
 
-/* All matrices there are, layer after layer, and the head. */
+/* The matrices of all layers, and the LM head. */
 static int32_t n_matrices(const pf_model *m)
 {
     return m->layers == NULL ? 0 : m->config.n_layers * PF_N_LAYER_MATRICES + 1;
@@ -64,19 +64,19 @@ static pf_gemm_weights *matrix(pf_model *m, int32_t i)
                                    : &pf_layer_matrix(&m->layers[l], i % PF_N_LAYER_MATRICES)->weights;
 }
 
-/* Where weights lie, and how they are best fetched from there. */
-static void note_hints(const pf_model *m, pf_gemm_weights *w)
+/* Sets whether weights are read from memory, and how they are prefetched. */
+static void set_hints(const pf_model *m, pf_gemm_weights *w)
 {
     w->from_memory = pf_model_is_beyond_cache(m, pf_model_step_bytes(m));
     w->fetch = pf_fetch_of(m->kernels.features);
 }
-static void note_all_hints(pf_model *m)
+static void set_all_hints(pf_model *m)
 {
-    for (int32_t i = 0; i < n_matrices(m); i++) note_hints(m, matrix(m, i));
-    note_hints(m, &m->coarse_head.weights);
+    for (int32_t i = 0; i < n_matrices(m); i++) set_hints(m, matrix(m, i));
+    set_hints(m, &m->coarse_head.weights);
 }
 
-/* What all weights take. */
+/* The size of all weights. */
 static pf_status measure_all(pf_model *m, const pf_model_source *src, size_t *bytes)
 {
     pf_arena measure = pf_arena_measure();
@@ -100,13 +100,13 @@ static pf_status reserve(pf_model *m, const pf_model_source *src, pf_error *erro
     const pf_status status = pf_arena_create(bytes, &m->arena);
     if (status != PF_OK) return pf_fail(error, status, "%s: no memory for %zu MiB of weights", directory, bytes >> 20);
     PF_TRY(lay_out(m, &m->arena));
-    note_all_hints(m);
+    set_all_hints(m);
     return PF_OK;
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* Anew as plain BF16, which holds everything, where the weights turn out not to fit twelve bits. */
+/* Loads again as plain BF16 if the weights do not fit twelve bits. */
 static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *error)
 {
     PF_TRY(reserve(m, src, error));
@@ -120,14 +120,14 @@ static pf_status reserve_and_load(pf_model *m, pf_model_source *src, pf_error *e
     return pf_model_load_weights(m, src, error);
 }
 
-/* ---- another library's products ------------------------------------------------------------------------------------ */
+/* ---- oneDNN ------------------------------------------------------------------------------------ */
 
 static pf_status check_backend(const pf_model *m, const pf_model_source *src, pf_error *error)
 {
     return src->options->backend == PF_BACKEND_ONEDNN ? pf_onednn_check(m->format, m->act, error) : PF_OK;
 }
 
-/* Every matrix gets its copy, and the table of kernels oneDNN's row. */
+/* Makes oneDNN's copy of every matrix, and puts its kernel into the table. */
 static pf_status attach_backend(pf_model *m, const pf_model_source *src, pf_error *error)
 {
     if (src->options->backend != PF_BACKEND_ONEDNN) return PF_OK;
@@ -197,7 +197,7 @@ void pf_model_release(pf_model *model)
     free(model);
 }
 
-/* ---- what is asked of it ------------------------------------------------------------------------------------------- */
+/* ---- accessors ------------------------------------------------------------------------------------------- */
 
 const pf_config *pf_model_config(const pf_model *model)
 {

@@ -1,7 +1,7 @@
 /*
- * A loaded model: configuration and weights, packed once for the kernels of one instruction set. Immutable.
+ * Loads a model: its configuration, and its weights packed once for the kernels of one instruction set. Immutable.
  *
- * Threads: any number may read a model; load and release happen on one.
+ * Threads: any number may read a model; load and release are called from one.
  */
 #ifndef PF_MODEL_MODEL_H
 #define PF_MODEL_MODEL_H
@@ -20,25 +20,25 @@
 
 typedef struct pf_model pf_model;
 
-/* Who multiplies: --gemm. */
+/* The implementation of matrix products: --gemm. */
 typedef enum {
-    PF_BACKEND_AUTO,   /* our own: the only one whose rows do not depend on how many there are */
+    PF_BACKEND_AUTO,   /* the kernels of this tree, which are row-invariant */
     PF_BACKEND_OWN,    /* the kernels of this tree */
-    PF_BACKEND_ONEDNN, /* kernels/gemm/onednn/gemm_onednn.h: not row-invariant, and a second copy of the weights */
+    PF_BACKEND_ONEDNN, /* kernels/gemm/onednn/gemm_onednn.h: not row-invariant, and holds a second copy of the weights */
     PF_N_BACKENDS
 } pf_backend;
 
-/* How the logits of the vocabulary are computed: --head. */
+/* How the LM head is computed: --head. */
 typedef enum {
-    PF_HEAD_AUTO, /* BOUNDED where it can be, fits in memory and saves a twentieth of what a step reads from there; else FULL */
-    PF_HEAD_FULL, /* as all other products */
-    /* Where only the best token is asked for: an INT8 copy of the head, with bounds of its errors, tells which tokens may be
-     * the best, and the full head decides among these (bounded_head.h). The same token, by half the bytes of BF16 or
-     * less, and a second head in memory. Not of integer weights, F16 or a head with a bias. */
+    PF_HEAD_AUTO, /* BOUNDED where it is supported, fits in memory and saves a twentieth of the bytes of a step; else FULL */
+    PF_HEAD_FULL, /* as any other product */
+    /* For greedy targets: an INT8 copy of the head with error bounds selects the tokens that may be the argmax, and the full
+     * head decides among them (bounded_head.h). Exact, with at most half the bytes of BF16, and a second head in memory. Not for
+     * integer weights, F16 or a head with a bias. */
     PF_HEAD_BOUNDED,
-    /* In four bits, and then the best few anew from BF16 rows (kernels/sample/rescore.h): half or a quarter of the bytes to
-     * read. The best token is nearly always the same, the other logits are approximate: for a draft, never for a target.
-     * Not of weights that are F32, F16 or quantised in their files. */
+    /* For drafts: in four bits, then the best few candidates are rescored from BF16 rows (kernels/sample/rescore.h). A half or a
+     * quarter of the bytes. The argmax is nearly always the same, the other logits are approximate. Not for weights that are
+     * F32, F16 or quantised in their files. */
     PF_HEAD_SCREENED,
     PF_N_HEADS
 } pf_head;
@@ -48,19 +48,19 @@ typedef struct {
     pf_activations activations;
     pf_backend backend;
     pf_head head;
-    pf_isa isa;                 /* from pf_cpu_best_isa() or forced */
-    pf_team *team;              /* packs the weights, each member what it will read; borrowed during load only */
-    const pf_topology *machine; /* by whose caches and memory AUTO chooses; NULL: this one's, read anew */
+    pf_isa isa;    /* from pf_cpu_best_isa() or forced */
+    pf_team *team; /* packs the weights, each thread the part that it will read; borrowed during load only */
+    const pf_topology *machine; /* the caches and memory that AUTO depends on; NULL: read from this machine */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes); /* or NULL; called on the caller's thread */
     void *progress_user;
-    const volatile bool *cancel; /* looked at every few megabytes; or NULL */
+    const volatile bool *cancel; /* polled every few megabytes; or NULL */
     pf_load_policy policy;       /* about keys and tensors of the files that are not read */
 } pf_model_options;
 
-/* Load a Hugging Face directory: config.json, safetensors; or one that pf_model_quantize wrote, which loads in its own
- * format alone. The tokenizer is apart (tokenizer/tokenizer.h).
- * PF_UNAVAILABLE, PF_FORMAT, PF_UNSUPPORTED, PF_LIMIT (more than memory), PF_NOMEM, PF_INVALID (a file is none, or was
- * written to meanwhile): the sentence names file, field or tensor, what was found and what was expected. PF_CANCELLED.
+/* Loads a Hugging Face directory (config.json, safetensors), or one that pf_model_quantize wrote, which loads in its own format
+ * only. The tokenizer is loaded separately (tokenizer/tokenizer.h).
+ * PF_UNAVAILABLE, PF_FORMAT, PF_UNSUPPORTED, PF_LIMIT (larger than memory), PF_NOMEM, PF_INVALID (not a regular file, or
+ * written to meanwhile): the sentence names the file, the field or tensor, the value and what was expected. PF_CANCELLED.
  * PF_INTERNAL: as pf_topology_read, without options->machine. The caller ends it with pf_model_release. */
 PF_MUST_USE pf_status pf_model_load(const char *directory, const pf_model_options *options, pf_model **out,
                                     pf_error *error);
@@ -70,29 +70,29 @@ const pf_config *pf_model_config(const pf_model *model);
 const pf_kernels *pf_model_kernels(const pf_model *model);
 pf_dtype pf_model_dtype(const pf_model *model);   /* resolved: never AUTO */
 pf_format pf_model_format(const pf_model *model); /* of the matrices */
-pf_act pf_model_act(const pf_model *model);       /* what they are multiplied with */
+pf_act pf_model_act(const pf_model *model);       /* of their activations */
 
-/* Bytes that one decode step reads: packed weights and the head, not the embedding table unless it is the head, nor the few
- * rows that a screened head looks at, and of a bounded head the INT8 one. */
+/* The bytes that one decode step reads: packed weights and the LM head (of a bounded head the INT8 copy), without the embedding
+ * table unless it is the head, and without the few rows that a screened head rescores. */
 size_t pf_model_step_bytes(const pf_model *model);
-size_t pf_model_packed_bytes(const pf_model *model); /* all that the model holds in memory */
+size_t pf_model_packed_bytes(const pf_model *model); /* size of all weights in memory */
 int64_t pf_model_parameter_count(const pf_model *model);
 
-/* What `pf_model_visit_tensors` tells of each packed matrix or vector. */
+/* A packed matrix or vector, as pf_model_visit_tensors reports it. */
 typedef struct {
-    const char *name;   /* its role's in the architecture; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
+    const char *name;   /* of its role in the architecture; a fused matrix lists its parts, "q_proj+k_proj+v_proj" */
     const char *format; /* "bf16 panels of 32", ... */
-    const char *kernel; /* the implementation that reads it */
-    const char *reason; /* why that format and that one: one sentence */
+    const char *kernel; /* the kernel that reads it */
+    const char *reason; /* why this format and this kernel: one sentence */
     int64_t rows, columns;
-    size_t bytes; /* of its own: 0 where it lies in another one's */
+    size_t bytes; /* 0 where it shares the memory of another tensor */
 } pf_model_tensor;
 
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor),
                             void *user);
 
-/* A bare read of all that a decode step reads, by the team, each member its own share: the limit that a decode step
- * is measured against. Returns the sum of what `read` returned. */
+/* Reads all bytes of a decode step with the team, each thread its own share: the bandwidth limit that decode is measured
+ * against. Returns the sum of the results of `read`. */
 uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn *read);
 
 #endif

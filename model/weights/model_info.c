@@ -1,14 +1,14 @@
 /*
- * What a loaded model tells of itself: the bytes that a step reads, a bare read of them, and a line for each tensor.
+ * Describes a loaded model: the bytes that a step reads, a bare read of them, and each tensor with its format and kernel.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "model/weights/weights.h"
 
-/* ---- what a step reads --------------------------------------------------------------------------------------------- */
+/* ---- the bytes of a step --------------------------------------------------------------------------------------------- */
 
-/* Without what bf16-12 has in reserve, of which a step reads a percent or two. */
+/* Without the escape tables of bf16-12, of which a step reads one or two percent. */
 static size_t panel_bytes(const pf_linear *linear)
 {
     return (size_t)linear->weights.n_panels * linear->weights.panel_bytes;
@@ -67,7 +67,7 @@ uint64_t pf_model_read_weights(const pf_model *model, pf_team *team, pf_read_fn 
     return job.checksum;
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------------------- */
+/* ---- descriptions ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     void (*visit)(void *user, const pf_model_tensor *tensor);
@@ -119,13 +119,13 @@ static void join_types(const bool has[PF_N_TYPES], char *out, size_t capacity)
     }
 }
 
-/* Why this format. */
-static void format_reason(const pf_model *m, char *out, size_t capacity)
+/* Explains the format. */
+static void explain_format(const pf_model *m, char *out, size_t capacity)
 {
     char types[32];
     join_types(m->has_matrices, types, sizeof types);
     if (m->not_representable_in_12_bits)
-        snprintf(out, capacity, "bf16-12 has no room for weights whose magnitudes lie so far apart");
+        snprintf(out, capacity, "bf16-12 has no room for weights with magnitudes so far apart");
     else if (!m->is_default)
         snprintf(out, capacity, "asked for");
     else if (m->config.quantized)
@@ -136,13 +136,13 @@ static void format_reason(const pf_model *m, char *out, size_t capacity)
                  m->dtype == PF_DTYPE_BF16_12 ? " and beyond the cache: the bits of bf16, fewer bytes to read" : "");
 }
 
-/* Why this kernel. */
-static void tell_reason(const pf_model *m, const pf_kernel *kernel, char *out, size_t capacity)
+/* Explains the format and the kernel. */
+static void explain_kernel(const pf_model *m, const pf_kernel *kernel, char *out, size_t capacity)
 {
     const pf_format_info *format = pf_format_get(m->format);
     const char *allowed = pf_isa_name(m->kernels.isa), *has = pf_isa_name(kernel->isa);
     char why[128], act[64] = "";
-    format_reason(m, why, sizeof why);
+    explain_format(m, why, sizeof why);
     if (pf_format_is_integer(m->format))
         snprintf(act, sizeof act, ", with activations in %s (%s)", pf_act_name(m->act),
                  m->act == format->act ? "the default" : "asked for");
@@ -164,11 +164,12 @@ static void visit_linear(const pf_model *m, visitor *v, const pf_matrix_recipe *
     const pf_kernel *kernel = pf_model_product(m, linear);
     snprintf(v->format, sizeof v->format, "%s %s", pf_format_get(linear->weights.format)->name, kernel->packing);
     if (linear == &m->head && m->head_kind == PF_HEAD_SCREENED)
-        snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are computed anew");
+        snprintf(v->reason, sizeof v->reason, "the head is screened: its best logits are recomputed");
     else if (linear == &m->coarse_head)
-        snprintf(v->reason, sizeof v->reason, "the head is bounded: this one tells whose logits may be the largest");
+        snprintf(v->reason, sizeof v->reason,
+                 "the head is bounded: this copy selects the tokens that may have the largest logit");
     else
-        tell_reason(m, kernel, v->reason, sizeof v->reason);
+        explain_kernel(m, kernel, v->reason, sizeof v->reason);
     const pf_model_tensor tensor = { .name = name,
                                      .format = v->format,
                                      .kernel = kernel->name,
@@ -215,12 +216,12 @@ static void visit_looked_up(const pf_model *m, visitor *v)
         visit_embedding_in_head(m, v);
     else
         visit_rows(m, v, PF_TENSOR_EMBEDDING,
-                   m->head_rows == m->embedding ? "rows are looked up, and tell the best logits of the screened head"
+                   m->head_rows == m->embedding ? "rows are looked up, and give the best logits of the screened head"
                    : m->config.tied_embeddings
                        ? "rows are looked up: from the head's panels, in the cache, it takes longer"
                        : "rows are looked up, never multiplied");
     if (m->head_rows != m->embedding && m->head_rows != NULL)
-        visit_rows(m, v, PF_TENSOR_HEAD, "rows tell the best logits of the screened head");
+        visit_rows(m, v, PF_TENSOR_HEAD, "rows give the best logits of the screened head");
 }
 
 void pf_model_visit_tensors(const pf_model *model, void (*visit)(void *user, const pf_model_tensor *tensor), void *user)

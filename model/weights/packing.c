@@ -18,22 +18,22 @@ static pf_status load_vector(pf_model_source *src, pf_tensor_role role, int32_t 
 
 /* ---- f16 ----------------------------------------------------------------------------------------------------------- */
 
-/* What --dtype f16 leaves of F32 values that come from a file in another type. */
+/* Rounds the F32 values of a file of another type for --dtype f16. */
 static void round_to_f16(float *values, size_t n)
 {
     for (size_t i = 0; i < n; i++) values[i] = pf_f16_to_f32(pf_f16_from_f32(values[i]));
 }
 
-/* ---- rows that are looked up ---------------------------------------------------------------------------------------- */
+/* ---- rows of the embedding ---------------------------------------------------------------------------------------- */
 
 typedef struct {
     const pf_model *model;
     const pf_model_source *src;
     pf_gemm_source rows;
-    void *out; /* [n_rows, hidden] of the model's row_type */
+    void *out; /* [n_rows, hidden] of row_type */
 } rows_job;
 
-/* Elements [begin, end) of the table. */
+/* Converts elements [begin, end) of the table. */
 static void convert_elements(const rows_job *job, size_t begin, size_t end)
 {
     const void *from = job->rows.data;
@@ -54,12 +54,12 @@ static void convert_elements(const rows_job *job, size_t begin, size_t end)
 static void convert_share(pf_member member, void *arg)
 {
     const rows_job *job = arg;
-    const int32_t stretch = pf_checkpoint_stretch(&job->src->checkpoint, &job->rows, 1);
+    const int32_t chunk = pf_checkpoint_chunk(&job->src->checkpoint, &job->rows, 1);
     const size_t hidden = job->rows.stride;
     int32_t begin, end;
     pf_team_share(member, job->rows.n_rows, &begin, &end);
     for (int32_t to; begin < end && !pf_is_told(job->src->walk.cancel); begin = to) {
-        to = end - begin > stretch ? begin + stretch : end;
+        to = end - begin > chunk ? begin + chunk : end;
         (void)pf_checkpoint_acquire_rows(&job->src->checkpoint, &job->rows, begin, to,
                                          PF_FORMAT_F32); /* only looked up */
         convert_elements(job, (size_t)begin * hidden, (size_t)to * hidden);
@@ -74,30 +74,30 @@ static pf_status load_rows(const pf_model *m, pf_model_source *src, pf_tensor_ro
     pf_team_run(src->options->team, convert_share, &job);
     PF_TRY(pf_walk_check(&src->walk, error));
     pf_checkpoint_release_matrix(&src->checkpoint, &job.rows);
-    if (role != pf_config_head_role(&m->config)) /* which is packed, too, and counts then */
+    if (role != pf_config_head_role(&m->config)) /* the head is packed too, and is counted then */
         pf_walk_on(&src->walk, (size_t)job.rows.n_rows * job.rows.stride * pf_type_bytes(job.rows.type));
     return PF_OK;
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
 
-/* One matrix to be packed by the team. */
+/* A matrix that the team packs. */
 typedef struct {
     const pf_model *model;
     bool is_qkv;
     const pf_gemm_weights *weights;
-    pf_format checked; /* which numbers it may hold: those of this format */
+    pf_format checked; /* values must be representable in this format */
     pf_gemm_pack_weights_fn *pack_weights;
     const pf_model_source *src;
     pf_gemm_source parts[PF_MAX_PARTS];
     int32_t n_parts;
-    _Atomic int32_t bad_part;           /* one whose values may not be; -1: none */
-    _Atomic bool met_not_representable; /* a panel was not held */
+    _Atomic int32_t bad_part;           /* a part with invalid values; -1: none */
+    _Atomic bool met_not_representable; /* the format cannot hold a panel */
 } pack_job;
 
 typedef void part_rows_fn(pack_job *job, int32_t part, int32_t begin, int32_t end);
 
-/* Rows [begin, end) of the stacked matrix, part by part. */
+/* Calls `visit` for each part of rows [begin, end) of the stacked matrix. */
 static void for_parts(pack_job *job, int32_t begin, int32_t end, part_rows_fn *visit)
 {
     for (int32_t p = 0, first = 0; p < job->n_parts; first += job->parts[p++].n_rows) {
@@ -118,7 +118,7 @@ static void release_part(pack_job *job, int32_t part, int32_t begin, int32_t end
     pf_checkpoint_release_rows(&job->src->checkpoint, &job->parts[part], begin, end);
 }
 
-/* Whether a part is to be rounded to F16, which packing, to F32 here, does not do. */
+/* Whether a part must be rounded to F16: packing, which gives F32 here, does not. */
 static bool rounds_to_f16(const pack_job *job)
 {
     bool any = false;
@@ -129,9 +129,9 @@ static bool rounds_to_f16(const pack_job *job)
 static void pack_panels(pack_job *job, int32_t begin, int32_t end)
 {
     const size_t panel_bytes = job->weights->panel_bytes;
-    const int32_t stretch = pf_checkpoint_stretch(&job->src->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
+    const int32_t chunk = pf_checkpoint_chunk(&job->src->checkpoint, &job->parts[0], PF_GEMM_PANEL) / PF_GEMM_PANEL;
     for (int32_t to; begin < end && !pf_is_told(job->src->walk.cancel); begin = to) {
-        to = end - begin > stretch ? begin + stretch : end;
+        to = end - begin > chunk ? begin + chunk : end;
         for_parts(job, begin * PF_GEMM_PANEL, to * PF_GEMM_PANEL, acquire_part);
         if (!job->pack_weights(job->weights, job->parts, job->n_parts, begin, to)) job->met_not_representable = true;
         if (rounds_to_f16(job))
@@ -190,13 +190,13 @@ static pf_status load_linear(pf_model_source *src, const pf_model *m, const pf_m
     src->met_not_representable |= job.met_not_representable;
     for (int32_t p = 0; p < recipe->n_parts; p++) {
         pf_checkpoint_release_matrix(checkpoint, &job.parts[p]);
-        if (linear != &m->coarse_head) /* its numbers count for the other one */
+        if (linear != &m->coarse_head) /* the full head is counted instead */
             pf_walk_on(&src->walk, pf_checkpoint_matrix_bytes(checkpoint, &job.parts[p]));
     }
     return linear->bias != NULL ? load_biases(src, recipe, layer, linear->bias, error) : PF_OK;
 }
 
-/* ---- all ---------------------------------------------------------------------------------------------------------- */
+/* ---- all weights ---------------------------------------------------------------------------------------------------------- */
 
 pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_error *error)
 {

@@ -1,10 +1,10 @@
 /*
- * The weights of a checkpoint into the memory that model.c has laid out: vectors as F32, an embedding's rows, matrices
- * packed into panels. Internal to model/.
+ * Loads the weights of a checkpoint into the memory that model.c laid out: vectors as F32, rows of the embedding, matrices packed
+ * into panels. Internal to model/.
  *
- * Panels are packed by the members of the team that will read them, so each page is first touched where it is needed.
- * A member goes through its rows in stretches of a few megabytes and gives the file's pages back behind each, so that
- * the raw weights and the packed ones do not add up.
+ * Each thread of the team packs the panels that it will read, so that first touch places each page on its NUMA node. A thread
+ * reads its rows in chunks of a few megabytes and releases the pages of the file after each, so that the raw weights and the
+ * packed ones are not both resident.
  */
 #ifndef PF_MODEL_PACKING_H
 #define PF_MODEL_PACKING_H
@@ -13,17 +13,17 @@
 #include "model/files/walk.h"
 #include "model/weights/weights.h"
 
-/* What is being loaded, and how far it is. */
+/* The state of a load. */
 typedef struct {
     pf_checkpoint checkpoint;
     const pf_model_options *options;
     pf_gemm_pack_weights_fn *pack_weights;
-    pf_walk walk;               /* of the checkpoint's bytes, and of a bounded head's as it is measured */
-    bool met_not_representable; /* a matrix was met that bf16-12 cannot hold */
+    pf_walk walk; /* over the bytes of the checkpoint, and of a bounded head while its errors are measured */
+    bool met_not_representable; /* bf16-12 cannot hold a matrix */
 } pf_model_source;
 
-/* All weights, or, where source->met_not_representable is then set, those up to a matrix that was not held. The model's config,
- * types and memory must be there. PF_FORMAT: a number that may not be; the sentence names its tensor. */
+/* Loads all weights; or, with source->met_not_representable set, those up to a matrix that the format cannot hold. The config,
+ * types and memory of the model must be set. PF_FORMAT: a value is invalid; the sentence names its tensor. */
 PF_MUST_USE pf_status pf_model_load_weights(const pf_model *model, pf_model_source *source, pf_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* How the weights of a pf_model are made up, and how members share them. */
+/* Lists the matrices of a layer, divides them among threads, and looks up rows of the embedding. */
 #include "model/weights/weights.h"
 
 #include <string.h>
@@ -12,10 +12,10 @@ const pf_matrix_recipe pf_layer_recipes[PF_N_LAYER_MATRICES] = {
 };
 const pf_matrix_recipe pf_head_recipe = { 0, 1, { PF_TENSOR_HEAD } };
 
-bool pf_model_heads_part(const pf_model *model, int32_t n_members)
+bool pf_model_heads_divide(const pf_model *model, int32_t n_members)
 {
     const int32_t n_heads = model->config.n_kv_heads;
-    if (model->onednn != NULL) return false; /* its matrices are cut once, into the members' shares of all panels */
+    if (model->onednn != NULL) return false; /* oneDNN's matrices are divided once, by panels */
     return n_heads % n_members == 0 && n_heads / n_members * model->config.head_dim % PF_GEMM_PANEL == 0;
 }
 
@@ -23,7 +23,7 @@ int32_t pf_model_qkv_share(const pf_model *model, pf_member member, pf_panels ou
 {
     const int32_t n_q = model->q_dim / PF_GEMM_PANEL, n_kv = model->kv_dim / PF_GEMM_PANEL;
     const int32_t sizes[3] = { n_q, n_kv, n_kv };
-    if (!pf_model_heads_part(model, member.n_threads)) {
+    if (!pf_model_heads_divide(model, member.n_threads)) {
         pf_team_share(member, (model->q_dim + 2 * model->kv_dim + PF_GEMM_PANEL - 1) / PF_GEMM_PANEL, &out[0].begin,
                       &out[0].end);
         return 1;

@@ -1,4 +1,4 @@
-"""Weights in every format, quantised directories, and another library's products."""
+"""Tests weight formats, quantised directories, and oneDNN through the command line."""
 
 import argparse
 import importlib.util
@@ -33,7 +33,7 @@ class Formats(Case):
         directory = self.root / name
         return directory, self.run_json("quantize", "-m", self.target, "-o", directory, "--dtype", dtype, *arguments)
 
-    def test_a_quantised_directory_gives_the_bits_of_its_original(self):
+    def test_a_quantised_directory_gives_the_logits_of_its_original(self):
         for dtype in FORMATS:
             with self.subTest(dtype):
                 directory, document = self.quantize(f"as-{dtype}", dtype)
@@ -48,7 +48,7 @@ class Formats(Case):
 
     def test_twelve_bits_give_the_bits_of_bf16_and_are_not_written(self):
         isas = self.run_json("info")["cpu"]["isas"]
-        for arguments in [["--isa", isa] for isa in isas if isa != "amx"]:  # AMX has sums of its own, and no twelve bits
+        for arguments in [["--isa", isa] for isa in isas if isa != "amx"]:  # AMX sums in another order and has no twelve-bit product
             self.assertEqual(self.logits(self.target, "--dtype", "bf16-12", *arguments),
                              self.logits(self.target, "--dtype", "bf16", *arguments))
         written = "one of f16, f32, bf16, int8, int4, int4-g128, int4-channel, int4-asym, int4-asym-g128, int4-asym-channel;"
@@ -56,17 +56,17 @@ class Formats(Case):
                             ([], f"a format is needed: --dtype T, {written}")]:
             self.assert_fails("quantize", "-m", self.target, "-o", self.root / "never", *dtype, code=2, saying=[said])
 
-    def test_what_formats_cost_is_measured_on_any_text(self):
+    def test_format_quality_is_measured_on_any_text(self):
         path = Path(__file__).resolve().parents[2] / "scripts/format-quality.py"
         spec = importlib.util.spec_from_file_location("format_quality", path)
         script = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(script)
         text = self.root / "text"
-        text.write_text(20000 * PROMPT)   # more than an argument may have
+        text.write_text(20000 * PROMPT)   # longer than an argument may be
         options = argparse.Namespace(pilotfish=self.binary, model=self.target, text=text)
         begin, tokens = script.read_tokens(options)
         every = self.run_json("tokenize", "-m", self.target, stdin=text.read_bytes())["tokens"]
-        self.assertEqual((begin, begin + tokens), ([0], every))   # one BOS, which stands before each window
+        self.assertEqual((begin, begin + tokens), ([0], every))   # one BOS before each window
         self.assertEqual(script.cut_windows(begin, tokens, 2, 5), [[0, *tokens[:4]], [0, *tokens[-5:-1]]])
 
     def header(self, directory):
@@ -93,7 +93,7 @@ class Formats(Case):
             self.assert_fails("logits", "-m", directory, "--tokens", "1", "--dtype", dtype, saying=["quantised to int4"])
         self.assert_fails("quantize", "-m", directory, "-o", self.root / "twice", "--dtype", "int8", saying=["already"])
 
-    def test_what_cannot_be_made_is_one_sentence_and_leaves_nothing(self):
+    def test_a_failed_conversion_is_one_sentence_and_leaves_no_files(self):
         busy = self.root / "busy"
         busy.mkdir()
         (busy / "file").write_text("x")
@@ -102,7 +102,7 @@ class Formats(Case):
         self.assert_fails(*quantize, busy, saying=["busy", "not empty"])
         self.assert_fails(*quantize, self.root / "no" / "such", saying=["no/such"])
         self.assert_fails("quantize", "-m", self.root / "none", "--dtype", "int8", "-o", self.root / "new", saying=["none"])
-        for limit, name in [(0, "config.json"), (2000, "tokenizer.json"), (20000, "model.safetensors")]:   # as a disk that is full
+        for limit, name in [(0, "config.json"), (2000, "tokenizer.json"), (20000, "model.safetensors")]:   # like a full disk
             process = self.pilotfish.start(*quantize, self.root / "new",
                                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, [limit] * 2))
             out, err = process.communicate(timeout=QUICKLY)
@@ -110,14 +110,14 @@ class Formats(Case):
             self.assertIn(f"{self.root}/new/{name}: cannot be written", err.decode())
         self.assertEqual(sorted(p.name for p in self.root.iterdir()), before)
 
-    def test_a_file_beside_the_weights_that_no_model_could_have_is_not_copied(self):
+    def test_an_oversized_file_beside_the_weights_is_refused(self):
         model = self.root / "endless"
         shutil.copytree(self.target, model)
         (model / "merges.txt").touch()
         os.truncate(model / "merges.txt", (1 << 28) + 1)
         self.assert_fails("quantize", "-m", model, "--dtype", "int8", "-o", self.root / "never", saying=["merges.txt", "at most"])
 
-    def test_an_empty_directory_is_filled_by_any_of_its_names(self):
+    def test_an_empty_directory_is_filled_by_any_spelling_of_its_path(self):
         (self.root / "here").mkdir()
         (self.root / "there").mkdir()
         (self.root / "link").symlink_to("there")
@@ -139,7 +139,7 @@ class Formats(Case):
             self.skipTest("nothing can be mounted here")
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_a_weight_that_no_integer_stands_for_is_refused_with_its_tensor(self):
+    def test_a_weight_that_is_not_finite_is_refused_with_its_tensor(self):
         name = "model.layers.1.mlp.up_proj.weight"
         for value in [float("nan"), float("inf")]:
             model = self.root / f"holds-{value}"
@@ -153,7 +153,7 @@ class Formats(Case):
                     self.assertFalse((self.root / "never").exists())
             self.run_ok("logits", "-m", model, "--tokens", "1", "--dtype", "bf16")
 
-    def test_a_weight_may_be_as_large_as_any_number(self):
+    def test_the_largest_finite_weights_can_be_quantised(self):
         model = self.root / "holds-large"
         shutil.copytree(self.target, model)
         tiny_llama.set_value(model, "model.layers.1.mlp.up_proj.weight", 77, 1e38)
@@ -179,7 +179,7 @@ class Formats(Case):
                 self.assertFalse(directory.exists())
             self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [])
 
-    def test_what_ends_it_at_once_leaves_nothing_half_written(self):
+    def test_a_killed_conversion_leaves_no_partial_directory(self):
         large = tiny_llama.make(self.root / "large-again", layers=2, hidden=256)
         cut = 0
         for i in range(12):
@@ -193,7 +193,7 @@ class Formats(Case):
             self.assertEqual([p.name for p in self.root.iterdir() if "partial" in p.name], [], err)
         self.assertGreater(cut, 0)
 
-    def test_greedy_text_with_speculation_is_the_plain_one_whatever_the_formats(self):
+    def test_greedy_text_with_speculation_equals_plain_text_in_all_formats(self):
         n, accepted = 40, 0
         for dtype, draft_dtype in [("bf16", "int4"), ("int8", "int4"), ("int4", "int8"), ("int4-g128", "int4-asym"),
                                    ("int4-channel", "bf16")]:
@@ -231,12 +231,12 @@ class Formats(Case):
                                           "bounded") as verifier:
                     there = self.run_json("generate", "--verifier", verifier.address, "-d", self.draft, *ids)
                 self.assertEqual(there["tokens"], of_ids)
-        for seed in range(6):   # flat, and each time the first pass: the head is so small that the second is not bounded
+        for seed in range(6):   # flat logits, and the first pass each time: later passes of so small a head are not bounded
             sampled = [self.generate("-n", 3, "--dtype", "bf16", "--head", head, "--temperature", "4", "--seed", seed)["tokens"]
                        for head in ("full", "bounded")]
             self.assertEqual(*sampled)
 
-    def test_a_bounded_head_is_told_of_and_refused_where_it_cannot_be(self):
+    def test_a_bounded_head_is_shown_by_info_and_refused_where_unsupported(self):
         tensors = self.run_json("info", "-m", self.target, "--dtype", "bf16", "--head", "bounded")["model"]["tensors"]
         heads = [t for t in tensors if "lm_head" in t["name"] and "gemm" in t["kernel"]]
         self.assertEqual([t["format"].split()[0] for t in heads], ["bf16", "int8"])
@@ -244,7 +244,7 @@ class Formats(Case):
         for dtype in ["f16", "int8", "int4"]:
             self.assert_fails("info", "-m", self.target, "--dtype", dtype, "--head", "bounded", saying=["bounded head", "bf16"])
 
-    def test_a_screened_head_is_told_of_and_refused_where_it_cannot_be(self):
+    def test_a_screened_head_is_shown_by_info_and_refused_where_unsupported(self):
         for tensor in self.run_json("info", "-m", self.target, "--dtype", "int8", "--head", "screened")["model"]["tensors"]:
             if "gemm" in tensor["kernel"]:
                 is_head = "lm_head" in tensor["name"]
@@ -257,7 +257,7 @@ class Formats(Case):
         self.assert_fails("worker", "-m", directory, "--listen", self.socket("never"), "--head", "screened",
                           saying=["int8", "full head"])
 
-    def test_info_names_each_format_and_says_why(self):
+    def test_info_names_each_format_with_the_reason(self):
         directory, _ = self.quantize("told", "int4-asym-g128")
         half, _ = self.quantize("half", "f16")
         cases = [(self.target, [], "f32", "the file's matrices are in f32"), (directory, [], "int4-asym-g128", "was quantised to it"),
@@ -277,7 +277,7 @@ class Formats(Case):
 
 
 class Backends(Case):
-    def test_onednn_generates_or_says_why_not(self):
+    def test_onednn_generates_or_is_refused_with_the_reason(self):
         arguments = ["generate", "-m", self.target, "--tokens", "1,2,3", "-n", "8", "--json", "--gemm", "onednn"]
         self.assert_fails(*arguments, "--gemm", "mkl", code=2, saying=["own", "onednn"])
         self.assert_fails(*arguments, "--dtype", "bf16-12", saying=["oneDNN"])

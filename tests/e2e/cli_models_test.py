@@ -1,4 +1,4 @@
-"""Directories that are no model, or one that cannot be run: a sentence that names file, value and what was expected."""
+"""Tests which models load, with which warnings, and that a refusal names the file, the value and what was expected."""
 
 import array
 import json
@@ -22,12 +22,12 @@ class BadModels(Case):
         shutil.copytree(self.target, model)
         return model
 
-    def test_of_a_long_path_the_sentence_says_what_is_wrong(self):
+    def test_a_long_path_leaves_room_for_the_reason(self):
         model = self.root / "d" / ("deep" * 40) / ("deeper" * 40) / ("deepest" * 30)
         model.mkdir(parents=True)
         self.assert_fails("info", "-m", model, saying=[str(self.root), "there is no config.json; the directory is empty"])
 
-    def test_a_model_that_is_not_there_is_a_sentence_with_the_command_that_fetches_it(self):
+    def test_a_missing_repository_is_refused_with_the_download_command(self):
         self.assert_fails("generate", "-m", self.root / "nowhere", "-p", "a", saying=["nowhere"])
         self.assert_fails("tokenize", "-m", "acme/small", "-p", "a", saying=["hf download acme/small"])
         self.assert_fails("info", "-m", "acme/small", environment={"HF_HOME": "/" + 5000 * "h"},
@@ -44,7 +44,7 @@ class BadModels(Case):
         del homeless.environment["HOME"]
         try:
             home = pwd.getpwuid(os.getuid()).pw_dir
-        except KeyError:   # a container's user, whom nobody knows
+        except KeyError:   # a container's user without an account
             home = "~"
         self.assertIn(f"({home}/.cache/huggingface/hub) has no", homeless.run("info", "-m", "acme/small").err)
         for no_repository in ["acme/small/more", "acme/", ".acme/small", "acme/sm all"]:
@@ -78,7 +78,7 @@ class BadModels(Case):
             found = self.run_json("tokenize", "-m", "acme/small", "-p", PROMPT, environment=environment)
             self.assertEqual(found, expected)
 
-    def test_of_a_repository_in_the_cache_the_main_branch_is_taken_or_the_only_commit(self):
+    def test_the_main_branch_or_the_only_commit_of_a_cached_repository_is_used(self):
         home = {"HF_HOME": str(self.root / "hub-home")}
         repository = self.root / "hub-home" / "hub" / "models--acme--two"
         (repository / "snapshots").mkdir(parents=True)
@@ -97,13 +97,13 @@ class BadModels(Case):
         (repository / "snapshots" / "not a commit").mkdir()
         self.assertEqual(self.run_json(*arguments, environment=home), self.run_json("logits", "-m", self.target, "--tokens", "1"))
 
-    def test_a_cache_that_cannot_be_looked_at_is_not_called_empty(self):
+    def test_an_unreadable_cache_is_not_called_empty(self):
         home = self.root / "closed-home"
         repository = home / "hub" / "models--acme--closed"
 
         def refuse(saying):
             sentence = self.assert_fails("info", "-m", "acme/closed", environment={"HF_HOME": str(home)}, saying=saying)
-            self.assertNotIn("download", sentence)   # which would fare no better
+            self.assertNotIn("download", sentence)   # a download would fail in the same way
 
         home.mkdir()
         (home / "hub").write_text("")
@@ -123,12 +123,12 @@ class BadModels(Case):
         (repository / "snapshots").mkdir()
         (repository / "snapshots" / "beef").write_text("")
         refuse([f"{repository}/snapshots/beef: is not a directory"])
-        if os.getuid() != 0:   # who may look at everything
+        if os.getuid() != 0:   # root may read everything
             (home / "hub").chmod(0)
             refuse([f"{repository}/refs/main: cannot be opened: Permission denied"])
             (home / "hub").chmod(0o700)
 
-    def test_of_a_repository_that_is_there_in_part_the_command_to_download_it_is_said(self):
+    def test_an_incomplete_repository_is_refused_with_the_download_command(self):
         home = {"HF_HOME": str(self.root / "part-home")}
         snapshot = self.root / "part-home" / "hub" / "models--acme--part" / "snapshots" / "beef"
         snapshot.mkdir(parents=True)
@@ -143,7 +143,7 @@ class BadModels(Case):
             refuse(arguments, "tokenizer.json")
         shutil.copy(self.target / "tokenizer.json", snapshot)
         refuse(info, "config.json")
-        for arguments in (tokenize, detokenize):   # for which the weights need not be there
+        for arguments in (tokenize, detokenize):   # the weights are not needed
             self.run_ok(*arguments, environment=home)
         shutil.copy(self.target / "config.json", snapshot)
         refuse(info, "weights")
@@ -153,7 +153,7 @@ class BadModels(Case):
         (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
         refuse(info, "weights")
 
-    def test_what_a_model_holds_besides_is_one_warning_and_strictly_a_refusal(self):
+    def test_unused_keys_and_tensors_are_warnings_and_refused_by_strict(self):
         model = self.broken("besides")
         config = json.loads((model / "config.json").read_text())
         changed = {**config, "custom_pipelines": {}, "seq_length": 2048, "summary_type": "first", "num_hidden_layers": 1}
@@ -190,7 +190,7 @@ class BadModels(Case):
             (model / "config.json").write_text(json.dumps({**config, key: value}))
             self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json", key, "could change its results"])
 
-    def test_of_weights_in_another_form_the_way_out_is_said(self):
+    def test_weights_in_another_form_are_refused_with_the_remedy(self):
         config = (self.target / "config.json").read_text()
         for name, words in {"pytorch_model.bin": ["save_pretrained"], "model-q4.gguf": ["GGUF"], "adapter_config.json": ["LoRA", "merge"],
                             "consolidated.00.pth": ["convert_llama_weights_to_hf"], "model.onnx": ["ONNX"], "x.pt": ["PyTorch"]}.items():
@@ -211,7 +211,7 @@ class BadModels(Case):
             self.assertNotIn("hf download", self.assert_fails("info", "-m", "acme/bin", environment=home, saying=["PyTorch's format"]))
             (snapshot / "config.json").write_text(config)
 
-    def test_a_tokenizer_of_another_form_is_named_where_text_comes_in(self):
+    def test_a_tokenizer_in_another_form_is_named(self):
         model = self.broken("sentencepiece")
         (model / "tokenizer.json").rename(model / "tokenizer.model")
         saying = ["there is no tokenizer.json, and tokenizer.model is not read", "AutoTokenizer"]
@@ -264,7 +264,7 @@ class BadModels(Case):
                 self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
 
     def shrinking(self, tied):
-        """A model with an embedding so large that reading it takes a while, and the length of its file without that."""
+        """A model with an embedding so large that reading it takes a while, and the length of its file without the embedding."""
         model, large = self.broken(f"shrinking-{tied}\x1b\x7f"), ["model.embed_tokens.weight", "lm_head.weight"]
         path, n_vocab, hidden = model / "model.safetensors", 1 << 19, 64
         header, data, _ = tiny_llama.open_weights(model)
@@ -295,20 +295,20 @@ class BadModels(Case):
         out, err = process.communicate(timeout=QUICKLY)
         os.truncate(path, n_whole)
         self.assertEqual((process.returncode, out), (1, b""), err)
-        said = str(path).replace("\x1b", " ").replace("\x7f", " ")   # a terminal would obey them
+        said = str(path).replace("\x1b", " ").replace("\x7f", " ")   # control characters are not printed
         self.assertIn(f"{said}: {saying}", err.decode())
         self.assertEqual(err.count(b"\n"), 1)
 
-    def test_weights_that_shrink_while_they_are_read_are_a_sentence(self):
+    def test_weights_truncated_during_a_load_are_reported(self):
         model, n_small = self.shrinking(tied=True)
         logits = ["logits", "-m", model, "--tokens", "1", "--json"]
         self.assert_is_cut_short(model, n_small, *logits)
-        # Of the last page the rest is zeros: nothing faults.
+        # The rest of the last page reads as zeros: no signal is raised.
         n_most = (model / "model.safetensors").stat().st_size - 4
         self.assert_is_cut_short(model, n_most, *logits, saying="was written to while it was read")
 
-    def test_weights_that_shrink_while_they_are_quantised_leave_nothing(self):
-        # Tied they are rounded, by any thread; else they are copied as they are.
+    def test_weights_truncated_during_quantisation_leave_no_files(self):
+        # A tied embedding is quantised by all threads; otherwise it is copied.
         for tied, dtype in [(True, "int8"), (False, "int8"), (False, "bf16")]:
             with self.subTest(tied=tied, dtype=dtype):
                 model, n_small = self.shrinking(tied)
@@ -323,10 +323,10 @@ class BadModels(Case):
             (model / "model.safetensors").write_bytes(head + whole[len(head):])
             self.assert_fails("generate", "-m", model, "-p", "a", saying=["model.safetensors"])
 
-    def test_a_file_that_is_there_and_cannot_be_opened_is_not_passed_over(self):
+    def test_a_file_that_exists_and_cannot_be_opened_is_an_error(self):
         for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
                      "model.safetensors"]:
-            for to in ["/nonexistent/file", name]:   # a link that leads nowhere, one that leads to itself
+            for to in ["/nonexistent/file", name]:   # a dangling link, a link to itself
                 with self.subTest(name, to=to):
                     model = self.broken("linked")
                     (model / name).unlink(missing_ok=True)
@@ -344,10 +344,10 @@ class BadModels(Case):
         (model / "config.json").unlink()
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["config.json"])
 
-    def test_a_token_added_past_the_embedding_stops_only_texts_that_have_it(self):
+    def test_a_token_beyond_the_embedding_refuses_only_texts_that_contain_it(self):
         model = self.broken("padded")
         (model / "tokenizer_config.json").write_text(json.dumps({
-            "pad_token": "[PAD]", "model_max_length": int(1e30)}))   # as transformers writes "no longest text"
+            "pad_token": "[PAD]", "model_max_length": int(1e30)}))   # transformers writes this for "no limit"
         ids = self.run_json("tokenize", "-m", model, "-p", "a[PAD]", "--no-special")["tokens"]
         self.assertEqual(ids[-1], tiny_llama.VOCAB_SIZE)
         self.assertEqual(self.run_ok("detokenize", "-m", model, "--tokens", f"{ids[-1]}").out, b"[PAD]")
@@ -357,7 +357,7 @@ class BadModels(Case):
         tiny_llama.write_tokenizer(model, extra=["\u0120other"])
         self.assert_fails("generate", "-m", model, "-p", "a", saying=["tokenizer.json", "vocab_size"])
 
-    def test_a_tokenizer_that_is_not_one_is_refused(self):
+    def test_an_invalid_tokenizer_is_refused(self):
         model = self.broken("babble")
         (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
         self.assert_fails("tokenize", "-m", model, "-p", "a", saying=["tokenizer.json"])
@@ -365,7 +365,7 @@ class BadModels(Case):
         (model / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
         self.assert_fails("generate", "-m", model, "--tokens", "5", saying=["tokenizer.json"])
 
-    def test_a_tokenizer_that_is_not_supported_is_refused_where_text_comes_in(self):
+    def test_an_unsupported_tokenizer_is_refused_for_text_and_warned_of_for_ids(self):
         model = tiny_llama.make(self.root / "unigram")
         (model / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
         refusal = self.pilotfish.run("tokenize", "-m", model, "-p", "a").err

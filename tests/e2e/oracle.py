@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The live comparison with transformers: `./dev test oracle`.
+"""Compares pilotfish with transformers: `./dev test oracle`.
 
 The bundled pair and fresh random variants (tests/golden/llama_variants.py) go through `pilotfish logits`, `generate` and
 `tokenize`, and through transformers in float32. Demanded: every logit within 1e-4 of the largest one, the same greedy
@@ -26,7 +26,7 @@ ISAS = ["scalar", "avx2", "avx512", "avx512bf16", "amx"]
 
 
 def become_capable():
-    """Go on under an interpreter that has transformers."""
+    """Restarts under an interpreter that has transformers."""
     wanted = os.environ.get("PF_ORACLE_PYTHON")
     venv = ROOT / "build" / "oracle" / "venv"
     python = pathlib.Path(wanted) if wanted else venv / "bin" / "python"
@@ -69,7 +69,7 @@ def compare_logits(what, pilotfish, directory, tokens, expected, *options):
 
 
 def compare_greedy(what, pilotfish, directory, model, tokens, n, *options):
-    """Follow pilotfish's own text with transformers: each token must be its best, or within a near tie of it."""
+    """Feeds pilotfish's text to transformers: each token must be its argmax, or nearly tied with it."""
     made = pilotfish.json("generate", "-m", directory, "--tokens", ids(tokens), "-n", n, "--ignore-eos", "--dtype", "f32",
                           *options)["tokens"]
     assert len(made) == n, f"{what}: {len(made)} tokens, expected {n}"
@@ -133,7 +133,7 @@ def compare_ids(what, pilotfish, directory, text, files, encode):
 
 
 def check_side_files(pilotfish, seed, n):
-    """The ids of texts where the files beside tokenizer.json say all kinds of things."""
+    """Compares the ids of texts with random files beside tokenizer.json."""
     import side_files
     from transformers import AutoTokenizer
     random = Random(seed)
@@ -150,7 +150,7 @@ def check_side_files(pilotfish, seed, n):
 
 
 def compare_texts(what, pilotfish, directory, tokens, expected, files):
-    """The text of ids. Where the library has no characters for bytes it says nothing of them."""
+    """The text of ids, without bytes that the library decodes to no character."""
     if not tokens or "\ufffd" in expected:
         return
     found = pilotfish.json("detokenize", "-m", directory, "--tokens", ids(tokens))["text"]
@@ -158,7 +158,7 @@ def compare_texts(what, pilotfish, directory, tokens, expected, files):
 
 
 def check_tokenizers(pilotfish, kind, seed, n):
-    """The ids of texts by tokenizers of all kinds, and the texts of ids."""
+    """Compares the ids of texts, and the texts of ids, for all kinds of tokenizers."""
     import random_tokenizers
     random = Random(seed)
     for i in range(n):

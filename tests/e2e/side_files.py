@@ -1,4 +1,4 @@
-"""Random files beside a tokenizer.json: tokenizer_config.json, special_tokens_map.json, added_tokens.json.
+"""Generates random files beside a tokenizer.json: tokenizer_config.json, special_tokens_map.json, added_tokens.json.
 
 Names, lists and flags at random over a few texts, some of which the vocabulary has. What transformers 4 and 5 read
 differently (docs/numerics.md) is left out.
@@ -16,7 +16,7 @@ def make_texts(random, n):
 
 
 class Maker:
-    """The files of one directory. A text has the same flags wherever it is an object."""
+    """Generates the files of one directory. A token has the same flags in every file."""
 
     def __init__(self, random):
         self.random = random
@@ -59,7 +59,7 @@ class Maker:
         return dict(items)
 
     def change(self, tokenizer):
-        """Parts of tokenizer.json that its readers may fill in for themselves."""
+        """Changes parts of tokenizer.json that readers may override."""
         if self.often(0.2):
             tokenizer["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
         if self.often(0.2):

@@ -1,4 +1,4 @@
-"""Small random Llamas with a byte-level tokenizer, written with the standard library alone.
+"""Writes small random Llamas with a byte-level tokenizer, with the standard library only.
 
 The weights are large enough for the next token to be decided by them. A draft is its target with noise on every
 weight, so it is right often, and wrong often enough.
@@ -16,7 +16,7 @@ VOCAB_SIZE = len(SPECIAL) + 256 + len(MERGES)
 
 
 def byte_characters():
-    """GPT-2's printable stand-in for each byte."""
+    """GPT-2's printable character for each byte."""
     kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in kept]
     table = {b: chr(b) for b in kept}
@@ -90,7 +90,7 @@ def write_safetensors(path, tensors):
 
 def make(directory, seed=1, noise=0.0, layers=2, hidden=64, context=512, eos=1, tokenizer=True, **changes):
     """Write a model directory. The same seed gives the same weights; noise is added to each, as a share of their spread.
-    Embedding and head are apart: tied random ones repeat the last token for ever."""
+    Embedding and LM head differ: a tied random embedding repeats the last token forever."""
     directory = Path(directory)
     directory.mkdir(parents=True)
     config = {
@@ -117,7 +117,7 @@ def make(directory, seed=1, noise=0.0, layers=2, hidden=64, context=512, eos=1, 
 
 
 def open_weights(directory):
-    """The header of a model's file, its data, and a function that writes both back."""
+    """Returns the header of model.safetensors, its data, and a function that writes both back."""
     path = Path(directory) / "model.safetensors"
     whole = path.read_bytes()
     n_header = struct.unpack("<Q", whole[:8])[0]
@@ -132,7 +132,7 @@ def set_value(directory, name, index, value):
 
 
 def copy_tensor(directory, name, to):
-    """One tensor's values to another of the same shape."""
+    """Copies the values of one tensor to another of the same shape."""
     header, data, write = open_weights(directory)
     begin, end = header[name]["data_offsets"]
     at = header[to]["data_offsets"][0]

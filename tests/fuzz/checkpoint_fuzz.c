@@ -1,7 +1,7 @@
 /*
- * A model's directory of any bytes, as `pilotfish quantize` writes one or as it was trained: a config.json, and behind a
- * NUL its model.safetensors. It is loaded and runs a pass, or is refused with a sentence. Never a fault, whatever the
- * weights, scales and heads are; and a token that is drawn from the logits is one of the vocabulary.
+ * Fuzzes the loader with a model directory: a config.json and, after a NUL, its model.safetensors, original or written by
+ * `pilotfish quantize`. The model is loaded and runs a pass, or is refused with a sentence. No weights, scales or group parameters
+ * may cause a fault, and a token drawn from the logits must be in the vocabulary.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -28,8 +28,7 @@ static void write_file(const char *path, const uint8_t *data, size_t size)
     require(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
 }
 
-/* The weights, their header stretched by spaces so that the file ends where a page does: whatever is read past the end of
- * the mapping is a fault. */
+/* Writes the weights with a header padded so that the file ends at a page boundary: a read past the end faults. */
 static void write_weights(const char *path, const uint8_t *data, size_t size)
 {
     enum { PAGE = 4096 };

@@ -1,5 +1,5 @@
-/* A config.json of any bytes; behind a NUL, where there is one, a generation_config.json. What is accepted has only
- * finite frequencies and dimensions in their documented ranges. */
+/* Fuzzes config.json and, after a NUL, generation_config.json. An accepted configuration has finite frequencies and dimensions in
+ * their documented ranges. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

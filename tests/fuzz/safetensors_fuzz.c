@@ -1,7 +1,7 @@
 /*
- * A model.safetensors of any bytes: opened, every tensor found, every byte of it read. Never a fault, and a sentence where
- * it is refused. Bytes that begin with { are an index and two shards instead: the text of the index, then of each shard
- * how many zeros are its data and the text of its header; a NUL ends a text.
+ * Fuzzes model.safetensors: it is opened and every byte of every tensor is read, or it is refused with a sentence. Input that
+ * begins with { is an index and two shards instead: the text of the index, then for each shard the number of zeros that are its
+ * data and the text of its header. A NUL ends a text.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +40,7 @@ static void write_file(const char *dir, const char *name, const void *head, size
         abort();
 }
 
-/* What lies before the next NUL, or to the end. */
+/* The bytes before the next NUL, or to the end. */
 static size_t next_text(const uint8_t **at, const uint8_t *stop, const uint8_t **text)
 {
     const uint8_t *nul = *at < stop ? memchr(*at, '\0', (size_t)(stop - *at)) : NULL;
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char dir[] = "/tmp/pf-safetensors-fuzz-XXXXXX", path[sizeof dir + 32];
     if (!mkdtemp(dir)) abort();
-    if (size > 1 && data[0] == '{' && data[1] != 0) /* no length of a header that a small file has */
+    if (size > 1 && data[0] == '{' && data[1] != 0) /* not a plausible header length of a small file */
         write_shards(dir, data, size);
     else
         write_file(dir, FILES[0], "", 0, data, size, 0);

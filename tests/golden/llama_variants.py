@@ -126,7 +126,7 @@ def rotate(x, cos, sin, flips):
         return x
     if "direction" in flips:
         sin = -sin
-    if "rotation" in flips:  # pairs of neighbours, as the paper has it
+    if "rotation" in flips:  # pairs of neighbours, as in the paper
         half = cos.shape[-1] // 2
         c, s = cos[..., :half], sin[..., :half]
         even, odd = x[..., 0::2], x[..., 1::2]
@@ -180,7 +180,7 @@ def forward(config, tensors, tokens, cos, sin, flips=()):
 
 
 def applies(flip, config):
-    """Whether a choice is one in this configuration."""
+    """Whether a flipped choice changes anything in this configuration."""
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     scaled = config.get("rope_scaling") or config.get("rope_parameters", {}).get("rope_type", "default") != "default"
     return {"key_heads": 1 < kv_heads < heads, "bias": config["attention_bias"], "rope_scaling": bool(scaled),
@@ -232,7 +232,7 @@ def transformers_angles(model, n):
 
 @torch.no_grad()
 def transformers_greedy(model, tokens, n):
-    """The next n tokens, each by a pass over all, and the smallest lead of a winner over the second, in logits."""
+    """The next n greedy tokens, each by a pass over the whole text, and the smallest margin of the argmax, in logits."""
     tokens, lead = list(tokens), math.inf
     n_prompt = len(tokens)
     for _ in range(n):
@@ -243,7 +243,7 @@ def transformers_greedy(model, tokens, n):
 
 
 def depends_on_length(config):
-    """Frequencies that transformers changes as the text grows, and this engine fixes when a session begins."""
+    """Whether transformers changes the frequencies as the text grows; this engine fixes them when a session is created."""
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     return scaling.get("rope_type", scaling.get("type")) == "dynamic"
 

@@ -38,7 +38,7 @@ void pf_temp_write(const pf_temp_dir *dir, const char *name, const void *data, s
     pf_temp_path(dir, name, path);
     for (char *slash = path + strlen(dir->path) + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = '\0';
-        mkdir(path, 0755); /* may be there */
+        mkdir(path, 0755); /* may exist */
         *slash = '/';
     }
     FILE *f = fopen(path, "we");

@@ -1,4 +1,4 @@
-/* A directory of a test's own, and files in it. */
+/* Creates a temporary directory for a test, and files in it. */
 #ifndef PF_TESTS_TEMP_DIR_H
 #define PF_TESTS_TEMP_DIR_H
 
@@ -10,18 +10,17 @@ typedef struct {
     char path[PF_TEMP_PATH_BYTES / 2];
 } pf_temp_dir;
 
-/* Fail the test when they cannot. remove takes all that is in it along. */
+/* Both fail the test on error. remove deletes the contents too. */
 void pf_temp_dir_make(pf_temp_dir *out);
 void pf_temp_dir_remove(pf_temp_dir *dir);
 
 /* <dir>/<name>, in a buffer of PF_TEMP_PATH_BYTES; returns the buffer. */
 const char *pf_temp_path(const pf_temp_dir *dir, const char *name, char *buffer);
 
-/* Write a file, and the directories that `name` passes through. */
+/* Writes a file, and creates the directories of `name`. */
 void pf_temp_write(const pf_temp_dir *dir, const char *name, const void *data, size_t bytes);
 
-/* Replace the first `from` in a file of a directory, which must have it, by `to`. Where their lengths differ the file changes
- * its size. */
+/* Replaces the first `from` in a file, which must contain it, by `to`. The size changes if the lengths differ. */
 void pf_temp_edit(const char *directory, const char *name, const char *from, const char *to);
 
 #endif

@@ -89,7 +89,7 @@ static void add(tensors *t, int32_t layer, const char *name, const char *part, i
     item->spread = spread;
 }
 
-/* A matrix that keeps the size of what it multiplies, times `gain`, and its bias when there is one. */
+/* A matrix that keeps the norm of its input, times `gain`, and its bias if there is one. */
 static void add_linear(tensors *t, int32_t layer, const char *name, int64_t rows, int64_t columns, double gain,
                        bool bias)
 {

@@ -1,4 +1,4 @@
-/* What the options leave open is chosen by the machine: made-up ones, and models of a few sizes. */
+/* Tests the choices of AUTO for simulated machines and models of several sizes. */
 #include "model/forward/context.h"
 #include "model/weights/weights.h"
 #include "tests/support/test.h"
@@ -9,7 +9,7 @@ static pf_team *team;
 
 static const pf_tiny_model HEAD_OF_128 = { .vocab = 128, .type = PF_TYPE_BF16 };
 
-/* A machine that none is: without what a test does not give, but with memory enough. */
+/* A simulated machine with the fields that a test sets, and enough memory. */
 static pf_topology machine_of(size_t l3_bytes)
 {
     return (pf_topology){ .n_cores = 1, .n_cpus = 1, .l3_bytes = l3_bytes, .memory_bytes = (size_t)1 << 40 };
@@ -39,7 +39,7 @@ static pf_head chosen_head(const pf_topology *machine, pf_dtype dtype, pf_head a
 }
 
 /* Two layers of 30,720 weights, norms of 320, and a head of 64 for each token of the vocabulary. */
-static void a_head_is_bounded_where_weights_come_from_memory_and_it_saves_a_twentieth(void **state)
+static void auto_takes_a_bounded_head_when_weights_exceed_the_cache_and_it_saves_a_twentieth(void **state)
 {
     (void)state;
     const struct {
@@ -50,7 +50,7 @@ static void a_head_is_bounded_where_weights_come_from_memory_and_it_saves_a_twen
     } cases[] = {
         { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_BF16, 136 << 10, PF_HEAD_BOUNDED }, /* 69,952 weights */
         { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_BF16, 137 << 10, PF_HEAD_FULL },
-        { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_BF16, 0, PF_HEAD_FULL }, /* who knows */
+        { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_BF16, 0, PF_HEAD_FULL }, /* cache size unknown */
         { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_F32, 273 << 10, PF_HEAD_BOUNDED },
         { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_F32, 274 << 10, PF_HEAD_FULL },
         { { .vocab = 128, .tied = true }, PF_DTYPE_BF16, 136 << 10, PF_HEAD_BOUNDED },
@@ -62,7 +62,7 @@ static void a_head_is_bounded_where_weights_come_from_memory_and_it_saves_a_twen
         { { .vocab = 104, .type = PF_TYPE_BF16 }, PF_DTYPE_BF16, 1 << 10, PF_HEAD_FULL },  /* 6,656 of 136,832 */
         { { .vocab = 72, .type = PF_TYPE_BF16 }, PF_DTYPE_F32, 1 << 10, PF_HEAD_BOUNDED }, /* 13,824 of 265,472 */
         { { .vocab = 64, .type = PF_TYPE_BF16 }, PF_DTYPE_F32, 1 << 10, PF_HEAD_FULL },    /* 12,288 of 263,424 */
-        { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_INT8, 1 << 10, PF_HEAD_FULL },  /* may not be */
+        { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_INT8, 1 << 10, PF_HEAD_FULL },  /* not supported */
         { { .vocab = 128, .type = PF_TYPE_BF16 }, PF_DTYPE_F16, 1 << 10, PF_HEAD_FULL },
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
@@ -74,7 +74,7 @@ static void a_head_is_bounded_where_weights_come_from_memory_and_it_saves_a_twen
     }
 }
 
-static void a_second_head_that_nobody_asked_for_leaves_a_quarter_of_the_memory(void **state)
+static void auto_takes_a_bounded_head_only_if_a_quarter_of_the_memory_stays_free(void **state)
 {
     (void)state;
     pf_tiny_model_create(&HEAD_OF_128, directory);
@@ -87,7 +87,7 @@ static void a_second_head_that_nobody_asked_for_leaves_a_quarter_of_the_memory(v
     assert_int_equal(chosen_head(&machine, PF_DTYPE_BF16, PF_HEAD_AUTO), PF_HEAD_BOUNDED);
     machine.memory_bytes = enough - 4;
     assert_int_equal(chosen_head(&machine, PF_DTYPE_BF16, PF_HEAD_AUTO), PF_HEAD_FULL);
-    machine.memory_bytes = 0; /* who knows */
+    machine.memory_bytes = 0; /* memory size unknown */
     assert_int_equal(chosen_head(&machine, PF_DTYPE_BF16, PF_HEAD_AUTO), PF_HEAD_FULL);
 
     machine.memory_bytes = bytes;
@@ -102,7 +102,7 @@ static void a_second_head_that_nobody_asked_for_leaves_a_quarter_of_the_memory(v
     pf_tiny_model_remove(directory);
 }
 
-static void a_context_is_refused_by_the_machine_that_its_model_was_loaded_for(void **state)
+static void a_context_is_limited_by_the_memory_of_the_machine_the_model_was_loaded_for(void **state)
 {
     (void)state;
     pf_tiny_model_create(&HEAD_OF_128, directory);
@@ -137,15 +137,15 @@ static void a_context_is_refused_by_the_machine_that_its_model_was_loaded_for(vo
     pf_tiny_model_remove(directory);
 }
 
-/* What the products go by, and whether auto would hold bf16 in twelve bits, where those have a fast product. */
-static void weights_beyond_the_cache_come_from_memory(void **state)
+/* The hint that products use, and whether AUTO holds BF16 in twelve bits where that product is fast. */
+static void weights_larger_than_the_cache_are_marked_as_read_from_memory(void **state)
 {
     (void)state;
     pf_tiny_model_create(&HEAD_OF_128, directory);
     pf_topology machine = machine_of(0);
     pf_model *model = load(&machine, PF_DTYPE_BF16, PF_HEAD_FULL, PF_ISA_SCALAR);
     const size_t bytes = pf_model_step_bytes(model);
-    assert_false(model->head.weights.from_memory); /* who knows */
+    assert_false(model->head.weights.from_memory); /* cache size unknown */
     pf_model_release(model);
     for (int less = 0; less <= 1; less++) {
         machine.l3_bytes = bytes - (size_t)less;
@@ -165,8 +165,8 @@ static void weights_beyond_the_cache_come_from_memory(void **state)
     pf_tiny_model_remove(directory);
 }
 
-/* Rows of an embedding that is the head: gathered from its panels where a step waits for memory, or nobody knows. */
-static void a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache(void **state)
+/* Otherwise, and where the cache size is unknown, rows are gathered from the panels of the LM head. */
+static void a_tied_embedding_keeps_separate_rows_when_weights_fit_in_the_cache(void **state)
 {
     (void)state;
     const struct {
@@ -176,7 +176,7 @@ static void a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache(void **
     } cases[] = {
         { PF_DTYPE_BF16, 137 << 10, true }, /* 69,952 weights of two bytes */
         { PF_DTYPE_BF16, 136 << 10, false }, { PF_DTYPE_BF16, 0, false },       { PF_DTYPE_F32, 274 << 10, true },
-        { PF_DTYPE_F32, 273 << 10, false },  { PF_DTYPE_INT8, 1 << 30, false }, /* what the head multiplies is all that there is */
+        { PF_DTYPE_F32, 273 << 10, false },  { PF_DTYPE_INT8, 1 << 30, false }, /* integers: only the panels exist */
     };
     pf_tiny_model_create(&(pf_tiny_model){ .vocab = 128, .tied = true }, directory);
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
@@ -193,7 +193,7 @@ static void find_reason(void *user, const pf_model_tensor *tensor)
     if (strstr(tensor->name, "down_proj") != NULL) snprintf(user, 256, "%s", tensor->reason);
 }
 
-static void a_file_of_several_types_is_held_as_its_widest_matrix(void **state)
+static void a_file_of_several_types_is_loaded_as_its_widest_matrix(void **state)
 {
     (void)state;
     const struct {
@@ -232,12 +232,12 @@ int main(void)
 {
     if (pf_team_create(1, NULL, 0, &team, NULL) != PF_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_is_bounded_where_weights_come_from_memory_and_it_saves_a_twentieth),
-        cmocka_unit_test(a_second_head_that_nobody_asked_for_leaves_a_quarter_of_the_memory),
-        cmocka_unit_test(a_context_is_refused_by_the_machine_that_its_model_was_loaded_for),
-        cmocka_unit_test(weights_beyond_the_cache_come_from_memory),
-        cmocka_unit_test(a_tied_embedding_has_its_rows_where_weights_lie_in_the_cache),
-        cmocka_unit_test(a_file_of_several_types_is_held_as_its_widest_matrix),
+        cmocka_unit_test(auto_takes_a_bounded_head_when_weights_exceed_the_cache_and_it_saves_a_twentieth),
+        cmocka_unit_test(auto_takes_a_bounded_head_only_if_a_quarter_of_the_memory_stays_free),
+        cmocka_unit_test(a_context_is_limited_by_the_memory_of_the_machine_the_model_was_loaded_for),
+        cmocka_unit_test(weights_larger_than_the_cache_are_marked_as_read_from_memory),
+        cmocka_unit_test(a_tied_embedding_keeps_separate_rows_when_weights_fit_in_the_cache),
+        cmocka_unit_test(a_file_of_several_types_is_loaded_as_its_widest_matrix),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     pf_team_destroy(team);

@@ -6,7 +6,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
-/* A small Llama, with more fields put in by the macro's argument: "\"key\": value," */
+/* A small Llama. The argument adds fields: "\"key\": value," */
 #define LLAMA(more) LLAMA_WITH(more, "256", "1e-5")
 #define LLAMA_WITH(more, positions, eps)                                                                    \
     "{" more "\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 100,"   \
@@ -36,7 +36,7 @@ static void assert_refused(const char *text, pf_status status, const char *part)
     assert_int_equal(c.vocab_size, -7); /* untouched */
 }
 
-/* What a load reported, one sentence a line. */
+/* The warnings of a load, one per line. */
 typedef struct {
     char text[1024];
     int n;
@@ -101,14 +101,14 @@ static void dimensions_are_read_and_defaults_filled_in(void **state)
     assert_int_equal(c.n_eos, 0);
 }
 
-static void explicit_fields_go_before_defaults(void **state)
+static void explicit_fields_override_defaults(void **state)
 {
     (void)state;
     const pf_config c = parsed(LLAMA("\"num_key_value_heads\": 2, \"head_dim\": 24, \"tie_word_embeddings\": true,"
                                      "\"attention_bias\": true, \"mlp_bias\": true, \"rope_theta\": 500000,"
                                      "\"bos_token_id\": 1, \"eos_token_id\": [2, 3, 2],"));
     assert_int_equal(c.n_kv_heads, 2);
-    assert_int_equal(c.head_dim, 24); /* 4 * 24 is not hidden_size, and need not be */
+    assert_int_equal(c.head_dim, 24); /* 4 * 24 differs from hidden_size, which is allowed */
     assert_true(c.tied_embeddings && c.attention_bias && c.mlp_bias);
     assert_true(c.rope.theta == 500000.0);
     assert_int_equal(c.n_eos, 2);
@@ -117,7 +117,7 @@ static void explicit_fields_go_before_defaults(void **state)
     assert_false(pf_config_has_bias(&c, PF_TENSOR_HEAD));
 }
 
-static void generation_config_has_the_only_word_on_ids(void **state)
+static void generation_config_replaces_the_end_ids(void **state)
 {
     (void)state;
     static const char config[] = LLAMA("\"bos_token_id\": 1, \"eos_token_id\": 2,");
@@ -129,14 +129,14 @@ static void generation_config_has_the_only_word_on_ids(void **state)
     assert_int_equal(c.eos_ids[0], 7);
     assert_ok(pf_config_parse("config.json", config, strlen(config), "{}", 2, NULL, &c, &error), error);
     assert_int_equal(c.n_eos, 0);
-    static const char wrong[] = LLAMA("\"eos_token_id\": \"2\","); /* transformers looks at its type all the same */
+    static const char wrong[] = LLAMA("\"eos_token_id\": \"2\","); /* transformers checks the type too */
     assert_status(pf_config_parse("config.json", wrong, strlen(wrong), lists, strlen(lists), NULL, &c, &error),
                   PF_FORMAT);
     assert_says(error, "config.json: eos_token_id is \"2\"");
 }
 
-/* A model cut down from a larger one keeps its ids; transformers loads it, and no text ever has them. */
-static void ids_past_the_vocabulary_stand_for_none(void **state)
+/* A model cut down from a larger one keeps its ids. transformers loads it, and no text contains them. */
+static void ids_beyond_the_vocabulary_are_ignored(void **state)
 {
     (void)state;
     static const char config[] = LLAMA("\"bos_token_id\": 128000, \"eos_token_id\": [128001, 99, 100, -1],");
@@ -147,7 +147,7 @@ static void ids_past_the_vocabulary_stand_for_none(void **state)
     assert_int_equal(c.eos_ids[0], 99);
 }
 
-static void what_transformers_writes_beside_is_passed_over(void **state)
+static void inert_keys_of_transformers_are_ignored(void **state)
 {
     (void)state;
     (void)parsed(LLAMA("\"torch_dtype\": \"bfloat16\", \"dtype\": \"bfloat16\", \"use_cache\": true,"
@@ -157,8 +157,8 @@ static void what_transformers_writes_beside_is_passed_over(void **state)
                        "\"rope_scaling\": null, \"layer_types\": [\"full_attention\", \"full_attention\"],"));
 }
 
-/* Of SmolLM2's config.json, as it is published, and of others. */
-static void what_published_models_have_beside_is_passed_over(void **state)
+/* Keys of SmolLM2's published config.json, and of others. */
+static void inert_keys_of_published_models_are_ignored(void **state)
 {
     (void)state;
     (void)parsed(LLAMA("\"is_llama_config\": true, \"rope_interleaved\": false, \"rope_scaling\": null,"
@@ -201,7 +201,7 @@ static void harmless_unknown_keys_are_listed_in_one_warning(void **state)
     assert_ok(parse_strictly(LLAMA("\"torch_dtype\": \"float16\", \"never_heard_of\": null,"), NULL, &error), error);
 }
 
-/* A long list of keys is cut, and still one line. */
+/* A long list of keys is truncated to one line. */
 static void a_warning_shows_the_first_keys_of_many(void **state)
 {
     (void)state;
@@ -248,9 +248,9 @@ static void keys_of_other_programs_do_not_stop_a_model(void **state)
         "\"padded_vocab_size\": 128",
         "\"chat_template\": \"{{ x }}\"",
         "\"properties\": \"a\"",
-        "\"quantized_by\": \"someone\"",
+        "\"quantized_by\": \"a user\"",
         "\"kv_dtype\": \"fp8\"",
-        /* what looks like arithmetic, and is switched off or neutral */
+        /* looks like arithmetic, and is switched off or neutral */
         "\"attention_multiplier\": 1.0",
         "\"residual_multiplier\": 1",
         "\"embedding_multiplier\": 1.0",
@@ -390,7 +390,7 @@ static void settings_of_generate_that_change_greedy_text_are_reported(void **sta
     }
 }
 
-static void a_file_written_in_f16_says_that_it_is_to_be_used_so(void **state)
+static void pilotfish_dtype_marks_a_file_to_be_used_as_f16(void **state)
 {
     (void)state;
     assert_false(parsed(LLAMA("\"dtype\": \"float16\",")).kept_in_f16);
@@ -400,7 +400,7 @@ static void a_file_written_in_f16_says_that_it_is_to_be_used_so(void **state)
     assert_refused(LLAMA("\"pilotfish_dtype\": 16,"), PF_UNSUPPORTED, "pilotfish_dtype is no string");
 }
 
-static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(void **state)
+static void a_quantised_file_must_name_a_consistent_format(void **state)
 {
     (void)state;
     pf_config c = parsed(LLAMA(""));
@@ -425,7 +425,7 @@ static void a_quantised_file_names_its_format_and_nothing_that_contradicts_it(vo
     assert_refused(OURS(GROUPS ", \"rotated\": true"), PF_UNSUPPORTED, "quantization_config: the field rotated");
 }
 
-static void groups_are_of_the_second_version_and_the_rest_of_the_first(void **state)
+static void formats_with_groups_have_version_2(void **state)
 {
     (void)state;
     assert_int_equal(parsed(OURS(GROUPS)).format, PF_FORMAT_INT4_G32);
@@ -469,7 +469,7 @@ static void model_type_alone_names_an_architecture(void **state)
     assert_refused(SAYS("\"architectures\": {},"), PF_FORMAT, "a list of names");
 }
 
-/* transformers goes by model_type. */
+/* transformers selects by model_type. */
 static void other_names_for_the_same_decoder_load(void **state)
 {
     (void)state;
@@ -482,7 +482,7 @@ static void other_names_for_the_same_decoder_load(void **state)
 #undef SAYS
 }
 
-/* What Python takes for false is no dictionary to transformers. */
+/* transformers takes values that are false in Python for an absent dictionary. */
 static void a_false_rope_scaling_is_none(void **state)
 {
     (void)state;
@@ -544,7 +544,7 @@ static void numbers_out_of_range_are_refused(void **state)
     for (size_t i = 0; i < PF_COUNT(cases); i++) assert_refused(cases[i].text, PF_FORMAT, cases[i].part);
 }
 
-static void tensors_have_the_names_of_the_files(void **state)
+static void tensor_names_are_those_of_transformers(void **state)
 {
     (void)state;
     const pf_config c = { .architecture = PF_ARCH_LLAMA };
@@ -559,7 +559,7 @@ static void tensors_have_the_names_of_the_files(void **state)
     assert_string_equal(name, "model.layers.0.self_attn.q_proj.bias");
 }
 
-static void a_session_may_grow_as_far_as_scaling_reaches(void **state)
+static void rope_scaling_extends_the_longest_context(void **state)
 {
     (void)state;
     pf_config c = parsed(LLAMA("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4},"));
@@ -574,8 +574,8 @@ static void a_session_may_grow_as_far_as_scaling_reaches(void **state)
     assert_int_equal(c.max_context, 256);
 }
 
-/* As transformers has it: which looks at the number when somebody comes so far. */
-static void more_positions_than_a_context_can_have_are_as_many_as_it_can(void **state)
+/* As in transformers, which uses the number only in sessions that reach it. */
+static void max_position_is_capped(void **state)
 {
     (void)state;
     pf_config c = parsed(LLAMA_WITH("", "268435457", "1e-5"));
@@ -586,14 +586,14 @@ static void more_positions_than_a_context_can_have_are_as_many_as_it_can(void **
     assert_int_equal(c.max_context, PF_MAX_POSITIONS);
 }
 
-static void nothing_need_be_added_below_the_root_of_a_norm(void **state)
+static void rms_norm_eps_may_be_zero(void **state)
 {
     (void)state;
     assert_true(parsed(LLAMA_WITH("", "256", "0")).rms_eps == 0.0f);
     assert_true(parsed(LLAMA_WITH("", "256", "1e-50")).rms_eps == 0.0f);
 }
 
-/* One vector of transformers: two ulps are PyTorch's vector pow and libm's. */
+/* One vector of transformers. PyTorch's vector pow and libm differ by up to two ulps. */
 static void check_frequencies(const json_t *item, size_t index)
 {
     char *text = json_dumps(json_object_get(item, "config"), 0);
@@ -615,7 +615,7 @@ static void check_frequencies(const json_t *item, size_t index)
         fail_msg("case %zu: attention_scale is %.9g, expected %.9g", index, (double)scale, want);
 }
 
-static void frequencies_are_those_of_transformers_for_every_scaling(void **state)
+static void frequencies_equal_transformers_for_every_scaling(void **state)
 {
     (void)state;
     json_error_t why;
@@ -627,7 +627,7 @@ static void frequencies_are_those_of_transformers_for_every_scaling(void **state
 }
 
 /* As in transformers. */
-static void a_base_of_one_turns_all_dimensions_alike(void **state)
+static void a_theta_of_one_rotates_all_dimensions_alike(void **state)
 {
     (void)state;
     static const char *const texts[] = {
@@ -669,31 +669,31 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dimensions_are_read_and_defaults_filled_in),
-        cmocka_unit_test(explicit_fields_go_before_defaults),
-        cmocka_unit_test(generation_config_has_the_only_word_on_ids),
-        cmocka_unit_test(ids_past_the_vocabulary_stand_for_none),
-        cmocka_unit_test(what_transformers_writes_beside_is_passed_over),
-        cmocka_unit_test(what_published_models_have_beside_is_passed_over),
+        cmocka_unit_test(explicit_fields_override_defaults),
+        cmocka_unit_test(generation_config_replaces_the_end_ids),
+        cmocka_unit_test(ids_beyond_the_vocabulary_are_ignored),
+        cmocka_unit_test(inert_keys_of_transformers_are_ignored),
+        cmocka_unit_test(inert_keys_of_published_models_are_ignored),
         cmocka_unit_test(a_field_that_could_change_the_result_is_refused_by_name),
         cmocka_unit_test(harmless_unknown_keys_are_listed_in_one_warning),
         cmocka_unit_test(a_warning_shows_the_first_keys_of_many),
         cmocka_unit_test(keys_of_other_programs_do_not_stop_a_model),
         cmocka_unit_test(keys_that_look_like_arithmetic_are_refused_by_name),
         cmocka_unit_test(settings_of_generate_that_change_greedy_text_are_reported),
-        cmocka_unit_test(a_file_written_in_f16_says_that_it_is_to_be_used_so),
-        cmocka_unit_test(a_quantised_file_names_its_format_and_nothing_that_contradicts_it),
-        cmocka_unit_test(groups_are_of_the_second_version_and_the_rest_of_the_first),
+        cmocka_unit_test(pilotfish_dtype_marks_a_file_to_be_used_as_f16),
+        cmocka_unit_test(a_quantised_file_must_name_a_consistent_format),
+        cmocka_unit_test(formats_with_groups_have_version_2),
         cmocka_unit_test(an_unknown_architecture_is_named_with_those_known),
         cmocka_unit_test(model_type_alone_names_an_architecture),
         cmocka_unit_test(other_names_for_the_same_decoder_load),
         cmocka_unit_test(a_false_rope_scaling_is_none),
         cmocka_unit_test(numbers_out_of_range_are_refused),
-        cmocka_unit_test(tensors_have_the_names_of_the_files),
-        cmocka_unit_test(a_session_may_grow_as_far_as_scaling_reaches),
-        cmocka_unit_test(more_positions_than_a_context_can_have_are_as_many_as_it_can),
-        cmocka_unit_test(nothing_need_be_added_below_the_root_of_a_norm),
-        cmocka_unit_test(frequencies_are_those_of_transformers_for_every_scaling),
-        cmocka_unit_test(a_base_of_one_turns_all_dimensions_alike),
+        cmocka_unit_test(tensor_names_are_those_of_transformers),
+        cmocka_unit_test(rope_scaling_extends_the_longest_context),
+        cmocka_unit_test(max_position_is_capped),
+        cmocka_unit_test(rms_norm_eps_may_be_zero),
+        cmocka_unit_test(frequencies_equal_transformers_for_every_scaling),
+        cmocka_unit_test(a_theta_of_one_rotates_all_dimensions_alike),
         cmocka_unit_test(a_directory_without_config_json_is_unavailable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

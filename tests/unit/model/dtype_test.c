@@ -1,7 +1,7 @@
 #include "model/config/dtype.h"
 #include "tests/support/test.h"
 
-static void every_format_is_a_dtype_by_its_own_name(void **state)
+static void every_format_name_is_a_dtype_name(void **state)
 {
     (void)state;
     pf_error error;
@@ -20,7 +20,7 @@ static void every_format_is_a_dtype_by_its_own_name(void **state)
     assert_int_equal(pf_dtype_format(dtype), PF_FORMAT_F32);
 }
 
-static void what_is_no_dtype_is_refused_with_all_there_are(void **state)
+static void an_unknown_dtype_is_refused_with_the_list_of_names(void **state)
 {
     (void)state;
     pf_error error;
@@ -33,7 +33,7 @@ static void what_is_no_dtype_is_refused_with_all_there_are(void **state)
     }
 }
 
-static void activations_are_the_formats_own_unless_another_is_asked_for(void **state)
+static void activations_default_to_those_of_the_format(void **state)
 {
     (void)state;
     pf_error error;
@@ -55,7 +55,7 @@ static void activations_are_the_formats_own_unless_another_is_asked_for(void **s
     }
 }
 
-static void a_refused_activation_names_what_the_format_takes(void **state)
+static void a_refused_activation_lists_what_the_format_takes(void **state)
 {
     (void)state;
     pf_error error;
@@ -66,7 +66,7 @@ static void a_refused_activation_names_what_the_format_takes(void **state)
     assert_says(error, "weights in int4-g128 are multiplied with activations in bf16 or int8, not in f32");
 }
 
-static void auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_speed_allow(void **state)
+static void auto_takes_twelve_bits_when_weights_exceed_the_cache_and_the_product_is_exact_and_fast(void **state)
 {
     (void)state;
     const struct {
@@ -75,8 +75,8 @@ static void auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_s
     } cases[] = {
         { { .has_f32 = false, true, true }, PF_DTYPE_BF16_12 },
         { { .has_f32 = true, true, true }, PF_DTYPE_F32 },
-        { { .has_f32 = false, true, false }, PF_DTYPE_BF16 }, /* it lies in cache, or who knows */
-        { { .has_f32 = false, false, true }, PF_DTYPE_BF16 }, /* other bits, or slower, or oneDNN's */
+        { { .has_f32 = false, true, false }, PF_DTYPE_BF16 }, /* fits in the cache, or unknown */
+        { { .has_f32 = false, false, true }, PF_DTYPE_BF16 }, /* not exact, slower, or oneDNN's */
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) assert_int_equal(pf_dtype_choose(&cases[i].facts), cases[i].chosen);
 }
@@ -84,11 +84,11 @@ static void auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_is_a_dtype_by_its_own_name),
-        cmocka_unit_test(what_is_no_dtype_is_refused_with_all_there_are),
-        cmocka_unit_test(auto_takes_twelve_bits_where_weights_come_from_memory_and_bits_and_speed_allow),
-        cmocka_unit_test(activations_are_the_formats_own_unless_another_is_asked_for),
-        cmocka_unit_test(a_refused_activation_names_what_the_format_takes),
+        cmocka_unit_test(every_format_name_is_a_dtype_name),
+        cmocka_unit_test(an_unknown_dtype_is_refused_with_the_list_of_names),
+        cmocka_unit_test(auto_takes_twelve_bits_when_weights_exceed_the_cache_and_the_product_is_exact_and_fast),
+        cmocka_unit_test(activations_default_to_those_of_the_format),
+        cmocka_unit_test(a_refused_activation_lists_what_the_format_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

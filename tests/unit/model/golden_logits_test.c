@@ -1,6 +1,6 @@
 /*
- * Logits and greedy text against transformers in float32, from vectors that tests/golden/make_logits_golden.py wrote: one
- * tiny model a variant (heads, sizes, ties, biases, every RoPE scaling, both styles of config.json, file types, shards).
+ * Compares logits and greedy text with transformers in float32, from vectors that tests/golden/make_logits_golden.py wrote:
+ * one tiny model per variant (heads, sizes, ties, biases, every RoPE scaling, both styles of config.json, file types, shards).
  */
 #include <dirent.h>
 #include <math.h>
@@ -15,7 +15,7 @@ enum { MAX_TOKENS = 64, N_VARIANTS = 15 };
 
 static const double TOLERANCE = 1e-4; /* of the largest logit */
 
-/* What a directory's expected.json says. */
+/* The contents of expected.json. */
 typedef struct {
     pf_json doc;
     int32_t context, n_tokens, n_greedy;
@@ -103,7 +103,7 @@ static void compare_variant(const char *directory, pf_isa isa)
     pf_json_close(&g.doc);
 }
 
-static void f32_logits_and_greedy_text_are_those_of_transformers_on_every_instruction_set(void **state)
+static void f32_logits_and_greedy_text_equal_transformers_on_every_instruction_set(void **state)
 {
     (void)state;
     DIR *dir = opendir(GOLDEN_DIR);
@@ -123,7 +123,7 @@ static void f32_logits_and_greedy_text_are_those_of_transformers_on_every_instru
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32_logits_and_greedy_text_are_those_of_transformers_on_every_instruction_set),
+        cmocka_unit_test(f32_logits_and_greedy_text_equal_transformers_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,11 +26,11 @@ static pf_status load_as(pf_dtype dtype, pf_isa isa, int32_t n_threads, pf_model
     return load_on(NULL, dtype, isa, n_threads, out, error);
 }
 
-/* Machines with a cache that holds every model here, and with none that anybody knows of. */
+/* Machines with a cache that holds every model here, and with a cache of unknown size. */
 static const pf_topology CACHE_OF_1_GB = { .n_cores = 1, .l3_bytes = 1 << 30, .memory_bytes = (size_t)1 << 40 };
 static const pf_topology NO_CACHE = { .n_cores = 1, .memory_bytes = (size_t)1 << 40 };
 
-/* Load, expect a refusal, and expect its sentence to hold `part`. */
+/* Loads, and expects a refusal with a sentence that contains `part`. */
 static void assert_refused(pf_status expected, const char *part)
 {
     pf_model *model = NULL;
@@ -41,7 +41,7 @@ static void assert_refused(pf_status expected, const char *part)
     assert_says(error, directory);
 }
 
-/* The largest logit's id and the logits after three tokens. */
+/* The logits after three tokens. */
 static void logits_of(const pf_model *model, float *out)
 {
     pf_team *team;
@@ -59,7 +59,7 @@ static void logits_of(const pf_model *model, float *out)
     pf_team_destroy(team);
 }
 
-/* ---- what a file must hold --------------------------------------------------------------------------------------- */
+/* ---- tensors of a file --------------------------------------------------------------------------------------- */
 
 static void a_missing_tensor_is_named(void **state)
 {
@@ -71,7 +71,7 @@ static void a_missing_tensor_is_named(void **state)
     pf_tiny_model_remove(directory);
 }
 
-/* Removes "model." from the tensors' names; spaces in front of the header's end keep its length. */
+/* Removes "model." from the names of the tensors, and pads the header with spaces. */
 static void drop_prefix(void)
 {
     char path[PF_TINY_PATH + 64], *data;
@@ -94,7 +94,7 @@ static void drop_prefix(void)
     free(data);
 }
 
-/* What a load reported. */
+/* The warnings of a load. */
 typedef struct {
     char text[512];
     int n;
@@ -117,7 +117,7 @@ static pf_status load_by(const pf_load_policy *policy, pf_model **out, pf_error 
     return status;
 }
 
-/* Loads with one warning that holds `part`; a strict load refuses with the same. */
+/* Loads with one warning that contains `part`; a strict load is refused with the same sentence. */
 static pf_model *load_with_warning(const char *part)
 {
     pf_model *model = NULL;
@@ -211,7 +211,7 @@ static void tensors_of_parts_that_the_model_has_are_never_left_out(void **state)
     }
 }
 
-/* Names without their first component, as LlamaModel.save_pretrained writes them. The header keeps its length. */
+/* Names without their first component, as LlamaModel.save_pretrained writes them. */
 static void a_base_model_is_read_without_the_prefix_of_its_names(void **state)
 {
     (void)state;
@@ -248,7 +248,7 @@ static void a_directory_without_config_says_what_it_holds(void **state)
     pf_tiny_model_remove(directory);
 }
 
-static void a_tensor_that_would_be_left_out_is_named(void **state)
+static void a_denied_bias_is_refused_by_name(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ .attention_bias = true }, directory);
@@ -278,8 +278,8 @@ static void a_tensor_of_another_shape_is_named_with_both_shapes(void **state)
     }
 }
 
-/* As in transformers 5: what the files hold goes before what config.json says of it. */
-static void buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_the_embedding_is_the_head(void **state)
+/* As in transformers 5: the tensors of the files override tie_word_embeddings. */
+static void rotary_buffers_are_ignored_and_a_different_head_overrides_tying(void **state)
 {
     (void)state;
     pf_error error;
@@ -300,11 +300,11 @@ static void buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_th
     pf_model_release(said_to_be_tied);
 }
 
-/* It may be as large as the files are, and is read before anything else of them. */
-static void whoever_compares_a_head_with_the_embedding_is_told_to_stop(void **state)
+/* The comparison may read as much as the whole load. */
+static void comparing_the_head_with_the_embedding_can_be_cancelled(void **state)
 {
     (void)state;
-    static const volatile bool told = true;
+    static const volatile bool described = true;
     for (int both = 0; both < 2; both++) {
         pf_team *team;
         pf_model *model = NULL;
@@ -313,7 +313,7 @@ static void whoever_compares_a_head_with_the_embedding_is_told_to_stop(void **st
         if (both)
             pf_temp_edit(directory, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
         assert_ok(pf_team_create(1, NULL, 0, &team, &error), error);
-        const pf_model_options options = { .team = team, .cancel = &told };
+        const pf_model_options options = { .team = team, .cancel = &described };
         assert_status(pf_model_load(directory, &options, &model, &error), PF_CANCELLED);
         assert_null(model);
         assert_says(error, both ? "compared with its embedding" : "while it was loaded");
@@ -322,7 +322,7 @@ static void whoever_compares_a_head_with_the_embedding_is_told_to_stop(void **st
     }
 }
 
-/* So does transformers 5, whichever of the two names the one matrix has. */
+/* transformers 5 accepts either name for the one matrix. */
 static void a_tied_embedding_may_have_the_name_of_the_head(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void a_tied_embedding_may_have_the_name_of_the_head(void **state)
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
-static void a_dtype_is_resolved_by_the_file(void **state)
+static void auto_dtype_depends_on_the_file(void **state)
 {
     (void)state;
     pf_error error;
@@ -373,7 +373,7 @@ static void a_dtype_is_resolved_by_the_file(void **state)
     }
 }
 
-/* Give all numbers of the file, which are bf16, magnitudes from one end to the other. */
+/* Spreads the magnitudes of all BF16 numbers of the file over the whole range. */
 static void spread_magnitudes(void)
 {
     char path[PF_TINY_PATH + 64], *data;
@@ -401,7 +401,7 @@ static void say_reason(void *user, const pf_model_tensor *tensor)
     if (strstr(tensor->name, "down_proj") != NULL) snprintf(user, 256, "%s", tensor->reason);
 }
 
-/* How the head is computed of the model in `directory`, asked for in twelve bits, on a machine without a cache to speak of. */
+/* The kind of head that AUTO takes for the model in twelve bits on a machine with a tiny cache. */
 static pf_head head_of_twelve(void)
 {
     pf_error error;
@@ -413,7 +413,7 @@ static pf_head head_of_twelve(void)
     return kind;
 }
 
-static void weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so(void **state)
+static void weights_that_do_not_fit_twelve_bits_are_held_as_bf16(void **state)
 {
     (void)state;
     pf_error error;
@@ -426,7 +426,7 @@ static void weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_say
     assert_int_equal(head_of_twelve(), PF_HEAD_FULL);
 
     spread_magnitudes();
-    assert_int_equal(head_of_twelve(), PF_HEAD_BOUNDED); /* of a step's bytes it saves more */
+    assert_int_equal(head_of_twelve(), PF_HEAD_BOUNDED); /* it saves more than in twelve bits */
     assert_ok(load_as(PF_DTYPE_BF16, PF_ISA_SCALAR, 1, &plain, &error), error);
     assert_ok(load_as(PF_DTYPE_BF16_12, PF_ISA_SCALAR, 2, &asked, &error), error);
     assert_int_equal(pf_model_dtype(asked), PF_DTYPE_BF16);
@@ -471,7 +471,7 @@ static void other_weights_are_rounded_to_f16(void **state)
     pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_F16 }, directory);
     assert_ok(load_as(PF_DTYPE_F16, pf_cpu_best_isa(), 1, &from_f16, &error), error);
     pf_tiny_model_remove(directory);
-    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_F32 }, directory); /* the same numbers, not rounded */
+    pf_tiny_model_create(&(pf_tiny_model){ .type = PF_TYPE_F32 }, directory); /* the same numbers before rounding */
     assert_ok(load_as(PF_DTYPE_F16, pf_cpu_best_isa(), 2, &from_f32, &error), error);
     const pf_config *c = pf_model_config(from_f32);
     assert_memory_equal(from_f16->embedding, from_f32->embedding,
@@ -485,17 +485,17 @@ static void other_weights_are_rounded_to_f16(void **state)
     pf_tiny_model_remove(directory);
 }
 
-/* ---- what a model tells -------------------------------------------------------------------------------------------- */
+/* ---- descriptions -------------------------------------------------------------------------------------------- */
 
 typedef struct {
     int32_t n;
     size_t bytes, embedding_bytes;
     bool fused, has_reasons, has_embedding;
-} told;
+} described;
 
 static void remember(void *user, const pf_model_tensor *tensor)
 {
-    told *t = user;
+    described *t = user;
     t->n++;
     t->bytes += tensor->bytes;
     if (strstr(tensor->name, "embed_tokens") && strstr(tensor->kernel, "lookup")) {
@@ -516,11 +516,12 @@ static void every_byte_of_a_step_is_accounted_for(void **state)
                                      { .tied = true, .type = PF_TYPE_BF16 },
                                      { .tied = true, .type = PF_TYPE_BF16 } };
     const pf_topology *machines[] = { &NO_CACHE, &NO_CACHE, &CACHE_OF_1_GB };
-    const size_t rows[] = { 128 * 64 * 4, 0, 128 * 64 * 2 }; /* without a cache they lie in the head's panels */
+    const size_t rows[] = { 128 * 64 * 4, 0,
+                            128 * 64 * 2 }; /* without a known cache only the head's panels hold them */
     for (size_t s = 0; s < PF_COUNT(shapes); s++) {
         pf_tiny_model_create(&shapes[s], directory);
         assert_ok(load_on(machines[s], PF_DTYPE_AUTO, pf_cpu_best_isa(), 1, &model, &error), error);
-        told t = { .has_reasons = true };
+        described t = { .has_reasons = true };
         pf_model_visit_tensors(model, remember, &t);
         assert_int_equal(t.n, 1 + 2 * 7 + 2);
         assert_true(t.fused && t.has_reasons);
@@ -538,9 +539,8 @@ static void every_byte_of_a_step_is_accounted_for(void **state)
     }
 }
 
-/* The rows that the file has, rounded as the format rounds: F32 as they are, BF16 to nearest; of integers the panels of
- * the head are all that there is, so their rows stand for themselves. */
-static void a_tied_embedding_gives_the_rows_of_the_file_and_has_them_apart_where_weights_lie_in_a_cache(void **state)
+/* Rows are rounded as the format rounds: F32 exactly, BF16 to nearest. Integers exist only as the panels of the head. */
+static void a_tied_embedding_gives_the_rows_of_the_file(void **state)
 {
     (void)state;
     enum { V = 128, H = 64 };
@@ -572,7 +572,7 @@ static void a_tied_embedding_gives_the_rows_of_the_file_and_has_them_apart_where
         }
 }
 
-static void a_tied_embedding_of_integers_is_what_the_head_multiplies(void **state)
+static void a_tied_embedding_of_integers_equals_the_panels_of_the_head(void **state)
 {
     (void)state;
     enum { V = 128, H = 64 };
@@ -608,7 +608,7 @@ static void look(void *user, const pf_model_tensor *tensor)
     w->seen = true;
 }
 
-static void each_format_is_named_with_its_kernel_and_the_reason(void **state)
+static void each_tensor_is_described_with_format_kernel_and_reason(void **state)
 {
     (void)state;
     pf_error error;
@@ -638,7 +638,7 @@ static uint64_t sum_words(const void *bytes, size_t n_bytes)
     return sum;
 }
 
-static void a_bare_read_sees_the_same_weights_on_any_number_of_threads(void **state)
+static void a_bare_read_gives_the_same_sum_on_any_number_of_threads(void **state)
 {
     (void)state;
     pf_error error;
@@ -669,7 +669,7 @@ static void watch(void *user, size_t done, size_t total)
     *s = (seen){ done, total, s->n + 1 };
 }
 
-static void progress_grows_to_its_total(void **state)
+static void progress_reaches_its_total(void **state)
 {
     (void)state;
     for (int tied = 0; tied < 2; tied++) {
@@ -703,7 +703,7 @@ static size_t status_kib(const char *field)
     return (size_t)kib;
 }
 
-/* Start VmHWM, the highest resident size, anew. */
+/* Resets VmHWM, the highest resident size. */
 static bool forget_highest_size(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "we");
@@ -712,10 +712,10 @@ static bool forget_highest_size(void)
     return fclose(f) == 0 && written;
 }
 
-static void the_file_and_what_is_made_of_it_do_not_add_up_in_memory(void **state)
+static void loading_does_not_keep_the_file_resident(void **state)
 {
     (void)state;
-    enum { SLACK_KIB = 12 << 10 }; /* two stretches of 2 MiB, whole huge pages, what a sanitizer keeps beside */
+    enum { SLACK_KIB = 12 << 10 }; /* two chunks of 2 MiB, huge pages, the overhead of a sanitizer */
     pf_error error;
     pf_team *team;
     pf_model *model;
@@ -728,13 +728,13 @@ static void the_file_and_what_is_made_of_it_do_not_add_up_in_memory(void **state
     assert_ok(pf_model_load(directory, &options, &model, &error), error);
     const size_t took = status_kib("VmHWM") - before, packed = pf_model_packed_bytes(model) >> 10;
     if (took > packed * 115 / 100 + SLACK_KIB)
-        fail_msg("loading took %zu KiB for %zu KiB of weights", took, packed); /* the file has 40 MiB */
+        fail_msg("loading took %zu KiB for %zu KiB of weights", took, packed); /* the file is 40 MiB long */
     pf_model_release(model);
     pf_team_destroy(team);
     pf_tiny_model_remove(directory);
 }
 
-static void running_out_of_memory_anywhere_is_a_status(void **state)
+static void every_failed_allocation_is_a_status(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
@@ -771,23 +771,23 @@ int main(void)
         cmocka_unit_test(tensors_of_parts_that_the_model_has_are_never_left_out),
         cmocka_unit_test(a_base_model_is_read_without_the_prefix_of_its_names),
         cmocka_unit_test(a_directory_without_config_says_what_it_holds),
-        cmocka_unit_test(a_tensor_that_would_be_left_out_is_named),
+        cmocka_unit_test(a_denied_bias_is_refused_by_name),
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
-        cmocka_unit_test(buffers_of_old_checkpoints_are_passed_over_and_a_head_that_is_not_the_embedding_is_the_head),
-        cmocka_unit_test(whoever_compares_a_head_with_the_embedding_is_told_to_stop),
+        cmocka_unit_test(rotary_buffers_are_ignored_and_a_different_head_overrides_tying),
+        cmocka_unit_test(comparing_the_head_with_the_embedding_can_be_cancelled),
         cmocka_unit_test(a_tied_embedding_may_have_the_name_of_the_head),
-        cmocka_unit_test(a_dtype_is_resolved_by_the_file),
-        cmocka_unit_test(weights_that_do_not_fit_twelve_bits_are_held_in_sixteen_and_info_says_so),
+        cmocka_unit_test(auto_dtype_depends_on_the_file),
+        cmocka_unit_test(weights_that_do_not_fit_twelve_bits_are_held_as_bf16),
         cmocka_unit_test(f16_weights_are_held_exactly),
         cmocka_unit_test(other_weights_are_rounded_to_f16),
         cmocka_unit_test(every_byte_of_a_step_is_accounted_for),
-        cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file_and_has_them_apart_where_weights_lie_in_a_cache),
-        cmocka_unit_test(a_tied_embedding_of_integers_is_what_the_head_multiplies),
-        cmocka_unit_test(each_format_is_named_with_its_kernel_and_the_reason),
-        cmocka_unit_test(a_bare_read_sees_the_same_weights_on_any_number_of_threads),
-        cmocka_unit_test(progress_grows_to_its_total),
-        cmocka_unit_test(the_file_and_what_is_made_of_it_do_not_add_up_in_memory),
-        cmocka_unit_test(running_out_of_memory_anywhere_is_a_status),
+        cmocka_unit_test(a_tied_embedding_gives_the_rows_of_the_file),
+        cmocka_unit_test(a_tied_embedding_of_integers_equals_the_panels_of_the_head),
+        cmocka_unit_test(each_tensor_is_described_with_format_kernel_and_reason),
+        cmocka_unit_test(a_bare_read_gives_the_same_sum_on_any_number_of_threads),
+        cmocka_unit_test(progress_reaches_its_total),
+        cmocka_unit_test(loading_does_not_keep_the_file_resident),
+        cmocka_unit_test(every_failed_allocation_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

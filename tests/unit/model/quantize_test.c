@@ -1,6 +1,6 @@
 /*
- * A directory written anew gives the logits of the original bit for bit, appears whole or not at all, and one that has
- * been tampered with is refused by name.
+ * Tests that a converted directory gives the logits of the original bit for bit, is created atomically, and is refused by name
+ * when it was tampered with.
  */
 #include <dirent.h>
 #include <jansson.h>
@@ -25,7 +25,7 @@
 static pf_temp_dir dir;
 static char from[PF_TEMP_PATH_BYTES], to[PF_TEMP_PATH_BYTES];
 
-/* Rows that are no multiple of a group, and one of odd length: the last nibble of `down` has no partner. */
+/* Rows that are not a multiple of a group, and an odd row length: the last nibble of `down` has no partner. */
 static const pf_tiny_model ODD = {
     .hidden = 72, .heads = 6, .kv_heads = 3, .head_dim = 20, .intermediate = 101, .vocab = 97, .seed = 5
 };
@@ -78,7 +78,7 @@ static pf_status load(const char *directory, pf_dtype dtype, pf_activations act,
 
 enum { N_TOKENS = 5, MAX_VOCAB = 160 };
 
-/* Of every token of a short text: out [N_TOKENS, vocab]. Returns the vocabulary. */
+/* The logits of every token of a short text: out [N_TOKENS, vocab]. Returns the vocabulary size. */
 static int32_t logits_of(const char *directory, pf_dtype dtype, pf_activations act, float *out)
 {
     static const int32_t tokens[N_TOKENS] = { 5, 9, 3, 90, 41 };
@@ -121,7 +121,7 @@ static void assert_holds_only(const char *path, const char *name)
     closedir(listing);
 }
 
-/* Whether `to` and what it was written in are both gone: `from` is all there is. */
+/* Whether `from` is the only entry: neither `to` nor its temporary folder exists. */
 static void assert_nothing_is_left(void)
 {
     assert_holds_only(dir.path, "from");
@@ -129,7 +129,7 @@ static void assert_nothing_is_left(void)
 
 /* ---- the same model ---------------------------------------------------------------------------------------------- */
 
-static void what_is_written_gives_the_bits_of_the_original_in_that_format(void **state)
+static void a_written_directory_gives_the_logits_of_the_original_in_that_format(void **state)
 {
     (void)state;
     const pf_tiny_model shapes[] = { ODD, TIED, HALF };
@@ -153,7 +153,7 @@ static void what_is_written_gives_the_bits_of_the_original_in_that_format(void *
     }
 }
 
-static void what_was_written_in_f16_may_be_written_in_another_format_and_is_no_longer_that(void **state)
+static void an_f16_directory_can_be_converted_again_and_loses_its_mark(void **state)
 {
     (void)state;
     static float expected[N_TOKENS * MAX_VOCAB], found[N_TOKENS * MAX_VOCAB];
@@ -165,7 +165,7 @@ static void what_was_written_in_f16_may_be_written_in_another_format_and_is_no_l
     assert_int_equal(pf_model_dtype(model), PF_DTYPE_F16);
     pf_model_release(model);
     const int32_t n =
-        logits_of(to, PF_DTYPE_BF16, PF_ACTIVATIONS_AUTO, expected); /* numbers, so that any format may be had */
+        logits_of(to, PF_DTYPE_BF16, PF_ACTIVATIONS_AUTO, expected); /* F16 values, so any format can be written */
 
     assert_int_equal(rename(from, pf_temp_path(&dir, "original", (char[PF_TEMP_PATH_BYTES]){ 0 })), 0);
     assert_int_equal(rename(to, from), 0);
@@ -174,7 +174,7 @@ static void what_was_written_in_f16_may_be_written_in_another_format_and_is_no_l
     assert_memory_equal(found, expected, (size_t)(N_TOKENS * n) * sizeof *found);
 }
 
-static void files_beside_the_weights_are_copied_and_the_sizes_told(void **state)
+static void files_beside_the_weights_are_copied_and_the_sizes_reported(void **state)
 {
     (void)state;
     pf_quantize_result result;
@@ -216,7 +216,7 @@ static void files_beside_the_weights_are_copied_and_the_sizes_told(void **state)
     pf_checkpoint_close(&written);
 }
 
-static void a_quantised_directory_loads_in_its_own_format_alone(void **state)
+static void a_quantised_directory_loads_in_its_own_format_only(void **state)
 {
     (void)state;
     pf_model *model = NULL;
@@ -240,13 +240,13 @@ static void a_quantised_directory_loads_in_its_own_format_alone(void **state)
     assert_says(error, "quantised to int4 already");
 }
 
-/* Fields of a config.json: head, n times `open`, n times `close`, tail. */
+/* Fields of a config.json: `head`, n times `open`, n times `close`, `tail`. */
 typedef struct {
     const char *head, *open, *close, *tail;
     int n;
 } fields;
 
-/* Put them at the front of the original's. */
+/* Inserts them in front of the original fields. */
 static void add_fields(fields f)
 {
     const size_t n = (size_t)f.n * (strlen(f.open) + strlen(f.close));
@@ -272,7 +272,7 @@ static char *read_config(const char *directory)
     return text;
 }
 
-static void a_config_keeps_its_values_and_is_not_made_too_long_to_read(void **state)
+static void a_converted_config_keeps_its_values_and_stays_short_enough_to_read(void **state)
 {
     (void)state;
     static const struct {
@@ -299,14 +299,14 @@ static void a_config_keeps_its_values_and_is_not_made_too_long_to_read(void **st
     }
 }
 
-/* expected NULL: it is not there. */
+/* expected NULL: the key must be absent. */
 static void assert_field(const json_t *object, const char *name, const char *expected)
 {
     const char *found = json_string_value(json_object_get(object, name));
     assert_string_equal(found ? found : "none", expected ? expected : "none");
 }
 
-static void every_name_of_the_type_that_is_there_is_set(void **state)
+static void both_names_of_the_type_are_set_where_they_exist(void **state)
 {
     (void)state;
     static const struct {
@@ -330,9 +330,9 @@ static void every_name_of_the_type_that_is_there_is_set(void **state)
     }
 }
 
-/* ---- whole or not at all ----------------------------------------------------------------------------------------- */
+/* ---- atomicity ----------------------------------------------------------------------------------------- */
 
-static void a_directory_that_is_not_empty_is_left_alone(void **state)
+static void a_directory_that_is_not_empty_is_refused_and_unchanged(void **state)
 {
     (void)state;
     pf_quantize_result result;
@@ -351,25 +351,25 @@ static void a_directory_that_is_not_empty_is_left_alone(void **state)
     pf_temp_path(&dir, "link", to);
     assert_int_equal(symlink("nothing", to), 0);
     assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_INVALID);
-    assert_says(error, "a link that leads nowhere"); /* at once, and not when all is written */
+    assert_says(error, "a link that leads nowhere"); /* before anything is written */
 
-    pf_temp_path(&dir, "empty/", to); /* with a slash, as shells complete it */
+    pf_temp_path(&dir, "empty/", to); /* with a trailing slash, as shells complete it */
     assert_int_equal(mkdir(to, 0777), 0);
     assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);
     assert_int_equal(access(pf_temp_path(&dir, "empty/model.safetensors", to), R_OK), 0);
 }
 
-/* `to`, which is there and empty. */
+/* Creates `to` as an empty directory. */
 static struct stat make_to(mode_t mode)
 {
     struct stat made;
     assert_int_equal(mkdir(to, 0777), 0);
-    assert_int_equal(chmod(to, mode), 0); /* past the umask */
+    assert_int_equal(chmod(to, mode), 0); /* the umask does not apply */
     assert_int_equal(stat(to, &made), 0);
     return made;
 }
 
-static void an_empty_directory_is_filled_and_stays_the_one_that_it_was(void **state)
+static void an_empty_directory_is_filled_in_place(void **state)
 {
     (void)state;
     struct stat after;
@@ -380,10 +380,10 @@ static void an_empty_directory_is_filled_and_stays_the_one_that_it_was(void **st
     assert_int_equal(after.st_ino, before.st_ino);
     assert_int_equal(after.st_mode, before.st_mode);
     pf_tiny_model_remove(to);
-    assert_int_equal(access(to, F_OK), -1); /* and nothing but the model was in it */
+    assert_int_equal(access(to, F_OK), -1); /* no temporary folder is left */
 }
 
-static void a_config_that_would_be_too_long_to_read_is_refused_before_anything_is_written(void **state)
+static void a_config_too_long_to_read_is_refused_before_anything_is_written(void **state)
 {
     (void)state;
     pf_quantize_result result;
@@ -391,11 +391,11 @@ static void a_config_that_would_be_too_long_to_read_is_refused_before_anything_i
     add_fields((fields){ "{\"id2label\": [1e14", ",1e14", "", "], ", 60000 });
     make_to(0777);
     assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_LIMIT);
-    assert_says(error, "config.json written anew: is ");
+    assert_says(error, "config.json for converted weights: is ");
     assert_holds_only(to, "");
 }
 
-/* The name of the file that was moved to a watched directory last, the others' number. */
+/* The name of the last file moved to a watched directory, and the number of the others. */
 static int read_moves(int watch, char last[NAME_MAX + 1])
 {
     _Alignas(struct inotify_event) char events[4096];
@@ -409,7 +409,7 @@ static int read_moves(int watch, char last[NAME_MAX + 1])
     return n_moved;
 }
 
-static void config_json_is_the_last_file_to_come(void **state)
+static void config_json_is_moved_last(void **state)
 {
     (void)state;
     static const char *const beside[] = { "from/tokenizer.json", "from/vocab.json", "from/chat_template.jinja" };
@@ -434,7 +434,7 @@ static void a_name_may_be_as_long_as_the_file_system_allows(void **state)
     pf_error error = { 0 };
     pf_tiny_model_write(from, &TIED);
     memset(name, 'n', NAME_MAX);
-    for (int i = 0; i < 2; i++) { /* made anew; then there and empty */
+    for (int i = 0; i < 2; i++) { /* absent, then existing and empty */
         pf_temp_path(&dir, name, to);
         if (i == 1) make_to(0777);
         assert_ok(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), error);
@@ -443,7 +443,7 @@ static void a_name_may_be_as_long_as_the_file_system_allows(void **state)
     assert_nothing_is_left();
 }
 
-static void what_fails_on_the_way_leaves_nothing(void **state)
+static void a_failure_leaves_no_files(void **state)
 {
     (void)state;
     pf_quantize_result result;
@@ -454,7 +454,7 @@ static void what_fails_on_the_way_leaves_nothing(void **state)
     assert_status(quantize_with(PF_DTYPE_INT8, &cancel, &result, &error), PF_CANCELLED);
     assert_nothing_is_left();
 
-    pf_temp_write(&dir, "from/tokenizer.json/file", "x", 1); /* not to be read as a file */
+    pf_temp_write(&dir, "from/tokenizer.json/file", "x", 1); /* a directory where a file is expected */
     assert_status(quantize_with(PF_DTYPE_INT8, NULL, &result, &error), PF_INVALID);
     assert_says(error, "tokenizer.json");
     assert_nothing_is_left();
@@ -465,7 +465,7 @@ static void what_fails_on_the_way_leaves_nothing(void **state)
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
-    for (rlim_t limit = 100; limit < 60000; limit *= 3) { /* as a disk that fills up: in config.json, ... */
+    for (rlim_t limit = 100; limit < 60000; limit *= 3) { /* like a full disk: in config.json, ... */
         const struct rlimit small = { limit, before.rlim_max };
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
         const pf_status status = quantize_with(PF_DTYPE_INT8, NULL, &result, &error);
@@ -477,7 +477,7 @@ static void what_fails_on_the_way_leaves_nothing(void **state)
     signal(SIGXFSZ, handler);
 }
 
-/* Where a walk is, and when it is told to end: after so many tensors. */
+/* Progress of a conversion, which is cancelled after so many tensors. */
 typedef struct {
     int n, end_at;
     size_t done_bytes, total_bytes;
@@ -517,7 +517,7 @@ static pf_status quantize_watched(pf_dtype dtype, watcher *w)
     return status;
 }
 
-static void whoever_is_told_to_end_between_any_two_tensors_leaves_nothing(void **state)
+static void cancellation_between_any_two_tensors_leaves_no_files(void **state)
 {
     (void)state;
     pf_tiny_model_write(from, &ODD);
@@ -540,7 +540,7 @@ static void whoever_is_told_to_end_between_any_two_tensors_leaves_nothing(void *
     }
 }
 
-static void who_is_told_to_end_leaves_an_empty_directory_empty(void **state)
+static void cancellation_leaves_an_empty_directory_empty(void **state)
 {
     (void)state;
     pf_tiny_model_write(from, &ODD);
@@ -564,8 +564,8 @@ static void take_a_name(void *user, size_t done_bytes, size_t total_bytes)
     pf_temp_write(&dir, name, "x", 1);
 }
 
-/* Somebody makes directories of these names while the model is written. */
-static void a_file_that_cannot_get_its_place_takes_the_others_back(void **state)
+/* Another process creates directories of these names meanwhile. */
+static void a_file_that_cannot_be_moved_takes_the_others_back(void **state)
 {
     (void)state;
     pf_team *team;
@@ -591,7 +591,7 @@ static void a_file_that_cannot_get_its_place_takes_the_others_back(void **state)
     pf_team_destroy(team);
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+static void running_out_of_memory_leaves_no_files(void **state)
 {
     (void)state;
     pf_quantize_result result;
@@ -603,7 +603,7 @@ static void running_out_of_memory_leaves_nothing(void **state)
         pf_alloc_refuse_after(n);
         const pf_status status = quantize_with(PF_DTYPE_INT4, NULL, &result, &error);
         was_refused = pf_alloc_refuse_after(-1);
-        if (status == PF_OK) { /* nothing was missed */
+        if (status == PF_OK) { /* no allocation failed */
             pf_model *model;
             assert_ok(load(to, PF_DTYPE_AUTO, PF_ACTIVATIONS_AUTO, &model, &error), error);
             pf_model_release(model);
@@ -613,10 +613,10 @@ static void running_out_of_memory_leaves_nothing(void **state)
         }
         assert_nothing_is_left();
     }
-    assert_true(n > 500); /* jansson's are among them */
+    assert_true(n > 500); /* jansson's allocations included */
 }
 
-static void what_cannot_be_written_is_said(void **state)
+static void an_output_that_cannot_be_written_is_named(void **state)
 {
     (void)state;
     pf_quantize_result result;
@@ -629,9 +629,9 @@ static void what_cannot_be_written_is_said(void **state)
     assert_nothing_is_left();
 }
 
-/* ---- directories that somebody has tampered with ----------------------------------------------------------------- */
+/* ---- tampered directories ----------------------------------------------------------------- */
 
-/* Overwrite bytes of a tensor's data. */
+/* Overwrites bytes of a tensor. */
 static void poke(const char *tensor, size_t at, const void *bytes, size_t n)
 {
     char path[PF_TEMP_PATH_BYTES + 32];
@@ -708,7 +708,7 @@ static void names_shapes_and_types_that_do_not_fit_are_refused_by_name(void **st
     remove_to();
 }
 
-static void numbers_that_cannot_be_are_refused_by_name(void **state)
+static void invalid_numbers_are_refused_by_name(void **state)
 {
     (void)state;
     pf_tiny_model_write(from, &TIED);
@@ -723,9 +723,9 @@ static void numbers_that_cannot_be_are_refused_by_name(void **state)
         size_t n;
         const char *says;
     } cases[] = {
-        { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_scale", 12, &nan, 4, "has a scale that is no finite number" },
-        { PF_DTYPE_INT4, "model.embed_tokens.weight_scale", 0, &infinity, 4, "has a scale that is no finite number" },
-        { PF_DTYPE_INT8, LAYER "self_attn.k_proj.weight_scale", 8, &nan, 4, "has a scale that is no finite number" },
+        { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_scale", 12, &nan, 4, "has a scale that is not finite" },
+        { PF_DTYPE_INT4, "model.embed_tokens.weight_scale", 0, &infinity, 4, "has a scale that is not finite" },
+        { PF_DTYPE_INT8, LAYER "self_attn.k_proj.weight_scale", 8, &nan, 4, "has a scale that is not finite" },
         { PF_DTYPE_INT8, LAYER "self_attn.k_proj.weight", 77, &lowest, 1, "has a value of -128" },
         { PF_DTYPE_INT4, LAYER "mlp.up_proj.weight_head", 190, &odd, 1,
           "has a byte of 0x16, expected m << 4 | z with a z of 7 or 8" },
@@ -743,8 +743,8 @@ static void numbers_that_cannot_be_are_refused_by_name(void **state)
     }
 }
 
-/* Groups had scales of their own, and config.json no version. What has no groups is what it was. */
-static void groups_of_an_earlier_version_are_refused_with_what_to_do(void **state)
+/* Their groups had F16 scales and config.json no version. Formats without groups are unchanged. */
+static void groups_of_an_earlier_version_are_refused_with_the_remedy(void **state)
 {
     (void)state;
     pf_tiny_model_write(from, &TIED);
@@ -758,13 +758,13 @@ static void groups_of_an_earlier_version_are_refused_with_what_to_do(void **stat
             pf_temp_edit(to, "config.json", ",\n    \"version\": 2", "");
             assert_refused(PF_UNSUPPORTED, pf_format_get(format)->name);
             assert_refused(PF_UNSUPPORTED,
-                           "written by an earlier version, whose groups had F16 scales: quantize the original again");
+                           "written by an earlier version, with F16 scales of groups: quantize the original again");
         }
         remove_to();
     }
 }
 
-static void a_file_that_is_cut_short_is_refused(void **state)
+static void a_truncated_file_is_refused(void **state)
 {
     (void)state;
     char path[PF_TEMP_PATH_BYTES];
@@ -783,27 +783,27 @@ int main(void)
     pf_json_watch_memory();
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
-        CASE(what_is_written_gives_the_bits_of_the_original_in_that_format),
-        CASE(what_was_written_in_f16_may_be_written_in_another_format_and_is_no_longer_that),
-        CASE(files_beside_the_weights_are_copied_and_the_sizes_told),
-        CASE(a_quantised_directory_loads_in_its_own_format_alone),
-        CASE(a_config_keeps_its_values_and_is_not_made_too_long_to_read),
-        CASE(every_name_of_the_type_that_is_there_is_set),
-        CASE(a_directory_that_is_not_empty_is_left_alone),
-        CASE(an_empty_directory_is_filled_and_stays_the_one_that_it_was),
-        CASE(a_config_that_would_be_too_long_to_read_is_refused_before_anything_is_written),
-        CASE(config_json_is_the_last_file_to_come),
+        CASE(a_written_directory_gives_the_logits_of_the_original_in_that_format),
+        CASE(an_f16_directory_can_be_converted_again_and_loses_its_mark),
+        CASE(files_beside_the_weights_are_copied_and_the_sizes_reported),
+        CASE(a_quantised_directory_loads_in_its_own_format_only),
+        CASE(a_converted_config_keeps_its_values_and_stays_short_enough_to_read),
+        CASE(both_names_of_the_type_are_set_where_they_exist),
+        CASE(a_directory_that_is_not_empty_is_refused_and_unchanged),
+        CASE(an_empty_directory_is_filled_in_place),
+        CASE(a_config_too_long_to_read_is_refused_before_anything_is_written),
+        CASE(config_json_is_moved_last),
         CASE(a_name_may_be_as_long_as_the_file_system_allows),
-        CASE(what_fails_on_the_way_leaves_nothing),
-        CASE(whoever_is_told_to_end_between_any_two_tensors_leaves_nothing),
-        CASE(who_is_told_to_end_leaves_an_empty_directory_empty),
-        CASE(a_file_that_cannot_get_its_place_takes_the_others_back),
-        CASE(running_out_of_memory_leaves_nothing),
-        CASE(what_cannot_be_written_is_said),
+        CASE(a_failure_leaves_no_files),
+        CASE(cancellation_between_any_two_tensors_leaves_no_files),
+        CASE(cancellation_leaves_an_empty_directory_empty),
+        CASE(a_file_that_cannot_be_moved_takes_the_others_back),
+        CASE(running_out_of_memory_leaves_no_files),
+        CASE(an_output_that_cannot_be_written_is_named),
         CASE(names_shapes_and_types_that_do_not_fit_are_refused_by_name),
-        CASE(numbers_that_cannot_be_are_refused_by_name),
-        CASE(groups_of_an_earlier_version_are_refused_with_what_to_do),
-        CASE(a_file_that_is_cut_short_is_refused),
+        CASE(invalid_numbers_are_refused_by_name),
+        CASE(groups_of_an_earlier_version_are_refused_with_the_remedy),
+        CASE(a_truncated_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

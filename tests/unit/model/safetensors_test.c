@@ -20,7 +20,7 @@ static int remove_dir(void **state)
     return 0;
 }
 
-/* A file with this header and data of bytes 0, 1, 2, ...; header_bytes: what its length field says, 0 for the truth. */
+/* Writes a file with this header and data bytes 0, 1, 2, ...; header_bytes: the value of its length field, 0 for the right one. */
 static void write_file(const char *name, const char *header, size_t data_bytes, uint64_t header_bytes)
 {
     const size_t n = strlen(header);
@@ -62,7 +62,7 @@ static void tensors_are_found_with_type_shape_and_bytes(void **state)
 {
     (void)state;
     write_file("model.safetensors",
-               "{\"__metadata__\": {\"format\": \"pt\"}," T("b", "BF16", "[3, 2]", "[4, 16]") "," /* order is free */
+               "{\"__metadata__\": {\"format\": \"pt\"}," T("b", "BF16", "[3, 2]", "[4, 16]") "," /* any order */
                T("a", "F32", "[1]", "[0, 4]") "," T("c", "F16", "[0, 7]", "[16, 16]") "," T("scalar", "F32", "[]",
                                                                                             "[16, 20]") "}   ",
                20, 0);
@@ -88,7 +88,7 @@ static void tensors_are_found_with_type_shape_and_bytes(void **state)
     pf_safetensors_close(set);
 }
 
-static void a_type_that_no_kernel_reads_is_refused_when_asked_for(void **state)
+static void an_unsupported_type_is_refused_when_the_tensor_is_read(void **state)
 {
     (void)state;
     write_file("model.safetensors", "{" T("i", "I64", "[2]", "[0, 16]") "," T("f", "F32", "[1]", "[16, 20]") "}", 20,
@@ -102,7 +102,7 @@ static void a_type_that_no_kernel_reads_is_refused_when_asked_for(void **state)
     pf_safetensors_close(set);
 }
 
-static void a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format(void **state)
+static void an_unread_tensor_may_have_any_type_of_the_format(void **state)
 {
     (void)state;
     static const struct {
@@ -118,7 +118,7 @@ static void a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format(void 
     }
 }
 
-static void bytes_are_found_by_the_type_that_they_must_have(void **state)
+static void bytes_are_found_by_their_element_type(void **state)
 {
     (void)state;
     pf_tensor t;
@@ -134,7 +134,7 @@ static void bytes_are_found_by_the_type_that_they_must_have(void **state)
     pf_safetensors_close(set);
 }
 
-static void a_header_that_does_not_fit_the_file_is_refused(void **state)
+static void an_inconsistent_header_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -211,7 +211,7 @@ static void an_index_may_name_files_in_folders_below_it(void **state)
     pf_safetensors_close(set);
 }
 
-static void an_index_may_name_what_no_file_has(void **state)
+static void an_index_may_name_tensors_that_no_file_has(void **state)
 {
     (void)state;
     write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
@@ -225,7 +225,7 @@ static void an_index_may_name_what_no_file_has(void **state)
     pf_safetensors_close(set);
 }
 
-static void an_index_that_does_not_fit_its_files_is_refused(void **state)
+static void an_invalid_index_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -271,7 +271,7 @@ static void note_warning(void *user, const char *sentence)
     snprintf(w->text, sizeof w->text, "%s", sentence);
 }
 
-/* Opens the directory, and expects one warning with `part`; strictly, a refusal with the same. */
+/* Opens the directory and expects one warning with `part`; a strict open is refused with the same sentence. */
 static pf_safetensors *open_with_warning(const char *part)
 {
     warnings w = { .n = 0 };
@@ -286,7 +286,7 @@ static pf_safetensors *open_with_warning(const char *part)
     return set;
 }
 
-/* Bytes tell the copies apart: each file counts from zero, and x lies elsewhere in the second. */
+/* The bytes of each file count from zero, and x is at another offset in the second file. */
 static void of_two_copies_the_one_that_the_index_names_is_read(void **state)
 {
     (void)state;
@@ -414,15 +414,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tensors_are_found_with_type_shape_and_bytes, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_type_that_no_kernel_reads_is_refused_when_asked_for, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_tensor_that_nobody_asks_for_may_be_of_any_type_of_the_format, make_dir,
-                                        remove_dir),
-        cmocka_unit_test_setup_teardown(bytes_are_found_by_the_type_that_they_must_have, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_header_that_does_not_fit_the_file_is_refused, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_unsupported_type_is_refused_when_the_tensor_is_read, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_unread_tensor_may_have_any_type_of_the_format, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(bytes_are_found_by_their_element_type, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_inconsistent_header_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(shards_are_one_set, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_may_name_files_in_folders_below_it, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(an_index_may_name_what_no_file_has, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(an_index_that_does_not_fit_its_files_is_refused, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_index_may_name_tensors_that_no_file_has, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(an_invalid_index_is_refused, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(of_two_copies_the_one_that_the_index_names_is_read, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_tensor_that_the_named_shard_lacks_is_read_from_the_one_that_has_it, make_dir,
                                         remove_dir),

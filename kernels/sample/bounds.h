@@ -7,7 +7,7 @@
  * coarse[i] + norm * error[i] < floor,  logit i is not the largest. What is left is computed as it should be: the vector
  * approximation file of Weber, Schek and Blott (VLDB 1998, section 3), with inner products for distances.
  *
- * model/head/bounded_head.h says where coarse logits and errors come from.
+ * model/weights/head_errors.h derives the errors of coarse logits.
  *
  * Any alignment. The same bits on every instruction set, but for which NaN.
  */

@@ -6,8 +6,8 @@
 
 #include "base/checked.h"
 #include "kernels/gemm/onednn/gemm_onednn.h"
-#include "model/head/bounded_head.h"
 #include "model/weights/choices.h"
+#include "model/weights/head_errors.h"
 #include "model/weights/packing.h"
 
 /* ---- layout -------------------------------------------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ static pf_status open_model(pf_model *m, const char *directory, pf_model_source 
         return pf_fail(error, PF_NOMEM, "%s: no memory for %d layers", directory, m->config.n_layers);
     PF_TRY(reserve_and_load(m, src, error));
     PF_TRY(pf_safetensors_check(src->checkpoint.set, error));
-    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_bounded_head_measure(m, src->options->team, &src->walk, error));
+    if (m->head_kind == PF_HEAD_BOUNDED) PF_TRY(pf_head_errors_measure(m, src->options->team, &src->walk, error));
     return attach_backend(m, src, error);
 }
 

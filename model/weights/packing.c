@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "model/head/bounded_head.h"
+#include "model/weights/head_errors.h"
 
 /* ---- vectors ------------------------------------------------------------------------------------------------------- */
 
@@ -205,7 +205,7 @@ pf_status pf_model_load_weights(const pf_model *m, pf_model_source *src, pf_erro
                            .cancel = src->options->cancel,
                            .report = src->options->progress,
                            .user = src->options->progress_user,
-                           .total_bytes = src->checkpoint.n_bytes + pf_bounded_head_measured_bytes(m) };
+                           .total_bytes = src->checkpoint.n_bytes + pf_head_errors_bytes(m) };
     if (m->embedding != NULL) PF_TRY(load_rows(m, src, PF_TENSOR_EMBEDDING, m->embedding, error));
     if (m->head_rows != NULL && m->head_rows != m->embedding)
         PF_TRY(load_rows(m, src, PF_TENSOR_HEAD, m->head_rows, error));

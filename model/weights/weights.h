@@ -61,7 +61,7 @@ struct pf_model {
     void *head_rows;   /* [vocab, hidden] in BF16, of a screened head: separate, or `embedding` */
 
     pf_linear coarse_head; /* [vocab, hidden] in INT8, of a bounded head */
-    float *head_error;     /* [vocab] bound of its error (bounded_head.h) */
+    float *head_error;     /* [vocab] bound of its error (head_errors.h) */
 };
 
 enum { PF_MAX_PARTS = 3 };

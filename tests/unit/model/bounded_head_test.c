@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "model/head/bounded_head.h"
+#include "model/weights/head_errors.h"
 #include "model/forward/pass.h"
 #include "tests/support/test.h"
 #include "tests/support/threading.h"
@@ -307,8 +308,8 @@ static void assert_same_sums(const pf_model *m)
     assert_non_null(rows);
     for (int32_t i = 0; i < m->config.vocab_size; i++) {
         pf_head_sums sums[PF_GEMM_PANEL];
-        const pf_head_sums expected = pf_bounded_head_sums_of_row(m, i, rows, rows + k);
-        pf_bounded_head_sums(m, i / PF_GEMM_PANEL, sums);
+        const pf_head_sums expected = pf_head_errors_of_row(m, i, rows, rows + k);
+        pf_head_errors_of_panel(m, i / PF_GEMM_PANEL, sums);
         assert_memory_equal(&sums[i % PF_GEMM_PANEL], &expected, sizeof expected);
         if (expected.weight < 0x1p120 && expected.off < 0x1p120)
             assert_true((double)m->head_error[i] > sqrt(expected.off) &&

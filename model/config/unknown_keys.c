@@ -53,22 +53,23 @@ static bool ends_with(const char *key, const char *const *suffixes)
     return false;
 }
 
-/* Never read at inference, whatever the value is. */
-static bool is_inert_name(const char *key)
+/* Names that are never read at inference. Some suffixes count for texts only: num_experts_per_token is a number. */
+static bool is_inert(const char *key, const json_t *value)
 {
     static const char *const prefixes[] = { "summary_",    "initializer",         "init_",
                                             "use_flash",   "gradient_checkpoint", "tokenizer",
                                             "n_positions", "max_position",        "training",
                                             NULL };
-    static const char *const suffixes[] = { "_token",    "_token_id", "_token_ids",   "_token_index", "_implementation",
-                                            "_impl",     "_backend",  "_init",        "_init_std",    "dropout",
-                                            "dropout_p", "_pdrop",    "dropout_prob", "_by",          NULL };
+    static const char *const suffixes[] = { "_token_id", "_token_ids", "_token_index", "_init_std", "dropout",
+                                            "dropout_p", "_pdrop",     "dropout_prob", NULL };
+    static const char *const suffixes_of_texts[] = { "_token", "_impl", "_backend", "_by", NULL };
     static const char *const words[] = { "loss", "implementation", NULL };
-    return starts_with(key, prefixes) || ends_with(key, suffixes) || has_word(key, words);
+    return starts_with(key, prefixes) || ends_with(key, suffixes) || has_word(key, words) ||
+           (json_is_string(value) && ends_with(key, suffixes_of_texts));
 }
 
-/* About sizes, training, or where a file comes from, in a key that names no part of a model. */
-static bool is_about_something_else(const char *key)
+/* Names of sizes, training settings and origins, without a word for a part of a model. */
+static bool is_metadata_name(const char *key)
 {
     static const char *const parts[] = { "layer",      "layers", "head",   "heads",  "kv",   "embed", "embedding",
                                          "embeddings", "chunk",  "sink",   "sinks",  "meta", "local", "interval",
@@ -117,31 +118,31 @@ static bool is_string_of(const json_t *value, const char *const *words)
 
 /* ---- keys that look like arithmetic -------------------------------------------------------------------------------- */
 
-/* Of what a Llama does not have: absent, it changes nothing. */
-static const char *const SWITCHED[] = { "softcap", "soft_cap", "window",    "sliding", "alibi",         "mask",
+/* Fragments and words of features that a Llama lacks: switched off, they have no effect. */
+static const char *const FEATURES[] = { "softcap", "soft_cap", "window",    "sliding", "alibi",         "mask",
                                         "expert",  "bias",     "sparse",    "router",  "bidirectional", "quant",
                                         "mixture", "hadamard", "interleav", NULL };
-static const char *const SWITCHED_WORDS[] = { "moe",   "swa", "clip", "cap",   "gate",  "gating",
-                                              "chunk", "mup", "skip", "lora*", "sink*", NULL };
-/* What multiplies: by one it changes nothing. */
-static const char *const MULTIPLIES[] = { "scale",  "scaling",  "scalar", "multiplier",
-                                          "factor", "rotary_p", "rope_p", NULL };
-/* What a Llama has, in one form. */
-static const char *const FORMS[] = { "norm", "rotary", "activation", "attention", "attn", "residual", "causal", NULL };
-static const char *const FORM_WORDS[] = { "rope*", "mrope*", "position*", "act", "eps", "epsilon", "gated",
+static const char *const FEATURE_WORDS[] = { "moe",   "swa", "clip", "cap",   "gate",  "gating",
+                                             "chunk", "mup", "skip", "lora*", "sink*", NULL };
+/* Fragments of multipliers: one has no effect. */
+static const char *const MULTIPLIERS[] = { "scale",  "scaling",  "scalar", "multiplier",
+                                           "factor", "rotary_p", "rope_p", NULL };
+/* Fragments and words of parts that a Llama has in one form. */
+static const char *const PARTS[] = { "norm", "rotary", "activation", "attention", "attn", "residual", "causal", NULL };
+static const char *const PART_WORDS[] = { "rope*", "mrope*", "position*", "act", "eps", "epsilon", "gated",
                                           "qk",    "qkv",    "mlp",       "ffn", "glu", "theta",   NULL };
 
-static bool is_switched(const char *key)
+static bool is_feature(const char *key)
 {
-    return has_fragment(key, SWITCHED) || has_word(key, SWITCHED_WORDS);
+    return has_fragment(key, FEATURES) || has_word(key, FEATURE_WORDS);
 }
 
 static bool looks_like_arithmetic(const char *key)
 {
-    return is_switched(key) || has_fragment(key, MULTIPLIES) || has_fragment(key, FORMS) || has_word(key, FORM_WORDS);
+    return is_feature(key) || has_fragment(key, MULTIPLIERS) || has_fragment(key, PARTS) || has_word(key, PART_WORDS);
 }
 
-/* Words for the form that a Llama has. */
+/* Whether a text names the form that a Llama has. */
 static bool is_llama_form(const char *key, const json_t *value)
 {
     static const char *const norms[] = { "rmsnorm", "rms_norm", "rms", NULL };
@@ -156,13 +157,13 @@ static bool is_llama_form(const char *key, const json_t *value)
     return strcasestr(key, "att") && is_string_of(value, attentions);
 }
 
-static bool changes_nothing(const json_t *root, const char *key, const json_t *value)
+static bool is_neutral(const json_t *root, const char *key, const json_t *value)
 {
     static const char *const off[] = { "none", "no", "off", "disabled", NULL };
     if (is_empty(value) || is_llama_form(key, value)) return true;
     if (strcmp(key, "sliding_window") == 0 && json_is_false(json_object_get(root, "use_sliding_window"))) return true;
-    if (has_fragment(key, MULTIPLIES)) return is_number(value, 1.0);
-    if (is_switched(key)) return is_number(value, 0.0) || is_number(value, -1.0) || is_string_of(value, off);
+    if (has_fragment(key, MULTIPLIERS)) return is_number(value, 1.0);
+    if (is_feature(key)) return is_number(value, 0.0) || is_number(value, -1.0) || is_string_of(value, off);
     if (has_word(key, (const char *const[]){ "eps", "epsilon", NULL }))
         return is_number_of(root, "rms_norm_eps", value);
     if (has_word(key, (const char *const[]){ "base", "theta", NULL })) return is_number_of(root, "rope_theta", value);
@@ -188,9 +189,9 @@ static bool are_all_harmless(const char *key, const json_t *value, int depth)
 static bool is_harmless(const json_t *root, const char *key, const json_t *value, int depth)
 {
     enum { MAX_DEPTH = 16 };
-    if (is_empty(value) || is_inert_name(key)) return true;
-    if (looks_like_arithmetic(key)) return changes_nothing(root, key, value);
-    if (json_is_string(value) || is_about_something_else(key)) return true;
+    if (is_empty(value) || is_inert(key, value)) return true;
+    if (looks_like_arithmetic(key)) return is_neutral(root, key, value);
+    if (json_is_string(value) || is_metadata_name(key)) return true;
     if (!json_is_array(value) && !json_is_object(value)) return false;
     return depth < MAX_DEPTH && are_all_harmless(key, value, depth + 1);
 }

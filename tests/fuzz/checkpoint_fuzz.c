@@ -88,13 +88,20 @@ static void run_pass(const pf_model *model, pf_team *team)
     pf_context_destroy(context);
 }
 
+/* Warnings are one printable line. */
+static void check_warning(void *user, const char *sentence)
+{
+    (void)user;
+    require(sentence[0] != '\0' && strchr(sentence, '\n') == NULL);
+}
+
 static void load_and_run(const char *directory)
 {
     pf_team *team = NULL;
     pf_model *model = NULL;
     pf_error error = { .text = "" };
     require(pf_team_create(1, NULL, 0, &team, NULL) == PF_OK);
-    const pf_model_options options = { .isa = pf_cpu_best_isa(), .team = team };
+    const pf_model_options options = { .isa = pf_cpu_best_isa(), .team = team, .policy = { .warn = check_warning } };
     if (pf_model_load(directory, &options, &model, &error) == PF_OK) {
         run_pass(model, team);
         pf_model_release(model);

@@ -15,6 +15,13 @@ static void require(int condition)
     if (!condition) abort();
 }
 
+/* Warnings are one printable line. */
+static void check_warning(void *user, const char *sentence)
+{
+    (void)user;
+    require(sentence[0] != '\0' && strchr(sentence, '\n') == NULL);
+}
+
 static void check(const pf_config *c)
 {
     static const int32_t contexts[] = { 1, 4096, 1 << 28 };
@@ -36,10 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *end = size ? memchr(data, '\0', size) : NULL;
     const size_t n = end ? (size_t)(end - data) : size;
+    const pf_load_policy policy = { .warn = check_warning };
     pf_config c;
     pf_error error;
     if (pf_config_parse("config.json", (const char *)data, n, end ? (const char *)end + 1 : NULL,
-                        end ? size - n - 1 : 0, NULL, &c, &error) == PF_OK)
+                        end ? size - n - 1 : 0, &policy, &c, &error) == PF_OK)
         check(&c);
     return 0;
 }

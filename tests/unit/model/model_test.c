@@ -133,7 +133,7 @@ static pf_model *load_with_warning(const char *part)
     return model;
 }
 
-static void the_first_layers_of_a_model_are_a_model(void **state)
+static void a_file_may_hold_more_layers_than_the_model(void **state)
 {
     (void)state;
     pf_error error;
@@ -152,7 +152,7 @@ static void the_first_layers_of_a_model_are_a_model(void **state)
     pf_tiny_model_remove(directory);
 }
 
-static void tensors_of_what_the_model_does_not_have_are_reported_and_not_used(void **state)
+static void tensors_of_absent_parts_are_reported_and_unused(void **state)
 {
     (void)state;
     static const char *const names[] = {
@@ -179,7 +179,7 @@ static void tensors_of_what_the_model_does_not_have_are_reported_and_not_used(vo
     }
 }
 
-static void tensors_of_parts_that_the_model_has_are_never_left_out(void **state)
+static void extra_tensors_of_existing_parts_are_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {
@@ -237,7 +237,7 @@ static void a_base_model_is_read_without_the_prefix_of_its_names(void **state)
     pf_tiny_model_remove(directory);
 }
 
-static void a_directory_without_config_says_what_it_holds(void **state)
+static void a_directory_without_config_json_is_refused_with_its_contents(void **state)
 {
     (void)state;
     pf_tiny_model_create(&(pf_tiny_model){ 0 }, directory);
@@ -766,11 +766,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_tensor_is_named),
-        cmocka_unit_test(the_first_layers_of_a_model_are_a_model),
-        cmocka_unit_test(tensors_of_what_the_model_does_not_have_are_reported_and_not_used),
-        cmocka_unit_test(tensors_of_parts_that_the_model_has_are_never_left_out),
+        cmocka_unit_test(a_file_may_hold_more_layers_than_the_model),
+        cmocka_unit_test(tensors_of_absent_parts_are_reported_and_unused),
+        cmocka_unit_test(extra_tensors_of_existing_parts_are_refused),
         cmocka_unit_test(a_base_model_is_read_without_the_prefix_of_its_names),
-        cmocka_unit_test(a_directory_without_config_says_what_it_holds),
+        cmocka_unit_test(a_directory_without_config_json_is_refused_with_its_contents),
         cmocka_unit_test(a_denied_bias_is_refused_by_name),
         cmocka_unit_test(a_tensor_of_another_shape_is_named_with_both_shapes),
         cmocka_unit_test(rotary_buffers_are_ignored_and_a_different_head_overrides_tying),

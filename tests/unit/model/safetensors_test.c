@@ -287,7 +287,7 @@ static pf_safetensors *open_with_warning(const char *part)
 }
 
 /* The bytes of each file count from zero, and x is at another offset in the second file. */
-static void of_two_copies_the_one_that_the_index_names_is_read(void **state)
+static void the_index_selects_among_copies_of_a_tensor(void **state)
 {
     (void)state;
     write_file("one", "{" T("x", "F32", "[1]", "[0, 4]") "," T("y", "F32", "[1]", "[4, 8]") "}", 8, 0);
@@ -320,7 +320,7 @@ static void of_two_copies_the_one_that_the_index_names_is_read(void **state)
     }
 }
 
-static void a_tensor_that_the_named_shard_lacks_is_read_from_the_one_that_has_it(void **state)
+static void a_misplaced_tensor_is_read_from_the_shard_that_holds_it(void **state)
 {
     (void)state;
     pf_error error = { 0 };
@@ -353,7 +353,7 @@ static void shards_without_an_index_are_one_set(void **state)
     assert_open_fails(PF_FORMAT, "tensor x is both in model-00001-of-00002.safetensors and in");
 }
 
-static void shards_that_are_not_all_there_are_named(void **state)
+static void missing_shards_are_named(void **state)
 {
     (void)state;
     write_file("model-00002-of-00003.safetensors", "{" T("x", "F32", "[1]", "[0, 4]") "}", 4, 0);
@@ -372,7 +372,7 @@ static void one_file_of_another_name_is_read(void **state)
     pf_safetensors_close(open_with_warning("there is no model.safetensors: model.fp16.safetensors is read"));
 }
 
-static void a_directory_without_weights_says_what_it_holds_and_the_way_out(void **state)
+static void a_directory_without_weights_is_refused_with_its_contents_and_the_remedy(void **state)
 {
     (void)state;
     static const struct {
@@ -422,14 +422,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_index_may_name_files_in_folders_below_it, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_index_may_name_tensors_that_no_file_has, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_invalid_index_is_refused, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(of_two_copies_the_one_that_the_index_names_is_read, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_tensor_that_the_named_shard_lacks_is_read_from_the_one_that_has_it, make_dir,
-                                        remove_dir),
+        cmocka_unit_test_setup_teardown(the_index_selects_among_copies_of_a_tensor, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_misplaced_tensor_is_read_from_the_shard_that_holds_it, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(shards_without_an_index_are_one_set, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(shards_that_are_not_all_there_are_named, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(missing_shards_are_named, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(one_file_of_another_name_is_read, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_directory_without_weights_says_what_it_holds_and_the_way_out, make_dir,
-                                        remove_dir),
+        cmocka_unit_test_setup_teardown(a_directory_without_weights_is_refused_with_its_contents_and_the_remedy,
+                                        make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

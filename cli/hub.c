@@ -222,7 +222,7 @@ static pf_status fail_for_file(const char *path, pf_error *error)
                        "%s is not a directory, and GGUF is not read here: take the safetensors that it was made of",
                        path);
     if (dot != NULL && strcmp(dot, ".safetensors") == 0)
-        return pf_fail(error, PF_INVALID, "%s is not a directory: give the one that it lies in", path);
+        return pf_fail(error, PF_INVALID, "%s is not a directory: give the directory that holds it", path);
     return pf_fail(error, PF_INVALID, "%s is not a directory, expected one with config.json and safetensors", path);
 }
 

@@ -109,7 +109,8 @@ typedef struct {
 
 /* Reads DIR/config.json, and the ids from DIR/generation_config.json when it is there. `policy` decides about keys that are
  * not read; NULL: they are ignored.
- * PF_UNAVAILABLE: there is no config.json; the sentence says what there is.  PF_FORMAT: a field is missing, of the wrong type or out of range.
+ * PF_UNAVAILABLE: there is no config.json; the sentence names what the directory holds.  PF_FORMAT: a field is missing, of the
+ * wrong type or out of range.
  * PF_UNSUPPORTED: an architecture (the sentence lists the known ones), a field or a value that is not implemented.
  * PF_LIMIT: a file is larger than PF_MAX_CONFIG_BYTES.  PF_INVALID: a file exists and cannot be read.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_config_load(const char *directory, const pf_load_policy *policy, pf_config *out,

@@ -168,8 +168,7 @@ static pf_status check_fixed(const pf_json *doc, const char *key, const json_t *
         if (strcmp(key, FIXED[i].key) != 0) continue;
         *is_fixed = true;
         char found[PF_SHOWN_BYTES];
-        if (!pf_config_show(value, found))
-            return pf_fail(error, PF_NOMEM, "%s: no memory to look at %s", doc->name, key);
+        if (!pf_config_show(value, found)) return pf_fail(error, PF_NOMEM, "%s: no memory to check %s", doc->name, key);
         for (int v = 0; v < 3 && FIXED[i].values[v]; v++)
             if (strcmp(found, FIXED[i].values[v]) == 0) return PF_OK;
         return pf_fail(error, PF_UNSUPPORTED, "%s: %s is %s, only %s is known here", doc->name, key, found,

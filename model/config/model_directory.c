@@ -1,4 +1,4 @@
-/* One pass over the names in a directory: each is compared with the forms in which models are published. */
+/* Compares the names in a directory with the forms in which models are published. */
 #include "model/config/model_directory.h"
 
 #include <dirent.h>
@@ -10,10 +10,10 @@
 
 #include "base/file.h"
 
-/* A form of a model that is not read, the most telling one first. */
+/* A form of a model that is not read. The table is in order of precedence. */
 typedef struct {
     const char *pattern; /* of file names */
-    const char *remedy;  /* goes behind the name */
+    const char *remedy;  /* the rest of the sentence that begins with the file name */
 } form;
 
 static const form FORMS[] = {
@@ -64,7 +64,7 @@ static bool matches(const char *name, const char *pattern)
 static void keep(char out[NAME_BYTES], const char *name)
 {
     if (out[0] == '\0' || strcmp(name, out) < 0)
-        snprintf(out, NAME_BYTES, "%s", name); /* whatever order they are read in */
+        snprintf(out, NAME_BYTES, "%s", name); /* the first in alphabetical order */
 }
 
 static bool has_config(const char *directory, const char *name)
@@ -119,7 +119,7 @@ static bool look(const char *directory, survey *out)
     return true;
 }
 
-/* What is there, for the sentence's end. Whether it is a model of another form. */
+/* Describes the contents for the end of the sentence. True: they are a model in another form. */
 static bool describe(const survey *s, bool lacks_config, char *out, size_t capacity)
 {
     if (s->form < N_FORMS && !(lacks_config && s->weights[0] != '\0' && s->form > 1))

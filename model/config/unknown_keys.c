@@ -210,7 +210,7 @@ bool pf_generation_may_ignore(const char *key, const json_t *value)
     if (is_empty(value)) return true;
     if (has_fragment(key, neutral_at_zero)) return is_number(value, 0.0);
     if (strcmp(key, "penalty_alpha") == 0) return is_number(value, 0.0);
-    if (strcmp(key, "length_penalty") == 0) return true; /* of beams alone */
+    if (strcmp(key, "length_penalty") == 0) return true; /* affects beam search only */
     if (has_fragment(key, neutral_at_one)) return is_number(value, 1.0);
     return !has_fragment(key, lists);
 }

@@ -440,7 +440,7 @@ static pf_status open_shards(pf_safetensors *set, const char *index_path, const 
 
 /* --- files without an index --- */
 
-/* How many shards a name says that there are, "NAME-00002-of-00003.safetensors", and which one it is; 0: it is no shard's. */
+/* The number of shards in a name such as "NAME-00002-of-00003.safetensors", and the number of this one. 0: not a shard. */
 static int32_t shard_count(const char *name, int32_t *number)
 {
     int32_t i = 0, n = 0;

@@ -18,7 +18,7 @@ static bool begins_with(const char *name, const char *const *prefixes)
     return false;
 }
 
-/* Buffers that PyTorch's modules of old saved with the weights: frequencies, cosines and causal masks. */
+/* Buffers that older PyTorch modules saved with the weights: frequencies, cosines and causal masks. */
 static bool is_buffer(const char *name, int32_t n_dimensions)
 {
     static const char *const ends[] = { "masked_bias", ".causal_mask", ".attn_mask", "position_ids", NULL };

@@ -7,7 +7,7 @@
  * Q, K and V are stacked into one matrix, so that a layer begins with one product. Gate and up are two matrices of equal shape: a
  * thread that multiplies the same panels of both combines them without a barrier.
  * A tied embedding is in memory once, as the panels of the LM head: its rows are gathered from there, one cache line for every
- * two values. Where weights fit in the cache that costs a noticeable part of a step, and the rows are stored besides
+ * two values. Where weights fit in the cache that costs a noticeable part of a step, and the rows are stored as well
  * (choices.h). A screened head has four-bit panels and BF16 rows, which a tied embedding shares.
  */
 #ifndef PF_MODEL_WEIGHTS_H

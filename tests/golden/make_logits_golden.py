@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden logits: tests/golden/logits/<variant>/ holds a tiny model and expected.json, what transformers computes with it.
+"""Makes tests/golden/logits/<variant>/: a tiny model, and expected.json with the logits that transformers computes.
 
     expected.json   {"made_with", "context": positions that the session must be made for, "tokens": [n],
                      "logits": [[vocab] x n] in float32 as %.9g, "greedy": the next tokens}

@@ -163,7 +163,7 @@ pf_status pf_work_fill_matrices(pf_work_data *data, pf_format format, int32_t n,
     const pf_gemm_source source = {
         .data = data->a, .type = PF_TYPE_F32, .n_rows = PF_GEMM_PANEL, .stride = PF_WORK_K
     };
-    pf_gemm_pack_weights(&panel, &source, 1, 0, 1);
+    pf_gemm_pack_weights_ref(&panel, &source, 1, 0, 1);
 
     data->store.used = 0;
     out->n_copies = 0;

@@ -95,7 +95,7 @@ static const pf_kernel table[] = {
     GEMM_INT4(BF16, PF_ISA_SCALAR, 0, "1x32", 1, ONE_CHAIN_BF16,
               pf_gemm_pack_bf16_ref, NULL, pf_gemm_integers_bf16_ref),
 
-    KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights),
+    KERNEL(PF_OP_PACK_WEIGHTS, pack_weights, PF_TYPE_F32, PF_ISA_SCALAR, ROUNDING, pf_gemm_pack_weights_ref),
     KERNEL(PF_OP_RMSNORM,    rmsnorm,    PF_TYPE_F32,  PF_ISA_SCALAR, SIXTEEN_SUMS, pf_rmsnorm_f32_ref),
     KERNEL(PF_OP_ROPE,       rope,       PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_rope_f32_ref),
     KERNEL(PF_OP_SWIGLU,     swiglu,     PF_TYPE_F32,  PF_ISA_SCALAR, ELEMENTWISE,  pf_swiglu_f32_ref),

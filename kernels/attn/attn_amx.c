@@ -15,7 +15,6 @@
  * seen, a copy with zeros in the place of what is not. A line that sees less than its neighbours has weights of zero there,
  * which is not enough for an infinity or a NaN: then each line multiplies what it sees alone.
  */
-#include "kernels/vec/v16_avx512.h"
 #include "kernels/vec/tiles_amx.h"
 
 #define ATTN_TILE_LINES 16

@@ -25,11 +25,15 @@
  * Sums begin anew with every segment, and what it gave joins what those before have given, line by line. Where all keys are
  * of one segment, nothing is joined.
  */
+#ifndef PF_KERNELS_ATTN_V16_H
+#define PF_KERNELS_ATTN_V16_H
+
 #include <math.h>
 #include <stdbool.h>
 
 #include "base/checked.h"
 #include "kernels/attn/attn_scratch.h"
+#include "kernels/vec/v16.h"
 
 #ifndef ATTN_TILE_LINES /* attn_amx.c multiplies tiles of its own */
 #define ATTN_TILE_LINES PF_V16_TILE_LINES
@@ -816,3 +820,5 @@ PF_V16 void attn_items(const pf_attn_args *args, const pf_type type, const attn_
         break;
     }
 }
+
+#endif

@@ -134,7 +134,7 @@ typedef struct {
  * False: a panel of bf16-12 has not enough in reserve, and the matrix cannot be held so. Other formats hold everything. */
 typedef bool pf_gemm_pack_weights_fn(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
                                      int32_t panel_begin, int32_t panel_end);
-pf_gemm_pack_weights_fn pf_gemm_pack_weights;
+pf_gemm_pack_weights_fn pf_gemm_pack_weights_ref;
 
 /* How many groups a row of k values has: 1 where there is none but the column. Integer formats only. */
 int32_t pf_gemm_groups(pf_format format, int32_t k);

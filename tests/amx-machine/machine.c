@@ -86,7 +86,7 @@ static float *product(const pf_kernel *kernel, bool by_definition, const int32_t
     for (int32_t i = 0; i < m * k; i++) a[i] = next_float(&x);
     void *input = aligned(pf_gemm_input_bytes(m, k)), *scratch = aligned(pf_gemm_scratch_bytes(m));
     const pf_gemm_source tensor = { .data = source, .type = PF_TYPE_F32, .n_rows = n, .stride = (size_t)k };
-    pf_gemm_pack_weights(&w, &tensor, 1, 0, w.n_panels);
+    pf_gemm_pack_weights_ref(&w, &tensor, 1, 0, w.n_panels);
     gemm.pack(input, a, (size_t)k, m, k, 0, pf_gemm_tiles(gemm.tile_rows, m));
     gemm.multiply(&w, input, m, 0, w.n_panels, c, (size_t)n, PF_GEMM_STORE, scratch);
     free(w.panels);

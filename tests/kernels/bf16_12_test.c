@@ -111,7 +111,7 @@ static void every_bf16_there_is_comes_back(void **state)
         for (kind what = 0; what < N_KINDS; what++) {
             const int32_t n = shapes[s][0], k = shapes[s][1];
             pf_guard source = matrix_of(what, n, k);
-            packed x = pack_by(pf_gemm_pack_weights, PF_FORMAT_BF16_12, &source, n, k);
+            packed x = pack_by(pf_gemm_pack_weights_ref, PF_FORMAT_BF16_12, &source, n, k);
             if (x.held != (k <= 64 || (what != FAR && what != ANY_BITS && what != HUGE_ONES)))
                 fail_msg("%s, %d x %d: held %d", kind_names[what], n, k, x.held);
             if (x.held) {
@@ -148,7 +148,7 @@ static void a_block_takes_as_many_bytes_as_its_values_need(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int32_t j = 0; j < N * K; j++) values[j] = j * 5 % (N * K) < cases[i].n_odd ? cases[i].odd : cases[i].rest;
-        packed x = pack_by(pf_gemm_pack_weights, PF_FORMAT_BF16_12, &source, N, K);
+        packed x = pack_by(pf_gemm_pack_weights_ref, PF_FORMAT_BF16_12, &source, N, K);
         assert_true(x.held);
         expect_values(&x, &source, "a block");
         const block_counts n = count_blocks(&x.weights);
@@ -165,7 +165,7 @@ static void every_instruction_set_packs_the_same_panels(void **state)
     const pf_kernel *all = pf_kernels_all(&n_kernels);
     for (kind what = 0; what < N_KINDS; what++) {
         pf_guard source = matrix_of(what, 45, 330);
-        packed expected = pack_by(pf_gemm_pack_weights, PF_FORMAT_BF16_12, &source, 45, 330);
+        packed expected = pack_by(pf_gemm_pack_weights_ref, PF_FORMAT_BF16_12, &source, 45, 330);
         for (int32_t i = 0; i < n_kernels; i++) {
             if (all[i].op != PF_OP_PACK_WEIGHTS || all[i].isa > pf_cpu_best_isa()) continue;
             packed x = pack_by(all[i].fn.pack_weights, PF_FORMAT_BF16_12, &source, 45, 330);
@@ -211,8 +211,8 @@ static void compare(const pf_kernel *kernel, kind what, int32_t m, int32_t n, in
     const pf_kernel *plain = plain_kernel_of(kernel);
     assert_string_equal(kernel->arithmetic, plain->arithmetic);
     pf_guard source = matrix_of(what, n, k);
-    packed twelve = pack_by(pf_gemm_pack_weights, PF_FORMAT_BF16_12, &source, n, k);
-    packed sixteen = pack_by(pf_gemm_pack_weights, PF_FORMAT_BF16, &source, n, k);
+    packed twelve = pack_by(pf_gemm_pack_weights_ref, PF_FORMAT_BF16_12, &source, n, k);
+    packed sixteen = pack_by(pf_gemm_pack_weights_ref, PF_FORMAT_BF16, &source, n, k);
     test_rng rng = { 17 };
     const size_t n_a = (size_t)m * (size_t)k, n_c = (size_t)m * (size_t)(n + 3);
     float *a = malloc(n_a * sizeof *a), *found = malloc(n_c * sizeof *found), *expected = malloc(n_c * sizeof *found);

@@ -41,7 +41,7 @@ static void stored_pack(stored_product *x)
                                     .stride = pf_round_up((size_t)x->k, 2),
                                     .scales = x->scales,
                                     .heads = pf_gemm_has_heads(x->weights.format) ? x->heads : NULL };
-    pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
+    pf_gemm_pack_weights_ref(&x->weights, &source, 1, 0, x->weights.n_panels);
 }
 
 static void stored_multiply(const stored_product *x, const pf_kernel *kernel, float *c)

@@ -42,7 +42,7 @@ static bool product_pack(product *x)
     const pf_gemm_source source = {
         .data = x->source.data, .type = PF_TYPE_F32, .n_rows = x->n, .stride = (size_t)x->k
     };
-    return pf_gemm_pack_weights(&x->weights, &source, 1, 0, x->weights.n_panels);
+    return pf_gemm_pack_weights_ref(&x->weights, &source, 1, 0, x->weights.n_panels);
 }
 
 static product product_random(pf_format format, int32_t m, int32_t n, int32_t k)
@@ -600,7 +600,7 @@ static void check_scales(const pf_kernel *kernel, const pf_kernel *definition)
     product x = product_make(kernel->format, 9, source.n_rows, TEST_INTEGERS_K);
     test_rng rng = { 31 };
     test_fill(&rng, x.a.data, x.a.bytes / sizeof(float));
-    pf_gemm_pack_weights(&x.weights, &source, 1, 0, x.weights.n_panels);
+    pf_gemm_pack_weights_ref(&x.weights, &source, 1, 0, x.weights.n_panels);
     float *expected = multiply(&x, definition, PF_GEMM_STORE);
     for (int32_t m = 1; m <= x.m; m++) {
         clear(&x);

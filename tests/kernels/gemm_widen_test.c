@@ -38,7 +38,7 @@ static packed pack(pf_format format, int32_t k, const pf_gemm_source *source)
     assert_int_equal(pf_gemm_plan_weights(format, N, k, &x.weights, &bytes), PF_OK);
     x.panels = pf_guard_alloc(bytes, 64);
     x.weights.panels = x.panels.data;
-    pf_gemm_pack_weights(&x.weights, source, 1, 0, x.weights.n_panels);
+    pf_gemm_pack_weights_ref(&x.weights, source, 1, 0, x.weights.n_panels);
     return x;
 }
 

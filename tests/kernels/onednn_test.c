@@ -27,7 +27,7 @@ static void open_problem(problem *p, pf_format format, int32_t k)
     assert_int_equal(pf_gemm_plan_weights(format, N, k, &p->weights, &bytes), PF_OK);
     p->weights.panels = aligned_alloc(64, (bytes + 63) / 64 * 64);
     const pf_gemm_source source = { .data = numbers, .type = PF_TYPE_F32, .n_rows = N, .stride = K };
-    pf_gemm_pack_weights(&p->weights, &source, 1, 0, p->weights.n_panels);
+    pf_gemm_pack_weights_ref(&p->weights, &source, 1, 0, p->weights.n_panels);
     p->input = aligned_alloc(64, pf_gemm_input_bytes(MAX_ROWS, k));
     p->scratch = aligned_alloc(64, (pf_gemm_scratch_bytes(MAX_ROWS) + 63) / 64 * 64);
 }

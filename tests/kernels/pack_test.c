@@ -61,7 +61,7 @@ static packed pack_by(pf_gemm_pack_weights_fn *pack_weights, pf_format format, i
 
 static packed pack(pf_format format, int32_t n, int32_t k, const pf_gemm_source *sources, int32_t n_sources)
 {
-    return pack_by(pf_gemm_pack_weights, format, n, k, sources, n_sources);
+    return pack_by(pf_gemm_pack_weights_ref, format, n, k, sources, n_sources);
 }
 
 /* --- the contract's words, in double or one value at a time --- */
@@ -422,8 +422,8 @@ static void tensors_of_any_type_stack_at_any_row_and_tails_are_zero(void **state
         pf_guard panels = pf_guard_alloc(bytes, 64);
         memset(panels.data, 0xFF, bytes);
         w.panels = panels.data;
-        pf_gemm_pack_weights(&w, sources, 3, 2, 3); /* as two members would */
-        pf_gemm_pack_weights(&w, sources, 3, 0, 2);
+        pf_gemm_pack_weights_ref(&w, sources, 3, 2, 3); /* as two members would */
+        pf_gemm_pack_weights_ref(&w, sources, 3, 0, 2);
         for (int32_t n = 0; n < PADDED; n++)
             for (int32_t k = 0; k < (held[h] == PF_FORMAT_F32 ? K : K + 1); k++) {
                 float expected = 0.0f;

@@ -1,12 +1,12 @@
 /*
- * Blocks of bf16 in twelve bits (layout_bf16_12.h) to plain ones, for YMM and ZMM registers; a file includes vec_avx2.h or
- * vec_avx512.h first. Internal.
+ * Blocks of bf16 in twelve bits (layout_bf16_12.h) to plain ones, in YMM or ZMM registers. Internal.
  */
 #ifndef PF_KERNELS_GEMM_BF16_12_VEC_H
 #define PF_KERNELS_GEMM_BF16_12_VEC_H
 
 #include "kernels/gemm/gemm_nest.h"
 #include "kernels/gemm/layout_bf16_12.h"
+#include "kernels/vec/vec.h"
 
 /* The sixteen high bytes that a block's four bits stand for, in each 128 bits. */
 PF_INLINE pf_vec pf_b12_high_bytes(uint8_t code)
@@ -51,17 +51,6 @@ PF_INLINE void pf_b12_unpack(uint8_t code, const uint8_t *block, const uint8_t *
             }
     }
     if (code & PF_B12_PATCHED) pf_b12_patch(reserved, out);
-}
-
-/* A pf_gemm_widen_fn. */
-PF_INLINE void pf_b12_widen(const pf_gemm_weights *w, int32_t panel, size_t pair, size_t n_pairs, uint16_t *out)
-{
-    const size_t begin = pair / PF_B12_BLOCK_STEPS,
-                 end = (pair + n_pairs + PF_B12_BLOCK_STEPS - 1) / PF_B12_BLOCK_STEPS;
-    const uint8_t *codes = pf_b12_panel(w, panel), *blocks = codes + pf_b12_head_bytes(w->k);
-    const uint8_t *reserved = pf_b12_reserve(w, panel) + pf_b12_reserved_before(codes, begin);
-    for (size_t b = begin; b < end; reserved += pf_b12_reserved(codes[b++]), out += PF_B12_BLOCK_VALUES)
-        pf_b12_unpack(codes[b], blocks + b * PF_B12_BLOCK_BYTES, reserved, pf_gemm_ahead(w, false), out);
 }
 
 #endif

@@ -14,10 +14,8 @@
  * Measured in November 2026 on two Zen 5 cores: unpacked by pieces in the scratch, as integers are, 16 rows took 1.3
  * times as long and 512 the same; two panels side by side, as plain bf16 has them for few rows, 1.1 times.
  */
-#include "kernels/gemm/sums_avx512.h"
-#include "kernels/vec/vec_avx512.h"
-
 #include "kernels/gemm/bf16_12/bf16_12_vec.h"
+#include "kernels/gemm/sums_avx512.h"
 
 enum { TILE_ROWS = 14, MANY_ROWS = 7 };
 

@@ -6,8 +6,6 @@
  * The instruction adds four products of uint8 and int8 to 32 bits and cannot saturate; sums wrap around on the way to
  * an end that fits. VPDPWSSD adds two of int16.
  */
-#include "kernels/vec/vec_avx2.h"
-
 #include "kernels/gemm/int/gemm_int_vec.h"
 
 PF_INLINE pf_vec dot(pf_vec sum, pf_vec w, pf_vec a)

@@ -1,11 +1,11 @@
 /*
- * What tiles of integer weights in YMM and ZMM registers share; a file includes vec_avx2.h or vec_avx512.h first.
- * Internal.
+ * What tiles of integer weights in YMM and ZMM registers share. Internal.
  */
 #ifndef PF_KERNELS_GEMM_INT_VEC_H
 #define PF_KERNELS_GEMM_INT_VEC_H
 
 #include "kernels/gemm/int/gemm_int_blocks.h"
+#include "kernels/vec/vec.h"
 
 /* z and m of a register's columns, each twice in a lane; of heads that are so. */
 PF_INLINE pf_vec pf_int_zeros(pf_vec heads)

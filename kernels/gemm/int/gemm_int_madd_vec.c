@@ -1,6 +1,7 @@
 /*
- * Tiles of integer weights with VPMADDUBSW and VPMADDWD, for YMM and ZMM registers; a file includes vec_avx2.h or
- * vec_avx512.h first. Internal.
+ * Integer weights times int8 activations with VPMADDUBSW and VPMADDWD, without VNNI. In YMM registers tiles are 1 to 6 rows by
+ * 16 columns, the halves of a panel side by side or, from three rows on, one after the other, so that a panel is still read
+ * once; in ZMM registers 1 to 12 rows by 32 columns.
  *
  * int8: the stored bytes (0 .. 255) are taken apart into int16, k and k+2, k+1 and k+3, and multiplied with int16 by
  * VPMADDWD: two products of at most 255 * 127 fit its 32 bits. VPMADDUBSW would saturate, and with magnitudes and signs
@@ -12,9 +13,6 @@
  * most 15, so the bound is the same. Where z is 7 or 8, a count is at most 8, and two blocks fit: 32 * 8 * 127 = 32512. On
  * the way there sums may wrap around.
  */
-#ifndef PF_KERNELS_GEMM_INT_MADD_VEC_H
-#define PF_KERNELS_GEMM_INT_MADD_VEC_H
-
 #include "kernels/gemm/int/gemm_int_vec.h"
 
 /* Taking nibbles apart is a tenth of the work of 6 rows, and done once for several tiles; for 12 it is not worth it. */
@@ -331,4 +329,20 @@ PF_INLINE void pf_int_multiply(const pf_gemm_weights *w, const void *input, int3
     pf_int_nest(family, w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
 }
 
-#endif
+void PF_FOR_ISA(pf_gemm_integers_int8)(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                                       int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+{
+    pf_int_multiply(w, input, m, panel_begin, panel_end, c, ldc, mode, scratch);
+}
+
+void PF_FOR_ISA(pf_gemm_pack_int8_pairs)(void *input, const float *a, size_t lda, int32_t m, int32_t k,
+                                         int32_t tile_begin, int32_t tile_end)
+{
+    pf_int_pack(PF_INT_PAIR_WORDS, PF_VEC_TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}
+
+void PF_FOR_ISA(pf_gemm_pack_int8_bytes)(void *input, const float *a, size_t lda, int32_t m, int32_t k,
+                                         int32_t tile_begin, int32_t tile_end)
+{
+    pf_int_pack(PF_INT_BYTE_WORDS, PF_VEC_TILE_ROWS, input, a, lda, m, k, tile_begin, tile_end);
+}

@@ -1,5 +1,7 @@
-/* rmsnorm in vectors of sixteen: the sixteen partial sums of the definition are the lanes of one vector. Internal. */
+/* rmsnorm in vectors of sixteen: the sixteen partial sums of the definition are the lanes of one vector. */
 #include <math.h>
+
+#include "kernels/vec/v16.h"
 
 PF_V16 void rmsnorm_row(float *y, const float *x, const float *w, int32_t n_cols, float eps)
 {
@@ -23,8 +25,8 @@ PF_V16 void rmsnorm_row(float *y, const float *x, const float *w, int32_t n_cols
     }
 }
 
-PF_V16 void rmsnorm_rows(float *y, const float *x, const float *w, int32_t n_rows, int32_t n_cols, size_t stride,
-                         float eps)
+void PF_FOR_ISA(pf_rmsnorm_f32)(float *y, const float *x, const float *w, int32_t n_rows, int32_t n_cols, size_t stride,
+                                float eps)
 {
     for (int32_t m = 0; m < n_rows; m++) rmsnorm_row(y + (size_t)m * stride, x + (size_t)m * stride, w, n_cols, eps);
 }

@@ -1,5 +1,7 @@
-/* A second look in vectors of sixteen: 64 blocks are the lanes of four vectors. Internal. */
+/* A second look in vectors of sixteen: 64 blocks are the lanes of four vectors. */
 #include <math.h>
+
+#include "kernels/vec/v16.h"
 
 enum { VECTORS = PF_RESCORE_BLOCKS / 16 };
 
@@ -94,4 +96,9 @@ PF_V16 void rescore_row(float *logits, int32_t n, const float *x, const uint16_t
     int32_t i = 0;
     for (; i + 4 <= n_ids; i += 4) rescore_some(logits, x, rows, n_cols, ids + i, 4);
     for (; i < n_ids; i++) rescore_some(logits, x, rows, n_cols, ids + i, 1);
+}
+
+void PF_FOR_ISA(pf_rescore_bf16)(float *logits, int32_t n, const float *x, const uint16_t *rows, int32_t n_cols)
+{
+    rescore_row(logits, n, x, rows, n_cols);
 }

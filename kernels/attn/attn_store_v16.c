@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "kernels/attn/attn.h"
+#include "kernels/vec/v16.h"
 
 /* n elements of a row, zeros behind them. */
 PF_V16 pf_v16 attn_store_load(const float *from, int32_t n)
@@ -190,4 +191,14 @@ PF_V16 void attn_store_items(const pf_attn_store_args *args, const pf_type type,
             if (begin < end) attn_store_head(args, type, head, begin, end);
         }
     }
+}
+
+void PF_FOR_ISA(pf_attn_store_f32)(const pf_attn_store_args *args, int32_t item_begin, int32_t item_end)
+{
+    attn_store_items(args, PF_TYPE_F32, item_begin, item_end);
+}
+
+void PF_FOR_ISA(pf_attn_store_bf16)(const pf_attn_store_args *args, int32_t item_begin, int32_t item_end)
+{
+    attn_store_items(args, PF_TYPE_BF16, item_begin, item_end);
 }

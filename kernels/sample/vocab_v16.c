@@ -1,5 +1,7 @@
-/* argmax and softmax over a vocabulary in vectors of sixteen. Internal. */
+/* argmax and softmax over a vocabulary in vectors of sixteen. */
 #include <math.h>
+
+#include "kernels/vec/v16.h"
 
 /* The largest that is not NaN; minus infinity where there is none. */
 PF_V16 float vocab_top(const float *logits, int32_t n)
@@ -69,4 +71,14 @@ PF_V16 float vocab_softmax(float *probabilities, const float *logits, int32_t n,
         pf_v16_store(probabilities + i, pf_v16_mul(pf_v16_load(probabilities + i), vshare));
     for (int32_t i = whole; i < n; i++) probabilities[i] *= share;
     return top;
+}
+
+int32_t PF_FOR_ISA(pf_argmax_f32)(const float *logits, int32_t n)
+{
+    return vocab_argmax(logits, n);
+}
+
+float PF_FOR_ISA(pf_softmax_f32)(float *probabilities, const float *logits, int32_t n, float temperature)
+{
+    return vocab_softmax(probabilities, logits, n, temperature);
 }

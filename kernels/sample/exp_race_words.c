@@ -2,9 +2,10 @@
  * The race with many blocks of noise at a time. The likeliest runs first, and its time, which is hardly ever beaten,
  * sifts the others: -log(1 - v) >= v, so who has v >= time * p cannot win. What passes the sieve, a token or two, is
  * timed as the definition does; the sieve is wide by 2^-20, so it holds nobody back.
- * One text for two instruction sets: who includes it has included words_avx512.h or words_avx2.h. Internal.
  */
 #include <math.h>
+
+#include "kernels/sample/words.h"
 
 enum { TOKENS = LANES * PF_NOISE_BLOCK };
 
@@ -65,4 +66,9 @@ PF_V16 int32_t race_all(const float *p, int32_t n, uint64_t seed, pf_noise_domai
         }
     }
     return r.winner;
+}
+
+int32_t PF_FOR_ISA(pf_exp_race_f32)(const float *p, int32_t n, uint64_t seed, pf_noise_domain domain, int32_t position)
+{
+    return race_all(p, n, seed, domain, position, PF_FOR_ISA(pf_argmax_f32)(p, n));
 }

@@ -1,18 +1,15 @@
 /*
- * Integer weights times few rows of bf16, for YMM and ZMM registers: a step of weights is widened in registers and multiplied
- * by all rows at once. A file includes vec_avx2.h or vec_avx512.h first. Internal.
+ * Integer weights times few rows of bf16, in YMM or ZMM registers: a step of weights is widened in registers and multiplied
+ * by all rows at once.
  *
  * Where rows are few, a block of widened weights in the scratch (gemm_nest.h) is waited for twice: the chains of the tile
  * stand still while it is made, and what makes it does while they run. Here each fills the other's gaps. The same bits: the
- * weights are those of gemm_widen_vec.h, and an output is one chain over all of K.
+ * weights are those of gemm_widen_vec.c, and an output is one chain over all of K.
  *
  * PF_VEC_FEW_ROWS rows' sums, the scales and heads of a register's columns and of those 16 further on, a step of weights and
  * what takes it apart are all of the registers. YMM hold half a panel's columns, so a panel is passed over twice, and each
  * time half of the next one is fetched.
  */
-#ifndef PF_KERNELS_GEMM_FEW_VEC_H
-#define PF_KERNELS_GEMM_FEW_VEC_H
-
 #include "kernels/gemm/int/gemm_widen_vec.h"
 #ifdef __AVX512BF16__
 #include "kernels/gemm/sums_avx512.h"
@@ -130,9 +127,8 @@ PF_INLINE uintptr_t pf_few_ahead(const pf_gemm_weights *w, const uint8_t *panel,
     return (uintptr_t)panel / 2 + w->panel_bytes + half * w->panel_bytes / 2;
 }
 
-/* A pf_gemm_few_fn. */
-PF_INLINE bool pf_few_multiply(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
-                               int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
+bool PF_FOR_ISA(pf_gemm_integers_bf16_few)(const pf_gemm_weights *w, const void *input, int32_t m, int32_t panel_begin,
+                                           int32_t panel_end, float *c, size_t ldc, pf_gemm_mode mode, void *scratch)
 {
     if (m > PF_VEC_FEW_ROWS) return false;
     const pf_gemm_layout layout = pf_gemm_layout_of(w->format, w->k);
@@ -157,5 +153,3 @@ PF_INLINE bool pf_few_multiply(const pf_gemm_weights *w, const void *input, int3
     }
     return true;
 }
-
-#endif

@@ -1,4 +1,5 @@
-/* Rotary embedding in vectors of sixteen pairs. Internal. */
+/* Rotary embedding in vectors of sixteen pairs. */
+#include "kernels/vec/v16.h"
 
 PF_V16 void rope_half_split(float *a, float *b, const float *cosine, const float *sine, int32_t n_pairs)
 {
@@ -21,8 +22,8 @@ PF_V16 void rope_interleaved(float *x, const float *cosine, const float *sine, i
     }
 }
 
-PF_V16 void rope_rows(float *x, size_t stride, int32_t n_rows, int32_t n_heads, int32_t head_dim,
-                      const int32_t *positions, const pf_rope_table *table)
+void PF_FOR_ISA(pf_rope_f32)(float *x, size_t stride, int32_t n_rows, int32_t n_heads, int32_t head_dim,
+                             const int32_t *positions, const pf_rope_table *table)
 {
     const int32_t half = table->rot_dim / 2;
     for (int32_t row = 0; row < n_rows; row++) {

@@ -1,5 +1,7 @@
-/* Bounds in vectors of sixteen. Internal. */
+/* Bounds in vectors of sixteen. */
 #include <math.h>
+
+#include "kernels/vec/v16.h"
 
 /* 1.5 * 2^23: a number below 2^22 that it is added to is rounded to an integer, ties to even. */
 #define BOUNDS_SHIFT 0x1.8p23f
@@ -56,4 +58,20 @@ PF_V16 void bounds_mark(uint8_t *marks, const float *coarse, const float *error,
         if (n - i > 16) below &= bounds_below(coarse + i + 16, error + i + 16, vnorm, vfloor, n - i - 16);
         if (below != 0xFFFF) marks[i / PF_BOUNDS_BLOCK] = 1;
     }
+}
+
+float PF_FOR_ISA(pf_bounds_split)(const float *x, int32_t n, bool to_bf16, float *whole, float *rest)
+{
+    return to_bf16 ? bounds_split(x, n, true, whole, rest) : bounds_split(x, n, false, whole, rest);
+}
+
+float PF_FOR_ISA(pf_bounds_floor)(float *coarse, const float *rest, const float *error, float norm, int32_t n)
+{
+    return bounds_floor(coarse, rest, error, norm, n);
+}
+
+void PF_FOR_ISA(pf_bounds_mark)(uint8_t *marks, const float *coarse, const float *error, float norm, float floor,
+                                int32_t n)
+{
+    bounds_mark(marks, coarse, error, norm, floor, n);
 }

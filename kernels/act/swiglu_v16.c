@@ -1,4 +1,5 @@
-/* The gated activation in vectors of sixteen. Internal. */
+/* The gated activation in vectors of sixteen. */
+#include "kernels/vec/v16.h"
 
 PF_V16 pf_v16 swiglu(pf_v16 gate, pf_v16 up)
 {
@@ -6,8 +7,8 @@ PF_V16 pf_v16 swiglu(pf_v16 gate, pf_v16 up)
     return pf_v16_mul(pf_v16_div(gate, divisor), up);
 }
 
-PF_V16 void swiglu_rows(float *out, size_t out_stride, const float *gate, const float *up, size_t in_stride,
-                        int32_t n_rows, int32_t n_cols)
+void PF_FOR_ISA(pf_swiglu_f32)(float *out, size_t out_stride, const float *gate, const float *up, size_t in_stride,
+                               int32_t n_rows, int32_t n_cols)
 {
     const int32_t whole = n_cols / 16 * 16, tail = n_cols - whole;
     for (int32_t m = 0; m < n_rows; m++, out += out_stride, gate += in_stride, up += in_stride) {

@@ -1,16 +1,14 @@
 /*
- * Packing of weights: one text, compiled for each instruction set, which gives the same panels. Columns are packed a
- * stretch of K at a time, so that the lines of the panel that they share stay in L1. Internal.
+ * Packing of weights: the definition, and the same text compiled for each instruction set, which gives the same panels. Columns are packed a
+ * stretch of K at a time, so that the lines of the panel that they share stay in L1.
  */
-#ifndef PF_KERNELS_GEMM_PACK_NEST_H
-#define PF_KERNELS_GEMM_PACK_NEST_H
-
 #include <assert.h>
 
 #include "base/checked.h"
 #include "kernels/gemm/pack/bf16_12_encode.h"
 #include "kernels/gemm/pack/quantise.h"
 #include "kernels/implementations.h"
+#include "kernels/vec/isa.h"
 
 /* A row of the stacked sources; all NULL past their end. */
 typedef struct {
@@ -204,8 +202,8 @@ static inline void pack_panel_integers(const pf_gemm_weights *w, uint8_t *panel,
                       filled - k < STRETCH ? filled - k : STRETCH);
 }
 
-static inline bool pack_panels(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
-                               int32_t panel_begin, int32_t panel_end)
+bool PF_FOR_ISA(pf_gemm_pack_weights)(const pf_gemm_weights *w, const pf_gemm_source *sources, int32_t n_sources,
+                                      int32_t panel_begin, int32_t panel_end)
 {
     int64_t n_rows = 0;
     for (int32_t s = 0; s < n_sources; s++) n_rows += sources[s].n_rows;
@@ -226,5 +224,3 @@ static inline bool pack_panels(const pf_gemm_weights *w, const pf_gemm_source *s
     }
     return held;
 }
-
-#endif

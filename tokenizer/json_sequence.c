@@ -51,8 +51,8 @@ pf_status pf_json_get_character(const pf_json *doc, const json_t *part, const ch
     return PF_OK;
 }
 
-/* add_prefix_space is what prepend_scheme was before there were three; the library reads no file where false meets
- * another scheme than "never". str_rep repeats what the replacement says. */
+/* add_prefix_space is the older form of prepend_scheme. The library refuses a file with false beside another scheme than
+ * "never". The field str_rep only repeats the replacement. */
 pf_status pf_json_get_scheme(const pf_json *doc, const json_t *part, pf_prepend_scheme *out, pf_error *error)
 {
     static const char *const names[PF_N_SCHEMES] = {

@@ -1,12 +1,12 @@
 /*
- * The way of a text:
+ * Encodes a text in these stages:
  *
- *      bytes -> runs of valid UTF-8 | each byte between them, a token
+ *      bytes -> runs of valid UTF-8 | each invalid byte, a token
  *        run -> added tokens | text between them
- *       text -> normalised -> added tokens of the normalised text | text between them
+ *       text -> normalized text -> its added tokens | text between them
  *       text -> pieces (pretokenize.c) -> tokens (bpe.c)
  *
- * and around it all what the post-processor adds.
+ * The post-processor's tokens are added around the result.
  */
 #include "tokenizer/tokenizer.h"
 
@@ -21,7 +21,7 @@
 
 static const size_t MAX_TEXT_BYTES = (size_t)1 << 30;
 
-/* --- life --- */
+/* --- open and close --- */
 
 static pf_status finish_open(pf_status status, pf_tokenizer *t, pf_tokenizer **out)
 {
@@ -97,7 +97,7 @@ static pf_status encode_piece(void *user, const char *piece, size_t n_bytes)
     return pf_bpe_encode(&e->t->bpe, &e->bpe, piece, n_bytes, e->cancel, e->out);
 }
 
-/* Normalised text that holds no added token at all: a part of one that stands at `place`. */
+/* Encode a part of the normalized text at `place` that holds no added token. */
 static pf_status encode_part(encoder *e, const pf_added_walk *walk, const pf_added_part *part, pf_text_place place)
 {
     place.n_first = place.n_first > part->begin ? place.n_first - part->begin : 0;
@@ -116,7 +116,7 @@ static pf_status encode_normalised(encoder *e, const char *text, size_t n_bytes,
     }
 }
 
-/* Text that holds no added token of the raw kind. */
+/* Encode text that holds no added token of the raw text. */
 static pf_status encode_text(encoder *e, const char *text, size_t n_bytes, pf_text_place place)
 {
     pf_bytes made = { .data = NULL };
@@ -126,7 +126,7 @@ static pf_status encode_text(encoder *e, const char *text, size_t n_bytes, pf_te
     return status;
 }
 
-/* A run of valid UTF-8; `follows_raw_byte`: one that is not is before it. */
+/* Encode a run of valid UTF-8; `follows_raw_byte`: an invalid byte precedes it. */
 static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool follows_raw_byte)
 {
     pf_added_walk walk = { .text = text, .n_bytes = n_bytes, .cancel = e->cancel };
@@ -141,7 +141,7 @@ static pf_status encode_utf8(encoder *e, const char *text, size_t n_bytes, bool 
     }
 }
 
-/* The bytes from the front that are valid UTF-8. */
+/* Length of the longest prefix that is valid UTF-8. */
 static size_t valid_prefix(const char *text, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -230,7 +230,7 @@ bool pf_tokenizer_is_special(const pf_tokenizer *t, int32_t id)
     return token && token->is_added && token->flags.special;
 }
 
-/* --- the fingerprint --- */
+/* --- fingerprint --- */
 
 static void put_u32_le(uint8_t out[4], uint32_t value)
 {

@@ -1,14 +1,15 @@
 /*
- * Text to token ids and back: tokenizer.json as Hugging Face writes it, exactly, on any bytes.
+ * Encodes text to token ids by a tokenizer.json of Hugging Face, exactly as its library does. Decoding:
+ * tokenizer/decode/detokenize.h.
  *
- * BPE: added tokens are cut out first, the rest is normalised and split by the pre-tokenizer (regular expressions through
- * PCRE2, UTF and UCP), and merges are applied by rank to what a piece begins as: with ByteLevel its bytes, in the file as
- * the 256 printable stand-ins; else its characters, and of one without a token the bytes ("<0xC3>", byte_fallback). The
- * way back is tokenizer/decode/detokenize.h. Input need not be UTF-8: bytes that are no part of a valid sequence are pieces of their
- * own and come back unchanged, and nothing is put between them and the text behind.
- * What a file asks for beyond what is known here is refused by name (PF_UNSUPPORTED); docs/numerics.md lists it.
+ * Encoding is BPE. Added tokens are matched first; the remaining text is normalized, split by the pre-tokenizer (regular
+ * expressions run on PCRE2), and each piece is merged by rank. A piece starts as its bytes (ByteLevel, GPT-2's
+ * bytes-to-unicode table), or as its characters, where a character without a token becomes byte tokens ("<0xC3>",
+ * byte_fallback). Input need not be UTF-8: each invalid byte is a piece of its own, decodes to itself, and gets no prefix
+ * space after it. Features of a file that are not supported are refused by name (PF_UNSUPPORTED); docs/numerics.md lists
+ * the supported ones.
  *
- * A tokenizer is immutable: any number of threads may use it, each with its own output buffers.
+ * A tokenizer is immutable. Any number of threads may use it, each with its own output buffers.
  */
 #ifndef PF_TOKENIZER_TOKENIZER_H
 #define PF_TOKENIZER_TOKENIZER_H
@@ -22,44 +23,41 @@
 
 typedef struct pf_tokenizer pf_tokenizer;
 
-/* Read DIR/tokenizer.json, and of tokenizer_config.json, special_tokens_map.json and added_tokens.json, where they are,
- * the tokens that they add (tokenizer/files/tokenizer_config.h). How a text is cut and what is put around it tokenizer.json alone
- * says: add_bos_token says nothing beside it, as in transformers 5, and tokenizer_class cuts no other way, as in
- * transformers 4 (5 cuts by GPT-2's or Qwen2's pattern where the class has their names, whatever the model was trained
- * with).
- * PF_UNAVAILABLE: there is none.  PF_UNSUPPORTED: only another form is there (tokenizer.model, ...).  PF_INVALID: it cannot be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the
- * sentence names file, field and value.  PF_LIMIT: a file or a pattern in it is too long, or the steps take too long on its
- * own tokens.  PF_NOMEM. */
+/* Reads DIR/tokenizer.json, and the tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json add, if
+ * these files exist (tokenizer/files/tokenizer_config.h). Only tokenizer.json decides how text is split and which tokens
+ * surround it: add_bos_token has no effect, as in transformers 5, and neither has tokenizer_class, as in transformers 4
+ * (version 5 splits by the pattern of GPT-2 or Qwen2 for classes of these names).
+ * PF_UNAVAILABLE: there is no tokenizer.json.  PF_UNSUPPORTED: there is only another form (tokenizer.model, ...).
+ * PF_INVALID: it cannot be read, or its path is too long.  PF_FORMAT, PF_UNSUPPORTED: the sentence names file, field and
+ * value.  PF_LIMIT: a file or a pattern is too long, or processing the file's own tokens takes too long.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_tokenizer_open(const char *directory, pf_tokenizer **out, pf_error *error);
 void pf_tokenizer_close(pf_tokenizer *tokenizer); /* NULL is fine */
 
-/* Append the ids of text [n_bytes]. add_special: also what the post-processor adds (BOS and the like). cancel, or NULL:
- * set from outside, it ends the call with PF_CANCELLED, looked at for each piece.
- * Special tokens decoded out in the text are recognised, as transformers does by default.
- * Ids are those of Hugging Face's tokenizers 0.23, also of the characters of Unicode 16 that the PCRE2 at hand may not
- * know. On failure *out is as before.
- * PF_NOMEM: also where a pattern needs more than 256 MiB; PF_LIMIT: the text is longer than 2^30 bytes, or the file's
- * patterns take too long on it, or its normalizers and Metaspaces make it longer, all steps and parts together, by more than
- * 64 bytes for each of its own and a MiB; PF_UNSUPPORTED: the text holds what the vocabulary has no token for, nor one for
- * what it lacks (unk_token). */
+/* Appends the ids of text [n_bytes]. add_special: with the tokens that the post-processor adds (BOS and the like). cancel,
+ * or NULL: once it is true the call returns PF_CANCELLED; it is checked for each piece.
+ * Special tokens that the text contains are recognized, as in transformers by default. Ids equal those of Hugging Face's
+ * tokenizers 0.23, also for characters of Unicode 16 that the installed PCRE2 does not know. On failure *out is unchanged.
+ * PF_NOMEM: also if a pattern needs more than 256 MiB.  PF_LIMIT: the text is longer than 2^30 bytes, the patterns take too
+ * long on it, or normalizers and Metaspaces together add more than 64 bytes for each byte and a MiB.  PF_UNSUPPORTED: the
+ * vocabulary lacks a token for a part of the text and has no unk_token. */
 PF_MUST_USE pf_status pf_tokenizer_encode(const pf_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                           bool add_special, const volatile bool *cancel, pf_tokens *out);
 
-/* Why it refuses: the half of a sentence that follows one about a text's bytes. A static string. */
+/* The reason for an error of pf_tokenizer_encode, to follow a clause on the bytes of the text. A static string. */
 const char *pf_tokenizer_refusal(pf_status status);
 
 /* One more than the largest id that exists. */
 int32_t pf_tokenizer_vocab_size(const pf_tokenizer *tokenizer);
 
-/* The same of the vocabulary that was trained: without what was added to it. */
+/* The same without added tokens. */
 int32_t pf_tokenizer_base_size(const pf_tokenizer *tokenizer);
 
-/* Whether it is an added token that is special. */
+/* Whether `id` is an added token with the flag special. */
 bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);
 
 /* SHA-256 over every token that exists below n_ids, in order of id: id (u32 little endian), length (u32), the token's bytes.
- * Two vocabularies are one when their fingerprints are equal. An embedding's padding is not part of it, nor, where n_ids
- * is the embedding's rows, a token that has none. PF_UNAVAILABLE: OpenSSL has no memory, or is set up without SHA-256. */
+ * Equal fingerprints mean equal vocabularies. With n_ids the rows of the embedding, padding rows and tokens without a row
+ * are not included. PF_UNAVAILABLE: OpenSSL has no memory, or is configured without SHA-256. */
 PF_MUST_USE pf_status pf_tokenizer_fingerprint(const pf_tokenizer *tokenizer, int32_t n_ids, uint8_t out[32],
                                                pf_error *error);
 

@@ -1,10 +1,9 @@
-"""Random tokenizer.json files of BPE, made by Hugging Face's library, and texts for them.
+"""Makes random tokenizer.json files of BPE with Hugging Face's library, and texts for them.
 
-Maker: byte-level, with the pre-tokenizers of models in use. CharacterMaker: as SentencePiece's models are written, with
-Metaspace or normalizers that do its work, and every other part that is read. Both with added tokens with any flags,
-post-processors and options of the model. Left out is what is random in the library itself, which takes either of two added
-tokens that a normalizer makes equal, what it fails on, white space that strips the white space beside it, and what it loses,
-characters without a token.
+Maker: byte-level, with the pre-tokenizers of models in use. CharacterMaker: SentencePiece's form, with Metaspace or the
+equivalent normalizers, and every other supported part. Both have added tokens with any flags, post-processors and options of
+the model. Excluded are cases in which the library is random (two added tokens that a normalizer makes equal), fails (white
+space that strips adjacent white space), or loses text (characters without a token).
 """
 import json
 import unicodedata
@@ -56,7 +55,7 @@ class Maker:
             [pre_tokenizers.Punctuation("contiguous"), byte_level(True), digits, three]]))
 
     def model(self, tokenizer):
-        """The alphabet is whole, or there is a token for the bytes that it lacks."""
+        """The alphabet is complete, or there is an unk_token."""
         whole = self.often(0.8)
         special = [] if whole else ["<unk>"]
         options = {} if whole else {"unk_token": "<unk>", "fuse_unk": self.often(0.5)}
@@ -121,7 +120,7 @@ class CharacterMaker(Maker):
     BEHAVIORS = ["isolated", "removed", "merged_with_previous", "merged_with_next", "contiguous"]
     PATTERNS = [Regex(r"\s+"), Regex(r"[0-9]"), Regex(r"\p{L}+"), Regex("(?i)the"), Regex(r" {2,}"), Regex("[\r\n]"), " ", "the",
                 "\u2581", ".", "\n", "aa"]
-    EMPTY = [Regex("^|$"), Regex(r"\b"), ""]  # what they write at the front the library's next normalizer writes twice
+    EMPTY = [Regex("^|$"), Regex(r"\b"), ""]  # the library's next normalizer writes their replacement at the start twice
     LLAMA = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
 
     def normalizer(self):
@@ -187,7 +186,7 @@ class CharacterMaker(Maker):
         return decoders.Sequence(parts)
 
     def byte_tokens(self, document):
-        """Most often all of them, or there is unk_token for what they lack; never for nothing."""
+        """Most often all byte tokens; if some are missing there is an unk_token."""
         model = document["model"]
         model["byte_fallback"] = self.often(0.8)
         missing = self.random.sample(range(256), self.random.choice([0, 0, 0, 1, 100, 256]))
@@ -217,7 +216,7 @@ class CharacterMaker(Maker):
         return self.finish(json.loads(tokenizer.to_str()), path)
 
     def add_tokens(self, tokenizer):
-        """Of two that the normalizer makes equal the library takes either."""
+        """Excludes two tokens that the normalizer makes equal: the library matches either."""
         normal = tokenizer.normalizer or normalizers.Sequence([])
         tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in self.added])
         taken = set()

@@ -1,6 +1,7 @@
-/* The input is a tokenizer.json, a NUL, then a text; where that begins with "{" it is another document first, up to a
- * second NUL, that stands for tokenizer_config.json and special_tokens_map.json. A text without a tokenizer is one for the
- * tokenizer at hand: all bytes, a few merges, the pattern of Llama 3, in which any text comes back byte for byte. */
+/* Fuzzes reading, encoding and decoding. The input is a tokenizer.json, a NUL and a text. A text that begins with "{" is
+ * first another document, up to a second NUL, which is used as tokenizer_config.json and special_tokens_map.json. With an
+ * empty tokenizer.json the text goes to a built-in tokenizer (all bytes, a few merges, the pattern of Llama 3), which must
+ * return it byte for byte. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,7 +51,7 @@ static void decode(const pf_tokenizer *t, const pf_tokens *tokens, pf_bytes *out
     pf_detokenizer_destroy(d);
 }
 
-/* Encode, and decode what comes of it. must_return: into the same bytes. */
+/* Encode and decode. must_return: the bytes must be equal. */
 static void there_and_back(const pf_tokenizer *t, const uint8_t *text, size_t n, bool must_return)
 {
     pf_tokens tokens = { 0 };

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/tokenizer/: tokenizer.json files as Hugging Face's library writes them, and the ids that it gives.
+"""Writes tests/golden/tokenizer/: tokenizer.json files of Hugging Face's library, and the ids that it gives.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3
     /tmp/venv/bin/python tests/golden/make_tokenizer_golden.py
 
-Each case is a BPE of some 400 tokens, trained here on the texts below, byte-level with the pre-tokenizer of a model in
-common use, or of characters with the parts that SentencePiece's models are written with. expected.json: {"texts": [...],
-"cases": {name: {"plain": [ids of each text], "special": [...], "decoded": [...]}}}: with what the post-processor adds, and
-the text of those without it.
+Each case is a BPE of some 400 tokens, trained on the texts below: byte-level with the pre-tokenizer of a model in common use,
+or of characters with the parts of SentencePiece models. expected.json: {"texts": [...], "cases": {name: {"plain": [ids of
+each text], "special": [ids with the post-processor's tokens], "decoded": [text of the plain ids]}}}.
 """
 import json
 import pathlib

@@ -8,7 +8,7 @@
 #include "tokenizer/decode/detokenize.h"
 #include "tokenizer/tokenizer_parts.h"
 
-/* All 256 bytes, as a file has them: ids 0 .. 255 in order of the byte. */
+/* The 256 byte characters, with ids 0 to 255 in order of the byte. */
 static void put_alphabet(char *out, size_t size)
 {
     size_t used = 0;

@@ -1,6 +1,6 @@
 /*
- * A tokenizer of a small file made on the spot: BPE of bytes whose first 256 ids are the bytes in order, with parts put in.
- * What fails here fails the test.
+ * Creates tokenizers for tests: byte-level BPE with the 256 bytes as ids 0 to 255, and given parts of tokenizer.json. A
+ * failure here fails the test.
  */
 #ifndef PF_TESTS_SUPPORT_SMALL_TOKENIZER_H
 #define PF_TESTS_SUPPORT_SMALL_TOKENIZER_H
@@ -25,18 +25,18 @@ typedef struct {
     "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern "\"}," \
     "\"behavior\": \"Isolated\", \"invert\": false}," BYTE_LEVEL "]}"
 
-/* The file's text; the caller frees it. */
+/* The text of the file; the caller frees it. */
 char *build(parts p);
 
-/* config: of tokenizer_config.json, or NULL. The caller closes what is opened. */
+/* config: the text of tokenizer_config.json, or NULL. The caller closes the tokenizer. */
 pf_tokenizer *open_text(const char *text, const char *config);
 pf_tokenizer *open_parts(parts p);
 
 /* The caller clears the tokens. */
 pf_tokens encode_bytes(const pf_tokenizer *t, const char *text, size_t n, bool add_special);
-pf_tokens encode(const pf_tokenizer *t, const char *text); /* nothing is added */
+pf_tokens encode(const pf_tokenizer *t, const char *text); /* without added special tokens */
 
-/* The bytes that they stand for; the caller clears them. */
+/* The text of the tokens; the caller clears it. */
 pf_bytes decode(const pf_tokenizer *t, const pf_tokens *tokens);
 
 void assert_ids(const pf_tokenizer *t, const char *text, const int32_t *ids, int32_t n);

@@ -1,4 +1,4 @@
-/* The decoder of tokenizer.json, as it is read, and what its first steps make of a token by itself. */
+/* Reads the decoder of tokenizer.json, and applies its token steps. */
 #include "tokenizer/decode/decoder.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static pf_status copy(const pf_json *doc, const char *text, size_t n, char **out
     return PF_OK;
 }
 
-/* What is looked for as it comes. */
+/* The pattern of a stream step, with its KMP table. */
 static pf_status set_pattern(pf_decoder_step *s, const pf_json *doc, const char *text, size_t n, pf_error *error)
 {
     PF_TRY(copy(doc, text, n, &s->pattern, &s->n_pattern, error));
@@ -53,7 +53,7 @@ static pf_status set_pattern(pf_decoder_step *s, const pf_json *doc, const char 
     return PF_OK;
 }
 
-/* The same for a field that is one character. */
+/* A pattern that is a single character. */
 static pf_status read_character(const pf_json *doc, const json_t *part, const char *field, pf_decoder_step *s,
                                 pf_error *error)
 {
@@ -120,7 +120,7 @@ static pf_status add_byte_fallback(const pf_json *doc, const json_t *part, pf_de
     return PF_OK;
 }
 
-/* Its tokens are one text from there on. */
+/* It joins all tokens, as Fuse does. */
 static pf_status add_byte_level(const pf_json *doc, const json_t *part, pf_decoder *d, pf_error *error)
 {
     for (int32_t i = 0; i < d->n_steps; i++)
@@ -180,7 +180,7 @@ void pf_decoder_destroy(pf_decoder *d)
     free(d);
 }
 
-/* --- a token alone --- */
+/* --- token steps --- */
 
 static pf_status replace_whole(const pf_decoder_step *s, pf_searcher *searcher, const pf_bytes *text, pf_bytes *out)
 {
@@ -207,7 +207,7 @@ static pf_status strip_whole(const pf_decoder_step *s, const pf_bytes *text, pf_
     return pf_bytes_append(out, text->data + begin, end - begin);
 }
 
-/* "<0xC3>"; and as Rust reads a number, "<0x+A>". */
+/* "<0xC3>", or "<0x+A>": Rust's number parser accepts a sign. */
 static bool read_byte(const pf_bytes *text, char *out)
 {
     static const char digits[] = "0123456789abcdefABCDEF";
@@ -229,7 +229,7 @@ pf_status pf_decoder_decode_token(const pf_decoder *d, pf_searcher *searcher, pf
 {
     for (int32_t i = 0; i < d->n_token_steps; i++) {
         spare->n = 0;
-        PF_TRY(pf_bytes_reserve(spare, 1)); /* so that an empty text is one */
+        PF_TRY(pf_bytes_reserve(spare, 1)); /* data is not NULL for an empty text */
         PF_TRY(d->steps[i].kind == PF_STEP_STRIP ? strip_whole(&d->steps[i], text, spare)
                                                  : replace_whole(&d->steps[i], searcher, text, spare));
         const pf_bytes swap = *text;

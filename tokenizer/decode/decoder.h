@@ -1,14 +1,14 @@
 /*
- * The decoder of tokenizer.json: a list of steps that make of a list of texts, the tokens, another one. Some look at each
- * token alone: what they make of it is known when the tokenizer is read (pf_decoder_decode_token). The others run on the way, in
- * detokenize.c:
+ * Reads the decoder of tokenizer.json: a list of steps, each of which maps a list of token texts to another list. The first
+ * steps see each token alone; they run once, when the tokenizer is read (pf_decoder_decode_token). The later steps see the
+ * stream of tokens and run in detokenize.c:
  *
  *      tokens        "▁Hi"   "▁"   "<0xC3>"  "<0xA9>"
- *      decoded         " Hi"   " "   C3        A9          Replace, then ByteFallback
- *      Fuse          " Hi" .. " " .. C3 .. A9             one text
- *      Strip         "Hi"  .. " " .. C3 .. A9             its first space
+ *      token steps   " Hi"   " "   C3        A9          Replace, then ByteFallback
+ *      Fuse          " Hi" .. " " .. C3 .. A9            joins all tokens to one
+ *      Strip         "Hi"  .. " " .. C3 .. A9            removes its first space
  *
- * Internal to tokenizer/. Immutable once made; it belongs to its tokenizer.
+ * Internal to tokenizer/. A decoder is immutable and owned by its tokenizer.
  */
 #ifndef PF_TOKENIZER_DECODER_H
 #define PF_TOKENIZER_DECODER_H
@@ -30,36 +30,35 @@ typedef enum {
     PF_STEP_STRIP,
     PF_STEP_FUSE,
     PF_STEP_METASPACE,
-    PF_STEP_JOIN, /* what there is where tokenizer.json has no decoder */
+    PF_STEP_JOIN, /* puts `content` between tokens; used when tokenizer.json has no decoder */
 } pf_step_kind;
 
 typedef struct {
     pf_step_kind kind;
-    pf_pattern *regex;       /* Replace in front of all steps that run on the way: any pattern */
-    char *pattern, *content; /* Replace; Strip and Metaspace: the character; JOIN: content is what goes between */
+    pf_pattern *regex;       /* Replace as a token step */
+    char *pattern, *content; /* Replace as a stream step; pattern: the character of Strip and Metaspace */
     size_t n_pattern, n_content;
-    uint16_t *border;         /* [n_pattern] of pattern[0 .. i]: its longest end that begins it, shorter than itself */
-    uint32_t n_start, n_stop; /* Strip: of the character, so many */
-    bool drops_first;         /* Metaspace: in the first token it stands for nothing */
+    uint16_t *border;         /* [n_pattern] length of the longest proper border of pattern[0 .. i] (KMP) */
+    uint32_t n_start, n_stop; /* Strip: the most characters removed at each end */
+    bool drops_first;         /* Metaspace: the first token gets no space for its marks */
 } pf_decoder_step;
 
 typedef struct {
     pf_decoder_step steps[PF_MAX_DECODER_STEPS];
     int32_t n_steps;
-    int32_t n_token_steps; /* of them, those at the front that look at each token alone */
-    bool has_runs;         /* ByteFallback: behind those, tokens that are a byte join */
-    bool is_byte_level;    /* ByteLevel: a token's characters stand for bytes */
-    bool has_stream_step;  /* while it is built: the steps from here on run on the way */
+    int32_t n_token_steps; /* the leading steps that see each token alone */
+    bool has_runs;         /* ByteFallback: consecutive byte tokens are one token for the stream steps */
+    bool is_byte_level;    /* ByteLevel: the characters of a token map to bytes */
+    bool has_stream_step;  /* while reading: further steps are stream steps */
 } pf_decoder;
 
-/* From the node "decoder" of doc; null: tokens are joined by spaces. PF_UNSUPPORTED, PF_FORMAT: the sentence names the
- * part. PF_NOMEM. Ended with pf_decoder_destroy. */
+/* Reads the node "decoder" of doc; null: tokens are joined by spaces. PF_UNSUPPORTED, PF_FORMAT: the sentence names the
+ * part. PF_NOMEM. Free it with pf_decoder_destroy. */
 PF_MUST_USE pf_status pf_decoder_create(const pf_json *doc, const json_t *node, pf_decoder **out, pf_error *error);
 void pf_decoder_destroy(pf_decoder *decoder); /* NULL is fine */
 
-/* *text, a token's, becomes what the steps that look at each token alone make of it. *is_byte: it is one byte of a run that
- * tokens such as "<0xC3>" make together. `spare` is room to work in.
- * PF_NOMEM; PF_LIMIT: it takes too long or becomes too long. */
+/* Applies the token steps to *text. *is_byte: the token is a byte token such as "<0xC3>" and *text its byte. `spare` is
+ * scratch memory. PF_NOMEM; PF_LIMIT: it takes too long, or the text becomes too long. */
 PF_MUST_USE pf_status pf_decoder_decode_token(const pf_decoder *decoder, pf_searcher *searcher, pf_bytes *text,
                                               pf_bytes *spare, bool *is_byte);
 

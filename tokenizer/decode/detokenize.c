@@ -1,7 +1,7 @@
 /*
- * Each step that runs on the way gets parts of tokens, with a note where a token begins and where it ends, and hands parts
- * on to the next. Strings are looked for as they come, by Knuth, Morris and Pratt's automaton (SIAM J. Comput. 6, 1977), so
- * a step holds back no more than a part of its pattern.
+ * Runs the stream steps of a decoder. Each step receives parts of tokens, marked where a token begins and ends, and emits
+ * parts to the next step. Strings are matched with the automaton of Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977), so a
+ * step holds back no more than a prefix of its pattern.
  */
 #include "tokenizer/decode/detokenize.h"
 
@@ -10,9 +10,9 @@
 
 #include "tokenizer/tokenizer_parts.h"
 
-enum { MAX_BYTES_A_TOKEN = 1 << 20 }; /* that steps hand on for one token, besides its own */
+enum { MAX_BYTES_A_TOKEN = 1 << 20 }; /* the most bytes that steps may add to one token */
 
-/* A part of a token, and whether the token begins with it and ends with it. */
+/* A part of a token; begins, ends: it is the first, the last part. */
 typedef struct {
     const char *bytes;
     size_t n;
@@ -20,21 +20,21 @@ typedef struct {
 } part;
 
 typedef struct {
-    size_t n_matched;           /* bytes of the pattern that are held back */
-    uint32_t n_dropped, n_held; /* Strip: of its character, at the start, and held back whole */
-    bool is_inside;             /* Strip: what may be dropped at the start is over */
-    bool has_begun;             /* Fuse: the one token has begun */
-    bool had_token;             /* Metaspace: the first token has ended; JOIN: a token has been */
+    size_t n_matched;           /* length of the held-back prefix of the pattern */
+    uint32_t n_dropped, n_held; /* Strip: characters removed at the start, and held back at the end */
+    bool is_inside;             /* Strip: nothing more is removed at the start */
+    bool has_begun;             /* Fuse: the joined token has begun */
+    bool had_token;             /* Metaspace: the first token has ended; JOIN: there was a token */
 } progress;
 
 struct pf_detokenizer {
     const pf_tokenizer *t;
     const pf_decoder *decoder;
-    bool in_run;         /* tokens that are a byte each, under way as one */
-    size_t bytes_left;   /* that may be handed on for this token */
-    pf_bytes *text;      /* that is appended to */
-    pf_bytes prompt_end; /* the end of the prompt's text, which the steps still held back when the prompt was read */
-    size_t n_skipped;    /* bytes of prompt_end that have come since */
+    bool in_run;         /* a run of byte tokens has begun and not ended */
+    size_t bytes_left;   /* budget of this call, see MAX_BYTES_A_TOKEN */
+    pf_bytes *text;      /* output of this call */
+    pf_bytes prompt_end; /* the end of the prompt's text that the steps held back after the last prompt token */
+    size_t n_skipped;    /* bytes of prompt_end that were emitted and dropped since */
     progress at[];       /* [n_steps] */
 };
 
@@ -56,7 +56,7 @@ void pf_detokenizer_destroy(pf_detokenizer *d)
 
 static pf_status feed(pf_detokenizer *d, int32_t i, part p);
 
-/* To the step behind i. */
+/* Pass bytes to the step after i. */
 static pf_status emit(pf_detokenizer *d, int32_t i, const char *bytes, size_t n)
 {
     return n == 0 ? PF_OK : feed(d, i + 1, (part){ .bytes = bytes, .n = n });
@@ -67,8 +67,8 @@ static pf_status emit_edge(pf_detokenizer *d, int32_t i, bool begins, bool ends)
     return begins || ends ? feed(d, i + 1, (part){ .begins = begins, .ends = ends }) : PF_OK;
 }
 
-/* Take a byte into the automaton: the part of what is held back that can no longer become a match goes on. True: the
- * pattern is there, and nothing is held back. */
+/* Advance the automaton by a byte; the held-back bytes that cannot become a match any more are emitted. *matched: the
+ * pattern is complete, and nothing is held back. */
 static pf_status match(pf_detokenizer *d, int32_t i, const char *byte, bool *matched)
 {
     const pf_decoder_step *s = &d->decoder->steps[i];
@@ -77,7 +77,7 @@ static pf_status match(pf_detokenizer *d, int32_t i, const char *byte, bool *mat
     while (*n > 0 && s->pattern[*n] != *byte) {
         const size_t kept = s->border[*n - 1], gone = *n - kept;
         *n = kept;
-        PF_TRY(emit(d, i, s->pattern, gone)); /* what is held back begins the pattern */
+        PF_TRY(emit(d, i, s->pattern, gone)); /* the held-back bytes equal a prefix of the pattern */
     }
     if (s->pattern[*n] != *byte) return emit(d, i, byte, 1);
     if (++*n < s->n_pattern) return PF_OK;
@@ -86,7 +86,7 @@ static pf_status match(pf_detokenizer *d, int32_t i, const char *byte, bool *mat
     return PF_OK;
 }
 
-/* The token ends: what is held back is no match. */
+/* The token ends: the held-back bytes are no match. */
 static pf_status flush_match(pf_detokenizer *d, int32_t i)
 {
     const size_t n = d->at[i].n_matched;
@@ -100,7 +100,7 @@ static pf_status replace(pf_detokenizer *d, int32_t i, part p)
     const bool drops = s->drops_first && !d->at[i].had_token;
     PF_TRY(emit_edge(d, i, p.begins, false));
     for (size_t at = 0; at < p.n;) {
-        /* what cannot begin a match goes on as one */
+        /* emit at once all bytes before the next possible match */
         const char *first = d->at[i].n_matched > 0 ? p.bytes + at : memchr(p.bytes + at, s->pattern[0], p.n - at);
         const size_t end = first ? (size_t)(first - p.bytes) : p.n;
         bool matched = false;
@@ -115,8 +115,7 @@ static pf_status replace(pf_detokenizer *d, int32_t i, part p)
     return emit_edge(d, i, false, true);
 }
 
-/* The characters at the start are dropped as they come; those that may be the stop wait, and of more than are dropped there
- * the first go on. */
+/* Leading characters are dropped at once. Characters that may be trailing are held back, at most n_stop of them. */
 static pf_status strip_byte(pf_detokenizer *d, int32_t i, const char *byte)
 {
     const pf_decoder_step *s = &d->decoder->steps[i];
@@ -140,7 +139,7 @@ static pf_status strip_byte(pf_detokenizer *d, int32_t i, const char *byte)
     for (; at->n_held > 0; at->n_held--) PF_TRY(emit(d, i, s->pattern, s->n_pattern));
     const bool was_part = at->n_matched > 0;
     PF_TRY(flush_match(d, i));
-    return was_part ? strip_byte(d, i, byte) : emit(d, i, byte, 1); /* it may begin the character anew */
+    return was_part ? strip_byte(d, i, byte) : emit(d, i, byte, 1); /* the byte may begin the character again */
 }
 
 static pf_status strip(pf_detokenizer *d, int32_t i, part p)
@@ -236,15 +235,15 @@ static pf_status finish(pf_detokenizer *d, pf_bytes *text)
     return PF_OK;
 }
 
-/* ---- a prompt ---------------------------------------------------------------------------------------------------- */
+/* ---- prompt ------------------------------------------------------------------------------------------------------ */
 
 static bool is_visible(const pf_tokenizer *t, int32_t id)
 {
     return exists(t, id) && !pf_tokenizer_is_special(t, id);
 }
 
-/* Whether step i is in the state in which every further token that is not a byte leaves it. `fused`: it sees one token
- * that does not end. */
+/* Whether further tokens that are not byte tokens leave the state of step i as it is. `fused`: a Fuse before it joins all
+ * tokens. */
 static bool is_settled_at(const pf_detokenizer *d, int32_t i, bool fused)
 {
     const pf_decoder_step *s = &d->decoder->steps[i];
@@ -269,7 +268,7 @@ static bool is_settled(const pf_detokenizer *d)
     return !d->in_run;
 }
 
-/* Where the byte tokens at the end begin: the run that the next token may continue. */
+/* Where the trailing run of byte tokens begins, which the next token may continue; n: there is none. */
 static int32_t find_last_run(const pf_tokenizer *t, const int32_t *ids, int32_t n)
 {
     int32_t begin = n;
@@ -281,7 +280,7 @@ static int32_t find_last_run(const pf_tokenizer *t, const int32_t *ids, int32_t 
     return begin;
 }
 
-/* The state after the prompt. The tokens between the first that settle the steps and the last run change nothing. */
+/* Bring the steps to their state after the prompt. Once they are settled only the trailing run changes it. */
 static pf_status read_prompt(pf_detokenizer *d, const int32_t *ids, int32_t n, pf_bytes *scratch)
 {
     bool settled = is_settled(d);
@@ -297,7 +296,7 @@ static pf_status read_prompt(pf_detokenizer *d, const int32_t *ids, int32_t n, p
     return PF_OK;
 }
 
-/* What a copy would say if the text ended here. */
+/* The text that a copy emits if the text ends here. */
 static pf_status find_prompt_end(const pf_detokenizer *d, pf_bytes *end)
 {
     const size_t size = sizeof *d + (size_t)d->decoder->n_steps * sizeof *d->at;
@@ -318,7 +317,7 @@ pf_status pf_detokenizer_skip_prompt(pf_detokenizer *d, const int32_t *prompt, i
     return status;
 }
 
-/* Take away what `text` has from `old` on as long as it repeats the end of the prompt's text. */
+/* Remove the bytes of `text` from `old` on that repeat the end of the prompt's text. */
 static void skip_prompt_end(pf_detokenizer *d, pf_bytes *text, size_t old)
 {
     size_t n = 0;
@@ -333,7 +332,7 @@ static void skip_prompt_end(pf_detokenizer *d, pf_bytes *text, size_t old)
     text->n -= n;
 }
 
-/* ---- the text ---------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
 {

@@ -1,7 +1,7 @@
 /*
- * A trie over the tokens' bytes from the last to the first; the last through a table of 256. Over a text it is walked from
- * back to front, in windows: what it has seen when it comes to a place tells the longest token that begins there. The time
- * is linear in the text, whatever the tokens.
+ * An Aho-Corasick automaton over the reversed tokens; its root has a table of 256 children. It reads a window of the text
+ * from back to front, so its state at a position gives the longest token that begins there. Time is linear in the text,
+ * independent of the tokens.
  *
  * Source: Aho and Corasick, Efficient string matching, CACM 18(6), 1975.
  */
@@ -14,12 +14,12 @@
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/characters.h"
 
-/* A text that a token ends with. */
+/* A suffix of a token, which is a prefix of the reversed token. */
 typedef struct {
-    unsigned char byte;     /* its first */
+    unsigned char byte;     /* first byte of the suffix */
     int32_t child, sibling; /* nodes; 0: none */
-    int32_t shorter;        /* of the longest other such text that it begins with */
-    int32_t token;          /* the longest that it begins with, at first the one that it is; -1: none */
+    int32_t shorter;        /* failure link: the longest other node that is a prefix of this suffix */
+    int32_t token;          /* the longest token that is a prefix of this suffix; -1: none */
 } node;
 
 typedef struct {
@@ -104,7 +104,7 @@ pf_status pf_added_matcher_add(pf_added_matcher *m, const char *text, size_t n_b
     return PF_OK;
 }
 
-/* The node of the longest text in the trie that `byte` and the text of `at` begin with. */
+/* The node for the longest suffix in the trie that is a prefix of `byte` followed by the suffix of `at`. */
 static int32_t step(const pf_added_matcher *m, int32_t at, unsigned char byte)
 {
     for (; at; at = m->nodes[at].shorter) {
@@ -114,7 +114,7 @@ static int32_t step(const pf_added_matcher *m, int32_t at, unsigned char byte)
     return m->first[byte];
 }
 
-/* Shorter texts first: they are asked by the longer ones. */
+/* Breadth first, because the links of a node depend on shorter ones. */
 pf_status pf_added_matcher_finish(pf_added_matcher *m)
 {
     if (m->n_tokens == 0) return PF_OK;
@@ -139,7 +139,7 @@ pf_status pf_added_matcher_finish(pf_added_matcher *m)
 
 /* --- matching --- */
 
-/* Fill the window with the longest tokens that begin at the next places. They may end behind it. PF_CANCELLED. */
+/* Fill the window with the longest tokens that begin at the next positions; they may end after it. PF_CANCELLED. */
 static pf_status look_ahead(const pf_added_matcher *m, pf_added_walk *w)
 {
     const char *text = w->text + w->scanned;
@@ -165,7 +165,7 @@ static bool touches_word(const pf_added_walk *w, size_t begin, size_t end)
 
 static size_t strip_left(const pf_added_walk *w, size_t begin)
 {
-    while (begin > w->covered) { /* what the token before took is gone */
+    while (begin > w->covered) { /* the previous token may have taken white space */
         size_t next;
         const size_t before = pf_character_before(w->text, begin);
         if (!pf_is_white_space(pf_character_at(w->text, before, &next))) break;
@@ -174,7 +174,7 @@ static size_t strip_left(const pf_added_walk *w, size_t begin)
     return begin > w->covered ? begin : w->covered;
 }
 
-/* Where the run of white space at `end` ends. The last run is kept: many tokens may stand in it. */
+/* Where the run of white space at `end` ends. The last run is cached: many tokens may lie in it. */
 static size_t strip_right(pf_added_walk *w, size_t end)
 {
     if (end >= w->run_begin && end < w->run_end) return w->run_end;
@@ -204,7 +204,7 @@ pf_status pf_added_matcher_next(const pf_added_matcher *m, pf_added_walk *w, pf_
         if (flags.lstrip) begin = strip_left(w, begin);
         if (flags.rstrip) end = strip_right(w, end);
 
-        if (begin >= end) continue; /* the white space that it is has gone to the token before it */
+        if (begin >= end) continue; /* the token is white space that the previous token took */
 
         const pf_added_part part = { begin, end, m->tokens[token].id };
         const bool between = begin > w->covered;

@@ -1,6 +1,6 @@
 /*
- * The tokens of a piece are a doubly linked list in an array; the merges that could be made wait in a binary heap,
- * ordered by rank and then by position. A candidate whose tokens have changed since is recognised when it is taken out.
+ * The tokens of a piece are a doubly linked list in an array. Possible merges are in a binary heap, ordered by rank and then
+ * by position. A stale candidate (its tokens have changed since it was pushed) is detected and skipped when it is popped.
  */
 #include "tokenizer/encode/bpe.h"
 
@@ -12,7 +12,7 @@
 #include "tokenizer/unicode/character_bytes.h"
 
 struct pf_bpe_symbol {
-    int32_t id;         /* -1: merged into its left neighbour */
+    int32_t id;         /* -1: merged into its left neighbor */
     int32_t prev, next; /* -1: none */
 };
 
@@ -135,7 +135,7 @@ void pf_bpe_scratch_clear(pf_bpe_scratch *scratch)
     *scratch = (pf_bpe_scratch){ 0 };
 }
 
-/* A merge takes a candidate out and puts at most two in: with n - 1 to begin with and n - 1 merges, 2n is enough. */
+/* A merge pops one candidate and pushes at most two. With n - 1 at the start and n - 1 merges, 2n are enough. */
 static pf_status reserve(pf_bpe_scratch *scratch, size_t n)
 {
     if (n <= scratch->capacity) return PF_OK;
@@ -155,7 +155,7 @@ static pf_status reserve(pf_bpe_scratch *scratch, size_t n)
     return PF_OK;
 }
 
-/* Note the merge of the symbol at `left` with its right neighbour, where there is one. */
+/* Push the merge of the symbol at `left` with its right neighbor, if there is one. */
 static void push_candidate(const pf_bpe *bpe, pf_bpe_scratch *scratch, size_t *n_heap, int32_t left)
 {
     const pf_bpe_symbol *s = scratch->symbols;
@@ -178,7 +178,7 @@ static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n
         const int32_t left = top.position, right = s[left].next;
         if (s[left].id < 0 || right < 0) continue;
         const pf_merge *merge = find_merge(bpe, s[left].id, s[right].id);
-        if (!merge || merge->merged != top.merged) continue; /* its tokens have changed since */
+        if (!merge || merge->merged != top.merged) continue; /* stale */
 
         s[left].id = top.merged;
         s[left].next = s[right].next;
@@ -190,12 +190,12 @@ static pf_status merge_all(const pf_bpe *bpe, pf_bpe_scratch *scratch, int32_t n
     return PF_OK;
 }
 
-/* The first tokens of a piece under way. */
+/* Builds the initial tokens of a piece. */
 typedef struct {
     const pf_bpe *bpe;
     pf_bpe_symbol *symbols;
     int32_t n;
-    bool has_unknown; /* what has no token was met, and its token is not written yet: the next may be fused with it */
+    bool has_unknown; /* an unk_token is pending: the next unknown character may be fused with it */
 } chain;
 
 static void push(chain *c, int32_t id)
@@ -243,8 +243,7 @@ static bool has_bytes(const pf_bpe *bpe, const char *bytes, size_t n)
     return true;
 }
 
-/* Where a character becomes its bytes, the token for an unknown one before it still waits, and so comes behind them: as
- * the library has it. */
+/* A pending unk_token is written after the byte tokens of a following character, as in the library. */
 static pf_status begin_characters(chain *c, const char *piece, size_t n_bytes)
 {
     for (size_t at = 0, next; at < n_bytes; at = next) {

@@ -1,8 +1,8 @@
 /*
- * Byte-pair encoding of one piece: its bytes or its characters become tokens, and the pair of neighbours whose merge has
- * the lowest rank (the leftmost of equals) is replaced until no pair has one.
+ * Encodes one piece by byte-pair encoding: its bytes or characters become tokens, then the adjacent pair with the lowest
+ * merge rank (the leftmost of equals) is merged until no pair can be.
  *
- * Internal to tokenizer/. Immutable once built; the scratch belongs to one thread.
+ * Internal to tokenizer/. Immutable after it is built; the scratch is used by one thread.
  */
 #ifndef PF_TOKENIZER_BPE_H
 #define PF_TOKENIZER_BPE_H
@@ -24,28 +24,28 @@ typedef struct {
     int32_t id;
 } pf_bpe_character;
 
-/* With `characters`, these are a piece's first tokens, and a character that is none becomes its bytes where byte_id has
- * all of them; else its bytes are. */
+/* With `characters` a piece starts as its characters; a character without a token becomes byte tokens if byte_id has all of
+ * its bytes. Without `characters` it starts as its bytes. */
 typedef struct {
     int32_t byte_id[256];         /* the token of each byte; -1: none */
     pf_bpe_character *characters; /* hash table, open addressing; NULL: bytes */
     size_t n_character_slots;     /* a power of two, at least twice the characters */
-    int32_t unk_id;               /* the token for what has none; -1: there is no such token */
-    bool fuse_unk;                /* one for a run of them */
+    int32_t unk_id;               /* unk_token; -1: none */
+    bool fuse_unk;                /* one unk_token for a run of unknown characters */
     pf_merge *merges;             /* hash table, open addressing */
     size_t n_slots;               /* a power of two, at least twice the merges; 0: no merges */
     uint64_t seed;                /* of the hashes of both */
 } pf_bpe;
 
-/* Room for n_merges, and for n_characters. PF_NOMEM. Freed with pf_bpe_clear. */
+/* Allocates the tables for n_merges and n_characters. PF_NOMEM. Free them with pf_bpe_clear. */
 PF_MUST_USE pf_status pf_bpe_reserve(pf_bpe *bpe, size_t n_merges);
 PF_MUST_USE pf_status pf_bpe_reserve_characters(pf_bpe *bpe, size_t n_characters);
 void pf_bpe_clear(pf_bpe *bpe);
 
-/* Set the merge of (left, right); the last one said of a pair holds. At most as many as were reserved. */
+/* Sets the merge of (left, right); a later call for a pair replaces an earlier one. At most as many as were reserved. */
 void pf_bpe_set_merge(pf_bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t merged);
 
-/* At most as many as were reserved, each once. */
+/* Sets the token of a character. At most as many as were reserved, each once. */
 void pf_bpe_set_character(pf_bpe *bpe, int32_t code_point, int32_t id);
 
 typedef struct pf_bpe_symbol pf_bpe_symbol;
@@ -60,13 +60,13 @@ typedef struct {
 
 void pf_bpe_scratch_clear(pf_bpe_scratch *scratch);
 
-/* Append the tokens of piece [n_bytes], with characters valid UTF-8; O(n log n). cancel, or NULL: set from outside, it ends
- * the merging with PF_CANCELLED.
- * PF_NOMEM; PF_LIMIT (2^31 bytes); PF_UNSUPPORTED: something in it has no token, nor is there one for what has none. */
+/* Appends the tokens of piece [n_bytes], which is valid UTF-8 if there are `characters`; O(n log n). cancel, or NULL: once it
+ * is true merging ends with PF_CANCELLED.
+ * PF_NOMEM; PF_LIMIT (2^31 bytes); PF_UNSUPPORTED: a part of it has no token, and there is no unk_token. */
 PF_MUST_USE pf_status pf_bpe_encode(const pf_bpe *bpe, pf_bpe_scratch *scratch, const char *piece, size_t n_bytes,
                                     const volatile bool *cancel, pf_tokens *out);
 
-/* The same of a byte that is no part of a text. */
+/* The same for a byte that is not part of valid UTF-8. */
 PF_MUST_USE pf_status pf_bpe_encode_byte(const pf_bpe *bpe, unsigned char byte, pf_tokens *out);
 
 #endif

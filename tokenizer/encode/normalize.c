@@ -1,7 +1,7 @@
 /*
- * A step appends the new text to an empty array. It keeps account of how many bytes at the front are of the first character
- * of all that is encoded (pf_text_place): what a step writes belongs to a character as the library has it, which asks it
- * where Metaspace puts a space before the first piece alone.
+ * Applies normalizers. A step appends the new text to an empty array and tracks how many leading bytes come from the first
+ * character of the whole input (pf_text_place). Metaspace with the scheme "first" needs this; bytes that a step writes are
+ * attributed to characters as in the library.
  */
 #include "tokenizer/encode/normalize.h"
 
@@ -16,11 +16,11 @@
 
 typedef struct step step;
 
-/* A text on its way through a step. */
+/* The input and output of a step. */
 typedef struct {
     const char *text;
     size_t n;
-    pf_text_place place; /* of it, then of what is made */
+    pf_text_place place; /* of the input, then of the output */
     pf_searcher *searcher;
     const volatile bool *cancel; /* or NULL */
     pf_bytes *out;
@@ -47,9 +47,9 @@ static bool is_ascii(const char *text, size_t n)
     return true;
 }
 
-/* --- what changes characters one by one --- */
+/* --- steps that map single characters --- */
 
-/* The character that stands for c: -1 for none. */
+/* The replacement of c; -1: it is removed. */
 typedef int32_t map_fn(int32_t c);
 
 static pf_status put(transform *p, int32_t c)
@@ -66,7 +66,7 @@ static pf_status map(transform *p, map_fn *to)
         const int32_t c = pf_character_at(p->text, at, &next), made = to(c);
         if (pf_is_told(p->cancel)) return PF_CANCELLED;
         if (made >= 0) PF_TRY(put(p, made));
-        if (c == 0x130 && to == pf_lower_case) PF_TRY(put(p, 0x307)); /* the one that becomes two */
+        if (c == 0x130 && to == pf_lower_case) PF_TRY(put(p, 0x307)); /* U+0130 becomes two characters */
         if (next <= p->place.n_first) n_first = p->out->n;
     }
     p->place.n_first = n_first;
@@ -90,7 +90,7 @@ static pf_status strip_accents(const step *how, transform *p)
     return map(p, without_mark);
 }
 
-/* As the training code of machine translation models cleans a text: control characters go, what is like a space is one. */
+/* Nmt: removes control characters and maps space-like characters to a space. */
 static int32_t clean(int32_t c)
 {
     if ((c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
@@ -107,13 +107,13 @@ static pf_status nmt(const step *how, transform *p)
     return map(p, clean);
 }
 
-/* --- the others --- */
+/* --- other steps --- */
 
 static pf_status normal_form(const step *how, transform *p)
 {
     if (is_ascii(p->text, p->n)) return pf_bytes_append(p->out, p->text, p->n);
     PF_TRY(pf_normal_form_append(how->form, p->text, p->place.n_first, p->cancel, p->out));
-    size_t n_first = p->out->n; /* of the first character alone: what joins its last does not count */
+    size_t n_first = p->out->n; /* of the first character alone, before later characters compose with it */
     p->out->n = 0;
     PF_TRY(pf_normal_form_append(how->form, p->text, p->n, p->cancel, p->out));
     while (n_first < p->out->n && (p->out->data[n_first] & 0xC0) == 0x80) n_first++;
@@ -145,8 +145,8 @@ static pf_status strip(const step *how, transform *p)
     return pf_bytes_append(p->out, p->text + begin, end - begin);
 }
 
-/* What is written for a match belongs to the match's last character; for one of nothing, to the character before it, and at
- * the start of all to its beginning. */
+/* The replacement of a match belongs to the last character of the match. That of an empty match belongs to the character
+ * before it, and at the start of the input to the first one. */
 static bool is_of_first(const transform *p, pf_text_range match)
 {
     return match.end == 0 ? p->place.is_start : match.end <= p->place.n_first;
@@ -258,7 +258,7 @@ void pf_normalizer_destroy(pf_normalizer *n)
     free(n);
 }
 
-/* --- a text --- */
+/* --- normalize --- */
 
 pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, const char *text, size_t n_bytes,
                        pf_text_place *place, pf_bytes *out)
@@ -274,7 +274,7 @@ pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, c
     for (int32_t i = 0; status == PF_OK && i < normalizer->n_steps; i++) {
         next.n = 0;
         status = pf_is_told(p.cancel) ? PF_CANCELLED : PF_OK;
-        if (status == PF_OK) status = pf_bytes_reserve(&next, 1); /* so that an empty text is one */
+        if (status == PF_OK) status = pf_bytes_reserve(&next, 1); /* data is not NULL for an empty text */
         if (status == PF_OK) status = normalizer->steps[i].apply(&normalizer->steps[i], &p);
         const pf_bytes swap = made;
         made = next;

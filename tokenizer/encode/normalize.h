@@ -1,5 +1,5 @@
 /*
- * The normalizer of tokenizer.json: a list of steps, each of which makes of a text another one.
+ * Normalizes text by the normalizer of tokenizer.json: a list of steps, each of which maps a text to another one.
  *
  * Internal to tokenizer/. A normalizer is immutable.
  */
@@ -17,15 +17,15 @@ enum { PF_MAX_NORMALIZERS = 32 };
 
 typedef struct pf_normalizer pf_normalizer;
 
-/* From the node "normalizer" of doc; null: a text stays as it is. PF_UNSUPPORTED, PF_FORMAT: the sentence names the
- * part. PF_NOMEM. Ended with pf_normalizer_destroy. */
+/* Reads the node "normalizer" of doc; null: text is unchanged. PF_UNSUPPORTED, PF_FORMAT: the sentence names the part.
+ * PF_NOMEM. Free it with pf_normalizer_destroy. */
 PF_MUST_USE pf_status pf_normalizer_create(const pf_json *doc, const json_t *node, pf_normalizer **out,
                                            pf_error *error);
 void pf_normalizer_destroy(pf_normalizer *normalizer); /* NULL is fine */
 
-/* *out: text [n_bytes], valid UTF-8, after all steps, by malloc; where no step has changed it, out->data is NULL and the
- * text stands as it is. *place becomes that of the new text. On failure *out is as before.
- * PF_LIMIT: it takes too long or becomes too long. PF_CANCELLED: the searcher's flag. PF_NOMEM. */
+/* *out: text [n_bytes], valid UTF-8, after all steps, allocated; out->data is NULL if there are no steps and the text is
+ * unchanged. *place becomes that of the new text. On failure *out is unchanged.
+ * PF_LIMIT: it takes too long, or the text becomes too long. PF_CANCELLED: by the searcher's flag. PF_NOMEM. */
 PF_MUST_USE pf_status pf_normalize(const pf_normalizer *normalizer, pf_searcher *searcher, const char *text,
                                    size_t n_bytes, pf_text_place *place, pf_bytes *out);
 

@@ -12,16 +12,16 @@
 
 enum {
     MAX_STEPS = 64,
-    MAX_FIXED_LENGTH = 65535, /* what a repeat of PCRE2 can be */
+    MAX_FIXED_LENGTH = 65535, /* the largest repeat count of PCRE2 */
 };
 
 #define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-/* As Rust has them: Oniguruma's \s and \w are not the same. */
+/* Rust's \s and \w, which differ from Oniguruma's. */
 #define SPACE "\\p{White_Space}"
 #define WORD  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
 
-/* Punctuation of Unicode and the symbols of ASCII. The library's table is older than PCRE2's. */
+/* Unicode's punctuation and ASCII's symbols. The library's table is older than PCRE2's. */
 #define PUNCTUATION "(?![" PF_NEWER_PUNCTUATION "])[\\p{P}$+<=>^`|~\\x{166D}\\x{111C9}]"
 
 typedef enum { ISOLATED, REMOVED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, N_BEHAVIORS } behavior;
@@ -35,32 +35,31 @@ static const char *const BEHAVIORS[N_BEHAVIORS] = {
 };
 
 typedef struct {
-    pf_pattern *pattern; /* NULL: does not cut */
+    pf_pattern *pattern; /* NULL: no split */
     behavior behavior;
-    bool invert;                /* what does not match is the delimiter */
-    char space[4];              /* Metaspace: what is written for a space */
-    size_t n_space;             /* 0: none, a split */
-    pf_prepend_scheme prepends; /* Metaspace: where it is put before a piece that does not begin with it */
+    bool invert;                /* the text between matches is the delimiter */
+    char space[4];              /* Metaspace: the mark that replaces a space */
+    size_t n_space;             /* length of the mark; 0: not a Metaspace */
+    pf_prepend_scheme prepends; /* Metaspace: which pieces get a leading mark */
 } step;
 
 struct pf_pretokenizer {
     step steps[MAX_STEPS];
     int32_t n_steps;
-    int32_t n_before; /* of them, those in front of ByteLevel: the others cut its stand-ins */
+    int32_t n_before; /* steps before ByteLevel; the others split its byte characters */
     bool has_byte_level;
     bool add_prefix_space;
-    pf_pattern *gpt2; /* of ByteLevel; NULL where there is none, or it has no pattern */
+    pf_pattern *gpt2; /* of ByteLevel; NULL: no ByteLevel, or use_regex is false */
 };
 
 struct pf_pretokenize_scratch {
     pf_searcher *searcher;
     pf_text_ranges found, pieces, next;
-    const char *text;           /* that the pieces are of */
-    size_t n_first;             /* of it, see pf_text_place */
-    pf_bytes written, previous; /* text that Metaspace has written, and room for it to write anew */
-    pf_bytes made;              /* a piece behind a space, or in stand-ins */
-    pf_pretokenize_scratch
-        *behind; /* for the splits behind ByteLevel, while its own pieces are walked; made when needed */
+    const char *text;               /* the text of the pieces */
+    size_t n_first;                 /* of text, see pf_text_place */
+    pf_bytes written, previous;     /* output of the last Metaspace, and of the one before */
+    pf_bytes made;                  /* a piece with a prefix space, or as byte characters */
+    pf_pretokenize_scratch *nested; /* for the splits after ByteLevel; created when needed */
 };
 
 /* --- building --- */
@@ -82,7 +81,7 @@ static pf_status add_regex(const pf_json *doc, pf_pretokenizer *p, const char *r
     return pf_pattern_of_regex(doc, regex, strlen(regex), &s->pattern, error);
 }
 
-/* *out: what it is where the file does not say. */
+/* *out holds the default. */
 static pf_status read_behavior(const pf_json *doc, const json_t *node, bool required, behavior *out, pf_error *error)
 {
     int chosen = (int)*out;
@@ -100,7 +99,7 @@ static pf_status add_split(const pf_json *doc, const json_t *node, pf_pretokeniz
     return pf_pattern_read(doc, node, &s->pattern, error);
 }
 
-/* Any number character, each alone or in runs; Rust has those of Unicode 17, too. */
+/* Number characters, each alone or in runs. Rust's table is that of Unicode 17. */
 static pf_status add_digits(const pf_json *doc, const json_t *node, pf_pretokenizer *p, pf_error *error)
 {
     bool individual = false;
@@ -176,7 +175,7 @@ static pf_status add_byte_level(const pf_json *doc, const json_t *node, pf_preto
     if (p->has_byte_level) return pf_fail(error, PF_UNSUPPORTED, "%s is there a second time, expected one", doc->name);
     p->has_byte_level = true;
     p->n_before = p->n_steps;
-    p->add_prefix_space = true; /* as the library's default; files always say */
+    p->add_prefix_space = true; /* the library's default */
     PF_TRY(pf_json_get_bool(doc, node, "add_prefix_space", false, &p->add_prefix_space, error));
     PF_TRY(pf_json_get_bool(doc, node, "use_regex", false, &use_regex, error));
     if (!use_regex) return PF_OK;
@@ -259,13 +258,13 @@ void pf_pretokenize_scratch_destroy(pf_pretokenize_scratch *s)
     pf_bytes_clear(&s->written);
     pf_bytes_clear(&s->previous);
     pf_bytes_clear(&s->made);
-    pf_pretokenize_scratch_destroy(s->behind);
+    pf_pretokenize_scratch_destroy(s->nested);
     free(s);
 }
 
-/* --- a split --- */
+/* --- split --- */
 
-/* Fold what was found into pieces, as NormalizedString::split does. The pieces of `out` may be empty. */
+/* Combine matches into pieces, as NormalizedString::split does. The pieces of `out` may be empty. */
 static pf_status fold(const pf_text_ranges *found, const step *how, pf_text_ranges *out)
 {
     const size_t first = out->n;
@@ -298,7 +297,7 @@ static pf_status fold(const pf_text_ranges *found, const step *how, pf_text_rang
     return PF_OK;
 }
 
-/* s->pieces, each split further. */
+/* Split each of s->pieces further. */
 static pf_status cut(pf_pretokenize_scratch *s, const step *how)
 {
     s->next.n = 0;
@@ -333,7 +332,7 @@ static bool prepends(const pf_pretokenize_scratch *s, const step *how, pf_text_r
            !(piece.end - piece.begin >= how->n_space && memcmp(s->text + piece.begin, how->space, how->n_space) == 0);
 }
 
-/* Copy a piece, what is written for a space for each. */
+/* Copy a piece with the mark for each space. */
 static pf_status write_spaces(const step *how, const char *piece, size_t n, pf_bytes *out)
 {
     for (size_t at = 0; at < n;) {
@@ -346,7 +345,7 @@ static pf_status write_spaces(const step *how, const char *piece, size_t n, pf_b
     return PF_OK;
 }
 
-/* s->text, written anew. */
+/* Write s->text again with marks. */
 static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bool follows_raw_byte)
 {
     const pf_bytes swap = s->previous;
@@ -374,7 +373,7 @@ static pf_status write_metaspaces(pf_pretokenize_scratch *s, const step *how, bo
     return PF_OK;
 }
 
-/* text [n] into s->pieces, by the steps from `begin` to `end`. */
+/* Split text [n] into s->pieces by the steps from `begin` to `end`. */
 static pf_status apply_steps(const pf_pretokenizer *p, pf_pretokenize_scratch *s, int32_t begin, int32_t end,
                              const char *text, size_t n, pf_text_place place)
 {
@@ -419,25 +418,25 @@ static pf_status byte_level(const pf_pretokenizer *p, pf_pretokenize_scratch *s,
     return PF_OK;
 }
 
-/* --- behind ByteLevel --- */
+/* --- after ByteLevel --- */
 
 typedef struct {
     const pf_pretokenizer *p;
     pf_pretokenize_scratch *s;
     pf_piece_fn *emit;
     void *user;
-} behind;
+} byte_level_rest;
 
 static pf_status write_byte_characters(const char *bytes, size_t n, pf_bytes *out)
 {
     out->n = 0;
-    PF_TRY(pf_bytes_reserve(out, 2 * n)); /* stand-ins are two bytes at most */
+    PF_TRY(pf_bytes_reserve(out, 2 * n)); /* a byte character has at most two bytes of UTF-8 */
     for (size_t i = 0; i < n; i++)
         out->n += pf_character_put(pf_byte_to_unicode((unsigned char)bytes[i]), out->data + out->n);
     return PF_OK;
 }
 
-/* Characters, each of which stands for a byte. */
+/* The number of characters, which is the number of bytes that they map to. */
 static size_t count_characters(const char *text, size_t begin, size_t end)
 {
     size_t n = 0;
@@ -445,15 +444,15 @@ static size_t count_characters(const char *text, size_t begin, size_t end)
     return n;
 }
 
-/* A piece that ByteLevel made, cut further where its stand-ins are. */
+/* Split a piece of ByteLevel further, as byte characters. */
 static pf_status split_byte_characters(void *user, const char *piece, size_t n)
 {
-    const behind *b = user;
-    if (!b->s->behind) PF_TRY(pf_pretokenize_scratch_create(b->s->searcher, &b->s->behind));
-    pf_pretokenize_scratch *s = b->s->behind;
+    const byte_level_rest *b = user;
+    if (!b->s->nested) PF_TRY(pf_pretokenize_scratch_create(b->s->searcher, &b->s->nested));
+    pf_pretokenize_scratch *s = b->s->nested;
     PF_TRY(write_byte_characters(piece, n, &s->made));
     PF_TRY(apply_steps(b->p, s, b->p->n_before, b->p->n_steps, s->made.data, s->made.n, (pf_text_place){ 0 }));
-    size_t at = 0, byte = 0; /* the same place in the stand-ins and in the piece */
+    size_t at = 0, byte = 0; /* the same position in the byte characters and in the piece */
     for (size_t i = 0; i < s->pieces.n; i++) {
         const pf_text_range part = s->pieces.items[i];
         const size_t begin = byte + count_characters(s->text, at, part.begin);
@@ -467,7 +466,7 @@ static pf_status split_byte_characters(void *user, const char *piece, size_t n)
 pf_status pf_pretokenize(const pf_pretokenizer *p, pf_pretokenize_scratch *s, const char *text, size_t n_bytes,
                          pf_text_place place, pf_piece_fn *emit, void *user)
 {
-    behind rest = { .p = p, .s = s, .emit = emit, .user = user };
+    byte_level_rest rest = { .p = p, .s = s, .emit = emit, .user = user };
     const bool has_rest = p->n_before < p->n_steps;
     if (n_bytes == 0) return PF_OK;
     PF_TRY(apply_steps(p, s, 0, p->n_before, text, n_bytes, place));

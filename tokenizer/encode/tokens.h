@@ -1,5 +1,5 @@
 /*
- * A growing array of token ids. Zero it before first use; its owner ends it with pf_tokens_clear.
+ * A growing array of token ids. Zero it before first use; free it with pf_tokens_clear.
  */
 #ifndef PF_TOKENIZER_TOKENS_H
 #define PF_TOKENIZER_TOKENS_H
@@ -13,7 +13,7 @@ typedef struct {
     int32_t n, capacity;
 } pf_tokens;
 
-/* PF_NOMEM, PF_LIMIT (2^31 of them): nothing has changed. */
+/* PF_NOMEM, PF_LIMIT (2^31 ids): the array is unchanged. */
 PF_MUST_USE pf_status pf_tokens_push(pf_tokens *tokens, int32_t id);
 
 void pf_tokens_clear(pf_tokens *tokens);

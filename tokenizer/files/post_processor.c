@@ -1,4 +1,4 @@
-/* The post-processor of tokenizer.json: what is put around a text's ids. */
+/* Reads the post-processor of tokenizer.json: the tokens that are added before and after a text. */
 #include <string.h>
 
 #include "tokenizer/json_sequence.h"
@@ -70,12 +70,12 @@ static pf_status add_post_processor(void *user, const pf_json *doc, const char *
                        "%s is not known (known: TemplateProcessing, RobertaProcessing, "
                        "BertProcessing, ByteLevel)",
                        doc->name);
-    if (t->prefix.n + t->suffix.n > 0) /* to the library, what the first put around is a second text */
+    if (t->prefix.n + t->suffix.n > 0) /* the library processes the tokens of the first as a second text */
         return pf_fail(error, PF_UNSUPPORTED, "%s is a second part that adds tokens, expected one", doc->name);
     pf_id_list before = { .n = 0 }, after = { .n = 0 };
     if (is_template) {
         PF_TRY(read_template(t, doc, part, &before, &after, error));
-    } else { /* Roberta's trim_offsets and add_prefix_space are about offsets */
+    } else { /* Roberta's trim_offsets and add_prefix_space only affect offsets */
         PF_TRY(read_token(t, doc, part, "cls", &before, error));
         PF_TRY(read_token(t, doc, part, "sep", &after, error));
     }

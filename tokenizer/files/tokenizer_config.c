@@ -1,6 +1,6 @@
 /*
- * The names first, since they say which of the listed tokens are special; then the list by id; then what remains of the
- * names, and the tokens without one.
+ * Reads the named tokens first, because a name makes a listed token special; then the tokens listed by id; then it adds the
+ * remaining named tokens and the tokens without a name.
  */
 #include "tokenizer/files/tokenizer_config.h"
 
@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAMED_TOKENS = 256 }; /* so that a hostile file cannot make looking them up slow */
+enum { MAX_NAMED_TOKENS = 256 }; /* bounds the linear search over them */
 
 static const char *const NAMES[] = { "bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token" };
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
 #define END_OF_TEXT "<|endoftext|>"
-/* Classes of transformers, without "Fast", that name tokens where no file does; 4 and 5 alike, but for Cohere's last four,
- * which 5 added. */
+/* Classes of transformers, without "Fast", that have default tokens. Versions 4 and 5 agree, except that version 5 added
+ * Cohere's last four. */
 static const struct {
     const char *name;
     const char *tokens[N_NAMES];
-    bool decides_prefix_space, in_sequence; /* and whether of a ByteLevel that is one of several, too */
+    bool decides_prefix_space, in_sequence; /* in_sequence: also for a ByteLevel inside a Sequence */
 } CLASSES[] = {
     { "GPT2Tokenizer", { END_OF_TEXT, END_OF_TEXT, END_OF_TEXT }, true, false },
     { "GPTNeoXTokenizer", { END_OF_TEXT, END_OF_TEXT, END_OF_TEXT }, true, false },
@@ -34,11 +34,11 @@ static const struct {
 #undef END_OF_TEXT
 enum { N_CLASSES = sizeof CLASSES / sizeof *CLASSES };
 
-/* A token as a document has it: a string, or an object with its text and flags. */
+/* A token of a document: a string, or an object with text and flags. */
 typedef struct {
     const pf_json *doc;
     const char *name;   /* NULL: none */
-    const json_t *node; /* NULL: nothing is said but the text */
+    const json_t *node; /* NULL: only the text is known */
     const char *text;
     size_t n_bytes;
 } filed_token;
@@ -51,11 +51,11 @@ typedef struct {
 
 typedef struct {
     const pf_tokenizer_files *files;
-    const json_t *config, *special_map; /* roots; NULL where there is no such file, or it has no say */
+    const json_t *config, *special_map; /* roots; NULL: no such file, or it is ignored */
     int class_row;                      /* of CLASSES; -1: none */
     filed_token named[MAX_NAMED_TOKENS];
     size_t n_named;
-    json_t *special; /* the texts that are special by a name or a list; when put, in what ways, see is_repeated */
+    json_t *special; /* keys: texts that are special by name or list; values: the forms seen, see is_repeated */
     filed_token *extra;
     size_t n_extra;
     listed_token *listed;
@@ -138,7 +138,7 @@ static bool is_usual(const char *name)
     return false;
 }
 
-/* What is said last of a name holds; its place is where it was said first. */
+/* A later entry for a name replaces an earlier one, at the position of the first. */
 static pf_status put_name(reader *r, filed_token token)
 {
     size_t i = 0;
@@ -158,8 +158,8 @@ static pf_status name_token(reader *r, const pf_json *doc, const char *name, con
     return put_name(r, token);
 }
 
-/* One of NAMES: the older files, then tokenizer_config.json, then what tokenizer.json pads with, then the class. null
- * says that there is none. */
+/* One of NAMES, from the first source that has it: special_tokens_map.json, tokenizer_config.json, the padding of
+ * tokenizer.json, the class. null means no token. */
 static pf_status name_usual(reader *r, int which)
 {
     const char *name = NAMES[which];
@@ -181,14 +181,14 @@ static pf_status name_usual(reader *r, int which)
         r, (filed_token){ .doc = r->files->config, .name = name, .node = NULL, .text = text, .n_bytes = strlen(text) });
 }
 
-/* A field of tokenizer_config.json that names a token of this model alone: image_token and the like. */
+/* A field that names a token and is not one of NAMES: image_token and the like. */
 static bool is_own_name(const char *key)
 {
     const size_t n = strlen(key), n_end = strlen("_token");
     return n >= n_end && strcmp(key + n - n_end, "_token") == 0 && !is_usual(key);
 }
 
-/* Other fields may end alike. In tokenizer_config.json an object says that it is a token. */
+/* Other fields may end in "_token" too. In tokenizer_config.json an object for a token has a type. */
 static bool is_typed_token(const json_t *node)
 {
     const char *type = json_string_value(json_object_get(node, "__type"));
@@ -200,8 +200,8 @@ static bool is_string_or_object(const json_t *node)
     return json_is_string(node) || json_is_object(node);
 }
 
-/* Strings of tokenizer_config.json come last, and hold; where it has anything else, null even, is the place of what
- * special_tokens_map.json says of that name. */
+/* Strings of tokenizer_config.json come last and take precedence. Any other value there, even null, fixes the position of
+ * the entry of special_tokens_map.json. */
 static pf_status name_own(reader *r)
 {
     const pf_json *config = r->files->config, *map = r->files->special_map;
@@ -225,7 +225,7 @@ static pf_status name_own(reader *r)
     return PF_OK;
 }
 
-/* extra_special_tokens as an object: names and their tokens. */
+/* extra_special_tokens as an object: tokens by name. */
 static pf_status name_extra(reader *r, const pf_json *doc, const json_t *root)
 {
     const json_t *extra = json_object_get(root, "extra_special_tokens");
@@ -269,8 +269,8 @@ static pf_status add_extra(reader *r, const pf_json *doc, const char *field, con
 
 static const char EXTRA[] = "extra_special_tokens", ADDITIONAL[] = "additional_special_tokens";
 
-/* additional_special_tokens is what extra_special_tokens was called before, and is read where a file has no more than
- * an empty one of these. */
+/* additional_special_tokens is the older name of extra_special_tokens. It is read if extra_special_tokens is absent or
+ * empty. */
 static pf_status read_extra(reader *r)
 {
     const pf_json *config = r->files->config, *map = r->files->special_map;
@@ -331,9 +331,9 @@ static pf_status list_decoder(reader *r, const json_t *decoder)
     return PF_OK;
 }
 
-/* added_tokens.json, and behind it what tokenizer.json has. That is in the tokenizer already, in the order of its file
- * (tokenizer_json.c), which gave it its ids; it is said again because in this list, by id, its word on an id goes before
- * added_tokens.json's, and because it becomes special by its name. */
+/* added_tokens.json, then the added tokens of tokenizer.json. The latter are in the tokenizer already (tokenizer_json.c).
+ * They are listed again because they replace entries of added_tokens.json with the same id, and because a name makes them
+ * special. */
 static pf_status list_old(reader *r, const json_t *added, const json_t *own)
 {
     const char *key;
@@ -361,7 +361,7 @@ static int by_id(const void *a, const void *b)
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* In order of id; of those that have one id the last said. */
+/* In order of id; of several with one id the last is kept. */
 static pf_status read_listed(reader *r)
 {
     const json_t *decoder = json_object_get(r->config, "added_tokens_decoder");
@@ -383,7 +383,7 @@ static pf_status read_listed(reader *r)
     return PF_OK;
 }
 
-/* --- the whole --- */
+/* --- all tokens --- */
 
 static pf_status put_token(const reader *r, const filed_token *t, bool special, pf_tokenizer_config *out)
 {
@@ -395,13 +395,14 @@ static pf_status put_token(const reader *r, const filed_token *t, bool special, 
     return PF_OK;
 }
 
-/* A token with flags becomes special by its name, one of added_tokens.json, which gives none, in any way. */
+/* A token with flags becomes special by a name only. A token of added_tokens.json, which has no flags, also becomes special
+ * by a list. */
 static bool is_special(const reader *r, const filed_token *t)
 {
     return t->node ? is_named(r, t->text, t->n_bytes) : json_object_getn(r->special, t->text, t->n_bytes) != NULL;
 }
 
-/* A bit for each way in which a token can be said: with which flags, or by its text alone. */
+/* A bit for each form of an entry: its combination of flags, or the text alone. */
 static pf_status find_form(const reader *r, const filed_token *t, json_int_t *out)
 {
     enum { BY_TEXT = 32 };
@@ -415,7 +416,7 @@ static pf_status find_form(const reader *r, const filed_token *t, json_int_t *ou
     return PF_OK;
 }
 
-/* Whether a token was said before in the same way: it does not take away what another way has made of it since. */
+/* Whether the same form of this token was seen before. A repeated form does not undo the flags of another form since. */
 static pf_status is_repeated(const reader *r, const filed_token *t, bool *out)
 {
     json_int_t form;
@@ -467,7 +468,8 @@ static pf_status read_class(reader *r, pf_tokenizer_config *out)
     return PF_OK;
 }
 
-/* Another file in tokenizer.json's place, "tokenizer.4.0.0.json", for versions of transformers from there on. */
+/* fast_tokenizer_files may name a file that replaces tokenizer.json from a version of transformers on
+ * ("tokenizer.4.0.0.json"). */
 static pf_status check_files(const reader *r)
 {
     const json_t *list = json_object_get(r->config, "fast_tokenizer_files");

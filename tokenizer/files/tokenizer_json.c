@@ -1,8 +1,8 @@
 /*
- * tokenizer.json, and the tokens that the files beside it add (tokenizer_config.c).
+ * Reads tokenizer.json, and adds the tokens of the other files (tokenizer_config.c).
  *
- * Ids of added tokens are the vocabulary's where it has their text, and counted on from its end otherwise, in the order
- * of the file: so does the library that writes these files, whatever "id" says.
+ * An added token has the id of its text in the vocabulary; a new one gets the next id after the vocabulary, in the order of
+ * the file. The field "id" has no effect, as in the library.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ typedef struct {
     int32_t next_added; /* the id of the next new one */
     added_text *added;
     size_t n_added, added_capacity;
-    int16_t byte_of[PF_N_BYTE_CODE_POINTS]; /* the byte that a code point stands for; -1: none */
+    int16_t byte_of[PF_N_BYTE_CODE_POINTS]; /* the byte that a code point maps to; -1: none */
     bool is_byte_level;
     size_t n_text_bytes;   /* of all tokens */
     pf_searcher *searcher; /* for them */
@@ -62,7 +62,7 @@ static pf_status check_keys(const reader *r, const json_t *object, const char *w
     return PF_OK;
 }
 
-/* --- bytes and their stand-ins --- */
+/* --- byte characters --- */
 
 static void fill_byte_of(reader *r)
 {
@@ -70,8 +70,7 @@ static void fill_byte_of(reader *r)
     for (int b = 0; b < 256; b++) r->byte_of[pf_byte_to_unicode((unsigned char)b)] = (int16_t)b;
 }
 
-/* The bytes that `text` stands for, into out [n]; false, and nothing written, where one of its characters stands for
- * none. */
+/* Map the characters of `text` to bytes, into out [n]. False, and nothing is written, if one of them maps to no byte. */
 static bool decode_byte_characters(const reader *r, const char *text, size_t n, char *out, size_t *n_out)
 {
     size_t next, made = 0;
@@ -86,7 +85,7 @@ static bool decode_byte_characters(const reader *r, const char *text, size_t n, 
 
 /* --- tokens --- */
 
-/* Ids may be far apart: what calloc gives takes no memory where no token is. */
+/* Ids may be sparse: pages of calloc that are never written take no memory. */
 static pf_status reserve_id(reader *r, int32_t id)
 {
     if (id >= r->capacity) {
@@ -134,7 +133,7 @@ static pf_status read_token(reader *r, const char *text, const json_t *value)
     return PF_OK;
 }
 
-/* Without ByteLevel a piece begins as its characters. */
+/* The tokens of single characters, with which a piece starts if there is no ByteLevel. */
 static pf_status read_characters(reader *r)
 {
     const pf_tokenizer *t = r->t;
@@ -174,7 +173,7 @@ static pf_status read_vocab(reader *r, const json_t *model)
 
 /* --- merges --- */
 
-/* The id of a text in model.vocab, which has been checked; -1: there is none. */
+/* The id of a text in model.vocab, whose ids have been checked; -1: there is none. */
 static int32_t vocab_id(const reader *r, const char *text)
 {
     const json_t *value = json_object_get(r->vocab, text);
@@ -242,7 +241,7 @@ static pf_status read_merges(reader *r, const json_t *model)
 
 /* --- the model --- */
 
-/* Options that this model does not have: each may be there when it says nothing. */
+/* Options that are not supported may be present with a value that has no effect. */
 static pf_status check_options(const reader *r, const pf_json *model)
 {
     static const char *const empty[] = { "continuing_subword_prefix", "end_of_word_suffix" };
@@ -260,8 +259,8 @@ static pf_status check_options(const reader *r, const pf_json *model)
     return PF_OK;
 }
 
-/* What becomes of a character that the vocabulary lacks: the tokens "<0x00>" to "<0xFF>" of its bytes, where all are there,
- * or unk_token. In a byte-level vocabulary a byte can be lacking, and then those tokens would be of its stand-in's bytes. */
+/* A character without a token becomes the tokens "<0x00>" to "<0xFF>" of its bytes if all of them exist, else unk_token. In
+ * a byte-level vocabulary these tokens would be those of the byte character, so a missing byte is refused. */
 static pf_status read_unknown(reader *r, const pf_json *model)
 {
     const char *unk = NULL;
@@ -332,15 +331,15 @@ static pf_status note_added(reader *r, const char *text, size_t n, int32_t id)
     return PF_OK;
 }
 
-/* Tokens are added in two lots, tokenizer.json's and those of the files beside it: new ids count on from what was there
- * before the lot. */
+/* Tokens are added in two batches: those of tokenizer.json, then those of the other files. New ids of a batch follow the
+ * tokens that were present before it. */
 static void begin_batch(reader *r)
 {
     const int32_t n_vocab = (int32_t)json_object_size(r->vocab);
     r->next_added = r->last_added >= n_vocab ? r->last_added + 1 : n_vocab;
 }
 
-/* The id for a text that is to be an added token: the vocabulary's, or the next one free. */
+/* The id of a new added token: that of its text in the vocabulary, or the next free one. */
 static pf_status added_id(reader *r, const pf_json *doc, const char *text, int32_t *out)
 {
     int32_t id = vocab_id(r, text);
@@ -357,8 +356,8 @@ static pf_status added_id(reader *r, const pf_json *doc, const char *text, int32
     return PF_OK;
 }
 
-/* The added token of a text; -1: none. The vocabulary is asked first: a text that it has is that token and no other, whatever
- * bytes it stands for. */
+/* The added token with this text; -1: none. The vocabulary is searched first, since a text that it has is that token,
+ * whatever bytes it decodes to. */
 static int32_t find_added(const reader *r, const char *text, size_t n)
 {
     const int32_t id = vocab_id(r, text);
@@ -366,10 +365,10 @@ static int32_t find_added(const reader *r, const char *text, size_t n)
     return pf_token_index_find(&r->t->added, r->t->tokens, text, n);
 }
 
-/* Of a text that is an added token already the flags change; what was special stays so. */
+/* A text that is an added token already gets the new flags; it stays special if it was. */
 static pf_status add_token(reader *r, const pf_json *doc, const char *text, size_t n, pf_added_flags flags)
 {
-    if (n == 0) return PF_OK; /* as the library does */
+    if (n == 0) return PF_OK; /* ignored, as in the library */
     if (n > PF_MAX_ADDED_TOKEN_BYTES || strlen(text) != n)
         return pf_fail(r->error, PF_UNSUPPORTED, "%s: the added token \"%.60s\" is longer than %d bytes or holds a NUL",
                        doc->name, text, PF_MAX_ADDED_TOKEN_BYTES);
@@ -420,7 +419,7 @@ static pf_status add_tokens(reader *r, const pf_config_token *tokens, size_t n)
     return PF_OK;
 }
 
-/* The tokens of the files beside tokenizer.json: those listed, then those named that are none yet. */
+/* Add the tokens of the other files: the listed ones, then the named ones that are no added tokens yet. */
 static pf_status add_beside(reader *r, pf_tokenizer_config *config)
 {
     pf_config_token *const named = config->tokens + config->n_listed;
@@ -432,7 +431,7 @@ static pf_status add_beside(reader *r, pf_tokenizer_config *config)
     return add_tokens(r, named, n_named);
 }
 
-/* What a token is shown as, where that is not its bytes. */
+/* Set the decoded text of a token if it differs from its bytes. */
 static pf_status set_decoded(pf_token *token, const char *text, size_t n)
 {
     char *decoded = NULL;
@@ -447,8 +446,7 @@ static pf_status set_decoded(pf_token *token, const char *text, size_t n)
     return PF_OK;
 }
 
-/* What a decoder that is ByteLevel makes of a token's text: of stand-ins alone, in an added one, too, where nobody meant them
- * ("caf\u00e9"), their bytes. */
+/* A ByteLevel decoder maps a text of byte characters alone to bytes, also that of an added token ("caf\u00e9"). */
 static pf_status decode_text(const reader *r, pf_token *token, const char *text, size_t n)
 {
     if (!r->t->decoder->is_byte_level) return set_decoded(token, text, n);
@@ -461,8 +459,7 @@ static pf_status decode_text(const reader *r, pf_token *token, const char *text,
     return status;
 }
 
-/* The token's text after the normalizers is what is looked for, and what the decoder gets. Where nothing is left of it no text
- * holds it. */
+/* The normalized text of the token is matched, and it is the input of the decoder. An empty one is never matched. */
 static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags flags, bool is_ignored)
 {
     pf_token *token = &r->t->tokens[item->id];
@@ -486,8 +483,8 @@ static pf_status add_pattern(reader *r, const added_text *item, pf_added_flags f
     return status == PF_OK ? PF_OK : no_memory(r);
 }
 
-/* Special tokens first: where two are one after normalisation, the special one is found. `split_special`: what would be
- * one in a text is not. */
+/* Special tokens are added first: of two with equal normalized text the special one is matched. `split_special`: special
+ * tokens in a text are encoded as text. */
 static pf_status build_matchers(reader *r, bool split_special)
 {
     pf_tokenizer *t = r->t;
@@ -505,7 +502,7 @@ static pf_status build_matchers(reader *r, bool split_special)
     return PF_OK;
 }
 
-/* --- the whole --- */
+/* --- all parts --- */
 
 static pf_status decode_token(reader *r, pf_token *token, pf_bytes *text, pf_bytes *spare)
 {
@@ -518,7 +515,7 @@ static pf_status decode_token(reader *r, pf_token *token, pf_bytes *text, pf_byt
     return set_decoded(token, text->data, text->n);
 }
 
-/* Where the bytes of the model's tokens are not what the decoder makes of their texts. */
+/* Set decoded texts if only one of pre-tokenizer and decoder is ByteLevel: bytes and decoded text differ then. */
 static pf_status decode_vocab(const reader *r)
 {
     if (r->is_byte_level == r->t->decoder->is_byte_level) return PF_OK;
@@ -532,7 +529,7 @@ static pf_status decode_vocab(const reader *r)
     return PF_OK;
 }
 
-/* What the decoder makes of each token alone. */
+/* Run the token steps of the decoder on each token. */
 static pf_status decode_tokens(reader *r)
 {
     pf_bytes text = { .data = NULL }, spare = { .data = NULL };
@@ -558,7 +555,7 @@ static pf_status read_pretokenizer(reader *r, const pf_tokenizer_config *config)
     return PF_OK;
 }
 
-/* How a text is cut and joined. */
+/* Read pre-tokenizer, normalizer and decoder. */
 static pf_status read_pipeline(reader *r, const pf_tokenizer_config *config)
 {
     const json_t *root = r->doc->root;
@@ -579,7 +576,7 @@ static pf_status read_added_tokens(reader *r, pf_tokenizer_config *config)
 
 static pf_status read_parts(reader *r, pf_tokenizer_config *config)
 {
-    /* truncation and padding are the caller's business, as transformers has it */
+    /* truncation and padding are left to the caller, as in transformers */
     static const char *const known[] = { "version",       "truncation",     "padding", "added_tokens", "normalizer",
                                          "pre_tokenizer", "post_processor", "decoder", "model",        NULL };
     PF_TRY(check_keys(r, r->doc->root, "the file", known));
@@ -606,7 +603,7 @@ pf_status pf_tokenizer_read_documents(const pf_tokenizer_files *files, pf_tokeni
     return status;
 }
 
-/* A file that need not be there: *out stays zeroed, and *view NULL, where it is not. */
+/* Open a file that may be absent; then *out stays zeroed and *view NULL. */
 static pf_status open_optional(const char *directory, const char *name, pf_json *out, const pf_json **view,
                                pf_error *error)
 {

@@ -14,20 +14,20 @@
 #include "tokenizer/pattern/regex_syntax.h"
 
 enum {
-    STEPS_AT_FIRST = 4096, /* of a search; on demand eight times as many, and so on */
+    STEPS_AT_FIRST = 4096, /* step limit of a search; it grows eightfold on demand */
     SEARCHES_A_CLOCK_LOOK = 256,
-    GROWTH_A_BYTE = 64, /* a text may be made longer by so much for each of its bytes, and by a MiB */
-    MEMORY_BYTES =
-        256 << 20, /* for the ways back of a search: a repeated group keeps some 24 bytes a turn, and a text of
-                                 megabytes can be one match that turns once a letter */
+    GROWTH_A_BYTE = 64, /* bytes that steps may add for each byte of a text, besides a MiB */
+    /* Backtracking memory of a search: a repeated group takes some 24 bytes an iteration, and a text of megabytes can be
+     * one match with an iteration for each letter. */
+    MEMORY_BYTES = 256 << 20,
     FIRST_STACK_BYTES = 32 << 10,
 };
-static const uint64_t STEPS_ON_DEMAND = 100000000; /* of a search, and a hundred for each byte of the text */
-static const uint64_t DEADLINE_NS = 10000000000u;  /* for a text, and ten microseconds for each of its bytes */
+static const uint64_t STEPS_ON_DEMAND = 100000000; /* largest step limit of a search, plus a hundred for each byte */
+static const uint64_t DEADLINE_NS = 10000000000u;  /* of a text, plus ten microseconds for each byte */
 
 struct pf_pattern {
-    pcre2_code *code;     /* NULL: a text is looked for */
-    pcre2_code *thorough; /* for texts with characters that PCRE2 may not know; NULL: it makes no difference */
+    pcre2_code *code;     /* NULL: a literal text */
+    pcre2_code *thorough; /* for texts with characters that PCRE2 may not know; NULL: equal to code */
     char *text;           /* [n_text], at least a byte */
     size_t n_text;
 };
@@ -35,8 +35,9 @@ struct pf_pattern {
 struct pf_searcher {
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    pcre2_jit_stack *stack; /* NULL until PCRE2's own 32 KiB were too little */
-    uint64_t max_steps; /* of a search: how many it took PCRE2 does not tell, so that only time is counted for all */
+    pcre2_jit_stack *stack; /* NULL until PCRE2's own 32 KiB do not suffice */
+    uint64_t
+        max_steps; /* of one search: PCRE2 does not report the steps taken, so all searches share only a deadline */
     uint64_t deadline_ns;
     size_t growth_left;
     uint32_t n_searches;
@@ -45,7 +46,7 @@ struct pf_searcher {
 
 /* --- building --- */
 
-/* `regex`: the file's, of which the pattern is made. */
+/* `regex`: the regular expression in the file, for errors. */
 static pf_status compile(const pf_json *doc, const char *regex, const char *pattern, size_t n_bytes, pcre2_code **out,
                          pf_error *error)
 {
@@ -63,7 +64,7 @@ static pf_status compile(const pf_json *doc, const char *regex, const char *patt
         return pf_fail(error, PF_UNSUPPORTED, "%s: PCRE2 does not compile the pattern: %s: %.160s", doc->name,
                        (const char *)why, regex);
     }
-    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter serves */
+    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* on failure PCRE2 uses its interpreter */
     return PF_OK;
 }
 
@@ -101,7 +102,7 @@ pf_status pf_pattern_of_regex(const pf_json *doc, const char *regex, size_t n_by
 
 pf_status pf_pattern_of_text(const pf_json *doc, const char *text, size_t n_bytes, pf_pattern **out, pf_error *error)
 {
-    if (n_bytes == 0) return pf_pattern_of_regex(doc, "", 0, out, error); /* it matches between characters */
+    if (n_bytes == 0) return pf_pattern_of_regex(doc, "", 0, out, error); /* matches between characters */
     pf_pattern *made;
     PF_TRY(create(doc, &made, error));
     made->text = malloc(n_bytes);
@@ -135,7 +136,7 @@ void pf_pattern_destroy(pf_pattern *pattern)
     free(pattern);
 }
 
-/* --- the searcher --- */
+/* --- searcher --- */
 
 pf_status pf_searcher_create(size_t n_bytes, const volatile bool *cancel, pf_searcher **out)
 {
@@ -194,7 +195,7 @@ pf_status pf_text_ranges_push(pf_text_ranges *ranges, pf_text_range item)
     return PF_OK;
 }
 
-/* More stack for compiled patterns; false when there is no more. Its pages are taken as a search reaches them. */
+/* Allocate a larger stack for compiled patterns; false: it is the largest already. Its pages are taken on first use. */
 static bool enlarge_stack(pf_searcher *s)
 {
     if (s->stack) return false;
@@ -224,7 +225,7 @@ static pf_status search(pf_searcher *s, const pcre2_code *code, const char *text
     }
 }
 
-/* What lies before a match, and the match. */
+/* Push the range before a match, and the match. */
 static pf_status push_match(pf_text_ranges *out, size_t *covered, size_t begin, size_t end)
 {
     if (begin > *covered) PF_TRY(pf_text_ranges_push(out, (pf_text_range){ *covered, begin, false }));
@@ -244,7 +245,7 @@ static pf_status find_regex(const pf_pattern *pattern, pf_searcher *s, const cha
         PF_TRY(search(s, code, text, n, at, &found));
         if (!found) break;
         const size_t begin = range[0], end = range[1];
-        if (begin > end) return PF_LIMIT; /* \K in a lookahead: no pattern of a tokenizer */
+        if (begin > end) return PF_LIMIT; /* \K in a lookahead */
         if (begin == end && end == last_end) {
             at = pf_character_after(text, n, at);
             continue;

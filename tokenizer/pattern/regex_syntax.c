@@ -1,5 +1,5 @@
-/* One pass, left to right, without recursion: a stack of open groups, and the place of the last atom, since {n,m}+ wraps
- * what it repeats. */
+/* Rewrites a pattern in one pass from left to right, without recursion. It keeps a stack of open groups, and the position of
+ * the last atom, because {n,m}+ wraps its atom in a group. */
 #include "tokenizer/pattern/regex_syntax.h"
 
 #include <ctype.h>
@@ -14,30 +14,31 @@
 
 enum {
     MAX_DEPTH = 200,
-    MAX_WRITTEN_BYTES = 1 << 19, /* what PCRE2 can compile at all is a few times shorter */
+    MAX_WRITTEN_BYTES = 1 << 19, /* PCRE2 compiles only patterns that are several times shorter */
 };
 
-/* Word characters: inside a class Unicode's, outside one also those of Oniguruma's table of Latin-1. */
+/* Word characters: Unicode's inside a class, and outside one also those of Oniguruma's table of Latin-1. */
 #define WORD_IN_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 #define WORD          WORD_IN_CLASS "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 
 typedef struct {
     const char *name;
-    bool newer; /* write what is newer than PCRE2, too */
+    bool newer; /* properties include characters newer than PCRE2 */
     const char *in;
     size_t n, at;
     char *out;
     size_t used, capacity;
-    size_t atom;                /* where in `out` the last atom begins: what a quantifier applies to */
+    size_t atom;                /* where in `out` the last atom begins, to which a quantifier applies */
     size_t group[MAX_DEPTH];    /* where in `out` each open group begins; [0] is the pattern */
-    size_t body[MAX_DEPTH];     /* and what is in it */
-    bool caseless[MAX_DEPTH];   /* whether (?i) holds in it */
+    size_t body[MAX_DEPTH];     /* where in `out` its contents begin */
+    bool caseless[MAX_DEPTH];   /* whether (?i) is on in it */
     bool joins[MAX_DEPTH];      /* whether it only groups: (?:...) */
-    int32_t run[PF_MAX_FOLDED]; /* the last [n_run] characters that (?i) takes together, folded, */
-    size_t n_run, run_end;      /* which end at `run_end` */
-    bool bounds[2];             /* whether \b has been written, as the group b; and \B */
+    int32_t run[PF_MAX_FOLDED]; /* [n_run] the last adjacent characters under (?i), folded; they end at run_end */
+    size_t n_run, run_end;
+    bool bounds[2]; /* whether \b has been written as the group b, and \B as the group B */
     bool class_negated;
-    int32_t class_last, class_from; /* what may begin a range in a class, and what has; -1: nothing */
+    int32_t class_last,
+        class_from; /* the character that may begin a range in a class, and that has begun one; -1: none */
     int depth;
     pf_error *error;
 } rewriter;
@@ -99,17 +100,18 @@ static pf_status replace(rewriter *r, size_t n, const char *text)
     return put_text(r, text);
 }
 
-/* --- characters, which (?i) folds --- */
+/* --- characters under (?i) --- */
 
-/* A character outside classes that began at `begin` and ends here. Oniguruma takes ss for the sharp s under (?i), and the
- * other way round; PCRE2 does neither. */
+/* A character outside classes that begins at `begin` and ends here. Under (?i) Oniguruma matches ss with the sharp s and
+ * vice versa; PCRE2 does not. */
 static pf_status literal(rewriter *r, size_t begin, int32_t c)
 {
     int32_t folded[PF_MAX_FOLDED];
     const char behind = peek(r, 0);
     if (!r->caseless[r->depth]) return PF_OK;
     if (pf_fold_case(c, folded) > 1) return refuse(r, "a character that (?i) takes for several");
-    if (behind == '*' || behind == '+' || behind == '?') return PF_OK; /* repeated it stands for itself */
+    if (behind == '*' || behind == '+' || behind == '?')
+        return PF_OK; /* a repeated character does not fold with others */
     if (r->run_end != begin) r->n_run = 0;
     if (r->n_run == PF_MAX_FOLDED) memmove(r->run, r->run + 1, --r->n_run * sizeof *r->run);
     r->run[r->n_run++] = folded[0];
@@ -117,7 +119,7 @@ static pf_status literal(rewriter *r, size_t begin, int32_t c)
     return pf_ends_as_folded(r->run, r->n_run) ? refuse(r, "characters that (?i) takes for one") : PF_OK;
 }
 
-/* What does not part the characters on both its sides: a group that is only grouped, {1}. */
+/* A construct that does not separate the characters around it: (?: or {1}. */
 static void join_run(rewriter *r, size_t begin)
 {
     if (r->run_end == begin) r->run_end = r->at;
@@ -135,10 +137,10 @@ static pf_status class_literal(rewriter *r, int32_t c)
 
 /* --- escapes --- */
 
-/* Names of properties, and what they are asked for as; NULL: PCRE2 may have another Unicode's. Oniguruma takes a script's own
- * characters, PCRE2's \p{Han} those that are used with it too: a script, and what is not listed here, is asked for as
- * \p{sc:Name}, and PCRE2 says when it compiles if it knows none. Of scripts there are here the short names of those that
- * newer_characters.c or case_folding.c knows, and the one whose long name is as short as a general category. */
+/* Names of properties in Oniguruma, and in PCRE2; NULL: PCRE2's characters may be those of another Unicode version. A script
+ * in Oniguruma has its own characters only, while PCRE2's \p{Han} has script extensions too. So a script, and a name that is
+ * not listed, is written \p{sc:Name}, and PCRE2 refuses an unknown one. The listed scripts are the short names of those in
+ * newer_characters.c and case_folding.c, and Yi, because its long name is as short as a general category. */
 /* clang-format off */
 static const struct {
     const char *name, *known;
@@ -223,7 +225,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* The name of a property as PCRE2 takes it, but for the "sc:" in front of a script; *n: its length. NULL: none. */
+/* The name of a property in PCRE2, without the "sc:" of a script; *n: its length. NULL: refused. */
 static const char *property_name(const char *name, size_t *n, bool *is_script)
 {
     for (size_t i = 0; i < sizeof PROPERTIES / sizeof *PROPERTIES; i++) {
@@ -232,12 +234,12 @@ static const char *property_name(const char *name, size_t *n, bool *is_script)
         *n = PROPERTIES[i].known ? strlen(PROPERTIES[i].known) : 0;
         return PROPERTIES[i].known;
     }
-    *is_script = *n > 2; /* else a general category */
+    *is_script = *n > 2; /* shorter names are general categories */
     return name;
 }
 
-/* Under (?i) Oniguruma folds a class as a whole, PCRE2 its characters and not its properties. Of what has a property of
- * case another case is missing then; of the others a few characters, which are written beside them. */
+/* Under (?i) Oniguruma folds a whole class, PCRE2 only its characters and not its properties. PCRE2 then lacks the other
+ * case of a case property, which is refused, and a few characters of other properties, which are added. */
 static pf_status put_folded(rewriter *r, const char *property, size_t n, bool negated)
 {
     if (!r->caseless[r->depth]) return PF_OK;
@@ -247,7 +249,7 @@ static pf_status put_folded(rewriter *r, const char *property, size_t n, bool ne
     return put_text(r, pf_folded_beside(property, n));
 }
 
-/* As ranges also where it is one: a '-' that follows makes none of that. */
+/* A single character is written as a range too, so that a following '-' cannot make it one. */
 static pf_status put_newer(rewriter *r, const char *name, size_t n)
 {
     pf_character_range range;
@@ -259,7 +261,7 @@ static pf_status put_newer(rewriter *r, const char *name, size_t n)
     return PF_OK;
 }
 
-/* A property or what it is not, with the characters that are newer than PCRE2. What these take away from cannot be
+/* A property or its negation, with the characters that are newer than PCRE2. A set that loses characters by them cannot be
  * written as one item of a class. */
 static pf_status put_property(rewriter *r, const char *name, size_t n, bool negated, bool in_class)
 {
@@ -270,7 +272,7 @@ static pf_status put_property(rewriter *r, const char *name, size_t n, bool nega
     const bool changes = r->newer && pf_newer_next(known, n, &(size_t){ 0 }, &range);
     const bool shrinks = changes && negated != pf_newer_is_unassigned(known, n);
     if (in_class && shrinks) return refuse(r, "what is not in a property, inside a character class,");
-    const bool guarded = !in_class && r->caseless[r->depth] && pf_is_of_case(known, n); /* alone it is not folded */
+    const bool guarded = !in_class && r->caseless[r->depth] && pf_is_of_case(known, n); /* not folded outside a class */
     if (guarded) PF_TRY(put_text(r, "(?-i:"));
     if (changes && !in_class) PF_TRY(put_text(r, shrinks ? "[^" : "["));
     PF_TRY(put_text(r, negated != shrinks ? "\\P{" : "\\p{"));
@@ -296,7 +298,7 @@ static pf_status property(rewriter *r, bool in_class)
     return PF_OK;
 }
 
-/* Write items of a class for n bytes of the pattern, with the characters of their properties that are newer than PCRE2. */
+/* Write class items for n bytes of the pattern, with the characters of their properties that are newer than PCRE2. */
 static pf_status items(rewriter *r, size_t n, const char *text)
 {
     PF_TRY(replace(r, n, text));
@@ -308,7 +310,7 @@ static pf_status items(rewriter *r, size_t n, const char *text)
     return PF_OK;
 }
 
-/* Write `text` for two bytes of the pattern, word characters in each of its classes. */
+/* Write `text` for two bytes of the pattern, with word characters in each of its classes. */
 static pf_status words(rewriter *r, const char *text)
 {
     for (const char *open = strchr(text, '['); open; open = strchr(text, '[')) {
@@ -320,8 +322,8 @@ static pf_status words(rewriter *r, const char *text)
     return replace(r, 2, text);
 }
 
-/* \b, \B. The first is written out, as a group that the others call: four classes are 2.6 KiB of the 64 that PCRE2 compiles.
- * Not under (?i), where the classes have other characters. */
+/* \b, \B. The first one is written as a named group that later ones call, because its four classes take 2.6 of the 64 KiB
+ * that PCRE2 compiles. Under (?i) the classes have other characters, and each is written out. */
 static pf_status boundary(rewriter *r, bool negated)
 {
     const bool named = !r->caseless[r->depth];
@@ -331,7 +333,7 @@ static pf_status boundary(rewriter *r, bool negated)
     return words(r, negated ? "(?<=[])(?=[])|(?<![])(?![]))" : "(?<=[])(?![])|(?<![])(?=[]))");
 }
 
-/* A character by its number, whose n digits begin `digits` behind the backslash, for `length` bytes of the pattern. */
+/* Write a character for `length` bytes of the pattern: its n hexadecimal digits begin `digits` bytes after the backslash. */
 static pf_status put_code_point(rewriter *r, size_t digits, size_t n, size_t length, bool in_class)
 {
     const size_t begin = r->at;
@@ -361,7 +363,7 @@ static pf_status code_point(rewriter *r, bool in_class)
     return put_code_point(r, 2, 2, 4, in_class);
 }
 
-/* A character that stands for itself: punctuation. */
+/* An escaped literal: punctuation. */
 static pf_status quoted(rewriter *r, bool in_class)
 {
     const char c = peek(r, 1);
@@ -373,7 +375,7 @@ static pf_status quoted(rewriter *r, bool in_class)
     return in_class ? class_literal(r, c) : PF_OK;
 }
 
-/* What is known outside classes alone. */
+/* Escapes that are known only outside classes. */
 static pf_status outer_escape(rewriter *r)
 {
     switch (peek(r, 1)) {
@@ -411,7 +413,7 @@ static pf_status escape(rewriter *r, bool in_class)
     case 'f':
     case 'n':
     case 'r':
-    case 't': PF_TRY(copy(r, 2)); return in_class ? class_literal(r, '\n') : PF_OK; /* these have no case */
+    case 't': PF_TRY(copy(r, 2)); return in_class ? class_literal(r, '\n') : PF_OK; /* none of them has a case */
     case '\0': return refuse(r, "a backslash at its end");
     default: break;
     }
@@ -440,8 +442,8 @@ static pf_status posix_bracket(rewriter *r)
     return refuse(r, "a POSIX bracket");
 }
 
-/* A bracket of a class inside another. Such a class adds what it has, so its brackets are left out; beside one of them a '-'
- * would make a range of what it is not. */
+/* A bracket of a nested class. A nested class is a union, so its brackets are omitted; a '-' next to one is refused, since it
+ * would become a range. */
 static pf_status inner_bracket(rewriter *r, int *depth)
 {
     const bool opens = peek(r, 0) == '[';
@@ -453,7 +455,7 @@ static pf_status inner_bracket(rewriter *r, int *depth)
     return PF_OK;
 }
 
-/* One item of a class, or a bracket of one inside. */
+/* One item of a class, or a bracket of a nested class. */
 static pf_status class_item(rewriter *r, int *depth)
 {
     const char c = peek(r, 0);
@@ -469,7 +471,7 @@ static pf_status class_item(rewriter *r, int *depth)
 
 static pf_status character_class(rewriter *r)
 {
-    int depth = 0; /* of classes inside this one */
+    int depth = 0; /* of nested classes */
     PF_TRY(copy(r, 1));
     r->class_negated = peek(r, 0) == '^';
     if (r->class_negated) PF_TRY(copy(r, 1));
@@ -501,8 +503,8 @@ static pf_status open_body(rewriter *r, size_t begin, bool caseless, bool joins)
     return PF_OK;
 }
 
-/* (?i:  (?m-i)  ...: `m` is PCRE2's `s`. Flags that stand alone hold to the end of their group; in the middle of one
- * Oniguruma takes the alternatives that follow along, so they are known only where a group or the pattern begins. */
+/* (?i:  (?m-i)  ...: `m` is PCRE2's `s`. Flags without a body apply to the end of their group. In the middle of a group
+ * Oniguruma also applies them to the following alternatives, so they are supported only at its start. */
 static pf_status flags(rewriter *r)
 {
     const size_t begin = r->used;
@@ -523,7 +525,7 @@ static pf_status flags(rewriter *r)
     }
     if (peek(r, 0) != ')' || !at_start) return refuse(r, "flags where they are");
     PF_TRY(copy(r, 1));
-    r->body[r->depth] = r->used; /* still the beginning */
+    r->body[r->depth] = r->used; /* still the start of the group */
     r->caseless[r->depth] = caseless;
     return PF_OK;
 }
@@ -583,7 +585,7 @@ static pf_status interval(rewriter *r)
     }
     join_run(r, begin);
     if (peek(r, 0) != '+') return PF_OK;
-    PF_TRY(reserve(r, 8)); /* (?:X{n,m})+ : the whole repeats */
+    PF_TRY(reserve(r, 8)); /* (?:X{n,m})+ */
     memmove(r->out + atom + 3, r->out + atom, r->used - atom);
     memcpy(r->out + atom, "(?:", 3);
     r->used += 3;
@@ -610,7 +612,7 @@ static pf_status next(rewriter *r)
     size_t end;
     const size_t begin = r->at;
     const int32_t character = pf_character_at(r->in, begin, &end);
-    PF_TRY(copy(r, end - begin)); /* a character of UTF-8 is one atom */
+    PF_TRY(copy(r, end - begin)); /* a character is one atom */
     return literal(r, begin, character);
 }
 

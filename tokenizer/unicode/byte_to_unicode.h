@@ -1,6 +1,6 @@
 /*
- * The characters that stand for bytes in the files of byte-level BPE: GPT-2's table. A printable byte of Latin-1 stands for
- * itself, the others are code points from 256 on, in order.
+ * Maps bytes to the characters of byte-level BPE files: GPT-2's bytes-to-unicode table. A printable byte of Latin-1 maps to
+ * itself, the others to code points from 256 on, in order.
  *
  * Internal to tokenizer/.
  */
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { PF_N_BYTE_CODE_POINTS = 256 + 68 }; /* code points from 0 that can stand for a byte */
+enum { PF_N_BYTE_CODE_POINTS = 256 + 68 }; /* every code point of the table is below it */
 
 static inline int32_t pf_byte_to_unicode(unsigned char byte)
 {

@@ -6,7 +6,7 @@
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/newer_characters.h"
 
-/* Where the characters are that fold to several. */
+/* Ranges that contain all characters that fold to several. */
 static const pf_character_range SEVERAL[] = {
     { 0xDF, 0xDF },     { 0x130, 0x130 },   { 0x149, 0x149 },   { 0x1F0, 0x1F0 },   { 0x390, 0x390 },
     { 0x3B0, 0x3B0 },   { 0x587, 0x587 },   { 0x1E96, 0x1E9A }, { 0x1E9E, 0x1E9E }, { 0x1F50, 0x1F56 },
@@ -19,7 +19,7 @@ size_t pf_fold_case(int32_t c, int32_t out[PF_MAX_FOLDED])
     int boundary = 0;
     const utf8proc_ssize_t n = utf8proc_decompose_char(c, out, PF_MAX_FOLDED, UTF8PROC_CASEFOLD, &boundary);
     if (n >= 1) return (size_t)n;
-    out[0] = c; /* no character */
+    out[0] = c; /* not a character */
     return 1;
 }
 
@@ -55,7 +55,7 @@ bool pf_is_of_case(const char *property, size_t n)
 bool pf_has_folding_letters(const char *property, size_t n, bool negated)
 {
     static const char *const known[] = { "L", "Any", "Alphabetic", "Latin", "Greek", "Armenian" };
-    enum { N_ALL = 3 }; /* of them, those that have all such letters */
+    enum { N_ALL = 3 }; /* the first of them contain all such letters */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (pf_is_property(known[i], property, n)) return !negated || i >= N_ALL;
     return negated;

@@ -1,6 +1,6 @@
 /*
- * What characters and properties mean under (?i), where Oniguruma and PCRE2 differ: some characters fold to several (the
- * sharp s is "ss"), and a class is folded as a whole.
+ * Answers questions on case folding under (?i), where Oniguruma and PCRE2 differ: some characters fold to several (the sharp
+ * s to "ss"), and Oniguruma folds a class as a whole.
  * Source: Unicode's CaseFolding.txt, status F; Oniguruma 6.9, doc/RE.
  *
  * Internal to tokenizer/.
@@ -14,22 +14,22 @@
 
 enum { PF_MAX_FOLDED = 3 };
 
-/* The characters that c folds to; how many. */
+/* Writes the characters that c folds to; returns their number. */
 size_t pf_fold_case(int32_t c, int32_t out[PF_MAX_FOLDED]);
 
-/* Whether a character from `first` to `last` folds to several. */
+/* Whether any character from `first` to `last` folds to several. */
 bool pf_folds_to_several(int32_t first, int32_t last);
 
-/* Whether the end of n folded characters is what one character folds to. */
+/* Whether the last of n folded characters are the folding of one character. */
 bool pf_ends_as_folded(const int32_t *folded, size_t n);
 
-/* Whether a property [n] tells the cases of letters apart. */
+/* Whether property [n] depends on the case of letters. */
 bool pf_is_of_case(const char *property, size_t n);
 
-/* Whether letters have it, or have it not, that fold to several characters. */
+/* Whether the property, or its negation, contains letters that fold to several characters. */
 bool pf_has_folding_letters(const char *property, size_t n, bool negated);
 
-/* What else matches a class that has the property, as items of a class for PCRE2: "" mostly. */
+/* The further characters that a folded class with this property matches, as class items for PCRE2; often "". */
 const char *pf_folded_beside(const char *property, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Characters in valid UTF-8, one after the other, and ranges of them.
+ * Reads and writes single characters of valid UTF-8.
  *
  * Internal to tokenizer/.
  */
@@ -13,7 +13,7 @@ typedef struct {
     int32_t first, last;
 } pf_character_range;
 
-/* The character at `at` of a valid text; *end: where the next begins. */
+/* The character at `at` of a valid text; *end: where the next one begins. */
 static inline int32_t pf_character_at(const char *text, size_t at, size_t *end)
 {
     const unsigned char *p = (const unsigned char *)text + at;
@@ -33,7 +33,7 @@ static inline int32_t pf_character_at(const char *text, size_t at, size_t *end)
     return (p[0] & 0x07) << 18 | (p[1] & 0x3F) << 12 | (p[2] & 0x3F) << 6 | (p[3] & 0x3F);
 }
 
-/* Where the character before `at`, which is not 0, begins. */
+/* Where the character before `at` begins; `at` is not 0. */
 static inline size_t pf_character_before(const char *text, size_t at)
 {
     do at--;
@@ -41,7 +41,7 @@ static inline size_t pf_character_before(const char *text, size_t at)
     return at;
 }
 
-/* The character in UTF-8; its length. */
+/* Writes the character in UTF-8; returns its length. */
 static inline size_t pf_character_put(int32_t c, char out[4])
 {
     if (c < 0x80) {
@@ -54,7 +54,7 @@ static inline size_t pf_character_put(int32_t c, char out[4])
     return n;
 }
 
-/* Where the character behind the one at `at` begins; n at the end. */
+/* Where the character after the one at `at` begins; n at the end. */
 static inline size_t pf_character_after(const char *text, size_t n, size_t at)
 {
     do at++;

@@ -5,7 +5,7 @@
 
 #include "tokenizer/unicode/newer_characters.h"
 
-/* Lower cases that came after utf8proc 2.8, as the library (Unicode 17) has them; found in the same way. */
+/* Lower cases of Unicode 17, the library's version, that utf8proc 2.8 lacks. Found by comparing both at every code point. */
 static const struct {
     pf_character_range upper;
     int32_t lower; /* of the first */
@@ -28,7 +28,7 @@ static bool is_newer_word(int32_t c)
     return category[0] == 'L' || category[0] == 'M' || strcmp(category, "Nd") == 0;
 }
 
-/* The circled and squared letters are alphabetic without being letters. */
+/* Circled and squared letters have the property Alphabetic and no letter category. */
 bool pf_is_word(int32_t c)
 {
     if (c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
@@ -57,7 +57,7 @@ bool pf_is_mark(int32_t c)
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
     case UTF8PROC_CATEGORY_ME: return !pf_is_newer_mark(c);
-    default: return c == 0x1CF2 || c == 0x1CF3; /* letters since */
+    default: return c == 0x1CF2 || c == 0x1CF3; /* marks in Unicode 9, letters since */
     }
 }
 

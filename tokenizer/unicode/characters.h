@@ -1,6 +1,5 @@
 /*
- * What characters are: the questions that added tokens and normalizers ask, as Hugging Face's library
- * answers them.
+ * Classifies characters for added tokens and normalizers, as Hugging Face's library does.
  *
  * Internal to tokenizer/.
  */
@@ -13,13 +12,13 @@
 /* Unicode's White_Space. */
 bool pf_is_white_space(int32_t c);
 
-/* Word characters as Rust's regex has them: Alphabetic, marks, decimal digits, connectors, joiners. */
+/* Word characters of Rust's regex: Alphabetic, marks, decimal digits, connectors, joiners. */
 bool pf_is_word(int32_t c);
 
-/* Marks, those later than Unicode 9 not: the library's tables are of that. */
+/* Marks up to Unicode 9, the version of the library's table. */
 bool pf_is_mark(int32_t c);
 
-/* The one character that is the lower case of c; U+0130's, which is two, is its first. */
+/* The lower case of c; for U+0130, which has two characters, the first. */
 int32_t pf_lower_case(int32_t c);
 
 #endif

@@ -10,8 +10,8 @@ typedef struct {
     const char *property;
 } newer;
 
-/* By general category, in order: those of Unicode 15.0, 15.1 and 16.0. The other properties: by name, then in order. Found
- * by asking Hugging Face's library (Oniguruma, Unicode 16) and PCRE2 10.42 of every code point whether \p{...} matches. */
+/* Characters of Unicode 15.0, 15.1 and 16.0: CATEGORIES by general category, sorted; PROPERTIES by name, then sorted. Found
+ * by matching \p{...} at every code point with Hugging Face's library (Oniguruma, Unicode 16) and PCRE2 10.42. */
 /* clang-format off */
 static const newer CATEGORIES[] = {
     { { 0x0897, 0x0897 }, "Mn" }, { { 0x0CF3, 0x0CF3 }, "Mc" }, { { 0x0ECE, 0x0ECE }, "Mn" },
@@ -111,7 +111,7 @@ static const newer PROPERTIES[] = {
     { { 0x10D50, 0x10D65 }, "Uppercase" },
 };
 
-/* All of them, in order. */
+/* The union of both tables, sorted. */
 static const pf_character_range RANGES[] = {
     { 0x0363, 0x036F }, { 0x0897, 0x0897 }, { 0x0C04, 0x0C04 }, { 0x0CF3, 0x0CF3 },
     { 0x0ECE, 0x0ECE }, { 0x0F82, 0x0F83 }, { 0x10FC, 0x10FC }, { 0x1B4E, 0x1B4F },
@@ -141,7 +141,7 @@ static const pf_character_range RANGES[] = {
     { 0x2B739, 0x2B739 }, { 0x2EBF0, 0x2EE5D }, { 0x31350, 0x323AF },
 };
 
-/* Marks that are in utf8proc 2.8 (Unicode 15) and not in the library's own table, of Unicode 9: found in the same way. */
+/* Marks of utf8proc 2.8 (Unicode 15) that the library's own table (Unicode 9) lacks. Found in the same way. */
 static const pf_character_range MARKS[] = {
     { 0x07FD, 0x07FD }, { 0x0898, 0x089F }, { 0x08CA, 0x08D3 },
     { 0x09FE, 0x09FE }, { 0x0AFA, 0x0AFF }, { 0x0B55, 0x0B55 },
@@ -179,7 +179,7 @@ enum {
     N_MARKS = sizeof MARKS / sizeof *MARKS,
 };
 
-/* The index of the first of n rows that does not end before c. A row begins with its range; they are in order. */
+/* The index of the first of n rows that does not end before c. A row begins with its range; rows are sorted. */
 static size_t first_not_before(const void *rows, size_t n_rows, size_t row_bytes, int32_t c)
 {
     size_t low = 0, high = n_rows;
@@ -200,14 +200,14 @@ bool pf_is_in_ranges(const pf_character_range *ranges, size_t n, int32_t c)
     return i < n && ranges[i].first <= c;
 }
 
-/* LC: letters of a case. */
+/* LC: cased letters. */
 static bool is_category(const char *category, const char *property, size_t n)
 {
     if (pf_is_property("LC", property, n)) return category[0] == 'L' && strchr("ult", category[1]) != NULL;
     return n <= 2 && strncasecmp(category, property, n) == 0;
 }
 
-/* What was unassigned is no longer: of C and Cn it is the others that count. */
+/* C and Cn lose the characters that every other category gains. */
 static bool counts(const newer *c, const char *property, size_t n)
 {
     return pf_newer_is_unassigned(property, n) != is_category(c->property, property, n);
@@ -253,7 +253,7 @@ bool pf_newer_next(const char *property, size_t n, size_t *at, pf_character_rang
     return false;
 }
 
-/* Most texts stay between two of the ranges for long: what lies between those of the last character is not looked up. */
+/* Most texts stay between two ranges for long, so the gap around the last character is cached. */
 bool pf_has_newer(const char *text, size_t n_bytes)
 {
     pf_character_range between = { 0, RANGES[0].first - 1 };

@@ -1,7 +1,7 @@
 /*
- * Characters that Hugging Face's library knows and PCRE2 or utf8proc may not yet, and the other way round: its regular
- * expressions have Unicode 16, Debian 12's PCRE2 has 14, and its own tables of marks and of punctuation are older than both.
- * With newer libraries what is added here is there already.
+ * Lists the characters on which Hugging Face's library and PCRE2 or utf8proc disagree because of their Unicode versions. The
+ * library's regular expressions have Unicode 16, PCRE2 of Debian 12 has 14, and the library's tables of marks and
+ * punctuation are older than both. With newer versions of PCRE2 and utf8proc the additions have no effect.
  *
  * Internal to tokenizer/.
  */
@@ -14,30 +14,30 @@
 
 #include "tokenizer/unicode/character_bytes.h"
 
-/* The ranges that have `property` [n] (a general category, or a property or script by the name that PCRE2 takes) in the
- * library's regular expressions and may lack it in PCRE2; where it is C or Cn, those that have lost it. Begin with *at = 0.
- * false: no more. */
+/* Iterates over the ranges that have `property` [n] (a general category, or the name of a property or script in PCRE2) in
+ * the library's regular expressions and may lack it in PCRE2; for C and Cn, over the ranges that lost it. Start with
+ * *at = 0. False: no more. */
 bool pf_newer_next(const char *property, size_t n, size_t *at, pf_character_range *out);
 
-/* Whether valid UTF-8 holds any character of those ranges. */
+/* Whether a valid UTF-8 text contains a character of any of those ranges. */
 bool pf_has_newer(const char *text, size_t n_bytes);
 
-/* Whether `name` [n] is that name, in capitals or not, with any underscores. */
+/* Whether `name` [n] equals `known`, ignoring case and underscores. */
 bool pf_is_property(const char *known, const char *name, size_t n);
 
-/* Whether it is C or Cn, which lose characters as others are given them. */
+/* Whether the property is C or Cn, which lose characters when new ones are assigned. */
 bool pf_newer_is_unassigned(const char *property, size_t n);
 
-/* The general category of a character that may be newer than utf8proc; of any other "". */
+/* The general category of a character that may be newer than utf8proc; "" for any other. */
 const char *pf_newer_category(int32_t c);
 
-/* Whether c is in one of n ranges, which are in order. */
+/* Whether c is in one of n sorted ranges. */
 bool pf_is_in_ranges(const pf_character_range *ranges, size_t n, int32_t c);
 
-/* Marks that the library's own table does not have. */
+/* Whether c is a mark that the library's own table lacks. */
 bool pf_is_newer_mark(int32_t c);
 
-/* The same of punctuation, as items of a character class. */
+/* Punctuation that the library's own table lacks, as items of a character class. */
 /* clang-format off */
 #define PF_NEWER_PUNCTUATION \
     "\\x{61D}\\x{9FD}\\x{A76}\\x{C77}\\x{C84}\\x{1B4E}-\\x{1B4F}\\x{1B7D}-\\x{1B7F}\\x{2E43}-\\x{2E4F}" \

@@ -1,7 +1,7 @@
 /*
- * Unicode's normal forms, as Hugging Face's tokenizers have them: their tables are those of Unicode 9, and a character
- * that came later has no decomposition and no class there, so nothing moves past it and nothing joins with it. utf8proc
- * knows newer ones; a text is cut at those that it would treat otherwise.
+ * Computes normal forms with the tables of Unicode 9, as Hugging Face's library does. A newer character has no decomposition
+ * and no combining class there, so nothing is reordered across it or composed with it. utf8proc knows newer characters; the
+ * text is cut at those that it treats differently.
  */
 #include "tokenizer/unicode/normal_forms.h"
 
@@ -13,11 +13,11 @@
 #include "base/stop.h"
 #include "tokenizer/unicode/newer_characters.h"
 
-enum { STRETCH_BYTES = 1 << 16 }; /* of a text are worked on together, and what may join with them */
+enum { CHUNK_BYTES = 1 << 16 }; /* processed at once, plus the characters that may compose with their end */
 
-/* Characters later than Unicode 9 that take part in a normal form of utf8proc 2.8 (Unicode 15): found by comparing the two
- * libraries at every code point, alone and beside marks. And U+11A7, which stands before the first trailing consonant of
- * Hangul and is none: utf8proc before 2.11.2 takes it into the syllable in front of it, and it is gone. */
+/* Characters newer than Unicode 9 that take part in a normal form of utf8proc 2.8 (Unicode 15). Found by comparing both
+ * libraries at every code point, alone and beside marks. Also U+11A7, the code point before the first trailing consonant of
+ * Hangul: utf8proc before 2.11.2 composes it into the preceding syllable and loses it. */
 static const pf_character_range NEWER[] = {
     { 0x07FD, 0x07FD },   { 0x0898, 0x089F },   { 0x08CA, 0x08D3 },   { 0x09FE, 0x09FE },   { 0x0C3C, 0x0C3C },
     { 0x0D3B, 0x0D3C },   { 0x0EBA, 0x0EBA },   { 0x11A7, 0x11A7 },   { 0x1715, 0x1715 },   { 0x1ABF, 0x1ACE },
@@ -32,14 +32,14 @@ static const pf_character_range NEWER[] = {
 };
 enum { N_NEWER = sizeof NEWER / sizeof *NEWER };
 
-/* Whether a text may be cut before it: what comes before the first mark, and Han, joins with nothing before it. */
+/* Whether a text may be cut before c: characters below the first mark, and Han, never compose with a preceding one. */
 static bool stands_alone(int32_t c)
 {
     return c < 0x300 || (c >= 0x3400 && c <= 0x9FFF);
 }
 
-/* The bytes before the first newer character, and its own bytes; where none comes up to the end of a stretch, the bytes up
- * to there and 0. */
+/* The number of bytes before the first newer character, and *width, its length. If there is none in the chunk: the length of
+ * the chunk, and 0. */
 static size_t find_newer(const char *text, size_t n, size_t *width)
 {
     *width = 0;
@@ -48,7 +48,7 @@ static size_t find_newer(const char *text, size_t n, size_t *width)
         utf8proc_ssize_t length = 1;
         if (c >= 0x80) length = utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
         if (length < 1) length = 1; /* the text is valid */
-        if (i >= STRETCH_BYTES && stands_alone(c)) return i;
+        if (i >= CHUNK_BYTES && stands_alone(c)) return i;
         if (c >= NEWER[0].first && pf_is_in_ranges(NEWER, N_NEWER, c)) {
             *width = (size_t)length;
             return i;
@@ -58,9 +58,9 @@ static size_t find_newer(const char *text, size_t n, size_t *width)
     return n;
 }
 
-/* ---- the normal form of what utf8proc knows as the library does ------------------------------------------------- */
+/* ---- normal form of characters on which utf8proc and the library agree ------------------------------------------ */
 
-/* Code points, by malloc, with room for the byte 0 that utf8proc_reencode puts behind them. */
+/* Code points, allocated with room for the NUL that utf8proc_reencode writes. */
 typedef struct {
     utf8proc_int32_t *list;
     size_t n, capacity;
@@ -90,7 +90,7 @@ static pf_status decompose(const char *text, size_t n, utf8proc_option_t options
     return PF_OK;
 }
 
-/* 0: a character that marks stand on. */
+/* The canonical combining class; 0: a base character. */
 static uint8_t class_of(utf8proc_int32_t c)
 {
     return (uint8_t)utf8proc_get_property(c)->combining_class;
@@ -103,11 +103,11 @@ static bool are_ordered(const utf8proc_int32_t *marks, size_t n)
     return true;
 }
 
-/* Marks by class, those of a class as they stand. By counting: a run is as long as its writer likes, and utf8proc's own
- * ordering takes the square of that. Source: Unicode, D109. */
+/* Sort marks stably by class. A counting sort, because a run may be long and utf8proc's own ordering takes quadratic time.
+ * Source: Unicode, D109. */
 static void order_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
 {
-    size_t next[257] = { 0 }; /* of each class the next place; counted one further up */
+    size_t next[257] = { 0 }; /* the next position of each class; counts are stored one higher */
     for (size_t i = 0; i < n; i++) next[class_of(marks[i]) + 1]++;
     for (int i = 1; i < 257; i++) next[i] += next[i - 1];
     for (size_t i = 0; i < n; i++) spare[next[class_of(marks[i])]++] = marks[i];

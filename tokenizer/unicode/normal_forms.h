@@ -1,5 +1,5 @@
 /*
- * Unicode's normal forms, as Hugging Face's tokenizers have them (Unicode 9).
+ * Computes Unicode's normal forms as Hugging Face's library does (Unicode 9).
  *
  * Internal to tokenizer/.
  */
@@ -13,7 +13,8 @@
 
 typedef enum { PF_NFC, PF_NFD, PF_NFKC, PF_NFKD } pf_normal_form;
 
-/* Append the form of text [n], valid UTF-8. cancel, or NULL: set from outside, it ends this with PF_CANCELLED. PF_NOMEM. */
+/* Appends the normal form of text [n], valid UTF-8. cancel, or NULL: once it is true the call returns PF_CANCELLED.
+ * PF_NOMEM. */
 PF_MUST_USE pf_status pf_normal_form_append(pf_normal_form form, const char *text, size_t n,
                                             const volatile bool *cancel, pf_bytes *out);
 

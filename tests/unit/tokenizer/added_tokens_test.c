@@ -1,4 +1,4 @@
-/* Added tokens in a text: which are found, what they are given for ids, and what tokenizer_config.json says of them. */
+/* Tests added tokens: matching, their ids, and the effect of tokenizer_config.json. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -33,9 +33,9 @@ static void stripping_white_space_that_is_tokens_takes_linear_time(void **state)
     free(text);
 }
 
-/* --- the walk --- */
+/* --- matching --- */
 
-/* A matcher of texts whose ids are their places in the list. */
+/* A matcher of texts; the id of a text is its index. */
 static pf_added_matcher *matcher_of(const char *const *texts, int32_t n)
 {
     pf_added_matcher *m;
@@ -47,14 +47,14 @@ static pf_added_matcher *matcher_of(const char *const *texts, int32_t n)
     return m;
 }
 
-/* Whether there is another part, and which. */
+/* False: there is no further part. */
 static bool next(const pf_added_matcher *m, pf_added_walk *walk, pf_added_part *out)
 {
     assert_status(pf_added_matcher_next(m, walk, out), PF_OK);
     return out->begin < out->end;
 }
 
-/* The definition of what a matcher finds at a place: the first of the longest. */
+/* Definition of the match at a position: the first of the longest tokens. */
 static int32_t longest_at(const char *const *texts, int32_t n, const char *text)
 {
     int32_t best = -1;
@@ -80,7 +80,7 @@ static void assert_walk(const char *const *texts, int32_t n, const char *text)
     pf_added_matcher_destroy(m);
 }
 
-/* Parts of the text itself, so that they overlap and hold each other, half of them longer than a window. */
+/* Tokens are parts of the text, so they overlap and contain each other; half of them are longer than a window. */
 static void matcher_finds_the_longest_token_at_each_position(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void matcher_finds_the_longest_token_at_each_position(void **state)
     const char *texts[N_TEXTS];
     uint64_t rng = 7;
     for (int32_t trial = 0; trial < 200; trial++) {
-        const int32_t left_out = trial % N_TEXTS; /* the short ones first */
+        const int32_t left_out = trial % N_TEXTS; /* short ones first */
         for (int i = 0; i < N_BYTES; i++) text[i] = "aaaaaaab"[below(&rng, trial % 2 ? 8 : 1)];
         text[below(&rng, N_BYTES)] = 'c';
         for (int i = 0; i < N_TEXTS; i++) {
@@ -101,7 +101,7 @@ static void matcher_finds_the_longest_token_at_each_position(void **state)
     }
 }
 
-/* Where nothing is found, and where a shorter one is everywhere. */
+/* A text without a match, and a text with a shorter match everywhere. */
 static void near_matches_everywhere_take_linear_time(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void cancel_ends_matching_within_a_few_thousand_bytes(void **state)
     free(text);
 }
 
-/* --- of a file --- */
+/* --- added tokens of a file --- */
 
 static void longest_added_token_matches_and_new_ids_follow_the_vocabulary(void **state)
 {
@@ -169,7 +169,7 @@ static void longest_added_token_matches_and_new_ids_follow_the_vocabulary(void *
     pf_tokenizer_close(t);
 }
 
-/* \u0120 stands for a space in the vocabulary, and is a letter in a text. */
+/* \u0120 maps to a space in the vocabulary and is a letter in a text. */
 static void added_token_is_identified_by_its_text(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void added_token_is_identified_by_its_text(void **state)
     pf_tokenizer_close(t);
 }
 
-/* As the library does, whose decoder sees no difference. A space is no stand-in, so the second text has others than those. */
+/* As in the library. A space is not a byte character, so the second text is not one of byte characters alone. */
 static void added_token_of_byte_characters_decodes_to_bytes(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void white_space_is_stripped_by_the_first_token_that_takes_it(void **stat
     pf_tokenizer_close(t);
 }
 
-/* The letter behind it is of Unicode 16. */
+/* The letter after the token is of Unicode 16. */
 static void single_word_token_does_not_match_inside_a_word(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void ids_without_a_token_are_invalid(void **state)
     pf_detokenizer_destroy(d);
     uint8_t with[32], without[32];
     pf_tokenizer *dense = open_parts((parts){ .top = "\"added_tokens\": [" ADDED("zz", "") "," ADDED("<a>", "") "]," });
-    assert_status(pf_tokenizer_fingerprint(t, 258, with, NULL), PF_OK); /* 256 is none of them */
+    assert_status(pf_tokenizer_fingerprint(t, 258, with, NULL), PF_OK); /* id 256 has no token */
     assert_status(pf_tokenizer_fingerprint(dense, 258, without, NULL), PF_OK);
     assert_memory_not_equal(with, without, 32);
     pf_tokenizer_close(dense);
@@ -274,7 +274,7 @@ static void special_tokens_of_tokenizer_config_are_recognized(void **state)
                         "\"pad_token\": null, \"additional_special_tokens\": [\"<new>\"],"
                         "\"add_bos_token\": true, \"chat_template\": \"{{ x }}\"}");
     assert_ids(t, "<s>a </s><new>", (int32_t[]){ 256, 'a', 257, 258 }, 4);
-    pf_tokens tokens = encode_bytes(t, "a", 1, true); /* tokenizer.json has no post-processor: nothing is added */
+    pf_tokens tokens = encode_bytes(t, "a", 1, true); /* no post-processor: nothing is added */
     assert_int_equal(tokens.n, 1);
     pf_tokens_clear(&tokens);
     pf_tokenizer_close(t);
@@ -291,9 +291,9 @@ static void flags_in_tokenizer_config_override_tokenizer_json(void **state)
     pf_tokenizer_close(t);
     t = open_text(text, "{\"added_tokens_decoder\": {\"256\": {\"content\": \"<s>\", \"rstrip\": true}}}");
     assert_ids(t, "a <s> b", (int32_t[]){ 'a', ' ', 256, 'b' }, 4);
-    assert_true(pf_tokenizer_is_special(t, 256)); /* which it has been from the start */
+    assert_true(pf_tokenizer_is_special(t, 256)); /* it was special before */
     pf_tokenizer_close(t);
-    t = open_text(text, "{\"bos_token\": \"<s>\"}"); /* a name alone changes nothing */
+    t = open_text(text, "{\"bos_token\": \"<s>\"}"); /* a name alone changes no flags */
     assert_ids(t, "a <s> b", (int32_t[]){ 'a', 256, ' ', 'b' }, 4);
     pf_tokenizer_close(t);
     free(text);
@@ -316,7 +316,7 @@ static void too_long_added_token_is_refused_with_its_file_name(void **state)
     free(text);
 }
 
-/* As it stands, and as the normalizers leave it. */
+/* The raw length, and the length after normalization. */
 static void added_token_of_maximum_length_is_accepted(void **state)
 {
     (void)state;
@@ -350,7 +350,7 @@ static void split_special_tokens_encodes_them_as_text(void **state)
                "[{\"SpecialToken\": {\"id\": \"<s>\"}}, {\"Sequence\": {\"id\": \"A\"}}],"
                "\"special_tokens\": {\"<s>\": {\"ids\": [256]}}}," });
     pf_tokenizer *t = open_text(text, "{\"split_special_tokens\": true}");
-    /* found, and so not what begins within it */
+    /* it matches, so a token that begins inside it does not */
     assert_ids(t, "<s>tool", (int32_t[]){ '<', 's', '>', 258 }, 4);
     pf_tokens tokens = encode_bytes(t, "a", 1, true);
     assert_int_equal(tokens.n, 2);

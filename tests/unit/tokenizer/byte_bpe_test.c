@@ -1,5 +1,4 @@
-/* BPE of bytes: how pieces are cut, which merges are made, and what a byte without a token is. BPE of characters:
- * character_bpe_test.c. */
+/* Tests byte-level BPE: splits, merges, and bytes without a token. BPE of characters: character_bpe_test.c. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,7 +13,7 @@ static size_t resident_bytes(void)
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
-    char *resident; /* behind what there is in all */
+    char *resident; /* follows the total size */
     (void)strtoull(line, &resident, 10);
     return (size_t)strtoull(resident, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
@@ -36,7 +35,7 @@ static void merges_apply_by_rank_then_leftmost(void **state)
     (void)state;
     pf_tokenizer *t = open_parts((parts){ .vocab = ",\"bc\":256,\"ab\":257,\"aa\":258,\"abc\":259",
                                           .merges = "\"#version: 0.2\", \"b c\", [\"a\", \"b\"], \"a a\", \"ab c\"" });
-    assert_ids(t, "abc", (int32_t[]){ 'a', 256 }, 2); /* b c has the lower rank: abc is never reached */
+    assert_ids(t, "abc", (int32_t[]){ 'a', 256 }, 2); /* b c has the lower rank, so abc is never built */
     assert_ids(t, "ab", (int32_t[]){ 257 }, 1);
     assert_ids(t, "aaa", (int32_t[]){ 258, 'a' }, 2);
     pf_tokenizer_close(t);
@@ -52,11 +51,11 @@ static void stale_merge_candidate_is_dropped(void **state)
     t = open_text("{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"vocab\": "
                   "{\"a\": 0, \"b\": 1, \"c\": 2, \"ba\": 3, \"ac\": 4}, \"merges\": [\"b a\", \"a c\"]}}",
                   NULL);
-    assert_ids(t, "bac", (int32_t[]){ 3, 2 }, 2); /* nor one of a token that is gone, which could be the id 0 */
+    assert_ids(t, "bac", (int32_t[]){ 3, 2 }, 2); /* nor a merge with a removed token, whose id could be 0 */
     pf_tokenizer_close(t);
 }
 
-/* Where a pattern matches nothing it still cuts, and ^ and $ are at every line: a b and a LF are kept apart by it. */
+/* An empty match splits, and ^ and $ match at every line: the pattern separates a b from an LF. */
 static void empty_matches_and_line_anchors_split(void **state)
 {
     (void)state;
@@ -71,7 +70,7 @@ static void empty_matches_and_line_anchors_split(void **state)
     pf_tokenizer_close(t);
 }
 
-/* Its pattern sees characters that stand for bytes: \u0120 is a space, and an e with an accent is two. */
+/* The pattern sees byte characters: \u0120 is a space, and an e with an accent is two characters. */
 static void split_after_byte_level_sees_byte_characters(void **state)
 {
     (void)state;
@@ -86,7 +85,8 @@ static void split_after_byte_level_sees_byte_characters(void **state)
     t = open_parts((parts){
         .pre = BEHIND("{\"type\": \"Digits\", \"individual_digits\": true}"), .vocab = vocab, .merges = merges });
     assert_ids(t, "12\xC3\xA9", (int32_t[]){ '1', '2', 300 }, 3);
-    assert_ids(t, "\xF2\xB2\xB3\x80", (int32_t[]){ 0xF2, 0xB2, 0xB3, 0x80 }, 4); /* two digits there */
+    assert_ids(t, "\xF2\xB2\xB3\x80", (int32_t[]){ 0xF2, 0xB2, 0xB3, 0x80 },
+               4); /* two of the byte characters are digits */
     pf_tokenizer_close(t);
     t = open_parts((parts){ .vocab = vocab, .merges = merges });
     assert_ids(t, "12\xF2\xB2\xB3\x80", (int32_t[]){ 301, 0xF2, 302, 0x80 }, 4);
@@ -116,10 +116,10 @@ static void byte_without_token_is_refused(void **state)
     pf_tokens out = { 0 };
     assert_status(pf_tokenizer_encode(t, "aa", 2, false, NULL, &out), PF_OK);
     assert_status(pf_tokenizer_encode(t, "a b", 3, false, NULL, &out), PF_UNSUPPORTED);
-    assert_status(pf_tokenizer_encode(t, "a\xFF", 2, false, NULL, &out), PF_UNSUPPORTED); /* nor one that is no text */
+    assert_status(pf_tokenizer_encode(t, "a\xFF", 2, false, NULL, &out), PF_UNSUPPORTED); /* an invalid byte */
     assert_status(pf_tokenizer_encode(t, "a", ((size_t)1 << 30) + 1, false, NULL, &out),
-                  PF_LIMIT);    /* nor is that read */
-    assert_int_equal(out.n, 2); /* as before the failure */
+                  PF_LIMIT);    /* not read either */
+    assert_int_equal(out.n, 2); /* unchanged by the failure */
     pf_tokens_clear(&out);
     pf_tokenizer_close(t);
 }
@@ -137,7 +137,7 @@ static void byte_without_token_becomes_unk_token(void **state)
     assert_ids(t, "xxabxya x", (int32_t[]){ 2, 3, 2, 0, 2 }, 5);
     pf_tokenizer_close(t);
 
-    t = open_parts((parts){ .model = "\"byte_fallback\": true," }); /* no byte to fall back for */
+    t = open_parts((parts){ .model = "\"byte_fallback\": true," }); /* every byte has a token */
     assert_ids(t, "a", (int32_t[]){ 'a' }, 1);
     pf_tokenizer_close(t);
     pf_error error = { 0 };
@@ -161,7 +161,7 @@ static void cancel_ends_merging(void **state)
     pf_tokenizer_close(t);
 }
 
-/* The first id is a token like any other, whatever its kind. */
+/* Id 0 is a valid token in every role. */
 static void id_0_is_found_in_every_table(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void id_0_is_found_in_every_table(void **state)
 #undef FIRST
 }
 
-/* What the library takes where the file says nothing: a pattern, and a space in front. */
+/* The library's defaults: GPT-2's pattern, and a prefix space. */
 static void byte_level_splits_and_adds_prefix_space_by_default(void **state)
 {
     (void)state;
@@ -208,8 +208,8 @@ static void byte_level_splits_and_adds_prefix_space_by_default(void **state)
 
 #define STEP(step) "{\"type\": \"Sequence\", \"pretokenizers\": [" step "," BYTE_LEVEL "]}"
 
-/* A letter, a digit, punctuation and a number of Unicode 15 to 17; merges join them with what stands before where nothing
- * cuts. */
+/* A letter, a digit, punctuation and a number of Unicode 15 to 17. Merges join them with the preceding character unless there
+ * is a split. */
 static void characters_newer_than_pcre2_are_split_as_in_the_library(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void characters_newer_than_pcre2_are_split_as_in_the_library(void **state
         { STEP("{\"type\": \"Digits\"}"), digit, 257 },
         { STEP("{\"type\": \"Digits\"}"), newest, 257 },
         { STEP("{\"type\": \"Whitespace\"}"), letter, 256 },
-        { STEP("{\"type\": \"Punctuation\"}"), mark, 258 }, /* its table is older */
+        { STEP("{\"type\": \"Punctuation\"}"), mark, 258 }, /* Punctuation's table is older */
     };
     for (size_t i = 0; i < PF_COUNT(cases); i++) {
         pf_tokenizer *t = open_parts((parts){ .pre = cases[i].pre,

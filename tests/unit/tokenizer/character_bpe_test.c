@@ -1,6 +1,5 @@
-/* BPE without ByteLevel: pieces that are characters, the parts around it that SentencePiece's models are written with, and
- * the way back. What the library makes of them is in tests/golden/tokenizer; here is what it has no say on, and why, and
- * what would take a file for each line. */
+/* Tests BPE of characters with the parts that SentencePiece models use, and decoders. tests/golden/tokenizer compares them
+ * with the library; here are cases on which the library gives no answer, and cases that would need a file each. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -21,8 +20,8 @@ static const char MERGES[] = "[\"a\",\"b\"],\"\u2581 a\",\"\u2581 \u2581\"";
 typedef struct {
     const char *top;   /* fields of the file: "\"x\": y," */
     const char *model; /* fields of the model */
-    bool bytes;        /* with a token for each */
-    int lacked;        /* but for this one; 0: none */
+    bool bytes;        /* with byte tokens */
+    int lacked;        /* the byte without a token; 0: none */
 } parts;
 
 static char *build(parts p)
@@ -121,7 +120,7 @@ static void character_without_token_becomes_byte_tokens(void **state)
     pf_tokenizer_close(t);
 }
 
-/* And the token that stands for it comes behind what is bytes, as in the library. */
+/* The unk_token comes after the byte tokens, as in the library. */
 static void character_with_a_missing_byte_token_is_unknown(void **state)
 {
     (void)state;
@@ -158,12 +157,12 @@ static void invalid_utf8_round_trips_and_gets_no_prefix(void **state)
                "a<s>a",
                BYTES + 0xFF, 2, N_FIRST + 256, 5);
     pf_tokenizer_close(t);
-    t = open_parts((parts){ .top = LLAMA }); /* there are no bytes, but a token for what is unknown */
+    t = open_parts((parts){ .top = LLAMA }); /* no byte tokens, but an unk_token */
     ASSERT_IDS(t, "a\xFF", 5, UNK);
     pf_tokenizer_close(t);
 }
 
-/* The first character may be gone, or have become several: as the library counts, by where a piece comes from. */
+/* The first character may be removed or become several: pieces are attributed to it as in the library. */
 static void first_piece_comes_from_the_start_of_the_text(void **state)
 {
     (void)state;
@@ -190,7 +189,7 @@ static void first_piece_comes_from_the_start_of_the_text(void **state)
     pf_tokenizer_close(t);
 }
 
-/* With nothing but characters for tokens, and these normalizers and pre-tokenizers: each a list. */
+/* A tokenizer of single characters with lists of normalizers and pre-tokenizers. */
 static pf_tokenizer *open_lists(const char *normalizers, const char *cuts)
 {
     static const char *const vocab[] = { "_", "+", "-",      "a",      "b",      "c",      "f",      "e",     "i",
@@ -234,8 +233,8 @@ static void assert_becomes(const char *normalizers, const char *cuts, const char
 #define SWAP(kind, pattern, content) \
     "{\"type\":\"Replace\",\"pattern\":{\"" kind "\":\"" pattern "\"},\"content\":\"" content "\"}"
 
-/* Each character is a piece, and is marked where it comes from the first of the text. Expected is what the library gives
- * (tokenizers 0.23). */
+/* Each character is a piece, and gets a mark if it comes from the first character of the text. Expected values are those of
+ * the library (tokenizers 0.23). */
 static void each_normalizer_tracks_the_first_character(void **state)
 {
     (void)state;
@@ -298,7 +297,7 @@ static void each_normalizer_tracks_the_first_character(void **state)
     assert_becomes(FRONT("xy"), twice, "a b", "+_+x+_+y+_+a_b");
 }
 
-/* Likewise what the library gives. */
+/* Expected values are those of the library. */
 static void metaspace_prefixes_pieces_without_the_mark(void **state)
 {
     (void)state;
@@ -320,7 +319,7 @@ static void metaspace_prefixes_pieces_without_the_mark(void **state)
     pf_tokenizer_close(t);
 }
 
-/* Whether it is dropped, a space then, or what it was. */
+/* A removed character, a space, or the character itself. */
 static void assert_cleaned(const pf_tokenizer *t, int32_t c)
 {
     static const pf_character_range dropped[] = { { 0x01, 0x08 }, { 0x0B, 0x0B }, { 0x0E, 0x1F },
@@ -342,7 +341,7 @@ static void assert_cleaned(const pf_tokenizer *t, int32_t c)
     pf_tokens_clear(&ids);
 }
 
-/* At both ends of what the library drops and makes spaces. */
+/* At both ends of the ranges that the library removes and maps to spaces. */
 static void nmt_maps_characters_as_the_library_does(void **state)
 {
     (void)state;
@@ -421,7 +420,7 @@ static void trailing_strip_holds_text_until_the_end(void **state)
     ASSERT_TEXT(t, " a ", 7, 1, 2, 7, 1);
     ASSERT_TEXT(t, "a  a", 2, 7, 2);
     pf_tokenizer_close(t);
-    t = open_parts((parts){ .top = DECODER(UNDO "," STRIP(1, 1)) }); /* of each token */
+    t = open_parts((parts){ .top = DECODER(UNDO "," STRIP(1, 1)) }); /* applies to each token */
     ASSERT_TEXT(t, "aa", 5, 1, 5);
     pf_tokenizer_close(t);
     t = open_parts((parts){ .top = DECODER(UNDO "," STRIP(2, 1)) "\"added_tokens\":[{\"id\":8,\"content\":"
@@ -432,8 +431,8 @@ static void trailing_strip_holds_text_until_the_end(void **state)
     ASSERT_TEXT(t, "", 7);
     pf_tokenizer_close(t);
     t = open_parts((parts){ .top = DECODER("{\"type\":\"ByteFallback\"}," UNDO "," STRIP(1, 1)), .bytes = true });
-    ASSERT_TEXT(t, "aa", 5, 5);                                     /* of each token, as it comes */
-    ASSERT_TEXT(t, " a", BYTES + ' ', BYTES + ' ', BYTES + ' ', 2); /* of a run of bytes, which is one */
+    ASSERT_TEXT(t, "aa", 5, 5);                                     /* a token at a time */
+    ASSERT_TEXT(t, " a", BYTES + ' ', BYTES + ' ', BYTES + ' ', 2); /* a run of bytes is one token */
     ASSERT_TEXT(t, "aba", BYTES + ' ', 2, BYTES + ' ', BYTES + 'b', 5);
     ASSERT_TEXT(t, "b\xE2\x96", BYTES + 'b', BYTES + 0xE2, BYTES + 0x96);
     pf_tokenizer_close(t);
@@ -454,7 +453,7 @@ static void strip_restarts_after_a_partial_character(void **state)
     pf_tokenizer_close(t);
 }
 
-/* Against the definition: the parts joined, then replaced from the left. */
+/* Definition: the parts are joined, then replaced from the left. */
 static void assert_replaced(const char *pattern)
 {
     const size_t n_pattern = strlen(pattern);
@@ -503,7 +502,7 @@ static void byte_run_is_one_token_for_later_steps(void **state)
     pf_tokenizer_close(t);
 }
 
-/* A sign in front of a digit, and nothing else that is two characters. */
+/* Only a plus sign before a hexadecimal digit. */
 static void byte_token_may_have_a_sign(void **state)
 {
     (void)state;
@@ -559,7 +558,7 @@ static void added_token_decodes_to_its_normalized_text(void **state)
     pf_tokenizer_close(t);
 }
 
-/* ---- what is refused, and what a hostile file can ask for --------------------------------------------------------- */
+/* ---- refusals and hostile files ----------------------------------------------------------------------------------- */
 
 static void unknown_parts_are_refused_by_name(void **state)
 {
@@ -618,7 +617,7 @@ static void unknown_parts_are_refused_by_name(void **state)
     }
 }
 
-/* `n` times `unit` between two ends. */
+/* `n` copies of `unit` between two ends. */
 static pf_status open_many(const char *begin, const char *unit, int n, const char *end, pf_error *error)
 {
     char *top = malloc(strlen(begin) + (size_t)n * strlen(unit) + strlen(end) + 1);
@@ -667,7 +666,7 @@ static void documented_limits_are_accepted_and_one_more_is_refused(void **state)
                       PF_UNSUPPORTED);
         assert_says(error, cases[i].says);
     }
-    for (int n = 16; n <= 17; n++) { /* a Sequence in a Sequence */
+    for (int n = 16; n <= 17; n++) { /* nested Sequences */
         char begin[1024] = "\"decoder\":", end[64] = "";
         for (int i = 0; i < n; i++) strcat(begin, "{\"type\":\"Sequence\",\"decoders\":[");
         for (int i = 0; i < n; i++) strcat(end, "]}");
@@ -683,7 +682,7 @@ static void documented_limits_are_accepted_and_one_more_is_refused(void **state)
     pf_tokenizer_close(t);
 }
 
-/* "a" becomes 64 characters, each of these 64, and so on. */
+/* "a" becomes 64 characters, each of them 64, and so on. */
 static void growing_normalizers_end_in_pf_limit(void **state)
 {
     (void)state;
@@ -704,7 +703,7 @@ static void growing_normalizers_end_in_pf_limit(void **state)
     pf_tokenizer_close(t);
 }
 
-/* A Metaspace before every character, and a cut at every character, again and again. */
+/* A Metaspace and a split at every character, repeated. */
 static void growing_metaspaces_end_in_pf_limit(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What characters are, to added tokens and normalizers. */
+/* Tests the character classes of added tokens and normalizers over all of Unicode. */
 #include <stdlib.h>
 
 #include "tests/support/test.h"
@@ -8,7 +8,7 @@
 
 enum { N_CHARACTERS = 0x110000 };
 
-/* All of them one after the other, but for surrogates; the caller frees it. */
+/* All characters in order, without surrogates; the caller frees it. */
 static char *all_characters(size_t *n)
 {
     char *text = malloc(4 * N_CHARACTERS);
@@ -18,7 +18,7 @@ static char *all_characters(size_t *n)
     return text;
 }
 
-/* That a question is answered as by a regular expression, which takes runs of such characters. */
+/* Asserts that a predicate agrees with a regular expression that matches runs of such characters. */
 static void assert_as_pattern(bool is(int32_t c), const char *regex)
 {
     const pf_json doc = { .name = "test" };
@@ -50,14 +50,14 @@ static void white_space_equals_the_unicode_property(void **state)
     assert_as_pattern(pf_is_white_space, "\\p{White_Space}+");
 }
 
-/* As pretokenize.c's WORD. */
+/* Equal to WORD in pretokenize.c. */
 static void word_characters_equal_the_regex_class(void **state)
 {
     (void)state;
     assert_as_pattern(pf_is_word, "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}]+");
 }
 
-/* Those that came with Unicode 16 and 17, at both ends of their ranges, and what stands beside them. */
+/* Capitals of Unicode 16 and 17 at both ends of their ranges, and their neighbors. */
 static void newest_capitals_have_lower_case(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The text that tokens add to a prompt's: what a decoder does to the start of a text belongs to the prompt. */
+/* Tests the text that tokens add to a prompt: the decoder's rules for the start of a text apply to the prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"
 
-/* ids; SPECIAL and 1 are special tokens, from BYTES on there is a token for each byte */
+/* Ids. SPECIAL and 1 are special tokens; from BYTES on there is a token for each byte. */
 enum { SPECIAL = 0, SPACE = 2, A, B, AB, SPACE_A, PLAIN_SPACE, AA, SPACES, N_WORDS, BYTES = 100, N_IDS = BYTES + 256 };
 static const char VOCAB[] = "\"<s>\":0,\"</s>\":1,\"\u2581\":2,\"a\":3,\"b\":4,\"ab\":5,\"\u2581a\":6,\" \":7,\"aa\":8,"
                             "\"\u2581\u2581\":9";
@@ -23,7 +23,7 @@ static const char ADDED[] =
 #define METASPACE(scheme)  "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"" scheme "\"}"
 #define LLAMA              UNDO "," FALLBACK "," FUSE "," STRIP(1, 0)
 
-/* decoders: the parts of the decoder, or NULL: there is none */
+/* decoders: the parts of the decoder; NULL: no decoder */
 static pf_tokenizer *open_with(const char *decoders)
 {
     enum { SIZE = 16384 };
@@ -71,7 +71,7 @@ static void assert_adds(const char *decoders, id_list prompt, id_list ids, const
     pf_tokenizer_close(t);
 }
 
-/* ---- claims ------------------------------------------------------------------------------------------------------ */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void continuation_keeps_its_leading_space(void **state)
 {
@@ -131,7 +131,7 @@ static void held_back_prompt_bytes_are_not_repeated(void **state)
     assert_adds(FUSE "," STRIP(0, 2), IDS(A, PLAIN_SPACE), IDS(B), " b"); /* the prompt's text is "a" */
 }
 
-/* Eight times a byte becomes 64: a token that is read ends in PF_LIMIT, and its own text is far too long. */
+/* Six steps grow an "a" to 16 MiB: a prompt token that is decoded ends in PF_LIMIT. */
 static void prompt_tokens_that_do_not_change_the_state_are_skipped(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void prompt_tokens_that_do_not_change_the_state_are_skipped(void **state)
     pf_tokenizer_close(t);
 }
 
-/* ---- against the definition -------------------------------------------------------------------------------------- */
+/* ---- random decoders --------------------------------------------------------------------------------------------- */
 
 static const char *choose_from(const char *const *choices, size_t n)
 {
@@ -202,7 +202,7 @@ static id_list draw_ids(int32_t most)
     return out;
 }
 
-/* Those that are not special, and then all of `behind`. */
+/* The tokens of the prompt that are not special, then `behind`. */
 static id_list join_visible(id_list prompt, id_list behind)
 {
     id_list out = { .n = 0 };
@@ -213,7 +213,7 @@ static id_list join_visible(id_list prompt, id_list behind)
     return out;
 }
 
-/* True: the prompt alone ends in a text that the whole does not have there. */
+/* True: the end of the prompt's own text is not in the whole text. */
 static bool check_definition(const pf_tokenizer *t)
 {
     const id_list prompt = draw_ids(20), ids = draw_ids(6);

@@ -1,9 +1,9 @@
-/* Characters that one library knows and another may not: what the tables say of each other. */
+/* Tests that the tables of newer characters are consistent. */
 #include "tests/support/test.h"
 #include "tokenizer/unicode/character_bytes.h"
 #include "tokenizer/unicode/newer_characters.h"
 
-/* All that the tables tell apart; a general category by its first letter, and C, which is what the others are not. */
+/* All properties of the tables, general categories by their first letter; C is the complement of the others. */
 static const char *const PROPERTIES[] = {
     "L",
     "M",
@@ -54,7 +54,7 @@ static void newer_characters_are_found_in_every_range(void **state)
     }
 }
 
-/* Whether a property's ranges hold c. */
+/* Whether the ranges of a property contain c. */
 static bool any_property_has(int32_t c)
 {
     for (size_t i = 0; i < PF_COUNT(PROPERTIES); i++) {

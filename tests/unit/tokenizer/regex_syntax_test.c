@@ -1,11 +1,11 @@
-/* Oniguruma's regular expressions as PCRE2 takes them. */
+/* Tests the rewriting of Oniguruma's regular expressions to PCRE2. */
 #include <stdlib.h>
 
 #include "tests/support/test.h"
 #include "tokenizer/pattern/regex_syntax.h"
 
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
-#define KANA "\\x{1B132}-\\x{1B132}" /* newer than PCRE2's */
+#define KANA "\\x{1B132}-\\x{1B132}" /* newer than PCRE2 */
 
 typedef struct {
     const char *in, *out;
@@ -63,7 +63,7 @@ static void patterns_are_rewritten_for_pcre2(void **state)
     assert_rewritten(cases, PF_COUNT(cases), false);
 }
 
-/* PCRE2 would not compile some 25 that are written out. */
+/* PCRE2 does not compile 25 copies that are written out. */
 static void word_boundary_is_written_once_as_a_group(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void properties_with_unknown_new_members_are_refused(void **state)
     for (size_t i = 0; i < PF_COUNT(patterns); i++) assert_refused(patterns[i], "PCRE2 may know of other characters");
 }
 
-/* PCRE2's classes take nothing away from a property. */
+/* A class of PCRE2 cannot exclude characters from a property. */
 static void negated_property_with_new_members_in_a_class_is_refused(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void negated_property_with_new_members_in_a_class_is_refused(void **state
     for (size_t i = 0; i < PF_COUNT(patterns); i++) assert_refused(patterns[i], "inside a character class");
 }
 
-/* Oniguruma folds such a class as a whole. */
+/* Oniguruma folds a class as a whole. */
 static void case_property_in_a_caseless_class_is_refused(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void case_property_in_a_caseless_class_is_refused(void **state)
         assert_refused(patterns[i], "of case in a character class under (?i)");
 }
 
-/* Oniguruma takes ss for the sharp s, and the other way round; characters apart, repeated or on their own it does not. */
+/* Oniguruma matches ss with the sharp s and vice versa, but not separated, repeated or single characters. */
 static void multi_character_folding_is_refused_when_caseless(void **state)
 {
     (void)state;

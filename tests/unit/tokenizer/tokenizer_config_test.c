@@ -1,4 +1,5 @@
-/* Expected are what transformers 5.23's AutoTokenizer adds to the tokenizer of the same files. */
+/* Tests the tokens of the files beside tokenizer.json. Expected values are the tokens that AutoTokenizer of transformers 5.23
+ * adds for the same files. */
 #include <stdlib.h>
 
 #include "tests/support/test.h"
@@ -39,7 +40,7 @@ static void close_all(parsed *p)
     free(p);
 }
 
-/* Each token as "text:flags ", of Single word, Lstrip, Rstrip, Normalized and special (!), a bar behind those listed. */
+/* Each token as "text:flags ", with S single_word, L lstrip, R rstrip, N normalized, ! special; a bar ends the listed ones. */
 static void assert_tokens(texts t, const char *expected)
 {
     char got[1024] = "";
@@ -120,7 +121,7 @@ static void repeated_text_keeps_its_flags(void **state)
     assert_tokens(
         (texts){ .config = "{\"mask_token\": {\"content\": \"x\", \"lstrip\": true}, \"image_token\": \"x\","
                            "\"extra_special_tokens\": [{\"content\": \"x\", \"lstrip\": true, \"special\": true}]}" },
-        "| x:L! x:! x:L! "); /* with other flags it is another */
+        "| x:L! x:! x:L! "); /* other flags make it another entry */
 }
 
 static void additional_special_tokens_apply_without_extra_special_tokens(void **state)
@@ -136,7 +137,7 @@ static void additional_special_tokens_apply_without_extra_special_tokens(void **
     assert_tokens((texts){ .config =
                                "{\"extra_special_tokens\": [{\"content\": \"c\"}, {\"content\": \"d\", \"special\":"
                                "true, \"normalized\": true}]}" },
-                  "| c:N d:N! "); /* what says its flags has them */
+                  "| c:N d:N! "); /* an entry with flags keeps them */
     assert_tokens((texts){ .config = "{\"extra_special_tokens\": [\"a\"]}",
                            .special_map = "{\"extra_special_tokens\": [{\"content\": \"b\"}],"
                                           "\"additional_special_tokens\": [\"c\"]}" },
@@ -165,10 +166,10 @@ static void null_in_special_tokens_map_removes_a_name(void **state)
     assert_tokens((texts){ .config = "{\"turn_token\": \"<t>\", \"image_token\": {\"__type\": \"AddedToken\","
                                      "\"content\": \"<i>\"}}",
                            .special_map = map },
-                  "| <t>:! "); /* a plain text is set aside before that file is read */
+                  "| <t>:! "); /* a plain text takes precedence over that file */
 }
 
-/* A name keeps the place of its null, and of what was no token; a plain text has none to keep. */
+/* A name keeps the position of null or of a value that is no token; a plain text does not. */
 static void special_tokens_map_entry_keeps_its_position_in_tokenizer_config(void **state)
 {
     (void)state;

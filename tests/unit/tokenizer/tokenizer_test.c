@@ -1,4 +1,4 @@
-/* The tokenizer as a whole, beside Hugging Face's library and on any bytes; what it refuses, and its fingerprint. */
+/* Tests the whole tokenizer: equality with Hugging Face's library, arbitrary bytes, refusals, limits, the fingerprint. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <time.h>
@@ -52,7 +52,7 @@ static void check_text(const pf_tokenizer *t, const char *name, const json_t *te
     pf_tokens_clear(&got);
 }
 
-/* What the library has no bytes for it writes as U+FFFD: such texts say nothing here. */
+/* The library writes U+FFFD for invalid bytes: such texts are not compared. */
 static void check_decoded(const pf_tokenizer *t, const char *name, const json_t *ids, const json_t *decoded,
                           size_t index)
 {
@@ -132,7 +132,7 @@ static void invalid_utf8_bytes_are_separate_tokens(void **state)
         pf_tokens_clear(&tokens);
         assert_comes_back(t, bad[i].text, bad[i].n);
     }
-    /* what is valid around them is split as if it stood alone */
+    /* the valid text around them is split as if it were alone */
     pf_tokens whole = encode_bytes(t, " the\xFF the", 9, false), part = encode(t, " the");
     assert_int_equal(whole.n, 2 * part.n + 1);
     assert_memory_equal(whole.ids, part.ids, (size_t)part.n * sizeof *part.ids);
@@ -171,7 +171,7 @@ static void long_piece_takes_n_log_n_time(void **state)
     for (int i = 0; i < N; i++) text[i] = "aethrn"[(i * 7 + i / 13) % 6];
     const clock_t begin = clock();
     assert_comes_back(t, text, N);
-    memset(text, ' ', N); /* one run of white space: the pattern backs up over all of it */
+    memset(text, ' ', N); /* one run of white space: the pattern backtracks over all of it */
     assert_comes_back(t, text, N);
     const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
     if (seconds > 5.0) fail_msg("%d bytes took %.1f s", 2 * N, seconds);
@@ -181,7 +181,7 @@ static void long_piece_takes_n_log_n_time(void **state)
 
 /* --- normal forms --- */
 
-/* Unicode 10 gave U+1DF6 a class and Unicode 15 U+1E030 a decomposition; the library's tables are those of Unicode 9. */
+/* U+1DF6 has a combining class since Unicode 10, U+1E030 a decomposition since 15; the library's tables are of Unicode 9. */
 static void characters_newer_than_unicode_9_are_not_normalized(void **state)
 {
     (void)state;
@@ -200,7 +200,9 @@ static void characters_newer_than_unicode_9_are_not_normalized(void **state)
 static void long_run_of_marks_is_ordered_in_linear_time(void **state)
 {
     (void)state;
-    enum { PAIRS = 200000 }; /* of an acute and a dot below, which goes before it; the first dot joins the a */
+    enum {
+        PAIRS = 200000
+    }; /* an acute and a dot below, which is ordered before it; the first dot composes with the a */
     const size_t n = 1 + 4 * (size_t)PAIRS;
     char *text = malloc(n);
     assert_non_null(text);
@@ -219,7 +221,7 @@ static void long_run_of_marks_is_ordered_in_linear_time(void **state)
     free(text);
 }
 
-/* A mark that the end of a stretch would part from its letter. */
+/* A mark that the end of a chunk would separate from its letter. */
 static void normal_form_of_a_long_text_joins_across_chunks(void **state)
 {
     (void)state;
@@ -235,7 +237,7 @@ static void normal_form_of_a_long_text_joins_across_chunks(void **state)
     free(text);
 }
 
-/* U+11A7 is no trailing consonant: U+AC00 keeps it behind itself, made of U+1100 and U+1161 or not; U+11A8 is one. */
+/* U+11A7 is not a trailing consonant: it stays after U+AC00, composed of U+1100 and U+1161 or not. U+11A8 is one. */
 static void hangul_syllable_composes_with_trailing_consonant_only(void **state)
 {
     (void)state;
@@ -287,7 +289,7 @@ static void cancel_ends_a_normalizer_step(void **state)
     free(text);
 }
 
-/* --- what is refused --- */
+/* --- refusals --- */
 
 static void assert_refused(parts p, pf_status status, const char *part)
 {
@@ -371,10 +373,10 @@ static void unknown_parts_are_refused_by_name(void **state)
         { { .pre = SPLIT("[a[-b]]") }, "a '-' beside", PF_UNSUPPORTED },
         { { .pre = SPLIT("[[a-]b]") }, "a '-' beside", PF_UNSUPPORTED },
         { { .pre = SPLIT("[[a]-b]") }, "a '-' beside", PF_UNSUPPORTED },
-        { { .pre = SPLIT("\\\\p{Nonsense}") }, ": \\p{Nonsense}", PF_UNSUPPORTED }, /* as the file has it */
+        { { .pre = SPLIT("\\\\p{Unheard_of}") }, ": \\p{Unheard_of}", PF_UNSUPPORTED }, /* as in the file */
         { { .pre = SPLIT("(?<n>a)") }, "(?<", PF_UNSUPPORTED },
         { { .pre = SPLIT("a\\\\1") }, "\\1", PF_UNSUPPORTED },
-        { { .pre = SPLIT("\\\\X") }, "\\X", PF_UNSUPPORTED }, /* where it ends differs from library to library */
+        { { .pre = SPLIT("\\\\X") }, "\\X", PF_UNSUPPORTED }, /* its end differs between libraries */
         { { .model = "\"byte_fallback\": 1," }, "tokenizer.json: model: byte_fallback is 1", PF_FORMAT },
         { { .model = "\"dropout\": 0.1," }, "model: dropout is 0.1", PF_UNSUPPORTED },
         { { .model = "\"continuing_subword_prefix\": \"##\"," }, "continuing_subword_prefix", PF_UNSUPPORTED },
@@ -403,14 +405,14 @@ static void hostile_pattern_ends_in_pf_limit(void **state)
     char text[4096];
     pf_tokens out = { 0 };
     memset(text, 'a', sizeof text);
-    memcpy(text + sizeof text - 2, "bc", 2); /* what the pattern needs is there, but cannot be reached */
+    memcpy(text + sizeof text - 2, "bc", 2); /* the text that the pattern needs, out of reach */
     assert_status(pf_tokenizer_encode(t, text, sizeof text, false, NULL, &out), PF_LIMIT);
     assert_int_equal(out.n, 0);
     pf_tokens_clear(&out);
     pf_tokenizer_close(t);
 }
 
-/* Commas of thousands, as SuperBPE's pattern looks for them: a search reads on to the last digit, some 4,700 steps. */
+/* Thousands separators, as in SuperBPE's pattern: a search reads to the last digit, some 4,700 steps. */
 static void many_slow_searches_are_allowed(void **state)
 {
     (void)state;
@@ -426,8 +428,8 @@ static void many_slow_searches_are_allowed(void **state)
     pf_tokenizer_close(t);
 }
 
-/* A group that repeats keeps a way back for each turn: more than PCRE2's own stack for a megabyte, more than is given for
- * sixteen. */
+/* A repeated group takes backtracking memory for each iteration: more than PCRE2's own stack for a megabyte, and more than
+ * the limit for sixteen. */
 static void match_over_megabytes_is_bounded_by_memory(void **state)
 {
     (void)state;
@@ -446,7 +448,7 @@ static void match_over_megabytes_is_bounded_by_memory(void **state)
     pf_tokenizer_close(t);
 }
 
-/* --- the fingerprint --- */
+/* --- fingerprint --- */
 
 static void equal_vocabularies_have_equal_fingerprints(void **state)
 {
@@ -462,8 +464,8 @@ static void equal_vocabularies_have_equal_fingerprints(void **state)
     assert_int_equal(pf_tokenizer_fingerprint(w, INT32_MAX, d, NULL), PF_OK);
     assert_memory_equal(a, b, 32);
     assert_memory_not_equal(a, c, 32); /* one token more */
-    assert_memory_equal(a, e, 32);     /* for which the embedding has no row */
-    /* of the 256 bytes as ids 0 to 255, by another implementation of SHA-256 */
+    assert_memory_equal(a, e, 32);     /* that token has no row in the embedding */
+    /* the 256 bytes as ids 0 to 255, hashed with another implementation of SHA-256 */
     static const uint8_t known[32] = { 0x4A, 0x3C, 0xBC, 0x05, 0x36, 0xC8, 0xCD, 0x34, 0xF6, 0x2D, 0xD3,
                                        0xF6, 0xD4, 0xF7, 0x94, 0x59, 0xAD, 0xB2, 0xEF, 0xC6, 0x4F, 0x5A,
                                        0xB0, 0x30, 0xAB, 0xED, 0xD4, 0x36, 0x88, 0x27, 0x94, 0xD8 };
@@ -474,7 +476,7 @@ static void equal_vocabularies_have_equal_fingerprints(void **state)
     pf_tokenizer_close(w);
 }
 
-/* --- what stands beside the model in its files --- */
+/* --- other parts of the files --- */
 
 static void bert_and_roberta_processing_add_cls_and_sep(void **state)
 {
@@ -482,7 +484,7 @@ static void bert_and_roberta_processing_add_cls_and_sep(void **state)
     static const char *const processors[] = {
         "{\"type\": \"BertProcessing\", \"sep\": [\"</s>\", 257], \"cls\": [\"<s>\", 256]}",
         "{\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", 257], \"cls\": [\"<s>\", 256],"
-        "\"trim_offsets\": true, \"add_prefix_space\": true}", /* which puts no space anywhere */
+        "\"trim_offsets\": true, \"add_prefix_space\": true}", /* it has no effect on ids */
     };
     for (int i = 0; i < 2; i++) {
         char top[512];
@@ -498,7 +500,7 @@ static void bert_and_roberta_processing_add_cls_and_sep(void **state)
         tokens = encode_bytes(t, "", 0, true);
         assert_int_equal(tokens.n, 2);
         pf_tokens_clear(&tokens);
-        assert_ids(t, "ab", (int32_t[]){ 'a', 'b' }, 2); /* without special tokens */
+        assert_ids(t, "ab", (int32_t[]){ 'a', 'b' }, 2); /* no special tokens */
         pf_tokenizer_close(t);
     }
 }
@@ -511,7 +513,7 @@ static void truncation_and_padding_change_nothing(void **state)
                         "\"direction\": \"Right\"}, \"padding\": {\"strategy\": {\"Fixed\": 9}, \"pad_id\": 0,"
                         "\"pad_token\": \"[PAD]\", \"direction\": \"Left\"}," });
     assert_ids(t, "abc", (int32_t[]){ 'a', 'b', 'c' }, 3);
-    assert_ids(t, "a[PAD]", (int32_t[]){ 'a', 256 }, 2); /* but it is a token, as transformers makes it one */
+    assert_ids(t, "a[PAD]", (int32_t[]){ 'a', 256 }, 2); /* it is a token, as in transformers */
     pf_tokenizer_close(t);
 }
 
@@ -526,12 +528,12 @@ static void assert_decodes(const pf_tokenizer *t, const int32_t *ids, size_t n, 
     pf_tokens_clear(&tokens);
 }
 
-/* As the library has it: the decoder is given what stands in the vocabulary, whoever cut the text. */
+/* As in the library: the decoder gets the text in the vocabulary, whatever the pre-tokenizer. */
 static void byte_level_decoder_maps_byte_characters_to_bytes(void **state)
 {
     (void)state;
     char *text = build((parts){ .top = "\"added_tokens\": [{\"id\": 256, \"content\": \"<x>\"}]," });
-    memcpy(strstr(text, "decoder"), "version", 7); /* so that there is no decoder */
+    memcpy(strstr(text, "decoder"), "version", 7); /* removes the decoder */
     pf_tokenizer *t = open_text(text, NULL);
     assert_ids(t, "a \xC3\xA9<x>", (int32_t[]){ 'a', ' ', 0xC3, 0xA9, 256 }, 5);
     assert_decodes(t, (int32_t[]){ 'a', ' ', 0xC3, 0xA9, 256 }, 5, "a \xC4\xA0 \xC3\x83 \xC2\xA9 <x>");
@@ -616,7 +618,7 @@ static void directory_opens_with_and_without_tokenizer_config(void **state)
     assert_status(pf_tokenizer_open(dir.path, &t, &error), PF_FORMAT);
     assert_says(error, "added_tokens.json");
     pf_temp_write(&dir, "tokenizer_config.json", "{\"added_tokens_decoder\": {}}", 28);
-    assert_ok(pf_tokenizer_open(dir.path, &t, &error), error); /* nobody asks the older files */
+    assert_ok(pf_tokenizer_open(dir.path, &t, &error), error); /* the older files are ignored */
     assert_int_equal(pf_tokenizer_find_added(t, "</s>"), -1);
     pf_tokenizer_close(t);
     pf_temp_write(&dir, "tokenizer_config.json", "{", 1);

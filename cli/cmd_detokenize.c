@@ -1,4 +1,4 @@
-/* pilotfish detokenize: ids to the exact bytes; an id of the model's that is no token of its tokenizer has none. */
+/* pilotfish detokenize: writes the exact bytes of ids as one text. An id of the model without a token has no bytes. */
 #include "cli/commands.h"
 #include "cli/hub.h"
 #include "cli/input.h"
@@ -9,7 +9,7 @@
 static pf_status push(pf_detokenizer *d, const pf_tokens *tokens, int32_t i, pf_bytes *text, pf_error *error)
 {
     const pf_status status = pf_detokenizer_push(d, tokens->ids[i], text);
-    if (status == PF_INVALID) return PF_OK; /* no token */
+    if (status == PF_INVALID) return PF_OK; /* an id without a token */
     if (status == PF_LIMIT)
         return pf_fail(error, status, "entry %d of --tokens, %d: its decoder makes it longer by more than a MiB", i + 1,
                        tokens->ids[i]);
@@ -30,7 +30,7 @@ static pf_status decode(const pf_tokenizer *tokenizer, const pf_tokens *tokens, 
     return status;
 }
 
-/* The tokenizer's, and those of the rows behind them where config.json is there and is a model's. */
+/* The number of ids of the tokenizer, or of the embedding if config.json has more. */
 static int32_t count_ids(const char *directory, const pf_tokenizer *tokenizer)
 {
     const int32_t n_tokens = pf_tokenizer_vocab_size(tokenizer);

@@ -1,4 +1,4 @@
-/* pilotfish tokenize: text to ids. */
+/* pilotfish tokenize: prints the ids of a text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 
-/* As they come: a document made first would take seconds of many millions, and Ctrl-C ends it in between. */
+/* Writes JSON directly: a document of many millions of ids would take seconds, and Ctrl-C can end this in between. */
 static int print_ids(const pf_options *options, pf_out *out, const pf_tokens *tokens)
 {
     const volatile bool *interrupted = pf_interrupt_flag();

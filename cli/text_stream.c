@@ -1,4 +1,4 @@
-/* Tokens in, text out. */
+/* Turns the tokens of a continuation into text. */
 #include "cli/text_stream.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ void pf_text_stream_end(pf_text_stream *stream)
     stream->drafted_capacity = 0;
 }
 
-/* Cut the text before the first stop text that the bytes from `old` on complete. */
+/* End the text before the first stop text that the bytes from `old` on complete. */
 static void find_stop(pf_text_stream *stream, size_t old)
 {
     size_t first = stream->bytes.n;
@@ -57,7 +57,7 @@ static void find_stop(pf_text_stream *stream, size_t old)
     if (stream->stopped) stream->bytes.n = first;
 }
 
-/* What the detokenizer has appended from `old` on. */
+/* Take over the bytes that the detokenizer has appended from `old` on. */
 static pf_status take(pf_text_stream *stream, size_t old, bool drafted)
 {
     PF_TRY(reserve_drafted(stream, stream->bytes.capacity));
@@ -82,7 +82,7 @@ pf_status pf_text_stream_finish(pf_text_stream *stream)
     return take(stream, old, false);
 }
 
-/* The longest end of the bytes that is the beginning of a stop text. */
+/* Length of the longest suffix of the bytes that is a proper prefix of a stop text. */
 static size_t held_back(const pf_text_stream *stream)
 {
     size_t longest = 0;

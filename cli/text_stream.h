@@ -1,12 +1,11 @@
 /*
- * Tokens in, text out, as they come: bytes joined, stop texts found, characters kept whole.
+ * Turns the tokens of a continuation into text as they arrive, ends it at a stop text, and keeps characters whole.
  *
  *      tokens    "The"  " caf"  "\xC3"  "\xA9"  "\n"  "\nQ"          stop text "\n\nQ:"
  *      bytes      The caf\xC3\xA9\n\nQ
- *                 |--- may be shown ---|---| might be the beginning of the stop text: held back
+ *                 |--- may be shown ---|---| held back: may become the stop text
  *
- * A stop text is found wherever it begins, across tokens. What stands before it is the text; the tokens are kept.
- * Special tokens have no bytes here.
+ * A stop text is found across tokens. The text ends before it; the tokens are kept. Special tokens have no text.
  */
 #ifndef PF_CLI_TEXT_STREAM_H
 #define PF_CLI_TEXT_STREAM_H
@@ -22,28 +21,28 @@ typedef struct {
     const pf_tokenizer *tokenizer;
     const pf_strings *stops;
     pf_detokenizer *detokenizer;
-    pf_bytes bytes; /* the text so far; after a stop was met, what stands before it */
-    bool *drafted;  /* [bytes.n] whose byte it is */
+    pf_bytes bytes; /* the text so far; once stopped, the text before the stop text */
+    bool *drafted;  /* [bytes.n] whether a drafted token added the byte */
     size_t drafted_capacity;
-    bool stopped; /* a stop text was met */
+    bool stopped; /* a stop text was found */
 } pf_text_stream;
 
-/* The text is what the tokens add to that of the prompt (pf_detokenizer_skip_prompt), and a stop text is not looked for in
- * the prompt. Room for n_tokens tokens of usual length; longer texts make it grow. Tokenizer and stops are borrowed.
- * PF_LIMIT: the decoder makes a token of the prompt too long. PF_NOMEM. End it with pf_text_stream_end. */
+/* Begins the text that tokens add to that of the prompt (pf_detokenizer_skip_prompt); stop texts do not match inside the
+ * prompt. Reserves memory for n_tokens tokens of usual length; it grows for longer texts. Tokenizer and stops are borrowed.
+ * PF_LIMIT: the decoder makes a token of the prompt too long. PF_NOMEM. Free it with pf_text_stream_end. */
 PF_MUST_USE pf_status pf_text_stream_begin(pf_text_stream *stream, const pf_tokenizer *tokenizer,
                                            const pf_strings *stops, const pf_tokens *prompt, int32_t n_tokens);
-void pf_text_stream_end(pf_text_stream *stream); /* zeroed is fine */
+void pf_text_stream_end(pf_text_stream *stream); /* a zeroed stream is fine */
 
-/* Take the next token. PF_INVALID: it is not in the vocabulary (its bytes are left out). PF_LIMIT: the decoder
- * makes it too long. PF_NOMEM. */
+/* Adds the text of the next token. PF_INVALID: it is not in the vocabulary and adds nothing. PF_LIMIT: the decoder makes it
+ * too long. PF_NOMEM. */
 PF_MUST_USE pf_status pf_text_stream_push(pf_text_stream *stream, int32_t token, bool drafted);
 
-/* No token follows: take what the decoder held back. PF_LIMIT, PF_NOMEM. */
+/* Ends the text: adds what the decoder held back. PF_LIMIT, PF_NOMEM. */
 PF_MUST_USE pf_status pf_text_stream_finish(pf_text_stream *stream);
 
-/* How much of `bytes` may be shown: neither a part of a character nor what may turn out to be a stop text. When no
- * more tokens will come, all bytes are. */
+/* How many of `bytes` may be shown now: no part of a character, and no beginning of a stop text. After the last token all of
+ * them may. */
 size_t pf_text_stream_ready(const pf_text_stream *stream);
 
 #endif

@@ -1,4 +1,4 @@
-/* Text as tokens make it: stop texts found wherever they begin, and nothing shown that would have to be taken back. */
+/* Tests the text of a stream of tokens: stop texts, whole characters, and that shown text never changes. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id)
     return id == SPECIAL;
 }
 
-/* The first byte of a text has no text, as a space would. */
+/* It drops the first byte of a text, as a decoder drops a leading space. */
 struct pf_detokenizer {
     bool strips_first;
 };
@@ -50,7 +50,7 @@ pf_status pf_detokenizer_push(pf_detokenizer *d, int32_t id, pf_bytes *text)
     return pf_bytes_append(text, pieces[id] + n_stripped, strlen(pieces[id]) - n_stripped);
 }
 
-/* It has held back an "a". */
+/* It holds back an "a" until the end. */
 pf_status pf_detokenizer_finish(pf_detokenizer *d, pf_bytes *text)
 {
     (void)d;
@@ -88,7 +88,7 @@ static void stop_text_is_found_across_tokens(void **state)
     (void)state;
     const pf_strings stops = { { "abba" }, 1 };
     pf_text_stream stream = begin(&stops);
-    const int32_t tokens[] = { 0, 0, 1 }; /* a a b: the last two might begin it */
+    const int32_t tokens[] = { 0, 0, 1 }; /* a a b: the last two begin the stop text */
     for (size_t i = 0; i < 3; i++) push(&stream, tokens[i]);
     assert_bytes(&stream, pf_text_stream_ready(&stream), "a");
     push(&stream, 3); /* ba */
@@ -104,7 +104,7 @@ static void partial_stop_text_is_released(void **state)
     pf_text_stream stream = begin(&stops);
     push(&stream, 2); /* ab */
     assert_bytes(&stream, pf_text_stream_ready(&stream), "");
-    push(&stream, 0); /* aba: its last a might begin one again */
+    push(&stream, 0); /* aba: its last a may begin the stop text again */
     assert_bytes(&stream, pf_text_stream_ready(&stream), "ab");
     assert_false(stream.stopped);
     assert_bytes(&stream, stream.bytes.n, "aba");
@@ -185,7 +185,7 @@ static void stop_text_does_not_match_inside_the_prompt(void **state)
     }
 }
 
-/* Against the plain definition: the text is what stands before the first stop text of all bytes so far. */
+/* Definition: the text is the bytes before the first stop text in all bytes so far. */
 static void random_streams_match_the_definition(void **state)
 {
     (void)state;

@@ -1,15 +1,15 @@
 """Distil the draft on the target's own output distribution.
 
-    distill.py write --target T.ckpt --minutes 3     the target writes text, greedy and sampled; ids and hidden states are
-                                                     kept, in batches (--steps says how many)
+    distill.py write --target T.ckpt --minutes 3     the target generates text, greedy and sampled; ids and hidden states are
+                                                     saved in batches (--steps sets their number)
     distill.py train --target T.ckpt --minutes 12    the draft learns from corpus windows and from that text
 
-The teacher's logits are recomputed from its last hidden states (one product), so a second pass over its own text is free.
-The loss is KL(target || draft); in the last third also the total variation, which is what sampling acceptance is
-(1 - TV), and cross entropy to the target's argmax, which is what greedy acceptance is.
+The teacher's logits are recomputed from its last hidden states (one matrix product), so a second epoch over its own text
+needs no forward pass. The loss is KL(target || draft). The last third adds the total variation, because sampling accepts
+with probability 1 - TV, and the cross entropy to the target's argmax, which decides greedy acceptance.
 
-Keeps true: the teacher is the target as exported, its weights rounded to BF16; text the target wrote starts from training
-prefixes only, never from prompts.txt.
+Invariants: the teacher is the target as exported, with weights rounded to BF16; generated text starts from training prefixes
+only, never from prompts.txt.
 """
 
 import time
@@ -59,7 +59,7 @@ def write(args) -> None:
 
 
 class OwnText:
-    """Rows that the target wrote, shuffled; the first batch file is kept aside to measure on."""
+    """Rows that the target generated, shuffled; the first batch file is held out for evaluation."""
 
     def __init__(self, folder: Path, seed: int):
         files = [torch.load(f, weights_only=True) for f in sorted(folder.glob("*.pt"))]

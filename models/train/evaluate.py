@@ -3,10 +3,10 @@
     evaluate.py --target models/target --draft models/draft        (directories as exported)
 
   - bits per byte: every held-out document cut into windows of 1024 positions that start with BOS, no overlap;
-  - loops: share of prompts whose greedy continuation of 128 tokens holds an 8-gram twice;
-  - acceptance: speculative decoding by the book (Leviathan et al., arXiv:2211.17192), k draft tokens a round, each round
-    starting where the last one stopped. Position j counts only when positions 1..j-1 were accepted. Greedy accepts when
-    the argmaxes agree; temperature 1 accepts with min(1, p/q) and draws the correction from the residual.
+  - loops: share of prompts with a greedy continuation of 128 tokens that contains an 8-gram twice;
+  - acceptance: speculative decoding (Leviathan et al., arXiv:2211.17192), k draft tokens a round, each round starts where the
+    previous one stopped. Position j counts only if positions 1..j-1 were accepted. Greedy accepts if the argmaxes are equal;
+    temperature 1 accepts with min(1, p/q) and draws the correction from the residual.
 """
 
 import json
@@ -77,8 +77,8 @@ def greedy_text(model, prompts, n_new: int):
 
 @torch.no_grad()
 def acceptance(target, draft, prompts, k: int, n_new: int, temperature: float, seed: int, greedy_texts=None) -> dict:
-    """Speculative decoding of n_new tokens a prompt. With temperature 0 the target's text is known beforehand
-    (greedy_texts), so its argmax at a position is simply the next token there."""
+    """Speculative decoding of n_new tokens a prompt. At temperature 0 the target's text is known (greedy_texts), so its
+    argmax at a position is the next token of that text."""
     ids, lengths = padded(prompts, n_new + k + 1)
     base, end = lengths.clone(), lengths + n_new
     generator = torch.Generator().manual_seed(seed)

@@ -2,9 +2,9 @@
 
     export.py --model target --checkpoint X.ckpt --out models/target
 
-The target is written in two shards with an index, the draft in one file. The directory is built beside its final place
-and renamed into it, so a reader never sees half of one. Keeps true: tensor names, shapes and config fields are those of
-transformers' LlamaForCausalLM with tied embeddings (no lm_head.weight); both directories hold the same tokenizer.json.
+The target is written in two shards with an index, the draft in one file. The directory is built next to its final path and
+renamed, so a reader never sees a part of it. Invariants: tensor names, shapes and config fields are those of transformers'
+LlamaForCausalLM with tied embeddings (no lm_head.weight); both directories have the same tokenizer.json.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A small Llama in plain PyTorch, its optimizer, and the window sampler that every training script shares.
+"""A small Llama in plain PyTorch, its optimizer, and the window sampler of the training scripts.
 
-Keeps true:
+Invariants:
   - parameter names and mathematics are those of transformers' LlamaForCausalLM with tied embeddings
     (rotary halves, not interleaved pairs; RMS norm with its sum in F32), so a state_dict is a checkpoint;
   - master weights are F32; products take BF16 inputs; the residual stream is F32;
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         v = qkv[:, n_q + n_kv:]
         if cache is not None:
             k, v = cache.append(k, v)
-        if cache is not None and length == 1:  # one query a sequence: the heads of a group take the place of positions
+        if cache is not None and length == 1:  # one query a sequence: the heads of a group become positions
             out = F.scaled_dot_product_attention(q.view(batch, n_kv, n_q // n_kv, c.head_dim), k, v)
             out = out.view(batch, n_q, 1, c.head_dim)
         else:
@@ -127,7 +127,7 @@ class Body(nn.Module):
 
 
 class KVCache:
-    """Keys and values, in BF16, of n_rows sequences of equal length. In a pass each layer appends once, in order."""
+    """Keys and values in BF16 of n_rows sequences of equal length. Each layer appends once in a pass, in order."""
 
     def __init__(self, config: Config, n_rows: int, n_positions: int):
         shape = (config.num_hidden_layers, n_rows, config.num_key_value_heads, n_positions, config.head_dim)
@@ -206,7 +206,7 @@ def continue_text(model: Llama, prefix, n_new: int, temperature, generator=None)
 
 
 def orthogonalise(g, steps: int = 5):
-    """Newton-Schulz, batched over the first axis: the nearest semi-orthogonal matrix, roughly (Jordan et al., Muon, 2024)."""
+    """Newton-Schulz, batched over the first axis: approximates the nearest semi-orthogonal matrix (Jordan et al., Muon, 2024)."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
@@ -220,7 +220,7 @@ def orthogonalise(g, steps: int = 5):
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised, for hidden matrices. Equal shapes are stacked and done in one batch."""
+    """Orthogonalized momentum for hidden matrices. Matrices of equal shape are stacked into one batch."""
 
     def __init__(self, params, lr, momentum=0.95, weight_decay=0.1):
         super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
@@ -305,7 +305,8 @@ def meta(work: Path) -> dict:
 
 
 def save(path: Path, value) -> None:
-    """torch.save, and path is whole or as before. By way of memory, where a full disk cannot hide behind an error of the ZIP writer."""
+    """torch.save; path is complete or unchanged. Serializes to memory first, so that a full disk is reported as such and not
+    as an error of the ZIP writer."""
     content = io.BytesIO()
     torch.save(value, content)
     script.write_whole(path, content.getbuffer())

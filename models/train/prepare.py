@@ -5,10 +5,10 @@
   text     -> tokenizer.json   byte-level BPE, vocabulary 4096, the Llama 3 split pattern
   tokens   -> train.bin, heldout.bin (uint16), prompts.txt, meta.json
 
-What is before corpus.jsonl is skipped when that exists, and so is the tokenizer when it does; each file is whole or not there.
+The stages before corpus.jsonl are skipped if it exists, and so is the tokenizer if it exists; each file is complete or absent.
 
-Keeps true:
-  - a document is wholly in the training part or wholly held out (by a hash of its path);
+Invariants:
+  - all of a document is in the training part or held out (by a hash of its path);
   - no paragraph of 20 characters or more occurs twice in the whole text, digits ignored;
   - the same packages give the same bytes: no clock, no unseeded randomness.
 """
@@ -39,7 +39,7 @@ MAX_CODE_LINES = 25
 N_PROMPTS = 200
 
 # (name, glob under root/usr/share/doc, pattern of paths to leave out)
-# rust-doc also holds the embedded book: its prose is CC-BY-SA, not permissive, so it is not here.
+# rust-doc also contains the embedded book; it is excluded because its prose is CC-BY-SA.
 SOURCES = [
     ("python", "python3.11/html/**/*.html",
      r"genindex|modindex|search|/whatsnew/changelog|contents\.html|/index\.html|download|_static|_sources|/includes/|license"),
@@ -164,7 +164,7 @@ def paragraphs(node, out: list, prefix: str = "") -> None:
 
 
 def page_body(tree, source: str):
-    """The elements of a page that hold its text."""
+    """The elements of a page that contain its text."""
     if source == "rust-std":
         heads = tree.xpath('//h1[contains(@class,"fqn")]')
         return heads[:1] + tree.xpath('//div[contains(@class,"docblock") and not(contains(@class,"item-decl"))]')
@@ -189,7 +189,8 @@ DROP = re.compile(r"^(This page last modified|Source code:|Table of Contents|Pre
 
 
 def unpack(work: Path) -> Path:
-    """The packages as the archive has them today, unpacked again each time, since a kill may have left some of them incomplete."""
+    """The current packages of the archive, unpacked. Unpacks all of them again each time, because an interrupted run may have
+    left some incomplete."""
     debs, root = work / "deb", work / "root"
     for folder in (debs, root):
         shutil.rmtree(folder, ignore_errors=True)
@@ -240,7 +241,7 @@ def extract(root: Path) -> list:
                         continue
                     seen.add(key)
                 if kind == "head" and kept and kept[-1][0] == "head" and kept[-1][1].split(" ")[0] == text.split(" ")[0]:
-                    kept.pop()  # a heading that lost everything below it
+                    kept.pop()  # a heading without remaining text
                 kept.append((kind, text))
             while kept and kept[-1][0] == "head":
                 kept.pop()

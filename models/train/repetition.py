@@ -1,9 +1,9 @@
-"""What a small model must not learn: to go on copying what the row holds already.
+"""Training losses against repetition.
 
-Decoded greedily, a small model loops, because copying the last sentence grows likelier with every copy. So a token that
-would complete an n-gram which its row holds already is made unlikely in training instead of likely (unlikelihood: Welleck
-et al., arXiv:1908.04319), wherever it stands: in the corpus, where such copies break off sooner or later, and in rows into
-which a piece was repeated on purpose (Xu et al., arXiv:2206.02369), after which the text goes on as it did.
+Decoded greedily, a small model loops, because each copy of a sentence makes the next copy more likely. So a token that would
+complete an n-gram that its row already contains is trained to be unlikely (unlikelihood: Welleck et al., arXiv:1908.04319).
+This applies to the corpus and to rows into which a piece was repeated on purpose (Xu et al., arXiv:2206.02369), after which
+the text continues.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ MADE_UP_SHARE, PERIODS, REPEATED = 0.4, (1, 40), (12, 160)
 
 
 def completes_copy(rows: np.ndarray, n: int = COPY_NGRAM) -> np.ndarray:
-    """(rows, length) token ids -> bool of the same shape: the n-gram that ends here stands earlier in the row."""
+    """(rows, length) token ids -> bool of the same shape: the n-gram that ends here occurs earlier in the row."""
     marks = np.zeros(rows.shape, dtype=bool)
     for row, mark in zip(rows, marks):
         seen = set()
@@ -28,7 +28,7 @@ def completes_copy(rows: np.ndarray, n: int = COPY_NGRAM) -> np.ndarray:
 
 
 def repeat_pieces(rows: np.ndarray, rng) -> None:
-    """In a share of the rows, in place: a piece of text comes again and again, then the row goes on."""
+    """In a share of the rows, in place: repeats a piece of text, then the row continues."""
     for row in rows:
         if rng.uniform() >= MADE_UP_SHARE:
             continue
@@ -40,7 +40,7 @@ def repeat_pieces(rows: np.ndarray, rng) -> None:
 
 
 def loss(logits, labels, copied):
-    """Mean over (rows, length) of -log p, and of -log(1 - p), which weighs more, where the label would complete a copy."""
+    """Mean over (rows, length) of -log p, or of -log(1 - p) with a larger weight where the label would complete a copy."""
     nats = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="none")
     unlikely = -COPY_WEIGHT * torch.log1p(-torch.exp(-nats).clamp(max=1 - 1e-4))
     return torch.where(copied.flatten(), unlikely, nats).mean()

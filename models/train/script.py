@@ -1,5 +1,5 @@
-"""What the scripts of this folder have in common as programs: arguments, files that are whole or not there, and an early end
-that is one sentence where it is an interrupt, a full disk or a command that failed."""
+"""Shared code of the scripts in this folder: arguments, atomic files, and one sentence for an interrupt, a full disk or a
+failed command."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Interrupts:
-    """SIGINT and SIGTERM raise KeyboardInterrupt; where `later` is set the first is only counted, and the code that set it checks."""
+    """SIGINT and SIGTERM raise KeyboardInterrupt; with `later` set the first one is only counted, and the caller checks it."""
 
     def __init__(self):
         self.count, self.later = 0, False
@@ -65,10 +65,10 @@ def run(main) -> None:
     try:
         main()
     except (KeyboardInterrupt, Exception) as error:
-        if interrupts.count:   # whatever else went wrong: a compiler, say, that the interrupt ended too
+        if interrupts.count:   # the error may be a consequence, such as a compiler that the interrupt ended too
             print(f"\n{name}: interrupted", file=sys.stderr)
             sys.exit(130)
-        if "No space left on device" in str(error):   # what OSError and safetensors say
+        if "No space left on device" in str(error):   # the text of OSError and safetensors
             sys.exit(f"\n{name}: the disk is full: {error}")
         if isinstance(error, subprocess.CalledProcessError):
             sys.exit(f"\n{name}: {error}")

@@ -1,12 +1,12 @@
-"""Train the target on the corpus: next-token loss, but for what repeats (repetition.py).
+"""Train the target on the corpus: next-token loss, except for repetitions (repetition.py).
 
     train.py --minutes 60        (or --steps N)
 
 Length 512 at first, 1024 for the last eighth. Muon for the hidden matrices, AdamW for the embedding and the norms.
 The learning rate warms up, holds until 30% of the budget and falls linearly to zero at its end.
 
-Keeps true: a checkpoint holds weights, optimizer state, data position and time spent, so a run goes on where it was. One is
-written every four minutes and at an interrupt, which is heeded after the step.
+A checkpoint has weights, optimizer state, data position and time spent, so a run continues where it stopped. One is written
+every four minutes, and after the current step at an interrupt.
 """
 
 import time
@@ -32,7 +32,7 @@ def rate(step: int, progress: float) -> float:
 
 @torch.no_grad()
 def heldout_loss(loss_of, windows: Windows, n_batches: int) -> float:
-    """Mean nats a token over the first n_batches held-out batches: the same windows at every call."""
+    """Mean nats a token over the first n_batches held-out batches, with the same windows at every call."""
     windows.position, windows.epoch = 0, -1
     return sum(loss_of(windows.next(BATCH_TOKENS // windows.length)).item() for _ in range(n_batches)) / n_batches
 

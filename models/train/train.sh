@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Make the bundled pair from nothing. What it does, needs and heeds is below, in the text of --help.
+# Makes the bundled pair from source packages. The text of --help describes stages, requirements and variables.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
 models/train/train.sh
 
-  Makes the bundled pair from nothing: packages, tokens, target, draft, export, measurement. Writes models/target,
-  models/draft and models/prompts.txt of the tree that it lies in; all else is in the work folder.
+  Makes the bundled pair in stages: packages, tokens, target, draft, export, evaluation. Writes models/target, models/draft
+  and models/prompts.txt of its tree; all other files are in the work folder.
 
-  Two hours on two Zen 5 cores. Needs 8 GB of disk, the network, Debian 12 with python3-venv (Python 3.11) and g++.
+  Takes two hours on two Zen 5 cores. Needs 8 GB of disk, the network, Debian 12 with python3-venv (Python 3.11) and g++.
 
-  Call it again after an interrupt and it goes on. A stage that came to its end, and so left NAME.done in the work folder, is
-  skipped, whatever the variables say now. The target's training continues, after a kill from its last checkpoint, which is
-  four minutes old at most; the text that the target writes is added to; any other stage starts again. For another pair remove
-  the work folder, all but venv.
+  Call it again after an interrupt to continue. A finished stage has left NAME.done in the work folder and is skipped, even if
+  the variables have changed. The target's training continues from its last checkpoint, which is at most four minutes old; the
+  text that the target generates is extended; any other stage starts again. To make another pair remove the work folder except
+  venv.
 
   PILOTFISH_TRAIN   the work folder (~/.cache/pilotfish/train)
   TARGET_MINUTES    training of the target (60)
-  UNLOOP_MINUTES    each of four rounds in which it learns to leave its loops (8)
-  WRITE_MINUTES     in which it writes text for the draft (3)
+  UNLOOP_MINUTES    each of four rounds of training against its own loops (8)
+  WRITE_MINUTES     generation of text for the draft (3)
   DRAFT_MINUTES     training of the draft (12)
 TEXT
 }
@@ -30,12 +30,12 @@ case "$*" in
 *) echo "train.sh: takes no arguments but --help, not '$*'" >&2; exit 2 ;;
 esac
 
-unset CDPATH   # cd would look there, too, and say where it went
+unset CDPATH   # with it cd searches other folders and prints where it went
 here=$(cd "$(dirname "$0")" && pwd)
 work=${PILOTFISH_TRAIN:-$HOME/.cache/pilotfish/train}
 mkdir -p "$work"
 
-# What a killed train.sh left running holds the lock as well.
+# The lock is inherited by child processes, so those of a killed train.sh hold it too.
 exec 9>"$work/lock"
 flock -n 9 || { echo "train.sh: another one, or what it left running, is at work in $work" >&2; exit 1; }
 
@@ -48,7 +48,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Idle threads sleep instead of spinning, and large buffers get huge pages: both matter on a shared machine.
+# On a shared machine idle threads should sleep instead of spin, and large buffers should use huge pages.
 export OMP_WAIT_POLICY=passive GLIBC_TUNABLES=glibc.malloc.hugetlb=1 TORCHINDUCTOR_CACHE_DIR=$work/compiled
 
 if ! cmp -s "$here/requirements.txt" "$work/venv/made-with"; then
@@ -60,7 +60,7 @@ fi
 # run SCRIPT ARGUMENTS
 run() { nice -n 19 "$work/venv/bin/python" -u "$here/$1" --work "$work" "${@:2}"; }
 
-# stage NAME SCRIPT ARGUMENTS: not again once it has come to its end.
+# stage NAME SCRIPT ARGUMENTS: skipped if it has finished before.
 stage() {
     name=$1
     if [ -e "$work/$name.done" ]; then
@@ -75,14 +75,14 @@ stage() {
 stage prepare prepare.py
 stage target train.py --minutes "${TARGET_MINUTES:-60}"
 final=target
-for round in 1 2 3 4; do   # each imitates its own start, without the loops
+for round in 1 2 3 4; do   # each imitates its starting checkpoint without the loops
     stage "unloop-$round" unloop.py --checkpoint "$work/$final.ckpt" --out "$work/target-$round.ckpt" --seed "$round" --minutes "${UNLOOP_MINUTES:-8}"
     final=target-$round
 done
 stage write distill.py write --target "$work/$final.ckpt" --minutes "${WRITE_MINUTES:-3}"
 stage draft distill.py train --target "$work/$final.ckpt" --minutes "${DRAFT_MINUTES:-12}"
 
-name=export   # quick, and the tree may be another one: every time
+name=export   # runs every time: it is quick, and the tree may have changed
 run export.py --model target --checkpoint "$work/$final.ckpt" --out "${here%/*}/target"
 run export.py --model draft --checkpoint "$work/draft.ckpt" --out "${here%/*}/draft"
 name=evaluate

@@ -1,12 +1,12 @@
-"""Finish the target: teach it to leave its own loops (repetition.py teaches it in the corpus before).
+"""Finish the target: train it against its own loops, after the training on the corpus (repetition.py).
 
-The model writes greedily from prefixes of the corpus, but may not complete an n-gram that the row holds already: where it
-would, the next likeliest token stands instead, so a row holds many such turns and never a loop. Then it learns the
-distribution of a frozen copy of itself with those completions taken out, on these rows, beside ordinary corpus batches.
-That is imitation of an expert on the expert's own path (Ross et al., arXiv:1011.0686, the data made again as the model
-changes). Unlikelihood on own text without the frozen copy drove the text into odd words.
+The model generates greedily from prefixes of the corpus. A token that would complete an n-gram that the row already contains
+is replaced by the next likeliest one, so a row has many such corrections and no loop. Then the model learns, on these rows and
+on ordinary corpus batches, the distribution of a frozen copy of itself without those completions. This is imitation of an
+expert on the expert's own path (Ross et al., arXiv:1011.0686); the data is generated again as the model changes.
+Unlikelihood on its own text without the frozen copy led to odd words.
 
-Keeps true: the input checkpoint is not touched, and decoding stays plain greedy: nothing is blocked once training is over.
+Invariants: the input checkpoint is not changed, and inference stays plain greedy decoding without blocked tokens.
 """
 
 import time
@@ -23,17 +23,17 @@ from llama import KVCache, Windows, continue_text, load_model, load_tokens, make
 WRITTEN, ROWS, N_NEW, PREFIX = 96, 24, 128, (10, 40)
 CORPUS_ROWS, CORPUS_LENGTH = 2, 1024
 LOOP_NGRAM = 8
-GONE = -30.0  # in place of a logit
+GONE = -30.0  # the logit of a token that is not allowed
 REFUSED_WEIGHT = 3.0
 
 
 def loops(rows) -> float:
-    """Share of rows of token ids (continuations, no prefix) that hold an 8-gram twice."""
+    """Share of rows of token ids (continuations without prefix) that contain an 8-gram twice."""
     return float(repetition.completes_copy(np.array(rows), LOOP_NGRAM).any(axis=1).mean())
 
 
 class Followers:
-    """Of one row: the tokens that have followed each sequence of COPY_NGRAM - 1 tokens."""
+    """The tokens of one row that have followed each sequence of COPY_NGRAM - 1 tokens."""
 
     def __init__(self, ids):
         self.ids, self.after = [], {}
@@ -48,14 +48,14 @@ class Followers:
         return tuple(self.ids[1 - repetition.COPY_NGRAM:])
 
     def copies(self):
-        """Tokens that would complete a copy here."""
+        """The tokens that would complete a copy at the end of the row."""
         return self.after.get(self.key(), ()) if len(self.ids) >= repetition.COPY_NGRAM - 1 else ()
 
 
 @torch.no_grad()
 def write(model, prefix):
     """Greedy continuations of prefix (rows, length) without copies. -> ids (rows, length + N_NEW), and the (row, position,
-    token) triples that were not allowed: position p is that of the token before."""
+    token) triples that were not allowed; position is that of the preceding token."""
     cache = KVCache(model.config, len(prefix), prefix.shape[1] + N_NEW)
     rows, feed, refused = [Followers(row) for row in prefix.tolist()], prefix, []
     for _ in range(N_NEW):
@@ -89,7 +89,7 @@ def main() -> None:
         return repetition.loss(model(rows[:, :-1]), rows[:, 1:], copied[:, 1:])
 
     def own_loss(ids, refused):
-        """KL(teacher without the refused tokens || model), and again, weightier, where a token was refused. refused: (n, 3)."""
+        """KL(teacher without the refused tokens || model), plus a larger weight where a token was refused. refused: (n, 3)."""
         with torch.no_grad():
             wanted = teacher(ids).float()
             wanted[refused[:, 0], refused[:, 1], refused[:, 2]] = GONE

@@ -26,8 +26,10 @@
 #include "base/team_internal.h"
 
 struct pf_team_openmp {
-    pf_openmp runtime;
     atomic_int n_members; /* of the step; stored before the region begins, loaded first by each of its threads */
+    atomic_int n_left; /* threads that have left a region, since the start: orders what they did before what follows */
+    pf_team *team;
+    pf_openmp runtime;
     pf_team_fn *fn;
     void *arg;
     bool was_short;            /* the region of this step had fewer threads than n_members */
@@ -38,11 +40,10 @@ struct pf_team_openmp {
     pf_team *substitute;  /* NULL: not needed yet */
 };
 
-static void run_member(void *data)
+static void run_member(struct pf_team_openmp *o)
 {
-    pf_team *team = data;
-    struct pf_team_openmp *o = team->openmp;
     const int32_t n_members = atomic_load_explicit(&o->n_members, memory_order_acquire);
+    pf_team *team = o->team;
     const int32_t id = o->runtime.thread_num(), n_granted = o->runtime.num_threads();
     if (id == 0) { /* the calling thread */
         o->n_granted = n_granted;
@@ -56,6 +57,13 @@ static void run_member(void *data)
         pf_team_end_step(team, &team->threads[id], n_members);
 }
 
+static void run_thread(void *data)
+{
+    struct pf_team_openmp *o = data;
+    run_member(o);
+    (void)atomic_fetch_add_explicit(&o->n_left, 1, memory_order_release);
+}
+
 /* false: the runtime gave the region fewer threads, and nothing has run. */
 static bool run_region(pf_team *team, int32_t n_members, pf_team_fn *fn, void *arg)
 {
@@ -65,7 +73,8 @@ static bool run_region(pf_team *team, int32_t n_members, pf_team_fn *fn, void *a
     atomic_store_explicit(&o->n_members, n_members, memory_order_release);
     const int is_dynamic = o->runtime.get_dynamic();
     if (is_dynamic) o->runtime.set_dynamic(0);
-    o->runtime.parallel(run_member, team, (unsigned)team->n_threads, 0);
+    o->runtime.parallel(run_thread, o, (unsigned)team->n_threads, 0);
+    (void)atomic_load_explicit(&o->n_left, memory_order_acquire);
     if (is_dynamic) o->runtime.set_dynamic(is_dynamic);
     return !o->was_short;
 }
@@ -143,6 +152,7 @@ pf_status pf_team_openmp_start(pf_team *team, pf_error *error)
     struct pf_team_openmp *o = calloc(1, sizeof *o);
     if (!o)
         return pf_fail(error, PF_NOMEM, "a team of %d threads: no memory for %zu bytes", team->n_threads, sizeof *o);
+    o->team = team;
     team->openmp = o;
     PF_TRY(map_presence(o, error));
     PF_TRY(pf_openmp_find(&o->runtime, error));

@@ -126,7 +126,8 @@ endfunction()
 #         [TIMEOUT seconds] [LABELS label...] [OPENMP])
 #   A cmocka executable, registered with ctest; it runs in the source tree. A relative source file is looked up in
 #   the caller's folder, then at the root. Labels: quick (the default; what sanitizers run too), threads
-#   (under ThreadSanitizer too), full (long), oracle (needs Python packages). OPENMP: the test uses
+#   (under ThreadSanitizer too), full (long), oracle (needs Python packages), timing (judges by the wall clock: it runs
+#   alone, after the others). OPENMP: the test uses
 #   tests/support/threading.h, and is registered once more as NAME_openmp, on the threads of an OpenMP runtime.
 function(pf_test name)
     if(NOT PF_TESTS)
@@ -138,6 +139,10 @@ function(pf_test name)
     endif()
     if(NOT arg_LABELS)
         set(arg_LABELS quick)
+    endif()
+    set(alone OFF)
+    if("timing" IN_LIST arg_LABELS)
+        set(alone ON)
     endif()
     set(sources "")
     foreach(source IN LISTS arg_SOURCES)
@@ -152,10 +157,10 @@ function(pf_test name)
     target_compile_definitions(${name} PRIVATE ${arg_DEFINES})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" RUN_SERIAL ${alone})
     if(arg_OPENMP)
         add_test(NAME ${name}_openmp COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-        set_tests_properties(${name}_openmp PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+        set_tests_properties(${name}_openmp PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" RUN_SERIAL ${alone}
                              ENVIRONMENT PF_TEST_THREADING=openmp)
     endif()
     pf_label_targets(${name} ${arg_LABELS})

@@ -226,8 +226,10 @@ static int check(const pf_options *o)
     if ((o->model != NULL) == (o->verifier != NULL))
         return pf_options_misuse(self, "give one of -m TARGET and --verifier ADDR");
     if (o->verifier && !o->draft) return pf_options_misuse(self, "--verifier needs a draft here: -d DRAFT");
-    if ((o->draft != NULL) == (o->draft_worker != NULL))
-        return pf_options_misuse(self, "give one of -d DRAFT and --draft-worker ADDR");
+    if (!pf_setup_has_drafter(o))
+        return pf_options_misuse(self, "give one of -d DRAFT, --draft-worker ADDR and --drafter ngram");
+    const int usage = pf_setup_check_drafter(self, o);
+    if (usage != PF_EXIT_DONE) return usage;
     bool any = o->n_methods == 0;
     for (int32_t m = 0; m < o->n_methods; m++)
         for (int32_t t = 0; t < o->n_temperatures || t == 0; t++)

@@ -112,14 +112,9 @@ static void show_end(continuation *c)
     pf_out_flush(c->out);
 }
 
-static bool has_drafter(const pf_options *options)
-{
-    return options->draft || options->draft_worker;
-}
-
 static bool wants_color(const pf_options *options)
 {
-    if (options->json || options->color == PF_COLOR_NEVER || !has_drafter(options)) return false;
+    if (options->json || options->color == PF_COLOR_NEVER || !pf_setup_has_drafter(options)) return false;
     if (options->color == PF_COLOR_ALWAYS) return true;
     const char *no_color = getenv("NO_COLOR");
     return pf_out_is_terminal(STDOUT_FILENO) && !(no_color && *no_color);
@@ -180,7 +175,8 @@ static json_t *document(const pf_tokens *prompt, const pf_result *result, uint64
                                   (double)result->decode_ns * 1e-6, "tokens_per_s",
                                   any_decoded ? pf_json_number(tokens_per_second(result)) : json_null(), "ttft_ms",
                                   (double)result->first_token_ns * 1e-6));
-    if (has_drafter(c->options)) json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
+    if (pf_setup_has_drafter(c->options))
+        json_object_set_new(root, "speculation", pf_json_speculation(&result->speculation));
     return root;
 }
 
@@ -331,7 +327,8 @@ static int check(const pf_options *o)
     } else if (!o->model) {
         return pf_options_misuse(self, "a model is needed: -m MODEL, or --verifier ADDR with -d DRAFT");
     }
-    if (o->draft && o->draft_worker) return pf_options_misuse(self, "two drafters: give one of -d and --draft-worker");
+    const int usage = pf_setup_check_drafter(self, o);
+    if (usage != PF_EXIT_DONE) return usage;
     if (o->method == PF_METHOD_GREEDY && o->sampling.temperature > 0.0f)
         return pf_options_misuse(self, "--method greedy is for --temperature 0, not %g",
                                  (double)o->sampling.temperature);
@@ -383,6 +380,7 @@ const pf_command pf_command_generate = {
                    "(rejection); a worker that is slow or gone costs speed alone.\n",
     .examples = "  pilotfish generate -m models/target -p 'The list type' -n 64\n"
                 "  pilotfish generate -m models/target -d models/draft -p 'The list type' --draft-len 4\n"
+                "  pilotfish generate -m models/target --drafter ngram -f notes.txt\n"
                 "  pilotfish generate -m models/target --draft-worker unix:/tmp/worker.sock -p 'The list type'\n"
                 "  pilotfish generate --verifier gpu-host:7000 -d models/draft -p 'The list type' --json\n",
     .groups = groups,

@@ -24,6 +24,9 @@ static const pf_option_choice threading_choices[] = { { "own", PF_THREADING_OWN 
 static const pf_option_choice verifier_choices[] = { { "cpu", PF_VERIFIES_ON_CPU },
                                                      { "cuda", PF_VERIFIES_ON_CUDA },
                                                      { NULL, 0 } };
+static const pf_option_choice drafter_choices[] = { { "model", PF_DRAFTER_MODEL },
+                                                    { "ngram", PF_DRAFTER_NGRAM },
+                                                    { NULL, 0 } };
 static const pf_option_choice draft_head_choices[] = { { "full", PF_HEAD_FULL },
                                                        { "screened", PF_HEAD_SCREENED },
                                                        { NULL, 0 } };
@@ -103,6 +106,8 @@ static const struct pf_option_row speculation_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes (host:port or unix:/path)", KIND_ADDRESS,
         .offset = AT(draft_worker)),
+    ROW(0, "drafter", "NAME", "model (-d or --draft-worker); ngram: looks up the text itself, no draft model (model)",
+        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "draft-len", "K|auto", "1 to 64, or by what is measured (auto; 4: rejection with --seed)", KIND_LENGTH,
         .of = PF_OPTION_OF_DRAFTER, .offset = AT(draft_len), .min = 1, .max = PF_MAX_DRAFT_TOKENS),
@@ -273,6 +278,8 @@ GROUP(pf_options_rpc, "Measurement", rpc_rows);
 static const struct pf_option_row acceptance_rows[] = {
     ROW('d', "draft", "DRAFT", "a small model in this process proposes", KIND_STRING, .offset = AT(draft)),
     ROW(0, "draft-worker", "ADDR", "a worker there proposes", KIND_ADDRESS, .offset = AT(draft_worker)),
+    ROW(0, "drafter", "NAME", "model (-d or --draft-worker); ngram: looks up the text itself, no draft model (model)",
+        KIND_CHOICE, .offset = AT(drafter), .choices = drafter_choices),
     ROW(0, "verifier", "ADDR", "a target there disposes; with -d, without -m", KIND_ADDRESS, .offset = AT(verifier)),
     ROW(0, "prompts", "FILE", "Spec-Bench JSONL, or one prompt a line; - is standard input (the bundled set)",
         KIND_FILE, .offset = AT(prompts_file)),

@@ -33,6 +33,8 @@ enum {
 
 typedef enum { PF_COLOR_AUTO, PF_COLOR_ALWAYS, PF_COLOR_NEVER } pf_color;
 
+typedef enum { PF_DRAFTER_UNSET, PF_DRAFTER_MODEL, PF_DRAFTER_NGRAM } pf_drafter_kind; /* unset: model */
+
 typedef enum { PF_VERIFIES_ON_CPU, PF_VERIFIES_ON_CUDA } pf_verifies_on;
 
 typedef struct {
@@ -66,6 +68,7 @@ typedef struct {
     int32_t n_samples;
 
     /* speculation */
+    pf_drafter_kind drafter;
     int32_t draft_len; /* PF_DRAFT_LEN_AUTO: chosen as it goes; ..._UNSET: likewise, where a seed need not repeat */
     pf_method method;  /* 0: by temperature */
     uint64_t simulate_token_ns, simulate_step_ns;

@@ -126,6 +126,23 @@ pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_ro
     return pf_crossover_measure(engine, pf_interrupt_flag(), &out->simulate_rows, error);
 }
 
+bool pf_setup_has_drafter(const pf_options *options)
+{
+    return options->draft || options->draft_worker || options->drafter == PF_DRAFTER_NGRAM;
+}
+
+int pf_setup_check_drafter(const pf_command *command, const pf_options *o)
+{
+    const bool has_model = o->draft || o->draft_worker;
+    if (o->draft && o->draft_worker)
+        return pf_options_misuse(command, "two drafters: give one of -d and --draft-worker");
+    if (o->drafter == PF_DRAFTER_NGRAM && has_model)
+        return pf_options_misuse(command, "two drafters: --drafter ngram takes neither -d nor --draft-worker");
+    if (o->drafter == PF_DRAFTER_MODEL && !has_model)
+        return pf_options_misuse(command, "--drafter model needs -d DRAFT or --draft-worker ADDR");
+    return PF_EXIT_DONE;
+}
+
 /* What would give such an option an effect; NULL: it has one. */
 static const char *what_lacks(const pf_options *o, pf_option_of of)
 {
@@ -133,7 +150,7 @@ static const char *what_lacks(const pf_options *o, pf_option_of of)
     case PF_OPTION_OF_COMMAND: return NULL;
     case PF_OPTION_OF_MODEL: return o->model ? NULL : "-m MODEL";
     case PF_OPTION_OF_DRAFT: return o->draft ? NULL : "-d DRAFT";
-    case PF_OPTION_OF_DRAFTER: return o->draft || o->draft_worker ? NULL : "a drafter";
+    case PF_OPTION_OF_DRAFTER: return pf_setup_has_drafter(o) ? NULL : "a drafter";
     case PF_OPTION_OF_ENGINE: return o->model || o->draft ? NULL : "-m MODEL";
     case PF_OPTION_OF_TEAM: return o->model || o->draft || !o->verifier ? NULL : "-m MODEL";
     }
@@ -166,6 +183,7 @@ static pf_status make_drafter(const pf_options *options, bool compares, pf_setup
         PF_TRY(pf_setup_plan_role(options, setup->draft, PF_ROLE_DRAFTER, &role, error));
         return pf_engine_drafter(setup->draft, &role, &setup->drafter, error);
     }
+    if (options->drafter == PF_DRAFTER_NGRAM) return pf_ngram_drafter_for(setup->verifier, &setup->drafter, error);
     if (!options->draft_worker) return PF_OK;
     /* Not there yet is no reason to stop a text: the session warns, and takes the worker up when it comes. */
     const pf_status status = pf_connect_drafter(options->draft_worker, pf_interrupt_flag(), &setup->drafter, error);

@@ -4,6 +4,7 @@
  *      -m TARGET                         verifier here
  *      -m TARGET -d DRAFT                verifier here, drafter here
  *      -m TARGET --draft-worker ADDR     verifier here, drafter there
+ *      -m TARGET --drafter ngram         verifier here, drafter here, without a model
  *      --verifier ADDR -d DRAFT          verifier there, drafter here
  */
 #ifndef PF_CLI_SETUP_H
@@ -40,6 +41,12 @@ void pf_setup_warn_of_idle_options(const pf_options *options);
  * machine (bench/crossover.h), and that an interrupt ends it. Errors as pf_crossover_measure. */
 PF_MUST_USE pf_status pf_setup_plan_role(const pf_options *options, pf_engine *engine, pf_role role,
                                          pf_role_options *out, pf_error *error);
+
+/* Whether something proposes: -d, --draft-worker or --drafter ngram. */
+bool pf_setup_has_drafter(const pf_options *options);
+
+/* Whether the options that name a drafter go together: PF_EXIT_DONE, or as pf_options_misuse. */
+int pf_setup_check_drafter(const pf_command *command, const pf_options *options);
 
 typedef struct {
     pf_engine *target, *draft;   /* NULL: there, or none */

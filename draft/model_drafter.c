@@ -14,6 +14,7 @@
 #include "draft/adaptive.h"
 #include "draft/choose.h"
 #include "host/sequence_host.h"
+#include "model/backend/simulated_pass.h"
 #include "model/backend/span_batch.h"
 
 /* What the drafter keeps of a sequence besides the host's part. */
@@ -35,7 +36,8 @@ enum {
 typedef struct {
     pf_host host;
     pf_forward_backend backend;
-    pf_model_drafter_config config;
+    uint64_t seed; /* of the config */
+    pf_simulated_pass simulated;
     pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many members */
     int32_t n_choosers;
     pf_length last_length; /* of the adaptive sequence that ended last */
@@ -75,21 +77,16 @@ static pf_status acquire(pf_host *host, pf_host_sequence *s, const pf_open *open
 {
     drafter *d = drafter_of(host);
     draft_state *state = state_of(host, s);
-    if (s->is_open) {
-        const int32_t n_shared =
-            pf_forward_count_shared(&d->backend, state->cache, s->tokens, 0, open->tokens, open->n_tokens);
-        return pf_forward_truncate(&d->backend, state->cache, n_shared);
-    }
-    pf_length_begin(&state->adaptive.length, &d->last_length);
-    return pf_forward_acquire(&d->backend, &state->cache);
+    if (!s->is_open) pf_length_begin(&state->adaptive.length, &d->last_length);
+    return pf_forward_open(&d->backend, s->is_open, &state->cache, s->tokens, open->tokens, open->n_tokens);
 }
 
 /* A request that brings a seed can be repeated, and in this process 0 is one; on the wire it is none, and such a request gets
  * one of its own, so that no two draw alike. */
 static uint64_t draft_seed(drafter *d, const pf_open *open)
 {
-    const bool own = open->sampling.seed != 0 || d->config.seed == 0;
-    return own ? pf_noise_derive_seed(open->sampling.seed, 0) : pf_noise_derive_seed(d->config.seed, d->n_opened++);
+    const bool own = open->sampling.seed != 0 || d->seed == 0;
+    return own ? pf_noise_derive_seed(open->sampling.seed, 0) : pf_noise_derive_seed(d->seed, d->n_opened++);
 }
 
 static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
@@ -152,24 +149,10 @@ static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t
     return PF_HOST_CHUNK;
 }
 
-/* When a pass that begins now ends where a larger draft's is simulated; 0: when it is done, and no clock is read. */
-static uint64_t simulated_end_ns(const drafter *d, int32_t n_rows)
-{
-    const pf_model_drafter_config *config = &d->config;
-    if (config->simulate_token_ns == 0) return 0;
-    const int32_t n_reads = config->simulate_rows > 0 ? n_rows / config->simulate_rows : 1;
-    return pf_host_now_ns(&d->host) + config->simulate_token_ns * (uint64_t)(n_reads > 1 ? n_reads : 1);
-}
-
 static pf_status run_pass(void *user, const pf_span *spans, int32_t n)
 {
-    drafter *d = user;
-    int32_t n_rows = 0;
-    for (int32_t i = 0; i < n; i++) n_rows += spans[i].n_tokens;
-    const uint64_t end_ns = simulated_end_ns(d, n_rows);
-    const pf_status status = pf_forward_run(&d->backend, spans, n);
-    if (end_ns > 0) pf_stop_or_wait(&d->host.config.stop, end_ns);
-    return status;
+    const drafter *d = user;
+    return pf_simulated_run(&d->simulated, &d->backend, spans, n);
 }
 
 /* A cache that is full gives back what it has taken of the prompt. */
@@ -350,7 +333,8 @@ pf_status pf_model_drafter_create(pf_forward_backend backend, const pf_model_dra
     drafter *d = calloc(1, sizeof *d);
     if (!d) return pf_fail(error, PF_NOMEM, "no memory for the drafter");
     d->backend = backend;
-    d->config = *config;
+    d->seed = config->seed;
+    d->simulated = (pf_simulated_pass){ config->simulate_token_ns, config->simulate_rows, &d->host.config.stop };
     const pf_host_config host = { .max_sequences = config->max_sequences,
                                   .max_draft = config->max_draft,
                                   .max_tokens = backend.limits.max_tokens,

@@ -105,6 +105,12 @@ PF_MUST_USE pf_status pf_engine_verifier(pf_engine *engine, const pf_role_option
 PF_MUST_USE pf_status pf_engine_drafter(pf_engine *engine, const pf_role_options *options, pf_peer **out,
                                         pf_error *error);
 
+/* A drafter without a model: it looks the latest tokens up in the text before them and proposes what followed
+ * (draft/ngram_drafter.h). For texts of this verifier, near or far, one at a time; its proposals are no longer than the
+ * verifier judges. End with pf_peer_destroy.
+ * PF_NOMEM.  Otherwise as pf_peer_info of the verifier. */
+PF_MUST_USE pf_status pf_ngram_drafter_for(pf_peer *verifier, pf_peer **out, pf_error *error);
+
 /* ---- session and generation ------------------------------------------------------------------------------------ */
 
 typedef struct pf_session pf_session;

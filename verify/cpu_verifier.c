@@ -76,12 +76,8 @@ static pf_status check_open(const pf_host *host, const pf_open *open, pf_error *
 /* Reopened, all that the old tokens and the new ones share is kept but the last token: its row is to be computed. */
 static pf_status acquire(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
-    const pf_forward_backend *backend = &verifier_of(host)->backend;
-    verify_state *state = state_of(host, s);
-    if (!s->is_open) return pf_forward_acquire(backend, &state->cache);
-    const int32_t n_shared =
-        pf_forward_count_shared(backend, state->cache, s->tokens, 0, open->tokens, open->n_tokens - 1);
-    return pf_forward_truncate(backend, state->cache, n_shared);
+    return pf_forward_open(&verifier_of(host)->backend, s->is_open, &state_of(host, s)->cache, s->tokens, open->tokens,
+                           open->n_tokens - 1);
 }
 
 static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
@@ -104,28 +100,6 @@ static void release(pf_host *host, pf_host_sequence *s)
 
 /* ---- proposals ------------------------------------------------------------------------------------------------- */
 
-static bool declared_is_usable(const verifier *v, const pf_declared *declared)
-{
-    return declared->n >= 1 && declared->n <= PF_MAX_DECLARED &&
-           pf_count_known(declared->ids, declared->n, v->judge.n_vocab) == declared->n;
-}
-
-/* The leading tokens that can be judged: a count that depends on the peer's honesty and on what there is room for,
- * never on what the tokens are worth. */
-static int32_t count_usable(const verifier *v, const pf_host_sequence *s, const pf_proposal *proposal)
-{
-    int32_t n = min_of(proposal->n_tokens, v->host.config.max_draft);
-    n = min_of(n, v->host.config.max_tokens - s->n_committed);
-    n = min_of(n, s->max_tokens - s->n_committed);
-    if (n > 0 && !pf_judge_is_exact(&s->sampling, s->method)) n = pf_tree_chain(proposal->parents, n);
-    n = pf_count_known(proposal->tokens, n, v->judge.n_vocab);
-    for (int32_t i = 0; i < n; i++) {
-        if (proposal->parents && (proposal->parents[i] < -1 || proposal->parents[i] >= i)) return i;
-        if (proposal->declared && !declared_is_usable(v, &proposal->declared[i])) return i;
-    }
-    return n;
-}
-
 static void copy_declared(const pf_host_sequence *s, int32_t i, const pf_declared *from)
 {
     int32_t *ids = pf_host_ids(s, i);
@@ -137,8 +111,12 @@ static void copy_declared(const pf_host_sequence *s, int32_t i, const pf_declare
 
 static void take_proposal(pf_host *host, pf_host_sequence *s, const pf_proposal *proposal)
 {
+    const verifier *v = verifier_of(host);
     verify_state *state = state_of(host, s);
-    const int32_t n = s->n_drafted = count_usable(verifier_of(host), s, proposal);
+    const int32_t room = min_of(host->config.max_tokens, s->max_tokens) - s->n_committed;
+    const int32_t n =
+        pf_judge_count_usable(&v->judge, &s->sampling, s->method, proposal, min_of(room, host->config.max_draft));
+    s->n_drafted = n;
     state->is_tree = pf_tree_chain(proposal->parents, n) < n;
     if (state->is_tree) memcpy(state->parents, proposal->parents, (size_t)n * sizeof *state->parents);
     state->has_declared = proposal->declared != NULL;
@@ -148,28 +126,6 @@ static void take_proposal(pf_host *host, pf_host_sequence *s, const pf_proposal 
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
 
-static bool is_stop(const verify_state *state, int32_t token)
-{
-    for (int32_t i = 0; i < state->n_stop; i++)
-        if (state->stop[i] == token) return true;
-    return false;
-}
-
-/* Of `n` new tokens behind the committed ones, how many are kept, and whether that is the end. */
-static int32_t cut(const pf_host *host, const pf_host_sequence *s, int32_t n, pf_finish *finish)
-{
-    const int32_t room = s->max_tokens - s->n_committed;
-    if (n > room) n = room > 0 ? room : 0;
-    *finish = n >= room ? PF_FINISH_LENGTH : PF_FINISH_NONE;
-    for (int32_t i = 0; i < n; i++) {
-        if (is_stop(state_of(host, s), s->tokens[s->n_committed + i])) {
-            *finish = PF_FINISH_EOS;
-            return i + 1;
-        }
-    }
-    return n;
-}
-
 /* The proposed tokens of `path` and `next` are what the round gives. Returns how many were kept. */
 static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptance, const int32_t *path)
 {
@@ -178,7 +134,9 @@ static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptan
     tokens[acceptance.n_accepted] = acceptance.next;
 
     pf_finish finish;
-    const int32_t n = cut(host, s, acceptance.n_accepted + 1, &finish);
+    const verify_state *state = state_of(host, s);
+    const int32_t n = pf_judge_cut(tokens, acceptance.n_accepted + 1, s->max_tokens - s->n_committed, state->stop,
+                                   state->n_stop, &finish);
     pf_host_commit(host, s,
                    (pf_verdict){ .n_tokens = n, .n_accepted = min_of(acceptance.n_accepted, n), .finish = finish });
     return n;

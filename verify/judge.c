@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdbool.h>
 
+#include "proto/tree.h"
+
 /* The uses of PF_NOISE_ACCEPT at a position. */
 enum { USE_KEEP = 0, USE_NEXT = 1 };
 
@@ -76,4 +78,40 @@ pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *sampling, pf_met
     const bool exact = pf_judge_is_exact(sampling, method) || drafted->n == 0;
     *out = exact ? pf_accept_exact(drafted, choose, &rows, path) : judge_by_rejection(judge, drafted, &rows, path);
     return out->next >= 0 ? PF_OK : PF_UNSUPPORTED;
+}
+
+/* ---- what comes in, and what goes out ------------------------------------------------------------------------- */
+
+static bool declared_is_usable(const pf_judge *judge, const pf_declared *declared)
+{
+    return declared->n >= 1 && declared->n <= PF_MAX_DECLARED &&
+           pf_count_known(declared->ids, declared->n, judge->n_vocab) == declared->n;
+}
+
+int32_t pf_judge_count_usable(const pf_judge *judge, const pf_sampling *sampling, pf_method method,
+                              const pf_proposal *proposal, int32_t n_most)
+{
+    int32_t n = proposal->n_tokens < n_most ? proposal->n_tokens : n_most;
+    if (n <= 0) return 0;
+    if (!pf_judge_is_exact(sampling, method)) n = pf_tree_chain(proposal->parents, n);
+    n = pf_count_known(proposal->tokens, n, judge->n_vocab);
+    for (int32_t i = 0; i < n; i++) {
+        if (proposal->parents && (proposal->parents[i] < -1 || proposal->parents[i] >= i)) return i;
+        if (proposal->declared && !declared_is_usable(judge, &proposal->declared[i])) return i;
+    }
+    return n;
+}
+
+int32_t pf_judge_cut(const int32_t *tokens, int32_t n, int32_t room, const int32_t *stop, int32_t n_stop,
+                     pf_finish *finish)
+{
+    if (n > room) n = room > 0 ? room : 0;
+    *finish = n >= room ? PF_FINISH_LENGTH : PF_FINISH_NONE;
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = 0; k < n_stop; k++)
+            if (tokens[i] == stop[k]) {
+                *finish = PF_FINISH_EOS;
+                return i + 1;
+            }
+    return n;
 }

@@ -45,6 +45,16 @@ PF_MUST_USE pf_status pf_judge_proposal(pf_judge *judge, const pf_sampling *samp
                                         const pf_drafted *drafted, int32_t first_row, int32_t position,
                                         pf_acceptance *out, int32_t *path);
 
+/* How many of the leading tokens of a proposal can be judged, of at most n_most (0 where that is negative): a count that
+ * depends on what the peer sent and on what there is room for, never on what the tokens are worth. */
+int32_t pf_judge_count_usable(const pf_judge *judge, const pf_sampling *sampling, pf_method method,
+                              const pf_proposal *proposal, int32_t n_most);
+
+/* Of new tokens [n], how many are kept: no more than there is room for, none behind the first of the stop tokens [n_stop]. And
+ * whether that is the end of the sequence. */
+int32_t pf_judge_cut(const int32_t *tokens, int32_t n, int32_t room, const int32_t *stop, int32_t n_stop,
+                     pf_finish *finish);
+
 /* The pf_span.best_of of a pass whose rows are then judged: all tokens that may be chosen, where only the largest logit is
  * looked at; 0 where a row's other logits are, too. */
 int32_t pf_judge_best_of(const pf_judge *judge, const pf_sampling *sampling);

@@ -16,6 +16,7 @@
 #ifndef PF_MODEL_FORWARD_BACKEND_H
 #define PF_MODEL_FORWARD_BACKEND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -129,6 +130,11 @@ static inline void pf_forward_set_stop(const pf_forward_backend *b, pf_stop *sto
 {
     b->ops->set_stop(b->state, stop);
 }
+
+/* Make a sequence ready for tokens [n]: acquired, or where it is open already, and held_tokens are its old ones, cut to what
+ * both share. PF_LIMIT: no room. */
+PF_MUST_USE pf_status pf_forward_open(const pf_forward_backend *b, bool is_open, int64_t *sequence,
+                                      const int32_t *held_tokens, const int32_t *tokens, int32_t n);
 
 /* How many positions of a sequence, whose cache holds held_tokens, stay as they are if tokens [n] come to stand at `base`: the
  * length to truncate it to. */

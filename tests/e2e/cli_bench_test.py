@@ -81,6 +81,14 @@ class Benchmarks(Case):
             self.assertTrue(math.isclose(s["acceptance_rate"], s["accepted"] / s["drafted"], rel_tol=1e-14))
             self.assertTrue(math.isclose(s["mean_accepted_length"], 1 + s["accepted"] / s["rounds"], rel_tol=1e-14))
 
+    def test_acceptance_of_a_drafter_without_a_model(self):
+        prompts = self.root / "again.txt"
+        prompts.write_text("the cat sat. the cat sat. the cat\n")
+        run, = self.run_json("bench", "acceptance", "-m", self.target, "--drafter", "ngram", "--prompts", prompts, "-n",
+                             "32")["runs"]
+        self.assertEqual((run["requests"], run["identical"]), (1, 1))
+        self.assertGreater(run["speculation"]["drafted"], 0)
+
     def test_acceptance_stops_when_stdout_is_closed(self):
         prompts = self.root / "one.txt"
         prompts.write_text("the\n")

@@ -161,6 +161,20 @@ class Lossless(Case):
                             accepted += document["speculation"]["accepted"]
         self.assertGreater(accepted, 0, "nothing was ever accepted: the texts are equal for want of a proposal")
 
+    def test_an_ngram_drafter_needs_no_model_and_changes_no_token(self):
+        n = 160
+        for options in [[], ["--temperature", "0.4", "--seed", "5", "--method", "coupled"]]:
+            plain = self.generate("-n", n, *[word for word in options if word not in ("--method", "coupled")])
+            document = self.generate("-n", n, "--drafter", "ngram", *options)
+            self.assertEqual(document["tokens"], plain["tokens"])
+            self.check_figures(document, n)
+            self.assertGreater(document["speculation"]["drafted"], 0)
+        document = self.generate("-n", n, "--drafter", "ngram", "--draft-len", "3")
+        self.assertEqual(len(document["speculation"]["per_position"]), 3)
+        repeated = self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", "--drafter", "ngram")
+        self.assertEqual(self.generate("-n", 40, "--temperature", "0.8", "--seed", "3", "--drafter", "ngram")["tokens"],
+                         repeated["tokens"])
+
     def test_trees_are_proposed_where_rows_cost_nothing_and_leave_the_text_as_it_is(self):
         n = 200
         plain = self.generate("-n", n)["tokens"]

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "draft/model_drafter.h"
+#include "draft/ngram_drafter.h"
 #include "tests/support/alloc_count.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/duet.h"
@@ -143,6 +144,42 @@ static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
     }
     close_pair(&twins);
     close_pair(&strangers);
+}
+
+static void an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing(void **state)
+{
+    (void)state;
+    pf_tiny_side target = pf_tiny_side_open(&TARGET, 1, &(pf_context_config){ .max_sequences = N_PROMPTS + 1 });
+    const pf_cpu_verifier_config config = { .max_sequences = N_PROMPTS, .max_draft = 8 };
+    const pf_model_info info = { .vocab_size = 128, .max_context = 128 };
+    pf_peer *verifier, *drafter;
+    pf_error error = { 0 };
+    assert_ok(pf_cpu_verifier_create(pf_cpu_backend(target.context), &config, &verifier, &error), error);
+    assert_ok(pf_ngram_drafter_create(&info, N_PROMPTS, 8, &drafter, &error), error);
+    const pf_sampling warm = { .temperature = 0.1f, .top_k = 4, .top_p = 1.0f, .seed = 8 };
+    int32_t n_accepted = 0;
+    for (int32_t draft_len = 1; draft_len <= 8; draft_len++) {
+        for (int32_t is_coupled = 0; is_coupled <= 1; is_coupled++) {
+            const pf_sampling sampling = is_coupled ? warm : GREEDY;
+            pf_duet_request requests[N_PROMPTS];
+            pf_duet_text texts[N_PROMPTS];
+            for (int32_t i = 0; i < N_PROMPTS; i++)
+                requests[i] = request_of(i, is_coupled ? PF_METHOD_COUPLED : PF_METHOD_GREEDY, sampling, draft_len);
+            pf_alloc_count_reset();
+            pf_duet_run(verifier, drafter, requests, N_PROMPTS, NULL, NULL, texts);
+            assert_int_equal(pf_alloc_count(), 0);
+            for (int32_t i = 0; i < N_PROMPTS; i++) {
+                int32_t expected[N_NEW];
+                pf_tiny_side_decode(&target, &sampling, PROMPTS[i], N_PROMPT, N_NEW, expected);
+                assert_text(&texts[i], expected, N_NEW);
+                n_accepted += texts[i].accepted;
+            }
+        }
+    }
+    assert_true(n_accepted > 0); /* else the texts are equal for want of a proposal */
+    pf_peer_destroy(drafter);
+    pf_peer_destroy(verifier);
+    pf_tiny_side_close(&target);
 }
 
 static void plain_decoding_is_one_text_under_every_method(void **state)
@@ -475,6 +512,7 @@ int main(void)
         cmocka_unit_test(greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_threads),
         cmocka_unit_test(greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_the_same_seed),
+        cmocka_unit_test(an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing),
         cmocka_unit_test(plain_decoding_is_one_text_under_every_method),
         cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),
         cmocka_unit_test(a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text),

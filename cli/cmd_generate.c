@@ -375,11 +375,10 @@ const pf_command pf_command_generate = {
     .name = "generate",
     .summary = "continue a text, with or without a drafter",
     .synopsis = "(-m MODEL | --verifier ADDR -d DRAFT) (-p TEXT | -f FILE | --tokens IDS) [options]",
-    .description = "Writes the continuation to standard output as it is made, and its figures to standard error. With\n"
-                   "a drafter the text is the one that plain decoding gives (greedy, coupled) or has its distribution\n"
-                   "(rejection); a worker that is slow or gone costs speed alone.\n",
+    .description =
+        "Writes the continuation to standard output, and its figures to standard error. With a drafter the text is\n"
+        "plain decoding's (greedy, coupled) or has its distribution (rejection).\n",
     .examples = "  pilotfish generate -m models/target -p 'The list type' -n 64\n"
-                "  pilotfish generate -m models/target -d models/draft -p 'The list type' --draft-len 4\n"
                 "  pilotfish generate -m models/target --drafter ngram -f notes.txt\n"
                 "  pilotfish generate -m models/target --draft-worker unix:/tmp/worker.sock -p 'The list type'\n"
                 "  pilotfish generate --verifier gpu-host:7000 -d models/draft -p 'The list type' --json\n",

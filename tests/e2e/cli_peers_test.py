@@ -372,7 +372,7 @@ class Peers(SlowCase):
         self.assertGreater(line.n_padded, 0)
 
     def test_a_verifier_that_turns_the_first_question_away_is_asked_again(self):
-        with self.pilotfish.serve("verifier", self.target, self.socket("full")) as verifier:
+        with self.pilotfish.serve("verifier", self.target, self.socket("judging")) as verifier:
             line = FullLine(self.root / "full.sock", verifier.address.removeprefix("unix:"))
             document = self.run_json("generate", "--verifier", self.socket("full"), "-d", self.draft, "-p", PROMPT, "-n", 10)
         self.assertEqual(len(document["tokens"]), 10)

@@ -379,7 +379,6 @@ const pf_command pf_command_generate = {
         "Writes the continuation to standard output, and its figures to standard error. With a drafter the text is\n"
         "plain decoding's (greedy, coupled) or has its distribution (rejection).\n",
     .examples = "  pilotfish generate -m models/target -p 'The list type' -n 64\n"
-                "  pilotfish generate -m models/target --drafter ngram -f notes.txt\n"
                 "  pilotfish generate -m models/target --draft-worker unix:/tmp/worker.sock -p 'The list type'\n"
                 "  pilotfish generate --verifier gpu-host:7000 -d models/draft -p 'The list type' --json\n",
     .groups = groups,

@@ -40,12 +40,14 @@ static pf_tokenizer *make_tokenizer(void)
     return t;
 }
 
-static void decode(const pf_tokenizer *t, const pf_tokens *tokens, pf_bytes *out)
+/* The text that the tokens from n_prompt on add to the others. */
+static void decode(const pf_tokenizer *t, const pf_tokens *tokens, int32_t n_prompt, pf_bytes *out)
 {
     pf_detokenizer *d;
-    pf_status status = PF_OK;
     if (pf_detokenizer_create(t, &d) != PF_OK) abort();
-    for (int32_t i = 0; status == PF_OK && i < tokens->n; i++) status = pf_detokenizer_push(d, tokens->ids[i], out);
+    pf_status status = pf_detokenizer_skip_prompt(d, tokens->ids, n_prompt);
+    for (int32_t i = n_prompt; status == PF_OK && i < tokens->n; i++)
+        status = pf_detokenizer_push(d, tokens->ids[i], out);
     if (status == PF_OK) status = pf_detokenizer_finish(d, out);
     if (status != PF_OK && status != PF_LIMIT) abort();
     pf_detokenizer_destroy(d);
@@ -55,13 +57,16 @@ static void decode(const pf_tokenizer *t, const pf_tokens *tokens, pf_bytes *out
 static void there_and_back(const pf_tokenizer *t, const uint8_t *text, size_t n, bool must_return)
 {
     pf_tokens tokens = { 0 };
-    pf_bytes back = { 0 };
+    pf_bytes back = { 0 }, continuation = { 0 };
     if (pf_tokenizer_encode(t, (const char *)text, n, false, NULL, &tokens) == PF_OK) {
-        decode(t, &tokens, &back);
+        decode(t, &tokens, 0, &back);
+        decode(t, &tokens, tokens.n / 2, &continuation);
+        if (must_return && continuation.n > back.n) abort();
         if (must_return && (back.n != n || (n > 0 && memcmp(back.data, text, n) != 0))) abort();
     } else if (must_return) {
         abort();
     }
+    pf_bytes_clear(&continuation);
     pf_bytes_clear(&back);
     pf_tokens_clear(&tokens);
 }

@@ -1,5 +1,5 @@
 /*
- * One sequence's proposals of adaptive length: observes each drawn token and each verdict, and tells by draft/length.h whether
+ * One sequence's proposals of adaptive length: observes each drawn token and each verdict, and decides by draft/length.h whether
  * another token is drawn and beside which tokens the second choice is proposed. Internal to draft/.
  *
  * Threads: one at a time.
@@ -35,7 +35,7 @@ bool pf_adaptive_goes_on(pf_adaptive *adaptive, const pf_chooser *chooser, const
 void pf_adaptive_end_proposal(pf_adaptive *adaptive, int32_t *tokens, int32_t n_drawn, int32_t max_draft,
                               pf_proposal *proposal);
 
-/* The verdict on the latest proposal, whose chain is still at hand. */
+/* Learns from the verdict on the latest proposal, which had this chain. */
 void pf_adaptive_judge(pf_adaptive *adaptive, const int32_t *chain, const pf_verdict *verdict, uint64_t now_ns);
 
 #endif

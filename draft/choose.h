@@ -1,14 +1,14 @@
 /*
- * Choosing one draft token from the draft's logits, and declaring what it was chosen from. Internal to draft/.
+ * Chooses one draft token from the draft's logits, and returns the distribution it was drawn from. Internal to draft/.
  *
- *      greedy, or temperature 0       the argmax: no softmax, nothing declared
- *      coupled                        the Gumbel-max draw with the target's noise of the position: nothing declared
+ *      greedy, or temperature 0       the argmax: no softmax, no distribution
+ *      coupled                        the Gumbel-max draw with the target's noise of the position: no distribution
  *      rejection                      a draw from q = the request's filters, then the max_declared largest,
- *                                     renormalised: q is declared as it is (DESIGN, invariant 3)
- *      rejection, max_declared 0      the argmax: judged as one-hot, exact because no uniform has been looked at
+ *                                     renormalised: exactly this q is declared (DESIGN, invariant 3)
+ *      rejection, max_declared 0      the argmax: judged as one-hot, exact because it is independent of the uniforms
  *
- * What is chosen is proposed: there is no look at a token that could then be held back (invariant 4). How sure of it the
- * draft was, its margin, decides about the token after it, and whether the second choice is proposed beside it (draft/length.h).
+ * Every chosen token is proposed (invariant 4). Its margin decides whether another token is drawn after it and whether the second
+ * choice is proposed beside it (draft/length.h).
  */
 #ifndef PF_DRAFT_CHOOSE_H
 #define PF_DRAFT_CHOOSE_H
@@ -31,20 +31,20 @@ typedef struct {
 /* Memory from the arena (or its measure; see base/arena.h). */
 pf_chooser pf_chooser_create(const pf_kernels *kernels, int32_t n_vocab, pf_arena *arena);
 
-/* How a sequence wants its tokens. */
+/* How the tokens of a sequence are chosen. */
 typedef struct {
     pf_sampling sampling; /* seed: the target's noise, for coupled */
     pf_method method;
     int32_t max_declared;
-    uint64_t draft_seed; /* the drafter's own, of this sequence alone: two that shared it would draw alike */
+    uint64_t draft_seed; /* the drafter's own, for this sequence alone, so that draws of sequences are independent */
 } pf_sampling_request;
 
 /* Whether tokens come with the distribution that they were drawn from. */
 bool pf_sampling_request_declares(const pf_sampling_request *request);
 
-/* The token for `position` from logits [at least n_vocab], and, where the wish declares, its distribution into ids and
- * probabilities [max_declared], *n_declared entries. `round` sets the draws of one round apart from those of another
- * at the same position: a token that was refused says nothing about the next.
+/* The token for `position` from logits [at least n_vocab], and, if the request declares, its distribution into ids and
+ * probabilities [max_declared], *n_declared entries. `round` makes the draws of two rounds at the same position
+ * independent.
  * PF_UNSUPPORTED: the logits hold no number, or for a draw none above minus infinity. */
 PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_sampling_request *request,
                                       const float *logits, int32_t position, uint64_t round, int32_t *token,

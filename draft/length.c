@@ -10,7 +10,7 @@ static const pf_length_share PRIOR = { 3.0, 2.0, 0.4 };   /* acceptance before t
 static const double OUTLIER = 4.0;                        /* a stall says nothing about a length */
 static const float MARGIN_STEP = 0.3f;                    /* nats */
 static const double CAUTION = 3.0;                        /* of a second choice's price; see length.h */
-static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost somebody */
+static const double LEAST_GAIN = 0.01; /* tokens: rows that seem to cost nothing still cost a drafter */
 /* Lengths of the first rounds, so that there is something to weigh by: a verifier's time goes in steps, which no line through
  * two lengths shows. With what another sequence measured the last two are tried again. */
 enum { TRIALS = 4, TRIALS_INHERITED = 2 };

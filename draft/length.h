@@ -1,42 +1,41 @@
 /*
- * How many tokens to propose: after each one that is drawn, whether another is worth its time; and then, beside which of
- * them the second choice is proposed too.
+ * Chooses the length of a proposal: after each drawn token, whether another is worth its time; and then, beside which
+ * tokens the second choice is proposed.
  *
- *      reach    = P(all that are drawn will be kept), the product of what each one's margin has meant so far
- *      gain(j)  = reach * (a + a^2 + ... + a^(j - n))     tokens that j instead of n commit, at mean acceptance a
- *      T(k)     = k * c + v(k)                            a round's time: c a draft token, v from the proposal's leaving
- *                                                         to the verdict
+ *      reach    = P(all drawn tokens are accepted), the product of the acceptance rates by margin
+ *      gain(j)  = reach * (a + a^2 + ... + a^(j - n))     expected extra tokens of length j over n, at mean acceptance rate a
+ *      T(k)     = k * c + v(k)                            the time of a round: c a draft token, v from the end of
+ *                                                         drafting to the verdict
  *      go on    if gain(j) > rate * (T(j) - T(n)) for some j from n + 1 to max
  *
- * rate, the tokens that a unit of time has committed of late, is what the time could buy elsewhere: in the next round.
+ * rate is the recent number of committed tokens per unit of time: the opportunity cost of time.
  *
- * A second choice costs no pass of the draft, a row of the verification alone. It commits one token more where the token that it
- * stands beside is refused and it is what the target chose:
+ * A second choice costs no pass of the draft, only a row of the verification. It commits one token more if the token beside it is
+ * rejected and it is the target's choice:
  *
- *      gain(i)  = P(all before i are kept) * P(i is refused for its second choice)
- *      take it  if gain(i) > caution * rate * slope     the most valuable first; slope is a row's, of the line through all v
+ *      gain(i)  = P(all before i are accepted) * P(i is rejected for its second choice)
+ *      take it  if gain(i) > safety factor * rate * slope     the most valuable first; slope: time of a row, fitted to all v
  *
- * What it would have been is known of every refused token, whether it was proposed or not. caution, 3, is for what the slope
- * does not know: where a second choice is kept, its keys and values move to where the refused token's were; and rows cost more
- * where multiplies begin to be the limit.
+ * For each rejected token it is known whether its second choice was right, proposed or not. The safety factor, 3, covers costs
+ * outside the slope: an accepted second choice moves keys and values, and rows cost more where compute becomes the limit.
  *
- * A token's margin is how far its logit lies above the best other's, in nats. What a margin means is learnt: the shares of
- * tokens that were kept, and that were refused for the second choice, by stretches of it, each leaning on the mean. So neither
- * draft nor target need be calibrated, and where margins tell nothing, all there is left is the mean acceptance.
+ * The margin of a token is the difference between its logit and the best other logit, in nats. A histogram over margins holds the
+ * shares of tokens that were accepted, and that were rejected for the second choice, each bin regularised towards the mean. So
+ * neither draft nor target need be calibrated, and uninformative margins fall back to the mean acceptance rate.
  *
- * c and v are remembered for about a hundred rounds. v is a table by length, second choices included, since a verifier's time
- * goes in steps, a tile of rows more or less; a length that was seldom tried leans on the line through all of them. So what
- * k rows more cost the verifier, its step and the wire included, is known without anybody telling. a follows the text, over
- * the last tens of rounds, and leans on what it was for longer. A sequence begins with what the one before it has measured,
- * and keeps what it has where it is opened again.
+ * c and v are averages over about a hundred rounds. v is a table by length, second choices included, because a verifier's time
+ * grows in steps of a tile of rows; a rarely tried length is regularised towards the line fitted to all lengths. So the cost of k
+ * more rows, the wire included, is measured without the verifier's help. a follows the text over the last tens of rounds,
+ * regularised towards a longer average. A sequence starts with the measurements of the one before it, and keeps its own when it
+ * is opened again.
  *
- * Pure arithmetic: no clock, no state but the struct, so a sequence that is replayed with the same measurements chooses
- * the same lengths. The choice is made before a token is drawn, by those already in the proposal, all of which are
- * proposed: none is looked at and then held back (DESIGN, invariant 4). Runners-up are for greedy proposals alone.
+ * Pure arithmetic: no clock, and no state but the struct, so the same measurements give the same lengths. The choice is made
+ * before a token is drawn, from the tokens already in the proposal, all of which are proposed (DESIGN, invariant 4). Second choices
+ * are for greedy proposals alone.
  *
  * Source of T: Leviathan et al., arXiv:2211.17192, section 3.4; of a threshold on the product of confidences: Huang et al.,
- * SpecDec++, arXiv:2405.19715, section 3.2; of branches by what they promise: Li et al., EAGLE-2, arXiv:2406.16858, section
- * 4; of a rate as the price of time: Charnov, Theor. Popul. Biol. 9(2), 1976.
+ * SpecDec++, arXiv:2405.19715, section 3.2; of branches by expected gain: Li et al., EAGLE-2, arXiv:2406.16858, section
+ * 4; of a rate as the opportunity cost of time: Charnov, Theor. Popul. Biol. 9(2), 1976.
  */
 #ifndef PF_DRAFT_LENGTH_H
 #define PF_DRAFT_LENGTH_H
@@ -48,7 +47,7 @@
 
 enum {
     PF_LENGTH_FIRST = 4,    /* proposed before anything has been measured */
-    PF_LENGTH_MARGINS = 16, /* stretches of margins; the first is of tokens that are not the likeliest */
+    PF_LENGTH_MARGINS = 16, /* histogram bins of margins; the first is of tokens that are not the most probable */
 };
 
 /* A weighted count, and weighted nanoseconds: the weight of a round falls with every later one. */
@@ -56,7 +55,7 @@ typedef struct {
     double rounds, ns;
 } pf_length_time;
 
-/* Likewise of tokens: those that were judged, of them those that were kept, and those whose second choice would have been. */
+/* Likewise of tokens: judged, of these accepted, and of these rejected where the second choice was right. */
 typedef struct {
     double judged, kept, second;
 } pf_length_share;
@@ -66,11 +65,11 @@ typedef struct {
     double rounds, mean_k, mean_v, slope;
 } pf_length_line;
 
-/* One sequence's. Zero it to begin with nothing known. */
+/* One sequence's. Zero: nothing measured. */
 typedef struct {
-    int32_t n_trials;                             /* rounds of lengths to be tried; after a few they are chosen */
-    double n_judged, n_kept;                      /* a is their ratio, of this text and of late; it leans on */
-    pf_length_share before;                       /* what it was for longer, in the sequences before as well */
+    int32_t n_trials;        /* rounds with lengths for exploration; after a few, lengths are chosen */
+    double n_judged, n_kept; /* a is their ratio, recent, of this text; regularised by */
+    pf_length_share before;  /* its longer average, over earlier sequences too */
     pf_length_share by_margin[PF_LENGTH_MARGINS]; /* all along */
     double n_drafted, drafted_ns;                 /* c is their ratio */
     double n_committed, committed_ns;             /* rate is theirs */
@@ -78,32 +77,32 @@ typedef struct {
     pf_length_line line;                          /* through them */
 } pf_length;
 
-/* Begin a sequence with what `before` has measured: its times count as some tens of rounds, and fewer are tried. */
+/* Starts a sequence with the measurements of `before`: its times count as some tens of rounds, and exploration is shorter. */
 void pf_length_begin(pf_length *length, const pf_length *before);
 
-/* What became of a proposal. */
+/* The outcome of a proposal. */
 typedef struct {
     int32_t n_drawn;     /* tokens of its chain, 1 .. PF_MAX_DRAFT_TOKENS */
     int32_t n_branches;  /* second choices that it had besides */
     int32_t n_kept;      /* of the chain */
-    bool second_right;   /* n_kept < n_drawn: what stands in the refused one's place is its second choice */
+    bool second_right;   /* n_kept < n_drawn: the correction is the rejected token's second choice */
     int32_t n_committed; /* tokens in all */
     uint64_t draft_ns;   /* drafting */
-    uint64_t away_ns;    /* from its leaving to the verdict */
+    uint64_t away_ns;    /* from the end of drafting to the verdict */
 } pf_length_round;
 
-/* A round is over; margins [n_drawn]. */
+/* Records a round; margins [n_drawn]. */
 void pf_length_observe(pf_length *length, const float *margins, const pf_length_round *round);
 
-/* A proposal was not looked at, it came too late, and its first token, of this margin, is what the target chose. (One that
- * it did not choose counts as judged: nobody can tell, and of acceptance it says as much.) */
+/* Records a proposal that came too late to be judged, where the first token, of this margin, is the target's choice. (If it is not,
+ * the proposal counts as judged: the two cases cannot be distinguished.) */
 void pf_length_observe_late(pf_length *length, float margin);
 
-/* Whether to draw another token behind n_drawn of these margins, of at most max_draft (1 .. PF_MAX_DRAFT_TOKENS).
+/* Whether to draw another token after n_drawn with these margins, of at most max_draft (1 .. PF_MAX_DRAFT_TOKENS).
  * The first is always drawn. */
 bool pf_length_goes_on(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft);
 
-/* Of n_drawn tokens (1 .. max_draft), those whose second choices are worth a row of the verification: their indices in
+/* Of n_drawn tokens (1 .. max_draft), which second choices are worth a row of the verification: the indices of their tokens in
  * at [max_draft - n_drawn], the most valuable first. Returns how many. */
 int32_t pf_length_branches(const pf_length *length, const float *margins, int32_t n_drawn, int32_t max_draft,
                            int32_t *at);

@@ -1,11 +1,10 @@
 /*
- * A submit fences and moves the committed prefix; a collect feeds and drafts. What a sequence holds:
+ * submit moves the committed prefix; collect reads prompts and drafts. What a sequence holds:
  *
  *      tokens   | 0 .. n_committed                | n_drafted of the latest proposal |
  *      cache    | 0 .. length ................................|                          never the last drafted one
  *
- * The tokens behind the committed ones stay until a verdict has been compared with them: what it confirms, the cache
- * keeps. At least the last committed token is always fed again, because its row gives the first draft token.
+ * The tokens behind the committed ones stay until a verdict is compared with them: the cache keeps what it confirms. At least the last committed token is always fed again, because its row gives the first draft token.
  */
 #include "draft/model_drafter.h"
 
@@ -19,18 +18,18 @@
 
 /* What the drafter keeps of a sequence besides the host's part. */
 typedef struct {
-    int64_t cache; /* of the backend */
-    bool is_cold;  /* opened, and no verdict has come: its prompt is fed while the target is busy with it too */
-    bool is_stuck; /* the cache has no room for its prompt: the next proposal is empty */
+    int64_t cache;               /* of the backend */
+    bool is_cold;                /* opened, without a verdict yet: its prompt is read while the target reads it too */
+    bool is_stuck;               /* the cache has no room for its prompt: the next proposal is empty */
     pf_sampling_request request; /* seeds included */
-    pf_adaptive adaptive;        /* where the open asks for it: tells after each token whether another is drawn */
+    pf_adaptive adaptive;        /* where the open asks for it: decides after each token whether another is drawn */
     int32_t n_planned;           /* tokens of the proposal in the making, at most */
     pf_proposal proposal;        /* in the making */
 } draft_state;
 
 enum {
     MAX_CHOOSERS = 8, /* each has memory in the size of the vocabulary */
-    SHARED_ROWS = 4,  /* fewer are not worth a step of the team */
+    SHARED_ROWS = 4,  /* fewer are drawn by one thread */
 };
 
 typedef struct {
@@ -38,7 +37,7 @@ typedef struct {
     pf_forward_backend backend;
     uint64_t seed; /* of the config */
     pf_simulated_pass simulated;
-    pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many members */
+    pf_chooser choosers[MAX_CHOOSERS]; /* [n_choosers]: rows are shared between so many threads */
     int32_t n_choosers;
     pf_length last_length; /* of the adaptive sequence that ended last */
     draft_state *states;   /* [max_sequences] by slot */
@@ -47,7 +46,7 @@ typedef struct {
     int32_t n_ready;
     uint64_t begun_ns; /* when the first of them began */
     pf_span_batch batch;
-    const int32_t *drawing; /* [n_drawing] slots whose rows are being drawn from */
+    const int32_t *drawing; /* [n_drawing] slots of the rows being drawn from */
     int32_t n_drawing;
 } drafter;
 
@@ -81,8 +80,8 @@ static pf_status acquire(pf_host *host, pf_host_sequence *s, const pf_open *open
     return pf_forward_open(&d->backend, s->is_open, &state->cache, s->tokens, open->tokens, open->n_tokens);
 }
 
-/* A request that brings a seed can be repeated, and in this process 0 is one; on the wire it is none, and such a request gets
- * one of its own, so that no two draw alike. */
+/* A request with a seed can be repeated. In this process 0 is a seed; on the wire it means none, and the request gets a seed of its
+ * own, so that draws are independent. */
 static uint64_t draft_seed(drafter *d, const pf_open *open)
 {
     const bool own = open->sampling.seed != 0 || d->seed == 0;
@@ -134,8 +133,8 @@ static int32_t plan(const pf_host *host, const pf_host_sequence *s)
     return state_of(host, s)->is_stuck ? 0 : pf_host_draft_room(host, s);
 }
 
-/* Before its turn a sequence is fed all but what one pass takes together with the first draft token's row; a cold one is fed
- * all. */
+/* A sequence is ready when one pass can take its unread tokens and the row of the first draft token. A cold prompt is read
+ * completely. */
 static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
 {
     const int32_t max_rows = ((const drafter *)host)->backend.limits.max_rows;
@@ -169,7 +168,7 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 
 /* ---- drafting -------------------------------------------------------------------------------------------------- */
 
-/* Take the next token of a sequence from its row. What was drawn before a row of NaNs is proposed all the same. */
+/* Take the next token of a sequence from its row. Tokens drawn before a row of NaNs are proposed. */
 static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int32_t row)
 {
     pf_host_sequence *s = &d->host.sequences[slot];
@@ -192,7 +191,7 @@ static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int3
         state->n_planned = s->n_drafted;
 }
 
-/* A member's share of the rows. */
+/* A thread's share of the rows. */
 static void draw_share(pf_member member, void *arg)
 {
     drafter *d = arg;
@@ -219,8 +218,8 @@ static void draw_tokens(void *user, const int32_t *slots, int32_t n, pf_status s
         pf_forward_share(&d->backend, draw_share, d);
 }
 
-/* One more token for every sequence that has not all it planned, in as few passes as the limits allow.
- * Returns whether there was any. */
+/* One more token for every sequence that is below its plan, in as few passes as the limits allow.
+ * Returns whether there was one. */
 static bool draft_step(drafter *d)
 {
     const pf_span_pass pass = { .run = run_pass, .use = draw_tokens, .user = d };
@@ -268,8 +267,8 @@ static void end_proposal(pf_host *host, pf_host_sequence *s)
     state->adaptive.drafted_ns = state->adaptive.left_ns - drafter_of(host)->begun_ns;
 }
 
-/* Proposals for all that are ready, drafted together. Told to stop, none: a proposal that time has cut short would be one
- * of other tokens, under rejection of another distribution. */
+/* Proposals for all that are ready, drafted together. None when it is time to stop: a proposal cut
+ * short by the clock would have another distribution under rejection. */
 static void run(pf_host *host)
 {
     drafter *d = drafter_of(host);

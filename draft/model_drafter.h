@@ -1,35 +1,34 @@
 /*
- * The model drafter: a small model on this CPU that follows committed prefixes and proposes what comes next.
+ * The model drafter: a small model that follows committed prefixes and proposes the next tokens. It runs on any forward
+ * backend.
  *
- * For each sequence it keeps a KV cache that runs ahead of what is committed. A verdict either confirms what it
- * holds or does not: the common prefix is kept, the rest rolled back (pf_kv_truncate), the missing tokens are fed
- * together with the last committed one, and k tokens are drafted, one pass each, batched over sequences.
+ * For each sequence it keeps a KV cache that runs ahead of the committed tokens. After a verdict the common prefix is kept
+ * and the rest rolled back (pf_forward_truncate); the missing tokens are fed together with the last committed one, and k
+ * tokens are drafted, one pass each, batched over sequences.
  *
  *     proposed   d0 d1 d2 d3            KV holds prefix d0 d1 d2     (d3 has been drawn, not fed)
  *     verdict    d0 d1 c                truncate to prefix d0 d1; feed c -> draft from there
  *     verdict    d0 d1 d2 d3 b          nothing to truncate; feed d3 b
  *
- * What is declared is what was sampled (invariant 3): at temperature above 0 with the method `rejection`, q is the
+ * The draft distribution is exactly the one that was sampled (invariant 3): at temperature above 0 with the method `rejection`, q is the
  * request's own temperature and filters applied to the draft's logits, truncated to max_declared entries and
  * renormalised, and the token is drawn from exactly that. With max_declared 0 the argmax is proposed (one-hot).
- * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): whether there is another is settled
- * before it is drawn.
+ * `coupled` draws with the target's noise. No drawn token is withheld (invariant 4): the decision to draw another
+ * token is made before the draw.
  *
- * Its own draws come from the open's seed where it brings one: in process always, 0 being a seed as any other, and on the
- * wire where it is not 0. Else they come from config.seed, from which every such sequence gets a seed of its own: with one
- * for all, samples of one prompt would be drafted alike, each exactly distributed but not independent of the others.
+ * Its own draws use the open's seed: in process always (0 is a seed), on the wire if it is not 0. Otherwise each sequence gets
+ * a seed derived from config.seed: with one seed for all, samples of one prompt would be exactly distributed but not
+ * independent of each other.
  *
- * Length: fixed, or chosen token by token where the open asks for it (draft/length.h). There a greedy proposal may be a
- * tree, if the open says that trees are judged: the chain, then second choices beside some of its tokens, which have not been
- * fed. Neither has more tokens than the sequence may still commit less one, but at least 1, and than the draft's context has
- * room for. A draft whose context is full proposes nothing: an empty proposal, at once. So it does when the KV pool is full,
- * and when its logits are not numbers. An open longer than the context, or with parameters or ids that mean nothing here, is
- * refused.
+ * Length: fixed, or chosen token by token if the open asks for it (draft/length.h). A greedy proposal of chosen length may be a
+ * tree, if the open allows trees: the chain, then second choices beside some of its tokens, which have not been fed. The limits
+ * are those of pf_host_draft_room. A full context, a full KV pool and logits without a number give an empty proposal, at once.
+ * An open that is longer than the context, or has invalid parameters or ids, is refused.
  *
- * A long prompt is fed pass by pass: whoever else is asked for meanwhile is drafted for between them, and past the caller's
- * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.
+ * A long prompt is read in chunks: proposals for other sequences are drafted between two of them, and after the caller's
+ * deadline collect returns an empty answer, and the next collect continues. Closing a sequence stops its prefill.
  *
- * Unknown, stale and reordered verdicts are told apart by proto/stream.h; a prefix request asks for what is missing.
+ * proto/stream.h detects unknown, stale and reordered verdicts; a prefix request asks for missing tokens.
  * Threads: those of pf_peer (one caller). Memory: made at creation; a round allocates nothing.
  */
 #ifndef PF_DRAFT_MODEL_DRAFTER_H
@@ -43,10 +42,10 @@
 typedef struct {
     int32_t max_sequences;      /* at most the backend's, and PF_MAX_BATCH_SEQUENCES */
     int32_t max_draft;          /* tokens of a proposal, 1 .. PF_MAX_DRAFT_TOKENS */
-    uint64_t seed;              /* of a served drafter's draws for opens that bring no seed (0); 0: it is in process */
+    uint64_t seed;              /* a secret of a served drafter, for opens without a seed (0); 0: in process */
     uint64_t simulate_token_ns; /* a pass takes at least this long, as a larger draft's would; 0 */
     int32_t simulate_rows; /* and as long again for each so many rows, which share one read of its weights; 0: all do */
-    pf_stop stop; /* told so, it gives up what it drafts, and collect has PF_CANCELLED; its clock is the drafter's */
+    pf_stop stop; /* when set, drafting is abandoned and collect returns PF_CANCELLED; the drafter uses its clock */
     pf_model_info info; /* what pf_peer_info answers; ids from info.vocab_size on are never proposed */
 } pf_model_drafter_config;
 

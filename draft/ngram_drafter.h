@@ -8,7 +8,7 @@
  * latest counts, and the tokens behind it are the proposal. A proposal is a chain without draft distributions: it is fixed
  * before any noise is drawn, so every method is exact with it. Without an occurrence it is empty.
  *
- * It has no model: its vocabulary and its context are the target's, whose pf_model_info it takes. A lookup is a scan of the
+ * It has no model: its vocabulary and its context are the target's, as in the pf_model_info it is given. A lookup is a scan of the
  * sequence, and a round allocates nothing.
  *
  * Source: Saxena, Prompt Lookup Decoding, 2023; Yang et al., arXiv:2304.04487 (LLMA).

@@ -27,7 +27,7 @@ void pf_answer_begin(pf_answer *answer)
     batch->timing = (pf_timing){ 0 };
 }
 
-/* ---- complaints ------------------------------------------------------------------------------------------------- */
+/* ---- refusals --------------------------------------------------------------------------------------------------- */
 
 static void add_refusal(pf_answer *answer, uint64_t sequence, uint32_t incarnation, pf_status status, const char *text)
 {
@@ -45,7 +45,7 @@ void pf_answer_refuse(pf_answer *answer, uint64_t sequence, uint32_t incarnation
     (void)pf_stream_answerer_on_close(answer->stream, &(pf_close){ sequence }, &slot);
 }
 
-/* Whether the fence of a verdict or a proposal lets it pass. What an answer refuses it does not ask for. */
+/* Whether the fence of a verdict or a proposal admits it. A sequence that the answer refuses gets no prefix request. */
 static bool pass(pf_answer *answer, pf_fence fence, const pf_prefix_request *request)
 {
     pf_batch *batch = &answer->batch;
@@ -84,7 +84,7 @@ bool pf_answer_admit_proposal(pf_answer *answer, const pf_proposal *proposal, in
     return pass(answer, fence, &request);
 }
 
-/* ---- handing out ------------------------------------------------------------------------------------------------- */
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 bool pf_answer_hand_out(pf_answer *answer, const pf_batch **out)
 {

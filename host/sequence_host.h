@@ -1,12 +1,12 @@
 /*
- * The part that every peer of this process shares: it opens, follows, refuses and closes sequences, takes turns between
- * proposals and long prompts, and answers batches before a deadline. It knows no model.
+ * Opens, follows, refuses and closes sequences, schedules proposals and long prompts, and answers batches before a deadline: the
+ * part that every peer of this process shares. It knows no model.
  *
  *      pf_peer (proto/peer.h)      submit, collect
  *      sequence host               fences, slots, committed tokens, turns, the answer            this file
- *      role                        what is done with a sequence: draft, verify, look up          pf_host_role
+ *      role                        drafting, verifying, lookup                                   pf_host_role
  *
- * A role is a struct whose first member is a pf_host, and a table of callbacks. What a slot holds:
+ * A role is a struct with a pf_host as its first member, and a table of callbacks. What a slot holds:
  *
  *      tokens   | 0 .. n_committed | n_drafted of the latest proposal |
  *
@@ -14,7 +14,7 @@
  * then one pass of one prompt is run, of each in turn, and so on until there is an answer or the deadline has passed. A
  * sequence that is ready goes before a prompt, but only once in a row, so that neither waits without end.
  *
- * What goes wrong with one sequence refuses that sequence; the others are unharmed.
+ * An error of one sequence refuses that sequence; the others go on.
  * Memory: one arena, made at creation; a round allocates nothing. Threads: those of pf_peer, one caller at a time.
  */
 #ifndef PF_HOST_SEQUENCE_HOST_H
@@ -34,7 +34,7 @@
 typedef struct {
     int32_t slot;  /* its number, 0 .. max_sequences - 1: the role's index for what it keeps */
     bool is_open;  /* the stream knows it under this slot */
-    bool is_due;   /* a proposal, or a verdict, is owed */
+    bool is_due;   /* a proposal or a verdict is to be answered */
     bool is_full;  /* it has committed more than max_tokens: nothing is proposed until it is closed */
     bool is_ended; /* a verdict has ended it: waits for its close */
     uint64_t sequence;
@@ -68,7 +68,7 @@ typedef struct pf_host pf_host;
 /* The callbacks of a role. Those marked "or NULL" may be absent. */
 typedef struct {
     const char *name;       /* in sentences: "drafter" */
-    const char *model;      /* likewise, whose vocabulary and context it has: "draft" */
+    const char *model;      /* likewise, the model with its vocabulary and context: "draft" */
     bool declares;          /* sequences have room for draft distributions */
     bool answers_opens;     /* an open is answered by a verdict: what a verifier does; else by nothing */
     bool refuses_in_answer; /* add, run and feed may refuse sequences */
@@ -103,7 +103,7 @@ typedef struct {
     /* One pass over the next n_tokens of a prompt. NULL where turn never says CHUNK. */
     void (*feed)(pf_host *host, pf_host_sequence *s, int32_t n_tokens);
 
-    /* Tokens of the prompt that are unread. NULL: it does not say (pf_peer_backlog). */
+    /* Tokens of the prompt that are unread. NULL: unknown (pf_peer_backlog). */
     int32_t (*unread)(const pf_host *host, const pf_host_sequence *s);
 
     /* Take the role's own memory from the arena (or its measure). Or NULL. */
@@ -131,17 +131,16 @@ struct pf_host {
     pf_answer answer;
     pf_arena arena;
     pf_host_sequence *sequences; /* [max_sequences] by slot */
-    int32_t next_prompt;         /* the slot whose prompt has its turn */
-    bool prompts_are_due;        /* answers went before them in the last collect */
+    int32_t next_prompt;         /* the slot of the next prompt */
+    bool prompts_are_due;        /* the last collect answered and read no prompt */
 };
 
-/* Make a host of a role's struct, which the caller has from calloc, and which is the host's from here on, freed also on
- * failure. The caller ends the peer with pf_peer_destroy.
+/* Makes a host of a role's struct, which comes from calloc. The host owns it from here on, and frees it also on failure. The caller ends the peer with pf_peer_destroy.
  * PF_INVALID: a limit of config is out of range (the sentence names it).  PF_NOMEM. */
 PF_MUST_USE pf_status pf_host_create(pf_host *host, const pf_host_role *role, const pf_host_config *config,
                                      pf_peer **out, pf_error *error);
 
-/* Of memory, for its sequences. peer: of a host. */
+/* Bytes reserved for its sequences. peer: of a host. */
 size_t pf_host_reserved_bytes(const pf_peer *peer);
 
 /* By config.stop's clock. */

@@ -1,4 +1,4 @@
-/* Memory for one message: protobuf-c draws from it while unpacking, and nothing is freed before the next reset. */
+/* A bump allocator for one message: protobuf-c allocates from it while unpacking, and a reset frees everything. */
 #ifndef PF_PROTO_BUMP_H
 #define PF_PROTO_BUMP_H
 
@@ -15,7 +15,7 @@
 typedef struct {
     uint8_t *bytes; /* aligned for any object */
     size_t size, used;
-    size_t most;  /* used at a reset, since memory was given back */
+    size_t most;  /* largest `used` at a reset since memory was given back */
     bool refused; /* something did not fit since the last reset */
 } pf_bump;
 

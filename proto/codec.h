@@ -1,11 +1,10 @@
 /*
- * Batches and model info to and from the bytes of pilotfish.proto.
+ * Encodes and decodes batches and model info as the messages of pilotfish.proto.
  *
  * Decoding trusts nothing: counts, lengths, ids, probabilities and enums are checked against the limits of
- * proto/messages.h before anything is handed on, and memory is bounded by a budget that protobuf-c draws from.
- * A batch that decodes is well-formed; whether it fits a stream's state is proto/stream.h's business. Who serves takes
- * a batch part by part: one that is about a sequence and does not fit costs that sequence alone (docs/protocol.md,
- * "Refusals").
+ * proto/messages.h before a batch is returned, and memory is bounded by a budget for protobuf-c.
+ * A batch that decodes is well-formed; proto/stream.h checks it against a stream's state. A server decodes a
+ * batch part by part: an invalid part costs its sequence alone (docs/protocol.md, "Refusals").
  *
  *     bytes --protobuf-c--> its structs in one arena --checks--> pf_batch in the same arena, tokens not copied
  *
@@ -30,8 +29,8 @@ typedef struct pf_codec pf_codec;
 PF_MUST_USE pf_status pf_codec_create(size_t max_message_bytes, int32_t n_vocab, pf_codec **out);
 void pf_codec_destroy(pf_codec *codec); /* NULL is fine */
 
-/* Memory that large messages took beyond 2 MiB goes back to the system, and with it what was decoded last. Not for each
- * message: to have it again costs as much as reading such a message, or more. */
+/* Returns memory beyond 2 MiB that large messages took to the system; the last decoded batch is gone. Not to be called for each
+ * message: taking the pages again costs as much as decoding a large message, or more. */
 void pf_codec_give_back(pf_codec *codec);
 
 /* What the arenas of such a codec take at most, by messages that touch all of them. */
@@ -42,7 +41,7 @@ size_t pf_codec_arena_bytes(size_t max_message_bytes);
 PF_MUST_USE pf_status pf_codec_encode_batch(pf_codec *codec, const pf_batch *batch, uint8_t *out, size_t capacity,
                                             size_t *n_bytes);
 
-/* The same in two steps, for whoever makes room in between: how many bytes it takes, then that many into out. What the batch
+/* The same in two steps, for a caller that allocates in between: measure, then pack that many bytes into out. What the batch
  * points to is borrowed until then, and nothing else is encoded. PF_LIMIT: likewise. */
 PF_MUST_USE pf_status pf_codec_measure_batch(pf_codec *codec, const pf_batch *batch, size_t *n_bytes);
 void pf_codec_pack_batch(const pf_codec *codec, uint8_t *out);
@@ -51,19 +50,19 @@ void pf_codec_pack_batch(const pf_codec *codec, uint8_t *out);
  * replaced by '?'.
  * PF_FORMAT: not a Batch, or a field outside what proto/pilotfish.proto documents (the sentence names it).
  * PF_LIMIT: larger than the codec's largest message, or than its memory budget when it is unpacked.
- * PF_UNSUPPORTED: a parameter that this version does not speak (the sentence names it). */
+ * PF_UNSUPPORTED: a parameter that this version does not support (the sentence names it). */
 PF_MUST_USE pf_status pf_codec_decode_batch(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             pf_error *error);
 
-/* What of a batch does not fit. */
+/* The invalid parts of a batch. */
 typedef struct {
-    const pf_refusal *refusals; /* [n] one a sequence, as its owner is to hear it */
+    const pf_refusal *refusals; /* [n] one a sequence, to be sent to its owner */
     int32_t n;
-    int32_t n_proposals, n_verdicts; /* that did not fit; the others were opens */
+    int32_t n_proposals, n_verdicts; /* of the invalid parts; the others were opens */
 } pf_rejected;
 
-/* The same, but an open, a proposal or a verdict that says which round of which sequence it is about and has another
- * field outside what is documented, or not spoken, becomes a rejected. Then *out has no open, proposal or verdict of that
+/* The same, but an open, a proposal or a verdict with valid sequence and round and another field that is invalid or
+ * unsupported becomes a rejected part. Then *out has no open, proposal or verdict of that
  * incarnation of the sequence, or of an earlier one. *rejected belongs to the codec like *out. */
 PF_MUST_USE pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             const pf_rejected **rejected, pf_error *error);
@@ -76,7 +75,7 @@ PF_MUST_USE pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *o
 /* PF_FORMAT: as for a batch, or more than PF_MAX_INFO_BYTES.  PF_UNSUPPORTED: another version of the protocol. */
 PF_MUST_USE pf_status pf_codec_decode_info(const uint8_t *bytes, size_t n_bytes, pf_model_info *out, pf_error *error);
 
-/* The request for it: it says which version the caller speaks. */
+/* The request for it, with the protocol version of the caller. */
 PF_MUST_USE pf_status pf_codec_encode_info_request(uint8_t *out, size_t capacity, size_t *n_bytes);
 PF_MUST_USE pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, uint32_t *protocol_version,
                                                    pf_error *error);

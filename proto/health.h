@@ -1,4 +1,4 @@
-/* The two messages of grpc.health.v1, the standard question "are you serving?". Servers answer it; only tests ask. */
+/* Encodes and decodes the two messages of grpc.health.v1. Servers answer health checks; only tests send them. */
 #ifndef PF_PROTO_HEALTH_H
 #define PF_PROTO_HEALTH_H
 
@@ -20,7 +20,7 @@ enum {
 };
 
 /* service: which one is asked about, "" for the server as a whole.
- * PF_FORMAT: not a HealthCheckRequest.  PF_LIMIT: a name that is nobody's, longer than any that we know or with a NUL in it. */
+ * PF_FORMAT: not a HealthCheckRequest.  PF_LIMIT: an unknown name: longer than any known one, or with a NUL in it. */
 PF_MUST_USE pf_status pf_health_decode_request(const uint8_t *bytes, size_t n_bytes,
                                                char service[PF_MAX_SERVICE_BYTES]);
 /* PF_LIMIT: so long a name, or more than capacity. */

@@ -1,8 +1,8 @@
 /*
- * A bounded map from a pair of 64-bit ids, chosen by a stranger, to a small number of one's own.
+ * Maps pairs of 64-bit ids, chosen by an untrusted peer, to slot numbers. Bounded.
  *
  * A slot number (0 .. max - 1) stays with its ids from insert to remove. Open addressing in a table at most half
- * full, deletion by shifting back, so nothing is allocated after creation and nothing rots.
+ * full, deletion by shifting back, so nothing is allocated after creation and no tombstones accumulate.
  *
  * Threads: one at a time.
  */

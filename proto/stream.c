@@ -10,7 +10,7 @@
 
 typedef struct {
     uint32_t incarnation; /* 0: never opened */
-    uint64_t round;       /* whose verdict comes next */
+    uint64_t round;       /* of the next verdict */
     int32_t committed;
     int32_t n_proposed; /* Verifier: tokens of the round's proposal */
     bool due;           /* must be opened (again) first */
@@ -194,7 +194,7 @@ pf_status pf_stream_owner_give_up(pf_stream_owner *owner, uint64_t sequence)
 typedef struct {
     uint64_t sequence;
     uint32_t incarnation;
-    uint64_t round; /* whose verdict comes next */
+    uint64_t round; /* of the next verdict */
     int32_t committed;
     bool judging; /* Verifier: the round's proposal has come */
 } followed;

@@ -1,5 +1,5 @@
 /*
- * The state machine of a stream: which message is current, which is stale, and what heals a gap.
+ * The state machine of a stream: decides which message is current and which is stale, and recovers from lost messages.
  *
  * Pure: no I/O, no clock, no allocation after creation, so a simulator can drive it through loss, duplication,
  * reordering and restarts (tests/unit/proto/stream_simulation_test.c does). Both services of pilotfish.proto are one machine seen
@@ -11,7 +11,7 @@
  * Either side keeps three numbers for a sequence, and a message is current only if it agrees with all of them:
  *
  *      incarnation   how often it has been opened
- *      round         the round whose verdict comes next
+ *      round         the round of the next verdict
  *      committed     tokens decided so far: the base of that verdict, and of the proposal that it answers
  *
  *          open(r, n tokens)         verdict(r, base n, m tokens)          verdict(r + 1, base n + m, ...)
@@ -19,7 +19,7 @@
  *      committed n ----------------------> n + m
  *
  * One invariant: both sides' committed length of a round is the same number of the same tokens, or the message is
- * not current. Nothing is ever resent: an answerer that misses something asks, an owner that hears nothing reopens.
+ * not current. Nothing is resent: an answerer that misses a message asks for the prefix, an owner without an answer reopens.
  *
  * Threads: one at a time.
  */
@@ -38,7 +38,7 @@ typedef enum {
     PF_FENCE_STALE,              /* drop it: late, a duplicate, or of a sequence that is gone */
     PF_FENCE_MISSING,            /* answerer: it is ahead of what is known here; send the prefix request and drop it */
     PF_FENCE_FULL,               /* answerer: no slot for another sequence; refuse it with PF_LIMIT */
-    PF_FENCE_PROTOCOL_VIOLATION, /* owner: no honest peer says this; drop it, and distrust the peer */
+    PF_FENCE_PROTOCOL_VIOLATION, /* owner: a correct peer never sends it; drop it, and distrust the peer */
 } pf_fence;
 
 /* ---- the owner's side ------------------------------------------------------------------------------------------ */
@@ -81,24 +81,24 @@ pf_fence pf_stream_owner_on_proposal(pf_stream_owner *owner, const pf_proposal *
 PF_MUST_USE pf_status pf_stream_owner_propose(pf_stream_owner *owner, uint64_t sequence, int32_t n_tokens,
                                               pf_proposal *proposal);
 
-/* Verifier: a verdict has come in. CURRENT: its tokens are committed. NONSENSE also where it accepts more than was
+/* Verifier: a verdict has come in. CURRENT: its tokens are committed. PROTOCOL_VIOLATION also if it accepts more than was
  * proposed, or its tokens are not the accepted ones and one more: that one may lack only where it finishes. */
 pf_fence pf_stream_owner_on_verdict(pf_stream_owner *owner, const pf_verdict *verdict);
 
-/* The round whose verdict comes next, and the incarnation: what a message was to say. PF_INVALID: unknown sequence. */
+/* The round of the next verdict, and the incarnation: what a message had to carry. PF_INVALID: unknown sequence. */
 PF_MUST_USE pf_status pf_stream_owner_expects(const pf_stream_owner *owner, uint64_t sequence, uint64_t *round,
                                               uint32_t *incarnation);
 
 /* The peer has lost the sequence. CURRENT: it is due for opening from now on. */
 pf_fence pf_stream_owner_on_prefix_request(pf_stream_owner *owner, const pf_prefix_request *request);
 
-/* The peer will not serve the sequence. CURRENT: as it is opened now, which is then closed there. */
+/* The peer refuses the sequence. CURRENT: the refusal is of its latest open; the sequence is then closed there. */
 pf_fence pf_stream_owner_on_refusal(const pf_stream_owner *owner, const pf_refusal *refusal);
 
-/* The peer is gone, and whatever it knew (a broken stream): every sequence is due. */
+/* The stream broke and the peer lost its state: every sequence is due. */
 void pf_stream_owner_lost(pf_stream_owner *owner);
 
-/* The same for one sequence: an answer that had to come has not. PF_INVALID: unknown. */
+/* The same for one sequence: an expected answer did not come. PF_INVALID: unknown. */
 PF_MUST_USE pf_status pf_stream_owner_give_up(pf_stream_owner *owner, uint64_t sequence);
 
 /* ---- the answering side ---------------------------------------------------------------------------------------- */

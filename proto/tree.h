@@ -1,5 +1,5 @@
 /*
- * A proposal as a tree: which of its tokens stand behind which.
+ * Functions on draft trees: proposals in which each token names its parent.
  *
  *      tokens    a  b  c  x  y          the committed prefix -- a -- b -- c
  *      parents  -1  0  1 -1  0                              \     \
@@ -16,7 +16,7 @@
 
 #include <stdint.h>
 
-/* The first child of `node` that is `token`, -1 where none is: where a path goes on that has come to `node`. */
+/* The first child of `node` that is `token`, -1 where none is: the next node of a path at `node`. */
 int32_t pf_tree_child(const int32_t *tokens, const int32_t *parents, int32_t n, int32_t node, int32_t token);
 
 /* How many leading nodes are a chain; n where all are. */

@@ -26,7 +26,7 @@ static inline double residual(const float *p, const float *q, int32_t token, int
     return p[x] > q[x] ? (double)p[x] - (double)q[x] : 0.0;
 }
 
-/* The residual of a stretch of the vocabulary, in eight partial sums: one would wait for each addition before the next. */
+/* The residual of a stretch of the vocabulary, in eight partial sums: a single sum is a chain of dependent additions. */
 static double mass_between(const float *p, const float *q, int32_t token, int32_t begin, int32_t end)
 {
     enum { N_SUMS = 8 };

@@ -1,5 +1,5 @@
 /*
- * A submit fences and copies; a collect computes. Between the two a sequence holds at most one piece of work, the rows
+ * submit copies proposals; collect computes. Between the two a sequence has at most one span of work, the rows
  *
  *      tokens   | 0 .. length of the cache | .. n_committed | n_drafted proposed |
  *                                           <-------------- a span ------------->    logits of the last n_drafted + 1 rows
@@ -18,7 +18,7 @@
 #include "proto/tree.h"
 #include "verify/judge.h"
 
-enum { ROUND_TOKENS = 32 }; /* that are read beside a proposal's; with more it is a prompt */
+enum { ROUND_TOKENS = 32 }; /* unread tokens of a round at most; with more it is a prompt */
 
 /* What the verifier keeps of a sequence besides the host's part. */
 typedef struct {
@@ -87,7 +87,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
     if (v->seed != 0 && open->sampling.seed == 0 && open->method != PF_METHOD_COUPLED)
         s->sampling.seed = pf_noise_derive_seed(v->seed, v->n_opened);
     v->n_opened++;
-    s->max_tokens = min_of(s->max_tokens, host->config.max_tokens + 1); /* no pass has to read the last one */
+    s->max_tokens = min_of(s->max_tokens, host->config.max_tokens + 1); /* no pass reads the last token */
     state->n_stop = open->n_stop_tokens;
     if (state->n_stop > 0) memcpy(state->stop, open->stop_tokens, (size_t)state->n_stop * sizeof *state->stop);
     state->is_tree = state->has_declared = false;
@@ -126,7 +126,7 @@ static void take_proposal(pf_host *host, pf_host_sequence *s, const pf_proposal 
 
 /* ---- verdicts -------------------------------------------------------------------------------------------------- */
 
-/* The proposed tokens of `path` and `next` are what the round gives. Returns how many were kept. */
+/* Commits the accepted tokens of `path` and `next`. Returns how many were kept. */
 static int32_t commit(pf_host *host, pf_host_sequence *s, pf_acceptance acceptance, const int32_t *path)
 {
     int32_t *tokens = s->tokens + s->n_committed;
@@ -165,7 +165,7 @@ static void judge_span(verifier *v, pf_host_sequence *s, int32_t first_row)
 
 /* ---- passes ---------------------------------------------------------------------------------------------------- */
 
-/* A pass that was told to stop refuses nothing. */
+/* A cancelled pass refuses nothing. */
 static void refuse_pass(verifier *v, pf_host_sequence *s, pf_status status)
 {
     if (status == PF_CANCELLED) return;
@@ -198,7 +198,7 @@ static void run(pf_host *host)
     pf_span_batch_run(&verifier_of(host)->batch, &pass);
 }
 
-/* The span's rows as a tree: n_before committed tokens, one behind the other, then the proposal's. */
+/* The parents of the span's rows: a chain of n_before committed tokens, then the tree of the proposal. */
 static const int32_t *make_tree(const verify_state *state, int32_t n_before, int32_t n_drafted)
 {
     for (int32_t i = 0; i < n_before; i++) state->rows[i] = i - 1;
@@ -210,7 +210,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
 {
     verifier *v = verifier_of(host);
     const verify_state *state = state_of(host, s);
-    if (s->n_committed >= s->max_tokens) { /* asked for a token too many: nothing, and the end */
+    if (s->n_committed >= s->max_tokens) { /* nothing is left to commit: an empty verdict that ends it */
         pf_host_commit(host, s, (pf_verdict){ .finish = PF_FINISH_LENGTH });
         return true;
     }
@@ -224,7 +224,7 @@ static bool add(pf_host *host, pf_host_sequence *s)
     return pf_span_batch_add(&v->batch, &v->backend.limits, &span, s->slot);
 }
 
-/* Before its turn a sequence is fed all but what one pass takes together with the rows to be judged. */
+/* A sequence is ready when one pass can take its unread tokens and the rows to be judged. */
 static pf_host_turn turn(const pf_host *host, const pf_host_sequence *s, int32_t *n_tokens)
 {
     if (!s->is_due) return PF_HOST_IDLE;

@@ -1,32 +1,31 @@
 /*
- * The reference verifier: a target model on this CPU that takes proposals and answers with verdicts.
+ * The verifier: a target model that takes proposals and answers with verdicts. It runs on any forward backend.
  *
  * One batch of proposals is one forward pass: for each sequence the last committed token and its draft tokens,
- * n_draft + 1 rows, all sequences together. Acceptance decides; the KV cache keeps what was committed, less the last
- * token, whose keys the next pass computes.
+ * n_draft + 1 rows, all sequences together. The KV cache keeps the committed tokens except the last one: the next pass computes
+ * its keys.
  *
  *     committed  ... t8 t9          KV holds ... t8 (positions 0..8)
  *     proposal          d0 d1 d2    pass: rows t9 d0 d1 d2, logits of each
  *     verdict           d0 d1 c     KV truncated to ... t8 t9 d0 d1; c is the last committed token
  *
- * Plain decoding is the same call with an empty proposal: one row, one token. Plain and speculative texts are
- * therefore one code path, and equal for greedy and coupled (DESIGN, invariant 1).
+ * Plain decoding is the same call with an empty proposal: one row, one token. Plain and speculative decoding are
+ * therefore one code path, and their texts are equal for greedy and coupled (DESIGN, invariant 1).
  *
- * An open answers with the verdict of its round: the first token, from the prefill (or, reopened, the next one, as
- * after an empty proposal). EOS, max_tokens and the end of the context finish a sequence: what comes behind them in a
- * round is cut off before it is committed, and is not counted as accepted.
+ * An open is answered with the verdict of its round: the first token, from the prefill (or, reopened, the next one, as
+ * after an empty proposal). EOS, max_tokens and the end of the context finish a sequence: later tokens of the round are
+ * discarded and do not count as accepted.
  *
- * A long prompt is fed pass by pass: whoever else has a proposal meanwhile is judged between them, and past the caller's
- * deadline collect comes back with an empty answer, and the next one goes on. A prompt that is closed is fed no further.
+ * A long prompt is read in chunks: proposals of other sequences are judged between two of them, and after the caller's
+ * deadline collect returns an empty answer, and the next collect continues. Closing a sequence stops its prefill.
  *
- * What a peer can do wrong harms its own sequence alone. A proposal is judged up to its first token that cannot be:
- * one out of the vocabulary, past max_draft, or past what the context still holds.
- * A tree (proto/tree.h) is judged whole where the target's own choice decides, greedy and coupled; else its leading chain is.
- * An open that cannot be served, and a sequence that runs out of KV pages, is refused by name.
+ * An invalid message affects its own sequence alone. A proposal is judged up to its first invalid token: one outside the
+ * vocabulary, beyond max_draft, or beyond the context.
+ * A tree (proto/tree.h) is judged whole under greedy and coupled; under rejection only its leading chain is.
+ * An open that cannot be served, and a sequence that runs out of KV pages, is refused with a sentence.
  *
- * Randomness. What is drawn at a position depends on the seed, the position and the prefix alone. A sequence's seed is
- * the one in its open, in this process for every method: plain decoding, coupled and rejection all draw from it, so
- * that a request with a seed can be repeated. On the wire the seed is 0 unless the method is coupled (a drafter that
+ * Randomness. A draw depends on the seed, the position and the prefix alone. In this process the seed of the open serves every
+ * method (plain decoding, coupled and rejection), so that a request with a seed can be repeated. On the wire the seed is 0 unless the method is coupled (a drafter that
  * knew the uniforms of acceptance could choose its tokens by them); a verifier with a seed of its own then draws one
  * for each such open.
  *
@@ -44,10 +43,10 @@ typedef struct {
     int32_t max_sequences;     /* at most the backend's, and PF_MAX_BATCH_SEQUENCES */
     int32_t max_draft;         /* 1 .. PF_MAX_DRAFT_TOKENS; the backend must have max_logit_rows for max_draft + 1, and
                                    where it has none for max_sequences times that, batches are run in parts */
-    uint64_t seed;             /* a secret of a served verifier, for opens that bring no seed (0, not coupled);
-                                   0: theirs is taken as it is, 0 being a seed as any other */
+    uint64_t seed;             /* a secret of a served verifier, for opens without a seed (0, not coupled);
+                                   0: the open's seed is used as it is, 0 included */
     uint64_t simulate_step_ns; /* a verification takes at least this long, as a larger target's would; 0 */
-    pf_stop stop;              /* told so, it gives up the pass that it is in, and collect has PF_CANCELLED */
+    pf_stop stop;              /* when set, the running pass is abandoned and collect returns PF_CANCELLED */
     pf_model_info info;        /* what pf_peer_info answers */
 } pf_cpu_verifier_config;
 

@@ -1,5 +1,5 @@
 /*
- * The interface of whatever runs forward passes: a cache of sequences, and passes that extend it and give logits.
+ * The interface to run forward passes: a cache of sequences, and passes that extend it and compute logits.
  *
  * A model drafter and a verifier compute through it alone. The CPU context (model/backend/cpu_backend.h) is the first
  * implementation; a GPU, or a machine across a network, would be others.
@@ -42,7 +42,7 @@ typedef struct {
 
     int32_t (*length)(const void *state, int64_t sequence);
 
-    /* Forget all from position `length` on. PF_INVALID: the sequence is shorter, or not acquired. */
+    /* Drop all from position `length` on. PF_INVALID: the sequence is shorter, or not acquired. */
     pf_status (*truncate)(void *state, int64_t sequence, int32_t length);
 
     /* Of the rows behind position `length` keep these, ascending offsets from it, and move them together: the path of a
@@ -57,7 +57,7 @@ typedef struct {
      * spans asked for the best token only. */
     float *(*logits)(void *state, int32_t row);
 
-    /* The first of the tokens below best_of whose logit is the largest; -1: all are NaN. */
+    /* The token below best_of with the largest logit, the first of equals; -1: all are NaN. */
     int32_t (*best)(const void *state, int32_t row, int32_t best_of);
 
     /* Run fn(member, arg) on the threads of the last pass: for work on its logits. */
@@ -136,8 +136,8 @@ static inline void pf_forward_set_stop(const pf_forward_backend *b, pf_stop *sto
 PF_MUST_USE pf_status pf_forward_open(const pf_forward_backend *b, bool is_open, int64_t *sequence,
                                       const int32_t *held_tokens, const int32_t *tokens, int32_t n);
 
-/* How many positions of a sequence, whose cache holds held_tokens, stay as they are if tokens [n] come to stand at `base`: the
- * length to truncate it to. */
+/* How many positions of a sequence with held_tokens stay valid if tokens [n] come to stand at `base`: the length to truncate it
+ * to. */
 int32_t pf_forward_count_shared(const pf_forward_backend *b, int64_t sequence, const int32_t *held_tokens, int32_t base,
                                 const int32_t *tokens, int32_t n);
 

@@ -16,7 +16,7 @@
 
 typedef struct {
     pf_span *spans;  /* [capacity] */
-    int32_t *owners; /* [capacity] whose they are: numbers of the caller's */
+    int32_t *owners; /* [capacity] of each span: a number of the caller's */
     int32_t n, n_rows, n_logits;
 } pf_span_batch;
 

@@ -1,5 +1,5 @@
 /*
- * Whatever bytes a stranger sends: they decode to a batch that keeps every promise of proto/messages.h, or are refused.
+ * Any bytes decode to a batch within the limits of proto/messages.h, or are refused.
  * What decodes must encode, and decode again to the same bytes.
  */
 #include <math.h>
@@ -62,7 +62,7 @@ static void encode_again(pf_codec *codec, const pf_batch *batch)
     must(once && twice);
     size_t n_once = 0, n_twice = 0;
     const pf_batch *same;
-    /* Packing can only shrink what a stranger packed worse, so it fits. */
+    /* Our encoding is never longer than that of the input, so it fits. */
     must(pf_codec_encode_batch(codec, batch, once, n, &n_once) == PF_OK && n_once == n);
     must(pf_codec_decode_batch(codec, once, n, &same, NULL) == PF_OK);
     must(pf_codec_encode_batch(codec, same, twice, n, &n_twice) == PF_OK && n_twice == n);

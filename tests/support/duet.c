@@ -57,7 +57,7 @@ static int32_t index_of(const duet *d, uint64_t sequence)
 {
     for (int32_t i = 0; i < d->n; i++)
         if (d->requests[i].sequence == sequence) return i;
-    give_up("duet: a verdict or proposal for sequence %llu, which nobody opened\n", (unsigned long long)sequence);
+    give_up("duet: a verdict or proposal for sequence %llu, which is not open\n", (unsigned long long)sequence);
 }
 
 /* Append what the verifier committed, and make it the drafter's verdict. */

@@ -1,6 +1,6 @@
 /*
  * A drafter that proposes what was committed last, for tests of the way there and back: it counts what it is told, and
- * thinks, falls silent or talks nonsense as a test wants. Served as a verifier it makes proposals all the same.
+ * delays, stops answering or sends malformed answers as configured. Served as a verifier it makes proposals all the same.
  * One thread submits and collects; a test looks at the counts, and sets its whims, from another.
  */
 #ifndef PF_TESTS_SUPPORT_ECHO_PEER_H

@@ -25,7 +25,7 @@ typedef struct {
     pf_peer *inner;
     uint64_t delay_ns;
     uint64_t *clock_ns; /* NULL: the machine's */
-    bool *cancels;      /* set by a look, which finds nothing then: who waits is told to end. NULL: none */
+    bool *cancels;      /* set by a look, which finds nothing then: the waiting caller is cancelled. NULL: none */
     int32_t n_wrong;    /* answers, from the first, whose proposals have other tokens */
     late_answer answers[LATE_ANSWERS];
     int32_t first, n;

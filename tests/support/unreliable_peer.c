@@ -207,7 +207,7 @@ static pf_status tell_info(pf_peer *peer, pf_model_info *out, pf_error *error)
 {
     unreliable_peer *u = (unreliable_peer *)peer;
     u->n_infos++;
-    if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "nobody answers");
+    if (u->is_unmet) return pf_fail(error, PF_UNAVAILABLE, "no answer");
     PF_TRY(pf_peer_info(u->inner, out, error));
     if (u->takes != 0) out->max_draft = u->takes > 0 ? u->takes : 0;
     if (u->declares != 0) out->max_declared = u->declares > 0 ? u->declares : 0;

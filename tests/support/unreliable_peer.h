@@ -29,7 +29,7 @@ typedef struct {
 
     /* Being away. */
     int32_t vanish_at;  /* the answer, from 1, at which it vanishes; 0: none */
-    int32_t gone_for;   /* calls that still find nobody */
+    int32_t gone_for;   /* calls that still find no peer */
     bool stays_away;    /* once it has vanished */
     int32_t stays_for;  /* calls, then; 0: three */
     int32_t full_for;   /* calls that find it far behind, from round 4 on */

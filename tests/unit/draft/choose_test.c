@@ -22,7 +22,7 @@ static void set_up(bench *b)
     b->chooser = (pf_chooser){ .kernels = &b->kernels, .n_vocab = V, .p = b->p, .scratch = b->scratch };
 }
 
-static void a_margin_is_what_a_token_lies_above_the_best_other(void **state)
+static void a_margin_is_the_distance_to_the_best_other_logit(void **state)
 {
     (void)state;
     bench b;
@@ -49,7 +49,7 @@ static void a_margin_is_what_a_token_lies_above_the_best_other(void **state)
 }
 
 /* What was refused in a round says nothing of the next one's draws, at whatever position. */
-static void rounds_draw_apart_from_each_other_and_alike_again(void **state)
+static void draws_of_two_rounds_differ_and_repeat(void **state)
 {
     (void)state;
     bench b;
@@ -126,8 +126,8 @@ static void logits_without_a_number_give_no_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_margin_is_what_a_token_lies_above_the_best_other),
-        cmocka_unit_test(rounds_draw_apart_from_each_other_and_alike_again),
+        cmocka_unit_test(a_margin_is_the_distance_to_the_best_other_logit),
+        cmocka_unit_test(draws_of_two_rounds_differ_and_repeat),
         cmocka_unit_test(the_greedy_method_takes_the_best_whatever_the_temperature),
         cmocka_unit_test(logits_without_a_number_give_no_token),
     };

@@ -33,7 +33,7 @@ static void a_verdict_that_accepts_more_than_was_proposed_teaches_no_length(void
 }
 
 /* Where the way there and back takes long and all is kept, proposals grow to what is allowed. */
-static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
+static void accepted_tokens_update_the_acceptance_rates(void **state)
 {
     (void)state;
     uint64_t clock_ns = 1;
@@ -56,7 +56,7 @@ static void what_is_kept_of_all_of_a_proposal_is_learnt(void **state)
 }
 
 /* As at the end of a text: there is no token behind those that were accepted. */
-static void of_a_verdict_no_more_is_read_than_there_is(void **state)
+static void a_short_verdict_is_not_read_past_its_end(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -317,7 +317,7 @@ static int32_t play_likewise(bench *b, uint64_t *clock_ns, uint64_t sequence, sh
 
 /* Of two that are open at once, what the next one begins with is what the last that ended had learnt: not those that were
  * refused since, nor that did not choose. */
-static void what_is_proposed_is_what_the_measured_rounds_say(void **state)
+static void proposals_follow_the_measured_rounds(void **state)
 {
     (void)state;
     uint64_t clock_ns = 3600 * 1000 * MS;
@@ -395,13 +395,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_that_accepts_more_than_was_proposed_teaches_no_length),
-        cmocka_unit_test(what_is_kept_of_all_of_a_proposal_is_learnt),
-        cmocka_unit_test(of_a_verdict_no_more_is_read_than_there_is),
+        cmocka_unit_test(accepted_tokens_update_the_acceptance_rates),
+        cmocka_unit_test(a_short_verdict_is_not_read_past_its_end),
         cmocka_unit_test(proposals_that_are_not_judged_do_not_count_as_refused),
         cmocka_unit_test(a_sequence_begins_with_the_times_and_shares_of_the_one_before),
         cmocka_unit_test(a_sequence_that_is_opened_again_keeps_what_it_has_learnt),
         cmocka_unit_test(second_choices_that_are_often_right_are_proposed_where_trees_are_judged),
-        cmocka_unit_test(what_is_proposed_is_what_the_measured_rounds_say),
+        cmocka_unit_test(proposals_follow_the_measured_rounds),
         cmocka_unit_test(a_vocabulary_of_one_token_has_no_second_choice),
         cmocka_unit_test(drawn_tokens_have_no_second_choices_beside_them),
     };

@@ -69,7 +69,7 @@ static void draft(int32_t n_threads, drafted *out)
     pf_tiny_side_close(&side);
 }
 
-static void what_a_team_draws_is_what_one_draws(void **state)
+static void tokens_do_not_depend_on_the_number_of_threads(void **state)
 {
     (void)state;
     static drafted alone, together;
@@ -82,6 +82,6 @@ static void what_a_team_draws_is_what_one_draws(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_a_team_draws_is_what_one_draws) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(tokens_do_not_depend_on_the_number_of_threads) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

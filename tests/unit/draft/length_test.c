@@ -140,7 +140,7 @@ static void the_step_of_a_tile_is_found_and_kept_from(void **state)
 }
 
 /* Whichever way they point: what a margin means is learnt. */
-static void margins_that_tell_something_beat_every_fixed_length(void **state)
+static void informative_margins_beat_every_fixed_length(void **state)
 {
     (void)state;
     for (margins_kind kind = TELLING; kind <= CONTRARY; kind++) {
@@ -232,7 +232,7 @@ static void a_step_behind_a_short_length_is_found_by_what_is_tried(void **state)
     if (sum / SEQUENCES < 0.89) fail_msg("%.3f of the best fixed length's rate; expected 0.89", sum / SEQUENCES);
 }
 
-static void a_sequence_tries_two_lengths_before_it_goes_by_another_ones_times(void **state)
+static void a_sequence_tries_two_lengths_before_it_uses_inherited_times(void **state)
 {
     (void)state;
     pf_length first = { 0 }, second;
@@ -242,7 +242,7 @@ static void a_sequence_tries_two_lengths_before_it_goes_by_another_ones_times(vo
     expect_tried(&second, (const int32_t[]){ 3, 2 }, 2);
 }
 
-static void a_sequence_without_a_round_hands_on_what_it_began_with(void **state)
+static void a_sequence_without_a_round_passes_its_initial_measurements_on(void **state)
 {
     (void)state;
     const machine m = { .acceptance = 0.8, .token_ns = 1e6, .verify_ns = 20e6 };
@@ -254,7 +254,7 @@ static void a_sequence_without_a_round_hands_on_what_it_began_with(void **state)
 }
 
 /* The fifth row begins a tile: it does not pay by itself, and those behind it cost nothing. */
-static void a_token_that_does_not_pay_is_drawn_for_those_behind_it(void **state)
+static void an_unprofitable_token_is_drawn_if_later_ones_are_profitable(void **state)
 {
     (void)state;
     const float margins[MAX_DRAFT] = { 0 };
@@ -268,7 +268,7 @@ static void a_token_that_does_not_pay_is_drawn_for_those_behind_it(void **state)
 }
 
 /* Short rounds that were slow by chance are no reason to draft on. */
-static void longer_proposals_are_never_thought_to_take_less_time(void **state)
+static void estimated_times_never_decrease_with_length(void **state)
 {
     (void)state;
     pf_length length = { 0 };
@@ -280,7 +280,7 @@ static void longer_proposals_are_never_thought_to_take_less_time(void **state)
     assert_false(pf_length_goes_on(&length, margins, 6, MAX_DRAFT));
 }
 
-static void a_stall_in_the_middle_of_drafting_says_nothing_of_a_length(void **state)
+static void a_stall_while_drafting_does_not_change_the_time_of_a_length(void **state)
 {
     (void)state;
     const machine m = { .acceptance = 0.95, .token_ns = 1e6, .verify_ns = 20e6 };
@@ -328,7 +328,7 @@ static void second_choices_are_proposed_where_their_rows_are_cheap_and_only_ther
 }
 
 /* Of two tokens that would be kept alike, the earlier one's is the likelier to matter; of two places, the unsure one's. */
-static void the_most_valuable_second_choice_comes_first_and_hopeless_ones_never(void **state)
+static void second_choices_are_ordered_by_gain_and_worthless_ones_are_left_out(void **state)
 {
     (void)state;
     pf_length length = { 0 };
@@ -374,7 +374,7 @@ static void a_second_choice_has_to_be_worth_three_times_its_rows_price(void **st
     }
 }
 
-static void a_margin_that_is_no_number_is_not_taken_for_a_sure_one(void **state)
+static void a_nan_margin_counts_as_uncertain(void **state)
 {
     (void)state;
     pf_length length = { 0 };
@@ -389,7 +389,7 @@ static void a_margin_that_is_no_number_is_not_taken_for_a_sure_one(void **state)
         fail_msg("lengths %d and %d; expected less of no number", length_of(&length, NAN), length_of(&length, 9.0f));
 }
 
-static void nothing_measured_is_the_first_length_within_the_bound(void **state)
+static void without_measurements_the_first_length_is_used_within_the_bound(void **state)
 {
     (void)state;
     const pf_length length = { 0 };
@@ -403,7 +403,7 @@ static void nothing_measured_is_the_first_length_within_the_bound(void **state)
     assert_int_equal(pf_length_branches(&length, margins, PF_LENGTH_FIRST, 16, at), 0);
 }
 
-static void numbers_of_every_kind_do_no_harm(void **state)
+static void extreme_measurements_give_lengths_in_range(void **state)
 {
     (void)state;
     pf_length length = { 0 };
@@ -422,22 +422,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_come_near_the_best_on_machines_of_every_kind),
         cmocka_unit_test(the_step_of_a_tile_is_found_and_kept_from),
-        cmocka_unit_test(margins_that_tell_something_beat_every_fixed_length),
+        cmocka_unit_test(informative_margins_beat_every_fixed_length),
         cmocka_unit_test(a_sequence_begins_with_what_the_one_before_has_measured),
         cmocka_unit_test(lengths_are_tried_before_any_is_chosen),
         cmocka_unit_test(a_step_behind_a_short_length_is_found_by_what_is_tried),
-        cmocka_unit_test(a_sequence_tries_two_lengths_before_it_goes_by_another_ones_times),
-        cmocka_unit_test(a_sequence_without_a_round_hands_on_what_it_began_with),
-        cmocka_unit_test(a_token_that_does_not_pay_is_drawn_for_those_behind_it),
-        cmocka_unit_test(longer_proposals_are_never_thought_to_take_less_time),
-        cmocka_unit_test(a_stall_in_the_middle_of_drafting_says_nothing_of_a_length),
+        cmocka_unit_test(a_sequence_tries_two_lengths_before_it_uses_inherited_times),
+        cmocka_unit_test(a_sequence_without_a_round_passes_its_initial_measurements_on),
+        cmocka_unit_test(an_unprofitable_token_is_drawn_if_later_ones_are_profitable),
+        cmocka_unit_test(estimated_times_never_decrease_with_length),
+        cmocka_unit_test(a_stall_while_drafting_does_not_change_the_time_of_a_length),
         cmocka_unit_test(a_change_of_acceptance_is_followed),
         cmocka_unit_test(second_choices_are_proposed_where_their_rows_are_cheap_and_only_there),
-        cmocka_unit_test(the_most_valuable_second_choice_comes_first_and_hopeless_ones_never),
+        cmocka_unit_test(second_choices_are_ordered_by_gain_and_worthless_ones_are_left_out),
         cmocka_unit_test(a_second_choice_has_to_be_worth_three_times_its_rows_price),
-        cmocka_unit_test(a_margin_that_is_no_number_is_not_taken_for_a_sure_one),
-        cmocka_unit_test(nothing_measured_is_the_first_length_within_the_bound),
-        cmocka_unit_test(numbers_of_every_kind_do_no_harm),
+        cmocka_unit_test(a_nan_margin_counts_as_uncertain),
+        cmocka_unit_test(without_measurements_the_first_length_is_used_within_the_bound),
+        cmocka_unit_test(extreme_measurements_give_lengths_in_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static pf_kv_config plain_kv_config(void)
 
 /* ---- what is proposed ---------------------------------------------------------------------------------------- */
 
-static void a_greedy_proposal_is_what_the_draft_would_write_itself(void **state)
+static void a_greedy_proposal_equals_greedy_decoding_of_the_draft(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -70,7 +70,7 @@ static void without_declared_distributions_the_most_probable_token_is_proposed(v
     close_bench(&b);
 }
 
-static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(void **state)
+static void the_draft_distribution_is_truncated_and_holds_the_token(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -96,7 +96,7 @@ static void what_is_declared_is_the_truncated_distribution_and_holds_the_token(v
     close_bench(&b);
 }
 
-static void tokens_are_drawn_from_what_is_declared_independently_in_every_opened_sequence(void **state)
+static void tokens_are_drawn_from_the_draft_distribution_independently_in_every_sequence(void **state)
 {
     (void)state;
     enum { N = 6, TRIALS = 20000 };
@@ -158,7 +158,7 @@ static void a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_fo
 }
 
 /* What was refused in a round says nothing about the next at the same position. */
-static void each_round_draws_anew(void **state)
+static void draws_of_different_rounds_are_independent(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -176,7 +176,7 @@ static void each_round_draws_anew(void **state)
     close_bench(&b);
 }
 
-static void what_was_drawn_before_a_row_without_a_number_is_proposed(void **state)
+static void tokens_drawn_before_a_row_of_nans_are_proposed(void **state)
 {
     (void)state;
     bench plain = open_plain_bench();
@@ -214,7 +214,7 @@ static void ids_past_those_that_exist_are_never_proposed(void **state)
     close_bench(&b);
 }
 
-static void a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow(void **state)
+static void the_length_of_a_proposal_follows_every_limit(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -276,7 +276,7 @@ static void accept_some(story *s, const kept *p)
     const bool as_proposed = n_accepted < p->n_tokens && below(&s->rng, 4) == 0;
     s->text[s->n++] = as_proposed ? p->tokens[n_accepted] : below(&s->rng, V);
     for (int32_t more = below(&s->rng, 3); more > 0; more--)
-        s->text[s->n++] = below(&s->rng, V); /* of somebody else's proposal */
+        s->text[s->n++] = below(&s->rng, V); /* of another proposal */
 }
 
 /* The drafter proposes for a sequence that has just been opened with the same text what it proposed for the story. Draws
@@ -323,7 +323,7 @@ static void assert_leaves_no_trace(pf_open open, uint32_t seed)
     close_bench(&b);
 }
 
-static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **state)
+static void after_any_verdicts_a_fresh_drafter_proposes_the_same(void **state)
 {
     (void)state;
     pf_open coupled = near_peer_open(1);
@@ -337,7 +337,7 @@ static void whatever_verdicts_came_a_fresh_drafter_proposes_the_same(void **stat
 }
 
 /* By a clock that counts the rows of its passes. */
-static void what_a_verdict_or_a_new_opening_confirms_is_not_computed_again(void **state)
+static void confirmed_tokens_are_not_computed_again(void **state)
 {
     (void)state;
     uint64_t n_rows = 0;
@@ -375,7 +375,7 @@ static void what_a_verdict_or_a_new_opening_confirms_is_not_computed_again(void 
     close_bench(&b);
 }
 
-static void a_prompt_behind_which_nothing_is_to_be_proposed_is_not_read(void **state)
+static void a_prompt_without_a_proposal_to_make_is_not_read(void **state)
 {
     (void)state;
     uint64_t clock_ns = 1;
@@ -402,7 +402,7 @@ static void submit_begin(bench *b, const pf_open *open, int32_t token)
     assert_int_equal(pf_peer_submit(b->drafter, &batch), PF_OK);
 }
 
-static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between(void **state)
+static void a_long_prompt_is_read_in_chunks_with_proposals_between(void **state)
 {
     (void)state;
     int32_t expected[4], other[4];
@@ -433,8 +433,8 @@ static void a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between
     close_bench(&wide);
 }
 
-/* Somebody who has his next verdict ready whenever he is answered. */
-static void a_long_prompt_has_its_passes_beside_proposals_without_end(void **state)
+/* A client with its next verdict ready at every answer. */
+static void a_long_prompt_progresses_beside_continuous_proposals(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
@@ -458,7 +458,7 @@ static void a_long_prompt_has_its_passes_beside_proposals_without_end(void **sta
     close_bench(&b);
 }
 
-static void long_prompts_have_a_pass_each_in_turn(void **state)
+static void long_prompts_are_read_a_chunk_each_in_turn(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
@@ -479,7 +479,7 @@ static void long_prompts_have_a_pass_each_in_turn(void **state)
     close_bench(&b);
 }
 
-static void a_long_prompt_is_fed_until_the_deadline_and_what_it_took_is_told(void **state)
+static void a_long_prompt_is_read_until_the_deadline_and_its_time_is_reported(void **state)
 {
     (void)state;
     uint64_t clock_ns = 1000 * MS;
@@ -502,7 +502,7 @@ static void a_long_prompt_is_fed_until_the_deadline_and_what_it_took_is_told(voi
     close_bench(&b);
 }
 
-static void a_long_prompt_that_is_closed_is_fed_no_further(void **state)
+static void closing_a_sequence_stops_its_prefill(void **state)
 {
     (void)state;
     static int32_t prompt[61];
@@ -565,7 +565,7 @@ static void a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again(v
     close_bench(&b);
 }
 
-static void what_one_of_a_pass_lacks_it_lacks_alone(void **state)
+static void a_sequence_without_room_fails_alone_in_a_shared_pass(void **state)
 {
     (void)state;
     static const int32_t prompt[MAX_TOKENS];
@@ -674,7 +674,7 @@ static void an_open_may_go_to_every_limit(void **state)
     close_bench(&b);
 }
 
-static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
+static void an_invalid_open_is_refused_with_the_field_named(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -702,7 +702,7 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
         assert_int_equal(answer->refusals[i].sequence, i + 1);
         assert_int_equal(answer->refusals[i].status, expected[i]);
         assert_true(strlen(answer->refusals[i].text) > 10);
-        pf_error error; /* who asks beforehand hears the same */
+        pf_error error; /* pf_peer_check_open gives the same sentence */
         assert_status(pf_peer_check_open(b.drafter, &opens[i], &error), expected[i]);
         assert_string_equal(error.text, answer->refusals[i].text);
     }
@@ -752,7 +752,7 @@ static void a_committed_token_that_the_draft_does_not_have_ends_the_sequence_the
 }
 
 /* Nor is anything kept for it. */
-static void a_sequence_that_ends_while_it_is_owed_a_proposal_gets_none(void **state)
+static void a_sequence_closed_before_its_proposal_gets_none(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -827,7 +827,7 @@ static void stale_and_repeated_verdicts_change_nothing(void **state)
     close_bench(&b);
 }
 
-static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a_reopening_heals(void **state)
+static void a_future_or_unknown_verdict_requests_the_prefix_and_a_reopening_recovers(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -862,7 +862,7 @@ static void a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a
     close_bench(&b);
 }
 
-static void a_sequence_reopened_while_it_is_owed_a_proposal_waits_for_its_verdict(void **state)
+static void a_sequence_reopened_before_its_proposal_waits_for_its_verdict(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -988,7 +988,7 @@ static void sequences_share_as_few_passes_as_rows_and_logits_allow(void **state)
 }
 
 /* By a clock that counts passes: what one pass takes together with the first token's row is not fed before it. */
-static void what_a_sequence_lacks_is_fed_in_as_few_passes_as_rows_allow(void **state)
+static void missing_tokens_are_read_in_as_few_passes_as_rows_allow(void **state)
 {
     (void)state;
     static const int32_t text[25];
@@ -1006,7 +1006,7 @@ static void what_a_sequence_lacks_is_fed_in_as_few_passes_as_rows_allow(void **s
 }
 
 /* And not after another's prompt. */
-static void who_has_been_fed_is_drafted_for_at_once(void **state)
+static void a_sequence_with_a_read_prompt_is_drafted_at_once(void **state)
 {
     (void)state;
     uint64_t n_passes = 0;
@@ -1024,7 +1024,7 @@ static void who_has_been_fed_is_drafted_for_at_once(void **state)
     close_bench(&b);
 }
 
-static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
+static void a_stop_abandons_the_whole_proposal(void **state)
 {
     (void)state;
     static volatile bool told;
@@ -1052,7 +1052,7 @@ static void a_proposal_is_given_up_whole_when_told_to_stop(void **state)
     close_bench(&b);
 }
 
-static void a_pass_is_given_up_when_told_to_stop_and_others_may_use_the_context_afterwards(void **state)
+static void a_stop_abandons_the_pass_and_the_context_stays_usable(void **state)
 {
     (void)state;
     static volatile bool told;
@@ -1113,49 +1113,49 @@ static void creation_survives_every_refused_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_greedy_proposal_is_what_the_draft_would_write_itself),
+        cmocka_unit_test(a_greedy_proposal_equals_greedy_decoding_of_the_draft),
         cmocka_unit_test(a_coupled_proposal_is_drawn_with_the_targets_noise),
         cmocka_unit_test(without_declared_distributions_the_most_probable_token_is_proposed),
-        cmocka_unit_test(what_is_declared_is_the_truncated_distribution_and_holds_the_token),
-        cmocka_unit_test(tokens_are_drawn_from_what_is_declared_independently_in_every_opened_sequence),
+        cmocka_unit_test(the_draft_distribution_is_truncated_and_holds_the_token),
+        cmocka_unit_test(tokens_are_drawn_from_the_draft_distribution_independently_in_every_sequence),
         cmocka_unit_test(a_seed_in_the_open_is_the_seed_and_a_served_drafter_draws_its_own_for_those_without),
-        cmocka_unit_test(each_round_draws_anew),
-        cmocka_unit_test(what_was_drawn_before_a_row_without_a_number_is_proposed),
+        cmocka_unit_test(draws_of_different_rounds_are_independent),
+        cmocka_unit_test(tokens_drawn_before_a_row_of_nans_are_proposed),
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
-        cmocka_unit_test(a_proposal_is_as_long_as_limits_and_what_is_left_to_commit_allow),
-        cmocka_unit_test(whatever_verdicts_came_a_fresh_drafter_proposes_the_same),
-        cmocka_unit_test(what_a_verdict_or_a_new_opening_confirms_is_not_computed_again),
-        cmocka_unit_test(a_prompt_behind_which_nothing_is_to_be_proposed_is_not_read),
-        cmocka_unit_test(a_long_prompt_is_fed_pass_by_pass_and_others_are_drafted_for_between),
-        cmocka_unit_test(a_long_prompt_has_its_passes_beside_proposals_without_end),
-        cmocka_unit_test(long_prompts_have_a_pass_each_in_turn),
-        cmocka_unit_test(a_long_prompt_is_fed_until_the_deadline_and_what_it_took_is_told),
-        cmocka_unit_test(a_long_prompt_that_is_closed_is_fed_no_further),
+        cmocka_unit_test(the_length_of_a_proposal_follows_every_limit),
+        cmocka_unit_test(after_any_verdicts_a_fresh_drafter_proposes_the_same),
+        cmocka_unit_test(confirmed_tokens_are_not_computed_again),
+        cmocka_unit_test(a_prompt_without_a_proposal_to_make_is_not_read),
+        cmocka_unit_test(a_long_prompt_is_read_in_chunks_with_proposals_between),
+        cmocka_unit_test(a_long_prompt_progresses_beside_continuous_proposals),
+        cmocka_unit_test(long_prompts_are_read_a_chunk_each_in_turn),
+        cmocka_unit_test(a_long_prompt_is_read_until_the_deadline_and_its_time_is_reported),
+        cmocka_unit_test(closing_a_sequence_stops_its_prefill),
         cmocka_unit_test(a_draft_whose_context_is_full_proposes_less_and_then_nothing),
         cmocka_unit_test(a_full_kv_pool_costs_proposals_and_heals_when_pages_are_free_again),
-        cmocka_unit_test(what_one_of_a_pass_lacks_it_lacks_alone),
+        cmocka_unit_test(a_sequence_without_room_fails_alone_in_a_shared_pass),
         cmocka_unit_test(a_prompt_that_found_no_room_before_its_verdict_costs_no_proposal),
         cmocka_unit_test(a_long_prompt_that_the_pool_has_no_room_for_costs_its_proposals_and_nothing_else),
         cmocka_unit_test(a_sequence_that_had_no_room_and_is_opened_with_less_is_drafted_for),
         cmocka_unit_test(an_open_may_go_to_every_limit),
-        cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
+        cmocka_unit_test(an_invalid_open_is_refused_with_the_field_named),
         cmocka_unit_test(one_sequence_too_many_is_refused_and_the_others_are_served),
         cmocka_unit_test(a_committed_token_that_the_draft_does_not_have_ends_the_sequence_there),
-        cmocka_unit_test(a_sequence_that_ends_while_it_is_owed_a_proposal_gets_none),
+        cmocka_unit_test(a_sequence_closed_before_its_proposal_gets_none),
         cmocka_unit_test(an_open_alone_asks_for_nothing_and_is_prefilled),
         cmocka_unit_test(stale_and_repeated_verdicts_change_nothing),
-        cmocka_unit_test(a_verdict_from_the_future_or_of_a_stranger_asks_for_the_prefix_and_a_reopening_heals),
-        cmocka_unit_test(a_sequence_reopened_while_it_is_owed_a_proposal_waits_for_its_verdict),
+        cmocka_unit_test(a_future_or_unknown_verdict_requests_the_prefix_and_a_reopening_recovers),
+        cmocka_unit_test(a_sequence_reopened_before_its_proposal_waits_for_its_verdict),
         cmocka_unit_test(a_sequence_reopened_with_less_than_it_had_forgets_the_rest),
         cmocka_unit_test(several_verdicts_give_one_proposal_for_the_last_of_them),
         cmocka_unit_test(a_finished_sequence_gets_no_proposal),
         cmocka_unit_test(a_simulated_pass_takes_its_time),
         cmocka_unit_test(a_simulated_pass_takes_as_long_again_for_rows_that_share_no_read),
         cmocka_unit_test(sequences_share_as_few_passes_as_rows_and_logits_allow),
-        cmocka_unit_test(what_a_sequence_lacks_is_fed_in_as_few_passes_as_rows_allow),
-        cmocka_unit_test(who_has_been_fed_is_drafted_for_at_once),
-        cmocka_unit_test(a_proposal_is_given_up_whole_when_told_to_stop),
-        cmocka_unit_test(a_pass_is_given_up_when_told_to_stop_and_others_may_use_the_context_afterwards),
+        cmocka_unit_test(missing_tokens_are_read_in_as_few_passes_as_rows_allow),
+        cmocka_unit_test(a_sequence_with_a_read_prompt_is_drafted_at_once),
+        cmocka_unit_test(a_stop_abandons_the_whole_proposal),
+        cmocka_unit_test(a_stop_abandons_the_pass_and_the_context_stays_usable),
         cmocka_unit_test(a_configuration_out_of_range_is_named),
         cmocka_unit_test(creation_survives_every_refused_allocation),
     };

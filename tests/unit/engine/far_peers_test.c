@@ -116,7 +116,7 @@ static void a_drafter_that_is_gone_is_warned_of_with_the_reason_once_for_each_ki
     } cases[] = {
         { PF_UNAVAILABLE, "far:1: the cable is cut",
           "the draft worker is gone (far:1: the cable is cut); decoding goes on without it", 1 },
-        { PF_UNAVAILABLE, "far:1: nobody answers", "", 0 }, /* known */
+        { PF_UNAVAILABLE, "far:1: no answer", "", 0 }, /* known */
         { PF_UNSUPPORTED, "far:1: another model is there now",
           "the draft worker is gone (far:1: another model is there now); decoding goes on without it", 1 },
     };
@@ -224,13 +224,13 @@ static void a_drafter_that_is_not_there_when_the_session_begins_is_told_of_once(
     generate(p, p->verifier, &u.head, &request, &out);
     assert_same_text(&out, &p->plain);
     assert_int_equal(p->n_warnings, 1);
-    assert_string_equal(p->warning.text, "nobody answers");
+    assert_string_equal(p->warning.text, "no answer");
 
     const pf_session_options near = { .verifier = p->verifier, .drafter = &u.head, .max_context = CONTEXT };
     pf_session *session = NULL;
     pf_error error = { 0 };
     assert_status(pf_session_create(&near, &session, &error), PF_UNAVAILABLE);
-    assert_says(error, "nobody answers");
+    assert_says(error, "no answer");
     assert_null(session);
 }
 
@@ -259,7 +259,7 @@ static void a_drafter_that_comes_late_with_another_vocabulary_is_warned_of_and_n
     unreliable_peer u = unreliable_peer_of(p->drafter, 1, 0, p->clock_ns);
     u.is_unmet = true;
     pf_session *session = open_session(p, p->verifier, &u.head);
-    assert_string_equal(p->warning.text, "nobody answers");
+    assert_string_equal(p->warning.text, "no answer");
     u.is_unmet = false;
     u.vocab = VOCAB + 2;
     pf_error error = { 0 };

@@ -272,7 +272,7 @@ static void penalties_that_are_not_neutral_are_refused_by_name(void **state)
     pf_codec_destroy(codec);
 }
 
-static void a_method_of_a_later_version_is_not_spoken(void **state)
+static void a_method_of_a_later_version_is_refused_as_unsupported(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -284,7 +284,7 @@ static void a_method_of_a_later_version_is_not_spoken(void **state)
 }
 
 /* As many as a batch may have, each with a sentence of its own. */
-static void a_batch_of_nothing_but_rejected_is_refused_one_by_one(void **state)
+static void a_batch_of_invalid_parts_is_refused_one_by_one(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -313,7 +313,7 @@ static void a_batch_of_nothing_but_rejected_is_refused_one_by_one(void **state)
     pf_codec_destroy(codec);
 }
 
-static void of_several_rejected_of_a_sequence_the_last_incarnation_is_refused(void **state)
+static void of_several_invalid_parts_of_a_sequence_the_last_incarnation_is_refused(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -334,7 +334,7 @@ static void of_several_rejected_of_a_sequence_the_last_incarnation_is_refused(vo
 }
 
 /* Its owner drops the refusal as stale, and waits for an answer. */
-static void what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one(void **state)
+static void an_invalid_part_of_an_old_incarnation_leaves_a_newer_one(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -640,10 +640,10 @@ int main(void)
         cmocka_unit_test(an_id_twice_is_found_wherever_it_stands),
         cmocka_unit_test(ids_that_were_chosen_cost_no_more_than_others),
         cmocka_unit_test(penalties_that_are_not_neutral_are_refused_by_name),
-        cmocka_unit_test(a_method_of_a_later_version_is_not_spoken),
-        cmocka_unit_test(a_batch_of_nothing_but_rejected_is_refused_one_by_one),
-        cmocka_unit_test(of_several_rejected_of_a_sequence_the_last_incarnation_is_refused),
-        cmocka_unit_test(what_does_not_fit_of_an_old_incarnation_leaves_a_newer_one),
+        cmocka_unit_test(a_method_of_a_later_version_is_refused_as_unsupported),
+        cmocka_unit_test(a_batch_of_invalid_parts_is_refused_one_by_one),
+        cmocka_unit_test(of_several_invalid_parts_of_a_sequence_the_last_incarnation_is_refused),
+        cmocka_unit_test(an_invalid_part_of_an_old_incarnation_leaves_a_newer_one),
         cmocka_unit_test(a_list_of_another_length_than_documented_is_refused_by_name),
         cmocka_unit_test(a_declared_distribution_has_at_most_256_ids_and_as_many_probabilities),
         cmocka_unit_test(an_open_without_limits_is_refused_by_name),

@@ -1,4 +1,4 @@
-/* Batches to bytes and back. PF_RECORD_GOLDEN=1 writes tests/golden/wire/v1 anew: only before a version is released. */
+/* Batches to bytes and back. PF_RECORD_GOLDEN=1 rewrites tests/golden/wire/v1: only before a version is released. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -181,7 +181,7 @@ static void fill(random_batch *r, uint64_t *rng)
                                        below(rng, 2) ? "no" : "the context is full: caf\xc3\xa9" };
 }
 
-static void what_is_encoded_decodes_to_the_same(void **state)
+static void an_encoded_batch_decodes_to_the_same_batch(void **state)
 {
     (void)state;
     static random_batch r;
@@ -221,7 +221,7 @@ static size_t golden_file(const char *name, const uint8_t *record, size_t n_reco
     return n;
 }
 
-static void recorded_messages_of_version_1_decode_ever_after(void **state)
+static void recorded_messages_of_version_1_decode(void **state)
 {
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
@@ -348,7 +348,7 @@ static void model_info_takes_its_bytes_and_no_more(void **state)
     assert_status(pf_codec_encode_info(&golden_info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_status(pf_codec_encode_info(&golden_info, buffer, n - 1, &exact), PF_LIMIT);
     assert_status(pf_codec_encode_info(&golden_info, buffer, n, &exact), PF_OK);
-    memset(buffer + n, 1, PF_MAX_INFO_BYTES - n); /* behind it a field that nobody knows, up to the last byte */
+    memset(buffer + n, 1, PF_MAX_INFO_BYTES - n); /* behind it an unknown field, up to the last byte */
     memcpy(buffer + n, "\xa2\x06\x80", 3);
     const size_t left = PF_MAX_INFO_BYTES - n - 4;
     buffer[n + 2] = (uint8_t)(0x80 | (left & 0x7f));
@@ -436,7 +436,7 @@ static void assert_refusal_arrives(const char *sent, const char *expected)
     pf_codec_destroy(codec);
 }
 
-static void a_refusals_text_cannot_drive_a_terminal(void **state)
+static void control_characters_of_a_refusals_text_are_replaced(void **state)
 {
     (void)state;
     assert_refusal_arrives("no \x1b[31mway\n\x7f", "no ?[31mway??");
@@ -479,7 +479,7 @@ static void memory_is_kept_from_one_message_to_the_next_until_it_is_given_back(v
     (void)state;
     pf_codec *codec = codec_of(4 << 20);
     size_t n = 0;
-    for (int i = 0; i < 200000; i++, n += 3) memcpy(buffer + n, "\xa0\x06\x01", 3); /* a field that nobody knows */
+    for (int i = 0; i < 200000; i++, n += 3) memcpy(buffer + n, "\xa0\x06\x01", 3); /* an unknown field */
     int64_t n_faults[4];
     for (int i = 0; i < 4; i++) {
         if (i == 3) pf_codec_give_back(codec);
@@ -493,7 +493,7 @@ static void memory_is_kept_from_one_message_to_the_next_until_it_is_given_back(v
     pf_codec_destroy(codec);
 }
 
-static void a_codec_that_cannot_be_made_leaves_nothing_behind(void **state)
+static void a_failed_creation_of_a_codec_leaks_nothing(void **state)
 {
     (void)state;
     pf_status status = PF_NOMEM;
@@ -512,15 +512,15 @@ static void a_codec_that_cannot_be_made_leaves_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_encoded_decodes_to_the_same),
-        cmocka_unit_test(recorded_messages_of_version_1_decode_ever_after),
+        cmocka_unit_test(an_encoded_batch_decodes_to_the_same_batch),
+        cmocka_unit_test(recorded_messages_of_version_1_decode),
         cmocka_unit_test(a_message_cut_anywhere_decodes_or_is_refused_but_never_reads_on),
         cmocka_unit_test(an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy),
-        cmocka_unit_test(a_refusals_text_cannot_drive_a_terminal),
+        cmocka_unit_test(control_characters_of_a_refusals_text_are_replaced),
         cmocka_unit_test(a_refusal_without_a_text_says_that_it_has_none),
         cmocka_unit_test(encoding_and_decoding_allocate_nothing),
         cmocka_unit_test(memory_is_kept_from_one_message_to_the_next_until_it_is_given_back),
-        cmocka_unit_test(a_codec_that_cannot_be_made_leaves_nothing_behind),
+        cmocka_unit_test(a_failed_creation_of_a_codec_leaks_nothing),
         cmocka_unit_test(a_method_that_has_no_bit_is_passed_over),
         cmocka_unit_test(model_info_takes_its_bytes_and_no_more),
         cmocka_unit_test(a_batch_at_every_limit_arrives),

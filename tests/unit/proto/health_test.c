@@ -2,7 +2,7 @@
 #include "proto/health.h"
 #include "tests/support/test.h"
 
-static void health_messages_come_through(void **state)
+static void health_messages_survive_a_round_trip(void **state)
 {
     (void)state;
     size_t n = 0;
@@ -31,7 +31,7 @@ static void health_messages_come_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(health_messages_come_through),
+        cmocka_unit_test(health_messages_survive_a_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

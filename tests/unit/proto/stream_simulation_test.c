@@ -226,7 +226,7 @@ static world run_drafter(uint64_t seed, bool faulty)
     return w;
 }
 
-static void a_drafters_proposals_stand_on_the_committed_text_whatever_the_wire_does(void **state)
+static void proposals_continue_the_committed_text_under_any_faults_of_the_wire(void **state)
 {
     (void)state;
     check_with_faults(run_drafter);
@@ -367,7 +367,7 @@ static world run_verifier(uint64_t seed, bool faulty)
     return w;
 }
 
-static void a_verifiers_text_is_the_references_whatever_the_wire_does(void **state)
+static void the_text_equals_the_reference_under_any_faults_of_the_wire(void **state)
 {
     (void)state;
     check_with_faults(run_verifier);
@@ -378,9 +378,9 @@ static void a_verifiers_text_is_the_references_whatever_the_wire_does(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_drafters_proposals_stand_on_the_committed_text_whatever_the_wire_does),
+        cmocka_unit_test(proposals_continue_the_committed_text_under_any_faults_of_the_wire),
         cmocka_unit_test(without_faults_nothing_is_reopened_or_missing),
-        cmocka_unit_test(a_verifiers_text_is_the_references_whatever_the_wire_does),
+        cmocka_unit_test(the_text_equals_the_reference_under_any_faults_of_the_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void late_and_repeated_verdicts_are_stale(void **state)
     pf_stream_answerer_destroy(a);
 }
 
-static void what_is_ahead_asks_for_the_prefix(void **state)
+static void a_message_ahead_requests_the_prefix(void **state)
 {
     (void)state;
     pf_stream_answerer *a = answerer_with(1, 0, PROMPT);
@@ -103,7 +103,7 @@ static void a_reopening_needs_a_higher_incarnation(void **state)
     pf_stream_answerer_destroy(a);
 }
 
-static void a_full_table_says_so_and_a_close_makes_room(void **state)
+static void a_full_table_is_reported_and_a_close_frees_a_slot(void **state)
 {
     (void)state;
     pf_stream_answerer *a = answerer_with(1, 0, PROMPT);
@@ -250,12 +250,12 @@ static void each_fence_of_a_proposal_keeps_it_out_by_itself(void **state)
     }
     p = (pf_proposal){ .sequence = SEQ, .incarnation = 2, .round = 1, .base = PROMPT + 1, .n_tokens = 2 };
     pf_stream_owner_lost(o);
-    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE); /* who said so is gone */
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE); /* its sender is gone */
     pf_open open;
     int32_t n;
     assert_int_equal(pf_stream_owner_open(o, SEQ, &open, &n), PF_OK);
     p.incarnation = 3;
-    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE); /* who is there now was not asked */
+    assert_int_equal(pf_stream_owner_on_proposal(o, &p), PF_FENCE_STALE); /* the new peer was not asked */
     pf_stream_owner_destroy(o);
 }
 
@@ -300,7 +300,7 @@ static void a_prefix_request_reopens_once(void **state)
     pf_stream_owner_destroy(o);
 }
 
-static void a_verdict_has_what_it_accepts_of_the_proposal_and_one_more(void **state)
+static void a_verdict_has_its_accepted_tokens_and_one_more(void **state)
 {
     (void)state;
     pf_stream_owner *o = owner_opened();
@@ -360,7 +360,7 @@ static void a_verdict_that_finishes_may_have_fewer_tokens(void **state)
     pf_stream_owner_destroy(o);
 }
 
-static void a_proposal_is_accepted_of_in_its_own_round_and_incarnation(void **state)
+static void a_proposal_can_be_accepted_only_in_its_round_and_incarnation(void **state)
 {
     (void)state;
     pf_stream_owner *o = owner_reopened();
@@ -381,7 +381,7 @@ static void a_proposal_is_accepted_of_in_its_own_round_and_incarnation(void **st
     pf_stream_owner_destroy(o);
 }
 
-static void an_owner_says_no_more_than_a_message_can(void **state)
+static void an_owner_rejects_lengths_beyond_the_limits_of_a_message(void **state)
 {
     (void)state;
     pf_stream_owner *o = owner_opened();
@@ -452,9 +452,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_moves_the_committed_length_and_the_proposal_continues_it),
         cmocka_unit_test(late_and_repeated_verdicts_are_stale),
-        cmocka_unit_test(what_is_ahead_asks_for_the_prefix),
+        cmocka_unit_test(a_message_ahead_requests_the_prefix),
         cmocka_unit_test(a_reopening_needs_a_higher_incarnation),
-        cmocka_unit_test(a_full_table_says_so_and_a_close_makes_room),
+        cmocka_unit_test(a_full_table_is_reported_and_a_close_frees_a_slot),
         cmocka_unit_test(a_proposal_is_judged_once),
         cmocka_unit_test(a_length_that_would_overflow_is_dropped),
         cmocka_unit_test(a_verdict_has_as_many_tokens_as_a_round_can_commit),
@@ -462,10 +462,10 @@ int main(void)
         cmocka_unit_test(each_fence_of_a_proposal_keeps_it_out_by_itself),
         cmocka_unit_test(each_fence_of_a_verdict_keeps_it_out_by_itself),
         cmocka_unit_test(a_prefix_request_reopens_once),
-        cmocka_unit_test(a_verdict_has_what_it_accepts_of_the_proposal_and_one_more),
+        cmocka_unit_test(a_verdict_has_its_accepted_tokens_and_one_more),
         cmocka_unit_test(a_verdict_that_finishes_may_have_fewer_tokens),
-        cmocka_unit_test(a_proposal_is_accepted_of_in_its_own_round_and_incarnation),
-        cmocka_unit_test(an_owner_says_no_more_than_a_message_can),
+        cmocka_unit_test(a_proposal_can_be_accepted_only_in_its_round_and_incarnation),
+        cmocka_unit_test(an_owner_rejects_lengths_beyond_the_limits_of_a_message),
         cmocka_unit_test(a_refusal_is_of_the_incarnation_that_it_names),
         cmocka_unit_test(ids_in_use_and_full_tables_are_refused),
     };

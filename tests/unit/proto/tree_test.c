@@ -26,7 +26,7 @@ static void a_child_is_found_behind_its_own_parent_alone(void **state)
     assert_int_equal(pf_tree_child(NULL, NULL, 0, -1, A), -1);
 }
 
-static void of_twins_the_first_is_the_child(void **state)
+static void of_siblings_with_one_token_the_first_is_the_child(void **state)
 {
     (void)state;
     const int32_t tokens[] = { A, B, B, B }, parents[] = { -1, -1, -1, 0 };
@@ -51,7 +51,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_is_found_behind_its_own_parent_alone),
-        cmocka_unit_test(of_twins_the_first_is_the_child),
+        cmocka_unit_test(of_siblings_with_one_token_the_first_is_the_child),
         cmocka_unit_test(chains_and_depths_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,7 @@ static void exact_keeps_the_longest_prefix_that_the_target_agrees_with(void **st
 /*   5 -- 6 -- 7     the chain that was drafted
  *   |    `--- 1
  *   2 -- 3          and what was thought possible besides; `best` is what the target chooses behind each */
-static void exact_keeps_the_path_of_a_tree_that_the_target_goes(void **state)
+static void exact_keeps_the_targets_path_of_a_tree(void **state)
 {
     (void)state;
     enum { N = 6 };
@@ -160,7 +160,7 @@ static void an_empty_draft_is_plain_decoding(void **state)
     assert_int_equal(accept_tokens(NULL, 0, 3, p, v).n_accepted, 0);
 }
 
-static void behind_the_last_row_that_decides_something_is_nothing(void **state)
+static void nothing_is_committed_behind_the_last_row_with_a_number(void **state)
 {
     (void)state;
     const int32_t draft[] = { 1, 1 }, best[] = { 1, -1 };
@@ -305,7 +305,7 @@ static void a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary(void 
 }
 
 /* Two halves of equal weights in another order, whose sums differ by rounding alone: the middle lies within it. */
-static void where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn(void **state)
+static void if_rounding_leaves_no_token_the_last_with_weight_is_drawn(void **state)
 {
     (void)state;
     enum { HALF = 256, WITH_WEIGHT = 200 };
@@ -759,9 +759,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_keeps_the_longest_prefix_that_the_target_agrees_with),
-        cmocka_unit_test(exact_keeps_the_path_of_a_tree_that_the_target_goes),
+        cmocka_unit_test(exact_keeps_the_targets_path_of_a_tree),
         cmocka_unit_test(an_empty_draft_is_plain_decoding),
-        cmocka_unit_test(behind_the_last_row_that_decides_something_is_nothing),
+        cmocka_unit_test(nothing_is_committed_behind_the_last_row_with_a_number),
         cmocka_unit_test(equal_distributions_accept_everything),
         cmocka_unit_test(disjoint_supports_refuse_and_draw_from_the_target),
         cmocka_unit_test(the_residual_is_renormalised),
@@ -769,7 +769,7 @@ int main(void)
         cmocka_unit_test(a_token_that_its_own_distribution_excludes_is_refused),
         cmocka_unit_test(a_token_without_a_distribution_is_kept_with_the_targets_probability_and_never_drawn_again),
         cmocka_unit_test(a_draw_is_where_the_running_sum_passes_whatever_the_vocabulary),
-        cmocka_unit_test(where_rounding_leaves_no_token_the_last_that_has_weight_is_drawn),
+        cmocka_unit_test(if_rounding_leaves_no_token_the_last_with_weight_is_drawn),
         cmocka_unit_test(no_weight_is_too_small_to_be_counted),
         cmocka_unit_test(the_least_uniform_draws_the_first_that_has_weight_however_far),
         cmocka_unit_test(a_certain_token_is_kept_and_an_impossible_one_refused_whatever_the_uniform),

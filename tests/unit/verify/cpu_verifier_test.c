@@ -1,5 +1,5 @@
 /*
- * The verifier by itself, with proposals that the test makes up: what a verdict says, where rounds are cut, who is
+ * The verifier by itself, with proposals that the test makes up: what a verdict says, where rounds are cut, which sequences are
  * refused, which messages are dropped. That texts are lossless with a drafter at work is speculation_test's business.
  */
 #include "tests/support/test.h"
@@ -143,7 +143,7 @@ static void a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there(v
     close_bench(&b);
 }
 
-static void a_proposal_is_judged_up_to_what_cannot_be_judged(void **state)
+static void a_proposal_is_judged_up_to_its_first_invalid_token(void **state)
 {
     (void)state;
     for (int what = 0; what < 6; what++) {
@@ -206,7 +206,7 @@ static void plant(const int32_t *text, int32_t n_true, int32_t n_nodes, int32_t 
     }
 }
 
-static void of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on(void **state)
+static void the_targets_path_of_a_tree_is_kept_and_the_text_continues(void **state)
 {
     (void)state;
     const pf_sampling coupled = { .temperature = 1.0f, .top_p = 1.0f, .seed = 4 };
@@ -327,7 +327,7 @@ static void rejection_decides_each_position_by_its_own_uniforms(void **state)
 
 /* A text whose last token the model cannot go on from, which plain decoding does not see: nor does a proposal that ends
  * there, or reaches past it. */
-static void a_row_without_a_number_decides_nothing_and_undoes_nothing(void **state)
+static void a_row_of_nans_decides_nothing_and_keeps_earlier_tokens(void **state)
 {
     (void)state;
     bench plain = open_plain_bench();
@@ -454,7 +454,7 @@ static void max_tokens_ends_a_sequence_and_cuts_what_is_behind_it(void **state)
     close_bench(&b);
 }
 
-static void a_finished_sequence_hears_no_more(void **state)
+static void a_finished_sequence_gets_no_more_verdicts(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -486,8 +486,8 @@ static void a_prompt_longer_than_a_pass_gives_the_same_text(void **state)
     }
 }
 
-/* Somebody who has his next round ready whenever he is answered. */
-static void a_prompt_has_its_passes_beside_rounds_without_end(void **state)
+/* A client with its next round ready at every answer. */
+static void a_prompt_progresses_beside_continuous_rounds(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 2, .max_rows = 10 },
@@ -510,7 +510,7 @@ static void a_prompt_has_its_passes_beside_rounds_without_end(void **state)
     close_bench(&b);
 }
 
-static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void **state)
+static void a_long_prompt_returns_empty_answers_at_the_deadline(void **state)
 {
     (void)state;
     int32_t expected[3], other[3];
@@ -528,7 +528,7 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
     for (int pass = 1; pass <= 7; pass++) { /* 60 tokens, ten a pass; the last has logits */
         assert_ok(pf_peer_collect(b.verifier, 0, &answer, &error), error);
         if (pass <= 2) assert_int_equal(pf_peer_backlog(b.verifier), 61 - 10 * pass);
-        assert_int_equal(answer->n_verdicts, pass == 3); /* who comes meanwhile is served, by itself */
+        assert_int_equal(answer->n_verdicts, pass == 3); /* a sequence that arrives meanwhile is served by itself */
         assert_true(pf_peer_owes(b.verifier, 1));
         assert_false(pf_peer_owes(b.verifier, 2));
         if (pass == 3) assert_verdict(&answer->verdicts[0], 0, N_PROMPT, other, 1, 0, PF_FINISH_NONE);
@@ -545,7 +545,7 @@ static void a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass(void 
     close_bench(&b);
 }
 
-static void long_prompts_have_a_pass_each_in_turn_and_a_caller_is_heard_between_two(void **state)
+static void long_prompts_are_read_in_turn_and_submits_are_taken_between_chunks(void **state)
 {
     (void)state;
     bench b = open_bench((pf_context_config){ .max_sequences = 4, .max_rows = 10 },
@@ -600,7 +600,7 @@ static void batches_submitted_one_after_another_are_answered_together(void **sta
 
 /* ---- refusals ------------------------------------------------------------------------------------------------ */
 
-static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
+static void an_invalid_open_is_refused_with_the_field_named(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -634,10 +634,10 @@ static void an_open_that_makes_no_sense_is_refused_by_name(void **state)
     r = ask_refusal(&b, open);
     assert_int_equal(r->status, PF_LIMIT);
     assert_non_null(strstr(r->text, "129"));
-    pf_error error; /* who asks beforehand hears the same */
+    pf_error error; /* pf_peer_check_open gives the same sentence */
     assert_status(pf_peer_check_open(b.verifier, &open, &error), PF_LIMIT);
     assert_string_equal(error.text, r->text);
-    /* A refused sequence leaves nothing behind: the same id opens anew. */
+    /* A refused sequence leaves nothing behind: the same id opens again. */
     assert_verdict(ask_open(&b, near_peer_open(1)), 0, N_PROMPT, b.text, 1, 0, PF_FINISH_NONE);
     close_bench(&b);
 }
@@ -715,7 +715,7 @@ static void a_sequence_that_fills_the_context_ends_there_and_no_other(void **sta
     close_bench(&b);
 }
 
-static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
+static void a_full_kv_pool_refuses_only_the_sequence_that_needs_a_page(void **state)
 {
     (void)state;
     /* Pages of at least 16 tokens; find a budget that holds two short sequences and not a long one besides. */
@@ -745,7 +745,7 @@ static void a_full_kv_pool_refuses_who_needs_a_page_and_no_other(void **state)
     close_bench(&b);
 }
 
-static void a_refusal_in_the_middle_of_a_prompt_is_told_once(void **state)
+static void a_refusal_in_the_middle_of_a_prompt_is_sent_once(void **state)
 {
     (void)state;
     const pf_kv_config kv = plain_kv_config();
@@ -801,7 +801,7 @@ static void a_proposal_from_before_a_reopening_gets_no_answer(void **state)
     close_bench(&b);
 }
 
-static void a_proposal_for_what_is_not_known_asks_for_the_prefix(void **state)
+static void a_proposal_for_an_unknown_sequence_requests_the_prefix(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -836,7 +836,7 @@ static void a_closed_sequence_is_unknown_and_closing_it_again_is_nothing(void **
     close_bench(&b);
 }
 
-static void more_strange_sequences_than_an_answer_holds_are_dropped(void **state)
+static void unknown_sequences_beyond_the_limit_of_an_answer_are_dropped(void **state)
 {
     (void)state;
     bench b = open_plain_bench();
@@ -888,7 +888,7 @@ static void a_seed_in_the_open_is_the_seed_and_a_served_verifier_draws_its_own_f
     close_bench(&served);
 }
 
-static void a_simulated_step_takes_its_time_once_a_batch_and_says_so(void **state)
+static void a_simulated_step_is_waited_for_once_a_batch_and_reported(void **state)
 {
     (void)state;
     const uint64_t step_ns = 5 * 1000 * 1000;
@@ -952,9 +952,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_open_answers_with_the_first_token),
         cmocka_unit_test(a_proposal_is_kept_as_far_as_the_target_agrees_and_corrected_there),
-        cmocka_unit_test(a_row_without_a_number_decides_nothing_and_undoes_nothing),
-        cmocka_unit_test(a_proposal_is_judged_up_to_what_cannot_be_judged),
-        cmocka_unit_test(of_a_tree_the_path_is_kept_that_the_target_goes_and_the_text_goes_on),
+        cmocka_unit_test(a_row_of_nans_decides_nothing_and_keeps_earlier_tokens),
+        cmocka_unit_test(a_proposal_is_judged_up_to_its_first_invalid_token),
+        cmocka_unit_test(the_targets_path_of_a_tree_is_kept_and_the_text_continues),
         cmocka_unit_test(a_stop_token_on_a_trees_path_ends_the_sequence_there),
         cmocka_unit_test(rejection_judges_the_leading_chain_of_a_tree),
         cmocka_unit_test(rejection_decides_each_position_by_its_own_uniforms),
@@ -962,26 +962,26 @@ int main(void)
         cmocka_unit_test(a_sequence_reopened_with_another_prompt_starts_afresh),
         cmocka_unit_test(eos_ends_a_sequence_and_cuts_what_is_behind_it),
         cmocka_unit_test(max_tokens_ends_a_sequence_and_cuts_what_is_behind_it),
-        cmocka_unit_test(a_finished_sequence_hears_no_more),
+        cmocka_unit_test(a_finished_sequence_gets_no_more_verdicts),
         cmocka_unit_test(a_prompt_longer_than_a_pass_gives_the_same_text),
-        cmocka_unit_test(a_prompt_has_its_passes_beside_rounds_without_end),
-        cmocka_unit_test(a_caller_with_a_deadline_hears_from_a_long_prompt_pass_by_pass),
-        cmocka_unit_test(long_prompts_have_a_pass_each_in_turn_and_a_caller_is_heard_between_two),
+        cmocka_unit_test(a_prompt_progresses_beside_continuous_rounds),
+        cmocka_unit_test(a_long_prompt_returns_empty_answers_at_the_deadline),
+        cmocka_unit_test(long_prompts_are_read_in_turn_and_submits_are_taken_between_chunks),
         cmocka_unit_test(a_batch_with_more_rows_than_a_pass_is_run_in_parts),
         cmocka_unit_test(batches_submitted_one_after_another_are_answered_together),
-        cmocka_unit_test(an_open_that_makes_no_sense_is_refused_by_name),
+        cmocka_unit_test(an_invalid_open_is_refused_with_the_field_named),
         cmocka_unit_test(one_sequence_too_many_is_refused_until_another_closes),
         cmocka_unit_test(refusals_that_leave_no_room_for_those_of_a_pass_are_answered_before_it),
         cmocka_unit_test(a_sequence_that_fills_the_context_ends_there_and_no_other),
-        cmocka_unit_test(a_full_kv_pool_refuses_who_needs_a_page_and_no_other),
-        cmocka_unit_test(a_refusal_in_the_middle_of_a_prompt_is_told_once),
+        cmocka_unit_test(a_full_kv_pool_refuses_only_the_sequence_that_needs_a_page),
+        cmocka_unit_test(a_refusal_in_the_middle_of_a_prompt_is_sent_once),
         cmocka_unit_test(stale_and_repeated_proposals_get_no_answer),
         cmocka_unit_test(a_proposal_from_before_a_reopening_gets_no_answer),
-        cmocka_unit_test(a_proposal_for_what_is_not_known_asks_for_the_prefix),
+        cmocka_unit_test(a_proposal_for_an_unknown_sequence_requests_the_prefix),
         cmocka_unit_test(a_closed_sequence_is_unknown_and_closing_it_again_is_nothing),
-        cmocka_unit_test(more_strange_sequences_than_an_answer_holds_are_dropped),
+        cmocka_unit_test(unknown_sequences_beyond_the_limit_of_an_answer_are_dropped),
         cmocka_unit_test(a_seed_in_the_open_is_the_seed_and_a_served_verifier_draws_its_own_for_those_without),
-        cmocka_unit_test(a_simulated_step_takes_its_time_once_a_batch_and_says_so),
+        cmocka_unit_test(a_simulated_step_is_waited_for_once_a_batch_and_reported),
         cmocka_unit_test(a_configuration_out_of_range_is_named),
         cmocka_unit_test(creation_survives_every_refused_allocation),
     };

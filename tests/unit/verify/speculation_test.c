@@ -96,16 +96,15 @@ static void assert_same_text(pair *p, pf_method method, pf_sampling sampling, pf
 
 /* ---- bit-identical ------------------------------------------------------------------------------------------- */
 
-static void greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_threads(void **state)
+static void greedy_text_is_the_plain_text_for_any_draft_and_number_of_threads(void **state)
 {
     (void)state;
     for (int32_t n_threads = 1; n_threads <= 2; n_threads++) {
-        pair twins = open_pair(&TARGET, &TARGET, n_threads, 1),
-             strangers = open_pair(&TARGET, &RAW_CLIENT, n_threads, 1);
+        pair twins = open_pair(&TARGET, &TARGET, n_threads, 1), others = open_pair(&TARGET, &RAW_CLIENT, n_threads, 1);
         assert_same_text(&twins, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
-        assert_same_text(&strangers, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
+        assert_same_text(&others, PF_METHOD_GREEDY, GREEDY, NULL, NULL);
         close_pair(&twins);
-        close_pair(&strangers);
+        close_pair(&others);
     }
 }
 
@@ -132,7 +131,7 @@ static void greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_prop
 static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
 {
     (void)state;
-    pair twins = open_pair(&TARGET, &TARGET, 1, 1), strangers = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
+    pair twins = open_pair(&TARGET, &TARGET, 1, 1), others = open_pair(&TARGET, &RAW_CLIENT, 1, 1);
     const pf_sampling samplings[] = {
         { .temperature = 1.0f, .top_p = 1.0f, .seed = 0 },
         { .temperature = 2.5f, .top_p = 1.0f, .seed = 1 },
@@ -140,10 +139,10 @@ static void coupled_text_is_the_plain_text_of_the_same_seed(void **state)
     };
     for (size_t i = 0; i < PF_COUNT(samplings); i++) {
         assert_same_text(&twins, PF_METHOD_COUPLED, samplings[i], NULL, NULL);
-        assert_same_text(&strangers, PF_METHOD_COUPLED, samplings[i], NULL, NULL);
+        assert_same_text(&others, PF_METHOD_COUPLED, samplings[i], NULL, NULL);
     }
     close_pair(&twins);
-    close_pair(&strangers);
+    close_pair(&others);
 }
 
 static void an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing(void **state)
@@ -272,8 +271,8 @@ static void a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text(void 
     close_pair(&twins);
 }
 
-/* Declared nonsense: not a number, negative, the same id twice, ids out of range, no entry, too many. */
-static void declare_nonsense(void *user, pf_proposal *proposal)
+/* Invalid draft distributions: not a number, negative, the same id twice, ids out of range, no entry, too many. */
+static void declare_invalid(void *user, pf_proposal *proposal)
 {
     static int32_t ids[PF_MAX_DECLARED + 1];
     static float probabilities[PF_MAX_DECLARED + 1];
@@ -296,7 +295,7 @@ static void declare_nonsense(void *user, pf_proposal *proposal)
     proposal->declared = declared;
 }
 
-static void declared_nonsense_ends_in_tokens_of_the_vocabulary(void **state)
+static void invalid_draft_distributions_still_give_tokens_of_the_vocabulary(void **state)
 {
     (void)state;
     pair twins = open_pair(&TARGET, &TARGET, 1, 1);
@@ -305,7 +304,7 @@ static void declared_nonsense_ends_in_tokens_of_the_vocabulary(void **state)
         const pf_sampling warm = { .temperature = 1.0f, .top_p = 1.0f, .seed = seed };
         const pf_duet_request request = request_of(0, PF_METHOD_REJECTION, warm, 4);
         pf_duet_text text;
-        pf_duet_run(twins.verifier, twins.drafter, &request, 1, declare_nonsense, &l, &text);
+        pf_duet_run(twins.verifier, twins.drafter, &request, 1, declare_invalid, &l, &text);
         assert_int_equal(text.n_tokens, N_NEW);
         for (int32_t i = 0; i < text.n_tokens; i++) assert_in_range(text.tokens[i], 0, 127);
     }
@@ -509,14 +508,14 @@ static void no_round_allocates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_text_is_the_plain_text_whoever_drafts_and_on_any_number_of_threads),
+        cmocka_unit_test(greedy_text_is_the_plain_text_for_any_draft_and_number_of_threads),
         cmocka_unit_test(greedy_text_is_the_plain_text_where_the_drafter_chooses_what_to_propose),
         cmocka_unit_test(coupled_text_is_the_plain_text_of_the_same_seed),
         cmocka_unit_test(an_ngram_drafter_changes_no_token_of_greedy_or_coupled_text_and_a_batch_allocates_nothing),
         cmocka_unit_test(plain_decoding_is_one_text_under_every_method),
         cmocka_unit_test(a_draft_that_is_the_target_has_every_token_accepted),
         cmocka_unit_test(a_drafter_that_lies_changes_no_token_of_greedy_or_coupled_text),
-        cmocka_unit_test(declared_nonsense_ends_in_tokens_of_the_vocabulary),
+        cmocka_unit_test(invalid_draft_distributions_still_give_tokens_of_the_vocabulary),
         cmocka_unit_test(rejection_over_models_has_the_targets_distribution),
         cmocka_unit_test(rejection_is_exact_with_a_truncated_draft_distribution),
         cmocka_unit_test(rejection_is_exact_with_bare_tokens),

@@ -7,7 +7,7 @@
  * limit of a product, and of attention, is the larger of two times: the bare read, by the best of several patterns, and
  * the multiplies at the rate of the burst. What works on rows alone, norms and the like, lies in cache and has one
  * thread; its limit is the larger of a bare read of what goes in, and of a copy of as much as comes out with a bare read
- * of the rest that goes in. What it computes on the way is not counted: a race over a vocabulary makes a random number
+ * of the rest that goes in. What it computes on the way is not counted: an exponential race over a vocabulary makes a random number
  * for each token. Nor is where it goes: the key of one row is written a word to each cache line.
  *
  * Beside a product that is what this machine would choose, oneDNN multiplies the same weights, where it is there and can,

@@ -32,7 +32,7 @@ HOLDS = {
     "kernels/gemm/int/gemm_widen_vec.c": {READ},
     "kernels/limits/read.c": {READ, FAR},
 }
-PREFETCHES = re.compile(r"PF_PREFETCH(?:_BESIDE)?\(|_mm_prefetch\(|__builtin_prefetch\(|pf_gemm_claim\(")
+PREFETCHES = re.compile(r"PF_PREFETCH(?:_BESIDE)?\(|_mm_prefetch\(|__builtin_prefetch\(|pf_gemm_prefetch_write\(")
 MEMBER = re.compile(r"^(\S+)\.o:\s+file format (\S+)$")
 
 

@@ -35,17 +35,17 @@
  *                bf16   c = 0; for each pair d, d+1 in order:   c = fma(q'[d], key[d], fma(q'[d+1], key[d+1], c))
  *   softmax      keys in segments of PF_ATTN_SEGMENT positions, cut at its multiples, each by itself: top from minus infinity,
  *                sums and acc from 0. In it keys in blocks of PF_ATTN_BLOCK positions, likewise. For each block in order:
- *                    top' = max(top, its scores);  shrink = exp(top - top')
+ *                    top' = max(top, its scores);  rescale = exp(top - top')
  *                    weight[t] = exp(s[t] - top'), in bf16 rounded to bf16
- *                    sixteen sums: sum[i] = sum[i] * shrink, then weight[t] is added, in order of t, to the sum
+ *                    sixteen sums: sum[i] = sum[i] * rescale, then weight[t] is added, in order of t, to the sum
  *                    t mod 16 (f32), or weight[t+1] and then weight[t] to the sum t / 2 mod 16 (bf16)
- *                    acc[d] = acc[d] * shrink, then for each t, or pair t, t+1, in order:
+ *                    acc[d] = acc[d] * rescale, then for each t, or pair t, t+1, in order:
  *                        f32    acc[d] = fma(weight[t], value[t, d], acc[d])
  *                        bf16   acc[d] = fma(weight[t], value[t, d], fma(weight[t+1], value[t+1, d], acc[d]))
  *                    where the odd one of a pair is not seen its weight and value count as 0
  *                The amx class, bf16 by TDPBF16PS, sums apart what is even and what is odd, in scores of 32 elements and in
  *                blocks of 32 positions: even = fma(.., even), odd = fma(.., odd), both from 0, then c = c + (even + odd).
- *                A block's c begins at 0, and acc[d] = fma(acc[d], shrink, c).
+ *                A block's c begins at 0, and acc[d] = fma(acc[d], rescale, c).
  *                At its end sum = the sixteen, added 8 apart, then 4, 2, 1.
  *   joined       what the first segment gives, and then each in order:
  *                    top' = max(top, its top);  a = exp(top - top'), b = exp(its top - top')

@@ -8,8 +8,8 @@
  * 16 lines of 64 elements, 256 cycles, and 64 vectors of exponentials.
  *
  * Tiles are configured once a call, for as many rows as it has lines at most. The last tile of a pass may have fewer:
- * its other rows are whatever lies there, and their sums go where nobody looks. So sums of values do not live in tiles:
- * a block's begin at zero and join the lines' own by vectors, which have to shrink them anyway.
+ * its other rows hold arbitrary data, and their sums are not read. So sums of values do not stay in tiles: those of a
+ * block start at zero and are added to the lines' sums by vectors, which have to rescale them anyway.
  *
  * The values of a block lie in one piece where tiles read them: where pages are smaller than a block, or its end is not
  * seen, a copy with zeros in the place of what is not. A line that sees less than its neighbours has weights of zero there,
@@ -174,15 +174,15 @@ static void gather(const attn_pass *pass, const float *values, int32_t line, int
     }
 }
 
-/* sums = sums * shrink + products, of lines begin .. end - 1 of the tile that begins with `line`. */
+/* sums = sums * rescale + products, of lines begin .. end - 1 of the tile that begins with `line`. */
 PF_V16 void join(const attn_pass *pass, int32_t line, int32_t begin, int32_t end)
 {
     for (int32_t l = begin; l < end; l++) {
-        const pf_v16 shrink = pf_v16_set(pass->shrink[l]);
+        const pf_v16 rescale = pf_v16_set(pass->rescale[l]);
         float *sums = pass->sums + (size_t)l * pass->padded;
         const float *products = pass->products + (size_t)(l - line) * pass->padded;
         for (size_t d = 0; d < pass->padded; d += PF_ATTN_SIXTEEN)
-            pf_v16_store(sums + d, pf_v16_fma(pf_v16_load(sums + d), shrink, pf_v16_load(products + d)));
+            pf_v16_store(sums + d, pf_v16_fma(pf_v16_load(sums + d), rescale, pf_v16_load(products + d)));
     }
 }
 

@@ -98,10 +98,10 @@ typedef struct {
     float lane[PF_LANES]; /* sums of exp(score - top) */
 } running;
 
-/* sum * shrink + weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
-static float gather(const view *v, const float *weight, int32_t begin, int32_t end, int32_t d, float sum, float shrink)
+/* sum * rescale + weight * value over positions begin .. end-1, weight[0] being that of `begin`. */
+static float gather(const view *v, const float *weight, int32_t begin, int32_t end, int32_t d, float sum, float rescale)
 {
-    float c = sum * shrink;
+    float c = sum * rescale;
     if (v->type == PF_TYPE_F32) {
         for (int32_t t = begin; t < end; t++) c = fmaf(weight[t - begin], value(v, t, d), c);
         return c;
@@ -118,7 +118,7 @@ static float gather(const view *v, const float *weight, int32_t begin, int32_t e
         block += even + odd;
         even = odd = 0.0f;
     }
-    return v->tiles ? fmaf(sum, shrink, block) : c;
+    return v->tiles ? fmaf(sum, rescale, block) : c;
 }
 
 /* Keys begin .. end-1: a block, or as much of it as the row sees. */
@@ -132,17 +132,17 @@ static void attend_block(const view *v, const float *q, int32_t begin, int32_t e
         weight[t] = score(v, q, begin + t);
         if (weight[t] > top) top = weight[t];
     }
-    const float shrink = exp_of(run->top - top, type);
+    const float rescale = exp_of(run->top - top, type);
     run->top = top;
     for (int32_t t = 0; t < n; t++) weight[t] = rounded(exp_of(weight[t] - top, type), type);
-    for (int i = 0; i < PF_LANES; i++) run->lane[i] *= shrink;
+    for (int i = 0; i < PF_LANES; i++) run->lane[i] *= rescale;
     if (type == PF_TYPE_F32)
         for (int32_t t = 0; t < n; t++) run->lane[t % PF_LANES] += weight[t];
     else
         for (int32_t t = 0; t < n; t += 2)
             run->lane[t / 2 % PF_LANES] = weight[t] + (weight[t + 1] + run->lane[t / 2 % PF_LANES]);
 
-    for (int32_t d = 0; d < v->args->pages.head_dim; d++) out[d] = gather(v, weight, begin, end, d, out[d], shrink);
+    for (int32_t d = 0; d < v->args->pages.head_dim; d++) out[d] = gather(v, weight, begin, end, d, out[d], rescale);
 }
 
 /* What a segment, or several joined, give for a row and head; acc [head_dim] is elsewhere. */

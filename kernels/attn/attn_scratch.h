@@ -3,7 +3,7 @@
 #define PF_KERNELS_ATTN_SCRATCH_H
 
 enum {
-    PF_ATTN_LINES = 64,  /* query rows times heads of a group that pass over a block of keys together */
+    PF_ATTN_LINES = 64,  /* lines (a query row and a head of its group) that pass over a block of keys together */
     PF_ATTN_VECTOR = 16, /* words */
 };
 

@@ -9,12 +9,9 @@
  *     for each line    maximum, exp, sum
  *     for each tile    values: lines x 16 or more elements in registers, a position or pair at a time, weights broadcast
  *
- * The block's keys and values stay in L1 while the tiles pass over them, and the last tile fetches the next block. How
- * that is spread matters where one line waits for memory: measured on one Zen 5 core in November 2026, four lines a key
- * head and 4096 positions, 28 GB/s as here, 26 with keys sixteen by sixteen or values a position at a time, 17 with
- * nothing fetched; a plain read takes the same pages in the same order at 30. The later the better: on two cores those
- * lines take 142 us in two tiles, of which the second fetches, 161 in one tile, and 208 where the first of two fetches.
- * From a cache they take 9.1 us in two tiles and 7.9 in one, so they are cut behind many positions alone.
+ * The block's keys and values stay in L1 while the tiles pass over them, and the last tile prefetches the next block. The
+ * prefetches are spread evenly over that tile: a few lines read memory nearly as fast as a plain read. Four lines are split
+ * into two tiles where keys come from memory, so that the second prefetches; from a cache one tile is faster.
  *
  * Lines are in order of position, so a line sees at least what the line before it sees. What a line does not see is
  * computed with the others' scores and then masked; its values never meet a sum.
@@ -22,8 +19,8 @@
  * Rows of a tree go together as far as blocks are the context's alone. Then each goes on by itself, the keys and values of
  * its path gathered into a block of its own: few blocks, and the same steps as a chain's.
  *
- * Sums begin anew with every segment, and what it gave joins what those before have given, line by line. Where all keys are
- * of one segment, nothing is joined.
+ * Sums start at zero in every segment, and its result is joined with that of the segments before it, line by line. A single
+ * segment is not joined.
  */
 #ifndef PF_KERNELS_ATTN_V16_H
 #define PF_KERNELS_ATTN_V16_H
@@ -111,7 +108,7 @@ struct attn_pass {
     float *copied;                   /* [PF_ATTN_BLOCK / 2, padded] for what `prepare` needs elsewhere */
     float *products;                 /* [16, padded]: likewise for a tile's values of a block, weighted */
     int32_t n_keys[PF_ATTN_LINES];   /* that a line sees */
-    float top[PF_ATTN_LINES + 16], shrink[PF_ATTN_LINES + 16];
+    float top[PF_ATTN_LINES + 16], rescale[PF_ATTN_LINES + 16];
     int32_t most_keys; /* that any line sees */
     float *joined;     /* [n_lines, padded]: sums of the segments before this one */
     attn_given *given; /* and what belongs to them */
@@ -227,9 +224,9 @@ PF_V16 float attn_largest(const float *scores, int32_t n_seen, float top)
 }
 
 /* A line's scores to weights, which join its sixteen sums. f32: weights one by one. */
-PF_V16 void attn_weigh_f32(float *scores, int32_t n_seen, float top, float shrink, float *lanes)
+PF_V16 void attn_weigh_f32(float *scores, int32_t n_seen, float top, float rescale, float *lanes)
 {
-    pf_v16 sum = pf_v16_mul(pf_v16_load(lanes), pf_v16_set(shrink));
+    pf_v16 sum = pf_v16_mul(pf_v16_load(lanes), pf_v16_set(rescale));
     for (int32_t t = 0; t < n_seen; t += 16) {
         const pf_v16 weight = pf_v16_exp(pf_v16_sub(attn_load_scores(scores + t, n_seen - t), pf_v16_set(top)));
         pf_v16_store(scores + t, weight);
@@ -239,13 +236,13 @@ PF_V16 void attn_weigh_f32(float *scores, int32_t n_seen, float top, float shrin
 }
 
 /* bf16: as words, written over the scores that have been read. */
-PF_V16 void attn_weigh_bf16(float *scores, int32_t n_seen, float top, float shrink, float *lanes)
+PF_V16 void attn_weigh_bf16(float *scores, int32_t n_seen, float top, float rescale, float *lanes)
 {
     static const uint32_t two_ones = 0x3F803F80;
     float one;
     memcpy(&one, &two_ones, sizeof one);
     const pf_v16 ones = pf_v16_broadcast(&one), vtop = pf_v16_set(top);
-    pf_v16 sum = pf_v16_mul(pf_v16_load(lanes), pf_v16_set(shrink));
+    pf_v16 sum = pf_v16_mul(pf_v16_load(lanes), pf_v16_set(rescale));
     for (int32_t t = 0; t < n_seen; t += 32) {
         const pf_v16 low = pf_v16_exp2_coarse(pf_v16_sub(attn_load_scores(scores + t, n_seen - t), vtop));
         const pf_v16 high = pf_v16_exp2_coarse(pf_v16_sub(attn_load_scores(scores + t + 16, n_seen - t - 16), vtop));
@@ -277,7 +274,7 @@ PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t begin, int
     }
     for (int32_t l = begin; l < end; l += 16) {
         const pf_v16 tops = pf_v16_load(top + l);
-        pf_v16_store(pass->shrink + l, attn_exp(type, pf_v16_sub(pf_v16_load(pass->top + l), tops)));
+        pf_v16_store(pass->rescale + l, attn_exp(type, pf_v16_sub(pf_v16_load(pass->top + l), tops)));
         pf_v16_store(pass->top + l, tops);
     }
 
@@ -285,11 +282,11 @@ PF_V16 void attn_softmax(const pf_type type, attn_pass *pass, int32_t begin, int
         const int32_t n_seen = attn_seen(pass, l, t0);
         float *scores = attn_weights(pass, l), *lanes = pass->lanes + l * 16;
         if (type == PF_TYPE_F32)
-            attn_weigh_f32(scores, n_seen, top[l], pass->shrink[l], lanes);
+            attn_weigh_f32(scores, n_seen, top[l], pass->rescale[l], lanes);
         else if (n_seen == PF_ATTN_BLOCK)
-            attn_weigh_bf16(scores, PF_ATTN_BLOCK, top[l], pass->shrink[l], lanes);
+            attn_weigh_bf16(scores, PF_ATTN_BLOCK, top[l], pass->rescale[l], lanes);
         else
-            attn_weigh_bf16(scores, n_seen, top[l], pass->shrink[l], lanes);
+            attn_weigh_bf16(scores, n_seen, top[l], pass->rescale[l], lanes);
     }
 }
 
@@ -299,7 +296,7 @@ PF_V16 pf_v16 attn_load_values(const float *p, int32_t tail)
     return tail == 16 ? pf_v16_load(p) : pf_v16_load_first(p, tail);
 }
 
-/* sums[line, d] = sums[line, d] * shrink + weights * values over a block, for a tile's lines and n_vectors vectors of
+/* sums[line, d] = sums[line, d] * rescale + weights * values over a block, for a tile's lines and n_vectors vectors of
  * the head from element d on; only the first `tail` elements of a vector when that is not 16. */
 PF_V16 void attn_gather(const int n_lines, const int n_vectors, const pf_type type, const attn_pass *pass,
                         const attn_block *block, const attn_block *next, int32_t tile, int32_t t0, size_t d,
@@ -313,7 +310,8 @@ PF_V16 void attn_gather(const int n_lines, const int n_vectors, const pf_type ty
     pf_v16 sums[6][4], value[4];
 #define START(l, v)                   \
     if (l < n_lines && v < n_vectors) \
-        sums[l][v] = pf_v16_mul(pf_v16_load(to + l * pass->padded + v * 16), pf_v16_broadcast(pass->shrink + line + l));
+        sums[l][v] =                  \
+            pf_v16_mul(pf_v16_load(to + l * pass->padded + v * 16), pf_v16_broadcast(pass->rescale + line + l));
 #define START_LINE(l) ATTN_OF_LINE(START, l)
     ATTN_LINES(START_LINE)
 

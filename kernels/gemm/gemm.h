@@ -60,7 +60,7 @@
  * one gives NaN in all its outputs; a row whose largest magnitude is below 2^-100 counts as zeros.
  *
  * Threads: packing and products share nothing that is written, so members of a team take disjoint tiles or panels;
- * between packing and multiplying somebody must wait (pf_team_barrier), unless each packs for itself.
+ * packing and multiplying are separated by a barrier (pf_team_barrier), unless each member packs for itself.
  */
 #ifndef PF_KERNELS_GEMM_H
 #define PF_KERNELS_GEMM_H
@@ -155,7 +155,7 @@ void pf_gemm_quantise_row(pf_format format, const void *row, pf_type type, int32
 void pf_gemm_unpack_row(const pf_gemm_weights *w, int32_t n, float *out);
 
 /* The same of all columns of a panel at once, from k = block * 16 on: out [16, 32], the rows of it that there are; columns
- * that fill the panel among them. Whoever looks at a whole matrix goes through its memory once so, and not once a row. */
+ * that fill the panel among them. A caller that needs the whole matrix reads its memory once this way, not once a row. */
 enum { PF_GEMM_BLOCK_K = 16 };
 void pf_gemm_unpack_block(const pf_gemm_weights *w, int32_t panel, int32_t block, float *out);
 
@@ -182,7 +182,7 @@ typedef enum { PF_GEMM_STORE, PF_GEMM_ADD } pf_gemm_mode;
 typedef void pf_gemm_pack_fn(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t tile_begin,
                              int32_t tile_end);
 
-/* Pack columns [k_begin, k_end) of all tiles: those that the caller has just made, while they are in his cache. Together
+/* Pack columns [k_begin, k_end) of all tiles: those that the caller has just written, while they are in its cache. Together
  * with what others pack it is what `pack` gives. k_begin is a multiple of PF_GEMM_PANEL; k_end is one too, or k. */
 typedef void pf_gemm_pack_columns_fn(void *input, const float *a, size_t lda, int32_t m, int32_t k, int32_t k_begin,
                                      int32_t k_end);

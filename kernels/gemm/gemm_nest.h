@@ -9,37 +9,30 @@
  * One row tile: no K block; a panel is read once, straight through, prefetched W_AHEAD before its use, over the
  * panel's end into the next. A low tile takes two panels side by side: with few rows there are too few chains to hide
  * the latency of their products, and that, not memory, would be the limit. Where memory is the limit all the same, four
- * rows and more take one panel after the other: two streams took four to six 3 to 12 % longer (from a cache 4 to 10 % less).
+ * rows and more take one panel after the other: one stream is then faster than two.
  *
  * More tiles: the block stays in L1 and L2 while they pass over it, and each fetches its share of the next block, evenly,
  * so that memory works all the time. Partial sums wait in the scratch and are loaded, not added: an output stays one chain.
  *
  * Tiles that take a panel half by half (half_rows) pass over a block twice, and touch every other line each time. Few such
- * tiles take short blocks where weights come from memory: on two cores of a Milan in November 2026 4 and 5 rows took 1.2
- * times as long by long ones, and 0.94 from the L3, where short ones gained nothing.
+ * tiles take short blocks where weights come from memory; from the L3 short blocks gain nothing.
  *
  * Integer weights are widened to bf16 a block at a time, in the scratch, and the tiles pass over that: the whole cost of
  * the integers is in the widening, once a panel, whatever the rows. With few rows the blocks are short, so that the
  * widening of one overlaps the chains of the one before (but see gemm_few_vec.h). bf16 in twelve bits is put together
  * likewise (bf16_12_vec.h), where there is no VDPBF16PS.
  *
- * The distances and the order of loops are those that a prototype of this nest found best on two Zen 5 cores in
- * November 2026: prefetch into L1 beat L2 by 5 to 12 points at 8 to 12 rows, a distance of 2 KiB cost up to a third
- * there, 16 and 32 KiB gained nothing; panels outermost beat K blocks outermost by 4 to 10 points at 512 rows. Two panels
- * side by side are fetched from 8 KiB ahead each: where weights are more than the L3 holds, 4 KiB cost 5 rows a tenth.
+ * The prefetch distances and the order of loops are the fastest measured. In general (PF_FETCH_FAR) lines are prefetched into
+ * the L1 from 8 KiB ahead, each of two panels side by side on its own, and panels are the outermost loop.
  *
  * Intel's cores have 48 misses of the L2 at a time, in which what is asked for meets what their own prefetcher asks for: up to
- * 20 lines ahead of each stream, within its page. On two cores of a Granite Rapids in November 2026 two streams, asked for
- * less than a page ahead, read memory 1.05 times as fast as one, and one from 8 KiB ahead took 1.15 to 1.2 times as long;
- * from the L3 all were alike. So there few rows take two panels side by side, a page less ten lines ahead, or 1 KiB
- * where a line is soon done with: what runs ahead out of order comes on top. Nor must prefetches come in bursts, since
- * 16 misses of the L1 is all that there are; a product with groups of 32 took 1.05 times as long.
+ * 20 lines ahead of each stream, within its page. Two streams, prefetched less than a page ahead, are fastest there
+ * (PF_FETCH_NEAR). So few rows take two panels side by side, a page less ten lines ahead, or 1 KiB where a line is soon
+ * consumed: what runs ahead out of order comes on top. Prefetches are not issued in bursts, since the L1 has 16 misses.
  *
- * The prefetcher of Zen 3 and Zen 4, left alone, reads memory and the L3 as fast as any loop does. So few rows ask for no more
- * than the next line: from 8 KiB ahead one row took 1.1 to 1.3 times as long on two cores of a Genoa in November 2026, and
- * 1.07 to 1.17 times on two of a Milan. Where multiplies take as long as memory does it falls behind, and what is asked for
- * from afar had best go into the L2: into the L1, which has 32 KiB and few misses, 8 and 16 rows took 1.15 to 1.2 times as
- * long. From the L3 that makes no difference.
+ * The prefetcher of Zen 3 and Zen 4, left alone, reads memory and the L3 as fast as any loop does (PF_FETCH_SHORT). So few rows
+ * prefetch the next line only. Where multiplies take as long as memory the prefetcher falls behind, and lines are prefetched
+ * from far ahead into the L2: the L1 has 32 KiB and few misses.
  */
 #ifndef PF_KERNELS_GEMM_NEST_H
 #define PF_KERNELS_GEMM_NEST_H
@@ -145,9 +138,8 @@ typedef struct {
     pf_gemm_pair_fn *const *pairs; /* [pair_rows + 1], by height */
 } pf_gemm_family;
 
-/* Nine cycles behind the one before: a chain that nothing waits for. Lines that are asked for no faster than memory gives
- * them leave the misses of the L1 free, and the processor's own prefetcher does the rest: two cores of a Granite Rapids
- * read 43 to 49 GB/s so, and 41 to 43 at the best without. Where memory is fetched near, few rows, behind each line. */
+/* Waits nine cycles, by a dependency chain whose result is not used. Prefetches that come no faster than memory serves them
+ * leave the L1's misses free, and the hardware prefetcher does the rest. For few rows where memory is fetched near. */
 PF_INLINE void pf_gemm_pace(void)
 {
     __asm__ volatile("imul %%r11, %%r11\n\timul %%r11, %%r11\n\timul %%r11, %%r11" : : : "r11", "cc");
@@ -202,7 +194,7 @@ PF_INLINE uintptr_t pf_gemm_prefetch_pair(uintptr_t address, size_t panel_bytes)
 }
 
 /* Ask for a tile's lines of c to be written: others have read them, or written them, and they come while it multiplies. */
-PF_INLINE void pf_gemm_claim(const float *c, size_t ldc, size_t height)
+PF_INLINE void pf_gemm_prefetch_write(const float *c, size_t ldc, size_t height)
 {
     for (size_t row = 0; row < height; row++, c += ldc) {
         __builtin_prefetch(c, 1);
@@ -314,7 +306,7 @@ PF_INLINE void pf_gemm_nest(const pf_gemm_family family, const pf_gemm_weights *
                     tile.c = c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL;
                     tile.ldc = ldc;
                     tile.add = mode == PF_GEMM_ADD;
-                    if (n_tiles > 1) pf_gemm_claim(tile.c, ldc, (size_t)height);
+                    if (n_tiles > 1) pf_gemm_prefetch_write(tile.c, ldc, (size_t)height);
                 }
                 if (family.widen) {
                     tile.prefetch = (uintptr_t)begin; /* the widening has seen to it */

@@ -6,9 +6,9 @@
  *   groups   | 32 scales | [n_groups / 2] { heads of two groups [2] [32] | steps of both, [2 * group_steps] of step_bytes } |
  *            0           PF_GEMM_HEADS_AT   weights_at: the first step
  *
- * Heads are a byte a column: z, or of groups m << 4 | z. They lie among the weights of two groups, so that a panel is one
- * stream, and every step at a multiple of 64 bytes; where the groups' number is odd, the last stands alone behind a line of
- * heads. A format without groups has one, of all K. A step: 4 values of k for 32 columns.
+ * Group parameters ("heads" in identifiers) are a byte a column: z, or with groups m << 4 | z. They lie among the weights of two groups, so that a panel is one
+ * stream, and every step at a multiple of 64 bytes; where the number of groups is odd, the last stands alone behind a line of
+ * them. A format without groups has one, of all K. A step: 4 values of k for 32 columns.
  */
 #ifndef PF_KERNELS_GEMM_LAYOUT_INT_H
 #define PF_KERNELS_GEMM_LAYOUT_INT_H

@@ -69,8 +69,8 @@ static uint64_t read_panels_1024(const void *bytes, size_t n_bytes)
     return read_panels(bytes, n_bytes, 1024, true);
 }
 
-/* A run of each of two panels in turn, no line sooner than nine cycles behind the one before: three multiplications, of which
- * nobody wants the result. */
+/* A run of each of two panels in turn, no line sooner than nine cycles behind the one before: three multiplications whose results
+ * are not used. */
 static uint64_t read_paced(const void *all, size_t n_bytes)
 {
     enum { RUN = 2048, AHEAD = 2752, PACED_PANEL = 2 * PANEL };

@@ -1,4 +1,4 @@
-/* The definition of the race, block by block of noise. */
+/* The definition of the exponential race (Gumbel-max sampling), block by block of noise. */
 #include <math.h>
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /*
- * The race with many blocks of noise at a time. The likeliest runs first, and its time, which is hardly ever beaten,
- * sifts the others: -log(1 - v) >= v, so who has v >= time * p cannot win. What passes the sieve, a token or two, is
- * timed as the definition does; the sieve is wide by 2^-20, so it holds nobody back.
+ * The exponential race (Gumbel-max sampling) with many blocks of noise at a time. The likeliest token is timed first, and its
+ * time bounds the others: -log(1 - v) >= v, so a token with v >= time * p cannot win. The few tokens below the bound are timed
+ * as the definition does; the bound is relaxed by 2^-20, so no winner is excluded.
  */
 #include <math.h>
 

@@ -1,12 +1,12 @@
 /*
- * A second look at the best of a row of coarse logits.
+ * Recomputes the best of a row of coarse logits exactly.
  *
  *   of the maxima  max(logits[b], logits[b + 64], logits[b + 128], ...)  of 64 blocks, the eighth largest is the bound:
  *   at least the eight largest logits reach it, and seldom many more. Each of the first 16 that do becomes
  *
  *       logits[id] = sum over d of x[d] * rows[id, d]
  *
- * So a head may be multiplied in four bits, and who is best be told by its rows as they are: a candidate generator and its
+ * So an LM head may be multiplied in four bits and its candidates be ranked by its rows in bf16: candidate generation and
  * ranking, as in search (Guo et al., arXiv:1908.10396, section 1).
  */
 #ifndef PF_KERNELS_RESCORE_H

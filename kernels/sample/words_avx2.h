@@ -1,5 +1,5 @@
 /*
- * Eight words of 32 bits in a YMM register, and what the race (exp_race_words.c) does with them: words_avx512.h with AVX2.
+ * Eight words of 32 bits in a YMM register, and what the exponential race (exp_race_words.c) does with them: words_avx512.h with AVX2.
  * Internal; for files compiled for AVX2.
  */
 #ifndef PF_KERNELS_WORDS_H

@@ -1,5 +1,5 @@
 /*
- * Words of 32 bits, as many as a register has lanes: what the race (exp_race_words.c) is written in, with AVX-512. The same names
+ * Words of 32 bits, as many as a register has lanes: what the exponential race (exp_race_words.c) is written in, with AVX-512. The same names
  * stand for YMM registers in words_avx2.h. Internal; for files compiled for AVX-512.
  *
  *   words_set, words_add, words_numbers    one word to all lanes; sums; 0, 1, 2, ...

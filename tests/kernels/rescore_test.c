@@ -57,16 +57,16 @@ static void check_formula(const pf_kernel *kernel, const pf_kernel *definition)
         operands o = operands_make(n, 40);
         const float *before = o.logits.data;
         float *after = results(kernel, &o);
-        int32_t n_anew = 0;
+        int32_t n_recomputed = 0;
         for (int32_t i = 0; i < n; i++) {
             int32_t n_above = 0;
             for (int32_t j = 0; j < n; j++) n_above += before[j] > before[i];
-            const bool anew = after[i] != before[i];
-            if (n_above < PF_RESCORE_RANK) assert_true(anew); /* the best are always among them */
-            if (anew) assert_true(fabs((double)after[i] - dot(&o, i)) < 1e-5);
-            n_anew += anew;
+            const bool recomputed = after[i] != before[i];
+            if (n_above < PF_RESCORE_RANK) assert_true(recomputed); /* the best are always among them */
+            if (recomputed) assert_true(fabs((double)after[i] - dot(&o, i)) < 1e-5);
+            n_recomputed += recomputed;
         }
-        assert_true(n_anew <= PF_RESCORE_MOST);
+        assert_true(n_recomputed <= PF_RESCORE_MOST);
         free(after);
         operands_free(&o);
     }

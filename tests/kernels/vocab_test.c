@@ -174,7 +174,7 @@ static void the_largest_are_those_that_a_sort_would_put_in_front(void **state)
     }
 }
 
-/* --- the race --- */
+/* --- the exponential race --- */
 
 static void check_exp_race(const pf_kernel *kernel, const pf_kernel *definition)
 {

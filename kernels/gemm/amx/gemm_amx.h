@@ -40,9 +40,9 @@ PF_INLINE void pf_prefetch_lines_far(uintptr_t address, size_t n_lines)
 
 /* n steps of up to 32 rows times the two halves of a panel, added to tmm0 to tmm3. b: [n] steps.
  *
- * The order is for a core whose other thread is busy, with somebody else's work maybe. Tile instructions have little room in
- * flight there, and a load and a multiply that take turns wait for each other. Loads side by side, and prefetches between the
- * multiplies, take 0.83 of the time there of one load a multiply (docs/amx.md), and the same time where the core is alone. */
+ * The order suits a core whose sibling hyperthread is busy: few tile instructions are in flight there, and alternating loads
+ * and multiplies wait for each other. Adjacent loads, and prefetches between the multiplies, are faster there and as fast on
+ * an idle core (docs/amx.md). */
 PF_INLINE void pf_tile_multiply_tall(const pf_tile_dot dot, const pf_tile_rows *x, const uint8_t *b, size_t n)
 {
     const size_t a_lower = (size_t)x->upper * PF_TILE_ROW_BYTES;
@@ -97,7 +97,7 @@ typedef struct {
     size_t steps;       /* of K, likewise, the last ones fewer */
     size_t panel_bytes; /* of a panel's sums for a group of rows */
     /* Of the highest block: all are multiplied as if they were as high. The last row of the others is what follows in the
-     * input, its sums are nobody's, and one configuration serves them all. */
+     * input; its sums are not read, and one configuration serves them all. */
     pf_tile_rows rows;
 } pf_tile_cut;
 
@@ -153,7 +153,7 @@ PF_INLINE void pf_tile_multiply_panel(const pf_tile_family family, const pf_tile
         else
             pf_tile_zero();
         rows.next = at + PF_TILE_SUMS_BYTES; /* the last: of the next panel, as a rule */
-        if (last && alone) pf_gemm_claim(c, x->ldc, (size_t)height);
+        if (last && alone) pf_gemm_prefetch_write(c, x->ldc, (size_t)height);
         pf_tile_multiply_tall(family.dot, &rows, b, n);
         rows.prefetch += 64 * n * rows.prefetch_lines;
         if (direct && height == cut->rows.upper + cut->rows.lower) {

@@ -5,9 +5,8 @@
  * K that is no multiple of 32: the activations are packed with zeros behind them, and the last step of a panel is copied
  * to where zeros follow it. A row's sum is one chain of TDPBF16PS in either form, at any height of tile.
  *
- * Up to five rows from memory are multiplied by vectors, which do what the instruction does, unless tiles get as much from
- * there: on two cores of an Emerald Rapids in November 2026 1 and 4 rows took 0.93 and 0.87 of the time by tiles, on two of a
- * Granite Rapids 1.2 and 1.13.
+ * Up to five rows from memory are multiplied by vectors, with the same bits, unless tiles read memory as fast there
+ * (PF_FETCH_TILED).
  *
  * Denormals: the instruction reads them as zero and flushes its results, whatever MXCSR says.
  */

@@ -2,15 +2,14 @@
  * AMX products of up to 32 rows: the sums of a panel, or of up to 16 rows and two panels, stay in tiles over all of K, and the
  * weights come from far. Internal.
  *
- * From memory tiles are fetched badly: 16 lines in a burst, one of two, are 0.8 of what a plain loop gets. So that loop brings
- * each step to a ring in L1, while the one before it is multiplied:
+ * Tiles read memory slower than a plain loop: 16 lines in a burst, every second one. So a loop of vectors copies each step to
+ * a ring in L1 while the step before it is multiplied:
  *
  *   A  B0 | rows 0 .. 3 | B1, A B0 | rows 4 .. 7 | B2, A B1 | rows 8 .. 11 | B3, A B2 | rows 12 .. 15 | A B3
  *
- * Between the load of a tile and its multiply stands a quarter of that, so that the core, which looks some forty rows ahead,
- * waits for neither while it could ask memory for more: with a step multiplied whole behind the filling of the next, 8 rows
- * took 1.2 of a bare read, not 1.1 (docs/amx.md). A, a line of each row, comes from L2: B passes through L1 between two uses of
- * it. Beside the last step of some panels the first of the next ones is filled.
+ * A quarter of that copy stands between the load of a tile and its multiply, so that the core, whose reorder window holds some
+ * forty rows, keeps memory requests in flight while it waits for either (docs/amx.md). A, a line of each row, comes from L2: B
+ * passes through L1 between two uses of it. The first step of the next panels is copied beside the last step of these.
  */
 #ifndef PF_KERNELS_GEMM_AMX_FEW_H
 #define PF_KERNELS_GEMM_AMX_FEW_H
@@ -22,12 +21,12 @@ enum {
     PF_TILE_QUARTER = PF_TILE_ROWS / 4,
 };
 
-/* A processor of 2024 (Granite Rapids) puts its way from tiles to memory to sleep when no tile has been stored for some 2,200
- * cycles, and takes 1,000 to wake it. So one is stored now and then, to nobody, all its rows to one line. */
+/* Granite Rapids powers down its path from tiles to memory when no tile is stored for 2,200 cycles; the next store then takes
+ * 1,000. So a tile is stored now and then to a line that is not read. */
 PF_INLINE void pf_tile_stay_awake(void)
 {
-    _Alignas(64) uint8_t nobody[64];
-    PF_TILE_STORE(4, nobody, 0);
+    _Alignas(64) uint8_t unused[64];
+    PF_TILE_STORE(4, unused, 0);
 }
 
 PF_INLINE uint8_t *pf_tile_slot(uint8_t *ring, size_t turn)

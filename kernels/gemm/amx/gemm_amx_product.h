@@ -26,7 +26,7 @@ PF_INLINE void pf_tile_prefetch(uintptr_t address)
 /* Rows of A, in one tile or two. */
 typedef struct {
     const uint8_t *a;      /* [steps, rows, PF_TILE_ROW_BYTES] */
-    size_t a_step;         /* bytes of a step: of the rows, or of all but the last where that is nobody's */
+    size_t a_step;         /* bytes of a step: of the rows, or of all but the last where that is not used */
     int32_t upper, lower;  /* lower: 0 where one tile holds all */
     uintptr_t prefetch;    /* what is fetched meanwhile */
     size_t prefetch_lines; /* each step */

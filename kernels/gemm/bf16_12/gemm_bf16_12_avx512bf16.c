@@ -11,8 +11,7 @@
  * that is less than unpacking it in memory costs, and memory is busy all the time. A block that is patched or raw, and one
  * that K ends in, goes by way of 1 KiB on the stack.
  *
- * Measured in November 2026 on two Zen 5 cores: unpacked by pieces in the scratch, as integers are, 16 rows took 1.3
- * times as long and 512 the same; two panels side by side, as plain bf16 has them for few rows, 1.1 times.
+ * Unpacking to the scratch, as for integers, is slower for few rows and no faster for many; so are two panels side by side.
  */
 #include "kernels/gemm/bf16_12/bf16_12_vec.h"
 #include "kernels/gemm/sums_avx512.h"
@@ -164,7 +163,7 @@ void pf_gemm_bf16_12_avx512bf16(const pf_gemm_weights *w, const void *input, int
                     tile.c = c + (size_t)row * ldc + (size_t)p * PF_GEMM_PANEL;
                     tile.ldc = ldc;
                     tile.add = mode == PF_GEMM_ADD;
-                    if (n_tiles > 1) pf_gemm_claim(tile.c, ldc, (size_t)height);
+                    if (n_tiles > 1) pf_gemm_prefetch_write(tile.c, ldc, (size_t)height);
                 }
                 tiles[height](&tile);
             }

@@ -625,7 +625,7 @@ PF_INLINE void int_nest(const int_family family, const pf_gemm_weights *w, const
                     .add = whole && mode == PF_GEMM_ADD,
                 };
                 if (n_tiles > 1 || plan.way == BY_UNPACKED) {
-                    if (tile.last && whole) pf_gemm_claim(tile.c, ldc, height);
+                    if (tile.last && whole) pf_gemm_prefetch_write(tile.c, ldc, height);
                     tile.prefetch = (uintptr_t)from + bytes + bytes * (size_t)i / shares;
                     tile.step_stride = (l->step_bytes + shares - 1) / shares;
                 }

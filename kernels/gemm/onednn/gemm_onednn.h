@@ -1,6 +1,6 @@
 /*
- * The product by oneDNN, for who wants to compare: a second copy of a packed matrix in the layout that oneDNN asks for,
- * and the pair of functions that a pf_gemm is.
+ * Multiplies by oneDNN, for comparison: a second copy of a packed matrix in the layout that oneDNN asks for, and the
+ * functions of a pf_gemm.
  *
  *      panels  [n/32]                    stay: embedding rows are looked up in them, and a bare read is one of them
  *      copy    member 0 | member 1 ...   the columns of each member's panels, as one matrix of oneDNN's each
@@ -9,7 +9,7 @@
  * library takes its threads from OpenMP: every call says that it wants one.
  *
  * Not row-invariant: oneDNN chooses code, blocking of K and with them the order of sums by the number of rows, so the
- * logits of a token depend on who was in the batch. Nothing that promises exactness may use it.
+ * logits of a token depend on the rest of the batch. It is used by request only (--gemm onednn).
  *
  * A primitive is made when a number of rows is first seen, and the latest PF_ONEDNN_PRIMITIVES of a member and matrix
  * are kept; a call that finds one allocates nothing here. What oneDNN allocates is its own. Its fast code wants results

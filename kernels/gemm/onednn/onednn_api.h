@@ -18,7 +18,7 @@
 
 #if DNNL_VERSION_MAJOR >= 3
 #define PF_ONEDNN_SCALES_AT_CALL 1
-typedef const_dnnl_memory_desc_t pf_onednn_layout; /* a description that somebody else owns */
+typedef const_dnnl_memory_desc_t pf_onednn_layout; /* a borrowed description */
 
 static inline pf_onednn_layout pf_onednn_view(const dnnl_memory_desc_t *owned)
 {

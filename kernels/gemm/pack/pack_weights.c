@@ -195,7 +195,7 @@ static inline void pack_panel_integers(const pf_gemm_weights *w, uint8_t *panel,
         memcpy(panel + j * sizeof columns[j].scale, &columns[j].scale, sizeof columns[j].scale);
         if (l.has_heads && !l.in_groups) panel[PF_GEMM_HEADS_AT + j] = pf_gemm_head_byte(&l, columns[j].head);
     }
-    if (l.has_heads && l.n_groups % 2) /* half of the last line of heads is nobody's */
+    if (l.has_heads && l.n_groups % 2) /* the second half of the last line of group parameters is unused */
         memset(panel + pf_gemm_heads_at(&l, (size_t)l.n_groups), 0, PF_GEMM_PANEL);
     for (size_t k = 0; k < filled; k += STRETCH)
         pack_integers(&l, panel, rows, columns, k, k_all - k < STRETCH ? k_all - k : STRETCH,

@@ -25,7 +25,7 @@ bool pf_sampling_request_declares(const pf_sampling_request *request)
 static pf_status choose_best(const pf_chooser *chooser, const float *logits, int32_t *token)
 {
     const int32_t best = chooser->kernels->argmax(logits, chooser->n_vocab);
-    if (best < 0) return PF_UNSUPPORTED;
+    if (best < 0 || !(logits[best] > -INFINITY)) return PF_UNSUPPORTED;
     *token = best;
     return PF_OK;
 }
@@ -64,5 +64,6 @@ float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t t
     *second_choice = -1;
     look_for_best(second_choice, chooser, logits, 0, token);
     look_for_best(second_choice, chooser, logits, token + 1, chooser->n_vocab);
+    if (*second_choice >= 0 && !(logits[*second_choice] > -INFINITY)) *second_choice = -1;
     return logits[token] - (*second_choice >= 0 ? logits[*second_choice] : -INFINITY);
 }

@@ -45,14 +45,14 @@ bool pf_sampling_request_declares(const pf_sampling_request *request);
 /* The token for `position` from logits [at least n_vocab], and, if the request declares, its distribution into ids and
  * probabilities [max_declared], *n_declared entries. `round` makes the draws of two rounds at the same position
  * independent.
- * PF_UNSUPPORTED: the logits hold no number, or for a draw none above minus infinity. */
+ * PF_UNSUPPORTED: none of the logits is above minus infinity. */
 PF_MUST_USE pf_status pf_choose_token(const pf_chooser *chooser, const pf_sampling_request *request,
                                       const float *logits, int32_t position, uint64_t round, int32_t *token,
                                       int32_t *ids, float *probabilities, int32_t *n_declared);
 
 /* How far the logit of `token` lies above the best other's, in nats; negative where one is above it. Not a number where the
- * two are no numbers or infinite. *second_choice is that other, the lowest of equals; -1 where none is a number: the margin is
- * then +infinity. */
+ * two are no numbers or infinite. *second_choice is that other, the lowest of equals; -1 where none is above minus infinity:
+ * the margin is then +infinity. */
 float pf_choose_margin(const pf_chooser *chooser, const float *logits, int32_t token, int32_t *second_choice);
 
 #endif

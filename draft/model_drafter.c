@@ -8,6 +8,7 @@
  */
 #include "draft/model_drafter.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "draft/adaptive.h"
@@ -23,8 +24,10 @@ typedef struct {
     bool is_stuck;               /* the cache has no room for its prompt: the next proposal is empty */
     pf_sampling_request request; /* seeds included */
     pf_adaptive adaptive;        /* where the open asks for it: decides after each token whether another is drawn */
-    int32_t n_planned;           /* tokens of the proposal in the making, at most */
-    pf_proposal proposal;        /* in the making */
+    int32_t excluded[2 * PF_MAX_EXCLUDED]; /* [2 * n_excluded] ranges of ids that are not proposed, below n_vocab */
+    int32_t n_excluded;
+    int32_t n_planned;    /* tokens of the proposal in the making, at most */
+    pf_proposal proposal; /* in the making */
 } draft_state;
 
 enum {
@@ -88,6 +91,18 @@ static uint64_t draft_seed(drafter *d, const pf_open *open)
     return own ? pf_noise_derive_seed(open->sampling.seed, 0) : pf_noise_derive_seed(d->seed, d->n_opened++);
 }
 
+/* Ranges may lie past the vocabulary. */
+static void keep_excluded(const drafter *d, draft_state *state, const pf_open *open)
+{
+    const int32_t n_vocab = d->backend.limits.n_vocab;
+    state->n_excluded = 0;
+    for (int32_t i = 0; i < open->n_excluded && open->excluded[2 * i] < n_vocab; i++) {
+        state->excluded[2 * i] = open->excluded[2 * i];
+        state->excluded[2 * i + 1] = min_of(open->excluded[2 * i + 1], n_vocab);
+        state->n_excluded++;
+    }
+}
+
 static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
 {
     draft_state *state = state_of(host, s);
@@ -97,6 +112,7 @@ static void start(pf_host *host, pf_host_sequence *s, const pf_open *open)
                                             .method = open->method,
                                             .max_declared = open->max_declared,
                                             .draft_seed = draft_seed(drafter_of(host), open) };
+    keep_excluded(drafter_of(host), state, open);
     state->adaptive.branches = open->adaptive_draft && open->trees && open->method == PF_METHOD_GREEDY;
     state->adaptive.n_proposed = state->adaptive.n_branches = 0;
 }
@@ -168,13 +184,21 @@ static void feed(pf_host *host, pf_host_sequence *s, int32_t n_tokens)
 
 /* ---- drafting -------------------------------------------------------------------------------------------------- */
 
+/* Excluded ids get no probability, whatever is drawn: q is declared as it is sampled (invariant 3). */
+static void exclude(const draft_state *state, float *logits)
+{
+    for (int32_t i = 0; i < state->n_excluded; i++)
+        for (int32_t id = state->excluded[2 * i]; id < state->excluded[2 * i + 1]; id++) logits[id] = -INFINITY;
+}
+
 /* Take the next token of a sequence from its row. Tokens drawn before a row of NaNs are proposed. */
 static void draw_token(drafter *d, const pf_chooser *chooser, int32_t slot, int32_t row)
 {
     pf_host_sequence *s = &d->host.sequences[slot];
     draft_state *state = &d->states[slot];
     const int32_t i = s->n_drafted;
-    const float *logits = pf_forward_logits(&d->backend, row);
+    float *logits = pf_forward_logits(&d->backend, row);
+    exclude(state, logits);
     int32_t *token = &s->tokens[s->n_committed + i], *ids = pf_host_ids(s, i);
     float *probabilities = pf_host_probabilities(s, i);
     int32_t n_declared = 0;

@@ -15,6 +15,7 @@
 #include "host/sequence_host.h"
 #include "model/backend/cpu_backend.h"
 #include "model/forward/context.h"
+#include "proto/vocabulary.h"
 #include "verify/cpu_verifier.h"
 
 enum {
@@ -31,6 +32,7 @@ struct pf_engine {
     pf_topology machine; /* as its threads may use it; of the memory, what model and context leave */
     pf_context *context;
     pf_model_info info;
+    pf_vocab_texts texts;
     pf_head head; /* as it was asked for */
     bool has_role;
     size_t role_bytes; /* that it reserves, of the machine's memory */
@@ -78,6 +80,23 @@ static void model_name(const char *path, char *out, size_t capacity)
     out[pf_utf8_repair(path + begin, end - begin, out, capacity - 1, &all_valid)] = '\0';
 }
 
+static const char *token_text(const void *user, int32_t id, size_t *n_bytes)
+{
+    return pf_tokenizer_token_bytes(user, id, n_bytes);
+}
+
+static pf_status describe_vocabulary(pf_engine *engine, pf_error *error)
+{
+    pf_model_info *info = &engine->info;
+    if (!engine->tokenizer) return PF_OK;
+    const int32_t n_tokens = pf_tokenizer_vocab_size(engine->tokenizer);
+    if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
+    engine->texts = (pf_vocab_texts){ .token = token_text, .user = engine->tokenizer };
+    info->texts = &engine->texts;
+    pf_vocab_hash(info);
+    return pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint, error);
+}
+
 static pf_status describe(pf_engine *engine, const char *path, const pf_engine_options *options, pf_error *error)
 {
     const pf_context_config *context = pf_context_get_config(engine->context);
@@ -94,11 +113,7 @@ static pf_status describe(pf_engine *engine, const char *path, const pf_engine_o
         .methods = PF_ANSWER_METHODS,
     };
     model_name(path, info->model_id, sizeof info->model_id);
-    if (engine->tokenizer) {
-        const int32_t n_tokens = pf_tokenizer_vocab_size(engine->tokenizer);
-        if (n_tokens < info->vocab_size) info->vocab_size = n_tokens;
-        PF_TRY(pf_tokenizer_fingerprint(engine->tokenizer, info->vocab_size, info->vocab_fingerprint, error));
-    }
+    PF_TRY(describe_vocabulary(engine, error));
     const pf_config *config = pf_model_config(engine->model);
     info->names_ends = true;
     for (int32_t i = 0; i < config->n_eos; i++) info->ends[info->n_ends++] = config->eos_ids[i];

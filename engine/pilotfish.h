@@ -128,10 +128,11 @@ typedef struct {
     uint64_t *clock_ns; /* of waiting and measuring: a simulated one (base/clock.h); NULL: the machine's */
 } pf_session_options;
 
-/* Checks that both speak one vocabulary, and makes the memory of one request at a time. A far drafter that cannot be reached
- * is a warning.
- * PF_INVALID: there is no verifier, max_context is not 1 to PF_MAX_PROMPT_TOKENS, or the vocabularies differ (the sentence
- * shows both sizes and fingerprints).  PF_UNAVAILABLE: the verifier was never reached.  PF_NOMEM. */
+/* Checks that the vocabularies fit, and makes the memory of one request at a time. Where they differ and fit, the drafter
+ * proposes the ids that are equal, and a warning says what differs. A far drafter that cannot be reached or does not fit is a
+ * warning.
+ * PF_INVALID: there is no verifier, max_context is not 1 to PF_MAX_PROMPT_TOKENS, or fewer than 90 % of the ids of
+ * the two vocabularies are equal.  PF_UNAVAILABLE: the verifier was never reached.  PF_NOMEM. */
 PF_MUST_USE pf_status pf_session_create(const pf_session_options *options, pf_session **out, pf_error *error);
 void pf_session_destroy(pf_session *session); /* NULL is fine */
 

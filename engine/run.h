@@ -16,6 +16,7 @@
 #include "engine/draft_wait.h"
 #include "engine/pilotfish.h"
 #include "proto/stream.h"
+#include "proto/vocabulary.h"
 
 struct pf_session {
     pf_session_options options;
@@ -23,6 +24,8 @@ struct pf_session {
     pf_model_info drafter_info; /* zero until drafter_is_known */
     int32_t *committed;         /* [max_context] prompt, then verdicts */
     int32_t n_committed;
+    int32_t *as_drafter;          /* [max_context] the same with ids that the drafter has; NULL: there is no drafter */
+    pf_vocab_match match;         /* of the drafter's vocabulary, once it is known */
     pf_stream_owner *to_verifier; /* fences of either link */
     pf_stream_owner *to_drafter;
     pf_draft_wait draft_wait;  /* with a far drafter */
@@ -30,7 +33,7 @@ struct pf_session {
     int32_t n_losses;          /* of a drafter that comes and goes, without a minute between */
     uint64_t lost_ns;          /* the last of them; 0: none yet */
     bool drafter_is_known;     /* what it says of itself has been looked at */
-    bool drafter_is_unfit;     /* its vocabulary is another: it is not asked */
+    bool drafter_is_unfit;     /* its vocabulary does not fit: it is not asked */
     uint32_t told; /* of a refusal or of nonsense: bits by pf_status, of which kinds a warning has been given */
 };
 
@@ -50,13 +53,15 @@ typedef struct {
     int32_t max_tokens; /* committed length at which the request ends */
     int32_t last_base;  /* committed length before the last verdict */
     int32_t last_accepted;
-    uint64_t asked_ns;         /* when the last batch left */
-    uint64_t away_ns;          /* how long a far verifier has been away since it last said something */
-    bool drafter_refused;      /* it will not serve this sequence */
-    bool drafter_has_it;       /* an open has left: it keeps a place until it is told of the end */
-    pf_proposal proposal;      /* the round's: its arrays are the drafter's answer's */
-    pf_late_proposal late;     /* a far drafter's */
-    pf_error verifier_trouble; /* why a far verifier was lost, the last time */
+    uint64_t asked_ns;                         /* when the last batch left */
+    uint64_t away_ns;                          /* how long a far verifier has been away since it last said something */
+    bool drafter_refused;                      /* it will not serve this sequence */
+    int32_t n_as_drafter;                      /* of session->as_drafter */
+    int32_t drafter_stops[PF_MAX_STOP_TOKENS]; /* the request's stop tokens that the drafter has */
+    bool drafter_has_it;                       /* an open has left: it keeps a place until it is told of the end */
+    pf_proposal proposal;                      /* the round's: its arrays are the drafter's answer's */
+    pf_late_proposal late;                     /* a far drafter's */
+    pf_error verifier_trouble;                 /* why a far verifier was lost, the last time */
 } pf_run;
 
 /* ---- session.c -------------------------------------------------------------------------------------------------- */
@@ -68,9 +73,14 @@ void pf_session_warn(const pf_session *session, const char *sentence);
 uint64_t pf_session_now_ns(const pf_session *session);
 void pf_session_pause(const pf_session *session, uint64_t ns);
 
-/* PF_INVALID: they differ, by fingerprint where both have one, else by size. The sentence shows both. */
+/* Compares the vocabularies. *warning: where they differ and fit all the same, a sentence that says in what; else empty.
+ * PF_INVALID: too few ids are equal, or it cannot be told which are. */
 PF_MUST_USE pf_status pf_session_check_vocabularies(const pf_model_info *drafter, const pf_model_info *verifier,
-                                                    pf_error *error);
+                                                    pf_vocab_match *out, pf_error *warning, pf_error *error);
+
+/* After the drafter's info has come: checks its vocabulary and warns where it differs. A far drafter that does not fit is not
+ * asked; of a near one PF_INVALID. */
+PF_MUST_USE pf_status pf_session_accept_drafter(pf_session *session, pf_error *error);
 
 /* ---- run.c: what both peers are told ------------------------------------------------------------------------------ */
 

@@ -56,12 +56,45 @@ static pf_status submit(pf_run *r, const pf_batch *batch)
     return PF_OK;
 }
 
+/* The committed tokens with ids that the drafter has, borrowed until the next call. An id that it lacks becomes id 0: the
+ * positions stay, and what it drafts is a guess in any case. */
+static const int32_t *read_as_drafter(pf_run *r)
+{
+    enum { STAND_IN = 0 };
+    pf_session *s = r->session;
+    const int32_t n_ids = pf_model_ids(&s->drafter_info);
+    if (!s->drafter_is_known || n_ids >= pf_model_ids(&s->verifier_info)) return s->committed;
+    for (; r->n_as_drafter < s->n_committed; r->n_as_drafter++) {
+        const int32_t id = s->committed[r->n_as_drafter];
+        s->as_drafter[r->n_as_drafter] = id < n_ids ? id : STAND_IN;
+    }
+    return s->as_drafter;
+}
+
+static pf_status make_open(pf_run *r, pf_open *open)
+{
+    pf_session *s = r->session;
+    PF_TRY(pf_run_make_open(r, s->to_drafter, s->options.drafter_is_far, open));
+    open->tokens = read_as_drafter(r);
+    open->excluded = s->match.excluded;
+    open->n_excluded = s->match.n_excluded;
+    const int32_t n_ids = pf_model_ids(&s->drafter_info);
+    if (!s->drafter_is_known || pf_count_known(open->stop_tokens, open->n_stop_tokens, n_ids) == open->n_stop_tokens)
+        return PF_OK;
+    int32_t n = 0;
+    for (int32_t i = 0; i < open->n_stop_tokens; i++)
+        if (open->stop_tokens[i] < n_ids) r->drafter_stops[n++] = open->stop_tokens[i];
+    open->stop_tokens = r->drafter_stops;
+    open->n_stop_tokens = n;
+    return PF_OK;
+}
+
 void pf_run_announce(pf_run *r)
 {
     pf_session *s = r->session;
     if (!may_be_asked(r) || !s->options.drafter_is_far) return;
     pf_open open;
-    if (pf_run_make_open(r, s->to_drafter, true, &open) != PF_OK) return;
+    if (make_open(r, &open) != PF_OK) return;
     const pf_batch batch = { .opens = &open, .n_opens = 1 };
     if (submit(r, &batch) != PF_OK) pf_stream_owner_lost(s->to_drafter);
 }
@@ -72,13 +105,13 @@ static pf_status tell_drafter(pf_run *r, uint64_t *round)
     pf_session *s = r->session;
     pf_open open;
     pf_verdict verdict = {
-        .tokens = s->committed + r->last_base,
+        .tokens = read_as_drafter(r) + r->last_base,
         .n_tokens = s->n_committed - r->last_base,
         .n_accepted = r->last_accepted,
     };
     pf_batch batch = { .verdicts = &verdict, .n_verdicts = 1 };
     if (pf_stream_owner_due(s->to_drafter, r->sequence)) {
-        PF_TRY(pf_run_make_open(r, s->to_drafter, s->options.drafter_is_far, &open));
+        PF_TRY(make_open(r, &open));
         batch.opens = &open;
         batch.n_opens = 1;
     }
@@ -182,15 +215,14 @@ static const pf_proposal *find_proposal(pf_run *r, const pf_batch *answer)
     return current;
 }
 
-/* A drafter that was not there when the session began. */
+/* A drafter that was not there when the session began. Where its vocabulary differs, it is told so by opening the sequence
+ * again. */
 static void get_to_know(pf_session *session)
 {
-    pf_error why = { 0 };
     if (pf_peer_info(session->options.drafter, &session->drafter_info, NULL) != PF_OK) return;
     session->drafter_is_known = true;
-    if (pf_session_check_vocabularies(&session->drafter_info, &session->verifier_info, &why) == PF_OK) return;
-    session->drafter_is_unfit = true;
-    pf_session_warn(session, why.text);
+    (void)!pf_session_accept_drafter(session, NULL); /* a far one's never fails */
+    if (session->match.n_different > 0) pf_stream_owner_lost(session->to_drafter);
 }
 
 /* A far drafter is back, or has been late: what it says shows that it lives. */

@@ -61,6 +61,9 @@ pf_status pf_host_check_draft(const pf_host *host, const pf_open *open, pf_error
         return pf_fail(error, PF_INVALID, "max_draft is %d, expected 1 to %d", open->max_draft, PF_MAX_DRAFT_TOKENS);
     if (open->max_declared < 0 || open->max_declared > PF_MAX_DECLARED)
         return pf_fail(error, PF_INVALID, "max_declared is %d, expected 0 to %d", open->max_declared, PF_MAX_DECLARED);
+    if (open->n_excluded < 0 || open->n_excluded > PF_MAX_EXCLUDED)
+        return pf_fail(error, PF_INVALID, "%d ranges of ids are excluded, expected 0 to %d", open->n_excluded,
+                       PF_MAX_EXCLUDED);
     return PF_OK;
 }
 

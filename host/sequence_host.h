@@ -146,7 +146,7 @@ size_t pf_host_reserved_bytes(const pf_peer *peer);
 /* By config.stop's clock. */
 uint64_t pf_host_now_ns(const pf_host *host);
 
-/* check_open of a drafter: PF_INVALID where max_draft or max_declared is out of range. */
+/* check_open of a drafter: PF_INVALID where max_draft, max_declared or n_excluded is out of range. */
 PF_MUST_USE pf_status pf_host_check_draft(const pf_host *host, const pf_open *open, pf_error *error);
 
 /* Tokens that a proposal for `s` may have: what was asked for, what the context has room for, and one fewer than may still be

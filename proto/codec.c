@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "proto/codec_parts.h"
+#include "proto/vocabulary.h"
 
 enum {
     /* Wire to memory: a packed id of one byte becomes an int32_t; nothing that is well-formed grows more ... */
@@ -59,7 +60,7 @@ void pf_codec_give_back(pf_codec *codec)
 
 /* ---- model info ------------------------------------------------------------------------------------------------ */
 
-enum { INFO_ARENA_BYTES = 16 * 1024 };
+enum { REQUEST_ARENA_BYTES = 16 * 1024, INFO_ARENA_BYTES = REQUEST_ARENA_BYTES + 2 * PF_MAX_INFO_BYTES / 16 * 16 };
 
 pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t capacity, size_t *n_bytes)
 {
@@ -91,6 +92,9 @@ pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t c
     ends.ids = pf_codec_unconst(info->ends);
     ends.n_ids = (size_t)info->n_ends;
     if (info->names_ends) wire.end_tokens = &ends;
+    if (info->n_vocab_hashes < 0 || info->n_vocab_hashes > PF_VOCAB_HASHES) return PF_INVALID;
+    wire.vocab_hashes = pf_codec_unconst(info->vocab_hashes);
+    wire.n_vocab_hashes = (size_t)info->n_vocab_hashes;
 
     if (pilotfish__v1__model_info__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = pilotfish__v1__model_info__pack(&wire, out);
@@ -107,6 +111,17 @@ static pf_status take_ends(const Pilotfish__V1__EndTokens *wire, const pf_codec_
         PF_TRY(pf_codec_check_entry(at, "end_tokens.ids", i, wire->ids[i], 0, pf_model_ids(info) - 1));
         info->ends[info->n_ends++] = wire->ids[i];
     }
+    return PF_OK;
+}
+
+/* Behind the number of tokens. */
+static pf_status take_hashes(const Pilotfish__V1__ModelInfo *wire, const pf_codec_place *at, pf_model_info *info)
+{
+    if (wire->n_vocab_hashes == 0) return PF_OK;
+    const size_t n = (size_t)pf_vocab_n_hashes(info->vocab_size);
+    PF_TRY(pf_codec_check_count(at, "vocab_hashes", wire->n_vocab_hashes, n, n));
+    memcpy(info->vocab_hashes, wire->vocab_hashes, n * sizeof *info->vocab_hashes);
+    info->n_vocab_hashes = (int32_t)n;
     return PF_OK;
 }
 
@@ -144,6 +159,7 @@ static pf_status take_info(const Pilotfish__V1__ModelInfo *wire, pf_model_info *
         if (method > 0 && method < 32) info.methods |= 1u << method;
     }
     PF_TRY(take_ends(wire->end_tokens, &at, &info));
+    PF_TRY(take_hashes(wire, &at, &info));
     *out = info;
     return PF_OK;
 }
@@ -164,22 +180,22 @@ pf_status pf_codec_encode_info_request(uint8_t *out, size_t capacity, size_t *n_
 {
     Pilotfish__V1__GetModelInfoRequest wire = PILOTFISH__V1__GET_MODEL_INFO_REQUEST__INIT;
     wire.protocol_version = PF_PROTOCOL_VERSION;
+    wire.vocab_hashes = true;
     if (pilotfish__v1__get_model_info_request__get_packed_size(&wire) > capacity) return PF_LIMIT;
     *n_bytes = pilotfish__v1__get_model_info_request__pack(&wire, out);
     return PF_OK;
 }
 
-pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, uint32_t *protocol_version,
-                                       pf_error *error)
+pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, pf_info_request *out, pf_error *error)
 {
-    if (n_bytes > PF_MAX_INFO_BYTES)
-        return pf_fail(error, PF_FORMAT, "a request of %zu bytes, at most %d are taken", n_bytes, PF_MAX_INFO_BYTES);
-    max_align_t memory[INFO_ARENA_BYTES / sizeof(max_align_t)];
+    if (n_bytes > PF_MAX_REQUEST_BYTES)
+        return pf_fail(error, PF_FORMAT, "a request of %zu bytes, at most %d are taken", n_bytes, PF_MAX_REQUEST_BYTES);
+    max_align_t memory[REQUEST_ARENA_BYTES / sizeof(max_align_t)];
     pf_bump bump = { .bytes = (uint8_t *)memory, .size = sizeof memory };
     ProtobufCAllocator allocator = pf_bump_allocator(&bump);
     const Pilotfish__V1__GetModelInfoRequest *wire =
         pilotfish__v1__get_model_info_request__unpack(&allocator, n_bytes, bytes);
     if (!wire) return pf_fail(error, PF_FORMAT, "%zu bytes that are not a GetModelInfoRequest", n_bytes);
-    *protocol_version = wire->protocol_version;
+    *out = (pf_info_request){ .protocol_version = wire->protocol_version, .wants_hashes = wire->vocab_hashes };
     return PF_OK;
 }

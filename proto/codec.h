@@ -67,7 +67,10 @@ typedef struct {
 PF_MUST_USE pf_status pf_codec_decode_parts(pf_codec *codec, const uint8_t *bytes, size_t n_bytes, const pf_batch **out,
                                             const pf_rejected **rejected, pf_error *error);
 
-enum { PF_MAX_INFO_BYTES = 1024 }; /* an encoded pf_model_info, or a request for one */
+enum {
+    PF_MAX_REQUEST_BYTES = 1024,                        /* an encoded request for a pf_model_info */
+    PF_MAX_INFO_BYTES = 1024 + PF_VOCAB_HASHES * 4 + 8, /* an encoded pf_model_info: 1024 without hashes */
+};
 
 /* PF_LIMIT: more than capacity (PF_MAX_INFO_BYTES always do). */
 PF_MUST_USE pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *out, size_t capacity, size_t *n_bytes);
@@ -75,9 +78,14 @@ PF_MUST_USE pf_status pf_codec_encode_info(const pf_model_info *info, uint8_t *o
 /* PF_FORMAT: as for a batch, or more than PF_MAX_INFO_BYTES.  PF_UNSUPPORTED: another version of the protocol. */
 PF_MUST_USE pf_status pf_codec_decode_info(const uint8_t *bytes, size_t n_bytes, pf_model_info *out, pf_error *error);
 
-/* The request for it, with the protocol version of the caller. */
+/* The request for it: which version the caller speaks, and whether it takes hashes of the vocabulary. Encoded: this version,
+ * and it does. */
+typedef struct {
+    uint32_t protocol_version;
+    bool wants_hashes;
+} pf_info_request;
 PF_MUST_USE pf_status pf_codec_encode_info_request(uint8_t *out, size_t capacity, size_t *n_bytes);
-PF_MUST_USE pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, uint32_t *protocol_version,
+PF_MUST_USE pf_status pf_codec_decode_info_request(const uint8_t *bytes, size_t n_bytes, pf_info_request *out,
                                                    pf_error *error);
 
 #endif

@@ -63,6 +63,19 @@ static pf_status check_next_round(const pf_codec_place *at, uint64_t next_round)
                            (long long)INT64_MAX);
 }
 
+/* Ranges of ids: each begins above the end of the one before. They may lie past the vocabulary. */
+static pf_status check_excluded(const pf_codec_place *at, const int32_t *ends, size_t n)
+{
+    PF_TRY(pf_codec_check_count(at, "excluded", n, 0, (size_t)2 * PF_MAX_EXCLUDED));
+    if (n % 2 != 0) return pf_codec_refuse(at, PF_FORMAT, "excluded", "has %zu entries, expected an even number", n);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && ends[i - 1] == INT32_MAX)
+            return pf_codec_refuse(at, PF_FORMAT, "excluded", "has entries behind %d", INT32_MAX);
+        PF_TRY(pf_codec_check_entry(at, "excluded", i, ends[i], i == 0 ? 0 : ends[i - 1] + 1, INT32_MAX));
+    }
+    return PF_OK;
+}
+
 static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, pf_open *out)
 {
     if (!wire->limits) return pf_codec_refuse(at, PF_FORMAT, "limits", "is missing");
@@ -73,6 +86,7 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     PF_TRY(pf_codec_check_range(at, "limits.max_declared", wire->limits->max_declared, 0, PF_MAX_DECLARED));
     PF_TRY(pf_codec_check_range(at, "limits.max_tokens", wire->limits->max_tokens, 0, INT32_MAX));
     PF_TRY(check_tokens(at, "stop_tokens", wire->stop_tokens, wire->n_stop_tokens, 0, PF_MAX_STOP_TOKENS));
+    PF_TRY(check_excluded(at, wire->excluded, wire->n_excluded));
     PF_TRY(take_sampling(at, wire->sampling, &out->sampling));
     out->sequence = wire->sequence;
     out->incarnation = wire->incarnation;
@@ -87,6 +101,8 @@ static pf_status take_open(const pf_codec_place *at, const pf_wire_open *wire, p
     out->max_tokens = wire->limits->max_tokens;
     out->stop_tokens = wire->stop_tokens;
     out->n_stop_tokens = (int32_t)wire->n_stop_tokens;
+    out->excluded = wire->excluded;
+    out->n_excluded = (int32_t)(wire->n_excluded / 2);
     return PF_OK;
 }
 

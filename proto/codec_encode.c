@@ -35,7 +35,8 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
     wire->n_opens = (size_t)batch->n_opens;
     for (int32_t i = 0; items && i < batch->n_opens; i++) {
         const pf_open *o = &batch->opens[i];
-        if (!within(o->n_tokens, PF_MAX_PROMPT_TOKENS) || !within(o->n_stop_tokens, PF_MAX_STOP_TOKENS))
+        if (!within(o->n_tokens, PF_MAX_PROMPT_TOKENS) || !within(o->n_stop_tokens, PF_MAX_STOP_TOKENS) ||
+            !within(o->n_excluded, PF_MAX_EXCLUDED))
             return PF_LIMIT;
         whole *w = &items[i];
         pilotfish__v1__sampling_parameters__init(&w->sampling);
@@ -61,6 +62,8 @@ static pf_status mirror_opens(pf_bump *bump, const pf_batch *batch, pf_wire_batc
         w->open.limits = &w->limits;
         w->open.n_stop_tokens = (size_t)o->n_stop_tokens;
         w->open.stop_tokens = pf_codec_unconst(o->stop_tokens);
+        w->open.n_excluded = 2 * (size_t)o->n_excluded;
+        w->open.excluded = pf_codec_unconst(o->excluded);
     }
     return PF_OK;
 }

@@ -49,6 +49,8 @@ enum {
     PF_MAX_DECLARED = 256,          /* ids of one declared distribution */
     PF_MAX_PROMPT_TOKENS = 1 << 20, /* tokens of an open */
     PF_MAX_STOP_TOKENS = 64,
+    PF_MAX_EXCLUDED = 256,           /* ranges of ids in an open */
+    PF_VOCAB_HASHES = 8192,          /* of a model info */
     PF_MAX_REFUSAL_BYTES = 255,      /* of a refusal's sentence, without its NUL */
     PF_MAX_MESSAGE_BYTES = 16 << 20, /* an encoded batch */
 };
@@ -78,6 +80,10 @@ typedef struct {
     int32_t max_tokens;         /* the committed length at which E will close; 0 unknown */
     const int32_t *stop_tokens; /* [n_stop_tokens] the verifier finishes (eos) after committing one of these */
     int32_t n_stop_tokens;
+    const int32_t
+        *excluded;       /* [2 * n_excluded] ranges of ids that a drafter does not propose: first, one past the last;
+                                  ascending, not empty, with a gap between */
+    int32_t n_excluded;  /* 0 .. PF_MAX_EXCLUDED; 0: none is excluded */
     bool adaptive_draft; /* max_draft is a bound: the drafter chooses by what it measures */
     bool trees;          /* proposals may be trees: whoever disposes judges all of one, not its leading chain alone */
 } pf_open;
@@ -149,6 +155,12 @@ typedef struct {
     pf_timing timing;
 } pf_batch;
 
+/* The texts of a model in this process, borrowed from it. token: the bytes of an id; NULL: the id has no token. */
+typedef struct {
+    const char *(*token)(const void *user, int32_t id, size_t *n_bytes);
+    const void *user;
+} pf_vocab_texts;
+
 /* What a peer says of itself before the first batch. */
 typedef struct {
     uint32_t protocol_version;
@@ -156,7 +168,10 @@ typedef struct {
     int32_t vocab_size;            /* tokens that exist, not the embedding's padding: what may be proposed */
     int32_t n_ids;                 /* rows of the embedding: what a text may hold; 0: as many as tokens */
     uint8_t vocab_fingerprint[32]; /* SHA-256, tokenizer/tokenizer.h; all zero: no tokenizer, only the size counts */
-    int32_t max_context;           /* tokens */
+    const pf_vocab_texts *texts;   /* not on the wire; NULL: a peer across it, or no tokenizer */
+    int32_t n_vocab_hashes;        /* 0, or as many as proto/vocabulary.h says; 0: it does not say */
+    uint32_t vocab_hashes[PF_VOCAB_HASHES]; /* [n_vocab_hashes] of blocks of ids */
+    int32_t max_context;                    /* tokens */
     int32_t max_sequences;
     int32_t max_draft;
     int32_t max_declared;

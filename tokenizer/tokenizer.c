@@ -230,6 +230,14 @@ bool pf_tokenizer_is_special(const pf_tokenizer *t, int32_t id)
     return token && token->is_added && token->flags.special;
 }
 
+const char *pf_tokenizer_token_bytes(const pf_tokenizer *t, int32_t id, size_t *n_bytes)
+{
+    const pf_token *token = token_of(t, id);
+    if (!token) return NULL;
+    *n_bytes = token->n_bytes;
+    return token->bytes;
+}
+
 /* --- fingerprint --- */
 
 static void put_u32_le(uint8_t out[4], uint32_t value)

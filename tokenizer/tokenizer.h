@@ -55,6 +55,9 @@ int32_t pf_tokenizer_base_size(const pf_tokenizer *tokenizer);
 /* Whether `id` is an added token with the flag special. */
 bool pf_tokenizer_is_special(const pf_tokenizer *tokenizer, int32_t id);
 
+/* The bytes of a token, as the fingerprint has them; borrowed. NULL: the id does not exist. */
+const char *pf_tokenizer_token_bytes(const pf_tokenizer *tokenizer, int32_t id, size_t *n_bytes);
+
 /* SHA-256 over every token that exists below n_ids, in order of id: id (u32 little endian), length (u32), the token's bytes.
  * Equal fingerprints mean equal vocabularies. With n_ids the rows of the embedding, padding rows and tokens without a row
  * are not included. PF_UNAVAILABLE: OpenSSL has no memory, or is configured without SHA-256. */

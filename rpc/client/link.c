@@ -91,7 +91,7 @@ static uint64_t question_ns(const pf_link *link)
 /* Ask who is there; after the first contact through refused connections and lost ones. */
 static void ask(pf_link *link)
 {
-    uint8_t bytes[PF_MAX_INFO_BYTES];
+    uint8_t bytes[PF_MAX_REQUEST_BYTES];
     size_t n = 0;
     if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
     grpc_byte_buffer *request = pf_grpc_copy(bytes, n);

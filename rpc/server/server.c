@@ -178,13 +178,19 @@ static pf_status start_listening(pf_server *server, pf_error *error)
     return status;
 }
 
+static pf_status encode_info(const pf_model_info *info, pf_encoded_info *out)
+{
+    return pf_codec_encode_info(info, out->bytes, sizeof out->bytes, &out->n_bytes);
+}
+
 static pf_status add_service(pf_server *server, pf_service service, pf_peer *peer, pf_error *error)
 {
     if (!peer) return PF_OK;
     pf_model_info info;
     PF_TRY(pf_peer_info(peer, &info, error));
-    pf_status status =
-        pf_codec_encode_info(&info, server->info[service], sizeof server->info[service], &server->info_bytes[service]);
+    pf_status status = encode_info(&info, &server->info[service][true]);
+    info.n_vocab_hashes = 0;
+    if (status == PF_OK) status = encode_info(&info, &server->info[service][false]);
     if (status != PF_OK) return pf_fail(error, status, "the model's own description cannot be encoded");
     status = pf_codec_create(server->room.message_bytes, pf_model_ids(&info), &server->codec[service]);
     if (status == PF_OK)

@@ -131,6 +131,12 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
     if (!pf_poller_front_polls(&server->poller) && pf_call_has_room(c)) pf_call_read(c);
 }
 
+static void reply_info(pf_call *c, bool with_hashes)
+{
+    const pf_encoded_info *info = &c->server->info[c->service][with_hashes];
+    pf_call_reply(c, info->bytes, info->n_bytes);
+}
+
 static void on_unary_message(pf_call *c, grpc_byte_buffer *message)
 {
     grpc_slice hold;
@@ -141,13 +147,13 @@ static void on_unary_message(pf_call *c, grpc_byte_buffer *message)
     }
     const uint8_t *bytes = GRPC_SLICE_START_PTR(hold);
     const size_t n_bytes = GRPC_SLICE_LENGTH(hold);
-    uint32_t version; /* the caller sees ours, and decides */
+    pf_info_request request; /* the caller sees our version, and decides */
     if (c->role != PF_CALL_INFO)
         pf_call_answer_health(c, bytes, n_bytes);
-    else if (pf_codec_decode_info_request(bytes, n_bytes, &version, &error) != PF_OK)
+    else if (pf_codec_decode_info_request(bytes, n_bytes, &request, &error) != PF_OK)
         pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, error.text);
     else
-        pf_call_reply(c, c->server->info[c->service], c->server->info_bytes[c->service]);
+        reply_info(c, request.wants_hashes);
     grpc_slice_unref(hold);
 }
 

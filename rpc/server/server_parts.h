@@ -112,6 +112,12 @@ struct pf_call {
     pf_health told;           /* to a watcher */
 };
 
+/* The answer to GetModelInfo. */
+typedef struct {
+    uint8_t bytes[PF_MAX_INFO_BYTES];
+    size_t n_bytes;
+} pf_encoded_info;
+
 struct pf_server {
     pf_server_config config;
     pf_room room;
@@ -131,8 +137,7 @@ struct pf_server {
     const volatile bool *told; /* to stop, by whoever runs the server; or NULL */
     uint64_t until_ns;         /* when open sequences are given up; 0: it has not been told to stop */
 
-    uint8_t info[PF_N_SERVICES][PF_MAX_INFO_BYTES];
-    size_t info_bytes[PF_N_SERVICES];
+    pf_encoded_info info[PF_N_SERVICES][2]; /* without and with hashes of the vocabulary */
 
     atomic_bool stop, drained;
 

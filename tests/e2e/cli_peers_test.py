@@ -264,10 +264,82 @@ class Lossless(Case):
                                      [f"pilotfish: warning: {option} has no effect without {what}"
                                       for option, what in zip(idle[::2], lacks)])
 
-    def test_two_vocabularies_are_refused_with_both_named(self):
-        other = tiny_llama.make(self.root / "other", seed=5, vocab_size=tiny_llama.VOCAB_SIZE + 1)
-        tiny_llama.write_tokenizer(other, extra=["\u0120other"])
-        self.assert_fails("generate", "-m", self.target, "-d", other, "-p", PROMPT, saying=["vocabular"])
+
+class Vocabularies(Case):
+    """A draft whose vocabulary is not the target's."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.padded_target = tiny_llama.add_tokens(tiny_llama.make(cls.root / "padded-target"), ["[PAD]"])
+        cls.padded_draft = tiny_llama.add_tokens(tiny_llama.make(cls.root / "padded-draft", noise=0.05), ["[PAD]", "[X]"])
+        cls.renamed = tiny_llama.make(cls.root / "renamed", noise=0.05)
+        tiny_llama.write_tokenizer(cls.renamed, special=["<|start|>", tiny_llama.SPECIAL[1]])
+        cls.other = tiny_llama.make(cls.root / "other", seed=5)
+        path = cls.other / "tokenizer.json"
+        tokenizer = json.loads(path.read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        texts = [text for text in vocabulary if text not in tiny_llama.SPECIAL]
+        vocabulary.update(zip(texts, [vocabulary[text] for text in reversed(texts)]))
+        path.write_text(json.dumps(tokenizer))
+        cls.n_ids = tiny_llama.VOCAB_SIZE
+
+    def ways(self, target, draft):
+        """The same pair in one process, with a worker, and with a verifier."""
+        yield ["-m", target, "-d", draft]
+        with self.pilotfish.serve("worker", draft, self.socket("w")) as worker:
+            yield ["-m", target, "--draft-worker", worker.address]
+        with self.pilotfish.serve("verifier", target, self.socket("v")) as verifier:
+            yield ["--verifier", verifier.address, "-d", draft]
+
+    def assert_drafts(self, target, draft, warning, texts):
+        """The text is the plain one, greedy and coupled, something is accepted, and one warning says what differs."""
+        ids = ["--tokens", ",".join(map(str, [0, 70, 71, 72, 73])), "-n", "40", "--ignore-eos"]
+        warm = ["--temp", "0.7", "--seed", "3"]
+        for sampling in ([], warm):
+            plain = self.run_json("generate", "-m", target, *ids, *sampling)["tokens"]
+            method = ["--method", "coupled"] if sampling else []
+            for way in self.ways(target, draft):
+                with self.subTest(way=way, sampling=sampling):
+                    result = self.run_ok("generate", *way, *ids, *sampling, *method, "--json")
+                    self.assertEqual(result.json["tokens"], plain)
+                    self.assertGreater(result.json["speculation"]["accepted"], 0)
+                    self.assertEqual(result.err.count("warning"), 1, result.err)
+                    self.assertIn(warning, result.err)
+                    if way[0] == "-m" and way[2] == "-d":
+                        self.assertIn(texts, result.err)
+
+    def test_a_target_with_an_added_token_is_drafted_for(self):
+        self.assert_drafts(self.padded_target, self.draft, f"1 of {self.n_ids + 1} ids differ; the first is {self.n_ids}: ",
+                           'no token in the draft, "[PAD]" in the target')
+
+    def test_a_draft_with_added_tokens_drafts_without_them(self):
+        self.assert_drafts(self.target, self.padded_draft, f"2 of {self.n_ids + 2} ids differ; the first is {self.n_ids}: ",
+                           '"[PAD]" in the draft, no token in the target')
+
+    def test_a_renamed_special_token_is_not_drafted(self):
+        self.assert_drafts(self.target, self.renamed, f"1 of {self.n_ids} ids differ; the first is 0: ",
+                           '"<|start|>" in the draft, "<|begin|>" in the target')
+
+    def test_a_token_that_the_draft_lacks_may_stand_in_the_prompt(self):
+        ids = ["--tokens", f"0,70,{self.n_ids},71,{self.n_ids},72", "-n", "40", "--ignore-eos"]
+        plain = self.run_json("generate", "-m", self.padded_target, *ids)["tokens"]
+        for way in self.ways(self.padded_target, self.draft):
+            with self.subTest(way=way):
+                out = self.run_json("generate", *way, *ids)
+                self.assertEqual(out["tokens"], plain)
+                self.assertGreater(out["speculation"]["drafted"], 0)
+
+    def test_another_tokenizer_is_refused_by_the_share_of_equal_ids(self):
+        saying = [" % of their vocabularies, expected at least 90 %", "the first is 2: "]
+        self.assert_fails("generate", "-m", self.target, "-d", self.other, "-p", PROMPT, saying=saying)
+        expected = self.run_ok("generate", "-m", self.target, "-p", PROMPT, "-n", "20").out
+        with self.pilotfish.serve("worker", self.other, self.socket("unfit")) as worker:
+            result = self.run_ok("generate", "-m", self.target, "--draft-worker", worker.address, "-p", PROMPT, "-n", "20")
+            self.assertEqual(result.out, expected)
+            self.assertEqual(result.err.count("warning"), 1, result.err)
+            for words in [*saying, "decoding goes on without it"]:
+                self.assertIn(words, result.err)
 
 
 class Peers(SlowCase):

@@ -24,8 +24,8 @@ def byte_characters():
     return [table[b] for b in range(256)]
 
 
-def write_tokenizer(directory, extra=()):
-    tokens = [*SPECIAL, *byte_characters(), *(a + b for a, b in MERGES), *extra]
+def write_tokenizer(directory, extra=(), special=SPECIAL):
+    tokens = [*special, *byte_characters(), *(a + b for a, b in MERGES), *extra]
     regex = r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+"
     document = {
         "version": "1.0",
@@ -33,7 +33,7 @@ def write_tokenizer(directory, extra=()):
         "padding": None,
         "added_tokens": [
             {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-             "special": True} for i, text in enumerate(SPECIAL)
+             "special": True} for i, text in enumerate(special)
         ],
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
@@ -41,10 +41,10 @@ def write_tokenizer(directory, extra=()):
             {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
         ]},
         "post_processor": {"type": "TemplateProcessing",
-                           "single": [{"SpecialToken": {"id": SPECIAL[0], "type_id": 0}},
+                           "single": [{"SpecialToken": {"id": special[0], "type_id": 0}},
                                       {"Sequence": {"id": "A", "type_id": 0}}],
                            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-                           "special_tokens": {SPECIAL[0]: {"id": SPECIAL[0], "ids": [0], "tokens": [SPECIAL[0]]}}},
+                           "special_tokens": {special[0]: {"id": special[0], "ids": [0], "tokens": [special[0]]}}},
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
@@ -138,3 +138,29 @@ def copy_tensor(directory, name, to):
     at = header[to]["data_offsets"][0]
     data[at:at + end - begin] = data[begin:end]
     write()
+
+
+def add_tokens(directory, texts):
+    """Each text gets the next id, and a row of embedding and head like that of token 7."""
+    directory = Path(directory)
+    header, data, _ = open_weights(directory)
+    config = json.loads((directory / "config.json").read_text())
+    n_ids, tensors = config["vocab_size"], []
+    for name, entry in header.items():
+        values, shape = array.array("f"), list(entry["shape"])
+        values.frombytes(data[slice(*entry["data_offsets"])])
+        if shape[0] == n_ids:
+            row = values[7 * shape[1]:8 * shape[1]]
+            for _ in texts:
+                values.extend(row)
+            shape[0] += len(texts)
+        tensors.append((name, shape, values))
+    write_safetensors(directory / "model.safetensors", tensors)
+    (directory / "config.json").write_text(json.dumps({**config, "vocab_size": n_ids + len(texts)}))
+    path = directory / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["added_tokens"] += [
+        {"id": n_ids + i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True} for i, text in enumerate(texts)]
+    path.write_text(json.dumps(tokenizer))
+    return directory

@@ -124,8 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     pf_model_info info;
     if (pf_codec_decode_info(data, bytes, &info, NULL) == PF_OK)
         must(info.vocab_size > 0 && memchr(info.model_id, '\0', sizeof info.model_id));
-    uint32_t version;
-    must(pf_codec_decode_info_request(data, bytes, &version, NULL) != PF_INTERNAL);
+    pf_info_request request;
+    must(pf_codec_decode_info_request(data, bytes, &request, NULL) != PF_INTERNAL);
     char service[PF_MAX_SERVICE_BYTES];
     if (pf_health_decode_request(data, bytes, service) == PF_OK) must(strlen(service) < sizeof service);
     pf_health health;

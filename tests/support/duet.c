@@ -50,7 +50,9 @@ static pf_open open_of(const pf_duet_request *r)
                       .max_declared = r->max_declared,
                       .max_tokens = r->n_prompt + r->n_new,
                       .stop_tokens = r->stop,
-                      .n_stop_tokens = r->n_stop };
+                      .n_stop_tokens = r->n_stop,
+                      .excluded = r->excluded,
+                      .n_excluded = r->n_excluded };
 }
 
 static int32_t index_of(const duet *d, uint64_t sequence)

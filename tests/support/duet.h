@@ -23,6 +23,8 @@ typedef struct {
     int32_t max_declared;
     const int32_t *stop; /* [n_stop] */
     int32_t n_stop;
+    const int32_t *excluded; /* [2 * n_excluded] as in pf_open */
+    int32_t n_excluded;
 } pf_duet_request;
 
 typedef struct {

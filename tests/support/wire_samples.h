@@ -29,9 +29,8 @@ static const int32_t TOKENS[] = { 0, 1, 127, 128, 300, 4095 }, STOPS[] = { 2, 3 
 static const int32_t IDS[] = { 300, 17, 4 };
 static const float SHARES[] = { 0.5f, 0.25f, 0.25f };
 
-static pf_open open_greedy = {
-    7, 1, 0, TOKENS, 6, { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL, 0, false, false
-};
+static pf_open open_greedy = { 7, 1,    0, TOKENS, 6,    { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, NULL,
+                               0, NULL, 0, false,  false };
 static pf_open open_coupled = { UINT64_MAX,
                                 3,
                                 41,
@@ -44,8 +43,13 @@ static pf_open open_coupled = { UINT64_MAX,
                                 2048,
                                 STOPS,
                                 2,
+                                NULL,
+                                0,
                                 false,
                                 false };
+static const int32_t EXCLUDED[] = { 0, 3, 4090, 5000 };
+static pf_open open_excluded = { 12, 1,        0, TOKENS, 6,   { .top_p = 1.0f }, PF_METHOD_GREEDY, 5, 0, 0, STOPS,
+                                 2,  EXCLUDED, 2, true,   true };
 static pf_close close_one = { 7 };
 static const pf_declared declared_all[] = { { IDS, SHARES, 3 }, { IDS, SHARES, 3 } };
 static const int32_t drawn[] = { 17, 300 };
@@ -71,6 +75,7 @@ static const struct {
     { "verdicts", { .verdicts = verdicts_two, .n_verdicts = 2, .timing = { .compute_ns = 20000000 } } },
     { "prefix_request", { .prefix_requests = &prefix_one, .n_prefix_requests = 1 } },
     { "refusals", { .refusals = refusals_two, .n_refusals = 2 } },
+    { "open_excluded", { .opens = &open_excluded, .n_opens = 1 } },
 };
 
 static const pf_model_info golden_info = {

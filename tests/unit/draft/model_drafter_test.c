@@ -214,6 +214,94 @@ static void ids_past_those_that_exist_are_never_proposed(void **state)
     close_bench(&b);
 }
 
+/* 30 of the 128 ids are left: 50 to 59 and 100 to 119. The last range goes past the vocabulary. */
+static const int32_t EXCLUDED[] = { 0, 50, 60, 100, 120, 500 };
+
+static bool is_excluded(int32_t id)
+{
+    return id < 50 || (id >= 60 && id < 100) || id >= 120;
+}
+
+static pf_open excluding(pf_open open)
+{
+    open.excluded = EXCLUDED;
+    open.n_excluded = 3;
+    return open;
+}
+
+static void excluded_ids_are_never_proposed(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    pf_open coupled = sampled_open(1, 0), adaptive = near_peer_open(1);
+    coupled.method = PF_METHOD_COUPLED;
+    adaptive.adaptive_draft = adaptive.trees = true;
+    const pf_open opens[] = { near_peer_open(1), sampled_open(1, 64), sampled_open(1, 0), coupled, adaptive };
+    for (size_t i = 0; i < PF_COUNT(opens); i++) {
+        const pf_proposal *p = begin_drafting(&b, excluding(opens[i]), 77);
+        assert_true(p->n_tokens > 0);
+        for (int32_t j = 0; j < p->n_tokens; j++) assert_false(is_excluded(p->tokens[j]));
+        end_drafting(&b, 1);
+    }
+    close_bench(&b);
+}
+
+static void ids_that_one_sequence_excludes_are_proposed_for_the_next(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    int32_t plain[4];
+    memcpy(plain, begin_drafting(&b, near_peer_open(1), 77)->tokens, sizeof plain);
+    bool any = false;
+    for (int32_t i = 0; i < 4; i++) any |= is_excluded(plain[i]);
+    assert_true(any);
+    end_drafting(&b, 1);
+    (void)begin_drafting(&b, excluding(near_peer_open(1)), 77);
+    end_drafting(&b, 1);
+    assert_drafted(begin_drafting(&b, near_peer_open(1), 77), 1, N_PROMPT + 1, plain, 4);
+    close_bench(&b);
+}
+
+static void what_is_declared_gives_excluded_ids_nothing_and_the_others_their_share(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    double all[V], left = 0.0, sum = 0.0;
+    const pf_proposal *p = begin_drafting(&b, sampled_open(1, PF_MAX_DECLARED), 77);
+    assert_int_equal(p->declared[0].n, V);
+    for (int32_t i = 0; i < V; i++) {
+        all[i] = (double)p->declared[0].probabilities[i];
+        if (!is_excluded(i)) left += all[i];
+    }
+    end_drafting(&b, 1);
+    p = begin_drafting(&b, excluding(sampled_open(1, PF_MAX_DECLARED)), 77);
+    const pf_declared *q = &p->declared[0];
+    assert_int_equal(q->n, 30);
+    for (int32_t i = 0; i < q->n; i++) {
+        assert_false(is_excluded(q->ids[i]));
+        assert_true(fabs((double)q->probabilities[i] - all[q->ids[i]] / left) < 1e-6);
+        sum += (double)q->probabilities[i];
+    }
+    assert_true(fabs(sum - 1.0) < 1e-5);
+    close_bench(&b);
+}
+
+static void a_sequence_that_excludes_every_id_gets_empty_proposals(void **state)
+{
+    (void)state;
+    bench b = open_plain_bench();
+    static const int32_t everything[] = { 0, V };
+    pf_open opens[] = { near_peer_open(1), sampled_open(1, 64) };
+    for (size_t i = 0; i < PF_COUNT(opens); i++) {
+        opens[i].excluded = everything;
+        opens[i].n_excluded = 1;
+        const pf_proposal *p = begin_drafting(&b, opens[i], 77);
+        assert_true(p->n_tokens == 0);
+        end_drafting(&b, 1);
+    }
+    close_bench(&b);
+}
+
 static void the_length_of_a_proposal_follows_every_limit(void **state)
 {
     (void)state;
@@ -680,7 +768,7 @@ static void an_invalid_open_is_refused_with_the_field_named(void **state)
     bench b = open_plain_bench();
     static int32_t long_prompt[MAX_TOKENS + 1];
     const int32_t past[] = { 1, V };
-    enum { N = 9 };
+    enum { N = 10 };
     pf_open opens[N];
     for (uint64_t i = 0; i < N; i++) opens[i] = near_peer_open(i + 1);
     opens[0].tokens = past;
@@ -694,8 +782,9 @@ static void an_invalid_open_is_refused_with_the_field_named(void **state)
     opens[6].n_tokens = -1;
     opens[7].max_draft = PF_MAX_DRAFT_TOKENS + 1;
     opens[8].max_declared = -1;
+    opens[9].n_excluded = PF_MAX_EXCLUDED + 1;
     const pf_status expected[N] = { PF_INVALID, PF_UNSUPPORTED, PF_INVALID, PF_INVALID, PF_INVALID,
-                                    PF_LIMIT,   PF_LIMIT,       PF_INVALID, PF_INVALID };
+                                    PF_LIMIT,   PF_LIMIT,       PF_INVALID, PF_INVALID, PF_INVALID };
     const pf_batch *answer = ask(&b, (pf_batch){ .opens = opens, .n_opens = N });
     assert_int_equal(answer->n_refusals, N);
     for (int32_t i = 0; i < N; i++) {
@@ -1122,6 +1211,10 @@ int main(void)
         cmocka_unit_test(draws_of_different_rounds_are_independent),
         cmocka_unit_test(tokens_drawn_before_a_row_of_nans_are_proposed),
         cmocka_unit_test(ids_past_those_that_exist_are_never_proposed),
+        cmocka_unit_test(excluded_ids_are_never_proposed),
+        cmocka_unit_test(ids_that_one_sequence_excludes_are_proposed_for_the_next),
+        cmocka_unit_test(what_is_declared_gives_excluded_ids_nothing_and_the_others_their_share),
+        cmocka_unit_test(a_sequence_that_excludes_every_id_gets_empty_proposals),
         cmocka_unit_test(the_length_of_a_proposal_follows_every_limit),
         cmocka_unit_test(after_any_verdicts_a_fresh_drafter_proposes_the_same),
         cmocka_unit_test(confirmed_tokens_are_not_computed_again),

@@ -8,6 +8,8 @@
 #include "tests/support/wire_samples.h"
 
 static const int32_t beyond[] = { 1, N_VOCAB }, negative[] = { -1 }, own_parent[] = { -1, 1, 0, 0, 0, 0 };
+static const int32_t empty[] = { 0, 0 }, touching[] = { 1, 2, 2, 3 }, below_zero[] = { -1, 3 };
+static const int32_t behind_the_last[] = { 1, INT32_MAX, INT32_MAX, INT32_MAX };
 static const int32_t twice[] = { 300, 17, 300 };
 static const float wrong_sum[] = { 0.5f, 0.25f, 0.125f }, not_positive[] = { 1.0f, 0.0f, 0.0f };
 
@@ -32,6 +34,10 @@ SPOIL(round_beyond, pf_open, x->next_round = UINT64_C(1) << 63)
 SPOIL(no_prompt, pf_open, x->n_tokens = 0)
 SPOIL(id_beyond, pf_open, x->tokens = beyond, x->n_tokens = 2)
 SPOIL(id_negative, pf_open, x->tokens = negative, x->n_tokens = 1)
+SPOIL(empty_range, pf_open, x->excluded = empty, x->n_excluded = 1)
+SPOIL(ranges_that_touch, pf_open, x->excluded = touching, x->n_excluded = 2)
+SPOIL(range_below_zero, pf_open, x->excluded = below_zero, x->n_excluded = 1)
+SPOIL(range_behind_the_last, pf_open, x->excluded = behind_the_last, x->n_excluded = 2)
 SPOIL(stop_beyond, pf_open, x->stop_tokens = beyond, x->n_stop_tokens = 2)
 SPOIL(no_method, pf_open, x->method = (pf_method)0)
 SPOIL(temperature_negative, pf_open, x->sampling.temperature = -0.5f)
@@ -99,6 +105,10 @@ static void a_field_out_of_range_is_refused_by_name(void **state)
         { "opens[0].tokens[1] is 4096, expected 0 to 4095", IN_OPEN, id_beyond, false },
         { "opens[0].tokens[0] is -1", IN_OPEN, id_negative, false },
         { "opens[0].stop_tokens[1] is 4096", IN_OPEN, stop_beyond, false },
+        { "opens[0].excluded[1] is 0, expected 1 to", IN_OPEN, empty_range, false },
+        { "opens[0].excluded[2] is 2, expected 3 to", IN_OPEN, ranges_that_touch, false },
+        { "opens[0].excluded[0] is -1", IN_OPEN, range_below_zero, false },
+        { "opens[0].excluded has entries behind 2147483647", IN_OPEN, range_behind_the_last, false },
         { "opens[0].method is missing", IN_OPEN, no_method, false },
         { "opens[0].sampling.temperature is -0.5", IN_OPEN, temperature_negative, false },
         { "opens[0].sampling.temperature is nan", IN_OPEN, temperature_nan, false },
@@ -318,7 +328,7 @@ static void of_several_invalid_parts_of_a_sequence_the_last_incarnation_is_refus
     (void)state;
     pf_codec *codec = codec_of(BUFFER);
     for (uint32_t first = 1; first <= 2; first++) {
-        pf_open opens[] = { open_greedy, open_greedy };
+        pf_open opens[] = { open_greedy, open_greedy, open_excluded };
         for (uint32_t i = 0; i < 2; i++) opens[i].n_tokens = 0;
         opens[0].incarnation = first;
         opens[1].incarnation = 3 - first;
@@ -404,6 +414,7 @@ static void a_list_of_another_length_than_documented_is_refused_by_name(void **s
         size_t n, n_tokens;  /* entries of the list, and tokens beside it */
     } cases[] = {
         { "opens[0].stop_tokens has 65 entries, expected 0 to 64", 1, 8, 65, 1 },
+        { "opens[0].excluded has 1 entries, expected an even number", 1, 9, 1, 1 },
         { "proposals[0].tokens has 65 entries, expected 0 to 64", 3, 5, 65, 0 },
         { "proposals[0].parents has 1 entries, expected 2 to 2", 3, 6, 1, 2 },
         { "proposals[0].parents has 3 entries, expected 2 to 2", 3, 6, 3, 2 },
@@ -512,9 +523,10 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
         static int32_t zeros[PF_MAX_PROMPT_TOKENS + 1];
         static float shares[PF_MAX_DECLARED + 1];
         memset(text, 'x', PF_MAX_REFUSAL_BYTES + 1);
-        pf_open opens[] = { open_greedy, open_greedy };
+        pf_open opens[] = { open_greedy, open_greedy, open_excluded };
         opens[0].tokens = opens[1].stop_tokens = zeros;
         opens[0].n_tokens = less ? -1 : PF_MAX_PROMPT_TOKENS + 1;
+        opens[2].n_excluded = less ? -1 : PF_MAX_EXCLUDED + 1;
         opens[1].n_stop_tokens = less ? -1 : PF_MAX_STOP_TOKENS + 1;
         const pf_declared declared = { zeros, shares, less ? -1 : PF_MAX_DECLARED + 1 };
         pf_proposal proposals[] = { { 7, 1, 1, 7, zeros, less ? -1 : PF_MAX_DRAFT_TOKENS + 1, NULL, NULL },
@@ -524,6 +536,7 @@ static void a_batch_beyond_the_limits_is_not_encoded(void **state)
         const pf_batch beyond_limits[] = {
             { .opens = &opens[0], .n_opens = 1 },
             { .opens = &opens[1], .n_opens = 1 },
+            { .opens = &opens[2], .n_opens = 1 },
             { .proposals = &proposals[0], .n_proposals = 1 },
             { .proposals = &proposals[1], .n_proposals = 1 },
             { .verdicts = &verdict, .n_verdicts = 1 },
@@ -620,17 +633,17 @@ static void model_info_of_another_version_or_out_of_range_is_refused(void **stat
     assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
     assert_status(pf_codec_decode_info((const uint8_t *)"\xff\xff", 2, &out, &error), PF_FORMAT);
     assert_status(pf_codec_decode_info(buffer, PF_MAX_INFO_BYTES + 1, &out, &error), PF_FORMAT);
-    assert_says(error, "at most 1024");
+    assert_says(error, "at most 33800");
     info = golden_info;
     memset(info.vocab_fingerprint, 0, sizeof info.vocab_fingerprint); /* no tokenizer */
     assert_int_equal(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
     assert_ok(pf_codec_decode_info(buffer, n, &out, &error), error);
     assert_memory_equal(out.vocab_fingerprint, info.vocab_fingerprint, 32);
 
-    uint32_t version = 0;
+    pf_info_request request = { 0 };
     assert_int_equal(pf_codec_encode_info_request(buffer, sizeof buffer, &n), PF_OK);
-    assert_ok(pf_codec_decode_info_request(buffer, n, &version, &error), error);
-    assert_int_equal(version, PF_PROTOCOL_VERSION);
+    assert_ok(pf_codec_decode_info_request(buffer, n, &request, &error), error);
+    assert_int_equal(request.protocol_version, PF_PROTOCOL_VERSION);
 }
 
 int main(void)

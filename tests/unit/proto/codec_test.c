@@ -35,6 +35,7 @@ static void assert_same_open(const pf_open *a, const pf_open *b)
     assert_int_equal(a->max_declared, b->max_declared);
     assert_int_equal(a->max_tokens, b->max_tokens);
     assert_same_tokens(a->stop_tokens, a->n_stop_tokens, b->stop_tokens, b->n_stop_tokens);
+    assert_same_tokens(a->excluded, 2 * a->n_excluded, b->excluded, 2 * b->n_excluded);
 }
 
 static void assert_same_proposal(const pf_proposal *a, const pf_proposal *b)
@@ -96,7 +97,7 @@ static void assert_same_batch(const pf_batch *a, const pf_batch *b)
 
 /* ---- random batches ---------------------------------------------------------------------------------------------- */
 
-enum { MOST = 5, MOST_TOKENS = 300, MOST_DRAFT = 8, MOST_IDS = 6 };
+enum { MOST = 5, MOST_TOKENS = 300, MOST_DRAFT = 8, MOST_IDS = 6, MOST_RANGES = 20 };
 
 typedef struct {
     pf_open opens[MOST];
@@ -107,6 +108,7 @@ typedef struct {
     pf_refusal refusals[MOST];
     int32_t tokens[MOST_TOKENS];
     int32_t parents[MOST_DRAFT];
+    int32_t excluded[2 * MOST_RANGES];
     pf_declared declared[MOST][MOST_DRAFT];
     int32_t ids[MOST][MOST_DRAFT][MOST_IDS];
     float probabilities[MOST_IDS][MOST_IDS]; /* [n - 1]: n equal shares */
@@ -133,6 +135,7 @@ static void fill(random_batch *r, uint64_t *rng)
     memset(r, 0, sizeof *r);
     for (int32_t i = 0; i < MOST_TOKENS; i++) r->tokens[i] = below(rng, N_VOCAB);
     for (int32_t i = 0; i < MOST_DRAFT; i++) r->parents[i] = below(rng, i + 1) - 1;
+    for (int32_t i = 0; i < 2 * MOST_RANGES; i++) r->excluded[i] = 300 * i + below(rng, 300);
     for (int32_t n = 1; n <= MOST_IDS; n++)
         for (int32_t j = 0; j < n; j++) r->probabilities[n - 1][j] = 1.0f / (float)n;
     pf_batch *b = &r->batch;
@@ -163,6 +166,8 @@ static void fill(random_batch *r, uint64_t *rng)
                                  below(rng, 1 << 30),
                                  r->tokens + 9,
                                  below(rng, 65),
+                                 r->excluded,
+                                 below(rng, MOST_RANGES + 1),
                                  below(rng, 2) == 1,
                                  below(rng, 2) == 1 };
     for (int32_t i = 0; i < b->n_closes; i++) r->closes[i].sequence = draw(rng);
@@ -277,6 +282,30 @@ static void recorded_messages_of_version_1_decode(void **state)
     pf_codec_destroy(codec);
 }
 
+static void a_recorded_model_info_with_hashes_decodes_ever_after(void **state)
+{
+    (void)state;
+    pf_error error;
+    pf_model_info info = golden_info, out;
+    info.n_vocab_hashes = 4096;
+    for (int32_t i = 0; i < 4096; i++) info.vocab_hashes[i] = (uint32_t)i * 2654435761u;
+    size_t n = 0, n_now = 0;
+    assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n_now), PF_OK);
+    n = golden_file("model_info_hashes", buffer, n_now);
+    assert_int_equal(n_now, n);
+    assert_memory_equal(buffer, again, n);
+    assert_ok(pf_codec_decode_info(again, n, &out, &error), error);
+    assert_int_equal(out.n_vocab_hashes, 4096);
+    assert_memory_equal(out.vocab_hashes, info.vocab_hashes, 4096 * sizeof *info.vocab_hashes);
+    assert_null(out.texts);
+    info.vocab_size = PF_VOCAB_HASHES + 1; /* two ids a hash */
+    assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_OK);
+    assert_status(pf_codec_decode_info(buffer, n, &out, &error), PF_FORMAT);
+    assert_says(error, "model_info.vocab_hashes has 4096 entries, expected 4097 to 4097");
+    info.n_vocab_hashes = PF_VOCAB_HASHES + 1;
+    assert_status(pf_codec_encode_info(&info, buffer, PF_MAX_INFO_BYTES, &n), PF_INVALID);
+}
+
 static void a_message_cut_anywhere_decodes_or_is_refused_but_never_reads_on(void **state)
 {
     (void)state;
@@ -349,22 +378,26 @@ static void model_info_takes_its_bytes_and_no_more(void **state)
     assert_status(pf_codec_encode_info(&golden_info, buffer, n - 1, &exact), PF_LIMIT);
     assert_status(pf_codec_encode_info(&golden_info, buffer, n, &exact), PF_OK);
     memset(buffer + n, 1, PF_MAX_INFO_BYTES - n); /* behind it an unknown field, up to the last byte */
-    memcpy(buffer + n, "\xa2\x06\x80", 3);
-    const size_t left = PF_MAX_INFO_BYTES - n - 4;
+    memcpy(buffer + n, "\xa2\x06\x80\x80", 4);
+    const size_t left = PF_MAX_INFO_BYTES - n - 5;
     buffer[n + 2] = (uint8_t)(0x80 | (left & 0x7f));
-    buffer[n + 3] = (uint8_t)(left >> 7);
+    buffer[n + 3] = (uint8_t)(0x80 | (left >> 7 & 0x7f));
+    buffer[n + 4] = (uint8_t)(left >> 14);
     assert_ok(pf_codec_decode_info(buffer, PF_MAX_INFO_BYTES, &out, &error), error);
 
-    uint32_t version = 0;
+    pf_info_request request = { 0 };
     memset(buffer, 0, sizeof buffer);
     assert_status(pf_codec_encode_info_request(buffer, sizeof buffer, &n), PF_OK);
-    assert_int_equal(n, 2);
-    assert_status(pf_codec_encode_info_request(buffer, 1, &n), PF_LIMIT);
-    assert_status(pf_codec_encode_info_request(buffer, 2, &n), PF_OK);
-    memcpy(buffer + 2, "\xa2\x06\xfa\x07", 4);
-    assert_ok(pf_codec_decode_info_request(buffer, PF_MAX_INFO_BYTES, &version, &error), error);
-    assert_int_equal(version, PF_PROTOCOL_VERSION);
-    assert_status(pf_codec_decode_info_request(buffer, PF_MAX_INFO_BYTES + 1, &version, &error), PF_FORMAT);
+    assert_int_equal(n, 4);
+    assert_status(pf_codec_encode_info_request(buffer, 3, &n), PF_LIMIT);
+    assert_status(pf_codec_encode_info_request(buffer, 4, &n), PF_OK);
+    assert_ok(pf_codec_decode_info_request(buffer, 2, &request, &error), error); /* as clients before hashes ask */
+    assert_false(request.wants_hashes);
+    memcpy(buffer + 4, "\xa2\x06\xf8\x07", 4);
+    assert_ok(pf_codec_decode_info_request(buffer, PF_MAX_REQUEST_BYTES, &request, &error), error);
+    assert_int_equal(request.protocol_version, PF_PROTOCOL_VERSION);
+    assert_true(request.wants_hashes);
+    assert_status(pf_codec_decode_info_request(buffer, PF_MAX_REQUEST_BYTES + 1, &request, &error), PF_FORMAT);
     assert_says(error, "a request of 1025 bytes, at most 1024");
 }
 
@@ -514,6 +547,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_encoded_batch_decodes_to_the_same_batch),
         cmocka_unit_test(recorded_messages_of_version_1_decode),
+        cmocka_unit_test(a_recorded_model_info_with_hashes_decodes_ever_after),
         cmocka_unit_test(a_message_cut_anywhere_decodes_or_is_refused_but_never_reads_on),
         cmocka_unit_test(an_unknown_field_is_ignored_and_an_absent_sampling_is_greedy),
         cmocka_unit_test(control_characters_of_a_refusals_text_are_replaced),

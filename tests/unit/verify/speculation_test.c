@@ -343,7 +343,10 @@ static void enumerate(const pf_tiny_side *target, double *expected)
     }
 }
 
-static double test_three_tokens(int32_t max_declared, pf_duet_tamper *tamper, int32_t *n_refused)
+/* n_excluded: of EXCLUDED, ranges that the draft does not propose. */
+static const int32_t EXCLUDED[] = { 0, 2, 7, 8, 11, 99 };
+
+static double test_three_tokens(int32_t max_declared, int32_t n_excluded, pf_duet_tamper *tamper, int32_t *n_refused)
 {
     pair p = open_pair(&SMALL_TARGET, &SMALL_DRAFT, 1, AT_ONCE);
     static double expected[V * V * V];
@@ -362,7 +365,9 @@ static double test_three_tokens(int32_t max_declared, pf_duet_tamper *tamper, in
                                              .sampling = SMALL_SAMPLING,
                                              .method = PF_METHOD_REJECTION,
                                              .draft_len = 2,
-                                             .max_declared = max_declared };
+                                             .max_declared = max_declared,
+                                             .excluded = EXCLUDED,
+                                             .n_excluded = n_excluded };
             requests[i].sampling.seed = batch * AT_ONCE + i;
         }
         pf_duet_run(p.verifier, p.drafter, requests, AT_ONCE, tamper, NULL, texts);
@@ -376,10 +381,10 @@ static double test_three_tokens(int32_t max_declared, pf_duet_tamper *tamper, in
     return pf_chi_square_test(counts, expected, V * V * V, TRIALS);
 }
 
-static void assert_lossless(int32_t max_declared)
+static void assert_lossless(int32_t max_declared, int32_t n_excluded)
 {
     int32_t n_refused;
-    const double tail = test_three_tokens(max_declared, NULL, &n_refused);
+    const double tail = test_three_tokens(max_declared, n_excluded, NULL, &n_refused);
     if (tail < PF_CHI_FALSE_ALARM)
         fail_msg("tail probability %.2g, expected at least %.0g: the loop is lossy", tail, PF_CHI_FALSE_ALARM);
     if (n_refused < TRIALS / 20) fail_msg("only %d tokens were refused: the test is too easy", n_refused);
@@ -388,19 +393,26 @@ static void assert_lossless(int32_t max_declared)
 static void rejection_over_models_has_the_targets_distribution(void **state)
 {
     (void)state;
-    assert_lossless(V);
+    assert_lossless(V, 0);
 }
 
 static void rejection_is_exact_with_a_truncated_draft_distribution(void **state)
 {
     (void)state;
-    assert_lossless(4);
+    assert_lossless(4, 0);
+}
+
+static void rejection_is_exact_with_ids_that_the_draft_excludes(void **state)
+{
+    (void)state;
+    assert_lossless(V, 3);
+    assert_lossless(4, 3);
 }
 
 static void rejection_is_exact_with_bare_tokens(void **state)
 {
     (void)state;
-    assert_lossless(0);
+    assert_lossless(0, 0);
 }
 
 /* What a careless wire would do: probabilities rounded to 4 bits after the draw. */
@@ -432,6 +444,15 @@ static void withhold_unlikely(void *user, pf_proposal *proposal)
     }
 }
 
+/* Masking after the draw: a proposal is cut before an excluded token, which was drawn all the same. */
+static void withhold_excluded(void *user, pf_proposal *proposal)
+{
+    (void)user;
+    for (int32_t i = 0; i < proposal->n_tokens; i++)
+        for (size_t k = 0; k < PF_COUNT(EXCLUDED); k += 2)
+            if (proposal->tokens[i] >= EXCLUDED[k] && proposal->tokens[i] < EXCLUDED[k + 1]) proposal->n_tokens = i;
+}
+
 static void drop_declared(void *user, pf_proposal *proposal)
 {
     (void)user;
@@ -441,10 +462,10 @@ static void drop_declared(void *user, pf_proposal *proposal)
 static void a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught(void **state)
 {
     (void)state;
-    pf_duet_tamper *const wrong[] = { round_declared, withhold_unlikely };
+    pf_duet_tamper *const wrong[] = { round_declared, withhold_unlikely, withhold_excluded };
     for (size_t i = 0; i < PF_COUNT(wrong); i++) {
         int32_t n_refused;
-        const double tail = test_three_tokens(V, wrong[i], &n_refused);
+        const double tail = test_three_tokens(V, 0, wrong[i], &n_refused);
         if (tail >= PF_CHI_FALSE_ALARM)
             fail_msg("tail probability %.2g: this test could not tell lossy rule %zu from the right one", tail, i);
     }
@@ -455,7 +476,7 @@ static void drawn_tokens_judged_as_bare_ones_are_exact(void **state)
 {
     (void)state;
     int32_t n_refused;
-    const double tail = test_three_tokens(V, drop_declared, &n_refused);
+    const double tail = test_three_tokens(V, 0, drop_declared, &n_refused);
     if (tail < PF_CHI_FALSE_ALARM) fail_msg("tail probability %.2g: the loop is lossy", tail);
 }
 
@@ -518,6 +539,7 @@ int main(void)
         cmocka_unit_test(invalid_draft_distributions_still_give_tokens_of_the_vocabulary),
         cmocka_unit_test(rejection_over_models_has_the_targets_distribution),
         cmocka_unit_test(rejection_is_exact_with_a_truncated_draft_distribution),
+        cmocka_unit_test(rejection_is_exact_with_ids_that_the_draft_excludes),
         cmocka_unit_test(rejection_is_exact_with_bare_tokens),
         cmocka_unit_test(a_distribution_rounded_after_the_draw_or_a_withheld_token_is_caught),
         cmocka_unit_test(drawn_tokens_judged_as_bare_ones_are_exact),

@@ -19,8 +19,9 @@ typedef struct {
     bool is_away; /* its info cannot be had */
     int32_t n_opens;
     int32_t excluded[2 * PF_MAX_EXCLUDED], n_excluded; /* of the last open */
-    int32_t most_told;                                 /* the largest id that it was told of */
-    int32_t n_proposed[2 * VOCAB];                     /* how often, by id */
+    int32_t n_stops;
+    int32_t most_told;             /* the largest id that it was told of */
+    int32_t n_proposed[2 * VOCAB]; /* how often, by id */
 } worded_peer;
 
 static const char *token(const void *user, int32_t id, size_t *n_bytes)
@@ -49,6 +50,7 @@ static pf_status submit(pf_peer *peer, const pf_batch *batch)
         note(w, open->tokens, open->n_tokens);
         note(w, open->stop_tokens, open->n_stop_tokens);
         w->n_excluded = open->n_excluded;
+        w->n_stops = open->n_stop_tokens;
         for (int32_t k = 0; k < 2 * open->n_excluded; k++) w->excluded[k] = open->excluded[k];
     }
     for (int32_t i = 0; i < batch->n_verdicts; i++) note(w, batch->verdicts[i].tokens, batch->verdicts[i].n_tokens);
@@ -178,6 +180,7 @@ static void a_draft_with_fewer_ids_is_told_of_those_that_it_has(void **state)
         open_differing(&d, p, 120, -1, 1);
         assert_drafts(p, &d, i == 1, &request, &plain);
         assert_true(d.draft.most_told < 120);
+        assert_int_equal(d.draft.n_stops, 0);
         assert_int_equal(d.draft.n_excluded, 0);
         assert_int_equal(p->n_warnings, 1);
         assert_says(p->warning, "8 of 128 ids differ; the first is 120: no token in the draft, ");

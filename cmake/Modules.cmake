@@ -47,6 +47,9 @@ pf_room(kernels/gemm/bf16_12 gemm gemm/pack vec)
 pf_room(kernels/gemm/int gemm gemm/pack vec)
 pf_room(kernels/gemm/amx gemm gemm/int gemm/pack vec)
 pf_room(kernels/gemm/onednn gemm gemm/pack)
+pf_room(rpc/client)
+pf_room(rpc/listener)
+pf_room(rpc/server listener)
 
 # The flags of everything that is compiled here. -ffp-contract=off: a product is fused with a sum only where the
 # source says fmaf(), so that two compilers, and a kernel and its definition, give the same bits.

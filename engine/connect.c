@@ -2,7 +2,7 @@
 #include "engine/connect.h"
 
 #include "base/team.h"
-#include "rpc/listener/address.h"
+#include "rpc/address.h"
 #include "rpc/client/client.h"
 
 pf_status pf_connect_check_address(const char *address, bool listens, pf_error *error)

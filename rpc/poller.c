@@ -58,7 +58,7 @@ static void sleep_behind_the_front(pf_poller *p)
     if (!woken && atomic_load(&p->front_polls) && atomic_load(&p->n_polls) == poll) ring(p);
 }
 
-/* With the lock held: until the front has been away for away_ns. A front that comes and goes is looked at again after as long;
+/* With the lock held: until the front has been away for front_idle_ns. A front that comes and goes is looked at again after as long;
  * of one that has not gone since the last look it is awaited that it goes: then it wakes the back, which between two
  * processors of a guest takes 30 us on either. */
 static void await_absence(pf_poller *p)
@@ -71,7 +71,7 @@ static void await_absence(pf_poller *p)
             continue;
         }
         seen_ns = p->left_ns;
-        const uint64_t now_ns = pf_now_ns(), until_ns = (polls ? now_ns : seen_ns) + p->config.away_ns;
+        const uint64_t now_ns = pf_now_ns(), until_ns = (polls ? now_ns : seen_ns) + p->config.front_idle_ns;
         if (now_ns >= until_ns) return;
         const struct timespec until = to_timespec(until_ns);
         (void)pthread_cond_timedwait(&p->turn, &p->lock, &until);

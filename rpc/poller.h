@@ -9,7 +9,7 @@
  *
  *     front   ==polls====|  away  |==polls==|          away (it computes)         |====polls====
  *     back    ...........................................|==========polls=========|.............
- *                                                <------> away_ns: unpolled for no longer
+ *                                                <------> front_idle_ns: unpolled for no longer
  *
  * Never both at once: gRPC has one of them wait for the other's poll. Events are handled one at a time, on whichever
  * thread it is.
@@ -30,7 +30,7 @@ typedef struct {
     void (*handle)(void *user, void *tag, bool success); /* one event */
     void (*look)(void *user); /* at other things, from the back, at least every 50 ms while it polls; or NULL */
     void *user;
-    uint64_t away_ns; /* how long the front may be away before the back polls */
+    uint64_t front_idle_ns; /* how long the front may be away before the back polls */
 } pf_poller_config;
 
 /* Part of its owner's struct; its fields are the poller's alone. */

@@ -35,7 +35,7 @@ static pf_link *link_of(pf_peer *peer)
 /* ---- pf_peer, on the caller's thread ------------------------------------------------------------------------------ */
 
 /* With the lock held: end the stream; a new one may be better, and every sequence starts afresh on it. */
-static pf_status hang_up(pf_link *link, const char *what)
+static pf_status cancel_stream(pf_link *link, const char *what)
 {
     (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: %s", link->address, what);
     if (link->state == PF_LINK_UP) {
@@ -55,7 +55,7 @@ static pf_status check_link(pf_link *link, const pf_batch *batch)
         return PF_UNAVAILABLE;
     }
     if (link->sending && link->out_count == PF_LINK_OUTBOUND)
-        return hang_up(link, "it does not read, and more waits to be sent than there is room for");
+        return cancel_stream(link, "it does not read, and more waits to be sent than there is room for");
     const bool asks = batch->n_opens + batch->n_proposals + batch->n_verdicts > 0;
     if (asks && link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
     return asks && link->sending && link->out_count >= N_WAITING ? PF_LIMIT : PF_OK;
@@ -148,7 +148,7 @@ static pf_status on_protocol_violation(pf_link *link, const char *nonsense, pf_e
     char what[sizeof((pf_error *)NULL)->text];
     snprintf(what, sizeof what, "it talks nonsense: %s", nonsense);
     pthread_mutex_lock(&link->lock);
-    const pf_status status = hang_up(link, what);
+    const pf_status status = cancel_stream(link, what);
     if (error) *error = link->why;
     pthread_mutex_unlock(&link->lock);
     return status;
@@ -246,7 +246,7 @@ static pf_status connect_to(const char *address_text, pf_service service, const 
         free_client(c);
         return status;
     }
-    status = pf_link_meet(&c->link, error);
+    status = pf_link_connect(&c->link, error);
     if (status == PF_OK || (c->link.config.keep_trying && (status == PF_UNAVAILABLE || status == PF_FORMAT)))
         *out = &c->head;
     else

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
-#include "rpc/server/room.h"
+#include "rpc/message_budget.h"
 
 enum {
     /* Reconnection: a worker that comes back is taken up within a second. */
@@ -18,13 +18,13 @@ enum {
     ATTEMPT_FACTOR = 4,
     LAST_ATTEMPT_MS = FIRST_ATTEMPT_MS * ATTEMPT_FACTOR * ATTEMPT_FACTOR,
 
-    REFUSAL_NS = 300 * 1000 * 1000, /* who is refused is so within, on a line that is not slow */
-    MEND_NS = 100 * 1000 * 1000,    /* between a broken stream and the next attempt */
-    LEAST_QUESTION_MS = 2000,       /* of a link that is being mended; twice an attempt, where that is more */
+    REFUSAL_NS = 300 * 1000 * 1000,   /* who is refused is so within, on a line that is not slow */
+    RECONNECT_NS = 100 * 1000 * 1000, /* between a broken stream and the next attempt */
+    LEAST_QUESTION_MS = 2000,         /* of a link that is being mended; twice an attempt, where that is more */
 
     CLOSE_TIMEOUT_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that */
     CANCEL_POLL_NS = 50 * 1000 * 1000,
-    AWAY_NS = 10 * 1000 * 1000, /* of a caller who collects nothing, until the back of the poller polls */
+    FRONT_IDLE_NS = 10 * 1000 * 1000, /* of a caller who collects nothing, until the back of the poller polls */
 };
 
 /* Events of the completion queue. */
@@ -96,7 +96,7 @@ static void ask(pf_link *link)
     if (pf_codec_encode_info_request(bytes, sizeof bytes, &n) != PF_OK) return;
     grpc_byte_buffer *request = pf_grpc_copy(bytes, n);
     link->asked_ns = pf_now_ns();
-    open_call(link, link->info_method, link->asked ? link->asked_ns + question_ns(link) : link->meet_until_ns);
+    open_call(link, link->info_method, link->asked ? link->asked_ns + question_ns(link) : link->connect_deadline_ns);
     const grpc_op ops[] = {
         { .op = GRPC_OP_SEND_INITIAL_METADATA, .flags = link->asked ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0 },
         { .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request },
@@ -106,11 +106,11 @@ static void ask(pf_link *link)
         { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &link->call.received },
         status_op(&link->call),
     };
-    link->state = PF_LINK_ASKING;
+    link->state = PF_LINK_CONNECTING;
     if (!post(link, ops, sizeof ops / sizeof *ops, EV_INFO)) {
         close_call(link);
         link->state = PF_LINK_DOWN;
-        link->mend_ns = pf_now_ns() + MEND_NS;
+        link->reconnect_ns = pf_now_ns() + RECONNECT_NS;
     }
     grpc_byte_buffer_destroy(request);
 }
@@ -161,7 +161,7 @@ static bool has_same_fingerprint(const pf_model_info *a, const pf_model_info *b)
 }
 
 /* Whether who says so of itself may take the place of whoever was there before. */
-static bool may_come_back(const pf_link *link, const pf_model_info *now)
+static bool is_same_peer(const pf_link *link, const pf_model_info *now)
 {
     const pf_model_info *before = &link->info;
     return now->vocab_size == before->vocab_size && has_same_fingerprint(now, before) &&
@@ -194,7 +194,7 @@ static bool took_long(const pf_link *link)
 }
 
 /* By somebody who has too many calls: there may be room soon. */
-static bool was_turned_away(const pf_link *link)
+static bool was_rejected(const pf_link *link)
 {
     return link->call.status == GRPC_STATUS_RESOURCE_EXHAUSTED;
 }
@@ -203,7 +203,7 @@ static const char *why_no_answer(const pf_link *link)
 {
     const grpc_status_code code = link->call.status;
     if (code == GRPC_STATUS_UNIMPLEMENTED) return "this service is not offered there";
-    if (was_turned_away(link)) return "it turns us away";
+    if (was_rejected(link)) return "it turns us away";
     const bool late = code == GRPC_STATUS_DEADLINE_EXCEEDED || (status_of(code) == PF_UNAVAILABLE && took_long(link));
     return late ? "nobody answers in time" : "nobody answers";
 }
@@ -220,7 +220,7 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
     pf_error why;
     const pf_status status = decode_info(link->call.received, info, &why);
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", link->address, why.text);
-    if (!link->known || may_come_back(link, info)) return PF_OK;
+    if (!link->known || is_same_peer(link, info)) return PF_OK;
     const bool other_tokens = info->vocab_size == link->info.vocab_size && !has_same_fingerprint(info, &link->info);
     return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d%s",
                    link->address, info->model_id, (int)info->vocab_size, link->info.model_id,
@@ -230,7 +230,7 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
 static grpc_channel *make_channel(const pf_link *link)
 {
     grpc_resource_quota *quota =
-        pf_grpc_quota(pf_room_of_client(PF_RPC_DEFAULT_MESSAGE_BYTES, link->config.memory_bytes));
+        pf_grpc_quota(pf_message_budget_of_client(PF_RPC_DEFAULT_MESSAGE_BYTES, link->config.memory_bytes));
     grpc_arg args[] = {
         pf_grpc_int_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         pf_grpc_int_arg(GRPC_ARG_ENABLE_RETRIES, 0), /* a stream's state cannot be replayed by the transport */
@@ -265,7 +265,8 @@ static bool was_too_short(const pf_link *link, pf_status status)
 /* Whether it may still ask then: who asks too late for an answer hears that nobody answered in time. */
 static bool first_contact_goes_on(const pf_link *link, uint64_t after_ns)
 {
-    return !link->asked && !link->config.keep_trying && !link->stopping && pf_now_ns() + after_ns < link->meet_until_ns;
+    return !link->asked && !link->config.keep_trying && !link->stopping &&
+           pf_now_ns() + after_ns < link->connect_deadline_ns;
 }
 
 /* How long gRPC tries to connect is a channel's for life. */
@@ -281,7 +282,7 @@ static void on_info(pf_link *link)
     pf_model_info info;
     pf_error error = { .status = PF_OK };
     const pf_status status = read_info(link, &info, &error);
-    const bool turned_away = was_turned_away(link);
+    const bool rejected = was_rejected(link);
     close_call(link);
     if (was_too_short(link, status)) {
         const bool again = first_contact_goes_on(link, 0) && link->attempt_ms < LAST_ATTEMPT_MS;
@@ -292,8 +293,8 @@ static void on_info(pf_link *link)
         }
     }
     link->state = PF_LINK_DOWN;
-    link->mend_ns = pf_now_ns() + MEND_NS;
-    if (turned_away && first_contact_goes_on(link, MEND_NS + REFUSAL_NS)) return;
+    link->reconnect_ns = pf_now_ns() + RECONNECT_NS;
+    if (rejected && first_contact_goes_on(link, RECONNECT_NS + REFUSAL_NS)) return;
     if (status == PF_OK) {
         link->info = info;
         link->known = true;
@@ -367,17 +368,17 @@ static void on_event(void *user, void *tag, bool success)
     if (link->state == PF_LINK_CLOSING && link->call.pending == 0) {
         close_call(link);
         link->state = PF_LINK_DOWN;
-        link->mend_ns = pf_now_ns() + MEND_NS;
+        link->reconnect_ns = pf_now_ns() + RECONNECT_NS;
         pf_poller_notify(&link->poller);
     }
     pthread_mutex_unlock(&link->lock);
 }
 
-/* With the lock held. The first contact begins with it, in pf_link_meet and not before. */
+/* With the lock held. The first contact begins with it, in pf_link_connect and not before. */
 static void mend(pf_link *link)
 {
-    const bool may_ask = link->meet_until_ns > 0 && !link->stopping;
-    if (link->state == PF_LINK_DOWN && may_ask && pf_now_ns() >= link->mend_ns) ask(link);
+    const bool may_ask = link->connect_deadline_ns > 0 && !link->stopping;
+    if (link->state == PF_LINK_DOWN && may_ask && pf_now_ns() >= link->reconnect_ns) ask(link);
 }
 
 /* From the back: after the first contact nobody waits on the front for a link that is down. */
@@ -409,7 +410,7 @@ pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *erro
     pf_address_to_uri(address, link->uri);
     link->attempt_ms = FIRST_ATTEMPT_MS;
     link->channel = make_channel(link);
-    const pf_poller_config polling = { .handle = on_event, .look = look, .user = link, .away_ns = AWAY_NS };
+    const pf_poller_config polling = { .handle = on_event, .look = look, .user = link, .front_idle_ns = FRONT_IDLE_NS };
     if (pf_poller_start(&link->poller, &polling)) return PF_OK;
     dismantle(link);
     return pf_fail(error, PF_NOMEM, "%s: the connection's thread cannot be started", address->text);
@@ -428,10 +429,10 @@ static bool is_cancelled(const pf_link *link)
     return pf_is_told(link->config.cancel);
 }
 
-pf_status pf_link_meet(pf_link *link, pf_error *error)
+pf_status pf_link_connect(pf_link *link, pf_error *error)
 {
     pthread_mutex_lock(&link->lock);
-    link->meet_until_ns = pf_now_ns() + link->config.connect_timeout_ns;
+    link->connect_deadline_ns = pf_now_ns() + link->config.connect_timeout_ns;
     while (!link->asked && !is_cancelled(link)) {
         mend(link);
         await_change(link, pf_now_ns() + CANCEL_POLL_NS);

@@ -1,10 +1,10 @@
 /*
  * A client's end of the wire: one stream to somebody, which mends itself. Internal to rpc/.
  *
- *      down ---- mend_ns is there ---> asking -------- an answer, no other's --------> up ---- its status ---> closing
+ *      down ---- reconnect_ns is there ---> asking -------- an answer, no other's --------> up ---- its status ---> closing
  *       ^                                |                                                                       |
  *       |<------- nobody, or another ----+                                                                       |
- *       |<---------------------------------------------- nothing is posted any more, mend_ns is set -------------+
+ *       |<---------------------------------------------- nothing is posted any more, reconnect_ns is set -------------+
  *
  * Threads: events come on whichever thread polls (rpc/poller.h). All below `lock` is guarded by it, and functions want it
  * held unless they say otherwise.
@@ -14,14 +14,14 @@
 
 #include <pthread.h>
 
-#include "rpc/listener/address.h"
+#include "rpc/address.h"
 #include "rpc/client/client.h"
 #include "rpc/grpc_util.h"
 #include "rpc/poller.h"
 
 enum { PF_LINK_OUTBOUND = 32 }; /* batches that wait for the transport; then the peer counts as gone */
 
-typedef enum { PF_LINK_DOWN, PF_LINK_ASKING, PF_LINK_UP, PF_LINK_CLOSING } pf_link_state;
+typedef enum { PF_LINK_DOWN, PF_LINK_CONNECTING, PF_LINK_UP, PF_LINK_CLOSING } pf_link_state;
 
 /* One RPC and what core writes into. */
 typedef struct {
@@ -49,13 +49,13 @@ typedef struct {
     bool lost;  /* the caller has yet to be told that a stream broke */
     bool asked; /* the first contact is made, or over */
     pf_status asked_status;
-    uint64_t meet_until_ns; /* when the first contact ends; 0: it has not begun */
-    uint64_t asked_ns;      /* when the last question began */
+    uint64_t connect_deadline_ns; /* when the first contact ends; 0: it has not begun */
+    uint64_t asked_ns;            /* when the last question began */
     pf_error asked_error;
     bool known; /* info is what somebody said */
     pf_model_info info;
     pf_error why; /* it is down, or was last */
-    uint64_t mend_ns;
+    uint64_t reconnect_ns;
     pf_link_call call;
     bool sending, reading;
     int32_t n_unanswered;     /* batches that ask for an answer, since the last one */
@@ -77,7 +77,7 @@ void pf_link_send(pf_link *link, grpc_byte_buffer *message);
 PF_MUST_USE pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *error);
 
 /* Without it, once: ask who is there, and wait for what comes of it. As pf_rpc_drafter_connect; the link goes on trying. */
-PF_MUST_USE pf_status pf_link_meet(pf_link *link, pf_error *error);
+PF_MUST_USE pf_status pf_link_connect(pf_link *link, pf_error *error);
 
 /* Without it. False: gRPC does not let go of a call, and the link must stay where it is until the process ends. */
 bool pf_link_stop(pf_link *link);

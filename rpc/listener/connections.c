@@ -37,7 +37,7 @@ void pf_connections_end(pf_connections *cs)
     free(cs->all);
 }
 
-bool pf_connection_has_gone(const pf_connection *c)
+bool pf_connection_is_closed(const pf_connection *c)
 {
     struct pollfd it = { .fd = c->fd, .events = POLLRDHUP };
     return poll(&it, 1, 0) == 1;
@@ -82,7 +82,7 @@ static ino_t inode_of(int fd)
 void pf_connections_add(pf_connections *cs, int fd)
 {
     const pf_connection newcomer = {
-        .fd = fd, .stage = PF_CONNECTION_SILENT, .inode = inode_of(fd), .since_ns = pf_now_ns()
+        .fd = fd, .stage = PF_CONNECTION_NEW, .inode = inode_of(fd), .since_ns = pf_now_ns()
     };
     pthread_mutex_lock(&cs->lock);
     pf_connection *before = pf_connections_find(cs, fd); /* one that gRPC has closed since */
@@ -136,7 +136,7 @@ static void forget_closed(pf_connections *cs)
     pthread_mutex_lock(&cs->lock);
     for (int32_t i = cs->n - 1; i >= 0; i--) {
         pf_connection *c = &cs->all[i];
-        if ((c->stage == PF_CONNECTION_CLOSING || (all && c->stage == PF_CONNECTION_GIVEN)) && c->n_calls == 0 &&
+        if ((c->stage == PF_CONNECTION_CLOSING || (all && c->stage == PF_CONNECTION_HANDED_OFF)) && c->n_calls == 0 &&
             inode_of(c->fd) != c->inode)
             forget(cs, c);
     }
@@ -145,15 +145,15 @@ static void forget_closed(pf_connections *cs)
 
 static bool is_back_pressured(const pf_connection *c, uint64_t now_ns)
 {
-    return c->stage == PF_CONNECTION_GIVEN && c->n_over > 0 && now_ns - c->over_ns >= BACK_PRESSURE_NS;
+    return c->stage == PF_CONNECTION_HANDED_OFF && c->n_finished > 0 && now_ns - c->finished_ns >= BACK_PRESSURE_NS;
 }
 
 static bool may_go(const pf_connections *cs, const pf_connection *c, uint64_t now_ns)
 {
-    if (now_ns < c->since_ns + YOUNG_NS) return c->stage == PF_CONNECTION_SILENT && pf_connection_has_gone(c);
-    if (c->stage == PF_CONNECTION_SILENT) return true;
-    if (c->stage != PF_CONNECTION_GIVEN || cs->blind || c->n_calls > c->n_over) return false;
-    return c->n_over == 0 || is_back_pressured(c, now_ns);
+    if (now_ns < c->since_ns + YOUNG_NS) return c->stage == PF_CONNECTION_NEW && pf_connection_is_closed(c);
+    if (c->stage == PF_CONNECTION_NEW) return true;
+    if (c->stage != PF_CONNECTION_HANDED_OFF || cs->blind || c->n_calls > c->n_finished) return false;
+    return c->n_finished == 0 || is_back_pressured(c, now_ns);
 }
 
 /* Of those for whom nothing is done the oldest, of those that are silent first: whoever means it speaks at once. */
@@ -164,7 +164,7 @@ static pf_connection *most_idle(pf_connections *cs)
     for (int32_t i = cs->n - 1; i >= 0; i--) {
         pf_connection *c = &cs->all[i];
         if (!may_go(cs, c, now_ns)) continue;
-        if (c->stage == PF_CONNECTION_SILENT || !idle || idle->stage != PF_CONNECTION_SILENT) idle = c;
+        if (c->stage == PF_CONNECTION_NEW || !idle || idle->stage != PF_CONNECTION_NEW) idle = c;
     }
     return idle;
 }
@@ -177,8 +177,8 @@ int pf_connections_make_room(pf_connections *cs)
     if (pf_connections_count(cs, PF_CONNECTION_CLOSING) >= MOST_CLOSING) return PF_SOON_MS;
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = most_idle(cs);
-    const int wait_ms = !c ? PF_LATER_MS : c->stage == PF_CONNECTION_SILENT ? PF_NOW_MS : PF_SOON_MS;
-    if (c && c->stage == PF_CONNECTION_SILENT)
+    const int wait_ms = !c ? PF_LATER_MS : c->stage == PF_CONNECTION_NEW ? PF_NOW_MS : PF_SOON_MS;
+    if (c && c->stage == PF_CONNECTION_NEW)
         drop(cs, c);
     else if (c)
         (void)shut_down(cs, c);
@@ -186,27 +186,28 @@ int pf_connections_make_room(pf_connections *cs)
     return wait_ms;
 }
 
-/* The connection that clogs most; *n_over: the calls of all that do. */
-static pf_connection *most_back_pressured(pf_connections *cs, int32_t *n_over)
+/* The connection that clogs most; *n_finished: the calls of all that do. */
+static pf_connection *most_back_pressured(pf_connections *cs, int32_t *n_finished)
 {
     const uint64_t now_ns = pf_now_ns();
     pf_connection *worst = NULL;
-    *n_over = 0;
+    *n_finished = 0;
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
         if (!is_back_pressured(c, now_ns)) continue;
-        *n_over += c->n_over;
-        if (!worst || c->n_over > worst->n_over) worst = c;
+        *n_finished += c->n_finished;
+        if (!worst || c->n_finished > worst->n_finished) worst = c;
     }
     return worst;
 }
 
-int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_over)
+int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_finished)
 {
     int n = 0;
-    int32_t n_over;
+    int32_t n_finished;
     pthread_mutex_lock(&cs->lock);
-    for (pf_connection *c; (c = most_back_pressured(cs, &n_over)) != NULL && n_over > most_over;) n += shut_down(cs, c);
+    for (pf_connection *c; (c = most_back_pressured(cs, &n_finished)) != NULL && n_finished > most_finished;)
+        n += shut_down(cs, c);
     pthread_mutex_unlock(&cs->lock);
     return n;
 }
@@ -221,10 +222,10 @@ enum {
 
 static void claim(pf_connection *c, uint64_t n_bytes)
 {
-    c->n_to_claim = n_bytes > UINT64_MAX - c->n_to_claim ? UINT64_MAX : c->n_to_claim + n_bytes;
+    c->n_to_attribute = n_bytes > UINT64_MAX - c->n_to_attribute ? UINT64_MAX : c->n_to_attribute + n_bytes;
 }
 
-void pf_connections_enter(pf_connections *cs, int fd, int32_t most)
+void pf_connections_call_started(pf_connections *cs, int fd, int32_t most)
 {
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
@@ -234,7 +235,7 @@ void pf_connections_enter(pf_connections *cs, int fd, int32_t most)
     pthread_mutex_unlock(&cs->lock);
 }
 
-void pf_connections_claim(pf_connections *cs, int fd, size_t n_bytes)
+void pf_connections_attribute(pf_connections *cs, int fd, size_t n_bytes)
 {
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
@@ -242,19 +243,19 @@ void pf_connections_claim(pf_connections *cs, int fd, size_t n_bytes)
     pthread_mutex_unlock(&cs->lock);
 }
 
-void pf_connections_over(pf_connections *cs, int fd)
+void pf_connections_call_finished(pf_connections *cs, int fd)
 {
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
-    if (c && c->n_over++ == 0) c->over_ns = pf_now_ns();
+    if (c && c->n_finished++ == 0) c->finished_ns = pf_now_ns();
     pthread_mutex_unlock(&cs->lock);
 }
 
-void pf_connections_leave(pf_connections *cs, int fd)
+void pf_connections_call_freed(pf_connections *cs, int fd)
 {
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
-    if (c) c->n_calls--, c->n_over--;
+    if (c) c->n_calls--, c->n_finished--;
     if (c && c->n_calls == 0) claim(c, UINT64_MAX); /* nothing that was read for one is kept */
     pthread_mutex_unlock(&cs->lock);
 }

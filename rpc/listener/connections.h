@@ -31,10 +31,10 @@ enum {
 };
 
 typedef enum {
-    PF_CONNECTION_SILENT,  /* it has not said all of the preface */
-    PF_CONNECTION_SPOKEN,  /* it has, and waits until gRPC is through with others */
-    PF_CONNECTION_GIVEN,   /* to gRPC, which closes it */
-    PF_CONNECTION_CLOSING, /* it was shut down; gRPC will close it */
+    PF_CONNECTION_NEW,        /* it has not said all of the preface */
+    PF_CONNECTION_READY,      /* it has, and waits until gRPC is through with others */
+    PF_CONNECTION_HANDED_OFF, /* to gRPC, which closes it */
+    PF_CONNECTION_CLOSING,    /* it was shut down; gRPC will close it */
 } pf_connection_stage;
 
 typedef struct {
@@ -43,14 +43,14 @@ typedef struct {
     bool is_unread; /* given, and gRPC has not begun to read it */
     ino_t inode;    /* of the socket */
     int32_t n_calls;
-    int32_t n_over;    /* of these, those that are over */
-    uint64_t over_ns;  /* since when there has been one */
-    uint64_t since_ns; /* when it was accepted */
-    int n_unread;      /* bytes, at the last look of rpc/listener/poll_watch.h */
+    int32_t n_finished;   /* of these, those that are over */
+    uint64_t finished_ns; /* since when there has been one */
+    uint64_t since_ns;    /* when it was accepted */
+    int n_unread;         /* bytes, at the last look of rpc/listener/poll_watchdog.h */
 
-    /* Bytes, for rpc/listener/unattributed.h. What gRPC has read is n_claimed + n_unattributed, as of its last look. */
-    uint64_t n_to_claim; /* that calls and messages account for, since that look */
-    uint64_t n_claimed;  /* that they account for, until then */
+    /* Bytes, for rpc/listener/unattributed_bytes.h. What gRPC has read is n_attributed + n_unattributed, as of its last look. */
+    uint64_t n_to_attribute; /* that calls and messages account for, since that look */
+    uint64_t n_attributed;   /* that they account for, until then */
     uint64_t n_unattributed;
 } pf_connection;
 
@@ -71,7 +71,7 @@ bool pf_connections_begin(pf_connections *cs, int32_t most);
 void pf_connections_end(pf_connections *cs); /* closes none of the connections */
 
 /* One that is not gRPC's: hung up, in one direction at least. gRPC ends all calls of such a connection, and answers none. */
-bool pf_connection_has_gone(const pf_connection *c);
+bool pf_connection_is_closed(const pf_connection *c);
 
 pf_connection *pf_connections_find(pf_connections *cs, int fd); /* or NULL */
 int32_t pf_connections_count(const pf_connections *cs, pf_connection_stage stage);
@@ -89,18 +89,18 @@ int pf_connections_make_room(pf_connections *cs);
 /* One of gRPC's: it is closed as soon as gRPC hears of it. False: it was already, and its number may be another's. */
 bool pf_connections_shut_down(pf_connections *cs, pf_connection *c);
 
-/* Shuts down who clogs, the worst first, until no more than `most_over` calls are over that have been so for a second. How
+/* Shuts down who clogs, the worst first, until no more than `most_finished` calls are over that have been so for a second. How
  * many were shut down. */
-int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_over);
+int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_finished);
 
 /* ---- any thread --------------------------------------------------------------------------------------------------- */
 
 /* Calls begin, are over, and are let go of. More than `most` of a connection, and it is shut down. fd -1: not known whose. */
-void pf_connections_enter(pf_connections *cs, int fd, int32_t most);
-void pf_connections_over(pf_connections *cs, int fd);
-void pf_connections_leave(pf_connections *cs, int fd); /* one that is over */
+void pf_connections_call_started(pf_connections *cs, int fd, int32_t most);
+void pf_connections_call_finished(pf_connections *cs, int fd);
+void pf_connections_call_freed(pf_connections *cs, int fd); /* one that is over */
 
 /* A message of a call has come, which had so many bytes. */
-void pf_connections_claim(pf_connections *cs, int fd, size_t n_bytes);
+void pf_connections_attribute(pf_connections *cs, int fd, size_t n_bytes);
 
 #endif

@@ -20,17 +20,18 @@
 #include "base/clock.h"
 #include "rpc/listener/connections.h"
 #include "rpc/listener/preface_check.h"
-#include "rpc/listener/poll_watch.h"
-#include "rpc/listener/unattributed.h"
+#include "rpc/listener/poll_watchdog.h"
+#include "rpc/listener/unattributed_bytes.h"
 
 enum {
     MAX_EVENTS = 64,
 };
 
-static const uint64_t COMPLAIN_AGAIN_NS = UINT64_C(60) * 1000 * 1000 * 1000;
-static const uint64_t REST_NS = 1000u * 1000 * 1000; /* for those who are connected, after somebody kept them out */
-static const uint64_t GIVE_BACK_NS = 2000u * 1000 * 1000; /* after a stream, when gRPC has let go of what it held; */
-static const uint64_t GIVE_AGAIN_NS = UINT64_C(10) * 1000 * 1000 * 1000; /* not sooner after the last time */
+static const uint64_t LOG_INTERVAL_NS = UINT64_C(60) * 1000 * 1000 * 1000;
+static const uint64_t ACCEPT_PAUSE_NS =
+    1000u * 1000 * 1000; /* for those who are connected, after somebody kept them out */
+static const uint64_t TRIM_DELAY_NS = 2000u * 1000 * 1000; /* after a stream, when gRPC has let go of what it held; */
+static const uint64_t TRIM_INTERVAL_NS = UINT64_C(10) * 1000 * 1000 * 1000; /* not sooner after the last time */
 
 struct pf_listener {
     pf_listener_config config;
@@ -41,12 +42,12 @@ struct pf_listener {
     atomic_bool stop;
     atomic_bool has_back_pressure; /* somebody found no place because of calls that are over */
     int epoll;
-    uint64_t complained_ns;
+    uint64_t logged_ns;
     uint64_t accept_ns;         /* nobody is accepted before */
     uint64_t look_ns;           /* when gRPC's connections are looked at next */
-    uint64_t given_back_ns;     /* when memory was given back */
+    uint64_t trimmed_ns;        /* when memory was given back */
     _Atomic uint64_t stream_ns; /* when a stream was over, since then; 0: none was */
-    pf_poll_watch watch;
+    pf_poll_watchdog watch;
     pf_connections connections;
 };
 
@@ -62,30 +63,30 @@ static int connection_of(grpc_call *call)
     return fd;
 }
 
-int pf_listener_enter(pf_listener *listener, grpc_call *call)
+int pf_listener_call_started(pf_listener *listener, grpc_call *call)
 {
     const int fd = connection_of(call);
-    pf_connections_enter(&listener->connections, fd, listener->config.max_calls);
+    pf_connections_call_started(&listener->connections, fd, listener->config.max_calls);
     return fd;
 }
 
-void pf_listener_claim(pf_listener *listener, int connection, size_t n_bytes)
+void pf_listener_attribute(pf_listener *listener, int connection, size_t n_bytes)
 {
-    pf_connections_claim(&listener->connections, connection, n_bytes);
+    pf_connections_attribute(&listener->connections, connection, n_bytes);
 }
 
-void pf_listener_over(pf_listener *listener, int connection, bool stream)
+void pf_listener_call_finished(pf_listener *listener, int connection, bool stream)
 {
     if (stream) atomic_store(&listener->stream_ns, pf_now_ns());
-    pf_connections_over(&listener->connections, connection);
+    pf_connections_call_finished(&listener->connections, connection);
 }
 
-void pf_listener_leave(pf_listener *listener, int connection)
+void pf_listener_call_freed(pf_listener *listener, int connection)
 {
-    pf_connections_leave(&listener->connections, connection);
+    pf_connections_call_freed(&listener->connections, connection);
 }
 
-void pf_listener_cut(int connection)
+void pf_listener_disconnect(int connection)
 {
     if (connection >= 0) (void)shutdown(connection, SHUT_RDWR);
 }
@@ -106,8 +107,8 @@ static void nap(const pf_listener *l, int wait_ms)
 static void complain(pf_listener *l, const char *why)
 {
     const uint64_t now_ns = pf_now_ns();
-    if (!l->config.log || (l->complained_ns && now_ns - l->complained_ns < COMPLAIN_AGAIN_NS)) return;
-    l->complained_ns = now_ns;
+    if (!l->config.log || (l->logged_ns && now_ns - l->logged_ns < LOG_INTERVAL_NS)) return;
+    l->logged_ns = now_ns;
     char sentence[128];
     snprintf(sentence, sizeof sentence, "connections wait to be accepted: %d are open, %s", (int)l->connections.n, why);
     l->config.log(l->config.log_user, sentence);
@@ -169,7 +170,7 @@ static void listen_to(pf_listener *l, pf_connection *c)
     case PF_PREFACE_NONE: pf_connections_drop(&l->connections, c); break;
     case PF_PREFACE_WHOLE:
         (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, c->fd, NULL);
-        pf_connections_advance(&l->connections, c, PF_CONNECTION_SPOKEN);
+        pf_connections_advance(&l->connections, c, PF_CONNECTION_READY);
         break;
     case PF_PREFACE_PART:
     default: break;
@@ -187,7 +188,7 @@ static void on_event(pf_listener *l, int fd)
     for (int32_t i = 0; i < l->sockets.n; i++)
         if (l->sockets.fds[i] == fd) accept_one(l, fd);
     pf_connection *c = pf_connections_find(&l->connections, fd);
-    if (c && c->stage == PF_CONNECTION_SILENT) listen_to(l, c);
+    if (c && c->stage == PF_CONNECTION_NEW) listen_to(l, c);
 }
 
 /* Those that were silent for too long. In how many milliseconds the next will have been; -1: there is none. */
@@ -197,7 +198,7 @@ static int drop_silent(pf_listener *l)
     pf_connections *cs = &l->connections;
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
-        if (c->stage != PF_CONNECTION_SILENT) continue;
+        if (c->stage != PF_CONNECTION_NEW) continue;
         const uint64_t until_ns = c->since_ns + l->config.silence_ns;
         if (until_ns > now_ns) return (int)((until_ns - now_ns) / (1000 * 1000)) + 1;
         if (pf_preface_of(c->fd) == PF_PREFACE_WHOLE) continue; /* the machine slept, not he: his event waits */
@@ -216,38 +217,38 @@ static void say(const pf_listener *l, const char *sentence)
 
 static void look_at_grpc(pf_listener *l)
 {
-    if (pf_poll_watch_look(&l->watch, &l->connections, &l->stop)) {
-        l->accept_ns = pf_now_ns() + REST_NS; /* he comes back at once */
+    if (pf_poll_watchdog_check(&l->watch, &l->connections, &l->stop)) {
+        l->accept_ns = pf_now_ns() + ACCEPT_PAUSE_NS; /* he comes back at once */
         say(l, "a connection that kept all others waiting has been cut");
     }
     if (atomic_exchange(&l->has_back_pressure, false) &&
-        pf_connections_disconnect_back_pressured(&l->connections, l->config.max_over) > 0)
+        pf_connections_disconnect_back_pressured(&l->connections, l->config.max_finished) > 0)
         say(l, "a connection that reads none of its answers has been cut: others need the place of its calls");
-    if (pf_unattributed_check(&l->connections, l->config.max_unattributed_bytes) > 0)
+    if (pf_unattributed_bytes_check(&l->connections, l->config.max_unattributed_bytes) > 0)
         say(l, "a connection has been cut: it has sent too much that belongs to no call");
 }
 
 /* In how many milliseconds to look again; -1: there is nobody to look at. */
 static int look(pf_listener *l)
 {
-    if (pf_connections_count(&l->connections, PF_CONNECTION_GIVEN) == 0) return -1;
+    if (pf_connections_count(&l->connections, PF_CONNECTION_HANDED_OFF) == 0) return -1;
     const uint64_t now_ns = pf_now_ns();
     if (now_ns < l->look_ns) return (int)((l->look_ns - now_ns) / (1000 * 1000)) + 1;
     look_at_grpc(l);
-    l->look_ns = pf_now_ns() + (uint64_t)PF_POLL_WATCH_MS * 1000 * 1000;
-    return PF_POLL_WATCH_MS;
+    l->look_ns = pf_now_ns() + (uint64_t)PF_POLL_WATCHDOG_MS * 1000 * 1000;
+    return PF_POLL_WATCHDOG_MS;
 }
 
 /* Malloc keeps what gRPC has freed, in pieces: a worker of 36 MB stood at 189 after a flood. In how many milliseconds
  * that goes back to the system; -1: no stream is over. */
 static int give_back(pf_listener *l)
 {
-    const uint64_t stream_ns = atomic_load(&l->stream_ns), again_ns = l->given_back_ns + GIVE_AGAIN_NS;
+    const uint64_t stream_ns = atomic_load(&l->stream_ns), again_ns = l->trimmed_ns + TRIM_INTERVAL_NS;
     if (stream_ns == 0) return -1;
-    const uint64_t now_ns = pf_now_ns(), then_ns = stream_ns + GIVE_BACK_NS;
+    const uint64_t now_ns = pf_now_ns(), then_ns = stream_ns + TRIM_DELAY_NS;
     const uint64_t due_ns = then_ns > again_ns ? then_ns : again_ns;
     if (now_ns < due_ns) return (int)((due_ns - now_ns) / (1000 * 1000)) + 1;
-    l->given_back_ns = now_ns;
+    l->trimmed_ns = now_ns;
     atomic_store(&l->stream_ns, 0);
     (void)malloc_trim(0);
     return -1;
@@ -267,7 +268,7 @@ static void *run(void *arg)
     struct epoll_event events[MAX_EVENTS];
     while (!atomic_load(&l->stop)) {
         const int quiet_ms = sooner(drop_silent(l), give_back(l));
-        const int wait_ms = sooner(sooner(quiet_ms, look(l)), pf_hand_over(&l->connections, give_to_grpc, l));
+        const int wait_ms = sooner(sooner(quiet_ms, look(l)), pf_preface_hand_off(&l->connections, give_to_grpc, l));
         const int n = epoll_wait(l->epoll, events, MAX_EVENTS, wait_ms);
         for (int i = 0; i < n && !atomic_load(&l->stop); i++) on_event(l, events[i].data.fd);
     }
@@ -320,14 +321,14 @@ void pf_listener_close(pf_listener *listener)
     pf_sockets_close(&listener->sockets);
     pf_connections *cs = &listener->connections;
     for (int32_t i = cs->n - 1; i >= 0; i--)
-        if (cs->all[i].stage <= PF_CONNECTION_SPOKEN) pf_connections_drop(cs, &cs->all[i]);
+        if (cs->all[i].stage <= PF_CONNECTION_READY) pf_connections_drop(cs, &cs->all[i]);
 }
 
-void pf_listener_cut_all(pf_listener *listener)
+void pf_listener_disconnect_all(pf_listener *listener)
 {
     pf_connections *cs = &listener->connections;
     for (int32_t i = 0; i < cs->n; i++)
-        if (cs->all[i].stage == PF_CONNECTION_GIVEN) (void)pf_connections_shut_down(cs, &cs->all[i]);
+        if (cs->all[i].stage == PF_CONNECTION_HANDED_OFF) (void)pf_connections_shut_down(cs, &cs->all[i]);
 }
 
 void pf_listener_destroy(pf_listener *listener)

@@ -28,19 +28,19 @@ static int32_t count_unread(pf_connections *cs)
     return n;
 }
 
-int pf_hand_over(pf_connections *cs, void (*give)(void *user, int fd), void *user)
+int pf_preface_hand_off(pf_connections *cs, void (*give)(void *user, int fd), void *user)
 {
     int32_t n_unread = count_unread(cs);
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
-        if (c->stage != PF_CONNECTION_SPOKEN) continue;
-        if (pf_connection_has_gone(c)) {
+        if (c->stage != PF_CONNECTION_READY) continue;
+        if (pf_connection_is_closed(c)) {
             pf_connections_drop(cs, c);
             i--;
             continue;
         }
         if (n_unread++ >= PF_PREFACE_CHECK_MOST_UNREAD) return RETRY_MS;
-        pf_connections_advance(cs, c, PF_CONNECTION_GIVEN);
+        pf_connections_advance(cs, c, PF_CONNECTION_HANDED_OFF);
         c->is_unread = true;
         give(user, c->fd);
     }

@@ -24,6 +24,6 @@ pf_preface pf_preface_of(int fd);
 /* Gives away who has spoken, the oldest first, while fewer than PF_PREFACE_CHECK_MOST_UNREAD of those that were given still have
  * their preface to be read, and drops who has gone. On the listener's thread. In how many milliseconds to go on; -1: there
  * is nobody left. */
-int pf_hand_over(pf_connections *cs, void (*give)(void *user, int fd), void *user);
+int pf_preface_hand_off(pf_connections *cs, void (*give)(void *user, int fd), void *user);
 
 #endif

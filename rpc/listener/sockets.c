@@ -30,7 +30,7 @@ static struct sockaddr_un unix_name(const pf_address *address)
 }
 
 /* 0: somebody takes it, else errno. */
-static int knock(const pf_address *address, int type)
+static int probe(const pf_address *address, int type)
 {
     const struct sockaddr_un un = unix_name(address);
     const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -44,8 +44,8 @@ static int knock(const pf_address *address, int type)
  * of the wrong type. */
 static int find_owner(const pf_address *address)
 {
-    int heard = knock(address, SOCK_STREAM);
-    if (heard == ECONNREFUSED) heard = knock(address, SOCK_DGRAM);
+    int heard = probe(address, SOCK_STREAM);
+    if (heard == ECONNREFUSED) heard = probe(address, SOCK_DGRAM);
     return heard == 0 || heard == EAGAIN || heard == EPROTOTYPE ? EADDRINUSE : heard;
 }
 

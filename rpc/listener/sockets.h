@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "base/status.h"
-#include "rpc/listener/address.h"
+#include "rpc/address.h"
 
 enum { PF_MAX_SOCKETS = 8 };
 

@@ -19,7 +19,7 @@ typedef struct {
     uint64_t sequence;    /* on its stream */
     uint64_t internal;    /* at the peer */
     uint32_t incarnation; /* the highest it has been opened with */
-    bool is_over;         /* to be closed at the peer */
+    bool is_finished;     /* to be closed at the peer */
     uint64_t heard_ns;    /* when its owner or the peer last said something of it */
     uint64_t heard_in;    /* the submit in which its owner did */
 } dispatch_slot;
@@ -130,7 +130,7 @@ static bool is_awaited(const pf_dispatch *dispatch, const dispatch_slot *t)
 
 /* The place of the sequence that has been silent for longest, and long enough. Its owner hears of it by the prefix request
  * that answers his next word. */
-static bool make_way(pf_dispatch *dispatch)
+static bool evict_idle(pf_dispatch *dispatch)
 {
     dispatch_slot *silent = NULL;
     for (int32_t slot = 0; slot < dispatch->max; slot++) {
@@ -139,7 +139,7 @@ static bool make_way(pf_dispatch *dispatch)
         if ((!silent || t->heard_ns < silent->heard_ns) && !is_awaited(dispatch, t)) silent = t;
     }
     if (!silent || pf_now_ns() - silent->heard_ns < dispatch->silence_ns) return false;
-    silent->is_over = true;
+    silent->is_finished = true;
     return close_what_is_over(dispatch) == PF_OK;
 }
 
@@ -150,7 +150,7 @@ static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open,
     if (!t) {
         PF_TRY(pf_peer_check_open(dispatch->peer, open, error));
         int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
-        if (slot < 0 && make_way(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
+        if (slot < 0 && evict_idle(dispatch)) slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
         if (slot < 0)
             return pf_fail(error, PF_LIMIT, "%d sequence%s open, more are not taken", (int)dispatch->max,
                            dispatch->max == 1 ? " is" : "s are");
@@ -268,7 +268,7 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
  * again meanwhile, which is answered for itself. */
 static void end_refused(dispatch_slot *t, const pf_refusal *refusal)
 {
-    if (t && refusal->incarnation >= t->incarnation) t->is_over = true;
+    if (t && refusal->incarnation >= t->incarnation) t->is_finished = true;
 }
 
 static pf_status refuse_rejected(pf_dispatch *dispatch, void *stream, const pf_rejected *rejected)
@@ -378,7 +378,7 @@ static pf_status close_what_is_over(pf_dispatch *dispatch)
     for (int32_t slot = 0; slot < dispatch->max;) {
         pf_batch batch = { .closes = dispatch->closes };
         for (; slot < dispatch->max && batch.n_closes < N; slot++) {
-            if (!dispatch->slots[slot].is_over) continue;
+            if (!dispatch->slots[slot].is_finished) continue;
             dispatch->closes[batch.n_closes++].sequence = dispatch->slots[slot].internal;
             evict(dispatch, slot);
         }
@@ -426,7 +426,7 @@ bool pf_dispatch_is_behind(const pf_dispatch *dispatch)
 void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
 {
     for (int32_t slot = 0; slot < dispatch->max; slot++)
-        if (dispatch->slots[slot].stream == stream) dispatch->slots[slot].is_over = true;
+        if (dispatch->slots[slot].stream == stream) dispatch->slots[slot].is_finished = true;
     (void)!close_what_is_over(dispatch); /* who refuses even this has failed as a whole, and the next collect tells */
 }
 

@@ -7,13 +7,13 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "rpc/server/server_parts.h"
+#include "rpc/server/server_internal.h"
 
 enum {
     DEFAULT_STREAMS = 256,
     /* Of the computing thread, until the back of the poller polls. Longer than a round of small models: each change of
      * hands costs one 5 to 20 us. */
-    AWAY_NS = 10 * 1000 * 1000,
+    FRONT_IDLE_NS = 10 * 1000 * 1000,
     DRAIN_TIMEOUT_NS = 200 * 1000 * 1000, /* for calls that are cancelled to be told so */
 };
 
@@ -62,7 +62,7 @@ static void end_calls(pf_server *server, uint64_t *since_ns)
     const uint64_t now_ns = pf_now_ns();
     if (*since_ns == 0) *since_ns = now_ns;
     grpc_server_cancel_all_calls(server->grpc);
-    if (server->listener && now_ns - *since_ns >= DRAIN_TIMEOUT_NS) pf_listener_cut_all(server->listener);
+    if (server->listener && now_ns - *since_ns >= DRAIN_TIMEOUT_NS) pf_listener_disconnect_all(server->listener);
 }
 
 static void shut_down(pf_server *server, uint64_t grace_ns, pf_error *error)
@@ -94,7 +94,7 @@ pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *
     pf_server_set_health(server, PF_HEALTH_SERVING);
     server->told = stop;
     uint64_t worked_ns = pf_now_ns();
-    while (!pf_server_is_told_to_stop(server) && server->failed == PF_OK) {
+    while (!pf_server_is_stopping(server) && server->failed == PF_OK) {
         if (pf_server_compute(server, error))
             worked_ns = pf_now_ns();
         else
@@ -120,7 +120,7 @@ static void raise_file_limit(void)
 }
 
 /* As many as gRPC has buffers for. */
-static int32_t default_connections(const pf_server_config *config, const pf_room *room)
+static int32_t default_connections(const pf_server_config *config, const pf_message_budget *room)
 {
     enum { CONNECTION_BYTES = 16 << 10 }; /* with a call or two */
     const size_t held = room->grpc_bytes / CONNECTION_BYTES, calls = 2 * (size_t)pf_server_max_calls(config);
@@ -130,7 +130,7 @@ static int32_t default_connections(const pf_server_config *config, const pf_room
     return limit.rlim_cur < 4 ? 1 : (int32_t)(limit.rlim_cur / 4 * 3);
 }
 
-static grpc_server *make_grpc_server(const pf_server_config *config, const pf_room *room)
+static grpc_server *make_grpc_server(const pf_server_config *config, const pf_message_budget *room)
 {
     const int max_bytes = (int)room->message_bytes;
     grpc_resource_quota *quota = pf_grpc_quota(room->inbound_bytes + room->grpc_bytes);
@@ -166,7 +166,7 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .poller = &server->poller,
                                         .max_connections = server->config.max_connections,
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
-                                        .max_over = pf_server_max_calls(&server->config) / 2,
+                                        .max_finished = pf_server_max_calls(&server->config) / 2,
                                         .max_unattributed_bytes = server->room.unattributed_bytes,
                                         .silence_ns = server->config.silence_ns,
                                         .log = server->config.log,
@@ -200,7 +200,7 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     return PF_OK;
 }
 
-static void say_if_memory_is_scarce(const pf_server_config *config, const pf_room *room)
+static void say_if_memory_is_scarce(const pf_server_config *config, const pf_message_budget *room)
 {
     if (!config->log || !room->is_scarce) return;
     char sentence[160];
@@ -218,7 +218,7 @@ static pf_status start(pf_server *server, pf_error *error)
     if (server->config.max_connections == 0)
         server->config.max_connections = default_connections(&server->config, &server->room);
     const pf_poller_config polling = {
-        .handle = pf_server_on_event, .look = pf_server_give_signs, .user = server, .away_ns = AWAY_NS
+        .handle = pf_server_on_event, .look = pf_server_send_heartbeats, .user = server, .front_idle_ns = FRONT_IDLE_NS
     };
     if (!pf_poller_start(&server->poller, &polling))
         return pf_fail(error, PF_NOMEM, "the server's thread cannot be started");
@@ -244,7 +244,7 @@ static size_t needed_bytes(const pf_model_info *info)
     return needed > LEAST_BYTES ? needed : LEAST_BYTES;
 }
 
-static pf_status choose_room(const pf_server_config *config, pf_room *room, pf_error *error)
+static pf_status choose_room(const pf_server_config *config, pf_message_budget *room, pf_error *error)
 {
     pf_peer *const peers[] = { config->drafter, config->verifier };
     size_t needed = 0;
@@ -256,17 +256,17 @@ static pf_status choose_room(const pf_server_config *config, pf_room *room, pf_e
         if (needed_bytes(&info) > needed) needed = needed_bytes(&info);
         n_peers++;
     }
-    return pf_room_choose(config->max_message_bytes, needed, config->memory_bytes, n_peers, room, error);
+    return pf_message_budget_choose(config->max_message_bytes, needed, config->memory_bytes, n_peers, room, error);
 }
 
-static pf_status settle(pf_server_config *config, pf_room *room, pf_error *error)
+static pf_status settle(pf_server_config *config, pf_message_budget *room, pf_error *error)
 {
     if (!config->drafter && !config->verifier) return pf_fail(error, PF_INVALID, "a server without a peer to serve");
     if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
     if (config->max_streams == 0) config->max_streams = DEFAULT_STREAMS;
     if (config->grace_ns == 0) config->grace_ns = PF_SERVER_GRACE_NS;
     if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
-    if (config->sign_ns == 0) config->sign_ns = UINT64_C(10) * 1000 * 1000 * 1000;
+    if (config->heartbeat_ns == 0) config->heartbeat_ns = UINT64_C(10) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
         return pf_fail(error, PF_INVALID,
                        "a server of %d streams and messages of %zu bytes, expected at most %d and %d",
@@ -299,7 +299,7 @@ pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_e
     pf_address address;
     PF_TRY(pf_address_parse(config->address, &address, error));
     pf_server_config settled = *config;
-    pf_room room;
+    pf_message_budget room;
     PF_TRY(settle(&settled, &room, error));
     pf_server *server = calloc(1, sizeof *server);
     if (!server) return pf_fail(error, PF_NOMEM, "no memory for a server");

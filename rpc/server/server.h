@@ -23,7 +23,7 @@
  *
  * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message; and by the sequences that a
  * peer says it takes, over all streams. What gRPC holds of messages on their way is bounded too, by 32 of the
- * largest, or by what memory there is (rpc/server/room.h): past that streams end, anybody's. Connections are only so many
+ * largest, or by what memory there is (rpc/message_budget.h): past that streams end, anybody's. Connections are only so many
  * (rpc/listener/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
  * alone: some 20000 until that client is cut.
  */
@@ -51,7 +51,7 @@ typedef struct {
     int32_t max_connections; /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
     uint64_t grace_ns;       /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
     uint64_t silence_ns;     /* how long a connection may take for its first words; 0: 5 s */
-    uint64_t sign_ns;        /* how often a stream hears that what it waits for is still computed; 0: 10 s */
+    uint64_t heartbeat_ns;   /* how often a stream hears that what it waits for is still computed; 0: 10 s */
     void (*log)(void *user, const char *sentence); /* what happens meanwhile, from any thread, or NULL */
     void *log_user;
 } pf_server_config;

@@ -1,5 +1,5 @@
 /* One call: what is read, what is written, and when nothing refers to it any more. */
-#include "rpc/server/server_parts.h"
+#include "rpc/server/server_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void drop_outbound(pf_call *c)
 
 static void turn_away_unread(pf_call *c)
 {
-    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read");
+    pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read");
     drop_outbound(c);
 }
 
@@ -117,7 +117,7 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
         return;
     }
     const size_t n_bytes = grpc_byte_buffer_length(message);
-    c->quiet_ns = pf_now_ns();
+    c->waiting_since_ns = pf_now_ns();
     c->unread_bytes += n_bytes;
     server->unread_bytes += n_bytes;
     if (c->writing)
@@ -183,7 +183,7 @@ void pf_call_free(pf_call *c)
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);
     if (c->grpc) {
-        pf_listener_leave(c->server->listener, c->connection);
+        pf_listener_call_freed(c->server->listener, c->connection);
         grpc_call_unref(c->grpc);
     }
     free(c);
@@ -198,16 +198,16 @@ bool pf_call_has_room(const pf_call *c)
 
 static void give_sign(pf_call *c, uint64_t now_ns)
 {
-    if (!pf_call_is_waiting(c) || c->writing || now_ns < c->quiet_ns + c->server->config.sign_ns) return;
+    if (!pf_call_is_waiting(c) || c->writing || now_ns < c->waiting_since_ns + c->server->config.heartbeat_ns) return;
     pf_call_send(c, pf_grpc_copy((const uint8_t *)"", 0)); /* an empty batch */
 }
 
-void pf_server_give_signs(void *user)
+void pf_server_send_heartbeats(void *user)
 {
     pf_server *server = user;
     const uint64_t now_ns = pf_now_ns();
     pthread_mutex_lock(&server->lock);
-    for (pf_call *c = server->absorbed; c; c = c->next_absorbed) give_sign(c, now_ns);
+    for (pf_call *c = server->in_round; c; c = c->next_in_round) give_sign(c, now_ns);
     for (pf_call *c = server->ready; c; c = c->next_ready) give_sign(c, now_ns);
     pthread_mutex_unlock(&server->lock);
 }

@@ -1,5 +1,5 @@
 /* The computing thread: what has come in is decoded and submitted, what comes of it is encoded and sent. */
-#include "rpc/server/server_parts.h"
+#include "rpc/server/server_internal.h"
 
 #include "base/clock.h"
 #include "base/stop.h"
@@ -113,13 +113,13 @@ static size_t absorb(pf_call *c)
     pthread_mutex_lock(&server->lock);
     c->is_ready = false; /* not as it was taken: whoever handles its last event meanwhile would free it */
     const bool done = pf_call_retire(c); /* let go of while it was in line */
-    const bool over = c->held && c->ended && !c->is_absorbed;
+    const bool over = c->held && c->ended && !c->is_in_round;
     const bool taken = !done && !over && take_message(c, &message);
-    c->is_owed |= taken;
-    if (!done && !over && c->held && !c->is_absorbed) {
-        c->is_absorbed = true;
-        c->next_absorbed = server->absorbed;
-        server->absorbed = c;
+    c->awaits_answer |= taken;
+    if (!done && !over && c->held && !c->is_in_round) {
+        c->is_in_round = true;
+        c->next_in_round = server->in_round;
+        server->in_round = c;
     }
     pthread_mutex_unlock(&server->lock);
 
@@ -140,8 +140,8 @@ static size_t absorb(pf_call *c)
 static void look_at(pf_call *c)
 {
     const pf_dispatch *dispatch = c->server->dispatch[c->service];
-    pf_call_tell_sequences(c, pf_dispatch_has_sequences(dispatch, c));
-    c->is_owed = pf_dispatch_owes(dispatch, c);
+    pf_call_note_sequences(c, pf_dispatch_has_sequences(dispatch, c));
+    c->awaits_answer = pf_dispatch_owes(dispatch, c);
 }
 
 /* Ask for a stream's next message, where there is room for one and it may come. */
@@ -156,25 +156,25 @@ static void follow_up(pf_server *server)
 {
     pthread_mutex_lock(&server->lock);
     pf_call *kept = NULL;
-    for (pf_call *c = server->absorbed, *next; c; c = next) {
-        next = c->next_absorbed;
+    for (pf_call *c = server->in_round, *next; c; c = next) {
+        next = c->next_in_round;
         look_at(c);
         if (c->half_closed && !pf_call_is_waiting(c))
             pf_call_end(c, GRPC_STATUS_OK, "");
         else
             read_on(c);
-        c->is_absorbed = server->is_behind && !c->ended;
-        if (c->is_absorbed) {
-            c->next_absorbed = kept;
+        c->is_in_round = server->is_behind && !c->ended;
+        if (c->is_in_round) {
+            c->next_in_round = kept;
             kept = c;
         }
         if (c->ended) pf_call_make_ready(c);
     }
-    server->absorbed = kept;
+    server->in_round = kept;
     pthread_mutex_unlock(&server->lock);
 }
 
-bool pf_server_is_told_to_stop(const pf_server *server)
+bool pf_server_is_stopping(const pf_server *server)
 {
     return atomic_load(&server->stop) || pf_is_told(server->told);
 }
@@ -183,7 +183,7 @@ bool pf_server_is_overdue(pf_server *server)
 {
     const uint64_t now_ns = pf_now_ns();
     if (server->until_ns == 0) {
-        if (!pf_server_is_told_to_stop(server)) return false;
+        if (!pf_server_is_stopping(server)) return false;
         server->until_ns = now_ns + server->config.grace_ns;
     }
     return now_ns >= server->until_ns;
@@ -196,13 +196,13 @@ static bool has_news(void *user)
 {
     pf_server *server = user;
     pthread_mutex_lock(&server->lock);
-    for (pf_call *c = server->absorbed; c; c = c->next_absorbed) {
+    for (pf_call *c = server->in_round; c; c = c->next_in_round) {
         look_at(c);
         read_on(c);
     }
     const bool ready = server->ready != NULL;
     pthread_mutex_unlock(&server->lock);
-    return ready || (!server->shut && pf_server_is_told_to_stop(server)) || pf_server_is_overdue(server);
+    return ready || (!server->shut && pf_server_is_stopping(server)) || pf_server_is_overdue(server);
 }
 
 /* Whether something is left for later. */

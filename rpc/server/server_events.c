@@ -1,5 +1,5 @@
 /* Events of the completion queue, on whichever thread polls. */
-#include "rpc/server/server_parts.h"
+#include "rpc/server/server_internal.h"
 
 #include <stdlib.h>
 
@@ -79,8 +79,8 @@ static bool has_too_much_metadata(const pf_call *c)
 /* With its connection: who reads none of his answers would keep it all. */
 static void cut(pf_call *c)
 {
-    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "more metadata than is taken");
-    pf_listener_cut(c->connection);
+    pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "more metadata than is taken");
+    pf_listener_disconnect(c->connection);
 }
 
 static void on_new(pf_call *c)
@@ -88,7 +88,7 @@ static void on_new(pf_call *c)
     pf_server *server = c->server;
     const grpc_op over = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER, .data.recv_close_on_server.cancelled = &c->cancelled };
     (void)pf_call_post(c, &over, 1, PF_EV_OVER);
-    c->connection = pf_listener_enter(server->listener, c->grpc);
+    c->connection = pf_listener_call_started(server->listener, c->grpc);
     c->idle_ns = pf_now_ns();
     recognise(c);
     pf_call_link(server, c);
@@ -96,11 +96,11 @@ static void on_new(pf_call *c)
         cut(c);
         return;
     }
-    const char *no_place = c->role == PF_CALL_UNKNOWN ? NULL : pf_call_take_place(c);
-    if (no_place)
-        pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED, no_place);
+    const char *rejection = c->role == PF_CALL_UNKNOWN ? NULL : pf_call_admit(c);
+    if (rejection)
+        pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED, rejection);
     else if (c->role == PF_CALL_UNKNOWN)
-        pf_call_turn_away(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");
+        pf_call_reject(c, GRPC_STATUS_UNIMPLEMENTED, "no such method is served here");
     else if (c->role == PF_CALL_STREAM)
         begin_stream(c);
     else
@@ -122,7 +122,7 @@ static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
         return;
     }
     const uint64_t now_ns = pf_now_ns();
-    if (!pf_call_is_waiting(c)) c->quiet_ns = now_ns;
+    if (!pf_call_is_waiting(c)) c->waiting_since_ns = now_ns;
     c->held = true;
     c->in[(c->in_head + c->in_count++) % PF_N_INBOUND] = (pf_inbound){ message, n_bytes, now_ns };
     c->in_bytes += n_bytes;
@@ -163,7 +163,7 @@ static void on_read(pf_call *c, bool success)
     grpc_byte_buffer *message = c->received;
     c->received = NULL;
     c->reading = false;
-    if (message) pf_listener_claim(c->server->listener, c->connection, grpc_byte_buffer_length(message));
+    if (message) pf_listener_attribute(c->server->listener, c->connection, grpc_byte_buffer_length(message));
     const bool live = success && message && !c->ending && !c->ended;
     if (live && c->role == PF_CALL_STREAM) {
         on_stream_message(c, message);
@@ -189,7 +189,7 @@ static void on_written(pf_call *c, bool success)
     if (!success)
         c->ended = true; /* the stream is breaking: PF_EV_OVER follows */
     else if (!pf_call_write_on(c) && c->role == PF_CALL_WATCH)
-        pf_call_tell_health(c);
+        pf_call_send_health(c);
 }
 
 static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
@@ -203,7 +203,7 @@ static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
     case PF_EV_WRITE: on_written(c, success); break;
     case PF_EV_OVER:
         c->ended = true;
-        pf_call_leave_place(c);
+        pf_call_release_slot(c);
         pf_call_make_ready(c); /* the computing thread lets go of it */
         break;
     case PF_EV_METADATA:

@@ -1,9 +1,9 @@
 /* Health: the standard question, and whoever watches. */
-#include "rpc/server/server_parts.h"
+#include "rpc/server/server_internal.h"
 
 #include <string.h>
 
-void pf_call_tell_health(pf_call *c)
+void pf_call_send_health(pf_call *c)
 {
     const pf_health health = c->told == PF_HEALTH_SERVICE_UNKNOWN ? c->told : c->server->health;
     if (c->writing || c->ending || c->ended || (c->opened && c->told == health)) return;
@@ -26,7 +26,7 @@ void pf_server_set_health(pf_server *server, pf_health health)
     pthread_mutex_lock(&server->lock);
     server->health = health;
     for (pf_call *c = server->oldest; c; c = c->next)
-        if (c->role == PF_CALL_WATCH && c->watches) pf_call_tell_health(c);
+        if (c->role == PF_CALL_WATCH && c->watches) pf_call_send_health(c);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -50,7 +50,7 @@ void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes)
     if (c->role == PF_CALL_WATCH) {
         c->told = known ? PF_HEALTH_UNKNOWN : PF_HEALTH_SERVICE_UNKNOWN;
         c->watches = true;
-        pf_call_tell_health(c);
+        pf_call_send_health(c);
     } else if (!known) {
         pf_call_end(c, GRPC_STATUS_NOT_FOUND, "no such service here");
     } else {

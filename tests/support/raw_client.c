@@ -103,7 +103,7 @@ static ssize_t hear(int fd, uint8_t *bytes, size_t n, uint64_t until_ns)
     return got < 0 ? 0 : got; /* reset: an end too */
 }
 
-int raw_client_hears_one_of(int fd, const raw_client_words *words, int n_words, int within_ms)
+int raw_client_receives_one_of(int fd, const raw_client_bytes *words, int n_words, int within_ms)
 {
     static uint8_t heard[64 << 10];
     size_t n_heard = 0;
@@ -118,12 +118,12 @@ int raw_client_hears_one_of(int fd, const raw_client_words *words, int n_words, 
     return -1;
 }
 
-bool raw_client_hears(int fd, const void *bytes, size_t n, int within_ms)
+bool raw_client_receives(int fd, const void *bytes, size_t n, int within_ms)
 {
-    return raw_client_hears_one_of(fd, &(raw_client_words){ bytes, n }, 1, within_ms) == 0;
+    return raw_client_receives_one_of(fd, &(raw_client_bytes){ bytes, n }, 1, within_ms) == 0;
 }
 
-bool raw_client_is_hung_up_on(int fd, int within_ms)
+bool raw_client_is_disconnected(int fd, int within_ms)
 {
     uint8_t heard[4096];
     const uint64_t until_ns = pf_now_ns() + (uint64_t)within_ms * 1000 * 1000;

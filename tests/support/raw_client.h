@@ -21,15 +21,15 @@ bool raw_client_reset_stream(int fd, uint32_t stream);
 bool raw_client_resets_until_refused(int fd, uint32_t n, const char *path);
 
 /* Whether these bytes come within a time; what comes before them is passed over. */
-bool raw_client_hears(int fd, const void *bytes, size_t n, int within_ms);
+bool raw_client_receives(int fd, const void *bytes, size_t n, int within_ms);
 
 /* Which of several things comes first within a time; -1: none. */
 typedef struct {
     const void *bytes;
     size_t n;
-} raw_client_words;
-int raw_client_hears_one_of(int fd, const raw_client_words *words, int n_words, int within_ms);
+} raw_client_bytes;
+int raw_client_receives_one_of(int fd, const raw_client_bytes *words, int n_words, int within_ms);
 
-bool raw_client_is_hung_up_on(int fd, int within_ms);
+bool raw_client_is_disconnected(int fd, int within_ms);
 
 #endif

@@ -26,7 +26,7 @@ static void come_to(pf_connections *cs, int *theirs, int n)
         theirs[i] = ends[1];
         pf_connections_add(cs, ends[0]);
         cs->all[i].since_ns = 0;
-        pf_connections_advance(cs, &cs->all[i], PF_CONNECTION_GIVEN);
+        pf_connections_advance(cs, &cs->all[i], PF_CONNECTION_HANDED_OFF);
     }
 }
 
@@ -52,10 +52,10 @@ static void end_calls(fixture *f, int i, int n, bool for_long)
 {
     pf_connection *c = &f->connections.all[i];
     for (int call = 0; call < n; call++) {
-        pf_connections_enter(&f->connections, c->fd, MOST_CALLS);
-        pf_connections_over(&f->connections, c->fd);
+        pf_connections_call_started(&f->connections, c->fd, MOST_CALLS);
+        pf_connections_call_finished(&f->connections, c->fd);
     }
-    if (for_long) c->over_ns = 0;
+    if (for_long) c->finished_ns = 0;
 }
 
 static bool is_cut(const fixture *f, int i)
@@ -98,11 +98,11 @@ static void who_has_had_no_second_to_read_is_not_cut(void **state)
     come(&f);
     end_calls(&f, 0, 50, false);
     assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 0);
-    for (int i = 0; i < 50; i++) pf_connections_leave(&f.connections, f.connections.all[0].fd);
-    f.connections.all[0].over_ns = 1;
+    for (int i = 0; i < 50; i++) pf_connections_call_freed(&f.connections, f.connections.all[0].fd);
+    f.connections.all[0].finished_ns = 1;
     end_calls(&f, 0, 1, false); /* all of the former are let go of: a new second begins */
     assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 0);
-    f.connections.all[0].over_ns = 0;
+    f.connections.all[0].finished_ns = 0;
     end_calls(&f, 0, 1, false); /* and none for another */
     assert_int_equal(pf_connections_disconnect_back_pressured(&f.connections, 0), 1);
     assert_cut(&f, true, false, false, false);
@@ -114,17 +114,17 @@ static void who_has_only_calls_that_are_over_makes_room_and_who_has_others_stays
     (void)state;
     fixture f;
     come(&f);
-    for (int i = 0; i < N; i++) pf_connections_enter(&f.connections, f.connections.all[i].fd, MOST_CALLS);
+    for (int i = 0; i < N; i++) pf_connections_call_started(&f.connections, f.connections.all[i].fd, MOST_CALLS);
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, false, false, false);
-    pf_connections_over(&f.connections, f.connections.all[2].fd);
+    pf_connections_call_finished(&f.connections, f.connections.all[2].fd);
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, false, false, false); /* just now */
-    f.connections.all[2].over_ns = 0;
+    f.connections.all[2].finished_ns = 0;
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, false, true, false);
-    pf_connections_over(&f.connections, f.connections.all[1].fd);
-    pf_connections_leave(&f.connections, f.connections.all[1].fd); /* it has none, and may go at once */
+    pf_connections_call_finished(&f.connections, f.connections.all[1].fd);
+    pf_connections_call_freed(&f.connections, f.connections.all[1].fd); /* it has none, and may go at once */
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, true, true, false);
     go(&f);
@@ -137,9 +137,9 @@ static void the_oldest_makes_room_and_who_is_silent_before_him(void **state)
     (void)state;
     fixture f;
     come(&f);
-    pf_connections_advance(&f.connections, &f.connections.all[0], PF_CONNECTION_SPOKEN);
-    pf_connections_advance(&f.connections, &f.connections.all[2], PF_CONNECTION_SILENT);
-    pf_connections_advance(&f.connections, &f.connections.all[3], PF_CONNECTION_SILENT);
+    pf_connections_advance(&f.connections, &f.connections.all[0], PF_CONNECTION_READY);
+    pf_connections_advance(&f.connections, &f.connections.all[2], PF_CONNECTION_NEW);
+    pf_connections_advance(&f.connections, &f.connections.all[3], PF_CONNECTION_NEW);
     static const bool expected[][N] = { { false, false, true, false },
                                         { false, false, true, true },
                                         { false, true, true, true },
@@ -159,7 +159,7 @@ static void a_newcomer_of_grpcs_has_time_to_call(void **state)
     for (int i = 0; i < N; i++) f.connections.all[i].since_ns = pf_now_ns() + HOUR_NS;
     assert_int_equal(shutdown(f.theirs[0], SHUT_WR), 0); /* gRPC hears of it by itself */
     (void)pf_connections_make_room(&f.connections);
-    assert_int_equal(pf_connections_count(&f.connections, PF_CONNECTION_GIVEN), N);
+    assert_int_equal(pf_connections_count(&f.connections, PF_CONNECTION_HANDED_OFF), N);
     go(&f);
 }
 
@@ -168,7 +168,7 @@ static void while_a_call_is_of_an_unknown_connection_nobody_is_idle(void **state
     (void)state;
     fixture f;
     come(&f);
-    pf_connections_enter(&f.connections, -1, MOST_CALLS);
+    pf_connections_call_started(&f.connections, -1, MOST_CALLS);
     (void)pf_connections_make_room(&f.connections);
     assert_cut(&f, false, false, false, false);
     go(&f);
@@ -179,9 +179,10 @@ static void who_has_more_calls_than_are_allowed_is_cut_at_once(void **state)
     (void)state;
     fixture f;
     come(&f);
-    for (int i = 0; i < MOST_CALLS; i++) pf_connections_enter(&f.connections, f.connections.all[3].fd, MOST_CALLS);
+    for (int i = 0; i < MOST_CALLS; i++)
+        pf_connections_call_started(&f.connections, f.connections.all[3].fd, MOST_CALLS);
     assert_cut(&f, false, false, false, false);
-    pf_connections_enter(&f.connections, f.connections.all[3].fd, MOST_CALLS);
+    pf_connections_call_started(&f.connections, f.connections.all[3].fd, MOST_CALLS);
     assert_cut(&f, false, false, false, true);
     go(&f);
 }
@@ -220,8 +221,8 @@ static void a_number_that_comes_again_is_a_newcomer(void **state)
     assert_int_equal(f.connections.n, N);
     const pf_connection *newcomer = pf_connections_find(&f.connections, number);
     assert_ptr_equal(newcomer, &f.connections.all[N - 1]);
-    assert_int_equal(newcomer->stage, PF_CONNECTION_SILENT);
-    assert_int_equal(newcomer->n_calls + newcomer->n_over, 0);
+    assert_int_equal(newcomer->stage, PF_CONNECTION_NEW);
+    assert_int_equal(newcomer->n_calls + newcomer->n_finished, 0);
     close(ends[0]);
     close(ends[1]);
     go(&f);
@@ -233,7 +234,7 @@ static void a_newcomer_who_has_hung_up_makes_way_and_one_who_has_only_not_spoken
     fixture f;
     come(&f);
     for (int i = 0; i < N; i++) {
-        pf_connections_advance(&f.connections, &f.connections.all[i], PF_CONNECTION_SILENT);
+        pf_connections_advance(&f.connections, &f.connections.all[i], PF_CONNECTION_NEW);
         f.connections.all[i].since_ns = pf_now_ns() + HOUR_NS; /* young, however long this takes */
     }
     assert_true(pf_connections_make_room(&f.connections) > 0);

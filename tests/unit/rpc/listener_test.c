@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "rpc/server/server.h"
-#include "tests/support/mute_peer.h"
+#include "tests/support/unresponsive_peer.h"
 #include "tests/support/running_server.h"
 #include "tests/support/raw_client.h"
 #include "tests/support/test.h"
@@ -41,7 +41,7 @@ static void on_signal(int number)
 static int serve(pf_server_config config, rlim_t n_files, int ready)
 {
     const struct rlimit files = { n_files, n_files };
-    pf_peer mute = { .ops = &mute_peer_ops };
+    pf_peer mute = { .ops = &unresponsive_peer_ops };
     pf_server *server;
     pf_error error;
     config.address = config.address ? config.address : serving_address;
@@ -94,7 +94,7 @@ static int idler(void)
 
 static bool is_told(int fd, int within_ms)
 {
-    return raw_client_hears(fd, "\0\0\0\0\2\x08\1", 7, within_ms); /* SERVING */
+    return raw_client_receives(fd, "\0\0\0\0\2\x08\1", 7, within_ms); /* SERVING */
 }
 
 static bool is_served(int within_ms)
@@ -108,7 +108,7 @@ static bool is_served(int within_ms)
 static void assert_is_there(int kept)
 {
     assert_true(raw_client_push_frame(kept, 6, 0, 0, "12345678", 8)); /* PING, and its answer */
-    assert_true(raw_client_hears(kept, "\0\0\x08\6\1\0\0\0\00012345678", 17, LONG_MS));
+    assert_true(raw_client_receives(kept, "\0\0\x08\6\1\0\0\0\00012345678", 17, LONG_MS));
 }
 
 /* He says something (WINDOW_UPDATE): who is silent for five seconds is asked by a ping whether he is there, and nobody here
@@ -293,7 +293,7 @@ static void contention_from_the_start_reduces_to_one_thread(void **state)
     int fds[MANY];
     const pid_t server = begin((pf_server_config){ .max_connections = 0 }, 1000);
     open_many(fds, idler);
-    for (int i = 0; i < MANY; i++) assert_true(raw_client_hears(fds[i], "\4\0\0\0\0\0", 6, LONG_MS)); /* SETTINGS */
+    for (int i = 0; i < MANY; i++) assert_true(raw_client_receives(fds[i], "\4\0\0\0\0\0", 6, LONG_MS)); /* SETTINGS */
     leave(fds);
     end(server);
 }
@@ -308,11 +308,11 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
     const int silent[N] = { mute(), mute(), mute() };
     assert_true(raw_client_push(silent[1], "PRI * HTTP/2.0\r\n", 16));
     for (int i = 0; i < N; i++) {
-        assert_true(raw_client_is_hung_up_on(silent[i], LONG_MS));
+        assert_true(raw_client_is_disconnected(silent[i], LONG_MS));
         assert_true(pf_now_ns() - begin_ns >= 200 * MS);
     }
     const int idle = idler();
-    assert_false(raw_client_is_hung_up_on(idle, 300));
+    assert_false(raw_client_is_disconnected(idle, 300));
     for (int i = 0; i < N; i++) close(silent[i]);
     close(idle);
     end(server);
@@ -341,7 +341,7 @@ static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
     const pid_t server = begin((pf_server_config){ .silence_ns = HOUR_NS }, 1000);
     const int other = mute();
     assert_true(raw_client_push(other, "GET / HTTP/1.1\r\n\r\n", 18));
-    assert_true(raw_client_is_hung_up_on(other, LONG_MS));
+    assert_true(raw_client_is_disconnected(other, LONG_MS));
     close(other);
     end(server);
 }
@@ -365,11 +365,11 @@ static void who_resets_streams_without_end_is_stopped_and_others_go_on(void **st
 static bool is_turned_away(void)
 {
     static const char why[] = "too many calls are ending";
-    const raw_client_words answers[] = { { "\0\0\0\0\2\x08\1", 7 }, { why, sizeof why - 1 } };
+    const raw_client_bytes answers[] = { { "\0\0\0\0\2\x08\1", 7 }, { why, sizeof why - 1 } };
     int heard = -1; /* he may be hung up on, as in assert_newcomers_are_served */
     for (const uint64_t until_ns = pf_now_ns() + (uint64_t)LONG_MS * MS; heard < 0 && pf_now_ns() < until_ns;) {
         const int fd = raw_client_dial();
-        if (push_question(fd, CHECK)) heard = raw_client_hears_one_of(fd, answers, 2, LONG_MS);
+        if (push_question(fd, CHECK)) heard = raw_client_receives_one_of(fd, answers, 2, LONG_MS);
         close(fd);
     }
     assert_true(heard >= 0);
@@ -544,9 +544,9 @@ static void a_call_with_too_much_metadata_is_cut(void **state)
         assert_true(push_fields(fd, 1, much ? 100 : 10));
         assert_true(raw_client_push_frame(fd, 9, 4, 1, rest, sizeof rest - 1)); /* CONTINUATION, END_HEADERS */
         if (much)
-            assert_true(raw_client_is_hung_up_on(fd, 9000)); /* who answers no ping is so after 10 s */
+            assert_true(raw_client_is_disconnected(fd, 9000)); /* who answers no ping is so after 10 s */
         else
-            assert_true(raw_client_hears(fd, "application/grpc", 16, LONG_MS));
+            assert_true(raw_client_receives(fd, "application/grpc", 16, LONG_MS));
         close(fd);
     }
     end(server);

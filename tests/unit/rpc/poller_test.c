@@ -11,7 +11,7 @@
 #include "rpc/poller.h"
 #include "tests/support/test.h"
 
-enum { MS = 1000 * 1000, AWAY_NS = 5 * MS };
+enum { MS = 1000 * 1000, FRONT_IDLE_NS = 5 * MS };
 /* A thread that is not scheduled is late whatever it runs: a wait is judged by the best of so many, the first in time. */
 enum { TRIES = 50 };
 static const uint64_t SECOND = 1000u * MS;
@@ -20,7 +20,7 @@ typedef struct {
     pf_poller poller;
     pthread_t front, poster;
     bool has_poster;
-    atomic_bool is_over;
+    atomic_bool is_finished;
     atomic_int n_front, n_back, n_inside, n_looks;
     atomic_int handling_us;
     bool overlapped;  /* two events were handled at once */
@@ -55,7 +55,7 @@ static int set_up(void **state)
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     f->front = pthread_self();
-    const pf_poller_config config = { .handle = handle, .look = look, .user = f, .away_ns = AWAY_NS };
+    const pf_poller_config config = { .handle = handle, .look = look, .user = f, .front_idle_ns = FRONT_IDLE_NS };
     assert_true(pf_poller_start(&f->poller, &config));
     *state = f;
     return 0;
@@ -172,7 +172,7 @@ static void the_back_makes_way_at_once(void **state)
     fixture *f = *state;
     uint64_t least_ns = SECOND;
     for (int i = 1; i <= TRIES && least_ns > 30 * MS; i++) {
-        usleep(2 * AWAY_NS / 1000); /* away: the back sleeps in the queue, for 50 ms if nobody rings */
+        usleep(2 * FRONT_IDLE_NS / 1000); /* away: the back sleeps in the queue, for 50 ms if nobody rings */
         const uint64_t begin_ns = pf_now_ns();
         pf_poller_wait(&f->poller, 0, begin_ns + 3 * MS);
         post(f);
@@ -225,7 +225,7 @@ static void on_signal(int number)
 static void *send_signals(void *arg)
 {
     fixture *f = arg;
-    for (int n = 0; n < 1000 && !atomic_load(&f->is_over); n++) {
+    for (int n = 0; n < 1000 && !atomic_load(&f->is_finished); n++) {
         pthread_kill(f->front, SIGUSR1);
         usleep(5000);
     }
@@ -242,7 +242,7 @@ static void a_wait_ends_though_signals_do_not(void **state)
     pf_poller_wait(&f->poller, 0, begun_ns + 100 * MS);     /* at its deadline, and */
     pf_poller_wait(&f->poller, 0, begun_ns + 100 * SECOND); /* after 50 ms asleep */
     const uint64_t took_ns = pf_now_ns() - begun_ns;
-    atomic_store(&f->is_over, true);
+    atomic_store(&f->is_finished, true);
     assert_in_range(took_ns, 0, 3 * SECOND);
 }
 
@@ -263,7 +263,7 @@ static void waiting_costs_no_computing(void **state)
 static void the_back_polls_on_where_the_front_did_not_wait_for_it_to_make_way(void **state)
 {
     fixture *f = *state;
-    usleep(2 * AWAY_NS / 1000);
+    usleep(2 * FRONT_IDLE_NS / 1000);
     f->handling_us = 200 * 1000;
     post(f);
     while (f->n_inside == 0) usleep(1000);
@@ -281,7 +281,7 @@ static void a_poll_is_sampled_until_its_event_is_handled(void **state)
     uint32_t poll;
     uint64_t poll_cpu_ns;
     bool sampled = false;
-    usleep(2 * AWAY_NS / 1000);
+    usleep(2 * FRONT_IDLE_NS / 1000);
     for (int i = 0; i < 5000 && !sampled; i++, usleep(1000))
         sampled = pf_poller_sample(&f->poller, &poll, &poll_cpu_ns);
     assert_true(sampled); /* the back's */
@@ -305,7 +305,7 @@ static void no_event_is_lost_while_front_and_back_take_turns(void **state)
     start_poster(f, post_many);
     for (int i = 0; n_handled(f) < 2000 && i < 20000; i++) {
         pf_poller_wait(&f->poller, pf_now_ns() + (uint64_t)(i % 2) * MS / 10, pf_now_ns() + (uint64_t)(i % 4) * MS);
-        if (i % 16 == 0) usleep(AWAY_NS / 1000 + 1000);
+        if (i % 16 == 0) usleep(FRONT_IDLE_NS / 1000 + 1000);
     }
     assert_int_equal(n_handled(f), 2000);
 }

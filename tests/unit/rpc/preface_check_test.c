@@ -33,7 +33,7 @@ static void come(fixture *f)
         f->theirs[i] = ends[1];
         assert_int_equal(write(ends[1], PREFACE, sizeof PREFACE - 1), sizeof PREFACE - 1);
         pf_connections_add(&f->connections, ends[0]);
-        pf_connections_advance(&f->connections, &f->connections.all[i], PF_CONNECTION_SPOKEN);
+        pf_connections_advance(&f->connections, &f->connections.all[i], PF_CONNECTION_READY);
     }
 }
 
@@ -55,14 +55,15 @@ static void no_more_are_given_than_are_read_the_oldest_first(void **state)
     (void)state;
     fixture f;
     come(&f);
-    for (int i = 0; i < 3; i++) assert_true(pf_hand_over(&f.connections, give, &f) >= 0); /* again and again: no more */
+    for (int i = 0; i < 3; i++)
+        assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0); /* again and again: no more */
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD);
     read_from(f.given[5]); /* whichever is read makes way for one */
-    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD + 1);
     for (int i = 0; i < f.n_given; i++)
         if (i != 5) read_from(f.given[i]);
-    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, 2 * PF_PREFACE_CHECK_MOST_UNREAD + 1);
     for (int i = 0; i < f.n_given; i++) assert_int_equal(f.given[i], f.connections.all[i].fd);
     go(&f);
@@ -73,11 +74,11 @@ static void all_are_given_in_the_end(void **state)
     (void)state;
     fixture f;
     come(&f);
-    for (int n_read = 0; pf_hand_over(&f.connections, give, &f) >= 0;)
+    for (int n_read = 0; pf_preface_hand_off(&f.connections, give, &f) >= 0;)
         while (n_read < f.n_given) read_from(f.given[n_read++]);
     assert_int_equal(f.n_given, N);
-    assert_int_equal(pf_connections_count(&f.connections, PF_CONNECTION_GIVEN), N);
-    assert_int_equal(pf_hand_over(&f.connections, give, &f), -1);
+    assert_int_equal(pf_connections_count(&f.connections, PF_CONNECTION_HANDED_OFF), N);
+    assert_int_equal(pf_preface_hand_off(&f.connections, give, &f), -1);
     go(&f);
 }
 
@@ -86,12 +87,12 @@ static void who_is_gone_is_not_waited_for(void **state)
     (void)state;
     fixture f;
     come(&f);
-    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     read_from(f.given[0]);
     assert_int_equal(shutdown(f.theirs[0], SHUT_WR), 0); /* its end is all there is to be read now */
     assert_int_equal(shutdown(f.given[1], SHUT_RDWR), 0);
     read_from(f.given[1]);
-    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD + 2);
     go(&f);
 }
@@ -103,7 +104,7 @@ static void who_hangs_up_before_his_turn_is_dropped(void **state)
     come(&f);
     for (int i = 0; i < N; i++)
         if (i % 3 != 0) assert_int_equal(shutdown(f.theirs[i], SHUT_WR), 0); /* as who is gone, over TCP */
-    assert_int_equal(pf_hand_over(&f.connections, give, &f), -1);
+    assert_int_equal(pf_preface_hand_off(&f.connections, give, &f), -1);
     assert_int_equal(f.n_given, N / 3);
     assert_int_equal(f.connections.n, N / 3);
     for (int i = 0; i < f.n_given; i++) assert_int_equal(f.given[i], f.connections.all[i].fd);
@@ -115,9 +116,9 @@ static void who_hangs_up_is_dropped_while_others_are_unread(void **state)
     (void)state;
     fixture f;
     come(&f);
-    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(shutdown(f.theirs[PF_PREFACE_CHECK_MOST_UNREAD], SHUT_WR), 0);
-    assert_true(pf_hand_over(&f.connections, give, &f) >= 0);
+    assert_true(pf_preface_hand_off(&f.connections, give, &f) >= 0);
     assert_int_equal(f.n_given, PF_PREFACE_CHECK_MOST_UNREAD);
     assert_int_equal(f.connections.n, N - 1);
     go(&f);

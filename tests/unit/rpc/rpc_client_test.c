@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "rpc/client/client.h"
 #include "tests/support/echo_server.h"
-#include "tests/support/slow_line.h"
+#include "tests/support/delay_proxy.h"
 #include "tests/support/test.h"
 
 /* A server and its client, who has opened sequence 1. is_mute: the worker answers to nothing. */
@@ -398,12 +398,12 @@ static void a_line_that_is_slow_is_waited_for(void **state)
     snprintf(address, sizeof address, "unix:%s", path);
     fixture f;
     begin(&f);
-    slow_line *line = slow_line_begin(path, serving_path, 400);
+    delay_proxy *line = delay_proxy_begin(path, serving_path, 400);
     pf_peer *peer = connected(address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     assert_first_round(peer);
     pf_peer_destroy(peer);
-    slow_line_end(line);
+    delay_proxy_end(line);
     end(&f);
 }
 

@@ -231,7 +231,7 @@ static void a_connection_is_told_how_many_calls_it_may_have(void **state)
     begin_with(&f, (pf_server_config){ .address = serving_address, .max_streams = 2 });
     const int fd = raw_client_dial();
     assert_true(raw_client_push_preface(fd));
-    assert_true(raw_client_hears(fd, "\0\3\0\0\0\x42", 6, 5000)); /* SETTINGS_MAX_CONCURRENT_STREAMS: 64 more */
+    assert_true(raw_client_receives(fd, "\0\3\0\0\0\x42", 6, 5000)); /* SETTINGS_MAX_CONCURRENT_STREAMS: 64 more */
     close(fd);
     end(&f);
 }
@@ -248,7 +248,7 @@ static void calls_that_have_ended_do_not_count(void **state)
     for (uint32_t stream = 1; stream < 4 * MOST_AT_ONCE; stream += 2) {
         assert_true(raw_client_open_stream(fd, stream, "/grpc.health.v1.Health/Check"));
         assert_true(raw_client_push_frame(fd, 0, 1, stream, "\0\0\0\0\0", 5));
-        assert_true(raw_client_hears(fd, "\0\0\0\0\2\x08", 6, 5000)); /* one state or another */
+        assert_true(raw_client_receives(fd, "\0\0\0\0\2\x08", 6, 5000)); /* one state or another */
     }
     close(fd);
     end(&f);
@@ -264,7 +264,7 @@ static void pings_of_who_says_nothing_else_are_answered_every_second(void **stat
     assert_true(raw_client_push_preface(fd));
     for (int i = 0; i < 6; i++, usleep(1100 * 1000)) {
         assert_true(raw_client_push_frame(fd, 6, 0, 0, "12345678", 8));
-        assert_true(raw_client_hears(fd, "\0\0\x08\6\1\0\0\0\00012345678", 17, 5000));
+        assert_true(raw_client_receives(fd, "\0\0\x08\6\1\0\0\0\00012345678", 17, 5000));
     }
     close(fd);
     end(&f);
@@ -407,13 +407,13 @@ static void a_question_that_is_not_one_is_answered_with_what_is_wrong(void **sta
         const int fd = raw_client_dial();
         assert_true(raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, methods[i]));
         assert_true(raw_client_push_frame(fd, 0, 1, 1, NULL, 0)); /* half closed, and nothing said */
-        assert_true(raw_client_hears(fd, why, sizeof why - 1, 5000));
+        assert_true(raw_client_receives(fd, why, sizeof why - 1, 5000));
         close(fd);
     }
     const int fd = raw_client_dial(); /* of a stream that is no fault */
     assert_true(raw_client_push_preface(fd) && raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
     assert_true(raw_client_push_frame(fd, 0, 1, 1, NULL, 0));
-    assert_true(raw_client_hears(fd, well, sizeof well - 1, 5000));
+    assert_true(raw_client_receives(fd, well, sizeof well - 1, 5000));
     close(fd);
     end(&f);
 }
@@ -479,7 +479,7 @@ static void a_long_computation_gives_signs_of_life(void **state)
 {
     (void)state;
     fixture f;
-    begin_with(&f, (pf_server_config){ .address = serving_address, .sign_ns = 100 * MS });
+    begin_with(&f, (pf_server_config){ .address = serving_address, .heartbeat_ns = 100 * MS });
     pf_peer *peer = connected(serving_address), *idle = connected(serving_address);
     pf_peer *talker = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
@@ -516,7 +516,7 @@ static void a_prompt_without_end_holds_nobody_up_and_is_left_when_its_client_is_
 {
     (void)state;
     fixture f;
-    begin_with(&f, (pf_server_config){ .address = serving_address, .sign_ns = 100 * MS });
+    begin_with(&f, (pf_server_config){ .address = serving_address, .heartbeat_ns = 100 * MS });
     pf_peer *greedy = connected(serving_address), *peer = connected(serving_address);
     const int32_t endless[] = { ECHO_ENDLESS, 1, 2 };
     assert_int_equal(say_open(greedy, 1, endless, 3), PF_OK);
@@ -770,7 +770,7 @@ static void who_has_said_all_is_not_sent_away_while_his_prompt_is_computed(void 
         assert_int_equal(say_verdict(other, 1, round, 9), PF_OK);
         assert_proposal(answer_within(other, 5 * SECOND), 1, round + 1, 9);
     }
-    assert_false(raw_client_hears(fd, "grpc-status", 11, 100));
+    assert_false(raw_client_receives(fd, "grpc-status", 11, 100));
     close(fd);
     pf_peer_destroy(other);
     end(&f);
@@ -793,7 +793,7 @@ static void who_watches_and_reads_late_is_told_the_last_state(void **state)
     pf_server_stop(f.running.server);
     usleep(200 * 1000);
     assert_true(raw_client_push_frame(fd, 8, 0, 1, window, sizeof window));
-    assert_true(raw_client_hears(fd, "\0\0\0\0\2\x08\2", 7, 3000)); /* NOT_SERVING */
+    assert_true(raw_client_receives(fd, "\0\0\0\0\2\x08\2", 7, 3000)); /* NOT_SERVING */
     close(fd);
     pf_peer_destroy(peer);
     end(&f);
@@ -870,7 +870,7 @@ static void a_message_too_many_for_all_streams_together_ends_its_own(void **stat
             assert_true(raw_client_open_stream(fds[i], s, "/pilotfish.v1.Drafter/Draft"));
             assert_true(raw_client_push_frame(fds[i], 0, 0, s, message, sizeof message));
         }
-        const bool hears = raw_client_hears(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 2500);
+        const bool hears = raw_client_receives(fds[i], why, strlen(why), i < N_CONNECTIONS - 1 ? 50 : 2500);
         assert_int_equal(hears, i == N_CONNECTIONS - 1);
     }
     for (int i = 0; i < N_CONNECTIONS; i++) close(fds[i]); /* and what waited goes with them */
@@ -896,9 +896,9 @@ static void who_reads_none_of_many_answers_loses_his_stream(void **state)
     assert_true(raw_client_open_stream(fd, 1, "/pilotfish.v1.Drafter/Draft"));
     for (uint64_t i = 0; i < N - 1; i++)
         push_verdict(fd, i, false); /* of a sequence that is not open: one answer each */
-    assert_false(raw_client_hears(fd, why, sizeof why - 1, 300));
+    assert_false(raw_client_receives(fd, why, sizeof why - 1, 300));
     push_verdict(fd, N - 1, false);
-    assert_true(raw_client_hears(fd, why, sizeof why - 1, 5000));
+    assert_true(raw_client_receives(fd, why, sizeof why - 1, 5000));
     close(fd);
     end(&f);
 }
@@ -924,8 +924,8 @@ static void who_reads_least_of_the_answers_of_all_loses_his_stream(void **state)
         for (uint64_t round = 0; round < n_rounds; round++) push_verdict_of(fds[i], round, LONG_TOKEN, false);
         if (i == 1) usleep(300 * 1000); /* all of his is answered: he has the most when it is too much */
     }
-    assert_true(raw_client_hears(fds[1], why, sizeof why - 1, 5000));
-    for (int i = 0; i < N; i += 2) assert_false(raw_client_hears(fds[i], why, sizeof why - 1, 50));
+    assert_true(raw_client_receives(fds[1], why, sizeof why - 1, 5000));
+    for (int i = 0; i < N; i += 2) assert_false(raw_client_receives(fds[i], why, sizeof why - 1, 50));
     pf_peer *peer = connected(serving_address);
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_OK);
     assert_int_equal(say_verdict(peer, 1, 0, 9), PF_OK);
@@ -1018,7 +1018,7 @@ static void a_stream_that_ends_badly_is_not_told_that_it_ends_well(void **state)
     assert_proposal(answer_within(busy, 5 * SECOND), 1, 1, 9);
     usleep(100 * 1000);
     assert_true(raw_client_push_frame(fd, 8, 0, 1, window, sizeof window));
-    assert_true(raw_client_hears(fd, badly, sizeof badly - 1, 5000));
+    assert_true(raw_client_receives(fd, badly, sizeof badly - 1, 5000));
     close(fd);
     pf_peer_destroy(busy);
     end(&f);

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "rpc/client/client.h"
 #include "rpc/server/server.h"
-#include "tests/support/mute_peer.h"
+#include "tests/support/unresponsive_peer.h"
 #include "tests/support/raw_call.h"
 #include "tests/support/running_server.h"
 #include "tests/support/raw_client.h"
@@ -31,7 +31,7 @@ typedef struct {
 
 static void begin(fixture *f, int32_t max_streams)
 {
-    *f = (fixture){ .peer.ops = &mute_peer_ops };
+    *f = (fixture){ .peer.ops = &unresponsive_peer_ops };
     const pf_server_config config = { .address = serving_address,
                                       .drafter = &f->peer,
                                       .max_message_bytes = MESSAGE_BYTES,
@@ -124,7 +124,7 @@ static void mute_and_half_spoken_connections_keep_nobody_out(void **state)
     }
     assert_served();
     end(&f);
-    for (int i = 0; i < N; i++) assert_true(raw_client_is_hung_up_on(fds[i], 0));
+    for (int i = 0; i < N; i++) assert_true(raw_client_is_disconnected(fds[i], 0));
     for (int i = 0; i < N; i++) close(fds[i]);
 }
 
@@ -266,7 +266,7 @@ static void assert_two_get_in(int fd)
     assert_all_come_up(peers, 2);
     open_sequence(peers[1]);
     assert_all_come_up(peers, 2);
-    assert_true(raw_client_hears(fd, why, strlen(why), 1000));
+    assert_true(raw_client_receives(fd, why, strlen(why), 1000));
     pf_peer_destroy(peers[0]);
     pf_peer_destroy(peers[1]);
 }
@@ -292,7 +292,7 @@ static void watches_take_what_is_free_and_make_way(void **state)
     const int fd = contention_in("/grpc.health.v1.Health/Watch", MOST_CALLS, true);
     const int late = contention_in("/grpc.health.v1.Health/Watch", 1, true);
     static const char why[] = "as many calls are open as are taken";
-    assert_true(raw_client_hears(late, why, strlen(why), 1000));
+    assert_true(raw_client_receives(late, why, strlen(why), 1000));
     assert_two_get_in(fd);
     end(&f);
     close(late);
@@ -406,7 +406,7 @@ static void what_a_large_message_took_goes_back_when_nothing_more_comes(void **s
     enum { N_FIELDS = 200000, LEAST = 8 << 20 }; /* 12 MiB in memory, beyond the two that are kept */
     static uint8_t message[3 * N_FIELDS];
     for (int i = 0; i < N_FIELDS; i++) memcpy(message + 3 * i, "\xa0\x06\x01", 3); /* that nobody knows */
-    fixture f = { .peer.ops = &mute_peer_ops };
+    fixture f = { .peer.ops = &unresponsive_peer_ops };
     serving_begin(&f.running, &(pf_server_config){ .address = serving_address, .drafter = &f.peer });
     assert_int_equal(raw_call(serving_address, DRAFT, message, sizeof message, 5000).code, GRPC_STATUS_OK);
     const size_t before = resident_bytes();

@@ -1,4 +1,4 @@
-#include "tests/support/slow_line.h"
+#include "tests/support/delay_proxy.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ typedef struct {
     piece *pieces; /* [MAX_PIECES] a ring */
 } way;
 
-struct slow_line {
+struct delay_proxy {
     int listening, delay_ms;
     struct sockaddr_un from, to;
     way ways[MAX_WAYS];
@@ -47,14 +47,14 @@ static struct sockaddr_un name_of(const char *path)
     return name;
 }
 
-static void add_way(slow_line *line, int from, int to)
+static void add_way(delay_proxy *line, int from, int to)
 {
     piece *pieces = calloc(MAX_PIECES, sizeof *pieces);
     assert_non_null(pieces);
     line->ways[line->n_ways++] = (way){ .from = from, .to = to, .pieces = pieces };
 }
 
-static void take_connection(slow_line *line)
+static void take_connection(delay_proxy *line)
 {
     const int near = accept(line->listening, NULL, NULL), far = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_true(near >= 0 && far >= 0 && line->n_ways + 2 <= MAX_WAYS);
@@ -67,7 +67,7 @@ static void take_connection(slow_line *line)
     add_way(line, far, near);
 }
 
-static void take_piece(slow_line *line, way *w)
+static void take_piece(delay_proxy *line, way *w)
 {
     assert_true(w->n < MAX_PIECES);
     piece *p = &w->pieces[(w->first + w->n++) % MAX_PIECES];
@@ -90,7 +90,7 @@ static void pass_on(way *w)
 
 static void *run(void *arg)
 {
-    slow_line *line = arg;
+    delay_proxy *line = arg;
     while (!atomic_load(&line->stop)) {
         struct pollfd polled[MAX_WAYS + 1];
         const int n = line->n_ways;
@@ -107,9 +107,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-slow_line *slow_line_begin(const char *from, const char *to, int delay_ms)
+delay_proxy *delay_proxy_begin(const char *from, const char *to, int delay_ms)
 {
-    slow_line *line = calloc(1, sizeof *line);
+    delay_proxy *line = calloc(1, sizeof *line);
     assert_non_null(line);
     line->delay_ms = delay_ms;
     line->from = name_of(from);
@@ -121,7 +121,7 @@ slow_line *slow_line_begin(const char *from, const char *to, int delay_ms)
     return line;
 }
 
-void slow_line_end(slow_line *line)
+void delay_proxy_end(delay_proxy *line)
 {
     atomic_store(&line->stop, true);
     pthread_join(line->thread, NULL);

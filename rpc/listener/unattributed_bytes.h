@@ -11,15 +11,15 @@
  *
  * Threads: the listener's.
  */
-#ifndef PF_RPC_UNATTRIBUTED_H
-#define PF_RPC_UNATTRIBUTED_H
+#ifndef PF_RPC_UNATTRIBUTED_BYTES_H
+#define PF_RPC_UNATTRIBUTED_BYTES_H
 
 #include <stddef.h>
 
 #include "rpc/listener/connections.h"
 
-/* To be called every PF_POLL_WATCH_MS: what pings take until then is forgiven. Shuts down who has the most, until no more
+/* To be called every PF_POLL_WATCHDOG_MS: what pings take until then is forgiven. Shuts down who has the most, until no more
  * than most_bytes are unattributed. How many were shut down. */
-int pf_unattributed_check(pf_connections *cs, size_t most_bytes);
+int pf_unattributed_bytes_check(pf_connections *cs, size_t most_bytes);
 
 #endif

@@ -1,28 +1,29 @@
 /* Places: few enough calls, and nobody kept out by one who wants nothing. */
-#include "rpc/server/server_parts.h"
+#include "rpc/server/server_internal.h"
 
 #include "base/clock.h"
 
-void pf_call_leave_place(pf_call *c)
+void pf_call_release_slot(pf_call *c)
 {
-    if (!c->is_over && c->grpc) pf_listener_over(c->server->listener, c->connection, c->role == PF_CALL_STREAM);
-    c->is_over = true;
-    if (!c->has_place) return;
-    c->has_place = false;
+    if (!c->is_finished && c->grpc)
+        pf_listener_call_finished(c->server->listener, c->connection, c->role == PF_CALL_STREAM);
+    c->is_finished = true;
+    if (!c->has_slot) return;
+    c->has_slot = false;
     c->server->n_open--;
     if (c->role == PF_CALL_STREAM) c->server->n_streams--;
 }
 
 /* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
  * nothing. */
-void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text)
+void pf_call_reject(pf_call *c, grpc_status_code code, const char *text)
 {
-    pf_call_leave_place(c);
+    pf_call_release_slot(c);
     c->ended = true;
     (void)grpc_call_cancel_with_status(c->grpc, code, text, NULL);
 }
 
-void pf_call_tell_sequences(pf_call *c, bool any)
+void pf_call_note_sequences(pf_call *c, bool any)
 {
     if (c->has_sequences && !any) c->idle_ns = pf_now_ns();
     c->has_sequences = any;
@@ -40,25 +41,24 @@ static pf_call *longest_idle(const pf_server *server, bool stream)
 {
     pf_call *idle = NULL;
     for (pf_call *c = server->oldest; c; c = c->next)
-        if ((c->role == PF_CALL_STREAM) == stream && c->has_place && is_idle(c) &&
-            (!idle || c->idle_ns < idle->idle_ns))
+        if ((c->role == PF_CALL_STREAM) == stream && c->has_slot && is_idle(c) && (!idle || c->idle_ns < idle->idle_ns))
             idle = c;
     return idle;
 }
 
 /* Frees a place of a stream, or of any other call. */
-static bool make_way(pf_server *server, bool stream)
+static bool evict_idle(pf_server *server, bool stream)
 {
     pf_call *c = longest_idle(server, stream);
     if (!c) return false;
-    pf_call_turn_away(c, GRPC_STATUS_RESOURCE_EXHAUSTED,
-                      stream ? "another stream needs the place: this one has no sequence open"
-                             : "another call needs the place");
+    pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                   stream ? "another stream needs the place: this one has no sequence open"
+                          : "another call needs the place");
     return true;
 }
 
 /* Watches take what is free, and no more. */
-const char *pf_call_take_place(pf_call *c)
+const char *pf_call_admit(pf_call *c)
 {
     pf_server *server = c->server;
     const int32_t most = pf_server_max_calls(&server->config);
@@ -67,11 +67,11 @@ const char *pf_call_take_place(pf_call *c)
         pf_listener_disconnect_back_pressured(server->listener);
         return "too many calls are ending; try again";
     }
-    if (stream && server->n_streams >= server->config.max_streams && !make_way(server, true))
+    if (stream && server->n_streams >= server->config.max_streams && !evict_idle(server, true))
         return "as many streams are open as are taken, all of them with sequences";
-    if (server->n_open >= most && (c->role == PF_CALL_WATCH || !make_way(server, false)))
+    if (server->n_open >= most && (c->role == PF_CALL_WATCH || !evict_idle(server, false)))
         return "as many calls are open as are taken";
-    c->has_place = true;
+    c->has_slot = true;
     server->n_open++;
     if (stream) server->n_streams++;
     return NULL;

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rpc/listener/unattributed.h"
+#include "rpc/listener/unattributed_bytes.h"
 #include "tests/support/test.h"
 
 enum { N = 3, MOST_CALLS = 100, BYTES = 10000 };
@@ -36,7 +36,7 @@ static void come(fixture *f)
     for (int i = 0; i < N; i++) {
         connect_two(listening, &f->ours[i], &f->theirs[i]);
         pf_connections_add(&f->connections, f->ours[i]);
-        pf_connections_advance(&f->connections, &f->connections.all[i], PF_CONNECTION_GIVEN);
+        pf_connections_advance(&f->connections, &f->connections.all[i], PF_CONNECTION_HANDED_OFF);
     }
     close(listening);
 }
@@ -70,7 +70,7 @@ static bool is_cut(const fixture *f, int i)
 
 static int look(fixture *f, size_t most_bytes)
 {
-    return pf_unattributed_check(&f->connections, most_bytes);
+    return pf_unattributed_bytes_check(&f->connections, most_bytes);
 }
 
 static void of_what_nobody_claims_the_most_is_cut_until_little_enough_is_left(void **state)
@@ -94,17 +94,17 @@ static void calls_and_messages_claim_what_they_take_and_no_more(void **state)
     fixture f;
     come(&f);
     say_and_read(&f, 0, 1000);
-    pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
+    pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
     assert_int_equal(look(&f, 100), 0);
     for (int i = 0; i < 100; i++) {
         say_and_read(&f, 0, 5000 + 9 + 5 + 26); /* in a frame, with two window updates */
-        pf_connections_claim(&f.connections, f.ours[0], 5000);
+        pf_connections_attribute(&f.connections, f.ours[0], 5000);
         assert_int_equal(look(&f, 100), 0);
     }
     for (int i = 0; i < 4; i++) { /* as much again trails each call, and waits with it */
         say_and_read(&f, 0, 5000);
-        pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
-        pf_connections_claim(&f.connections, f.ours[0], 0);
+        pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
+        pf_connections_attribute(&f.connections, f.ours[0], 0);
         assert_int_equal(look(&f, 12000), i == 3);
     }
     go(&f);
@@ -116,13 +116,13 @@ static void who_has_no_calls_left_begins_anew(void **state)
     fixture f;
     come(&f);
     for (int i = 0; i < 10; i++) {
-        pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
-        pf_connections_enter(&f.connections, f.ours[0], MOST_CALLS);
+        pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
+        pf_connections_call_started(&f.connections, f.ours[0], MOST_CALLS);
         say_and_read(&f, 0, 5000);
         for (int call = 0; call < 2; call++) {
             assert_int_equal(look(&f, 5000), 0);
-            pf_connections_over(&f.connections, f.ours[0]);
-            pf_connections_leave(&f.connections, f.ours[0]);
+            pf_connections_call_finished(&f.connections, f.ours[0]);
+            pf_connections_call_freed(&f.connections, f.ours[0]);
         }
     }
     assert_int_equal(look(&f, 100), 0);

@@ -8,25 +8,25 @@
  *
  * Threads: the listener's.
  */
-#ifndef PF_RPC_POLL_WATCH_H
-#define PF_RPC_POLL_WATCH_H
+#ifndef PF_RPC_POLL_WATCHDOG_H
+#define PF_RPC_POLL_WATCHDOG_H
 
 #include <stdatomic.h>
 
 #include "rpc/listener/connections.h"
 #include "rpc/poller.h"
 
-enum { PF_POLL_WATCH_MS = 50 }; /* between looks at the poll */
+enum { PF_POLL_WATCHDOG_MS = 50 }; /* between looks at the poll */
 
 /* Part of its owner's struct; its fields but the first are the watch's alone. */
 typedef struct {
     const pf_poller *poller;
     uint32_t poll;   /* the one last seen, */
     uint64_t cpu_ns; /* and the CPU time of its thread then */
-} pf_poll_watch;
+} pf_poll_watchdog;
 
-/* To be called every PF_POLL_WATCH_MS while gRPC has connections. Looks closely for as long where the poll is held up, or
+/* To be called every PF_POLL_WATCHDOG_MS while gRPC has connections. Looks closely for as long where the poll is held up, or
  * until *stop. Whether a connection was shut down. */
-bool pf_poll_watch_look(pf_poll_watch *watch, pf_connections *cs, const atomic_bool *stop);
+bool pf_poll_watchdog_check(pf_poll_watchdog *watch, pf_connections *cs, const atomic_bool *stop);
 
 #endif

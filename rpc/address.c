@@ -1,4 +1,4 @@
-#include "rpc/listener/address.h"
+#include "rpc/address.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rpc/listener/poll_watch.h"
+#include "rpc/listener/poll_watchdog.h"
 #include "tests/support/test.h"
 
 enum { N = 3, READ = 1 /* from this one */, MS = 1000 * 1000 };
@@ -16,7 +16,7 @@ typedef struct {
     pf_connections connections;
     int ours[N], theirs[N];
     pf_poller poller; /* polls on this thread, as far as the watch can see */
-    pf_poll_watch watch;
+    pf_poll_watchdog watch;
     atomic_bool stop;
     pthread_t reader;
     atomic_bool reads;
@@ -48,7 +48,7 @@ static void come(fixture *f, bool reads)
         f->theirs[i] = ends[1];
         assert_int_equal(write(ends[1], much, sizeof much), sizeof much);
         pf_connections_add(&f->connections, ends[0]);
-        pf_connections_advance(&f->connections, &f->connections.all[i], PF_CONNECTION_GIVEN);
+        pf_connections_advance(&f->connections, &f->connections.all[i], PF_CONNECTION_HANDED_OFF);
     }
     if (reads) assert_int_equal(pthread_create(&f->reader, NULL, read_on, f), 0);
 }
@@ -83,7 +83,7 @@ static void compute(void)
 
 static bool look(fixture *f)
 {
-    return pf_poll_watch_look(&f->watch, &f->connections, &f->stop);
+    return pf_poll_watchdog_check(&f->watch, &f->connections, &f->stop);
 }
 
 static bool is_cut(const fixture *f, int i)
@@ -181,7 +181,8 @@ static void a_number_that_is_anothers_by_now_is_not_taken_for_cut(void **state)
     begin_poll(&f);
     assert_nobody_is_cut(&f);
     compute();
-    for (int i = 0; i < 1000 && f.connections.all[READ].stage == PF_CONNECTION_GIVEN; i++) assert_nobody_is_cut(&f);
+    for (int i = 0; i < 1000 && f.connections.all[READ].stage == PF_CONNECTION_HANDED_OFF; i++)
+        assert_nobody_is_cut(&f);
     assert_int_equal(f.connections.all[READ].stage, PF_CONNECTION_CLOSING); /* it was found, all the same */
     go(&f);
 }

@@ -1,4 +1,4 @@
-#include "rpc/server/room.h"
+#include "rpc/message_budget.h"
 
 #include "proto/codec.h"
 
@@ -28,7 +28,7 @@ static size_t held(size_t unattributed_bytes)
     return unattributed_bytes / 10 * 13;
 }
 
-static size_t needs(const pf_room *room, int32_t n_codecs)
+static size_t needs(const pf_message_budget *room, int32_t n_codecs)
 {
     return room->inbound_bytes + room->unread_bytes + room->grpc_bytes + held(room->unattributed_bytes) +
            (size_t)n_codecs * pf_codec_arena_bytes(room->message_bytes);
@@ -40,13 +40,13 @@ static size_t usable(size_t memory_bytes)
     return memory_bytes / 8 * 7;
 }
 
-static pf_room in_plenty(size_t message_bytes)
+static pf_message_budget in_plenty(size_t message_bytes)
 {
     const size_t messages = MESSAGES * message_bytes;
-    return (pf_room){ false, message_bytes, messages, messages, GRPC_BYTES, messages };
+    return (pf_message_budget){ false, message_bytes, messages, messages, GRPC_BYTES, messages };
 }
 
-size_t pf_room_of_client(size_t message_bytes, size_t memory_bytes)
+size_t pf_message_budget_of_client(size_t message_bytes, size_t memory_bytes)
 {
     const size_t plenty = FEWEST_MESSAGES * message_bytes + GRPC_BYTES;
     if (memory_bytes == 0) return plenty;
@@ -54,9 +54,9 @@ size_t pf_room_of_client(size_t message_bytes, size_t memory_bytes)
 }
 
 /* Deal `bytes` out, to messages of at most message_bytes. */
-static pf_room deal(size_t message_bytes, size_t bytes)
+static pf_message_budget deal(size_t message_bytes, size_t bytes)
 {
-    pf_room room = { .is_scarce = true, .message_bytes = message_bytes };
+    pf_message_budget room = { .is_scarce = true, .message_bytes = message_bytes };
     room.grpc_bytes = least(GRPC_BYTES, bytes / GRPC_SHARE);
     room.unattributed_bytes = least(MESSAGES * message_bytes, (bytes - room.grpc_bytes) / UNATTRIBUTED_SHARE);
     const size_t a_way = (bytes - room.grpc_bytes - held(room.unattributed_bytes)) / 2;
@@ -64,8 +64,8 @@ static pf_room deal(size_t message_bytes, size_t bytes)
     return room;
 }
 
-pf_status pf_room_choose(size_t message_bytes, size_t needed_bytes, size_t memory_bytes, int32_t n_codecs, pf_room *out,
-                         pf_error *error)
+pf_status pf_message_budget_choose(size_t message_bytes, size_t needed_bytes, size_t memory_bytes, int32_t n_codecs,
+                                   pf_message_budget *out, pf_error *error)
 {
     const size_t needed = least(needed_bytes, message_bytes), n = (size_t)n_codecs;
     *out = in_plenty(message_bytes);

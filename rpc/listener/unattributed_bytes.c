@@ -1,4 +1,4 @@
-#include "rpc/listener/unattributed.h"
+#include "rpc/listener/unattributed_bytes.h"
 
 #include <linux/tcp.h> /* glibc's own knows no tcpi_bytes_received */
 #include <netinet/in.h>
@@ -21,13 +21,13 @@ static uint64_t bytes_read(int fd)
 static void look_at(pf_connections *cs, pf_connection *c)
 {
     pthread_mutex_lock(&cs->lock);
-    const uint64_t n_more = c->n_to_claim;
-    c->n_to_claim = 0;
+    const uint64_t n_more = c->n_to_attribute;
+    c->n_to_attribute = 0;
     pthread_mutex_unlock(&cs->lock);
     const uint64_t n = bytes_read(c->fd); /* now: what is claimed was read before */
-    const uint64_t n_left = n > c->n_claimed + PING_BYTES ? n - c->n_claimed - PING_BYTES : 0;
+    const uint64_t n_left = n > c->n_attributed + PING_BYTES ? n - c->n_attributed - PING_BYTES : 0;
     c->n_unattributed = n_left > n_more ? n_left - n_more : 0;
-    c->n_claimed = n - c->n_unattributed;
+    c->n_attributed = n - c->n_unattributed;
 }
 
 /* The connection with the most; *all: of all of gRPC's. NULL: there are none. */
@@ -37,19 +37,19 @@ static pf_connection *greediest(pf_connections *cs, uint64_t *all)
     *all = 0;
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
-        if (c->stage != PF_CONNECTION_GIVEN) continue;
+        if (c->stage != PF_CONNECTION_HANDED_OFF) continue;
         *all += c->n_unattributed;
         if (!most || c->n_unattributed > most->n_unattributed) most = c;
     }
     return most;
 }
 
-int pf_unattributed_check(pf_connections *cs, size_t most_bytes)
+int pf_unattributed_bytes_check(pf_connections *cs, size_t most_bytes)
 {
     int n = 0;
     uint64_t all;
     for (int32_t i = 0; i < cs->n; i++)
-        if (cs->all[i].stage == PF_CONNECTION_GIVEN) look_at(cs, &cs->all[i]);
+        if (cs->all[i].stage == PF_CONNECTION_HANDED_OFF) look_at(cs, &cs->all[i]);
     for (pf_connection *c; (c = greediest(cs, &all)) != NULL && all > most_bytes;) n += pf_connections_shut_down(cs, c);
     return n;
 }

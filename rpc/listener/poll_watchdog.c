@@ -1,4 +1,4 @@
-#include "rpc/listener/poll_watch.h"
+#include "rpc/listener/poll_watchdog.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -6,7 +6,7 @@
 static const uint64_t MOST_CPU_NS = 100u * 1000 * 1000; /* of one poll */
 
 /* Whether the poll is the one last seen, and has computed for too long since. */
-static bool is_held_up(pf_poll_watch *watch)
+static bool is_held_up(pf_poll_watchdog *watch)
 {
     uint32_t poll;
     uint64_t cpu_ns;
@@ -24,19 +24,19 @@ static pf_connection *being_read(pf_connections *cs)
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
         int n_unread = 0;
-        if (c->stage != PF_CONNECTION_GIVEN || ioctl(c->fd, FIONREAD, &n_unread) != 0) continue;
+        if (c->stage != PF_CONNECTION_HANDED_OFF || ioctl(c->fd, FIONREAD, &n_unread) != 0) continue;
         if (n_unread < c->n_unread) read = c;
         c->n_unread = n_unread;
     }
     return read;
 }
 
-bool pf_poll_watch_look(pf_poll_watch *watch, pf_connections *cs, const atomic_bool *stop)
+bool pf_poll_watchdog_check(pf_poll_watchdog *watch, pf_connections *cs, const atomic_bool *stop)
 {
     if (!is_held_up(watch)) return false;
     struct pollfd wakeup = { .fd = cs->wakeup, .events = POLLIN };
     (void)being_read(cs);
-    for (int i = 0; i < PF_POLL_WATCH_MS && is_held_up(watch) && !atomic_load(stop); i++) {
+    for (int i = 0; i < PF_POLL_WATCHDOG_MS && is_held_up(watch) && !atomic_load(stop); i++) {
         (void)poll(&wakeup, 1, 1);
         pf_connection *c = being_read(cs);
         if (c && is_held_up(watch) && pf_connections_shut_down(cs, c)) return true;

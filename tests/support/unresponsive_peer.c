@@ -1,4 +1,4 @@
-#include "tests/support/mute_peer.h"
+#include "tests/support/unresponsive_peer.h"
 
 static pf_status take(pf_peer *peer, const pf_batch *batch)
 {
@@ -35,4 +35,6 @@ static void destroy(pf_peer *peer)
     (void)peer;
 }
 
-const pf_peer_ops mute_peer_ops = { .submit = take, .collect = say_nothing, .info = tell_info, .destroy = destroy };
+const pf_peer_ops unresponsive_peer_ops = {
+    .submit = take, .collect = say_nothing, .info = tell_info, .destroy = destroy
+};

@@ -5,7 +5,7 @@
  *      server_compute.c   the computing thread, between streams and peers
  *      server_events.c    what gRPC's queue says: new calls, messages, ends
  *      server_calls.c     one call: reading, writing, when it may be freed
- *      server_places.c    how many calls, who makes way, who is turned away; knows nothing of server_calls.c
+ *      server_call_limits.c    how many calls, who makes way, who is turned away; knows nothing of server_calls.c
  *      server_health.c    health, and who watches it
  *
  * A call is freed when nothing refers to it any more: no event to come, not in line, and the computing thread has let
@@ -14,19 +14,19 @@
  * Threads: what is here is guarded by the server's lock, unless it says otherwise. Functions want it held, unless they say
  * otherwise.
  */
-#ifndef PF_RPC_SERVER_PARTS_H
-#define PF_RPC_SERVER_PARTS_H
+#ifndef PF_RPC_SERVER_INTERNAL_H
+#define PF_RPC_SERVER_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "proto/health.h"
-#include "rpc/listener/address.h"
+#include "rpc/address.h"
 #include "rpc/server/dispatch.h"
 #include "rpc/grpc_util.h"
 #include "rpc/listener/listener.h"
 #include "rpc/poller.h"
-#include "rpc/server/room.h"
+#include "rpc/message_budget.h"
 #include "rpc/server/server.h"
 
 enum {
@@ -97,16 +97,16 @@ struct pf_call {
     int32_t out_head, out_count;
     size_t in_bytes;
     size_t unread_bytes, writing_bytes; /* of what waits to be written and is being written; of the latter */
-    uint64_t quiet_ns;                  /* since when a stream that waits has heard nothing */
+    uint64_t waiting_since_ns;          /* since when a stream that waits has heard nothing */
 
     bool is_ready;      /* in line for the computing thread, or just taken from it */
-    bool is_absorbed;   /* in the server's list of that name */
-    bool is_owed;       /* of a stream: the peer owed it an answer at the last look, or it has spoken since */
+    bool is_in_round;   /* in the server's list of that name */
+    bool awaits_answer; /* of a stream: the peer owed it an answer at the last look, or it has spoken since */
     bool has_sequences; /* of a stream: some were open at the last look */
-    bool has_place;     /* it is counted in n_open (server_places.c) */
-    bool is_over;       /* it got no place or has left it, and the listener has been told */
+    bool has_slot;      /* it is counted in n_open (server_call_limits.c) */
+    bool is_finished;   /* it got no place or has left it, and the listener has been told */
     uint64_t idle_ns;   /* since when a stream has had no sequence open, or any other call has been there */
-    pf_call *next_ready, *next_absorbed;
+    pf_call *next_ready, *next_in_round;
     pf_call *next, *previous; /* all that are there, the oldest first */
     bool watches;             /* has said whose health */
     pf_health told;           /* to a watcher */
@@ -120,7 +120,7 @@ typedef struct {
 
 struct pf_server {
     pf_server_config config;
-    pf_room room;
+    pf_message_budget room;
     pf_address address;
     char actual[PF_MAX_ADDRESS_BYTES];
     grpc_server *grpc;
@@ -143,7 +143,7 @@ struct pf_server {
 
     pthread_mutex_t lock;
     pf_call *ready, **ready_end; /* streams with work, first come first served */
-    pf_call *absorbed;           /* streams that spoke in this round, or since one is behind */
+    pf_call *in_round;           /* streams that spoke in this round, or since one is behind */
     pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
     int32_t n_calls;                   /* all that are not freed, the one that is awaited too */
@@ -154,7 +154,7 @@ struct pf_server {
 /* Whether an answer may be under way: something of the stream is in line, or being computed. */
 static inline bool pf_call_is_waiting(const pf_call *c)
 {
-    return c->in_count > 0 || c->is_owed;
+    return c->in_count > 0 || c->awaits_answer;
 }
 
 /* ---- server_calls.c -------------------------------------------------------------------------------------------------- */
@@ -182,20 +182,21 @@ void pf_call_make_ready(pf_call *c);                                   /* in lin
 
 /* Where nothing refers to it any more it is taken out of every list, and pf_call_free is to end it. False: not yet. */
 bool pf_call_retire(pf_call *c);
-void pf_call_free(pf_call *c);         /* without the lock */
-void pf_server_give_signs(void *user); /* without it; the poller's too: of life, to streams that have waited for long */
+void pf_call_free(pf_call *c); /* without the lock */
+void pf_server_send_heartbeats(
+    void *user); /* without it; the poller's too: of life, to streams that have waited for long */
 
-/* ---- server_places.c ------------------------------------------------------------------------------------------------- */
+/* ---- server_call_limits.c ------------------------------------------------------------------------------------------------- */
 
-const char *pf_call_take_place(pf_call *c);        /* NULL: the call has a place now, else why there is none */
-void pf_call_leave_place(pf_call *c);              /* it is over, or goes: another may have its place */
-void pf_call_tell_sequences(pf_call *c, bool any); /* whether a stream has any open */
-void pf_call_turn_away(pf_call *c, grpc_status_code code, const char *text); /* at once, whatever is being written */
+const char *pf_call_admit(pf_call *c);             /* NULL: the call has a place now, else why there is none */
+void pf_call_release_slot(pf_call *c);             /* it is over, or goes: another may have its place */
+void pf_call_note_sequences(pf_call *c, bool any); /* whether a stream has any open */
+void pf_call_reject(pf_call *c, grpc_status_code code, const char *text); /* at once, whatever is being written */
 
 /* ---- server_health.c ------------------------------------------------------------------------------------------------- */
 
 void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes);
-void pf_call_tell_health(pf_call *c);                           /* to a watcher, where it is news */
+void pf_call_send_health(pf_call *c);                           /* to a watcher, where it is news */
 void pf_server_set_health(pf_server *server, pf_health health); /* without the lock; and tells who watches */
 
 /* ---- server_events.c, without the lock ------------------------------------------------------------------------------- */
@@ -210,7 +211,7 @@ bool pf_server_compute(pf_server *server, pf_error *error);
 
 /* A pf_dispatch_send: the user is the server, the stream a call. */
 void pf_server_send_batch(void *user, void *stream, const pf_batch *batch);
-bool pf_server_is_told_to_stop(const pf_server *server);
+bool pf_server_is_stopping(const pf_server *server);
 
 /* Whether it was told so long ago that nothing is computed to its end any more: a long prompt's prefill may take minutes. */
 bool pf_server_is_overdue(pf_server *server);

@@ -1,6 +1,4 @@
-/*
- * Addresses: "host:port" or "unix:/path".
- */
+/* Parses and prints addresses: "host:port" or "unix:/path". */
 #ifndef PF_RPC_ADDRESS_H
 #define PF_RPC_ADDRESS_H
 
@@ -22,13 +20,13 @@ typedef struct {
     char path[108]; /* of a unix socket, else empty */
 } pf_address;
 
-/* PF_INVALID: the sentence says which form was expected. A path with a comma is none: gRPC takes it for two. Nor
- * is IPv4 in fewer than four numbers, or in octal ones: gRPC finds nobody there, or another host. Brackets stand as a
- * pair round an IPv6 address, and nowhere else. */
+/* PF_INVALID: the sentence says which form was expected. A path with a comma is refused: gRPC splits addresses at
+ * commas. So is IPv4 in fewer than four numbers or in octal: gRPC resolves it to nothing or to another host. Brackets
+ * enclose an IPv6 address, and stand nowhere else. */
 PF_MUST_USE pf_status pf_address_parse(const char *text, pf_address *out, pf_error *error);
 
-/* The same as gRPC takes it, which would read the plain text in its own way: "dns:5000" for a scheme, and "a?b", "a%20b" and
- * "//a" for what they are in a URI. */
+/* Prints the address as a URI for gRPC, which would otherwise read "dns:5000" as a scheme, and "a?b", "a%20b" and
+ * "//a" as parts of a URI. */
 void pf_address_to_uri(const pf_address *address, char out[PF_MAX_URI_BYTES]);
 
 #endif

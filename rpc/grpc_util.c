@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 
-/* Two epoll sets and what wakes each, and at times one more: gRPC aborts where it cannot have one. With four to be had it did
- * so in one or two of a hundred starts, with five in none of 1,500. */
+/* Two epoll sets with a wakeup descriptor each, and at times one more: gRPC aborts where it cannot have one. With four
+ * free it did so in one or two of a hundred starts, with five in none of 1,500. */
 enum { FIRST_DESCRIPTORS = 6 };
 
 static pf_status check_descriptors(pf_error *error)
@@ -25,7 +25,7 @@ static pf_status check_descriptors(pf_error *error)
                    FIRST_DESCRIPTORS, n, strerror(reason));
 }
 
-/* Six that gRPC begins with, and it waits for ever at its end for one that could not be started; more once it is busy. */
+/* gRPC starts six threads, and waits for ever at its end for one that could not be started; under load it starts more. */
 enum { FIRST_THREADS = 12 };
 
 static void *wait_for_all(void *gate)
@@ -50,8 +50,8 @@ static pf_status check_threads(pf_error *error)
                    strerror(reason));
 }
 
-/* absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore), by the name that the build has found; without that
- * function, or another version's in its place, locks stay as they are. */
+/* absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore), by the mangled name that the build found.
+ * Without that function, or with another version's in its place, deadlock detection stays on. */
 static void end_lock_debugging(void)
 {
     enum { ON_DEADLOCK_CYCLE_IGNORE = 0 };
@@ -66,7 +66,7 @@ pf_status pf_grpc_begin(pf_error *error)
 {
     PF_TRY(check_descriptors(error));
     PF_TRY(check_threads(error));
-    setenv("GRPC_VERBOSITY", "NONE", 0); /* libraries never print; whoever sets it wants to see */
+    setenv("GRPC_VERBOSITY", "NONE", 0); /* libraries never print; a user that sets it wants to see */
     end_lock_debugging();
     grpc_init();
     return PF_OK;

@@ -10,11 +10,13 @@ enum {
     LOOK_NS = 50 * 1000 * 1000,
     OVERDUE_NS = 4 * LOOK_NS,    /* a poll that still lasts */
     COARSE_NS = 2 * 1000 * 1000, /* by how much gRPC may oversleep: it counts milliseconds, and rounds up */
-    NAP_NS = 50 * 1000,          /* between looks where that is too coarse */
-    LOOK_ON_NS = 8 * 1000, /* without yielding, once somebody has computed on this core: his message is on its way */
+    NAP_NS = 50 * 1000,          /* between polls where that is too coarse */
+    LOOK_ON_NS =
+        8 *
+        1000, /* without yielding, once another thread has computed on this core: its message is likely on its way */
 
-    /* Looks of one who has no time. Each takes one thing that has happened on a socket, and a round makes two or three:
-     * with one look a round the answers come later each time. */
+    /* Polls past the deadline. Each handles one event of a socket, and a round takes two or three: with one poll a
+     * round answers would be delayed more and more. */
     LATE_LOOKS = 4,
 };
 
@@ -37,17 +39,17 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
 }
 
-/* An empty batch is complete at once: its event wakes whoever polls. */
-static void ring(pf_poller *p)
+/* An empty batch completes at once: its event ends the poll. */
+static void wake(pf_poller *p)
 {
     (void)grpc_call_start_batch(p->wakeup, NULL, 0, p, NULL);
 }
 
 /* ---- the back -------------------------------------------------------------------------------------------------- */
 
-/* With the lock held: until somebody wakes the back, or one poll of the front's has lasted for too long. gRPC 1.51 begins
- * anew, with all of its time, when a signal interrupts it, and a process that is stopped and goes on every few milliseconds
- * is interrupted as if by one. */
+/* With the lock held. Sleeps until the back is woken, or until one poll of the front has lasted too long. gRPC 1.51
+ * restarts its timeout when a signal interrupts it, and a process that is stopped and continued every few milliseconds
+ * is interrupted likewise. */
 static void sleep_behind_the_front(pf_poller *p)
 {
     const unsigned poll = atomic_load(&p->n_polls);
@@ -55,12 +57,12 @@ static void sleep_behind_the_front(pf_poller *p)
     p->back_sleeps = true;
     const bool woken = pthread_cond_timedwait(&p->turn, &p->lock, &until) == 0;
     p->back_sleeps = false;
-    if (!woken && atomic_load(&p->front_polls) && atomic_load(&p->n_polls) == poll) ring(p);
+    if (!woken && atomic_load(&p->front_polls) && atomic_load(&p->n_polls) == poll) wake(p);
 }
 
-/* With the lock held: until the front has been away for front_idle_ns. A front that comes and goes is looked at again after as long;
- * of one that has not gone since the last look it is awaited that it goes: then it wakes the back, which between two
- * processors of a guest takes 30 us on either. */
+/* With the lock held. Waits until the front has not polled for front_idle_ns. A front that polls on and off is checked
+ * again after that time; while the front has not stopped since the last check the back sleeps until the front wakes
+ * it, which takes 30 us on either side between two virtual CPUs. */
 static void await_absence(pf_poller *p)
 {
     uint64_t seen_ns = 0;
@@ -100,13 +102,13 @@ static void *run_back(void *arg)
 
 /* ---- the front ------------------------------------------------------------------------------------------------- */
 
-/* Whether the front polls now; false: the back does, and has not made way in time. */
-static bool come(pf_poller *p, uint64_t deadline_ns)
+/* Whether the front polls now; false: the back does, and has not stopped in time. */
+static bool take_over(pf_poller *p, uint64_t deadline_ns)
 {
     const struct timespec until = to_timespec(deadline_ns);
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->front_polls, true);
-    if (p->back_polls && pf_now_ns() < deadline_ns) ring(p);
+    if (p->back_polls && pf_now_ns() < deadline_ns) wake(p);
     while (p->back_polls && pf_now_ns() < deadline_ns) (void)pthread_cond_timedwait(&p->turn, &p->lock, &until);
     const bool polls = !p->back_polls;
     if (!polls) atomic_store(&p->front_polls, false);
@@ -114,14 +116,14 @@ static bool come(pf_poller *p, uint64_t deadline_ns)
     return polls;
 }
 
-static void leave(pf_poller *p)
+static void hand_back(pf_poller *p)
 {
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->front_polls, false);
     p->left_ns = pf_now_ns();
-    const bool wake = p->back_sleeps;
+    const bool needs_wakeup = p->back_sleeps;
     pthread_mutex_unlock(&p->lock);
-    if (wake) pthread_cond_signal(&p->turn);
+    if (needs_wakeup) pthread_cond_signal(&p->turn);
 }
 
 bool pf_poller_front_polls(const pf_poller *poller)
@@ -135,7 +137,8 @@ bool pf_poller_sample(const pf_poller *poller, uint32_t *poll, uint64_t *cpu_ns)
     *poll = atomic_load_explicit(&poller->n_polls, memory_order_acquire);
     const clockid_t clock = atomic_load_explicit(&poller->polls_clock, memory_order_acquire);
     if (clock == 0 || clock_gettime(clock, &time) != 0) return false;
-    if (atomic_load_explicit(&poller->n_polls, memory_order_relaxed) != *poll) return false; /* whose clock is it? */
+    if (atomic_load_explicit(&poller->n_polls, memory_order_relaxed) != *poll)
+        return false; /* another thread polls now */
     *cpu_ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
     return true;
 }
@@ -147,7 +150,7 @@ void pf_poller_notify(pf_poller *poller)
 
 void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
 {
-    if (atomic_exchange(&p->news, false) || !come(p, deadline_ns)) return;
+    if (atomic_exchange(&p->news, false) || !take_over(p, deadline_ns)) return;
     const gpr_timespec at_once = gpr_time_0(GPR_CLOCK_MONOTONIC);
     bool came;
     uint64_t look_until_ns = 0;
@@ -170,7 +173,7 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
             if (sleep_ns == LOOK_NS && (!came || pf_now_ns() - now_ns > LOOK_NS)) break;
         }
     }
-    leave(p);
+    hand_back(p);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
@@ -178,7 +181,7 @@ void pf_poller_wait(pf_poller *p, uint64_t spin_until_ns, uint64_t deadline_ns)
 static void dismantle(pf_poller *p)
 {
     grpc_call_unref(p->wakeup);
-    grpc_channel_destroy(p->nowhere);
+    grpc_channel_destroy(p->wakeup_channel);
     grpc_completion_queue_destroy(p->cq);
     pthread_cond_destroy(&p->turn);
     pthread_mutex_destroy(&p->lock);
@@ -188,8 +191,8 @@ bool pf_poller_start(pf_poller *p, const pf_poller_config *config)
 {
     *p = (pf_poller){ .config = *config };
     p->cq = grpc_completion_queue_create_for_next(NULL);
-    p->nowhere = grpc_lame_client_channel_create("wakeup", GRPC_STATUS_UNAVAILABLE, "rings only");
-    p->wakeup = grpc_channel_create_call(p->nowhere, NULL, GRPC_PROPAGATE_DEFAULTS, p->cq,
+    p->wakeup_channel = grpc_lame_client_channel_create("wakeup", GRPC_STATUS_UNAVAILABLE, "wakeups only");
+    p->wakeup = grpc_channel_create_call(p->wakeup_channel, NULL, GRPC_PROPAGATE_DEFAULTS, p->cq,
                                          grpc_slice_from_static_string("/wakeup"), NULL,
                                          gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     pthread_condattr_t attributes;

@@ -1,14 +1,14 @@
-/* The two services of proto/pilotfish.proto, and what they are called on the wire. */
+/* Names the two services of proto/pilotfish.proto on the wire. */
 #ifndef PF_RPC_SERVICE_H
 #define PF_RPC_SERVICE_H
 
-/* Which way proposals go. */
+/* DRAFTER: the server proposes. VERIFIER: the client does. */
 typedef enum { PF_SERVICE_DRAFTER, PF_SERVICE_VERIFIER, PF_N_SERVICES } pf_service;
 
 typedef struct {
-    const char *name;          /* by which its health is asked for */
+    const char *name;          /* asked for in health checks */
     const char *stream_method; /* a stream of batches each way */
-    const char *info_method;   /* who is there: GetModelInfo */
+    const char *info_method;   /* GetModelInfo */
 } pf_service_names;
 
 extern const pf_service_names pf_services[PF_N_SERVICES];

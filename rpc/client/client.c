@@ -1,4 +1,4 @@
-/* A far peer: batches out, batches in, over a link that mends itself (rpc/client/link.h). */
+/* Sends batches to a peer across gRPC and receives its answers, over a link that reconnects (rpc/client/link.h). */
 #include "rpc/client/client.h"
 
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "rpc/service.h"
 
 enum {
-    /* Batches on their way since the last answer. A process that was stopped reads no more, and 280 small messages fill
-     * its unix socket: gRPC 1.51 then never lets go of the connection, neither for a ping without an answer, which it
-     * cannot write, nor for the end of the channel. Past it one goes out a second. */
+    /* Batches sent since the last answer. A stopped process does not read, and about 280 small messages fill its unix
+     * socket. gRPC 1.51 then never closes the connection: it cannot write the ping that would detect it,
+     * nor the end of the channel. Past this limit one batch a second is sent. */
     N_UNANSWERED = 64,
     SECOND_NS = 1000 * 1000 * 1000,
 
-    /* Of those that may wait for the transport. The rest is for closes. */
+    /* Batches that may wait for the transport. The rest of the queue is kept for closes. */
     N_WAITING = PF_LINK_OUTBOUND / 2,
 };
 
@@ -34,7 +34,7 @@ static pf_link *link_of(pf_peer *peer)
 
 /* ---- pf_peer, on the caller's thread ------------------------------------------------------------------------------ */
 
-/* With the lock held: end the stream; a new one may be better, and every sequence starts afresh on it. */
+/* With the lock held. Ends the stream: a new one may work, and every sequence is opened again on it. */
 static pf_status cancel_stream(pf_link *link, const char *what)
 {
     (void)pf_fail(&link->why, PF_UNAVAILABLE, "%s: %s", link->address, what);
@@ -45,17 +45,17 @@ static pf_status cancel_stream(pf_link *link, const char *what)
     return PF_UNAVAILABLE;
 }
 
-/* Whether a batch can be sent now, with the lock held. One of closes alone is never too many: there are no more of them than
- * of opens, and who is not told of an end keeps a place for it. What waits for the transport says nothing of the peer: this
- * process polls too seldom to hear that it is sent, when its target is fast and others have the cores. */
+/* With the lock held. Whether a batch can be sent now. A batch of closes alone is always accepted: there are no more
+ * closes than opens, and a peer that misses a close keeps a slot. A full transport queue does not mean that the peer
+ * is slow: with a fast target and busy cores this process polls too rarely to see that a batch was sent. */
 static pf_status check_link(pf_link *link, const pf_batch *batch)
 {
     if (link->lost || link->state != PF_LINK_UP) {
-        link->lost = false; /* this tells */
+        link->lost = false; /* reported by this return */
         return PF_UNAVAILABLE;
     }
     if (link->sending && link->out_count == PF_LINK_OUTBOUND)
-        return cancel_stream(link, "it does not read, and more waits to be sent than there is room for");
+        return cancel_stream(link, "it does not read, and the send queue is full");
     const bool asks = batch->n_opens + batch->n_proposals + batch->n_verdicts > 0;
     if (asks && link->n_unanswered >= N_UNANSWERED && pf_now_ns() < link->sent_ns + SECOND_NS) return PF_LIMIT;
     return asks && link->sending && link->out_count >= N_WAITING ? PF_LIMIT : PF_OK;
@@ -73,7 +73,7 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
         if (!message) status = PF_LIMIT;
     }
     if (status == PF_OK) {
-        if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* the rest may go unanswered */
+        if (batch->n_verdicts + batch->n_proposals > 0) link->n_unanswered++; /* opens and closes may go unanswered */
         link->sent_ns = pf_now_ns();
         pf_link_send(link, message);
     }
@@ -81,10 +81,10 @@ static pf_status client_submit(pf_peer *peer, const pf_batch *batch)
     return status;
 }
 
-/* The next answer's bytes. PF_CANCELLED: not yet.  PF_UNAVAILABLE: no more on this stream.
+/* The bytes of the next answer. PF_CANCELLED: not yet.  PF_UNAVAILABLE: no more on this stream.
  *
- * An answer is asked for here, by a caller who has nothing better to do, and not when the last one has come: core then tells
- * the peer at once how much room there is, in a packet of its own, and whoever has an answer wants to go on. */
+ * The next read is started here, by a caller that is idle, and not when the previous answer arrives: gRPC sends a flow-control
+ * update in a packet of its own at each read, which would delay the next request. */
 static pf_status take_answer(pf_link *link, grpc_byte_buffer **answer, pf_error *error)
 {
     pf_status status = PF_CANCELLED;
@@ -103,8 +103,8 @@ static pf_status take_answer(pf_link *link, grpc_byte_buffer **answer, pf_error 
     return status;
 }
 
-/* Looks once at least, whatever the deadline: a caller who never waits would otherwise hear only from the back of the poller,
- * 10 ms later, of what has been sent, and a fast target fills the queue in two. */
+/* Polls at least once, whatever the deadline. A caller that never waits would otherwise learn only from the back of
+ * the poller, 10 ms later, that its batches were sent, and a fast target fills the queue in two. */
 static pf_status await_answer(pf_link *link, uint64_t deadline_ns, grpc_byte_buffer **answer, pf_error *error)
 {
     const uint64_t spin_until_ns = pf_now_ns() + PF_RPC_SPIN_NS;
@@ -115,7 +115,7 @@ static pf_status await_answer(pf_link *link, uint64_t deadline_ns, grpc_byte_buf
     }
 }
 
-/* What a server of the other service would say, or a client, is of no use to anybody who waits for this one's answers. */
+/* PF_FORMAT: the answer has parts that only a client, or a server of the other service, may send. */
 static pf_status check_direction(const client *c, const pf_batch *answer, pf_error *error)
 {
     const bool drafter = c->service == PF_SERVICE_DRAFTER;
@@ -133,7 +133,7 @@ static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const 
     const pf_batch *batch;
     grpc_slice hold;
     PF_TRY(pf_grpc_bytes(answer, &hold, error));
-    pf_codec_give_back(c->decoder); /* what an honest one sends takes less than is kept */
+    pf_codec_give_back(c->decoder); /* messages of a conforming peer fit in what is kept */
     const pf_status status =
         pf_codec_decode_batch(c->decoder, GRPC_SLICE_START_PTR(hold), GRPC_SLICE_LENGTH(hold), &batch, error);
     grpc_slice_unref(hold);
@@ -143,10 +143,10 @@ static pf_status decode_answer(const client *c, grpc_byte_buffer *answer, const 
     return PF_OK;
 }
 
-static pf_status on_protocol_violation(pf_link *link, const char *nonsense, pf_error *error)
+static pf_status on_protocol_violation(pf_link *link, const char *text, pf_error *error)
 {
     char what[sizeof((pf_error *)NULL)->text];
-    snprintf(what, sizeof what, "it talks nonsense: %s", nonsense);
+    snprintf(what, sizeof what, "protocol violation: %s", text);
     pthread_mutex_lock(&link->lock);
     const pf_status status = cancel_stream(link, what);
     if (error) *error = link->why;
@@ -159,10 +159,10 @@ static pf_status client_collect(pf_peer *peer, uint64_t deadline_ns, const pf_ba
     client *c = (client *)peer;
     grpc_byte_buffer *answer = NULL;
     PF_TRY(await_answer(&c->link, deadline_ns, &answer, error));
-    pf_error nonsense;
-    const pf_status status = decode_answer(c, answer, out, &nonsense);
+    pf_error cause;
+    const pf_status status = decode_answer(c, answer, out, &cause);
     grpc_byte_buffer_destroy(answer);
-    return status == PF_OK ? PF_OK : on_protocol_violation(&c->link, nonsense.text, error);
+    return status == PF_OK ? PF_OK : on_protocol_violation(&c->link, cause.text, error);
 }
 
 static void client_why(pf_peer *peer, pf_error *out)
@@ -211,7 +211,7 @@ static const pf_peer_ops OPS = {
 
 static void settle(pf_rpc_client_config *config)
 {
-    /* Whoever is needed may be far: a line of four seconds there and back is slow, and works. */
+    /* A required peer may be far away: a round trip of four seconds is slow, and works. */
     if (config->connect_timeout_ns == 0)
         config->connect_timeout_ns = (uint64_t)(config->keep_trying ? 2 : 15) * SECOND_NS;
     if (config->memory_bytes == 0) config->memory_bytes = pf_topology_memory_bytes();
@@ -238,8 +238,7 @@ static pf_status connect_to(const char *address_text, pf_service service, const 
     c->service = service;
     c->link.stream_method = pf_services[service].stream_method;
     c->link.info_method = pf_services[service].info_method;
-    c->link.one_model =
-        service == PF_SERVICE_VERIFIER; /* a draft is a guess, whoever makes it; a text is one target's */
+    c->link.one_model = service == PF_SERVICE_VERIFIER; /* any draft may continue; a text is one target's */
     pf_status status = make_codecs(c, address_text, error);
     if (status == PF_OK) status = pf_link_start(&c->link, &address, error);
     if (status != PF_OK) {

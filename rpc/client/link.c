@@ -7,24 +7,24 @@
 #include "rpc/message_budget.h"
 
 enum {
-    /* Reconnection: a worker that comes back is taken up within a second. */
+    /* Reconnection: a restarted worker is connected within a second. */
     BACKOFF_MS = 100,
     BACKOFF_MAX_MS = 200,
 
-    /* An attempt to connect takes two round trips. The first must be short: most that fail for want of time have lost a
-     * packet, or ask a host that swallows them while another address of the name would answer. Those that follow are
-     * longer each, for a line that is slow, and then it begins anew; the one that was long enough is kept. */
+    /* A connection attempt takes two round trips. The first is short: most that time out have lost a packet, or asked
+     * a host that drops packets while another address of the name would answer. Each following attempt is longer, for
+     * slow networks; after the longest the cycle restarts. The length that succeeded is kept. */
     FIRST_ATTEMPT_MS = 600,
     ATTEMPT_FACTOR = 4,
     LAST_ATTEMPT_MS = FIRST_ATTEMPT_MS * ATTEMPT_FACTOR * ATTEMPT_FACTOR,
 
-    REFUSAL_NS = 300 * 1000 * 1000,   /* who is refused is so within, on a line that is not slow */
+    REFUSAL_NS = 300 * 1000 * 1000,   /* a refused connection fails within this time, on a network that is not slow */
     RECONNECT_NS = 100 * 1000 * 1000, /* between a broken stream and the next attempt */
-    LEAST_QUESTION_MS = 2000,         /* of a link that is being mended; twice an attempt, where that is more */
+    LEAST_QUESTION_MS = 2000, /* timeout of GetModelInfo while reconnecting; twice an attempt, where that is more */
 
-    CLOSE_TIMEOUT_NS = 1000 * 1000 * 1000, /* how long a call's end is waited for, should it come to that */
+    CLOSE_TIMEOUT_NS = 1000 * 1000 * 1000, /* how long to wait for a cancelled call to end */
     CANCEL_POLL_NS = 50 * 1000 * 1000,
-    FRONT_IDLE_NS = 10 * 1000 * 1000, /* of a caller who collects nothing, until the back of the poller polls */
+    FRONT_IDLE_NS = 10 * 1000 * 1000, /* how long the caller may not collect until the back of the poller polls */
 };
 
 /* Events of the completion queue. */
@@ -81,14 +81,14 @@ static grpc_op status_op(pf_link_call *call)
                                                       .status_details = &call->details } };
 }
 
-/* How long a link that is being mended asks who is there: two connect, should one be refused, and the answer. */
+/* Timeout of GetModelInfo while reconnecting: two attempts, should one be refused, and the answer. */
 static uint64_t question_ns(const pf_link *link)
 {
     const int32_t twice_ms = 2 * link->attempt_ms;
     return (uint64_t)(twice_ms > LEAST_QUESTION_MS ? twice_ms : LEAST_QUESTION_MS) * 1000 * 1000;
 }
 
-/* Ask who is there; after the first contact through refused connections and lost ones. */
+/* Calls GetModelInfo; after the first contact it waits through refused and lost connections. */
 static void ask(pf_link *link)
 {
     uint8_t bytes[PF_MAX_REQUEST_BYTES];
@@ -160,7 +160,7 @@ static bool has_same_fingerprint(const pf_model_info *a, const pf_model_info *b)
     return memcmp(a->vocab_fingerprint, b->vocab_fingerprint, sizeof a->vocab_fingerprint) == 0;
 }
 
-/* Whether who says so of itself may take the place of whoever was there before. */
+/* Whether a server with this model info may replace the one that was connected before. */
 static bool is_same_peer(const pf_link *link, const pf_model_info *now)
 {
     const pf_model_info *before = &link->info;
@@ -169,8 +169,8 @@ static bool is_same_peer(const pf_link *link, const pf_model_info *now)
             (strcmp(now->model_id, before->model_id) == 0 && pf_model_ids(now) == pf_model_ids(before)));
 }
 
-/* Who knows neither the service nor the question is no peer of ours: a server of another kind, or a proxy before one that is
- * not up yet. */
+/* A server that knows neither the service nor the method is not a peer: another kind of server, or a proxy in front of
+ * one that is not up yet. */
 static pf_status status_of(grpc_status_code code)
 {
     const bool is_protocol_violation =
@@ -187,13 +187,13 @@ static pf_status decode_info(grpc_byte_buffer *answer, pf_model_info *info, pf_e
     return status;
 }
 
-/* Whether a question that has failed was not refused: its packets are lost, or slow. */
+/* Whether a failed request timed out, and was not refused: its packets were lost or slow. */
 static bool took_long(const pf_link *link)
 {
     return pf_now_ns() - link->asked_ns >= REFUSAL_NS;
 }
 
-/* By somebody who has too many calls: there may be room soon. */
+/* By a server that has too many calls: it may have room soon. */
 static bool was_rejected(const pf_link *link)
 {
     return link->call.status == GRPC_STATUS_RESOURCE_EXHAUSTED;
@@ -203,9 +203,9 @@ static const char *why_no_answer(const pf_link *link)
 {
     const grpc_status_code code = link->call.status;
     if (code == GRPC_STATUS_UNIMPLEMENTED) return "this service is not offered there";
-    if (was_rejected(link)) return "it turns us away";
+    if (was_rejected(link)) return "it rejects the call, having too many";
     const bool late = code == GRPC_STATUS_DEADLINE_EXCEEDED || (status_of(code) == PF_UNAVAILABLE && took_long(link));
-    return late ? "nobody answers in time" : "nobody answers";
+    return late ? "no answer in time" : "no answer";
 }
 
 static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
@@ -222,9 +222,10 @@ static pf_status read_info(pf_link *link, pf_model_info *info, pf_error *error)
     if (status != PF_OK) return pf_fail(error, status, "%s: %s", link->address, why.text);
     if (!link->known || is_same_peer(link, info)) return PF_OK;
     const bool other_tokens = info->vocab_size == link->info.vocab_size && !has_same_fingerprint(info, &link->info);
-    return pf_fail(error, PF_UNSUPPORTED, "%s: another model is there now: %s with %d tokens, expected %s with %d%s",
-                   link->address, info->model_id, (int)info->vocab_size, link->info.model_id,
-                   (int)link->info.vocab_size, other_tokens ? " other ones" : "");
+    return pf_fail(error, PF_UNSUPPORTED,
+                   "%s: another model is served there now: %s with %d tokens, expected %s with %d%s", link->address,
+                   info->model_id, (int)info->vocab_size, link->info.model_id, (int)link->info.vocab_size,
+                   other_tokens ? " other ones" : "");
 }
 
 static grpc_channel *make_channel(const pf_link *link)
@@ -256,20 +257,20 @@ static grpc_channel *make_channel(const pf_link *link)
     return channel;
 }
 
-/* Whether a question has failed for want of time. */
+/* Whether a request failed because it timed out. */
 static bool was_too_short(const pf_link *link, pf_status status)
 {
     return status == PF_UNAVAILABLE && !link->stopping && took_long(link);
 }
 
-/* Whether it may still ask then: who asks too late for an answer hears that nobody answered in time. */
+/* Whether another request may start then: one that starts too late for an answer would report a timeout. */
 static bool first_contact_goes_on(const pf_link *link, uint64_t after_ns)
 {
     return !link->asked && !link->config.keep_trying && !link->stopping &&
            pf_now_ns() + after_ns < link->connect_deadline_ns;
 }
 
-/* How long gRPC tries to connect is a channel's for life. */
+/* The connect timeout of a channel cannot change, so a longer attempt needs a new channel. */
 static void try_longer(pf_link *link)
 {
     link->attempt_ms = link->attempt_ms < LAST_ATTEMPT_MS ? link->attempt_ms * ATTEMPT_FACTOR : FIRST_ATTEMPT_MS;
@@ -315,7 +316,7 @@ static void on_stream_read(pf_link *link, bool success)
     link->reading = false;
     if (link->state != PF_LINK_UP) return;
     if (!success || !link->call.received) {
-        /* The status tells the rest, and is there already: but after a broken frame gRPC 1.51 has none until it is asked. */
+        /* The status follows, except after a malformed frame: gRPC 1.51 then reports none until the call is cancelled. */
         grpc_call_cancel(link->call.grpc, NULL);
         return;
     }
@@ -336,7 +337,7 @@ static void on_sent(pf_link *link, bool success)
     start_send(link, next);
 }
 
-/* The stream has its status: whatever the peer knew is gone. */
+/* The stream has its status: the peer has lost all sequences. */
 static void on_status(pf_link *link)
 {
     char *details = grpc_slice_to_c_string(link->call.details);
@@ -349,7 +350,7 @@ static void on_status(pf_link *link)
     pf_poller_notify(&link->poller);
 }
 
-/* Whatever it changes, whoever waits on the front is told by pf_poller_notify. */
+/* Whatever changes, the thread that waits on the front is woken by pf_poller_notify. */
 static void on_event(void *user, void *tag, bool success)
 {
     pf_link *link = user;
@@ -374,25 +375,25 @@ static void on_event(void *user, void *tag, bool success)
     pthread_mutex_unlock(&link->lock);
 }
 
-/* With the lock held. The first contact begins with it, in pf_link_connect and not before. */
-static void mend(pf_link *link)
+/* With the lock held. The first contact begins in pf_link_connect, not before. */
+static void reconnect(pf_link *link)
 {
     const bool may_ask = link->connect_deadline_ns > 0 && !link->stopping;
     if (link->state == PF_LINK_DOWN && may_ask && pf_now_ns() >= link->reconnect_ns) ask(link);
 }
 
-/* From the back: after the first contact nobody waits on the front for a link that is down. */
+/* Called by the back of the poller: after the first contact no thread waits on the front for a link that is down. */
 static void look(void *user)
 {
     pf_link *link = user;
     pthread_mutex_lock(&link->lock);
-    mend(link);
+    reconnect(link);
     pthread_mutex_unlock(&link->lock);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-/* Once nothing is polled any more, or was ever. */
+/* Called when no thread polls any more, or none ever did. */
 static void dismantle(pf_link *link)
 {
     grpc_channel_destroy(link->channel);
@@ -434,12 +435,12 @@ pf_status pf_link_connect(pf_link *link, pf_error *error)
     pthread_mutex_lock(&link->lock);
     link->connect_deadline_ns = pf_now_ns() + link->config.connect_timeout_ns;
     while (!link->asked && !is_cancelled(link)) {
-        mend(link);
+        reconnect(link);
         await_change(link, pf_now_ns() + CANCEL_POLL_NS);
     }
     pf_status status = link->asked_status;
     if (!link->asked)
-        status = pf_fail(error, PF_CANCELLED, "%s: nobody has answered yet", link->address);
+        status = pf_fail(error, PF_CANCELLED, "%s: no answer yet", link->address);
     else if (status != PF_OK && error)
         *error = link->asked_error;
     pthread_mutex_unlock(&link->lock);

@@ -1,13 +1,13 @@
 /*
- * A client's end of the wire: one stream to somebody, which mends itself. Internal to rpc/.
+ * Keeps one stream to a server, and reconnects it when it breaks. Internal to rpc/.
  *
- *      down ---- reconnect_ns is there ---> asking -------- an answer, no other's --------> up ---- its status ---> closing
- *       ^                                |                                                                       |
- *       |<------- nobody, or another ----+                                                                       |
- *       |<---------------------------------------------- nothing is posted any more, reconnect_ns is set -------------+
+ *      down ---- reconnect_ns has come --> connecting ---- its model info fits ------> up ---- its status ---> closing
+ *       ^                                      |                                                                  |
+ *       |<------- no answer, or another model -+                                                                  |
+ *       |<---------------------------------------- no operation is pending any more, reconnect_ns is set ---------+
  *
- * Threads: events come on whichever thread polls (rpc/poller.h). All below `lock` is guarded by it, and functions want it
- * held unless they say otherwise.
+ * Threads: events are handled on the thread that polls (rpc/poller.h). All below `lock` is guarded by it, and functions require
+ * it held unless they say otherwise.
  */
 #ifndef PF_RPC_LINK_H
 #define PF_RPC_LINK_H
@@ -19,7 +19,7 @@
 #include "rpc/grpc_util.h"
 #include "rpc/poller.h"
 
-enum { PF_LINK_OUTBOUND = 32 }; /* batches that wait for the transport; then the peer counts as gone */
+enum { PF_LINK_OUTBOUND = 32 }; /* batches that wait for the transport; past that the peer is disconnected */
 
 typedef enum { PF_LINK_DOWN, PF_LINK_CONNECTING, PF_LINK_UP, PF_LINK_CLOSING } pf_link_state;
 
@@ -37,24 +37,24 @@ typedef struct {
     pf_rpc_client_config config; /* resolved */
     char address[PF_MAX_ADDRESS_BYTES];
     const char *stream_method, *info_method;
-    bool one_model;             /* whoever comes back must be called as who was there before */
+    bool one_model;             /* only a model of the same name may reconnect */
     char uri[PF_MAX_URI_BYTES]; /* the address, as gRPC takes it */
     grpc_channel *channel;
-    int32_t attempt_ms; /* how long it tries to connect, at a time */
+    int32_t attempt_ms; /* timeout of a connection attempt */
     pf_poller poller;   /* its front is the caller */
 
     pthread_mutex_t lock;
     pf_link_state state;
     bool stopping;
-    bool lost;  /* the caller has yet to be told that a stream broke */
-    bool asked; /* the first contact is made, or over */
+    bool lost;  /* a stream broke, and the caller has not been told */
+    bool asked; /* the first contact has succeeded or failed */
     pf_status asked_status;
-    uint64_t connect_deadline_ns; /* when the first contact ends; 0: it has not begun */
-    uint64_t asked_ns;            /* when the last question began */
+    uint64_t connect_deadline_ns; /* deadline of the first contact; 0: it has not begun */
+    uint64_t asked_ns;            /* when the last GetModelInfo began */
     pf_error asked_error;
-    bool known; /* info is what somebody said */
+    bool known; /* info has been received */
     pf_model_info info;
-    pf_error why; /* it is down, or was last */
+    pf_error why; /* why it is down, or was last */
     uint64_t reconnect_ns;
     pf_link_call call;
     bool sending, reading;
@@ -66,20 +66,21 @@ typedef struct {
     pf_rpc_client_stats stats;
 } pf_link;
 
-/* With the lock held: ask for the next answer, while the link is up and none is asked for. */
+/* With the lock held. Starts reading the next answer; the link must be up and not reading. */
 void pf_link_read(pf_link *link);
 
-/* With the lock held: send a message, or put it in line, where there must be room. Takes it. */
+/* With the lock held. Sends a message, or queues it, where there must be room. Takes ownership. */
 void pf_link_send(pf_link *link, grpc_byte_buffer *message);
 
 /* Without the lock. `config` and the methods are set, the rest is zero.
  * PF_NOMEM: nothing is left. Else end it with pf_link_stop. */
 PF_MUST_USE pf_status pf_link_start(pf_link *link, const pf_address *address, pf_error *error);
 
-/* Without it, once: ask who is there, and wait for what comes of it. As pf_rpc_drafter_connect; the link goes on trying. */
+/* Without the lock, once: connects and gets the model info. Status as pf_rpc_drafter_connect; on failure the link
+ * keeps trying. */
 PF_MUST_USE pf_status pf_link_connect(pf_link *link, pf_error *error);
 
-/* Without it. False: gRPC does not let go of a call, and the link must stay where it is until the process ends. */
+/* Without the lock. False: gRPC still refers to a call, and the link must not be freed until the process ends. */
 bool pf_link_stop(pf_link *link);
 
 #endif

@@ -12,12 +12,13 @@
 #include "base/clock.h"
 
 enum {
-    MOST_CLOSING = 16, /* that have been shut down, and that gRPC has not closed */
+    MOST_CLOSING = 16, /* shut down, and not yet closed by gRPC */
 };
 
 static const uint64_t COUNT_AGAIN_NS = 100u * 1000 * 1000;
-static const uint64_t YOUNG_NS = 100u * 1000 * 1000;          /* a newcomer has had no time to speak, or to call */
-static const uint64_t BACK_PRESSURE_NS = 1000u * 1000 * 1000; /* an answer that was not read for so long */
+static const uint64_t YOUNG_NS =
+    100u * 1000 * 1000; /* a new connection has had no time to send its preface, or to call */
+static const uint64_t BACK_PRESSURE_NS = 1000u * 1000 * 1000; /* an answer was not read for so long */
 
 bool pf_connections_begin(pf_connections *cs, int32_t most)
 {
@@ -57,20 +58,20 @@ int32_t pf_connections_count(const pf_connections *cs, pf_connection_stage stage
     return n;
 }
 
-/* ---- who is there ------------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
-static void forget(pf_connections *cs, pf_connection *c)
+static void remove(pf_connections *cs, pf_connection *c)
 {
     const pf_connection *end = cs->all + cs->n--;
     memmove(c, c + 1, (size_t)(end - (c + 1)) * sizeof *c);
 }
 
-/* With the lock held; gRPC has never had it. */
+/* With the lock held; not handed off. */
 static void drop(pf_connections *cs, pf_connection *c)
 {
     close(c->fd);
-    forget(cs, c);
+    remove(cs, c);
 }
 
 static ino_t inode_of(int fd)
@@ -85,8 +86,8 @@ void pf_connections_add(pf_connections *cs, int fd)
         .fd = fd, .stage = PF_CONNECTION_NEW, .inode = inode_of(fd), .since_ns = pf_now_ns()
     };
     pthread_mutex_lock(&cs->lock);
-    pf_connection *before = pf_connections_find(cs, fd); /* one that gRPC has closed since */
-    if (before) forget(cs, before);
+    pf_connection *before = pf_connections_find(cs, fd); /* its number was reused: gRPC has closed it */
+    if (before) remove(cs, before);
     cs->all[cs->n++] = newcomer;
     pthread_mutex_unlock(&cs->lock);
 }
@@ -105,10 +106,10 @@ void pf_connections_advance(pf_connections *cs, pf_connection *c, pf_connection_
     pthread_mutex_unlock(&cs->lock);
 }
 
-/* ---- who goes ---------------------------------------------------------------------------------------------------- */
+/* ---- eviction ---------------------------------------------------------------------------------------------------- */
 
-/* With the lock held. gRPC may close it meanwhile, and its number may become another's: what is shut down is a descriptor
- * of our own. Whether it was there still. */
+/* With the lock held. gRPC may close the connection meanwhile, and its number may be reused: a duplicate of our own is
+ * shut down. Whether it was still there. */
 static bool shut_down(pf_connections *cs, pf_connection *c)
 {
     c->stage = PF_CONNECTION_CLOSING;
@@ -127,8 +128,8 @@ bool pf_connections_shut_down(pf_connections *cs, pf_connection *c)
     return was_there;
 }
 
-/* Of those that were shut down, and now and then of all: that is thousands of system calls. */
-static void forget_closed(pf_connections *cs)
+/* Checks those that were shut down, and at times all: that takes thousands of system calls. */
+static void remove_closed(pf_connections *cs)
 {
     const uint64_t now_ns = pf_now_ns();
     const bool all = now_ns - cs->counted_ns >= COUNT_AGAIN_NS;
@@ -138,7 +139,7 @@ static void forget_closed(pf_connections *cs)
         pf_connection *c = &cs->all[i];
         if ((c->stage == PF_CONNECTION_CLOSING || (all && c->stage == PF_CONNECTION_HANDED_OFF)) && c->n_calls == 0 &&
             inode_of(c->fd) != c->inode)
-            forget(cs, c);
+            remove(cs, c);
     }
     pthread_mutex_unlock(&cs->lock);
 }
@@ -156,7 +157,7 @@ static bool may_go(const pf_connections *cs, const pf_connection *c, uint64_t no
     return c->n_finished == 0 || is_back_pressured(c, now_ns);
 }
 
-/* Of those for whom nothing is done the oldest, of those that are silent first: whoever means it speaks at once. */
+/* The oldest idle connection; one in stage NEW first, since a client sends its preface at once. */
 static pf_connection *most_idle(pf_connections *cs)
 {
     const uint64_t now_ns = pf_now_ns();
@@ -172,7 +173,7 @@ static pf_connection *most_idle(pf_connections *cs)
 int pf_connections_make_room(pf_connections *cs)
 {
     const int32_t before = cs->n;
-    forget_closed(cs);
+    remove_closed(cs);
     if (cs->n < before) return PF_NOW_MS;
     if (pf_connections_count(cs, PF_CONNECTION_CLOSING) >= MOST_CLOSING) return PF_SOON_MS;
     pthread_mutex_lock(&cs->lock);
@@ -186,7 +187,7 @@ int pf_connections_make_room(pf_connections *cs)
     return wait_ms;
 }
 
-/* The connection that clogs most; *n_finished: the calls of all that do. */
+/* The most back-pressured connection; *n_finished: the finished calls of all back-pressured ones. */
 static pf_connection *most_back_pressured(pf_connections *cs, int32_t *n_finished)
 {
     const uint64_t now_ns = pf_now_ns();
@@ -215,9 +216,9 @@ int pf_connections_disconnect_back_pressured(pf_connections *cs, int32_t most_fi
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 enum {
-    CALL_BYTES = 1024,   /* what its headers take on the wire, and what comes once to a connection */
-    FRAMES_SHARE = 8,    /* of a message's bytes: the heads of its frames, where these are small */
-    MESSAGE_BYTES = 256, /* one that is small, with the window updates and the pings that go with it */
+    CALL_BYTES = 1024,   /* headers on the wire, and what is sent once for a connection */
+    FRAMES_SHARE = 8,    /* of a message: the headers of its frames, where these are small */
+    MESSAGE_BYTES = 256, /* a small message, with its window updates and pings */
 };
 
 static void claim(pf_connection *c, uint64_t n_bytes)
@@ -256,6 +257,6 @@ void pf_connections_call_freed(pf_connections *cs, int fd)
     pthread_mutex_lock(&cs->lock);
     pf_connection *c = pf_connections_find(cs, fd);
     if (c) c->n_calls--, c->n_finished--;
-    if (c && c->n_calls == 0) claim(c, UINT64_MAX); /* nothing that was read for one is kept */
+    if (c && c->n_calls == 0) claim(c, UINT64_MAX); /* nothing that was read for a call is kept */
     pthread_mutex_unlock(&cs->lock);
 }

@@ -29,9 +29,10 @@ enum {
 
 static const uint64_t LOG_INTERVAL_NS = UINT64_C(60) * 1000 * 1000 * 1000;
 static const uint64_t ACCEPT_PAUSE_NS =
-    1000u * 1000 * 1000; /* for those who are connected, after somebody kept them out */
-static const uint64_t TRIM_DELAY_NS = 2000u * 1000 * 1000; /* after a stream, when gRPC has let go of what it held; */
-static const uint64_t TRIM_INTERVAL_NS = UINT64_C(10) * 1000 * 1000 * 1000; /* not sooner after the last time */
+    1000u * 1000 *
+    1000; /* after a connection was disconnected for blocking the poll: serves those that are connected */
+static const uint64_t TRIM_DELAY_NS = 2000u * 1000 * 1000; /* after a stream, when gRPC has freed its memory */
+static const uint64_t TRIM_INTERVAL_NS = UINT64_C(10) * 1000 * 1000 * 1000; /* at least this long after the last time */
 
 struct pf_listener {
     pf_listener_config config;
@@ -40,13 +41,13 @@ struct pf_listener {
     pthread_t thread;
     bool runs;
     atomic_bool stop;
-    atomic_bool has_back_pressure; /* somebody found no place because of calls that are over */
+    atomic_bool has_back_pressure; /* a call was rejected because of finished calls */
     int epoll;
     uint64_t logged_ns;
-    uint64_t accept_ns;         /* nobody is accepted before */
-    uint64_t look_ns;           /* when gRPC's connections are looked at next */
-    uint64_t trimmed_ns;        /* when memory was given back */
-    _Atomic uint64_t stream_ns; /* when a stream was over, since then; 0: none was */
+    uint64_t accept_ns;         /* nothing is accepted before */
+    uint64_t look_ns;           /* when the connections of gRPC are checked next */
+    uint64_t trimmed_ns;        /* when memory was last trimmed */
+    _Atomic uint64_t stream_ns; /* when a stream was finished, since then; 0: none was */
     pf_poll_watchdog watch;
     pf_connections connections;
 };
@@ -104,7 +105,7 @@ static void nap(const pf_listener *l, int wait_ms)
     (void)poll(&wakeup, 1, wait_ms);
 }
 
-static void complain(pf_listener *l, const char *why)
+static void log_shortage(pf_listener *l, const char *why)
 {
     const uint64_t now_ns = pf_now_ns();
     if (!l->config.log || (l->logged_ns && now_ns - l->logged_ns < LOG_INTERVAL_NS)) return;
@@ -114,14 +115,14 @@ static void complain(pf_listener *l, const char *why)
     l->config.log(l->config.log_user, sentence);
 }
 
-/* Hears from it when it speaks; edge by edge, or half a preface would wake us without end. */
+/* Edge-triggered: a partial preface would wake the thread without end. */
 static bool watch(pf_listener *l, int fd)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
     return epoll_ctl(l->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static void welcome(pf_listener *l, int fd)
+static void add_connection(pf_listener *l, int fd)
 {
     if (watch(l, fd))
         pf_connections_add(&l->connections, fd);
@@ -139,32 +140,32 @@ static void accept_one(pf_listener *l, int listening)
     const pf_connections *cs = &l->connections;
     if (cs->n >= cs->most) wait_ms = pf_connections_make_room(&l->connections);
     if (cs->n >= cs->most) {
-        complain(l, "none of them idle");
+        log_shortage(l, "none of them idle");
         nap(l, wait_ms);
         return;
     }
     const int fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-        welcome(l, fd);
+        add_connection(l, fd);
         return;
     }
     switch (errno) {
     case EAGAIN:
     case EINTR:
-    case ECONNABORTED: return; /* gone again */
+    case ECONNABORTED: return; /* the client has closed it */
     case EMFILE:
     case ENFILE:
     case ENOBUFS:
     case ENOMEM:
-        complain(l, strerror(errno));
+        log_shortage(l, strerror(errno));
         nap(l, pf_connections_make_room(&l->connections));
         return;
-    default: nap(l, PF_LATER_MS); /* a network's own troubles, each of which accept4 tells once */
+    default: nap(l, PF_LATER_MS); /* network errors, each of which accept4 reports once */
     }
 }
 
-/* It says something, or goes. */
-static void listen_to(pf_listener *l, pf_connection *c)
+/* Bytes have arrived on a new connection, or its end. */
+static void check_preface(pf_listener *l, pf_connection *c)
 {
     switch (pf_preface_of(c->fd)) {
     case PF_PREFACE_NONE: pf_connections_drop(&l->connections, c); break;
@@ -188,60 +189,61 @@ static void on_event(pf_listener *l, int fd)
     for (int32_t i = 0; i < l->sockets.n; i++)
         if (l->sockets.fds[i] == fd) accept_one(l, fd);
     pf_connection *c = pf_connections_find(&l->connections, fd);
-    if (c && c->stage == PF_CONNECTION_NEW) listen_to(l, c);
+    if (c && c->stage == PF_CONNECTION_NEW) check_preface(l, c);
 }
 
-/* Those that were silent for too long. In how many milliseconds the next will have been; -1: there is none. */
-static int drop_silent(pf_listener *l)
+/* Drops connections that have sent no preface in time. Returns in how many milliseconds the next one will; -1: there is
+ * none. */
+static int drop_timed_out(pf_listener *l)
 {
     const uint64_t now_ns = pf_now_ns();
     pf_connections *cs = &l->connections;
     for (int32_t i = 0; i < cs->n; i++) {
         pf_connection *c = &cs->all[i];
         if (c->stage != PF_CONNECTION_NEW) continue;
-        const uint64_t until_ns = c->since_ns + l->config.silence_ns;
+        const uint64_t until_ns = c->since_ns + l->config.preface_timeout_ns;
         if (until_ns > now_ns) return (int)((until_ns - now_ns) / (1000 * 1000)) + 1;
-        if (pf_preface_of(c->fd) == PF_PREFACE_WHOLE) continue; /* the machine slept, not he: his event waits */
+        if (pf_preface_of(c->fd) == PF_PREFACE_WHOLE)
+            continue; /* this process was suspended: the preface has arrived, and its event is pending */
         pf_connections_drop(cs, c);
         i--;
     }
     return -1;
 }
 
-/* ---- who keeps others from being served ------------------------------------------------------------------------- */
+/* ---- connections that block others --------------------------------------------------------------------------- */
 
-static void say(const pf_listener *l, const char *sentence)
+static void log_sentence(const pf_listener *l, const char *sentence)
 {
     if (l->config.log) l->config.log(l->config.log_user, sentence);
 }
 
-static void look_at_grpc(pf_listener *l)
+static void check_connections(pf_listener *l)
 {
     if (pf_poll_watchdog_check(&l->watch, &l->connections, &l->stop)) {
-        l->accept_ns = pf_now_ns() + ACCEPT_PAUSE_NS; /* he comes back at once */
-        say(l, "a connection that kept all others waiting has been cut");
+        l->accept_ns = pf_now_ns() + ACCEPT_PAUSE_NS; /* such a client reconnects at once */
+        log_sentence(l, "a connection that kept all others waiting has been cut");
     }
     if (atomic_exchange(&l->has_back_pressure, false) &&
         pf_connections_disconnect_back_pressured(&l->connections, l->config.max_finished) > 0)
-        say(l, "a connection that reads none of its answers has been cut: others need the place of its calls");
+        log_sentence(l, "a connection that reads none of its answers has been cut: others need the place of its calls");
     if (pf_unattributed_bytes_check(&l->connections, l->config.max_unattributed_bytes) > 0)
-        say(l, "a connection has been cut: it has sent too much that belongs to no call");
+        log_sentence(l, "a connection has been cut: it has sent too much that belongs to no call");
 }
 
-/* In how many milliseconds to look again; -1: there is nobody to look at. */
-static int look(pf_listener *l)
+/* Returns in how many milliseconds to check again; -1: gRPC has no connection. */
+static int check_when_due(pf_listener *l)
 {
     if (pf_connections_count(&l->connections, PF_CONNECTION_HANDED_OFF) == 0) return -1;
     const uint64_t now_ns = pf_now_ns();
     if (now_ns < l->look_ns) return (int)((l->look_ns - now_ns) / (1000 * 1000)) + 1;
-    look_at_grpc(l);
+    check_connections(l);
     l->look_ns = pf_now_ns() + (uint64_t)PF_POLL_WATCHDOG_MS * 1000 * 1000;
     return PF_POLL_WATCHDOG_MS;
 }
 
-/* Malloc keeps what gRPC has freed, in pieces: a worker of 36 MB stood at 189 after a flood. In how many milliseconds
- * that goes back to the system; -1: no stream is over. */
-static int give_back(pf_listener *l)
+/* malloc keeps what gRPC has freed. Returns in how many milliseconds memory is trimmed; -1: no stream has finished. */
+static int trim_memory(pf_listener *l)
 {
     const uint64_t stream_ns = atomic_load(&l->stream_ns), again_ns = l->trimmed_ns + TRIM_INTERVAL_NS;
     if (stream_ns == 0) return -1;
@@ -267,8 +269,9 @@ static void *run(void *arg)
     pf_listener *l = arg;
     struct epoll_event events[MAX_EVENTS];
     while (!atomic_load(&l->stop)) {
-        const int quiet_ms = sooner(drop_silent(l), give_back(l));
-        const int wait_ms = sooner(sooner(quiet_ms, look(l)), pf_preface_hand_off(&l->connections, give_to_grpc, l));
+        const int quiet_ms = sooner(drop_timed_out(l), trim_memory(l));
+        const int wait_ms =
+            sooner(sooner(quiet_ms, check_when_due(l)), pf_preface_hand_off(&l->connections, give_to_grpc, l));
         const int n = epoll_wait(l->epoll, events, MAX_EVENTS, wait_ms);
         for (int i = 0; i < n && !atomic_load(&l->stop); i++) on_event(l, events[i].data.fd);
     }

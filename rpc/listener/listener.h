@@ -1,37 +1,35 @@
 /*
- * The connections of a server: accepted here, given to gRPC once they speak, and kept few enough.
+ * Accepts a server's connections, hands them off to gRPC after the HTTP/2 preface, and bounds their number.
  *
- *     backlog --accept4--> silent --HTTP/2's preface--> spoken --few are unread--> gRPC's: it reads, writes and closes
+ *     backlog --accept4--> NEW ------HTTP/2 preface------> READY --few are unread--> HANDED_OFF: gRPC reads, writes and closes
  *                            |                                 |                     |
- *                            | silent for too long, or saying  | hung up             | room is needed, it has no call,
- *                            | anything else, or room is needed|                     | and is the oldest such: shut down
+ *                            | preface timeout, other bytes,   | closed by           | evicted: no call,
+ *                            | or evicted                      | the client          | and the oldest such: shut down
  *                            v                                 v                     v
  *                          closed                            closed             closed by gRPC
  *
- * gRPC 1.51 accepts for itself too, but its listener ends for good at the first accept that finds no descriptor free,
- * does not count what it accepts, and spends 200 KiB on a connection that never says a word. Here a connection costs a
- * descriptor until it speaks, and until gRPC has begun to read those that came before: it serves in turn, so one who is
- * connected would wait for a thousand newcomers. Whoever waits for room waits in the kernel's backlog; descriptors, kernel
- * memory or both may run out at any time, and it goes on when there are some again.
+ * gRPC 1.51 can accept by itself, but its listener ends for good at the first accept that finds no free descriptor, does not
+ * count connections, and spends 200 KiB on one that sends nothing. Here a connection costs a descriptor until its preface has
+ * arrived, and until gRPC has begun to read those before it: gRPC serves in turn, so connected clients would wait for a
+ * thousand new ones. Without room new connections wait in the kernel's backlog. Descriptors and kernel memory may run out at
+ * any time, and accepting continues when they are available.
  *
- * Two things cost a connection its life beside those above: a poll that does not end because of it (rpc/listener/poll_watchdog.h;
- * after which nobody is accepted for a second, which goes to those who are connected: he comes back at once), and twice as
- * many calls as may be open at all.
+ * A connection is also disconnected
+ *   - when it keeps a poll from ending (poll_watchdog.h); then nothing is accepted for a second, since such a client reconnects
+ *     at once;
+ *   - when it has twice as many calls as may be open in all;
+ *   - when a call is rejected because too many are ending, and this connection has not read an answer for a second, the worst
+ *     first, until half of the limit is left. gRPC 1.51 frees a call once what it writes is written, so a client that opens
+ *     calls and never reads keeps each, and no keepalive ping detects it, since the ping cannot be written either;
+ *   - when too many bytes of it are attributed to no call (unattributed_bytes.h);
+ *   - when a call has more metadata than is accepted (rpc/server/server_events.c).
  *
- * And a third where others need its place. gRPC 1.51 lets go of a call once what it writes to the connection is written, so
- * who opens calls, ends them and reads none of the answers keeps each, and no ping finds him, which would be written too. When
- * a call is turned away because too many are ending, the connections where that has been so for a second are cut, the
- * worst first, until half as many calls are over as are too many. While nobody needs the place they stay.
+ *     connections.c      the table, and eviction          preface_check.c       the preface, and the hand-off to gRPC
+ *     poll_watchdog.c    a poll that does not end         unattributed_bytes.c  bytes that belong to no call
+ *     listener.c         accepting, and the thread
  *
- * And a fourth: what gRPC has read of it and no call has claimed, when of all together it is too much (rpc/listener/unattributed_bytes.h). And a
- * fifth: a call that has more metadata than is taken (rpc/server/server_events.c).
- *
- *     connections.c   who is there, and who goes        preface_check.c   first words, and how many gRPC is given at once
- *     poll_watchdog.c    a poll that does not end          unattributed_bytes.c  what is sent, and belongs to no call
- *     listener.c      the door, and the thread
- *
- * Threads: one of its own, asleep unless there is somebody to accept or to listen to, or gRPC to look at: twenty times a
- * second while it has connections. It takes no lock of its owner's.
+ * Threads: one of its own. It sleeps until there is something to accept or read, and while gRPC has connections wakes twenty
+ * times a second. It takes no lock of its owner.
  */
 #ifndef PF_RPC_LISTENER_H
 #define PF_RPC_LISTENER_H
@@ -50,41 +48,44 @@ typedef struct pf_listener pf_listener;
 typedef struct {
     grpc_server *server;     /* started; lives until pf_listener_close has returned */
     const pf_poller *poller; /* of the server's queue; lives as long */
-    int32_t max_connections; /* at once, silent ones included */
-    int32_t max_calls;       /* of one connection; with more it is shut down */
-    int32_t max_finished;    /* calls that may stay over and unread when others need a place */
+    int32_t max_connections; /* at once, those without a preface included */
+    int32_t max_calls;       /* of one connection; with more it is disconnected */
+    int32_t max_finished;    /* calls that may stay finished and unread when others need a slot */
     size_t
-        max_unattributed_bytes; /* of all connections, that no call accounts for (rpc/listener/unattributed_bytes.h) */
-    uint64_t silence_ns;        /* how long one may take for its preface */
+        max_unattributed_bytes;  /* of all connections, that no call accounts for (rpc/listener/unattributed_bytes.h) */
+    uint64_t preface_timeout_ns; /* the time a connection has for its preface */
     void (*log)(void *user, const char *sentence); /* from its thread, or NULL */
     void *log_user;
 } pf_listener_config;
 
-/* Accept what comes to the sockets, which it closes in the end. On failure they are the caller's still.
- * PF_NOMEM: no memory, descriptor or thread. */
+/* Accepts connections on the sockets, and closes these in the end. On failure they remain the caller's. PF_NOMEM: no
+ * memory, descriptor or thread. */
 PF_MUST_USE pf_status pf_listener_open(const pf_listener_config *config, const pf_sockets *sockets, pf_listener **out,
                                        pf_error *error);
 
-/* No more connections: the sockets are closed, the file of a unix socket is gone. What gRPC has stays. Twice is fine. */
+/* Accepts no more: the sockets are closed, the file of a unix socket is removed. Connections that were handed off
+ * stay. May be called twice. */
 void pf_listener_close(pf_listener *listener);
 void pf_listener_destroy(pf_listener *listener); /* closes first; after the last pf_listener_call_freed. NULL is fine */
 
-/* After pf_listener_close: shuts down what gRPC still has, where its own shutdown waits for ever for who reads nothing. */
+/* After pf_listener_close: shuts down the connections that gRPC still has. Its own shutdown would wait for ever for a
+ * client that does not read. */
 void pf_listener_disconnect_all(pf_listener *listener);
 
-/* A call begins on a connection, which is told by what this returns; is over, one way or another; and is let go of, last.
- * Each once, while the call is referred to; any thread. What a stream has held goes back to the system soon after. */
+/* A call starts on a connection, which the returned number names; is finished; and is freed, last. Each once, while
+ * the call is referred to; any thread. Memory of a stream goes back to the system soon afterwards. */
 int pf_listener_call_started(pf_listener *listener, grpc_call *call);
 void pf_listener_call_finished(pf_listener *listener, int connection, bool stream);
 void pf_listener_call_freed(pf_listener *listener, int connection);
 
-/* A message of a call has come, which had so many bytes. While the call is referred to; any thread. */
+/* A message of a call has arrived, of n_bytes. While the call is referred to; any thread. */
 void pf_listener_attribute(pf_listener *listener, int connection, size_t n_bytes);
 
 /* Shuts a call's connection down at once, because of what the call has sent. While it is referred to; any thread. */
 void pf_listener_disconnect(int connection);
 
-/* A call finds no place because of those that are over. Within 50 ms who keeps them is dealt with; any thread. */
+/* A call was rejected because too many are finished and unread. Within 50 ms back-pressured connections are
+ * disconnected; any thread. */
 void pf_listener_disconnect_back_pressured(pf_listener *listener);
 
 #endif

@@ -5,19 +5,19 @@
 
 static const uint64_t MOST_CPU_NS = 100u * 1000 * 1000; /* of one poll */
 
-/* Whether the poll is the one last seen, and has computed for too long since. */
-static bool is_held_up(pf_poll_watchdog *watch)
+/* Whether the poll is the one seen last, and has computed for too long since. */
+static bool is_blocked(pf_poll_watchdog *watchdog)
 {
     uint32_t poll;
     uint64_t cpu_ns;
-    if (!pf_poller_sample(watch->poller, &poll, &cpu_ns)) return false;
-    if (poll == watch->poll) return cpu_ns - watch->cpu_ns >= MOST_CPU_NS;
-    watch->poll = poll;
-    watch->cpu_ns = cpu_ns;
+    if (!pf_poller_sample(watchdog->poller, &poll, &cpu_ns)) return false;
+    if (poll == watchdog->poll) return cpu_ns - watchdog->cpu_ns >= MOST_CPU_NS;
+    watchdog->poll = poll;
+    watchdog->cpu_ns = cpu_ns;
     return false;
 }
 
-/* One that has been read since it was last looked at; or NULL. */
+/* A connection that was read since the last check; or NULL. */
 static pf_connection *being_read(pf_connections *cs)
 {
     pf_connection *read = NULL;
@@ -31,15 +31,15 @@ static pf_connection *being_read(pf_connections *cs)
     return read;
 }
 
-bool pf_poll_watchdog_check(pf_poll_watchdog *watch, pf_connections *cs, const atomic_bool *stop)
+bool pf_poll_watchdog_check(pf_poll_watchdog *watchdog, pf_connections *cs, const atomic_bool *stop)
 {
-    if (!is_held_up(watch)) return false;
+    if (!is_blocked(watchdog)) return false;
     struct pollfd wakeup = { .fd = cs->wakeup, .events = POLLIN };
     (void)being_read(cs);
-    for (int i = 0; i < PF_POLL_WATCHDOG_MS && is_held_up(watch) && !atomic_load(stop); i++) {
+    for (int i = 0; i < PF_POLL_WATCHDOG_MS && is_blocked(watchdog) && !atomic_load(stop); i++) {
         (void)poll(&wakeup, 1, 1);
         pf_connection *c = being_read(cs);
-        if (c && is_held_up(watch) && pf_connections_shut_down(cs, c)) return true;
+        if (c && is_blocked(watchdog) && pf_connections_shut_down(cs, c)) return true;
     }
     return false;
 }

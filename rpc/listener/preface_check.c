@@ -4,17 +4,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { RETRY_MS = 1 }; /* for what has been given to be read */
+enum { RETRY_MS = 1 }; /* until gRPC has read those handed off */
 
 static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pf_preface pf_preface_of(int fd)
 {
-    char said[sizeof PREFACE - 1];
-    const ssize_t n = recv(fd, said, sizeof said, MSG_PEEK | MSG_DONTWAIT);
+    char bytes[sizeof PREFACE - 1];
+    const ssize_t n = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return PF_PREFACE_PART;
-    if (n <= 0 || memcmp(said, PREFACE, (size_t)n) != 0) return PF_PREFACE_NONE;
-    return (size_t)n == sizeof said ? PF_PREFACE_WHOLE : PF_PREFACE_PART;
+    if (n <= 0 || memcmp(bytes, PREFACE, (size_t)n) != 0) return PF_PREFACE_NONE;
+    return (size_t)n == sizeof bytes ? PF_PREFACE_WHOLE : PF_PREFACE_PART;
 }
 
 static int32_t count_unread(pf_connections *cs)

@@ -1,9 +1,9 @@
 /*
- * From the door to gRPC: a connection's first words, and no more connections at once than are read. Internal to rpc/.
+ * Checks the HTTP/2 preface of new connections, and hands few of them to gRPC at a time. Internal to rpc/.
  *
- * gRPC serves in turn, so one who is connected would wait for a thousand newcomers. It is given few that it has not begun
- * to read, and whoever comes faster than that waits here, and not everybody who is connected with him. Who has hung up when
- * his turn comes is dropped: gRPC would set everything up, start his calls, and then find that nobody is there.
+ * gRPC serves connections in turn, so connected clients would wait for a thousand new ones. It is handed only a few that it has
+ * not begun to read; further ones wait here. A connection that the client has closed meanwhile is dropped: gRPC would set
+ * everything up and start its calls before it noticed.
  */
 #ifndef PF_RPC_PREFACE_CHECK_H
 #define PF_RPC_PREFACE_CHECK_H
@@ -13,17 +13,17 @@
 enum { PF_PREFACE_CHECK_MOST_UNREAD = 8 };
 
 typedef enum {
-    PF_PREFACE_PART,  /* nothing else has been said so far, perhaps nothing at all */
-    PF_PREFACE_WHOLE, /* HTTP/2's preface is what is to be read first */
-    PF_PREFACE_NONE,  /* something else, or the end */
+    PF_PREFACE_PART,  /* a part of it has arrived, or nothing */
+    PF_PREFACE_WHOLE, /* all of it has arrived */
+    PF_PREFACE_NONE,  /* other bytes, or the end */
 } pf_preface;
 
-/* What a socket has to say first, which stays there to be read. Never waits. */
+/* What has arrived at a socket, which stays there to be read. Never waits. */
 pf_preface pf_preface_of(int fd);
 
-/* Gives away who has spoken, the oldest first, while fewer than PF_PREFACE_CHECK_MOST_UNREAD of those that were given still have
- * their preface to be read, and drops who has gone. On the listener's thread. In how many milliseconds to go on; -1: there
- * is nobody left. */
+/* Hands off connections in stage READY, the oldest first, while fewer than PF_PREFACE_CHECK_MOST_UNREAD of those
+ * handed off are unread, and drops closed ones. On the listener's thread. Returns in how many milliseconds to
+ * continue; -1: none is left. */
 int pf_preface_hand_off(pf_connections *cs, void (*give)(void *user, int fd), void *user);
 
 #endif

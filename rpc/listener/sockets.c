@@ -29,7 +29,7 @@ static struct sockaddr_un unix_name(const pf_address *address)
     return un;
 }
 
-/* 0: somebody takes it, else errno. */
+/* 0: a process accepts the connection, else errno. */
 static int probe(const pf_address *address, int type)
 {
     const struct sockaddr_un un = unix_name(address);
@@ -40,13 +40,13 @@ static int probe(const pf_address *address, int type)
     return result;
 }
 
-/* ECONNREFUSED: nobody. Who has bound the file and does not listen yet refuses a stream as well, but a datagram is said to be
- * of the wrong type. */
+/* ECONNREFUSED: no process. A process that has bound the file and does not listen yet refuses a stream as well, but a
+ * datagram fails with EPROTOTYPE. */
 static int find_owner(const pf_address *address)
 {
-    int heard = probe(address, SOCK_STREAM);
-    if (heard == ECONNREFUSED) heard = probe(address, SOCK_DGRAM);
-    return heard == 0 || heard == EAGAIN || heard == EPROTOTYPE ? EADDRINUSE : heard;
+    int reason = probe(address, SOCK_STREAM);
+    if (reason == ECONNREFUSED) reason = probe(address, SOCK_DGRAM);
+    return reason == 0 || reason == EAGAIN || reason == EPROTOTYPE ? EADDRINUSE : reason;
 }
 
 static void name_directory(const pf_address *address, char out[sizeof address->path])
@@ -68,15 +68,15 @@ static pf_status check_directory(const pf_address *address, pf_error *error)
     return pf_fail(error, PF_UNAVAILABLE, "cannot listen on %s: there is no directory %s", address->text, directory);
 }
 
-/* For a second at most: whoever may read a directory may keep it locked. */
+/* For a second at most: any process that may read the directory may keep it locked. */
 static void try_to_lock(int directory)
 {
     for (int n_ms = 0; n_ms < 1000 && flock(directory, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; n_ms += 2)
         usleep(2 * 1000);
 }
 
-/* Remove the file of a process that is gone: 0 where none is left, else errno. The directory is locked meanwhile, as far as it
- * can be: another who has found the same file would remove ours, once that has taken its place. */
+/* Removes the file of a dead process: 0 where none is left, else errno. The directory is locked meanwhile, where that
+ * is possible: another process that found the same file would remove ours, once ours has replaced it. */
 static int remove_dead(const pf_address *address)
 {
     char directory[sizeof address->path];
@@ -109,7 +109,8 @@ static pf_status listen_unix(const pf_address *address, pf_sockets *out, pf_erro
     if (fd < 0) return refused(address, errno, error);
     pf_sockets made = { .fds = { fd }, .n = 1 };
     struct stat st;
-    /* The file is made with the mode of the socket: nobody else ever finds it open, and no umask is touched. */
+    /* The file is made with the mode of the socket: no other user can open it at any time, and the umask is not
+     * touched. */
     bool listens = fchmod(fd, 0600) == 0 && bind(fd, (const struct sockaddr *)&un, sizeof un) == 0 &&
                    lstat(address->path, &st) == 0;
     if (listens) {
@@ -160,7 +161,8 @@ static int open_tcp(const struct addrinfo *where, int32_t port)
     const int fd = socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, where->ai_protocol);
     if (fd < 0) return -1;
     if (where->ai_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0); /* [::] takes IPv4 too */
-    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1); /* of a server that has just ended; two never share a port */
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR,
+               1); /* after a server that has just ended; two servers never share a port */
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, PF_RPC_KEEPALIVE_TIMEOUT_MS);
     if (bind(fd, (const struct sockaddr *)&name, where->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
@@ -177,7 +179,7 @@ static bool is_repeated(const struct addrinfo *first, const struct addrinfo *it)
     return false;
 }
 
-/* On each, but for those of a family that this machine does not have. */
+/* Listens on each address, except for families that this machine lacks. */
 static pf_status listen_each(const pf_address *address, const struct addrinfo *found, pf_sockets *out, pf_error *error)
 {
     pf_sockets made = { .port = address->port };

@@ -1,13 +1,13 @@
 /*
- * What gRPC has read of a connection beyond what its calls and their messages account for. Internal to rpc/.
+ * Bounds the bytes that gRPC has read beyond those of calls and messages. Internal to rpc/.
  *
- * Messages on their way are gRPC's to bound, by its quota. Header blocks are bounded by nobody: gRPC 1.51 limits what a frame
- * holds and not a block, which goes on in CONTINUATION frames for as long as its sender likes, and stays; those that trail a
- * call stay as long as the call does, and nobody is shown them. So when too much is unattributed of all connections together,
- * those with the most are shut down. A call accounts for its headers as they are sent in good faith and a message for
- * its bytes, with something for their frames, and a connection that has no calls left keeps nothing.
+ * gRPC's quota bounds messages. Nothing bounds header blocks: gRPC 1.51 limits a frame and not a block, which continues in
+ * CONTINUATION frames for as long as the client sends them; those that trail a call are kept as long as the call, and never
+ * reported. So when too many bytes of all connections together are unattributed, the connections with the most are shut down.
+ * A call accounts for headers of normal size, a message for its bytes and some for their frames, and a connection without
+ * calls keeps nothing.
  *
- * A unix socket counts no bytes: who may open it is the same user, and is not looked at.
+ * A unix socket counts no bytes. Only the same user may open it, so it is not checked.
  *
  * Threads: the listener's.
  */
@@ -18,8 +18,8 @@
 
 #include "rpc/listener/connections.h"
 
-/* To be called every PF_POLL_WATCHDOG_MS: what pings take until then is forgiven. Shuts down who has the most, until no more
- * than most_bytes are unattributed. How many were shut down. */
+/* Called every PF_POLL_WATCHDOG_MS; what pings take until then is ignored. Shuts down the connections with the most,
+ * until no more than most_bytes are unattributed. Returns how many were shut down. */
 int pf_unattributed_bytes_check(pf_connections *cs, size_t most_bytes);
 
 #endif

@@ -10,7 +10,7 @@
 #include "proto/idmap.h"
 
 enum { SLOT_BITS = 24, N = PF_MAX_BATCH_SEQUENCES };
-static const uint64_t LOOK_NS = 20 * 1000 * 1000; /* how often a peer that computes is called back to ask `enough` */
+static const uint64_t LOOK_NS = 20 * 1000 * 1000; /* how often a computing peer returns to ask `enough` */
 
 /* An open sequence of a slot, as its stream and the peer know it. internal = generation << SLOT_BITS | slot, so that a
  * late answer for the slot's previous sequence is dropped. */
@@ -20,8 +20,8 @@ typedef struct {
     uint64_t internal;    /* at the peer */
     uint32_t incarnation; /* the highest it has been opened with */
     bool is_finished;     /* to be closed at the peer */
-    uint64_t heard_ns;    /* when its owner or the peer last said something of it */
-    uint64_t heard_in;    /* the submit in which its owner did */
+    uint64_t touched_ns;  /* when its client or the peer last sent something about it */
+    uint64_t touched_in;  /* the submit in which its client did */
 } dispatch_slot;
 
 struct pf_dispatch {
@@ -31,7 +31,7 @@ struct pf_dispatch {
     void *user;
     pf_idmap *ids;
     int32_t max;
-    uint64_t silence_ns;
+    uint64_t idle_timeout_ns;
     dispatch_slot *slots; /* [max] */
     uint64_t generation;
     uint64_t n_submits;
@@ -45,10 +45,10 @@ struct pf_dispatch {
     pf_prefix_request prefix_requests[N];
     pf_refusal refusals[N];
     pf_close closes[N];
-    char refusal_texts[N][PF_MAX_REFUSAL_BYTES + 1]; /* of those that are made here */
+    char refusal_texts[N][PF_MAX_REFUSAL_BYTES + 1]; /* of refusals made here */
 };
 
-pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, uint64_t silence_ns,
+pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequences, uint64_t idle_timeout_ns,
                              pf_dispatch_send *send, void *user, pf_dispatch **out)
 {
     if (max_sequences < 1 || max_sequences >= 1 << SLOT_BITS) return PF_INVALID;
@@ -68,7 +68,7 @@ pf_status pf_dispatch_create(pf_service service, pf_peer *peer, int32_t max_sequ
     dispatch->user = user;
     dispatch->ids = ids;
     dispatch->max = max_sequences;
-    dispatch->silence_ns = silence_ns;
+    dispatch->idle_timeout_ns = idle_timeout_ns;
     dispatch->slots = slots;
     *out = dispatch;
     return PF_OK;
@@ -95,20 +95,20 @@ static dispatch_slot *find_slot(const pf_dispatch *dispatch, const void *stream,
     return slot < 0 ? NULL : &dispatch->slots[slot];
 }
 
-/* Its owner says something of a sequence. NULL: it is not open. */
-static dispatch_slot *hear(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
+/* Records that the client has sent something about a sequence. NULL: it is not open. */
+static dispatch_slot *touch(const pf_dispatch *dispatch, const void *stream, uint64_t sequence)
 {
     dispatch_slot *t = find_slot(dispatch, stream, sequence);
     if (!t) return NULL;
-    t->heard_ns = pf_now_ns();
-    t->heard_in = dispatch->n_submits;
+    t->touched_ns = pf_now_ns();
+    t->touched_in = dispatch->n_submits;
     return t;
 }
 
-/* Likewise, and the peer's name for it. */
+/* Likewise; translates the id to the peer's. */
 static bool to_internal(const pf_dispatch *dispatch, const void *stream, uint64_t *sequence)
 {
-    const dispatch_slot *t = hear(dispatch, stream, *sequence);
+    const dispatch_slot *t = touch(dispatch, stream, *sequence);
     if (t) *sequence = t->internal;
     return t != NULL;
 }
@@ -120,33 +120,33 @@ static void evict(pf_dispatch *dispatch, int32_t slot)
     *t = (dispatch_slot){ .stream = NULL };
 }
 
-static pf_status close_what_is_over(pf_dispatch *dispatch);
+static pf_status close_finished(pf_dispatch *dispatch);
 
-/* Whether its owner waits for something of it. */
+/* Whether the client waits for an answer about it. */
 static bool is_awaited(const pf_dispatch *dispatch, const dispatch_slot *t)
 {
     return dispatch->submitted && pf_peer_owes(dispatch->peer, t->internal);
 }
 
-/* The place of the sequence that has been silent for longest, and long enough. Its owner hears of it by the prefix request
- * that answers his next word. */
+/* Evicts the sequence that has been idle longest, and long enough. Its client learns of it from the prefix request
+ * that answers its next message. */
 static bool evict_idle(pf_dispatch *dispatch)
 {
-    dispatch_slot *silent = NULL;
+    dispatch_slot *idle = NULL;
     for (int32_t slot = 0; slot < dispatch->max; slot++) {
         dispatch_slot *t = &dispatch->slots[slot];
-        if (t->heard_in == dispatch->n_submits) continue; /* the peer does not know yet what this submit says of it */
-        if ((!silent || t->heard_ns < silent->heard_ns) && !is_awaited(dispatch, t)) silent = t;
+        if (t->touched_in == dispatch->n_submits) continue; /* the peer has not processed this submit yet */
+        if ((!idle || t->touched_ns < idle->touched_ns) && !is_awaited(dispatch, t)) idle = t;
     }
-    if (!silent || pf_now_ns() - silent->heard_ns < dispatch->silence_ns) return false;
-    silent->is_finished = true;
-    return close_what_is_over(dispatch) == PF_OK;
+    if (!idle || pf_now_ns() - idle->touched_ns < dispatch->idle_timeout_ns) return false;
+    idle->is_finished = true;
+    return close_finished(dispatch) == PF_OK;
 }
 
-/* A place, for what can be served: what the peer will refuse takes none, and nobody makes way for it. Else the refusal. */
+/* Takes a slot. An open that the peer would refuse takes none, and evicts nothing. Else the refusal. */
 static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open, dispatch_slot **out, pf_error *error)
 {
-    dispatch_slot *t = hear(dispatch, stream, open->sequence);
+    dispatch_slot *t = touch(dispatch, stream, open->sequence);
     if (!t) {
         PF_TRY(pf_peer_check_open(dispatch->peer, open, error));
         int32_t slot = pf_idmap_insert(dispatch->ids, key(stream), open->sequence);
@@ -158,8 +158,8 @@ static pf_status admit(pf_dispatch *dispatch, void *stream, const pf_open *open,
         *t = (dispatch_slot){ .stream = stream,
                               .sequence = open->sequence,
                               .internal = ++dispatch->generation << SLOT_BITS | (uint64_t)slot,
-                              .heard_ns = pf_now_ns(),
-                              .heard_in = dispatch->n_submits };
+                              .touched_ns = pf_now_ns(),
+                              .touched_in = dispatch->n_submits };
     }
     if (open->incarnation > t->incarnation) t->incarnation = open->incarnation;
     *out = t;
@@ -202,7 +202,7 @@ static void translate_opens(pf_dispatch *dispatch, void *stream, pf_batch *batch
     batch->n_opens = n;
 }
 
-/* Not of what the same reply refuses. */
+/* Except for sequences that the same reply refuses. */
 static void ask_for_prefix(pf_batch *reply, uint64_t sequence, uint32_t incarnation)
 {
     if (pf_batch_refuses(reply, sequence, incarnation)) return;
@@ -251,8 +251,8 @@ static pf_status check_direction(const pf_dispatch *dispatch, const pf_batch *ba
 
 static pf_status pass_on(pf_dispatch *dispatch, pf_error *error);
 
-/* One stream's complaints shall not crowd out another's: what may cause more than an answer holds waits for the peer's
- * next one. */
+/* Bounds what one stream may add to the next answer, so that it leaves room for others: what exceeds an answer waits
+ * for the peer's next one. */
 static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_error *error)
 {
     const int32_t n = batch->n_opens + batch->n_proposals + batch->n_verdicts;
@@ -264,8 +264,8 @@ static pf_status make_room(pf_dispatch *dispatch, const pf_batch *batch, pf_erro
     return PF_OK;
 }
 
-/* Refused is closed: at the peer as well, where the same open may have come once more; but not what its owner has opened
- * again meanwhile, which is answered for itself. */
+/* A refused sequence is closed, at the peer as well, where the same open may have arrived again; but not one that its
+ * client has opened again meanwhile, which is answered for itself. */
 static void end_refused(dispatch_slot *t, const pf_refusal *refusal)
 {
     if (t && refusal->incarnation >= t->incarnation) t->is_finished = true;
@@ -283,7 +283,7 @@ static pf_status refuse_rejected(pf_dispatch *dispatch, void *stream, const pf_r
         memcpy(reply.refusals, rejected->refusals + i, (size_t)reply.n_refusals * sizeof *reply.refusals);
         dispatch->send(dispatch->user, stream, &reply);
     }
-    return rejected->n > 0 ? close_what_is_over(dispatch) : PF_OK;
+    return rejected->n > 0 ? close_finished(dispatch) : PF_OK;
 }
 
 pf_status pf_dispatch_submit(pf_dispatch *dispatch, void *stream, const pf_batch *batch, const pf_rejected *rejected,
@@ -322,12 +322,12 @@ static dispatch_slot *resident(const pf_dispatch *dispatch, uint64_t internal)
     return t->stream && t->internal == internal ? t : NULL;
 }
 
-/* Which parts of an answer have been sent, or belong to nobody. */
+/* Which parts of an answer have been sent, or belong to no stream. */
 typedef struct {
     bool proposals[N], verdicts[N], prefix_requests[N], refusals[N];
 } marks;
 
-/* The parts of `answer` not yet sent that belong to one stream, with its own ids: that of the first one met. Returns
+/* The parts of `answer` not yet sent that belong to one stream, with its own ids: the stream of the first one. Returns
  * the stream, or NULL when all is sent. */
 static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *sent, pf_batch *out)
 {
@@ -347,7 +347,7 @@ static void *select_parts(pf_dispatch *dispatch, const pf_batch *answer, marks *
         if (t && t->stream != stream) continue;                          \
         sent->kind[i] = true;                                            \
         if (!t) continue;                                                \
-        t->heard_ns = now_ns;                                            \
+        t->touched_ns = now_ns;                                          \
         out->kind[out->n_##kind] = answer->kind[i];                      \
         out->kind[out->n_##kind++].sequence = t->sequence;               \
     }
@@ -371,8 +371,8 @@ static void distribute(pf_dispatch *dispatch, const pf_batch *answer)
     }
 }
 
-/* Close at the peer what is over here. A close asks for no answer. */
-static pf_status close_what_is_over(pf_dispatch *dispatch)
+/* Closes finished sequences at the peer. A close asks for no answer. */
+static pf_status close_finished(pf_dispatch *dispatch)
 {
     pf_status status = PF_OK;
     for (int32_t slot = 0; slot < dispatch->max;) {
@@ -392,10 +392,10 @@ static pf_status close_refused(pf_dispatch *dispatch, const pf_batch *answer)
 {
     for (int32_t i = 0; i < answer->n_refusals; i++)
         end_refused(resident(dispatch, answer->refusals[i].sequence), &answer->refusals[i]);
-    return answer->n_refusals > 0 ? close_what_is_over(dispatch) : PF_OK;
+    return answer->n_refusals > 0 ? close_finished(dispatch) : PF_OK;
 }
 
-/* One answer, to the streams that it is for. PF_CANCELLED: there is none left. */
+/* Routes one answer to its streams. PF_CANCELLED: there is none left. */
 static pf_status pass_on(pf_dispatch *dispatch, pf_error *error)
 {
     const pf_batch *answer;
@@ -427,7 +427,8 @@ void pf_dispatch_end_stream(pf_dispatch *dispatch, void *stream)
 {
     for (int32_t slot = 0; slot < dispatch->max; slot++)
         if (dispatch->slots[slot].stream == stream) dispatch->slots[slot].is_finished = true;
-    (void)!close_what_is_over(dispatch); /* who refuses even this has failed as a whole, and the next collect tells */
+    (void)!close_finished(
+        dispatch); /* a peer that refuses this has failed as a whole, which the next collect reports */
 }
 
 int32_t pf_dispatch_open_sequences(const pf_dispatch *dispatch)

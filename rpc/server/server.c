@@ -1,4 +1,4 @@
-/* A server's life: made, run, told to stop, taken apart. */
+/* Creates a server, runs it, shuts it down and destroys it. */
 #include "rpc/server/server.h"
 
 #include <stdio.h>
@@ -11,16 +11,17 @@
 
 enum {
     DEFAULT_STREAMS = 256,
-    /* Of the computing thread, until the back of the poller polls. Longer than a round of small models: each change of
-     * hands costs one 5 to 20 us. */
+    /* How long the computing thread may not poll until the back of the poller does. Longer than a round of small
+     * models: each change of the polling thread costs 5 to 20 us. */
     FRONT_IDLE_NS = 10 * 1000 * 1000,
-    DRAIN_TIMEOUT_NS = 200 * 1000 * 1000, /* for calls that are cancelled to be told so */
+    DRAIN_TIMEOUT_NS = 200 * 1000 * 1000, /* until clients of cancelled calls that do not read are disconnected */
 };
 
-/* After so much of it a sequence makes way for another. */
-static const uint64_t SEQUENCE_SILENCE_NS = UINT64_C(60) * 1000 * 1000 * 1000;
+/* A sequence that is idle for so long may be evicted for another. */
+static const uint64_t SEQUENCE_IDLE_NS = UINT64_C(60) * 1000 * 1000 * 1000;
 
-/* Without work, until what large messages took goes back: soon enough for others on the host, and not for each of many. */
+/* Without work, until the memory of large messages is given back: soon enough for other processes, and not after each
+ * message of many. */
 static const uint64_t QUIET_NS = 2000u * 1000 * 1000;
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -31,7 +32,7 @@ static void give_back(pf_server *server)
         if (server->codec[service]) pf_codec_give_back(server->codec[service]);
 }
 
-/* Until there is work, or a while has passed; without sleeping for a moment after the last. */
+/* Waits until there is work, or for 50 ms; does not sleep directly after the last work. */
 static void wait_for_work(pf_server *server, uint64_t last_work_ns)
 {
     if (pf_now_ns() - last_work_ns >= QUIET_NS) give_back(server);
@@ -46,8 +47,8 @@ static int32_t open_sequences(const pf_server *server)
     return n;
 }
 
-/* Whether gRPC is through with all calls, and so are we: the queue may hold events of calls that are over for gRPC, and
- * whoever handles one may start another operation, which a queue that is shut down answers by abort(). */
+/* Whether gRPC and this server have ended all calls: the queue may hold events of calls that are finished in gRPC, and
+ * the handler of one may start another operation, at which gRPC aborts once the queue is shut down. */
 static bool is_drained(pf_server *server)
 {
     pthread_mutex_lock(&server->lock);
@@ -56,7 +57,8 @@ static bool is_drained(pf_server *server)
     return drained;
 }
 
-/* Watches never end by themselves; and who reads nothing not even so: gRPC waits until what it writes to him is written. */
+/* Watches never end by themselves, and a client that does not read not even when cancelled: gRPC waits until its data
+ * is written. */
 static void end_calls(pf_server *server, uint64_t *since_ns)
 {
     const uint64_t now_ns = pf_now_ns();
@@ -76,7 +78,7 @@ static void shut_down(pf_server *server, uint64_t grace_ns, pf_error *error)
     if (server->until_ns == 0) server->until_ns = pf_now_ns() + grace_ns;
     uint64_t worked_ns = 0, ended_ns = 0;
     for (;;) {
-        const bool drained = is_drained(server); /* before: what came until then is computed */
+        const bool drained = is_drained(server); /* first: messages that arrived before are computed */
         if (pf_server_compute(server, error)) {
             worked_ns = pf_now_ns();
             continue;
@@ -92,7 +94,7 @@ pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *
 {
     if (server->shut) return pf_fail(error, PF_INVALID, "the server has been stopped");
     pf_server_set_health(server, PF_HEALTH_SERVING);
-    server->told = stop;
+    server->stop_flag = stop;
     uint64_t worked_ns = pf_now_ns();
     while (!pf_server_is_stopping(server) && server->failed == PF_OK) {
         if (pf_server_compute(server, error))
@@ -116,10 +118,10 @@ static void raise_file_limit(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* a smaller limit serves too, only fewer clients */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* on failure the server takes fewer clients */
 }
 
-/* As many as gRPC has buffers for. */
+/* As many connections as the budget of gRPC has buffers for. */
 static int32_t default_connections(const pf_server_config *config, const pf_message_budget *room)
 {
     enum { CONNECTION_BYTES = 16 << 10 }; /* with a call or two */
@@ -168,10 +170,10 @@ static pf_status start_listening(pf_server *server, pf_error *error)
                                         .max_calls = 2 * pf_server_max_calls(&server->config),
                                         .max_finished = pf_server_max_calls(&server->config) / 2,
                                         .max_unattributed_bytes = server->room.unattributed_bytes,
-                                        .silence_ns = server->config.silence_ns,
+                                        .preface_timeout_ns = server->config.preface_timeout_ns,
                                         .log = server->config.log,
                                         .log_user = server->config.log_user };
-    pthread_mutex_lock(&server->lock); /* a call may come before it has returned */
+    pthread_mutex_lock(&server->lock); /* a call may arrive before it returns */
     const pf_status status = pf_listener_open(&config, &sockets, &server->listener, error);
     pthread_mutex_unlock(&server->lock);
     if (status != PF_OK) pf_sockets_close(&sockets);
@@ -194,13 +196,13 @@ static pf_status add_service(pf_server *server, pf_service service, pf_peer *pee
     if (status != PF_OK) return pf_fail(error, status, "the model's own description cannot be encoded");
     status = pf_codec_create(server->room.message_bytes, pf_model_ids(&info), &server->codec[service]);
     if (status == PF_OK)
-        status = pf_dispatch_create(service, peer, info.max_sequences, SEQUENCE_SILENCE_NS, pf_server_send_batch,
-                                    server, &server->dispatch[service]);
+        status = pf_dispatch_create(service, peer, info.max_sequences, SEQUENCE_IDLE_NS, pf_server_send_batch, server,
+                                    &server->dispatch[service]);
     if (status != PF_OK) return pf_fail(error, status, "no room for a server of %d sequences", info.max_sequences);
     return PF_OK;
 }
 
-static void say_if_memory_is_scarce(const pf_server_config *config, const pf_message_budget *room)
+static void log_if_memory_is_scarce(const pf_server_config *config, const pf_message_budget *room)
 {
     if (!config->log || !room->is_scarce) return;
     char sentence[160];
@@ -227,11 +229,11 @@ static pf_status start(pf_server *server, pf_error *error)
     grpc_server_start(server->grpc);
     pf_server_accept_call(server);
     PF_TRY(start_listening(server, error));
-    say_if_memory_is_scarce(&server->config, &server->room);
+    log_if_memory_is_scarce(&server->config, &server->room);
     return PF_OK;
 }
 
-/* An open of all that the context holds, or a proposal with all its distributions declared: what must fit in a message. */
+/* The size of an open that fills the context, or of a proposal with all its distributions: it must fit in a message. */
 static size_t needed_bytes(const pf_model_info *info)
 {
     enum { PROBABILITY_BYTES = 5, TOKEN_BYTES = 64, REST_BYTES = 4096, LEAST_BYTES = 64 << 10 };
@@ -265,7 +267,7 @@ static pf_status settle(pf_server_config *config, pf_message_budget *room, pf_er
     if (config->max_message_bytes == 0) config->max_message_bytes = PF_RPC_DEFAULT_MESSAGE_BYTES;
     if (config->max_streams == 0) config->max_streams = DEFAULT_STREAMS;
     if (config->grace_ns == 0) config->grace_ns = PF_SERVER_GRACE_NS;
-    if (config->silence_ns == 0) config->silence_ns = UINT64_C(5) * 1000 * 1000 * 1000;
+    if (config->preface_timeout_ns == 0) config->preface_timeout_ns = UINT64_C(5) * 1000 * 1000 * 1000;
     if (config->heartbeat_ns == 0) config->heartbeat_ns = UINT64_C(10) * 1000 * 1000 * 1000;
     if (config->max_message_bytes > PF_MAX_MESSAGE_BYTES || config->max_streams < 0 || config->max_streams > 1 << 20)
         return pf_fail(error, PF_INVALID,
@@ -276,7 +278,7 @@ static pf_status settle(pf_server_config *config, pf_message_budget *room, pf_er
     return choose_room(config, room, error);
 }
 
-/* Ends what `start` made, however far it came. */
+/* Ends what `start` made, as far as it got. */
 static void dismantle(pf_server *server)
 {
     if (server->grpc) {

@@ -1,31 +1,31 @@
 /*
- * The gRPC server: lets strangers talk to a peer of this process.
+ * Serves peers of this process over gRPC.
  *
- *     sockets <--> who polls --bytes--> bounded queues --> computing thread --> pf_peer
- *                  (accepts, reads,     (one a stream;     (pf_server_run's caller:
- *                   answers health       full: reading      decodes, submits, collects,
- *                   and info)            stops)             encodes, sends)
+ *     sockets <--> polling thread --bytes--> bounded queues --> computing thread --> pf_peer
+ *                  (accepts, reads,          (one a stream;     (pf_server_run's caller:
+ *                   answers health            full: reading      decodes, submits, collects,
+ *                   and info)                 stops)             encodes, sends)
  *
- * The computing thread polls for itself while it waits for work, so that no message has to wake it; a second thread,
- * which never computes, polls when the first has been computing for ten milliseconds (rpc/poller.h): health, pings and
- * other streams go on.
+ * The computing thread polls for itself while it waits for work, so no message has to wake it. A second thread, which never
+ * computes, polls when the first has been computing for ten milliseconds (rpc/poller.h): health checks, pings and other
+ * streams go on.
  *
- * A computation may take minutes: meanwhile a stream that waits for it is sent an empty batch every ten seconds, a sign
- * of life. A peer that comes back between the passes of a long prompt is given what others have said in the meantime, and
- * told who has gone; the end of a stream whose client has said all waits until it is through.
+ * A computation may take minutes: meanwhile a stream that waits for it is sent an empty batch every ten seconds as a heartbeat.
+ * Between the passes of a long prompt the peer is handed what other clients have sent, and learns which streams have ended. A
+ * half-closed stream is still answered, and then ends.
  *
- * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence (where it is about
- * one sequence, that one is refused), a peer that reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of
- * different streams never meet: the peer sees internal ones. The end of a stream closes its sequences at the peer.
+ * Streams are independent: a malformed message ends its own stream with INVALID_ARGUMENT and a sentence (where it is about one
+ * sequence, that one is refused), a client that reads too slowly its own with RESOURCE_EXHAUSTED. Sequence ids of different
+ * streams are kept apart: the peer sees internal ones. The end of a stream closes its sequences at the peer.
  *
- * When all places are taken, calls that wait for nothing make way, the longest idle first: a stream without an open
- * sequence for a stream; for any other call a watch, or a question that is not said or whose answer is not read.
+ * When all slots are taken, idle calls are evicted, the longest idle first: a stream without an open sequence for a stream; for
+ * any other call a watch, or a call that has no request yet or has an unread answer.
  *
- * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message; and by the sequences that a
- * peer says it takes, over all streams. What gRPC holds of messages on their way is bounded too, by 32 of the
- * largest, or by what memory there is (rpc/message_budget.h): past that streams end, anybody's. Connections are only so many
- * (rpc/listener/listener.h). What gRPC takes for streams that a client resets at once, 12 KB each, is bounded by time
- * alone: some 20000 until that client is cut.
+ * Memory is bounded by the configuration: streams, queued batches a stream, bytes a message; and by the sequences that a peer
+ * accepts, over all streams. gRPC's memory for messages is bounded too, by 32 of the largest, or by the memory there is
+ * (rpc/message_budget.h): past that streams end, whichever they are. The number of connections is bounded
+ * (rpc/listener/listener.h). What gRPC keeps of streams that a client resets at once, 12 KB each, is bounded by time alone: some
+ * 20000 until that client is disconnected.
  */
 #ifndef PF_RPC_SERVER_H
 #define PF_RPC_SERVER_H
@@ -46,21 +46,21 @@ typedef struct {
     pf_peer *drafter;         /* served as pilotfish.v1.Drafter, or NULL; borrowed, used by pf_server_run's thread */
     pf_peer *verifier;        /* served as pilotfish.v1.Verifier, or NULL */
     size_t max_message_bytes; /* 0: 4 MiB, a prompt of a million tokens; at most PF_MAX_MESSAGE_BYTES */
-    size_t memory_bytes; /* that are left for messages: where they are few, the largest is smaller; 0: nobody knows */
-    int32_t max_streams; /* 0: 256; idle ones make way for others */
-    int32_t max_connections; /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
-    uint64_t grace_ns;       /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
-    uint64_t silence_ns;     /* how long a connection may take for its first words; 0: 5 s */
-    uint64_t heartbeat_ns;   /* how often a stream hears that what it waits for is still computed; 0: 10 s */
-    void (*log)(void *user, const char *sentence); /* what happens meanwhile, from any thread, or NULL */
+    size_t memory_bytes;      /* left for messages: where it is little, the largest message is smaller; 0: not known */
+    int32_t max_streams;      /* idle streams are evicted for others */
+    int32_t max_connections;  /* 0: twice as many as there can be calls, and three quarters of the open files allowed */
+    uint64_t grace_ns;        /* for sequences that are open when the server is stopped; 0: PF_SERVER_GRACE_NS */
+    uint64_t preface_timeout_ns;                   /* the time a connection has for its preface; 0: 5 s */
+    uint64_t heartbeat_ns;                         /* how often a stream that waits is sent a heartbeat; 0: 10 s */
+    void (*log)(void *user, const char *sentence); /* events worth a log line, from any thread, or NULL */
     void *log_user;
 } pf_server_config;
 
-/* Listen. Connections are accepted and health says NOT_SERVING until pf_server_run. Raises the process's soft limit
+/* Starts to listen. Connections are accepted, and health is NOT_SERVING until pf_server_run. Raises the process's soft limit
  * of open files to its hard one. The caller ends it with pf_server_destroy. No fork in this process afterwards.
  * PF_INVALID: not an address, or no peer.
  * PF_LIMIT: too little memory is left.
- * PF_UNAVAILABLE: cannot listen there (the sentence names the address and why: in use, no such directory, ...).
+ * PF_UNAVAILABLE: cannot listen there (the sentence names the address and the reason: in use, no such directory, ...).
  * PF_NOMEM. */
 PF_MUST_USE pf_status pf_server_create(const pf_server_config *config, pf_server **out, pf_error *error);
 void pf_server_destroy(pf_server *server); /* NULL is fine; not while pf_server_run is under way */
@@ -68,12 +68,12 @@ void pf_server_destroy(pf_server *server); /* NULL is fine; not while pf_server_
 /* Where it listens, the port filled in. Belongs to the server. */
 const char *pf_server_address(const pf_server *server);
 
-/* Serve, computing on the calling thread, until pf_server_stop or *stop (looked at every 50 ms; may be NULL); then
- * finish: health NOT_SERVING, no new calls, the grace period while sequences are open, the rest cancelled. Once.
+/* Serves, computing on the calling thread, until pf_server_stop or *stop (checked every 50 ms; may be NULL). Then shuts down:
+ * health is NOT_SERVING, no new calls, the grace period while sequences are open, the rest is cancelled. Once.
  * PF_OK, or the status of a peer that failed as a whole. */
 PF_MUST_USE pf_status pf_server_run(pf_server *server, const volatile bool *stop, pf_error *error);
 
-/* From any thread, also before pf_server_run, and from a signal handler. It is seen within 50 ms, or a pass. */
+/* From any thread, also before pf_server_run, and from a signal handler. Takes effect within 50 ms, or a pass. */
 void pf_server_stop(pf_server *server);
 
 #endif

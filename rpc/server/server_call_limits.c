@@ -1,4 +1,4 @@
-/* Places: few enough calls, and nobody kept out by one who wants nothing. */
+/* Limits the number of calls: admits, evicts idle calls, rejects. */
 #include "rpc/server/server_internal.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@ void pf_call_release_slot(pf_call *c)
     if (c->role == PF_CALL_STREAM) c->server->n_streams--;
 }
 
-/* Ends a call at once: unlike a status, which waits for its turn to be written, that needs nothing of a client who reads
- * nothing. */
+/* Cancels a call at once. A status would wait until earlier data is written, which a client that does not read
+ * prevents. */
 void pf_call_reject(pf_call *c, grpc_status_code code, const char *text)
 {
     pf_call_release_slot(c);
@@ -29,8 +29,8 @@ void pf_call_note_sequences(pf_call *c, bool any)
     c->has_sequences = any;
 }
 
-/* Whether it waits for nothing of ours. A question is answered as soon as it is said, so any that is there has not been
- * said, is not read, or watches. */
+/* Whether the call waits for nothing of this server. A unary call is answered as soon as its request arrives, so one
+ * that is open has no request yet, is not read, or is a watch. */
 static bool is_idle(const pf_call *c)
 {
     if (c->role != PF_CALL_STREAM || c->ending || c->ended) return true;
@@ -46,18 +46,17 @@ static pf_call *longest_idle(const pf_server *server, bool stream)
     return idle;
 }
 
-/* Frees a place of a stream, or of any other call. */
+/* Evicts an idle stream, or an idle call of another kind. */
 static bool evict_idle(pf_server *server, bool stream)
 {
     pf_call *c = longest_idle(server, stream);
     if (!c) return false;
     pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED,
-                   stream ? "another stream needs the place: this one has no sequence open"
-                          : "another call needs the place");
+                   stream ? "evicted for another stream: this one has no sequence open" : "evicted for another call");
     return true;
 }
 
-/* Watches take what is free, and no more. */
+/* Watches take free slots only. */
 const char *pf_call_admit(pf_call *c)
 {
     pf_server *server = c->server;

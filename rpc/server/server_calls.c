@@ -1,4 +1,4 @@
-/* One call: what is read, what is written, and when nothing refers to it any more. */
+/* Reads and writes the messages of one call, and frees it once nothing refers to it. */
 #include "rpc/server/server_internal.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ void pf_call_read(pf_call *c)
     c->reading = pf_call_post(c, &op, 1, PF_EV_READ);
 }
 
-/* What has come in and is not to be computed any more. */
+/* Drops received messages that are not computed any more. */
 static void drop_inbound(pf_call *c)
 {
     for (; c->in_count; c->in_count--, c->in_head = (c->in_head + 1) % PF_N_INBOUND)
@@ -31,7 +31,7 @@ static void drop_inbound(pf_call *c)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* What is not to be read any more. gRPC has its own reference to what is being written. */
+/* Drops queued answers. gRPC has its own reference to the message being written. */
 static void drop_outbound(pf_call *c)
 {
     for (; c->out_count; c->out_count--, c->out_head = (c->out_head + 1) % PF_N_OUTBOUND)
@@ -40,22 +40,22 @@ static void drop_outbound(pf_call *c)
     c->unread_bytes = c->writing_bytes = 0;
 }
 
-static void turn_away_unread(pf_call *c)
+static void reject_unread(pf_call *c)
 {
     pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "the stream is not read");
     drop_outbound(c);
 }
 
-/* The stream that leaves the most unread goes, not the one whose answer is one too many. */
-static void turn_away_fullest(const pf_server *server)
+/* Rejects the stream with the most unread bytes, not the one that exceeds the limit. */
+static void reject_fullest(const pf_server *server)
 {
     pf_call *fullest = NULL;
     for (pf_call *c = server->oldest; c; c = c->next)
         if (!fullest || c->unread_bytes > fullest->unread_bytes) fullest = c;
-    if (fullest) turn_away_unread(fullest);
+    if (fullest) reject_unread(fullest);
 }
 
-/* Send the final status, with `message` before it where there is one. */
+/* Sends the final status, after `message` where there is one. */
 static void send_status(pf_call *c, grpc_byte_buffer *message)
 {
     c->ended = true;
@@ -69,7 +69,7 @@ static void send_status(pf_call *c, grpc_byte_buffer *message)
         .op = GRPC_OP_SEND_STATUS_FROM_SERVER,
         .data.send_status_from_server = { .status = c->end_code, .status_details = &text },
     };
-    (void)pf_call_post(c, ops, n, PF_EV_STATUS); /* refused: the call is over, and PF_EV_OVER comes anyway */
+    (void)pf_call_post(c, ops, n, PF_EV_STATUS); /* rejected: the call is finished, and PF_EV_OVER follows anyway */
     grpc_slice_unref(text);
 }
 
@@ -113,7 +113,7 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
     pf_server *server = c->server;
     if (c->ending || c->ended || c->out_count == PF_N_OUTBOUND) {
         grpc_byte_buffer_destroy(message);
-        if (!c->ending && !c->ended) turn_away_unread(c);
+        if (!c->ending && !c->ended) reject_unread(c);
         return;
     }
     const size_t n_bytes = grpc_byte_buffer_length(message);
@@ -124,7 +124,7 @@ void pf_call_send(pf_call *c, grpc_byte_buffer *message)
         c->out[(c->out_head + c->out_count++) % PF_N_OUTBOUND] = message;
     else
         start_write(c, message);
-    if (server->unread_bytes > server->room.unread_bytes) turn_away_fullest(server);
+    if (server->unread_bytes > server->room.unread_bytes) reject_fullest(server);
 }
 
 bool pf_call_write_on(pf_call *c)
@@ -194,9 +194,9 @@ bool pf_call_has_room(const pf_call *c)
     return c->in_count < PF_N_INBOUND && c->in_bytes < c->server->room.message_bytes;
 }
 
-/* ---- signs of life ----------------------------------------------------------------------------------------------- */
+/* ---- heartbeats ------------------------------------------------------------------------------------------------- */
 
-static void give_sign(pf_call *c, uint64_t now_ns)
+static void send_heartbeat(pf_call *c, uint64_t now_ns)
 {
     if (!pf_call_is_waiting(c) || c->writing || now_ns < c->waiting_since_ns + c->server->config.heartbeat_ns) return;
     pf_call_send(c, pf_grpc_copy((const uint8_t *)"", 0)); /* an empty batch */
@@ -207,7 +207,7 @@ void pf_server_send_heartbeats(void *user)
     pf_server *server = user;
     const uint64_t now_ns = pf_now_ns();
     pthread_mutex_lock(&server->lock);
-    for (pf_call *c = server->in_round; c; c = c->next_in_round) give_sign(c, now_ns);
-    for (pf_call *c = server->ready; c; c = c->next_ready) give_sign(c, now_ns);
+    for (pf_call *c = server->in_round; c; c = c->next_in_round) send_heartbeat(c, now_ns);
+    for (pf_call *c = server->ready; c; c = c->next_ready) send_heartbeat(c, now_ns);
     pthread_mutex_unlock(&server->lock);
 }

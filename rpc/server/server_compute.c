@@ -1,11 +1,11 @@
-/* The computing thread: what has come in is decoded and submitted, what comes of it is encoded and sent. */
+/* Decodes and submits what streams have sent, and encodes and sends the answers, on the computing thread. */
 #include "rpc/server/server_internal.h"
 
 #include "base/clock.h"
 #include "base/stop.h"
 
-/* What is submitted before the peer is asked for answers: so many batches, and no more once they have so many bytes, which
- * take some milliseconds to read. One may be a prompt of 3 MiB; what goes with a round is smaller than 0.15 MB. */
+/* Submitted before answers are collected: so many batches, and no more once they have so many bytes, which take some
+ * milliseconds to decode. A batch may be a prompt of 3 MiB; those of a round are below 0.15 MB. */
 enum { ROUND_BATCHES = 64, ROUND_BYTES = 1 << 20 };
 
 static pf_call *take_ready(pf_server *server)
@@ -20,7 +20,7 @@ static pf_call *take_ready(pf_server *server)
     return c;
 }
 
-/* Its proposals in two answers, and what else it has in the second. */
+/* Sends the proposals in two answers, and the rest with the second. */
 static void send_halves(void *user, void *stream, const pf_batch *batch)
 {
     const int32_t half = batch->n_proposals / 2;
@@ -32,8 +32,8 @@ static void send_halves(void *user, void *stream, const pf_batch *batch)
     pf_server_send_batch(user, stream, &second);
 }
 
-/* Proposals alone may be more than fits: 64 tokens, of 256 ids and probabilities each, are 0.15 MB. One does fit in 4 MiB,
- * with all the refusals that there may be (0.08 MB); 256 go in sixteen answers at most, and PF_N_OUTBOUND may wait. */
+/* Proposals may exceed a message: 64 tokens with 256 ids and probabilities each take 0.15 MB. One fits in 4 MiB, with
+ * all possible refusals (0.08 MB); 256 take sixteen answers at most, and PF_N_OUTBOUND may wait. */
 void pf_server_send_batch(void *user, void *stream, const pf_batch *batch)
 {
     pf_server *server = user;
@@ -62,7 +62,7 @@ static grpc_status_code code_of(pf_status status)
     }
 }
 
-/* Decode and submit one message; the stream alone pays for what is wrong with it, or one sequence of it. */
+/* Decodes and submits one message; an error ends its own stream, or refuses one sequence of it. */
 static pf_status submit_message(pf_call *c, const pf_inbound *message, pf_error *error)
 {
     pf_server *server = c->server;
@@ -79,7 +79,7 @@ static pf_status submit_message(pf_call *c, const pf_inbound *message, pf_error 
     return status;
 }
 
-/* Let go of a stream that is over. */
+/* Releases a stream that has ended. */
 static void release(pf_call *c)
 {
     pf_server *server = c->server;
@@ -91,7 +91,7 @@ static void release(pf_call *c)
     if (done) pf_call_free(c);
 }
 
-/* Its oldest message, when it is to be computed. Whether there was one. */
+/* Takes the oldest message of a stream. Whether there was one. */
 static bool take_message(pf_call *c, pf_inbound *message)
 {
     pf_server *server = c->server;
@@ -105,14 +105,14 @@ static bool take_message(pf_call *c, pf_inbound *message)
     return true;
 }
 
-/* One message of a stream, or its end. Returns the message's bytes. */
-static size_t absorb(pf_call *c)
+/* Handles one message of a stream, or its end. Returns the size of the message. */
+static size_t handle_next(pf_call *c)
 {
     pf_server *server = c->server;
     pf_inbound message;
     pthread_mutex_lock(&server->lock);
-    c->is_ready = false; /* not as it was taken: whoever handles its last event meanwhile would free it */
-    const bool done = pf_call_retire(c); /* let go of while it was in line */
+    c->is_ready = false;                 /* only now: the handler of its last event could have freed it meanwhile */
+    const bool done = pf_call_retire(c); /* released while it was queued */
     const bool over = c->held && c->ended && !c->is_in_round;
     const bool taken = !done && !over && take_message(c, &message);
     c->awaits_answer |= taken;
@@ -136,33 +136,33 @@ static size_t absorb(pf_call *c)
     return message.n_bytes;
 }
 
-/* What it has open and waits for, as far as the peer has come. */
-static void look_at(pf_call *c)
+/* Updates what the stream has open and waits for. */
+static void update_state(pf_call *c)
 {
     const pf_dispatch *dispatch = c->server->dispatch[c->service];
     pf_call_note_sequences(c, pf_dispatch_has_sequences(dispatch, c));
     c->awaits_answer = pf_dispatch_owes(dispatch, c);
 }
 
-/* Ask for a stream's next message, where there is room for one and it may come. */
-static void read_on(pf_call *c)
+/* Starts to read the next message of a stream, where its queue has room. */
+static void resume_reading(pf_call *c)
 {
     if (!c->reading && !c->half_closed && !c->ending && !c->ended && pf_call_has_room(c)) pf_call_read(c);
 }
 
-/* What there was has been sent: streams are read on, and those whose client has said all end well once nothing is left
- * for them. One that is over is let go of at once, so that nothing more is computed for it. */
+/* After all answers are sent: resumes reading, and ends half-closed streams that wait for nothing. A stream that has
+ * ended is released at once, so nothing more is computed for it. */
 static void follow_up(pf_server *server)
 {
     pthread_mutex_lock(&server->lock);
     pf_call *kept = NULL;
     for (pf_call *c = server->in_round, *next; c; c = next) {
         next = c->next_in_round;
-        look_at(c);
+        update_state(c);
         if (c->half_closed && !pf_call_is_waiting(c))
             pf_call_end(c, GRPC_STATUS_OK, "");
         else
-            read_on(c);
+            resume_reading(c);
         c->is_in_round = server->is_behind && !c->ended;
         if (c->is_in_round) {
             c->next_in_round = kept;
@@ -176,7 +176,7 @@ static void follow_up(pf_server *server)
 
 bool pf_server_is_stopping(const pf_server *server)
 {
-    return atomic_load(&server->stop) || pf_is_told(server->told);
+    return atomic_load(&server->stop) || pf_is_told(server->stop_flag);
 }
 
 bool pf_server_is_overdue(pf_server *server)
@@ -189,29 +189,28 @@ bool pf_server_is_overdue(pf_server *server)
     return now_ns >= server->until_ns;
 }
 
-/* Whether the peer should be left before it goes on with a long prompt: somebody says something, or is gone, or the server is
- * to stop. Who has been answered by now, or is closing, can say so only if he is read; and where he has nothing open any more
- * he makes way for others. */
-static bool has_news(void *user)
+/* Whether the peer should return before it continues a long prompt: a client has sent a message or is gone, or the
+ * server is stopping. Streams that have been answered are read again here; one without open sequences may be evicted. */
+static bool has_other_work(void *user)
 {
     pf_server *server = user;
     pthread_mutex_lock(&server->lock);
     for (pf_call *c = server->in_round; c; c = c->next_in_round) {
-        look_at(c);
-        read_on(c);
+        update_state(c);
+        resume_reading(c);
     }
     const bool ready = server->ready != NULL;
     pthread_mutex_unlock(&server->lock);
     return ready || (!server->shut && pf_server_is_stopping(server)) || pf_server_is_overdue(server);
 }
 
-/* Whether something is left for later. */
+/* Whether work is left for later. */
 static bool collect(pf_server *server, pf_error *error)
 {
     bool is_behind = false;
     for (int service = 0; service < PF_N_SERVICES; service++) {
         if (!server->dispatch[service] || server->failed != PF_OK) continue;
-        server->failed = pf_dispatch_collect(server->dispatch[service], has_news, error);
+        server->failed = pf_dispatch_collect(server->dispatch[service], has_other_work, error);
         is_behind |= pf_dispatch_is_behind(server->dispatch[service]);
     }
     return is_behind && server->failed == PF_OK;
@@ -222,7 +221,7 @@ bool pf_server_compute(pf_server *server, pf_error *error)
     int n = 0;
     size_t n_bytes = 0;
     for (pf_call *c; n < ROUND_BATCHES && n_bytes <= ROUND_BYTES && (c = take_ready(server)) != NULL; n++)
-        n_bytes += absorb(c);
+        n_bytes += handle_next(c);
     const bool overdue = pf_server_is_overdue(server);
     if (n == 0 && (overdue || !server->is_behind)) return false;
     if (!overdue) server->is_behind = collect(server, error);

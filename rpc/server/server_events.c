@@ -1,4 +1,4 @@
-/* Events of the completion queue, on whichever thread polls. */
+/* Handles events of the completion queue, on the thread that polls. */
 #include "rpc/server/server_internal.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@ enum {
     FIELD_BYTES = 32,               /* each field so much beside its texts: RFC 9113, section 6.5.2 */
 };
 
-/* ---- calls that come ----------------------------------------------------------------------------------------------- */
+/* ---- new calls ----------------------------------------------------------------------------------------------------- */
 
-static void say(const pf_server *server, const char *sentence)
+static void log_sentence(const pf_server *server, const char *sentence)
 {
     if (server->config.log) server->config.log(server->config.log_user, sentence);
 }
@@ -21,12 +21,12 @@ void pf_server_accept_call(pf_server *server)
 {
     pf_call *c = calloc(1, sizeof *c);
     if (!c) {
-        say(server, "out of memory: no more calls are taken");
+        log_sentence(server, "out of memory: no more calls are taken");
         return;
     }
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
-    pthread_mutex_lock(&server->lock); /* whoever polls when it comes may be another thread */
+    pthread_mutex_lock(&server->lock); /* another thread may poll when it arrives */
     c->server = server;
     for (int i = 0; i < PF_N_EVENTS; i++) c->tags[i] = (pf_call_tag){ c, (pf_event_kind)i };
     c->pending = 1;
@@ -42,7 +42,7 @@ void pf_server_accept_call(pf_server *server)
     pf_call_free(c);
 }
 
-static void recognise(pf_call *c)
+static void set_role(pf_call *c)
 {
     for (int service = 0; service < PF_N_SERVICES; service++) {
         if (!c->server->dispatch[service]) continue;
@@ -62,12 +62,12 @@ static void recognise(pf_call *c)
 static void begin_stream(pf_call *c)
 {
     c->opened = true;
-    const grpc_op open = pf_call_metadata_op(); /* at once: the client learns that the stream stands */
+    const grpc_op open = pf_call_metadata_op(); /* at once: tells the client that the stream is open */
     (void)pf_call_post(c, &open, 1, PF_EV_METADATA);
     pf_call_read(c);
 }
 
-/* gRPC 1.51 holds each frame of it to 8 KiB, and not all together. */
+/* gRPC 1.51 limits each frame of metadata to 8 KiB, and not their sum. */
 static bool has_too_much_metadata(const pf_call *c)
 {
     size_t n_bytes = c->metadata.count * FIELD_BYTES;
@@ -76,8 +76,8 @@ static bool has_too_much_metadata(const pf_call *c)
     return n_bytes > MOST_METADATA_BYTES;
 }
 
-/* With its connection: who reads none of his answers would keep it all. */
-static void cut(pf_call *c)
+/* Disconnects the client too: one that does not read would keep the call and its metadata. */
+static void reject_metadata(pf_call *c)
 {
     pf_call_reject(c, GRPC_STATUS_RESOURCE_EXHAUSTED, "more metadata than is taken");
     pf_listener_disconnect(c->connection);
@@ -90,10 +90,10 @@ static void on_new(pf_call *c)
     (void)pf_call_post(c, &over, 1, PF_EV_OVER);
     c->connection = pf_listener_call_started(server->listener, c->grpc);
     c->idle_ns = pf_now_ns();
-    recognise(c);
+    set_role(c);
     pf_call_link(server, c);
     if (has_too_much_metadata(c)) {
-        cut(c);
+        reject_metadata(c);
         return;
     }
     const char *rejection = c->role == PF_CALL_UNKNOWN ? NULL : pf_call_admit(c);
@@ -109,9 +109,9 @@ static void on_new(pf_call *c)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Takes the message. The next is asked for once this one is answered, by the computing thread: core then tells the client
- * at once how much room there is, in a packet of its own, and the answer comes first. While that thread is busy, what
- * comes is gathered for it. */
+/* Takes the message. The computing thread starts the next read once this message is answered: gRPC sends a
+ * flow-control update in a packet of its own at each read, and the answer should come first. While that thread
+ * computes, messages are queued here. */
 static void on_stream_message(pf_call *c, grpc_byte_buffer *message)
 {
     pf_server *server = c->server;
@@ -159,7 +159,7 @@ static void on_unary_message(pf_call *c, grpc_byte_buffer *message)
 
 static void on_read(pf_call *c, bool success)
 {
-    /* Taken before anything else: once the next read is started the pointer is core's again, and may be filled. */
+    /* First: once the next read is started gRPC may write the pointer again. */
     grpc_byte_buffer *message = c->received;
     c->received = NULL;
     c->reading = false;
@@ -175,7 +175,7 @@ static void on_read(pf_call *c, bool success)
         c->half_closed = true;
         pf_call_make_ready(c);
     } else if (c->role == PF_CALL_STREAM) {
-        pf_call_end(c, GRPC_STATUS_OK, ""); /* it has said nothing */
+        pf_call_end(c, GRPC_STATUS_OK, ""); /* it has sent no message */
     } else {
         pf_call_end(c, GRPC_STATUS_INVALID_ARGUMENT, "a request without a message");
     }
@@ -187,7 +187,7 @@ static void on_written(pf_call *c, bool success)
     pf_call_written(c);
     if (c->ended) return;
     if (!success)
-        c->ended = true; /* the stream is breaking: PF_EV_OVER follows */
+        c->ended = true; /* the stream has failed: PF_EV_OVER follows */
     else if (!pf_call_write_on(c) && c->role == PF_CALL_WATCH)
         pf_call_send_health(c);
 }
@@ -204,7 +204,7 @@ static void on_call_event(pf_call *c, pf_event_kind kind, bool success)
     case PF_EV_OVER:
         c->ended = true;
         pf_call_release_slot(c);
-        pf_call_make_ready(c); /* the computing thread lets go of it */
+        pf_call_make_ready(c); /* the computing thread releases it */
         break;
     case PF_EV_METADATA:
     case PF_EV_STATUS:
@@ -226,5 +226,5 @@ void pf_server_on_event(void *user, void *event_tag, bool success)
     if (another) pf_server_accept_call(server);
     if (done) pf_call_free(c);
     if (!c) atomic_store(&server->drained, true);
-    if (!c || done) pf_poller_notify(&server->poller); /* who shuts down waits for the last of them */
+    if (!c || done) pf_poller_notify(&server->poller); /* shutdown waits for the last of them */
 }

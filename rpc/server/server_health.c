@@ -1,16 +1,16 @@
-/* Health: the standard question, and whoever watches. */
+/* Answers grpc.health.v1 checks and watches. */
 #include "rpc/server/server_internal.h"
 
 #include <string.h>
 
 void pf_call_send_health(pf_call *c)
 {
-    const pf_health health = c->told == PF_HEALTH_SERVICE_UNKNOWN ? c->told : c->server->health;
-    if (c->writing || c->ending || c->ended || (c->opened && c->told == health)) return;
+    const pf_health health = c->sent_health == PF_HEALTH_SERVICE_UNKNOWN ? c->sent_health : c->server->health;
+    if (c->writing || c->ending || c->ended || (c->opened && c->sent_health == health)) return;
     uint8_t bytes[PF_MAX_HEALTH_BYTES];
     size_t n = 0;
     if (pf_health_encode_response(health, bytes, sizeof bytes, &n) != PF_OK) return;
-    c->told = health;
+    c->sent_health = health;
     grpc_byte_buffer *message = pf_grpc_copy(bytes, n);
     grpc_op ops[2];
     size_t n_ops = 0;
@@ -48,7 +48,7 @@ void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes)
     }
     const bool known = status == PF_OK && is_served(server, service);
     if (c->role == PF_CALL_WATCH) {
-        c->told = known ? PF_HEALTH_UNKNOWN : PF_HEALTH_SERVICE_UNKNOWN;
+        c->sent_health = known ? PF_HEALTH_UNKNOWN : PF_HEALTH_SERVICE_UNKNOWN;
         c->watches = true;
         pf_call_send_health(c);
     } else if (!known) {

@@ -1,18 +1,17 @@
 /*
- * The inside of a server. Internal to rpc/.
+ * What the files of a server share. Internal to rpc/server.
  *
- *      server.c           its life
- *      server_compute.c   the computing thread, between streams and peers
- *      server_events.c    what gRPC's queue says: new calls, messages, ends
- *      server_calls.c     one call: reading, writing, when it may be freed
- *      server_call_limits.c    how many calls, who makes way, who is turned away; knows nothing of server_calls.c
- *      server_health.c    health, and who watches it
+ *      server.c               creation, running, shutdown
+ *      server_compute.c       the computing thread, between streams and peers
+ *      server_events.c        events of the completion queue: new calls, messages, ends
+ *      server_calls.c         one call: reading, writing, when it may be freed
+ *      server_call_limits.c   how many calls; eviction and rejection
+ *      server_health.c        health checks and watches
  *
- * A call is freed when nothing refers to it any more: no event to come, not in line, and the computing thread has let
- * go of it. Whoever takes one of these away calls pf_call_retire.
+ * A call is freed when nothing refers to it any more: no pending event, not queued, and released by the computing thread. Code
+ * that removes one of these references calls pf_call_retire.
  *
- * Threads: what is here is guarded by the server's lock, unless it says otherwise. Functions want it held, unless they say
- * otherwise.
+ * Threads: all is guarded by the server's lock, and functions require it held, unless they say otherwise.
  */
 #ifndef PF_RPC_SERVER_INTERNAL_H
 #define PF_RPC_SERVER_INTERNAL_H
@@ -30,9 +29,9 @@
 #include "rpc/server/server.h"
 
 enum {
-    PF_UNARY_CALLS = 64, /* health and info at once, watches included */
-    PF_N_INBOUND = 16,   /* batches of a stream that wait for the computing thread; then reading stops */
-    PF_N_OUTBOUND = 64,  /* batches that a stream has not read; then it is cancelled */
+    PF_UNARY_CALLS = 64, /* health and info calls at once, watches included */
+    PF_N_INBOUND = 16,   /* batches of a stream that wait for the computing thread; past that reading stops */
+    PF_N_OUTBOUND = 64,  /* batches that the client has not read; past that the stream is cancelled */
     PF_END_TEXT_BYTES = 512,
 };
 
@@ -42,7 +41,7 @@ static inline int32_t pf_server_max_calls(const pf_server_config *config)
     return config->max_streams + PF_UNARY_CALLS;
 }
 
-/* What a completion event is about; a call has at most one of each under way. */
+/* The kind of a completion event; a call has at most one of each pending. */
 typedef enum {
     PF_EV_NEW,
     PF_EV_READ,
@@ -77,15 +76,15 @@ struct pf_call {
     pf_call_tag tags[PF_N_EVENTS];
     pf_call_role role;
     pf_service service;
-    int connection; /* the listener's word for it */
+    int connection; /* as the listener names it */
 
-    int pending; /* events to come */
-    bool held;   /* the computing thread may still look at it: a stream that has said something */
+    int pending; /* pending events */
+    bool held;   /* the computing thread may still use it: a stream that has sent a message */
     bool reading, writing;
-    bool opened;      /* initial metadata is on its way */
+    bool opened;      /* initial metadata has been sent */
     bool half_closed; /* the client will send no more */
-    bool ending;      /* a status is decided; sent once nothing is being written */
-    bool ended;       /* the status is on its way, or nobody is left to read it */
+    bool ending;      /* a status is set; sent once nothing is being written */
+    bool ended;       /* the status has been sent, or the client is gone */
     grpc_status_code end_code;
     char end_text[PF_END_TEXT_BYTES];
     int cancelled;              /* core's */
@@ -96,20 +95,20 @@ struct pf_call {
     grpc_byte_buffer *out[PF_N_OUTBOUND];
     int32_t out_head, out_count;
     size_t in_bytes;
-    size_t unread_bytes, writing_bytes; /* of what waits to be written and is being written; of the latter */
-    uint64_t waiting_since_ns;          /* since when a stream that waits has heard nothing */
+    size_t unread_bytes, writing_bytes; /* queued and being written; and of the latter */
+    uint64_t waiting_since_ns;          /* since when a waiting stream has been sent nothing */
 
-    bool is_ready;      /* in line for the computing thread, or just taken from it */
+    bool is_ready;      /* queued for the computing thread, or just taken from its queue */
     bool is_in_round;   /* in the server's list of that name */
-    bool awaits_answer; /* of a stream: the peer owed it an answer at the last look, or it has spoken since */
-    bool has_sequences; /* of a stream: some were open at the last look */
+    bool awaits_answer; /* of a stream: the peer owed it an answer at the last check, or it has sent a message since */
+    bool has_sequences; /* of a stream: some were open at the last check */
     bool has_slot;      /* it is counted in n_open (server_call_limits.c) */
-    bool is_finished;   /* it got no place or has left it, and the listener has been told */
-    uint64_t idle_ns;   /* since when a stream has had no sequence open, or any other call has been there */
+    bool is_finished;   /* rejected or finished, and the listener has been told */
+    uint64_t idle_ns;   /* since when a stream has no open sequence; of any other call: since it began */
     pf_call *next_ready, *next_in_round;
-    pf_call *next, *previous; /* all that are there, the oldest first */
-    bool watches;             /* has said whose health */
-    pf_health told;           /* to a watcher */
+    pf_call *next, *previous; /* all calls, the oldest first */
+    bool watches;             /* its request has arrived */
+    pf_health sent_health;    /* the last one sent to a watch */
 };
 
 /* The answer to GetModelInfo. */
@@ -128,30 +127,30 @@ struct pf_server {
     pf_poller poller; /* its front is the computing thread */
     pf_call_tag shutdown_tag;
 
-    /* The computing thread's alone. */
+    /* Used by the computing thread alone. */
     pf_dispatch *dispatch[PF_N_SERVICES]; /* by pf_service; NULL: not served */
     pf_codec *codec[PF_N_SERVICES];
     pf_status failed; /* of a peer as a whole */
-    bool is_behind;   /* some of what was to be computed is left for later: others came meanwhile */
+    bool is_behind;   /* some work is left for later: other clients have sent messages meanwhile */
     bool shut;
-    const volatile bool *told; /* to stop, by whoever runs the server; or NULL */
-    uint64_t until_ns;         /* when open sequences are given up; 0: it has not been told to stop */
+    const volatile bool *stop_flag; /* the stop flag of pf_server_run; or NULL */
+    uint64_t until_ns;              /* when open sequences are cancelled; 0: it is not stopping */
 
     pf_encoded_info info[PF_N_SERVICES][2]; /* without and with hashes of the vocabulary */
 
     atomic_bool stop, drained;
 
     pthread_mutex_t lock;
-    pf_call *ready, **ready_end; /* streams with work, first come first served */
-    pf_call *in_round;           /* streams that spoke in this round, or since one is behind */
+    pf_call *ready, **ready_end; /* streams with work, in order of arrival */
+    pf_call *in_round;           /* streams with messages in this round, or since is_behind */
     pf_call *oldest, *youngest;  /* of all calls */
     pf_health health;
-    int32_t n_calls;                   /* all that are not freed, the one that is awaited too */
-    int32_t n_open, n_streams;         /* that have a place, and those of them that are streams */
-    size_t queued_bytes, unread_bytes; /* of all calls, that wait to be computed, and to be read */
+    int32_t n_calls;                   /* all that are not freed, the pending one too */
+    int32_t n_open, n_streams;         /* that have a slot, and the streams among them */
+    size_t queued_bytes, unread_bytes; /* of all calls: waiting to be computed, and to be read */
 };
 
-/* Whether an answer may be under way: something of the stream is in line, or being computed. */
+/* Whether an answer may follow: a message is queued, or being computed. */
 static inline bool pf_call_is_waiting(const pf_call *c)
 {
     return c->in_count > 0 || c->awaits_answer;
@@ -169,51 +168,54 @@ static inline grpc_op pf_call_message_op(grpc_byte_buffer *message)
     return (grpc_op){ .op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message };
 }
 
-bool pf_call_post(pf_call *c, const grpc_op *ops, size_t n, pf_event_kind kind); /* false: refused, no event comes */
-void pf_call_read(pf_call *c);                                                   /* the next message */
-bool pf_call_has_room(const pf_call *c);                                         /* for one more: its own queue */
-void pf_call_send(pf_call *c, grpc_byte_buffer *message); /* now, or after what is being sent; takes the message */
-void pf_call_written(pf_call *c);  /* what was being sent has left, or nobody is left to read it */
-bool pf_call_write_on(pf_call *c); /* the next message that waits, or the status that is decided; false: neither */
+bool pf_call_post(pf_call *c, const grpc_op *ops, size_t n,
+                  pf_event_kind kind);   /* false: rejected by gRPC, no event follows */
+void pf_call_read(pf_call *c);           /* the next message */
+bool pf_call_has_room(const pf_call *c); /* whether its queue takes another message */
+void pf_call_send(pf_call *c,
+                  grpc_byte_buffer *message); /* now, or after the message being written; takes the message */
+void pf_call_written(pf_call *c);             /* the message being written has been sent, or the client is gone */
+bool pf_call_write_on(pf_call *c); /* writes the next queued message, or the status that is set; false: neither */
 void pf_call_end(pf_call *c, grpc_status_code code, const char *text); /* once nothing is being written */
-void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);  /* one message, and a good end */
+void pf_call_reply(pf_call *c, const uint8_t *bytes, size_t n_bytes);  /* one message, and OK */
 void pf_call_link(pf_server *server, pf_call *c);                      /* into the list of all */
-void pf_call_make_ready(pf_call *c);                                   /* in line for the computing thread */
+void pf_call_make_ready(pf_call *c);                                   /* queue it for the computing thread */
 
-/* Where nothing refers to it any more it is taken out of every list, and pf_call_free is to end it. False: not yet. */
+/* Where nothing refers to it any more it is removed from every list, and the caller ends it with pf_call_free. False:
+ * not yet. */
 bool pf_call_retire(pf_call *c);
-void pf_call_free(pf_call *c); /* without the lock */
-void pf_server_send_heartbeats(
-    void *user); /* without it; the poller's too: of life, to streams that have waited for long */
+void pf_call_free(pf_call *c);              /* without the lock */
+void pf_server_send_heartbeats(void *user); /* without the lock; also from the poller */
 
 /* ---- server_call_limits.c ------------------------------------------------------------------------------------------------- */
 
-const char *pf_call_admit(pf_call *c);             /* NULL: the call has a place now, else why there is none */
-void pf_call_release_slot(pf_call *c);             /* it is over, or goes: another may have its place */
-void pf_call_note_sequences(pf_call *c, bool any); /* whether a stream has any open */
-void pf_call_reject(pf_call *c, grpc_status_code code, const char *text); /* at once, whatever is being written */
+const char *pf_call_admit(pf_call *c);             /* takes a slot; NULL: it has one, else why there is none */
+void pf_call_release_slot(pf_call *c);             /* frees its slot for another call */
+void pf_call_note_sequences(pf_call *c, bool any); /* whether a stream has open sequences */
+void pf_call_reject(pf_call *c, grpc_status_code code,
+                    const char *text); /* cancels it at once, whatever is being written */
 
 /* ---- server_health.c ------------------------------------------------------------------------------------------------- */
 
 void pf_call_answer_health(pf_call *c, const uint8_t *bytes, size_t n_bytes);
-void pf_call_send_health(pf_call *c);                           /* to a watcher, where it is news */
-void pf_server_set_health(pf_server *server, pf_health health); /* without the lock; and tells who watches */
+void pf_call_send_health(pf_call *c);                           /* to a watch, where it has changed */
+void pf_server_set_health(pf_server *server, pf_health health); /* without the lock; sends it to all watches */
 
 /* ---- server_events.c, without the lock ------------------------------------------------------------------------------- */
 
-void pf_server_accept_call(pf_server *server); /* asks for the next call, which begins in on_new and asks for another */
-void pf_server_on_event(void *user, void *event_tag, bool success); /* the poller's; user: the server */
+void pf_server_accept_call(pf_server *server); /* requests the next call, which begins in on_new and requests another */
+void pf_server_on_event(void *user, void *event_tag, bool success); /* the poller's handler; user: the server */
 
 /* ---- server_compute.c, on the computing thread, without the lock ------------------------------------------------------ */
 
-/* Submit what has come in, and send what comes of it. Whether there was anything. *error: why server->failed is set. */
+/* Submits queued messages and sends the answers. Whether there was any work. *error: why server->failed is set. */
 bool pf_server_compute(pf_server *server, pf_error *error);
 
 /* A pf_dispatch_send: the user is the server, the stream a call. */
 void pf_server_send_batch(void *user, void *stream, const pf_batch *batch);
 bool pf_server_is_stopping(const pf_server *server);
 
-/* Whether it was told so long ago that nothing is computed to its end any more: a long prompt's prefill may take minutes. */
+/* Whether the grace period is over, so nothing is computed to its end: the prefill of a long prompt may take minutes. */
 bool pf_server_is_overdue(pf_server *server);
 
 #endif

@@ -278,7 +278,7 @@ class Benchmarks(Case):
 
     def test_acceptance_without_a_proposal_reports_no_speed_up(self):
         bench = ["bench", "acceptance", "-m", self.target, "-n", "4", "--limit", "1"]
-        self.assert_fails(*bench, "--draft-worker", self.socket("absent"), saying=["absent.sock"])
+        self.assert_fails(*bench, "--draft-worker", self.socket("absent"), saying=["absent.sock", "no answer"])
         prompts = self.root / "long.txt"
         prompts.write_text("the thin other\n")
         draft = tiny_llama.make(self.root / "draft-of-4", noise=0.05, context=4)   # full before the prompt is over

@@ -197,8 +197,8 @@ static void who_is_silent_or_idle_makes_way(void **state)
     (void)state;
     int silent[MANY], idle[MANY];
     /* For want of descriptors, and past the limit; long before their time is up. */
-    const pf_server_config configs[] = { { .max_connections = 1000, .silence_ns = HOUR_NS },
-                                         { .silence_ns = HOUR_NS } };
+    const pf_server_config configs[] = { { .max_connections = 1000, .preface_timeout_ns = HOUR_NS },
+                                         { .preface_timeout_ns = HOUR_NS } };
     for (size_t i = 0; i < PF_COUNT(configs); i++) {
         const pid_t server = begin(configs[i], FEW_FILES);
         open_many(silent, mute);
@@ -271,7 +271,7 @@ static void who_is_waited_for_costs_no_computing(void **state)
     (void)state;
     enum { MOST = 4 };
     int fds[MOST];
-    const pid_t server = begin((pf_server_config){ .max_connections = MOST, .silence_ns = HOUR_NS }, 1000);
+    const pid_t server = begin((pf_server_config){ .max_connections = MOST, .preface_timeout_ns = HOUR_NS }, 1000);
     for (int i = 1; i < MOST; i++) assert_true(is_told(fds[i] = watcher(), LONG_MS));
     fds[0] = mute();
     assert_true(raw_client_push(fds[0], "PRI * HTTP/2.0\r\n", 16)); /* more is to come */
@@ -303,7 +303,7 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
 {
     (void)state;
     enum { N = 3 };
-    const pid_t server = begin((pf_server_config){ .silence_ns = 200 * MS }, 1000);
+    const pid_t server = begin((pf_server_config){ .preface_timeout_ns = 200 * MS }, 1000);
     const uint64_t begin_ns = pf_now_ns();
     const int silent[N] = { mute(), mute(), mute() };
     assert_true(raw_client_push(silent[1], "PRI * HTTP/2.0\r\n", 16));
@@ -322,7 +322,7 @@ static void who_does_not_speak_is_hung_up_on_after_a_while(void **state)
 static void who_has_spoken_is_heard_though_nobody_listened_in_time(void **state)
 {
     (void)state;
-    const pid_t server = begin((pf_server_config){ .silence_ns = 1 }, 1000);
+    const pid_t server = begin((pf_server_config){ .preface_timeout_ns = 1 }, 1000);
     for (int i = 0; i < 20; i++) {
         int status;
         assert_int_equal(kill(server, SIGSTOP), 0);
@@ -338,7 +338,7 @@ static void who_has_spoken_is_heard_though_nobody_listened_in_time(void **state)
 static void who_speaks_something_else_is_hung_up_on_at_once(void **state)
 {
     (void)state;
-    const pid_t server = begin((pf_server_config){ .silence_ns = HOUR_NS }, 1000);
+    const pid_t server = begin((pf_server_config){ .preface_timeout_ns = HOUR_NS }, 1000);
     const int other = mute();
     assert_true(raw_client_push(other, "GET / HTTP/1.1\r\n\r\n", 18));
     assert_true(raw_client_is_disconnected(other, LONG_MS));

@@ -228,7 +228,7 @@ static void a_server_that_talks_nonsense_is_hung_up_on_with_the_field_named(void
     pf_error error, why = { .text = "" };
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
     assert_says(error, serving_address);
-    assert_says(error, "it talks nonsense: proposals[0].incarnation is 0, expected 1 to");
+    assert_says(error, "protocol violation: proposals[0].incarnation is 0, expected 1 to");
     assert_int_equal(say_open(peer, 1, ECHO_PROMPT, 3), PF_UNAVAILABLE);
     pf_peer_why(peer, &why); /* the stream's end, which comes behind it, says it too */
     assert_says(why, "proposals[0].incarnation is 0");
@@ -252,7 +252,7 @@ static void a_verifier_that_makes_proposals_is_hung_up_on(void **state)
     assert_int_equal(pf_peer_submit(peer, &(pf_batch){ .proposals = &proposal, .n_proposals = 1 }), PF_OK);
     const pf_batch *batch = NULL;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
-    assert_says(error, "it talks nonsense: a Verifier takes proposals, it makes none");
+    assert_says(error, "protocol violation: a Verifier takes proposals, it makes none");
     assert_null(batch);
     pf_peer_destroy(peer);
     end(&f);
@@ -270,7 +270,7 @@ static void a_drafter_that_makes_verdicts_is_hung_up_on(void **state)
     const pf_batch *batch = NULL;
     pf_error error;
     assert_status(pf_peer_collect(peer, pf_now_ns() + 5 * SECOND, &batch, &error), PF_UNAVAILABLE);
-    assert_says(error, "it talks nonsense: a Drafter takes verdicts, it makes none");
+    assert_says(error, "protocol violation: a Drafter takes verdicts, it makes none");
     assert_null(batch);
     pf_peer_destroy(peer);
     end(&f);
@@ -415,7 +415,7 @@ static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_to
     pf_peer *peer = NULL;
     pf_error error;
     assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
-    assert_says(error, "nobody answers in time");
+    assert_says(error, "no answer in time");
 
     const volatile bool told = true;
     config = (pf_rpc_client_config){ .connect_timeout_ns = 60 * SECOND, .cancel = &told };
@@ -429,7 +429,7 @@ static void who_takes_connections_and_says_nothing_is_nobody_in_time_or_until_to
     begin_ns = pf_now_ns();
     assert_status(pf_rpc_drafter_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
     assert_true(pf_now_ns() - begin_ns < 10 * SECOND);
-    assert_says(error, "nobody answers in time");
+    assert_says(error, "no answer in time");
     pf_peer_destroy(peer);
     close(mute);
     unlink(serving_path);
@@ -478,7 +478,7 @@ static void who_turns_all_away_is_asked_again_and_said_to_do_so(void **state)
     assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
     for (int i = 0; i < 4 && strstr(error.text, "in time"); i++) /* late for want of a core says nothing */
         assert_status(pf_rpc_verifier_connect(serving_address, &config, &peer, &error), PF_UNAVAILABLE);
-    assert_says(error, "it turns us away (try again)");
+    assert_says(error, "it rejects the call, having too many (try again)");
     assert_null(peer);
     assert_int_equal(shutdown(s.listener, SHUT_RDWR), 0);
     pthread_join(thread, NULL);
@@ -581,7 +581,7 @@ static bool takes_another(connect_fn *connect_to, const char *model_id, pf_error
     bool taken = false;
     for (const uint64_t until = pf_now_ns() + 10 * SECOND; !taken && pf_now_ns() < until; usleep(1000)) {
         pf_peer_why(peer, error);
-        if (strstr(error->text, "another model is there now")) break;
+        if (strstr(error->text, "another model is served there now")) break;
         taken = say_open(peer, 1, ECHO_PROMPT, 3) == PF_OK;
     }
     pf_peer_destroy(peer);
@@ -598,7 +598,7 @@ static void another_drafter_of_the_vocabulary_is_taken_up_and_another_verifier_i
     assert_true(takes_another(pf_rpc_drafter_connect, "other", &error));
     assert_true(takes_another(pf_rpc_verifier_connect, "echo", &error));
     assert_false(takes_another(pf_rpc_verifier_connect, "other", &error));
-    assert_says(error, "another model is there now: other with 100000 tokens, expected echo with 100000");
+    assert_says(error, "another model is served there now: other with 100000 tokens, expected echo with 100000");
 }
 
 static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is(void **state)
@@ -609,8 +609,9 @@ static void another_model_in_the_same_place_is_not_taken_up_and_the_first_one_is
         uint8_t fingerprint;
         const char *refusal;
     } others[] = {
-        { ECHO_VOCAB - 1, 0, "another model is there now: echo with 99999 tokens, expected echo with 100000" },
-        { ECHO_VOCAB, 1, "another model is there now: echo with 100000 tokens, expected echo with 100000 other ones" },
+        { ECHO_VOCAB - 1, 0, "another model is served there now: echo with 99999 tokens, expected echo with 100000" },
+        { ECHO_VOCAB, 1,
+          "another model is served there now: echo with 100000 tokens, expected echo with 100000 other ones" },
     };
     fixture f;
     begin(&f);

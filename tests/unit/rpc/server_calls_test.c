@@ -258,7 +258,7 @@ static int contention_in(const char *path, uint32_t n, bool say)
 /* Two clients are served: each asks what is there, and has a stream with a sequence. Whoever is at `fd` hears why he goes. */
 static void assert_two_get_in(int fd)
 {
-    static const char why[] = "needs the place";
+    static const char why[] = "evicted for another";
     pf_peer *peers[2] = { patient(), NULL };
     assert_all_come_up(peers, 1);
     open_sequence(peers[0]);
